@@ -1,0 +1,33 @@
+"""vitedu: the Vision Transformer paper, re-created step by step.
+
+>>> model = vitedu.vit("ViT-Ti/16", num_classes=10)
+>>> model = vitedu.load("runs/mnist-tiny-0a1b2c3d")
+>>> logits = model(vitedu.preprocess(model, "seven.png"))
+"""
+
+from vitedu import budget, data, evaluate, model, results, train, weights
+from vitedu.data.preprocess import PreprocessSpec, preprocess
+from vitedu.errors import UserError
+from vitedu.model import ViT, ViTConfig, record_attention, vit, vit_config
+from vitedu.weights import load
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PreprocessSpec",
+    "UserError",
+    "ViT",
+    "ViTConfig",
+    "budget",
+    "data",
+    "evaluate",
+    "load",
+    "model",
+    "preprocess",
+    "record_attention",
+    "results",
+    "train",
+    "vit",
+    "vit_config",
+    "weights",
+]

@@ -1,0 +1,106 @@
+"""The command `vitedu`. The only modules that print to a user or exit.
+
+stdout is for results, stderr for talk; a UserError is one sentence and exit code 2.
+"""
+
+import argparse
+import json
+import os
+import sys
+
+from vitedu import __version__
+from vitedu.cli.evaluate import evaluate, predict
+from vitedu.cli.info import info
+from vitedu.cli.train import train
+from vitedu.errors import UserError, did_you_mean
+
+COMMANDS = {
+    "info": info,
+    "train": train,
+    "evaluate": evaluate,
+    "predict": predict,
+}
+USAGE = """usage: vitedu COMMAND ... [--json] [--device NAME] [--debug]
+
+  info [MODEL|WEIGHTS|RECIPE|data|device]       what there is, what it costs
+  train RECIPE [field=value ...] [--out DIR] [--resume DIR] [--fresh] [--tier TIER]
+  evaluate WEIGHTS [DATASET] [data=PATH]        accuracy on the test part
+  predict WEIGHTS IMAGE... [--top 5]            the likeliest classes of pictures
+
+WEIGHTS is a safetensors file or a run folder, DATASET a named set or FILE.npz.
+`vitedu info` lists recipes, models and data sets. `vitedu --version` says the version.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Argparse that says one sentence in place of its usage lines."""
+
+    def error(self, message: str) -> None:
+        """UserError with argparse's own sentence."""
+        raise UserError(f"{message}; `vitedu --help` shows how")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; the exit code is 0, or 2 for what the user can mend."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        if not arguments or arguments[0] in ("-h", "--help", "help"):
+            print(USAGE, end="")
+            return 0
+        if arguments[0] == "--version":
+            print(__version__)
+            return 0
+        options = parse(arguments)
+        answer = COMMANDS[options.command](options)
+        print(
+            json.dumps(answer.values, sort_keys=True)
+            if options.json
+            else answer.text
+        )
+    except UserError as error:
+        if "--debug" in arguments:
+            raise
+        print(f"vitedu: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # whoever reads stdout has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Options by name, and all other words, in any order, as `words`."""
+    command = arguments[0]
+    if command not in COMMANDS:
+        end = did_you_mean(command, COMMANDS)
+        raise UserError(f"there is no command {command!r}; {end}")
+    parser = Parser(
+        prog=f"vitedu {command}", add_help=False, allow_abbrev=False
+    )
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--debug", action="store_true")
+    parser.add_argument("--help", "-h", action="store_true")
+    parser.add_argument("--device", default="auto")
+    if command == "train":
+        parser.add_argument("--tier", default=os.environ.get("VITEDU_TIER"))
+        parser.add_argument("--out")
+        parser.add_argument("--resume")
+        parser.add_argument("--fresh", action="store_true")
+    if command == "predict":
+        parser.add_argument("--top", type=int, default=5)
+    options, words = parser.parse_known_args(arguments[1:])
+    if options.help:
+        print(USAGE, end="")
+        sys.exit(0)
+    for word in words:
+        if word.startswith("-"):
+            known = [
+                name for name in parser._option_string_actions if "--" in name
+            ]
+            end = did_you_mean(word.split("=")[0], known)
+            raise UserError(f"{command} has no option {word!r}; {end}")
+    options.command, options.words, options.arguments = (
+        command,
+        words,
+        arguments,
+    )
+    return options

@@ -1,0 +1,33 @@
+"""What a command answers, and how it is shown."""
+
+import sys
+from typing import Any, NamedTuple
+
+
+class Answer(NamedTuple):
+    """What a command found: for `--json`, and for a person."""
+
+    values: dict[str, Any]
+    text: str
+
+
+def table(rows: list[tuple[str, Any]]) -> str:
+    """Names and values in two columns."""
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {shown(value)}" for name, value in rows)
+
+
+def shown(value: Any) -> str:
+    """A value as the command line takes it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(shown(item) for item in value)
+    return str(value)
+
+
+def say(text: str) -> None:
+    """Talk to the user on stderr, so that stdout holds results alone."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,107 @@
+"""`vitedu info`: what there is, and what it costs."""
+
+import argparse
+import os
+from pathlib import Path
+
+from vitedu import __version__, budget, results
+from vitedu.cli.answer import Answer, shown, table
+from vitedu.cli.train import tier_of
+from vitedu.data import where
+from vitedu.errors import UserError, did_you_mean
+from vitedu.model import NAMES, ViTConfig, vit_config
+from vitedu.train import RECIPES, find_device, recipe
+from vitedu.train.folder import flat
+from vitedu.weights import load
+
+
+def info(options: argparse.Namespace) -> Answer:
+    """What there is; what a model, a file of weights or a recipe is; data; device."""
+    if len(options.words) > 1:
+        raise UserError(f"info takes one name, got {len(options.words)}")
+    if not options.words:
+        return info_overview()
+    name = options.words[0]
+    if name == "data":
+        return info_data()
+    if name == "device":
+        device = find_device(options.device)
+        hardware = results.hardware(device)
+        values = {"device": str(device), "hardware": hardware}
+        return Answer(values, f"{device}: {hardware}")
+    if name in NAMES:
+        return info_model(name, vit_config(name))
+    if name in RECIPES:
+        config = recipe(name, tier_of(os.environ.get("VITEDU_TIER"), options))
+        return Answer(config.to_json(), table(flat(config.to_json())))
+    if Path(name).exists():
+        model = load(name)
+        answer = info_model(name, model.config)
+        values = answer.values | {
+            "preprocess": model.preprocess.to_json(),
+            "class_names": list(model.class_names),
+        }
+        rows = flat({"preprocess": model.preprocess.to_json()})
+        rows.append(("class_names", ", ".join(model.class_names)))
+        return Answer(values, answer.text + "\n" + table(rows))
+    known = [*NAMES, *RECIPES, "data", "device"]
+    raise UserError(
+        f"{name!r} is no model, recipe, file or run folder; {did_you_mean(name, known)}"
+    )
+
+
+def info_overview() -> Answer:
+    """The names that the other commands take."""
+    values = {
+        "version": __version__,
+        "recipes": sorted(RECIPES),
+        "models": list(NAMES),
+        "datasets": list(where()),
+        "results": results.names(),
+    }
+    rows = [(name, shown(value)) for name, value in values.items()]
+    return Answer(values, table(rows))
+
+
+def info_data() -> Answer:
+    """Where each named data set would be taken from now."""
+    found = {
+        name: None
+        if place is None
+        else {"path": str(place.path), "from": place.origin}
+        for name, place in where().items()
+    }
+    rows = [
+        (
+            name,
+            "not here"
+            if place is None
+            else f"{place['from']}: {place['path']}",
+        )
+        for name, place in found.items()
+    ]
+    return Answer(found, table(rows))
+
+
+def info_model(name: str, config: ViTConfig) -> Answer:
+    """Size and cost of a configuration."""
+    parameters = budget.parameters(config)
+    flops = budget.flops(config)
+    values = {
+        "name": name,
+        "config": config.to_json(),
+        "parameters": parameters.total,
+        "flops": flops,
+        "tokens": config.num_tokens,
+    }
+    rows = [
+        ("name", name),
+        ("parameters", f"{parameters.total:,}"),
+        (
+            "forward pass of one image",
+            f"{flops / 1e9:.3g} GFLOPs (2 per multiply-add)",
+        ),
+        ("tokens", f"{config.num_tokens}"),
+        *flat(config.to_json()),
+    ]
+    return Answer(values, table(rows))

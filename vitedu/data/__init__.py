@@ -1,0 +1,29 @@
+"""Pixels and labels: where they lie, how they are read, augmented and fed."""
+
+from vitedu.data.arrays import (
+    Arrays,
+    ArraySource,
+    Dataset,
+    load_dataset,
+    split,
+    subset,
+)
+from vitedu.data.augment import Augment
+from vitedu.data.preprocess import PreprocessSpec, normalise, read_image
+from vitedu.data.sources import Location, locate, where
+
+__all__ = [
+    "ArraySource",
+    "Arrays",
+    "Augment",
+    "Dataset",
+    "Location",
+    "PreprocessSpec",
+    "load_dataset",
+    "locate",
+    "normalise",
+    "read_image",
+    "split",
+    "subset",
+    "where",
+]

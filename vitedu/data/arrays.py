@@ -1,0 +1,392 @@
+"""Small data sets as uint8 arrays that live on the device, and batches of them.
+
+`load_dataset` reads, `ArraySource` yields batches that are ready for the model. Which
+samples are in a batch, and what augmentation does to each, depends on (seed, epoch) and
+the sample alone; so the position of a run is one integer.
+
+`mnist = load_dataset("mnist")`
+`source = ArraySource(mnist.train, mnist.class_names, preprocess=spec, shuffle=True)`
+`for images, labels in source.batches(epoch=3, seed=0, batch_size=64): ...`
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vitedu.data import formats, sources
+from vitedu.data.augment import Augment, apply, augmentation_table
+from vitedu.data.preprocess import PreprocessSpec, normalise
+from vitedu.errors import UserError, did_you_mean
+
+DIGIT_NAMES = tuple("0123456789")
+CLASS_NAMES = {
+    "mnist": DIGIT_NAMES,
+    "digits": DIGIT_NAMES,
+    "fashion-mnist": (
+        *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+        *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+    ),
+    "cifar10": (
+        *("airplane", "automobile", "bird", "cat", "deer"),
+        *("dog", "frog", "horse", "ship", "truck"),
+    ),
+}
+IDX_FILES = {
+    "x_train": "train-images-idx3-ubyte",
+    "y_train": "train-labels-idx1-ubyte",
+    "x_test": "t10k-images-idx3-ubyte",
+    "y_test": "t10k-labels-idx1-ubyte",
+}
+SHAPES_NAME = re.compile(r"shapes(?:-([1-9][0-9]*)k)?")
+SHAPES_TEST_IMAGES = 2_000
+# Values that ArraySource prepares in one go: small batches share the cost of the calls,
+# and the block still fits a processor's cache.
+BLOCK_VALUES = 1 << 18
+
+
+class Arrays(NamedTuple):
+    """Images and what is on them."""
+
+    images: Tensor  # (n, c, h, w) uint8
+    labels: Tensor  # (n,) int64
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set with its two parts, and where it came from."""
+
+    name: str
+    train: Arrays
+    test: Arrays
+    class_names: tuple[str, ...]
+    digest: str  # of shapes, pixels and labels of both parts: equal data, equal digest
+    origin: str  # "data=...", "$VITEDU_DATA", "cache", "package" or "made"
+    requested: str  # the name asked for; another than `name` after a fallback
+
+
+def load_dataset(
+    name: str,
+    *,
+    data: str | Path | None = None,
+    fallback: str | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    num_classes: int | None = None,
+) -> Dataset:
+    """Read a data set: a name, or a FILE.npz (as the name, or as `data` of any name).
+
+    Names: mnist, fashion-mnist, cifar10 (found by `sources.locate`), digits (embedded),
+    shapes (made here, 10,000 images) and shapes-<N>k. Only shapes reads image_size (64
+    if not given) and num_classes (10). fallback="digits" stands in for a set that is
+    found nowhere; the result then says so (`requested` differs from `name`).
+    UserError: an unknown name, a set that is missing or a file that is damaged.
+    """
+    if fallback not in (None, "digits"):
+        raise UserError(
+            f"fallback={fallback!r} is unknown; only digits can stand in"
+        )
+    for file in (data, name):
+        if str(file).endswith(".npz"):
+            path, name = Path(file).expanduser(), Path(name).name
+            return _dataset(name, formats.read_npz(path), f"data={file}", path)
+    shapes = SHAPES_NAME.fullmatch(name)
+    if shapes:
+        if data is not None:
+            raise UserError(f"{name} is made, not read; leave out data={data}")
+        num_images = 1000 * int(shapes[1] or 10)
+        return _make_shapes(
+            name, num_images, image_size or 64, num_classes or 10
+        )
+    if name not in CLASS_NAMES:
+        known = (*CLASS_NAMES, "shapes", "shapes-100k")
+        raise UserError(
+            f"there is no data set {name!r}; {did_you_mean(name, known)}"
+        )
+    try:
+        path, origin = sources.locate(name, data=data)
+    except sources.MissingDataError:
+        if fallback is None:
+            raise
+        return replace(load_dataset(fallback), requested=name)
+    if name == "digits":
+        return _dataset(name, formats.read_npz(path), origin, path)
+    names = CLASS_NAMES[name]
+    if name == "cifar10":
+        return _dataset(name, formats.read_cifar10(path), origin, path, names)
+    files = {key: _idx_file(path / stem) for key, stem in IDX_FILES.items()}
+    arrays = {
+        key: formats.read_idx(file, ndim=3 if key.startswith("x_") else 1)
+        for key, file in files.items()
+    }
+    return _dataset(name, arrays, origin, path, names, files)
+
+
+def _idx_file(plain: Path) -> Path:
+    return plain if plain.is_file() else plain.with_name(f"{plain.name}.gz")
+
+
+def _make_shapes(
+    name: str,
+    num_images: int,
+    image_size: int | tuple[int, int],
+    num_classes: int,
+) -> Dataset:
+    # Here, so that only whoever wants shapes loads what draws them.
+    from vitedu.data import shapes
+
+    arrays = {}
+    for part, count, seed in (
+        ("train", num_images, 0),
+        ("test", SHAPES_TEST_IMAGES, 1),
+    ):
+        pixels, labels = shapes.make_arrays(
+            count, image_size, num_classes, seed
+        )
+        arrays |= {f"x_{part}": pixels, f"y_{part}": labels}
+    names = shapes.class_names(num_classes)
+    return _dataset(name, arrays, "made", Path(name), names)
+
+
+def _dataset(
+    name: str,
+    arrays: dict[str, np.ndarray],
+    origin: str,
+    path: Path,
+    class_names: tuple[str, ...] | None = None,
+    files: dict[str, Path] | None = None,
+) -> Dataset:
+    """Check what was read and bring it into one form.
+
+    `path` is what the arrays came from, `files` the file of each where it has its own:
+    messages name them. No class names, neither given nor stored: they are the numbers.
+    """
+    where = files or {key: f"{path}: {key}" for key in arrays}
+    parts = [_checked(arrays, part, where) for part in ("train", "test")]
+    sizes = ["x".join(map(str, part.images.shape[1:])) for part in parts]
+    if sizes[0] != sizes[1]:
+        raise UserError(
+            f"{where['x_train']} has images of {sizes[0]}, "
+            f"{where['x_test']} of {sizes[1]}; both parts must be alike"
+        )
+    if "class_names" in arrays:
+        stored = arrays["class_names"]
+        if stored.dtype.kind != "U" or stored.ndim != 1 or not stored.size:
+            raise UserError(
+                f"{where['class_names']} is {stored.dtype} of shape {stored.shape}, "
+                "should be one text a class"
+            )
+        class_names = tuple(str(each) for each in stored)
+    elif class_names is None:
+        highest = max(int(part.labels.max()) for part in parts)
+        class_names = tuple(str(label) for label in range(highest + 1))
+    for part, key in zip(parts, ("y_train", "y_test"), strict=True):
+        if part.labels.max() >= len(class_names):
+            raise UserError(
+                f"{where[key]} has a label {int(part.labels.max())}, "
+                f"but there are {len(class_names)} classes, 0 to {len(class_names) - 1}"
+            )
+    return Dataset(
+        name, *parts, class_names, _digest(parts), origin, requested=name
+    )
+
+
+def _checked(
+    arrays: dict[str, np.ndarray], part: str, where: dict[str, Path | str]
+) -> Arrays:
+    """One part as tensors, images (n, c, h, w); `where` says what a message names."""
+    images, labels = arrays[f"x_{part}"], arrays[f"y_{part}"]
+    x, y = where[f"x_{part}"], where[f"y_{part}"]
+    if images.dtype != np.uint8:
+        raise UserError(
+            f"{x} is {images.dtype}, should be uint8 (pixels in 0..255)"
+        )
+    if not np.issubdtype(labels.dtype, np.integer) or labels.ndim != 1:
+        raise UserError(
+            f"{y} is {labels.dtype} of shape {labels.shape}, "
+            "should be one whole number an image"
+        )
+    if images.ndim == 3:
+        images = images[:, None]
+    if images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise UserError(
+            f"{x} has images of shape {images.shape[1:]}, "
+            "should be (h, w) or (h, w, c) with 1 or 3 channels"
+        )
+    if images.size == 0:
+        raise UserError(f"{x} is empty ({len(images)} images)")
+    if len(images) != len(labels):
+        raise UserError(
+            f"{x} has {len(images):,} images, but {y} {len(labels):,} labels"
+        )
+    if labels.min() < 0:
+        raise UserError(f"{y} has a label {labels.min()}; labels begin at 0")
+    # torch wants memory that may be written, which what was read from bytes is not
+    images = np.require(images, requirements=["C", "W"])
+    return Arrays(
+        torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64))
+    )
+
+
+def _digest(parts: list[Arrays]) -> str:
+    digest = hashlib.sha256()
+    for images, labels in parts:
+        digest.update(str(tuple(images.shape)).encode())
+        digest.update(images.numpy())
+        digest.update(labels.numpy().astype("<i8"))
+    return digest.hexdigest()[:16]
+
+
+def subset(arrays: Arrays, n: int) -> Arrays:
+    """The first n samples (all, if there are fewer)."""
+    if n < 1:
+        raise ValueError(f"subset wants at least 1 sample, got n={n}")
+    return Arrays(arrays.images[:n], arrays.labels[:n])
+
+
+def split(arrays: Arrays, fraction: float, seed: int) -> tuple[Arrays, Arrays]:
+    """Hold out a share of every class: (train, validation), both in file order.
+
+    Each class gives round(share * its size) samples, drawn by `seed`. UserError: a part
+    would be empty.
+    """
+    if not 0 < fraction < 1:
+        raise UserError(
+            f"a validation share of {fraction} must be between 0 and 1"
+        )
+    generator = torch.Generator().manual_seed(_mixed(seed))
+    held_out = torch.zeros(len(arrays.labels), dtype=torch.bool)
+    for label in arrays.labels.unique():
+        members = (arrays.labels == label).nonzero()[:, 0]
+        drawn = torch.randperm(len(members), generator=generator)
+        held_out[members[drawn[: round(fraction * len(members))]]] = True
+    if not held_out.any() or held_out.all():
+        raise UserError(
+            f"a validation share of {fraction} of {len(held_out)} samples "
+            "leaves one part empty"
+        )
+    return tuple(
+        Arrays(arrays.images[chosen], arrays.labels[chosen])
+        for chosen in (~held_out, held_out)
+    )
+
+
+class ArraySource:
+    """Batches from arrays on the device: shuffled, augmented, normalised.
+
+    UserError: the images are not of the size or channels that `preprocess` names.
+    """
+
+    def __init__(
+        self,
+        arrays: Arrays,
+        class_names: tuple[str, ...],
+        *,
+        preprocess: PreprocessSpec,
+        augment: Augment | None = None,
+        shuffle: bool = False,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        """Put `arrays` on `device`, as uint8; `augment=None` feeds them as they are."""
+        channels, *size = arrays.images.shape[1:]
+        if tuple(size) != preprocess.image_size:
+            wanted = "x".join(map(str, preprocess.image_size))
+            raise UserError(
+                f"the images are {size[0]}x{size[1]}, the model wants {wanted}; "
+                f"set model.image_size={size[0]},{size[1]} or take another data set"
+            )
+        if channels != preprocess.in_channels:
+            raise UserError(
+                f"the images have {channels} channels, "
+                f"the model wants {preprocess.in_channels}; "
+                f"set model.in_channels={channels} or take another data set"
+            )
+        self.class_names = tuple(class_names)
+        self.preprocess = preprocess
+        self.augment = None if augment is None or augment.is_off else augment
+        self.shuffle = shuffle
+        self.images = arrays.images.to(device)
+        self.labels = arrays.labels.to(device)
+
+    def __len__(self) -> int:
+        """The number of samples."""
+        return len(self.labels)
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes."""
+        return len(self.class_names)
+
+    def batches(
+        self,
+        *,
+        epoch: int = 0,
+        seed: int = 0,
+        batch_size: int,
+        start: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """One epoch: (images (b, c, h, w) float32, labels (b,) int64), on the device.
+
+        Every sample comes once; the last batch may be short. `start` is the first batch
+        to yield. Of each global batch, process `rank` of `world` takes rows
+        [rank::world]: together they have what one process would, and each the same
+        number of batches (the last one may be empty for some).
+        """
+        if batch_size < 1 or start < 0:
+            raise ValueError(
+                f"batches wants batch_size from 1 and start from 0, "
+                f"got {batch_size} and {start}"
+            )
+        if not 0 <= rank < world:
+            raise ValueError(f"rank {rank} is not one of {world} processes")
+        return self._batches(epoch, seed, batch_size, start, rank, world)
+
+    def _batches(
+        self,
+        epoch: int,
+        seed: int,
+        batch_size: int,
+        start: int,
+        rank: int,
+        world: int,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        n, device = len(self), self.labels.device
+        # Drawn for all samples, whatever part of them this process is to see.
+        generator = torch.Generator().manual_seed(_mixed(seed, epoch))
+        order = torch.arange(n, device=device)
+        if self.shuffle:
+            order = torch.randperm(n, generator=generator).to(device)
+        if self.augment is not None:
+            table = augmentation_table(self.augment, n, generator).to(device)
+        values = batch_size * self.images[0].numel() // world
+        block = batch_size * max(1, BLOCK_VALUES // max(1, values))
+        for low in range(start * batch_size, n, block):
+            shares = [
+                share[rank::world]
+                for share in order[low : low + block].split(batch_size)
+            ]
+            rows = order[low : low + block] if world == 1 else torch.cat(shares)
+            images = self.images.index_select(0, rows)
+            labels = self.labels.index_select(0, rows)
+            if self.augment is not None:
+                images = apply(
+                    self.augment, images, table.index_select(0, rows)
+                )
+            images = normalise(images, self.preprocess)
+            sizes = [len(share) for share in shares]
+            yield from zip(
+                images.split(sizes), labels.split(sizes), strict=True
+            )
+
+
+def _mixed(*numbers: int) -> int:
+    """One seed from several, such that near ones give unrelated draws."""
+    words = [number % (1 << 64) for number in numbers]
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])

@@ -1,0 +1,105 @@
+"""Attention: equations (5) to (8).
+
+`attention` is the implementation to read, `MultiHeadAttention` the layer; it uses
+PyTorch's fused kernel unless `record_attention` asks for the weights.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch.nn.functional as F
+from einops import rearrange
+from torch import Tensor, nn
+
+
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Equations (6), (7): q, k, v (b, heads, t, hd) -> values and weights.
+
+    Values are (b, heads, t, hd), weights (b, heads, t, t) with rows that sum to 1.
+    `bias`, if given, broadcasts to the weights and is added before the softmax.
+    """
+    scores = q @ k.mT / math.sqrt(q.shape[-1])  # (b, heads, t, t)
+    if bias is not None:
+        scores = scores + bias
+    weights = scores.softmax(dim=-1)
+    return weights @ v, weights
+
+
+class MultiHeadAttention(nn.Module):
+    """Equations (5) to (8), all heads at once: (b, t, d) -> (b, t, d).
+
+    `qkv` holds q, k and v of all heads, in this order, as timm does. `position_bias`,
+    if a module is put there, maps q (b, heads, t, hd) to a bias (b, heads, t, t).
+
+    ValueError: `embed_dim` does not divide into `num_heads`.
+    Source: paper, appendix A.
+    """
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        if embed_dim % num_heads:
+            raise ValueError(
+                f"embed_dim={embed_dim} does not divide into {num_heads} heads"
+            )
+        self.num_heads = num_heads
+        self.qkv = nn.Linear(embed_dim, 3 * embed_dim)  # U_qkv of equation (5)
+        self.proj = nn.Linear(embed_dim, embed_dim)  # U_msa of equation (8)
+        self.dropout = nn.Dropout(dropout)
+        self.position_bias: nn.Module | None = None
+        self.maps: list[Tensor] | None = None  # see record_attention
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, t, d) -> (b, t, d)."""
+        q, k, v = rearrange(
+            self.qkv(x),
+            "b t (three heads hd) -> three b heads t hd",
+            three=3,
+            heads=self.num_heads,
+        )
+        bias = None if self.position_bias is None else self.position_bias(q)
+        if self.maps is None:
+            values = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        else:
+            values, weights = attention(q, k, v, bias)
+            self.maps.append(weights.detach())
+        return self.dropout(
+            self.proj(rearrange(values, "b heads t hd -> b t (heads hd)"))
+        )
+
+
+@contextmanager
+def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
+    """Collect the attention weights of every forward pass inside the `with` block.
+
+    Yields a list that gains one (b, heads, t, t) per layer and pass, in the order of
+    computation, without gradient. A layer is any sub-module that stands under the
+    name `attn`; its own forward puts the weights into the list `maps` that it holds.
+
+    ValueError: the model has no sub-module called `attn`.
+    """
+    layers = [
+        m for name, m in model.named_modules() if name.split(".")[-1] == "attn"
+    ]
+    if not layers:
+        raise ValueError(
+            f"{type(model).__name__} has no attention layer named 'attn'"
+        )
+    if any(not hasattr(layer, "maps") for layer in layers):
+        raise ValueError(
+            "an attention layer has no attribute 'maps'; set it to None in __init__ "
+            "and append the weights to it in forward where it is a list"
+        )
+    maps: list[Tensor] = []
+    previous = [layer.maps for layer in layers]
+    for layer in layers:
+        layer.maps = maps
+    try:
+        yield maps
+    finally:
+        for layer, before in zip(layers, previous, strict=True):
+            layer.maps = before

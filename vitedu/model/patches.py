@@ -1,0 +1,138 @@
+"""Images to tokens: the first half of equation (1).
+
+`PatchEmbedding((224, 224), (16, 16), 3, 768)(images)` turns (b, 3, 224, 224) into
+(b, 196, 768).
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from einops import rearrange
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from vitedu.model.config import ViTConfig
+
+
+def patchify(images: Tensor, patch_size: int | tuple[int, int]) -> Tensor:
+    """(b, c, h, w) -> (b, n, p*q*c): flat patches, row by row.
+
+    Within a patch the order is row, column, channel, as in the authors' code.
+    `patch_size` is p = q, or the pair (p, q) of rows and columns, in pixels.
+
+    ValueError: no batch axis, or the image does not divide into whole patches.
+    Source: paper, section 3.1.
+    """
+    if isinstance(patch_size, int):
+        patch_size = (patch_size, patch_size)
+    p, q = patch_size
+    if images.ndim != 4:
+        raise ValueError(
+            f"patchify wants (b, c, h, w), got {tuple(images.shape)}; "
+            "one image is images[None]"
+        )
+    h, w = images.shape[-2:]
+    if min(p, q, h, w) < 1:
+        raise ValueError(
+            f"patchify: {h}x{w} pixels in patches of {p}x{q}; "
+            "every side must be at least 1"
+        )
+    if h % p or w % q:
+        raise ValueError(
+            f"patchify: {h}x{w} does not divide into patches of {p}x{q} "
+            f"({h % p} rows and {w % q} columns left over)"
+        )
+    return rearrange(images, "b c (gh p) (gw q) -> b (gh gw) (p q c)", p=p, q=q)
+
+
+def unpatchify(
+    patches: Tensor, patch_size: int | tuple[int, int], grid: tuple[int, int]
+) -> Tensor:
+    """(b, n, p*q*c) -> (b, c, h, w): the inverse of `patchify`.
+
+    `grid` is (rows, columns) of patches, since n alone does not say the shape.
+
+    ValueError: n is not rows * columns, or a row does not hold whole pixels.
+    """
+    if isinstance(patch_size, int):
+        patch_size = (patch_size, patch_size)
+    p, q = patch_size
+    rows, columns = grid
+    if patches.ndim != 3 or patches.shape[1] != rows * columns:
+        raise ValueError(
+            f"unpatchify wants (b, {rows * columns}, p*q*c) for a "
+            f"{rows}x{columns} grid, got {tuple(patches.shape)}"
+        )
+    if patches.shape[2] % (p * q):
+        raise ValueError(
+            f"unpatchify: {patches.shape[2]} numbers do not divide into "
+            f"the {p * q} pixels of a {p}x{q} patch"
+        )
+    return rearrange(
+        patches, "b (gh gw) (p q c) -> b c (gh p) (gw q)", gh=rows, p=p, q=q
+    )
+
+
+class PatchEmbedding(nn.Module):
+    """Each patch times E of equation (1): (b, c, h, w) -> (b, n, d).
+
+    E is stored as the kernel of the equal convolution, `proj.weight` (d, c, p, q).
+
+    ValueError: the size does not divide into patches, or the images have another
+    number of axes, channels or pixels.
+    Source: paper, section 3.1; the bias is the authors' code's.
+    """
+
+    def __init__(
+        self,
+        image_size: tuple[int, int],
+        patch_size: tuple[int, int],
+        in_channels: int,
+        embed_dim: int,
+    ) -> None:
+        super().__init__()
+        for size, patch in zip(image_size, patch_size, strict=True):
+            if size % patch:
+                raise ValueError(
+                    f"{size} pixels do not divide into patches of {patch} "
+                    f"({size % patch} left over)"
+                )
+        self.input_shape = (in_channels, *image_size)
+        self.grid = (
+            image_size[0] // patch_size[0],
+            image_size[1] // patch_size[1],
+        )
+        self.num_patches = self.grid[0] * self.grid[1]
+        self.proj = nn.Conv2d(
+            in_channels, embed_dim, patch_size, stride=patch_size
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(b, c, h, w) -> (b, n, d), n row by row."""
+        c, h, w = self.input_shape
+        if images.ndim != 4:
+            raise ValueError(
+                f"the model wants images (b, {c}, {h}, {w}), got "
+                f"{tuple(images.shape)}; one image is images[None]"
+            )
+        if images.shape[1:] != self.input_shape:
+            channels, height, width = images.shape[1:]
+            raise ValueError(
+                f"the model wants images of {c} channels, {h}x{w} pixels, "
+                f"got {channels} channels, {height}x{width}"
+            )
+        return rearrange(self.proj(images), "b d gh gw -> b (gh gw) d")
+
+
+@dataclass(frozen=True)
+class Patches:
+    """The paper's stem: non-overlapping patches, each one a linear map."""
+
+    def build(self, config: "ViTConfig") -> PatchEmbedding:
+        """The module that maps images to a grid of tokens."""
+        return PatchEmbedding(
+            config.image_size,
+            config.patch_size,
+            config.in_channels,
+            config.embed_dim,
+        )

@@ -1,0 +1,160 @@
+"""The folder of a run: what stands in it, and whether a run may go on there."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from vitedu.errors import UserError
+from vitedu.files import reason, replace_file
+from vitedu.results import read_file
+from vitedu.train.config import TrainConfig
+
+
+class RunFolder:
+    """Paths and small files of one run.
+
+    `config.json`, `log.jsonl` (a line per measurement), `checkpoint.pt`, and when the
+    run is done `model.safetensors` and `result.json`.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.json"
+        self.log = self.path / "log.jsonl"
+        self.checkpoint = self.path / "checkpoint.pt"
+        self.weights = self.path / "model.safetensors"
+        self.result = self.path / "result.json"
+
+    def prepare(self, config: TrainConfig) -> None:
+        """Make the folder, or check that the run in it is this one.
+
+        UserError: it belongs to another run (the difference is named), holds something
+        else, or cannot be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            # a `.part` is what a run leaves that was killed in its first instant
+            others = any(each.suffix != ".part" for each in self.path.iterdir())
+            if self.config.is_file():
+                self._check_same(config)
+            elif others:
+                raise UserError(
+                    f"{self.path} is no run folder: it holds files but no config.json; "
+                    "give an empty or new folder with --out"
+                )
+        except OSError as error:
+            raise UserError(
+                f"cannot make {self.path}: {reason(error)}"
+            ) from None
+        replace_file(self.config, json.dumps(config.to_json(), indent=2) + "\n")
+
+    def read_config(self) -> TrainConfig:
+        """The configuration of the run. UserError: this is no run folder."""
+        try:
+            return TrainConfig.from_json(json.loads(self.config.read_text()))
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+        ) as error:
+            if not os.path.isfile(self.config):
+                raise UserError(
+                    f"{self.path} is no run folder: it holds no config.json"
+                ) from None
+            raise UserError(f"{self.config} cannot be read: {error}") from None
+
+    def finished(self, config: TrainConfig) -> dict[str, Any] | None:
+        """The result, if the run is done. UserError: it is another run's."""
+        # unlike Path.is_file, these are False too for what may not be looked at
+        if not (os.path.isfile(self.result) and os.path.isfile(self.weights)):
+            return None
+        self._check_same(config)
+        result = read_file(self.result)
+        return result if result["status"] == "finished" else None
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Add one measurement to the log."""
+        try:
+            with open(self.log, "a") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise UserError(
+                f"cannot write {self.log}: {reason(error)}"
+            ) from None
+
+    def history(self, up_to: int | None = None) -> list[dict[str, Any]]:
+        """The log's lines; of steps up to `up_to`, if given.
+
+        What follows a line that a crash cut short is left out.
+        """
+        if not self.log.is_file():
+            return []
+        lines = []
+        for text in self.log.read_text(errors="replace").splitlines():
+            try:
+                line = json.loads(text)
+                step = line["step"]
+            except (ValueError, KeyError, TypeError):
+                break
+            if up_to is None or step <= up_to:
+                lines.append(line)
+        return lines
+
+    def rewind(self, step: int) -> list[dict[str, Any]]:
+        """Forget what the log says after `step`, and of the test part.
+
+        Both will be computed again.
+        """
+        lines = [
+            x for x in self.history(up_to=step) if "test_accuracy" not in x
+        ]
+        replace_file(
+            self.log, "".join(json.dumps(line) + "\n" for line in lines)
+        )
+        return lines
+
+    def set_aside(self) -> Path | None:
+        """Rename the folder to the first free `.1`, `.2`, …; None if there is none."""
+        if not self.path.exists():
+            return None
+        if not self.path.name:
+            raise UserError(
+                f"cannot rename {self.path}; give another folder with --out"
+            )
+        number = 1
+        while (
+            old := self.path.with_name(f"{self.path.name}.{number}")
+        ).exists():
+            number += 1
+        try:
+            self.path.rename(old)
+        except OSError as error:
+            raise UserError(
+                f"cannot rename {self.path}: {reason(error)}"
+            ) from None
+        return old
+
+    def _check_same(self, config: TrainConfig) -> None:
+        before = dict(flat(self.read_config().identity()))
+        now = dict(flat(config.identity()))
+        for name in before | now:
+            if before.get(name) != now.get(name):
+                raise UserError(
+                    f"{self.path} holds a run with {name}={before.get(name)}, this one "
+                    f"has {name}={now.get(name)}; give another --out, or --fresh to "
+                    "start anew"
+                )
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """{"a": {"b": 1}} as [("a.b", 1)]."""
+    pairs = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            pairs += flat(value, f"{prefix}{name}.")
+        else:
+            pairs.append((prefix + name, value))
+    return pairs

@@ -1,0 +1,109 @@
+"""MNIST: the seed recipe, the best we know for its weights, and a million weights.
+
+All are chosen on a held-out part of the training images; the final runs use all
+60,000. The tiers cpu and gpu are the same.
+"""
+
+from dataclasses import replace
+
+from vitedu.data.augment import Augment
+from vitedu.data.preprocess import PreprocessSpec
+from vitedu.model import ViTConfig
+from vitedu.train.config import TrainConfig
+
+# 7,850 weights: 7,562 in layers, class token 16, positions 17 x 16.
+TINY = ViTConfig(
+    image_size=(28, 28),
+    patch_size=(7, 7),
+    in_channels=1,
+    num_classes=10,
+    embed_dim=16,
+    depth=2,
+    num_heads=2,
+    mlp_dim=64,
+)
+UNIT_RANGE = PreprocessSpec(
+    image_size=(28, 28), in_channels=1, mean=(0.0,), std=(1.0,), crop=1.0
+)
+CENTRED = replace(UNIT_RANGE, mean=(0.5,), std=(0.5,))
+
+
+def mnist_seed(tier: str) -> TrainConfig:
+    """What a first tutorial does: Adam at a constant rate, 15 epochs, nothing else."""
+    return TrainConfig(
+        recipe="mnist-seed",
+        tier=tier,
+        model=TINY,
+        dataset="mnist",
+        preprocess=UNIT_RANGE,
+        epochs=15,
+        batch_size=64,
+        optimizer="adam",
+        lr=1e-3,
+        schedule="constant",
+        log_every=100,
+    )
+
+
+def mnist_tiny(tier: str) -> TrainConfig:
+    """The same weights and epochs with the best recipe we found.
+
+    Against `mnist-seed`: 13 times the rate with warm-up and cosine, AdamW with decay,
+    images moved by up to a pixel, pixels in [-1, 1], the mean of the patch tokens in
+    place of the class token.
+    """
+    return TrainConfig(
+        recipe="mnist-tiny",
+        tier=tier,
+        model=replace(TINY, pool="mean"),
+        dataset="mnist",
+        preprocess=CENTRED,
+        augment=Augment(shift=1),
+        epochs=15,
+        batch_size=64,
+        optimizer="adamw",
+        lr=1.3e-2,
+        weight_decay=0.1,
+        schedule="cosine",
+        warmup=0.1,
+        log_every=100,
+    )
+
+
+def mnist_small(tier: str) -> TrainConfig:
+    """804,874 weights, under an hour on two cores.
+
+    bfloat16 is twice as fast where the processor has it; elsewhere precision=fp32.
+    """
+    return TrainConfig(
+        recipe="mnist-small",
+        tier=tier,
+        model=ViTConfig(
+            image_size=(28, 28),
+            patch_size=(7, 7),
+            in_channels=1,
+            num_classes=10,
+            embed_dim=128,
+            depth=6,
+            num_heads=4,
+            mlp_dim=256,
+            pool="mean",
+            class_token=False,
+            gelu="tanh",
+        ),
+        dataset="mnist",
+        preprocess=CENTRED,
+        augment=Augment(rotate=12.0, scale=0.12, shear=6.0, shift=2),
+        epochs=100,
+        batch_size=128,
+        optimizer="adamw",
+        lr=2e-3,
+        betas=(0.9, 0.99),
+        weight_decay=0.05,
+        schedule="cosine",
+        warmup=0.05,
+        max_grad_norm=1.0,
+        ema=0.9995,
+        precision="bf16",
+        log_every=100,
+    )

@@ -1,0 +1,76 @@
+"""One update of the weights."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from vitedu.train.config import TrainConfig
+from vitedu.train.optimizer import MovingAverage, set_lr
+from vitedu.train.precision import FullPrecision
+from vitedu.train.schedule import Schedule
+
+
+@dataclass
+class TrainState:
+    """What a step reads and changes; `step` counts the updates done."""
+
+    config: TrainConfig
+    model: nn.Module
+    optimizer: Optimizer
+    schedule: Schedule
+    precision: FullPrecision
+    ema: MovingAverage | None = None
+    step: int = 0
+
+
+class StepResult(NamedTuple):
+    """Sums and counts of one step, left on the device: reading them would wait."""
+
+    loss_sum: Tensor
+    correct: Tensor | None  # None where labels are soft
+    num_images: int
+    grad_norm: Tensor | None  # before clipping; None where nothing is clipped
+
+
+def micro_batches(
+    images: Tensor, labels: Tensor, size: int | None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cut a batch (b, ...) into parts of `size` images or fewer; None: one."""
+    size = size or len(images)
+    return zip(images.split(size), labels.split(size), strict=True)
+
+
+def train_step(state: TrainState, batch: tuple[Tensor, Tensor]) -> StepResult:
+    """One update of `state`: no print, no clock, no waiting for the device.
+
+    `batch` is images (b, c, h, w), ready for the model, and labels, int64 (b,) or
+    soft (b, classes). Gradients are those of the mean loss over the whole batch,
+    however it is cut into micro-batches. A step that a loss scaler skips counts.
+    """
+    images, labels = batch
+    config = state.config
+    set_lr(state.optimizer, state.schedule(state.step))
+    loss_sum, correct = 0.0, None if labels.ndim == 2 else 0
+    for x, y in micro_batches(images, labels, config.micro_batch_size):
+        with state.precision.autocast():
+            logits = state.model(x)  # (b, classes)
+        loss = F.cross_entropy(
+            logits.float(),
+            y,
+            reduction="sum",
+            label_smoothing=config.label_smoothing,
+        )
+        # divided by the whole batch, so that unequal micro-batches weigh right
+        state.precision.backward(loss / len(images))
+        loss_sum = loss_sum + loss.detach()
+        if correct is not None:
+            correct = correct + (logits.argmax(dim=-1) == y).sum()
+    grad_norm = state.precision.update(state.optimizer, config.max_grad_norm)
+    if state.ema is not None:
+        state.ema.update(state.model)
+    state.step += 1
+    return StepResult(loss_sum, correct, len(images), grad_norm)

@@ -1,0 +1,198 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vitedu.data.arrays import BLOCK_VALUES, Arrays, ArraySource
+from vitedu.data.augment import Augment
+from vitedu.data.preprocess import PreprocessSpec, normalise
+from vitedu.errors import UserError
+
+SPEC = PreprocessSpec(image_size=(5, 4), in_channels=1, mean=0.1, std=0.3)
+RAW = PreprocessSpec(
+    image_size=(5, 4), in_channels=1, mean=0, std=1
+)  # pixel / 255
+AUGMENT = Augment(shift=1, rotate=20, crop=0.5, flip=True)
+
+
+def numbered(n, classes=3):
+    """n images, each full of its own number, so that a batch tells whom it holds."""
+    images = torch.arange(n, dtype=torch.uint8)[:, None, None, None].expand(
+        n, 1, 5, 4
+    )
+    return Arrays(images.contiguous(), torch.arange(n) % classes)
+
+
+def source(arrays, **options):
+    options = {"preprocess": SPEC, "shuffle": True} | options
+    return ArraySource(arrays, ("a", "b", "c"), **options)
+
+
+def everything(batches):
+    batches = list(batches)
+    return tuple(torch.cat([batch[i] for batch in batches]) for i in (0, 1))
+
+
+@given(
+    n=st.integers(1, 40),
+    batch_size=st.integers(1, 45),
+    world=st.integers(1, 4),
+    shuffle=st.booleans(),
+)
+@settings(deadline=None, max_examples=40)
+def test_every_sample_comes_once_whoever_takes_it(
+    n, batch_size, world, shuffle
+):
+    feed = source(numbered(n), shuffle=shuffle, preprocess=RAW)
+    ranks = [
+        list(feed.batches(batch_size=batch_size, rank=rank, world=world))
+        for rank in range(world)
+    ]
+    assert {len(batches) for batches in ranks} == {-(-n // batch_size)}
+    seen = [
+        int(i) for rank in ranks for x, _ in rank for i in (255 * x[:, 0, 0, 0])
+    ]
+    assert sorted(seen) == list(range(n))
+
+
+def test_batches_are_normalised_floats_with_their_labels():
+    arrays = numbered(7)
+    [(images, labels)] = source(arrays, shuffle=False).batches(batch_size=7)
+    assert images.dtype == torch.float32 and labels.dtype == torch.int64
+    assert torch.equal(images, normalise(arrays.images, SPEC))
+    assert torch.equal(labels, arrays.labels)
+
+
+def test_labels_follow_their_images_through_the_shuffle():
+    images, labels = everything(
+        source(numbered(50), preprocess=RAW).batches(batch_size=8)
+    )
+    numbers = (255 * images[:, 0, 0, 0]).round().long()
+    assert torch.equal(labels, numbers % 3)
+    assert not torch.equal(numbers, torch.arange(50))
+
+
+def test_the_last_batch_is_short():
+    sizes = [
+        len(labels) for _, labels in source(numbered(10)).batches(batch_size=4)
+    ]
+    assert sizes == [4, 4, 2]
+
+
+@pytest.mark.parametrize("augment", [None, AUGMENT])
+@pytest.mark.parametrize("start", [0, 1, 2, 3])
+def test_a_resumed_epoch_goes_on_with_the_same_batches(start, augment):
+    feed = source(numbered(10), augment=augment)
+    whole = list(feed.batches(epoch=2, seed=5, batch_size=4))
+    rest = list(feed.batches(epoch=2, seed=5, batch_size=4, start=start))
+    assert len(rest) == 3 - start
+    for (x, y), (x_again, y_again) in zip(whole[start:], rest, strict=True):
+        assert torch.equal(x, x_again) and torch.equal(y, y_again)
+
+
+def test_processes_share_the_batch_that_one_would_have():
+    feed = source(numbered(25), augment=AUGMENT)
+    one = list(feed.batches(epoch=1, batch_size=6))
+    three = [
+        feed.batches(epoch=1, batch_size=6, rank=r, world=3) for r in range(3)
+    ]
+    for whole, *parts in zip(one, *three, strict=True):
+        for rank, part in enumerate(parts):
+            assert torch.equal(part[0], whole[0][rank::3])
+            assert torch.equal(part[1], whole[1][rank::3])
+
+
+def test_what_happens_to_a_sample_does_not_depend_on_the_batch_size():
+    pixels = np.random.default_rng(0).integers(
+        0, 256, (50, 1, 5, 4), dtype=np.uint8
+    )
+    arrays = Arrays(
+        torch.from_numpy(pixels), torch.zeros(50, dtype=torch.int64)
+    )
+    feed = source(arrays, augment=AUGMENT)
+    want = everything(feed.batches(batch_size=50))[0]
+    for batch_size in (1, 7, 49):
+        assert torch.equal(
+            everything(feed.batches(batch_size=batch_size))[0], want
+        )
+
+
+def test_batches_are_the_same_when_an_epoch_takes_several_blocks():
+    side = 64
+    n = 3 * BLOCK_VALUES // side**2 + 5
+    images = torch.arange(n).to(torch.uint8)[:, None, None, None]
+    arrays = Arrays(images.repeat(1, 1, side, side), torch.arange(n))
+    spec = PreprocessSpec(side, 1, mean=0, std=1)
+    small = everything(source(arrays, preprocess=spec).batches(batch_size=3))
+    large = everything(source(arrays, preprocess=spec).batches(batch_size=n))
+    assert torch.equal(small[1], large[1]) and torch.equal(small[0], large[0])
+
+
+def test_epoch_and_seed_change_the_order_and_the_augmentation():
+    feed = source(numbered(60), augment=AUGMENT, shuffle=False)
+    shuffled = source(numbered(60))
+    for batches in (feed.batches, shuffled.batches):
+        first, again, epoch, seed, swapped = (
+            everything(batches(batch_size=60, epoch=e, seed=s))[0]
+            for e, s in ((0, 1), (0, 1), (1, 1), (0, 0), (1, 0))
+        )
+        assert torch.equal(first, again)
+        for other in (epoch, seed, swapped):
+            assert not torch.equal(first, other)
+
+
+def test_an_augmentation_that_is_off_changes_nothing():
+    plain, off = (
+        everything(source(numbered(9), augment=a).batches(batch_size=4))
+        for a in (None, Augment())
+    )
+    assert torch.equal(plain[0], off[0])
+
+
+def test_the_source_keeps_bytes_and_knows_its_classes():
+    feed = source(numbered(9))
+    assert feed.images.dtype == torch.uint8
+    assert (len(feed), feed.num_classes, feed.class_names) == (
+        9,
+        3,
+        ("a", "b", "c"),
+    )
+
+
+def test_batches_are_fed_on_the_device():
+    feed = source(numbered(9), augment=AUGMENT, device="meta")
+    images, labels = next(feed.batches(batch_size=4))
+    assert images.device.type == labels.device.type == "meta"
+
+
+def test_another_image_size_names_both():
+    spec = PreprocessSpec(28, 1)
+    with pytest.raises(
+        UserError, match="images are 5x4, the model wants 28x28"
+    ):
+        source(numbered(3), preprocess=spec)
+
+
+def test_other_channels_name_both():
+    spec = PreprocessSpec((5, 4), 3)
+    with pytest.raises(
+        UserError, match="images have 1 channels, the model wants 3"
+    ):
+        source(numbered(3), preprocess=spec)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"batch_size": 0}, "batch_size from 1 and start from 0, got 0 and 0"),
+        ({"batch_size": 4, "start": -1}, "got 4 and -1"),
+        (
+            {"batch_size": 4, "rank": 2, "world": 2},
+            "rank 2 is not one of 2 processes",
+        ),
+    ],
+)
+def test_a_wrong_call_is_refused_at_once(wrong, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        source(numbered(3)).batches(**wrong)

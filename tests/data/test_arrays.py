@@ -1,0 +1,299 @@
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from vitedu.data.arrays import IDX_FILES, Arrays, load_dataset, split, subset
+from vitedu.errors import UserError
+
+REAL_DATA = os.environ.get("VITEDU_DATA", "")
+X = np.random.default_rng(0).integers(0, 256, (6, 5, 4), dtype=np.uint8)
+Y = np.array([0, 1, 2, 0, 1, 2], dtype=np.uint8)
+GOOD = {"x_train": X, "y_train": Y, "x_test": X[:3], "y_test": Y[:3]}
+
+
+@pytest.fixture(autouse=True)
+def no_data_from_outside(tmp_path, monkeypatch):
+    monkeypatch.delenv("VITEDU_DATA", raising=False)
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+
+
+def write_idx_folder(folder, arrays=GOOD, suffix=""):
+    folder.mkdir(parents=True)
+    for key, name in IDX_FILES.items():
+        array = arrays[key]
+        shape = b"".join(side.to_bytes(4, "big") for side in array.shape)
+        content = bytes((0, 0, 8, array.ndim)) + shape + array.tobytes()
+        (folder / f"{name}{suffix}").write_bytes(
+            gzip.compress(content) if suffix else content
+        )
+    return folder
+
+
+def write_npz(tmp_path, **changed):
+    path = tmp_path / "set.npz"
+    np.savez(
+        path, **{k: v for k, v in (GOOD | changed).items() if v is not None}
+    )
+    return path
+
+
+def numbered(n, classes=3):
+    """n images, each full of its own number, so that a batch tells whom it holds."""
+    images = torch.arange(n, dtype=torch.uint8)[:, None, None, None].expand(
+        n, 1, 5, 4
+    )
+    return Arrays(images.contiguous(), torch.arange(n) % classes)
+
+
+# Reading
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("inner", [".", "MNIST/raw"])
+def test_mnist_is_read_from_a_folder_of_idx_files(tmp_path, suffix, inner):
+    write_idx_folder(tmp_path / "folder" / inner, suffix=suffix)
+    data = tmp_path / "folder"
+    mnist = load_dataset("mnist", data=data)
+    assert (mnist.name, mnist.requested) == ("mnist", "mnist")
+    assert mnist.origin == f"data={data}"
+    assert mnist.class_names == tuple("0123456789")
+    assert torch.equal(mnist.train.images, torch.from_numpy(X)[:, None])
+    assert mnist.train.labels.tolist() == Y.tolist()
+    assert mnist.train.labels.dtype == torch.int64
+    assert (len(mnist.test.images), len(mnist.test.labels)) == (3, 3)
+
+
+@pytest.mark.parametrize("as_name", [True, False])
+def test_an_npz_is_read_as_the_name_or_as_data(tmp_path, as_name):
+    path = write_npz(tmp_path, class_names=np.array(["cat", "dog", "newt"]))
+    mine = (
+        load_dataset(str(path)) if as_name else load_dataset("mine", data=path)
+    )
+    assert mine.name == mine.requested == ("set.npz" if as_name else "mine")
+    assert mine.class_names == ("cat", "dog", "newt")
+    assert mine.origin == f"data={path}"
+    assert torch.equal(mine.test.images, torch.from_numpy(X[:3])[:, None])
+
+
+def test_classes_without_names_are_numbered(tmp_path):
+    assert load_dataset(str(write_npz(tmp_path))).class_names == ("0", "1", "2")
+
+
+def test_colour_images_come_with_channels_first(tmp_path):
+    colour = np.random.default_rng(0).integers(
+        0, 256, (6, 5, 4, 3), dtype=np.uint8
+    )
+    path = write_npz(tmp_path, x_train=colour, x_test=colour[:3])
+    images = load_dataset(str(path)).train.images
+    assert torch.equal(images.permute(0, 2, 3, 1), torch.from_numpy(colour))
+    assert images.is_contiguous()
+
+
+def test_cifar10_is_read_from_its_batches(tmp_path):
+    for i, name in enumerate(
+        [*(f"data_batch_{j}" for j in range(1, 6)), "test_batch"]
+    ):
+        record = bytes([i]) + bytes([50 + i]) * 3072
+        (tmp_path / f"{name}.bin").write_bytes(record)
+    cifar = load_dataset("cifar10", data=tmp_path)
+    assert cifar.train.images.shape == (5, 3, 32, 32)
+    assert cifar.test.images.eq(55).all() and cifar.test.labels.tolist() == [5]
+    assert cifar.class_names[5] == "dog"
+
+
+def test_shapes_are_made_here():
+    shapes = load_dataset("shapes-1k", image_size=16, num_classes=4)
+    assert (shapes.name, shapes.origin) == ("shapes-1k", "made")
+    assert shapes.train.images.shape == (1000, 3, 16, 16)
+    assert shapes.test.images.shape == (2000, 3, 16, 16)
+    assert len(shapes.class_names) == 4
+    assert not torch.equal(shapes.train.images[:9], shapes.test.images[:9])
+
+
+def test_shapes_are_not_read():
+    with pytest.raises(UserError, match="shapes is made, not read"):
+        load_dataset("shapes", data="somewhere")
+
+
+def test_the_digest_tells_data_apart(tmp_path):
+    same = [load_dataset(str(write_npz(tmp_path))).digest for _ in range(2)]
+    pixel, label = X.copy(), Y.copy()
+    pixel[0, 0, 0] ^= 1
+    label[0] = 1
+    other = [
+        load_dataset(str(write_npz(tmp_path, **changed))).digest
+        for changed in (
+            {"x_train": pixel},
+            {"y_train": label},
+            {"x_test": pixel[:3]},
+            {"x_train": X.reshape(6, 4, 5), "x_test": X[:3].reshape(3, 4, 5)},
+        )
+    ]
+    assert same[0] == same[1] and len(same[0]) == 16
+    assert len({same[0], *other}) == 5
+
+
+def test_an_unknown_name_gets_the_nearest():
+    with pytest.raises(
+        UserError, match="no data set 'minst'; did you mean 'mnist'"
+    ):
+        load_dataset("minst")
+
+
+def test_a_missing_set_is_an_error_without_a_fallback():
+    with pytest.raises(
+        UserError, match=r"MNIST is not in .* pass fallback=digits"
+    ):
+        load_dataset("mnist")
+
+
+def test_a_fallback_stands_in_and_says_so():
+    digits = load_dataset("mnist", fallback="digits")
+    assert (digits.name, digits.requested, digits.origin) == (
+        *("digits", "mnist"),
+        "package",
+    )
+
+
+def test_a_fallback_is_not_used_for_a_damaged_set(tmp_path):
+    data = write_idx_folder(tmp_path / "folder")
+    (data / IDX_FILES["y_test"]).write_bytes(b"")
+    with pytest.raises(
+        UserError, match="t10k-labels-idx1-ubyte is no idx file"
+    ):
+        load_dataset("mnist", data=data, fallback="digits")
+
+
+def test_only_digits_can_stand_in():
+    with pytest.raises(UserError, match="fallback='mnist' is unknown"):
+        load_dataset("cifar10", fallback="mnist")
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"y_test": None}, "has no y_test"),
+        (
+            {"x_train": X.astype(np.float32)},
+            "x_train is float32, should be uint8",
+        ),
+        ({"x_train": X[0]}, r"x_train has images of shape \(4,\), should be"),
+        (
+            {"x_test": X[:3, ..., None].repeat(2, 3)},
+            r"x_test has images of shape",
+        ),
+        (
+            {"x_train": X[:0], "y_train": Y[:0]},
+            r"x_train is empty \(0 images\)",
+        ),
+        ({"y_train": Y[:5]}, r"x_train has 6 images, but .* y_train 5 labels"),
+        ({"y_train": Y.astype(np.float64)}, "y_train is float64 of shape"),
+        ({"y_test": Y[:3, None]}, r"y_test is uint8 of shape \(3, 1\)"),
+        (
+            {"y_train": Y.astype(int) - 1},
+            "y_train has a label -1; labels begin at 0",
+        ),
+        (
+            {"class_names": np.array(["a", "b"])},
+            "y_train has a label 2, but there are 2 classes, 0 to 1",
+        ),
+        ({"class_names": np.arange(3)}, "class_names is int64 of shape"),
+        (
+            {"x_test": X[:3, :4]},
+            "x_train has images of 1x5x4, .* x_test of 1x4x4",
+        ),
+    ],
+)
+def test_a_bad_npz_is_named_with_what_is_wrong(tmp_path, changed, sentence):
+    path = write_npz(tmp_path, **changed)
+    with pytest.raises(UserError, match=rf"set\.npz.* {sentence}"):
+        load_dataset(str(path))
+
+
+def test_a_bad_idx_label_names_its_file(tmp_path):
+    bad = GOOD | {"y_test": np.array([0, 1, 10], dtype=np.uint8)}
+    data = write_idx_folder(tmp_path / "folder", bad, ".gz")
+    with pytest.raises(
+        UserError,
+        match=r"t10k-labels-idx1-ubyte\.gz has a label 10, but .* 10 classes",
+    ):
+        load_dataset("mnist", data=data)
+
+
+def test_idx_files_of_unequal_length_are_both_named(tmp_path):
+    data = write_idx_folder(tmp_path / "folder", GOOD | {"y_train": Y[:4]})
+    with pytest.raises(
+        UserError,
+        match=r"train-images-idx3-ubyte has 6 images, but .*train-labels-.* 4 labels",
+    ):
+        load_dataset("mnist", data=data)
+
+
+@pytest.mark.skipif(
+    not REAL_DATA or not Path(REAL_DATA, "mnist").is_dir(),
+    reason="VITEDU_DATA names no folder with mnist/",
+)
+def test_mnist_is_mnist(monkeypatch):
+    monkeypatch.setenv("VITEDU_DATA", REAL_DATA)
+    mnist = load_dataset("mnist")
+    assert mnist.origin == "$VITEDU_DATA"
+    assert mnist.train.images.shape == (60_000, 1, 28, 28)
+    assert mnist.test.images.shape == (10_000, 1, 28, 28)
+    assert mnist.train.labels[:5].tolist() == [5, 0, 4, 1, 9]
+    # the mean and deviation that everybody normalises MNIST with
+    pixels = mnist.train.images.float() / 255
+    assert abs(float(pixels.mean()) - 0.1307) < 1e-4
+    assert abs(float(pixels.std()) - 0.3081) < 1e-4
+
+
+# Parts of a set
+
+
+def test_subset_is_the_first_samples():
+    part = subset(numbered(9), 4)
+    assert part.images[:, 0, 0, 0].tolist() == [0, 1, 2, 3]
+    assert part.labels.tolist() == [0, 1, 2, 0]
+
+
+def test_subset_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="at least 1 sample, got n=0"):
+        subset(numbered(3), 0)
+
+
+def test_split_is_balanced_and_loses_nothing():
+    train, validation = split(numbered(120), 0.1, seed=0)
+    assert validation.labels.bincount().tolist() == [4, 4, 4]
+    held, kept = (
+        part.images[:, 0, 0, 0].tolist() for part in (validation, train)
+    )
+    assert sorted(held + kept) == list(range(120))
+    assert held == sorted(held) and kept == sorted(kept)
+    assert validation.labels.tolist() == [number % 3 for number in held]
+
+
+def test_split_depends_on_its_seed_alone():
+    first, again, other = (
+        split(numbered(120), 0.1, seed)[1] for seed in (0, 0, 1)
+    )
+    assert torch.equal(first.images, again.images)
+    assert not torch.equal(first.images, other.images)
+
+
+@pytest.mark.parametrize("share", [0, 1, 1.5, -0.1])
+def test_split_refuses_a_share_that_is_none(share):
+    with pytest.raises(
+        UserError, match=f"share of {share} must be between 0 and 1"
+    ):
+        split(numbered(9), share, seed=0)
+
+
+def test_split_refuses_to_leave_a_part_empty():
+    with pytest.raises(
+        UserError, match=r"0\.01 of 9 samples leaves one part empty"
+    ):
+        split(numbered(9), 0.01, seed=0)

@@ -1,0 +1,263 @@
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from vitedu.data.augment import COLUMNS, Augment, apply, augmentation_table
+from vitedu.errors import UserError
+
+EVERYTHING = Augment(
+    shift=2, rotate=15, scale=0.1, shear=10, crop=0.5, flip=True
+)
+
+
+def random_images(b, c, h, w, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(
+        0, 256, (b, c, h, w), dtype=torch.uint8, generator=generator
+    )
+
+
+def draw(augment, n, seed=0):
+    return augmentation_table(augment, n, torch.Generator().manual_seed(seed))
+
+
+def column(table, name):
+    return table[:, COLUMNS.index(name)]
+
+
+def shifted_by_loop(image, down, right):
+    """(c, h, w): the definition, pixel by pixel."""
+    result = torch.zeros_like(image)
+    _, h, w = image.shape
+    for y in range(h):
+        for x in range(w):
+            if 0 <= y - down < h and 0 <= x - right < w:
+                result[:, y, x] = image[:, y - down, x - right]
+    return result
+
+
+@pytest.mark.parametrize(("c", "h", "w"), [(1, 7, 7), (3, 5, 8)])
+def test_shift_and_flip_move_whole_pixels_and_fill_with_zero(c, h, w):
+    augment, images = Augment(shift=3, flip=True), random_images(40, c, h, w)
+    table = draw(augment, 40)
+    moved = apply(augment, images, table)
+    for image, row, got in zip(images, table, moved, strict=True):
+        want = shifted_by_loop(image, int(row[0]), int(row[1]))
+        assert torch.equal(got, (want.flip(-1) if row[2] else want).float())
+
+
+def test_a_shift_as_wide_as_the_picture_leaves_nothing():
+    images = random_images(1, 1, 4, 4)
+    row = draw(Augment(shift=4), 1)
+    row[0, :2] = torch.tensor([4.0, 0.0])
+    assert not apply(Augment(shift=4), images, row).any()
+
+
+def test_every_shift_and_flip_is_drawn_about_equally_often():
+    table = draw(Augment(shift=2, flip=True), 20_000)
+    for name in ("shift_down", "shift_right"):
+        values, counts = column(table, name).unique(return_counts=True)
+        assert values.tolist() == [-2, -1, 0, 1, 2]
+        # binomial(20000, 0.2) has standard deviation 57; 6 of them: 1 in 10^8
+        assert (counts - 4000).abs().max() < 6 * 57
+    # binomial(20000, 0.5): 71
+    assert abs(column(table, "flip").sum() - 10_000) < 6 * 71
+
+
+def test_everything_off_leaves_the_pixels_alone():
+    images = random_images(3, 3, 6, 5)
+    assert Augment().is_off
+    assert torch.equal(
+        apply(Augment(), images, draw(Augment(), 3)), images.float()
+    )
+
+
+def test_resampling_with_zero_parameters_is_the_identity():
+    images = random_images(3, 3, 9, 12)
+    rows = draw(Augment(), 3)  # nothing drawn: unit matrices and whole boxes
+    # float32 coordinates are off by about 1e-6 of 12 pixels, times a step of 255
+    assert_close(
+        apply(Augment(rotate=10), images, rows),
+        images.float(),
+        rtol=0,
+        atol=1e-2,
+    )
+
+
+def test_a_whole_pixel_shift_inside_a_resampling_equals_the_exact_shift():
+    images, rows = random_images(1, 1, 8, 8), draw(Augment(), 1)
+    rows[0, :3] = torch.tensor([2.0, -1.0, 1.0])
+    want = shifted_by_loop(images[0], 2, -1).flip(-1)[None].float()
+    got = apply(Augment(rotate=1), images, rows)
+    # float32 coordinates: see above
+    assert_close(got, want, rtol=0, atol=1e-2)
+
+
+def bilinear(image, y, x):
+    """One value of an (h, w) picture between its pixels, zero outside."""
+    h, w = image.shape
+    value = 0.0
+    for row in (math.floor(y), math.floor(y) + 1):
+        for col in (math.floor(x), math.floor(x) + 1):
+            if 0 <= row < h and 0 <= col < w:
+                weight = (1 - abs(y - row)) * (1 - abs(x - col))
+                value += weight * float(image[row, col])
+    return value
+
+
+@pytest.mark.parametrize(("h", "w"), [(11, 11), (9, 14)])
+def test_rotation_equals_a_direct_computation(h, w):
+    augment, images = Augment(rotate=40), random_images(4, 1, h, w)
+    table = draw(augment, 4)
+    got = apply(augment, images, table)
+    for image, row, turned in zip(images[:, 0], table, got[:, 0], strict=True):
+        angle = math.atan2(
+            row[COLUMNS.index("m_yx")], row[COLUMNS.index("m_xx")]
+        )
+        assert 0 < abs(angle) <= math.radians(40)
+        for y in range(h):
+            for x in range(w):
+                dy, dx = y - (h - 1) / 2, x - (w - 1) / 2
+                read_y = (
+                    math.cos(angle) * dy + math.sin(angle) * dx + (h - 1) / 2
+                )
+                read_x = (
+                    math.cos(angle) * dx - math.sin(angle) * dy + (w - 1) / 2
+                )
+                want = bilinear(image, read_y, read_x)
+                # float32 coordinates, about 1e-6 of 14 pixels, times a step of 255
+                assert abs(float(turned[y, x]) - want) < 1e-2
+
+
+def test_a_positive_angle_turns_counter_clockwise():
+    picture = torch.zeros(1, 1, 5, 5)
+    picture[0, 0, 2, 4] = 100  # on the right
+    rows = draw(Augment(), 1)
+    rows[0, 3:7] = torch.tensor([0.0, 1.0, -1.0, 0.0])  # 90 degrees
+    assert int(apply(Augment(rotate=90), picture, rows).argmax()) == 2  # on top
+
+
+def test_a_crop_shows_its_box_over_the_whole_picture():
+    rows = draw(Augment(), 1)
+    rows[0, 7:] = torch.tensor([-0.5, 0.5, 0.5, 0.5])  # the upper right quarter
+    picture = torch.zeros(1, 1, 8, 8)
+    picture[:, :, :4, 4:] = 200
+    # away from the border, where the outside is mixed in
+    assert (
+        apply(Augment(crop=0.1), picture, rows)[0, 0, 1:-1, 1:-1].eq(200).all()
+    )
+
+
+def test_crops_lie_inside_and_keep_their_share_of_the_area():
+    table = draw(Augment(crop=0.2), 5_000)
+    y, x, height, width = table[:, 7:].unbind(1)
+    area, aspect = height * width, width / height
+    slack = 1e-5  # float32
+    assert area.min() >= 0.2 - slack and area.min() < 0.21 and area.max() > 0.99
+    assert aspect.min() >= 3 / 4 - slack and aspect.max() <= 4 / 3 + slack
+    assert (y.abs() + height).max() <= 1 + slack
+    assert (x.abs() + width).max() <= 1 + slack
+
+
+def test_scale_draws_magnifications_on_both_sides_of_one():
+    table = draw(Augment(scale=0.2), 5_000)
+    zoom = 1 / column(table, "m_yy")
+    assert 0.8 <= zoom.min() < 0.81 and 1.19 < zoom.max() <= 1.2 + 1e-6
+
+
+def test_shear_leans_upright_lines_and_keeps_rows():
+    table = draw(Augment(shear=30), 5_000)
+    assert (
+        column(table, "m_yx").eq(0).all() and column(table, "m_yy").eq(1).all()
+    )
+    lean = column(table, "m_xy").atan().rad2deg()
+    assert -30 - 1e-4 <= lean.min() < -29 and 29 < lean.max() <= 30 + 1e-4
+
+
+def test_a_sample_does_not_depend_on_its_batch():
+    images, table = random_images(50, 3, 12, 12), draw(EVERYTHING, 50)
+    whole = apply(EVERYTHING, images, table)
+    alone = [
+        apply(EVERYTHING, images[i : i + 1], table[i : i + 1])
+        for i in range(50)
+    ]
+    assert torch.equal(whole, torch.cat(alone))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("shift", 2),
+        ("rotate", 20),
+        ("scale", 0.2),
+        ("shear", 20),
+        ("crop", 0.3),
+        ("flip", True),
+    ],
+)
+def test_every_field_changes_the_picture(field, value):
+    augment, images = Augment(**{field: value}), random_images(4, 1, 10, 10)
+    assert not augment.is_off
+    out = apply(augment, images, draw(augment, 4))
+    assert not torch.equal(out, images.float())
+
+
+def test_switching_a_field_on_leaves_the_draws_of_the_others():
+    less, more = (
+        draw(Augment(rotate=9), 20),
+        draw(Augment(rotate=9, crop=0.5), 20),
+    )
+    assert torch.equal(less[:, :7], more[:, :7])
+
+
+def test_pixels_stay_in_their_range():
+    images = random_images(30, 1, 9, 9)
+    out = apply(EVERYTHING, images, draw(EVERYTHING, 30))
+    # bilinear weights sum to 1 up to float32
+    assert (
+        out.dtype == torch.float32 and out.min() >= 0 and out.max() <= 255.001
+    )
+
+
+def test_floats_are_taken_as_the_pixels_they_are():
+    images = random_images(3, 1, 9, 9)
+    rows = draw(EVERYTHING, 3)
+    assert torch.equal(
+        apply(EVERYTHING, images, rows), apply(EVERYTHING, images.float(), rows)
+    )
+
+
+def test_whole_numbers_and_floats_are_the_same_augmentation():
+    assert Augment(shift=2.0, rotate=10) == Augment(shift=2, rotate=10.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"shift": -1}, "augment.shift=-1 must be a number from 0 up"),
+        ({"shift": 1.5}, "augment.shift=1.5 must be a whole number of pixels"),
+        ({"rotate": math.nan}, "augment.rotate=nan must be a number from 0 up"),
+        ({"rotate": "far"}, "augment.rotate='far' must be a number from 0 up"),
+        ({"scale": 1}, "augment.scale=1.0 must be below 1"),
+        ({"shear": 90}, "augment.shear=90.0 must be below 90"),
+        ({"crop": 1.2}, "augment.crop=1.2 must be a share of the area"),
+        ({"flip": 1}, "augment.flip=1 must be true or false"),
+    ],
+)
+def test_a_field_out_of_range_is_named_with_its_value(fields, sentence):
+    with pytest.raises(UserError, match=sentence):
+        Augment(**fields)
+
+
+def test_images_without_a_batch_axis_are_refused():
+    with pytest.raises(
+        ValueError, match=r"apply wants \(b, c, h, w\), got \(1, 4, 4\)"
+    ):
+        apply(EVERYTHING, torch.zeros(1, 4, 4), draw(EVERYTHING, 1))
+
+
+def test_a_table_of_another_length_is_refused():
+    with pytest.raises(ValueError, match=r"\(2, 11\), got \(3, 11\)"):
+        apply(EVERYTHING, torch.zeros(2, 1, 4, 4), draw(EVERYTHING, 3))

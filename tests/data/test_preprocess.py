@@ -1,0 +1,282 @@
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+from torch.testing import assert_close
+
+from vitedu.compat import import_timm
+from vitedu.data.preprocess import (
+    PreprocessSpec,
+    normalise,
+    preprocess,
+    read_image,
+)
+from vitedu.errors import UserError
+
+GREY = PreprocessSpec(image_size=4, in_channels=1)
+RGB = PreprocessSpec(image_size=4)
+
+
+def random_picture(height, width, channels=3, seed=0):
+    shape = (height, width, channels)[: 3 if channels > 1 else 2]
+    pixels = np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+    return Image.fromarray(pixels)
+
+
+def test_the_defaults_are_the_authors():
+    spec = PreprocessSpec()
+    assert (spec.image_size, spec.in_channels) == ((224, 224), 3)
+    assert spec.mean == spec.std == (0.5, 0.5, 0.5)
+    assert (spec.interpolation, spec.crop) == ("bilinear", None)
+
+
+def test_one_number_stands_for_every_channel():
+    spec = PreprocessSpec(image_size=28, in_channels=1, mean=0, std=[1])
+    assert (spec.image_size, spec.mean, spec.std) == ((28, 28), (0.0,), (1.0,))
+
+
+def test_json_goes_both_ways():
+    spec = PreprocessSpec((8, 6), 3, (0.1, 0.2, 0.3), 0.5, "bicubic", 0.9)
+    values = spec.to_json()
+    assert values["image_size"] == [8, 6] and values["mean"] == [0.1, 0.2, 0.3]
+    assert PreprocessSpec.from_json(values) == spec
+
+
+def test_json_with_an_unknown_field_names_the_nearest():
+    with pytest.raises(
+        UserError, match="no field 'croop'; did you mean 'crop'"
+    ):
+        PreprocessSpec.from_json({"croop": 0.9})
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"image_size": 0}, "image_size=0 must be 1 or 2 whole numbers"),
+        ({"image_size": 28.5}, "image_size=28.5 must be"),
+        ({"image_size": (1, 2, 3)}, r"image_size=\(1, 2, 3\) must be"),
+        ({"in_channels": 0}, "in_channels=0 must be a whole number from 1 up"),
+        (
+            {"mean": (0.5, 0.5)},
+            "mean has 2 numbers, in_channels=3; give one a channel",
+        ),
+        ({"mean": None}, "mean=None must be finite numbers"),
+        ({"mean": float("nan")}, "mean=nan must be finite numbers"),
+        ({"std": 0}, "must be above 0 in every channel"),
+        (
+            {"interpolation": "bicubik"},
+            "'bicubik' is unknown; did you mean 'bicubic'",
+        ),
+        ({"crop": 0}, "crop=0 must be above 0 and at most 1"),
+        ({"crop": 1.1}, "crop=1.1 must be above 0 and at most 1"),
+    ],
+)
+def test_a_bad_field_is_named_with_its_value(fields, sentence):
+    with pytest.raises(UserError, match=sentence):
+        PreprocessSpec(**fields)
+
+
+@pytest.mark.parametrize("mean", [0.5, (0.485, 0.456, 0.406)])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_normalise_is_the_formula(mean, dtype):
+    spec = PreprocessSpec(4, mean=mean, std=(0.229, 0.224, 0.225))
+    images = torch.arange(2 * 3 * 16).view(2, 3, 4, 4).to(dtype)
+    mean, std = (
+        torch.tensor(each)[:, None, None] for each in (spec.mean, spec.std)
+    )
+    got = normalise(images, spec)
+    assert got.dtype == torch.float32
+    # float32, the same sum in another order: a few units of 1.2e-7 at values of 3
+    assert_close(got, (images / 255 - mean) / std, rtol=0, atol=2e-6)
+
+
+def test_normalise_leaves_its_input_alone():
+    images = torch.full((1, 3, 4, 4), 7.0)
+    normalise(images, RGB)
+    assert images.eq(7).all()
+
+
+def test_normalise_refuses_other_channels():
+    with pytest.raises(
+        ValueError, match=r"wants \(b, 3, h, w\), got \(2, 1, 4, 4\)"
+    ):
+        normalise(torch.zeros(2, 1, 4, 4), RGB)
+
+
+@pytest.mark.parametrize("interpolation", ["bicubic", "bilinear"])
+@pytest.mark.parametrize("crop", [0.875, 0.9, 0.95, 1.0])
+@pytest.mark.parametrize("size", [(64, 64), (37, 37), (48, 31), (31, 48)])
+def test_resize_and_crop_equal_timm_pixel_for_pixel(size, crop, interpolation):
+    import_timm()
+    from timm.data import create_transform
+
+    transform = create_transform(
+        (3, *size),
+        crop_pct=crop,
+        interpolation=interpolation,
+        mean=(0.0, 0.0, 0.0),
+        std=(1.0, 1.0, 1.0),
+    )
+    spec = PreprocessSpec(size, crop=crop, interpolation=interpolation)
+    for height, width in ((75, 101), (101, 75), (33, 33), (29, 200), (64, 65)):
+        picture = random_picture(height, width, seed=height)
+        want = (transform(picture) * 255).round().to(torch.uint8)
+        assert torch.equal(read_image(picture, spec), want)
+
+
+def test_without_a_crop_the_picture_is_squashed():
+    picture = random_picture(20, 60)
+    want = np.array(picture.resize((6, 8), Image.Resampling.BICUBIC))
+    got = read_image(picture, PreprocessSpec((8, 6), interpolation="bicubic"))
+    assert torch.equal(got.permute(1, 2, 0), torch.from_numpy(want))
+
+
+@pytest.mark.parametrize("crop", [1.0, None])
+def test_a_picture_of_the_right_size_passes_unchanged(crop):
+    picture = random_picture(4, 4)
+    got = read_image(picture, PreprocessSpec(4, crop=crop))
+    assert torch.equal(
+        got.permute(1, 2, 0), torch.from_numpy(np.array(picture))
+    )
+
+
+def test_grey_models_get_grey_and_rgb_models_get_rgb():
+    assert read_image(random_picture(9, 9, 3), GREY).shape == (1, 4, 4)
+    grey = read_image(random_picture(9, 9, 1), RGB)
+    assert grey.shape == (3, 4, 4) and torch.equal(grey[0], grey[2])
+
+
+def test_a_file_an_image_and_an_array_are_the_same_picture(tmp_path):
+    picture = random_picture(9, 7)
+    picture.save(tmp_path / "picture.png")
+    want = read_image(picture, RGB)
+    for other in (tmp_path / "picture.png", str(tmp_path / "picture.png")):
+        assert torch.equal(read_image(other, RGB), want)
+    assert torch.equal(read_image(np.array(picture), RGB), want)
+    last_axis = np.array(random_picture(9, 7, 1))[..., None]
+    assert torch.equal(
+        read_image(last_axis, GREY), read_image(last_axis[..., 0], GREY)
+    )
+
+
+def test_sixteen_bits_become_eight(tmp_path):
+    pixels = (np.arange(16, dtype=np.uint16) * 4096 + 255).reshape(4, 4)
+    Image.fromarray(pixels).save(tmp_path / "deep.png")
+    got = read_image(tmp_path / "deep.png", GREY)
+    assert got.flatten().tolist() == [16 * i for i in range(16)]
+
+
+def test_transparency_is_dropped():
+    picture = random_picture(4, 4)
+    clear = picture.copy()
+    clear.putalpha(0)
+    assert torch.equal(read_image(clear, RGB), read_image(picture, RGB))
+
+
+def test_a_palette_with_transparent_entries_keeps_its_colours(tmp_path):
+    picture = Image.new("P", (4, 4), 1)
+    picture.putpalette([0, 0, 0, 10, 200, 30])
+    picture.save(tmp_path / "palette.png", transparency=b"\x00\x80")
+    got = read_image(tmp_path / "palette.png", RGB)
+    assert got[:, 0, 0].tolist() == [10, 200, 30]
+
+
+@pytest.mark.parametrize("mode", ["1", "LA", "CMYK", "YCbCr", "HSV"])
+def test_other_colour_models_are_converted(mode):
+    assert read_image(random_picture(5, 5).convert(mode), RGB).shape == (
+        3,
+        4,
+        4,
+    )
+
+
+def test_of_an_animation_the_first_frame_is_taken(tmp_path):
+    frames = [Image.new("RGB", (4, 4), colour) for colour in ("red", "blue")]
+    path = tmp_path / "moving.gif"
+    frames[0].save(path, save_all=True, append_images=frames[1:])
+    assert read_image(path, RGB)[:, 0, 0].tolist() == [255, 0, 0]
+
+
+def test_an_exif_rotation_is_not_applied(tmp_path):
+    picture = random_picture(4, 4)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # orientation: a quarter turn
+    picture.save(tmp_path / "turned.png", exif=exif)
+    assert torch.equal(
+        read_image(tmp_path / "turned.png", RGB), read_image(picture, RGB)
+    )
+
+
+def test_a_missing_file_is_named(tmp_path):
+    path = tmp_path / "cat.jpg"
+    with pytest.raises(
+        UserError, match=r"cat\.jpg cannot be read: No such file"
+    ):
+        read_image(path, RGB)
+
+
+def test_a_file_that_is_no_picture_is_named(tmp_path):
+    path = tmp_path / "notes.jpg"
+    path.write_text("not a picture")
+    with pytest.raises(
+        UserError, match=r"notes\.jpg is no picture that pillow can"
+    ):
+        read_image(path, RGB)
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png"])
+def test_a_truncated_file_is_named(tmp_path, suffix):
+    path = tmp_path / f"half.{suffix}"
+    random_picture(90, 90).save(path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(UserError, match=rf"half\.{suffix} cannot be read"):
+        read_image(path, RGB)
+
+
+def test_a_folder_is_no_picture(tmp_path):
+    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+        read_image(tmp_path, RGB)
+
+
+def test_pixels_of_unknown_range_are_refused():
+    with pytest.raises(
+        UserError, match="floating-point pixels have no known range"
+    ):
+        read_image(Image.new("F", (4, 4)), RGB)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((4, 4), np.float32),
+        np.zeros((4, 4, 2), np.uint8),
+        np.zeros((0, 4), np.uint8),
+        None,
+    ],
+)
+def test_an_array_that_is_no_picture_is_refused(array):
+    with pytest.raises(
+        ValueError, match="a picture as an array is uint8 of shape"
+    ):
+        read_image(array, RGB)
+
+
+def test_a_picture_cannot_feed_a_model_of_five_channels():
+    with pytest.raises(UserError, match="the model wants 5 channels"):
+        read_image(random_picture(4, 4), PreprocessSpec(4, in_channels=5))
+
+
+def test_preprocess_is_a_batch_of_one_as_the_model_wants_it():
+    model = nn.Linear(1, 1, dtype=torch.float64)
+    model.preprocess = RGB
+    picture = random_picture(9, 9)
+    got = preprocess(model, picture)
+    assert got.dtype == torch.float64  # the model's own
+    want = normalise(read_image(picture, RGB)[None], RGB)
+    assert torch.equal(got, want.double())
+
+
+def test_preprocess_says_what_a_model_lacks():
+    with pytest.raises(ValueError, match=r"load it with vitedu\.load"):
+        preprocess(nn.Linear(1, 1), random_picture(4, 4))

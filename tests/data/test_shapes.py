@@ -1,0 +1,313 @@
+import hashlib
+import os
+import resource
+import stat
+import tempfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vitedu import results
+from vitedu.data import outlines, shapes
+from vitedu.data.shapes import (
+    VALIDATION_SEED,
+    class_names,
+    make_arrays,
+    write_folder,
+)
+from vitedu.errors import UserError
+
+
+def digest(images):
+    return hashlib.sha256(images.tobytes()).hexdigest()
+
+
+def in_child(action):
+    """`action()` in a forked process; its text, so that limits die with the child."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            text = action() or "no error"
+        except BaseException as error:
+            text = f"{type(error).__name__}: {error}"
+        os.write(write, text.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        text = answer.read()
+    os.waitpid(pid, 0)
+    return text
+
+
+def test_square_images_are_the_stored_bytes():
+    images, labels = make_arrays(24, 32, 12, seed=3)
+    assert images.shape == (24, 3, 32, 32) and images.dtype == np.uint8
+    assert labels.tolist() == list(range(12)) * 2 and labels.dtype == np.int64
+    assert digest(images) == (
+        "61f9dad85a19bb1cd2005babcb1200834f58a45b050b7ee33cc2446ea32a5acb"
+    )
+
+
+def test_rectangular_images_of_a_large_seed_are_the_stored_bytes():
+    images, labels = make_arrays(6, (48, 80), 6, seed=2**40, start=5)
+    assert images.shape == (6, 3, 48, 80)
+    assert labels.tolist() == [5, 0, 1, 2, 3, 4]
+    assert digest(images) == (
+        "032ade6b47bd9aba27d0660974ab7339ddc43ba00eb7cac492363c685d735143"
+    )
+
+
+def test_all_sixteen_classes_are_the_stored_bytes():
+    assert digest(make_arrays(32, 64, 16)[0]) == (
+        "e439840cf35a5df37010a6c68562019795a511e066873a5a0b015c818e7f9716"
+    )
+
+
+@pytest.mark.parametrize("pixels", [1, 5 * 64 * 64, 2**22])
+def test_bytes_do_not_depend_on_the_chunk(monkeypatch, pixels):
+    whole = make_arrays(40)[0]
+    monkeypatch.setattr(shapes, "PIXELS_AT_ONCE", pixels)
+    assert digest(make_arrays(40)[0]) == digest(whole)
+
+
+def test_a_larger_set_begins_with_the_smaller_one():
+    large, labels = make_arrays(90, 32, 7, seed=1)
+    small, small_labels = make_arrays(31, 32, 7, seed=1)
+    assert np.array_equal(large[:31], small)
+    assert np.array_equal(labels[:31], small_labels)
+
+
+def test_start_continues_a_set():
+    images, labels = make_arrays(80, 32, 10, seed=2)
+    for start, stop in ((0, 1), (1, 38), (38, 80)):
+        part, part_labels = make_arrays(
+            stop - start, 32, 10, seed=2, start=start
+        )
+        assert np.array_equal(part, images[start:stop])
+        assert np.array_equal(part_labels, labels[start:stop])
+
+
+def test_another_seed_gives_other_images():
+    first, second = (
+        make_arrays(50, 32, seed=0)[0],
+        make_arrays(50, 32, seed=1)[0],
+    )
+    assert not any(
+        np.array_equal(*pair) for pair in zip(first, second, strict=True)
+    )
+
+
+def test_no_image_of_a_set_comes_twice():
+    images = make_arrays(500, 16)[0]
+    assert len({image.tobytes() for image in images}) == 500
+
+
+@pytest.mark.parametrize("num_classes", range(4, 17))
+def test_every_number_of_classes_is_balanced(num_classes):
+    labels = make_arrays(3 * num_classes + 2, 16, num_classes)[1]
+    counts = np.bincount(labels)
+    assert len(counts) == num_classes
+    assert counts.max() - counts.min() <= 1
+
+
+def test_class_names_are_in_the_order_of_image_folders_and_grow_by_one():
+    for num_classes in range(4, 17):
+        names = class_names(num_classes)
+        assert list(names) == sorted(set(names)) and len(names) == num_classes
+        if num_classes > 4:
+            assert set(class_names(num_classes - 1)) < set(names)
+
+
+def test_a_seed_shows_the_same_scenes_at_every_size():
+    # A product too large for int32 at 1024 pixels would show here, too. From image 1:
+    # crescent, cross, disc, ellipse, frame, half_disc.
+    large, small = (make_arrays(6, size, 16, start=1)[0] for size in (1024, 64))
+    difference = np.abs(large[..., 8::16, 8::16].astype(int) - small)
+    # Pixel noise alone gives 3.8 on average, edges add up to 1.1, a lost form over 5.
+    assert difference.mean(axis=(1, 2, 3)).max() < 6
+
+
+def test_every_form_covers_the_area_of_its_formula():
+    # A 200 x 200 field, radius 60 pixels, turned by 25 degrees.
+    radius, sine = 60, outlines.sine_table()
+    axis = np.arange(-100, 100, dtype=np.int64)[None] * 64 + 32
+    place = outlines.Place(axis, axis, np.array([50]), sine)
+    tan = {sides: sides * np.tan(np.pi / sides) for sides in (3, 4, 5, 6)}
+    spike = np.tan(np.pi / 5) ** 2 * np.tan(2 * np.pi / 5)
+    formulas = {
+        "disc": np.pi * 0.82**2,
+        "triangle": tan[3] * 0.58**2,
+        "ring": np.pi * (0.95**2 - 0.55**2),
+        "cross": 4 * 0.30 * (2 * 0.97 - 0.30),
+        "square": tan[4] * 0.74**2,
+        "stripes": 3 * 4 * 0.88 * 0.20,
+        "star": (tan[5] + 5 * spike) * 0.37**2,
+        "hexagon": tan[6] * 0.76**2,
+        "frame": tan[4] * (0.84**2 - 0.48**2),
+        "ellipse": 2 * np.pi * 0.54**2,
+        "letter_l": 4 * (0.95 * 0.25 + 0.25 * 0.62) - 0.50 * 0.50,
+        "pentagon": tan[5] * 0.73**2,
+    }
+    for form in shapes.FORMS:
+        outline = outlines.outline(form, place, np.full((1, 1, 1), radius * 64))
+        area = np.count_nonzero(outline < 0) / radius**2
+        # No class is told by its area alone: radii differ by 1.7, areas by 2.8.
+        assert 1.1 < area < 2.3, form
+        if form in formulas:
+            # Lengths are rounded to 1/64 pixel, the border is 400 pixels of 6,000.
+            assert area == pytest.approx(formulas[form], rel=0.02), form
+
+
+def test_sines_are_rounded_exactly():
+    exact = np.rint(np.sin(2 * np.pi * np.arange(720) / 720) * 2**14)
+    assert np.array_equal(outlines.sine_table(), exact)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_classes": 3}, "4 to 16 classes, got 3"),
+        ({"num_classes": 17}, "4 to 16 classes, got 17"),
+        ({"num_images": 0}, "got num_images=0"),
+        ({"num_images": -5}, "got num_images=-5"),
+        ({"image_size": 15}, "got image_size=15"),
+        ({"image_size": 1025}, "16 to 1024 pixels"),
+        ({"image_size": (64, 8)}, r"got image_size=\(64, 8\)"),
+        ({"image_size": (64, 64, 3)}, r"\(height, width\)"),
+        ({"seed": -1}, "got seed=-1"),
+        ({"start": -1}, "got start=-1"),
+    ],
+)
+def test_bad_arguments_are_one_sentence(arguments, message):
+    with pytest.raises(UserError, match=message) as error:
+        make_arrays(**{"num_images": 4} | arguments)
+    assert "\n" not in str(error.value)
+
+
+def test_a_written_folder_holds_the_arrays(tmp_path):
+    folder = tmp_path / "new" / "shapes"
+    write_folder(
+        folder,
+        num_train=70,
+        num_val=9,
+        image_size=(32, 48),
+        num_classes=5,
+        seed=4,
+    )
+    assert sorted(path.name for path in folder.iterdir()) == ["train", "val"]
+    assert list(folder.parent.iterdir()) == [folder]
+    parts = (("train", 70, 4), ("val", 9, 4 + VALIDATION_SEED))
+    for part, num_images, seed in parts:
+        names = sorted(path.name for path in (folder / part).iterdir())
+        assert names == list(class_names(5))
+        assert len(list((folder / part).glob("*/*"))) == num_images
+        images, labels = make_arrays(num_images, (32, 48), 5, seed)
+        differences = []
+        for number, (image, label) in enumerate(
+            zip(images, labels, strict=True)
+        ):
+            path = folder / part / names[label] / f"{number:06d}.jpg"
+            with Image.open(path) as file:
+                assert file.format == "JPEG"
+                pixels = np.asarray(file.convert("RGB"), dtype=int)
+            differences.append(np.abs(pixels - image.transpose(1, 2, 0)).mean())
+        # Colour is stored at half resolution; two scenes differ by 70 levels or so.
+        assert max(differences) < 20
+
+
+def test_a_written_folder_has_the_usual_mode(tmp_path):
+    write_folder(
+        tmp_path / "a", num_train=4, num_val=4, image_size=16, num_classes=4
+    )
+    (tmp_path / "plain").mkdir()
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert len(modes) == 1
+
+
+def test_lower_quality_gives_smaller_files(tmp_path):
+    for quality in (30, 90):
+        write_folder(
+            tmp_path / str(quality),
+            num_train=4,
+            num_val=4,
+            num_classes=4,
+            quality=quality,
+        )
+    sizes = [
+        sum(path.stat().st_size for path in (tmp_path / name).glob("*/*/*.jpg"))
+        for name in ("30", "90")
+    ]
+    assert sizes[0] < sizes[1]
+
+
+def test_an_existing_folder_is_refused_and_kept(tmp_path):
+    (tmp_path / "mine.txt").write_text("kept")
+    with pytest.raises(UserError, match="exists already"):
+        write_folder(tmp_path, num_train=10, num_val=10)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_val": 9}, "10 classes need as many images .* num_val=9"),
+        ({"quality": 0}, "quality=0"),
+        ({"image_size": 8}, "got image_size=8"),
+        ({"num_classes": 2}, "got 2"),
+        ({"seed": -1}, "got seed=-1"),
+    ],
+)
+def test_bad_arguments_leave_no_folder(tmp_path, arguments, message):
+    with pytest.raises(UserError, match=message):
+        write_folder(
+            tmp_path / "shapes", **{"num_train": 10, "num_val": 10} | arguments
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_nothing(tmp_path):
+    def write_with_little_space():
+        resource.setrlimit(
+            resource.RLIMIT_FSIZE, (1000, 1000)
+        )  # one image is 5 kB
+        write_folder(
+            tmp_path / "shapes", num_train=10, num_val=10, image_size=96
+        )
+
+    answer = in_child(write_with_little_space)
+    assert answer.startswith("UserError: cannot write") and "\n" not in answer
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence():
+    # Not tmp_path, whose parents are closed to the other user.
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o555)
+
+        def write_without_rights():
+            if os.geteuid() == 0:
+                os.seteuid(65534)
+            write_folder(f"{place}/shapes", num_train=10, num_val=10)
+
+        answer = in_child(write_without_rights)
+        assert (
+            answer.startswith("UserError: cannot write") and "\n" not in answer
+        )
+        assert os.listdir(place) == []
+
+
+def test_a_file_in_the_way_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write"):
+        write_folder(tmp_path / "file" / "shapes", num_train=10, num_val=10)
+
+
+def test_the_documented_difficulty_is_the_recorded_one():
+    metrics = results.read("shapes-difficulty")["metrics"]
+    for thousands in (1, 10, 100):
+        row = [f"{thousands * 1000:,}"]
+        for model in ("linear", "cnn", "vit"):
+            row.append(f"{metrics[f'{model}_{thousands}k']['value']:.1f}")
+        assert row in [line.split() for line in shapes.__doc__.splitlines()]

@@ -1,0 +1,380 @@
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from vitedu.data import sources
+from vitedu.data.sources import CATALOGUE, MissingDataError, locate, where
+from vitedu.errors import UserError
+
+FILES = {name: name.encode() * 999 for name in CATALOGUE["mnist"].md5}
+MD5 = {
+    name: hashlib.md5(content).hexdigest() for name, content in FILES.items()
+}
+SMALL = replace(
+    CATALOGUE["mnist"], md5=MD5
+)  # MNIST, were its files these few bytes
+FIRST = next(iter(FILES))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """An empty cache, nothing else to be found, and no proxy before localhost."""
+    for name in ("VITEDU_DATA", "VITEDU_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setitem(CATALOGUE, "mnist", SMALL)
+    return tmp_path / "cache" / "mnist"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """/good/FILE is the file; every other first part of the path is a fault."""
+
+    def do_GET(self):
+        _, fault, name = self.path.split("/")
+        content = FILES[name]
+        if fault == "absent":
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if fault == "cut":
+            content = content[: len(content) // 2]
+        if fault == "wrong":
+            content = content[::-1]
+        if fault == "slow":  # long enough for another process to come between
+            for byte in range(0, len(content), 1 + len(content) // 10):
+                self.wfile.write(content[byte : byte + 1 + len(content) // 10])
+                self.wfile.flush()
+                time.sleep(0.02)
+        elif fault == "stuck":
+            self.wfile.write(content[:100])
+            self.wfile.flush()
+            self.server.asked.set()
+            self.server.released.wait(60)
+        else:
+            self.wfile.write(content)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def server():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        running.asked, running.released = threading.Event(), threading.Event()
+        running.address = f"http://127.0.0.1:{running.server_port}"
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield running
+        running.released.set()
+        running.shutdown()
+        thread.join()
+
+
+def fill(folder, names=FILES):
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / name).write_bytes(b"")
+    return folder
+
+
+def files_in(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def child(code, **options):
+    """A process that has SMALL in its catalogue and then runs `code`."""
+    script = f"""
+import os, sys
+from dataclasses import replace
+from vitedu.data.sources import CATALOGUE, locate
+from vitedu.errors import UserError
+CATALOGUE["mnist"] = replace(CATALOGUE["mnist"], md5={MD5!r})
+try:
+    {code}
+except UserError as error:
+    print(error)
+"""
+    path = os.pathsep.join([str(Path(sources.__file__).parents[2]), *sys.path])
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        env=os.environ | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+# Looking
+
+
+def test_the_steps_are_tried_in_their_order(tmp_path, monkeypatch, cache):
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    monkeypatch.setenv("VITEDU_DATA", str(tmp_path / "data"))
+    with pytest.raises(MissingDataError):
+        locate("mnist", data=tmp_path)
+    fill(cache)
+    assert locate("mnist", data=tmp_path) == (cache, "cache")
+    fill(tmp_path / "data" / "mnist")
+    assert locate("mnist", data=tmp_path) == (
+        tmp_path / "data/mnist",
+        "$VITEDU_DATA",
+    )
+    given = fill(tmp_path / "given")
+    assert locate("mnist", data=given) == (given, f"data={given}")
+
+
+def test_a_set_found_nowhere_names_every_place(tmp_path, monkeypatch, cache):
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    monkeypatch.setenv("VITEDU_DATA", str(tmp_path / "data"))
+    with pytest.raises(MissingDataError) as error:
+        locate("mnist", data=tmp_path)
+    assert str(error.value) == (
+        f"MNIST is not in data={tmp_path}, $VITEDU_DATA/mnist ({tmp_path}/data/mnist) "
+        f"or the cache ({cache}), and VITEDU_OFFLINE=1 forbids the download; "
+        "unset it, or pass fallback=digits"
+    )
+
+
+def test_an_unset_variable_is_said_to_be_unset(monkeypatch):
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    with pytest.raises(
+        MissingDataError, match=r"mnist \(VITEDU_DATA is not set\) or"
+    ):
+        locate("mnist")
+
+
+@pytest.mark.parametrize("inner", [".", "MNIST/raw"])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_idx_files_may_be_plain_and_in_torchvisions_place(
+    tmp_path, inner, suffix
+):
+    names = [name.removesuffix(".gz") + suffix for name in FILES]
+    folder = fill(tmp_path / "given" / inner, names)
+    assert locate("mnist", data=tmp_path / "given").path == folder
+
+
+def test_a_folder_that_lacks_a_file_does_not_have_the_set(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    folder = fill(tmp_path / "given", list(FILES)[:3])
+    with pytest.raises(MissingDataError):
+        locate("mnist", data=folder)
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        (["cifar-10-binary.tar.gz"], "cifar-10-binary.tar.gz"),
+        (["cifar-10-python.tar.gz"], "cifar-10-python.tar.gz"),
+        (
+            ["cifar-10-python.tar.gz", "cifar-10-binary.tar.gz"],
+            "cifar-10-binary.tar.gz",
+        ),
+        ([f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"], "."),
+        (
+            [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"],
+            ".",
+        ),
+    ],
+)
+def test_cifar10_is_found_in_each_of_its_forms(tmp_path, files, found):
+    folder = fill(tmp_path / "given", files)
+    assert locate("cifar10", data=folder).path == folder / found
+
+
+@pytest.mark.parametrize(("inner", "suffix"), [("bin", ".bin"), ("py", "")])
+def test_cifar10_is_found_unpacked(tmp_path, inner, suffix):
+    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+    folder = tmp_path / f"cifar-10-batches-{inner}"
+    fill(folder, [name + suffix for name in names])
+    assert locate("cifar10", data=tmp_path).path == folder
+
+
+def test_an_archive_may_be_given_itself(tmp_path):
+    path = tmp_path / "mine.tar.gz"
+    path.write_bytes(b"")
+    assert locate("cifar10", data=path).path == path
+
+
+def test_a_file_where_a_folder_is_wanted_is_refused(tmp_path):
+    path = tmp_path / "images.gz"
+    path.write_bytes(b"")
+    with pytest.raises(
+        UserError, match=r"images\.gz is a file; give the folder of"
+    ):
+        locate("mnist", data=path)
+
+
+def test_a_path_that_is_not_there_is_refused_even_if_the_cache_has_the_set(
+    cache,
+):
+    fill(cache)
+    with pytest.raises(
+        UserError, match="data=nowhere does not exist; give the folder"
+    ):
+        locate("mnist", data="nowhere")
+
+
+def test_an_unknown_name_gets_the_nearest():
+    with pytest.raises(
+        UserError, match="no data set 'cifar'; did you mean 'cifar10'"
+    ):
+        locate("cifar")
+
+
+def test_where_lists_every_set_without_a_download(cache):
+    assert set(where()) == {"digits", *CATALOGUE}
+    assert where()["mnist"] is None and where()["digits"].origin == "package"
+    fill(cache)
+    assert where()["mnist"] == (cache, "cache")
+
+
+def test_the_digits_of_the_package_are_nowhere_else(tmp_path):
+    assert locate("digits").path.name == "digits.npz"
+    with pytest.raises(
+        UserError, match="digits lies in the package; leave out data="
+    ):
+        locate("digits", data=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "want"),
+    [
+        ("linux", {"XDG_CACHE_HOME": "/x"}, "/x/vitedu"),
+        ("linux", {}, "/home/ada/.cache/vitedu"),
+        ("darwin", {}, "/home/ada/Library/Caches/vitedu"),
+        ("win32", {"LOCALAPPDATA": "/local"}, "/local/vitedu/Cache"),
+        ("linux", {"VITEDU_CACHE": "~/mine"}, "/home/ada/mine"),
+    ],
+)
+def test_each_platform_has_its_cache(platform, variables, want, monkeypatch):
+    for name in ("VITEDU_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"HOME": "/home/ada"} | variables).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert sources.cache_folder() == Path(want)
+
+
+def test_every_listed_file_has_a_checksum_and_a_place_to_come_from():
+    for named in CATALOGUE.values():
+        assert named.md5 and named.mirrors
+        assert all(len(md5) == 32 for md5 in named.md5.values())
+        assert all(mirror.endswith("/") for mirror in named.mirrors)
+
+
+# Downloading
+
+
+def test_a_download_fills_the_cache_and_is_not_repeated(server, cache):
+    found = locate("mnist", mirrors=(f"{server.address}/good/",))
+    assert found == (cache, "cache")
+    assert files_in(cache) == FILES
+    assert locate("mnist", mirrors=("http://127.0.0.1:9/",)) == found
+
+
+def test_only_what_the_cache_lacks_is_fetched(server, cache):
+    cache.mkdir(parents=True)
+    (cache / FIRST).write_bytes(b"kept")
+    locate("mnist", mirrors=(f"{server.address}/good/",))
+    assert files_in(cache) == FILES | {FIRST: b"kept"}
+
+
+@pytest.mark.parametrize("fault", ["absent", "cut", "wrong"])
+def test_a_mirror_that_fails_gives_way_to_the_next(server, cache, fault):
+    mirrors = (f"{server.address}/{fault}/", f"{server.address}/good/")
+    locate("mnist", mirrors=mirrors)
+    assert files_in(cache) == FILES
+
+
+def test_when_all_mirrors_fail_each_reason_is_given_and_nothing_is_left(
+    server, cache
+):
+    size = len(FILES[FIRST])
+    mirrors = [
+        f"{server.address}/{fault}/" for fault in ("absent", "cut", "wrong")
+    ]
+    with pytest.raises(MissingDataError) as error:
+        locate("mnist", mirrors=(*mirrors, "http://127.0.0.1:9/"))
+    for part in (
+        f"MNIST could not be downloaded ({mirrors[0]}{FIRST}: HTTP Error 404",
+        f"{mirrors[1]}{FIRST}: ended after {size // 2} of {size} bytes",
+        f"{mirrors[2]}{FIRST}: md5 is ",
+        f", should be {MD5[FIRST]}; http://127.0.0.1:9/{FIRST}: urlopen error",
+        f"put {FIRST} into {cache} yourself, or pass fallback=digits",
+    ):
+        assert part in str(error.value)
+    assert files_in(cache) == {}
+
+
+def test_offline_forbids_the_download(server, cache, monkeypatch):
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    with pytest.raises(MissingDataError, match="VITEDU_OFFLINE=1 forbids"):
+        locate("mnist", mirrors=(f"{server.address}/good/",))
+    assert not cache.exists()
+
+
+def test_two_processes_fill_one_cache(server, cache):
+    code = f"print(locate('mnist', mirrors=('{server.address}/slow/',)).origin)"
+    both = [child(code) for _ in range(2)]
+    assert [process.communicate()[0] for process in both] == ["cache\n"] * 2
+    assert files_in(cache) == FILES
+
+
+def test_a_download_that_was_killed_leaves_nothing_to_trust(server, cache):
+    killed = child(f"locate('mnist', mirrors=('{server.address}/stuck/',))")
+    assert server.asked.wait(60)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert where()["mnist"] is None
+    locate("mnist", mirrors=(f"{server.address}/good/",))
+    left = files_in(cache)
+    assert {name: left.pop(name) for name in FILES} == FILES
+    assert all(name.endswith(".part") for name in left)
+
+
+def test_a_cache_that_is_a_file_is_one_sentence(tmp_path, cache):
+    cache.parent.write_text("")
+    with pytest.raises(
+        UserError, match=f"cannot write {cache}: .*set VITEDU_CACHE to"
+    ):
+        locate("mnist", mirrors=("http://127.0.0.1:9/",))
+
+
+def test_a_cache_that_may_not_be_written_is_one_sentence(tmp_path, cache):
+    pytest.importorskip("pwd", reason="there are no user ids on this platform")
+    tmp_path.chmod(0o500)
+    # root may write anywhere; 65534 is nobody
+    code = "os.getuid() or os.seteuid(65534); locate('mnist', mirrors=('http://x/',))"
+    sentence, _ = child(code).communicate()
+    tmp_path.chmod(0o700)
+    assert sentence == (
+        f"cannot write {cache}: Permission denied; make room there, "
+        "or set VITEDU_CACHE to a folder that can be written\n"
+    )
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(server, cache):
+    pytest.importorskip("resource", reason="this platform limits no file sizes")
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (999, 999)); "
+        f"locate('mnist', mirrors=('{server.address}/good/',))"
+    )
+    sentence, _ = child(code).communicate()
+    assert sentence.startswith(
+        f"cannot write {cache / FIRST}: File too large; make"
+    )
+    assert files_in(cache) == {}

@@ -1,0 +1,175 @@
+"""Accuracy against a direct count: every image once, and nothing left changed."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from vitedu.evaluate import Evaluation, accuracy
+
+
+class Given(nn.Module):
+    """Takes the logits themselves for images."""
+
+    def forward(self, images):
+        return images
+
+
+def drawn(num_images, num_classes=5, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(num_images, num_classes, generator=generator)
+    return logits, torch.randint(
+        num_classes, (num_images,), generator=generator
+    )
+
+
+def cut(logits, labels, size):
+    return list(zip(logits.split(size), labels.split(size), strict=True))
+
+
+def direct(logits, labels):
+    """Hits and summed loss, image by image."""
+    hits, loss = 0, 0.0
+    for row, label in zip(logits.double(), labels.tolist(), strict=True):
+        hits += int(row.argmax()) == label
+        loss += float(row.exp().sum().log() - row[label])
+    return hits, loss
+
+
+@settings(deadline=None, derandomize=True)
+@given(num_images=st.integers(1, 60), size=st.integers(1, 70))
+def test_equals_a_direct_count_however_the_images_are_cut(num_images, size):
+    logits, labels = drawn(num_images)
+    measured = accuracy(Given(), cut(logits, labels, size))
+    hits, loss = direct(logits, labels)
+    assert (measured.num_correct, measured.num_images) == (hits, num_images)
+    assert measured.accuracy == pytest.approx(
+        100 * hits / num_images, rel=1e-12
+    )
+    # float32 within a batch
+    assert measured.loss_sum == pytest.approx(loss, rel=1e-5)
+    assert measured.loss == pytest.approx(loss / num_images, rel=1e-5)
+
+
+def test_is_no_mean_of_batch_means():
+    # 3 of 3 right, then 0 of 1: 75 %, where a mean of means says 50 %
+    logits = torch.tensor([[9.0, 0.0]] * 4)
+    labels = torch.tensor([0, 0, 0, 1])
+    assert accuracy(Given(), cut(logits, labels, 3)).accuracy == 75.0
+
+
+def test_a_model_that_is_always_right_has_a_hundred_percent():
+    labels = torch.arange(7) % 5
+    logits = 50.0 * F.one_hot(labels, 5)
+    measured = accuracy(Given(), cut(logits, labels, 2))
+    assert measured.accuracy == 100.0
+    # float32: log(1 + 4 exp(-50)) is 0
+    assert measured.loss == 0.0
+
+
+def test_the_loss_of_a_constant_answer_is_the_logarithm_of_the_classes():
+    logits, labels = torch.zeros(7, 5), torch.arange(7) % 5
+    measured = accuracy(Given(), cut(logits, labels, 2))
+    # float32
+    assert measured.loss == pytest.approx(
+        torch.tensor(5.0).log().item(), rel=1e-6
+    )
+
+
+def test_the_sum_of_many_images_loses_no_digits():
+    # 2,000 batches of one: a float32 sum of 2e7 would drop each 0.5
+    logits = torch.tensor([[0.0, 1e4]] * 2000)
+    logits[1000:, 0] = 1e4 - 0.5
+    labels = torch.zeros(2000, dtype=torch.int64)
+    measured = accuracy(Given(), cut(logits, labels, 1))
+    want = F.cross_entropy(logits.double(), labels, reduction="sum").item()
+    assert measured.loss_sum == pytest.approx(want, rel=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_logits_of_half_precision_are_summed_in_float32(dtype):
+    logits, labels = drawn(40)
+    logits = logits.to(dtype)
+    measured = accuracy(Given(), cut(logits, labels, 7))
+    hits, loss = direct(logits.float(), labels)
+    assert measured.num_correct == hits
+    assert measured.loss_sum == pytest.approx(loss, rel=1e-5)
+
+
+def test_sums_are_plain_numbers():
+    measured = accuracy(Given(), cut(*drawn(10), 3))
+    assert [type(value) for value in measured] == [int, float, int]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_mode_of_the_model_is_put_back(training):
+    model = nn.Sequential(nn.Dropout(0.5), Given()).train(training)
+    accuracy(model, cut(*drawn(10), 3))
+    assert {module.training for module in model.modules()} == {training}
+
+
+def test_nothing_is_dropped_while_measuring():
+    model = nn.Sequential(nn.Dropout(0.9), Given()).train()
+    logits, labels = drawn(40)
+    assert (
+        accuracy(model, cut(logits, labels, 7)).num_correct
+        == direct(logits, labels)[0]
+    )
+
+
+def test_a_part_that_was_frozen_stays_frozen():
+    model = nn.Sequential(nn.Dropout(0.5), nn.BatchNorm1d(5)).train()
+    model[1].eval()
+    accuracy(model, cut(*drawn(10), 3))
+    assert [module.training for module in model] == [True, False]
+
+
+def test_the_mode_is_put_back_after_an_error_too():
+    model = nn.Sequential(Given()).train()
+
+    def broken():
+        yield drawn(3)
+        raise OSError("the disk went away")
+
+    with pytest.raises(OSError, match="went away"):
+        accuracy(model, broken())
+    assert model.training
+
+
+def test_no_gradient_is_recorded():
+    model, seen = nn.Linear(5, 5), []
+    model.register_forward_hook(
+        lambda *args: seen.append(args[2].requires_grad)
+    )
+    accuracy(model, cut(*drawn(10), 5))
+    assert seen == [False, False]
+    assert model.weight.grad is None
+
+
+@pytest.mark.parametrize(
+    "batches", [[], [(torch.zeros(0, 5), torch.zeros(0).long())]]
+)
+def test_no_image_is_an_error(batches):
+    with pytest.raises(ValueError, match="no image"):
+        accuracy(Given(), batches)
+
+
+def test_an_empty_batch_among_others_counts_nothing():
+    logits, labels = drawn(4)
+    batches = [(logits, labels), (logits[:0], labels[:0])]
+    measured = accuracy(Given(), batches)
+    assert measured == accuracy(Given(), [(logits, labels)])
+
+
+def test_batches_are_read_once_and_may_be_a_generator():
+    logits, labels = drawn(10)
+    reads = iter(cut(logits, labels, 3))
+    assert accuracy(Given(), reads).num_images == 10
+    assert list(reads) == []
+
+
+def test_ratios_follow_from_the_sums():
+    measured = Evaluation(num_correct=3, loss_sum=6.0, num_images=8)
+    assert (measured.accuracy, measured.loss) == (37.5, 0.75)

@@ -1,0 +1,346 @@
+"""Attention against the formula, against PyTorch's kernel and against its layer."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.testing import assert_close
+
+from vitedu.model import (
+    MultiHeadAttention,
+    ViT,
+    ViTConfig,
+    attention,
+    record_attention,
+)
+
+# float64, at most 32 terms per sum in another order: measured below 1e-15, and 1e-12
+# leaves room for another BLAS.
+EXACT = {"rtol": 0, "atol": 1e-12}
+TINY = ViTConfig(
+    image_size=(8, 12),
+    patch_size=4,
+    num_classes=5,
+    embed_dim=32,
+    depth=3,
+    num_heads=4,
+    mlp_dim=48,
+)
+
+
+def queries_keys_values(b=2, heads=3, t=7, head_dim=8):
+    torch.manual_seed(0)
+    return torch.randn(3, b, heads, t, head_dim, dtype=torch.float64).unbind()
+
+
+def layer_and_tokens(embed_dim=32, num_heads=4, b=5, t=7):
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(embed_dim, num_heads).double()
+    return layer, torch.randn(b, t, embed_dim, dtype=torch.float64)
+
+
+def image_model_and_images():
+    """A model whose head is not zero, so that logits say something."""
+    torch.manual_seed(0)
+    model = ViT(TINY).double().eval()
+    nn.init.normal_(model.head.weight)
+    return model, torch.randn(2, 3, 8, 12, dtype=torch.float64)
+
+
+class BiasFromQueries(nn.Module):
+    """A position bias that depends on q, as relative positions do."""
+
+    def __init__(self, t, head_dim):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(head_dim, t, dtype=torch.float64))
+
+    def forward(self, q):
+        return q @ self.table  # (b, heads, t, t)
+
+
+def test_attention_equals_the_formula_written_in_loops():
+    q, k, v = queries_keys_values()
+    values, weights = attention(q, k, v)
+    for image, head, row in [(0, 0, 0), (1, 2, 6), (0, 1, 3)]:
+        scores = [
+            math.exp(sum(q[image, head, row] * key) / math.sqrt(8))
+            for key in k[image, head]
+        ]
+        want = torch.tensor(
+            [s / sum(scores) for s in scores], dtype=torch.float64
+        )
+        assert_close(weights[image, head, row], want, **EXACT)
+        mean = sum(
+            w * value for w, value in zip(want, v[image, head], strict=True)
+        )
+        assert_close(values[image, head, row], mean, **EXACT)
+
+
+def test_attention_equals_the_fused_kernel():
+    q, k, v = queries_keys_values()
+    want = F.scaled_dot_product_attention(q, k, v)
+    assert_close(attention(q, k, v)[0], want, **EXACT)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 7, 7), (3, 7, 7), (7, 7), (1, 1, 7)])
+def test_attention_with_bias_equals_the_fused_kernel(shape):
+    q, k, v = queries_keys_values()
+    bias = torch.randn(shape, dtype=torch.float64)
+    want = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=bias.expand(2, 3, 7, 7)
+    )
+    assert_close(attention(q, k, v, bias)[0], want, **EXACT)
+
+
+def test_a_bias_of_zeros_changes_nothing():
+    q, k, v = queries_keys_values()
+    without, _ = attention(q, k, v)
+    assert torch.equal(
+        attention(q, k, v, torch.zeros(7, 7).double())[0], without
+    )
+
+
+@settings(deadline=None, derandomize=True, max_examples=30)
+@given(st.integers(1, 9), st.integers(1, 9), st.floats(0, 1000))
+def test_rows_of_the_weights_sum_to_one(t, head_dim, scale):
+    q, k, v = queries_keys_values(t=t, head_dim=head_dim)
+    _, weights = attention(scale * q, k, v)
+    assert weights.min() >= 0
+    assert_close(
+        weights.sum(-1), torch.ones(2, 3, t, dtype=torch.float64), **EXACT
+    )
+
+
+def test_equal_keys_give_the_mean_of_the_values():
+    q, k, v = queries_keys_values()
+    values, _ = attention(q, k[:, :, :1].expand_as(k), v)
+    assert_close(values, v.mean(2, keepdim=True).expand_as(v), **EXACT)
+
+
+def test_scores_are_divided_by_the_root_of_the_head_width():
+    # two tokens, scores 4 * 1 and 0: weights are softmax of (4 / sqrt(4), 0)
+    q = torch.ones(1, 1, 1, 4, dtype=torch.float64)
+    k = torch.stack([torch.ones(4), torch.zeros(4)])[None, None].double()
+    _, weights = attention(q, k, k)
+    want = math.exp(2) / (math.exp(2) + 1)
+    assert weights[0, 0, 0, 0].item() == pytest.approx(want, abs=1e-12)
+
+
+@pytest.mark.parametrize("num_heads", [1, 4, 32])
+def test_equals_torch_multihead_attention(num_heads):
+    ours, x = layer_and_tokens(num_heads=num_heads)
+    theirs = nn.MultiheadAttention(32, num_heads, batch_first=True).double()
+    theirs.load_state_dict(
+        {
+            "in_proj_weight": ours.qkv.weight,
+            "in_proj_bias": ours.qkv.bias,
+            "out_proj.weight": ours.proj.weight,
+            "out_proj.bias": ours.proj.bias,
+        }
+    )
+    want, _ = theirs(x, x, x)
+    assert_close(ours(x), want, **EXACT)
+
+
+def test_shuffling_the_batch_shuffles_the_output():
+    # catches attention over the wrong axis
+    layer, x = layer_and_tokens()
+    order = [3, 0, 4, 1, 2]
+    assert_close(layer(x)[order], layer(x[order]), **EXACT)
+
+
+def test_images_of_a_batch_do_not_see_each_other():
+    layer, x = layer_and_tokens()
+    assert_close(layer(x)[2:3], layer(x[2:3]), **EXACT)
+
+
+@settings(deadline=None, derandomize=True, max_examples=20)
+@given(st.permutations(range(7)))
+def test_shuffling_the_tokens_shuffles_the_output(order):
+    layer, x = layer_and_tokens()
+    assert_close(layer(x)[:, order], layer(x[:, order]), **EXACT)
+
+
+def test_every_token_sees_every_token():
+    layer, x = layer_and_tokens(b=1)
+    x.requires_grad_()
+    for row in range(7):
+        (gradient,) = torch.autograd.grad(layer(x)[0, row].sum(), x)
+        assert gradient.abs().sum(-1).min() > 0
+
+
+def test_heads_must_divide_the_width():
+    with pytest.raises(
+        ValueError, match="embed_dim=30 does not divide into 4 heads"
+    ):
+        MultiHeadAttention(30, 4)
+
+
+def test_position_bias_changes_the_output():
+    layer, x = layer_and_tokens()
+    without = layer(x)
+    layer.position_bias = BiasFromQueries(7, 8)
+    assert (layer(x) - without).abs().max() > 1e-3
+
+
+def test_position_bias_is_the_same_in_both_implementations():
+    layer, x = layer_and_tokens()
+    layer.position_bias = BiasFromQueries(7, 8)
+    fast = layer(x)
+    with record_attention(nn.ModuleDict({"attn": layer})) as maps:
+        readable = layer(x)
+    assert_close(fast, readable, **EXACT)
+    assert len(maps) == 1
+
+
+def test_position_bias_is_trained_and_saved_with_the_layer():
+    layer, x = layer_and_tokens()
+    layer.position_bias = BiasFromQueries(7, 8)
+    layer(x).sum().backward()
+    assert layer.position_bias.table.grad.abs().max() > 0
+    assert "position_bias.table" in layer.state_dict()
+
+
+def test_a_layer_without_position_bias_has_timms_keys():
+    layer, _ = layer_and_tokens()
+    keys = {"qkv.weight", "qkv.bias", "proj.weight", "proj.bias"}
+    assert set(layer.state_dict()) == keys
+
+
+def test_gradients_are_the_same_in_both_implementations():
+    layer, x = layer_and_tokens()
+    fast = torch.autograd.grad(layer(x).square().sum(), layer.parameters())
+    with record_attention(nn.ModuleDict({"attn": layer})):
+        readable = torch.autograd.grad(
+            layer(x).square().sum(), layer.parameters()
+        )
+    for one, other in zip(fast, readable, strict=True):
+        # sums of up to 35 products of numbers up to 10: relative as well as absolute
+        assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_dropout_acts_after_the_projection_and_in_training_only():
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(32, 4, dropout=0.5)
+    x = torch.randn(4, 7, 32)
+    whole = layer.eval()(x)
+    dropped = layer.train()(x)
+    zero = dropped == 0
+    # 896 numbers kept with probability 1/2; outside 0.4 ... 0.6 with probability 2e-9
+    assert 0.4 < zero.float().mean() < 0.6
+    assert_close(dropped[~zero], 2 * whole[~zero])
+
+
+def test_maps_are_one_a_layer_with_rows_that_sum_to_one():
+    model, images = image_model_and_images()
+    with record_attention(model) as maps:
+        model(images)
+    assert [tuple(weights.shape) for weights in maps] == [(2, 4, 7, 7)] * 3
+    for weights in maps:
+        assert_close(weights.sum(-1), torch.ones(2, 4, 7).double(), **EXACT)
+
+
+def test_maps_are_in_the_order_of_computation():
+    model, images = image_model_and_images()
+    with record_attention(model) as maps:
+        model(images)
+    tokens = torch.cat(
+        [model.cls_token.expand(2, -1, -1), model.patch_embed(images)], dim=1
+    )
+    tokens = tokens + model.pos_embed
+    for block, weights in zip(model.blocks, maps, strict=True):
+        q, k, v = block.attn.qkv(block.norm1(tokens)).chunk(3, dim=-1)
+        q, k, v = (x.reshape(2, 7, 4, 8).transpose(1, 2) for x in (q, k, v))
+        assert_close(weights, attention(q, k, v)[1], **EXACT)
+        tokens = block(tokens)
+
+
+def test_every_pass_adds_its_maps():
+    model, images = image_model_and_images()
+    with record_attention(model) as maps:
+        model(images)
+        model(images)
+    assert len(maps) == 6
+    assert torch.equal(maps[1], maps[4])
+
+
+def test_maps_carry_no_gradient():
+    model, images = image_model_and_images()
+    with record_attention(model) as maps:
+        model(images)
+    assert not any(weights.requires_grad for weights in maps)
+
+
+def test_recording_does_not_change_the_logits():
+    model, images = image_model_and_images()
+    without = model(images)
+    with record_attention(model):
+        recorded = model(images)
+    # three layers of sums in another order, logits of size 10: measured below 1e-14
+    assert_close(recorded, without, rtol=0, atol=1e-11)
+    assert torch.equal(model(images), without)
+
+
+def test_nothing_is_recorded_after_the_block():
+    model, images = image_model_and_images()
+    with record_attention(model) as maps:
+        model(images)
+    model(images)
+    assert len(maps) == 3
+    assert all(block.attn.maps is None for block in model.blocks)
+
+
+def test_layers_are_restored_after_an_exception():
+    model, images = image_model_and_images()
+    with (
+        pytest.raises(ValueError, match="one image is"),
+        record_attention(model),
+    ):
+        model(images[0])
+    assert all(block.attn.maps is None for block in model.blocks)
+
+
+def test_an_inner_recording_ends_and_the_outer_goes_on():
+    model, images = image_model_and_images()
+    with record_attention(model) as outer:
+        with record_attention(model) as inner:
+            model(images)
+        model(images)
+    assert len(inner) == len(outer) == 3
+
+
+def test_a_model_without_attention_is_an_error():
+    model = nn.Sequential(nn.Linear(2, 2))
+    message = "Sequential has no attention layer named 'attn'"
+    with pytest.raises(ValueError, match=message), record_attention(model):
+        pass
+
+
+class Redefined(nn.Module):
+    """Attention as a chapter writes it again: another class under the same name."""
+
+    def __init__(self):
+        super().__init__()
+        self.maps = None
+
+    def forward(self, x):
+        values, weights = attention(x[:, None], x[:, None], x[:, None])
+        if self.maps is not None:
+            self.maps.append(weights.detach())
+        return values[:, 0]
+
+
+def test_attention_is_found_by_its_name_not_its_class():
+    model, images = image_model_and_images()
+    model.blocks[1].attn = Redefined()
+    with record_attention(model) as maps:
+        model(images)
+    assert [tuple(weights.shape) for weights in maps] == [
+        (2, 4, 7, 7),
+        (2, 1, 7, 7),
+        (2, 4, 7, 7),
+    ]

@@ -1,0 +1,354 @@
+"""Configurations: what they hold, refuse and change, and how they become JSON."""
+
+import json
+from dataclasses import FrozenInstanceError, dataclass, fields, replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from vitedu.errors import UserError
+from vitedu.model import (
+    NAMES,
+    Learned1D,
+    Patches,
+    Standard,
+    ViT,
+    ViTConfig,
+    vit,
+    vit_config,
+)
+
+TINY = {
+    "image_size": (8, 12),
+    "patch_size": 4,
+    "num_classes": 5,
+    "embed_dim": 32,
+    "depth": 2,
+    "num_heads": 4,
+    "mlp_dim": 48,
+}
+
+small = st.integers(1, 6)
+
+
+@st.composite
+def configs(draw):
+    """Any configuration whose fields fit each other."""
+    patch = draw(st.tuples(small, small))
+    heads = draw(small)
+    class_token = draw(st.booleans())
+    return ViTConfig(
+        image_size=(patch[0] * draw(small), patch[1] * draw(small)),
+        patch_size=patch,
+        in_channels=draw(small),
+        num_classes=draw(st.integers(0, 30_000)),
+        embed_dim=heads * draw(small),
+        depth=draw(small),
+        num_heads=heads,
+        mlp_dim=draw(small),
+        stem=Patches(),
+        position=Learned1D(at="stem"),
+        block=Standard(),
+        pool=draw(
+            st.sampled_from(["token", "mean"] if class_token else ["mean"])
+        ),
+        class_token=class_token,
+        pre_logits=draw(st.none() | small),
+        gelu=draw(st.sampled_from(["exact", "tanh"])),
+        norm_eps=draw(st.floats(1e-12, 1.0)),
+        dropout=draw(st.floats(0, 1, exclude_max=True)),
+        drop_path=draw(st.floats(0, 1, exclude_max=True)),
+    )
+
+
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(configs())
+def test_json_and_back_is_the_same_configuration(config):
+    text = json.dumps(config.to_json())
+    assert ViTConfig.from_json(json.loads(text)) == config
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_json_and_back_for_every_name(name):
+    config = vit_config(name)
+    assert (
+        ViTConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+    )
+
+
+def test_json_holds_every_field_and_the_names_of_the_parts():
+    written = ViTConfig().to_json()
+    assert list(written) == [field.name for field in fields(ViTConfig)]
+    assert written["image_size"] == [224, 224]
+    assert written["position"] == {"name": "Learned1D", "at": "stem"}
+
+
+def test_json_without_a_field_means_its_default():
+    assert ViTConfig.from_json({"depth": 3}) == ViTConfig(depth=3)
+
+
+def test_reading_json_leaves_what_it_reads_alone():
+    written = ViTConfig().to_json()
+    ViTConfig.from_json(written)
+    assert written == ViTConfig().to_json()
+
+
+@pytest.mark.parametrize("field", ["image_size", "patch_size"])
+def test_one_number_and_a_list_become_a_pair(field):
+    assert getattr(ViTConfig(**{field: 32}), field) == (32, 32)
+    assert getattr(ViTConfig(**{field: [32, 16]}), field) == (32, 16)
+
+
+def test_equal_configurations_are_equal_keys():
+    assert ViTConfig(image_size=32) == ViTConfig(image_size=[32, 32])
+    assert len({ViTConfig(image_size=32), ViTConfig(image_size=[32, 32])}) == 1
+
+
+def test_a_configuration_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        ViTConfig().depth = 3
+
+
+def test_the_defaults_are_b16():
+    assert ViTConfig() == vit_config("ViT-B/16")
+
+
+def test_grid_and_tokens_of_a_rectangular_image():
+    config = ViTConfig(image_size=(32, 96), patch_size=(16, 8))
+    assert config.grid == (2, 12)
+    assert (config.num_patches, config.num_tokens) == (24, 25)
+
+
+def test_without_class_token_there_are_as_many_tokens_as_patches():
+    config = ViTConfig(class_token=False, pool="mean")
+    assert config.num_tokens == config.num_patches == 196
+
+
+# Paper, Table 1, and its follow-up's Ti and S: layers, width, MLP, heads.
+TABLE_1 = {
+    "Ti": (12, 192, 768, 3),
+    "S": (12, 384, 1536, 6),
+    "B": (12, 768, 3072, 12),
+    "L": (24, 1024, 4096, 16),
+    "H": (32, 1280, 5120, 16),
+}
+
+
+@pytest.mark.parametrize("patch", [8, 14, 16, 32])
+@pytest.mark.parametrize("size", TABLE_1)
+def test_names_are_table_1(size, patch):
+    config = vit_config(f"ViT-{size}/{patch}")
+    sizes = (config.depth, config.embed_dim, config.mlp_dim, config.num_heads)
+    assert sizes == TABLE_1[size]
+    assert config.patch_size == (patch, patch)
+
+
+def test_every_name_is_in_table_1():
+    assert set(NAMES) == {
+        f"ViT-{s}/{p}" for s in TABLE_1 for p in (8, 14, 16, 32)
+    }
+
+
+def test_a_name_with_fields_overrides_the_table():
+    config = vit_config("ViT-Ti/16", image_size=64, patch_size=8, depth=2)
+    assert (config.image_size, config.patch_size) == ((64, 64), (8, 8))
+    assert (config.depth, config.embed_dim) == (2, 192)
+
+
+BAD = [
+    (
+        {"image_size": 250},
+        "size 250 is not a multiple of the patch size 16 .10 pixels",
+    ),
+    (
+        {"image_size": (224, 230)},
+        "size 230 is not a multiple of the patch size 16",
+    ),
+    (
+        {"image_size": 0},
+        "image_size must be a whole number of at least 1, got 0",
+    ),
+    ({"image_size": (224, -1)}, "image_size must be .* at least 1, got -1"),
+    (
+        {"image_size": (1, 2, 3)},
+        r"image_size must be a number or .*, got \(1, 2, 3\)",
+    ),
+    ({"image_size": "224"}, "image_size must be a number or .*, got '224'"),
+    ({"image_size": True}, "image_size must be a number or .*, got True"),
+    ({"image_size": 224.0}, "image_size must be a number or .*, got 224.0"),
+    ({"patch_size": 0}, "patch_size must be .* at least 1, got 0"),
+    (
+        {"patch_size": (16, 2.5)},
+        "patch_size must be a whole number .*, got 2.5",
+    ),
+    ({"in_channels": 0}, "in_channels must be .* at least 1, got 0"),
+    ({"num_classes": -1}, "num_classes must be .* at least 0, got -1"),
+    ({"num_classes": True}, "num_classes must be a whole number .*, got True"),
+    ({"embed_dim": 0}, "embed_dim must be .* at least 1, got 0"),
+    ({"embed_dim": 100}, "embed_dim=100 does not divide into 12 heads"),
+    ({"depth": 0}, "depth must be .* at least 1, got 0"),
+    ({"depth": 2.0}, "depth must be a whole number .*, got 2.0"),
+    ({"num_heads": 0}, "num_heads must be .* at least 1, got 0"),
+    ({"num_heads": 7}, "embed_dim=768 does not divide into 7 heads"),
+    ({"mlp_dim": 0}, "mlp_dim must be .* at least 1, got 0"),
+    ({"pre_logits": 0}, "pre_logits must be .* at least 1, got 0"),
+    ({"pool": "tokens"}, "pool='tokens' is not known; did you mean 'token'?"),
+    ({"pool": "gap"}, "pool='gap' is not known; known: mean, token"),
+    (
+        {"pool": "token", "class_token": False},
+        "pool='token' needs class_token=True",
+    ),
+    ({"gelu": "tan"}, "gelu='tan' is not known; did you mean 'tanh'?"),
+    ({"norm_eps": 0.0}, "norm_eps is 0.0, it must be above 0"),
+    ({"norm_eps": float("nan")}, "norm_eps is nan, it must be above 0"),
+    ({"dropout": 1.0}, r"dropout is 1.0, it must be in \[0, 1\)"),
+    ({"dropout": -0.1}, r"dropout is -0.1, it must be in \[0, 1\)"),
+    ({"drop_path": 1.5}, r"drop_path is 1.5, it must be in \[0, 1\)"),
+    ({"stem": Learned1D()}, r"stem must be one of Patches\(\), got Learned1D"),
+    ({"position": None}, r"position must be one of Learned1D\(\), got None"),
+    (
+        {"block": "standard"},
+        r"block must be one of Standard\(\), got 'standard'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), BAD, ids=str)
+def test_what_does_not_fit_is_said_in_one_sentence(values, message):
+    with pytest.raises(UserError, match=message) as error:
+        ViTConfig(**values)
+    assert "\n" not in str(error.value)
+
+
+def test_every_field_has_a_bad_value():
+    tried = {name for values, _ in BAD for name in values}
+    assert tried == {field.name for field in fields(ViTConfig)}
+
+
+UNKNOWN = [
+    (
+        lambda: vit_config("ViT-B16"),
+        "no model 'ViT-B16'; did you mean 'ViT-B/16'",
+    ),
+    (
+        lambda: vit_config("vit-b/16"),
+        "no model 'vit-b/16'; did you mean 'ViT-B/16'",
+    ),
+    (
+        lambda: vit("resnet"),
+        "there is no model 'resnet'; known: ViT-B/14, ViT-B/16",
+    ),
+    (
+        lambda: vit("ViT-B/16", depht=2),
+        "no field 'depht'; did you mean 'depth'?",
+    ),
+    (
+        lambda: vit("ViT-B/16", num_class=2),
+        "no field 'num_class'; did you mean",
+    ),
+    (
+        lambda: ViTConfig.from_json({"heads": 3}),
+        "no field 'heads'; did you mean",
+    ),
+    (
+        lambda: ViTConfig.from_json({"stem": {"name": "Patch"}}),
+        "there is no stem 'Patch'; did you mean 'Patches'?",
+    ),
+    (
+        lambda: ViTConfig.from_json(
+            {"position": {"name": "Learned1D", "where": 1}}
+        ),
+        "Learned1D has no field 'where'",
+    ),
+    (
+        lambda: ViTConfig.from_json({"block": {}}),
+        "there is no block 'None'; known: Standard",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"), UNKNOWN, ids=[m for _, m in UNKNOWN]
+)
+def test_unknown_names_are_answered_with_the_nearest(call, message):
+    with pytest.raises(UserError, match=message):
+        call()
+
+
+@dataclass(frozen=True)
+class DoubledPatches(Patches):
+    def build(self, config):
+        return nn.Sequential(super().build(config), Double())
+
+
+class Double(nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+
+@dataclass(frozen=True)
+class Subtracted(Learned1D):
+    def add(self, tokens, pos_embed):
+        return tokens - pos_embed
+
+
+@dataclass(frozen=True)
+class AttentionOnly(Standard):
+    def build(self, config, drop_path):
+        block = super().build(config, drop_path)
+        block.mlp = Double()
+        return block
+
+
+# For each field a value other than that of CHANGED_FROM.
+CHANGED_FROM = ViTConfig(**TINY, pool="mean")
+CHANGES = {
+    "image_size": (12, 12),
+    "patch_size": (2, 4),
+    "in_channels": 1,
+    "num_classes": 6,
+    "embed_dim": 64,
+    "depth": 3,
+    "num_heads": 2,
+    "mlp_dim": 64,
+    "stem": DoubledPatches(),
+    "position": Subtracted(),
+    "block": AttentionOnly(),
+    "pool": "token",
+    "class_token": False,
+    "pre_logits": 24,
+    "gelu": "tanh",
+    "norm_eps": 1e-2,
+    "dropout": 0.5,
+    "drop_path": 0.5,
+}
+
+
+def shapes_and_logits(config):
+    """A model with random numbers in every tensor; the same ones for equal shapes."""
+    model = ViT(config).double().train()
+    torch.manual_seed(0)
+    for weight in model.parameters():
+        nn.init.normal_(weight, std=0.3)
+    images = torch.randn(4, config.in_channels, *config.image_size).double()
+    return [tuple(weight.shape) for weight in model.parameters()], model(images)
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_every_field_changes_the_weights_or_the_logits(field):
+    shapes, logits = shapes_and_logits(CHANGED_FROM)
+    changed = replace(CHANGED_FROM, **{field: CHANGES[field]})
+    other_shapes, other_logits = shapes_and_logits(changed)
+    if shapes == other_shapes:
+        # float64 noise is 1e-14; the smallest change, the GELU's, is 5e-5
+        assert (logits - other_logits).abs().max() > 1e-6
+
+
+def test_no_field_is_without_a_change():
+    assert set(CHANGES) == {field.name for field in fields(ViTConfig)}
+    assert all(
+        getattr(CHANGED_FROM, name) != new for name, new in CHANGES.items()
+    )

@@ -1,0 +1,256 @@
+"""Initial values against the authors' distributions, tensor by tensor.
+
+The bounds and deviations are those of their code; where VITEDU_GOLDEN is set, also
+against what their code drew.
+"""
+
+import json
+import math
+import os
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from vitedu.model import ViT, ViTConfig, initialise, lecun_normal, vit
+
+# One block; 64 pixels in patches of 16 leave 17 tokens.
+SMALL = {"image_size": 64, "depth": 1, "num_classes": 100}
+
+
+def tiny_model(seed=0, **fields):
+    torch.manual_seed(seed)
+    return vit("ViT-Ti/16", **SMALL | fields).requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def base():
+    """Eight million draws, made once."""
+    torch.manual_seed(0)
+    return vit("ViT-B/16", **SMALL, pre_logits=768).requires_grad_(False)
+
+
+def assert_uniform(weight, bound):
+    # Of at least 589,000 uniform draws the largest is below 0.999 of the bound with
+    # probability 1e-256; the deviation's own error is 0.06%, 0.4% is 6 times that.
+    assert weight.abs().max() <= bound * (1 + 1e-6)  # float32
+    assert weight.abs().max() > 0.999 * bound
+    assert weight.std() == pytest.approx(bound / math.sqrt(3), rel=0.004)
+    assert weight.mean().abs() < 6 * weight.std() / math.sqrt(weight.numel())
+
+
+@pytest.mark.parametrize("third", [0, 1, 2])
+def test_q_k_and_v_are_xavier_uniform_each_on_its_own(base, third):
+    matrix = base.blocks[0].attn.qkv.weight.chunk(3)[third]
+    assert_uniform(matrix, 0.0625)  # sqrt(3 / 768)
+
+
+def test_one_fused_matrix_would_have_a_smaller_bound(base):
+    # sqrt(6 / (4 * 768)), a common mistake: sqrt(2) too small
+    assert base.blocks[0].attn.qkv.weight.abs().max() > 1.4 * 0.0442
+
+
+def test_attention_output_is_xavier_uniform(base):
+    assert_uniform(base.blocks[0].attn.proj.weight, 0.0625)
+
+
+@pytest.mark.parametrize("layer", ["fc1", "fc2"])
+def test_mlp_kernels_are_xavier_uniform(base, layer):
+    weight = base.blocks[0].mlp.get_submodule(layer).weight
+    bound = math.sqrt(6 / (768 + 3072))
+    assert f"{bound:.4f}" == "0.0395"
+    assert_uniform(weight, bound)
+
+
+@pytest.mark.parametrize("layer", ["fc1", "fc2"])
+def test_mlp_biases_are_normal_with_a_deviation_of_one_millionth(base, layer):
+    bias = base.blocks[0].mlp.get_submodule(layer).bias
+    # of 768 draws the deviation's own error is 2.6%: 13% is 5 times that, alarm 6e-7
+    assert bias.std() == pytest.approx(1e-6, rel=0.13)
+    assert bias.mean().abs() < 6e-6 / math.sqrt(len(bias))
+
+
+@pytest.mark.parametrize("name", ["attn.qkv", "attn.proj"])
+def test_attention_biases_are_zero(base, name):
+    assert not base.blocks[0].get_submodule(name).bias.any()
+
+
+def test_patch_embedding_is_lecun_normal_over_a_patch(base):
+    proj = base.patch_embed.proj
+    assert not proj.bias.any()
+    std = 1 / math.sqrt(16 * 16 * 3)
+    assert f"{std:.4f}" == "0.0361"
+    # 590,000 draws: the deviation's own error is below 0.1%
+    assert proj.weight.std() == pytest.approx(std, rel=0.01)
+    # cut at two deviations of the normal before cutting: 2 / 0.87963
+    assert 2.2 * std < proj.weight.abs().max() <= 2.2738 * std
+
+
+def test_pre_logits_are_lecun_normal_with_zero_bias(base):
+    fc = base.pre_logits.fc
+    assert not fc.bias.any()
+    assert fc.weight.std() == pytest.approx(1 / math.sqrt(768), rel=0.01)
+    assert fc.weight.abs().max() <= 2.2738 / math.sqrt(768)
+
+
+def test_lecun_normal_takes_dense_and_convolution_kernels():
+    torch.manual_seed(0)
+    for shape in [(300, 400), (64, 16, 5, 5)]:
+        weight = torch.empty(shape)
+        assert lecun_normal(weight) is None
+        assert weight.std() == pytest.approx(1 / math.sqrt(400), rel=0.02)
+
+
+def test_lecun_normal_is_a_truncated_normal():
+    torch.manual_seed(0)
+    weight = torch.empty(1000, 1000)
+    lecun_normal(weight)
+    normal = weight * math.sqrt(1000) * 0.87962566103423978  # cut at 2
+    # the share within one deviation, of the 95.45% within two: 0.6827 / 0.9545
+    share = (normal.abs() < 1).float().mean().item()
+    assert share == pytest.approx(0.7152, abs=0.003)  # 6 times its own error
+
+
+def test_positions_are_normal_with_a_deviation_of_one_fiftieth(base):
+    positions = base.pos_embed
+    # 13,056 draws: the deviation's own error is 0.6%
+    assert positions.std() == pytest.approx(0.02, rel=0.04)
+    # not truncated: of so many draws some are above 3 deviations (all below: 5e-16)
+    assert positions.abs().max() > 0.06
+    assert positions[0, 0].std() == pytest.approx(
+        0.02, rel=0.16
+    )  # class token's row
+
+
+def test_class_token_and_head_are_zero(base):
+    for weight in (base.cls_token, base.head.weight, base.head.bias):
+        assert not weight.any()
+
+
+def test_norms_are_one_and_zero(base):
+    for module in base.modules():
+        if isinstance(module, nn.LayerNorm):
+            assert torch.equal(module.weight, torch.ones(768))
+            assert not module.bias.any()
+
+
+@pytest.mark.parametrize("num_classes", [2, 10, 1000])
+@pytest.mark.parametrize("pre_logits", [None, 32])
+def test_loss_at_step_0_is_the_logarithm_of_the_classes(
+    num_classes, pre_logits
+):
+    model = ViT(
+        ViTConfig(
+            image_size=8,
+            patch_size=4,
+            num_classes=num_classes,
+            embed_dim=32,
+            depth=2,
+            num_heads=4,
+            mlp_dim=64,
+            pre_logits=pre_logits,
+        )
+    )
+    labels = torch.arange(6) % num_classes
+    loss = F.cross_entropy(model(torch.randn(6, 3, 8, 8)), labels)
+    # float32: one rounding of a number of up to 7
+    assert loss.item() == pytest.approx(math.log(num_classes), abs=1e-6)
+
+
+def test_the_seed_decides_the_weights():
+    one, same, other = (tiny_model(seed).state_dict() for seed in (0, 0, 1))
+    assert all(torch.equal(one[key], same[key]) for key in one)
+    assert not torch.equal(one["pos_embed"], other["pos_embed"])
+
+
+def test_two_blocks_do_not_share_their_draws():
+    model = tiny_model(depth=2)
+    first, second = (block.attn.qkv.weight for block in model.blocks)
+    q, k, _ = first.chunk(3)
+    assert not torch.equal(first, second)
+    assert not torch.equal(q, k)
+
+
+def test_a_trained_model_is_set_back_to_initial_values():
+    fresh, trained = tiny_model(), tiny_model()
+    for weight in trained.parameters():
+        nn.init.constant_(weight, 7.0)
+    for model in (fresh, trained):
+        torch.manual_seed(1)
+        initialise(model)
+    for name, weight in trained.state_dict().items():
+        assert torch.equal(weight, fresh.state_dict()[name]), name
+
+
+def golden(name):
+    folder = os.environ.get("VITEDU_GOLDEN")
+    if not folder:
+        pytest.skip(
+            "VITEDU_GOLDEN, the folder of the authors' outputs, is not set"
+        )
+    return json.loads((Path(folder) / name).read_text())
+
+
+# the released names of tensors of one block, and how ours are cut out of the model
+BLOCK = "Transformer/encoderblock_0"
+ATTENTION = f"{BLOCK}/MultiHeadDotProductAttention_0"
+THEIRS = {
+    "embedding/kernel": lambda m: m.patch_embed.proj.weight,
+    "embedding/bias": lambda m: m.patch_embed.proj.bias,
+    "cls": lambda m: m.cls_token,
+    "Transformer/posembed_input/pos_embedding": lambda m: m.pos_embed,
+    f"{BLOCK}/LayerNorm_0/scale": lambda m: m.blocks[0].norm1.weight,
+    f"{BLOCK}/LayerNorm_0/bias": lambda m: m.blocks[0].norm1.bias,
+    f"{ATTENTION}/query/kernel": lambda m: m.blocks[0].attn.qkv.weight[:192],
+    f"{ATTENTION}/query/bias": lambda m: m.blocks[0].attn.qkv.bias[:192],
+    f"{ATTENTION}/key/kernel": lambda m: m.blocks[0].attn.qkv.weight[192:384],
+    f"{ATTENTION}/key/bias": lambda m: m.blocks[0].attn.qkv.bias[192:384],
+    f"{ATTENTION}/value/kernel": lambda m: m.blocks[0].attn.qkv.weight[384:],
+    f"{ATTENTION}/value/bias": lambda m: m.blocks[0].attn.qkv.bias[384:],
+    f"{ATTENTION}/out/kernel": lambda m: m.blocks[0].attn.proj.weight,
+    f"{ATTENTION}/out/bias": lambda m: m.blocks[0].attn.proj.bias,
+    f"{BLOCK}/LayerNorm_1/scale": lambda m: m.blocks[0].norm2.weight,
+    f"{BLOCK}/LayerNorm_1/bias": lambda m: m.blocks[0].norm2.bias,
+    f"{BLOCK}/MlpBlock_0/Dense_0/kernel": lambda m: m.blocks[0].mlp.fc1.weight,
+    f"{BLOCK}/MlpBlock_0/Dense_0/bias": lambda m: m.blocks[0].mlp.fc1.bias,
+    f"{BLOCK}/MlpBlock_0/Dense_1/kernel": lambda m: m.blocks[0].mlp.fc2.weight,
+    f"{BLOCK}/MlpBlock_0/Dense_1/bias": lambda m: m.blocks[0].mlp.fc2.bias,
+    "Transformer/encoder_norm/scale": lambda m: m.norm.weight,
+    "Transformer/encoder_norm/bias": lambda m: m.norm.bias,
+    "pre_logits/kernel": lambda m: m.pre_logits.fc.weight,
+    "pre_logits/bias": lambda m: m.pre_logits.fc.bias,
+    "head/kernel": lambda m: m.head.weight,
+    "head/bias": lambda m: m.head.bias,
+}
+
+
+@pytest.mark.parametrize("theirs", THEIRS)
+def test_each_tensor_spreads_as_the_authors_own(theirs):
+    measured = golden("init.json")["measured"]["vit"][theirs]
+    ours = THEIRS[theirs](tiny_model(pre_logits=128))
+    assert ours.numel() == math.prod(measured["shape"])
+    # two samples of n normal draws: their deviations differ by 1 / sqrt(n) as a rule
+    room = 5 / math.sqrt(ours.numel())
+    assert ours.std().item() == pytest.approx(measured["std"], rel=room)
+    error = measured["std"] * room * math.sqrt(2)
+    assert ours.mean().item() == pytest.approx(
+        measured["mean"], abs=error + 1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "theirs", [name for name in THEIRS if name.endswith("kernel")]
+)
+def test_each_kernel_is_cut_where_the_authors_is(theirs):
+    measured = golden("init.json")["measured"]["vit"][theirs]
+    ours = THEIRS[theirs](tiny_model(pre_logits=128))
+    # the largest of 24,000 draws and more lies within 1% of the cut
+    assert ours.abs().max().item() == pytest.approx(
+        measured["absmax"], rel=0.02
+    )
+
+
+def test_every_tensor_that_the_authors_measured_is_compared():
+    assert set(golden("init.json")["measured"]["vit"]) == set(THEIRS)

@@ -1,0 +1,386 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import vitedu
+from vitedu.cli import main
+from vitedu.data import load_dataset
+
+TINY = [
+    "model.embed_dim=8",
+    "model.depth=1",
+    "model.num_heads=2",
+    "model.mlp_dim=8",
+]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder to work in, as a newcomer's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VITEDU_DATA", raising=False)
+    monkeypatch.delenv("VITEDU_TIER", raising=False)
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    return tmp_path
+
+
+@pytest.fixture
+def run(here, capsys):
+    """Train the digits at tier smoke into `run`, forget what was printed."""
+    assert (
+        main(["train", "digits", *TINY, "--tier", "smoke", "--out", "run"]) == 0
+    )
+    capsys.readouterr()
+    return here / "run"
+
+
+def sentence(capsys, *words):
+    """What the command answers on stderr to a mistake: one sentence, code 2."""
+    assert main([str(word) for word in words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    lines = [line for line in err.splitlines() if line.startswith("vitedu: ")]
+    assert len(lines) == 1 and err.rstrip().endswith(lines[0])
+    assert "Traceback" not in err
+    return lines[0]
+
+
+def test_help_names_every_command(capsys):
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("info", "train", "evaluate", "predict"))
+
+
+def test_no_words_print_the_help(capsys):
+    assert main([]) == 0
+    assert "usage" in capsys.readouterr().out
+
+
+def test_version_is_the_package_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == vitedu.__version__
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["trian"], "did you mean 'train'"),
+        (["train"], "wants a recipe"),
+        (["train", "mnist-tiy"], "did you mean 'mnist-tiny'"),
+        (["train", "digits", "mnist-seed"], "takes one recipe"),
+        (
+            ["train", "digits", "warm_up=0.1"],
+            "no field 'warm_up'; did you mean 'warmup'",
+        ),
+        (["train", "digits", "model.dept=2"], "did you mean 'depth'"),
+        (["train", "digits", "lr=fast"], "lr must be a number, got 'fast'"),
+        (["train", "digits", "batch_size=0"], "batch_size is 0"),
+        (["train", "digits", "batch_size=-4"], "batch_size is -4"),
+        (["train", "digits", "model.depth=0"], "depth must be a whole number"),
+        (
+            ["train", "digits", "model.patch_size=5"],
+            "28 is not a multiple of the patch",
+        ),
+        (["train", "digits", "lr=nan"], "lr is nan"),
+        (["train", "digits", "lr=1e-3", "--tier", "huge"], "no tier 'huge'"),
+        (["train", "digits", "--devise", "cpu"], "did you mean '--device'"),
+        (["train", "digits", "--device", "cuda:99"], "cuda:99"),
+        (["train", "digits", "--device", "tpu"], "tpu"),
+        (["train", "digits", "--out"], "expected one argument"),
+        (
+            ["train", "digits", "--resume", "nowhere"],
+            "nowhere is no run folder",
+        ),
+        (["train", "mnist-tiny"], "VITEDU_OFFLINE=1 forbids the download"),
+        (
+            ["train", "digits", "model.num_classes=12"],
+            "10 classes, the model 12",
+        ),
+        (["train", "digits", "model.in_channels=3"], "3"),
+        (["info", "ViT-B/15"], "did you mean 'ViT-B/16'"),
+        (["info", "data", "device"], "takes one name"),
+        (["evaluate"], "wants WEIGHTS"),
+        (["evaluate", "absent.safetensors", "digits"], "no file or run folder"),
+        (
+            ["evaluate", "google/vit-base-patch16-224"],
+            "names of models on a hub",
+        ),
+        (["predict", "absent.safetensors"], "at least one IMAGE"),
+    ],
+)
+def test_a_mistake_gets_one_sentence(here, capsys, words, said):
+    assert said in sentence(capsys, *words)
+    assert not (here / "runs").exists()
+
+
+def test_a_mistake_with_json_leaves_stdout_empty(here, capsys):
+    assert "did you mean" in sentence(capsys, "info", "ViT-B/15", "--json")
+
+
+def test_debug_shows_the_traceback(here):
+    with pytest.raises(vitedu.UserError):
+        main(["info", "ViT-B/15", "--debug"])
+
+
+@pytest.mark.parametrize("name", ["", "data", "device", "digits", "ViT-Ti/16"])
+def test_info_answers_in_text_and_in_json(here, capsys, name):
+    assert main(["info", *name.split()]) == 0
+    assert capsys.readouterr().out.strip()
+    assert main(["info", *name.split(), "--json"]) == 0
+    assert isinstance(json.loads(capsys.readouterr().out), dict)
+
+
+def test_info_of_a_model_holds_its_exact_size(here, capsys):
+    main(["info", "ViT-B/16", "--json"])
+    assert json.loads(capsys.readouterr().out)["parameters"] == 86_567_656
+
+
+def test_info_of_a_run_shows_architecture_and_preprocessing(run, capsys):
+    assert main(["info", str(run), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["config"]["embed_dim"] == 8
+    assert answer["preprocess"]["in_channels"] == 1
+    assert answer["class_names"] == [str(digit) for digit in range(10)]
+
+
+def test_train_leaves_the_files_of_a_run(run):
+    names = {path.name for path in run.iterdir()}
+    assert names == {
+        "config.json",
+        "log.jsonl",
+        "checkpoint.pt",
+        "result.json",
+        "model.safetensors",
+        "curves.png",
+    }
+
+
+def test_train_prints_the_whole_configuration_before_the_first_step(
+    here, capsys
+):
+    main(["train", "digits", *TINY, "lr=0.002", "--tier", "smoke"])
+    err = capsys.readouterr().err
+    assert err.index("0.002") < err.index("step ")
+
+
+def test_json_is_one_object_and_the_talk_goes_to_stderr(here, capsys):
+    assert main(["train", "digits", *TINY, "--tier", "smoke", "--json"]) == 0
+    out, err = capsys.readouterr()
+    answer = json.loads(out)
+    assert answer["status"] == "finished"
+    assert answer["command"].startswith("vitedu train digits model.embed_dim=8")
+    assert "run folder" in err
+
+
+def test_words_and_options_come_in_any_order(here, capsys):
+    words = [
+        "train",
+        "--tier",
+        "smoke",
+        "digits",
+        "--out",
+        "run",
+        "seed=3",
+        *TINY,
+    ]
+    assert main(words) == 0
+    assert json.loads((here / "run/config.json").read_text())["seed"] == 3
+
+
+def test_the_default_folder_is_named_by_recipe_and_configuration(here, capsys):
+    for seed in (0, 1, 0):
+        main(["train", "digits", *TINY, "--tier", "smoke", f"seed={seed}"])
+    folders = sorted(path.name for path in (here / "runs").iterdir())
+    assert len(folders) == 2
+    assert all(
+        name.startswith("digits-") and len(name) == 15 for name in folders
+    )
+
+
+def test_a_finished_run_is_not_repeated(run, capsys):
+    before = (run / "result.json").stat().st_mtime_ns
+    assert (
+        main(["train", "digits", *TINY, "--tier", "smoke", "--out", str(run)])
+        == 0
+    )
+    assert "test accuracy" in capsys.readouterr().out
+    assert (run / "result.json").stat().st_mtime_ns == before
+
+
+def test_fresh_keeps_the_old_run_aside(run, capsys):
+    words = [
+        "train",
+        "digits",
+        *TINY,
+        "--tier",
+        "smoke",
+        "--out",
+        str(run),
+        "--fresh",
+    ]
+    assert main(words) == 0
+    assert (run.with_name("run.1") / "model.safetensors").is_file()
+    first = (run.with_name("run.1") / "model.safetensors").read_bytes()
+    assert (run / "model.safetensors").read_bytes() == first
+
+
+def test_another_configuration_in_the_folder_is_refused_by_name(run, capsys):
+    words = [
+        "train",
+        "digits",
+        *TINY,
+        "--tier",
+        "smoke",
+        "--out",
+        run,
+        "lr=0.5",
+    ]
+    assert "lr=0.003, this one has lr=0.5" in sentence(capsys, *words)
+
+
+def test_resume_takes_the_configuration_from_the_folder(run, capsys):
+    (run / "result.json").unlink()
+    (run / "model.safetensors").unlink()
+    assert main(["train", "--resume", str(run), "micro_batch_size=16"]) == 0
+    assert (run / "model.safetensors").is_file()
+
+
+def test_resume_refuses_what_would_make_it_another_run(run, capsys):
+    assert "lr cannot change" in sentence(
+        capsys, "train", "--resume", run, "lr=1"
+    )
+
+
+def test_resume_refuses_another_recipe(run, capsys):
+    said = sentence(capsys, "train", "mnist-tiny", "--resume", run)
+    assert "holds a run of digits" in said
+
+
+def test_a_signal_saves_and_the_same_command_goes_on(here):
+    words = ["train", "digits", *TINY, "--out", "run", "--tier", "cpu"]
+    words += ["epochs=2000", "log_every=1", "--json"]
+    environment = os.environ | {
+        "PYTHONPATH": os.path.dirname(vitedu.__path__[0])
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vitedu", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+    )
+    log = here / "run/log.jsonl"
+    while process.poll() is None and not (
+        log.exists() and log.stat().st_size > 500
+    ):
+        pass
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert json.loads(out)["status"] == "interrupted"
+    assert (
+        json.loads((here / "run/result.json").read_text())["status"]
+        == "interrupted"
+    )
+    saved = torch.load(here / "run/checkpoint.pt", weights_only=True)["step"]
+    last = json.loads(log.read_text().splitlines()[-1])["step"]
+    assert saved == last
+
+
+def test_evaluate_agrees_with_the_run(run, capsys):
+    assert main(["evaluate", str(run), "digits", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    trained = json.loads((run / "result.json").read_text())
+    # the run was cut to 512 test images, of which digits has 500: the same ones
+    assert answer["accuracy"] == trained["metrics"]["test_accuracy"]["value"]
+    assert answer["num_images"] == 500
+
+
+def test_evaluate_takes_the_data_set_from_the_run(run, capsys):
+    assert main(["evaluate", str(run)]) == 0
+    assert "500 test images of digits" in capsys.readouterr().out
+
+
+def test_evaluate_reads_an_npz_file(run, here, capsys):
+    dataset = load_dataset("digits")
+    images, labels = (
+        dataset.test.images[:, 0].numpy(),
+        dataset.test.labels.numpy(),
+    )
+    np.savez(
+        "my.npz", x_train=images, y_train=labels, x_test=images, y_test=labels
+    )
+    assert main(["evaluate", str(run), "my.npz", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["num_images"] == 500
+
+
+def test_evaluate_of_a_lone_file_asks_for_the_data_set(run, here, capsys):
+    (here / "lone").mkdir()
+    (run / "model.safetensors").rename(here / "lone/model.safetensors")
+    said = sentence(capsys, "evaluate", "lone/model.safetensors")
+    assert "name a data set" in said
+
+
+def test_evaluate_refuses_a_folder_of_images(run, here, capsys):
+    (here / "images").mkdir()
+    assert "not read yet" in sentence(capsys, "evaluate", run, "images")
+
+
+def test_predict_names_the_likeliest_classes(run, here, capsys):
+    pixels = load_dataset("digits").test.images[:2, 0].numpy()
+    for number, array in enumerate(pixels):
+        Image.fromarray(array).save(f"{number}.png")
+    assert (
+        main(["predict", str(run), "0.png", "1.png", "--top", "3", "--json"])
+        == 0
+    )
+    first, second = json.loads(capsys.readouterr().out)["predictions"]
+    assert first["image"] == "0.png" and second["image"] == "1.png"
+    shares = [entry["probability"] for entry in first["top"]]
+    assert len(shares) == 3 and shares == sorted(shares, reverse=True)
+    model = vitedu.load(run)
+    logits = model(vitedu.preprocess(model, "0.png"))
+    assert first["top"][0]["class"] == model.class_names[logits.argmax()]
+
+
+def test_predict_says_which_picture_cannot_be_read(run, here, capsys):
+    (here / "notes.png").write_text("no picture")
+    assert "notes.png" in sentence(capsys, "predict", run, "notes.png")
+    assert "absent.png" in sentence(capsys, "predict", run, "absent.png")
+
+
+def test_predict_refuses_a_top_of_zero(run, here, capsys):
+    assert "--top is 0" in sentence(
+        capsys, "predict", run, "a.png", "--top", "0"
+    )
+
+
+def test_the_tier_is_read_from_the_environment(here, capsys, monkeypatch):
+    monkeypatch.setenv("VITEDU_TIER", "smoke")
+    assert main(["train", "digits", *TINY, "--out", "run"]) == 0
+    assert json.loads((here / "run/config.json").read_text())["tier"] == "smoke"
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_way_out(here, capsys):
+    words = [
+        "train",
+        "digits",
+        *TINY,
+        "--tier",
+        "smoke",
+        "--out",
+        "run",
+        "lr=1e30",
+    ]
+    said = sentence(
+        capsys, *words, "warmup=0", "schedule=constant", "optimizer=sgd"
+    )
+    assert "between steps" in said and "precision fp32" in said

@@ -1,0 +1,134 @@
+"""Drawings used in more than one place: what they show, and their alt text."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vitedu.figures import curves
+
+HISTORY = [
+    {"step": 10, "loss": 2.25, "train_accuracy": 20.0},
+    {"step": 20, "loss": 1.5, "train_accuracy": 55.0},
+    {"step": 20, "validation_accuracy": 60.0, "validation_loss": 1.25},
+    {"step": 30, "loss": 0.5, "train_accuracy": 80.0},
+    {"step": 40, "loss": 0.25, "train_accuracy": 90.0},
+    {"step": 40, "validation_accuracy": 88.0, "validation_loss": 0.5},
+    {"step": 40, "test_accuracy": 87.5},
+]
+
+
+def drawn(axes):
+    """Label and points of each line of a panel."""
+    return {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+
+
+def png(figure):
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=50)
+    return content.getvalue()
+
+
+def test_the_left_panel_shows_the_loss_of_every_line():
+    figure, _ = curves(HISTORY)
+    (points,) = drawn(figure.axes[0]).values()
+    assert points == [[10, 2.25], [20, 1.5], [30, 0.5], [40, 0.25]]
+
+
+def test_the_right_panel_shows_each_accuracy_under_its_name():
+    figure, _ = curves(HISTORY)
+    assert drawn(figure.axes[1]) == {
+        "train": [[10, 20], [20, 55], [30, 80], [40, 90]],
+        "validation": [[20, 60], [40, 88]],
+        "test": [[40, 87.5]],
+    }
+
+
+def test_axes_are_labelled_with_their_units():
+    figure, _ = curves(HISTORY)
+    labels = [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes]
+    assert labels == [
+        ("step", "training loss (nats)"),
+        ("step", "accuracy (%)"),
+    ]
+
+
+def test_lines_differ_in_grey():
+    # without colour: another dash, another marker or another shade
+    figure, _ = curves(HISTORY)
+    styles = {
+        (line.get_linestyle(), line.get_marker())
+        for line in figure.axes[1].lines
+    }
+    assert len(styles) == 3
+
+
+def test_the_background_is_opaque():
+    figure, _ = curves(HISTORY)
+    assert figure.get_facecolor()[3] == 1.0
+
+
+def test_the_alt_text_names_first_and_last_loss_and_the_steps():
+    _, alt = curves(HISTORY)
+    assert "from 2.25 to 0.25 nats over 40 steps" in alt
+
+
+def test_the_alt_text_names_the_accuracy_that_was_reached():
+    _, alt = curves(HISTORY)
+    assert "87.5" in alt
+
+
+def test_the_alt_text_is_one_line_of_prose():
+    _, alt = curves(HISTORY)
+    assert "\n" not in alt
+    assert alt.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        HISTORY,
+        HISTORY[:1],
+        [{"step": 1, "loss": 0.0, "train_accuracy": 100.0}],
+        [{"step": 1, "loss": 1.0, "train_accuracy": 0.0}] * 2,
+    ],
+    ids=["whole", "one-line", "loss-zero", "twice"],
+)
+def test_it_can_be_saved_without_a_warning(history):
+    assert png(curves(history)[0]).startswith(b"\x89PNG")
+
+
+def test_a_run_with_soft_labels_has_no_accuracy_to_show():
+    figure, _ = curves([{"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5}])
+    png(figure)
+
+
+@pytest.mark.parametrize("history", [[], [{"step": 1, "test_accuracy": 5.0}]])
+def test_without_a_loss_there_is_nothing_to_draw(history):
+    with pytest.raises(ValueError, match="no line with a loss"):
+        curves(history)
+
+
+def test_equal_histories_give_equal_pictures():
+    assert png(curves(HISTORY)[0]) == png(curves(HISTORY)[0])
+
+
+def test_no_window_and_no_global_figure_is_made():
+    import matplotlib.pyplot as plt
+
+    before = plt.get_fignums()
+    curves(HISTORY)
+    assert plt.get_fignums() == before
+
+
+def test_importing_figures_does_not_load_matplotlib():
+    program = (
+        "import sys, vitedu.figures; sys.exit('matplotlib' in sys.modules)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        cwd=Path(__file__).parents[1],
+    )

@@ -1,0 +1,165 @@
+"""Files are written whole or not at all."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vitedu.errors import UserError
+from vitedu.files import reason, replace_file
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "want"),
+    [
+        (b"\x00\xff", b"\x00\xff"),
+        ("zwei ½\n", "zwei ½\n".encode()),
+        ("", b""),
+        (lambda file: file.write(b"called"), b"called"),
+    ],
+)
+def test_the_content_is_in_the_file_and_nothing_else_in_the_folder(
+    tmp_path, content, want
+):
+    replace_file(tmp_path / "a", content)
+    assert (tmp_path / "a").read_bytes() == want
+    assert names(tmp_path) == ["a"]
+
+
+def test_an_old_file_is_replaced(tmp_path):
+    replace_file(tmp_path / "a", "a long old content")
+    replace_file(str(tmp_path / "a"), "new")
+    assert (tmp_path / "a").read_text() == "new"
+
+
+def test_lines_end_the_same_on_every_system(tmp_path):
+    replace_file(tmp_path / "a", "one\ntwo\n")
+    assert (tmp_path / "a").read_bytes() == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(28, "No space left on device"), RuntimeError("writer failed")],
+)
+def test_what_fails_in_the_middle_leaves_the_old_file_and_one_sentence(
+    tmp_path, error
+):
+    replace_file(tmp_path / "a", "old")
+
+    def half(file):
+        file.write(b"half")
+        raise error
+
+    with pytest.raises(UserError, match=r"cannot write .*a: ") as caught:
+        replace_file(tmp_path / "a", half)
+    assert str(caught.value).endswith(
+        ("No space left on device", "writer failed")
+    )
+    assert (tmp_path / "a").read_text() == "old"
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, MemoryError])
+def test_any_other_failure_passes_and_leaves_the_old_file(tmp_path, error):
+    replace_file(tmp_path / "a", "old")
+
+    def half(file):
+        file.write(b"half")
+        raise error
+
+    with pytest.raises(error):
+        replace_file(tmp_path / "a", half)
+    assert (tmp_path / "a").read_text() == "old"
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_reader_sees_the_old_file_until_the_new_one_is_whole(tmp_path):
+    replace_file(tmp_path / "a", "old")
+    seen = []
+
+    def watched(file):
+        file.write(b"new ")
+        file.flush()
+        seen.append((tmp_path / "a").read_text())
+        file.write(b"content")
+
+    replace_file(tmp_path / "a", watched)
+    assert seen == ["old"]
+    assert (tmp_path / "a").read_text() == "new content"
+
+
+def test_a_file_that_is_being_read_keeps_its_content(tmp_path):
+    replace_file(tmp_path / "a", "old")
+    with open(tmp_path / "a") as file:
+        replace_file(tmp_path / "a", "new")
+        assert file.read() == "old"
+
+
+def test_a_folder_that_is_not_there_is_one_sentence(tmp_path):
+    with pytest.raises(
+        UserError, match=r"cannot write .*: No such file or directory"
+    ):
+        replace_file(tmp_path / "nowhere" / "a", "x")
+
+
+def test_a_folder_that_is_a_file_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(UserError, match=r"cannot write .*: Not a directory"):
+        replace_file(tmp_path / "file" / "a", "x")
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_a_target_that_is_a_folder_is_one_sentence(tmp_path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(UserError, match=r"cannot write .*: Is a directory"):
+        replace_file(tmp_path / "a", "x")
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_name_that_is_too_long_is_one_sentence(tmp_path):
+    with pytest.raises(UserError, match=r"cannot write .*: File name too long"):
+        replace_file(tmp_path / ("a" * 300), "x")
+
+
+# Writes argv[1] over and over, each time 100 kB of the digit argv[2].
+WRITER = """
+import sys
+from vitedu.files import replace_file
+for _ in range(20):
+    replace_file(sys.argv[1], sys.argv[2] * 100_000)
+"""
+
+
+def test_a_reader_never_sees_a_part_of_what_two_processes_write(tmp_path):
+    whole = {digit * 100_000 for digit in "012"}
+    replace_file(tmp_path / "a", "0" * 100_000)
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, tmp_path / "a", digit],
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+        )
+        for digit in "12"
+    ]
+    while any(writer.poll() is None for writer in writers):
+        assert (tmp_path / "a").read_text() in whole
+    assert [writer.wait() for writer in writers] == [0, 0]
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(13, "Permission denied", "/a/path"), "Permission denied"),
+        (OSError("no number"), "no number"),
+        (RuntimeError("first\nsecond"), "first"),
+        (RuntimeError(), "RuntimeError"),
+    ],
+)
+def test_a_reason_is_short_and_never_empty(error, said):
+    assert reason(error) == said

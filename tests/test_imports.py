@@ -1,0 +1,277 @@
+"""Who may import whom, and what may stand where: read from the source itself."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vitedu
+
+PACKAGE = Path(vitedu.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# What each part of the package may import of the others (design: arrows to the right,
+# cli -> train -> evaluate, interpret -> weights -> data -> model -> errors). Every part
+# may import itself. `vitedu` is the package itself, `vitedu/__init__.py`.
+FOUNDATION = {"errors", "compat", "files"}
+DATA = FOUNDATION | {"model"}
+WEIGHTS = DATA | {"data", "budget", "results"}
+MEASURES = WEIGHTS | {"weights"}
+TRAIN = MEASURES | {"evaluate", "interpret"}
+ALLOWED = {
+    "errors": set(),
+    "compat": {"errors"},
+    "files": {"errors"},
+    "model": {"errors"},
+    "budget": FOUNDATION | {"model"},
+    "results": FOUNDATION,
+    "data": DATA,
+    "weights": WEIGHTS,
+    "evaluate": MEASURES,
+    "interpret": MEASURES,
+    "train": TRAIN,
+    "bench": TRAIN | {"train"},
+    "figures": TRAIN | {"train"},
+    "vitedu": TRAIN | {"train"},
+    "cli": TRAIN | {"train", "bench", "figures", "vitedu"},
+    "__main__": {"cli"},
+}
+MODEL_MAY_IMPORT = {"torch", "einops"}
+
+NOT_LOADED = {
+    "torchvision",
+    "timm",
+    "matplotlib",
+    "torch.distributed.fsdp",
+    "torch.distributed.checkpoint",
+    "torch._dynamo",
+}
+
+
+def part_of(parts):
+    """The part that a dotted name below vitedu belongs to."""
+    return parts[1] if len(parts) > 1 else "vitedu"
+
+
+def imported_names(tree, package):
+    """Every dotted name that a module imports, at the top or inside a function.
+
+    `package` is the dotted name of the folder that the module is in.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")
+            above = above[: len(above) - node.level + 1] if node.level else []
+            start = ".".join(above + ([node.module] if node.module else []))
+            yield from (f"{start}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and called(node).endswith(
+            "import_module"
+        ):
+            yield from (
+                arg.value for arg in node.args if isinstance(arg, ast.Constant)
+            )
+
+
+def called(node):
+    """The dotted name of what is called: "sys.exit"; "" where it has none."""
+    function, names = node.func, []
+    while isinstance(function, ast.Attribute):
+        names.append(function.attr)
+        function = function.value
+    if isinstance(function, ast.Name):
+        names.append(function.id)
+    return ".".join(reversed(names))
+
+
+def wrong_imports(root):
+    """Sentences on the imports below the folder `root` (.../vitedu) that go astray."""
+    parts = {path.stem for path in root.iterdir()} - {"__init__"}
+    for path in sorted(root.rglob("*.py")):
+        place = path.relative_to(root.parent).with_suffix("").parts
+        package = ".".join(place[:-1])
+        if place[-1] == "__init__":
+            place = place[:-1]
+        reader = part_of(place)
+        if reader not in ALLOWED:
+            yield f"{reader} has no place among the arrows"
+            continue
+        for name in imported_names(ast.parse(path.read_text()), package):
+            top, *below = name.split(".")
+            if top == root.name:
+                read = below[0] if below and below[0] in parts else "vitedu"
+                if read != reader and read not in ALLOWED[reader]:
+                    yield f"{'.'.join(place)} imports {name}"
+            elif reader == "model" and top not in MODEL_MAY_IMPORT:
+                if top not in sys.stdlib_module_names:
+                    yield f"{'.'.join(place)} imports {name}"
+
+
+def test_imports_follow_the_arrows():
+    assert list(wrong_imports(PACKAGE)) == []
+
+
+WRONG = {
+    "upwards": ("data/sources.py", "from vitedu.train import fit"),
+    "sideways": ("evaluate/accuracy.py", "import vitedu.interpret"),
+    "inside-a-function": (
+        "model/vit.py",
+        "def f():\n    import vitedu.weights",
+    ),
+    "relative": ("weights/load.py", "from ..train.loop import fit"),
+    "relative-to-the-package": ("weights/load.py", "from .. import train"),
+    "from-the-package": ("data/arrays.py", "from vitedu import train"),
+    "the-package-itself": ("train/loop.py", "from vitedu import vit"),
+    "by-name": ("data/arrays.py", "import_module('vitedu.train')"),
+    "figures": ("train/loop.py", "from vitedu.figures import curves"),
+    "bench": ("train/loop.py", "from vitedu import bench"),
+    "compat-by-model": (
+        "model/vit.py",
+        "from vitedu.compat import import_timm",
+    ),
+    "budget-by-data": ("data/arrays.py", "from vitedu.budget import flops"),
+    "errors-read-nothing": ("errors.py", "import vitedu.model"),
+    "third-party-in-model": ("model/vit.py", "import numpy as np"),
+    "the-command-in-the-package": (
+        "__init__.py",
+        "from vitedu.cli import main",
+    ),
+    "a-part-nobody-knows": ("utils.py", "import os"),
+}
+
+
+@pytest.fixture
+def small_package(tmp_path):
+    """A package in which every import is right."""
+    root = tmp_path / "vitedu"
+    for part in ("model", "data", "weights", "evaluate", "interpret", "train"):
+        (root / part).mkdir(parents=True)
+        (root / part / "__init__.py").write_text("import os\n")
+    for name in ("errors", "compat", "budget", "figures", "bench", "cli"):
+        (root / f"{name}.py").write_text("import os\n")
+    (root / "__init__.py").write_text("from vitedu.model import vit\n")
+    (root / "__main__.py").write_text("from vitedu.cli import main\n")
+    (root / "cli.py").write_text(
+        "from vitedu import train, bench, figures, vit\n"
+    )
+    (root / "train" / "loop.py").write_text("from ..weights import load\n")
+    (root / "model" / "vit.py").write_text(
+        "import torch\nfrom . import patches\n"
+    )
+    return root
+
+
+def test_right_imports_pass_the_check(small_package):
+    assert list(wrong_imports(small_package)) == []
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_import_is_caught(small_package, case):
+    path, line = WRONG[case]
+    with (small_package / path).open("a") as file:
+        file.write(f"{line}\n")
+    assert len(list(wrong_imports(small_package))) == 1
+
+
+def test_importing_vitedu_loads_nothing_heavy():
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            "import sys, vitedu; print(*sys.modules)",
+        ],
+        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert "vitedu.model.vit" in loaded
+    assert loaded & NOT_LOADED == set()
+
+
+def uses(tree):
+    """What a module does that few may do: "environment", "print", "exit"."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in (
+            "environ",
+            "getenv",
+        ):
+            yield "environment", node.lineno
+        elif isinstance(node, ast.ImportFrom) and node.module == "os":
+            if {alias.name for alias in node.names} & {"environ", "getenv"}:
+                yield "environment", node.lineno
+        elif isinstance(node, ast.Call):
+            if called(node) in (
+                "print",
+                "sys.stdout.write",
+                "sys.stderr.write",
+            ):
+                yield "print", node.lineno
+            elif called(node) in (
+                "sys.exit",
+                "exit",
+                "quit",
+                "os._exit",
+                "SystemExit",
+            ):
+                yield "exit", node.lineno
+
+
+# Parts below vitedu/ that may; a folder means all of it.
+MAY = {
+    "environment": ("cli", "train/loop", "data/sources"),
+    "print": ("cli",),
+    "exit": ("cli", "__main__"),
+}
+
+
+def misplaced(use, root):
+    """The places below `root` with a use that belongs elsewhere."""
+    for path in sorted(root.rglob("*.py")):
+        place = path.relative_to(root).with_suffix("").as_posix()
+        if any(
+            place == home or place.startswith(f"{home}/") for home in MAY[use]
+        ):
+            continue
+        for found, line in uses(ast.parse(path.read_text())):
+            if found == use:
+                yield f"{place}.py:{line}"
+
+
+@pytest.mark.parametrize("use", MAY)
+def test_environment_print_and_exit_stay_in_their_places(use):
+    assert list(misplaced(use, PACKAGE)) == []
+
+
+@pytest.mark.parametrize(
+    ("use", "line"),
+    [
+        ("environment", "import os; os.environ['HOME']"),
+        ("environment", "import os; os.getenv('HOME')"),
+        ("environment", "from os import environ"),
+        ("print", "print('loaded')"),
+        ("print", "import sys; sys.stdout.write('loaded')"),
+        ("exit", "import sys; sys.exit(1)"),
+        ("exit", "raise SystemExit(1)"),
+    ],
+)
+def test_a_misplaced_use_is_caught(small_package, use, line):
+    (small_package / "cli.py").write_text(line)
+    assert list(misplaced(use, small_package)) == []
+    (small_package / "data" / "arrays.py").write_text(line)
+    assert list(misplaced(use, small_package)) == ["data/arrays.py:1"]
+
+
+@pytest.mark.parametrize(
+    "path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_a_module_is_at_most_400_lines(path):
+    assert len(path.read_text().splitlines()) <= 400

@@ -1,0 +1,279 @@
+"""Recorded results: the schema refuses damage, and what is recorded follows it."""
+
+import json
+from importlib import resources
+
+import pytest
+import torch
+
+from vitedu import results
+from vitedu.errors import UserError
+
+GOOD = {
+    "schema": 1,
+    "status": "finished",
+    "name": "mnist-tiny",
+    "command": "vitedu train mnist-tiny",
+    "config": {"lr": 0.01},
+    "tier": "cpu",
+    "metrics": {
+        "test_accuracy": {
+            "value": 98.0,
+            "unit": "percent",
+            "per_seed": [97.9, 98.1],
+        },
+        "speed": {"value": 3, "unit": "images per second"},
+    },
+    "seeds": [0, 1],
+    "dataset": {
+        "name": "mnist",
+        "digest": "0f",
+        "num_train": 60_000,
+        "num_test": 10_000,
+    },
+    "hardware": "a processor, 2 threads",
+    "versions": {"python": "3.11.9", "torch": "2.13.0"},
+    "commit": None,
+    "date": "2026-01-31",
+    "wall_seconds": 12.5,
+}
+REPRODUCES = {
+    "row": "table-5",
+    "scale": "small",
+    "ours": 98.0,
+    "paper": 98.5,
+    "n": 2,
+}
+
+
+def refused(result):
+    with pytest.raises(UserError, match=r"^where") as error:
+        results.check(result, "where")
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", results.names())
+def test_every_recorded_result_follows_the_schema(name):
+    results.check(results.read(name), name)
+
+
+@pytest.mark.parametrize("name", results.names())
+def test_every_recorded_result_is_strict_json_with_the_name_of_its_file(name):
+    def refuse(constant):
+        raise AssertionError(f"{constant} is no JSON")
+
+    file = resources.files("vitedu.results") / f"{name}.json"
+    result = json.loads(file.read_text(), parse_constant=refuse)
+    assert result["name"] == name
+    assert result["status"] == "finished"
+
+
+def test_names_are_those_of_the_files():
+    folder = resources.files("vitedu.results")
+    files = [
+        each.name for each in folder.iterdir() if each.name.endswith(".json")
+    ]
+    assert results.names() == sorted(file[: -len(".json")] for file in files)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"reproduces": REPRODUCES}, {"notes": "n = 1"}]
+)
+def test_a_whole_result_is_accepted(changes):
+    results.check(GOOD | changes, "where")
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_missing_field_is_named(name):
+    assert repr(name) in refused({k: v for k, v in GOOD.items() if k != name})
+
+
+WRONG = {
+    "schema": ["1", None, 2, 1.0],
+    "status": ["done", None, 1],
+    "name": [None, 3, ["a"]],
+    "command": [None, ["vitedu"]],
+    "config": [None, "lr=1", []],
+    "tier": [None, 1],
+    "metrics": [None, [], "98 %"],
+    "seeds": [None, 0, "0"],
+    "dataset": [None, "mnist"],
+    "hardware": [None, {"gpu": 1}],
+    "versions": [None, "2.13"],
+    "commit": [3, ["abc"]],
+    "date": [None, 2026],
+    "wall_seconds": [None, "12"],
+    "reproduces": [None, "table-5"],
+    "notes": [None, 3],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name in WRONG for value in WRONG[name]],
+)
+def test_a_field_of_the_wrong_type_is_named(name, value):
+    assert name in refused(GOOD | {name: value})
+
+
+def test_every_field_of_the_schema_is_tried():
+    assert WRONG.keys() == results.FIELDS.keys() | results.OPTIONAL.keys()
+
+
+@pytest.mark.parametrize("result", [None, [], "text", 3, [GOOD]])
+def test_what_is_no_object_is_refused(result):
+    assert "holds no object" in refused(result)
+
+
+def test_an_unknown_field_names_the_nearest():
+    said = refused(GOOD | {"seed": 0})
+    assert "no field 'seed'; did you mean 'seeds'" in said
+
+
+@pytest.mark.parametrize(
+    "metric", [98.0, None, [98.0], {}, {"value": 98.0}, {"unit": "percent"}]
+)
+def test_a_metric_without_value_and_unit_is_named(metric):
+    said = refused(GOOD | {"metrics": {"test_accuracy": metric}})
+    assert "test_accuracy wants a value and a unit" in said
+
+
+@pytest.mark.parametrize("values", [[], [98.0], [97.9, 98.0, 98.1]])
+def test_a_metric_has_one_value_for_each_seed(values):
+    metric = {"value": 98.0, "unit": "percent", "per_seed": values}
+    said = refused(GOOD | {"metrics": {"test_accuracy": metric}})
+    assert f"{len(values)} values for 2 seeds" in said
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seeds": [], "metrics": {}},
+        {"seeds": ["0", "1"]},
+        {"wall_seconds": NAN},
+        {"wall_seconds": -1.0},
+        {"date": "yesterday"},
+        *(
+            {"metrics": {"test_accuracy": {"value": value, "unit": "percent"}}}
+            for value in ("98", None, NAN, INF, [98.0])
+        ),
+        {"metrics": {"test_accuracy": {"value": 98.0, "unit": 3}}},
+        {
+            "metrics": {
+                "a": {"value": 1.0, "unit": "s", "per_seed": ["1", None]}
+            }
+        },
+        {"dataset": {"name": "mnist"}},
+        {"dataset": GOOD["dataset"] | {"num_test": "all"}},
+        {"reproduces": {"row": "table-5"}},
+        {"reproduces": REPRODUCES | {"scale": "tiny"}},
+        {"reproduces": REPRODUCES | {"n": "two"}},
+    ],
+)
+def test_damage_inside_a_field_is_refused(changes):
+    refused(GOOD | changes)
+
+
+@pytest.mark.parametrize("values", [98.0, 2])
+def test_values_for_each_seed_that_are_no_list_are_refused(values):
+    metric = {"value": 98.0, "unit": "percent", "per_seed": values}
+    refused(GOOD | {"metrics": {"test_accuracy": metric}})
+
+
+# --- reading and writing
+
+
+def test_what_is_written_is_read(tmp_path):
+    results.write(tmp_path / "r.json", GOOD)
+    assert results.read_file(tmp_path / "r.json") == GOOD
+    assert results.read_file(str(tmp_path / "r.json")) == GOOD
+
+
+def test_equal_results_are_equal_bytes(tmp_path):
+    results.write(tmp_path / "a", GOOD)
+    results.write(tmp_path / "b", dict(reversed(GOOD.items())))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert (tmp_path / "a").read_bytes().endswith(b"}\n")
+
+
+def test_a_damaged_result_is_not_written(tmp_path):
+    results.write(tmp_path / "r.json", GOOD)
+    with pytest.raises(UserError, match="'status' is missing"):
+        results.write(
+            tmp_path / "r.json", {k: GOOD[k] for k in GOOD if k != "status"}
+        )
+    assert results.read_file(tmp_path / "r.json") == GOOD
+    assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"\xff\xfe", b"\0\0", json.dumps(GOOD).encode()[:-20]],
+)
+def test_a_file_that_is_no_json_is_one_sentence(tmp_path, content):
+    (tmp_path / "r.json").write_bytes(content)
+    with pytest.raises(
+        UserError, match=r"r\.json cannot be read as a result"
+    ) as error:
+        results.read_file(tmp_path / "r.json")
+    assert "\n" not in str(error.value)
+
+
+def test_json_of_another_kind_is_one_sentence(tmp_path):
+    (tmp_path / "r.json").write_text("[1, 2]")
+    with pytest.raises(UserError, match=r"r\.json is no result"):
+        results.read_file(tmp_path / "r.json")
+
+
+def test_a_missing_file_is_one_sentence(tmp_path):
+    with pytest.raises(UserError, match=r"nowhere\.json cannot be read"):
+        results.read_file(tmp_path / "nowhere.json")
+
+
+@pytest.mark.parametrize(
+    "name", ["nothing-of-this-name", "../results", "", "a/b"]
+)
+def test_an_unknown_name_is_one_sentence(name):
+    with pytest.raises(UserError, match="is recorded") as error:
+        results.read(name)
+    assert repr(name) in str(error.value)
+
+
+# --- hardware, versions, commit
+
+
+def test_the_machine_gives_fields_of_the_schema():
+    found = results.machine(torch.device("cpu"))
+    results.check(GOOD | found, "where")
+    assert found.keys() == {"hardware", "versions", "commit"}
+
+
+def test_versions_name_python_torch_and_vitedu():
+    versions = results.machine(torch.device("cpu"))["versions"]
+    assert {"python", "torch", "vitedu", "numpy"} <= versions.keys()
+    assert versions["torch"].startswith(torch.__version__.split("+")[0])
+
+
+def test_the_processor_comes_with_the_threads_in_use():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        assert results.hardware(torch.device("cpu")).endswith(", 2 threads")
+        torch.set_num_threads(1)
+        assert results.hardware(torch.device("cpu")).endswith(", 1 thread")
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_commit_is_forty_digits_or_unknown():
+    commit = results.commit()
+    assert commit is None or (len(commit) == 40 and int(commit, 16) >= 0)
+
+
+def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert results.commit() is None

@@ -1,0 +1,412 @@
+"""The ledger: states from results, unknown rows refused, the page up to date."""
+
+import importlib.util
+import random
+from pathlib import Path
+
+import pytest
+
+from vitedu import results
+from vitedu.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+spec = importlib.util.spec_from_file_location(
+    "ledger", ROOT / "tools/ledger.py"
+)
+ledger = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(ledger)
+
+TABLES = [f"table-{number}" for number in range(1, 10)]
+FIGURES = [f"figure-{number}" for number in range(1, 15)]
+TOML = """
+[chapters]
+1 = { title = "Images", page = "ch-images" }
+7 = { title = "The recipe" }
+
+[[paper]]
+id = "table-2"
+title = "A comparison"
+chapter = 7
+paper = "88.55"
+note = "Not tried."
+
+[[paper]]
+id = "figure-1"
+title = "A drawing"
+chapter = 1
+paper = "a drawing"
+
+[[ours]]
+id = "digits"
+title = "A first success"
+chapter = 1
+aim = "90 %"
+command = "vitedu train digits"
+"""
+
+
+def result(name="a-run", *, accuracy=(98.0,), reproduces=None, **changes):
+    """A recorded result; `accuracy` has a value a seed."""
+    made = {
+        "schema": 1,
+        "status": "finished",
+        "name": name,
+        "command": f"vitedu train {name}",
+        "config": {},
+        "tier": "gpu",
+        "metrics": {
+            "test_accuracy": {
+                "value": sum(accuracy) / len(accuracy),
+                "unit": "percent",
+                "per_seed": list(accuracy),
+            }
+        },
+        "seeds": list(range(len(accuracy))),
+        "dataset": {
+            "name": "mnist",
+            "digest": "0",
+            "num_train": 60_000,
+            "num_test": 10_000,
+        },
+        "hardware": "a processor, 2 threads",
+        "versions": {"torch": "2.13.0"},
+        "commit": None,
+        "date": "2026-01-31",
+        "wall_seconds": 90.0,
+    } | changes
+    if reproduces is not None:
+        made["reproduces"] = reproduces
+    results.check(made, name)  # what this test makes is what the writer accepts
+    return made
+
+
+def claim(ours=88.5, paper=88.5, scale="full", row="table-2", n=1):
+    return {"row": row, "scale": scale, "ours": ours, "paper": paper, "n": n}
+
+
+@pytest.fixture
+def rows(tmp_path):
+    path = tmp_path / "ledger.toml"
+    path.write_text(TOML)
+    return ledger.read_rows(path)
+
+
+def refused(call, *arguments):
+    with pytest.raises(UserError) as error:
+        call(*arguments)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+# --- the rows
+
+
+def test_every_table_and_figure_of_the_paper_is_a_row():
+    found = [row["id"] for row in ledger.read_rows(ledger.ROWS).paper]
+    assert found == TABLES + FIGURES
+
+
+def test_the_rows_of_ours_are_there():
+    found = [row["id"] for row in ledger.read_rows(ledger.ROWS).ours]
+    for name in (
+        "mnist-seed",
+        "mnist-tiny",
+        "mnist-small",
+        "mnist-time-to-96",
+        "shapes-difficulty",
+    ):
+        assert name in found
+
+
+def test_a_chapter_that_has_a_notebook_is_linked_under_its_label():
+    chapters = ledger.read_rows(ledger.ROWS).chapters
+    for text in (ledger.BOOK / "text").glob("[0-9][0-9]_*.py"):
+        label = chapters[int(text.name[:2])].get("page")
+        assert label and f"({label})=" in text.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('note = "Not tried."', 'nots = "Not tried."', "did you mean 'note'"),
+        ('aim = "90 %"\n', "", "digits has no 'aim'"),
+        ('id = "digits"\n', "", "without an id has no 'id'"),
+        ("chapter = 7", "chapter = 8", "chapter 8, which"),
+        ("chapter = 7", 'chapter = "7"', "chapter '7', which"),
+        ('id = "figure-1"', 'id = "table-2"', "table-2 stands twice"),
+        ('id = "digits"', 'id = "table-2"', "table-2 stands twice"),
+        ("[chapters]", "[chapters", "cannot be read as rows"),
+        ("7 = {", "seven = {", "cannot be read as rows"),
+    ],
+)
+def test_rows_that_cannot_be_meant_are_one_sentence(tmp_path, old, new, said):
+    assert old in TOML
+    path = tmp_path / "ledger.toml"
+    path.write_text(TOML.replace(old, new, 1))
+    assert said in refused(ledger.read_rows, path)
+
+
+def test_missing_rows_are_one_sentence(tmp_path):
+    assert "cannot be read" in refused(ledger.read_rows, tmp_path / "no.toml")
+
+
+# --- the states
+
+
+def state(*found):
+    return ledger.state(list(found))
+
+
+def test_without_results_a_row_is_open():
+    assert state() == "open"
+
+
+@pytest.mark.parametrize(
+    ("ours", "paper", "want"),
+    [
+        (88.5, 88.5, "reproduced"),
+        (88.8, 88.5, "reproduced"),  # 0.3 points, in spite of rounding
+        (88.2, 88.5, "reproduced"),
+        (88.81, 88.5, "open"),
+        (88.19, 88.5, "open"),
+        (90, 88.5, "open"),  # better is not reproduced
+    ],
+)
+def test_a_single_full_run_is_held_to_three_tenths_of_a_point(
+    ours, paper, want
+):
+    assert state(result(reproduces=claim(ours, paper))) == want
+
+
+@pytest.mark.parametrize(
+    ("paper", "want"), [(86.01, "reproduced"), (85.9, "open")]
+)
+def test_several_seeds_are_held_to_two_of_their_deviations(paper, want):
+    # 87, 88, 89: mean 88, standard deviation 1
+    ours = result(
+        accuracy=(87.0, 88.0, 89.0), reproduces=claim(88.0, paper, n=3)
+    )
+    assert state(ours) == want
+
+
+def test_the_deviation_is_that_of_the_number_compared():
+    ours = result(accuracy=(87.0, 88.0, 89.0), reproduces=claim(88.0, 86.5))
+    ours["metrics"]["other"] = {
+        "value": 50.0,
+        "unit": "percent",
+        "per_seed": [0.0, 50.0, 100.0],
+    }
+    assert ledger.deviation(ours) == 1.0
+    ours["reproduces"]["ours"] = 60.0  # a number that no metric holds
+    assert ledger.deviation(ours) == 0.0
+
+
+def test_the_number_compared_may_be_rounded():
+    ours = result(accuracy=(98.6, 98.52, 98.73), reproduces=claim(98.62, 98.8))
+    assert ledger.deviation(ours) == pytest.approx(0.106, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("ours", "paper"),
+    [(50.0, 88.5), (50.0, None), ("the same order", "curves")],
+)
+def test_a_small_run_is_small_scale_whatever_it_found(ours, paper):
+    small = result(reproduces=claim(ours, paper, "small"))
+    assert state(small) == "small scale"
+
+
+def test_a_full_run_outranks_a_small_one():
+    small = result(reproduces=claim(50.0, 88.5, "small"))
+    assert state(small, result(reproduces=claim(88.5))) == "reproduced"
+    assert state(small, result(reproduces=claim(80.0))) == "open"
+
+
+def test_one_full_run_that_misses_leaves_the_row_open():
+    good, bad = (result(reproduces=claim(ours)) for ours in (88.5, 80.0))
+    assert state(good, good) == "reproduced"
+    assert state(good, bad) == state(bad, good) == "open"
+
+
+# --- results and rows
+
+
+def test_an_unknown_row_is_refused_with_the_nearest(rows):
+    lost = result("lost", reproduces=claim(row="tabel-2"))
+    said = refused(ledger.assign, rows, [lost])
+    assert "result lost reproduces row 'tabel-2'" in said
+    assert "did you mean 'table-2'" in said
+
+
+def test_a_row_of_ours_cannot_be_reproduced(rows):
+    lost = result("lost", reproduces=claim(row="digits"))
+    assert "row 'digits'" in refused(ledger.assign, rows, [lost])
+
+
+def test_a_result_without_a_row_is_refused_with_the_remedy(rows):
+    said = refused(ledger.assign, rows, [result("homeless")])
+    assert "homeless stands in no row" in said and "id = 'homeless'" in said
+
+
+def test_a_result_may_stand_in_a_row_of_each_kind(rows):
+    both = result("digits", reproduces=claim())
+    assert ledger.assign(rows, [both]) == {"table-2": [both], "digits": [both]}
+
+
+@pytest.mark.parametrize(
+    ("reproduces", "said"),
+    [
+        (claim(ours="88.5"), "ours is '88.5'"),
+        (claim(paper=None), "paper is None"),
+        (claim(ours=float("nan")), "ours is nan"),
+        (claim(ours=True), "ours is True"),
+    ],
+)
+def test_a_claim_that_cannot_be_compared_is_refused(rows, reproduces, said):
+    assert said in refused(ledger.assign, rows, [result(reproduces=reproduces)])
+
+
+def test_a_damaged_result_is_refused(rows):
+    damaged = result("digits")
+    del damaged["metrics"]
+    said = refused(ledger.assign, rows, [damaged])
+    assert "result digits" in said and "'metrics' is missing" in said
+
+
+# --- the page
+
+
+def section(text, heading):
+    """What stands between a heading and the next of its rank or above."""
+    rank = heading.split(" ")[0]
+    inside, lines = False, []
+    for each in text.splitlines():
+        if each.startswith("#") and len(each.split(" ")[0]) <= len(rank):
+            inside = each == heading
+        elif inside:
+            lines.append(each)
+    assert lines, heading
+    return "\n".join(lines)
+
+
+def test_a_row_links_the_chapter_that_is_written_and_names_the_other(rows):
+    text = ledger.page(rows, [])
+    assert "| Figure\u00a01 | A drawing | {ref}`1 <ch-images>` |" in text
+    assert "| Table\u00a02 | A comparison | 7 |" in text
+    assert "Not written yet: 7 The recipe.\n" in text
+
+
+def test_once_all_chapters_are_written_none_is_named_as_missing(rows):
+    rows.chapters[7]["page"] = "ch-recipe"
+    assert "Not written yet" not in ledger.page(rows, [])
+
+
+def test_a_result_puts_numbers_and_state_into_its_row(rows):
+    ours = result("full-run", reproduces=claim(88.41, 88.55, n=3))
+    text = ledger.page(rows, [ours])
+    row = next(each for each in text.splitlines() if "A comparison" in each)
+    assert row.endswith(
+        "| 88.41 against 88.55 (full, n = 3, `full-run`) | **reproduced** |"
+    )
+    assert (
+        "Of\n2 rows, 1 are reproduced, 0 stand at small scale, 1 are open."
+        in text
+    )
+
+
+def test_a_note_stands_where_there_is_no_result_yet(rows):
+    assert "| Not tried. | *open* |" in ledger.page(rows, [])
+    ours = result(reproduces=claim(88.41, 88.55))
+    assert "Not tried." not in ledger.page(rows, [ours])
+
+
+def test_a_run_behind_a_row_is_shown_with_its_circumstances(rows):
+    ours = result("full-run", accuracy=(88.4, 88.6), reproduces=claim())
+    shown = section(ledger.page(rows, [ours]), "### full-run")
+    assert "| test accuracy | 88.50 | ± 0.14 (n = 2) | percent |" in shown
+    for each in ("a processor, 2 threads", "2026-01-31", "90 seconds"):
+        assert each in shown
+    assert "```sh\nvitedu train full-run\n```" in shown
+
+
+def test_a_row_of_ours_shows_its_run(rows):
+    ours = result("digits", accuracy=(91.0,), commit="0123456789abcdef" * 2)
+    shown = section(ledger.page(rows, [ours]), "### digits")
+    assert "State: recorded." in shown
+    assert "| test accuracy | 91.00 | n = 1 | percent |" in shown
+    assert "commit 0123456789." in shown
+
+
+def test_an_open_row_of_ours_names_the_command_that_fills_it(rows):
+    shown = section(ledger.page(rows, []), "### digits")
+    assert "State: *open*." in shown
+    assert "```sh\nvitedu train digits\n```" in shown
+
+
+def test_medians_give_the_range_and_details_a_column(rows):
+    ours = result("digits", accuracy=(1.0, 2.0, 6.0))
+    metric = ours["metrics"]["test_accuracy"]
+    metric |= {"value": 2.0, "unit": "seconds", "weights": 7850, "by": "adam"}
+    shown = section(ledger.page(rows, [ours]), "### digits")
+    assert "| 2 | 1 to 6 (n = 3) | seconds | by adam, weights 7,850 |" in shown
+
+
+def test_measures_stand_in_the_order_of_their_numbers(rows):
+    metric = {"value": 1.0, "unit": "percent"}
+    names = ["cnn_100k", "cnn_10k", "cnn_1k", "b_1k"]
+    ours = result("digits", metrics=dict.fromkeys(names, metric))
+    shown = section(ledger.page(rows, [ours]), "### digits")
+    found = [
+        each.split(" | ")[0] for each in shown.splitlines() if "1.00" in each
+    ]
+    assert found == ["| b 1k", "| cnn 1k", "| cnn 10k", "| cnn 100k"]
+
+
+def test_joined_commands_stand_on_lines_of_their_own(rows):
+    ours = result("digits", command="vitedu train a && vitedu train b")
+    assert "```sh\nvitedu train a &&\nvitedu train b\n```" in ledger.page(
+        rows, [ours]
+    )
+
+
+def test_a_bar_inside_a_cell_does_not_end_it():
+    assert ledger.line("a|b", "c") == r"| a\|b | c |"
+
+
+def test_equal_rows_and_results_give_an_equal_page(rows):
+    made = [
+        result("digits"),
+        result("run-a", reproduces=claim()),
+        result("run-b", reproduces=claim(scale="small")),
+    ]
+    text = ledger.page(rows, made)
+    assert ledger.page(rows, made) == ledger.page(rows, made[::-1]) == text
+    # the order of fields is no part of a result
+    other = [dict(random.Random(0).sample([*r.items()], len(r))) for r in made]
+    assert ledger.page(rows, other) == text
+
+
+def test_the_page_is_up_to_date():
+    want = ledger.page(ledger.read_rows(ledger.ROWS), ledger.read_results())
+    assert ledger.PAGE.read_text(encoding="utf-8") == want, (
+        "book/ledger.md is not what book/ledger.toml and vitedu/results make; "
+        "run: python tools/ledger.py"
+    )
+
+
+def test_the_command_writes_the_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ledger, "PAGE", tmp_path / "ledger.md")
+    assert ledger.main([]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'ledger.md'}\n"
+    want = ledger.page(ledger.read_rows(ledger.ROWS), ledger.read_results())
+    assert ledger.PAGE.read_text(encoding="utf-8") == want
+
+
+def test_the_command_says_in_one_sentence_what_to_mend(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(ledger, "ROWS", tmp_path / "ledger.toml")
+    monkeypatch.setattr(ledger, "PAGE", tmp_path / "ledger.md")
+    assert ledger.main([]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("ledger: ") and said.count("\n") == 1
+    assert not ledger.PAGE.exists()

@@ -1,0 +1,88 @@
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from vitedu import results
+from vitedu.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+spec = importlib.util.spec_from_file_location(
+    "record", ROOT / "tools/record.py"
+)
+record = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(record)
+
+
+def run(seed, accuracy, **changes):
+    """A finished run's result."""
+    return {
+        "schema": 1,
+        "status": "finished",
+        "name": "digits",
+        "command": f"vitedu train digits seed={seed}",
+        "config": {"lr": 0.1, "seed": seed},
+        "tier": "cpu",
+        "metrics": {"test_accuracy": {"value": accuracy, "unit": "percent"}},
+        "seeds": [seed],
+        "dataset": {
+            "name": "digits",
+            "digest": "0",
+            "num_train": 1,
+            "num_test": 1,
+        },
+        "hardware": "a processor, 2 threads",
+        "versions": {"torch": "2.13.0"},
+        "commit": None,
+        "date": f"2026-01-0{seed + 1}",
+        "wall_seconds": 2.0,
+    } | changes
+
+
+def test_metrics_are_means_with_each_seed_kept():
+    joined = record.join([run(1, 98.0), run(0, 97.0)])
+    accuracy = joined["metrics"]["test_accuracy"]
+    assert accuracy["value"] == 97.5
+    assert accuracy["per_seed"] == [97.0, 98.0]
+    assert joined["seeds"] == [0, 1]
+    assert joined["wall_seconds"] == 4.0
+    assert joined["date"] == "2026-01-02"
+    results.check(joined, "joined")
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (run(1, 98.0, status="interrupted"), "interrupted, not finished"),
+        (run(1, 98.0, config={"lr": 0.2, "seed": 1}), "differ in config"),
+        (run(1, 98.0, hardware="another"), "differ in hardware"),
+        (run(0, 98.0), "stands twice"),
+    ],
+)
+def test_runs_that_do_not_belong_together_are_refused(second, said):
+    with pytest.raises(UserError, match=said):
+        record.join([run(0, 97.0), second])
+
+
+def test_the_command_writes_what_the_reader_accepts(tmp_path, capsys):
+    for seed in (0, 1):
+        folder = tmp_path / f"run-{seed}"
+        folder.mkdir()
+        results.write(folder / "result.json", run(seed, 97.0))
+    runs = [str(tmp_path / f"run-{seed}") for seed in (0, 1)]
+    assert record.main([*runs, "--name", "mine", "--into", str(tmp_path)]) == 0
+    written = results.read_file(tmp_path / "mine.json")
+    assert written["name"] == "mine" and written["seeds"] == [0, 1]
+
+
+def test_a_folder_that_is_no_run_is_one_sentence(tmp_path, capsys):
+    assert record.main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith("record: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_json_of_a_result_is_sorted_and_ends_with_a_newline(tmp_path):
+    results.write(tmp_path / "a.json", run(0, 97.0))
+    text = (tmp_path / "a.json").read_text()
+    assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"

@@ -1,0 +1,573 @@
+"""TrainConfig: what it accepts, its JSON, values from text, what each field does."""
+
+import json
+import math
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+
+from vitedu.data import Augment, PreprocessSpec
+from vitedu.errors import UserError
+from vitedu.model import ViTConfig
+from vitedu.train import RECIPES, fit, override, recipe
+from vitedu.train.checkpoint import read_checkpoint
+from vitedu.train.config import CHOICES, MAY_DIFFER, TIERS, TrainConfig
+from vitedu.train.loop import build_state, count_steps
+from vitedu.train.sources import open_sources
+from vitedu.train.step import train_step
+
+TINY = ViTConfig(
+    image_size=8,
+    patch_size=4,
+    in_channels=1,
+    num_classes=3,
+    embed_dim=8,
+    depth=1,
+    num_heads=2,
+    mlp_dim=16,
+)
+CPU = torch.device("cpu")
+NAN, INF = float("nan"), float("inf")
+
+
+def config(**changes):
+    given = {
+        "recipe": "test",
+        "tier": "cpu",
+        "model": TINY,
+        "dataset": "set.npz",
+    }
+    return TrainConfig(**(given | {"steps": 3, "batch_size": 8} | changes))
+
+
+def through_json(value):
+    return TrainConfig.from_json(json.loads(json.dumps(value.to_json())))
+
+
+# --- JSON
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("name", RECIPES)
+def test_json_gives_every_recipe_back(name, tier):
+    assert through_json(recipe(name, tier)) == recipe(name, tier)
+
+
+def test_json_gives_every_field_back():
+    odd = config(
+        model=replace(TINY, image_size=(8, 12), patch_size=(4, 6), pool="mean"),
+        data="there",
+        preprocess=PreprocessSpec(
+            mean=0.1, std=0.2, interpolation="bicubic", crop=0.9
+        ),
+        augment=Augment(
+            shift=2, rotate=5.0, scale=0.1, shear=3.0, crop=0.5, flip=True
+        ),
+        **{"steps": None, "epochs": 7, "batch_size": 9, "micro_batch_size": 4},
+        **{
+            "optimizer": "sgd",
+            "lr": 0.3,
+            "betas": (0.5, 0.6),
+            "weight_decay": 0.01,
+        },
+        **{
+            "schedule": "linear",
+            "warmup": 0.2,
+            "max_grad_norm": 1.5,
+            "ema": 0.99,
+        },
+        **{
+            "label_smoothing": 0.1,
+            "precision": "bf16",
+            "compile": True,
+            "seed": 5,
+        },
+        **{
+            "validation": 0.1,
+            "max_images": 100,
+            "fallback": "digits",
+            "tier": "gpu",
+        },
+        **{
+            "device": "cuda:1",
+            "num_workers": 3,
+            "log_every": 4,
+            "save_every": 6,
+        },
+    )
+    defaults = TrainConfig(
+        recipe="other", tier="cpu", model=TINY, dataset="other.npz", steps=1
+    )
+    unchanged = [
+        each.name
+        for each in fields(TrainConfig)
+        if getattr(odd, each.name) == getattr(defaults, each.name)
+    ]
+    assert unchanged == []
+    assert through_json(odd) == odd
+
+
+def test_json_of_an_unknown_field_names_the_nearest():
+    with pytest.raises(
+        UserError, match="no field 'warm_up'; did you mean 'warmup'"
+    ):
+        TrainConfig.from_json(config().to_json() | {"warm_up": 0.1})
+
+
+@pytest.mark.parametrize("part", ["model", "preprocess", "augment"])
+def test_json_of_an_unknown_nested_field_is_an_error(part):
+    values = config().to_json()
+    values[part] = values[part] | {"unheard_of": 1}
+    with pytest.raises(UserError, match="unheard_of"):
+        TrainConfig.from_json(values)
+
+
+# --- identity
+
+
+@pytest.mark.parametrize("name", MAY_DIFFER)
+def test_what_may_differ_is_no_part_of_the_identity(name):
+    value = {"device": "cuda", "compile": True}.get(name, 2)
+    assert config(**{name: value}).identity() == config().identity()
+    assert config(**{name: value}).digest() == config().digest()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lr": 0.5},
+        {"seed": 1},
+        {"model": replace(TINY, gelu="tanh")},
+        {"augment": Augment(flip=True)},
+        {"preprocess": PreprocessSpec(mean=0.0)},
+    ],
+)
+def test_any_other_change_gives_another_digest(changes):
+    assert config(**changes).digest() != config().digest()
+
+
+def test_the_digest_is_eight_hexadecimal_digits():
+    assert len(config().digest()) == 8
+    int(config().digest(), 16)
+
+
+def test_the_digest_is_that_of_the_configuration_read_back():
+    assert through_json(config()).digest() == config().digest()
+
+
+def test_the_digest_does_not_depend_on_how_a_whole_number_is_written():
+    assert config(lr=1).digest() == config(lr=1.0).digest()
+
+
+# --- values out of range
+
+WRONG = {
+    "epochs": (0, -1),
+    "steps": (0, -1),
+    "batch_size": (0, -64),
+    "micro_batch_size": (0, -1),
+    "log_every": (0, -1),
+    "save_every": (0, -1),
+    "max_images": (0, -1),
+    "seed": (-1, 2**64),
+    "num_workers": (-1,),
+    "lr": (0.0, -1e-3, NAN, INF),
+    "max_grad_norm": (0.0, -1.0, NAN, INF),
+    "weight_decay": (-0.1, NAN, INF),
+    "label_smoothing": (-0.1, 1.0, NAN, INF),
+    "validation": (-0.1, 1.0, NAN),
+    "ema": (-0.1, 1.0, NAN),
+    "warmup": (-0.1, 1.1, NAN),
+    "betas": (
+        (0.9, 1.0),
+        (-0.1, 0.9),
+        (NAN, 0.9),
+        (0.9,),
+        (0.9, 0.99, 0.999),
+        (),
+    ),
+    "tier": ("huge", ""),
+    "optimizer": ("adamm", "AdamW"),
+    "schedule": ("cosin", None),
+    "precision": ("fp8", "float16"),
+    "fallback": ("mnist", ""),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name in WRONG for value in WRONG[name]],
+)
+def test_a_value_out_of_range_is_one_sentence_with_its_name(name, value):
+    changes = {name: value} | ({"steps": None} if name == "epochs" else {})
+    with pytest.raises(UserError, match=name) as error:
+        config(**changes)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_wrong_choice_names_the_nearest(name):
+    wrong = CHOICES[name][0] + "x"
+    with pytest.raises(UserError, match=f"did you mean .*{CHOICES[name][0]!r}"):
+        config(**{name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("steps", value) for value in (2.5, "20", True)),
+        *(("batch_size", value) for value in (2.5, "64", True)),
+        *(("lr", value) for value in ("fast", [0.1], True)),
+        *(("compile", value) for value in ("yes", 1)),
+        *(("model", value) for value in ("ViT-B/16", None)),
+        ("betas", 0.9),
+        ("seed", 0.5),
+        ("dataset", None),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_one_sentence_with_its_name(name, value):
+    with pytest.raises((UserError, TypeError), match=name):
+        config(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "both", [{"epochs": 1, "steps": 1}, {"epochs": None, "steps": None}]
+)
+def test_either_epochs_or_steps(both):
+    with pytest.raises(UserError, match="either epochs or steps"):
+        config(**both)
+
+
+def test_adam_with_decay_points_to_adamw():
+    with pytest.raises(UserError, match="use optimizer=adamw"):
+        config(optimizer="adam", weight_decay=0.1)
+
+
+# --- preprocess follows the model
+
+
+def test_preprocess_takes_size_and_channels_from_the_model():
+    spec = config(
+        model=replace(TINY, image_size=(8, 12), in_channels=3)
+    ).preprocess
+    assert (spec.image_size, spec.in_channels) == ((8, 12), 3)
+
+
+def test_one_mean_serves_any_number_of_channels():
+    spec = config(preprocess=PreprocessSpec(mean=0.3, std=0.4)).preprocess
+    assert (spec.mean, spec.std) == ((0.3,), (0.4,))
+
+
+def test_a_mean_for_each_channel_does_not_fit_another_number_of_them():
+    with pytest.raises(UserError, match="mean has 3 numbers, in_channels=1"):
+        config(preprocess=PreprocessSpec(mean=(0.1, 0.2, 0.3)))
+
+
+# --- values from text
+
+ASSIGNMENTS = [
+    ("lr=3e-4", 3e-4),
+    ("lr=1", 1.0),
+    ("batch_size=32", 32),
+    ("seed=7", 7),
+    ("betas=0.9,0.99", (0.9, 0.99)),
+    ("compile=true", True),
+    ("compile=False", False),
+    ("optimizer=sgd", "sgd"),
+    ("micro_batch_size=4", 4),
+    ("micro_batch_size=none", None),
+    ("max_grad_norm=0.5", 0.5),
+    ("max_grad_norm=none", None),
+    ("ema=none", None),
+    ("data=some/folder", "some/folder"),
+    ("data=none", None),
+    ("dataset=my.npz", "my.npz"),
+    ("model.depth=4", 4),
+    ("model.image_size=32", (32, 32)),
+    ("model.image_size=32,48", (32, 48)),
+    ("model.pre_logits=16", 16),
+    ("model.pre_logits=none", None),
+    ("model.dropout=0.1", 0.1),
+    ("model.class_token=true", True),
+    ("model.gelu=tanh", "tanh"),
+    ("model.position.at=stem", "stem"),
+    ("augment.flip=true", True),
+    ("augment.shift=3", 3),
+    ("augment.rotate=12.5", 12.5),
+    ("preprocess.mean=0.5", (0.5,)),
+    ("preprocess.std=0.25", (0.25,)),
+    ("preprocess.crop=none", None),
+    ("preprocess.crop=0.9", 0.9),
+    ("preprocess.interpolation=bicubic", "bicubic"),
+]
+
+
+@pytest.mark.parametrize(("assignment", "want"), ASSIGNMENTS)
+def test_text_is_read_by_the_type_of_the_field(assignment, want):
+    path, text = assignment.split("=")
+    before = config(
+        **{
+            "micro_batch_size": 2,
+            "max_grad_norm": 1.0,
+            "ema": 0.5,
+            "data": "x",
+        },
+        model=replace(TINY, pre_logits=8),
+        preprocess=PreprocessSpec(crop=0.5),
+    )
+    value = override(before, {path: text})
+    for name in path.split("."):
+        value = getattr(value, name)
+    assert value == want
+    assert type(value) is type(want)
+
+
+def test_other_fields_stay():
+    before = config(ema=0.5)
+    after = override(before, {"lr": "0.5", "model.depth": "2"})
+    assert after == replace(before, lr=0.5, model=replace(TINY, depth=2))
+
+
+def test_nothing_to_set_changes_nothing():
+    assert override(config(), {}) == config()
+
+
+def test_values_need_to_fit_each_other_only_in_the_end():
+    # neither value of a pair fits the old value of the other
+    both = {"model.image_size": "30", "model.patch_size": "5"}
+    for order in (both, dict(reversed(both.items()))):
+        assert override(config(), order).model.grid == (6, 6)
+
+
+def test_values_of_two_parts_need_to_fit_each_other_only_in_the_end():
+    three = {"model.in_channels": "3", "preprocess.mean": "0.1,0.2,0.3"}
+    assert override(config(), three).preprocess.mean == (0.1, 0.2, 0.3)
+
+
+def test_steps_take_the_place_of_epochs():
+    after = override(config(steps=None, epochs=5), {"steps": "9"})
+    assert (after.steps, after.epochs) == (9, None)
+
+
+def test_epochs_take_the_place_of_steps():
+    after = override(config(steps=9), {"epochs": "5"})
+    assert (after.steps, after.epochs) == (None, 5)
+
+
+def test_steps_and_epochs_together_are_refused():
+    with pytest.raises(UserError, match="either epochs or steps"):
+        override(config(), {"steps": "9", "epochs": "5"})
+
+
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        ("lr=fast", "lr must be a number, got 'fast'"),
+        ("lr=", "lr must be a number, got ''"),
+        ("lr=none", "lr must be a number, got 'none'"),
+        ("lr=1e999", "lr is inf"),
+        ("batch_size=2.5", "batch_size must be a whole number, got '2.5'"),
+        ("batch_size=many", "batch_size must be a whole number"),
+        ("steps=1e3", "steps must be a whole number"),
+        ("compile=1", "compile must be true or false, got '1'"),
+        ("betas=0.9,high", "betas must be a number, got 'high'"),
+        ("betas=0.9", "betas"),
+        ("betas=0.9,0.99,0.999", "betas"),
+        ("model.depth=four", "depth must be a whole number"),
+        ("model.depth=0", "depth must be a whole number of at least 1"),
+        ("model.embed_dim=-8", "embed_dim"),
+        ("model.image_size=8,8,8", "image_size"),
+        (
+            "model.patch_size=3",
+            "image size 8 is not a multiple of the patch size 3",
+        ),
+        ("model.num_heads=3", "embed_dim=8 does not divide into 3 heads"),
+        ("augment.flip=maybe", "flip must be true or false"),
+        ("augment.shift=1.5", "shift must be a whole number"),
+        ("preprocess.std=0", "std"),
+        ("preprocess.mean=nan", "mean"),
+        ("warm_up=0.1", "no field 'warm_up'; did you mean 'warmup'"),
+        ("model.dept=4", "no field 'dept'; did you mean 'depth'"),
+        ("augment.flpi=true", "no field 'flpi'; did you mean 'flip'"),
+        ("preprocess.means=0.5", "no field 'means'; did you mean 'mean'"),
+        ("lr.high=1", "lr has no fields"),
+        ("model=ViT-B/16", "model cannot be set from the command line"),
+        ("augment=strong", "augment cannot be set"),
+        ("model.=4", "model"),
+        (".depth=4", "no field ''"),
+    ],
+)
+def test_a_wrong_assignment_is_one_sentence(assignment, said):
+    path, text = assignment.split("=")
+    with pytest.raises(UserError, match=said) as error:
+        override(config(), {path: text})
+    assert "\n" not in str(error.value)
+
+
+def test_a_size_is_set_in_the_model_and_nowhere_else():
+    assert override(config(), {"model.image_size": "16"}) != config()
+    with pytest.raises(UserError, match=r"set model\.image_size"):
+        override(config(), {"preprocess.image_size": "16"})
+
+
+# --- every field changes something
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with two small sets of three classes, and no other data in reach."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VITEDU_DATA", raising=False)
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    for name, seed in (("set", 0), ("other", 1)):
+        drawn = np.random.default_rng(seed)
+        arrays = {}
+        for part, count in (("train", 24), ("test", 9)):
+            arrays[f"x_{part}"] = drawn.integers(
+                0, 256, (count, 8, 8), np.uint8
+            )
+            arrays[f"y_{part}"] = np.arange(count) % 3
+        np.savez(f"{name}.npz", **arrays)
+    return tmp_path
+
+
+def trained(config):
+    """The weights after training, as one vector."""
+    weights = fit(config).model.state_dict().values()
+    return torch.cat([weight.flatten() for weight in weights]).tolist()
+
+
+def first_images(config):
+    batches = open_sources(config, CPU).train.batches(batch_size=8)
+    return next(iter(batches))[0].tolist()
+
+
+def forward_passes(config):
+    """Images in and dtype out of each forward pass of one step."""
+    sources, seen = open_sources(config, CPU), []
+    state = build_state(config, sources.train, CPU)
+    state.model.register_forward_hook(
+        lambda _, images, logits: seen.append((len(images[0]), logits.dtype))
+    )
+    train_step(state, next(iter(sources.train.batches(batch_size=8))))
+    return seen
+
+
+def saved_steps(config):
+    """The step that the checkpoint holds, after each step of the run."""
+    folder, steps = f"run-{config.save_every}", []
+
+    def look():
+        try:
+            steps.append(read_checkpoint(f"{folder}/checkpoint.pt")["step"])
+        except UserError:
+            steps.append(None)
+        return False
+
+    fit(config, folder, should_stop=look)
+    return steps
+
+
+def outcome(config):
+    """What a run without its data says, or which data it took."""
+    try:
+        return open_sources(config, CPU).dataset.name
+    except UserError as error:
+        return str(error)[:20]
+
+
+def run_outcome(config):
+    try:
+        return fit(config).result["status"]
+    except UserError as error:
+        return str(error)
+
+
+MNIST = {
+    "dataset": "mnist",
+    "model": replace(TINY, image_size=28, num_classes=10),
+}
+# field: its other value, what shows it, and what else is set on both sides
+SHOWN = {
+    "recipe": ("other", lambda c: fit(c).result["name"], {}),
+    "tier": ("gpu", lambda c: fit(c).result["tier"], {}),
+    "model": (replace(TINY, depth=2), lambda c: len(trained(c)), {}),
+    "dataset": ("other.npz", lambda c: open_sources(c, CPU).dataset.digest, {}),
+    "data": ("other.npz", lambda c: open_sources(c, CPU).dataset.digest, {}),
+    "preprocess": (PreprocessSpec(mean=0.1), first_images, {}),
+    "augment": (Augment(rotate=20.0), first_images, {}),
+    "epochs": (5, lambda c: count_steps(c, 24), {"steps": None, "epochs": 2}),
+    "steps": (5, lambda c: count_steps(c, 24), {}),
+    "batch_size": (4, trained, {}),
+    "micro_batch_size": (3, forward_passes, {}),
+    "optimizer": ("sgd", trained, {}),
+    "lr": (2e-3, trained, {}),
+    "betas": ((0.9, 0.9), trained, {}),
+    "weight_decay": (0.1, trained, {}),
+    "schedule": ("linear", trained, {}),
+    "warmup": (0.7, trained, {}),
+    "max_grad_norm": (1e-6, trained, {"optimizer": "sgd"}),
+    "label_smoothing": (0.1, trained, {}),
+    "ema": (0.9, trained, {}),
+    "precision": ("bf16", forward_passes, {}),
+    "compile": (
+        True,
+        lambda c: (
+            build_state(
+                c, open_sources(c, CPU).train, CPU
+            ).model._compiled_call_impl
+            is None
+        ),
+        {},
+    ),
+    "seed": (1, trained, {}),
+    "validation": (0.3, lambda c: len(open_sources(c, CPU).train), {}),
+    "max_images": (10, lambda c: len(open_sources(c, CPU).train), {}),
+    "fallback": ("digits", outcome, MNIST),
+    "device": ("cuda:99", run_outcome, {"device": "cpu"}),
+    "log_every": (1, lambda c: len(fit(c).history), {}),
+    "save_every": (1, saved_steps, {}),
+}
+
+
+def test_no_field_is_left_out():
+    left = {each.name for each in fields(TrainConfig)} - SHOWN.keys()
+    assert left == {"num_workers"}
+
+
+def test_workers_are_refused_where_nothing_would_use_them(here):
+    with pytest.raises(UserError, match="num_workers=2"):
+        fit(config(num_workers=2))
+
+
+# torch.compile imports parts of torch that warn of themselves
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", SHOWN)
+def test_every_field_changes_something(here, name):
+    value, show, shared = SHOWN[name]
+    before, after = config(**shared), config(**(shared | {name: value}))
+    assert getattr(before, name) != getattr(after, name)
+    assert show(before) != show(after)
+
+
+def test_the_same_configuration_shows_the_same(here):
+    # otherwise the test above would prove nothing
+    for name in ("lr", "augment", "micro_batch_size"):
+        show = SHOWN[name][1]
+        assert show(config()) == show(config())
+
+
+def test_the_first_beta_is_the_momentum_of_sgd(here):
+    first, second = (
+        config(optimizer="sgd", betas=betas)
+        for betas in ((0.9, 0.999), (0.1, 0.999))
+    )
+    assert trained(first) != trained(second)
+
+
+def test_rates_are_finite_all_through_a_run():
+    state = build_state(config(steps=50, warmup=0.3), range(24), CPU)
+    assert all(math.isfinite(state.schedule(step)) for step in range(51))

@@ -1,0 +1,434 @@
+"""The folder of a run: what may go on there, its log, and disks that refuse."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from vitedu.data import Augment, PreprocessSpec
+from vitedu.errors import UserError
+from vitedu.model import ViTConfig
+from vitedu.train.config import MAY_DIFFER, TrainConfig
+from vitedu.train.folder import RunFolder, flat
+
+TINY = ViTConfig(
+    image_size=8,
+    patch_size=4,
+    in_channels=1,
+    num_classes=3,
+    embed_dim=8,
+    depth=1,
+    num_heads=2,
+    mlp_dim=16,
+)
+BASE = TrainConfig(
+    recipe="test", tier="cpu", model=TINY, dataset="set.npz", steps=3, ema=0.5
+)
+# Another value of every field, by the dotted name that a message would use.
+OTHER = {
+    "recipe": {"recipe": "other"},
+    "tier": {"tier": "gpu"},
+    "model.gelu": {"model": replace(TINY, gelu="tanh")},
+    "model.position.at": None,  # has one value so far
+    "dataset": {"dataset": "other.npz"},
+    "data": {"data": "there"},
+    "preprocess.mean": {"preprocess": PreprocessSpec(mean=0.1)},
+    "augment.flip": {"augment": Augment(flip=True)},
+    "epochs": {"epochs": 3, "steps": None},
+    "steps": {"steps": 4},
+    "batch_size": {"batch_size": 8},
+    "optimizer": {"optimizer": "sgd"},
+    "lr": {"lr": 0.5},
+    "betas": {"betas": (0.9, 0.99)},
+    "weight_decay": {"weight_decay": 0.1},
+    "schedule": {"schedule": "linear"},
+    "warmup": {"warmup": 0.1},
+    "max_grad_norm": {"max_grad_norm": 1.0},
+    "label_smoothing": {"label_smoothing": 0.1},
+    "ema": {"ema": 0.6},
+    "precision": {"precision": "bf16"},
+    "seed": {"seed": 1},
+    "validation": {"validation": 0.1},
+    "max_images": {"max_images": 10},
+    "fallback": {"fallback": "digits"},
+    "log_every": {"log_every": 7},
+    "save_every": {"save_every": 7},
+}
+
+
+def snapshot(folder):
+    """Every file below `folder` with its bytes."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+# --- prepare
+
+
+def test_a_new_folder_is_made_with_its_parents(tmp_path):
+    folder = RunFolder(tmp_path / "a" / "b")
+    folder.prepare(BASE)
+    assert folder.read_config() == BASE
+    assert [path.name for path in folder.path.iterdir()] == ["config.json"]
+
+
+def test_an_empty_folder_is_taken(tmp_path):
+    RunFolder(tmp_path).prepare(BASE)
+    assert RunFolder(tmp_path).read_config() == BASE
+
+
+def test_the_same_run_may_go_on(tmp_path):
+    for _ in range(2):
+        RunFolder(tmp_path).prepare(BASE)
+
+
+@pytest.mark.parametrize("name", [name for name in OTHER if OTHER[name]])
+def test_another_run_is_refused_by_the_field_that_differs(tmp_path, name):
+    folder = RunFolder(tmp_path)
+    folder.prepare(BASE)
+    before = snapshot(tmp_path)
+    with pytest.raises(
+        UserError, match=f"{name}=.* this one has {name}="
+    ) as error:
+        folder.prepare(replace(BASE, **OTHER[name]))
+    assert "--fresh" in str(error.value)
+    assert "\n" not in str(error.value)
+    assert snapshot(tmp_path) == before
+
+
+def test_every_field_either_may_differ_or_is_refused():
+    compared = {name.partition(".")[0] for name in OTHER}
+    assert compared | set(MAY_DIFFER) == {
+        each.name for each in fields(TrainConfig)
+    }
+    assert not compared & set(MAY_DIFFER)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"device": "cuda:1"},
+        {"num_workers": 4},
+        {"micro_batch_size": 2},
+        {"compile": True},
+    ],
+)
+def test_what_may_differ_is_taken_over(tmp_path, changes):
+    folder = RunFolder(tmp_path)
+    folder.prepare(BASE)
+    folder.prepare(replace(BASE, **changes))
+    assert folder.read_config() == replace(BASE, **changes)
+
+
+def test_a_folder_of_other_things_is_no_run_folder(tmp_path):
+    (tmp_path / "thesis.tex").write_text("my only copy")
+    with pytest.raises(
+        UserError, match=r"is no run folder: .* no config\.json"
+    ):
+        RunFolder(tmp_path).prepare(BASE)
+    assert snapshot(tmp_path) == {"thesis.tex": b"my only copy"}
+
+
+def test_a_file_is_no_run_folder(tmp_path):
+    (tmp_path / "file").write_text("my only copy")
+    with pytest.raises(UserError, match="file"):
+        RunFolder(tmp_path / "file").prepare(BASE)
+    assert snapshot(tmp_path) == {"file": b"my only copy"}
+
+
+def test_a_folder_below_a_file_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot make"):
+        RunFolder(tmp_path / "file" / "run").prepare(BASE)
+
+
+def test_a_run_killed_while_it_wrote_its_first_file_can_start_again(tmp_path):
+    (tmp_path / "config.json.4711.part").write_text('{"recipe": "te')
+    RunFolder(tmp_path).prepare(BASE)
+    assert RunFolder(tmp_path).read_config() == BASE
+
+
+# --- config.json
+
+
+def test_no_folder_at_all_is_no_run_folder(tmp_path):
+    with pytest.raises(
+        UserError, match=r"is no run folder: it holds no config\.json"
+    ):
+        RunFolder(tmp_path / "nowhere").read_config()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "{", "[]", "{}", "null", "3", '"text"', "\0\0\0", "[1]"),
+        '{"recipe": "test"}',
+        '{"recipe": "test", "unheard_of": 1}',
+        json.dumps(BASE.to_json() | {"model": None}),
+        json.dumps(BASE.to_json() | {"lr": "fast"}),
+        json.dumps(BASE.to_json() | {"betas": 3}),
+        json.dumps(BASE.to_json() | {"augment": {"flip": 7}}),
+        json.dumps(BASE.to_json() | {"preprocess": {"mean": []}}),
+    ],
+)
+def test_a_damaged_config_is_one_sentence(tmp_path, content):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(
+        UserError, match=r"config\.json cannot be read"
+    ) as error:
+        RunFolder(tmp_path).read_config()
+    assert "\n" not in str(error.value)
+
+
+def test_a_config_of_other_bytes_is_one_sentence(tmp_path):
+    (tmp_path / "config.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match=r"config\.json cannot be read"):
+        RunFolder(tmp_path).read_config()
+
+
+def test_flat_names_what_is_nested():
+    assert flat({"a": {"b": {"c": 1}}, "d": [2]}) == [("a.b.c", 1), ("d", [2])]
+
+
+# --- log.jsonl
+
+LINES = [
+    {"step": 1, "loss": 2.5},
+    {"step": 2, "loss": 2.25},
+    {"step": 4, "loss": 2.0},
+]
+
+
+def logged(tmp_path):
+    folder = RunFolder(tmp_path)
+    for line in LINES:
+        folder.append(line)
+    return folder
+
+
+def test_the_log_gives_its_lines_back(tmp_path):
+    assert logged(tmp_path).history() == LINES
+
+
+def test_no_log_has_no_lines(tmp_path):
+    assert RunFolder(tmp_path).history() == []
+
+
+@pytest.mark.parametrize(
+    ("step", "kept"), [(0, 0), (1, 1), (3, 2), (4, 3), (9, 3)]
+)
+def test_rewind_forgets_what_comes_after_a_step(tmp_path, step, kept):
+    folder = logged(tmp_path)
+    assert folder.rewind(step) == LINES[:kept]
+    assert folder.history() == LINES[:kept]
+
+
+@pytest.mark.parametrize("left", range(1, 26))
+def test_a_last_line_cut_anywhere_is_left_out_and_written_anew(tmp_path, left):
+    folder = logged(tmp_path)
+    whole = folder.log.read_bytes()
+    last = len(whole.splitlines(keepends=True)[-1])
+    folder.log.write_bytes(whole[: len(whole) - last + left])
+    assert folder.rewind(2) == LINES[:2]
+    folder.append(LINES[2])
+    assert folder.history() == LINES
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\0" * 64, b"\xff\xfe", b'"text"\n', b"{}\n"]
+)
+def test_what_a_crash_left_behind_the_last_line_is_left_out(tmp_path, tail):
+    folder = logged(tmp_path)
+    with open(folder.log, "ab") as file:
+        file.write(tail)
+    assert folder.rewind(4) == LINES
+    assert folder.history() == LINES
+
+
+def test_a_log_that_cannot_be_written_is_one_sentence(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.log.mkdir()
+    with pytest.raises(UserError, match=r"cannot write .*log\.jsonl"):
+        folder.append({"step": 1})
+
+
+# --- set_aside
+
+
+def test_fresh_keeps_the_old_folders_in_order(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    for number in (1, 2, 3):
+        folder.path.mkdir()
+        (folder.path / "mark").write_text(str(number))
+        assert folder.set_aside() == tmp_path / f"run.{number}"
+    assert not folder.path.exists()
+    assert snapshot(tmp_path) == {
+        f"run.{n}/mark": str(n).encode() for n in (1, 2, 3)
+    }
+
+
+def test_nothing_is_set_aside_where_nothing_is(tmp_path):
+    assert RunFolder(tmp_path / "run").set_aside() is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_a_dot_in_its_name_is_set_aside(tmp_path):
+    folder = RunFolder(tmp_path / "lr=0.5")
+    folder.path.mkdir()
+    assert folder.set_aside() == tmp_path / "lr=0.5.1"
+
+
+def test_the_working_folder_cannot_be_set_aside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="cannot rename"):
+        RunFolder(".").set_aside()
+
+
+# --- finished
+
+
+def test_a_folder_without_weights_is_not_finished(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.prepare(BASE)
+    folder.result.write_text("{}")
+    assert folder.finished(BASE) is None
+
+
+# --- disks that refuse, in a process of its own
+
+# Everything happens in one child, since it takes seconds to start. It answers with one
+# JSON object: for each trial what `fit` said, and what stood in the folder then.
+CHILD = """
+import json, os, resource, sys
+from pathlib import Path
+from vitedu import UserError
+from vitedu.model import ViTConfig
+from vitedu.train import TrainConfig, fit
+
+config = TrainConfig(
+    recipe="test", tier="cpu", dataset="digits", max_images=64, validation=0.25,
+    steps=20, save_every=1, log_every=1, batch_size=16, ema=0.9,
+    model=ViTConfig(image_size=28, patch_size=7, in_channels=1, num_classes=10,
+                    embed_dim=16, depth=2, num_heads=2, mlp_dim=64),
+)
+
+def attempt(out, stop_after=None):
+    steps = iter(range(1, 100))
+    try:
+        run = fit(config, out, should_stop=lambda: next(steps) == stop_after)
+    except UserError as error:
+        return str(error)
+    return run.result["status"]
+
+def with_limit(out, size):
+    before = (out / "checkpoint.pt").read_bytes()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    said = attempt(out)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    kept = before == (out / "checkpoint.pt").read_bytes()
+    return said, kept, sorted(path.name for path in out.iterdir()), attempt(out)
+
+disk, locked, answer = Path(sys.argv[1]), map(Path, sys.argv[2:]), {}
+
+out = disk / "checkpoint"
+attempt(out, stop_after=3)
+answer["checkpoint"] = with_limit(out, (out / "checkpoint.pt").stat().st_size // 2)
+
+out = disk / "log"
+attempt(out, stop_after=15)  # so that the log is the longest file but the weights
+answer["log"] = with_limit(out, (out / "log.jsonl").stat().st_size + 40)
+
+out = disk / "damaged"
+attempt(out, stop_after=3)
+os.truncate(out / "checkpoint.pt", 0)
+answer["damaged"] = attempt(out)
+
+out = disk / "weights"
+attempt(out)
+for name in ("model.safetensors", "result.json"):
+    (out / name).unlink()
+size = (disk / "checkpoint" / "model.safetensors").stat().st_size
+answer["weights"] = with_limit(out, size - 1)
+
+if os.geteuid() == 0:
+    os.seteuid(65534)
+answer["locked"] = [attempt(folder / "run") for folder in locked]
+print(json.dumps(answer))
+"""
+
+
+@pytest.fixture(scope="module")
+def disks(tmp_path_factory):
+    """What the child answered, and the two folders that it could not write."""
+    if os.name != "posix":
+        pytest.skip("needs POSIX limits and user ids")
+    disk = tmp_path_factory.mktemp("disk")
+    # outside of pytest's folders, which others than their owner cannot enter
+    with (
+        tempfile.TemporaryDirectory() as first,
+        tempfile.TemporaryDirectory() as other,
+    ):
+        os.chmod(first, 0o555)  # may be looked at
+        os.chmod(other, 0o000)  # may not even be entered
+        done = subprocess.run(
+            [sys.executable, "-c", CHILD, str(disk), first, other],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+        for name in (first, other):
+            os.chmod(name, 0o700)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout) | {"disk": disk, "folders": [first, other]}
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(disks):
+    assert disks["locked"] == [
+        f"cannot make {folder}/run: Permission denied"
+        for folder in disks["folders"]
+    ]
+
+
+def test_a_full_disk_leaves_the_old_checkpoint_and_no_part(disks):
+    said, kept, names, last = disks["checkpoint"]
+    assert said.startswith(
+        f"cannot write {disks['disk']}/checkpoint/checkpoint.pt: "
+    )
+    assert kept
+    assert names == ["checkpoint.pt", "config.json", "log.jsonl", "result.json"]
+    assert last == "finished"
+
+
+def test_a_full_disk_is_said_in_the_words_of_the_system(disks):
+    assert disks["checkpoint"][0].endswith("checkpoint.pt: File too large")
+
+
+def test_a_log_cut_by_a_full_disk_is_mended_by_the_next_run(disks):
+    said, kept, _, last = disks["log"]
+    assert said.endswith("log.jsonl: File too large")
+    assert kept
+    assert last == "finished"
+    lines = RunFolder(disks["disk"] / "log").history()
+    assert [line["step"] for line in lines if "loss" in line] == list(
+        range(1, 21)
+    )
+
+
+def test_weights_that_found_no_room_are_written_by_the_next_run(disks):
+    said, kept, names, last = disks["weights"]
+    assert said.endswith("model.safetensors: File too large")
+    assert kept
+    assert names == ["checkpoint.pt", "config.json", "log.jsonl"]
+    assert last == "finished"
+
+
+def test_a_damaged_checkpoint_is_one_sentence_and_not_started_over(disks):
+    assert "checkpoint.pt is not a whole checkpoint" in disks["damaged"]

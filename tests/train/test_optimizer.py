@@ -1,0 +1,273 @@
+"""Which weights decay, one step by hand, and the moving average."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from vitedu.data.preprocess import PreprocessSpec
+from vitedu.model import ViT, ViTConfig
+from vitedu.train.config import CHOICES, TrainConfig
+from vitedu.train.optimizer import (
+    MovingAverage,
+    build_optimizer,
+    parameter_groups,
+    set_lr,
+)
+
+TINY = ViTConfig(
+    image_size=8,
+    patch_size=4,
+    in_channels=1,
+    num_classes=3,
+    embed_dim=8,
+    depth=2,
+    num_heads=2,
+    mlp_dim=16,
+    pre_logits=6,
+)
+# float64, a dozen operations a step in another order than the fused kernel's
+EXACT = {"rtol": 1e-12, "atol": 1e-14}
+
+
+def config(**fields):
+    given = {
+        "recipe": "test",
+        "tier": "cpu",
+        "model": TINY,
+        "dataset": "digits",
+    }
+    return TrainConfig(**(given | {"steps": 10} | fields))
+
+
+def two_weights():
+    """A kernel, which decays, and a bias, which does not, away from zero."""
+    torch.manual_seed(0)
+    layer = nn.Linear(3, 2).double()
+    nn.init.normal_(layer.bias)
+    return layer
+
+
+def gradients(steps):
+    """Drawn gradients of kernel and bias, step by step."""
+    torch.manual_seed(1)
+    return [
+        (
+            torch.randn(2, 3, dtype=torch.float64),
+            torch.randn(2, dtype=torch.float64),
+        )
+        for _ in range(steps)
+    ]
+
+
+def after_steps(layer, steps, **fields):
+    """Kernel and bias after an optimizer of the package took the drawn steps."""
+    optimizer = build_optimizer(layer, config(**fields))
+    for kernel, bias in gradients(steps):
+        layer.weight.grad, layer.bias.grad = kernel.clone(), bias.clone()
+        optimizer.step()
+    return layer.weight.detach(), layer.bias.detach()
+
+
+def adam_by_hand(weight, grads, *, lr, betas, decay):
+    """Kingma and Ba's algorithm 1, the decay as Loshchilov and Hutter's line 12."""
+    first, second = torch.zeros_like(weight), torch.zeros_like(weight)
+    for count, grad in enumerate(grads, start=1):
+        first = betas[0] * first + (1 - betas[0]) * grad
+        second = betas[1] * second + (1 - betas[1]) * grad**2
+        first_hat = first / (1 - betas[0] ** count)
+        second_hat = second / (1 - betas[1] ** count)
+        step = lr * first_hat / (second_hat.sqrt() + 1e-8) + lr * decay * weight
+        weight = weight - step
+    return weight
+
+
+def sgd_by_hand(weight, grads, *, lr, momentum, decay):
+    """Heavy ball on the gradient of the loss plus decay / 2 times the square."""
+    velocity = torch.zeros_like(weight)
+    for grad in grads:
+        velocity = momentum * velocity + grad + decay * weight
+        weight = weight - lr * velocity
+    return weight
+
+
+@pytest.mark.parametrize("pool", ["token", "mean"])
+def test_only_kernels_of_dense_and_convolution_decay(pool):
+    model = ViT(replace(TINY, pool=pool))
+    decaying = parameter_groups(model, 0.1)[0]["params"]
+    names = {
+        name
+        for name, parameter in model.named_parameters()
+        if any(parameter is other for other in decaying)
+    }
+    layers = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
+    assert names == {
+        "patch_embed.proj.weight",
+        *(f"blocks.{i}.{layer}.weight" for i in range(2) for layer in layers),
+        "pre_logits.fc.weight",
+        "head.weight",
+    }
+
+
+def test_every_parameter_is_in_exactly_one_group():
+    model = ViT(TINY)
+    groups = parameter_groups(model, 0.1)
+    counts = Counter(id(p) for group in groups for p in group["params"])
+    assert counts == Counter(id(p) for p in model.parameters())
+    assert set(counts.values()) == {1}
+
+
+def test_the_groups_carry_their_decay():
+    assert [
+        group["weight_decay"] for group in parameter_groups(ViT(TINY), 0.3)
+    ] == [
+        0.3,
+        0.0,
+    ]
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_adamw_equals_the_formula(steps):
+    layer, drawn = two_weights(), gradients(steps)
+    kernel, bias = layer.weight.detach().clone(), layer.bias.detach().clone()
+    options = {"lr": 0.03, "betas": (0.8, 0.95)}
+    ours = after_steps(
+        layer, steps, optimizer="adamw", weight_decay=0.2, **options
+    )
+    want = adam_by_hand(
+        kernel, [each[0] for each in drawn], decay=0.2, **options
+    )
+    assert_close(ours[0], want, **EXACT)
+    want = adam_by_hand(bias, [each[1] for each in drawn], decay=0.0, **options)
+    assert_close(ours[1], want, **EXACT)
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_adam_equals_the_formula(steps):
+    layer, drawn = two_weights(), gradients(steps)
+    kernel = layer.weight.detach().clone()
+    options = {"lr": 0.03, "betas": (0.8, 0.95)}
+    ours, _ = after_steps(layer, steps, optimizer="adam", **options)
+    want = adam_by_hand(
+        kernel, [each[0] for each in drawn], decay=0.0, **options
+    )
+    assert_close(ours, want, **EXACT)
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_sgd_equals_the_formula(steps):
+    layer, drawn = two_weights(), gradients(steps)
+    kernel, bias = layer.weight.detach().clone(), layer.bias.detach().clone()
+    fields = {
+        "optimizer": "sgd",
+        "lr": 0.03,
+        "betas": (0.7, 0.0),
+        "weight_decay": 0.2,
+    }
+    ours = after_steps(layer, steps, **fields)
+    options = {"lr": 0.03, "momentum": 0.7}
+    want = sgd_by_hand(
+        kernel, [each[0] for each in drawn], decay=0.2, **options
+    )
+    assert_close(ours[0], want, **EXACT)
+    want = sgd_by_hand(bias, [each[1] for each in drawn], decay=0.0, **options)
+    assert_close(ours[1], want, **EXACT)
+
+
+def test_adamw_decays_by_rate_times_decay_where_there_is_no_gradient():
+    layer = two_weights()
+    before = layer.weight.detach().clone()
+    optimizer = build_optimizer(layer, config(lr=0.1, weight_decay=0.5))
+    layer.weight.grad = torch.zeros_like(layer.weight)
+    optimizer.step()
+    assert_close(layer.weight.detach(), before * (1 - 0.1 * 0.5), **EXACT)
+
+
+def test_every_choice_of_a_config_is_built():
+    kinds = [
+        type(build_optimizer(two_weights(), config(optimizer=name)))
+        for name in CHOICES["optimizer"]
+    ]
+    assert kinds == [torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD]
+
+
+def test_set_lr_reaches_every_group():
+    optimizer = build_optimizer(ViT(TINY), config(lr=0.5))
+    set_lr(optimizer, 0.25)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
+
+
+@pytest.mark.parametrize("decay", [0.1, 0.9, 0.9999])
+def test_moving_average_equals_the_direct_formula(decay):
+    torch.manual_seed(0)
+    layer = two_weights()
+    want = layer.weight.detach().clone()
+    average = MovingAverage(layer, decay)
+    for count in range(1, 41):
+        with torch.no_grad():
+            layer.weight.add_(torch.randn_like(layer.weight))
+        average.update(layer)
+        keep = min(decay, (1 + count) / (10 + count))
+        want = keep * want + (1 - keep) * layer.weight.detach()
+    assert_close(average.average["weight"], want, **EXACT)
+
+
+def test_moving_average_of_what_does_not_move_stays():
+    layer = two_weights()
+    average = MovingAverage(layer, 0.99)
+    for _ in range(5):
+        average.update(layer)
+    assert torch.equal(average.average["weight"], layer.weight)
+
+
+def test_moving_average_is_no_view_of_the_weights():
+    layer = two_weights()
+    average = MovingAverage(layer, 0.99)
+    with torch.no_grad():
+        layer.weight.zero_()
+    assert average.average["weight"].abs().min() > 0
+
+
+def test_moving_average_leaves_the_weights_alone():
+    layer = two_weights()
+    average = MovingAverage(layer, 0.5)
+    with torch.no_grad():
+        layer.weight.add_(1.0)
+    before = layer.weight.detach().clone()
+    average.update(layer)
+    assert torch.equal(layer.weight, before)
+
+
+def test_moving_average_covers_every_weight_of_a_model():
+    model = ViT(TINY)
+    assert MovingAverage(model, 0.5).average.keys() == model.state_dict().keys()
+
+
+def test_moving_average_goes_on_from_its_state():
+    layer = two_weights()
+    first = MovingAverage(layer, 0.9)
+    for _ in range(3):
+        with torch.no_grad():
+            layer.weight.mul_(1.5)
+        first.update(layer)
+    second = MovingAverage(two_weights(), 0.9)
+    second.load_state_dict(first.state_dict())
+    for average in (first, second):
+        average.update(layer)
+    assert torch.equal(first.average["weight"], second.average["weight"])
+    assert second.num_updates == 4
+
+
+def test_a_loaded_moving_average_is_no_view_of_the_state():
+    first = MovingAverage(two_weights(), 0.9)
+    second = MovingAverage(two_weights(), 0.9)
+    second.load_state_dict(first.state_dict())
+    first.average["weight"].zero_()
+    assert second.average["weight"].abs().min() > 0
+
+
+def test_the_preprocess_of_a_config_has_the_channels_of_its_model():
+    assert config(preprocess=PreprocessSpec()).preprocess.in_channels == 1

@@ -1,0 +1,340 @@
+"""vitedu.load: from a file to a model that is ready, or one sentence."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import vitedu
+from vitedu.data import PreprocessSpec
+from vitedu.errors import UserError
+from vitedu.model import ViT, ViTConfig
+from vitedu.weights import load, read_weights, write_weights
+from vitedu.weights.load import checkpoint_of
+
+TINY = ViTConfig(
+    image_size=8,
+    patch_size=2,
+    in_channels=1,
+    num_classes=3,
+    embed_dim=8,
+    depth=2,
+    num_heads=2,
+    mlp_dim=16,
+    pre_logits=6,
+    dropout=0.5,
+)
+SPEC = PreprocessSpec(image_size=8, in_channels=1, mean=0.13, std=0.31)
+NAMES = ("zero", "one", "two")
+
+
+def drawn_model(config=TINY):
+    torch.manual_seed(0)
+    model = ViT(config)
+    for weight in model.parameters():
+        nn.init.normal_(weight, std=0.3)
+    model.preprocess, model.class_names = SPEC, NAMES
+    return model.eval()
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "model.safetensors"
+    write_weights(path, checkpoint_of(drawn_model()))
+    return path
+
+
+def sentence(source, **overrides):
+    with pytest.raises(UserError) as error:
+        load(source, **overrides)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_the_loaded_model_gives_the_same_logits(file):
+    images = torch.randn(4, 1, 8, 8)
+    assert torch.equal(load(file)(images), drawn_model()(images))
+
+
+def test_the_loaded_model_is_in_eval_mode(file):
+    model = load(file)
+    assert not any(module.training for module in model.modules())
+
+
+def test_the_loaded_model_knows_its_images_and_classes(file):
+    model = load(file)
+    assert (model.config, model.preprocess, model.class_names) == (
+        TINY,
+        SPEC,
+        NAMES,
+    )
+
+
+def test_a_picture_goes_from_array_to_label_in_three_lines(file):
+    import numpy as np
+
+    model = vitedu.load(file)
+    logits = model(vitedu.preprocess(model, np.zeros((30, 20), np.uint8)))
+    assert model.class_names[logits.argmax()] in NAMES
+
+
+def test_the_report_says_that_all_was_taken_over(file):
+    model = load(file)
+    report = model.load_report
+    assert (report.source, report.dialect) == (str(file), "vitedu")
+    assert set(report.loaded) == set(model.state_dict())
+    assert report.dropped == report.new == ()
+
+
+def test_a_run_folder_is_as_good_as_its_file(file):
+    model = load(file.parent)
+    assert model.load_report.source == str(file)
+    assert load(str(file.parent)).config == TINY
+
+
+def test_every_weight_can_be_trained(file):
+    model = load(file)
+    model(torch.randn(2, 1, 8, 8)).sum().backward()
+    assert all(weight.requires_grad for weight in model.parameters())
+    assert all(weight.grad is not None for weight in model.parameters())
+
+
+def test_training_a_loaded_model_leaves_the_file_alone(file):
+    before = file.read_bytes()
+    model = load(file)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.zero_()
+    assert file.read_bytes() == before
+    assert load(file).head.weight.abs().min() > 0
+
+
+def test_a_loaded_model_outlives_its_file(file):
+    model = load(file)
+    file.unlink()
+    assert torch.equal(model.head.weight, drawn_model().head.weight)
+
+
+def test_two_loaded_models_share_nothing(file):
+    first, second = load(file), load(file)
+    with torch.no_grad():
+        first.head.weight.zero_()
+    assert second.head.weight.abs().min() > 0
+
+
+def test_loading_draws_no_random_number(file):
+    torch.manual_seed(7)
+    want = torch.rand(3)
+    torch.manual_seed(7)
+    load(file)
+    load(file, num_classes=5)
+    assert torch.equal(torch.rand(3), want)
+
+
+def test_saving_what_was_loaded_gives_the_same_bytes(file, tmp_path):
+    write_weights(tmp_path / "again", checkpoint_of(load(file)))
+    assert (tmp_path / "again").read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float64]
+)
+def test_the_weights_come_in_the_dtype_asked_for(file, dtype):
+    model = load(file, dtype=dtype)
+    assert {weight.dtype for weight in model.parameters()} == {dtype}
+    assert model(torch.randn(2, 1, 8, 8, dtype=dtype)).dtype == dtype
+
+
+def test_the_weights_come_in_float32_however_they_are_stored(tmp_path):
+    path = tmp_path / "w.safetensors"
+    write_weights(path, checkpoint_of(drawn_model().bfloat16()))
+    assert {weight.dtype for weight in load(path).parameters()} == {
+        torch.float32
+    }
+
+
+@pytest.mark.parametrize("device", ["cpu", torch.device("cpu")])
+def test_the_weights_lie_on_the_device_asked_for(file, device):
+    model = load(file, device=device)
+    assert {weight.device.type for weight in model.parameters()} == {"cpu"}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_the_weights_lie_on_the_gpu_if_asked_for(file):
+    model = load(file, device="cuda")
+    assert {weight.device.type for weight in model.parameters()} == {"cuda"}
+
+
+# --- overrides
+
+
+def test_another_number_of_classes_puts_a_head_of_zeros(file):
+    model = load(file, num_classes=5)
+    assert model.head.weight.shape == (5, 8)
+    assert not model.head.weight.any() and not model.head.bias.any()
+    assert not model(torch.randn(2, 1, 8, 8)).any()
+
+
+def test_another_number_of_classes_drops_pre_logits_too(file):
+    model = load(file, num_classes=5)
+    assert (model.config.num_classes, model.config.pre_logits) == (5, None)
+    assert set(model.load_report.dropped) == {
+        *(
+            "head.weight",
+            "head.bias",
+            "pre_logits.fc.weight",
+            "pre_logits.fc.bias",
+        )
+    }
+    assert set(model.load_report.new) == {"head.weight", "head.bias"}
+
+
+def test_another_number_of_classes_keeps_the_body(file):
+    images, stored = torch.randn(2, 1, 8, 8), drawn_model()
+    with torch.no_grad():
+        want = stored.forward_features(images)
+        assert torch.equal(
+            load(file, num_classes=5).forward_features(images), want
+        )
+
+
+def test_another_number_of_classes_forgets_their_names(file):
+    assert load(file, num_classes=5).class_names == ()
+
+
+def test_a_model_with_a_new_head_can_be_written_and_loaded(file, tmp_path):
+    model = load(file, num_classes=5)
+    model.class_names = tuple("abcde")
+    write_weights(tmp_path / "again", checkpoint_of(model))
+    assert load(tmp_path / "again").config == model.config
+
+
+def test_a_new_head_with_a_layer_before_it_can_learn(file):
+    model = load(file, num_classes=5, pre_logits=4)
+    logits = model(torch.randn(2, 1, 8, 8))
+    nn.functional.cross_entropy(logits, torch.tensor([0, 1])).backward()
+    kernels = (model.head.weight, model.pre_logits.fc.weight)
+    assert any(kernel.grad.any() for kernel in kernels)
+
+
+def test_no_classes_give_the_features(file):
+    model = load(file, num_classes=0)
+    assert model(torch.randn(2, 1, 8, 8)).shape == (2, 8)
+    assert model.load_report.new == ()
+
+
+def test_the_same_number_of_classes_keeps_the_head(file):
+    model = load(file, num_classes=3)
+    assert torch.equal(model.head.weight, drawn_model().head.weight)
+    assert model.class_names == NAMES
+
+
+def test_an_override_without_shapes_is_taken(file):
+    model = load(file, dropout=0.0, gelu="tanh")
+    assert model.config == replace(TINY, dropout=0.0, gelu="tanh")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"embed_dim": 16}, "shape"),
+        ({"mlp_dim": 8}, "shape"),
+        ({"depth": 1}, "unknown"),
+        ({"depth": 3}, "missing"),
+        ({"patch_size": 4}, "patch_size (2, 2), not (4, 4)"),
+        ({"image_size": 16}, "image_size (8, 8), not (16, 16)"),
+        ({"in_channels": 3}, "in_channels 1, not 3"),
+        ({"pre_logits": None}, "unknown"),
+        ({"pre_logits": 5}, "shape"),
+        ({"class_token": False, "pool": "mean"}, "unknown"),
+    ],
+)
+def test_an_override_that_changes_shapes_is_refused(file, overrides, said):
+    assert said in sentence(file, **overrides)
+
+
+def test_another_size_with_as_many_patches_is_refused(file):
+    # 2 x 8 patches in place of 4 x 4: the table of positions has the same shape
+    sentence(file, image_size=(4, 16))
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("num_class", "num_classes"), ("image_sise", "image_size")],
+)
+def test_an_unknown_override_names_the_nearest(file, name, near):
+    assert f"no field {name!r}; did you mean {near!r}" in sentence(
+        file, **{name: 5}
+    )
+
+
+@pytest.mark.parametrize("value", ["four", -1, 0, 2.5, None, True])
+def test_an_override_of_the_wrong_type_is_one_sentence(file, value):
+    assert "depth" in sentence(file, depth=value)
+
+
+# --- what cannot be loaded
+
+
+def test_a_folder_without_weights_is_one_sentence(tmp_path):
+    assert "holds no model.safetensors" in sentence(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["google/vit-base-patch16-224", "ViT-B/16", "", "runs/nothing", "a.pth"],
+)
+def test_a_name_of_nothing_here_is_one_sentence(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert repr(name) in sentence(name) or "holds no model" in sentence(name)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_absent_is_one_sentence(file):
+    assert "cuda" in sentence(file, device="cuda")
+
+
+def changed(file, change):
+    """The file with its tensors changed and its metadata kept."""
+    from safetensors import safe_open
+
+    with safe_open(file, framework="pt") as opened:
+        metadata = opened.metadata()
+    arrays = {name: tensor.clone() for name, tensor in load_file(file).items()}
+    change(arrays)
+    save_file(arrays, file, metadata)
+
+
+def test_a_missing_tensor_is_one_sentence(file):
+    changed(file, lambda arrays: arrays.pop("norm.bias"))
+    said = sentence(file)
+    assert "1 tensors missing (norm.bias)" in said or "1 tensor missing" in said
+
+
+def test_a_tensor_too_many_is_one_sentence(file):
+    changed(file, lambda arrays: arrays.update({"extra": torch.zeros(2)}))
+    assert "1 unknown (extra)" in sentence(file)
+
+
+def test_a_tensor_of_another_shape_is_one_sentence(file):
+    changed(file, lambda arrays: arrays.update({"head.bias": torch.zeros(4)}))
+    assert "head.bias of shape (4,), the model wants (3,)" in sentence(file)
+
+
+def test_without_an_override_none_is_to_be_left_out(file):
+    changed(file, lambda arrays: arrays.update({"head.bias": torch.zeros(4)}))
+    assert sentence(file).endswith("it is damaged")
+
+
+def test_the_body_of_another_model_is_refused_with_a_new_head_too(file):
+    changed(file, lambda arrays: arrays.update({"norm.bias": torch.zeros(4)}))
+    assert "norm.bias of shape (4,)" in sentence(file, num_classes=5)
+
+
+def test_reading_and_writing_go_through_the_same_names(file):
+    assert (
+        read_weights(file).state_dict.keys()
+        == drawn_model().state_dict().keys()
+    )

@@ -1,0 +1,284 @@
+"""Our own file of weights: what goes in comes out, and equal content is equal bytes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from vitedu.data import PreprocessSpec
+from vitedu.errors import UserError
+from vitedu.model import ViT, ViTConfig
+from vitedu.weights import Checkpoint, read_weights, write_weights
+from vitedu.weights.vitedu import from_vitedu, to_vitedu
+
+TINY = ViTConfig(
+    image_size=(8, 12),
+    patch_size=4,
+    in_channels=1,
+    num_classes=3,
+    embed_dim=8,
+    depth=2,
+    num_heads=2,
+    mlp_dim=16,
+    pre_logits=6,
+    gelu="tanh",
+)
+SPEC = PreprocessSpec(
+    image_size=(8, 12), in_channels=1, mean=0.13, std=0.31, crop=0.9
+)
+NAMES = ("null", "eins", "zwei ½")
+
+
+def checkpoint(dtype=torch.float32):
+    torch.manual_seed(0)
+    model = ViT(TINY).to(dtype)
+    for weight in model.parameters():
+        nn.init.normal_(weight, std=0.3)
+    return Checkpoint(TINY, model.state_dict(), SPEC, NAMES)
+
+
+def described(path):
+    """The metadata of a file, and its JSON."""
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    return metadata, json.loads(metadata["vitedu"])
+
+
+def rewritten(path, change):
+    """The file with its JSON changed."""
+    with safe_open(path, framework="pt") as file:
+        arrays = {name: file.get_tensor(name).clone() for name in file.keys()}
+    save_file(arrays, path, {"vitedu": json.dumps(change(described(path)[1]))})
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16]
+)
+def test_everything_comes_back_bit_by_bit(tmp_path, dtype):
+    before = checkpoint(dtype)
+    write_weights(tmp_path / "w.safetensors", before)
+    after = read_weights(tmp_path / "w.safetensors")
+    assert (after.config, after.preprocess) == (TINY, SPEC)
+    assert after.class_names == NAMES
+    assert after.state_dict.keys() == before.state_dict.keys()
+    for name, tensor in before.state_dict.items():
+        assert after.state_dict[name].dtype == dtype
+        assert torch.equal(after.state_dict[name], tensor)
+
+
+def test_values_that_are_no_numbers_come_back(tmp_path):
+    before = checkpoint()
+    before.state_dict["head.bias"][:] = torch.tensor(
+        [float("nan"), -0.0, 1e-45]
+    )
+    write_weights(tmp_path / "w.safetensors", before)
+    after = read_weights(tmp_path / "w.safetensors").state_dict["head.bias"]
+    assert after.view(torch.int32).equal(
+        before.state_dict["head.bias"].view(torch.int32)
+    )
+
+
+def test_a_tensor_that_is_a_view_comes_back(tmp_path):
+    before = checkpoint()
+    wide = torch.randn(9, 16)
+    before.state_dict["pos_embed"] = wide[None, 1:8, ::2]
+    write_weights(tmp_path / "w.safetensors", before)
+    after = read_weights(tmp_path / "w.safetensors").state_dict["pos_embed"]
+    assert torch.equal(after, wide[None, 1:8, ::2])
+
+
+def test_the_dialect_goes_both_ways():
+    before = checkpoint()
+    arrays = from_vitedu(before.config, before.state_dict)
+    config, state = to_vitedu(arrays, {"config": before.config.to_json()})
+    assert config == TINY
+    assert all(
+        torch.equal(state[name], before.state_dict[name]) for name in state
+    )
+    assert state.keys() == before.state_dict.keys()
+
+
+def test_there_is_one_metadata_key_of_sorted_json(tmp_path):
+    write_weights(tmp_path / "w.safetensors", checkpoint())
+    metadata, content = described(tmp_path / "w.safetensors")
+    assert metadata.keys() == {"vitedu"}
+    assert metadata["vitedu"] == json.dumps(content, sort_keys=True)
+    assert content.keys() == {"config", "preprocess", "class_names"}
+
+
+def test_equal_content_gives_equal_bytes(tmp_path):
+    first = checkpoint()
+    backwards = dict(reversed(first.state_dict.items()))
+    for name, state in (("a", first.state_dict), ("b", backwards)):
+        write_weights(tmp_path / name, first._replace(state_dict=state))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_another_process_writes_the_same_bytes(tmp_path):
+    # another hash seed, another order of sets
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import test_vitedu as t\n"
+        "t.write_weights(sys.argv[2], t.checkpoint())"
+    )
+    root = Path(__file__).parents[2]
+    subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            program,
+            str(Path(__file__).parent),
+            tmp_path / "a",
+        ],
+        check=True,
+        env=os.environ | {"PYTHONHASHSEED": "4711", "PYTHONPATH": str(root)},
+    )
+    write_weights(tmp_path / "b", checkpoint())
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_an_old_file_stays_if_the_new_one_cannot_be_written(tmp_path):
+    write_weights(tmp_path / "w", checkpoint())
+    before = (tmp_path / "w").read_bytes()
+    with pytest.raises(UserError, match="cannot write"):
+        write_weights(tmp_path / "w" / "below", checkpoint())
+    assert (tmp_path / "w").read_bytes() == before
+
+
+# --- files that cannot be read
+
+
+def sentence(path):
+    with pytest.raises(UserError) as error:
+        read_weights(path)
+    assert "\n" not in str(error.value)
+    assert str(path) in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.9, 0.9999])
+def test_a_truncated_file_is_one_sentence(tmp_path, share):
+    path = tmp_path / "w.safetensors"
+    write_weights(path, checkpoint())
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    assert "cannot be read as safetensors" in sentence(path)
+
+
+def test_a_file_with_bytes_behind_its_end_is_one_sentence(tmp_path):
+    path = tmp_path / "w.safetensors"
+    write_weights(path, checkpoint())
+    path.write_bytes(path.read_bytes() + b"\0")
+    assert "cannot be read as safetensors" in sentence(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"a text file, renamed\n",
+        b"\x00" * 100,
+        b"\xff" * 100,
+        b"PK\x03\x04",
+    ],
+)
+def test_a_file_of_another_kind_is_one_sentence(tmp_path, content):
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(content)
+    assert "cannot be read as safetensors" in sentence(path)
+
+
+def test_what_torch_saved_is_one_sentence(tmp_path):
+    path = tmp_path / "w.safetensors"
+    torch.save(checkpoint().state_dict, path)
+    assert "cannot be read as safetensors" in sentence(path)
+
+
+def test_a_missing_file_is_one_sentence(tmp_path):
+    sentence(tmp_path / "nowhere.safetensors")
+
+
+def test_a_folder_is_one_sentence(tmp_path):
+    sentence(tmp_path)
+
+
+@pytest.mark.parametrize("metadata", [None, {"format": "pt"}])
+def test_a_file_of_somebody_else_is_one_sentence(tmp_path, metadata):
+    path = tmp_path / "w.safetensors"
+    save_file({"head.weight": torch.zeros(3, 8)}, path, metadata)
+    assert "was not written by vitedu" in sentence(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "null", "[]", "3", '"text"', "{}", "[[]]"]
+)
+def test_metadata_of_another_form_is_one_sentence(tmp_path, text):
+    path = tmp_path / "w.safetensors"
+    save_file(checkpoint().state_dict, path, {"vitedu": text})
+    assert "holds unreadable metadata" in sentence(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        *(("config", value) for value in (None, 3, "text", [1], {"extra": 1})),
+        *(
+            ("preprocess", value)
+            for value in (None, 3, "text", [1], [], {"mean": []})
+        ),
+        *(("class_names", value) for value in (None, 3)),
+    ],
+)
+def test_a_damaged_part_of_the_metadata_is_one_sentence(tmp_path, part, value):
+    path = tmp_path / "w.safetensors"
+    write_weights(path, checkpoint())
+    rewritten(path, lambda content: content | {part: value})
+    assert "holds unreadable metadata" in sentence(path)
+
+
+@pytest.mark.parametrize("part", ["config", "preprocess", "class_names"])
+def test_a_missing_part_of_the_metadata_is_one_sentence(tmp_path, part):
+    path = tmp_path / "w.safetensors"
+    write_weights(path, checkpoint())
+    rewritten(
+        path, lambda content: {k: content[k] for k in content if k != part}
+    )
+    assert "holds unreadable metadata" in sentence(path)
+
+
+def test_a_field_of_a_later_version_is_named(tmp_path):
+    path = tmp_path / "w.safetensors"
+    write_weights(path, checkpoint())
+    rewritten(
+        path,
+        lambda content: (
+            content | {"config": content["config"] | {"registers": 4}}
+        ),
+    )
+    assert "no field 'registers'" in sentence(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("config", {}),
+        ("preprocess", PreprocessSpec(image_size=16, in_channels=1).to_json()),
+        ("preprocess", PreprocessSpec(image_size=(8, 12)).to_json()),
+        ("class_names", ["one", "two"]),
+        ("class_names", "text"),
+    ],
+)
+def test_parts_that_contradict_each_other_are_one_sentence(
+    tmp_path, part, value
+):
+    path = tmp_path / "w.safetensors"
+    write_weights(path, checkpoint())
+    rewritten(path, lambda content: content | {part: value})
+    sentence(path)

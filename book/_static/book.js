@@ -1,0 +1,40 @@
+// Repairs that need the finished page; those made while building: tools/book_ext.py.
+document.addEventListener("DOMContentLoaded", () => {
+  const all = (selector) => document.querySelectorAll(selector);
+
+  // WCAG 2.5.3: the words that are seen are part of a control's name. The theme's search
+  // button says "Search Ctrl+K" and is called "Search"; its colour button has titled icons.
+  for (const button of all(".search-button-field[aria-label]")) {
+    const words = button.textContent.replace(/\s+/g, " ").trim();
+    button.setAttribute("aria-label", words);
+  }
+  for (const button of all(".theme-switch-button")) {
+    button.setAttribute("aria-label", "Color mode: Light, Dark, System Settings");
+  }
+
+  // The book's name at the top of the sidebar stands outside every landmark.
+  const brand = document.querySelector(".bd-sidebar-primary .navbar-brand");
+  if (brand) {
+    brand.parentElement.setAttribute("role", "navigation");
+    brand.parentElement.setAttribute("aria-label", "Home");
+  }
+
+  // Who reads from disk has the zip; it does not hold itself.
+  if (location.protocol === "file:") {
+    for (const link of all("a[href$='vitedu-site.zip']")) link.removeAttribute("href");
+  }
+
+  // What scrolls sideways can be reached by keyboard, also after it was unfolded. (The
+  // theme does so for code and tables, but only when the window changes.)
+  const scrolling =
+    "div.math, mjx-container[display='true'], pre, .pst-scrollable-table-container";
+  const reach = new ResizeObserver((changes) => {
+    for (const { target } of changes) {
+      if (target.scrollWidth > target.clientWidth + 1) target.tabIndex = 0;
+    }
+  });
+  const typeset = window.MathJax && MathJax.startup && MathJax.startup.promise;
+  (typeset || Promise.resolve()).then(() => {
+    for (const box of all(scrolling)) reach.observe(box);
+  });
+});

@@ -1,0 +1,393 @@
+"""The ledger page, from its rows and the recorded results.
+
+    python tools/ledger.py
+
+`book/ledger.toml` says which tables and figures the paper has, and what we measure
+beside them; `vitedu/results` what was measured. `book/ledger.md` joins the two. Nobody
+types a number or a state into it: equal rows and results give an equal page.
+"""
+
+import argparse
+import math
+import re
+import statistics
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vitedu import results
+from vitedu.errors import UserError, did_you_mean
+from vitedu.files import replace_file
+
+BOOK = Path(__file__).resolve().parents[1] / "book"
+ROWS, PAGE = BOOK / "ledger.toml", BOOK / "ledger.md"
+REPRODUCED, SMALL, OPEN = "reproduced", "small scale", "open"
+POINTS = 0.3  # how far a reproduced number may be from the paper's
+DEVIATIONS = 2  # or how many standard deviations of our own seeds
+FIELDS = {  # of a row: True where it must be there
+    "paper": {
+        "id": True,
+        "title": True,
+        "chapter": True,
+        "paper": True,
+        "note": False,
+    },
+    "ours": {
+        "id": True,
+        "title": True,
+        "chapter": True,
+        "aim": True,
+        "command": True,
+    },
+}
+
+Row = dict[str, Any]
+Result = dict[str, Any]
+
+
+class Rows(NamedTuple):
+    """What `book/ledger.toml` holds; chapters by number, rows in their order."""
+
+    chapters: dict[int, dict[str, str]]
+    paper: list[Row]
+    ours: list[Row]
+
+
+def read_rows(path: Path) -> Rows:
+    """The rows. UserError: a field, an id or a chapter is missing or unknown."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        chapters = {
+            int(each): it for each, it in found.get("chapters", {}).items()
+        }
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read as rows: {error}") from None
+    rows = Rows(chapters, found.get("paper", []), found.get("ours", []))
+    seen: set[str] = set()
+    for kind, fields in FIELDS.items():
+        for row in getattr(rows, kind):
+            name = row.get("id", "without an id")
+            for field in row:
+                if field not in fields:
+                    end = did_you_mean(field, fields)
+                    raise UserError(f"row {name} has a field {field!r}; {end}")
+            for field, needed in fields.items():
+                if needed and field not in row:
+                    raise UserError(f"row {name} has no {field!r}")
+            if row["chapter"] not in chapters:
+                raise UserError(
+                    f"row {name} names chapter {row['chapter']!r}, which [chapters] "
+                    f"does not list; write its number, 1 to {max(chapters)}"
+                )
+            if name in seen:
+                raise UserError(f"row {name} stands twice")
+            seen.add(name)
+    return rows
+
+
+def read_results() -> list[Result]:
+    """Every recorded result, sorted by name."""
+    return [results.read(name) for name in results.names()]
+
+
+def assign(rows: Rows, recorded: Iterable[Result]) -> dict[str, list[Result]]:
+    """The results of each row that has any.
+
+    A result belongs to the row of the paper that its `reproduces` names, and to the row
+    of ours that bears its name.
+    UserError: it names a row that does not exist, or it belongs to none.
+    """
+    paper = [row["id"] for row in rows.paper]
+    ours = [row["id"] for row in rows.ours]
+    found: dict[str, list[Result]] = {}
+    for result in sorted(recorded, key=lambda each: each["name"]):
+        name, claim = result["name"], result.get("reproduces")
+        results.check(result, f"result {name}")
+        if claim is not None:
+            check_comparable(name, claim)
+            if claim["row"] not in paper:
+                raise UserError(
+                    f"result {name} reproduces row {claim['row']!r}, which "
+                    f"{ROWS.name} does not have; "
+                    + did_you_mean(claim["row"], paper)
+                )
+            found.setdefault(claim["row"], []).append(result)
+        if name in ours:
+            found.setdefault(name, []).append(result)
+        elif claim is None:
+            raise UserError(
+                f"result {name} stands in no row of {ROWS.name}; add one of ours "
+                f"with id = {name!r}, or say in the result what it reproduces"
+            )
+    return found
+
+
+def check_comparable(name: str, claim: dict[str, Any]) -> None:
+    """UserError if the result `name` is at full scale but lacks one of two numbers."""
+    for side in ("ours", "paper"):
+        if claim["scale"] == "full" and not results.is_number(claim[side]):
+            raise UserError(
+                f"result {name}: {side} is {claim[side]!r}; at full scale two "
+                "numbers are compared"
+            )
+
+
+def state(found: list[Result]) -> str:
+    """What the results of a row of the paper make it: one of the three states.
+
+    Reproduced if every one at full scale holds; open if one does not.
+    """
+    full = [each for each in found if each["reproduces"]["scale"] == "full"]
+    if full:
+        return REPRODUCED if all(map(holds, full)) else OPEN
+    return SMALL if found else OPEN
+
+
+def holds(result: Result) -> bool:
+    """Whether ours is within 2 standard deviations or 0.3 points of the paper's."""
+    claim = result["reproduces"]
+    difference = abs(claim["ours"] - claim["paper"])
+    allowed = max(POINTS, DEVIATIONS * deviation(result))
+    return difference < allowed or math.isclose(difference, allowed)
+
+
+def deviation(result: Result) -> float:
+    """Standard deviation over the seeds of what was compared; 0.0 for a single one."""
+    ours = result["reproduces"]["ours"]
+    spreads = [
+        statistics.stdev(metric["per_seed"])
+        for metric in result["metrics"].values()
+        if len(metric.get("per_seed", [])) > 1
+        and math.isclose(metric["value"], ours, abs_tol=0.01)  # ours is rounded
+    ]
+    return max(spreads, default=0.0)
+
+
+def page(rows: Rows, recorded: Iterable[Result]) -> str:
+    """The text of `book/ledger.md`."""
+    found = assign(rows, recorded)
+    states = {row["id"]: state(found.get(row["id"], [])) for row in rows.paper}
+    counts = [
+        list(states.values()).count(each) for each in (REPRODUCED, SMALL, OPEN)
+    ]
+    cited = [each for row in rows.paper for each in found.get(row["id"], [])]
+    names = {row["id"] for row in rows.ours}
+    behind = {each["name"]: each for each in cited if each["name"] not in names}
+    parts = [
+        OPENING.format(
+            rows=len(rows.paper),
+            reproduced=counts[0],
+            small=counts[1],
+            open=counts[2],
+        ),
+        unwritten(rows),
+        "## Tables of the paper",
+        table(rows, "table-", found, states),
+        "## Figures of the paper",
+        table(rows, "figure-", found, states),
+        "## What we measure beside it",
+        OURS_OPENING,
+    ]
+    for row in rows.ours:
+        parts.append(f"### {row['id']}\n\n{row['title']}.")
+        parts.append(
+            f"Chapter: {chapter(rows, row)}. Aim: {row['aim']}.\n"
+            f"State: {'recorded' if row['id'] in found else '*open*'}."
+        )
+        if row["id"] in found:
+            parts += [run(each) for each in found[row["id"]]]
+        else:
+            parts.append(f"To fill it:\n\n{shell(row['command'])}")
+    if behind:
+        parts.append("## Runs behind the rows of the paper")
+        for name in sorted(behind):
+            parts.append(f"### {name}\n\n{run(behind[name])}")
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+OPENING = """\
+<!-- Written by tools/ledger.py from ledger.toml and vitedu/results. Not by hand. -->
+
+(ledger)=
+# The ledger
+
+Every table and every figure of the paper {{cite}}`dosovitskiy2021` has a row here. Of
+{rows} rows, {reproduced} are reproduced, {small} stand at small scale, {open} are open.
+
+* **reproduced**: run at the paper's own scale, and our number is within two standard
+  deviations of our seeds, or within 0.3 points, of the paper's.
+* **small scale**: the same question, asked of smaller networks or less data. The answer
+  is ours; it does not confirm the paper's number.
+* *open*: no recorded run, or one at full scale that misses the paper's number.
+
+A state speaks of the numbers that stand beside it, not of every cell of a table. It is
+computed from the recorded runs, which the package carries in `vitedu/results`."""
+
+OURS_OPENING = """\
+Each number comes from a recorded run. A spread ± is the standard deviation over seeds;
+n counts them."""
+
+
+def table(
+    rows: Rows,
+    prefix: str,
+    found: dict[str, list[Result]],
+    states: dict[str, str],
+) -> str:
+    """The rows of the paper whose id begins with `prefix`, as a table."""
+    lines = [
+        "| row | what it shows | chap. | the paper | ours | state |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows.paper:
+        if not row["id"].startswith(prefix):
+            continue
+        ours = "; ".join(map(claim_text, found.get(row["id"], [])))
+        lines.append(
+            line(
+                row["id"].replace("-", "\u00a0").capitalize(),
+                row["title"],
+                chapter(rows, row),
+                row["paper"],
+                ours or row.get("note", "\u2013"),
+                {OPEN: "*open*"}.get(
+                    states[row["id"]], f"**{states[row['id']]}**"
+                ),
+            )
+        )
+    return "\n".join(lines)
+
+
+def line(*cells: str) -> str:
+    """One line of a table."""
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def chapter(rows: Rows, row: Row) -> str:
+    """The number of a row's chapter, linked once the chapter is written."""
+    number = row["chapter"]
+    page = rows.chapters[number].get("page")
+    return f"{{ref}}`{number} <{page}>`" if page else str(number)
+
+
+def unwritten(rows: Rows) -> str:
+    """The chapters that have no page yet, in one sentence; empty if there is none."""
+    titles = [
+        f"{number} {known['title']}"
+        for number, known in sorted(rows.chapters.items())
+        if "page" not in known
+    ]
+    return f"Not written yet: {'; '.join(titles)}." if titles else ""
+
+
+def claim_text(result: Result) -> str:
+    """What a result says of its row, in a few words."""
+    claim = result["reproduces"]
+    text = plain(claim["ours"])
+    if claim["paper"] is not None:
+        text += f" against {plain(claim['paper'])}"
+    return f"{text} ({claim['scale']}, n = {claim['n']}, `{result['name']}`)"
+
+
+def run(result: Result) -> str:
+    """Numbers, hardware, date and command of one result."""
+    metrics = result["metrics"]
+    details = {
+        name: ", ".join(
+            f"{each} {plain(metric[each])}"
+            for each in sorted(metric.keys() - {"value", "unit", "per_seed"})
+        )
+        for name, metric in metrics.items()
+    }
+    heads = ["measure", "value", "spread", "unit"]
+    if any(details.values()):
+        heads.append("with")
+    lines = [line(*heads), "|---" * len(heads) + "|"]
+    for name in sorted(metrics, key=natural):
+        metric = metrics[name]
+        cells = [
+            name.replace("_", " "),
+            *value_and_spread(metric),
+            metric["unit"],
+        ]
+        lines.append(line(*cells, *([details[name]] if len(heads) > 4 else [])))
+    data = result["dataset"]
+    seeds = ", ".join(map(str, result["seeds"]))
+    facts = [
+        f"Seed{'s' if len(result['seeds']) > 1 else ''} {seeds}",
+        f"tier {result['tier']}",
+        f"data {data['name']} ({data['num_train']:,} and {data['num_test']:,} images)",
+        result["hardware"],
+        f"torch {result['versions'].get('torch', 'not recorded')}",
+        f"{result['wall_seconds']:,.0f} seconds in all",
+        result["date"],
+    ]
+    if result["commit"]:
+        facts.append(f"commit {result['commit'][:10]}")
+    text = "\n".join(lines) + "\n\n" + " · ".join(facts) + "."
+    if "notes" in result:
+        text += f"\n\nNote: {result['notes']}."
+    return text + "\n\n" + shell(result["command"])
+
+
+def natural(name: str) -> list[tuple[str, int]]:
+    """A key that puts 2 before 10 inside names."""
+    parts = re.findall(r"(\D*)(\d*)", name)
+    return [(word, int(digits or 0)) for word, digits in parts]
+
+
+def shell(command: str) -> str:
+    """A command as a block, one line for each of those joined by &&."""
+    return "```sh\n" + command.replace(" && ", " &&\n") + "\n```"
+
+
+def value_and_spread(metric: dict[str, Any]) -> tuple[str, str]:
+    """A metric's value and what its seeds say of it, as text."""
+    percent = metric["unit"].startswith("percent")
+    value, each = metric["value"], metric.get("per_seed", [])
+    text = f"{value:.2f}" if percent else number(value)
+    if not each:
+        return text, "\u2013"
+    if len(each) == 1:
+        return text, "n = 1"
+    if math.isclose(value, statistics.fmean(each)):
+        spread = statistics.stdev(each)
+        wide = f"± {spread:.2f}" if percent else f"± {spread:.2g}"
+    else:  # a median
+        low, high = min(each), max(each)
+        wide = (
+            f"{low:.2f} to {high:.2f}"
+            if percent
+            else (f"{number(low)} to {number(high)}")
+        )
+    return text, f"{wide} (n = {len(each)})"
+
+
+def number(value: float) -> str:
+    """Four digits that count, no exponent for large ones."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def plain(value: object) -> str:
+    """A number in four digits, anything else as it is."""
+    return number(value) if results.is_number(value) else str(value)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the page; exit code 2 for what the user can mend."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.parse_args(arguments)
+    try:
+        text = page(read_rows(ROWS), read_results())
+        replace_file(PAGE, text)
+    except UserError as error:
+        print(f"ledger: {error}", file=sys.stderr)
+        return 2
+    print(PAGE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Run every notebook as a newcomer would: in an empty folder, against the wheel.
+
+    python tools/nbval.py [01 05 ...]
+
+Chapters 1 to 4 are compared output by output, the others where a cell is tagged
+`nbval-check-output`, at tier smoke and without real data.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+STRICT = ("01", "02", "03", "04")
+OPTIONS = [
+    # relative, and the folder named as root: else all cells would have one name
+    *("--rootdir", ".", "--nbval-sanitize-with", "nbval_sanitise.cfg"),
+    *("--nbval-kernel-name", "python3"),
+    *("--nbval-cell-timeout", "600"),
+    *("--nbval-kernel-startup-timeout", "120"),
+    # the cells of one notebook must go to one kernel
+    *("-n", "2", "--dist", "loadfile"),
+    *("-p", "no:cacheprovider", "-q", "-W", "error"),
+]
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "CUDA_VISIBLE_DEVICES": "",
+    "COLUMNS": "80",
+    "VITEDU_OFFLINE": "1",
+    "VITEDU_TIER": "smoke",
+}
+
+
+def install_wheel(folder: Path) -> Path:
+    """Build the package's wheel and unpack it; the folder for PYTHONPATH."""
+    pip = [sys.executable, "-m", "pip", "-q"]
+    # a stale build/ would put removed modules into the wheel
+    shutil.rmtree(ROOT / "build", ignore_errors=True)
+    build = ["--no-deps", "--no-build-isolation", "-w", str(folder), str(ROOT)]
+    subprocess.run([*pip, "wheel", *build], check=True)
+    shutil.rmtree(ROOT / "build", ignore_errors=True)
+    (wheel,) = folder.glob("vitedu-*.whl")
+    target = folder / "site"
+    install = ["--no-deps", "--target", str(target), str(wheel)]
+    subprocess.run([*pip, "install", *install], check=True)
+    return target
+
+
+def environment(site: Path, cache: Path) -> dict[str, str]:
+    """The variables of the kernels: the wheel first, no real data, an empty cache."""
+    variables = os.environ | ENVIRONMENT
+    variables |= {"PYTHONPATH": str(site), "VITEDU_CACHE": str(cache)}
+    variables.pop("VITEDU_DATA", None)
+    return variables
+
+
+def main() -> int:
+    """Compare the notebooks; the exit code is pytest's."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("numbers", nargs="*")
+    options = parser.parse_args()
+    notebooks = sorted((ROOT / "book").glob("*.ipynb"))
+    if options.numbers:
+        wanted = tuple(options.numbers)
+        notebooks = [path for path in notebooks if path.name.startswith(wanted)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        site = install_wheel(folder)
+        variables = environment(site, folder / "cache")
+        empty = folder / "empty"
+        empty.mkdir()
+        shutil.copy(ROOT / "tests/nbval_sanitise.cfg", empty)
+        where = "import vitedu; print(vitedu.__file__)"
+        found = subprocess.run(
+            [sys.executable, "-c", where],
+            **{"cwd": empty, "env": variables, "text": True, "check": True},
+            capture_output=True,
+        )
+        if not found.stdout.startswith(str(site)):
+            print(
+                f"nbval: the wheel is hidden by {found.stdout}", file=sys.stderr
+            )
+            return 1
+        strict = [path for path in notebooks if path.name.startswith(STRICT)]
+        lax = [path for path in notebooks if path not in strict]
+        worst = 0
+        for mode, paths in (("--nbval", strict), ("--nbval-lax", lax)):
+            copies = [Path(shutil.copy(path, empty)).name for path in paths]
+            if copies:
+                command = [
+                    sys.executable,
+                    "-m",
+                    "pytest",
+                    mode,
+                    *OPTIONS,
+                    *copies,
+                ]
+                done = subprocess.run(command, cwd=empty, env=variables)
+                worst = max(worst, done.returncode)
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Build the book's site from clean, and a zip of it to take along.
+
+    python tools/site_build.py
+
+Warnings are errors. Equal sources give equal bytes: the date on the pages is that
+of the last commit, or SOURCE_DATE_EPOCH.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import icons
+import mathjax
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "_build"
+SITE = BUILD / "html"
+ZIP = "book/vitedu-site.zip"  # where book/index.md links to, below the site
+DOOR = """\
+<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="0; url={page}">
+<title>{title}</title>
+<p><a href="{page}">{title}</a></p>
+</html>
+"""
+
+
+def source_date() -> int:
+    """Seconds since 1970: SOURCE_DATE_EPOCH, else the last commit, else now."""
+    if "SOURCE_DATE_EPOCH" in os.environ:
+        return int(os.environ["SOURCE_DATE_EPOCH"])
+    done = subprocess.run(
+        ["git", "log", "-1", "--format=%ct"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    return int(done.stdout) if done.returncode == 0 else int(time.time())
+
+
+def open_door(site: Path, page: str, title: str) -> None:
+    """Write the site's own index.html, which leads to the book's first page."""
+    (site / "index.html").write_text(DOOR.format(page=page, title=title))
+
+
+def take_along(site: Path, seconds: int) -> None:
+    """Zip all of `site`, every file dated `seconds`, into its own `ZIP`."""
+    target = site / ZIP
+    target.unlink(missing_ok=True)
+    paths = sorted(path for path in site.rglob("*") if path.is_file())
+    date = time.gmtime(seconds)[:6]
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in paths:
+            name = f"vitedu-site/{path.relative_to(site).as_posix()}"
+            entry = zipfile.ZipInfo(name, date)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, path.read_bytes())
+
+
+def build() -> Path:
+    """Build the site into `_build/html`; the path of its index.html.
+
+    SystemExit: it warned or failed; what it said stands above.
+    """
+    mathjax.copy()
+    shutil.rmtree(BUILD, ignore_errors=True)
+    seconds = source_date()
+    command = [
+        *(Path(sys.executable).with_name("jupyter-book"), "build", ROOT),
+        *("-n", "-W", "--keep-going", "--quiet"),
+    ]
+    environment = os.environ | {
+        "SOURCE_DATE_EPOCH": str(seconds),
+        "PYTHONHASHSEED": "0",
+    }
+    if subprocess.run(command, env=environment).returncode:
+        sys.exit("site: the build warned or failed, see above")
+    icons.lighten(SITE)
+    open_door(
+        SITE, "book/index.html", "An Image is Worth 16x16 Words, step by step"
+    )
+    take_along(SITE, seconds)
+    return SITE / "index.html"
+
+
+if __name__ == "__main__":
+    print(build())

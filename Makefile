@@ -1,0 +1,43 @@
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+export VITEDU_OFFLINE := 1
+export OMP_NUM_THREADS ?= 1
+export PYTHONHASHSEED := 0
+
+help:  ## these lines
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(VENV)/stamp  ## a virtual environment with pinned requirements and the package
+
+$(VENV)/stamp: requirements.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -r requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . && touch $@
+
+check: setup  ## format, lint, fast tests: under a minute
+	$(BIN)/ruff format --check . && $(BIN)/ruff check .
+	$(BIN)/python -m pytest -q -m "not slow and not browser" -n 2
+
+test: setup  ## everything that CI runs
+	$(BIN)/ruff format --check . && $(BIN)/ruff check .
+	$(BIN)/python -m pytest -n 2
+	$(BIN)/python tools/nbval.py
+
+sync: setup  ## package -> taught cells of texts and notebooks
+	$(BIN)/python tools/notebooks.py sync
+
+execute: setup  ## text -> executed notebook; CHAPTER=05 for one
+	$(BIN)/python tools/notebooks.py execute $(CHAPTER)
+
+text: setup  ## notebook -> text; CHAPTER=05 for one
+	$(BIN)/python tools/notebooks.py text $(CHAPTER)
+
+bench: setup  ## measure the claims of speed; writes vitedu/results/
+	$(BIN)/python benchmarks/mnist_time_to_accuracy.py
+
+clean:  ## remove what can be made again, the environment too; runs/ stays
+	rm -rf $(VENV) build _build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help setup check test sync execute text bench clean

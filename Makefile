@@ -15,13 +15,16 @@ $(VENV)/stamp: requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . && touch $@
 
+book: setup  ## train a first ViT, build the site; DATA=download fetches MNIST
+	$(BIN)/python tools/book.py $(if $(DATA),--$(DATA))
+
 check: setup  ## format, lint, fast tests: under a minute
 	$(BIN)/ruff format --check . && $(BIN)/ruff check .
 	$(BIN)/python -m pytest -q -m "not slow and not browser" -n 2
 
-test: setup  ## everything that CI runs
-	$(BIN)/ruff format --check . && $(BIN)/ruff check .
-	$(BIN)/python -m pytest -n 2
+test: setup  ## everything that CI runs: lint, site, tests, browser, notebooks
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/python tools/site_build.py
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 	$(BIN)/python tools/nbval.py
 
 sync: setup  ## package -> taught cells of texts and notebooks
@@ -36,8 +39,11 @@ text: setup  ## notebook -> text; CHAPTER=05 for one
 bench: setup  ## measure the claims of speed; writes vitedu/results/
 	$(BIN)/python benchmarks/mnist_time_to_accuracy.py
 
+set-repository: setup  ## URL=https://github.com/<you>/<name> into every link
+	$(BIN)/python tools/set_repository.py $(URL)
+
 clean:  ## remove what can be made again, the environment too; runs/ stays
 	rm -rf $(VENV) build _build *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup check test sync execute text bench clean
+.PHONY: help setup book check test sync execute text bench set-repository clean

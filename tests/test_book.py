@@ -25,6 +25,7 @@ TEACHES = {
     "02": {"attention", "MultiHeadAttention"},
     "03": {"MLP", "EncoderBlock", "Encoder"},
     "04": {"ViTConfig", "ViT", "initialise"},
+    "05": {"train_step", "warmup_cosine", "accuracy"},
 }
 MOST_CELLS, FEWEST_CELLS, MOST_LINES, MOST_COLUMNS = 45, 20, 25, 80
 LEAST_FIGURES = 6

@@ -7,6 +7,7 @@
 * sphinx-thebe 0.3.1 declares a constant twice on every page, an error, and names
   another host; the book has no live cells and leaves its scripts out.
 * MathJax is loaded on pages with equations alone.
+* A default that a dataclass makes anew reads `...`, not `<factory>`.
 * docutils gives the bibliography roles that its children do not have, and myst-nb
   labels the summary of a hidden cell with words other than the visible ones.
 """
@@ -77,6 +78,11 @@ def mark_languages(app, doctree):
             term["classes"].append("lang-zh")
 
 
+def shorten_defaults(app, what, name, each, options, signature, returns):
+    """Of autodoc: signature and annotation as the page shows them."""
+    return signature and signature.replace("<factory>", "..."), returns
+
+
 def is_equation(node):
     """Whether MathJax has something to do here."""
     return isinstance(node, nodes.math | nodes.math_block)
@@ -112,5 +118,7 @@ def setup(app):
     NbElementRenderer.render_image = carry_alt(NbElementRenderer.render_image)
     app.connect("config-inited", set_version)
     app.connect("doctree-read", mark_languages)
+    app.setup_extension("sphinx.ext.autodoc")
+    app.connect("autodoc-process-signature", shorten_defaults)
     app.connect("html-page-context", clean_page, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -147,13 +147,13 @@ def test_equals_torch_multihead_attention(num_heads):
 
 
 def test_shuffling_the_batch_shuffles_the_output():
-    # catches attention over the wrong axis
     layer, x = layer_and_tokens()
     order = [3, 0, 4, 1, 2]
     assert_close(layer(x)[order], layer(x[order]), **EXACT)
 
 
 def test_images_of_a_batch_do_not_see_each_other():
+    # catches attention over the wrong axis, which a shuffle of the batch does not
     layer, x = layer_and_tokens()
     assert_close(layer(x)[2:3], layer(x[2:3]), **EXACT)
 

@@ -1,0 +1,61 @@
+"""`make book`: what it trains on, and what it says."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+pytest.importorskip("fontTools", reason="the book's tools are not installed")
+book = pytest.importorskip("book")
+
+MNIST = [
+    f"{part}-{kind}-ubyte.gz"
+    for part in ("train", "t10k")
+    for kind in ("images-idx3", "labels-idx1")
+]
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch):
+    """A computer without data, and no run folder here."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("VITEDU_DATA", raising=False)
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    return tmp_path
+
+
+def test_without_mnist_it_trains_on_the_digits(empty):
+    assert book.first_recipe(download=False) == "digits"
+
+
+def test_mnist_is_taken_where_it_is_found(empty, monkeypatch):
+    folder = empty / "data/mnist"
+    folder.mkdir(parents=True)
+    for name in MNIST:
+        (folder / name).touch()
+    monkeypatch.setenv("VITEDU_DATA", str(folder.parent))
+    assert book.first_recipe(download=False) == "mnist-tiny"
+
+
+def test_a_download_that_cannot_be_is_an_error_not_a_substitute(empty):
+    with pytest.raises(book.UserError, match="VITEDU_OFFLINE=1 forbids"):
+        book.first_recipe(download=True)
+
+
+@pytest.mark.slow
+def test_it_says_how_good_the_first_vit_is_and_where_it_lies(
+    empty, monkeypatch
+):
+    monkeypatch.setenv("VITEDU_TIER", "smoke")
+    sentence = book.train("digits")
+    found = re.fullmatch(
+        r"first ViT: digits names (\d+\.\d\d) % of 500 test images rightly "
+        r"\((runs/digits-[0-9a-f]{8})\)",
+        sentence,
+    )
+    assert found and float(found[1]) > 12  # a constant answer: 10
+    assert (empty / found[2] / "model.safetensors").is_file()

@@ -8,7 +8,14 @@
 from vitedu import budget, data, evaluate, model, results, train, weights
 from vitedu.data.preprocess import PreprocessSpec, preprocess
 from vitedu.errors import UserError
-from vitedu.model import ViT, ViTConfig, record_attention, vit, vit_config
+from vitedu.model import (
+    ViT,
+    ViTConfig,
+    record_attention,
+    resize_pos_embed,
+    vit,
+    vit_config,
+)
 from vitedu.weights import load
 
 __version__ = "0.1.0"
@@ -25,6 +32,7 @@ __all__ = [
     "model",
     "preprocess",
     "record_attention",
+    "resize_pos_embed",
     "results",
     "train",
     "vit",

@@ -208,7 +208,7 @@ BAD = [
     ({"dropout": -0.1}, r"dropout is -0.1, it must be in \[0, 1\)"),
     ({"drop_path": 1.5}, r"drop_path is 1.5, it must be in \[0, 1\)"),
     ({"stem": Learned1D()}, r"stem must be one of Patches\(\), got Learned1D"),
-    ({"position": None}, r"position must be one of Learned1D\(\), got None"),
+    ({"position": None}, r"position must be one of Learned1D.*, got None"),
     (
         {"block": "standard"},
         r"block must be one of Standard\(\), got 'standard'",

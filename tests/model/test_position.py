@@ -1,12 +1,40 @@
-"""Learned positions: what they add, and what the network does not know without them."""
+"""Positions: what each adds and where, and what the network does not know without.
+
+The fixed table is compared with the authors' where VITEDU_GOLDEN is set.
+"""
+
+import copy
+import itertools
+import math
+import os
+import pickle
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
+from vitedu.budget import parameters
 from vitedu.errors import UserError
-from vitedu.model import Learned1D, ViT, ViTConfig, patchify, unpatchify
+from vitedu.model import (
+    Learned1D,
+    Standard,
+    ViT,
+    ViTConfig,
+    attention,
+    patchify,
+    record_attention,
+    unpatchify,
+)
+from vitedu.model.position import (
+    FixedTable,
+    Learned2D,
+    NoPosition,
+    Relative,
+    SinCos2D,
+    sincos_table,
+)
 
 FIELDS = {
     "image_size": (8, 12),
@@ -17,6 +45,21 @@ FIELDS = {
     "num_heads": 4,
     "mlp_dim": 48,
 }
+# sums over the same numbers in another order, in float64, of size 10 and less
+EXACT = {"rtol": 0, "atol": 1e-10}
+
+ADDED = [
+    kind(at=at)
+    for kind in (Learned1D, Learned2D, SinCos2D)
+    for at in ("stem", "layers", "shared")
+]
+RELATIVE = [Relative(at="layers"), Relative(at="shared")]
+POSITIONS = [NoPosition(), *ADDED, *RELATIVE]
+LEARNED = [p for p in POSITIONS if not isinstance(p, NoPosition | SinCos2D)]
+every_position = pytest.mark.parametrize("position", POSITIONS, ids=str)
+in_blocks = pytest.mark.parametrize(
+    "kind", [Learned1D, Learned2D, SinCos2D], ids=lambda kind: kind.__name__
+)
 
 
 def random_model(**fields):
@@ -27,9 +70,26 @@ def random_model(**fields):
     return model
 
 
+def random_images(count=2):
+    torch.manual_seed(1)
+    return torch.randn(count, 3, 8, 12, dtype=torch.float64)
+
+
 def with_shuffled_patches(images):
     order = [4, 2, 0, 5, 3, 1]
     return unpatchify(patchify(images, 4)[:, order], 4, (2, 3))
+
+
+def embedded(model, images):
+    """Class token and patches, before any position."""
+    first = model.cls_token.expand(len(images), -1, -1)
+    return torch.cat([first, model.patch_embed(images)], dim=1)
+
+
+def table_of(owner):
+    """(1, t, d) of a model or a block."""
+    table = owner.pos_embed
+    return table() if isinstance(table, nn.Module) else table
 
 
 def test_the_table_has_one_row_per_token():
@@ -67,25 +127,419 @@ def test_the_first_row_belongs_to_the_class_token():
     )
 
 
-def test_without_positions_the_order_of_the_patches_does_not_matter():
-    model = random_model()
-    nn.init.zeros_(model.pos_embed)
-    images = torch.randn(2, 3, 8, 12, dtype=torch.float64)
-    # sums over the same tokens in another order, in float64
-    assert_close(
-        model(with_shuffled_patches(images)), model(images), rtol=0, atol=1e-10
+@pytest.mark.parametrize("class_token", [True, False])
+def test_without_positions_the_order_of_the_patches_does_not_matter(
+    class_token,
+):
+    model = random_model(
+        position=NoPosition(), pool="mean", class_token=class_token
     )
+    images = random_images()
+    assert_close(model(with_shuffled_patches(images)), model(images), **EXACT)
 
 
-def test_with_positions_the_order_of_the_patches_matters():
-    model = random_model()
-    images = torch.randn(2, 3, 8, 12, dtype=torch.float64)
+@pytest.mark.parametrize("position", ADDED + RELATIVE, ids=str)
+def test_with_positions_the_order_of_the_patches_matters(position):
+    model = random_model(position=position, pool="mean")
+    images = random_images()
     difference = model(with_shuffled_patches(images)) - model(images)
     assert difference.abs().max() > 1e-3
 
 
-def test_an_unknown_place_is_an_error():
+def test_no_position_is_a_table_of_zeros():
+    model, without = random_model(), random_model(position=NoPosition())
+    nn.init.zeros_(model.pos_embed)
+    state = model.state_dict()
+    del state["pos_embed"]
+    without.load_state_dict(state)
+    images = random_images()
+    assert torch.equal(model(images), without(images))
+
+
+ROOT = {"pos_embed": (1, 7, 32)}
+XY = {
+    "pos_embed.x": (1, 3, 16),
+    "pos_embed.y": (1, 2, 16),
+    "pos_embed.cls": (1, 1, 32),
+}
+
+
+def in_both_blocks(shapes):
+    return {
+        f"blocks.{i}.{name}": shape
+        for i in (0, 1)
+        for name, shape in shapes.items()
+    }
+
+
+KEYS = [
+    (NoPosition(), {}),
+    (Learned1D("stem"), ROOT),
+    (Learned1D("layers"), in_both_blocks(ROOT)),
+    (Learned1D("shared"), ROOT),
+    (Learned2D("stem"), XY),
+    (Learned2D("layers"), in_both_blocks(XY)),
+    (Learned2D("shared"), XY),
+    (SinCos2D("stem"), {}),
+    (SinCos2D("layers"), {}),
+    (SinCos2D("shared"), {}),
+    (Relative("layers"), in_both_blocks({"pos_embed": (1, 13, 32)})),
+    (Relative("shared"), {"pos_embed": (1, 13, 32)}),
+]
+
+
+@pytest.mark.parametrize(("position", "shapes"), KEYS, ids=str)
+def test_the_state_dict_holds_each_learned_table_once(position, shapes):
+    state = ViT(ViTConfig(**FIELDS, position=position)).state_dict()
+    plain = ViT(ViTConfig(**FIELDS, position=NoPosition())).state_dict()
+    own = {
+        name: tuple(table.shape)
+        for name, table in state.items()
+        if name not in plain
+    }
+    assert own == shapes
+    assert plain.keys() <= state.keys()
+
+
+@pytest.mark.parametrize(("position", "shapes"), KEYS, ids=str)
+def test_the_budget_counts_the_tables(position, shapes):
+    config = ViTConfig(**FIELDS, position=position)
+    without = ViTConfig(**FIELDS, position=NoPosition())
+    more = parameters(config).total - parameters(without).total
+    assert more == sum(math.prod(shape) for shape in shapes.values())
+
+
+def test_every_position_is_tried():
+    assert {position for position, _ in KEYS} == set(POSITIONS)
+
+
+@in_blocks
+def test_at_layers_every_block_adds_its_own_table_to_its_input(kind):
+    model, images = random_model(position=kind("layers")), random_images()
+    tokens = embedded(model, images)
+    for block in model.blocks:
+        tokens = tokens + table_of(block)
+        tokens = tokens + block.attn(block.norm1(tokens))
+        tokens = tokens + block.mlp(block.norm2(tokens))
+    assert_close(model.forward_features(images), model.norm(tokens), **EXACT)
+
+
+@in_blocks
+def test_at_shared_every_block_adds_the_one_table(kind):
+    model, images = random_model(position=kind("shared")), random_images()
+    tokens = embedded(model, images)
+    for block in model.blocks:
+        tokens = tokens + table_of(model)
+        tokens = tokens + block.attn(block.norm1(tokens))
+        tokens = tokens + block.mlp(block.norm2(tokens))
+    assert_close(model.forward_features(images), model.norm(tokens), **EXACT)
+
+
+@in_blocks
+def test_at_stem_the_table_is_added_once(kind):
+    model, images = random_model(position=kind("stem")), random_images()
+    tokens = embedded(model, images) + table_of(model)
+    for block in model.blocks:
+        tokens = tokens + block.attn(block.norm1(tokens))
+        tokens = tokens + block.mlp(block.norm2(tokens))
+    assert_close(model.forward_features(images), model.norm(tokens), **EXACT)
+
+
+def test_the_tables_of_the_layers_are_not_one_tensor():
+    model = ViT(ViTConfig(**FIELDS, position=Learned1D("layers")))
+    first, second = (block.pos_embed for block in model.blocks)
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("position", LEARNED, ids=str)
+def test_every_table_is_learned(position):
+    model = random_model(position=position)
+    model(random_images()).sum().backward()
+    tables = {
+        name: weight
+        for name, weight in model.named_parameters()
+        if "pos_embed" in name
+    }
+    assert tables
+    for name, table in tables.items():
+        assert table.grad.abs().max() > 1e-6, name
+
+
+@pytest.mark.parametrize("position", LEARNED, ids=str)
+def test_tables_start_normal_with_a_deviation_of_002(position):
+    torch.manual_seed(0)
+    wide = {"image_size": (64, 96), "embed_dim": 256}  # 16 x 24 patches
+    model = ViT(ViTConfig(**FIELDS | wide, position=position))
+    for name, weight in model.named_parameters():
+        if "pos_embed" not in name:
+            continue
+        table = weight.detach()
+        # of n draws the deviation's own error is 1 / sqrt(2n); 5 times that: 6e-7
+        error = 5 / math.sqrt(2 * table.numel())
+        assert table.std() == pytest.approx(0.02, rel=error), name
+        assert table.mean().abs() < 5 * 0.02 / math.sqrt(table.numel()), name
+
+
+# -- 2-D
+
+
+def test_learned_2d_joins_the_column_s_and_the_line_s_row():
+    tables = Learned2D().build(ViTConfig(**FIELDS))
+    table = tables()
+    for row, column in itertools.product(range(2), range(3)):
+        want = torch.cat([tables.x[0, column], tables.y[0, row]])
+        assert torch.equal(table[0, 1 + 3 * row + column], want)
+
+
+def test_learned_2d_has_a_row_for_the_class_token_alone():
+    tables = Learned2D().build(ViTConfig(**FIELDS))
+    assert torch.equal(tables()[:, :1], tables.cls)
+    config = ViTConfig(**FIELDS, class_token=False, pool="mean")
+    assert Learned2D().build(config)().shape == (1, 6, 32)
+
+
+def test_learned_2d_of_an_odd_width_is_an_error():
+    odd = {"embed_dim": 33, "num_heads": 3, "position": Learned2D()}
+    with pytest.raises(UserError, match="embed_dim=33 is odd"):
+        ViT(ViTConfig(**FIELDS | odd))
+
+
+# -- sines and cosines
+
+
+def test_the_fixed_table_is_the_formula():
+    table = sincos_table((2, 3), 8)
+    for row, column in itertools.product(range(2), range(3)):
+        x, y = [column, column / 10_000], [row, row / 10_000]
+        want = [
+            *(math.sin(angle) for angle in x),
+            *(math.cos(angle) for angle in x),
+            *(math.sin(angle) for angle in y),
+            *(math.cos(angle) for angle in y),
+        ]
+        want = torch.tensor(want, dtype=torch.float64)
+        assert_close(table[0, 3 * row + column], want, rtol=0, atol=1e-15)
+
+
+golden = Path(os.environ.get("VITEDU_GOLDEN", "golden is not set"))
+needs_golden = pytest.mark.skipif(
+    not golden.is_dir(), reason="VITEDU_GOLDEN names no folder"
+)
+
+
+@needs_golden
+@pytest.mark.parametrize(
+    ("name", "grid", "embed_dim", "step"),
+    [
+        ("h4_w4_d16", (4, 4), 16, 1),
+        ("h3_w5_d32", (3, 5), 32, 1),
+        ("h7_w7_d64", (7, 7), 64, 1),
+        ("h1_w6_d8", (1, 6), 8, 1),
+        ("h14_w14_d192_every7th", (14, 14), 192, 7),
+    ],
+)
+def test_the_fixed_table_is_the_authors(name, grid, embed_dim, step):
+    numpy = pytest.importorskip("numpy")
+    with numpy.load(golden / "sincos2d.npz") as tables:
+        want = torch.from_numpy(tables[f"{name}_f64"])
+        in_float32 = torch.from_numpy(tables[name])
+    table = sincos_table(grid, embed_dim)[:, ::step]
+    assert_close(table, want, rtol=0, atol=1e-15)  # measured 2e-16
+    # their float32 rounds angles up to 13: measured 6e-7
+    assert_close(table.float(), in_float32, rtol=0, atol=1e-6)
+
+
+def test_the_class_token_gets_zeros_from_the_fixed_table():
+    table = SinCos2D().build(ViTConfig(**FIELDS))()
+    assert table.shape == (1, 7, 32)
+    assert not table[:, 0].any()
+    assert torch.equal(table[:, 1:], sincos_table((2, 3), 32).float())
+
+
+def test_without_class_token_the_fixed_table_has_no_row_of_zeros():
+    config = ViTConfig(**FIELDS, class_token=False, pool="mean")
+    assert SinCos2D().build(config)().shape == (1, 6, 32)
+
+
+def test_a_fixed_table_is_the_same_at_layers_and_at_shared():
+    models = [
+        random_model(position=SinCos2D(at)) for at in ("layers", "shared")
+    ]
+    one, other = (model(random_images()) for model in models)
+    assert torch.equal(one, other)
+
+
+EXACT_TABLE = nn.functional.pad(sincos_table((2, 3), 32), (0, 0, 1, 0))
+
+
+def fixed_model():
+    return ViT(ViTConfig(**FIELDS, position=SinCos2D()))
+
+
+def test_a_model_turned_to_float64_has_the_table_in_float64():
+    for model in (fixed_model().double(), fixed_model().bfloat16().double()):
+        assert torch.equal(model.pos_embed.table, EXACT_TABLE)
+
+
+def test_a_model_in_half_precision_has_the_table_in_half_precision():
+    table = fixed_model().bfloat16().pos_embed.table
+    assert torch.equal(table, EXACT_TABLE.bfloat16())
+
+
+def test_weights_assigned_in_float64_bring_the_table_in_float64():
+    with torch.device("meta"):
+        model = fixed_model()
+    model.load_state_dict(fixed_model().double().state_dict(), assign=True)
+    assert torch.equal(model.pos_embed.table, EXACT_TABLE)
+
+
+def test_a_model_given_memory_has_the_fixed_table_s_values():
+    model = fixed_model().to("meta").to_empty(device="cpu")
+    assert torch.equal(model.pos_embed.table, EXACT_TABLE.float())
+
+
+@pytest.mark.parametrize("embed_dim", [4, 30])
+def test_a_width_without_frequencies_is_an_error(embed_dim):
+    with pytest.raises(UserError, match=f"multiple of 4 .* got {embed_dim}"):
+        FixedTable((2, 2), embed_dim, True)
+
+
+# -- relative
+
+
+@pytest.mark.parametrize("position", RELATIVE, ids=str)
+def test_relative_logits_are_the_query_times_the_offset_s_key(position):
+    model, images = random_model(position=position), random_images(1)
+    with record_attention(model) as maps:
+        model(images)
+    block = model.blocks[0]
+    table = (
+        block if position.at == "layers" else model
+    ).pos_embed  # (1, 13, 32)
+    qkv = block.attn.qkv(block.norm1(embedded(model, images)))
+    q, k, v = (x.reshape(1, 7, 4, 8).transpose(1, 2) for x in qkv.chunk(3, -1))
+    bias = torch.zeros(1, 4, 7, 7, dtype=torch.float64)
+    for head, i, j in itertools.product(range(4), range(7), range(7)):
+        key = table[0, i - j + 6, 8 * head : 8 * head + 8]
+        bias[0, head, i, j] = q[0, head, i] @ key / math.sqrt(8)
+    assert_close(maps[0], attention(q, k, v, bias)[1], **EXACT)
+
+
+def test_relative_positions_depend_on_the_offset_alone():
+    model = random_model(position=Relative())
+    q = torch.randn(1, 4, 1, 8, dtype=torch.float64).expand(-1, -1, 7, -1)
+    bias = model.blocks[0].attn.position_bias(q)
+    assert_close(bias[:, :, 1:, 1:], bias[:, :, :-1, :-1], **EXACT)
+    assert (bias[:, :, 0, 1:] - bias[:, :, 0, :-1]).abs().min() > 1e-6
+
+
+def test_at_shared_relative_tables_are_one_in_all_blocks():
+    shared = random_model(position=Relative("shared"))
+    own = random_model(position=Relative("layers"))
+    state = shared.state_dict()
+    table = state.pop("pos_embed")
+    state |= {f"blocks.{i}.pos_embed": table for i in (0, 1)}
+    own.load_state_dict(state)
+    images = random_images()
+    assert torch.equal(shared(images), own(images))
+    nn.init.zeros_(own.blocks[1].pos_embed)
+    assert not torch.equal(shared(images), own(images))
+
+
+def test_relative_without_class_token_counts_patches():
+    config = ViTConfig(
+        **FIELDS, position=Relative("shared"), class_token=False, pool="mean"
+    )
+    assert ViT(config).pos_embed.shape == (1, 11, 32)
+
+
+def test_relative_at_the_stem_is_an_error():
     with pytest.raises(
-        UserError, match=r"Learned1D\(at='head'\) .* known: 'stem'"
+        UserError, match=r"at='stem'\) cannot be: .* at='layers'"
     ):
-        Learned1D(at="head")
+        Relative(at="stem")
+
+
+class TwoAttentions(nn.Module):
+    """A block as of an axial network: no one attention over all tokens."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.rows = Standard().build(config, 0.0)
+
+    def forward(self, x):
+        return self.rows(x)
+
+
+def test_relative_in_blocks_without_attention_over_all_tokens_is_an_error():
+    model = ViT(ViTConfig(**FIELDS))
+    model.blocks[1] = TwoAttentions(model.config)
+    with pytest.raises(UserError, match=r"block=Standard\(\) .* TwoAttentions"):
+        Relative().attach(model)
+    assert model.blocks[0].attn.position_bias is None  # nothing half-done
+
+
+# -- what every position survives
+
+
+@every_position
+def test_the_configuration_goes_through_json(position):
+    config = ViTConfig(**FIELDS, position=position)
+    assert ViTConfig.from_json(config.to_json()) == config
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, "pickle"], ids=str)
+@every_position
+def test_a_copy_computes_the_same_and_is_independent(position, copied):
+    model, images = random_model(position=position), random_images()
+    if copied == "pickle":
+        other = pickle.loads(pickle.dumps(model))
+    else:
+        other = copied(model)
+    logits = model(images)
+    for weight in model.parameters():
+        nn.init.zeros_(weight)
+    assert torch.equal(other(images), logits)
+
+
+@every_position
+def test_weights_load_into_a_model_without_numbers(position):
+    model, images = random_model(position=position), random_images()
+    with torch.device("meta"):
+        other = ViT(model.config).eval()
+    other.load_state_dict(model.state_dict(), assign=True)
+    assert torch.equal(other(images), model(images))
+
+
+@every_position
+def test_a_model_without_numbers_has_shapes(position):
+    with torch.device("meta"):
+        model = ViT(ViTConfig(**FIELDS, position=position))
+    assert model(torch.empty(2, 3, 8, 12, device="meta")).shape == (2, 5)
+
+
+@every_position
+def test_recorded_attention_changes_nothing(position):
+    model, images = random_model(position=position), random_images()
+    with record_attention(model) as maps:
+        recorded = model(images)
+    assert [tuple(each.shape) for each in maps] == [(2, 4, 7, 7)] * 2
+    assert_close(recorded, model(images), **EXACT)
+
+
+@pytest.mark.slow
+@every_position
+def test_the_model_can_be_exported(position):
+    model, images = random_model(position=position), random_images()
+    exported = torch.export.export(model, (images,)).module()
+    assert_close(exported(images), model(images), **EXACT)
+
+
+@pytest.mark.parametrize("position", ADDED[::3] + RELATIVE[:1], ids=str)
+def test_an_unknown_place_is_an_error(position):
+    name = type(position).__name__
+    known = "'layers', 'shared'"
+    with pytest.raises(
+        UserError, match=rf"{name}\(at='head'\) is not known; known: .*{known}"
+    ):
+        type(position)(at="head")

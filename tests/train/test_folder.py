@@ -12,7 +12,7 @@ import pytest
 
 from vitedu.data import Augment, PreprocessSpec
 from vitedu.errors import UserError
-from vitedu.model import ViTConfig
+from vitedu.model import Learned1D, ViTConfig
 from vitedu.train.config import MAY_DIFFER, TrainConfig
 from vitedu.train.folder import RunFolder, flat
 
@@ -34,7 +34,9 @@ OTHER = {
     "recipe": {"recipe": "other"},
     "tier": {"tier": "gpu"},
     "model.gelu": {"model": replace(TINY, gelu="tanh")},
-    "model.position.at": None,  # has one value so far
+    "model.position.at": {
+        "model": replace(TINY, position=Learned1D(at="shared"))
+    },
     "dataset": {"dataset": "other.npz"},
     "data": {"data": "there"},
     "preprocess.mean": {"preprocess": PreprocessSpec(mean=0.1)},

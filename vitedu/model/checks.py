@@ -10,7 +10,12 @@ from vitedu.model.seams import SEAMS
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
 
-CHOICES = {"pool": ("token", "mean"), "gelu": ("exact", "tanh")}
+CHOICES = {
+    "pool": ("token", "mean", "map", "none"),
+    "gelu": ("exact", "tanh"),
+}
+# what others call ours, where the nearest spelling would lead astray ("gap", "map")
+ELSEWHERE = {"gap": "mean", "avg": "mean", "tok": "token"}
 
 
 def check_config(config: "ViTConfig") -> None:
@@ -20,12 +25,6 @@ def check_config(config: "ViTConfig") -> None:
     check_count("num_classes", config.num_classes, at_least=0)
     if config.pre_logits is not None:
         check_count("pre_logits", config.pre_logits, at_least=1)
-    for size, patch in zip(config.image_size, config.patch_size, strict=True):
-        if size % patch:
-            raise UserError(
-                f"image size {size} is not a multiple of the patch size {patch} "
-                f"({size % patch} pixels left over)"
-            )
     if config.embed_dim % config.num_heads:
         raise UserError(
             f"embed_dim={config.embed_dim} does not divide into "
@@ -34,7 +33,7 @@ def check_config(config: "ViTConfig") -> None:
     for name, known in CHOICES.items():
         value = getattr(config, name)
         if value not in known:
-            end = did_you_mean(str(value), known)
+            end = did_you_mean(ELSEWHERE.get(str(value), str(value)), known)
             raise UserError(f"{name}={value!r} is not known; {end}")
     if not isinstance(config.class_token, bool):
         raise UserError(
@@ -55,6 +54,7 @@ def check_config(config: "ViTConfig") -> None:
                 f"{', '.join(kind.__name__ + '()' for kind in kinds)}, "
                 f"got {getattr(config, name)!r}"
             )
+    config.stem.grid(config)  # says itself what does not fit
 
 
 def pair(name: str, value: Any) -> tuple[int, int]:

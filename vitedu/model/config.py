@@ -9,9 +9,16 @@ from typing import Any
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model.checks import check_config, check_fields, pair
 from vitedu.model.encoder import Standard
+from vitedu.model.hybrid import Hybrid
 from vitedu.model.patches import Patches
 from vitedu.model.position import Learned1D
-from vitedu.model.seams import seams_from_json, seams_to_json
+from vitedu.model.seams import (
+    Block,
+    Position,
+    Stem,
+    seams_from_json,
+    seams_to_json,
+)
 
 # Paper, Table 1; Ti and S from "How to train your ViT?" (Steiner et al. 2022).
 # name: embed_dim D, depth L, num_heads k, mlp_dim
@@ -24,6 +31,20 @@ SIZES = {
 }
 PATCH_SIZES = (8, 14, 16, 32)
 NAMES = tuple(f"ViT-{size}/{patch}" for size in SIZES for patch in PATCH_SIZES)
+
+# Paper, Tables 3 and 6; R26 and R+Ti from "How to train your ViT?". The number behind
+# the slash is the stride in pixels of the image, but for R+ViT-Ti/16: its root divides
+# by 4 where the name counts 2, so its true stride is 32.
+# name: size, units of the ResNet's stages, patch size on its feature map
+HYBRIDS = {
+    "R50+ViT-B/16": ("B", (3, 4, 9), 1),
+    "R50+ViT-B/32": ("B", (3, 4, 6, 3), 1),
+    "R50+ViT-L/16": ("L", (3, 4, 9), 1),
+    "R50+ViT-L/32": ("L", (3, 4, 6, 3), 1),
+    "R26+ViT-S/32": ("S", (2, 2, 2, 2), 1),
+    "R26+ViT-B/32": ("B", (2, 2, 2, 2), 1),
+    "R+ViT-Ti/16": ("Ti", (), 8),
+}
 
 
 @dataclass(frozen=True)
@@ -43,10 +64,10 @@ class ViTConfig:
     depth: int = 12  # L
     num_heads: int = 12  # k
     mlp_dim: int = 3072
-    stem: Patches = field(default_factory=Patches)
-    position: Learned1D = field(default_factory=Learned1D)
-    block: Standard = field(default_factory=Standard)
-    pool: str = "token"  # or "mean" over the patch tokens
+    stem: Stem = field(default_factory=Patches)
+    position: Position = field(default_factory=Learned1D)
+    block: Block = field(default_factory=Standard)
+    pool: str = "token"  # or "mean" of the patches, "map", "none"
     class_token: bool = True
     pre_logits: int | None = None  # width of the tanh layer before the head
     gelu: str = "exact"  # the authors' code: "tanh"
@@ -63,8 +84,7 @@ class ViTConfig:
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of patches."""
-        (height, width), (p, q) = self.image_size, self.patch_size
-        return height // p, width // q
+        return self.stem.grid(self)
 
     @property
     def num_patches(self) -> int:
@@ -88,18 +108,26 @@ class ViTConfig:
 
 
 def vit_config(name: str, **overrides: Any) -> ViTConfig:
-    """The configuration of a name of Table 1, "ViT-B/16", with fields overridden.
+    """The configuration of a name, "ViT-B/16" or a hybrid's, with fields overridden.
 
+    Names of Table 1, and "R50+ViT-B/16" and the like, whose patch size counts pixels of
+    the ResNet's feature map. The true stride of "R+ViT-Ti/16" is 32 pixels.
     UserError: the name or a field is unknown.
     """
-    if name not in NAMES:
+    if name not in NAMES and name not in HYBRIDS:
+        known = (*NAMES, *HYBRIDS)
         raise UserError(
-            f"there is no model {name!r}; " + did_you_mean(name, NAMES)
+            f"there is no model {name!r}; " + did_you_mean(name, known)
         )
     check_fields(
         "ViTConfig", overrides, (each.name for each in fields(ViTConfig))
     )
-    size, patch = name.removeprefix("ViT-").split("/")
+    if name in HYBRIDS:
+        size, layers, patch = HYBRIDS[name]
+        stem = Hybrid(layers)
+    else:
+        size, patch = name.removeprefix("ViT-").split("/")
+        stem = Patches()
     embed_dim, depth, num_heads, mlp_dim = SIZES[size]
     table = {
         "patch_size": (int(patch), int(patch)),
@@ -107,5 +135,6 @@ def vit_config(name: str, **overrides: Any) -> ViTConfig:
         "depth": depth,
         "num_heads": num_heads,
         "mlp_dim": mlp_dim,
+        "stem": stem,
     }
     return ViTConfig(**(table | overrides))

@@ -39,9 +39,8 @@ def initialise(model: nn.Module) -> None:
             lecun_normal(module.weight)
         elif isinstance(module, nn.Linear):
             # a fused (3d, d) matrix would get a bound sqrt(2) too small
-            for matrix in module.weight.chunk(
-                3 if name.endswith("attn.qkv") else 1
-            ):
+            parts = 3 if name.endswith("attn.qkv") else 1
+            for matrix in module.weight.chunk(parts):
                 nn.init.xavier_uniform_(matrix)
         if (
             isinstance(module, nn.Conv2d | nn.Linear)

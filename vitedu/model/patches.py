@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from einops import rearrange
 from torch import Tensor, nn
 
+from vitedu.errors import UserError
+
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
 
@@ -127,6 +129,19 @@ class PatchEmbedding(nn.Module):
 @dataclass(frozen=True)
 class Patches:
     """The paper's stem: non-overlapping patches, each one a linear map."""
+
+    def grid(self, config: "ViTConfig") -> tuple[int, int]:
+        """Rows and columns. UserError: the image does not divide into patches."""
+        for size, patch in zip(
+            config.image_size, config.patch_size, strict=True
+        ):
+            if size % patch:
+                raise UserError(
+                    f"image size {size} is not a multiple of the patch size "
+                    f"{patch} ({size % patch} pixels left over)"
+                )
+        (height, width), (p, q) = config.image_size, config.patch_size
+        return height // p, width // q
 
     def build(self, config: "ViTConfig") -> PatchEmbedding:
         """The module that maps images to a grid of tokens."""

@@ -1,20 +1,61 @@
 """The seams of a ViTConfig, where a variant is another small object; their JSON."""
 
 from dataclasses import asdict, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torch import Tensor, nn
 
 from vitedu.errors import UserError, did_you_mean
+from vitedu.model.axial import Axial
 from vitedu.model.encoder import Standard
+from vitedu.model.hybrid import Hybrid
 from vitedu.model.patches import Patches
-from vitedu.model.position import Learned1D
+from vitedu.model.position import (
+    Learned1D,
+    Learned2D,
+    NoPosition,
+    Relative,
+    SinCos2D,
+)
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
 
+
+class Stem(Protocol):
+    """Images to a grid of tokens; its module becomes the model's `patch_embed`."""
+
+    def grid(self, config: "ViTConfig") -> tuple[int, int]:
+        """Rows and columns. UserError: the image does not fit."""
+
+    def build(self, config: "ViTConfig") -> nn.Module:
+        """(b, c, h, w) -> (b, n, d), n row by row."""
+
+
+class Position(Protocol):
+    """Where tokens stand: added at the stem or at a block, or a bias of attention."""
+
+    def build(self, config: "ViTConfig") -> nn.Parameter | nn.Module | None:
+        """What becomes the model's `pos_embed`; None: nothing at the root."""
+
+    def add(self, tokens: Tensor, pos_embed: Any) -> Tensor:
+        """(b, t, d) -> (b, t, d), before the first block."""
+
+    def attach(self, model: nn.Module) -> None:
+        """Put positions into the blocks of `model`, in place."""
+
+
+class Block(Protocol):
+    """One layer of the encoder."""
+
+    def build(self, config: "ViTConfig", drop_path: float) -> nn.Module:
+        """(b, t, d) -> (b, t, d), with its own share of stochastic depth."""
+
+
 SEAMS = {
-    "stem": (Patches,),
-    "position": (Learned1D,),
-    "block": (Standard,),
+    "stem": (Patches, Hybrid),
+    "position": (Learned1D, Learned2D, Relative, SinCos2D, NoPosition),
+    "block": (Standard, Axial),
 }
 
 
@@ -24,9 +65,15 @@ def seams_to_json(config: "ViTConfig") -> dict[str, Any]:
     for each in fields(config):
         value = getattr(config, each.name)
         if is_dataclass(value):
-            value = {"name": type(value).__name__, **asdict(value)}
-        out[each.name] = list(value) if isinstance(value, tuple) else value
+            own = {name: plain(part) for name, part in asdict(value).items()}
+            value = {"name": type(value).__name__, **own}
+        out[each.name] = plain(value)
     return out
+
+
+def plain(value: Any) -> Any:
+    """A tuple as the list that JSON makes of it; what else there is as it stands."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def seams_from_json(values: dict[str, Any]) -> dict[str, Any]:

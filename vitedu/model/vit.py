@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from vitedu.model.config import ViTConfig, vit_config
 from vitedu.model.encoder import Encoder
 from vitedu.model.initialise import initialise
+from vitedu.model.pool import build_pool
 
 
 class ViT(nn.Module):
@@ -35,6 +36,7 @@ class ViT(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = Encoder(config)
         self.norm = nn.LayerNorm(d, eps=config.norm_eps)
+        self.pool = build_pool(config)
         self.pre_logits = nn.Identity()
         if config.pre_logits:
             fc = nn.Linear(d, config.pre_logits)
@@ -42,23 +44,21 @@ class ViT(nn.Module):
         self.head = nn.Identity()
         if config.num_classes:
             self.head = nn.Linear(config.pre_logits or d, config.num_classes)
+        config.position.attach(self)
         initialise(self)
 
     def forward_features(self, images: Tensor) -> Tensor:
         """(b, c, h, w) -> (b, t, d): all tokens after the final norm."""
         x = self.patch_embed(images)  # (b, n, d)
         if self.cls_token is not None:
-            x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1)
+            x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], 1)
         x = self.config.position.add(x, self.pos_embed)  # equation (1)
         x = self.blocks(self.dropout(x))  # equations (2) and (3)
         return self.norm(x)
 
     def forward_head(self, tokens: Tensor) -> Tensor:
         """(b, t, d) -> (b, classes): pool, then the head."""
-        if self.config.pool == "token":
-            y = tokens[:, 0]  # equation (4)
-        else:
-            y = tokens[:, -self.config.num_patches :].mean(dim=1)
+        y = self.pool(tokens)  # equation (4)
         return self.head(self.pre_logits(y))
 
     def forward(self, images: Tensor) -> Tensor:

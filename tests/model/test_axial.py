@@ -1,0 +1,461 @@
+"""Axial attention against loops over rows and columns, and against whole attention."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.testing import assert_close
+
+from vitedu.errors import UserError
+from vitedu.model import (
+    EncoderBlock,
+    MultiHeadAttention,
+    Standard,
+    ViT,
+    ViTConfig,
+    record_attention,
+    vit,
+)
+from vitedu.model.axial import Axial, AxialBlock, AxisAttention
+from vitedu.model.position import Learned2D, Relative
+
+GRID = (3, 5)
+CONFIG = ViTConfig(
+    image_size=(12, 20),
+    patch_size=4,
+    num_classes=5,
+    embed_dim=32,
+    depth=2,
+    num_heads=4,
+    mlp_dim=96,
+    block=Axial(),
+)
+# float64, at most 96 terms per sum in another order: measured below 1e-13
+EXACT = {"rtol": 0, "atol": 1e-11}
+
+
+def fill_randomly(module):
+    """No zeros and ones left from initial values: every tensor has its effect."""
+    torch.manual_seed(0)
+    for weight in module.parameters():
+        nn.init.normal_(weight, std=0.3)
+    return module
+
+
+def random_tokens(t, b=2):
+    torch.manual_seed(1)
+    return torch.randn(b, t, 32, dtype=torch.float64)
+
+
+def random_attention(axis, grid=GRID):
+    return fill_randomly(AxisAttention(32, 4, grid, axis).double())
+
+
+def random_block(grid=GRID, **fields):
+    return fill_randomly(AxialBlock(32, 4, 96, grid, **fields).double())
+
+
+def one_line(x, weights):
+    """Equations (5) to (7) for one sequence, before U_msa: (s, d) -> (s, d)."""
+    qkv = x @ weights["qkv.weight"].T + weights["qkv.bias"]
+    heads = []
+    for head in range(4):
+        q, k, v = (
+            each[:, 8 * head : 8 * head + 8] for each in qkv.split(32, dim=-1)
+        )
+        heads.append((q @ k.T / math.sqrt(8)).softmax(-1) @ v)
+    return torch.cat(heads, dim=-1)
+
+
+def lines_of(axis, grid):
+    """The indices of the patches of each row, or of each column."""
+    index = torch.arange(grid[0] * grid[1]).reshape(grid)
+    return list(index if axis == "row" else index.T)
+
+
+def loop_over_lines(x, weights, axis, grid, class_token):
+    """An image and a line at a time; the class token's answers are averaged."""
+    out = torch.zeros_like(x)
+    for image in range(len(x)):
+        lines = lines_of(axis, grid)
+        for patches in lines:
+            at = patches + class_token
+            if class_token:
+                answers = one_line(
+                    torch.cat([x[image, :1], x[image, at]]), weights
+                )
+                out[image, 0] += answers[0] / len(lines)
+                out[image, at] = answers[1:]
+            else:
+                out[image, at] = one_line(x[image, at], weights)
+    return out @ weights["proj.weight"].T + weights["proj.bias"]
+
+
+GRIDS = [(3, 5), (5, 3), (4, 4), (1, 6), (6, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+@pytest.mark.parametrize("axis", ["row", "column"])
+@pytest.mark.parametrize("grid", GRIDS)
+def test_attention_along_an_axis_equals_a_loop(grid, axis, class_token):
+    layer = random_attention(axis, grid)
+    x = random_tokens(class_token + math.prod(grid))
+    want = loop_over_lines(x, layer.state_dict(), axis, grid, class_token)
+    assert_close(layer(x), want, **EXACT)
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+@pytest.mark.parametrize("gelu", ["exact", "tanh"])
+@pytest.mark.parametrize("norm_eps", [1e-6, 1e-2])
+def test_block_equals_row_and_mlp_then_column_and_mlp(
+    norm_eps, gelu, class_token
+):
+    block = random_block(gelu=gelu, norm_eps=norm_eps)
+    tokens = x = random_tokens(class_token + 15)
+    approximate = {"exact": "none", "tanh": "tanh"}[gelu]
+    for axis in ("row", "column"):
+        weights = block.get_submodule(axis).state_dict()
+
+        def norm(z, name, weights=weights):
+            scale, shift = weights[f"{name}.weight"], weights[f"{name}.bias"]
+            return F.layer_norm(z, (32,), scale, shift, norm_eps)
+
+        def dense(z, name, weights=weights):
+            return z @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+        attention = {
+            key.removeprefix("attn."): weight
+            for key, weight in weights.items()
+            if key.startswith("attn.")
+        }
+        x = x + loop_over_lines(
+            norm(x, "norm1"), attention, axis, GRID, class_token
+        )
+        hidden = F.gelu(
+            dense(norm(x, "norm2"), "mlp.fc1"), approximate=approximate
+        )
+        x = x + dense(hidden, "mlp.fc2")
+    # values grow to 30 through two MLPs
+    assert_close(block(tokens), x, rtol=0, atol=1e-10)
+
+
+class Mask(nn.Module):
+    """A bias of minus infinity between patches of different lines."""
+
+    def __init__(self, axis):
+        super().__init__()
+        line = torch.zeros(15, dtype=torch.int64)
+        for index, patches in enumerate(lines_of(axis, GRID)):
+            line[patches] = index
+        self.same = line[:, None] == line
+
+    def forward(self, q):
+        zeros = torch.zeros(self.same.shape, dtype=q.dtype)
+        return zeros.masked_fill(~self.same, -math.inf)
+
+
+@pytest.mark.parametrize("axis", ["row", "column"])
+def test_attention_along_an_axis_is_whole_attention_under_a_mask(axis):
+    layer, whole = random_attention(axis), MultiHeadAttention(32, 4).double()
+    whole.load_state_dict(layer.state_dict(), strict=True)
+    whole.position_bias = Mask(axis)
+    x = random_tokens(15)
+    assert_close(layer(x), whole(x), **EXACT)
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+@pytest.mark.parametrize(
+    ("half", "grid"), [("row", (1, 6)), ("column", (6, 1))]
+)
+def test_on_a_grid_of_one_line_its_half_is_the_encoder_block(
+    half, grid, class_token
+):
+    half = random_block(grid).get_submodule(half)
+    whole = EncoderBlock(32, 4, 96).double()
+    whole.load_state_dict(half.state_dict(), strict=True)
+    x = random_tokens(class_token + 6)
+    assert_close(half(x), whole(x), **EXACT)
+
+
+def test_a_patch_alone_in_its_column_attends_to_itself():
+    layer, x = random_attention("column", (1, 6)), random_tokens(6)
+    with record_attention(nn.ModuleDict({"attn": layer})) as maps:
+        layer(x)
+    assert torch.equal(maps[0], torch.ones(12, 4, 1, 1, dtype=torch.float64))
+
+
+def gradient_reaches(layer, grid, class_token):
+    """(t, t) of bools: does output i of the first image depend on input j."""
+    x = random_tokens(class_token + math.prod(grid), b=1).requires_grad_()
+    rows = []
+    for token in layer(x)[0]:
+        (gradient,) = torch.autograd.grad(token.sum(), x, retain_graph=True)
+        rows.append(gradient[0].abs().amax(-1) > 0)
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+@pytest.mark.parametrize("half", ["row", "column"])
+def test_nothing_leaks_into_another_line(half, class_token):
+    reaches = gradient_reaches(
+        random_block().get_submodule(half), GRID, class_token
+    )
+    if class_token:
+        assert reaches[0].all()  # it reads every line
+        assert reaches[:, 0].all()  # and is read in every line
+        reaches = reaches[1:, 1:]
+    assert torch.equal(reaches, Mask(half).same)
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+def test_after_both_halves_every_token_has_seen_every_other(class_token):
+    assert gradient_reaches(random_block(), GRID, class_token).all()
+
+
+@pytest.mark.parametrize(
+    ("half", "order"), [("row", [2, 0, 1]), ("column", [2, 0, 4, 1, 3])]
+)
+def test_a_half_does_not_see_the_order_of_its_lines(half, order):
+    layer, x = random_block().get_submodule(half), random_tokens(15)
+    patches = torch.arange(15).reshape(GRID)
+    moved = patches[order] if half == "row" else patches[:, order]
+    at = moved.flatten()
+    assert_close(layer(x)[:, at], layer(x[:, at]), **EXACT)
+
+
+def test_images_are_kept_apart():
+    block, x = random_block(), random_tokens(16, b=3)
+    assert_close(block(x)[1:2], block(x[1:2]), **EXACT)
+
+
+def test_rows_come_before_columns():
+    block, x = random_block(), random_tokens(16)
+    assert_close(block(x), block.column(block.row(x)), **EXACT)
+    other_order = block.row(block.column(x))
+    assert (block(x) - other_order).abs().max() > 1e-2
+
+
+def test_the_residual_path_is_untouched():
+    block = random_block()
+    for half in (block.row, block.column):
+        for layer in (half.attn.proj, half.mlp.fc2):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+    x = 100 * random_tokens(16)
+    assert torch.equal(block(x), x)
+
+
+def test_only_two_axes_are_known():
+    with pytest.raises(ValueError, match="axis is 'x', it must be 'row' or"):
+        AxisAttention(32, 4, GRID, "x")
+
+
+def test_a_block_takes_every_field_twice():
+    config = replace(CONFIG, gelu="tanh", norm_eps=1e-3, dropout=0.3)
+    block = Axial().build(config, drop_path=0.2)
+    for half in (block.row, block.column):
+        assert half.attn.num_heads == 4
+        assert half.attn.grid == (3, 5)
+        assert half.mlp.fc1.out_features == 96
+        assert half.mlp.act.approximate == "tanh"
+        assert half.norm1.eps == half.norm2.eps == 1e-3
+        assert half.attn.dropout.p == half.mlp.dropout.p == 0.3
+        assert half.drop_path.rate == 0.2
+
+
+def test_drop_path_rises_over_the_blocks_and_is_one_rate_in_each():
+    model = ViT(replace(CONFIG, depth=3, drop_path=0.4))
+    rates = [
+        (block.row.drop_path.rate, block.column.drop_path.rate)
+        for block in model.blocks
+    ]
+    # float32 steps
+    assert rates == [pytest.approx((r, r), abs=1e-7) for r in (0.0, 0.2, 0.4)]
+
+
+def test_drop_path_leaves_branches_out_image_by_image():
+    block = random_block(drop_path=0.5)
+    x = random_tokens(16, b=1).expand(400, -1, -1)
+    with torch.no_grad():
+        outputs = {
+            tuple(image) for image in block.train()(x).flatten(1).tolist()
+        }
+    # four branches, each there or not; were lines dropped, there would be 400. To miss
+    # one of the 16 has probability 16 * (15 / 16)^400 = 1e-10.
+    assert len(outputs) == 16
+    assert tuple(x[0].flatten().tolist()) in outputs
+
+
+@pytest.mark.parametrize("axis", ["row", "column"])
+def test_dropout_comes_after_the_lines_are_joined(axis):
+    layer = AxisAttention(32, 4, GRID, axis, dropout=0.5).double()
+    fill_randomly(layer)
+    x = random_tokens(16, b=40)
+    whole, dropped = layer.eval()(x), layer.train()(x)
+    kept = dropped != 0
+    # 1,280 numbers of class tokens, 19,200 of patches, kept with probability 1/2:
+    # outside of it by 0.08 with probability 1e-8. A mean of dropped rows would keep
+    # nearly all of the class tokens'.
+    for tokens in (kept[:, :1], kept[:, 1:]):
+        assert abs(tokens.double().mean() - 0.5) < 0.08
+    assert_close(dropped[kept], 2 * whole[kept], **EXACT)
+
+
+def test_dropout_is_off_in_evaluation():
+    block, x = (
+        random_block(dropout=0.5, drop_path=0.5).eval(),
+        random_tokens(16),
+    )
+    without = random_block().eval()
+    assert torch.equal(block(x), without(x))
+
+
+def random_model(**fields):
+    return fill_randomly(ViT(replace(CONFIG, **fields)).double().eval())
+
+
+def random_images():
+    torch.manual_seed(2)
+    return torch.randn(2, 3, 12, 20, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("pool", "class_token", "shape"),
+    [
+        ("token", True, (2, 5)),
+        ("mean", True, (2, 5)),
+        ("mean", False, (2, 5)),
+        ("map", True, (2, 5)),
+        ("map", False, (2, 5)),
+        ("none", True, (2, 16, 5)),
+        ("none", False, (2, 15, 5)),
+    ],
+)
+def test_a_network_of_axial_blocks_works_with_every_pool(
+    pool, class_token, shape
+):
+    model = random_model(pool=pool, class_token=class_token)
+    logits = model(random_images())
+    assert logits.shape == shape
+    assert logits.isfinite().all()
+
+
+def test_every_tensor_moves_the_logits():
+    model = random_model()
+    model(random_images()).square().sum().backward()
+    for name, weight in model.named_parameters():
+        assert weight.grad is not None and weight.grad.abs().max() > 0, name
+
+
+def test_the_grid_comes_from_the_stem():
+    model = random_model()
+    tokens = random_tokens(16)
+    rows, columns = model.config.grid
+    assert (rows, columns) == (3, 5)
+    half = model.blocks[0].row
+    want = loop_over_lines(
+        tokens, half.attn.state_dict(), "row", (3, 5), class_token=True
+    )
+    assert_close(half.attn(tokens), want, **EXACT)
+
+
+def test_state_dict_says_row_and_column():
+    keys = set(ViT(CONFIG).state_dict())
+    standard = ViT(replace(CONFIG, block=Standard())).state_dict()
+    want = set()
+    for key in standard:
+        if key.startswith("blocks."):
+            _, index, rest = key.split(".", maxsplit=2)
+            want |= {
+                f"blocks.{index}.{half}.{rest}" for half in ("row", "column")
+            }
+        else:
+            want.add(key)
+    assert keys == want
+
+
+@pytest.mark.parametrize("name", ["ViT-Ti/16", "ViT-B/32"])
+def test_number_of_weights_is_twice_a_block_of_the_paper(name):
+    with torch.device("meta"):
+        model = vit(name, block=Axial())
+    d, m = model.config.embed_dim, model.config.mlp_dim
+    half = 4 * (d * d + d) + (2 * d * m + m + d) + 4 * d
+    counted = sum(weight.numel() for weight in model.blocks.parameters())
+    assert counted == 12 * 2 * half
+    # paper.md, section 1.3: the blocks of Ti and of B
+    assert half == {192: 444_864, 768: 7_087_872}[d]
+
+
+def test_blocks_start_as_those_of_the_paper():
+    torch.manual_seed(0)
+    config = replace(CONFIG, embed_dim=192, num_heads=3, depth=1)
+    (block,) = ViT(config).blocks
+    for half in (block.row, block.column):
+        for matrix in half.attn.qkv.weight.chunk(3):
+            # each on its own a Xavier-uniform (d, d) matrix, 36,864 draws
+            bound = math.sqrt(3 / 192)
+            assert 0.99 * bound < matrix.abs().max() <= bound * (1 + 1e-6)
+        assert not half.attn.qkv.bias.any() and not half.attn.proj.bias.any()
+        assert half.mlp.fc1.bias.abs().max() < 1e-5  # normal with std 1e-6
+        assert (half.norm1.weight == 1).all()
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+def test_record_attention_gives_rows_then_columns_line_by_line(class_token):
+    model = random_model(class_token=class_token, pool="mean")
+    with record_attention(model) as maps:
+        recorded = model(random_images())
+    of_rows = (2 * 3, 4, 5 + class_token, 5 + class_token)
+    of_columns = (2 * 5, 4, 3 + class_token, 3 + class_token)
+    assert [weights.shape for weights in maps] == [of_rows, of_columns] * 2
+    for weights in maps:
+        ones = torch.ones(weights.shape[:-1], dtype=torch.float64)
+        assert_close(weights.sum(-1), ones, **EXACT)
+    # the fused kernel sums in another order; logits are about 100
+    assert_close(recorded, model(random_images()), rtol=0, atol=1e-9)
+
+
+def test_recorded_lines_are_image_after_image():
+    layer, x = random_attention("column"), random_tokens(16)
+    holder = nn.ModuleDict({"attn": layer})
+    with record_attention(holder) as maps:
+        layer(x)
+        layer(x[1:])
+    together, second = maps
+    assert_close(together[5:], second, **EXACT)
+
+
+def test_a_bias_in_the_logits_is_added_in_every_line():
+    class Bias(nn.Module):
+        def forward(self, q):
+            # the first token of a line alone is read, by all
+            table = torch.full(q.shape[-2:-1] * 2, -math.inf, dtype=q.dtype)
+            table[:, 0] = 0
+            return table
+
+    layer, x = random_attention("row"), random_tokens(15)
+    layer.position_bias = Bias()
+    values = x @ layer.qkv.weight[64:].T + layer.qkv.bias[64:]
+    first = torch.arange(15) // 5 * 5
+    assert_close(layer(x), layer.proj(values[:, first]), **EXACT)
+
+
+def test_json_and_back_is_the_same_configuration():
+    text = json.dumps(CONFIG.to_json())
+    assert ViTConfig.from_json(json.loads(text)) == CONFIG
+    assert CONFIG.to_json()["block"] == {"name": "Axial"}
+
+
+@pytest.mark.parametrize("at", ["stem", "layers", "shared"])
+def test_positions_that_are_added_work_with_axial_blocks(at):
+    model = random_model(position=Learned2D(at=at))
+    assert model(random_images()).isfinite().all()
+
+
+def test_relative_positions_are_refused_in_one_sentence():
+    with pytest.raises(UserError, match="not AxialBlock"):
+        ViT(replace(CONFIG, position=Relative()))

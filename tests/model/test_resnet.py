@@ -1,0 +1,674 @@
+"""Both ResNets against the authors' outputs, timm and their own definitions."""
+
+import json
+import math
+import os
+import re
+from dataclasses import FrozenInstanceError, fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.testing import assert_close
+
+from vitedu.compat import import_timm
+from vitedu.errors import UserError
+from vitedu.model.bottleneck import (
+    BiTConv2d,
+    Bottleneck,
+    PreActBottleneck,
+    SamePool,
+    StdConv2d,
+    pad_same,
+    same_padding,
+    standardise,
+    standardise_bit,
+)
+from vitedu.model.resnet import (
+    RESNETS,
+    ResNet,
+    ResNetConfig,
+    resnet,
+    resnet_config,
+)
+
+TINY = ResNetConfig(layers=(2, 1), width=0.5, num_classes=5)
+FAMILIES = ("bit-v2", "bit-v1")
+both_families = pytest.mark.parametrize("family", FAMILIES)
+# float64; up to a few thousand terms per sum in another order: measured below 1e-13
+EXACT = {"rtol": 0, "atol": 1e-11}
+
+# Units of the two forms side by side: their convolution and their epsilons.
+FORMS = [
+    (standardise, lambda var: var.sqrt() + 1e-5),
+    (standardise_bit, lambda var: (var + 1e-10).sqrt()),
+]
+both_forms = pytest.mark.parametrize(("form", "divisor"), FORMS)
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+def random_tensors(model, dtype=torch.float64):
+    """Values for every tensor of a state_dict; no zeros or ones as at the start."""
+    torch.manual_seed(0)
+    tensors = {}
+    for name, like in model.state_dict().items():
+        drawn = torch.randn(like.shape, dtype=dtype)
+        if like.ndim > 1:
+            drawn /= like[0].numel() ** 0.5
+        else:
+            drawn = 0.1 * drawn + name.endswith("weight")  # a norm's scale: 1
+        tensors[name] = drawn
+    return tensors
+
+
+def random_model(config=TINY, **changes):
+    model = ResNet(replace(config, pool_padding=None, **changes)).double()
+    model.load_state_dict(random_tensors(model))
+    return model.eval().requires_grad_(False)
+
+
+def random_images(*shape):
+    torch.manual_seed(1)
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+# --- padding
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel_size", "stride", "padding"),
+    [
+        (224, 7, 2, (2, 3)),
+        (225, 7, 2, (3, 3)),
+        (112, 3, 2, (0, 1)),
+        (113, 3, 2, (1, 1)),
+        (56, 3, 1, (1, 1)),
+        (57, 1, 2, (0, 0)),
+        (1, 7, 2, (3, 3)),
+    ],
+)
+def test_same_padding_as_the_authors_code_has_it(
+    size, kernel_size, stride, padding
+):
+    assert same_padding(size, kernel_size, stride) == padding
+
+
+sizes = st.integers(1, 300)
+
+
+@settings(deadline=None, derandomize=True)
+@given(sizes, st.integers(1, 9), st.integers(1, 5))
+def test_same_padding_leaves_as_many_windows_as_strides(size, kernel, stride):
+    before, after = same_padding(size, kernel, stride)
+    assert 0 <= before <= after <= before + 1
+    if before + after:  # or the kernel leaves pixels out
+        assert (size + before + after - kernel) % stride == 0
+    windows = (size + before + after - kernel) // stride + 1
+    assert windows == math.ceil(size / stride)
+
+
+def test_pad_same_pads_each_axis_by_its_own_size_and_keeps_the_pixels():
+    x = random_images(2, 3, 8, 9)
+    padded = pad_same(x, 7, 2, value=5.0)
+    assert padded.shape == (2, 3, 8 + 5, 9 + 6)
+    assert torch.equal(padded[:, :, 2:10, 3:12], x)
+    assert padded.sum() == pytest.approx(
+        x.sum().item() + 5.0 * (padded.numel() - x.numel())
+    )
+
+
+@pytest.mark.parametrize("size", [(8, 9), (1, 2), (7, 7)])
+@pytest.mark.parametrize("kernel_size", [1, 3, 7])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("conv", [StdConv2d, BiTConv2d])
+def test_convolutions_leave_a_pixel_for_each_stride(
+    conv, size, kernel_size, stride
+):
+    out = conv(2, 5, kernel_size, stride)(torch.randn(1, 2, *size))
+    assert out.shape == (1, 5, *(math.ceil(side / stride) for side in size))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_the_convolution_is_the_padded_image_with_standardised_filters(stride):
+    conv, x = StdConv2d(2, 5, 3, stride).double(), random_images(1, 2, 6, 7)
+    by_hand = F.conv2d(
+        pad_same(x, 3, stride), standardise(conv.weight), stride=stride
+    )
+    assert_close(conv(x), by_hand, **EXACT)
+
+
+def test_the_two_paddings_agree_on_odd_sizes_alone():
+    # with the same filters; the two epsilons are 1e-5 of them apart
+    same, symmetric = StdConv2d(2, 32, 3, 2), BiTConv2d(2, 32, 3, 2)
+    symmetric.weight = same.weight
+    odd, even = torch.randn(1, 2, 9, 9), torch.randn(1, 2, 8, 8)
+    assert_close(same(odd), symmetric(odd), rtol=0, atol=1e-2)
+    assert (same(even) - symmetric(even)).abs().max() > 1
+
+
+def test_same_pool_takes_the_largest_and_its_border_never_wins():
+    x = torch.tensor([[[[-9.0, -8, -7], [-6, -5, -4], [-3, -2, -1]]]])
+    assert SamePool()(x).tolist() == [[[[-5, -4], [-2, -1]]]]
+    assert SamePool()(x[:, :, :2, :2]).tolist() == [[[[-5]]]]
+
+
+# --- standardised filters
+
+
+@both_forms
+def test_filters_have_mean_zero_and_deviation_one(form, divisor):
+    # The epsilon takes 1e-5 / 0.2 = 5e-5 of the deviation.
+    filters = form(3 + 0.2 * random_images(6, 5, 3, 3)).flatten(1)
+    assert_close(filters.mean(1), torch.zeros(6).double(), **EXACT)
+    assert_close(
+        filters.std(1, correction=0),
+        torch.ones(6).double(),
+        rtol=0,
+        atol=1e-4,
+    )
+
+
+@both_forms
+def test_each_filter_is_standardised_by_its_formula(form, divisor):
+    weight = 1e-4 * random_images(6, 5, 3, 3)  # so small that epsilons show
+    for filter, ours in zip(weight, form(weight), strict=True):
+        var = (filter - filter.mean()).square().mean()
+        assert_close(ours, (filter - filter.mean()) / divisor(var), **EXACT)
+
+
+@both_forms
+def test_a_constant_filter_becomes_zero_and_its_gradient_is_finite(
+    form, divisor
+):
+    weight = torch.full((2, 3, 3, 3), 0.7, requires_grad=True)
+    filters = form(weight)
+    (filters * torch.randn(2, 3, 3, 3)).sum().backward()
+    assert not filters.any()
+    assert weight.grad.isfinite().all()
+
+
+@both_forms
+@pytest.mark.parametrize("scale", [1e-1, 1e-3, 1e-4])
+def test_small_filters_keep_their_form_in_float16(form, divisor, scale):
+    weight = (scale * random_images(4, 32, 3, 3)).half()
+    filters = form(weight)
+    assert filters.dtype == torch.float16
+    # Numbers of up to 4 with 11 bits are 0.002 off; the deviation adds as much. At
+    # 1e-4 its own few bits add 2%. (Without float32 inside, BiT's would be infinite.)
+    wanted = form(weight.double())
+    assert (filters - wanted).abs().max() < 0.01 + 1e-5 / scale
+
+
+# --- units
+
+
+@both_families
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_unit_widens_by_four_and_shrinks_by_its_stride(family, stride):
+    unit = {"bit-v1": Bottleneck, "bit-v2": PreActBottleneck}[family]
+    out = unit(64, 32, stride)(torch.randn(2, 64, 5, 6))
+    shape = {1: (5, 6), 2: (3, 3)}[stride]
+    assert out.shape == (2, 128, *shape)
+
+
+def test_a_new_post_activation_unit_is_the_relu_of_its_shortcut():
+    x = torch.randn(2, 128, 5, 6)
+    unit = Bottleneck(128, 32)
+    assert_close(unit(x), F.relu(x), rtol=0, atol=0)
+    nn.init.ones_(unit.norm3.weight)
+    assert (unit(x) - F.relu(x)).abs().max() > 0.1
+
+
+def test_a_pre_activation_unit_leaves_its_shortcut_untouched():
+    x = random_images(2, 128, 5, 6)
+    unit = PreActBottleneck(128, 32).double()
+    nn.init.zeros_(unit.norm3.weight)  # relu(0) = 0: the branch says nothing
+    assert torch.equal(unit(x), x)
+
+
+# --- against the authors' outputs
+
+# case: configuration, the golden key of the logits
+GOLDEN = {
+    "g1_bit_v2_paper": (
+        ResNetConfig(
+            layers=(2, 2),
+            width=0.5,
+            num_classes=6,
+            image_size=(50, 64),
+            pool_padding="-inf",
+        ),
+        "logits",
+    ),
+    "g1_bit_v2_paper, zeros": (
+        ResNetConfig(
+            layers=(2, 2), width=0.5, num_classes=6, image_size=(50, 64)
+        ),
+        "logits_zero_pad_pool",
+    ),
+    "g2_bit_v1": (
+        ResNetConfig(
+            family="bit-v1",
+            layers=(1, 2),
+            width=0.5,
+            num_classes=6,
+            image_size=(50, 64),
+        ),
+        "logits",
+    ),
+}
+golden_cases = pytest.mark.parametrize("case", GOLDEN)
+
+
+def golden_folder():
+    folder = os.environ.get("VITEDU_GOLDEN")
+    if not folder:
+        pytest.skip(
+            "VITEDU_GOLDEN, the folder of the authors' outputs, is not set"
+        )
+    return Path(folder)
+
+
+# the authors' words and ours, in the order in which they are replaced
+WORDS = {
+    "root_block/": "",
+    "conv_root": "stem.conv",
+    "gn_root": "stem.norm",
+    "norm-pre-head": "norm",
+    "conv_proj": "downsample.conv",
+    "gn_proj": "downsample.norm",
+    "gn": "norm",
+    "head": "head.fc",
+    "/kernel": ".weight",
+    "/scale": ".weight",
+    "/bias": ".bias",
+}
+
+
+def our_name(name):
+    """The name in our state_dict of a tensor of the authors'."""
+    name = re.sub(
+        r"block(\d+)/unit(\d+)/",
+        lambda found: "stages.{}.blocks.{}.".format(
+            *(int(number) - 1 for number in found.groups())
+        ),
+        name,
+    )
+    for theirs, ours in WORDS.items():
+        name = name.replace(theirs, ours)
+    return name
+
+
+def our_state(weights):
+    """The authors' arrays as our state_dict: HWIO to OIHW, flat norms."""
+    state = {}
+    for name, array in weights.items():
+        tensor = torch.from_numpy(array)
+        if name == "head/kernel":
+            tensor = tensor.T[:, :, None, None]
+        elif "/gn" in name or name.startswith(("gn_", "norm-")):
+            tensor = tensor.flatten()
+        elif tensor.ndim == 4:
+            tensor = tensor.permute(3, 2, 0, 1)
+        state[our_name(name)] = tensor
+    return state
+
+
+def golden_model(case, dtype):
+    """Our model with the case's weights, its images and the authors' outputs."""
+    folder, name = golden_folder(), case.split(",")[0]
+    config, _ = GOLDEN[case]
+    model = ResNet(config).to(dtype).eval().requires_grad_(False)
+    with np.load(folder / f"{name}.weights.npz") as weights:
+        model.load_state_dict(our_state(weights))
+    with np.load(folder / f"{name}.io.npz") as io:
+        outputs = {name: torch.from_numpy(io[name]) for name in io}
+    images = outputs["images"].to(dtype).permute(0, 3, 1, 2)
+    return model, images, outputs
+
+
+def seen(features):
+    """What the golden files keep of a feature map: image 0, channels [::8], last."""
+    return features[:1, ::8].permute(0, 2, 3, 1)
+
+
+@golden_cases
+def test_logits_are_the_authors_in_float64(case):
+    model, images, outputs = golden_model(case, torch.float64)
+    want = outputs[GOLDEN[case][1] + "_f64"]
+    # the case's own tolerance; measured 4e-15
+    assert_close(model(images), want, rtol=0, atol=1e-10)
+
+
+@golden_cases
+def test_logits_are_the_authors_in_float32(case):
+    model, images, outputs = golden_model(case, torch.float32)
+    # the case's own tolerance; measured below 2e-6
+    assert_close(model(images), outputs[GOLDEN[case][1]], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", ["g1_bit_v2_paper", "g2_bit_v1"])
+def test_root_stages_and_features_are_the_authors(case):
+    model, images, outputs = golden_model(case, torch.float64)
+    close = {"rtol": 0, "atol": 1e-10}  # of numbers up to 30; measured 2e-13
+    x = model.stem(images)
+    assert_close(seen(x), outputs["stem_f64"], **close)
+    for i, stage in enumerate(model.stages, start=1):
+        x = stage(x)
+        assert_close(seen(x), outputs[f"stage{i}_f64"], **close)
+    features = model.forward_features(images)
+    assert_close(features.mean((2, 3)), outputs["features_f64"], **close)
+    # stored in float32 alone: of numbers up to 16
+    logits = model.head(features).permute(0, 2, 3, 1)
+    assert_close(logits.float(), outputs["logits_2d"], rtol=0, atol=5e-5)
+
+
+@pytest.mark.parametrize("case", ["g1_bit_v2_paper", "g2_bit_v1"])
+def test_without_a_head_the_model_gives_the_authors_features(case):
+    model, images, outputs = golden_model(case, torch.float64)
+    model.reset_classifier(0)
+    assert_close(model(images), outputs["features_f64"], rtol=0, atol=1e-10)
+
+
+def test_initial_values_are_those_that_the_authors_code_draws():
+    drawn = json.loads((golden_folder() / "init.json").read_text())["measured"]
+    torch.manual_seed(0)
+    config = ResNetConfig(layers=(2, 2), width=0.5, num_classes=6)
+    state = ResNet(config).state_dict()
+    assert {our_name(name) for name in drawn["bit"]} == set(state)
+    for name, theirs in drawn["bit"].items():
+        ours = state[our_name(name)]
+        # 6 times the error of a deviation measured twice; exact for ones and zeros
+        close = 6 / math.sqrt(ours.numel())
+        assert ours.std(correction=0).item() == pytest.approx(
+            theirs["std"], rel=close
+        ), name
+        assert ours.mean().item() == pytest.approx(
+            theirs["mean"], abs=close * theirs["std"]
+        ), name
+
+
+# --- initial values, without their outputs
+
+
+@both_families
+def test_convolutions_start_as_lecun_normal_and_the_head_at_zero(family):
+    torch.manual_seed(0)
+    model = ResNet(replace(TINY, family=family, pool_padding=None))
+    weight = model.stages[1].blocks[0].conv2.weight  # 36,864 draws
+    # 6 times the error of the deviation
+    assert weight.std().item() == pytest.approx(1 / 24, rel=0.022)
+    assert not model.head.fc.weight.any()
+    assert not model.head.fc.bias.any()
+
+
+@both_families
+def test_only_the_post_activation_units_start_with_a_last_scale_of_zero(family):
+    model = ResNet(replace(TINY, family=family, pool_padding=None))
+    for name, weight in model.named_parameters():
+        if "norm" in name and name.endswith("weight"):
+            is_zero = family == "bit-v1" and ".norm3." in name
+            assert weight.unique().item() == (0 if is_zero else 1), name
+
+
+# --- against timm
+
+TIMM_NAMES = {
+    "BiT-R50x1": "resnetv2_50x1_bit",
+    "BiT-R101x1": "resnetv2_101x1_bit",
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=["BiT-R50x1", pytest.param("BiT-R101x1", marks=pytest.mark.slow)],
+)
+def timm_pair(request):
+    """Ours and timm's with the same random weights, in float64; made once."""
+    timm, name = import_timm(), request.param
+    with torch.device("meta"):
+        ours = resnet(name, num_classes=10).eval()
+        theirs = timm.create_model(TIMM_NAMES[name], num_classes=10).eval()
+    ours.load_state_dict(random_tensors(ours), strict=True, assign=True)
+    theirs.load_state_dict(ours.state_dict(), strict=True, assign=True)
+    return ours, theirs
+
+
+def largest_difference(pair, size, timm_epsilon):
+    """Of the logits, as a share of the largest; `timm_epsilon` is under their root."""
+    ours, theirs = pair
+    for module in theirs.modules():
+        if type(module).__name__ == "StdConv2d":
+            module.eps = timm_epsilon
+    images = random_images(1, 3, *size)
+    with torch.inference_mode():
+        want = theirs(images)
+        return ((ours(images) - want).abs().max() / want.abs().max()).item()
+
+
+@pytest.mark.parametrize("size", [(32, 32), (33, 47)])
+def test_equals_timm_with_the_authors_epsilon(timm_pair, size):
+    # float64, through 50 or 101 layers; measured 1e-13
+    assert largest_difference(timm_pair, size, timm_epsilon=1e-10) < 1e-8
+
+
+def test_timms_own_epsilon_moves_the_logits_by_what_the_docstring_says(
+    timm_pair,
+):
+    moved = largest_difference(timm_pair, (32, 32), timm_epsilon=1e-8)
+    assert 1e-6 < moved < 1e-4
+
+
+@pytest.mark.parametrize("name", [n for n in RESNETS if n[-1] in "12"])
+def test_keys_and_shapes_are_timms(name):
+    family, layers, width = RESNETS[name]
+    create = import_timm().models.resnetv2.ResNetV2
+    with torch.device("meta"):
+        ours = resnet(name)
+        theirs = create(
+            list(layers), width_factor=width, preact=family == "bit-v2"
+        )
+    shapes = [
+        {key: value.shape for key, value in model.state_dict().items()}
+        for model in (ours, theirs)
+    ]
+    assert shapes[0] == shapes[1]
+
+
+# --- the whole network
+
+
+@both_families
+@pytest.mark.parametrize("size", [(32, 32), (33, 50), (1, 1)])
+def test_any_image_size_will_do(family, size):
+    model = random_model(family=family)
+    features = model.forward_features(random_images(2, 3, *size))
+    assert features.shape == (2, 256, *(math.ceil(side / 8) for side in size))
+    assert model.forward_head(features).shape == (2, 5)
+
+
+@both_families
+def test_features_are_never_negative(family):
+    features = random_model(family=family).forward_features(
+        random_images(2, 3, 32, 32)
+    )
+    assert features.min() == 0
+
+
+@both_families
+def test_images_do_not_see_each_other(family):
+    model, images = random_model(family=family), random_images(3, 3, 32, 32)
+    assert_close(model(images)[1:2], model(images[1:2]), **EXACT)
+
+
+@both_families
+def test_a_shift_by_the_whole_stride_shifts_the_features(family):
+    # the border aside, and the norms, whose mean is of the whole image: of a black
+    # frame that holds the same picture
+    model = random_model(family=family, layers=(1,))
+    frame = torch.zeros(1, 3, 96, 96, dtype=torch.float64)
+    here, there = frame.clone(), frame.clone()
+    picture = random_images(1, 3, 16, 16)
+    here[:, :, 32:48, 32:48], there[:, :, 40:56, 40:56] = picture, picture
+    shifted = model.forward_features(here).roll((2, 2), dims=(2, 3))
+    inside = (..., slice(6, -6), slice(6, -6))
+    assert_close(
+        model.forward_features(there)[inside], shifted[inside], **EXACT
+    )
+
+
+def test_the_pools_border_counts_in_bit_v2():
+    zeros = random_model()
+    other = ResNet(replace(zeros.config, pool_padding="-inf")).double()
+    other.load_state_dict(zeros.state_dict())
+    images = random_images(2, 3, 32, 32)
+    assert (zeros(images) - other(images)).abs().max() > 1e-3
+
+
+def test_weights_of_one_family_do_not_fit_the_other():
+    with torch.device("meta"):
+        v1, v2 = resnet("R26x1"), resnet("BiT-R26x1")
+    with pytest.raises(RuntimeError, match=r"stem\.norm"):
+        v2.load_state_dict(v1.state_dict())
+
+
+@both_families
+def test_reset_classifier_gives_a_head_of_zeros_of_the_models_type(family):
+    model = random_model(family=family)
+    model.reset_classifier(7)
+    assert model.config.num_classes == 7
+    assert model.head.fc.weight.dtype == torch.float64
+    logits = model(random_images(2, 3, 32, 32))
+    assert logits.shape == (2, 7)
+    assert not logits.any()
+
+
+@both_families
+def test_the_loss_of_a_new_model_is_the_logarithm_of_the_classes(family):
+    model = ResNet(replace(TINY, family=family, pool_padding=None))
+    logits = model(torch.randn(4, 3, 32, 32))
+    loss = F.cross_entropy(logits, torch.arange(4))
+    assert loss.item() == pytest.approx(math.log(5), abs=1e-6)  # float32
+
+
+@both_families
+def test_every_weight_gets_a_gradient(family):
+    model = random_model(family=family).requires_grad_(True)
+    model(random_images(2, 3, 32, 32)).square().sum().backward()
+    for name, weight in model.named_parameters():
+        assert weight.grad.abs().max() > 0, name
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 32), (2, 1, 32, 32)])
+def test_other_images_are_an_error_that_says_what_is_wanted(shape):
+    with pytest.raises(ValueError, match=r"wants images \(b, 3, h, w\), got"):
+        ResNet(TINY)(torch.randn(shape))
+
+
+def test_the_seed_decides_the_weights():
+    states = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        states.append(ResNet(TINY).state_dict())
+    one, same, other = states
+    assert all(torch.equal(one[key], same[key]) for key in one)
+    assert not torch.equal(one["stem.conv.weight"], other["stem.conv.weight"])
+
+
+# --- configurations
+
+
+@pytest.mark.parametrize("name", RESNETS)
+def test_json_and_back_for_every_name(name):
+    config = resnet_config(name, image_size=(32, 48), num_classes=3)
+    written = config.to_json()
+    assert json.loads(json.dumps(written)) == written
+    assert ResNetConfig.from_json(written) == config
+
+
+def test_json_holds_every_field_and_the_family():
+    written = ResNetConfig().to_json()
+    assert list(written) == [field.name for field in fields(ResNetConfig)]
+    assert written["family"] == "bit-v2"
+    assert written["pool_padding"] == "zeros"
+    assert resnet_config("R50x1").to_json()["pool_padding"] == "-inf"
+
+
+def test_names_say_family_depth_and_width():
+    config = resnet_config("BiT-R152x2", num_classes=10)
+    assert (config.family, config.layers) == ("bit-v2", (3, 8, 36, 3))
+    assert (config.width, config.num_classes) == (2.0, 10)
+    assert resnet_config("R152x2").family == "bit-v1"
+
+
+def test_the_defaults_are_bits_r50x1():
+    assert ResNetConfig() == resnet_config("BiT-R50x1")
+
+
+def test_a_configuration_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        TINY.width = 2.0
+
+
+BAD = [
+    ({"family": "bit"}, "family='bit' is not known; did you mean 'bit-v"),
+    ({"family": ["bit-v1"]}, "family=.* is not known; "),
+    ({"layers": ()}, "layers is empty: a ResNet has at least one stage"),
+    ({"layers": 50}, r"units of each stage, such as \(3, 4, 6, 3\), got 50"),
+    ({"layers": (3, 0)}, r"units of each stage, .*, got \(3, 0\)"),
+    ({"layers": (True,)}, "units of each stage"),
+    ({"layers": (1.5,)}, "units of each stage"),
+    ({"width": 0.3}, "width is 0.3, it must be a multiple of 0.5"),
+    ({"width": 0}, "width is 0, it must be a multiple"),
+    ({"width": math.inf}, "width is inf, it must be a multiple"),
+    ({"width": math.nan}, "width is nan, it must be a multiple"),
+    ({"width": "1"}, "width is '1', it must be a multiple"),
+    ({"num_classes": -1}, "num_classes must be .* at least 0, got -1"),
+    ({"in_channels": 0}, "in_channels must be .* at least 1, got 0"),
+    ({"image_size": 0}, "image_size must be .* at least 1, got 0"),
+    (
+        {"pool_padding": "zero"},
+        "pool_padding='zero' is not known for bit-v2; known: zeros, -inf",
+    ),
+    (
+        {"family": "bit-v1", "pool_padding": "zeros"},
+        "pool_padding='zeros' is not known for bit-v1; known: -inf",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), BAD, ids=str)
+def test_what_does_not_fit_is_said_in_one_sentence(values, message):
+    with pytest.raises(UserError, match=message) as error:
+        ResNetConfig(**values)
+    assert "\n" not in str(error.value)
+
+
+def test_every_field_has_a_bad_value():
+    tried = {name for values, _ in BAD for name in values}
+    assert tried == {field.name for field in fields(ResNetConfig)}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: resnet("BiT-R50"), "no model 'BiT-R50'; did you mean 'BiT-R5"),
+        (lambda: resnet("R50x1", widht=2), "no field 'widht'; did you mean"),
+        (
+            lambda: ResNetConfig.from_json({"depth": 50}),
+            "ResNetConfig has no field 'depth'",
+        ),
+    ],
+)
+def test_unknown_names_are_answered_with_the_nearest(call, message):
+    with pytest.raises(UserError, match=message):
+        call()

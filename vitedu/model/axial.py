@@ -1,0 +1,159 @@
+"""Axial attention: along the rows of the grid of patches, then along its columns.
+
+`vit("ViT-B/16", block=Axial())`; paper, appendix D.6.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange, repeat
+from torch import Tensor, nn
+
+from vitedu.model.attention import MultiHeadAttention, attention
+from vitedu.model.encoder import EncoderBlock
+
+if TYPE_CHECKING:
+    from vitedu.model.config import ViTConfig
+
+
+class AxisAttention(MultiHeadAttention):
+    """Equations (5) to (8) inside each line of the grid: (b, t, d) -> (b, t, d).
+
+    `axis` is "row" or "column": which lines. `grid` is (rows, columns); the last
+    rows * columns tokens are the grid, row by row. A token before them, the class
+    token, stands in every line: it has one q, k and v, is read by the tokens of all
+    lines, asks each line by itself and takes the mean of the answers.
+
+    Under `record_attention` the weights are (b*lines, heads, s, s), image after image
+    and line after line; s is the length of a line, and one more with a class token,
+    which comes first. A `position_bias` sees q of that shape.
+
+    ValueError: `embed_dim` does not divide into `num_heads`, or no such axis.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        grid: tuple[int, int],
+        axis: str,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(embed_dim, num_heads, dropout)
+        if axis not in ("row", "column"):
+            raise ValueError(f"axis is {axis!r}, it must be 'row' or 'column'")
+        self.grid = grid
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, t, d) -> (b, t, d)."""
+        q, k, v = rearrange(
+            self.to_lines(self.qkv(x)),
+            "bl s (three heads hd) -> three bl heads s hd",
+            three=3,
+            heads=self.num_heads,
+        )
+        bias = None if self.position_bias is None else self.position_bias(q)
+        if self.maps is None:
+            values = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        else:
+            values, weights = attention(q, k, v, bias)
+            self.maps.append(weights.detach())
+        values = rearrange(values, "bl heads s hd -> bl s (heads hd)")
+        return self.dropout(self.proj(self.from_lines(values)))
+
+    def to_lines(self, x: Tensor) -> Tensor:
+        """(b, t, d) -> (b*lines, s, d), with the class token before each line."""
+        rows, columns = self.grid
+        first, patches = x[:, : -rows * columns], x[:, -rows * columns :]
+        order = "b gh gw d" if self.axis == "row" else "b gw gh d"
+        lines = rearrange(
+            patches, f"b (gh gw) d -> {order}", gh=rows, gw=columns
+        )
+        first = repeat(first, "b one d -> b lines one d", lines=lines.shape[1])
+        return torch.cat([first, lines], dim=2).flatten(0, 1)
+
+    def from_lines(self, lines: Tensor) -> Tensor:
+        """(b*lines, s, d) -> (b, t, d): the way back; the class token is the mean."""
+        rows, columns = self.grid
+        count, length, order = (
+            (rows, columns, "b gh gw d")
+            if self.axis == "row"
+            else (columns, rows, "b gw gh d")
+        )
+        lines = rearrange(lines, "(b lines) s d -> b lines s d", lines=count)
+        first = lines[:, :, :-length].mean(dim=1)  # (b, 1, d), or no token
+        patches = rearrange(lines[:, :, -length:], f"{order} -> b (gh gw) d")
+        return torch.cat([first, patches], dim=1)
+
+
+class AxialBlock(nn.Module):
+    """Row attention, MLP, column attention, MLP: (b, t, d) -> (b, t, d).
+
+    Two encoder blocks, `row` and `column`, each with norms, residual paths and an MLP
+    of its own: twice the weights of one EncoderBlock. After both, every token has seen
+    every other. `drop_path` is the rate of each of the four branches, image by image.
+    Source: paper, appendix D.6.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        mlp_dim: int,
+        grid: tuple[int, int],
+        *,
+        gelu: str = "exact",
+        norm_eps: float = 1e-6,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+    ) -> None:
+        super().__init__()
+        for axis in ("row", "column"):
+            half = EncoderBlock(
+                embed_dim,
+                num_heads,
+                mlp_dim,
+                gelu=gelu,
+                norm_eps=norm_eps,
+                dropout=dropout,
+                drop_path=drop_path,
+            )
+            half.attn = AxisAttention(embed_dim, num_heads, grid, axis, dropout)
+            self.add_module(axis, half)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, t, d) -> (b, t, d)."""
+        return self.column(self.row(x))
+
+
+@dataclass(frozen=True)
+class Axial:
+    """Attention along one axis of the grid at a time, in place of Standard().
+
+    The paper says: instead of self-attention and an MLP, a block is row attention and
+    an MLP, then column attention and an MLP, on tokens kept in their 2-D shape. It
+    leaves open what becomes of the class token, which has no place in that shape, and
+    whether a row attention reads inside a row or across rows. Ours: inside a row comes
+    first, and the class token stands in every row and every column (see
+    AxisAttention), so that each pool works; all else is Standard's, twice.
+
+    A co-author's later code (scenic's X-ViT) reads across rows first, and has no class
+    token: that is class_token=False, pool="mean" here, on the transposed grid.
+    Source: paper, appendix D.6.
+    """
+
+    def build(self, config: "ViTConfig", drop_path: float) -> AxialBlock:
+        """One block of the encoder; both halves have this share of stochastic depth."""
+        return AxialBlock(
+            config.embed_dim,
+            config.num_heads,
+            config.mlp_dim,
+            config.grid,
+            gelu=config.gelu,
+            norm_eps=config.norm_eps,
+            dropout=config.dropout,
+            drop_path=drop_path,
+        )

@@ -1,0 +1,114 @@
+"""Hybrids: a ViT whose patches are cut from the feature map of a ResNet.
+
+`vit("R50+ViT-B/16")(images)` maps (b, 3, 224, 224) to logits (b, 1000).
+"""
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from einops import rearrange
+from torch import Tensor, nn
+
+from vitedu.errors import UserError
+from vitedu.model.bottleneck import (
+    Bottleneck,
+    build_root,
+    build_stages,
+    check_layers,
+    out_channels,
+)
+
+if TYPE_CHECKING:
+    from vitedu.model.config import ViTConfig
+
+
+class HybridEmbedding(nn.Module):
+    """Features of an image, then E of equation (1): (b, c, h, w) -> (b, n, d).
+
+    `channels` is what `backbone` makes of the images; `patch_size` is in its pixels, by
+    which `grid`, rows and columns of patches, is divided already.
+
+    ValueError: the images have another number of axes, channels or pixels.
+    Source: paper, section 3.1, "Hybrid Architecture".
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        channels: int,
+        config: "ViTConfig",
+    ) -> None:
+        super().__init__()
+        patch_size, d = config.patch_size, config.embed_dim
+        self.input_shape = (config.in_channels, *config.image_size)
+        self.grid = config.grid
+        self.num_patches = config.num_patches
+        self.backbone = backbone
+        self.proj = nn.Conv2d(channels, d, patch_size, stride=patch_size)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(b, c, h, w) -> (b, n, d), n row by row."""
+        if images.ndim != 4 or images.shape[1:] != self.input_shape:
+            c, h, w = self.input_shape
+            raise ValueError(
+                f"the model wants images (b, {c}, {h}, {w}), got "
+                f"{tuple(images.shape)}; one image is images[None]"
+            )
+        features = self.backbone(images)  # (b, channels, h', w')
+        return rearrange(self.proj(features), "b d gh gw -> b (gh gw) d")
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """The paper's other stem: a ResNet (bit-v1) in front of the patches.
+
+    `layers` are the units of each stage; none leaves the root alone. Root and stages
+    divide the image by 4, 8, 16, 32 (rounded up: SAME padding at every size), so
+    `layers=()` by 4, as one stage does, and four stages by 32. The patch size counts
+    pixels of that feature map: 1 everywhere but in R+ViT-Ti/16, whose root divides by 4
+    and whose patches are 8x8: its tokens are 32 pixels apart, whatever its name says.
+    `width` multiplies all channels of the ResNet.
+
+    UserError: a stage of no unit, or channels that are no multiple of 32.
+    Source: paper, section 3.1; vit_jax's models_resnet.py and configs.
+    """
+
+    layers: tuple[int, ...] = (3, 4, 9)
+    width: float = 1.0
+
+    def __post_init__(self) -> None:
+        layers, width = check_layers(self.layers, self.width)
+        object.__setattr__(self, "layers", layers)  # the way past `frozen`
+        object.__setattr__(self, "width", width)
+
+    @property
+    def stride(self) -> int:
+        """Pixels of the image from one pixel of the feature map to the next."""
+        return 4 * 2 ** max(len(self.layers) - 1, 0)
+
+    def grid(self, config: "ViTConfig") -> tuple[int, int]:
+        """Rows and columns. UserError: features do not divide into patches."""
+        sides = []
+        for size, patch in zip(
+            config.image_size, config.patch_size, strict=True
+        ):
+            features = math.ceil(size / self.stride)
+            if features % patch:
+                raise UserError(
+                    f"image size {size} makes {features} rows or columns of features, "
+                    f"which is not a multiple of the patch size {patch}; take a "
+                    f"multiple of {self.stride * patch} pixels"
+                )
+            sides.append(features // patch)
+        return sides[0], sides[1]
+
+    def build(self, config: "ViTConfig") -> HybridEmbedding:
+        """The module that maps images to a grid of tokens."""
+        backbone = build_root(config.in_channels, self.width)
+        if self.layers:
+            stages = build_stages(Bottleneck, self.layers, self.width)
+            backbone = nn.Sequential(OrderedDict(stem=backbone, stages=stages))
+        channels = out_channels(self.layers, self.width)
+        return HybridEmbedding(backbone, channels, config)

@@ -1,0 +1,215 @@
+"""ResNets with GroupNorm and standardised convolutions, in two families.
+
+`resnet("BiT-R50x1")(images)` maps (b, 3, 224, 224) to logits (b, 1000).
+
+"bit-v2" is the ResNet of the BiT paper and its release, "R50x1" (family "bit-v1") the
+ViT authors' own, which is also the backbone of their hybrids. Weights of one give
+nonsense in the other:
+
+======================  ==============================  ==============================
+what                    bit-v2                          bit-v1
+======================  ==============================  ==============================
+whose code              big_vision's bit_paper.py       vit_jax's models_resnet.py,
+                                                        big_vision's bit.py
+norm and ReLU           before each convolution,        after each convolution;
+                        and once before the head        ReLU after the sum
+shortcut's convolution  of the normed input, no norm    of the input, then a norm
+root                    convolution, pool               convolution, norm, ReLU, pool
+convolution's padding   (kernel - 1) / 2 on all sides   SAME: depends on the size
+pool's padding          1 on all sides, 0 or -inf       SAME, -inf
+standardised filter     (w - mean) / sqrt(var + 1e-10)  (w - mean) / (std + 1e-5)
+GroupNorm's epsilon     1e-5                            1e-6
+last norm of a unit     its scale starts at 1           its scale starts at 0
+======================  ==============================  ==============================
+
+The pool of bit-v2 is padded with zeros in the BiT release and in timm, with -inf in
+big_vision. timm holds weights of both families, and divides by sqrt(var + 1e-8); its
+bit-v1, the backbone of its hybrids, has a GroupNorm epsilon of 1e-5. Of the largest
+logit of random weights that moves BiT-R50x1 by 1e-5 and R50+ViT-B/16 by 5e-4.
+"""
+
+import math
+from collections import OrderedDict
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vitedu.errors import UserError, did_you_mean
+from vitedu.model.bottleneck import (
+    Bottleneck,
+    PreActBottleneck,
+    build_bit_root,
+    build_root,
+    build_stages,
+    check_layers,
+    out_channels,
+)
+from vitedu.model.checks import check_count, check_fields, pair
+from vitedu.model.initialise import lecun_normal
+
+# He et al. 2016; 26 and the widths: BiT and vit_jax. Units of each of the four stages.
+LAYERS = {
+    26: (2, 2, 2, 2),
+    50: (3, 4, 6, 3),
+    101: (3, 4, 23, 3),
+    152: (3, 8, 36, 3),
+    200: (3, 24, 36, 3),
+}
+WIDTHS = (1, 2, 3, 4)
+# name: family, layers, width
+RESNETS = {
+    f"{prefix}R{depth}x{width}": (family, layers, width)
+    for prefix, family in (("BiT-", "bit-v2"), ("", "bit-v1"))
+    for depth, layers in LAYERS.items()
+    for width in WIDTHS
+}
+# what the pool finds beyond the image; the first is the family's own
+POOL_PADDING = {"bit-v2": ("zeros", "-inf"), "bit-v1": ("-inf",)}
+
+
+@dataclass(frozen=True)
+class ResNetConfig:
+    """Everything needed to build a ResNet before its weights are loaded.
+
+    `image_size`, (height, width) or one int for both, is the size that the weights were
+    trained on: the network takes any. The defaults are BiT's R50x1.
+    UserError: a field is unknown or not possible.
+    """
+
+    family: str = "bit-v2"  # or "bit-v1"
+    layers: tuple[int, ...] = (3, 4, 6, 3)  # units of each stage
+    width: float = 1.0  # of all channels: 64 * width leave the root
+    num_classes: int = 1000  # 0: no head, the model returns features
+    in_channels: int = 3
+    image_size: tuple[int, int] = (224, 224)
+    pool_padding: str | None = None  # "zeros" or "-inf"; None: the family's own
+
+    def __post_init__(self) -> None:
+        if self.family not in list(POOL_PADDING):
+            end = did_you_mean(str(self.family), POOL_PADDING)
+            raise UserError(f"family={self.family!r} is not known; {end}")
+        layers, width = check_layers(self.layers, self.width)
+        if not layers:
+            raise UserError("layers is empty: a ResNet has at least one stage")
+        check_count("num_classes", self.num_classes, at_least=0)
+        check_count("in_channels", self.in_channels, at_least=1)
+        known = POOL_PADDING[self.family]
+        padding = known[0] if self.pool_padding is None else self.pool_padding
+        if padding not in known:
+            raise UserError(
+                f"pool_padding={padding!r} is not known for {self.family}; "
+                f"known: {', '.join(known)}"
+            )
+        size = pair("image_size", self.image_size)
+        values = (layers, width, size, padding)
+        names = ("layers", "width", "image_size", "pool_padding")
+        for name, value in zip(names, values, strict=True):
+            object.__setattr__(self, name, value)  # the way past `frozen`
+
+    @property
+    def num_features(self) -> int:
+        """Channels of the feature map that the head reads."""
+        return out_channels(self.layers, self.width)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers, strings and lists; the inverse of `from_json`."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "ResNetConfig":
+        """What `to_json` wrote. UserError: a field is unknown."""
+        check_fields(
+            "ResNetConfig", values, (each.name for each in fields(cls))
+        )
+        return cls(**values)
+
+
+def resnet_config(name: str, **overrides: Any) -> ResNetConfig:
+    """The configuration of a name, "BiT-R50x1" or "R50x1", with fields overridden.
+
+    With "BiT-" it is the BiT release's (bit-v2), without the ViT authors' (bit-v1).
+    UserError: the name or a field is unknown.
+    """
+    if name not in RESNETS:
+        raise UserError(
+            f"there is no model {name!r}; " + did_you_mean(name, RESNETS)
+        )
+    known = (each.name for each in fields(ResNetConfig))
+    check_fields("ResNetConfig", overrides, known)
+    family, layers, width = RESNETS[name]
+    table = {"family": family, "layers": layers, "width": width}
+    return ResNetConfig(**(table | overrides))
+
+
+class ResNet(nn.Module):
+    """A ResNet of either family: images (b, c, h, w) -> logits (b, classes).
+
+    state_dict keys and shapes are those of timm's ResNetV2, the head being a 1x1
+    convolution. Any image size will do. With `num_classes=0` it returns features.
+    ValueError: the images have another number of axes or channels.
+    Source: Kolesnikov et al. 2020, "Big Transfer"; paper, section 4.1.
+    """
+
+    def __init__(self, config: ResNetConfig) -> None:
+        super().__init__()
+        self.config = config
+        if config.family == "bit-v2":
+            border = 0.0 if config.pool_padding == "zeros" else -math.inf
+            self.stem = build_bit_root(config.in_channels, config.width, border)
+            unit = PreActBottleneck
+            self.norm = nn.GroupNorm(32, config.num_features, eps=1e-5)
+        else:
+            self.stem = build_root(config.in_channels, config.width)
+            unit = Bottleneck
+            self.norm = nn.Identity()
+        self.stages = build_stages(unit, config.layers, config.width)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                lecun_normal(module.weight)
+        self.reset_classifier(config.num_classes)
+
+    def forward_features(self, images: Tensor) -> Tensor:
+        """(b, c, h, w) -> (b, features, h / 32, w / 32), rounded up."""
+        c = self.config.in_channels
+        if images.ndim != 4 or images.shape[1] != c:
+            raise ValueError(
+                f"the model wants images (b, {c}, h, w), got "
+                f"{tuple(images.shape)}; one image is images[None]"
+            )
+        x = self.norm(self.stages(self.stem(images)))
+        # to the features of bit-v1, which are ReLU's already, it does nothing
+        return F.relu(x)
+
+    def forward_head(self, features: Tensor) -> Tensor:
+        """(b, features, h, w) -> (b, classes): mean over the places, then the head."""
+        y = features.mean(dim=(2, 3), keepdim=True)  # (b, features, 1, 1)
+        return self.head(y).flatten(1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(b, c, h, w) -> (b, classes)."""
+        return self.forward_head(self.forward_features(images))
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the head by a head of zeros; 0 classes: none."""
+        self.config = replace(self.config, num_classes=num_classes)
+        head = nn.Identity()
+        if num_classes:
+            head = nn.Conv2d(self.config.num_features, num_classes, 1)
+            nn.init.zeros_(head.weight)
+            nn.init.zeros_(head.bias)
+            head = head.to(self.stem.conv.weight)  # its device and dtype
+        self.head = nn.Sequential(OrderedDict(fc=head))
+
+
+def resnet(name: str, **fields: Any) -> ResNet:
+    """A new ResNet by its name, "BiT-R50x1" or "R50x1", with fields overridden.
+
+    The fields are ResNetConfig's. UserError: the name or a field is unknown, or the
+    fields do not fit each other.
+    """
+    return ResNet(resnet_config(name, **fields))

@@ -7,15 +7,13 @@ import torch
 
 from vitedu.figures.attention import (
     answers,
-    cards,
     flow,
-    framed,
     hears,
-    looks,
     saturation,
     split,
     triangle,
 )
+from vitedu.figures.maps import dealt, framed, looks
 
 PICTURE = torch.rand(3, 32, 48, generator=torch.Generator().manual_seed(0))
 THREE = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -48,14 +46,21 @@ def one_of_each():
         "looks": looks(
             PICTURE, {name: (grid, (0, 1)) for name in "rgb"}, "All is seen."
         ),
-        "cards": cards(
-            torch.zeros(4, 4),
-            torch.ones(3, 4, 4),
-            {"learned": torch.tensor([0.25, 0.5, 0.25])},
-            1,
+        "dealt": dealt(
+            {
+                "a deal": (
+                    torch.zeros(4, 4),
+                    torch.ones(4, 4, 4),
+                    {
+                        "pixels": torch.tensor([0.25, 0.25, 0.125, 0.375]),
+                        "learned": torch.tensor([0.125, 0.5, 0.25, 0.125]),
+                    },
+                    1,
+                )
+            }
         ),
         "split": split(),
-        "hears": hears({name: (yes, "image") for name in "abcd"}),
+        "hears": hears({(name, "image"): yes for name in "abcd"}),
     }
 
 
@@ -112,21 +117,36 @@ def test_the_slope_of_equal_scores_is_a_quarter():
     assert near.get_ydata() == [0.25]
     assert far.get_ydata()[0] < 0.001
     assert upper.lines[1].get_xydata().tolist() == [[1, 1], [4, 4.1]]
-    assert "near 0.25, far 0.00034" in alt
+    assert lower.get_yscale() == "log"
+    assert "near: 0.25, far: 0.00034" in alt
 
 
-def test_every_map_has_its_own_scale_from_zero():
+def test_maps_share_one_scale_around_an_equal_share():
+    grid = torch.tensor([[0.125, 0.5, 0.125], [0.125, 0.0625, 0.0625]])
     maps = {
-        name: (top * torch.ones(2, 3), (0, place))
-        for place, (name, top) in enumerate(
-            {"B": 0.1, "F": 0.2, "S": 1}.items()
-        )
+        name: (grid, (0, place)) for place, name in enumerate(("B", "F", "S"))
     }
-    figure, _ = looks(PICTURE, maps, "All is seen.")
-    shown = [axes.images[0].get_clim() for axes in figure.axes[1:4]]
-    assert [top for _, top in shown] == pytest.approx([0.1, 0.2, 1])
-    assert [low for low, _ in shown] == [0, 0, 0]
+    figure, alt = looks(PICTURE, maps, "All is seen.")
+    for axes in figure.axes[1:4]:
+        (shown,) = axes.images
+        assert shown.get_clim() == (-2, 2)
+        assert torch.tensor(shown.get_array()).allclose((6 * grid).log2())
+        (dot,) = axes.lines
+        assert dot.get_xydata().tolist() == [[1, 0]]
     assert words(figure) == ["B", "F", "S"]
+    assert "S looks at 4 of 6, most at row 0, column 1, 3.0 times" in alt
+    assert alt.endswith("All is seen.")
+
+
+@pytest.mark.parametrize(
+    ("weights", "many"), [([0.25] * 4, 4), ([0.5, 0.5, 0, 0], 2)]
+)
+def test_a_map_says_at_how_many_patches_it_looks(weights, many):
+    grid = torch.tensor(weights).view(2, 2)
+    maps = {name: (grid, (0, 0)) for name in "abc"}
+    figure, _ = looks(PICTURE, maps)
+    titles = [axes.get_title() for axes in figure.axes]
+    assert f"a\nlooks at {many} of 4" in titles
 
 
 def test_one_place_in_all_maps_is_framed_once():
@@ -134,13 +154,24 @@ def test_one_place_in_all_maps_is_framed_once():
     assert words(figure) == [""]
 
 
-def test_the_right_card_has_another_colour():
-    figure, alt = one_of_each()["cards"]
-    faces = [bar.get_facecolor() for bar in figure.axes[1].patches]
-    assert faces[0] == faces[2] != faces[1]
-    heights = [bar.get_height() for bar in figure.axes[1].patches]
-    assert heights == [0.25, 0.5, 0.25]
-    assert "learned 0.50" in alt
+def test_a_deal_shows_the_right_card_and_what_each_chooses():
+    figure, alt = one_of_each()["dealt"]
+    (axes,) = figure.axes
+    yellow = [
+        patch.get_xy()
+        for patch in axes.patches
+        if patch.get_facecolor()[:3]
+        == pytest.approx((1, 0.843, 0.369), abs=0.01)
+    ]
+    assert yellow == [(1, -0.05)]
+    lengths = [patch.get_width() / 0.9 for patch in axes.patches]
+    assert lengths[1:5] == pytest.approx([0.25, 0.25, 0.125, 0.375])
+    assert [word for word in words(figure) if word[0] == "0"] == [
+        "0.38",
+        "0.50",
+    ]
+    assert "a deal: the right one is 1" in alt
+    assert "pixels choose 3 (0.38), learned choose 1 (0.50)" in alt
 
 
 def test_each_head_has_a_query_a_key_and_a_value():
@@ -150,5 +181,8 @@ def test_each_head_has_a_query_a_key_and_a_value():
 
 
 def test_hearing_is_counted():
-    _, alt = one_of_each()["hears"]
-    assert "a: 2 of 4" in alt
+    figure, alt = one_of_each()["hears"]
+    assert "image hears image (a): 2 of 4" in alt
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["moves", "does not move"]

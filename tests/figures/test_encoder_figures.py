@@ -17,18 +17,19 @@ def words(axes):
     return [text.get_text() for text in axes.texts]
 
 
-def test_similarity_draws_the_picture_and_every_map():
-    maps = {0: torch.eye(2), 1: torch.full((2, 2), 0.5)}
+def test_similarity_draws_the_picture_and_every_map_on_its_own_scale():
+    maps = {0: 1.5 * torch.eye(2), 2: torch.tensor([[0, 4e-10], [8e-10, 0]])}
     figure, alt = drawings.similarity(torch.rand(8, 8, 3), maps, (0, 1))
-    picture, none, one, *_ = figure.axes
+    picture, none, two, *_ = figure.axes
     assert picture.images[0].get_array().shape == (8, 8, 3)
     assert none.images[0].get_array().tolist() == [[1, 0], [0, 1]]
-    assert one.images[0].get_clim() == (-1, 1)
-    assert "0.00 after 0, 0.50 after 1" in alt
+    assert two.images[0].get_array().tolist() == [[0, 0.5], [1, 0]]
+    assert two.get_title() == "2 layers: lowest\ncosine 1 - 8e-10"
+    assert "-0.50 after 0, 1 - 8e-10 after 2" in alt
 
 
 def test_similarity_marks_the_patch_by_row_and_column():
-    maps = {0: torch.zeros(2, 4)}
+    maps = {0: torch.ones(2, 4)}
     figure, _ = drawings.similarity(torch.rand(8, 16, 3), maps, (1, 2))
     picture, none, *_ = figure.axes
     assert picture.patches[0].get_bbox().bounds == (8, 4, 4, 4)
@@ -71,8 +72,13 @@ def test_the_difference_of_the_gelus_is_drawn_in_ten_thousandths():
 
 def test_influence_counts_pairs_of_different_tokens():
     alone, all_with_all = torch.eye(3), torch.ones(3, 3)
-    _, alt = drawings.influence({"MLP": alone, "attention": all_with_all})
+    figure, alt = drawings.influence({"MLP": alone, "attention": all_with_all})
     assert "of 6: MLP 0, attention 6" in alt
+    left, right, _ = figure.axes
+    assert left.get_title() == "MLP\n0 of 6 pairs"
+    # zeros are masked, so that the white of the panel shows
+    assert (left.images[0].get_array().mask == (alone == 0).numpy()).all()
+    assert not right.images[0].get_array().mask.any()
 
 
 def test_both_orders_have_the_same_parts():
@@ -83,26 +89,45 @@ def test_both_orders_have_the_same_parts():
 
 
 def test_writes_are_shown_in_percent_of_the_stream():
-    figure, alt = drawings.writes([1.0, 2.0], {"MLP": [0.5, 0.25]})
-    upper, lower = figure.axes
-    assert upper.lines[0].get_xydata().tolist() == [[1, 1], [2, 2]]
-    assert drawn(lower)["MLP"] == [[1, 50], [2, 25]]
-    assert "MLP from 50 to 25 %" in alt
+    figure, alt = drawings.writes(
+        [1.0, 2.0, 3.0], {"MLP": [0.5, 0.4, 0.6]}, {"MLP": [0.5, 0.2, 0.2]}
+    )
+    upper, lower = map(drawn, figure.axes)
+    assert upper["stream"] == [[1, 1], [2, 2], [3, 3]]
+    assert upper["MLP"] == [[1, 0.5], [2, 0.4], [3, 0.6]]
+    assert lower["MLP"] == [[1, 50], [2, 20], [3, 20]]
+    assert "MLP between 0.40 and 0.60" in alt and "from 50 to 20 %" in alt
 
 
-def test_gradients_are_drawn_by_block_from_one():
-    figure, alt = drawings.gradient_by_block({"pre-norm": [2.0, 0.5]})
-    assert drawn(figure.axes[0])["pre-norm"] == [[1, 2], [2, 0.5]]
-    assert "2.0 in the first, 0.5 in the last" in alt
+def test_the_square_of_the_thin_line_rises_evenly_between_the_ends():
+    streams = [1.0, 2.0, 3.0]
+    figure, _ = drawings.writes(streams, {"MLP": streams}, {"MLP": streams})
+    root = [y for _, y in drawn(figure.axes[0])["square root"]]
+    assert root == pytest.approx([1, 5**0.5, 3])
 
 
-def test_depths_are_written_out_on_both_axes():
-    values = {"pre-norm": [2.0, 0.4]}
-    figure, alt = drawings.by_depth((1, 24), values, "gradient norm")
+def test_medians_are_lines_and_seeds_are_dots():
+    figure, alt = drawings.medians(
+        range(1, 13), {"pre-norm": [[3.0, 1.0, 2.0]] * 12}, ("block", "norm")
+    )
     axes = figure.axes[0]
+    dots = [line for line in axes.lines if line.get_linestyle() == "None"]
+    assert [set(line.get_ydata()) for line in dots] == [{3}, {1}, {2}]
+    assert drawn(axes)["pre-norm"] == [[block, 2] for block in range(1, 13)]
+    assert axes.get_xscale() == "linear" and axes.get_yscale() == "log"
+    assert "Norm, median of 3 seeds; block: 1 and 12" in alt
+    assert "pre-norm 2.00, 2.00 (seeds 1.00 to 3.00)" in alt
+
+
+def test_few_places_are_written_out_on_both_axes():
+    values = {"pre-norm": [[2.0, 2.0], [0.4, 0.4]]}
+    labels = ("blocks in the stack", "gradient norm")
+    figure, alt = drawings.medians((1, 24), values, labels)
+    axes = figure.axes[0]
+    assert axes.get_xscale() == "log"
     assert [t.get_text() for t in axes.get_xticklabels()] == ["1", "24"]
     assert [t.get_text() for t in axes.get_yticklabels()] == ["0.5", "1", "2"]
-    assert "Gradient norm in stacks of 1 to 24 blocks" in alt
+    assert "blocks in the stack: 1 and 24" in alt
 
 
 def test_losses_stand_beside_the_constant_answer():

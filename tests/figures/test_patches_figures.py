@@ -39,6 +39,12 @@ def test_pictures_stand_under_their_titles_at_one_scale():
     assert alt == "From the left: tall; wide. Noise."
 
 
+def test_pictures_that_are_equally_tall_are_as_wide_as_their_shapes():
+    panels = {"small": torch.rand(3, 4, 4), "wide": torch.rand(3, 10, 20)}
+    figure, _ = patches.pictures(panels, "Noise.", equally_tall=True)
+    assert figure.axes[0].get_gridspec().get_width_ratios() == [1, 2]
+
+
 def test_a_picture_keeps_its_colours_to_a_level():
     picture = torch.rand(3, 5, 5)
     figure, _ = patches.pictures({"one": picture}, "Noise.")
@@ -48,11 +54,21 @@ def test_a_picture_keeps_its_colours_to_a_level():
     assert error < 0.5 / patches.LEVELS + 1e-6
 
 
+def test_plain_digits_stand_without_a_word():
+    figure, alt = patches.plain(torch.rand(3, 1, 28, 28), "Three digits.")
+    assert len(figure.axes) == 3 and alt == "Three digits."
+    for axes in figure.axes:
+        assert axes.images and not axes.texts and not axes.get_title()
+        assert not axes.get_xlabel() and not axes.get_ylabel()
+
+
 def test_right_guesses_stand_above_wrong_ones():
     guesses, labels = torch.tensor([4, 9, 2]), torch.tensor([4, 7, 2])
     figure, alt = patches.guessed(torch.rand(3, 1, 28, 28), guesses, labels)
-    titles = [axes.get_title() for axes in figure.axes if axes.images]
-    assert titles == ["says 4", "says 2", "says 9\nis 7"]
+    words = [axes.get_xlabel() for axes in figure.axes if axes.images]
+    assert words == ["says 4", "says 2", "says 9\nis 7"]
+    names = [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()]
+    assert names == ["right", "wrong"]
     assert "the first 1 of the 1 in 3" in alt
 
 
@@ -81,7 +97,7 @@ def test_a_patch_has_one_colour_in_the_image_and_in_its_row():
 
 def test_the_lit_token_is_the_lit_patch():
     _, alt = patches.strides()
-    assert "6 tokens of 4 numbers" in alt and "the third" in alt
+    assert "6 tokens of 4 numbers" in alt and "the second, share" in alt
 
 
 def test_kernels_are_grey_at_zero_and_scaled_row_by_row():
@@ -95,6 +111,17 @@ def test_kernels_are_grey_at_zero_and_scaled_row_by_row():
     assert "2x2 numbers" in alt and "small: 1; large: 1" in alt
 
 
+def test_words_stand_under_the_last_row_of_kernels_a_tile_each():
+    rows = {"one": torch.rand(2, 1, 3, 3), "two": torch.rand(2, 1, 3, 3)}
+    figure, alt = patches.filters(rows, ["60%", "40%"])
+    upper, lower = figure.axes
+    assert not upper.texts
+    # the middles of tiles three wide with one between
+    places = [(text.get_text(), text.get_position()[0]) for text in lower.texts]
+    assert places == [("60%", 1), ("40%", 5)]
+    assert "60%, 40%" in alt
+
+
 def test_cost_names_where_the_pairs_overtake_the_rest():
     figure, alt = patches.cost([8, 4, 2], [1.0, 4.0, 16.0], [2.0, 3.0, 4.0])
     drawn = {
@@ -103,6 +130,6 @@ def test_cost_names_where_the_pairs_overtake_the_rest():
     }
     assert drawn == {
         "all the rest": [2.0, 3.0, 4.0],
-        "tokens x tokens": [1.0, 4.0, 16.0],
+        "pairs": [1.0, 4.0, 16.0],
     }
     assert "At P = 2, 16 billion" in alt and "from P = 4 down" in alt

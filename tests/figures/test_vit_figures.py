@@ -7,11 +7,9 @@ import torch
 
 from vitedu.figures.vit import (
     gradients,
-    initial_values,
     losses,
     parameter_shares,
     pictures,
-    quadratic_share,
     readout,
     tokens,
 )
@@ -45,20 +43,10 @@ def test_the_tanh_after_the_logits_is_crossed_out():
 
 def test_pictures_keep_their_order():
     black, white = torch.zeros(3, 4, 4), torch.ones(3, 4, 4)
-    figure, alt = pictures(black, white, ("night", "day"))
+    figure, alt = pictures(black, white, ("night", "day"), "All dark.")
     shown = [axes.images[0].get_array().max() for axes in figure.axes]
     assert shown == [0, 1]
-    assert alt.index("night") < alt.index("day")
-
-
-def test_histograms_state_the_ratio_of_the_deviations():
-    values = torch.linspace(-1, 1, 100)
-    figure, alt = initial_values(values, values / 2, (1.0, 0.5))
-    assert "factor of 2.0" in alt
-    bounds = [
-        sorted(x.get_xdata()[0] for x in axes.lines) for axes in figure.axes
-    ]
-    assert bounds == [[-1.0, 1.0], [-0.5, 0.5]]
+    assert alt == "Night; day. All dark."
 
 
 def test_losses_are_means_over_ten_steps():
@@ -67,7 +55,8 @@ def test_losses_are_means_over_ten_steps():
     assert plain.get_xydata().tolist() == [[5, 2], [15, 1]]
     assert squashed.get_ydata().tolist() == [2, 2]
     assert set(floor.get_ydata()) == {1.5}
-    assert "falls to 1.0" in alt and "stops at 2.0" in alt
+    assert words(figure) == ["1.00", "2.00"]
+    assert "falls to 1.00" in alt and "on the logits to 2.00" in alt
 
 
 def test_a_silent_part_is_written_as_zero():
@@ -85,13 +74,8 @@ def test_shares_of_the_weights_sum_to_a_hundred():
     figure, alt = parameter_shares(counts)
     widths = [bar.get_width() for bar in figure.axes[0].patches]
     assert widths == [25, 50, 75, 50]
-    assert "In B 50 % are in x, 50 % are in y." in alt
-
-
-def test_the_quadratic_share_marks_the_sides_asked_for():
-    figure, alt = quadratic_share([32, 64, 96], [1.0, 4.0, 9.0], marked=[64])
-    assert words(figure) == ["64: 4.0 %"]
-    assert "4.0 % at 64 pixels" in alt
+    assert words(figure) == ["25.0 + 75.0", "50.0 + 50.0"]
+    assert "In B 50.0 % are in x, 50.0 % are in y." in alt
 
 
 @pytest.mark.parametrize("draw", [tokens, readout])

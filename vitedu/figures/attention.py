@@ -1,6 +1,7 @@
-"""Drawings of the chapter on attention: who looks at whom, and how much.
+"""Drawings of the chapter on attention: what the layer does.
 
 `figures.show(*flow(...))` in a notebook; every function returns a figure and alt text.
+Who looks at whom in a picture is drawn by `vitedu.figures.maps`.
 """
 
 from collections.abc import Mapping
@@ -24,21 +25,6 @@ STYLES = (
 )
 WIDTH = 4.8  # inches, so that 10 points stay legible on a phone
 CELL = (1.2, 0.7)  # of a matrix with numbers: width, height
-LEVELS = 15  # of a colour as drawn, so that a photograph stays a small PNG
-
-
-def framed(
-    picture: Tensor, places: Mapping[str, tuple[int, int]], patch_size: int
-) -> "tuple[Figure, str]":
-    """A picture (3, h, w) in 0..1 with patches framed; places are (row, column)."""
-    figure = _figure(3.4, 3.4)
-    axes = figure.subplots()
-    _picture(axes, picture, places, patch_size)
-    words = ", ".join(
-        f"{name} at row {row}, column {column}"
-        for name, (row, column) in places.items()
-    )
-    return figure, f"The picture with frames around patches: {words}."
 
 
 def answers(
@@ -58,7 +44,7 @@ def answers(
         list(entries), list(entries.values()), "o", color=DARK, label="entries"
     )
     axes.set(
-        xlabel="direction of the query (degrees)",
+        xlabel="direction of the query (degrees, from north over east)",
         ylabel="answer (°C)",
         xticks=range(0, 361, 90),
     )
@@ -69,7 +55,7 @@ def answers(
     )
     alt = (
         "Answer against direction of the query, a wave that becomes a staircase "
-        f"through the entries as queries get longer. In degrees: {ranges}."
+        f"through the entries as queries get longer. In °C: {ranges}."
     )
     return figure, alt
 
@@ -159,96 +145,22 @@ def saturation(
     found = []
     for (name, place), shape in zip(marks.items(), "os^", strict=False):
         height = _slope(torch.tensor(place)).item()
-        found.append(f"{name} {height:.2g}")
+        found.append(f"{name}: {height:.2g}")
         style = {"color": LIGHT, "markeredgecolor": DARK, "markersize": 9}
-        lower.plot(place, height, shape, label=name, **style)
+        lower.plot(place, height, shape, label=found[-1], **style)
+    lower.set_yscale("log")
     lower.set(
         xlabel="difference of the two scores",
         ylabel=r"slope $w(1 - w)$",
-        ylim=(-0.01, 0.27),
+        ylim=(1e-6, 1),
     )
     for axes in (upper, lower):
         axes.legend(fontsize=10)
     alt = (
         f"Above: variance against width, from {widths[0]} to {widths[-1]}, points on "
-        "the line where they are equal. Below: the slope of a softmax falls from "
-        f"0.25 at equal scores to nearly 0 at 8. Marked: {', '.join(found)}."
-    )
-    return figure, alt
-
-
-def looks(
-    picture: Tensor,
-    maps: Mapping[str, tuple[Tensor, tuple[int, int]]],
-    seen: str,
-) -> "tuple[Figure, str]":
-    """A picture (3, h, w), and three maps (gh, gw) of weights, each of one patch.
-
-    `maps` is title to (weights, (row, column) of the patch that looks). Each map has
-    its own scale from 0. The alt text ends with `seen`.
-    """
-    figure = _figure(WIDTH, 4.6)
-    panels = list(figure.subplots(2, 2).flat)
-    places = {title: place for title, (_, place) in maps.items()}
-    if len(set(places.values())) == 1:
-        places = {"": next(iter(places.values()))}
-    rows, columns = next(iter(maps.values()))[0].shape
-    _picture(panels[0], picture, places, picture.shape[1] // rows)
-    for axes, (title, (weights, place)) in zip(
-        panels[1:], maps.items(), strict=True
-    ):
-        top = weights.max().item()
-        shown = axes.imshow(weights.numpy(), cmap="cividis", vmin=0, vmax=top)
-        _frame(axes, place[1] - 0.5, place[0] - 0.5, 1)
-        axes.set_title(title, fontsize=11)
-        axes.set(xticks=[], yticks=[])
-        bar = figure.colorbar(shown, ax=axes, shrink=0.75, ticks=[0, top])
-        bar.ax.set_yticklabels(["0", f"{top:.2f}"])
-    alt = (
-        f"The picture with frames, and maps of weights ({'; '.join(maps)}), "
-        f"{rows} by {columns}. {seen}"
-    )
-    return figure, alt
-
-
-def cards(
-    query: Tensor, keys: Tensor, rows: Mapping[str, Tensor], answer: int
-) -> "tuple[Figure, str]":
-    """A query (h, w), keys (m, h, w) in a row, and below the weights (m,) as bars."""
-    figure = _figure(WIDTH, 1.3 + 1.1 * len(rows))
-    heights = [1.0, *([1.1] * len(rows))]
-    grid = figure.add_gridspec(1 + len(rows), 1, height_ratios=heights)
-    axes = figure.add_subplot(grid[0])
-    gap = torch.zeros(query.shape[0], 2)
-    tiles = [query, gap, gap, gap, gap]
-    for key in keys:
-        tiles += [key, gap]
-    strip = torch.cat(tiles[:-1], dim=1)
-    axes.imshow(strip.numpy(), cmap="gray_r", vmin=0)
-    start = query.shape[1] + 4 * gap.shape[1]
-    pitch = keys.shape[2] + gap.shape[1]
-    middles = [start + pitch * i + keys.shape[2] / 2 for i in range(len(keys))]
-    axes.text(0, -1.5, "query", fontsize=10)
-    axes.text(start, -1.5, "keys", fontsize=10)
-    axes.axis("off")
-    for place, (name, weights) in enumerate(rows.items(), start=1):
-        below = figure.add_subplot(grid[place], sharex=axes)
-        faces = [LIGHT if i == answer else "0.6" for i in range(len(keys))]
-        below.bar(
-            middles,
-            weights.tolist(),
-            width=0.7 * pitch,
-            color=faces,
-            edgecolor=DARK,
-        )
-        below.set(ylim=(0, 1), yticks=[0, 1], ylabel="weight", xticks=[])
-        below.set_title(name, fontsize=10)
-    shares = "; ".join(
-        f"{name} {float(weights[answer]):.2f}" for name, weights in rows.items()
-    )
-    alt = (
-        "A handwritten digit as query, ten digits as keys, and bars of their "
-        f"weights. Weight of the right key: {shares}."
+        "the line where they are equal. Below, on a logarithmic scale: the slope of a "
+        "softmax falls from 0.25 at equal scores without end. "
+        f"Marked: {', '.join(found)}."
     )
     return figure, alt
 
@@ -286,25 +198,40 @@ def split() -> "tuple[Figure, str]":
     return figure, alt
 
 
-def hears(matrices: Mapping[str, tuple[Tensor, str]]) -> "tuple[Figure, str]":
-    """Who changes whose output: yes or no, as squares (m, m), each with its thing.
+def hears(matrices: Mapping[tuple[str, str], Tensor]) -> "tuple[Figure, str]":
+    """Who changes whose output: yes or no, as squares (m, m): row hears column.
 
-    `matrices` is title to (booleans, "image" or "token"): row hears column.
+    A key of `matrices` is (name of the layer, "image" or "token").
     """
-    figure = _figure(WIDTH, 4.9)
+    from matplotlib.patches import Patch
+
+    figure = _figure(WIDTH, 6.0)
+    figure.get_layout_engine().set(h_pad=0.08)
     panels = figure.subplots(2, 2)
     words = []
-    for axes, (title, (heard, thing)) in zip(
+    for axes, ((title, thing), heard) in zip(
         panels.flat, matrices.items(), strict=True
     ):
-        axes.imshow(heard.numpy(), cmap="cividis", vmin=0, vmax=1)
-        axes.set_title(title, fontsize=11)
+        shown = axes.imshow(heard.numpy(), cmap="cividis", vmin=0, vmax=1)
+        axes.set_title(f"{thing} hears {thing}\n({title})", fontsize=11)
         axes.set(xticks=[], yticks=[])
         axes.set_xlabel(f"{thing} that is changed", fontsize=10)
         axes.set_ylabel(f"{thing} that answers", fontsize=10)
-        words.append(f"{title}: {int(heard.sum())} of {heard.numel()}")
+        words.append(
+            f"{thing} hears {thing} ({title}): {int(heard.sum())} of {heard.numel()}"
+        )
+    signs = {"moves": 1.0, "does not move": 0.0}
+    figure.legend(
+        handles=[
+            Patch(facecolor=shown.cmap(place), edgecolor=DARK, label=name)
+            for name, place in signs.items()
+        ],
+        loc="outside lower center",
+        ncols=2,
+        fontsize=10,
+    )
     alt = (
-        "Four squares of yes, yellow, and no: does the output of one change with "
+        "Four squares of yes, yellow, and no: does the output of one move with "
         f"another? Yes for {'; '.join(words)}."
     )
     return figure, alt
@@ -328,44 +255,6 @@ def _canvas(
     axes.set(xlim=across, ylim=up)
     axes.axis("off")
     return axes
-
-
-def _picture(
-    axes: "Axes",
-    picture: Tensor,
-    places: Mapping[str, tuple[int, int]],
-    side: int,
-) -> None:
-    """The picture with framed patches of `side` pixels, and their first letters."""
-    from matplotlib.patheffects import withStroke
-
-    shown = (picture.clamp(0, 1) * LEVELS).round() / LEVELS
-    axes.imshow(shown.permute(1, 2, 0).numpy(), interpolation="nearest")
-    for name, (row, column) in places.items():
-        _frame(axes, column * side - 0.5, row * side - 0.5, side)
-        axes.text(
-            (column + 1.25) * side,
-            (row + 0.5) * side,
-            name[:1],
-            color="white",
-            fontsize=12,
-            fontweight="bold",
-            va="center",
-            path_effects=[withStroke(linewidth=2, foreground="black")],
-        )
-    axes.axis("off")
-
-
-def _frame(axes: "Axes", x: float, y: float, side: float) -> None:
-    """A white square in a black one: seen on any ground."""
-    from matplotlib.patches import Rectangle
-
-    for color, width in (("black", 3.5), ("white", 1.5)):
-        axes.add_patch(
-            Rectangle(
-                (x, y), side, side, fill=False, edgecolor=color, linewidth=width
-            )
-        )
 
 
 def _matrix(

@@ -4,8 +4,10 @@
 """
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,22 +20,23 @@ if TYPE_CHECKING:
 LIGHT, DARK, PALE, WHITE = "#ffd75e", "#202020", "#e9e9e9", "#ffffff"
 BLUE = "#9db8d9"  # the stream
 WIDTH = 4.8  # inches, so that 10 points stay legible on a phone
+ORANGE = "#c47a00"  # 3.4 : 1 on white
 STYLES = (
     {"color": "black", "linestyle": "-", "marker": "o"},
-    {"color": "0.45", "linestyle": "--", "marker": "s"},
-    {"color": "0.65", "linestyle": ":", "marker": "^"},
+    {"color": ORANGE, "linestyle": "--", "marker": "s"},
+    {"color": "0.35", "linestyle": ":", "marker": "^"},
 )
 
 
 def similarity(
     picture: Tensor, maps: "Mapping[int, Tensor]", marked: tuple[int, int]
 ) -> "tuple[Figure, str]":
-    """A picture (h, w, 3) in 0..1 and maps (gh, gw) of likeness to one patch.
+    """A picture (h, w, 3) in 0..1 and maps (gh, gw) of unlikeness to one patch.
 
-    `maps` are cosines, by the number of layers passed; `marked` is the patch's row
-    and column.
+    `maps` are 1 - cosine, by the number of layers passed; `marked` is the patch's
+    row and column. Each map is divided by its largest number.
     """
-    figure = _figure(WIDTH, 4.1)
+    figure = _figure(WIDTH, 4.5)
     panels = list(figure.subplots(2, 2).flat)
     next_panel = iter(panels)
     first = next(next_panel)
@@ -41,20 +44,26 @@ def similarity(
     rows, columns = next(iter(maps.values())).shape
     side = (picture.shape[1] / columns, picture.shape[0] / rows)
     _frame(first, marked[1] * side[0], marked[0] * side[1], *side)
-    first.set_title("196 patches", fontsize=11)
+    first.set_title("196 patches\n", fontsize=11)
+    told = []
     for depth, values in maps.items():
         axes = next(next_panel)
-        shown = axes.imshow(values.numpy(), cmap="cividis", vmin=-1, vmax=1)
+        most = values.max().item()
+        shares = (values / most).numpy()
+        shown = axes.imshow(shares, cmap="cividis_r", vmin=0, vmax=1)
         _frame(axes, marked[1] - 0.5, marked[0] - 0.5, 1, 1)
         words = {0: "no layer", 1: "1 layer"}.get(depth, f"{depth} layers")
-        axes.set_title(words, fontsize=11)
+        lowest = _cosine(most)
+        axes.set_title(f"{words}: lowest\ncosine {lowest}", fontsize=11)
+        told.append(f"{lowest} after {depth}")
     for axes in panels:
         axes.set(xticks=[], yticks=[])
-    figure.colorbar(shown, ax=panels, label="cosine", shrink=0.7)
-    lows = ", ".join(f"{v.min():.2f} after {k}" for k, v in maps.items())
+    bar = figure.colorbar(shown, ax=panels, label="cosine", shrink=0.7)
+    bar.set_ticks([0, 1], labels=["1", "lowest"])
     alt = (
-        f"The picture with one patch framed, and {len(maps)} maps of how like it the "
-        f"other patches' tokens are. Lowest cosine by layers: {lows}."
+        f"The picture with one patch framed, and {len(maps)} maps of how unlike it the "
+        "other patches' tokens are, each on a scale of its own. Lowest cosine by "
+        f"layers: {', '.join(told)}."
     )
     return figure, alt
 
@@ -88,22 +97,18 @@ def river() -> "tuple[Figure, str]":
     stream = Rectangle((0.1, 5.2), 9.7, 0.9, facecolor=BLUE, edgecolor=DARK)
     axes.add_patch(stream)
     arrow(axes, (9.8, 5.65), (10.4, 5.65))
-    _words(axes, 1.1, 5.65, r"$\mathbf{z}_{l-1}$")
-    _words(axes, 5.15, 5.65, r"$\mathbf{z}'_l$")
-    _words(axes, 9.3, 5.65, r"$\mathbf{z}_l$")
+    _words(axes, 1.1, 5.65, r"$\mathbf{z}_{\ell-1}$")
+    _words(axes, 5.15, 5.65, r"$\mathbf{z}'_\ell$")
+    _words(axes, 9.3, 5.65, r"$\mathbf{z}_\ell$")
     for left, name in ((1.6, "attention"), (5.9, "MLP")):
-        _box(axes, left, 3.1, 2.3, 0.8, PALE, "norm")
-        _box(axes, left, 1.4, 2.3, 0.8, LIGHT, name)
+        _box(axes, left, 3.1, 2.3, PALE, "norm")
+        _box(axes, left, 1.4, 2.3, LIGHT, name)
         middle = left + 1.15
         arrow(axes, (middle, 5.2), (middle, 3.95))
         arrow(axes, (middle, 3.1), (middle, 2.25))
-        axes.plot(
-            [middle, middle, left + 2.8, left + 2.8],
-            [1.4, 0.8, 0.8, 5.0],
-            color=DARK,
-            linewidth=1,
-        )
-        arrow(axes, (left + 2.8, 4.6), (left + 2.8, 5.35))
+        corner = [middle, middle, left + 2.8]
+        axes.plot(corner, [1.4, 0.8, 0.8], color=DARK, linewidth=1)
+        arrow(axes, (left + 2.8, 0.8), (left + 2.8, 5.35))
         _words(axes, left + 2.8, 5.65, "+", size=16)
     _words(axes, 1.95, 4.55, "reads")
     _words(axes, 6.25, 4.55, "reads")
@@ -129,13 +134,8 @@ def plane(before: Tensor, after: Tensor) -> "tuple[Figure, str]":
         if start != end:
             axes.annotate("", end, start, arrowprops=style)
     axes.plot(*before.T.numpy(), "o", color="black", label="token")
-    axes.plot(
-        *after.T.numpy(),
-        "s",
-        color="#c98a00",
-        markersize=9,
-        label="after LayerNorm",
-    )
+    look = {"color": ORANGE, "markersize": 9, "label": "after LayerNorm"}
+    axes.plot(*after.T.numpy(), "s", **look)
     axes.set(xlabel="first number", ylabel="second number", aspect="equal")
     axes.set(xlim=(-2.5, 5.4), ylim=(-2.5, 5.4))
     axes.legend(loc="lower right", fontsize=10)
@@ -171,21 +171,26 @@ def activations() -> "tuple[Figure, str]":
 
 
 def influence(matrices: "Mapping[str, Tensor]") -> "tuple[Figure, str]":
-    """For each layer a matrix (t, t): does output token i depend on input token j?"""
-    figure = _figure(WIDTH, 2.6)
+    """For each layer a matrix (t, t): does output token i depend on input token j?
+
+    Each is divided by its largest number; exact zeros stay white.
+    """
+    figure = _figure(WIDTH, 2.4)
     panels = figure.subplots(1, len(matrices), sharey=True)
-    for axes, (name, matrix) in zip(panels, matrices.items(), strict=True):
-        axes.imshow(
-            (matrix / matrix.max()).numpy(), cmap="cividis", vmin=0, vmax=1
-        )
-        axes.set_title(name, fontsize=11)
-        axes.set(xlabel="input token", xticks=[], yticks=[])
-    panels[0].set_ylabel("output token")
     told = []
-    for name, matrix in matrices.items():
-        off = matrix - matrix.diag().diag()
-        told.append(f"{name} {int((off > 0).sum())}")
-    pairs = matrix.numel() - len(matrix)
+    for axes, (name, matrix) in zip(panels, matrices.items(), strict=True):
+        shares = (matrix / matrix.max()).numpy()
+        shown = axes.imshow(
+            np.ma.masked_equal(shares, 0), cmap="cividis_r", vmin=0, vmax=1
+        )
+        axes.set_facecolor(WHITE)
+        touching = int((matrix - matrix.diag().diag() > 0).sum())
+        pairs = matrix.numel() - len(matrix)
+        axes.set_title(f"{name}\n{touching} of {pairs} pairs", fontsize=11)
+        axes.set(xlabel="input token", xticks=[], yticks=[])
+        told.append(f"{name} {touching}")
+    panels[0].set_ylabel("output token")
+    figure.colorbar(shown, ax=panels, label="largest = 1", shrink=0.8)
     alt = (
         f"How strongly each output token depends on each of {len(matrix)} input "
         f"tokens. Pairs of different tokens that touch, of {pairs}: "
@@ -214,17 +219,13 @@ def two_orders() -> "tuple[Figure, str]":
                 _words(axes, x - 1.8, y, "+", size=16)
                 branch = None
             elif part == "norm" and on_stream:
-                _box(axes, x - 2.75, y - 0.4, 1.9, 0.8, PALE, "norm")
+                _box(axes, x - 2.75, y - 0.4, 1.9, PALE, "norm")
             else:
                 face = PALE if part == "norm" else LIGHT
-                _box(axes, x - 0.75, y - 0.4, 2.3, 0.8, face, part)
+                _box(axes, x - 0.75, y - 0.4, 2.3, face, part)
                 if branch is None:
-                    axes.plot(
-                        [x - 1.8, x + 0.35],
-                        [y - 0.75] * 2,
-                        color=DARK,
-                        linewidth=1,
-                    )
+                    ends = [x - 1.8, x + 0.35]
+                    axes.plot(ends, [y - 0.75] * 2, color=DARK, linewidth=1)
                     arrow(axes, (x + 0.35, y - 0.75), (x + 0.35, y - 0.4))
                 else:
                     arrow(axes, (x + 0.35, branch + 0.4), (x + 0.35, y - 0.4))
@@ -239,76 +240,79 @@ def two_orders() -> "tuple[Figure, str]":
 
 
 def writes(
-    sizes: "Sequence[float]", shares: "Mapping[str, Sequence[float]]"
+    streams: "Sequence[float]",
+    sizes: "Mapping[str, Sequence[float]]",
+    shares: "Mapping[str, Sequence[float]]",
 ) -> "tuple[Figure, str]":
-    """Size of the stream before each block, and each write as a share of it."""
-    figure = _figure(WIDTH, 4.4)
+    """Stream before each block, each write, and a write as a share of the stream.
+
+    The thin line is the growth of equal, unrelated writes: the square grows by the
+    same number a block. It meets the stream at both ends.
+    """
+    figure = _figure(WIDTH, 5.0)
     upper, lower = figure.subplots(2, 1, sharex=True)
-    blocks = range(1, len(sizes) + 1)
-    upper.plot(blocks, sizes, color="black", marker="o", markersize=3)
-    upper.set(ylabel="stream (rms)", ylim=(0, None))
-    for style, (name, values) in zip(STYLES, shares.items(), strict=False):
-        lower.plot(
-            blocks, [100 * v for v in values], label=name, markersize=3, **style
-        )
+    blocks = range(1, len(streams) + 1)
+    first, last = streams[0] ** 2, streams[-1] ** 2
+    rise = (last - first) / (len(streams) - 1)
+    root = [(first + rise * passed) ** 0.5 for passed in range(len(streams))]
+    upper.plot(blocks, root, color="0.5", linewidth=0.8, label="square root")
+    upper.plot(blocks, streams, color=BLUE, linewidth=3, label="stream")
+    for style, (name, values) in zip(STYLES, sizes.items(), strict=False):
+        upper.plot(blocks, values, label=name, markersize=3, **style)
+        share = [100 * value for value in shares[name]]
+        lower.plot(blocks, share, label=name, markersize=3, **style)
+    upper.set(ylabel="size (rms)", ylim=(0, None))
     lower.set(xlabel="block", ylabel="write / stream (%)", ylim=(0, None))
+    upper.legend(fontsize=10, loc="upper left")
     lower.legend(fontsize=10)
     told = "; ".join(
         f"{name} from {100 * v[0]:.0f} to {100 * v[-1]:.0f} %"
         for name, v in shares.items()
     )
+    wrote = "; ".join(
+        f"{name} between {min(v):.2f} and {max(v):.2f}"
+        for name, v in sizes.items()
+    )
     alt = (
-        f"Over {len(sizes)} blocks the stream grows from {sizes[0]:.2f} to "
-        f"{sizes[-1]:.2f}, and what a block writes shrinks against it: {told}."
+        f"Over {len(streams)} blocks the stream grows from {streams[0]:.2f} to "
+        f"{streams[-1]:.2f}, about as a square root does. A block writes: {wrote}. As "
+        f"a share of the stream: {told}."
     )
     return figure, alt
 
 
-def gradient_by_block(
-    norms: "Mapping[str, Sequence[float]]",
+def medians(
+    places: "Sequence[int]",
+    runs: "Mapping[str, Sequence[Sequence[float]]]",
+    labels: tuple[str, str],
 ) -> "tuple[Figure, str]":
-    """Gradient norm of one matrix in each block, one line an order."""
+    """Medians over seeds as lines, the seeds as dots: one number a place and seed.
+
+    `runs` holds for each name one list of seeds a place; `labels` are those of the
+    axes. Few places are spaced as their logarithms.
+    """
     figure = _figure(WIDTH, 3.4)
     axes = figure.subplots()
-    for style, (name, values) in zip(STYLES, norms.items(), strict=False):
-        axes.semilogy(
-            range(1, len(values) + 1),
-            values,
-            label=name,
-            markersize=4,
-            **style,
-        )
+    axes.set(xlabel=labels[0], ylabel=labels[1], yscale="log")
+    told = []
+    for style, (name, values) in zip(STYLES, runs.items(), strict=False):
+        middle = [median(seeds) for seeds in values]
+        dots = {"color": style["color"], "alpha": 0.35, "markeredgewidth": 0}
+        axes.plot(places, values, style["marker"], markersize=3.5, **dots)
+        axes.plot(places, middle, label=name, markersize=5, **style)
+        last = f"{min(values[-1]):.2f} to {max(values[-1]):.2f}"
+        told.append(f"{name} {middle[0]:.2f}, {middle[-1]:.2f} (seeds {last})")
     axes.minorticks_off()
-    axes.set(xlabel="block", ylabel="gradient norm", ylim=(0.15, 7))
+    if len(places) < 10:
+        axes.set_xscale("log")
+        axes.minorticks_off()
+        axes.set_xticks(list(places), [str(place) for place in places])
     _plain_ticks(axes)
     axes.legend(fontsize=10)
-    told = "; ".join(
-        f"{name} {v[0]:.1f} in the first, {v[-1]:.1f} in the last"
-        for name, v in norms.items()
-    )
-    return figure, f"Gradient norm by block. {told}."
-
-
-def by_depth(
-    depths: "Sequence[int]",
-    values: "Mapping[str, Sequence[float]]",
-    label: str,
-) -> "tuple[Figure, str]":
-    """One number a depth, both axes logarithmic, one line an order."""
-    figure = _figure(WIDTH, 3.4)
-    axes = figure.subplots()
-    for style, (name, line) in zip(STYLES, values.items(), strict=False):
-        axes.loglog(depths, line, label=name, markersize=5, **style)
-    axes.set(xlabel="blocks in the stack", ylabel=label)
-    axes.minorticks_off()
-    axes.set_xticks(list(depths), [str(depth) for depth in depths])
-    _plain_ticks(axes)
-    axes.legend(fontsize=10)
-    told = "; ".join(
-        f"{name} from {v[0]:.2f} to {v[-1]:.2f}" for name, v in values.items()
-    )
-    ends = f"{depths[0]} to {depths[-1]} blocks"
-    return figure, f"{label.capitalize()} in stacks of {ends}: {told}."
+    ends = f"{labels[0]}: {places[0]} and {places[-1]}"
+    several = f"median of {len(values[-1])} seeds"
+    alt = f"{labels[1].capitalize()}, {several}; {ends}. {'; '.join(told)}."
+    return figure, alt
 
 
 def loss_lines(
@@ -317,11 +321,11 @@ def loss_lines(
     """Training loss over steps, and the loss of the constant answer."""
     figure = _figure(WIDTH, 3.6)
     axes = figure.subplots()
+    axes.axhline(constant, color="0.8", linewidth=1.5, zorder=0)
     for style, (name, values) in zip(STYLES, losses.items(), strict=False):
-        axes.plot(values, label=name, markersize=4, **style)
-    axes.axhline(constant, color="0.8", linewidth=4, zorder=0)
+        axes.plot(values, label=name, markersize=5, **style)
     last = len(next(iter(losses.values()))) - 1
-    axes.text(last, constant + 0.1, "constant answer", ha="right", fontsize=10)
+    axes.text(last, constant + 0.13, "constant answer", ha="right", fontsize=10)
     axes.set(xlabel="step", ylabel="loss (nats)", ylim=(0, None))
     axes.legend(fontsize=10, loc="lower left")
     told = "; ".join(f"{name} {v[-1]:.1f}" for name, v in losses.items())
@@ -335,6 +339,13 @@ def _plain_ticks(axes: "Axes") -> None:
     ticks = [n * 10.0**p for p in range(-3, 3) for n in (1, 2, 5)]
     shown = [tick for tick in ticks if low <= tick <= high]
     axes.set_yticks(shown, [f"{tick:g}" for tick in shown])
+
+
+def _cosine(below_one: float) -> str:
+    """A cosine from 1 - cosine, with its distance from 1 where that is small."""
+    if below_one > 1e-3:
+        return f"{1 - below_one:.2f}"
+    return f"1 - {below_one:.0e}".replace("e-0", "e-")
 
 
 def _small(value: float) -> str:
@@ -359,23 +370,14 @@ def _canvas(
 
 
 def _box(
-    axes: "Axes",
-    x: float,
-    y: float,
-    width: float,
-    height: float,
-    face: str,
-    words: str,
+    axes: "Axes", x: float, y: float, width: float, face: str, words: str
 ) -> None:
     from matplotlib.patches import FancyBboxPatch
 
+    look = {"facecolor": face, "edgecolor": DARK}
     style = "round,pad=0,rounding_size=0.15"
-    axes.add_patch(
-        FancyBboxPatch(
-            (x, y), width, height, style, facecolor=face, edgecolor=DARK
-        )
-    )
-    _words(axes, x + width / 2, y + height / 2, words)
+    axes.add_patch(FancyBboxPatch((x, y), width, 0.8, style, **look))
+    _words(axes, x + width / 2, y + 0.4, words)
 
 
 def _frame(
@@ -383,11 +385,8 @@ def _frame(
 ) -> None:
     from matplotlib.patches import Rectangle
 
-    axes.add_patch(
-        Rectangle(
-            (x, y), width, height, fill=False, edgecolor="red", linewidth=2
-        )
-    )
+    look = {"fill": False, "edgecolor": "red", "linewidth": 2}
+    axes.add_patch(Rectangle((x, y), width, height, **look))
 
 
 def _words(

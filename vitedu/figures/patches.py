@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from vitedu.figures.schematic import DARK, arrow
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DARK, PALE, LIGHT = "#202020", "#e9e9e9", "#ffd75e"
+PALE, LIGHT, KERNEL = "#e9e9e9", "#ffd75e", "#2f5597"
 # one a patch; they differ in grey too
 FACES = ("#ffffff", "#ffd75e", "#c4cfdd", "#8ea3bd")
 WIDTH = 5  # inches
@@ -38,15 +40,21 @@ def mosaic(tiles: "Sequence[Tensor]", columns: int, gap: int = 0) -> Tensor:
     return picture
 
 
-def pictures(panels: "dict[str, Tensor]", seen: str) -> "tuple[Figure, str]":
-    """Pictures (3, h, w) in 0..1 side by side at one scale, each under its title.
+def pictures(
+    panels: "dict[str, Tensor]", seen: str, equally_tall: bool = False
+) -> "tuple[Figure, str]":
+    """Pictures (3, h, w) in 0..1 side by side, each under its title.
 
+    They are drawn at one scale, or `equally_tall`.
     The alt text is the titles and then `seen`: what there is to see.
     """
     from matplotlib.figure import Figure
 
-    widths = [picture.shape[2] for picture in panels.values()]
-    tallest = max(picture.shape[1] for picture in panels.values())
+    shapes = [picture.shape[1:] for picture in panels.values()]
+    if equally_tall:
+        shapes = [(1, w / h) for h, w in shapes]
+    widths = [w for _, w in shapes]
+    tallest = max(h for h, _ in shapes)
     width = 0.9 * WIDTH  # photographs are heavy
     height = width * tallest / sum(widths) + 0.25
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -60,25 +68,42 @@ def pictures(panels: "dict[str, Tensor]", seen: str) -> "tuple[Figure, str]":
     return figure, f"From the left: {'; '.join(panels)}. {seen}"
 
 
+def plain(images: Tensor, seen: str) -> "tuple[Figure, str]":
+    """Grey images (b, 1, h, w) side by side without a word; `seen` is the alt text."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, 1.0), layout="constrained")
+    row = figure.subplots(1, len(images), squeeze=False)[0]
+    for axes, image in zip(row, images, strict=True):
+        _digit(axes, image)
+    return figure, seen
+
+
 def guessed(
     images: Tensor, guesses: Tensor, labels: Tensor, columns: int = 6
 ) -> "tuple[Figure, str]":
-    """Grey images (b, 1, h, w): a row of right guesses above a row of wrong ones."""
+    """Grey images (b, 1, h, w): a row of right guesses above a row of wrong ones.
+
+    Under each stands the guess, and where it is wrong the label.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, 2.7), layout="constrained")
     panels = figure.subplots(2, columns)
     right = guesses == labels
-    for row, chosen in zip(panels, (right, ~right), strict=True):
-        for axes in row:
-            axes.axis("off")
+    for row, chosen, name in zip(
+        panels, (right, ~right), ("right", "wrong"), strict=True
+    ):
+        row[0].set_ylabel(name, fontsize=12)
         places = chosen.nonzero().flatten().tolist()[:columns]
+        for axes in row:
+            _bare(axes)
         for axes, place in zip(row, places, strict=False):
-            axes.imshow(images[place, 0].numpy(), cmap="gray_r")
+            _digit(axes, images[place])
             words = f"says {int(guesses[place])}"
             if not right[place]:
                 words += f"\nis {int(labels[place])}"
-            axes.set_title(words, fontsize=11)
+            axes.set_xlabel(words, fontsize=11)
     wrong = int((~right).sum())
     alt = (
         f"Above, {columns} digits that the network names as they are labelled; "
@@ -86,6 +111,16 @@ def guessed(
         "that it names otherwise."
     )
     return figure, alt
+
+
+def _digit(axes: "Axes", image: Tensor) -> None:
+    _bare(axes)
+    axes.imshow(image[0].numpy(), cmap="gray_r")
+
+
+def _bare(axes: "Axes") -> None:
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
 
 
 def numbered(image: Tensor, patch_size: int) -> "tuple[Figure, str]":
@@ -148,49 +183,46 @@ def strides() -> "tuple[Figure, str]":
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    figure = Figure(figsize=(WIDTH, 3.0), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 2.2), layout="constrained")
     axes = figure.subplots()
-    axes.set(xlim=(-0.3, 15.4), ylim=(8.5, -0.8))
+    axes.set(xlim=(-0.3, 15.4), ylim=(5.8, -0.9))
     axes.axis("off")
-    rows, columns, maps, lit = (
-        2,
-        3,
-        4,
-        2,
-    )  # lit: the last patch of the first row
-    _grid(axes, (0, 1.2), (2 * rows, 2 * columns), 0.75)
+    rows, columns, maps = 2, 3, 4
+    lit = 1  # the second patch of the first row
+    side = 1.5  # of a patch
+    _grid(axes, (0, 1.2), (2 * rows, 2 * columns), side / 2)
     for patch in range(rows * columns):
         row, column = divmod(patch, columns)
-        corner = (1.5 * column, 1.2 + 1.5 * row)
+        corner = (side * column, 1.2 + side * row)
         face = LIGHT if patch == lit else "none"
         axes.add_patch(
-            Rectangle(corner, 1.5, 1.5, fc=face, ec=DARK, lw=2, alpha=0.8)
+            Rectangle(corner, side, side, fc=face, ec=DARK, lw=1.6, alpha=0.8)
         )
-    axes.text(0, -0.1, "image (h, w)", fontsize=11)
+    for patch, style in ((lit + 1, "--"), (lit, "-")):  # after a step, and now
+        corner = (side * patch, 1.2)
+        frame = Rectangle(corner, side, side, ls=style)
+        frame.set(fill=False, ec=KERNEL, lw=3)
+        axes.add_patch(frame)
+    arrow(axes, (side * (lit + 0.5), 0.8), (side * (lit + 1.5), 0.8))
+    axes.text(side * lit, -0.3, "kernel (p, q)", fontsize=11, color=KERNEL)
+    axes.text(0, 5.2, "image (h, w)", fontsize=11)
     for number in reversed(range(maps)):
         x, y = 6.6 + 0.5 * number, 2.6 - 0.5 * number
         _grid(axes, (x, y), (rows, columns), 0.75, face="white")
         cell = (x + 0.75 * (lit % columns), y + 0.75 * (lit // columns))
         axes.add_patch(Rectangle(cell, 0.75, 0.75, fc=LIGHT, ec=DARK))
-    axes.text(6.6, -0.1, "d maps (gh, gw)", fontsize=11)
+    axes.text(6.6, -0.3, "d maps (gh, gw)", fontsize=11)
     for patch in range(rows * columns):
         face = LIGHT if patch == lit else "white"
         _grid(axes, (12, 0.6 + 0.75 * patch), (1, maps), 0.75, face=face)
-    axes.text(11.9, -0.1, "tokens (n, d)", fontsize=11)
-    for start, end in (((4.7, 2.9), (6.3, 2.9)), ((10.7, 2.9), (11.8, 2.9))):
-        axes.annotate(
-            "", end, start, arrowprops={"arrowstyle": "->", "color": DARK}
-        )
-    words = (
-        "A kernel lies on one patch, multiplies, adds:\n"
-        "one number. d kernels: d numbers, one token.\n"
-        "Then a step of one patch to the right."
-    )
-    axes.text(0, 6.2, words, fontsize=11, va="top")
+    axes.text(11.9, -0.3, "tokens (n, d)", fontsize=11)
+    for start, end in (((4.9, 3.3), (6.3, 3.3)), ((10.7, 2.9), (11.8, 2.9))):
+        arrow(axes, start, end)
     alt = (
         "An image of 2 rows and 3 columns of patches becomes 4 maps of 2x3 numbers "
-        "and then 6 tokens of 4 numbers. One patch, its cell in each map, and its "
-        "token, the third, share a colour."
+        "and then 6 tokens of 4 numbers. A kernel lies on the second patch and "
+        "moves right by a whole patch; the patch, its cell in each map, and its token, "
+        "the second, share a colour."
     )
     return figure, alt
 
@@ -213,14 +245,17 @@ def _grid(
             )
 
 
-def filters(rows: "dict[str, Tensor]") -> "tuple[Figure, str]":
+def filters(
+    rows: "dict[str, Tensor]", under: "Sequence[str]" = ()
+) -> "tuple[Figure, str]":
     """Kernels (k, 1, p, q) as grey tiles, a row under each title.
 
-    Grey is 0, white positive, black negative; each row has its own scale.
+    Grey is 0, white positive, black negative; each row has its own scale. `under` are
+    words for the tiles of the last row.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 0.75 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 1.12 * len(rows)), layout="constrained")
     panels = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
     for axes, (title, kernels) in zip(panels, rows.items(), strict=True):
         kernels = kernels.detach()
@@ -231,9 +266,14 @@ def filters(rows: "dict[str, Tensor]") -> "tuple[Figure, str]":
         )
         axes.set_title(title, fontsize=11, loc="left")
         axes.axis("off")
-    counts = [f"{title}: {len(kernels)}" for title, kernels in rows.items()]
     _, _, p, q = next(iter(rows.values())).shape
+    for number, words in enumerate(under):
+        middle = number * (q + 1) + (q - 1) / 2
+        axes.text(middle, p - 0.2, words, ha="center", va="top", fontsize=11)
+    counts = [f"{title}: {len(kernels)}" for title, kernels in rows.items()]
     alt = f"Rows of kernels of {p}x{q} numbers, grey is 0. {'; '.join(counts)}."
+    if under:
+        alt += f" Under the last row: {', '.join(under)}."
     return figure, alt
 
 
@@ -242,15 +282,13 @@ def cost(
     quadratic: "Sequence[float]",
     rest: "Sequence[float]",
 ) -> "tuple[Figure, str]":
-    """Billions of multiply-adds over the patch size: tokens squared, and the rest."""
+    """Billions of multiply-adds over the patch size: pairs of tokens, and the rest."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, 3.4), layout="constrained")
     axes = figure.subplots()
     axes.plot(patch_sizes, rest, "o-", color="0.55", label="all the rest")
-    axes.plot(
-        patch_sizes, quadratic, "s--", color=DARK, label="tokens x tokens"
-    )
+    axes.plot(patch_sizes, quadratic, "s--", color=DARK, label="pairs")
     axes.set(xscale="log", yscale="log")
     axes.set_xticks(patch_sizes, [str(size) for size in patch_sizes])
     axes.minorticks_off()
@@ -265,8 +303,8 @@ def cost(
     size, square, others = pairs[-1]
     alt = (
         "Multiply-adds of one image over the patch size, both axes logarithmic. At "
-        f"P = {size}, {square:.0f} billion for tokens times tokens and "
-        f"{others:.0f} billion for the rest; the first is the larger from "
+        f"P = {size}, {square:,.0f} billion for pairs of tokens and "
+        f"{others:,.0f} billion for the rest; the first is the larger from "
         f"P = {max(dearer, default=0)} down."
     )
     return figure, alt

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LIGHT, DARK, PALE, WHITE = "#ffd75e", "#202020", "#e9e9e9", "#ffffff"
+RUST = "#b3541e"  # the one line that a figure is about; mid-grey in grey
 WIDTH = 4.8  # inches, so that 10 points stay legible on a phone
 
 
@@ -88,21 +89,25 @@ def readout() -> "tuple[Figure, str]":
     arrow(axes, (middle, 6.05), (middle, 6.55))
     _box(axes, left, 6.6, wide, 0.8, WHITE, "logits, (b, K)")
     arrow(axes, (middle, 7.45), (middle, 8.55))
-    _box(axes, 5.0, 7.6, 1.4, 0.8, WHITE, "tanh")
-    for ends in ([7.5, 8.5], [8.5, 7.5]):
-        axes.plot([4.9, 6.5], ends, color="0.55", lw=1.5)
-    axes.text(6.8, 8.0, "never here", va="center", fontsize=10)
+    _box(axes, 6.2, 7.6, 1.4, 0.8, WHITE, "tanh")
+    arrow(axes, (6.15, 8.0), (middle + 0.1, 8.0))
+    for ends in ([7.75, 8.25], [8.25, 7.75]):
+        axes.plot([5.05, 5.55], ends, color=RUST, lw=2)
+    axes.text(7.8, 8.0, "never here", va="center", fontsize=10)
     _box(axes, left, 8.6, wide, 0.8, WHITE, "cross-entropy")
     alt = (
         "From five token rows upwards: row 0, or the mean of the others, is y; an "
         "optional layer pre_logits of linear and tanh; the linear head; logits; "
-        "cross-entropy. A tanh between logits and cross-entropy is crossed out."
+        "cross-entropy. An arrow from a tanh to the way between logits and "
+        "cross-entropy is crossed out."
     )
     return figure, alt
 
 
-def pictures(left: Tensor, right: Tensor, titles: tuple[str, str]):
-    """Two images (3, h, w) in 0..1 side by side, each with a title."""
+def pictures(
+    left: Tensor, right: Tensor, titles: tuple[str, str], seen: str
+) -> "tuple[Figure, str]":
+    """Two images (3, h, w) in 0..1 side by side, each with a title; `seen` in words."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.2, 2.4), layout="constrained")
@@ -112,43 +117,8 @@ def pictures(left: Tensor, right: Tensor, titles: tuple[str, str]):
         axes.imshow(image.permute(1, 2, 0).numpy(), interpolation="nearest")
         axes.set_title(title, fontsize=11)
         axes.axis("off")
-    return figure, f"Two pictures side by side: {titles[0]}; {titles[1]}."
-
-
-def initial_values(
-    separate: Tensor, fused: Tensor, bounds: tuple[float, float]
-) -> "tuple[Figure, str]":
-    """Histograms of a query kernel (d, d) drawn on its own, and out of (3d, d)."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
-    edge = 1.25 * max(bounds)
-    panels = figure.subplots(2, 1, sharex=True, sharey=True)
-    rows = [
-        ("each (d, d) on its own", separate, bounds[0], "0.35"),
-        ("one fused (3d, d)", fused, bounds[1], "0.7"),
-    ]
-    for axes, (words, values, bound, grey) in zip(panels, rows, strict=True):
-        axes.hist(
-            values.detach().flatten().numpy(),
-            bins=40,
-            range=(-bound, bound),
-            density=True,
-            color=grey,
-        )
-        for sign in (-1, 1):
-            axes.axvline(sign * bound, color=DARK, linestyle="--", linewidth=1)
-        axes.set_title(f"{words}: bound {bound:.4f}", fontsize=11)
-        axes.set_ylabel("density", fontsize=10)
-        axes.set_xlim(-edge, edge)
-    panels[1].set_xlabel("initial weight of q", fontsize=10)
-    ratio = (separate.std() / fused.std()).item()
-    alt = (
-        f"Two flat histograms of initial query weights: drawn on its own it reaches to "
-        f"{bounds[0]:.4f}, cut from a fused matrix only to {bounds[1]:.4f}; the "
-        f"standard deviations differ by a factor of {ratio:.1f}."
-    )
-    return figure, alt
+    both = f"{titles[0]}; {titles[1]}"
+    return figure, f"{both[0].upper()}{both[1:]}. {seen}"
 
 
 def losses(
@@ -160,30 +130,39 @@ def losses(
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 3.4), layout="constrained")
     axes = figure.subplots()
     lines = [
-        ("logits as they are", plain, "-"),
-        ("tanh(logits)", squashed, ":"),
+        ("logits as they are", plain, DARK),
+        ("tanh(logits)", squashed, RUST),
     ]
     ends = []
-    for words, values, style in lines:
+    for words, values, color in lines:
         means = [
             sum(values[i : i + 10]) / len(values[i : i + 10])
             for i in range(0, len(values), 10)
         ]
         steps = [10 * i + 5 for i in range(len(means))]
-        axes.plot(steps, means, style, color=DARK, label=words, linewidth=2)
+        axes.plot(steps, means, color=color, label=words, linewidth=2)
         ends.append(means[-1])
+        axes.annotate(
+            f"{means[-1]:.2f}",
+            (steps[-1], means[-1]),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=10,
+        )
     axes.axhline(floor, color="0.5", linestyle="--", label=f"floor {floor:.4f}")
     axes.set_xlabel("step", fontsize=10)
-    axes.set_ylabel("training loss (nats)", fontsize=10)
+    axes.set_ylabel("training loss (nats),\nmean of ten steps", fontsize=10)
     axes.set_ylim(0, None)
+    axes.set_xlim(0, 1.14 * len(plain))  # room for the values at the ends
     axes.legend(fontsize=10)
     alt = (
         f"Two training losses over {len(plain)} steps, both from {plain[0]:.1f}: with "
-        f"plain logits it falls to {ends[0]:.1f}, with tanh on the logits it stops at "
-        f"{ends[1]:.1f}, above a dashed floor at {floor:.4f}."
+        f"plain logits it falls to {ends[0]:.2f}, with tanh on the logits to "
+        f"{ends[1]:.2f}, above a dashed floor at {floor:.4f}."
     )
     return figure, alt
 
@@ -235,7 +214,8 @@ def parameter_shares(
 ) -> "tuple[Figure, str]":
     """Stacked bars of where a model's weights are, in percent of all.
 
-    `counts` maps a model's name to {group of weights: how many}.
+    `counts` maps a model's name to {group of weights: how many}. The last two groups,
+    too thin to be seen, are written beside the bars as well.
     """
     from matplotlib.figure import Figure
 
@@ -260,53 +240,22 @@ def parameter_shares(
             )
             lefts[name] += share
             shares[name, group] = share
+    for name in counts:
+        words = " + ".join(
+            f"{shares[name, group]:.1f}" for group in groups[-2:]
+        )
+        axes.text(102, name, words, va="center", fontsize=10)
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
-    axes.set_xlabel("share of all weights (%)", fontsize=10)
+    beside = " + ".join(f"({group})" for group in groups[-2:])
+    axes.set_xlabel(
+        f"share of all weights (%); in figures:\n{beside}", fontsize=10
+    )
     figure.legend(loc="outside upper center", ncols=2, fontsize=10)
     last = list(counts)[-1]
     alt = (
         f"Stacked bars for {', '.join(counts)}. In {last} "
-        + ", ".join(f"{shares[last, g]:.0f} % are in {g}" for g in groups)
-        + "."
-    )
-    return figure, alt
-
-
-def quadratic_share(
-    sides: Sequence[int], shares: Sequence[float], marked: Sequence[int]
-) -> "tuple[Figure, str]":
-    """The part of the multiply-adds that grows with tokens squared, in percent.
-
-    Over the image's side in pixels; the sides in `marked` get a dot and their value.
-    """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
-    axes = figure.subplots()
-    axes.plot(sides, shares, color=DARK)
-    found = dict(zip(sides, shares, strict=True))
-    for side in marked:
-        axes.plot(side, found[side], "o", color=DARK)
-        late = side > max(sides) / 2  # no room on the right
-        axes.annotate(
-            f"{side}: {found[side]:.1f} %",
-            (side, found[side]),
-            xytext=(-8, 4) if late else (8, -4),
-            textcoords="offset points",
-            fontsize=10,
-            ha="right" if late else "left",
-            va="bottom" if late else "top",
-        )
-    axes.axhline(50, color="0.5", linestyle="--")
-    axes.set_xlabel("side of the image (pixels)", fontsize=10)
-    axes.set_ylabel("share of the\nquadratic term (%)", fontsize=10)
-    axes.set_ylim(0, None)
-    axes.margins(x=0.12)
-    alt = (
-        "Share of the multiply-adds that is quadratic in the tokens, over the side of "
-        "the image: "
-        + ", ".join(f"{found[side]:.1f} % at {side} pixels" for side in marked)
+        + ", ".join(f"{shares[last, g]:.1f} % are in {g}" for g in groups)
         + "."
     )
     return figure, alt

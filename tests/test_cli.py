@@ -329,11 +329,6 @@ def test_evaluate_of_a_lone_file_asks_for_the_data_set(run, here, capsys):
     assert "name a data set" in said
 
 
-def test_evaluate_refuses_a_folder_of_images(run, here, capsys):
-    (here / "images").mkdir()
-    assert "not read yet" in sentence(capsys, "evaluate", run, "images")
-
-
 def test_predict_names_the_likeliest_classes(run, here, capsys):
     pixels = load_dataset("digits").test.images[:2, 0].numpy()
     for number, array in enumerate(pixels):
@@ -384,3 +379,52 @@ def test_a_loss_that_is_not_finite_stops_with_the_way_out(here, capsys):
         capsys, *words, "warmup=0", "schedule=constant", "optimizer=sgd"
     )
     assert "between steps" in said and "precision fp32" in said
+
+
+def digit_folder(folder, count=20):
+    """The first test digits as pictures in class folders; and a flat twin."""
+    digits = load_dataset("digits").test
+    rows = ["filename,class_index"]
+    for index in range(count):
+        label = int(digits.labels[index])
+        image = Image.fromarray(digits.images[index, 0].numpy())
+        for path in (
+            folder / f"classes/{label}/{index:02}.png",
+            folder / f"flat/{index:02}.png",
+        ):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            image.save(path)
+        rows.append(f"{index:02}.png,{label}")
+    (folder / "labels.csv").write_text("\n".join(rows) + "\n")
+
+
+def test_evaluate_reads_folders_of_pictures(run, capsys):
+    digit_folder(run.parent)
+    model = vitedu.load(run)
+    test = load_dataset("digits").test
+    pixels = vitedu.data.normalise(test.images[:20], model.preprocess)
+    with torch.no_grad():
+        right = model(pixels).argmax(dim=1) == test.labels[:20]
+    answers = []
+    for words in (["classes"], ["flat", "labels=labels.csv"]):
+        assert main(["evaluate", str(run), *words, "--json"]) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    for answer in answers:
+        assert answer["num_images"] == 20
+        assert answer["num_correct"] == int(right.sum())
+        assert answer["num_correct"] <= answer["num_top5_correct"] <= 20
+    assert answers[0]["loss"] == pytest.approx(answers[1]["loss"])
+
+
+def test_evaluate_says_what_is_wrong_with_a_folder(run, capsys):
+    digit_folder(run.parent, count=3)
+    (run.parent / "classes/cat").mkdir()
+    Image.new("L", (9, 9)).save(run.parent / "classes/cat/x.png")
+    said = sentence(capsys, "evaluate", run, "classes")
+    assert "the first is 'cat'; its classes: 0, 1, 2, 3, 4" in said
+    said = sentence(capsys, "evaluate", run, "digits", "labels=labels.csv")
+    assert "labels= belongs to a folder" in said
+    said = sentence(capsys, "evaluate", run, "flat")
+    assert "labels=FILE.csv" in said
+    said = sentence(capsys, "evaluate", run, "data=a", "data=b")
+    assert "data= is given twice" in said

@@ -9,10 +9,14 @@ from vitedu import budget, data, evaluate, model, results, train, weights
 from vitedu.data.preprocess import PreprocessSpec, preprocess
 from vitedu.errors import UserError
 from vitedu.model import (
+    ResNet,
+    ResNetConfig,
     ViT,
     ViTConfig,
     record_attention,
     resize_pos_embed,
+    resnet,
+    resnet_config,
     vit,
     vit_config,
 )
@@ -22,6 +26,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "PreprocessSpec",
+    "ResNet",
+    "ResNetConfig",
     "UserError",
     "ViT",
     "ViTConfig",
@@ -33,6 +39,8 @@ __all__ = [
     "preprocess",
     "record_attention",
     "resize_pos_embed",
+    "resnet",
+    "resnet_config",
     "results",
     "train",
     "vit",

@@ -196,7 +196,7 @@ BAD = [
     ({"mlp_dim": 0}, "mlp_dim must be .* at least 1, got 0"),
     ({"pre_logits": 0}, "pre_logits must be .* at least 1, got 0"),
     ({"pool": "tokens"}, "pool='tokens' is not known; did you mean 'token'?"),
-    ({"pool": "gap"}, "pool='gap' is not known; known: mean, token"),
+    ({"pool": "gap"}, "pool='gap' is not known; did you mean 'mean'"),
     (
         {"pool": "token", "class_token": False},
         "pool='token' needs class_token=True",
@@ -207,11 +207,14 @@ BAD = [
     ({"dropout": 1.0}, r"dropout is 1.0, it must be in \[0, 1\)"),
     ({"dropout": -0.1}, r"dropout is -0.1, it must be in \[0, 1\)"),
     ({"drop_path": 1.5}, r"drop_path is 1.5, it must be in \[0, 1\)"),
-    ({"stem": Learned1D()}, r"stem must be one of Patches\(\), got Learned1D"),
+    (
+        {"stem": Learned1D()},
+        r"stem must be one of Patches\(\), Hybrid\(\), got Learned1D",
+    ),
     ({"position": None}, r"position must be one of Learned1D.*, got None"),
     (
         {"block": "standard"},
-        r"block must be one of Standard\(\), got 'standard'",
+        r"block must be one of Standard\(\), Axial\(\), got 'standard'",
     ),
 ]
 
@@ -239,7 +242,7 @@ UNKNOWN = [
     ),
     (
         lambda: vit("resnet"),
-        "there is no model 'resnet'; known: ViT-B/14, ViT-B/16",
+        r"there is no model 'resnet'; known: R\+ViT-Ti/16",
     ),
     (
         lambda: vit("ViT-B/16", depht=2),
@@ -265,7 +268,7 @@ UNKNOWN = [
     ),
     (
         lambda: ViTConfig.from_json({"block": {}}),
-        "there is no block 'None'; known: Standard",
+        "there is no block 'None'; known: Axial, Standard",
     ),
 ]
 

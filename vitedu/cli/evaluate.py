@@ -1,45 +1,115 @@
 """`vitedu evaluate` and `vitedu predict`: what trained weights are worth, and say."""
 
 import argparse
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
+from tqdm import tqdm
 
 from vitedu.cli.answer import Answer, table
 from vitedu.data import ArraySource, load_dataset
+from vitedu.data.imagenet import imagenet_classes
+from vitedu.data.images import ImageSource, find_images, match_classes
 from vitedu.data.preprocess import preprocess
 from vitedu.errors import UserError
 from vitedu.evaluate import accuracy
+from vitedu.evaluate.logits import all_logits, cross_entropy, top_k_correct
 from vitedu.train import find_device
 from vitedu.train.folder import RunFolder
 from vitedu.weights import load
 
 
 def evaluate(options: argparse.Namespace) -> Answer:
-    """Accuracy on the test part of a data set; by default the one trained on."""
-    words = [word for word in options.words if not word.startswith("data=")]
-    paths = [
-        word[len("data=") :]
-        for word in options.words
-        if word.startswith("data=")
-    ]
-    if not 1 <= len(words) <= 2 or len(paths) > 1:
+    """Accuracy on the test part of a data set, or on a folder of pictures."""
+    words, fields = named_fields(options.words, ("data", "labels"))
+    if not 1 <= len(words) <= 2:
         raise UserError(
-            "evaluate wants WEIGHTS and at most one DATASET and one data="
+            "evaluate wants WEIGHTS and at most one DATASET or FOLDER"
         )
     device = find_device(options.device)
     model = load(words[0], device=device)
-    data = paths[0] if paths else None
+    if not model.config.num_classes:
+        raise UserError(f"{words[0]} has no head, so it names no class")
     if len(words) == 2:
-        name = words[1]
+        name, data = words[1], fields.get("data")
     else:
-        name, data = trained_on(Path(words[0]), data)
+        name, data = trained_on(Path(words[0]), fields.get("data"))
     if Path(name).is_dir():
+        return evaluate_folder(model, words[0], name, fields.get("labels"))
+    if "labels" in fields:
         raise UserError(
-            f"{name} is a folder; folders of images are not read yet, "
-            "give a named set or FILE.npz"
+            f"labels= belongs to a folder of pictures, {name} is none"
         )
+    return evaluate_dataset(model, words[0], name, data)
+
+
+def named_fields(
+    words: list[str], known: tuple[str, ...]
+) -> tuple[list[str], dict[str, str]]:
+    """Plain words, and those of the form name=value with a `known` name."""
+    plain, fields = [], {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or name not in known:
+            plain.append(word)
+        elif name in fields:
+            raise UserError(f"{name}= is given twice")
+        else:
+            fields[name] = value
+    return plain, fields
+
+
+def evaluate_folder(
+    model: nn.Module, weights: str, folder: str, labels: str | None
+) -> Answer:
+    """Top-1 and top-5 accuracy on the pictures of a folder."""
+    config = model.config
+    pictures = match_classes(
+        find_images(folder, labels=labels),
+        model.class_names,
+        config.num_classes,
+    )
+    device = next(model.parameters()).device
+    workers = min(os.cpu_count() or 1, 8, len(pictures.paths) // 64)
+    source = ImageSource(
+        pictures, model.preprocess, num_workers=workers, device=device
+    )
+    batches = tqdm(
+        source.batches(batch_size=32),
+        total=-(-len(source) // 32),
+        unit="batch",
+        disable=not sys.stderr.isatty(),
+    )
+    answers = all_logits(model, batches)
+    num_images = len(source)
+    top = {k: top_k_correct(answers, k) for k in (1, 5)}
+    loss = cross_entropy(answers)
+    values = {
+        "weights": weights,
+        "dataset": {"name": folder},
+        "accuracy": 100 * top[1] / num_images,
+        "top5_accuracy": 100 * top[5] / num_images,
+        "loss": loss,
+        "num_correct": top[1],
+        "num_top5_correct": top[5],
+        "num_images": num_images,
+    }
+    text = (
+        f"top-1 {values['accuracy']:.2f} % ({top[1]:,} of {num_images:,} pictures "
+        f"of {folder}), top-5 {values['top5_accuracy']:.2f} %, cross-entropy "
+        f"{loss:.4f} nats"
+    )
+    return Answer(values, text)
+
+
+def evaluate_dataset(
+    model: nn.Module, weights: str, name: str, data: str | None
+) -> Answer:
+    """Accuracy on the test part of a named set or a FILE.npz."""
     dataset = load_dataset(
         name,
         data=data,
@@ -49,17 +119,17 @@ def evaluate(options: argparse.Namespace) -> Answer:
     if len(dataset.class_names) != model.config.num_classes:
         raise UserError(
             f"{dataset.name} has {len(dataset.class_names)} classes, "
-            f"{words[0]} was made for {model.config.num_classes}"
+            f"{weights} was made for {model.config.num_classes}"
         )
     source = ArraySource(
         dataset.test,
         dataset.class_names,
         preprocess=model.preprocess,
-        device=device,
+        device=next(model.parameters()).device,
     )
     measured = accuracy(model, source.batches(batch_size=256))
     values = {
-        "weights": words[0],
+        "weights": weights,
         "dataset": {"name": dataset.name, "digest": dataset.digest},
         "accuracy": measured.accuracy,
         "loss": measured.loss,
@@ -86,6 +156,16 @@ def trained_on(weights: Path, data: str | None) -> tuple[str, str | None]:
     return config.dataset, data or config.data
 
 
+def class_names(model: nn.Module) -> tuple[str, ...]:
+    """Those that the file carries; ImageNet's for 1,000 classes; else numbers."""
+    num_classes = model.config.num_classes
+    if model.class_names:
+        return model.class_names
+    if num_classes == 1000:
+        return imagenet_classes().names
+    return tuple(str(index) for index in range(num_classes))
+
+
 def predict(options: argparse.Namespace) -> Answer:
     """The likeliest classes of each picture, with their probabilities."""
     if len(options.words) < 2:
@@ -97,9 +177,7 @@ def predict(options: argparse.Namespace) -> Answer:
     model = load(weights, device=device)
     if not model.config.num_classes:
         raise UserError(f"{weights} has no head, so it names no class")
-    names = model.class_names or [
-        str(i) for i in range(model.config.num_classes)
-    ]
+    names = class_names(model)
     pixels = torch.cat([preprocess(model, image) for image in images])
     with torch.no_grad():
         probabilities = model(pixels.to(device)).softmax(dim=-1).cpu()

@@ -9,6 +9,12 @@ from vitedu.data.arrays import (
     subset,
 )
 from vitedu.data.augment import Augment
+from vitedu.data.images import (
+    ImageSource,
+    Pictures,
+    find_images,
+    match_classes,
+)
 from vitedu.data.preprocess import PreprocessSpec, normalise, read_image
 from vitedu.data.sources import Location, locate, where
 
@@ -17,10 +23,14 @@ __all__ = [
     "Arrays",
     "Augment",
     "Dataset",
+    "ImageSource",
     "Location",
+    "Pictures",
     "PreprocessSpec",
+    "find_images",
     "load_dataset",
     "locate",
+    "match_classes",
     "normalise",
     "read_image",
     "split",

@@ -122,7 +122,7 @@ def locate(
         return location
     named = CATALOGUE[name]
     folder = cache_folder() / named.folder
-    if _is_offline():
+    if is_offline():
         raise MissingDataError(
             f"{named.title} is not in {_places(named, data)}, and VITEDU_OFFLINE=1 "
             "forbids the download; unset it, or pass fallback=digits"
@@ -222,7 +222,8 @@ def _places(named: NamedSet, data: str | Path | None) -> str:
     )
 
 
-def _is_offline() -> bool:
+def is_offline() -> bool:
+    """Whether VITEDU_OFFLINE forbids downloads."""
     return os.environ.get("VITEDU_OFFLINE", "") not in ("", "0")
 
 

@@ -6,8 +6,20 @@ from vitedu.model.attention import (
     record_attention,
 )
 from vitedu.model.axial import Axial, AxialBlock, AxisAttention
-from vitedu.model.config import NAMES, ViTConfig, vit_config
+from vitedu.model.bottleneck import (
+    BiTConv2d,
+    Bottleneck,
+    PreActBottleneck,
+    SamePool,
+    StdConv2d,
+    pad_same,
+    same_padding,
+    standardise,
+    standardise_bit,
+)
+from vitedu.model.config import HYBRIDS, NAMES, ViTConfig, vit_config
 from vitedu.model.encoder import MLP, DropPath, Encoder, EncoderBlock, Standard
+from vitedu.model.hybrid import Hybrid, HybridEmbedding
 from vitedu.model.initialise import initialise, lecun_normal
 from vitedu.model.patches import PatchEmbedding, Patches, patchify, unpatchify
 from vitedu.model.pool import AttentionPool, KeyValue, Pool, build_pool
@@ -20,18 +32,31 @@ from vitedu.model.position import (
     sincos_table,
 )
 from vitedu.model.resize import resize_pos_embed, resize_positions
+from vitedu.model.resnet import (
+    RESNETS,
+    ResNet,
+    ResNetConfig,
+    resnet,
+    resnet_config,
+)
 from vitedu.model.vit import ViT, vit
 
 __all__ = [
+    "HYBRIDS",
     "MLP",
     "NAMES",
+    "RESNETS",
     "AttentionPool",
     "Axial",
     "AxialBlock",
     "AxisAttention",
+    "BiTConv2d",
+    "Bottleneck",
     "DropPath",
     "Encoder",
     "EncoderBlock",
+    "Hybrid",
+    "HybridEmbedding",
     "KeyValue",
     "Learned1D",
     "Learned2D",
@@ -40,20 +65,31 @@ __all__ = [
     "PatchEmbedding",
     "Patches",
     "Pool",
+    "PreActBottleneck",
     "Relative",
+    "ResNet",
+    "ResNetConfig",
+    "SamePool",
     "SinCos2D",
     "Standard",
+    "StdConv2d",
     "ViT",
     "ViTConfig",
     "attention",
     "build_pool",
     "initialise",
     "lecun_normal",
+    "pad_same",
     "patchify",
     "record_attention",
     "resize_pos_embed",
     "resize_positions",
+    "resnet",
+    "resnet_config",
+    "same_padding",
     "sincos_table",
+    "standardise",
+    "standardise_bit",
     "unpatchify",
     "vit",
     "vit_config",

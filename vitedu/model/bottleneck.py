@@ -158,7 +158,7 @@ class BiTConv2d(nn.Conv2d):
     """Convolution with standardised filters, no bias, the same padding on all sides.
 
     (b, in, h, w) -> (b, out, ceil(h / stride), ceil(w / stride)). `kernel_size` is odd.
-    On even axes its windows lie one pixel before those of SAME.
+    At stride 2 its windows lie one pixel before those of SAME on even axes.
     Source: big_vision's bit_paper.py.
     """
 

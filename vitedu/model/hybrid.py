@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class HybridEmbedding(nn.Module):
     """Features of an image, then E of equation (1): (b, c, h, w) -> (b, n, d).
 
-    `channels` is what `backbone` makes of the images; `patch_size` is in its pixels, by
-    which `grid`, rows and columns of patches, is divided already.
+    `backbone` makes of the images a feature map of `channels`; the patches of
+    `config.patch_size` are cut from that.
 
     ValueError: the images have another number of axes, channels or pixels.
     Source: paper, section 3.1, "Hybrid Architecture".

@@ -1,0 +1,177 @@
+"""What the real ViT-Ti/16 answers on 1,000 ImageNet images, and what mistakes cost.
+
+    VITEDU_DATA=... python benchmarks/imagenet_sample.py
+
+The AugReg checkpoint and one image of each class (`weights/` and `imagenet-sample/` in
+$VITEDU_DATA) through `vitedu.load` and our own preprocessing; then once more for each
+common mistake: another GELU, mean, channel order, geometry or epsilon. Counts of 1,000
+and the mean cross-entropy are printed and written to
+`vitedu/results/imagenet-sample.json`.
+"""
+
+import csv
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+import vitedu
+from vitedu import results
+from vitedu.data import ImageSource, PreprocessSpec, find_images
+from vitedu.evaluate import Answers, all_logits, cross_entropy, top_k_correct
+
+WEIGHTS = "vit_tiny_patch16_224.augreg_in21k_ft_in1k.fp16.safetensors"
+IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+MARGIN = 0.01  # logits; closer than this, two machines may disagree
+
+
+class Change(NamedTuple):
+    """One mistake: in the network, the preprocessing or the order of channels."""
+
+    model: Callable[[nn.Module], None] = lambda model: None
+    spec: dict[str, Any] | None = None
+    is_bgr: bool = False
+
+
+def set_epsilon(value: float) -> Callable[[nn.Module], None]:
+    """Give every LayerNorm of a model another epsilon."""
+
+    def change(model: nn.Module) -> None:
+        for module in model.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.eps = value
+
+    return change
+
+
+def set_tanh_gelu(model: nn.Module) -> None:
+    """The approximation in every MLP."""
+    for module in model.modules():
+        if isinstance(module, nn.GELU):
+            module.approximate = "tanh"
+
+
+CHANGES = {
+    "none": Change(),
+    "tanh_gelu": Change(model=set_tanh_gelu),
+    "imagenet_mean_std": Change(spec=IMAGENET),
+    "bgr": Change(is_bgr=True),
+    "squash": Change(spec={"crop": None}),
+    "bilinear": Change(spec={"interpolation": "bilinear"}),
+    "resize_256": Change(spec={"crop": 224 / 256}),
+    "norm_eps_1e-5": Change(model=set_epsilon(1e-5)),
+    "norm_eps_1e-12": Change(model=set_epsilon(1e-12)),
+}
+
+
+def answers(data: Path, change: Change) -> Answers:
+    """Logits of all pictures under one change."""
+    model = vitedu.load(data / "weights" / WEIGHTS)
+    change.model(model)
+    spec: PreprocessSpec = replace(model.preprocess, **(change.spec or {}))
+    folder = data / "imagenet-sample"
+    pictures = find_images(folder, labels=folder / "reference_top5.csv")
+    source = ImageSource(pictures, spec, num_workers=1)
+
+    def batches():
+        for images, labels in source.batches(batch_size=50):
+            yield (images.flip(1) if change.is_bgr else images), labels
+
+    return all_logits(model, batches())
+
+
+def disagreements(found: Answers, data: Path) -> tuple[int, int]:
+    """Against the stored answers: clear ones that differ, and all that differ."""
+    folder = data / "imagenet-sample"
+    with (folder / "reference_top5.csv").open(newline="") as file:
+        rows = sorted(csv.DictReader(file), key=lambda row: row["filename"])
+    stored = torch.tensor([int(row["p1"]) for row in rows])
+    differ: Tensor = found.logits.argmax(dim=1) != stored
+    best = found.logits.topk(2, dim=1).values
+    clear = best[:, 0] - best[:, 1] > MARGIN
+    return int((differ & clear).sum()), int(differ.sum())
+
+
+def digest(folder: Path) -> str:
+    """Of the bytes of all pictures, by name."""
+    found = hashlib.sha256()
+    for path in sorted(folder.glob("*.JPEG")):
+        found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def main() -> int:
+    """Measure every change, print and record."""
+    if "VITEDU_DATA" not in os.environ:
+        print(
+            "imagenet_sample: set VITEDU_DATA to the folder that holds weights/ and "
+            "imagenet-sample/",
+            file=sys.stderr,
+        )
+        return 2
+    data = Path(os.environ["VITEDU_DATA"])
+    started = time.perf_counter()
+    metrics = {}
+    for name, change in CHANGES.items():
+        found = answers(data, change)
+        for metric, value, unit in (
+            ("top1", top_k_correct(found, 1), "of 1,000 images"),
+            ("top5", top_k_correct(found, 5), "of 1,000 images"),
+            ("cross_entropy", cross_entropy(found), "nats"),
+        ):
+            metrics[f"{metric}/{name}"] = {
+                "value": value,
+                "unit": unit,
+                "per_seed": [value],
+            }
+        row = [metrics[f"{m}/{name}"]["value"] for m in ("top1", "top5")]
+        loss = metrics[f"cross_entropy/{name}"]["value"]
+        print(f"{name:18} {row[0]:4} {row[1]:4} {loss:.4f}", flush=True)
+        if name == "none":
+            clear, differing = disagreements(found, data)
+            print(
+                f"clear answers unlike timm's: {clear} (of {differing} unlike)"
+            )
+            metrics["clear_disagreements_with_timm"] = {
+                "value": clear,
+                "unit": "images",
+                "per_seed": [clear],
+            }
+    model = vitedu.load(data / "weights" / WEIGHTS)
+    result = {
+        "schema": results.SCHEMA,
+        "status": "finished",
+        "name": "imagenet-sample",
+        "command": "python benchmarks/imagenet_sample.py",
+        "config": model.config.to_json(),
+        "tier": "cpu",
+        "metrics": metrics,
+        "seeds": [0],
+        "dataset": {
+            "name": "imagenet-sample, re-encoded",
+            "digest": digest(data / "imagenet-sample"),
+            "num_train": 0,
+            "num_test": 1000,
+        },
+        **results.machine(torch.device("cpu")),
+        "date": datetime.now(UTC).date().isoformat(),
+        "wall_seconds": round(time.perf_counter() - started, 1),
+        "notes": "one image a class, short side 256, JPEG quality 75; nothing is "
+        "drawn at random",
+    }
+    results.write(
+        Path(results.__file__).parent / "imagenet-sample.json", result
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

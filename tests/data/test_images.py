@@ -1,0 +1,166 @@
+"""Pictures on a disk: which are found, how they are labelled and fed."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.testing import assert_close
+
+from vitedu import UserError
+from vitedu.data import (
+    ImageSource,
+    PreprocessSpec,
+    find_images,
+    match_classes,
+    normalise,
+    read_image,
+)
+
+SPEC = PreprocessSpec(image_size=8)
+
+
+def picture(path, value=0, size=(12, 10)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, (value, value, value)).save(path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two classes, three pictures; and what is no picture."""
+    picture(tmp_path / "cat/b.png", 10)
+    picture(tmp_path / "cat/a.JPG", 20)
+    picture(tmp_path / "ant/deeper/c.png", 30)
+    (tmp_path / "ant/notes.txt").write_text("no picture")
+    return tmp_path
+
+
+def table(folder, text):
+    path = folder / "labels.csv"
+    path.write_text(text)
+    return path
+
+
+def test_class_folders_are_numbered_by_name_and_files_sorted(folder):
+    pictures = find_images(folder)
+    assert pictures.class_names == ("ant", "cat")
+    assert [path.name for path in pictures.paths] == ["c.png", "a.JPG", "b.png"]
+    assert pictures.labels == (0, 1, 1)
+
+
+def test_a_table_labels_a_flat_folder_by_index(tmp_path):
+    for name in ("x.png", "y.png"):
+        picture(tmp_path / name)
+    labels = table(
+        tmp_path, "filename,class_index,more\ny.png,3,a\nx.png,7,b\n"
+    )
+    pictures = find_images(tmp_path, labels=labels)
+    assert [path.name for path in pictures.paths] == ["x.png", "y.png"]
+    assert (pictures.labels, pictures.class_names) == ((7, 3), ())
+
+
+def test_a_table_labels_a_flat_folder_by_name(tmp_path):
+    for name in ("x.png", "y.png"):
+        picture(tmp_path / name)
+    labels = table(tmp_path, "filename,class\nx.png,dog\ny.png,ant\n")
+    pictures = find_images(tmp_path, labels=labels)
+    assert (pictures.labels, pictures.class_names) == ((1, 0), ("ant", "dog"))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "header with the columns filename"),
+        ("file,class\nx.png,1\n", "header with the columns filename"),
+        ("filename,class_index\nx.png,one\n", "whole number from 0 up"),
+        ("filename,class_index\nx.png,-1\n", "whole number from 0 up"),
+        ("filename,class_index\nx.png,\n", "without a class_index"),
+        ("filename,class_index\nx.png,1\nx.png,2\n", "'x.png' twice"),
+        ("filename,class_index\ngone.png,1\n", "the first is gone.png"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(tmp_path, text, complaint):
+    picture(tmp_path / "x.png")
+    with pytest.raises(UserError, match=complaint):
+        find_images(tmp_path, labels=table(tmp_path, text))
+
+
+def test_a_folder_without_class_folders_says_what_to_do(tmp_path):
+    picture(tmp_path / "x.png")
+    with pytest.raises(UserError, match=r"labels=FILE\.csv"):
+        find_images(tmp_path)
+    with pytest.raises(UserError, match="there is no folder"):
+        find_images(tmp_path / "gone")
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_batches_hold_every_picture_once_as_the_model_wants_it(
+    folder, num_workers
+):
+    source = ImageSource(find_images(folder), SPEC, num_workers=num_workers)
+    batches = list(source.batches(batch_size=2))
+    images = torch.cat([images for images, _ in batches])
+    labels = torch.cat([labels for _, labels in batches])
+    assert [len(images) for images, _ in batches] == [2, 1]
+    assert labels.tolist() == [0, 1, 1] and labels.dtype == torch.int64
+    want = [
+        normalise(read_image(path, SPEC)[None], SPEC)
+        for path in source.pictures.paths
+    ]
+    assert_close(images, torch.cat(want), rtol=0, atol=0)
+
+
+def test_reading_draws_nothing_from_the_global_generator(folder):
+    before = torch.get_rng_state()
+    list(ImageSource(find_images(folder), SPEC).batches(batch_size=2))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_damaged_picture_is_named_in_one_sentence(folder, num_workers):
+    (folder / "cat/b.png").write_bytes(b"no picture at all")
+    source = ImageSource(find_images(folder), SPEC, num_workers=num_workers)
+    with pytest.raises(UserError, match=r"b\.png is no picture") as caught:
+        list(source.batches(batch_size=2))
+    assert "Traceback" not in str(caught.value)
+
+
+def test_labels_become_the_models_own(folder):
+    pictures = match_classes(find_images(folder), ("dog", "cat", "ant"), 3)
+    assert pictures.labels == (2, 1, 1)
+    assert pictures.class_names == ("dog", "cat", "ant")
+
+
+def test_a_model_without_names_takes_the_sorted_order(folder):
+    assert match_classes(find_images(folder), (), 2).labels == (0, 1, 1)
+
+
+def test_folders_of_another_problem_are_refused(folder):
+    with pytest.raises(UserError, match="the first is 'ant'"):
+        match_classes(find_images(folder), ("cat", "dog"), 2)
+    with pytest.raises(UserError, match="3 without names"):
+        match_classes(find_images(folder), (), 3)
+
+
+def test_an_index_beyond_the_models_classes_is_refused(tmp_path):
+    picture(tmp_path / "x.png")
+    labels = table(tmp_path, "filename,class_index\nx.png,10\n")
+    with pytest.raises(UserError, match="the class 10, but the model has 10"):
+        match_classes(find_images(tmp_path, labels=labels), (), 10)
+
+
+@pytest.mark.parametrize("name", ["n01443537", "goldfish"])
+def test_imagenets_folders_may_bear_codes_or_names(tmp_path, name):
+    picture(tmp_path / name / "x.png")
+    pictures = match_classes(find_images(tmp_path), (), 1000)
+    assert pictures.labels == (1,)
+
+
+def test_values_survive_the_way_from_file_to_batch(tmp_path):
+    picture(tmp_path / "a/x.png", 255)
+    ((images, _),) = ImageSource(find_images(tmp_path), SPEC).batches(
+        batch_size=4
+    )
+    assert_close(
+        images, torch.ones(1, 3, 8, 8)
+    )  # white is 1 with mean, std 0.5
+    assert np.isfinite(images.numpy()).all()

@@ -1069,7 +1069,7 @@ print("tanh stays above its floor; without positions every run is worse")
 # their places do. Class token and mean overlap. With 500 test images one run's accuracy
 # has a standard error of nearly two points, so these runs do not say which is better;
 # appendix D.3 of the paper finds them equal once each has its own learning rate, and
-# here they share one. On the same digits {ref}`ch-images` reached about 95 %, with a
+# here they share one. On the same digits {ref}`ch-images` reached about 94 %, with a
 # wider network, 30 epochs and images that were moved a little each time.
 #
 # ## What one image costs

@@ -6,7 +6,6 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-
 MOST_NAMES = 24  # in one sentence
 
 

@@ -1,7 +1,5 @@
 """Drawings of a training: the numbers behind them, and their alt text."""
 
-import math
-
 import pytest
 import torch
 
@@ -43,26 +41,45 @@ def test_schedules_are_drawn_as_given():
     assert "to 2 at step 1" in alt
 
 
-def test_the_floor_under_tanh_is_the_closed_form():
-    figure, alt = training.bounded_loss(10, 1.0)
-    curve, point = figure.axes[0].lines
-    assert curve.get_ydata()[0] == pytest.approx(math.log(10))
-    assert point.get_ydata()[0] == pytest.approx(math.log(1 + 9 * math.exp(-2)))
-    assert "0.7966" in alt
+def test_losses_draw_the_lines_and_the_mean_of_each_epoch():
+    history = [
+        {"step": 10, "loss": 2.0},
+        {"step": 20, "loss": 1.0},
+        {"step": 30, "loss": 0.5},
+    ]
+    figure, alt = training.losses({"a": history, "b": history}, per_epoch=20)
+    drawn = [line.get_ydata().tolist() for line in figure.axes[0].lines]
+    assert drawn == [[2.0, 1.0, 0.5], [1.5, 0.5]] * 2
+    assert "a from 1.50 to 0.50" in alt
 
 
-def test_losses_draw_a_line_a_run_and_the_floor():
-    history = [{"step": 10, "loss": 2.0}, {"step": 20, "loss": 0.5}]
-    figure, alt = training.losses({"a": history, "b": history}, floor=0.8)
-    assert len(figure.axes[0].lines) == 3
-    assert "a from 2.00 to 0.50" in alt and "0.8000" in alt
+def test_an_epoch_ends_with_its_last_step():
+    lines = [{"step": step, "loss": float(step)} for step in (1, 4, 5, 9)]
+    assert training.epoch_means(lines, 4) == [2.5, 5.0, 9.0]
 
 
-def test_the_chosen_rate_is_ringed():
-    figure, alt = training.rates({0.001: 90.0, 0.01: 95.0}, 0.01)
-    ring = figure.axes[0].lines[1]
-    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (0.01, 95.0)
-    assert "95.0 % at 0.01" in alt
+def test_rates_show_mistakes_and_the_rate_that_is_taken():
+    figure, alt = training.rates({0.001: 90.0, 0.01: 95.0}, 0.005)
+    curve, taken = figure.axes[0].lines
+    assert curve.get_ydata().tolist() == [10.0, 5.0]
+    assert taken.get_xdata()[0] == 0.005
+    assert "10.0 % at 0.001, 5.0 % at 0.01" in alt
+
+
+def test_the_first_rung_may_lie_outside_the_axis():
+    rungs = {"far": [1.0, 2.0], "near": [90.0, 91.0], "top": [94.0, 95.0]}
+    figure, alt = training.ladder(rungs)
+    axes = figure.axes[0]
+    low, high = axes.get_xlim()
+    assert 80 < low < 90 and 95 < high < 100
+    words = [text.get_text() for text in axes.texts]
+    assert words == [
+        "1.50 ± 0.50",
+        "← far outside",
+        "90.50 ± 0.50",
+        "94.50 ± 0.50",
+    ]
+    assert "far 1.50 ± 0.50; near" in alt
 
 
 def test_a_rung_shows_its_seeds_their_mean_and_its_error():
@@ -80,7 +97,8 @@ def test_confusion_counts_mistakes_alone():
     figure, alt = training.confusion(counts, ["0", "1"])
     words = [text.get_text() for text in figure.axes[0].texts]
     assert words == ["2", "3"]
-    assert "5 mistakes" in alt and "(3 times) a 1 is taken for a 0" in alt
+    assert "5 mistakes" in alt and "in 2 cells" in alt
+    assert "(3 times) is taken a 1 for a 0" in alt
     assert counts[0, 0] == 5
 
 
@@ -100,3 +118,22 @@ def test_two_maps_name_their_peaks():
     _, alt = training.two_maps(left, right, ["attention", "loss"])
     assert "attention: highest 15.0 in row 2, column 3" in alt
     assert "loss: highest 2.00 in row 4, column 1" in alt
+
+
+def test_cosines_and_neighbours_of_a_table():
+    # two rows of two places: along a row alike, across rows opposite
+    one = torch.tensor([3.0, 4.0])
+    table = torch.stack([one, 2 * one, -one, -one]).view(2, 2, 2)
+    alike = training.cosines(table)
+    assert alike[0, 0].tolist() == [
+        pytest.approx([1.0, 1.0]),
+        pytest.approx([-1.0, -1.0]),
+    ]
+    # four pairs side by side: two at 1, two at -1; both diagonals are at -1
+    assert training.neighbours(alike) == pytest.approx((0.0, -1.0))
+
+
+def test_a_position_table_is_a_map_for_every_place():
+    figure, alt = training.position_table(torch.rand(4, 4, 16))
+    assert sum(bool(axes.images) for axes in figure.axes) >= 16
+    assert "16 maps of 4 by 4 patches" in alt

@@ -9,7 +9,15 @@ from vitedu.cli.answer import Answer, shown, table
 from vitedu.cli.train import tier_of
 from vitedu.data import where
 from vitedu.errors import UserError, did_you_mean
-from vitedu.model import NAMES, ViTConfig, vit_config
+from vitedu.model import (
+    HYBRIDS,
+    NAMES,
+    RESNETS,
+    ResNetConfig,
+    ViTConfig,
+    resnet_config,
+    vit_config,
+)
 from vitedu.train import RECIPES, find_device, recipe
 from vitedu.train.folder import flat
 from vitedu.weights import load
@@ -29,25 +37,47 @@ def info(options: argparse.Namespace) -> Answer:
         hardware = results.hardware(device)
         values = {"device": str(device), "hardware": hardware}
         return Answer(values, f"{device}: {hardware}")
-    if name in NAMES:
+    if name in NAMES or name in HYBRIDS:
         return info_model(name, vit_config(name))
+    if name in RESNETS:
+        return info_model(name, resnet_config(name))
     if name in RECIPES:
         config = recipe(name, tier_of(os.environ.get("VITEDU_TIER"), options))
         return Answer(config.to_json(), table(flat(config.to_json())))
-    if Path(name).exists():
-        model = load(name)
-        answer = info_model(name, model.config)
-        values = answer.values | {
-            "preprocess": model.preprocess.to_json(),
-            "class_names": list(model.class_names),
-        }
-        rows = flat({"preprocess": model.preprocess.to_json()})
-        rows.append(("class_names", ", ".join(model.class_names)))
-        return Answer(values, answer.text + "\n" + table(rows))
-    known = [*NAMES, *RECIPES, "data", "device"]
-    raise UserError(
-        f"{name!r} is no model, recipe, file or run folder; {did_you_mean(name, known)}"
-    )
+    known = [*NAMES, *HYBRIDS, *RESNETS, *RECIPES, "data", "device"]
+    end = did_you_mean(name, known)
+    # a name on the hub is OWNER/MODEL, and none of ours mistyped
+    is_ours = "/" not in name or ("ViT-" in name and "did you mean" in end)
+    if not Path(name).exists() and is_ours:
+        raise UserError(
+            f"{name!r} is no model, recipe, file or run folder; {end}"
+        )
+    return info_weights(name)
+
+
+def info_weights(name: str) -> Answer:
+    """What a file holds, where it came from, and what its pictures must be."""
+    model = load(name)
+    report = model.load_report
+    answer = info_model(name, model.config)
+    preprocess = model.preprocess.to_json()
+    values = answer.values | {
+        "source": report.source,
+        "dialect": report.dialect,
+        "notes": list(report.notes),
+        "dropped": list(report.dropped),
+        "preprocess": preprocess,
+        "class_names": list(model.class_names),
+    }
+    rows = [
+        ("dialect", report.dialect),
+        *flat({"preprocess": preprocess}),
+        ("class_names", ", ".join(model.class_names)),
+    ]
+    if report.dropped:
+        rows.append(("dropped", ", ".join(report.dropped)))
+    rows += [("note", note) for note in report.notes]
+    return Answer(values, answer.text + "\n" + table(rows))
 
 
 def info_overview() -> Answer:
@@ -55,7 +85,7 @@ def info_overview() -> Answer:
     values = {
         "version": __version__,
         "recipes": sorted(RECIPES),
-        "models": list(NAMES),
+        "models": [*NAMES, *HYBRIDS, *RESNETS],
         "datasets": list(where()),
         "results": results.names(),
     }
@@ -83,7 +113,7 @@ def info_data() -> Answer:
     return Answer(found, table(rows))
 
 
-def info_model(name: str, config: ViTConfig) -> Answer:
+def info_model(name: str, config: ViTConfig | ResNetConfig) -> Answer:
     """Size and cost of a configuration."""
     parameters = budget.parameters(config)
     flops = budget.flops(config)
@@ -92,7 +122,6 @@ def info_model(name: str, config: ViTConfig) -> Answer:
         "config": config.to_json(),
         "parameters": parameters.total,
         "flops": flops,
-        "tokens": config.num_tokens,
     }
     rows = [
         ("name", name),
@@ -101,7 +130,9 @@ def info_model(name: str, config: ViTConfig) -> Answer:
             "forward pass of one image",
             f"{flops / 1e9:.3g} GFLOPs (2 per multiply-add)",
         ),
-        ("tokens", f"{config.num_tokens}"),
-        *flat(config.to_json()),
     ]
+    if isinstance(config, ViTConfig):
+        values["tokens"] = config.num_tokens
+        rows.append(("tokens", f"{config.num_tokens}"))
+    rows += flat(config.to_json())
     return Answer(values, table(rows))

@@ -1,8 +1,22 @@
-"""Drawings of a training: its steps, its curves, its mistakes, what it looks at."""
+"""Drawings of a training: its steps, its curves, its mistakes.
+
+What the trained network looks at is drawn by `vitedu.figures.trained`, and can be had
+from here as well.
+"""
 
 import math
+import textwrap
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+from vitedu.figures.schematic import DARK, arrow
+from vitedu.figures.trained import (
+    attention_maps,
+    cosines,
+    neighbours,
+    position_table,
+    two_maps,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -11,8 +25,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
+__all__ = [
+    "attention_maps",
+    "confusion",
+    "cosines",
+    "digit_grid",
+    "epoch_means",
+    "ladder",
+    "losses",
+    "neighbours",
+    "one_step",
+    "position_table",
+    "rates",
+    "schedules",
+    "standard_error",
+    "two_maps",
+]
 LINES = (("black", "-"), ("0.55", "-"), ("#b3541e", "--"), ("#33658a", ":"))
-LIGHT, PALE, DARK = "#ffd75e", "#e9e9e9", "#202020"
+LIGHT, PALE = "#ffd75e", "#e9e9e9"
 
 
 def digit_grid(
@@ -63,10 +93,10 @@ def one_step(parts: "Sequence[int]") -> "tuple[Figure, str]":
             _box(axes, x, y, wide, text, face)
         for above, below in pairwise((8.3, *(y for y, _, _ in words))):
             start = above if above == 8.3 else above - 0.55
-            _arrow(axes, (x, start), (x, below + 0.55))
-        _arrow(axes, (x, 3.4), (5 + (x - 5) * 0.6, 2.95))
+            arrow(axes, (x, start), (x, below + 0.55))
+        arrow(axes, (x, 3.4), (5 + (x - 5) * 0.6, 2.95))
     _box(axes, 5, 2.4, 8.4, "backward: the gradients add up", PALE)
-    _arrow(axes, (5, 1.85), (5, 1.55))
+    arrow(axes, (5, 1.85), (5, 1.55))
     _box(axes, 5, 1.0, 8.4, "update: one step, rate of the schedule", LIGHT)
     words = " and ".join(str(part) for part in parts)
     alt = (
@@ -101,111 +131,142 @@ def schedules(
     return figure, alt
 
 
-def bounded_loss(num_classes: int, bound: float) -> "tuple[Figure, str]":
-    """The lowest cross-entropy that logits in [-a, a] allow, over a."""
-    from matplotlib.figure import Figure
-
-    def lowest(a: float) -> float:
-        return math.log1p((num_classes - 1) * math.exp(-2 * a))
-
-    figure = Figure(figsize=(5, 3), layout="constrained")
-    axes = figure.subplots()
-    bounds = [0.05 * i for i in range(101)]
-    axes.plot(bounds, [lowest(a) for a in bounds], color="black", linewidth=2)
-    floor = lowest(bound)
-    axes.plot([bound], [floor], "o", color="#b3541e", markersize=8)
-    axes.annotate(
-        f"tanh: {floor:.4f}",
-        (bound, floor),
-        (bound + 0.35, floor + 0.25),
-        fontsize=12,
-        arrowprops={"arrowstyle": "->"},
-    )
-    axes.set(
-        xlabel="largest logit a that is allowed",
-        ylabel="lowest loss (nats)",
-        ylim=(0, None),
-    )
-    alt = (
-        f"The lowest loss falls from {lowest(0):.2f} nats at a = 0 towards 0; at "
-        f"a = {bound:g}, where tanh ends, it is {floor:.4f}."
-    )
-    return figure, alt
-
-
 def losses(
-    histories: dict[str, list[dict[str, Any]]], *, floor: float | None = None
+    histories: dict[str, list[dict[str, Any]]], *, per_epoch: int
 ) -> "tuple[Figure, str]":
-    """Training loss (log axis) over steps, a line a run; `floor` is drawn across."""
+    """Training loss (log axis) over epochs of `per_epoch` steps, two lines a run.
+
+    Thin: as written down; thick: the mean of each epoch.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 3.3), layout="constrained")
     axes = figure.subplots()
+    ends = []
     for (name, lines), style in zip(histories.items(), LINES, strict=False):
         color, dashes = style
-        steps = [line["step"] for line in lines]
+        epochs = [line["step"] / per_epoch for line in lines]
         values = [line["loss"] for line in lines]
-        axes.plot(steps, values, dashes, color=color, label=name)
-    if floor is not None:
-        axes.axhline(floor, color="#b3541e", linestyle="-.", linewidth=1)
-        across = axes.get_yaxis_transform()  # x as a share of the panel
-        axes.text(0.02, floor, f"{floor:.4f}", va="top", transform=across)
-    axes.set(xlabel="step", ylabel="training loss (nats)", yscale="log")
+        axes.plot(epochs, values, color=color, linewidth=0.6, alpha=0.4)
+        means = epoch_means(lines, per_epoch)
+        middles = [epoch - 0.5 for epoch in range(1, len(means) + 1)]
+        axes.plot(
+            middles, means, "o" + dashes, color=color, linewidth=2, label=name
+        )
+        ends.append(f"{name} from {means[0]:.2f} to {means[-1]:.2f}")
+    axes.set(xlabel="epoch", ylabel="training loss (nats)", yscale="log")
     ticks = [t for t in (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2) if _seen(axes, t)]
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.legend()
-    ends = "; ".join(
-        f"{name} from {lines[0]['loss']:.2f} to {lines[-1]['loss']:.2f}"
-        for name, lines in histories.items()
-    )
-    line = f" A line marks {floor:.4f}." if floor is not None else ""
-    return figure, f"Training loss in nats over steps: {ends}.{line}"
+    words = "; ".join(ends)
+    return figure, f"Training loss in nats, mean of each epoch: {words}."
 
 
-def rates(
-    accuracies: dict[float, float], chosen: float
-) -> "tuple[Figure, str]":
-    """Accuracy in percent over learning rate (log axis); `chosen` is ringed."""
+def epoch_means(lines: list[dict[str, Any]], per_epoch: int) -> list[float]:
+    """Mean loss of the lines of each epoch; an epoch without a line is left out."""
+    epochs: dict[int, list[float]] = {}
+    for line in lines:
+        epochs.setdefault((line["step"] - 1) // per_epoch, []).append(
+            line["loss"]
+        )
+    return [sum(values) / len(values) for values in epochs.values()]
+
+
+def rates(accuracies: dict[float, float], taken: float) -> "tuple[Figure, str]":
+    """Mistakes in percent over learning rate, both logarithmic; `taken` is marked."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5, 3), layout="constrained")
+    figure = Figure(figsize=(5, 3.2), layout="constrained")
     axes = figure.subplots()
-    axes.semilogx(
-        list(accuracies), list(accuracies.values()), "o-", color="black"
-    )
-    axes.plot(
-        [chosen],
-        [accuracies[chosen]],
-        "o",
-        markersize=14,
-        fillstyle="none",
+    errors = {rate: 100 - percent for rate, percent in accuracies.items()}
+    axes.loglog(list(errors), list(errors.values()), "o-", color="black")
+    for rate, error in errors.items():
+        axes.annotate(
+            f"{error:.1f}",
+            (rate, error),
+            (0, -17 if error == min(errors.values()) else 8),
+            textcoords="offset points",
+            ha="center",
+            fontsize=12,
+        )
+    axes.axvline(taken, color="#b3541e", linestyle="--")
+    across = axes.get_xaxis_transform()  # y as a share of the panel
+    axes.text(
+        0.94 * taken,
+        0.97,
+        f"mnist-tiny\n{taken:g}",
         color="#b3541e",
+        ha="right",
+        va="top",
+        transform=across,
     )
-    axes.set(xlabel="highest learning rate", ylabel="held-out accuracy (%)")
-    axes.grid(alpha=0.3)
-    points = ", ".join(f"{a:.1f} % at {r:g}" for r, a in accuracies.items())
-    return figure, f"Held-out accuracy over the learning rate: {points}."
+    low, high = min(errors.values()), max(errors.values())
+    axes.set(
+        xlabel="highest learning rate",
+        ylabel="held-out mistakes (%)",
+        ylim=(0.7 * low, 1.6 * high),
+    )
+    ticks = [t for t in (1, 2, 5, 10, 20, 50, 100) if _seen(axes, t)]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xticks(list(errors), [f"{rate:g}" for rate in errors])
+    axes.minorticks_off()
+    points = ", ".join(f"{e:.1f} % at {r:g}" for r, e in errors.items())
+    return figure, f"Held-out mistakes over the learning rate: {points}."
 
 
 def ladder(rungs: "dict[str, Sequence[float]]") -> "tuple[Figure, str]":
-    """Accuracies in percent, a row a rung: every seed, their mean, its error."""
+    """Accuracies in percent, a row a rung: every seed, their mean, its error.
+
+    The axis holds all rungs but the first, which is an arrow where it lies outside.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 0.55 * len(rungs) + 0.9), layout="constrained")
     axes = figure.subplots()
+    names = [textwrap.fill(name, 12, break_on_hyphens=False) for name in rungs]
+    axes.set_yticks(range(len(rungs)), names, fontsize=11)
+    axes.set(ylim=(len(rungs) - 0.4, -0.6), xlabel="held-out accuracy (%)")
+    axes.grid(axis="x", alpha=0.3)
+    inside = [value for values in [*rungs.values()][1:] for value in values]
+    low, high = min(inside, default=0.0), max(inside, default=100.0)
+    room = 0.06 * (high - low) + 0.01
+    axes.set_xlim(low - room, high + room)
     words = []
     for row, (name, values) in enumerate(rungs.items()):
-        mean = sum(values) / len(values)
-        error = standard_error(values)
-        axes.plot(values, [row] * len(values), "o", color="0.65", markersize=5)
-        axes.errorbar([mean], [row], xerr=[error], fmt="|", color="black")
-        axes.plot([mean], [row], "|", color="black", markersize=14)
-        words.append(f"{name} {mean:.2f} ± {error:.2f}")
-    axes.set_yticks(range(len(rungs)), list(rungs))
-    axes.invert_yaxis()
-    axes.set(xlabel="held-out accuracy (%)")
-    axes.grid(axis="x", alpha=0.3)
+        mean, error = sum(values) / len(values), standard_error(values)
+        number = f"{mean:.2f} ± {error:.2f}"
+        words.append(f"{name} {number}")
+        axes.text(
+            1.02,
+            row,
+            number,
+            va="center",
+            fontsize=11,
+            transform=axes.get_yaxis_transform(),
+        )
+        if not low - room <= mean <= high + room:
+            axes.text(
+                0.02,
+                row,
+                "← far outside",
+                va="center",
+                fontsize=11,
+                transform=axes.get_yaxis_transform(),
+            )
+            continue
+        below = [row + 0.22] * len(values)
+        axes.plot(values, below, "o", color="0.55", markersize=5)
+        axes.errorbar(
+            [mean],
+            [row - 0.12],
+            xerr=[error],
+            fmt="|",
+            color="black",
+            linewidth=2,
+            capsize=4,
+            markersize=12,
+        )
     return figure, f"Held-out accuracy in percent: {'; '.join(words)}."
 
 
@@ -220,93 +281,40 @@ def confusion(
     counts: "Tensor", class_names: "Sequence[str]"
 ) -> "tuple[Figure, str]":
     """Mistakes (classes, classes), rows true, columns answered; no diagonal."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     counts = counts.clone().fill_diagonal_(0)
     figure = Figure(figsize=(5, 4.4), layout="constrained")
     axes = figure.subplots()
-    shown = axes.imshow(counts.numpy(), cmap="cividis")
     most = int(counts.max())
+    blank = counts.double()
+    blank[counts == 0] = math.nan  # drawn as white
+    cividis = colormaps["cividis"].with_extremes(bad="white")
+    shown = axes.imshow(blank.numpy(), cmap=cividis, vmin=0, vmax=most)
     for true, row in enumerate(counts.tolist()):
         for answered, count in enumerate(row):
             if count:
-                dark = count > most / 2
-                axes.text(
-                    answered,
-                    true,
-                    count,
-                    ha="center",
-                    va="center",
-                    color="black" if dark else "white",
-                )
+                color = "black" if count > most / 2 else "white"
+                middle = {"ha": "center", "va": "center"}
+                axes.text(answered, true, count, color=color, **middle)
     places = range(len(class_names))
     axes.set_xticks(places, class_names)
     axes.set_yticks(places, class_names)
+    ends = [-0.5, len(class_names) - 0.5]
+    axes.plot(ends, ends, color="0.7", linewidth=0.8)
     axes.set(xlabel="answered", ylabel="true")
     figure.colorbar(shown, ax=axes, label="images")
-    true, answered = divmod(int(counts.argmax()), len(class_names))
+    tied = [
+        f"a {class_names[true]} for a {class_names[answered]}"
+        for true, answered in (counts == most).nonzero().tolist()
+    ]
     alt = (
-        f"{int(counts.sum())} mistakes by true and answered class. Most often "
-        f"({most} times) a {class_names[true]} is taken for a {class_names[answered]}."
+        f"{int(counts.sum())} mistakes by true and answered class, in "
+        f"{int((counts > 0).sum())} cells. Most often ({most} times) is taken "
+        f"{', '.join(tied)}."
     )
     return figure, alt
-
-
-def attention_maps(
-    images: "Tensor", received: "Tensor", names: "Sequence[str]"
-) -> "tuple[Figure, str]":
-    """Images (n, 1, h, w), each beside its maps (n, maps, gh, gw), named by `names`."""
-    from matplotlib.figure import Figure
-
-    n, num_maps = received.shape[:2]
-    figure = Figure(figsize=(5, 1.08 * n + 0.3), layout="constrained")
-    panels = figure.subplots(n, num_maps + 1, squeeze=False)
-    highest = received.max().item()
-    for row, image, maps in zip(panels, images, received, strict=True):
-        row[0].imshow(image[0].numpy(), cmap="gray_r")
-        for axes, weights in zip(row[1:], maps, strict=True):
-            shown = axes.imshow(
-                weights.numpy(), cmap="cividis", vmin=0, vmax=highest
-            )
-        for axes in row:
-            axes.set(xticks=[], yticks=[])
-    for axes, name in zip(panels[0], ["image", *names], strict=True):
-        axes.set_title(name, fontsize=10)
-    figure.colorbar(shown, ax=panels, label="share of attention", shrink=0.7)
-    alt = (
-        f"{n} digits, each beside {num_maps} maps of the attention that its "
-        f"{received[0, 0].numel()} patches receive; the highest share is {highest:.2f}."
-    )
-    return figure, alt
-
-
-def two_maps(
-    left: "Tensor", right: "Tensor", names: "Sequence[str]"
-) -> "tuple[Figure, str]":
-    """Two maps (gh, gw) side by side with their values, named by `names`."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5, 2.8), layout="constrained")
-    words = []
-    for axes, values, name in zip(
-        figure.subplots(1, 2), (left, right), names, strict=True
-    ):
-        axes.imshow(values.numpy(), cmap="cividis")
-        middle = (values.max() + values.min()) / 2
-        places = 1 if values.max() >= 10 else 2
-        for y, row in enumerate(values.tolist()):
-            for x, value in enumerate(row):
-                color = "black" if value > middle else "white"
-                text = f"{round(value, places) + 0.0:.{places}f}"  # no "-0.0"
-                axes.text(x, y, text, ha="center", va="center", color=color)
-        axes.set(xticks=[], yticks=[])
-        axes.set_title(name, fontsize=10)
-        y, x = divmod(int(values.argmax()), values.shape[1])
-        words.append(
-            f"{name}: highest {values.max():.{places}f} in row {y + 1}, "
-            f"column {x + 1}"
-        )
-    return figure, "Two maps of the patches. " + "; ".join(words) + "."
 
 
 def _seen(axes: "Axes", tick: float) -> bool:
@@ -327,10 +335,3 @@ def _box(
         )
     )
     axes.text(x, y, words, ha="center", va="center", fontsize=11)
-
-
-def _arrow(
-    axes: "Axes", start: tuple[float, float], end: tuple[float, float]
-) -> None:
-    style = {"arrowstyle": "->", "color": DARK, "shrinkA": 0, "shrinkB": 0}
-    axes.annotate("", end, start, arrowprops=style)

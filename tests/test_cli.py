@@ -111,7 +111,7 @@ def test_version_is_the_package_version(capsys):
         (["evaluate", "absent.safetensors", "digits"], "no file or run folder"),
         (
             ["evaluate", "google/vit-base-patch16-224"],
-            "names of models on a hub",
+            "no model of the hub",
         ),
         (["predict", "absent.safetensors"], "at least one IMAGE"),
     ],

@@ -9,6 +9,7 @@ import os
 import sys
 
 from vitedu import __version__
+from vitedu.cli.convert import convert
 from vitedu.cli.evaluate import evaluate, predict
 from vitedu.cli.info import info
 from vitedu.cli.train import train
@@ -19,15 +20,19 @@ COMMANDS = {
     "train": train,
     "evaluate": evaluate,
     "predict": predict,
+    "convert": convert,
 }
 USAGE = """usage: vitedu COMMAND ... [--json] [--device NAME] [--debug]
 
   info [MODEL|WEIGHTS|RECIPE|data|device]       what there is, what it costs
   train RECIPE [field=value ...] [--out DIR] [--resume DIR] [--fresh] [--tier TIER]
-  evaluate WEIGHTS [DATASET] [data=PATH]        accuracy on the test part
+  evaluate WEIGHTS [DATASET|FOLDER] [data=PATH] [labels=FILE.csv]   accuracy
   predict WEIGHTS IMAGE... [--top 5]            the likeliest classes of pictures
+  convert WEIGHTS TARGET --to FORMAT [name=value ...]   write weights for others
 
-WEIGHTS is a safetensors file or a run folder, DATASET a named set or FILE.npz.
+WEIGHTS is a file, a folder or a name on the hub, DATASET a named set or FILE.npz
+(its test part), FOLDER pictures in class folders, or flat with a table of labels.
+FORMAT is vitedu, npz, timm, hf or torchvision; timm's and hf's are folders.
 `vitedu info` lists recipes, models and data sets. `vitedu --version` says the version.
 """
 
@@ -87,6 +92,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.add_argument("--fresh", action="store_true")
     if command == "predict":
         parser.add_argument("--top", type=int, default=5)
+    if command == "convert":
+        parser.add_argument("--to")
     options, words = parser.parse_known_args(arguments[1:])
     if options.help:
         print(USAGE, end="")

@@ -1,13 +1,22 @@
 """Checkpoints to (config, state_dict) and back, one module a dialect."""
 
+from vitedu.weights.convert import Conversion, convert
+from vitedu.weights.dialects import DIALECTS, recognise
+from vitedu.weights.files import Arrays, read_arrays
 from vitedu.weights.load import LoadReport, checkpoint_of, load
 from vitedu.weights.vitedu import Checkpoint, read_weights, write_weights
 
 __all__ = [
+    "DIALECTS",
+    "Arrays",
     "Checkpoint",
+    "Conversion",
     "LoadReport",
     "checkpoint_of",
+    "convert",
     "load",
+    "read_arrays",
     "read_weights",
+    "recognise",
     "write_weights",
 ]

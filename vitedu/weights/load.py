@@ -1,15 +1,34 @@
-"""From a file to a model: `vitedu.load`."""
+"""From a file, a folder or a name to a model: `vitedu.load`.
 
-from dataclasses import replace
+`model = vitedu.load("ViT-B_16.npz", image_size=384, num_classes=10)`
+"""
+
+import warnings
+from dataclasses import fields, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor, nn
 
+from vitedu.data.preprocess import PreprocessSpec
 from vitedu.errors import UserError
-from vitedu.model import ViT, lecun_normal
-from vitedu.model.checks import check_fields
-from vitedu.weights.vitedu import Checkpoint, read_weights
+from vitedu.files import reason
+from vitedu.model import ViT, ViTConfig, lecun_normal
+from vitedu.model.checks import check_fields, pair
+from vitedu.model.position import NoPosition, SinCos2D
+from vitedu.model.resize import resize_positions
+from vitedu.model.resnet import ResNet, ResNetConfig
+from vitedu.weights import hub
+from vitedu.weights.dialects import DIALECTS, recognise
+from vitedu.weights.files import Arrays, read_arrays
+from vitedu.weights.vitedu import Checkpoint
+
+# what a dialect may have to ask for, see `vitedu.weights.dialects`
+HINTS = ("image_size", "num_heads", "pool", "position", "pool_padding")
+# numbers in a table of fixed positions; H/14 has as many at 4,500 pixels
+MOST_POSITIONS = 1 << 27
 
 
 class LoadReport(NamedTuple):
@@ -20,6 +39,18 @@ class LoadReport(NamedTuple):
     loaded: tuple[str, ...]  # taken over unchanged
     dropped: tuple[str, ...]  # in the file, not in the model
     new: tuple[str, ...]  # in the model, not in the file
+    resized: tuple[str, ...] = ()  # positions, fitted to another grid
+    notes: tuple[str, ...] = ()  # what else is to be known, a sentence each
+
+
+class Stored(NamedTuple):
+    """A file of weights, understood: what it holds in our terms, before any change."""
+
+    dialect: str
+    checkpoint: Checkpoint
+    path: Path
+    dropped: tuple[str, ...]  # names of arrays that its dialect leaves out
+    notes: tuple[str, ...]
 
 
 def load(
@@ -28,86 +59,244 @@ def load(
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
     **overrides: Any,
-) -> ViT:
-    """A model ready for use from a safetensors file of vitedu or a run folder.
+) -> ViT | ResNet:
+    """A model ready for use, from a file, a folder or the name of a hub's model.
 
-    It is in eval mode and carries `model.preprocess` (a PreprocessSpec),
-    `model.class_names` and `model.load_report`. `overrides` are ViTConfig fields;
-    another `num_classes` puts a head of zeros in place of the stored one.
+    The file may be vitedu's or a run folder, or in one of the dialects of
+    `vitedu.weights.dialects`, which is found out by its arrays. The model is in eval
+    mode and carries `model.preprocess` (a PreprocessSpec), `model.class_names` and
+    `model.load_report`. GELU, epsilons, preprocessing and the way of resizing are those
+    of the file's source, so that the numbers are too.
 
-    UserError: nothing to read at `source`, or its tensors do not fit the
-    configuration with its overrides.
+    `overrides` are fields of the configuration. Another `image_size` has the positions
+    resized. Another `num_classes` puts a head of zeros in place of the stored one, 0
+    none at all, so that the model gives features; the pre-logits layer goes with the
+    old head, unless `pre_logits` names its width. Overrides also answer what a file
+    cannot say: a sentence asks for them.
+
+    A warning tells of a head of zeros, and of preprocessing that is said in two ways.
+    UserError: nothing to read at `source`, damaged or no numbers in it, or its tensors
+    do not fit the configuration with its overrides. Then there is no model at all.
     """
-    path = weights_file(source)
-    checkpoint = read_weights(path)
-    config, state = checkpoint.config, dict(checkpoint.state_dict)
-    check_fields("ViTConfig", overrides, config.to_json())
-    for name in ("image_size", "patch_size", "in_channels"):
-        here = getattr(config, name)
-        there = getattr(replace(config, **overrides), name)
-        if there != here:
-            raise UserError(
-                f"{path} holds weights for {name} {here}, not {there}; fitting them "
-                "to another size is not done yet, load it without that override"
-            )
-    new_head = (
-        overrides.get("num_classes", config.num_classes) != config.num_classes
+    if not dtype.is_floating_point:
+        raise ValueError(f"a model's weights are floats, dtype is {dtype}")
+    overrides = in_form(overrides)
+    hints = {name: overrides[name] for name in HINTS if name in overrides}
+    stored = read_stored(source, **hints)
+    config = overridden(stored, overrides)
+    model = skeleton(stored, config)
+    state, resized = fitted(stored, config)
+    state, dropped, new = with_head(stored, model, state)
+    check_tensors(stored.path, state, model.state_dict(), bool(overrides))
+    model.load_state_dict(placed(stored, state, device, dtype), assign=True)
+    *_, spec, names = stored.checkpoint
+    model.preprocess = replace(spec, image_size=config.image_size)
+    model.class_names = names if len(names) == config.num_classes else ()
+    model.load_report = LoadReport(
+        str(stored.path),
+        stored.dialect,
+        loaded=tuple(x for x in state if x not in new and x not in resized),
+        dropped=stored.dropped + dropped,
+        new=new,
+        resized=resized,
+        notes=stored.notes + notes_on(stored, config, new, model),
     )
-    if new_head:
-        # the head goes as a whole, as in the authors' fine-tuning load
-        overrides = {"pre_logits": None} | overrides
-    with torch.device("meta"):
-        model = ViT(replace(config, **overrides))
-    expected = model.state_dict()
-    dropped, new = (), ()
-    if new_head:
-        head = ("head.", "pre_logits.")
-        dropped = tuple(name for name in state if name.startswith(head))
-        new = tuple(name for name in expected if name.startswith(head))
-        state = {name: state[name] for name in state if name not in dropped}
-        state |= {name: torch.zeros(expected[name].shape) for name in new}
-        if "pre_logits.fc.weight" in state:
-            # two layers of zeros would stay zeros
-            lecun_normal(state["pre_logits.fc.weight"])
-    check_tensors(path, state, expected, bool(overrides))
-    try:
-        state = {
-            name: tensor.to(device, dtype) for name, tensor in state.items()
-        }
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(
-            f"device {str(device)!r} is not there: {reason}"
-        ) from None
-    model.load_state_dict(state, assign=True)
-    model.preprocess = checkpoint.preprocess
-    model.class_names = () if new_head else checkpoint.class_names
-    loaded = tuple(name for name in state if name not in new)
-    model.load_report = LoadReport(str(path), "vitedu", loaded, dropped, new)
     return model.eval()
 
 
-def weights_file(source: str | Path) -> Path:
-    """The file of weights that `source` names. UserError: there is none."""
-    path = Path(source)
-    if path.is_dir():
-        if not (path / "model.safetensors").is_file():
-            raise UserError(
-                f"{path} holds no model.safetensors; a run writes it when it is done"
+def in_form(overrides: dict[str, Any]) -> dict[str, Any]:
+    """The overrides, an image size as a pair and position="none" as its object."""
+    overrides = dict(overrides)
+    if "image_size" in overrides:
+        size = pair("image_size", overrides["image_size"])
+        overrides["image_size"] = size
+    if overrides.get("position") == "none":  # as a command line says it
+        overrides["position"] = NoPosition()
+    return overrides
+
+
+def read_stored(source: str | Path, **hints: Any) -> Stored:
+    """Read a file and understand it; `hints` are those that its dialect may need.
+
+    UserError: it cannot be read, is nobody's, or needs a hint; the sentence says it.
+    """
+    found = find_arrays(source)
+    dialect = recognise(found)
+    module = DIALECTS[dialect]
+    hints = {
+        "metadata": found.metadata,
+        "name": found.name,
+        **hints,
+        **({"config": found.config} if found.config else {}),
+        **({"preprocessor": found.preprocessor} if found.preprocessor else {}),
+    }
+    try:
+        config, state = module.to_vitedu(found.arrays, hints)
+        spec = module.preprocess(config, hints)
+        names = asked(module, "class_names", config, hints)
+        dropped = asked(module, "dropped", found.arrays, hints)
+        notes = asked(module, "notes", config, hints)
+    except UserError as error:
+        raise UserError(f"{found.path}: {error}") from None
+    warn_of_two_ways(found, spec, config)
+    spec = replace(spec, image_size=config.image_size)
+    checkpoint = Checkpoint(config, state, spec, names)
+    return Stored(dialect, checkpoint, found.path, dropped, found.notes + notes)
+
+
+def asked(module: ModuleType, question: str, *about: Any) -> tuple[str, ...]:
+    """What a dialect says of something that it need not know about."""
+    answer = getattr(module, question, None)
+    return tuple(answer(*about)) if answer else ()
+
+
+def find_arrays(source: str | Path) -> Arrays:
+    """The arrays of a path here, else of a hub's model of that name."""
+    path = Path(source).expanduser()
+    try:
+        is_here = path.exists()
+    except (OSError, ValueError) as error:
+        raise UserError(f"{str(source)[:80]!r} is no path: {error}") from None
+    if is_here:
+        return read_arrays(path)
+    found = read_arrays(hub.find(str(source)))
+    return found._replace(name=str(source).rpartition("/")[2])
+
+
+def warn_of_two_ways(
+    found: Arrays, spec: PreprocessSpec, config: ViTConfig | ResNetConfig
+) -> None:
+    """Warn where the JSON beside a file says another preprocessing than is taken."""
+    about = found.preprocessor or found.config or {}
+    if isinstance(about.get("pretrained_cfg"), dict):  # as timm writes it
+        about = about["pretrained_cfg"]
+    for ours, theirs in (("mean", "image_mean"), ("std", "image_std")):
+        said = about.get(theirs, about.get(ours))
+        used = getattr(spec, ours)
+        if isinstance(said, list | tuple) and tuple(said) != used:
+            warnings.warn(
+                f"{found.path}: the JSON beside it says {ours} {tuple(said)}, its "
+                f"weights are taken to want {used}; one of the two gives wrong answers",
+                stacklevel=4,
             )
-        return path / "model.safetensors"
-    if not path.is_file():
-        raise UserError(
-            f"there is no file or run folder {str(source)!r}; names of models on a "
-            "hub are not read yet, give the path of a file"
+    if spec.image_size != config.image_size:
+        warnings.warn(
+            f"{found.path}: its preprocessing says images of {spec.image_size}, its "
+            f"positions {config.image_size}, which is taken",
+            stacklevel=4,
         )
-    return path
+
+
+def overridden(
+    stored: Stored, overrides: dict[str, Any]
+) -> ViTConfig | ResNetConfig:
+    """The configuration of the file with its overrides.
+
+    UserError: a field is unknown, or cannot be changed once there are weights.
+    """
+    before = stored.checkpoint.config
+    known = [each.name for each in fields(before)]
+    check_fields(type(before).__name__, overrides, known)
+    classes = overrides.get("num_classes", before.num_classes)
+    if classes != before.num_classes and "pre_logits" in known:
+        # the head goes as a whole, as in the authors' fine-tuning load
+        overrides = {"pre_logits": None} | overrides
+    config = replace(before, **overrides)
+    for name in ("patch_size", "in_channels"):
+        here, there = getattr(before, name, 0), getattr(config, name, 0)
+        if here != there:
+            raise UserError(
+                f"{stored.path} holds weights for {name} {here}, not {there}; load it "
+                "without that override"
+            )
+    return config
+
+
+def skeleton(stored: Stored, config: ViTConfig | ResNetConfig) -> ViT | ResNet:
+    """The model of a configuration, its weights shapes without numbers.
+
+    UserError: it cannot be built, or would be far larger than the arrays in the file.
+    """
+    is_resnet = isinstance(config, ResNetConfig)
+    depth = sum(config.layers) if is_resnet else config.depth
+    num_arrays = len(stored.checkpoint.state_dict)
+    if depth > num_arrays:
+        raise UserError(
+            f"{stored.path} holds {num_arrays} tensors, too few for {depth} layers"
+        )
+    is_fixed = not is_resnet and isinstance(config.position, SinCos2D)
+    if is_fixed and config.num_tokens * config.embed_dim > MOST_POSITIONS:
+        raise UserError(
+            f"{stored.path}: images of {config.image_size} make {config.num_tokens:,} "
+            f"tokens of width {config.embed_dim:,}, a table too large to compute"
+        )
+    try:
+        with torch.device("meta"):
+            return ResNet(config) if is_resnet else ViT(config)
+    except (RuntimeError, OverflowError, TypeError) as error:
+        raise UserError(
+            f"{stored.path}: its network cannot be built: {reason(error)}"
+        ) from None
+
+
+def fitted(
+    stored: Stored, config: ViTConfig | ResNetConfig
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """The state_dict in float32 or better for the images of `config`, and what changed.
+
+    Positions are resized before they get another dtype, so that they are those which
+    their source computes in float32.
+    """
+    before = stored.checkpoint.config
+    state = {}
+    for name, tensor in stored.checkpoint.state_dict.items():
+        if not tensor.is_floating_point():
+            raise UserError(
+                f"{stored.path} holds {name} as {tensor.dtype}; weights are floats"
+            )
+        state[name] = (
+            tensor if tensor.dtype == torch.float64 else tensor.float()
+        )
+    if isinstance(before, ResNetConfig) or before.grid == config.grid:
+        return state, ()
+    if before.position != config.position:
+        return state, ()  # the tables will not fit, and that is said
+    mode = DIALECTS[stored.dialect].RESIZE
+    after = resize_positions(state, before, config, mode=mode)
+    return after, tuple(x for x in after if after[x] is not state[x])
+
+
+def with_head(
+    stored: Stored, model: ViT | ResNet, state: dict[str, Tensor]
+) -> tuple[dict[str, Tensor], tuple[str, ...], tuple[str, ...]]:
+    """The state_dict with a head of zeros if `model` has other classes than the file.
+
+    Also the names that went and those that are new. A pre-logits layer of the stored
+    width stays; one of another width is drawn, since two layers of zeros stay zeros.
+    """
+    before, config = stored.checkpoint.config, model.config
+    if config.num_classes == before.num_classes:
+        return state, (), ()
+    parts: tuple[str, ...] = ("head.",)
+    width = getattr(config, "pre_logits", None)
+    if width is None or width != before.pre_logits:
+        parts = ("head.", "pre_logits.")
+    dropped = tuple(name for name in state if name.startswith(parts))
+    head = {
+        name: torch.zeros(weight.shape)
+        for name, weight in model.state_dict().items()
+        if name.startswith(parts)
+    }
+    if "pre_logits.fc.weight" in head:
+        lecun_normal(head["pre_logits.fc.weight"])
+    body = {name: state[name] for name in state if name not in dropped}
+    return body | head, dropped, tuple(head)
 
 
 def check_tensors(
     path: Path,
-    state: dict[str, torch.Tensor],
-    expected: dict[str, torch.Tensor],
+    state: dict[str, Tensor],
+    expected: dict[str, Tensor],
     is_overridden: bool,
 ) -> None:
     """UserError unless names and shapes of `state` are those `expected`."""
@@ -129,7 +318,60 @@ def check_tensors(
             )
 
 
-def checkpoint_of(model: ViT) -> Checkpoint:
+def placed(
+    stored: Stored,
+    state: dict[str, Tensor],
+    device: str | torch.device,
+    dtype: torch.dtype,
+) -> dict[str, Tensor]:
+    """The state_dict on its device and in its dtype.
+
+    UserError: the device is not there, or a tensor holds what is no finite number.
+    """
+    try:
+        state = {
+            name: tensor.to(device, dtype).contiguous()
+            for name, tensor in state.items()
+        }
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(
+            f"device {str(device)!r} is not there: {reason(error)}"
+        ) from None
+    for name, tensor in state.items():
+        if not torch.isfinite(tensor).all():
+            raise UserError(
+                f"{stored.path} holds NaN or infinity in {name} (as {dtype}); it was "
+                "saved after training failed, or is damaged"
+            )
+    return state
+
+
+def notes_on(
+    stored: Stored,
+    config: ViTConfig | ResNetConfig,
+    new: tuple[str, ...],
+    model: nn.Module,
+) -> tuple[str, ...]:
+    """What else is to be known of a loaded model; a head of zeros is warned of too."""
+    notes, before = [], stored.checkpoint.config
+    if getattr(before, "grid", None) != getattr(config, "grid", None):
+        (rows, columns), (to_rows, to_columns) = before.grid, config.grid
+        notes.append(
+            f"the grid of patches was {rows}x{columns} and is {to_rows}x{to_columns}"
+        )
+    state = model.state_dict()
+    kernel = "head.fc.weight" if "head.fc.weight" in state else "head.weight"
+    if kernel in state and kernel not in new and not state[kernel].any():
+        note = (
+            "its head is all zeros, so every image gets the same logits; train it, or "
+            "take the features with num_classes=0"
+        )
+        notes.append(note)
+        warnings.warn(f"{stored.path}: {note}", stacklevel=3)
+    return tuple(notes)
+
+
+def checkpoint_of(model: ViT | ResNet) -> Checkpoint:
     """What `write_weights` needs, from a model that carries preprocess and names."""
     return Checkpoint(
         model.config, model.state_dict(), model.preprocess, model.class_names

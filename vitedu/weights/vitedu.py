@@ -15,26 +15,35 @@ from vitedu.data.preprocess import PreprocessSpec
 from vitedu.errors import UserError
 from vitedu.files import replace_file
 from vitedu.model import ViTConfig
+from vitedu.model.resnet import ResNetConfig
+from vitedu.weights.files import read_safetensors
+
+RESIZE = "paper"
 
 
 class Checkpoint(NamedTuple):
     """What a file of weights holds."""
 
-    config: ViTConfig
+    config: ViTConfig | ResNetConfig
     state_dict: dict[str, Tensor]
     preprocess: PreprocessSpec
     class_names: tuple[str, ...]
 
 
+def recognises(arrays: dict[str, Tensor]) -> bool:
+    """Never: the names are timm's, and only the metadata say that a file is ours."""
+    return False
+
+
 def to_vitedu(
     arrays: dict[str, Tensor], hints: dict[str, Any]
-) -> tuple[ViTConfig, dict[str, Tensor]]:
-    """The arrays as they are, and the configuration that stands in `hints`."""
-    return ViTConfig.from_json(hints["config"]), dict(arrays)
+) -> tuple[ViTConfig | ResNetConfig, dict[str, Tensor]]:
+    """The arrays as they are, and the configuration that stands in the metadata."""
+    return described(hints)[0], dict(arrays)
 
 
 def from_vitedu(
-    config: ViTConfig, state_dict: dict[str, Tensor]
+    config: ViTConfig | ResNetConfig, state_dict: dict[str, Tensor]
 ) -> dict[str, Tensor]:
     """The arrays of the file: on the CPU, contiguous, names unchanged."""
     return {
@@ -43,57 +52,82 @@ def from_vitedu(
     }
 
 
+def preprocess(
+    config: ViTConfig | ResNetConfig, hints: dict[str, Any]
+) -> PreprocessSpec:
+    """What stands in the metadata."""
+    return described(hints)[1]
+
+
+def class_names(
+    config: ViTConfig | ResNetConfig, hints: dict[str, Any]
+) -> tuple[str, ...]:
+    """What stands in the metadata."""
+    return described(hints)[2]
+
+
+def described(
+    hints: dict[str, Any],
+) -> tuple[ViTConfig | ResNetConfig, PreprocessSpec, tuple[str, ...]]:
+    """Configuration, preprocessing and class names, from the metadata of a file.
+
+    A `config` among the hints is a JSON file beside the weights, which in a run folder
+    says how they were trained; it counts where there are no metadata.
+    UserError: they cannot be understood, or contradict each other.
+    """
+    text = hints.get("metadata", {}).get("vitedu")
+    try:
+        values = hints if text is None else json.loads(text)
+        fields = values["config"]
+        family = ResNetConfig if "family" in fields else ViTConfig
+        config = family.from_json(fields)
+        if text is None:
+            size, channels = config.image_size, config.in_channels
+            return config, PreprocessSpec(size, channels), ()
+        spec = PreprocessSpec.from_json(values["preprocess"])
+        if not isinstance(values["class_names"], list):
+            raise TypeError("class_names is no list")
+        names = tuple(values["class_names"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"it holds unreadable metadata: {error}") from None
+    pictures = (spec.in_channels, spec.image_size)
+    if pictures != (config.in_channels, config.image_size):
+        raise UserError(
+            f"it contradicts itself: its pictures are {spec.in_channels} x "
+            f"{spec.image_size}, its model wants {config.in_channels} x "
+            f"{config.image_size}"
+        )
+    if names and len(names) != config.num_classes:
+        raise UserError(
+            f"it contradicts itself: {len(names)} class names for "
+            f"{config.num_classes} classes"
+        )
+    return config, spec, names
+
+
 def write_weights(path: str | Path, checkpoint: Checkpoint) -> None:
     """Write `checkpoint` to `path`, whole or not at all."""
     from safetensors.torch import save
 
-    described = {
+    content = {
         "config": checkpoint.config.to_json(),
         "preprocess": checkpoint.preprocess.to_json(),
         "class_names": list(checkpoint.class_names),
     }
     arrays = from_vitedu(checkpoint.config, checkpoint.state_dict)
-    metadata = {"vitedu": json.dumps(described, sort_keys=True)}
+    metadata = {"vitedu": json.dumps(content, sort_keys=True)}
     replace_file(path, save(arrays, metadata))
 
 
 def read_weights(path: str | Path) -> Checkpoint:
     """Read what `write_weights` wrote. UserError: the file is not such a file."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}
-    except (SafetensorError, OSError) as error:
-        raise UserError(
-            f"{path} cannot be read as safetensors: {error}"
-        ) from None
+    arrays, metadata = read_safetensors(Path(path))
     if "vitedu" not in metadata:
         raise UserError(
             f"{path} was not written by vitedu: its metadata has no key 'vitedu'"
         )
     try:
-        hints = json.loads(metadata["vitedu"])
-        preprocess = PreprocessSpec.from_json(hints["preprocess"])
-        class_names = tuple(hints["class_names"])
-        if not isinstance(hints["class_names"], list):
-            raise TypeError("class_names is no list")
-        config, state_dict = to_vitedu(arrays, hints)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} holds unreadable metadata: {error}") from None
-    if (preprocess.in_channels, preprocess.image_size) != (
-        config.in_channels,
-        config.image_size,
-    ):
-        raise UserError(
-            f"{path} contradicts itself: its pictures are {preprocess.in_channels} x "
-            f"{preprocess.image_size}, its model wants {config.in_channels} x "
-            f"{config.image_size}"
-        )
-    if class_names and len(class_names) != config.num_classes:
-        raise UserError(
-            f"{path} contradicts itself: {len(class_names)} class names for "
-            f"{config.num_classes} classes"
-        )
-    return Checkpoint(config, state_dict, preprocess, class_names)
+        config, spec, names = described({"metadata": metadata})
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return Checkpoint(config, arrays, spec, names)

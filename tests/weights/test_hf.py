@@ -1,0 +1,537 @@
+"""Hugging Face's dialect against transformers' own modules, small and drawn at random.
+
+Every tensor is drawn, the scales of norms and all biases too. What needs transformers
+itself is slow, for its import takes seconds; the names are tested without it.
+"""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch.testing import assert_close
+
+from vitedu import PreprocessSpec, UserError, load
+from vitedu.compat import import_torchvision
+from vitedu.model import Learned1D, ViT, ViTConfig
+from vitedu.model.axial import Axial
+from vitedu.model.hybrid import Hybrid
+from vitedu.model.position import NoPosition
+from vitedu.model.resnet import ResNetConfig
+from vitedu.weights import hf as dialect
+
+# tokens 3x4, three heads of 8, an MLP that is no multiple of the width
+SMALL = {
+    "image_size": [24, 32],
+    "patch_size": 8,
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 60,
+}
+PICTURES = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 2}
+IMAGENET = (0.485, 0.456, 0.406)
+
+
+@pytest.fixture(scope="module")
+def transformers():
+    import_torchvision()  # which it imports too, see vitedu.compat
+    return pytest.importorskip("transformers")
+
+
+def randomise(model, seed=0):
+    """Every tensor drawn, at a size that keeps the activations near 1."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in model.parameters():
+            draw = torch.randn(weight.shape, generator=generator)
+            fan_in = weight[0].numel() if weight.ndim > 1 else 4
+            weight.copy_(draw * fan_in**-0.5 + (weight.ndim == 1) * 0.5)
+    return model.eval()
+
+
+def built(transformers, kind="ViTForImageClassification", **changes):
+    config = transformers.ViTConfig(**{"num_labels": 5} | SMALL | changes)
+    return randomise(getattr(transformers, kind)(config))
+
+
+def images(config):
+    generator = torch.Generator().manual_seed(1)
+    shape = (2, config.in_channels, *config.image_size)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def put(folder, arrays, config=None, pictures=PICTURES):
+    """A folder as transformers writes it."""
+    save_file(
+        {name: x.clone() for name, x in arrays.items()},
+        folder / "model.safetensors",
+    )
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+    if pictures is not None:
+        text = json.dumps(pictures)
+        (folder / "preprocessor_config.json").write_text(text)
+    return folder
+
+
+def drawn(**changes):
+    fields = {
+        "image_size": 32,
+        "patch_size": 8,
+        "embed_dim": 24,
+        "depth": 2,
+        "num_heads": 3,
+        "mlp_dim": 60,
+        "num_classes": 5,
+        "norm_eps": 1e-12,
+    }
+    config = ViTConfig(**fields | changes)
+    return config, dict(randomise(ViT(config)).state_dict())
+
+
+def plain_arrays(**changes):
+    """The arrays of a small ViT of ours under Hugging Face's names."""
+    return dialect.from_vitedu(*drawn(**changes))
+
+
+# --- the same function
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"image_size": 32},
+        {"patch_size": [8, 4]},
+        {"num_channels": 1},
+        {"hidden_act": "gelu_pytorch_tanh"},
+        {"hidden_act": "gelu_new"},
+        {"layer_norm_eps": 1e-3},
+        {"num_attention_heads": 6},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("spelling", ["file", "memory"])
+def test_both_spellings_give_transformers_logits(
+    transformers, tmp_path, spelling, changes
+):
+    theirs = built(transformers, **changes)
+    channels = theirs.config.num_channels
+    if spelling == "file":
+        theirs.save_pretrained(tmp_path)
+        pictures = {"image_mean": [0.5] * channels}
+        text = json.dumps(pictures | {"image_std": [0.5] * channels})
+        (tmp_path / "preprocessor_config.json").write_text(text)
+    else:
+        config = theirs.config.to_dict()
+        pictures = PICTURES | {"image_mean": 0.5, "image_std": 0.5}
+        put(tmp_path, theirs.state_dict(), config, pictures)
+    ours = load(tmp_path, dtype=torch.float64)
+    assert ours.load_report.dialect == "hf" and not ours.load_report.dropped
+    x = images(ours.config)
+    with torch.no_grad():
+        want = theirs.double()(x).logits
+        # float64, sums of at most 192 terms in another order: measured 3e-15
+        assert_close(ours(x), want, rtol=0, atol=1e-11)
+
+
+@pytest.mark.slow
+def test_a_vit_model_gives_what_its_pooler_gives(transformers, tmp_path):
+    theirs = built(transformers, "ViTModel", pooler_output_size=16)
+    put(tmp_path, theirs.state_dict(), theirs.config.to_dict())
+    ours = load(tmp_path, dtype=torch.float64)
+    assert (ours.config.num_classes, ours.config.pre_logits) == (0, 16)
+    x = images(ours.config)
+    with torch.no_grad():
+        want = theirs.double()(x)
+        assert_close(ours(x), want.pooler_output, rtol=0, atol=1e-11)
+        tokens = ours.forward_features(x)
+    assert_close(tokens, want.last_hidden_state, rtol=0, atol=1e-11)
+
+
+@pytest.mark.slow
+def test_of_a_model_for_hidden_patches_the_rest_is_dropped(
+    transformers, tmp_path
+):
+    kind = "ViTForMaskedImageModeling"
+    theirs = built(transformers, kind, encoder_stride=8)
+    put(tmp_path, theirs.state_dict(), theirs.config.to_dict())
+    ours = load(tmp_path, dtype=torch.float64)
+    assert set(ours.load_report.dropped) == {
+        "decoder.0.bias",
+        "decoder.0.weight",
+        "vit.embeddings.mask_token",
+    }
+    x = images(ours.config)
+    with torch.no_grad():
+        want = theirs.double().vit(x).last_hidden_state[:, 0]
+        assert_close(ours(x), want, rtol=0, atol=1e-11)
+
+
+@pytest.mark.slow
+def test_shards_with_an_index_are_read(transformers, tmp_path):
+    theirs = built(transformers)
+    theirs.save_pretrained(tmp_path, max_shard_size="20KB")
+    index = tmp_path / "model.safetensors.index.json"
+    shards = set(json.loads(index.read_text())["weight_map"].values())
+    assert len(shards) > 2
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(PICTURES))
+    ours = load(tmp_path, dtype=torch.float64)
+    x = images(ours.config)
+    with torch.no_grad():
+        want = theirs.double()(x).logits
+        assert_close(ours(x), want, rtol=0, atol=1e-11)
+
+
+@pytest.mark.slow
+def test_positions_are_resized_as_transformers_does(transformers, tmp_path):
+    theirs = built(transformers, image_size=32)
+    put(tmp_path, theirs.state_dict(), theirs.config.to_dict())
+    ours = load(tmp_path, image_size=48)
+    x = images(ours.config).float()
+    with torch.no_grad():
+        want = theirs(x, interpolate_pos_encoding=True).logits
+        # transformers resizes in float32
+        assert_close(ours(x), want, rtol=0, atol=2e-5)
+
+
+# --- transformers takes what is written
+
+HELD = {
+    "plain": {},
+    "tanh": {"gelu": "tanh", "norm_eps": 1e-6},
+    "rectangles": {
+        "image_size": (24, 40),
+        "patch_size": (8, 4),
+        "in_channels": 1,
+    },
+    "no head": {"num_classes": 0},
+    "pooler": {"num_classes": 0, "pre_logits": 16},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", HELD.values(), ids=HELD)
+def test_transformers_takes_what_is_written(transformers, tmp_path, changes):
+    config, state = drawn(**changes)
+    spec = PreprocessSpec(config.image_size, config.in_channels)
+    beside = dialect.beside(config, spec, ())
+    arrays = dialect.from_vitedu(config, state)
+    put(
+        tmp_path,
+        arrays,
+        beside["config.json"],
+        beside["preprocessor_config.json"],
+    )
+    kind, keywords = "ViTForImageClassification", {}
+    if not config.num_classes:
+        kind = "ViTModel"
+        keywords["add_pooling_layer"] = config.pre_logits is not None
+    assert beside["config.json"]["architectures"] == [kind]
+    theirs, report = getattr(transformers, kind).from_pretrained(
+        tmp_path, output_loading_info=True, **keywords
+    )
+    assert not any(report.values()), report
+    ours = ViT(config)
+    ours.load_state_dict(state)
+    x = images(config)
+    with torch.no_grad():
+        answer, want = theirs.double().eval()(x), ours.double().eval()(x)
+    if config.num_classes:
+        found = answer.logits
+    elif config.pre_logits:
+        found = answer.pooler_output
+    else:
+        found = answer.last_hidden_state[:, 0]
+    assert_close(found, want, rtol=0, atol=1e-11)
+
+
+@pytest.mark.slow
+def test_transformers_computes_in_float32_from_a_file_in_float16(
+    transformers, tmp_path
+):
+    config, state = drawn()
+    half = {name: x.half() for name, x in state.items()}
+    beside = dialect.beside(config, PreprocessSpec(32), ())
+    put(tmp_path, dialect.from_vitedu(config, half), beside["config.json"])
+    theirs = transformers.ViTForImageClassification.from_pretrained(tmp_path)
+    assert theirs.dtype == torch.float32
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "spec",
+    [
+        PreprocessSpec(32),
+        PreprocessSpec(32, 3, IMAGENET, (0.2, 0.3, 0.4), "bicubic"),
+        PreprocessSpec(32, crop=0.875, interpolation="bicubic"),
+    ],
+    ids=["squash", "bicubic", "crop"],
+)
+def test_transformers_prepares_pictures_as_vitedu_does(
+    transformers, tmp_path, spec
+):
+    import numpy as np
+    from PIL import Image
+
+    from vitedu.data.preprocess import normalise, read_image
+
+    config = ViTConfig(image_size=32, num_classes=5)
+    written = dialect.beside(config, spec, ())["preprocessor_config.json"]
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(written))
+    # pillow's resizing, as vitedu's; torchvision's differs by a grey value
+    processor = transformers.models.vit.ViTImageProcessorPil.from_pretrained(
+        tmp_path
+    )
+    # 36x46 after resizing: were a margin odd, the two would cut a pixel apart
+    noise = np.random.default_rng(0).integers(0, 255, (50, 64, 3), np.uint8)
+    picture = Image.fromarray(noise)
+    found = processor(picture, return_tensors="pt")["pixel_values"]
+    want = normalise(read_image(picture, spec)[None], spec)
+    # float32, a mean and a deviation of one rounding each
+    assert_close(found, want, rtol=0, atol=2e-6)
+
+
+@pytest.mark.slow
+def test_names_of_classes_reach_transformers(transformers):
+    config = drawn()[0]
+    names = ("crane", "ant", "bee", "crane", "fly")  # two birds and machines
+    about = dialect.beside(config, PreprocessSpec(32), names)["config.json"]
+    theirs = transformers.ViTConfig(**about)
+    assert (theirs.num_labels, theirs.id2label[3]) == (5, "crane")
+
+
+# --- both ways, without transformers
+
+
+@pytest.mark.parametrize("changes", HELD.values(), ids=HELD)
+def test_there_and_back_is_the_same_configuration_and_bits(changes):
+    config, state = drawn(**changes)
+    spec = PreprocessSpec(config.image_size, config.in_channels)
+    beside = json.loads(json.dumps(dialect.beside(config, spec, ())))
+    hints = {
+        "config": beside["config.json"],
+        "preprocessor": beside["preprocessor_config.json"],
+    }
+    arrays = dialect.from_vitedu(config, state)
+    again, found = dialect.to_vitedu(arrays, hints)
+    assert again == config
+    assert found.keys() == state.keys()
+    assert all(torch.equal(found[name], state[name]) for name in state)
+    assert dialect.preprocess(again, hints) == spec
+
+
+@pytest.mark.parametrize("crop", [None, 0.875, 0.9, 0.95, 1.0])
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_preprocessing_goes_there_and_back(crop, interpolation):
+    config = ViTConfig(image_size=224)
+    spec = PreprocessSpec(224, 3, IMAGENET, 0.25, interpolation, crop)
+    written = dialect.beside(config, spec, ())["preprocessor_config.json"]
+    hints = {"preprocessor": json.loads(json.dumps(written))}
+    assert dialect.preprocess(config, hints) == spec
+
+
+def test_query_key_and_value_are_the_thirds_of_one_matrix_in_this_order():
+    config, state = drawn()
+    arrays = dialect.from_vitedu(config, state)
+    start = "vit.encoder.layer.1.attention.attention"
+    thirds = [arrays[f"{start}.{x}.weight"] for x in ("query", "key", "value")]
+    assert torch.equal(torch.cat(thirds), state["blocks.1.attn.qkv.weight"])
+
+
+def test_names_of_classes_go_there_and_back():
+    config = drawn()[0]
+    about = dialect.beside(config, PreprocessSpec(32), tuple("abcde"))
+    hints = {"config": about["config.json"]}
+    assert dialect.class_names(config, hints) == tuple("abcde")
+    about = dialect.beside(config, PreprocessSpec(32), ())
+    assert dialect.class_names(config, {"config": about["config.json"]}) == ()
+
+
+def test_without_config_json_the_defaults_of_transformers_are_taken(tmp_path):
+    arrays = plain_arrays(embed_dim=192, depth=12, mlp_dim=8)
+    model = load(put(tmp_path, arrays))
+    assert (model.config.norm_eps, model.config.gelu) == (1e-12, "exact")
+    assert model.config.num_heads == 3  # Table 1
+
+
+def test_heads_that_nobody_says_are_asked_for(tmp_path):
+    with pytest.raises(UserError, match="give num_heads="):
+        load(put(tmp_path, plain_arrays()))
+
+
+def test_config_json_says_the_heads_over_table_1(tmp_path):
+    arrays = plain_arrays(embed_dim=192, depth=12, mlp_dim=8)
+    about = {"hidden_size": 192, "num_attention_heads": 12}
+    assert load(put(tmp_path, arrays, about)).config.num_heads == 12
+
+
+# --- preprocessing
+
+
+def spec_of(**about):
+    return dialect.preprocess(
+        ViTConfig(image_size=224), {"preprocessor": about}
+    )
+
+
+def test_no_preprocessor_config_is_warned_of_with_both_numbers():
+    with pytest.warns(UserWarning, match=r"std 0\.5 are taken.*0\.485"):
+        spec = dialect.preprocess(ViTConfig(), {})
+    assert spec == PreprocessSpec()
+
+
+@pytest.mark.parametrize(
+    "size", [224, [224, 224], {"height": 224, "width": 224}]
+)
+def test_a_size_is_read_in_all_its_spellings(size):
+    assert spec_of(size=size, image_mean=[0.1, 0.2, 0.3]) == PreprocessSpec(
+        224, mean=(0.1, 0.2, 0.3)
+    )
+
+
+def test_no_normalisation_is_mean_0_and_deviation_1():
+    spec = spec_of(do_normalize=False, image_mean=[0.1] * 3)
+    assert (spec.mean, spec.std) == ((0.0,) * 3, (1.0,) * 3)
+
+
+@pytest.mark.parametrize(
+    "about, what",
+    [
+        ({"resample": 1}, "resample=1"),
+        ({"resample": [3]}, "resample="),
+        ({"rescale_factor": 1.0}, "another rescale_factor"),
+        ({"do_resize": False}, "do_resize=false"),
+        ({"size": {"shortest_edge": 256}}, "no crop"),
+        (
+            {"size": 256, "do_center_crop": True, "crop_size": 224},
+            "a squash to .256, 256. before the crop",
+        ),
+        (
+            {
+                "size": {"shortest_edge": 200},
+                "do_center_crop": True,
+                "crop_size": 224,
+            },
+            "a crop of .224, 224. out of 200",
+        ),
+    ],
+)
+def test_preprocessing_that_vitedu_cannot_do_is_said(about, what):
+    with pytest.warns(
+        UserWarning, match=f"preprocessor_config.json says {what}"
+    ):
+        spec_of(**about)
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"size": "large"},
+        {"size": {"height": -1, "width": 3}},
+        {"image_mean": "half"},
+        {"image_std": [0.0, 1.0, 1.0]},
+        {"size": 0, "do_center_crop": True, "crop_size": 0},
+    ],
+    ids=str,
+)
+def test_preprocessing_that_is_no_numbers_is_refused(about):
+    with pytest.raises(UserError):
+        spec_of(**about)
+
+
+# --- refused in a sentence
+
+
+@pytest.mark.parametrize(
+    "changes, what",
+    [
+        ({"pool": "mean"}, "pool='mean'"),
+        ({"pool": "map", "class_token": False}, "pool='map'"),
+        ({"pre_logits": 8}, "a pre-logits layer below a head"),
+        ({"position": NoPosition()}, "NoPosition"),
+        ({"position": Learned1D(at="layers")}, "at='layers'"),
+        ({"block": Axial()}, "Axial"),
+        ({"stem": Hybrid((1, 1)), "patch_size": 1}, "Hybrid"),
+    ],
+    ids=str,
+)
+def test_what_its_vit_cannot_be_is_refused(changes, what):
+    config = ViTConfig(**{"image_size": 32, "patch_size": 8} | changes)
+    with pytest.raises(UserError, match=f"ViT has no place for .*{what}"):
+        dialect.from_vitedu(config, {})
+
+
+def test_a_resnet_is_refused():
+    with pytest.raises(UserError, match="no place for a ResNet"):
+        dialect.from_vitedu(ResNetConfig(), {})
+
+
+@pytest.mark.parametrize(
+    "more, sentence",
+    [
+        (
+            {"vit.embeddings.distillation_token": torch.zeros(1, 1, 24)},
+            "distillation token",
+        ),
+        ({"vit.extra": torch.zeros(1)}, "no place for: vit.extra"),
+        (
+            {
+                "vit.pooler.dense.weight": torch.zeros(24, 24),
+                "vit.pooler.dense.bias": torch.zeros(24),
+            },
+            "which its head does not see",
+        ),
+        ({"classifier.weight": torch.zeros(5, 23)}, "head.weight"),
+        ({"vit.layernorm.weight": None}, "lacks 'vit.layernorm.weight'"),
+        (
+            {"vit.embeddings.cls_token": None},
+            "lacks 'vit.embeddings.cls_token'",
+        ),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_other_arrays_are_refused_in_a_sentence(tmp_path, more, sentence):
+    arrays = plain_arrays() | more
+    arrays = {name: x for name, x in arrays.items() if x is not None}
+    with pytest.raises(UserError, match=sentence):
+        load(put(tmp_path, arrays), num_heads=3)
+
+
+@pytest.mark.parametrize(
+    "about, sentence",
+    [
+        ({"hidden_act": "relu"}, "hidden_act='relu'"),
+        ({"hidden_act": ["gelu"]}, "hidden_act="),
+        ({"hidden_size": 25}, "says embed_dim=25, its arrays 24"),
+        ({"num_hidden_layers": 3}, "says depth=3, its arrays 2"),
+        ({"num_attention_heads": 5}, "5 heads"),
+        ({"num_attention_heads": "3"}, "num_heads must be"),
+        ({"layer_norm_eps": "small"}, "norm_eps"),
+        ({"image_size": {"height": 32}}, "image_size"),
+    ],
+    ids=str,
+)
+def test_a_config_json_that_does_not_fit_is_refused(tmp_path, about, sentence):
+    about = {"hidden_size": 24, "num_attention_heads": 3} | about
+    with pytest.raises(UserError, match=sentence):
+        load(put(tmp_path, plain_arrays(), about))
+
+
+def test_its_deit_is_refused_by_its_distillation_token(tmp_path):
+    arrays = {
+        name.replace("vit.", "deit."): x for name, x in plain_arrays().items()
+    }
+    arrays["deit.embeddings.distillation_token"] = torch.zeros(1, 1, 24)
+    with pytest.raises(UserError, match="distillation token"):
+        load(put(tmp_path, arrays), num_heads=3)
+
+
+def test_only_its_names_are_recognised():
+    arrays = plain_arrays()
+    assert dialect.recognises(arrays)
+    bare = {name.removeprefix("vit."): x for name, x in arrays.items()}
+    assert dialect.recognises(bare)
+    assert not dialect.recognises(drawn()[1])

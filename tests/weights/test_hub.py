@@ -1,0 +1,334 @@
+"""Weights by the name of a hub's model: fetched, found again, or one sentence.
+
+The hub is a server on this computer; huggingface_hub reads its address when it is
+imported, so every fetch runs in a process of its own.
+"""
+
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from vitedu.data import PreprocessSpec
+from vitedu.errors import UserError
+from vitedu.model import ViT, ViTConfig
+from vitedu.weights import load, write_weights
+from vitedu.weights.hub import find, place_of, repository_of
+from vitedu.weights.vitedu import Checkpoint, from_vitedu
+
+TINY = ViTConfig(
+    image_size=8,
+    patch_size=4,
+    num_classes=3,
+    embed_dim=8,
+    depth=1,
+    num_heads=2,
+    mlp_dim=16,
+)
+
+
+def write_model(path):
+    torch.manual_seed(0)
+    model = ViT(TINY)
+    nn.init.normal_(model.head.weight)
+    state, spec = model.state_dict(), PreprocessSpec(image_size=8)
+    write_weights(path, Checkpoint(TINY, state, spec, ("a", "b", "c")))
+
+
+def write_shards(folder):
+    """The same in two files; the metadata are in neither, so nobody's dialect."""
+    from safetensors.torch import save_file
+
+    write_model(folder / "whole")
+    arrays = from_vitedu(TINY, ViT(TINY).state_dict())
+    names, places = list(arrays), {}
+    for i, part in enumerate((names[:4], names[4:])):
+        file = f"model-{i}.safetensors"
+        save_file({name: arrays[name] for name in part}, folder / file)
+        places |= dict.fromkeys(part, file)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": places}))
+    (folder / "whole").unlink()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """What huggingface_hub asks of the hub: /owner/model/resolve/main/file."""
+
+    def do_HEAD(self):
+        self.answer(with_body=False)
+
+    def do_GET(self):
+        self.answer(with_body=True)
+
+    def answer(self, with_body):
+        if "/resolve/" not in self.path:
+            return self.refuse(404, "")
+        self.server.asked.append(self.path)
+        owner, model, *_, name = self.path.strip("/").split("/")
+        folder = self.server.root / owner / model
+        if not folder.is_dir():
+            return self.refuse(401, "RepoNotFound")
+        if not (folder / name).is_file():
+            return self.refuse(404, "EntryNotFound")
+        content = (folder / name).read_bytes()
+        self.send_response(200)
+        self.send_header("ETag", f'"{hash(content):x}"')
+        self.send_header("X-Repo-Commit", "0" * 40)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if with_body:
+            self.wfile.write(content)
+
+    def refuse(self, status, code):
+        self.send_response(status)
+        self.send_header("X-Error-Code", code)
+        self.send_header("X-Repo-Commit", "0" * 40)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *args):
+        """Nothing on the screen."""
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.root, server.asked = tmp_path / "hub", []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+PROGRAM = """
+import sys
+from vitedu.errors import UserError
+from vitedu.weights import load
+from vitedu.weights.hub import find
+from vitedu.weights.load import find_arrays
+try:
+    if sys.argv[1] == "-c":
+        exec(sys.argv[2])
+        print("done")
+    elif sys.argv[1] == "load":
+        model = load(sys.argv[2])
+        print("loaded", model.class_names, find_arrays(sys.argv[2]).name)
+    else:
+        print(*sorted(path.name for path in find(sys.argv[2]).iterdir()))
+except UserError as error:
+    print("UserError:", error)
+"""
+
+
+def fetch(tmp_path, name, *, port, what="load", **environment):
+    """The last line that a new process prints which loads (or finds) `name`."""
+    (tmp_path / "work").mkdir(exist_ok=True)
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.upper().endswith("_PROXY") and not key.startswith("HF_")
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, what, name],
+        cwd=tmp_path / "work",
+        env={
+            **kept,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "HF_ENDPOINT": f"http://127.0.0.1:{port}",
+            "HF_HOME": str(tmp_path / "hf"),
+            "HF_HUB_DISABLE_XET": "1",
+            "VITEDU_CACHE": str(tmp_path / "cache"),
+            "VITEDU_OFFLINE": "0",
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()[-1]
+
+
+def hub_model(server, name):
+    folder = server.root / name
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def tiny(server):
+    write_model(hub_model(server, "someone/tiny") / "model.safetensors")
+    return server
+
+
+@pytest.mark.slow
+def test_a_model_is_fetched_and_then_needs_no_hub(tmp_path, tiny):
+    (tiny.root / "someone/tiny/README.md").write_text("not wanted")
+    want = "loaded ('a', 'b', 'c') tiny"
+    assert fetch(tmp_path, "someone/tiny", port=tiny.server_port) == want
+    assert not any("README" in path for path in tiny.asked)
+    asked = len(tiny.asked)
+    again = fetch(tmp_path, "hf-hub:someone/tiny", port=9, VITEDU_OFFLINE="1")
+    assert again == want
+    assert len(tiny.asked) == asked
+
+
+@pytest.mark.slow
+def test_what_was_fetched_is_not_asked_for_again(tmp_path, tiny):
+    fetch(tmp_path, "someone/tiny", port=tiny.server_port)
+    asked = len(tiny.asked)
+    assert "loaded" in fetch(tmp_path, "someone/tiny", port=tiny.server_port)
+    assert tiny.asked[asked:] == []
+
+
+@pytest.mark.slow
+def test_weights_that_timm_fetched_get_their_json(tmp_path, tiny):
+    (tiny.root / "someone/tiny/config.json").write_text("{}")
+    program = (
+        "from huggingface_hub import hf_hub_download as fetch;"
+        "fetch('someone/tiny', 'model.safetensors')"
+    )
+    fetch(tmp_path, program, port=tiny.server_port, what="-c")
+    found = fetch(tmp_path, "someone/tiny", port=tiny.server_port, what="find")
+    assert found == "config.json model.safetensors"
+
+
+@pytest.mark.slow
+def test_the_json_beside_the_weights_is_fetched_too(tmp_path, tiny):
+    for name in ("config.json", "preprocessor_config.json"):
+        (tiny.root / "someone/tiny" / name).write_text("{}")
+    found = fetch(tmp_path, "someone/tiny", port=tiny.server_port, what="find")
+    assert found == "config.json model.safetensors preprocessor_config.json"
+
+
+@pytest.mark.slow
+def test_shards_are_fetched_by_their_index(tmp_path, server):
+    write_shards(hub_model(server, "someone/shards"))
+    found = fetch(
+        tmp_path, "someone/shards", port=server.server_port, what="find"
+    )
+    assert found == (
+        "model-0.safetensors model-1.safetensors model.safetensors.index.json"
+    )
+
+
+@pytest.mark.slow
+def test_pickles_are_fetched_where_there_is_nothing_better(tmp_path, server):
+    folder = hub_model(server, "someone/old")
+    torch.save({"w": torch.ones(2)}, folder / "pytorch_model.bin")
+    found = fetch(tmp_path, "someone/old", port=server.server_port, what="find")
+    assert found == "pytorch_model.bin"
+
+
+@pytest.mark.slow
+def test_a_name_of_timm_is_its_repository(tmp_path, server):
+    folder = hub_model(server, "timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k")
+    write_model(folder / "model.safetensors")
+    # timm's default weights of this architecture
+    found = fetch(
+        tmp_path, "vit_tiny_patch16_224", port=server.server_port, what="find"
+    )
+    assert found == "model.safetensors"
+
+
+@pytest.mark.slow
+def test_a_model_the_hub_has_not_is_one_sentence(tmp_path, tiny):
+    said = fetch(tmp_path, "someone/else", port=tiny.server_port)
+    assert said.startswith(
+        "UserError: there is no file or run folder 'someone/else'"
+    )
+
+
+@pytest.mark.slow
+def test_a_model_without_weights_is_one_sentence(tmp_path, server):
+    (hub_model(server, "someone/flax") / "flax_model.msgpack").touch()
+    said = fetch(tmp_path, "someone/flax", port=server.server_port)
+    assert "has no model.safetensors or pytorch_model.bin" in said
+
+
+@pytest.mark.slow
+def test_a_hub_out_of_reach_says_what_to_put_where(tmp_path):
+    said = fetch(tmp_path, "someone/tiny", port=9)
+    place = tmp_path / "cache" / "weights" / "someone--tiny"
+    assert said.startswith(
+        "UserError: 'someone/tiny' is no file or run folder here"
+    )
+    assert "put model.safetensors and config.json" in said
+    assert f"https://huggingface.co/someone/tiny into {place}" in said
+
+
+# --- without any hub
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch):
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_offline_and_absent_is_one_sentence(offline):
+    with pytest.raises(UserError) as error:
+        load("someone/tiny")
+    said = str(error.value)
+    assert "\n" not in said
+    assert "VITEDU_OFFLINE=1 forbids the download" in said
+    assert str(place_of("someone/tiny")) in said
+
+
+def test_what_was_put_there_is_found(offline):
+    place = place_of("someone/tiny")
+    place.mkdir(parents=True)
+    write_model(place / "model.safetensors")
+    assert find("someone/tiny") == place
+    assert load("hf-hub:someone/tiny").class_names == ("a", "b", "c")
+
+
+def test_a_folder_of_that_name_goes_before_the_hub(offline):
+    Path("someone/tiny").mkdir(parents=True)
+    write_model(Path("someone/tiny/model.safetensors"))
+    assert load("someone/tiny").config == TINY
+
+
+@pytest.mark.parametrize(
+    ("name", "repository"),
+    [
+        ("google/vit-base-patch16-224", "google/vit-base-patch16-224"),
+        ("hf-hub:timm/vit_tiny.x", "timm/vit_tiny.x"),
+        ("hf_hub:facebook/deit-tiny", "facebook/deit-tiny"),
+        (
+            "vit_small_patch16_224.dino",
+            "timm/vit_small_patch16_224.dino",
+        ),
+    ],
+)
+def test_names_of_the_hub_and_of_timm_are_known(name, repository):
+    assert repository_of(name) == repository
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("weights/gone.npz", "there is no file or run folder"),
+        ("gone.safetensors", "there is no file or run folder"),
+        ("a/b/c", "there is no file or run folder"),
+        ("../x/y", "there is no file or run folder"),
+        ("ViT-B/16", "the name of an architecture"),
+        ("vit_nonsense_patch16", "timm knows no such model"),
+        ("vit_tiny_patch16_224.nonsense", "timm has no weights"),
+    ],
+)
+def test_names_that_mean_nothing_are_one_sentence(name, said):
+    with pytest.raises(UserError) as error:
+        repository_of(name)
+    assert said in str(error.value) and "\n" not in str(error.value)

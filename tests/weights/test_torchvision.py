@@ -1,0 +1,291 @@
+"""torchvision's dialect against torchvision's own module, small and drawn at random.
+
+Every tensor is drawn, the scales of norms and all biases too.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from vitedu import UserError, load
+from vitedu.compat import import_torchvision
+from vitedu.model import Learned1D, ViT, ViTConfig
+from vitedu.model.axial import Axial
+from vitedu.model.hybrid import Hybrid
+from vitedu.model.position import NoPosition
+from vitedu.model.resnet import ResNetConfig
+from vitedu.weights import torchvision as dialect
+
+SMALL = {
+    "image_size": 32,
+    "patch_size": 8,
+    "num_layers": 2,
+    "num_heads": 3,
+    "hidden_dim": 24,
+    "mlp_dim": 60,
+    "num_classes": 5,
+}
+MODELS = ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14")
+
+
+@pytest.fixture(scope="module")
+def models():
+    return import_torchvision().models
+
+
+def randomise(model, seed=0):
+    """Every tensor drawn, at a size that keeps the activations near 1."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in model.parameters():
+            draw = torch.randn(weight.shape, generator=generator)
+            fan_in = weight[0].numel() if weight.ndim > 1 else 4
+            weight.copy_(draw * fan_in**-0.5 + (weight.ndim == 1) * 0.5)
+    return model.eval()
+
+
+def built(models, **changes):
+    return randomise(models.VisionTransformer(**SMALL | changes))
+
+
+def saved(path, arrays):
+    torch.save(arrays, path)
+    return path
+
+
+def images(config):
+    generator = torch.Generator().manual_seed(1)
+    shape = (2, config.in_channels, *config.image_size)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def assert_same_function(ours, theirs):
+    x = images(ours.config)
+    with torch.no_grad():
+        want = theirs.double()(x)
+        # float64, sums of at most 192 terms in another order: measured 4e-15
+        assert_close(ours(x), want, rtol=0, atol=1e-11)
+
+
+def drawn(**changes):
+    fields = {
+        "image_size": 32,
+        "patch_size": 8,
+        "embed_dim": 24,
+        "depth": 2,
+        "num_heads": 3,
+        "mlp_dim": 60,
+        "num_classes": 5,
+    }
+    config = ViTConfig(**fields | changes)
+    return config, dict(randomise(ViT(config)).state_dict())
+
+
+# --- the same function
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"representation_size": 16}, {"image_size": 48}, {"num_heads": 6}],
+    ids=str,
+)
+def test_a_state_dict_gives_torchvisions_logits(models, tmp_path, changes):
+    theirs = built(models, **changes)
+    path = saved(tmp_path / "w.pth", theirs.state_dict())
+    num_heads = changes.get("num_heads", 3)
+    ours = load(path, dtype=torch.float64, num_heads=num_heads)
+    assert ours.load_report.dialect == "torchvision"
+    assert (ours.config.gelu, ours.config.norm_eps) == ("exact", 1e-6)
+    assert_same_function(ours, theirs)
+
+
+def test_the_names_of_its_own_files_are_read_too(models, tmp_path):
+    theirs = built(models)
+    arrays = {
+        name.replace("mlp.0.", "mlp.linear_1.").replace(
+            "mlp.3.", "mlp.linear_2."
+        ): x
+        for name, x in theirs.state_dict().items()
+    }
+    assert "encoder.layers.encoder_layer_1.mlp.linear_2.bias" in arrays
+    path = saved(tmp_path / "w.pth", arrays)
+    ours = load(path, dtype=torch.float64, num_heads=3)
+    assert_same_function(ours, theirs)
+
+
+def test_without_a_head_it_gives_features(models, tmp_path):
+    theirs = built(models)
+    theirs.heads = torch.nn.Identity()
+    path = saved(tmp_path / "w.pth", theirs.state_dict())
+    ours = load(path, dtype=torch.float64, num_heads=3)
+    assert ours.config.num_classes == 0
+    assert_same_function(ours, theirs)
+
+
+@pytest.mark.parametrize("num_heads", [3, 12])
+def test_table_1_says_the_heads_unless_the_caller_does(
+    models, tmp_path, num_heads
+):
+    sizes = {
+        "hidden_dim": 192,
+        "num_layers": 12,
+        "mlp_dim": 8,
+        "image_size": 16,
+    }
+    theirs = built(models, **sizes, num_heads=num_heads)
+    path = saved(tmp_path / "w.pth", theirs.state_dict())
+    given = {} if num_heads == 3 else {"num_heads": 12}
+    assert_same_function(load(path, dtype=torch.float64, **given), theirs)
+
+
+def test_heads_that_nobody_says_are_asked_for(models, tmp_path):
+    path = saved(tmp_path / "w.pth", built(models).state_dict())
+    with pytest.raises(
+        UserError, match="width 24 and 2 blocks; give num_heads="
+    ):
+        load(path)
+
+
+def test_positions_are_resized_as_torchvision_does(models, tmp_path):
+    from torchvision.models.vision_transformer import interpolate_embeddings
+
+    theirs = built(models)
+    path = saved(tmp_path / "w.pth", theirs.state_dict())
+    ours = load(path, num_heads=3, image_size=48)
+    want = interpolate_embeddings(48, 8, theirs.state_dict())
+    # torchvision resizes in float32: values of size 1 move by 1e-6
+    want = want["encoder.pos_embedding"]
+    assert_close(ours.pos_embed, want, rtol=0, atol=1e-5)
+
+
+# --- preprocessing
+
+
+def test_the_table_is_that_of_torchvisions_weights(models):
+    found = {}
+    for name in MODELS:
+        for weights in models.get_model_weights(name):
+            about = weights.transforms()
+            found[Path(weights.url).stem] = (
+                about.crop_size[0],
+                about.resize_size[0],
+                about.interpolation.value,
+            )
+            assert tuple(about.mean) == dialect.MEAN
+            assert tuple(about.std) == dialect.STD
+    assert found == dialect.PREPROCESS
+
+
+@pytest.mark.parametrize("name", dialect.PREPROCESS)
+def test_a_known_file_is_prepared_as_torchvision_does(name):
+    import math
+
+    crop, resized, interpolation = dialect.PREPROCESS[name]
+    spec = dialect.preprocess(
+        ViTConfig(image_size=crop, patch_size=1), {"name": name}
+    )
+    assert (spec.image_size, spec.interpolation) == (
+        (crop, crop),
+        interpolation,
+    )
+    assert math.floor(crop / spec.crop) == resized
+    assert (spec.mean, spec.std) == (dialect.MEAN, dialect.STD)
+
+
+def test_another_name_gets_the_first_of_the_size():
+    def crop_of(**fields):
+        return dialect.preprocess(ViTConfig(**fields), {"name": "my"}).crop
+
+    large = {"embed_dim": 1024, "depth": 24, "num_heads": 16}
+    assert crop_of() == 0.875
+    assert crop_of(**large) == 0.9256  # 224 of 242
+    assert crop_of(**large, patch_size=32) == 0.875
+    assert crop_of(image_size=384) == 1.0
+    assert crop_of(image_size=480) == pytest.approx(0.875, abs=1e-3)
+
+
+# --- both ways
+
+
+@pytest.mark.parametrize("changes", [{}, {"pre_logits": 16}], ids=str)
+def test_there_and_back_is_the_same_configuration_and_bits(changes):
+    config, state = drawn(**changes)
+    arrays = dialect.from_vitedu(config, state)
+    again, found = dialect.to_vitedu(arrays, {"num_heads": 3})
+    assert again == config
+    assert found.keys() == state.keys()
+    assert all(torch.equal(found[name], state[name]) for name in state)
+
+
+def test_torchvision_takes_what_is_written(models):
+    config, state = drawn(pre_logits=16)
+    theirs = models.VisionTransformer(**SMALL, representation_size=16)
+    theirs.load_state_dict(dialect.from_vitedu(config, state), strict=True)
+    ours = ViT(config)
+    ours.load_state_dict(state)
+    assert_same_function(ours.double().eval(), theirs.eval())
+
+
+@pytest.mark.parametrize(
+    "changes, what",
+    [
+        ({"pool": "mean"}, "pool='mean'"),
+        ({"num_classes": 0}, "a network without a head"),
+        ({"image_size": (32, 64)}, "images of 32x64"),
+        ({"patch_size": (8, 4)}, "patches of 8x4"),
+        ({"in_channels": 1}, "in_channels=1"),
+        ({"position": NoPosition()}, "NoPosition"),
+        ({"position": Learned1D(at="layers")}, "at='layers'"),
+        ({"block": Axial()}, "Axial"),
+        ({"stem": Hybrid((1, 1)), "patch_size": 1}, "Hybrid"),
+    ],
+    ids=str,
+)
+def test_what_its_vit_cannot_be_is_refused(changes, what):
+    config = ViTConfig(**{"image_size": 32, "patch_size": 8} | changes)
+    with pytest.raises(UserError, match=f"ViT has no place for .*{what}"):
+        dialect.from_vitedu(config, {})
+
+
+def test_a_resnet_is_refused():
+    with pytest.raises(UserError, match="no place for a ResNet"):
+        dialect.from_vitedu(ResNetConfig(), {})
+
+
+# --- refused in a sentence
+
+
+@pytest.mark.parametrize(
+    "more, sentence",
+    [
+        ({"extra": torch.zeros(1)}, "no place for: extra"),
+        ({"encoder.ln.bias": None}, "lacks 'encoder.ln.bias'"),
+        ({"class_token": None}, "lacks 'class_token'"),
+        ({"heads.head.weight": torch.zeros(5, 23)}, "head.weight"),
+        ({"encoder.pos_embedding": torch.zeros(1, 13, 24)}, "no square"),
+        (
+            {"conv_proj.weight": torch.zeros(24, 3)},
+            "conv_proj.weight has shape",
+        ),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_other_arrays_are_refused_in_a_sentence(tmp_path, more, sentence):
+    arrays = dialect.from_vitedu(*drawn()) | more
+    arrays = {name: x for name, x in arrays.items() if x is not None}
+    with pytest.raises(UserError, match=sentence):
+        load(saved(tmp_path / "w.pth", arrays), num_heads=3)
+
+
+def test_only_its_names_are_recognised():
+    assert dialect.recognises(dialect.from_vitedu(*drawn()))
+    assert not dialect.recognises(drawn()[1])
+
+
+def test_a_config_json_of_another_program_beside_it_is_passed_over(tmp_path):
+    arrays = dialect.from_vitedu(*drawn())
+    (tmp_path / "config.json").write_text(json.dumps({"recipe": "mnist-tiny"}))
+    assert load(saved(tmp_path / "w.pth", arrays), num_heads=3)

@@ -1,0 +1,391 @@
+"""Weights from any dialect to any other: `vitedu convert`.
+
+`convert("ViT-B_16.npz", "vit-b16-hf", to="hf")` writes a folder that
+`ViTForImageClassification.from_pretrained` takes. The arrays keep their bits. What the
+other format cannot say is written nowhere: a warning tells it, with what it changes.
+"""
+
+import json
+import math
+import os
+import shutil
+import warnings
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitedu.compat import import_timm
+from vitedu.data.preprocess import PreprocessSpec
+from vitedu.errors import UserError, did_you_mean
+from vitedu.files import reason, replace_file
+from vitedu.model import Learned1D, ViT, ViTConfig
+from vitedu.model.checks import check_fields
+from vitedu.model.hybrid import Hybrid
+from vitedu.model.position import Learned2D, NoPosition, SinCos2D
+from vitedu.model.resnet import ResNet, ResNetConfig
+from vitedu.weights.dialects import DIALECTS
+from vitedu.weights.load import (
+    HINTS,
+    Stored,
+    check_tensors,
+    in_form,
+    read_stored,
+    skeleton,
+)
+from vitedu.weights.vitedu import Checkpoint, write_weights
+
+# the suffixes of a format that is one file; none: a folder with JSON beside the arrays
+SUFFIXES = {
+    "vitedu": (".safetensors",),
+    "npz": (".npz",),
+    "hf": (),
+    "torchvision": (".pth", ".safetensors"),
+    "timm": (),
+}
+# Positions that it can say. Others at the stem are written as the table they amount to.
+POSITIONS = {
+    "npz": (Learned1D, SinCos2D),
+    "hf": (Learned1D,),
+    "torchvision": (Learned1D,),
+    "timm": (Learned1D, NoPosition),
+}
+
+
+class Conversion(NamedTuple):
+    """What `convert` wrote."""
+
+    source: str  # the file that was read
+    dialect: str  # its
+    target: str
+    format: str
+    config: ViTConfig | ResNetConfig
+    num_arrays: int
+    notes: tuple[str, ...]  # what is another than in the source
+
+
+def convert(
+    source: str | Path, target: str | Path, *, to: str, **hints: Any
+) -> Conversion:
+    """Write the weights of `source`, as `load` takes it, to `target` in another format.
+
+    `to` is "vitedu" or "npz", files; "torchvision", a file .pth or .safetensors;
+    "timm" or "hf", new folders with config.json and what else these read. Every array
+    keeps its dtype and its bits. `hints` answer what the source cannot say, as in
+    `load`: image_size, num_heads, pool, position, pool_padding. Nothing is resized.
+
+    A warning tells what a reader of the target will take to be otherwise, because the
+    format has no place for it, and by how much that moves the logits; or that the
+    preprocessing is lost. It is written whole or not at all.
+
+    UserError: nothing to read, `target` is there already or of another form, or the
+    format cannot hold the network.
+    """
+    target = Path(target)
+    check_target(target, to)
+    check_fields("convert", hints, HINTS)
+    hints = in_form(hints)
+    stored = read_stored(source, **hints)
+    check_hints(stored, hints)
+    check_whole(stored)
+    checkpoint, notes = in_the_form_of(to, stored.checkpoint)
+    config, state, spec, names = checkpoint
+    names = names if len(names) == config.num_classes else ()
+    checkpoint = checkpoint._replace(class_names=names)
+    if to == "vitedu":
+        write_weights(target, checkpoint)
+        num_arrays, lost = len(state), ()
+    else:
+        arrays, beside = DIALECTS[to].from_vitedu(config, state), {}
+        if hasattr(DIALECTS[to], "beside"):
+            beside = DIALECTS[to].beside(config, spec, names)
+        lost = losses(to, checkpoint, arrays, beside, target)
+        if SUFFIXES[to]:
+            write_file(target, arrays)
+        else:
+            write_folder(target, arrays, beside)
+        num_arrays = len(arrays)
+    for each in lost:
+        warnings.warn(f"{target}: {each}", stacklevel=2)
+    return Conversion(
+        str(stored.path),
+        stored.dialect,
+        str(target),
+        to,
+        config,
+        num_arrays,
+        stored.notes + notes + lost,
+    )
+
+
+def check_target(target: Path, to: str) -> None:
+    """UserError unless `to` is a format and `target` a new place of its form."""
+    if to not in SUFFIXES:
+        raise UserError(
+            f"there is no format {to!r}; {did_you_mean(str(to), SUFFIXES)}"
+        )
+    suffixes = SUFFIXES[to]
+    if suffixes and target.suffix not in suffixes:
+        raise UserError(
+            f"{to} is written to a file that ends in {' or '.join(suffixes)}, not to "
+            f"{target.name!r}"
+        )
+    if not suffixes and target.suffix in (".npz", ".safetensors", ".pth"):
+        raise UserError(
+            f"{to} is written to a folder, with config.json in it; name one, not "
+            f"{target.name!r}"
+        )
+    is_empty = target.is_dir() and not any(target.iterdir())
+    if target.exists() and not (is_empty and not suffixes):
+        raise UserError(
+            f"{target} is there already; remove it or name another place"
+        )
+
+
+def check_hints(stored: Stored, hints: dict[str, Any]) -> None:
+    """UserError where the file itself says something else than a hint."""
+    config = stored.checkpoint.config
+    for name, value in hints.items():
+        found = getattr(config, name, None)
+        if found != value:
+            raise UserError(
+                f"{stored.path} says itself that {name} is {found}, not {value}; leave "
+                f"{name}= out, for convert changes nothing"
+            )
+
+
+def check_whole(stored: Stored) -> None:
+    """UserError unless the arrays are all that the model has, and finite."""
+    config, state, *_ = stored.checkpoint
+    expected = skeleton(stored, config).state_dict()
+    check_tensors(stored.path, state, expected, False)
+    for name, tensor in state.items():
+        if not tensor.is_floating_point():
+            raise UserError(
+                f"{stored.path} holds {name} as {tensor.dtype}; weights are floats"
+            )
+        if not torch.isfinite(tensor).all():
+            raise UserError(
+                f"{stored.path} holds NaN or infinity in {name}; it was saved after "
+                "training failed, or is damaged"
+            )
+
+
+def in_the_form_of(
+    to: str, checkpoint: Checkpoint
+) -> tuple[Checkpoint, tuple[str, ...]]:
+    """The checkpoint, positions that the format cannot say as a table; and a note."""
+    config, state, *_ = checkpoint
+    position = getattr(config, "position", None)
+    held = POSITIONS.get(to)
+    is_table = (
+        isinstance(position, NoPosition | SinCos2D | Learned2D)
+        and getattr(position, "at", "stem") == "stem"
+    )
+    if held is None or isinstance(position, held) or not is_table:
+        return checkpoint, ()
+    with torch.device("meta"):
+        model = ViT(config)
+    model.load_state_dict(state, assign=True)
+    dtype = torch.promote_types(state["norm.weight"].dtype, torch.float32)
+    shape = (1, config.num_tokens, config.embed_dim)
+    with torch.no_grad():
+        table = position.add(torch.zeros(shape, dtype=dtype), model.pos_embed)
+    state = {k: v for k, v in state.items() if not k.startswith("pos_embed")}
+    changed = checkpoint._replace(
+        config=replace(config, position=Learned1D()),
+        state_dict=state | {"pos_embed": table},
+    )
+    return changed, (
+        f"the positions {position} are written as the table that they amount to",
+    )
+
+
+def losses(
+    to: str,
+    checkpoint: Checkpoint,
+    arrays: dict[str, Tensor],
+    beside: dict[str, dict[str, Any]],
+    target: Path,
+) -> tuple[str, ...]:
+    """What a reader of the target will not learn from it, a sentence each.
+
+    It is read again as `load` would, and compared.
+    UserError: a reader would take the positions for another grid's.
+    """
+    config, state, spec, names = checkpoint
+    dialect, hints = DIALECTS[to], {"name": target.stem}
+    for file, hint in (
+        ("config.json", "config"),
+        ("preprocessor_config.json", "preprocessor"),
+    ):
+        hints |= {hint: beside[file]} if file in beside else {}
+    again, lost = read_again(to, checkpoint, arrays, hints)
+    changed = {
+        each.name
+        for each in fields(config)
+        if getattr(config, each.name) != getattr(again, each.name)
+    }
+    unused = {"dropout", "drop_path"}  # of no account where nothing is trained
+    if isinstance(config, ResNetConfig):
+        unused.add("image_size")
+    elif "image_size" in changed:
+        raise UserError(
+            f"{to} cannot say that the positions are those of images of "
+            f"{config.image_size}; whoever reads it takes {again.image_size}"
+        )
+    if changed & unused:
+        lost.append(f"{to} has no place for {said(config, changed & unused)}")
+    if changed - unused:
+        by = moved(of(config, state), of(again, state), config)
+        lost.append(
+            f"{to} has no place for {said(config, changed - unused)}; whoever reads "
+            f"it takes {said(again, changed - unused)}, which {by}"
+        )
+    if to == "timm" and has_resnet(config):
+        theirs = timm_model(beside["config.json"], arrays)
+        lost.append(
+            "timm has other small numbers in the norms of its ResNets, which "
+            + moved(of(config, state), theirs, config)
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        taken = dialect.preprocess(again, hints)
+    if geometry(taken) != geometry(spec):
+        differ = {"mean", "std", "interpolation", "crop"}
+        differ = {x for x in differ if getattr(spec, x) != getattr(taken, x)}
+        lost.append(
+            f"{to} has no place for the preprocessing {said(spec, differ)}; whoever "
+            f"reads it takes {said(taken, differ)}"
+        )
+    if names and not beside:
+        lost.append(f"{to} has no place for the names of the classes")
+    return tuple(lost)
+
+
+def read_again(
+    to: str,
+    checkpoint: Checkpoint,
+    arrays: dict[str, Tensor],
+    hints: dict[str, Any],
+) -> tuple[ViTConfig | ResNetConfig, list[str]]:
+    """The configuration that a reader finds, and what he has to be told for it."""
+    config, state, *_ = checkpoint
+    asks = []
+    try:
+        again, found = DIALECTS[to].to_vitedu(arrays, hints)
+    except UserError as error:
+        asks.append(f"whoever reads it has to be told more: {error}")
+        for name in ("image_size", "num_heads", "pool", "position"):
+            hints = hints | {name: getattr(config, name, None)}
+        again, found = DIALECTS[to].to_vitedu(arrays, hints)
+    if state.keys() != found.keys() or not all(
+        torch.equal(state[name].cpu(), found[name]) for name in state
+    ):
+        raise ValueError(f"{to} gives back other arrays than it was given")
+    return again, asks
+
+
+def said(owner: Any, names: set[str]) -> str:
+    """Fields of a configuration or a spec, for a sentence."""
+    return ", ".join(f"{x}={getattr(owner, x)!r}" for x in sorted(names))
+
+
+def geometry(spec: PreprocessSpec) -> tuple[Any, ...]:
+    """All that a spec does, apart from the size, which the model has."""
+    resized = spec.crop and [math.floor(x / spec.crop) for x in spec.image_size]
+    return spec.mean, spec.std, spec.interpolation, resized
+
+
+def has_resnet(config: ViTConfig | ResNetConfig) -> bool:
+    """Whether it is a ResNet or has one in front."""
+    return isinstance(config, ResNetConfig) or isinstance(config.stem, Hybrid)
+
+
+def of(config: ViTConfig | ResNetConfig, state: dict[str, Tensor]) -> nn.Module:
+    """The model of these weights, in float32 or better."""
+    network = ResNet if isinstance(config, ResNetConfig) else ViT
+    with torch.device("meta"):
+        model = network(config)
+    model.load_state_dict(widened(state), assign=True)
+    return model.eval()
+
+
+def timm_model(written: dict[str, Any], arrays: dict[str, Tensor]) -> nn.Module:
+    """timm's own model of a config.json and its arrays, in float32 or better."""
+    model = import_timm().create_model(
+        written["architecture"],
+        num_classes=written["num_classes"],
+        **written["model_args"],
+    )
+    model.load_state_dict(widened(arrays), assign=True)
+    return model.eval()
+
+
+def widened(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """All in float32, or in float64 if one of them is."""
+    is_double = any(x.dtype == torch.float64 for x in state.values())
+    dtype = torch.float64 if is_double else torch.float32
+    return {name: tensor.to(dtype) for name, tensor in state.items()}
+
+
+@torch.no_grad()
+def moved(
+    ours: nn.Module, theirs: nn.Module, config: ViTConfig | ResNetConfig
+) -> str:
+    """How far the answers of two models are apart, on two images of noise."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (2, config.in_channels, *config.image_size)
+    images = torch.randn(shape, generator=generator)
+    images = images.to(next(ours.parameters()))
+    one, other = ours(images), theirs(images)
+    what = "logits" if config.num_classes else "features"
+    if one.shape != other.shape:
+        return f"gives {what} {tuple(other.shape)}, not {tuple(one.shape)}"
+    return (
+        f"moves the {what} of two images of noise by up to "
+        f"{(one - other).abs().max():.1e} (the largest is {one.abs().max():.1e})"
+    )
+
+
+def write_file(target: Path, arrays: dict[str, Tensor]) -> None:
+    """Write arrays alone, in the form that the suffix says."""
+    from safetensors.torch import save
+
+    if target.suffix == ".npz":
+        # numpy does not know bfloat16, float32 holds it
+        numbers = {
+            name: (x.float() if x.dtype == torch.bfloat16 else x).numpy()
+            for name, x in arrays.items()
+        }
+        replace_file(target, lambda file: np.savez(file, **numbers))
+    elif target.suffix == ".pth":
+        replace_file(target, lambda file: torch.save(arrays, file))
+    else:
+        replace_file(target, save(arrays, {"format": "pt"}))
+
+
+def write_folder(
+    target: Path, arrays: dict[str, Tensor], beside: dict[str, dict[str, Any]]
+) -> None:
+    """Write model.safetensors and the JSON beside it into a new folder."""
+    from safetensors.torch import save
+
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        temporary.mkdir()
+        for name, content in beside.items():
+            text = json.dumps(content, indent=2) + "\n"
+            replace_file(temporary / name, text)
+        content = save(arrays, {"format": "pt"})
+        replace_file(temporary / "model.safetensors", content)
+        if target.is_dir():  # empty, see check_target
+            target.rmdir()
+        os.replace(temporary, target)
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {reason(error)}") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

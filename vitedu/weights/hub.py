@@ -1,0 +1,153 @@
+"""Weights by name: `vitedu.load("google/vit-base-patch16-224")` and timm's names.
+
+Downloads go through huggingface_hub, into its own cache. `find("timm/vit_...")` gives
+the folder. Where nothing can be fetched, one sentence names the files to place and
+where, and the next call finds them there.
+"""
+
+import re
+from pathlib import Path
+
+from vitedu.compat import import_timm
+from vitedu.data.sources import cache_folder, is_offline
+from vitedu.errors import UserError
+from vitedu.files import reason
+from vitedu.model import NAMES
+from vitedu.weights.files import IN_FOLDER, has_suffix, read_json
+
+BESIDE = ("config.json", "preprocessor_config.json")
+
+
+class _UnreachableError(Exception):
+    """The hub does not answer, and a file is not in its cache."""
+
+
+def find(name: str) -> Path:
+    """The folder with the files of a hub's model, fetched if it is not here.
+
+    `name` is a repository, "owner/model" (with or without "hf-hub:" before it), or a
+    name of timm's, "vit_tiny_patch16_224.augreg_in21k". What is in the cache is taken
+    without asking the hub for a newer one. VITEDU_OFFLINE=1 forbids the download.
+
+    UserError: there is no such model, or it is not here and cannot be fetched.
+    """
+    repository = repository_of(name)
+    place = place_of(repository)
+    if place.is_dir():
+        return place
+    cached = fetch(repository, from_cache=True)
+    if cached and (is_offline() or is_whole(repository)):
+        return cached
+    why = "VITEDU_OFFLINE=1 forbids the download"
+    if not is_offline():
+        try:
+            return fetch(repository, from_cache=False)
+        except _UnreachableError as error:
+            why = str(error)
+    if cached is None:
+        raise UserError(
+            f"{name!r} is no file or run folder here, and no model of the hub that "
+            f"could be fetched ({why}); put model.safetensors and config.json of "
+            f"https://huggingface.co/{repository} into {place}"
+        )
+    return cached
+
+
+def place_of(repository: str) -> Path:
+    """Where files of a repository are looked for that were fetched by hand."""
+    return cache_folder() / "weights" / repository.replace("/", "--")
+
+
+def repository_of(name: str) -> str:
+    """The repository "owner/model" that a name means. UserError: it means none."""
+    if name in NAMES:
+        raise UserError(
+            f"{name!r} is the name of an architecture, which many weights have; "
+            f"vitedu.vit({name!r}) builds it without, or name a file or a hub's model"
+        )
+    bare = re.sub(r"^hf[-_]hub:", "", name)
+    if not has_suffix(bare):
+        if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", bare):
+            return bare
+        if re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)+(\.\w+)?", bare):
+            return timm_repository(bare)
+    raise UserError(
+        f"there is no file or run folder {name!r}, and it is no name of a hub's model, "
+        "such as 'google/vit-base-patch16-224'"
+    )
+
+
+def timm_repository(name: str) -> str:
+    """The repository of timm's weights of that name."""
+    import_timm()
+    from timm.models import get_pretrained_cfg
+
+    try:
+        about = get_pretrained_cfg(name)
+    except RuntimeError as error:  # the model is known, its tag is not
+        raise UserError(f"timm has no weights {name!r}: {error}") from None
+    if about is None:
+        raise UserError(
+            f"there is no file or run folder {name!r}, and timm knows no such model"
+        )
+    if not about.hf_hub_id:
+        where = f"; fetch {about.url} and give its path" if about.url else ""
+        raise UserError(f"timm keeps no weights of {name!r} on the hub{where}")
+    return about.hf_hub_id
+
+
+def fetch(repository: str, *, from_cache: bool) -> Path | None:
+    """The folder with what `read_arrays` wants of a repository.
+
+    None: its weights are not in the cache. UserError: it has none at all.
+    """
+    for name in IN_FOLDER:
+        weights = fetch_file(repository, name, from_cache)
+        if weights:
+            break
+    else:
+        if from_cache:
+            return None
+        raise UserError(
+            f"the model {repository!r} of the hub has no {IN_FOLDER[0]} or "
+            f"{IN_FOLDER[2]}"
+        )
+    index = read_json(weights) if weights.suffix == ".json" else None
+    places = (index or {}).get("weight_map") or {}
+    shards = set(places.values()) if isinstance(places, dict) else ()
+    for name in (*sorted(map(str, shards)), *BESIDE):
+        fetch_file(repository, name, from_cache)
+    return weights.parent
+
+
+def is_whole(repository: str) -> bool:
+    """Whether the cache knows of each JSON file beside weights, be it that it is none.
+
+    timm fetches weights without them.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    return all(try_to_load_from_cache(repository, name) for name in BESIDE)
+
+
+def fetch_file(repository: str, name: str, from_cache: bool) -> Path | None:
+    """One file of a repository; None: it has no such file, or the cache has not."""
+    from huggingface_hub import errors, hf_hub_download
+
+    try:
+        path = hf_hub_download(repository, name, local_files_only=from_cache)
+        return Path(path)
+    except errors.LocalEntryNotFoundError as error:
+        if from_cache:
+            return None
+        raise _UnreachableError("the hub does not answer") from error
+    except errors.EntryNotFoundError:
+        return None
+    except (errors.RepositoryNotFoundError, errors.HFValidationError):
+        raise UserError(
+            f"there is no file or run folder {repository!r}, and no model of that name "
+            "on the hub that is open to you"
+        ) from None
+    # What the client's HTTP library raises changes with its version.
+    except Exception as error:
+        raise _UnreachableError(reason(error)) from error

@@ -1,0 +1,257 @@
+"""Google's names for weights, beside ours: one table, read in both directions.
+
+`for ours, theirs, kind in vit_names(config, RELEASED): ...` says that our array `ours`
+is made of `theirs`, one behind the other, each rearranged as `KINDS[kind]` says.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from einops import EinopsError, rearrange
+from torch import Tensor
+
+from vitedu.errors import UserError
+from vitedu.model import ViTConfig
+from vitedu.model.resnet import ResNetConfig
+
+# Theirs and ours, in einops' words: d in, e out of a dense layer, p q pixels.
+KINDS = {
+    "same": ("... -> ...", "... -> ..."),
+    "dense": ("d e -> e d", "e d -> d e"),
+    "convolution": ("p q d e -> e d p q", "e d p q -> p q d e"),
+    "dense as convolution": ("d e -> e d 1 1", "e d 1 1 -> d e"),
+    "to heads": ("d heads hd -> (heads hd) d", "(heads hd) d -> d heads hd"),
+    "to heads, bias": ("heads hd -> (heads hd)", "(heads hd) -> heads hd"),
+    "of heads": ("heads hd d -> d (heads hd)", "d (heads hd) -> heads hd d"),
+    # a GroupNorm's: (1, 1, 1, d) or (d,) is read, the former written
+    "channels": ("... d -> (... d)", "d -> 1 1 1 d"),
+}
+
+
+class Row(NamedTuple):
+    """One row of the table of names."""
+
+    ours: str
+    theirs: tuple[str, ...]
+    kind: str
+
+
+class Numbers(NamedTuple):
+    """What the parts of an encoder block are called, and the table of positions."""
+
+    norm1: str
+    attention: str
+    norm2: str
+    mlp: str
+    positions: str | None
+
+
+# The released files of vit_jax number the parts of a block through, today's flax each
+# class by itself. big_vision's table of positions has no row for a class token.
+POSITIONS = ("Transformer/posembed_input/pos_embedding", "pos_embedding")
+ATTENTION = "MultiHeadDotProductAttention"
+RELEASED = Numbers(
+    "LayerNorm_0", f"{ATTENTION}_1", "LayerNorm_2", "MlpBlock_3", POSITIONS[0]
+)
+LINEN = Numbers(
+    "LayerNorm_0", f"{ATTENTION}_0", "LayerNorm_1", "MlpBlock_0", POSITIONS[1]
+)
+
+
+def vit_names(
+    config: ViTConfig, numbers: Numbers, *, has_positions: bool
+) -> Iterator[Row]:
+    """The rows of a ViT, big_vision's attention pooling and hybrids included."""
+    if hasattr(config.stem, "layers"):
+        inner = "patch_embed.backbone"
+        root = f"{inner}.stem" if config.stem.layers else inner
+        yield from root_names(root)
+        yield from unit_names(f"{inner}.stages", config.stem.layers, "unit{}")
+    yield Row("patch_embed.proj.weight", ("embedding/kernel",), "convolution")
+    yield Row("patch_embed.proj.bias", ("embedding/bias",), "same")
+    if config.class_token:
+        yield Row("cls_token", ("cls",), "same")
+    if has_positions:
+        yield Row("pos_embed", (numbers.positions,), "same")
+    for i in range(config.depth):
+        ours, theirs = f"blocks.{i}", f"Transformer/encoderblock_{i}"
+        yield from norm_names(f"{ours}.norm1", f"{theirs}/{numbers.norm1}")
+        attention, parts = f"{theirs}/{numbers.attention}", ("qkv",)
+        yield from attention_names(f"{ours}.attn", attention, parts)
+        yield from norm_names(f"{ours}.norm2", f"{theirs}/{numbers.norm2}")
+        yield from mlp_names(f"{ours}.mlp", f"{theirs}/{numbers.mlp}")
+    yield from norm_names("norm", "Transformer/encoder_norm")
+    if config.pool == "map":
+        theirs = "MAPHead_0"
+        yield Row("pool.latent", (f"{theirs}/probe",), "same")
+        attention, parts = f"{theirs}/{LINEN.attention}", ("q", "kv")
+        yield from attention_names("pool", attention, parts)
+        yield from norm_names("pool.norm", f"{theirs}/LayerNorm_0")
+        yield from mlp_names("pool.mlp", f"{theirs}/MlpBlock_0")
+    if config.pre_logits:
+        yield from dense_names("pre_logits.fc", "pre_logits")
+    if config.num_classes:
+        yield from dense_names("head", "head")
+
+
+def norm_names(ours: str, theirs: str) -> Iterator[Row]:
+    """Scale and bias of a LayerNorm."""
+    yield Row(f"{ours}.weight", (f"{theirs}/scale",), "same")
+    yield Row(f"{ours}.bias", (f"{theirs}/bias",), "same")
+
+
+def dense_names(ours: str, theirs: str) -> Iterator[Row]:
+    """Kernel and bias of a dense layer."""
+    yield Row(f"{ours}.weight", (f"{theirs}/kernel",), "dense")
+    yield Row(f"{ours}.bias", (f"{theirs}/bias",), "same")
+
+
+def mlp_names(ours: str, theirs: str) -> Iterator[Row]:
+    """The two layers of an MLP."""
+    yield from dense_names(f"{ours}.fc1", f"{theirs}/Dense_0")
+    yield from dense_names(f"{ours}.fc2", f"{theirs}/Dense_1")
+
+
+def attention_names(
+    ours: str, theirs: str, parts: tuple[str, ...]
+) -> Iterator[Row]:
+    """An attention layer; `parts` says which of q, k, v are one matrix in ours."""
+    words = {"q": "query", "k": "key", "v": "value"}
+    for part in parts:
+        for ending, word, kind in (
+            ("weight", "kernel", "to heads"),
+            ("bias", "bias", "to heads, bias"),
+        ):
+            names = tuple(f"{theirs}/{words[x]}/{word}" for x in part)
+            yield Row(f"{ours}.{part}.{ending}", names, kind)
+    yield Row(f"{ours}.proj.weight", (f"{theirs}/out/kernel",), "of heads")
+    yield Row(f"{ours}.proj.bias", (f"{theirs}/out/bias",), "same")
+
+
+def group_norm_names(
+    ours: str, theirs: str, words: tuple[str, str] = ("scale", "bias")
+) -> Iterator[Row]:
+    """Scale and bias of a GroupNorm."""
+    for ending, word in zip(("weight", "bias"), words, strict=True):
+        yield Row(f"{ours}.{ending}", (f"{theirs}/{word}",), "channels")
+
+
+def root_names(ours: str) -> Iterator[Row]:
+    """The root of a post-activation ResNet."""
+    yield Row(f"{ours}.conv.weight", ("conv_root/kernel",), "convolution")
+    yield from group_norm_names(f"{ours}.norm", "gn_root")
+
+
+def unit_names(
+    ours: str, layers: tuple[int, ...], unit: str, has_norm: bool = True
+) -> Iterator[Row]:
+    """The units of all stages; `unit` formats their number.
+
+    Where a unit begins a stage, its shortcut has a convolution and, if `has_norm`, a
+    norm.
+    """
+    for i, depth in enumerate(layers):
+        for j in range(depth):
+            mine = f"{ours}.{i}.blocks.{j}"
+            theirs = f"block{i + 1}/{unit.format(j + 1)}"
+            for k in (1, 2, 3):
+                kernel = (f"{theirs}/conv{k}/kernel",)
+                yield Row(f"{mine}.conv{k}.weight", kernel, "convolution")
+                yield from group_norm_names(
+                    f"{mine}.norm{k}", f"{theirs}/gn{k}"
+                )
+            if j == 0:
+                kernel, name = (f"{theirs}/conv_proj/kernel",), "downsample"
+                yield Row(f"{mine}.{name}.conv.weight", kernel, "convolution")
+            if j == 0 and has_norm:
+                norm = f"{mine}.downsample.norm"
+                yield from group_norm_names(norm, f"{theirs}/gn_proj")
+
+
+def resnet_names(config: ResNetConfig) -> Iterator[Row]:
+    """The rows of a ResNet under big_vision's flat names."""
+    if config.family == "bit-v1":
+        yield from root_names("stem")
+        yield from unit_names("stages", config.layers, "unit{}")
+    else:
+        kernel = ("root_block/conv_root/kernel",)
+        yield Row("stem.conv.weight", kernel, "convolution")
+        layers, unit = config.layers, "unit{:02}"
+        yield from unit_names("stages", layers, unit, has_norm=False)
+        yield from group_norm_names("norm", "norm-pre-head")
+    if config.num_classes:
+        yield Row("head.fc.weight", ("head/kernel",), "dense as convolution")
+        yield Row("head.fc.bias", ("head/bias",), "same")
+
+
+def legacy_names(config: ResNetConfig) -> Iterator[Row]:
+    """The rows of a BiT under the names of its release, by TensorFlow."""
+    conv, norm = "standardized_conv2d/kernel", ("gamma", "beta")
+    kernel = (f"resnet/root_block/{conv}",)
+    yield Row("stem.conv.weight", kernel, "convolution")
+    for i, depth in enumerate(config.layers):
+        for j in range(depth):
+            ours = f"stages.{i}.blocks.{j}"
+            theirs = f"resnet/block{i + 1}/unit{j + 1:02}"
+            for k, letter in enumerate("abc", start=1):
+                kernel, name = (f"{theirs}/{letter}/{conv}",), f"conv{k}"
+                yield Row(f"{ours}.{name}.weight", kernel, "convolution")
+                group_norm = f"{theirs}/{letter}/group_norm"
+                yield from group_norm_names(f"{ours}.norm{k}", group_norm, norm)
+            if j == 0:
+                kernel, name = (f"{theirs}/a/proj/{conv}",), "downsample"
+                yield Row(f"{ours}.{name}.conv.weight", kernel, "convolution")
+    yield from group_norm_names("norm", "resnet/group_norm", norm)
+    if config.num_classes:
+        head = "resnet/head/conv2d"
+        yield Row("head.fc.weight", (f"{head}/kernel",), "convolution")
+        yield Row("head.fc.bias", (f"{head}/bias",), "same")
+
+
+def to_ours(
+    rows: Iterator[Row], arrays: dict[str, Tensor], num_heads: int
+) -> dict[str, Tensor]:
+    """Their arrays under our names and in our order of axes.
+
+    UserError: one is missing, is of another form, or is left over.
+    """
+    left, state = dict(arrays), {}
+    for ours, theirs, kind in rows:
+        missing = [name for name in theirs if name not in left]
+        if missing:
+            raise UserError(f"it lacks {missing[0]!r}; it is not whole")
+        parts = []
+        for name in theirs:
+            array, pattern = left.pop(name), KINDS[kind][0]
+            heads = {"heads": num_heads} if "heads" in pattern else {}
+            try:
+                parts.append(rearrange(array, pattern, **heads))
+            except EinopsError:
+                raise UserError(
+                    f"{name} has shape {tuple(array.shape)}, which is not "
+                    f"{pattern.partition(' ->')[0]!r} with {num_heads} heads"
+                ) from None
+        state[ours] = torch.cat(parts) if len(parts) > 1 else parts[0]
+    if left:
+        names = ", ".join(sorted(left)[:4])
+        raise UserError(
+            f"it holds {len(left)} arrays that this network has no place for: {names}"
+        )
+    return state
+
+
+def to_theirs(
+    rows: Iterator[Row], state_dict: dict[str, Tensor], num_heads: int
+) -> dict[str, Tensor]:
+    """The inverse of `to_ours`: copies that lie in memory as they are written."""
+    arrays = {}
+    for ours, theirs, kind in rows:
+        pattern = KINDS[kind][1]
+        heads = {"heads": num_heads} if "heads" in pattern else {}
+        for name, part in zip(
+            theirs, state_dict[ours].chunk(len(theirs)), strict=True
+        ):
+            part = rearrange(part.detach().cpu(), pattern, **heads)
+            arrays[name] = part.clone(memory_format=torch.contiguous_format)
+    return arrays

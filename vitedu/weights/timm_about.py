@@ -1,0 +1,370 @@
+"""What timm says of weights beside their arrays: config.json, and its table of names.
+
+`said_of({"name": "vit_tiny_patch16_224"})` knows that the model has 3 heads.
+"""
+
+import math
+import re
+import warnings
+from typing import Any
+
+import torch
+
+from vitedu.compat import import_timm
+from vitedu.data.preprocess import INTERPOLATIONS, PreprocessSpec
+from vitedu.errors import UserError
+from vitedu.model import ViTConfig
+from vitedu.model.hybrid import Hybrid
+from vitedu.model.position import NoPosition
+from vitedu.model.resnet import ResNetConfig
+
+POOLS = {"token": "token", "avg": "mean", "map": "map", "": "none"}
+GELUS = {"gelu": "exact", "gelu_tanh": "tanh"}
+# norms that are a LayerNorm, whose epsilon is 1e-6 in timm
+NORMS = (None, "layernorm", "layernormfp32")
+# what timm takes where a pretrained_cfg does not say it
+DEFAULT = {
+    "mean": (0.485, 0.456, 0.406),
+    "std": (0.229, 0.224, 0.225),
+    "interpolation": "bicubic",
+    "crop_pct": 0.875,
+    "crop_mode": "center",
+}
+# of nearly all of its ViTs, and those of three families
+USUAL = {"mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 0.9}
+FAMILIES = re.compile(r"(^|[_-])(deit|dino|mae)")
+
+# timm's name of the plain ViT of a width, a depth and a patch size
+ARCHITECTURES = {
+    (192, 12, 16): "vit_tiny_patch16_224",
+    (384, 12, 8): "vit_small_patch8_224",
+    (384, 12, 16): "vit_small_patch16_224",
+    (384, 12, 32): "vit_small_patch32_224",
+    (768, 12, 8): "vit_base_patch8_224",
+    (768, 12, 16): "vit_base_patch16_224",
+    (768, 12, 32): "vit_base_patch32_224",
+    (1024, 24, 14): "vit_large_patch14_224",
+    (1024, 24, 16): "vit_large_patch16_224",
+    (1024, 24, 32): "vit_large_patch32_224",
+    (1280, 32, 14): "vit_huge_patch14_224",
+}
+# of the hybrid with these stages, of BiT with these and of this width
+HYBRIDS = {
+    (): "vit_tiny_r_s16_p8_224",
+    (2, 2, 2, 2): "vit_small_r26_s32_224",
+    (3, 4, 9): "vit_base_r50_s16_224",
+    (3, 4, 6, 3): "vit_large_r50_s32_224",
+}
+RESNETS = {
+    ((3, 4, 6, 3), 1.0): "resnetv2_50x1_bit",
+    ((3, 4, 6, 3), 3.0): "resnetv2_50x3_bit",
+    ((3, 4, 23, 3), 1.0): "resnetv2_101x1_bit",
+    ((3, 4, 23, 3), 3.0): "resnetv2_101x3_bit",
+    ((3, 8, 36, 3), 2.0): "resnetv2_152x2_bit",
+    ((3, 8, 36, 3), 4.0): "resnetv2_152x4_bit",
+}
+
+
+def config_of(hints: dict[str, Any]) -> dict[str, Any] | None:
+    """The config.json among the hints if it is timm's."""
+    config = hints.get("config") or {}
+    return config if isinstance(config.get("architecture"), str) else None
+
+
+def said_of(
+    hints: dict[str, Any], embed_dim: int = 0, depth: int = 0
+) -> dict[str, Any]:
+    """What a config.json says, else timm's table of names: fields of a ViTConfig.
+
+    Also is_fc_norm (a norm after the pool) and with_prefix (a pool over all tokens). A
+    name is not believed if its model has another width or depth than the arrays.
+    UserError: it is a network that ours cannot be.
+    """
+    config = config_of(hints)
+    if config is None:
+        said = said_by_table(name_of(hints))
+        sizes = said.get("embed_dim"), said.get("depth")
+        return said if sizes == (embed_dim, depth) else {}
+    args = config.get("model_args")
+    args = args if isinstance(args, dict) else {}
+    needed = {"num_heads", "global_pool", "act_layer", "norm_layer"}
+    said = {}
+    if needed - args.keys():
+        said = said_by_table(config["architecture"])
+    return said | said_by_args(args)
+
+
+def name_of(hints: dict[str, Any]) -> str:
+    """The name of the model: in the metadata, else the file's."""
+    name = hints.get("metadata", {}).get("architecture") or hints.get("name")
+    return name or ""
+
+
+def said_by_args(args: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of timm's VisionTransformer in our terms."""
+    said = {
+        name: args[name]
+        for name in ("embed_dim", "depth", "num_heads")
+        if name in args
+    }
+    if "img_size" in args:
+        said["image_size"] = args["img_size"]
+    if args.get("pos_embed", "learn") in ("", "none"):
+        said["position"] = NoPosition()
+    if "fc_norm" in args:
+        said["is_fc_norm"] = args["fc_norm"]
+    if args.get("pool_include_prefix"):
+        said["with_prefix"] = True
+    for name, ours, known in (
+        ("global_pool", "pool", POOLS),
+        ("act_layer", "gelu", GELUS),
+        ("norm_layer", "norm_eps", dict.fromkeys(NORMS, 1e-6)),
+    ):
+        value = args.get(name)
+        if name not in args or (value is None and name == "act_layer"):
+            continue
+        if not isinstance(value, str | None) or value not in known:
+            raise UserError(
+                f"its config.json says {name}={value!r}, which vitedu's network cannot "
+                f"be; known: {', '.join(repr(x) for x in known if x is not None)}"
+            )
+        said[ours] = known[value]
+    return said
+
+
+def said_by_table(name: str) -> dict[str, Any]:
+    """What timm's own model of that name is, built without numbers; {} if it has none.
+
+    `name` is timm's, with or without a tag, or that of a file that timm fetches.
+    UserError: it is no plain ViT.
+    """
+    architecture, _ = look_up(name)
+    if architecture is None or architecture.startswith("resnetv2"):
+        return {}
+    from timm import create_model
+
+    with torch.device("meta"):
+        model = create_model(architecture)
+    block = getattr(model, "blocks", [None])[0]
+    kinds = [
+        type(x).__name__ for x in (model, block, getattr(block, "attn", None))
+    ]
+    if kinds != ["VisionTransformer", "Block", "Attention"]:
+        raise UserError(
+            f"timm's {architecture} is a {kinds[0]} with blocks {kinds[1]}, which is "
+            "another network than the paper's ViT"
+        )
+    said = {
+        "embed_dim": model.embed_dim,
+        "depth": len(model.blocks),
+        "num_heads": block.attn.num_heads,
+        "image_size": tuple(model.patch_embed.img_size),
+        "norm_eps": block.norm1.eps,
+        "is_fc_norm": not isinstance(model.fc_norm, torch.nn.Identity),
+        "with_prefix": model.pool_include_prefix,
+    }
+    approximate = getattr(block.mlp.act, "approximate", None)
+    if type(block.mlp.act).__name__ == "GELUTanh":
+        approximate = "tanh"
+    gelus = {"none": "exact", "tanh": "tanh"}
+    if model.global_pool not in POOLS or approximate not in gelus:
+        raise UserError(
+            f"timm's {architecture} pools by {model.global_pool!r} and has "
+            f"{type(block.mlp.act).__name__}, which vitedu's network cannot"
+        )
+    said |= {"pool": POOLS[model.global_pool], "gelu": gelus[approximate]}
+    return said
+
+
+def look_up(name: str) -> tuple[str | None, dict[str, Any]]:
+    """timm's architecture of a name and its pretrained_cfg; None and {} if unknown.
+
+    The name of a file is known too where timm fetches it from elsewhere:
+    "dino_vitbase16_pretrain". Of a tag that timm does not know it has nothing to say.
+    """
+    if "_" not in name:
+        return None, {}
+    import_timm()
+    from timm.models import get_pretrained_cfg, is_model, list_pretrained
+
+    bare = re.sub(r"-[0-9a-f]{8}$", "", name)
+    architecture = bare.partition(".")[0]
+    if is_model(architecture):
+        try:
+            about = get_pretrained_cfg(bare)
+        except RuntimeError:  # the tag is not timm's
+            about = None
+        return architecture, about.to_dict() if about else {}
+    for other in list_pretrained():
+        about = get_pretrained_cfg(other)
+        url = about.url if isinstance(about.url, str) else ""
+        if re.search(rf"/{re.escape(name)}\.\w+$", url):
+            return other.partition(".")[0], about.to_dict()
+    return None, {}
+
+
+def about_of(hints: dict[str, Any]) -> dict[str, Any]:
+    """The pretrained_cfg of a config.json, else of timm's table of names, else {}."""
+    config = config_of(hints)
+    if config is None:
+        return look_up(name_of(hints))[1]
+    about = config.get("pretrained_cfg")
+    return about if isinstance(about, dict) else config  # older files' form
+
+
+def class_names(
+    config: ViTConfig | ResNetConfig, hints: dict[str, Any]
+) -> tuple[str, ...]:
+    """The label_names of a config.json."""
+    written = config_of(hints) or {}
+    names = written.get("label_names") or about_of(hints).get("label_names")
+    if not isinstance(names, list) or len(names) != config.num_classes:
+        return ()
+    return tuple(map(str, names))
+
+
+def preprocess(
+    config: ViTConfig | ResNetConfig, hints: dict[str, Any]
+) -> PreprocessSpec:
+    """timm's evaluation: pretrained_cfg of config.json, else of its table of names.
+
+    Where neither is there, that of nearly all of its ViTs is taken, with a warning.
+    """
+    about = about_of(hints)
+    if not about:
+        about = dict(USUAL)
+        if FAMILIES.search(name_of(hints)):
+            about |= {"mean": DEFAULT["mean"], "std": DEFAULT["std"]}
+        else:
+            warnings.warn(
+                "neither a config.json nor the file's name says how its pictures are "
+                "prepared; mean and std 0.5 are taken, as of most ViTs of timm, where "
+                f"DeiT, DINO and MAE want {DEFAULT['mean']} and {DEFAULT['std']}",
+                stacklevel=4,
+            )
+    return spec_of({**DEFAULT, **about}, config)
+
+
+def spec_of(
+    about: dict[str, Any], config: ViTConfig | ResNetConfig
+) -> PreprocessSpec:
+    """A pretrained_cfg as a PreprocessSpec. A warning says what cannot be held."""
+    size = about.get("input_size")
+    size = (
+        tuple(size[1:]) if isinstance(size, list | tuple) else config.image_size
+    )
+    crop = about["crop_pct"] or DEFAULT["crop_pct"]
+    mode = about["crop_mode"]
+    interpolation, not_held = about["interpolation"], []
+    if interpolation not in INTERPOLATIONS:
+        not_held.append(f"interpolation={interpolation!r} (bicubic is taken)")
+        interpolation = "bicubic"
+    if mode == "squash" and crop == 1:
+        crop = None
+    elif mode not in ("center", None):
+        not_held.append(
+            f"crop_mode={mode!r} with crop_pct={crop} (the centre is cut out)"
+        )
+    if not_held:
+        warnings.warn(
+            f"its pictures are prepared with {', '.join(not_held)}, which vitedu "
+            "cannot do",
+            stacklevel=5,
+        )
+    mean, std = (
+        per_channel(about[name], config.in_channels) for name in ("mean", "std")
+    )
+    return PreprocessSpec(
+        size, config.in_channels, mean, std, interpolation, crop
+    )
+
+
+def per_channel(values: Any, channels: int) -> Any:
+    """The numbers of the channels; their mean, as in timm, if there are others."""
+    is_list = isinstance(values, list | tuple) and len(values) > 0
+    if not is_list or len(values) == channels:
+        return values
+    if not all(isinstance(value, int | float) for value in values):
+        return values
+    return sum(values) / len(values)
+
+
+def config_json(
+    config: ViTConfig | ResNetConfig,
+    spec: PreprocessSpec,
+    class_names: tuple[str, ...],
+) -> dict[str, Any]:
+    """The config.json from which timm builds the model, `local-dir:` in its names."""
+    pretrained = {
+        "tag": "",
+        "custom_load": False,
+        "input_size": [spec.in_channels, *spec.image_size],
+        "fixed_input_size": isinstance(config, ViTConfig),
+        "interpolation": spec.interpolation,
+        "crop_pct": 1.0 if spec.crop is None else spec.crop,
+        "crop_mode": "squash" if spec.crop is None else "center",
+        "mean": list(spec.mean),
+        "std": list(spec.std),
+        "num_classes": config.num_classes,
+        "pool_size": None,
+    }
+    if isinstance(config, ResNetConfig):
+        architecture = RESNETS[config.layers, config.width]
+        args = {"in_chans": config.in_channels}
+        places = {"first_conv": "stem.conv", "classifier": "head.fc"}
+        features, pool = config.num_features, "avg"
+    else:
+        architecture, args = architecture_of(config), args_of(config)
+        places = {"first_conv": first_convolution(config), "classifier": "head"}
+        features, pool = config.embed_dim, args["global_pool"]
+    names = {"label_names": list(class_names)} if class_names else {}
+    return {
+        "architecture": architecture,
+        "num_classes": config.num_classes,
+        "num_features": features,
+        "global_pool": pool,
+        **names,
+        "model_args": args,
+        "pretrained_cfg": pretrained | places,
+    }
+
+
+def architecture_of(config: ViTConfig) -> str:
+    """timm's model to start from; `args_of` says in what ours is another."""
+    if isinstance(config.stem, Hybrid):
+        return HYBRIDS[config.stem.layers]
+    sizes = config.embed_dim, config.depth, config.patch_size[0]
+    return ARCHITECTURES.get(sizes, "vit_base_patch16_224")
+
+
+def first_convolution(config: ViTConfig) -> str:
+    """The name of the layer that sees the pixels."""
+    if not isinstance(config.stem, Hybrid):
+        return "patch_embed.proj"
+    root = ".stem" if config.stem.layers else ""
+    return f"patch_embed.backbone{root}.conv"
+
+
+def args_of(config: ViTConfig) -> dict[str, Any]:
+    """The arguments with which timm's VisionTransformer is the network of `config`."""
+    ratio = config.mlp_dim / config.embed_dim
+    while int(config.embed_dim * ratio) < config.mlp_dim:  # timm cuts off
+        ratio = math.nextafter(ratio, math.inf)
+    ours = {ours: theirs for theirs, ours in POOLS.items()}
+    gelus = {ours: theirs for theirs, ours in GELUS.items()}
+    return {
+        "img_size": list(config.image_size),
+        "patch_size": list(config.patch_size),
+        "in_chans": config.in_channels,
+        "embed_dim": config.embed_dim,
+        "depth": config.depth,
+        "num_heads": config.num_heads,
+        "mlp_ratio": ratio,
+        "class_token": config.class_token,
+        "pos_embed": "none" if config.position == NoPosition() else "learn",
+        "global_pool": ours[config.pool],
+        # the mean of normed tokens; timm's own is the norm of their mean
+        "fc_norm": False,
+        "act_layer": gelus[config.gelu],
+        "norm_layer": "layernorm",
+    }

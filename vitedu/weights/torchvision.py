@@ -1,0 +1,155 @@
+"""torchvision's dialect: the state_dict of its VisionTransformer.
+
+It has no place for anything but arrays: GELU is exact, epsilon 1e-6, the number of
+heads that of Table 1, and the preprocessing goes by the name of the file.
+
+`load("vit_b_16-c867db91.pth")`
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor
+
+from vitedu.data.preprocess import PreprocessSpec
+from vitedu.model import Patches, Standard, ViTConfig
+from vitedu.model.position import Learned1D
+from vitedu.model.resnet import ResNetConfig
+from vitedu.weights.npz_names import Row, to_ours, to_theirs
+from vitedu.weights.sizes import Names, check_holds, crop_share, sizes_in
+
+RESIZE = "torchvision"
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
+LAYER = "encoder.layers.encoder_layer_"
+# torchvision up to 0.12, and with it the files that it fetches, had the first
+MLPS = (("linear_1", "linear_2"), ("0", "3"))
+# Short side after resizing, and interpolation, of the weights that it fetches. Where
+# the name says nothing, the first of the same size of image and patch is taken.
+PREPROCESS = {
+    "vit_b_16-c867db91": (224, 256, "bilinear"),
+    "vit_b_16_swag-9ac1b537": (384, 384, "bicubic"),
+    "vit_b_16_lc_swag-4e70ced5": (224, 224, "bicubic"),
+    "vit_b_32-d86f8d99": (224, 256, "bilinear"),
+    "vit_l_16-852ce7e3": (224, 242, "bilinear"),
+    "vit_l_16_swag-4f3808c9": (512, 512, "bicubic"),
+    "vit_l_16_lc_swag-4d563306": (224, 224, "bicubic"),
+    "vit_l_32-c7638314": (224, 256, "bilinear"),
+    "vit_h_14_swag-80465313": (518, 518, "bicubic"),
+    "vit_h_14_lc_swag-c1eb923e": (224, 224, "bicubic"),
+}
+
+
+def recognises(arrays: dict[str, Tensor]) -> bool:
+    """Whether it has patches and blocks under torchvision's names."""
+    qkv = f"{LAYER}0.self_attention.in_proj_weight"
+    return {"conv_proj.weight", qkv} <= arrays.keys()
+
+
+def to_vitedu(
+    arrays: dict[str, Tensor], hints: dict[str, Any]
+) -> tuple[ViTConfig, dict[str, Tensor]]:
+    """Configuration and state_dict of a file.
+
+    UserError: something must be asked for, is missing or left over.
+    """
+    is_old = f"{LAYER}0.mlp.linear_1.weight" in arrays
+    mlp = MLPS[0 if is_old else 1]
+    names = Names(
+        patches="conv_proj.weight",
+        class_token="class_token",
+        positions="encoder.pos_embedding",
+        block=re.escape(LAYER) + r"(\d{1,4})\.",
+        mlp=f"{LAYER}0.mlp.{mlp[0]}.weight",
+        head="heads.head.weight",
+        pre_logits="heads.pre_logits.weight",
+    )
+    sizes = sizes_in(arrays, names, said={}, hints=hints, class_token=True)
+    config = ViTConfig(**sizes)
+    return config, to_ours(rows_in(config, mlp), arrays, config.num_heads)
+
+
+def rows_in(config: ViTConfig, mlp: tuple[str, str]) -> Iterator[Row]:
+    """Our names beside torchvision's; `mlp` are the two layers of the MLP."""
+
+    def both(ours: str, theirs: str, joint: str = ".") -> Iterator[Row]:
+        for end in ("weight", "bias"):
+            yield Row(f"{ours}.{end}", (f"{theirs}{joint}{end}",), "same")
+
+    yield Row("cls_token", ("class_token",), "same")
+    yield Row("pos_embed", ("encoder.pos_embedding",), "same")
+    yield from both("patch_embed.proj", "conv_proj")
+    for i in range(config.depth):
+        ours, theirs = f"blocks.{i}", f"{LAYER}{i}"
+        yield from both(f"{ours}.norm1", f"{theirs}.ln_1")
+        attention = f"{theirs}.self_attention"
+        yield from both(f"{ours}.attn.qkv", f"{attention}.in_proj", "_")
+        yield from both(f"{ours}.attn.proj", f"{attention}.out_proj")
+        yield from both(f"{ours}.norm2", f"{theirs}.ln_2")
+        yield from both(f"{ours}.mlp.fc1", f"{theirs}.mlp.{mlp[0]}")
+        yield from both(f"{ours}.mlp.fc2", f"{theirs}.mlp.{mlp[1]}")
+    yield from both("norm", "encoder.ln")
+    if config.pre_logits:
+        yield from both("pre_logits.fc", "heads.pre_logits")
+    if config.num_classes:
+        yield from both("head", "heads.head")
+
+
+def from_vitedu(
+    config: ViTConfig | ResNetConfig, state_dict: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """The arrays under torchvision's names of today.
+
+    UserError: its VisionTransformer cannot be this network.
+    """
+    owner = "torchvision's ViT"
+    check_holds(owner, {"a ResNet": isinstance(config, ResNetConfig)})
+    (height, width), (p, q) = config.image_size, config.patch_size
+    check_holds(
+        owner,
+        {
+            f"stem={config.stem}": config.stem != Patches(),
+            f"block={config.block}": config.block != Standard(),
+            f"position={config.position}": config.position != Learned1D(),
+            f"pool={config.pool!r}": config.pool != "token",
+            f"images of {height}x{width} in patches of {p}x{q}, only for squares": (
+                height != width or p != q
+            ),
+            f"in_channels={config.in_channels}, only for 3": (
+                config.in_channels != 3
+            ),
+            "a network without a head": not config.num_classes,
+        },
+    )
+    return to_theirs(rows_in(config, MLPS[1]), state_dict, num_heads=0)
+
+
+def preprocess(config: ViTConfig, hints: dict[str, Any]) -> PreprocessSpec:
+    """torchvision's evaluation of these weights, by the name of their file.
+
+    Where it is another's, that of the first weights that it fetches for images and
+    patches of these sizes, and of a like depth; else the short side is 8/7 of the crop.
+    """
+    size = config.image_size[0]
+    kind = {24: "l", 32: "h"}.get(config.depth, "b")
+    start = f"vit_{kind}_{config.patch_size[0]}"
+    resized, interpolation = size * 8 // 7, "bilinear"
+    fits = [
+        (edge, way)
+        for name, (crop, edge, way) in PREPROCESS.items()
+        if crop == size and re.match(rf"{start}[_-]", name)
+    ]
+    if fits:
+        resized, interpolation = fits[0]
+    if hints.get("name") in PREPROCESS:
+        size, resized, interpolation = PREPROCESS[hints["name"]]
+    mean, std = (MEAN, STD) if config.in_channels == 3 else (0.5, 0.5)
+    return PreprocessSpec(
+        size,
+        config.in_channels,
+        mean,
+        std,
+        interpolation,
+        crop_share(size, resized),
+    )

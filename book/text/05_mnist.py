@@ -482,8 +482,8 @@ def line_of(step, steps):
 
 # %% [markdown]
 # Fifteen epochs of it, then one look at the images learned from and one at the test
-# images. The trainings are the long cells of this page, a quarter of an hour in all on
-# one core.
+# images. The trainings are the long cells of this page, ten minutes to half an hour in
+# all on one core.
 
 
 # %% tags=["nbval-ignore-output"]

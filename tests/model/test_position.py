@@ -488,7 +488,9 @@ def test_the_configuration_goes_through_json(position):
     assert ViTConfig.from_json(config.to_json()) == config
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, "pickle"], ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, "pickle"], ids=["deepcopy", "pickle"]
+)
 @every_position
 def test_a_copy_computes_the_same_and_is_independent(position, copied):
     model, images = random_model(position=position), random_images()

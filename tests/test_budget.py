@@ -298,41 +298,27 @@ def test_training_flops_are_torchs_count_plus_the_gradient_of_the_pixels():
     assert training_flops(TINY) == counted_by_torch(TINY, backward=True) + stem
 
 
-def bytes_saved_for_backward(config, batch_size):
-    """What autograd keeps of one forward pass: distinct storages, parameters not."""
-    torch.manual_seed(0)
-    model = ViT(config)
-    storages = {}
-
-    def keep(tensor):
-        storage = tensor.untyped_storage()
-        storages[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    images = torch.randn(batch_size, config.in_channels, *config.image_size)
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        logits = model(images)  # noqa: F841  kept, so that no address is used twice
-    for weight in model.parameters():
-        storages.pop(weight.untyped_storage().data_ptr(), None)
-    return sum(storages.values())
-
-
 @small_configs
 @pytest.mark.parametrize("batch_size", [1, 3])
-def test_activations_are_what_autograd_saves(shape, batch_size):
+def test_activations_are_what_autograd_saves(
+    shape, batch_size, bytes_saved_for_backward
+):
     # Exact on the CPU. 1% for the few bytes another version of a kernel may keep.
     config = replace(TINY, **SHAPES[shape])
+    torch.manual_seed(0)
+    images = torch.randn(batch_size, config.in_channels, *config.image_size)
     counted = memory(config, batch_size=batch_size).activations
-    assert counted == pytest.approx(
-        bytes_saved_for_backward(config, batch_size), rel=0.01
-    )
+    saved = bytes_saved_for_backward(ViT(config), images)
+    assert counted == pytest.approx(saved, rel=0.01)
 
 
-def test_masks_of_drop_path_are_too_small_to_count():
+def test_masks_of_drop_path_are_too_small_to_count(bytes_saved_for_backward):
     config = replace(TINY, drop_path=0.5)
     counted = memory(config, batch_size=4).activations
+    torch.manual_seed(0)
+    images = torch.randn(4, config.in_channels, *config.image_size)
     assert counted == pytest.approx(
-        bytes_saved_for_backward(config, 4), rel=0.01
+        bytes_saved_for_backward(ViT(config), images), rel=0.01
     )
 
 

@@ -122,31 +122,17 @@ def test_parts_are_those_of_the_built_model(shape):
             assert count == sum(each.numel() for each in module.parameters())
 
 
-def bytes_saved_for_backward(config, batch_size):
-    """Images, and what autograd keeps of one forward pass on the CPU."""
-    model, images, storages = built(config), images_of(config, batch_size), {}
-
-    def keep(tensor):
-        storage = tensor.untyped_storage()
-        storages[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    keep(images)
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        logits = model(images)  # noqa: F841  kept, so that no address is used twice
-    for weight in model.parameters():
-        storages.pop(weight.untyped_storage().data_ptr(), None)
-    return sum(storages.values())
-
-
 @small_configs
 @pytest.mark.parametrize("batch_size", [1, 3])
-def test_activations_are_what_autograd_saves(shape, batch_size):
+def test_activations_are_what_autograd_saves(
+    shape, batch_size, bytes_saved_for_backward
+):
     # Exact on the CPU. 1% for the few bytes another version of a kernel may keep.
-    counted = memory(SHAPES[shape], batch_size=batch_size).activations
-    assert counted == pytest.approx(
-        bytes_saved_for_backward(SHAPES[shape], batch_size), rel=0.01
-    )
+    config = SHAPES[shape]
+    images = images_of(config, batch_size)
+    counted = memory(config, batch_size=batch_size).activations
+    saved = bytes_saved_for_backward(built(config), images)
+    assert counted == pytest.approx(saved, rel=0.01)
 
 
 def storages(values):

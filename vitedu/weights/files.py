@@ -230,7 +230,9 @@ def foreign_names(path: Path) -> list[str]:
     )
     try:
         return names(path) if names else []
-    except Exception:  # the pre-1.6 format, or damage: the caller has a name
+    # The file is refused already, and this only names more of what it holds: whatever a
+    # damaged or pre-1.6 file raises here must not hide that sentence.
+    except Exception:
         return []
 
 

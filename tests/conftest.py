@@ -1,0 +1,29 @@
+"""What more than one test file measures with."""
+
+import pytest
+import torch
+
+
+def bytes_saved(model, images):
+    """Images, and what autograd keeps of one forward pass: parameters not."""
+    storages = {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    keep(images)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        logits = model(images)
+    # alive until here, so that no address is used twice
+    assert len(logits) == len(images)
+    for weight in model.parameters():
+        storages.pop(weight.untyped_storage().data_ptr(), None)
+    return sum(storages.values())
+
+
+@pytest.fixture
+def bytes_saved_for_backward():
+    """The function of (model, images)."""
+    return bytes_saved

@@ -62,6 +62,8 @@ def reach(name: str, num_images: int) -> tuple[float, int, TrainConfig, dict]:
         epochs=None,
         steps=STEPS[num_images],
         lr=RATES[name],
+        betas=(0.9, 0.999),
+        warmup=0.1,
         max_grad_norm=None,
         ema=None,
         precision="bf16",

@@ -7,8 +7,10 @@ from vitedu.train.config import TrainConfig
 
 
 def shapes_small(tier: str) -> TrainConfig:
-    """A ViT of 1.2 M weights at most; minutes on two cores, longer on a GPU."""
-    long = tier == "gpu"
+    """829,578 weights on 100,000 images; under an hour on one core with bfloat16.
+
+    The checkpoint in the package is this run's. The tiers cpu and gpu are the same.
+    """
     return TrainConfig(
         recipe="shapes-small",
         tier=tier,
@@ -22,17 +24,21 @@ def shapes_small(tier: str) -> TrainConfig:
             num_heads=4,
             mlp_dim=256,
         ),
-        dataset="shapes-100k" if long else "shapes-10k",
+        # smoke reads no more than 512 images
+        dataset="shapes-1k" if tier == "smoke" else "shapes-100k",
         preprocess=PreprocessSpec(image_size=(64, 64), crop=1.0),
-        augment=Augment(rotate=10.0, scale=0.1, shift=4, flip=True),
-        epochs=60 if long else 20,
-        batch_size=256 if long else 128,
+        augment=Augment(shift=4, flip=True),
+        steps=10_000,
+        batch_size=64,
         optimizer="adamw",
         lr=1e-3,
+        betas=(0.9, 0.99),
         weight_decay=0.05,
         schedule="cosine",
-        warmup=0.1,
+        warmup=0.05,
         max_grad_norm=1.0,
-        ema=0.999,
-        precision="bf16" if long else "fp32",
+        ema=0.9995,
+        precision="bf16",
+        log_every=100,
+        save_every=500,
     )

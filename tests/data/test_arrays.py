@@ -297,3 +297,11 @@ def test_split_refuses_to_leave_a_part_empty():
         UserError, match=r"0\.01 of 9 samples leaves one part empty"
     ):
         split(numbered(9), 0.01, seed=0)
+
+
+def test_shapes_draws_no_more_than_asked_for():
+    few = load_dataset("shapes-100k", max_images=20)
+    assert (len(few.train.labels), len(few.test.labels)) == (20, 20)
+    more = load_dataset("shapes-1k")
+    assert torch.equal(few.train.images, more.train.images[:20])
+    assert torch.equal(few.test.images, more.test.images[:20])

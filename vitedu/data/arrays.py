@@ -78,12 +78,13 @@ def load_dataset(
     fallback: str | None = None,
     image_size: int | tuple[int, int] | None = None,
     num_classes: int | None = None,
+    max_images: int | None = None,
 ) -> Dataset:
     """Read a data set: a name, or a FILE.npz (as the name, or as `data` of any name).
 
     Names: mnist, fashion-mnist, cifar10 (found by `sources.locate`), digits (embedded),
     shapes (made here, 10,000 images) and shapes-<N>k. Only shapes reads image_size (64
-    if not given) and num_classes (10). fallback="digits" stands in for a set that is
+    if not given), num_classes (10) and max_images: it draws no more than asked for. fallback="digits" stands in for a set that is
     found nowhere; the result then says so (`requested` differs from `name`).
     UserError: an unknown name, a set that is missing or a file that is damaged.
     """
@@ -100,9 +101,10 @@ def load_dataset(
         if data is not None:
             raise UserError(f"{name} is made, not read; leave out data={data}")
         num_images = 1000 * int(shapes[1] or 10)
-        return _make_shapes(
-            name, num_images, image_size or 64, num_classes or 10
-        )
+        counts = num_images, SHAPES_TEST_IMAGES
+        if max_images is not None:
+            counts = tuple(min(count, max_images) for count in counts)
+        return _make_shapes(name, counts, image_size or 64, num_classes or 10)
     if name not in CLASS_NAMES:
         known = (*CLASS_NAMES, "shapes", "shapes-100k")
         raise UserError(
@@ -133,7 +135,7 @@ def _idx_file(plain: Path) -> Path:
 
 def _make_shapes(
     name: str,
-    num_images: int,
+    counts: tuple[int, int],
     image_size: int | tuple[int, int],
     num_classes: int,
 ) -> Dataset:
@@ -141,9 +143,8 @@ def _make_shapes(
     from vitedu.data import shapes
 
     arrays = {}
-    for part, count, seed in (
-        ("train", num_images, 0),
-        ("test", SHAPES_TEST_IMAGES, 1),
+    for part, count, seed in zip(
+        ("train", "test"), counts, (0, 1), strict=True
     ):
         pixels, labels = shapes.make_arrays(
             count, image_size, num_classes, seed

@@ -31,6 +31,7 @@ def open_sources(config: TrainConfig, device: torch.device) -> Sources:
         fallback=config.fallback,
         image_size=config.model.image_size,
         num_classes=config.model.num_classes,
+        max_images=config.max_images,
     )
     if len(dataset.class_names) != config.model.num_classes:
         raise UserError(

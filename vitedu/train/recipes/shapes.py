@@ -24,8 +24,7 @@ def shapes_small(tier: str) -> TrainConfig:
             num_heads=4,
             mlp_dim=256,
         ),
-        # smoke reads no more than 512 images
-        dataset="shapes-1k" if tier == "smoke" else "shapes-100k",
+        dataset="shapes-100k",
         preprocess=PreprocessSpec(image_size=(64, 64), crop=1.0),
         augment=Augment(shift=4, flip=True),
         steps=10_000,

@@ -28,8 +28,8 @@ from vitedu import compat, results
 from vitedu.data import locate
 from vitedu.evaluate import accuracy
 from vitedu.train import recipe, train_step
-from vitedu.train.loop import build_state
 from vitedu.train.sources import open_sources
+from vitedu.train.state import build_state
 
 TARGET = 96.0  # percent
 EVERY = 16_384  # images between evaluations

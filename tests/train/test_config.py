@@ -14,8 +14,8 @@ from vitedu.model import ViTConfig
 from vitedu.train import RECIPES, fit, override, recipe
 from vitedu.train.checkpoint import read_checkpoint
 from vitedu.train.config import CHOICES, MAY_DIFFER, TIERS, TrainConfig
-from vitedu.train.loop import build_state, count_steps
 from vitedu.train.sources import open_sources
+from vitedu.train.state import build_state, count_steps
 from vitedu.train.step import train_step
 
 TINY = ViTConfig(

@@ -20,8 +20,9 @@ from vitedu.results import check
 from vitedu.train import TrainConfig, fit, recipe, train_step
 from vitedu.train.checkpoint import all_finite, read_checkpoint
 from vitedu.train.folder import RunFolder
-from vitedu.train.loop import Loop, build_state, step_seed
+from vitedu.train.loop import Loop, step_seed
 from vitedu.train.sources import open_sources
+from vitedu.train.state import build_state
 from vitedu.weights import read_weights
 
 CPU = torch.device("cpu")

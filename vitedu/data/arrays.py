@@ -84,8 +84,9 @@ def load_dataset(
 
     Names: mnist, fashion-mnist, cifar10 (found by `sources.locate`), digits (embedded),
     shapes (made here, 10,000 images) and shapes-<N>k. Only shapes reads image_size (64
-    if not given), num_classes (10) and max_images: it draws no more than asked for. fallback="digits" stands in for a set that is
-    found nowhere; the result then says so (`requested` differs from `name`).
+    if not given), num_classes (10) and max_images: it draws no more than asked for.
+    fallback="digits" stands in for a set that is found nowhere; the result then says so
+    (`requested` differs from `name`).
     UserError: an unknown name, a set that is missing or a file that is damaged.
     """
     if fallback not in (None, "digits"):

@@ -19,10 +19,12 @@ CHOICES = {
     "tier": TIERS,
     "optimizer": ("adamw", "adam", "sgd"),
     "schedule": ("cosine", "linear", "constant"),
-    "precision": ("fp32", "bf16", "fp16"),
+    "loss": ("softmax", "sigmoid"),
+    "precision": ("auto", "fp32", "tf32", "bf16", "fp16"),
+    "attention": ("auto", "flash", "efficient", "cudnn", "math"),
 }
 # What may differ when a run goes on; everything else would make it another run.
-MAY_DIFFER = ("device", "num_workers", "micro_batch_size", "compile")
+MAY_DIFFER = ("device", "num_workers", "micro_batch_size", "compile", "shard")
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,21 @@ class TrainConfig:
     weight_decay: float = 0.0  # of kernels alone
     schedule: str = "cosine"
     warmup: float = 0.0  # share of the steps
+    layer_decay: float = 1.0  # rate of a layer as a share of the next one's
     max_grad_norm: float | None = None  # global norm to clip at
+    loss: str = "softmax"  # cross-entropy; "sigmoid": one yes or no a class
+    head_bias: float = 0.0  # what the head's bias begins with
     label_smoothing: float = 0.0
+    mixup: float = 0.0  # alpha of Beta(alpha, alpha); 0 is off
+    cutmix: float = 0.0  # likewise; with both on, each batch takes one of them
     ema: float | None = (
         None  # decay of the averaged weights, which are then the result
     )
-    precision: str = "fp32"
+    precision: str = "fp32"  # auto: the fastest that the device computes well
+    attention: str = "auto"  # kernel of scaled_dot_product_attention
     compile: bool = False
+    activation_checkpointing: bool = False  # less memory, a third more work
+    shard: bool = False  # weights spread over the processes (FSDP2), not copied
     seed: int = 0
     validation: float = (
         0.0  # share of the training images held out for choosing
@@ -108,6 +118,10 @@ class TrainConfig:
             self._check(
                 name, lambda value: 0 < value < math.inf, "above 0 and finite"
             )
+        for name in ("mixup", "cutmix"):
+            self._check(name, lambda value: 0 <= value < math.inf, "at least 0")
+        self._check("layer_decay", lambda value: 0 < value <= 1, "in (0, 1]")
+        self._check("head_bias", math.isfinite, "finite")
         for name in ("label_smoothing", "validation", "ema"):
             self._check(name, lambda value: 0 <= value < 1, "in [0, 1)")
         self._check("warmup", lambda value: 0 <= value <= 1, "in [0, 1]")

@@ -20,10 +20,8 @@ from vitedu.train.checkpoint import all_finite, load_checkpoint, save_checkpoint
 from vitedu.train.config import TrainConfig
 from vitedu.train.device import find_device
 from vitedu.train.folder import RunFolder
-from vitedu.train.optimizer import MovingAverage, build_optimizer
-from vitedu.train.precision import build_precision
-from vitedu.train.schedule import build_schedule
 from vitedu.train.sources import Sources, open_sources
+from vitedu.train.state import build_state, count_steps
 from vitedu.train.step import StepResult, TrainState, train_step
 from vitedu.weights import checkpoint_of, load, write_weights
 
@@ -85,35 +83,6 @@ def fit(
     )
     loop.run(should_stop or (lambda: False))
     return loop.finish(command)
-
-
-def build_state(
-    config: TrainConfig, train: ArraySource, device: torch.device
-) -> TrainState:
-    """The state before the first step: initial weights from the seed, on the CPU."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        model = ViT(config.model).to(device)
-    if config.compile:
-        model.compile()
-    num_steps = count_steps(config, len(train))
-    return TrainState(
-        config=config,
-        model=model.train(),
-        optimizer=build_optimizer(model, config),
-        schedule=build_schedule(
-            config.schedule, config.lr, num_steps, config.warmup
-        ),
-        precision=build_precision(config.precision, device),
-        ema=MovingAverage(model, config.ema) if config.ema else None,
-    )
-
-
-def count_steps(config: TrainConfig, num_images: int) -> int:
-    """Updates of the whole run; the last batch of an epoch may be short."""
-    if config.steps is not None:
-        return config.steps
-    return config.epochs * -(-num_images // config.batch_size)
 
 
 def step_seed(seed: int, step: int, rank: int = 0) -> int:

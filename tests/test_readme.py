@@ -9,7 +9,7 @@ from vitedu.train import RECIPES, recipe
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()
 ROWS = re.findall(
-    r"^\| `vitedu train ([a-z-]+)` \|(.*)\|$", TEXT, flags=re.MULTILINE
+    r"^\| `vitedu train ([a-z0-9-]+)` \|(.*)\|$", TEXT, flags=re.MULTILINE
 )
 
 

@@ -16,6 +16,11 @@ from vitedu.model import NAMES
 from vitedu.weights.files import IN_FOLDER, has_suffix, read_json
 
 BESIDE = ("config.json", "preprocessor_config.json")
+# trained by the recipe of its name; in the package, so that there are trained weights
+# where nothing can be fetched
+EMBEDDED = {
+    "shapes-small": Path(__file__).with_name("shapes-small.safetensors")
+}
 
 
 class _UnreachableError(Exception):
@@ -23,7 +28,9 @@ class _UnreachableError(Exception):
 
 
 def find(name: str) -> Path:
-    """The folder with the files of a hub's model, fetched if it is not here.
+    """The file in the package, or the folder with the files of a hub's model.
+
+    The latter are fetched if they are not here.
 
     `name` is a repository, "owner/model" (with or without "hf-hub:" before it), or a
     name of timm's, "vit_tiny_patch16_224.augreg_in21k". What is in the cache is taken
@@ -31,6 +38,8 @@ def find(name: str) -> Path:
 
     UserError: there is no such model, or it is not here and cannot be fetched.
     """
+    if name in EMBEDDED:
+        return EMBEDDED[name]
     repository = repository_of(name)
     place = place_of(repository)
     if place.is_dir():
@@ -41,6 +50,7 @@ def find(name: str) -> Path:
     why = "VITEDU_OFFLINE=1 forbids the download"
     if not is_offline():
         try:
+            check_reachable(repository)
             return fetch(repository, from_cache=False)
         except _UnreachableError as error:
             why = str(error)
@@ -94,6 +104,23 @@ def timm_repository(name: str) -> str:
         where = f"; fetch {about.url} and give its path" if about.url else ""
         raise UserError(f"timm keeps no weights of {name!r} on the hub{where}")
     return about.hf_hub_id
+
+
+def check_reachable(repository: str) -> None:
+    """_UnreachableError unless the hub answers, whatever it answers.
+
+    Asked once, where a download would try for half a minute, and say so in ten lines.
+    """
+    from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url
+
+    try:
+        url = hf_hub_url(repository, IN_FOLDER[0])
+        get_hf_file_metadata(url, timeout=10)
+    except (errors.HfHubHTTPError, errors.HFValidationError):
+        return  # fetch_file finds out what it means
+    # What the client's HTTP library raises changes with its version.
+    except Exception as error:
+        raise _UnreachableError("the hub does not answer") from error
 
 
 def fetch(repository: str, *, from_cache: bool) -> Path | None:

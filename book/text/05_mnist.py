@@ -146,9 +146,10 @@ figures.show(*training.one_step([24, 24, 16]))
 # %% [markdown]
 # Below is the step. Its `state` holds what a run carries along: the configuration, the
 # model, the optimizer, a *schedule* (a function from the step's number to the learning
-# rate, next section), the number format of the computation (`precision`: here plain 32
-# bits) and the count of steps done, from 0. `precision.update` calls `optimizer.step()`
-# and `optimizer.zero_grad()`. Soft labels, label smoothing, clipping (`max_grad_norm`)
+# rate, next section), the `loss` (a function of logits and labels that adds up the
+# cross-entropies of the images), the number format of the computation (`precision`: here
+# plain 32 bits) and the count of steps done, from 0. `precision.update` calls
+# `optimizer.step()` and `optimizer.zero_grad()`. Soft labels, clipping (`max_grad_norm`)
 # and averaged weights (`ema`) are not used on this page. What remains: set the rate, go
 # through the parts, update, count.
 
@@ -163,12 +164,7 @@ def train_step(state: TrainState, batch: tuple[Tensor, Tensor]) -> StepResult:
     for x, y in micro_batches(images, labels, config.micro_batch_size):
         with state.precision.autocast():
             logits = state.model(x)  # (b, classes)
-        loss = F.cross_entropy(
-            logits.float(),
-            y,
-            reduction="sum",
-            label_smoothing=config.label_smoothing,
-        )
+        loss = state.loss(logits, y)  # summed, in float32 or better
         # divided by the whole batch, so that unequal micro-batches weigh right
         state.precision.backward(loss / len(images))
         loss_sum = loss_sum + loss.detach()

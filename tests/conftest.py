@@ -1,5 +1,8 @@
 """What more than one test file measures with."""
 
+import os
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -27,3 +30,23 @@ def bytes_saved(model, images):
 def bytes_saved_for_backward():
     """The function of (model, images)."""
     return bytes_saved
+
+
+@pytest.fixture(scope="session")
+def golden():
+    """The folder of the authors' outputs; without it the test is skipped."""
+    folder = os.environ.get("VITEDU_GOLDEN")
+    if not folder:
+        pytest.skip(
+            "VITEDU_GOLDEN, the folder of the authors' outputs, is not set"
+        )
+    return Path(folder)
+
+
+def pytest_collection_modifyitems(items):
+    """Skip what is marked `gpu` where there is no CUDA device."""
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))

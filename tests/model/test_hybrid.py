@@ -2,10 +2,8 @@
 
 import json
 import math
-import os
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,15 +90,6 @@ GOLDEN = {
 golden_cases = pytest.mark.parametrize("case", GOLDEN)
 
 
-def golden_folder():
-    folder = os.environ.get("VITEDU_GOLDEN")
-    if not folder:
-        pytest.skip(
-            "VITEDU_GOLDEN, the folder of the authors' outputs, is not set"
-        )
-    return Path(folder)
-
-
 # the authors' words and ours, in the order in which they are replaced
 WORDS = {
     "conv_root": "stem.conv",
@@ -173,17 +162,22 @@ def our_state(weights, has_stages):
     return state
 
 
-def golden_model(case, dtype):
-    """Our model with the case's weights, its images and the authors' outputs."""
-    folder, config = golden_folder(), GOLDEN[case]
-    model = ViT(config).to(dtype).eval().requires_grad_(False)
-    with np.load(folder / f"{case}.weights.npz") as weights:
-        state = our_state(weights, has_stages=bool(config.stem.layers))
-        model.load_state_dict(state)
-    with np.load(folder / f"{case}.io.npz") as io:
-        outputs = {name: torch.from_numpy(io[name]) for name in io}
-    images = outputs["images"].to(dtype).permute(0, 3, 1, 2)
-    return model, images, outputs
+@pytest.fixture
+def golden_model(golden):
+    """The function of (case, dtype): our model, its images, the authors' outputs."""
+
+    def read(case, dtype):
+        config = GOLDEN[case]
+        model = ViT(config).to(dtype).eval().requires_grad_(False)
+        with np.load(golden / f"{case}.weights.npz") as weights:
+            state = our_state(weights, has_stages=bool(config.stem.layers))
+            model.load_state_dict(state)
+        with np.load(golden / f"{case}.io.npz") as io:
+            outputs = {name: torch.from_numpy(io[name]) for name in io}
+        images = outputs["images"].to(dtype).permute(0, 3, 1, 2)
+        return model, images, outputs
+
+    return read
 
 
 def seen(features):
@@ -192,7 +186,7 @@ def seen(features):
 
 
 @golden_cases
-def test_outputs_are_the_authors_in_float64(case):
+def test_outputs_are_the_authors_in_float64(golden_model, case):
     model, images, outputs = golden_model(case, torch.float64)
     close = {"rtol": 0, "atol": 1e-10}  # the case's own; measured 4e-14
     tokens = model.forward_features(images)
@@ -202,16 +196,16 @@ def test_outputs_are_the_authors_in_float64(case):
 
 
 @golden_cases
-def test_logits_are_the_authors_in_float32(case):
+def test_logits_are_the_authors_in_float32(golden_model, golden, case):
     model, images, outputs = golden_model(case, torch.float32)
-    cases = json.loads((golden_folder() / "cases.json").read_text())["cases"]
+    cases = json.loads((golden / "cases.json").read_text())["cases"]
     (entry,) = (each for each in cases if each["name"] == case)
     atol = entry["suggested_atol_f32"]["logits"]
     assert_close(model(images), outputs["logits"], rtol=0, atol=atol)
 
 
 @golden_cases
-def test_the_norm_of_the_root_is_the_authors(case):
+def test_the_norm_of_the_root_is_the_authors(golden_model, case):
     model, images, outputs = golden_model(case, torch.float64)
     backbone = model.patch_embed.backbone
     root = backbone.stem if GOLDEN[case].stem.layers else backbone
@@ -220,7 +214,7 @@ def test_the_norm_of_the_root_is_the_authors(case):
     assert_close(ours.float(), outputs["root_gn"], rtol=0, atol=2e-5)
 
 
-def test_every_stage_is_the_authors():
+def test_every_stage_is_the_authors(golden_model):
     model, images, outputs = golden_model("f1_hybrid_r212_p1", torch.float64)
     backbone = model.patch_embed.backbone
     x = backbone.stem(images)
@@ -231,7 +225,7 @@ def test_every_stage_is_the_authors():
 
 
 @golden_cases
-def test_the_embedding_is_the_authors(case):
+def test_the_embedding_is_the_authors(golden_model, case):
     model, images, outputs = golden_model(case, torch.float64)
     ours = model.patch_embed(images).float()
     want = outputs["embedding"].flatten(1, 2)  # row by row
@@ -239,8 +233,8 @@ def test_the_embedding_is_the_authors(case):
     assert_close(ours, want, rtol=0, atol=2e-4)
 
 
-def test_initial_values_are_those_that_the_authors_code_draws():
-    drawn = json.loads((golden_folder() / "init.json").read_text())["measured"]
+def test_initial_values_are_those_that_the_authors_code_draws(golden):
+    drawn = json.loads((golden / "init.json").read_text())["measured"]
     torch.manual_seed(0)
     state = ViT(GOLDEN["f1_hybrid_r212_p1"]).state_dict()
     of_the_stem = {
@@ -273,6 +267,12 @@ TIMM = {
 }
 
 
+r50_is_slow = pytest.mark.parametrize(
+    "name",
+    [pytest.param(x, marks=[SLOW] if "R50" in x else []) for x in TIMM],
+)
+
+
 def timm_pair(name, image_size):
     """Ours and timm's with the same random weights, in float64, one block deep."""
     timm = import_timm()
@@ -296,7 +296,7 @@ def largest_difference(ours, theirs):
 
 
 @pytest.mark.parametrize("image_size", [64, pytest.param((96, 33), marks=SLOW)])
-@pytest.mark.parametrize("name", TIMM)
+@r50_is_slow
 def test_equals_timm_where_the_definitions_agree(name, image_size):
     if name == "R+ViT-Ti/16" and image_size != 64:
         image_size = (96, 31)  # 8 columns of features, padded at both ends
@@ -314,7 +314,7 @@ def test_equals_timm_where_the_definitions_agree(name, image_size):
     assert largest_difference(ours, theirs) < 1e-8
 
 
-@pytest.mark.parametrize("name", TIMM)
+@r50_is_slow
 def test_timms_epsilons_move_the_logits_by_what_is_documented(name):
     _, least, most = TIMM[name]
     assert least < largest_difference(*timm_pair(name, 64)) < most

@@ -6,8 +6,6 @@ against what their code drew.
 
 import json
 import math
-import os
-from pathlib import Path
 
 import pytest
 import torch
@@ -184,13 +182,10 @@ def test_a_trained_model_is_set_back_to_initial_values():
         assert torch.equal(weight, fresh.state_dict()[name]), name
 
 
-def golden(name):
-    folder = os.environ.get("VITEDU_GOLDEN")
-    if not folder:
-        pytest.skip(
-            "VITEDU_GOLDEN, the folder of the authors' outputs, is not set"
-        )
-    return json.loads((Path(folder) / name).read_text())
+@pytest.fixture
+def measured(golden):
+    """What the authors' code drew, by name."""
+    return json.loads((golden / "init.json").read_text())["measured"]["vit"]
 
 
 # the released names of tensors of one block, and how ours are cut out of the model
@@ -227,8 +222,8 @@ THEIRS = {
 
 
 @pytest.mark.parametrize("theirs", THEIRS)
-def test_each_tensor_spreads_as_the_authors_own(theirs):
-    measured = golden("init.json")["measured"]["vit"][theirs]
+def test_each_tensor_spreads_as_the_authors_own(measured, theirs):
+    measured = measured[theirs]
     ours = THEIRS[theirs](tiny_model(pre_logits=128))
     assert ours.numel() == math.prod(measured["shape"])
     # two samples of n normal draws: their deviations differ by 1 / sqrt(n) as a rule
@@ -243,8 +238,8 @@ def test_each_tensor_spreads_as_the_authors_own(theirs):
 @pytest.mark.parametrize(
     "theirs", [name for name in THEIRS if name.endswith("kernel")]
 )
-def test_each_kernel_is_cut_where_the_authors_is(theirs):
-    measured = golden("init.json")["measured"]["vit"][theirs]
+def test_each_kernel_is_cut_where_the_authors_is(measured, theirs):
+    measured = measured[theirs]
     ours = THEIRS[theirs](tiny_model(pre_logits=128))
     # the largest of 24,000 draws and more lies within 1% of the cut
     assert ours.abs().max().item() == pytest.approx(
@@ -252,5 +247,5 @@ def test_each_kernel_is_cut_where_the_authors_is(theirs):
     )
 
 
-def test_every_tensor_that_the_authors_measured_is_compared():
-    assert set(golden("init.json")["measured"]["vit"]) == set(THEIRS)
+def test_every_tensor_that_the_authors_measured_is_compared(measured):
+    assert set(measured) == set(THEIRS)

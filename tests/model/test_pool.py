@@ -6,11 +6,10 @@ is set, against timm and against equations written out everywhere.
 
 import json
 import math
-import os
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -367,22 +366,18 @@ def test_a_name_from_other_code_is_answered_with_ours(theirs, ours):
         replace(TINY, pool=theirs)
 
 
-def golden(name):
-    folder = os.environ.get("VITEDU_GOLDEN")
-    if not folder:
-        pytest.skip("VITEDU_GOLDEN is not set: no authors' outputs to compare")
-    return Path(folder) / name
+@pytest.fixture
+def arrays(golden):
+    """The function of a file's name: its tensors, named without the prefix."""
 
+    def read(name):
+        with np.load(golden / name) as file:
+            return {
+                key.removeprefix("params/img/"): torch.from_numpy(file[key])
+                for key in file.files
+            }
 
-def arrays(name):
-    """The tensors of an .npz, by name without the prefix of the case."""
-    import numpy as np
-
-    with np.load(golden(name)) as file:
-        return {
-            key.removeprefix("params/img/"): torch.from_numpy(file[key])
-            for key in file.files
-        }
+    return read
 
 
 def dense(arrays, name, outputs=1):
@@ -439,7 +434,7 @@ def put_head(state, arrays):
     put(state, "head", dense(arrays, "head"))
 
 
-def authors_model(case, attention, norm2, mlp, **fields):
+def authors_model(arrays, case, attention, norm2, mlp, **fields):
     """The network of a case, its blocks' parts being named as given; float64."""
     theirs = arrays(f"{case}.weights.npz")
     config = ViTConfig(
@@ -472,7 +467,7 @@ def authors_model(case, attention, norm2, mlp, **fields):
     return model
 
 
-def outputs(case):
+def outputs(arrays, case):
     io = arrays(f"{case}.io.npz")
     return io, rearrange(io["images"], "b h w c -> b c h w").double()
 
@@ -483,8 +478,9 @@ THEIR_FLOAT32 = {"rtol": 0, "atol": 2e-6}
 THEIR_FLOAT64 = {"rtol": 0, "atol": 1e-10}
 
 
-def test_attention_pooling_is_big_visions():
+def test_attention_pooling_is_big_visions(arrays):
     model = authors_model(
+        arrays,
         "h3_bv_map_learn",
         "MultiHeadDotProductAttention_0",
         "LayerNorm_1",
@@ -495,7 +491,7 @@ def test_attention_pooling_is_big_visions():
         class_token=False,
         pool="map",
     )
-    io, images = outputs("h3_bv_map_learn")
+    io, images = outputs(arrays, "h3_bv_map_learn")
     tokens = model.forward_features(images)
     assert_close(tokens, io["encoded_f64"], **THEIR_FLOAT64)
     pooled = model.pool(tokens)
@@ -505,9 +501,9 @@ def test_attention_pooling_is_big_visions():
     assert_close(model(images), io["logits_f64"], **THEIR_FLOAT32)
 
 
-def test_attention_pooling_with_pre_logits_is_big_visions():
+def test_attention_pooling_with_pre_logits_is_big_visions(arrays):
     case = "h5_bv_map_sincos_rep_scan"
-    theirs, (io, _) = arrays(f"{case}.weights.npz"), outputs(case)
+    theirs, (io, _) = arrays(f"{case}.weights.npz"), outputs(arrays, case)
     model = ViT(
         ViTConfig(
             image_size=32,
@@ -535,8 +531,9 @@ def test_attention_pooling_with_pre_logits_is_big_visions():
     assert_close(model.forward_head(tokens), io["logits_f64"], **THEIR_FLOAT32)
 
 
-def test_logits_of_every_token_are_the_authors():
+def test_logits_of_every_token_are_the_authors(arrays):
     model = authors_model(
+        arrays,
         "c2_vit_token_unpooled_rep",
         "MultiHeadDotProductAttention_1",
         "LayerNorm_2",
@@ -547,7 +544,7 @@ def test_logits_of_every_token_are_the_authors():
         pool="none",
         pre_logits=32,
     )
-    io, images = outputs("c2_vit_token_unpooled_rep")
+    io, images = outputs(arrays, "c2_vit_token_unpooled_rep")
     tokens = model.forward_features(images)
     assert_close(tokens, io["encoded_f64"], **THEIR_FLOAT64)
     features = model.pre_logits(model.pool(tokens))
@@ -579,8 +576,10 @@ def test_logits_of_every_token_are_the_authors():
         ("MlpBlock_0/Dense_1/kernel", lambda pool: pool.mlp.fc2.weight),
     ],
 )
-def test_each_tensor_of_the_pool_spreads_as_big_visions(initial, theirs, ours):
-    measured = json.loads(golden("init.json").read_text())["measured"]["bv"]
+def test_each_tensor_of_the_pool_spreads_as_big_visions(
+    golden, initial, theirs, ours
+):
+    measured = json.loads((golden / "init.json").read_text())["measured"]["bv"]
     measured, weight = measured[f"MAPHead_0/{theirs}"], ours(initial.pool)
     assert weight.numel() == math.prod(measured["shape"])
     # two samples of n uniform draws: their deviations differ by 0.6 / sqrt(n)

@@ -529,14 +529,6 @@ def test_recorded_attention_changes_nothing(position):
     assert_close(recorded, model(images), **EXACT)
 
 
-@pytest.mark.slow
-@every_position
-def test_the_model_can_be_exported(position):
-    model, images = random_model(position=position), random_images()
-    exported = torch.export.export(model, (images,)).module()
-    assert_close(exported(images), model(images), **EXACT)
-
-
 @pytest.mark.parametrize("position", ADDED[::3] + RELATIVE[:1], ids=str)
 def test_an_unknown_place_is_an_error(position):
     name = type(position).__name__

@@ -2,10 +2,8 @@
 
 import json
 import math
-import os
 import re
 from dataclasses import FrozenInstanceError, fields, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -269,15 +267,6 @@ GOLDEN = {
 golden_cases = pytest.mark.parametrize("case", GOLDEN)
 
 
-def golden_folder():
-    folder = os.environ.get("VITEDU_GOLDEN")
-    if not folder:
-        pytest.skip(
-            "VITEDU_GOLDEN, the folder of the authors' outputs, is not set"
-        )
-    return Path(folder)
-
-
 # the authors' words and ours, in the order in which they are replaced
 WORDS = {
     "root_block/": "",
@@ -323,17 +312,22 @@ def our_state(weights):
     return state
 
 
-def golden_model(case, dtype):
-    """Our model with the case's weights, its images and the authors' outputs."""
-    folder, name = golden_folder(), case.split(",")[0]
-    config, _ = GOLDEN[case]
-    model = ResNet(config).to(dtype).eval().requires_grad_(False)
-    with np.load(folder / f"{name}.weights.npz") as weights:
-        model.load_state_dict(our_state(weights))
-    with np.load(folder / f"{name}.io.npz") as io:
-        outputs = {name: torch.from_numpy(io[name]) for name in io}
-    images = outputs["images"].to(dtype).permute(0, 3, 1, 2)
-    return model, images, outputs
+@pytest.fixture
+def golden_model(golden):
+    """The function of (case, dtype): our model, its images, the authors' outputs."""
+
+    def read(case, dtype):
+        name = case.split(",")[0]
+        config, _ = GOLDEN[case]
+        model = ResNet(config).to(dtype).eval().requires_grad_(False)
+        with np.load(golden / f"{name}.weights.npz") as weights:
+            model.load_state_dict(our_state(weights))
+        with np.load(golden / f"{name}.io.npz") as io:
+            outputs = {name: torch.from_numpy(io[name]) for name in io}
+        images = outputs["images"].to(dtype).permute(0, 3, 1, 2)
+        return model, images, outputs
+
+    return read
 
 
 def seen(features):
@@ -342,7 +336,7 @@ def seen(features):
 
 
 @golden_cases
-def test_logits_are_the_authors_in_float64(case):
+def test_logits_are_the_authors_in_float64(golden_model, case):
     model, images, outputs = golden_model(case, torch.float64)
     want = outputs[GOLDEN[case][1] + "_f64"]
     # the case's own tolerance; measured 4e-15
@@ -350,14 +344,14 @@ def test_logits_are_the_authors_in_float64(case):
 
 
 @golden_cases
-def test_logits_are_the_authors_in_float32(case):
+def test_logits_are_the_authors_in_float32(golden_model, case):
     model, images, outputs = golden_model(case, torch.float32)
     # the case's own tolerance; measured below 2e-6
     assert_close(model(images), outputs[GOLDEN[case][1]], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("case", ["g1_bit_v2_paper", "g2_bit_v1"])
-def test_root_stages_and_features_are_the_authors(case):
+def test_root_stages_and_features_are_the_authors(golden_model, case):
     model, images, outputs = golden_model(case, torch.float64)
     close = {"rtol": 0, "atol": 1e-10}  # of numbers up to 30; measured 2e-13
     x = model.stem(images)
@@ -373,14 +367,16 @@ def test_root_stages_and_features_are_the_authors(case):
 
 
 @pytest.mark.parametrize("case", ["g1_bit_v2_paper", "g2_bit_v1"])
-def test_without_a_head_the_model_gives_the_authors_features(case):
+def test_without_a_head_the_model_gives_the_authors_features(
+    golden_model, case
+):
     model, images, outputs = golden_model(case, torch.float64)
     model.reset_classifier(0)
     assert_close(model(images), outputs["features_f64"], rtol=0, atol=1e-10)
 
 
-def test_initial_values_are_those_that_the_authors_code_draws():
-    drawn = json.loads((golden_folder() / "init.json").read_text())["measured"]
+def test_initial_values_are_those_that_the_authors_code_draws(golden):
+    drawn = json.loads((golden / "init.json").read_text())["measured"]
     torch.manual_seed(0)
     config = ResNetConfig(layers=(2, 2), width=0.5, num_classes=6)
     state = ResNet(config).state_dict()

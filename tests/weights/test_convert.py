@@ -1,12 +1,13 @@
 """Weights from any dialect to any other, and what their own readers make of them."""
 
+import copy
 import json
 import os
 import re
 import warnings
 from dataclasses import replace
+from functools import cache
 from itertools import combinations, pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,10 +55,15 @@ def randomise(model, seed=0):
     return model.eval()
 
 
+@cache
+def drawn(**changes):
+    return randomise(ViT(ViTConfig(**TINY | changes)))
+
+
 def source(folder, dtype=torch.float32, names=(), spec=None, **changes):
     """Our own file of a model with drawn weights, and the model."""
-    config = ViTConfig(**TINY | changes)
-    return written(folder, randomise(ViT(config)), dtype, names, spec)
+    model = copy.deepcopy(drawn(**changes))
+    return written(folder, model, dtype, names, spec)
 
 
 def written(folder, model, dtype=torch.float32, names=(), spec=None):
@@ -150,14 +156,14 @@ CHAIN = ("vitedu", "timm", "hf", "torchvision", "npz")
 
 
 @pytest.mark.parametrize("case", ["drawn", "a_vit_token_p8", "e_vit_p16_h3"])
-def test_around_the_world_every_array_is_the_same(tmp_path, case):
+def test_around_the_world_every_array_is_the_same(tmp_path, case, request):
     start = tmp_path / "start.npz"
     hints = {}
     if case == "drawn":
         path, _ = source(tmp_path, gelu="tanh")
         quietly(path, start, to="npz")
     else:
-        start = golden(f"{case}.weights.npz")
+        start = request.getfixturevalue("golden") / f"{case}.weights.npz"
         hints = {"num_heads": quiet_load(start).config.num_heads}
     stations = [start]
     for to in CHAIN:
@@ -190,8 +196,8 @@ def test_around_the_world_every_array_is_the_same(tmp_path, case):
         ("g1_bit_v2_paper.legacy", "vitedu"),
     ],
 )
-def test_the_authors_cases_go_there_and_back(tmp_path, case, to):
-    path = golden(f"{case}.weights.npz")
+def test_the_authors_cases_go_there_and_back(tmp_path, golden, case, to):
+    path = golden / f"{case}.weights.npz"
     model = quiet_load(path)
     one, back = place(tmp_path, to), tmp_path / "back.npz"
     hints = {}
@@ -207,13 +213,6 @@ def test_the_authors_cases_go_there_and_back(tmp_path, case, to):
         case[0] in "bcfg"
     ):  # under released names; of others ours are the released
         assert names == set(np.load(back))
-
-
-def golden(name):
-    folder = os.environ.get("VITEDU_GOLDEN")
-    if not folder:
-        pytest.skip("VITEDU_GOLDEN, the authors' outputs, is not set")
-    return Path(folder) / name
 
 
 @pytest.mark.parametrize("to", SUFFIXES)

@@ -1,6 +1,5 @@
 """vitedu.load: from a file to a model that is ready, or one sentence."""
 
-import importlib.util
 import json
 import warnings
 from dataclasses import replace
@@ -493,43 +492,6 @@ def test_a_resnet_gets_another_head_and_size(resnet_file):
 def test_a_resnet_has_no_field_of_a_vit(resnet_file):
     assert "ResNetConfig has no field 'num_heads'" in sentence(
         resnet_file, num_heads=3
-    )
-
-
-# --- leaving Python
-
-
-def test_a_loaded_model_exports_with_torch_export(file):
-    model, images = load(file), torch.randn(2, 1, 8, 8)
-    program = torch.export.export(model, (images,)).module()
-    # the same operators in the same order
-    torch.testing.assert_close(program(images), model(images))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num_classes", [3, 0])
-def test_a_loaded_model_exports_to_onnx(file, tmp_path, num_classes):
-    for name in ("onnx", "onnxscript", "onnxruntime"):
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"{name} is not installed")
-    import onnxruntime
-
-    model, images = load(file, num_classes=num_classes), torch.randn(2, 1, 8, 8)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the exporter, on its own future
-        torch.onnx.export(
-            model,
-            (images,),
-            tmp_path / "model.onnx",
-            dynamo=True,
-            verbose=False,
-        )
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    feed = {session.get_inputs()[0].name: images.numpy()}
-    (logits,) = session.run(None, feed)
-    # float32 with other kernels: about 100 terms a sum, values of size 1
-    torch.testing.assert_close(
-        torch.from_numpy(logits), model(images).detach(), atol=1e-5, rtol=1e-5
     )
 
 

@@ -4,9 +4,7 @@ Where VITEDU_GOLDEN is set, against what the authors' code computed with these f
 """
 
 import json
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -59,16 +57,6 @@ CASES = {
 WITH_FILE = [name for name in CASES if "finetune" not in name]
 VITS = [name for name in WITH_FILE if name[0] != "g"]
 DTYPES = [torch.float64, torch.float32]
-
-
-@pytest.fixture(scope="module")
-def golden():
-    folder = os.environ.get("VITEDU_GOLDEN")
-    if not folder:
-        pytest.skip(
-            "VITEDU_GOLDEN, the folder of the authors' outputs, is not set"
-        )
-    return Path(folder)
 
 
 @pytest.fixture(scope="module")
@@ -590,19 +578,3 @@ def test_timm_reads_what_was_written(tmp_path):
         atol=1e-12,
         rtol=1e-12,
     )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["map", "sines", "root", "hybrid", "bit", "bit-v1"]
-)
-def test_every_kind_of_model_exports(tmp_path, name):
-    config = CONFIGS[name]
-    path = written(config, tmp_path / "w.npz")
-    model = load(path, image_size=config.image_size)
-    images = torch.randn(2, 3, 32, 32)
-    if name.startswith("bit"):
-        images = torch.randn(2, 3, 50, 64)
-    program = torch.export.export(model, (images,)).module()
-    # the same operators in the same order
-    torch.testing.assert_close(program(images), model(images))

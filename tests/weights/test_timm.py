@@ -484,6 +484,7 @@ def test_a_hybrid_is_read_with_a_difference_that_is_noted(timm, tmp_path, name):
     assert any("norms of hybrids" in note for note in ours.load_report.notes)
 
 
+@pytest.mark.slow  # 23 million weights; tests/model/test_resnet.py has the function
 def test_bit_is_read_with_a_difference_that_is_noted(timm, tmp_path):
     theirs = randomise(timm.create_model("resnetv2_50x1_bit", num_classes=5))
     folder = saved(timm, tmp_path, theirs)

@@ -121,6 +121,7 @@ def test_equal_content_gives_equal_bytes(tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
+@pytest.mark.slow  # starts a process, which imports torch
 def test_another_process_writes_the_same_bytes(tmp_path):
     # another hash seed, another order of sets
     program = (

@@ -1,11 +1,9 @@
 """`vitedu convert`: weights in another format."""
 
 import argparse
-import warnings
-from typing import Any
 
-from vitedu.cli.answer import Answer, say
-from vitedu.cli.evaluate import named_fields
+from vitedu.cli.answer import Answer
+from vitedu.cli.words import hints_in, named_fields, warnings_said
 from vitedu.errors import UserError
 from vitedu.weights.convert import SUFFIXES
 from vitedu.weights.convert import convert as convert_weights
@@ -20,12 +18,8 @@ def convert(options: argparse.Namespace) -> Answer:
             "convert wants WEIGHTS, TARGET and --to FORMAT, of which there are "
             + ", ".join(SUFFIXES)
         )
-    hints = {name: hint(name, value) for name, value in given.items()}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        done = convert_weights(*words, to=options.to, **hints)
-    for each in caught:
-        say(f"warning: {each.message}")
+    with warnings_said():
+        done = convert_weights(*words, to=options.to, **hints_in(given))
     values = {
         "source": done.source,
         "dialect": done.dialect,
@@ -40,17 +34,3 @@ def convert(options: argparse.Namespace) -> Answer:
         f"as {done.format}"
     )
     return Answer(values, text)
-
-
-def hint(name: str, value: str) -> Any:
-    """What a word name=value says. UserError: no number where one is wanted."""
-    if name not in ("image_size", "num_heads"):
-        return value
-    numbers = value.split(",")
-    if not all(number.isdecimal() for number in numbers):
-        raise UserError(
-            f"{name}={value} must be whole numbers, as in {name}=16"
-        )
-    if len(numbers) == 1:
-        return int(value)
-    return tuple(map(int, numbers))

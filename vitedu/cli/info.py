@@ -7,6 +7,7 @@ from pathlib import Path
 from vitedu import __version__, budget, results
 from vitedu.cli.answer import Answer, shown, table
 from vitedu.cli.train import tier_of
+from vitedu.cli.words import hints_in, load_model, named_fields
 from vitedu.data import where
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model import (
@@ -20,16 +21,24 @@ from vitedu.model import (
 )
 from vitedu.train import RECIPES, find_device, recipe
 from vitedu.train.folder import flat
-from vitedu.weights import load
+from vitedu.weights.files import listed
+from vitedu.weights.load import HINTS
 
 
 def info(options: argparse.Namespace) -> Answer:
     """What there is; what a model, a file of weights or a recipe is; data; device."""
-    if len(options.words) > 1:
-        raise UserError(f"info takes one name, got {len(options.words)}")
-    if not options.words:
+    words, fields = named_fields(options.words, HINTS)
+    if len(words) > 1:
+        raise UserError(f"info takes one name, got {len(words)}")
+    name = words[0] if words else ""
+    if name in NAMES or name in HYBRIDS:
+        return info_model(name, vit_config(name, **hints_in(fields)))
+    if name in RESNETS:
+        return info_model(name, resnet_config(name, **hints_in(fields)))
+    if fields and (not name or name in ("data", "device") or name in RECIPES):
+        raise UserError(f"{', '.join(fields)} belongs to a model or to weights")
+    if not name:
         return info_overview()
-    name = options.words[0]
     if name == "data":
         return info_data()
     if name == "device":
@@ -37,10 +46,6 @@ def info(options: argparse.Namespace) -> Answer:
         hardware = results.hardware(device)
         values = {"device": str(device), "hardware": hardware}
         return Answer(values, f"{device}: {hardware}")
-    if name in NAMES or name in HYBRIDS:
-        return info_model(name, vit_config(name))
-    if name in RESNETS:
-        return info_model(name, resnet_config(name))
     if name in RECIPES:
         config = recipe(name, tier_of(os.environ.get("VITEDU_TIER"), options))
         return Answer(config.to_json(), table(flat(config.to_json())))
@@ -52,12 +57,12 @@ def info(options: argparse.Namespace) -> Answer:
         raise UserError(
             f"{name!r} is no model, recipe, file or run folder; {end}"
         )
-    return info_weights(name)
+    return info_weights(name, fields)
 
 
-def info_weights(name: str) -> Answer:
+def info_weights(name: str, fields: dict[str, str]) -> Answer:
     """What a file holds, where it came from, and what its pictures must be."""
-    model = load(name)
+    model = load_model(name, fields)
     report = model.load_report
     answer = info_model(name, model.config)
     preprocess = model.preprocess.to_json()
@@ -65,17 +70,20 @@ def info_weights(name: str) -> Answer:
         "source": report.source,
         "dialect": report.dialect,
         "notes": list(report.notes),
+        "resized": list(report.resized),
         "dropped": list(report.dropped),
         "preprocess": preprocess,
         "class_names": list(model.class_names),
     }
     rows = [
+        ("file", report.source),
         ("dialect", report.dialect),
         *flat({"preprocess": preprocess}),
-        ("class_names", ", ".join(model.class_names)),
+        ("class_names", listed(model.class_names) or "none"),
     ]
-    if report.dropped:
-        rows.append(("dropped", ", ".join(report.dropped)))
+    for what in ("resized", "dropped"):
+        if names := getattr(report, what):
+            rows.append((what, listed(names)))
     rows += [("note", note) for note in report.notes]
     return Answer(values, answer.text + "\n" + table(rows))
 

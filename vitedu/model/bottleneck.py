@@ -215,6 +215,25 @@ class PreActBottleneck(nn.Module):
         return shortcut + y
 
 
+class Border(nn.Module):
+    """One pixel of `value` on all sides: (b, c, h, w) -> (b, c, h + 2, w + 2).
+
+    Joined and not padded, for a model that leaves Python: onnxruntime (1.31) makes one
+    of a padding with zeros and the pool behind it, and that pool's border is -inf.
+    """
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.value = value
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, c, h, w) -> (b, c, h + 2, w + 2)."""
+        row = torch.full_like(x[:, :, :1], self.value)
+        x = torch.cat([row, x, row], dim=2)
+        column = torch.full_like(x[..., :1], self.value)
+        return torch.cat([column, x, column], dim=3)
+
+
 def build_bit_root(
     in_channels: int, width: float, border: float
 ) -> nn.Sequential:
@@ -226,7 +245,7 @@ def build_bit_root(
     return nn.Sequential(
         OrderedDict(
             conv=BiTConv2d(in_channels, int(64 * width), 7, stride=2),
-            pad=nn.ConstantPad2d(1, border),
+            pad=Border(border),
             pool=nn.MaxPool2d(3, stride=2),
         )
     )

@@ -22,7 +22,7 @@ from vitedu.model import Patches, Standard, ViTConfig
 from vitedu.model.checks import pair
 from vitedu.model.position import Learned1D
 from vitedu.model.resnet import ResNetConfig
-from vitedu.weights.npz_names import Row, to_ours, to_theirs
+from vitedu.weights.rows import Row, to_ours, to_theirs
 from vitedu.weights.sizes import (
     Names,
     check_holds,

@@ -28,10 +28,9 @@ from vitedu.weights.npz_names import (
     Numbers,
     legacy_names,
     resnet_names,
-    to_ours,
-    to_theirs,
     vit_names,
 )
+from vitedu.weights.rows import shape_of, to_ours, to_theirs
 
 RESIZE = "paper"
 # of all files, and nowhere in them
@@ -197,18 +196,6 @@ def numbers_in(arrays: dict[str, Tensor]) -> Numbers:
 def table_in(arrays: dict[str, Tensor]) -> str | None:
     """The name of the table of positions; None: there is none."""
     return next((name for name in POSITIONS if name in arrays), None)
-
-
-def shape_of(
-    arrays: dict[str, Tensor], name: str, ndim: int
-) -> tuple[int, ...]:
-    """The shape of an array. UserError: it is not there, or has other axes."""
-    if name not in arrays:
-        raise UserError(f"it lacks {name!r}; it is not whole")
-    shape = tuple(arrays[name].shape)
-    if len(shape) != ndim or 0 in shape:
-        raise UserError(f"{name} has shape {shape}, expected {ndim} axes")
-    return shape
 
 
 def width_of(arrays: dict[str, Tensor], name: str, ndim: int = 2) -> int | None:

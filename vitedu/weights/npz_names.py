@@ -1,40 +1,14 @@
-"""Google's names for weights, beside ours: one table, read in both directions.
+"""Google's names for weights, beside ours, as rows of `vitedu.weights.rows`.
 
-`for ours, theirs, kind in vit_names(config, RELEASED): ...` says that our array `ours`
-is made of `theirs`, one behind the other, each rearranged as `KINDS[kind]` says.
+`vit_names(config, RELEASED)` yields those of a ViT in a released file.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import torch
-from einops import EinopsError, rearrange
-from torch import Tensor
-
-from vitedu.errors import UserError
 from vitedu.model import ViTConfig
 from vitedu.model.resnet import ResNetConfig
-
-# Theirs and ours, in einops' words: d in, e out of a dense layer, p q pixels.
-KINDS = {
-    "same": ("... -> ...", "... -> ..."),
-    "dense": ("d e -> e d", "e d -> d e"),
-    "convolution": ("p q d e -> e d p q", "e d p q -> p q d e"),
-    "dense as convolution": ("d e -> e d 1 1", "e d 1 1 -> d e"),
-    "to heads": ("d heads hd -> (heads hd) d", "(heads hd) d -> d heads hd"),
-    "to heads, bias": ("heads hd -> (heads hd)", "(heads hd) -> heads hd"),
-    "of heads": ("heads hd d -> d (heads hd)", "d (heads hd) -> heads hd d"),
-    # a GroupNorm's: (1, 1, 1, d) or (d,) is read, the former written
-    "channels": ("... d -> (... d)", "d -> 1 1 1 d"),
-}
-
-
-class Row(NamedTuple):
-    """One row of the table of names."""
-
-    ours: str
-    theirs: tuple[str, ...]
-    kind: str
+from vitedu.weights.rows import Row
 
 
 class Numbers(NamedTuple):
@@ -207,51 +181,3 @@ def legacy_names(config: ResNetConfig) -> Iterator[Row]:
         head = "resnet/head/conv2d"
         yield Row("head.fc.weight", (f"{head}/kernel",), "convolution")
         yield Row("head.fc.bias", (f"{head}/bias",), "same")
-
-
-def to_ours(
-    rows: Iterator[Row], arrays: dict[str, Tensor], num_heads: int
-) -> dict[str, Tensor]:
-    """Their arrays under our names and in our order of axes.
-
-    UserError: one is missing, is of another form, or is left over.
-    """
-    left, state = dict(arrays), {}
-    for ours, theirs, kind in rows:
-        missing = [name for name in theirs if name not in left]
-        if missing:
-            raise UserError(f"it lacks {missing[0]!r}; it is not whole")
-        parts = []
-        for name in theirs:
-            array, pattern = left.pop(name), KINDS[kind][0]
-            heads = {"heads": num_heads} if "heads" in pattern else {}
-            try:
-                parts.append(rearrange(array, pattern, **heads))
-            except EinopsError:
-                raise UserError(
-                    f"{name} has shape {tuple(array.shape)}, which is not "
-                    f"{pattern.partition(' ->')[0]!r} with {num_heads} heads"
-                ) from None
-        state[ours] = torch.cat(parts) if len(parts) > 1 else parts[0]
-    if left:
-        names = ", ".join(sorted(left)[:4])
-        raise UserError(
-            f"it holds {len(left)} arrays that this network has no place for: {names}"
-        )
-    return state
-
-
-def to_theirs(
-    rows: Iterator[Row], state_dict: dict[str, Tensor], num_heads: int
-) -> dict[str, Tensor]:
-    """The inverse of `to_ours`: copies that lie in memory as they are written."""
-    arrays = {}
-    for ours, theirs, kind in rows:
-        pattern = KINDS[kind][1]
-        heads = {"heads": num_heads} if "heads" in pattern else {}
-        for name, part in zip(
-            theirs, state_dict[ours].chunk(len(theirs)), strict=True
-        ):
-            part = rearrange(part.detach().cpu(), pattern, **heads)
-            arrays[name] = part.clone(memory_format=torch.contiguous_format)
-    return arrays

@@ -17,7 +17,7 @@ from vitedu.model import Patches, ViTConfig
 from vitedu.model.checks import pair
 from vitedu.model.config import SIZES
 from vitedu.model.hybrid import Hybrid
-from vitedu.weights.npz import shape_of
+from vitedu.weights.rows import shape_of
 
 
 class Names(NamedTuple):

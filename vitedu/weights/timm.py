@@ -21,8 +21,7 @@ from vitedu.model import Patches, Standard, ViT, ViTConfig
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import Learned1D, NoPosition
 from vitedu.model.resnet import ResNet, ResNetConfig
-from vitedu.weights.npz import shape_of
-from vitedu.weights.npz_names import Row, to_ours, to_theirs
+from vitedu.weights.rows import Row, shape_of, to_ours, to_theirs
 from vitedu.weights.sizes import (
     Names,
     check_holds,

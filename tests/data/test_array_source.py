@@ -13,7 +13,9 @@ SPEC = PreprocessSpec(image_size=(5, 4), in_channels=1, mean=0.1, std=0.3)
 RAW = PreprocessSpec(
     image_size=(5, 4), in_channels=1, mean=0, std=1
 )  # pixel / 255
-AUGMENT = Augment(shift=1, rotate=20, crop=0.5, flip=True)
+MOVES = {"shift": 1, "rotate": 20, "crop": 0.5, "flip": True}
+COLOURS = {"rand_layers": 2, "jitter": 0.3, "erase": 0.5}
+AUGMENT = Augment(**MOVES, **COLOURS)
 
 
 def numbered(n, classes=3):
@@ -150,6 +152,16 @@ def test_an_augmentation_that_is_off_changes_nothing():
     assert torch.equal(plain[0], off[0])
 
 
+def test_what_is_erased_is_0_after_the_normalisation():
+    feed = source(numbered(40), augment=Augment(erase=1.0), shuffle=False)
+    images, _ = everything(feed.batches(batch_size=8))
+    plain, _ = everything(
+        source(numbered(40), shuffle=False).batches(batch_size=8)
+    )
+    assert torch.equal(images[images != 0], plain[images != 0])
+    assert (images == 0).flatten(1).any(1).float().mean() > 0.5
+
+
 def test_the_source_keeps_bytes_and_knows_its_classes():
     feed = source(numbered(9))
     assert feed.images.dtype == torch.uint8
@@ -161,6 +173,7 @@ def test_the_source_keeps_bytes_and_knows_its_classes():
 
 
 def test_batches_are_fed_on_the_device():
+    """The meta device has no values: nothing may be asked of it."""
     feed = source(numbered(9), augment=AUGMENT, device="meta")
     images, labels = next(feed.batches(batch_size=4))
     assert images.device.type == labels.device.type == "meta"

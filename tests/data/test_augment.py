@@ -4,12 +4,20 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from vitedu.data.augment import COLUMNS, Augment, apply, augmentation_table
+from vitedu.data import randaugment
+from vitedu.data.augment import (
+    COLUMNS,
+    GEOMETRY,
+    Augment,
+    apply,
+    augmentation_table,
+    erase,
+)
 from vitedu.errors import UserError
 
-EVERYTHING = Augment(
-    shift=2, rotate=15, scale=0.1, shear=10, crop=0.5, flip=True
-)
+MOVES = {"shift": 2, "rotate": 15, "scale": 0.1, "shear": 10, "crop": 0.5}
+COLOURS = {"rand_layers": 2, "jitter": 0.3, "erase": 0.5}
+EVERYTHING = Augment(**MOVES, flip=True)
 
 
 def random_images(b, c, h, w, seed=0):
@@ -141,7 +149,9 @@ def test_a_positive_angle_turns_counter_clockwise():
 
 def test_a_crop_shows_its_box_over_the_whole_picture():
     rows = draw(Augment(), 1)
-    rows[0, 7:] = torch.tensor([-0.5, 0.5, 0.5, 0.5])  # the upper right quarter
+    rows[0, 7:11] = torch.tensor(
+        [-0.5, 0.5, 0.5, 0.5]
+    )  # the upper right quarter
     picture = torch.zeros(1, 1, 8, 8)
     picture[:, :, :4, 4:] = 200
     # away from the border, where the outside is mixed in
@@ -152,7 +162,7 @@ def test_a_crop_shows_its_box_over_the_whole_picture():
 
 def test_crops_lie_inside_and_keep_their_share_of_the_area():
     table = draw(Augment(crop=0.2), 5_000)
-    y, x, height, width = table[:, 7:].unbind(1)
+    y, x, height, width = table[:, 7:11].unbind(1)
     area, aspect = height * width, width / height
     slack = 1e-5  # float32
     assert area.min() >= 0.2 - slack and area.min() < 0.21 and area.max() > 0.99
@@ -195,6 +205,8 @@ def test_a_sample_does_not_depend_on_its_batch():
         ("shear", 20),
         ("crop", 0.3),
         ("flip", True),
+        ("rand_layers", 1),
+        ("jitter", 0.3),
     ],
 )
 def test_every_field_changes_the_picture(field, value):
@@ -237,18 +249,136 @@ def test_whole_numbers_and_floats_are_the_same_augmentation():
     ("fields", "sentence"),
     [
         ({"shift": -1}, "augment.shift=-1 must be a number from 0 up"),
-        ({"shift": 1.5}, "augment.shift=1.5 must be a whole number of pixels"),
+        ({"shift": 1.5}, "augment.shift=1.5 must be a whole number"),
         ({"rotate": math.nan}, "augment.rotate=nan must be a number from 0 up"),
         ({"rotate": "far"}, "augment.rotate='far' must be a number from 0 up"),
         ({"scale": 1}, "augment.scale=1.0 must be below 1"),
         ({"shear": 90}, "augment.shear=90.0 must be below 90"),
         ({"crop": 1.2}, "augment.crop=1.2 must be a share of the area"),
         ({"flip": 1}, "augment.flip=1 must be true or false"),
+        ({"rand_layers": 1.5}, "rand_layers=1.5 must be a whole number"),
+        ({"rand_magnitude": 31}, "rand_magnitude=31.0 must be at most 30"),
+        ({"jitter": 2}, "augment.jitter=2.0 must be a share of the value"),
+        ({"erase": 25}, "augment.erase=25.0 must be a share of the samples"),
     ],
 )
 def test_a_field_out_of_range_is_named_with_its_value(fields, sentence):
     with pytest.raises(UserError, match=sentence):
         Augment(**fields)
+
+
+def test_the_first_draws_are_those_of_earlier_versions():
+    """Recorded runs rest on them: 10 uniform numbers a sample, in this order."""
+    uniform = torch.rand(30, 10, generator=torch.Generator().manual_seed(5))
+    table = draw(Augment(shift=2, flip=True, **COLOURS), 30, seed=5)
+    assert torch.equal(table[:, :2], (5 * uniform[:, :2]).floor() - 2)
+    assert torch.equal(table[:, 2], (uniform[:, 2] < 0.5).float())
+    table = draw(Augment(crop=0.25, rotate=30), 30, seed=5)
+    height, width = column(table, "box_height"), column(table, "box_width")
+    # float32, a root and a product
+    assert_close(height * width, 0.25 + 0.75 * uniform[:, 6])
+    turned = torch.atan2(column(table, "m_yx"), column(table, "m_xx"))
+    assert_close(turned.rad2deg(), 60 * uniform[:, 4] - 30)
+
+
+@pytest.mark.parametrize("geometry", [{"shift": 2, "flip": True}, MOVES])
+def test_new_fields_leave_the_draws_of_the_geometry(geometry):
+    less, more = Augment(**geometry), Augment(**geometry, **COLOURS)
+    first = len(GEOMETRY)
+    assert torch.equal(draw(less, 40)[:, :first], draw(more, 40)[:, :first])
+
+
+def test_more_layers_leave_the_earlier_ones():
+    one, two = (draw(Augment(rand_layers=n), 40) for n in (1, 2))
+    assert torch.equal(one, two[:, : one.shape[1]])
+
+
+def test_a_crop_of_a_wide_picture_keeps_its_aspect_in_the_result():
+    """A picture 2 times as wide: boxes of 3:4 to 4:3 in its pixels, all inside."""
+    generator = torch.Generator().manual_seed(0)
+    table = augmentation_table(Augment(crop=0.1), 5_000, generator, aspect=2.0)
+    y, x, height, width = table[:, 7:11].unbind(1)
+    slack = 1e-5  # float32
+    aspect = 2 * width / height
+    assert 3 / 4 - slack <= aspect.min() and aspect.max() <= 4 / 3 + slack
+    assert (y.abs() + height).max() <= 1 + slack
+    assert (x.abs() + width).max() <= 1 + slack
+    area = height * width
+    assert 0.1 - slack <= area.min() and area.max() <= 2 / 3 + slack
+
+
+def test_a_crop_that_asks_for_more_than_a_wide_picture_has_takes_what_fits():
+    generator = torch.Generator().manual_seed(0)
+    table = augmentation_table(Augment(crop=0.9), 10, generator, aspect=4.0)
+    # float32: the whole height, 4/3 as wide
+    assert_close(column(table, "box_height"), torch.ones(10))
+    assert_close(column(table, "box_width"), torch.full((10,), 1 / 3))
+
+
+def erased_share(augment, n=2_000, side=40):
+    images = torch.ones(n, 1, side, side)
+    out = erase(augment, images, draw(augment, n))
+    return out, 1 - out.mean((1, 2, 3))
+
+
+def test_erasing_takes_one_rectangle_of_the_stated_area():
+    out, share = erased_share(Augment(erase=1.0))
+    # whole pixels: each side is off by at most one of 40
+    assert share.min() > 0 and share.max() < 1 / 3 + 0.06
+    for image in out[:100, 0]:
+        lost = image == 0
+        lines, columns = lost.any(1), lost.any(0)
+        assert torch.equal(lost, lines[:, None] & columns[None, :])
+
+
+def test_erasing_takes_the_stated_share_of_the_samples():
+    _, share = erased_share(Augment(erase=0.25))
+    # binomial(2000, 0.25) has standard deviation 19; 6 of them: 1 in 10^8
+    assert abs(int((share > 0).sum()) - 500) < 6 * 19
+
+
+def test_erasing_reaches_every_edge():
+    lost = erased_share(Augment(erase=1.0))[0][:, 0] == 0
+    for edge in (lost[:, 0], lost[:, -1], lost[:, :, 0], lost[:, :, -1]):
+        assert edge.any()
+
+
+def test_without_erasing_the_images_themselves_come_back():
+    images = torch.ones(2, 1, 4, 4)
+    assert erase(EVERYTHING, images, draw(EVERYTHING, 2)) is images
+
+
+def test_jitter_draws_three_factors_about_one():
+    table = draw(Augment(jitter=0.4), 5_000)
+    for name in ("brightness", "contrast", "colour"):
+        factor = column(table, name)
+        assert 0.6 <= factor.min() < 0.61 and 1.39 < factor.max() <= 1.4 + 1e-6
+
+
+def test_jitter_alone_is_brightness_then_contrast_then_colour():
+    images, augment = random_images(6, 3, 8, 8), Augment(jitter=0.5)
+    table = draw(augment, 6)
+    want = randaugment.brightness(images, column(table, "brightness"))
+    want = randaugment.contrast(want, column(table, "contrast"))
+    want = randaugment.colour(want, column(table, "colour"))
+    assert torch.equal(apply(augment, images, table), want.float())
+
+
+def test_a_sample_with_everything_on_does_not_depend_on_its_batch():
+    augment = Augment(**MOVES, **COLOURS)
+    images, table = random_images(30, 3, 12, 12), draw(augment, 30)
+    whole = erase(augment, apply(augment, images, table), table)
+    for i in range(30):
+        row = table[i : i + 1]
+        alone = erase(augment, apply(augment, images[i : i + 1], row), row)
+        assert torch.equal(whole[i : i + 1], alone)
+
+
+def test_an_empty_batch_stays_empty():
+    augment = Augment(**MOVES, **COLOURS)
+    images, table = torch.zeros(0, 3, 8, 8), draw(augment, 3)[:0]
+    out = erase(augment, apply(augment, images, table), table)
+    assert out.shape == (0, 3, 8, 8)
 
 
 def test_images_without_a_batch_axis_are_refused():
@@ -259,5 +389,5 @@ def test_images_without_a_batch_axis_are_refused():
 
 
 def test_a_table_of_another_length_is_refused():
-    with pytest.raises(ValueError, match=r"\(2, 11\), got \(3, 11\)"):
+    with pytest.raises(ValueError, match=r"\(2, 18\), got \(3, 18\)"):
         apply(EVERYTHING, torch.zeros(2, 1, 4, 4), draw(EVERYTHING, 3))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from vitedu.data import Augment, PreprocessSpec
 from vitedu.errors import UserError
@@ -167,3 +168,90 @@ def test_shapes_are_made_for_the_model(here):
     parts = sources(model=model, dataset="shapes-1k", max_images=20)
     assert parts.train.images.shape == (20, 3, 16, 20)
     assert parts.train.num_classes == 5
+
+
+@pytest.fixture
+def pets(here):
+    """The folder pets/: 12 + 4 pictures of two classes, one value each."""
+    for part, count in (("train", 6), ("val", 2)):
+        for first, name in ((0, "ant"), (100, "bee")):
+            for i in range(count):
+                path = here / "pets" / part / name / f"{i}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.new("L", (9, 9), first + i).save(path)
+    return here / "pets"
+
+
+def of_pets(**changes):
+    return sources(
+        **({"model": {"num_classes": 2}, "dataset": "pets"} | changes)
+    )
+
+
+def test_a_folder_of_pictures_is_a_data_set(pets):
+    parts = of_pets()
+    ants, bees = list(range(6)), list(range(100, 106))
+    seen = numbers(parts.train, epoch=1, seed=3)
+    assert seen != sorted(seen) and sorted(seen) == ants + bees
+    assert numbers(parts.test) == [0, 1, 100, 101]
+    assert parts.validation is None
+    assert parts.train.class_names == parts.test.class_names == ("ant", "bee")
+    assert (parts.dataset.name, parts.train.num_classes) == ("pets", 2)
+    assert len(parts.dataset.digest) == 16
+
+
+def test_data_says_where_the_folder_of_a_named_set_is(pets):
+    parts = of_pets(dataset="imagenet", data=str(pets))
+    assert (parts.dataset.name, len(parts.train)) == ("imagenet", 12)
+
+
+def test_a_share_of_a_folder_is_held_out(pets):
+    parts = of_pets(validation=0.5)
+    held_out, trained = numbers(parts.validation), numbers(parts.train)
+    assert len(held_out) == 6
+    assert sorted(held_out + trained) == [*range(6), *range(100, 106)]
+
+
+def test_a_folder_with_val_and_test_validates_on_val(pets):
+    (pets / "test/bee").mkdir(parents=True)
+    Image.new("L", (9, 9), 200).save(pets / "test/bee/x.png")
+    parts = of_pets()
+    assert numbers(parts.test) == [200]
+    assert numbers(parts.validation) == [0, 1, 100, 101]
+    assert len(numbers(of_pets(validation=0.5).validation)) == 6
+
+
+def test_max_images_takes_pictures_of_every_class(pets):
+    parts = of_pets(max_images=2)
+    assert sorted(numbers(parts.train)) == [0, 100]
+    assert numbers(parts.test) == [0, 100]
+
+
+def test_only_pictures_to_train_on_are_augmented(pets):
+    parts = of_pets(validation=0.5, augment=Augment(jitter=0.9))
+    assert parts.train.augment and not parts.test.augment
+    assert numbers(parts.test) == [0, 1, 100, 101]
+    assert all(
+        value in (*range(6), *range(100, 106))
+        for value in numbers(parts.validation)
+    )
+
+
+def test_workers_are_for_folders(pets):
+    assert of_pets(num_workers=2).train.num_workers == 2
+    with pytest.raises(UserError, match=r"lives on the device .* at 0"):
+        sources(num_workers=2)
+
+
+def test_a_folder_with_another_number_of_classes_is_one_sentence(pets):
+    with pytest.raises(
+        UserError, match=r"pets has 2 classes, .* model\.num_classes=2"
+    ):
+        of_pets(model={"num_classes": 3})
+
+
+def test_a_folder_that_is_not_there_is_one_sentence(here):
+    with pytest.raises(UserError, match="there is no folder 'gone'"):
+        sources(dataset="imagenet", data="gone")
+    with pytest.raises(UserError, match=r"'imagenet' .*data=FOLDER"):
+        sources(dataset="imagenet")

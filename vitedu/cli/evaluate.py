@@ -11,7 +11,9 @@ from torch import nn
 from tqdm import tqdm
 
 from vitedu.cli.answer import Answer, table
+from vitedu.cli.words import load_model, named_fields
 from vitedu.data import ArraySource, load_dataset
+from vitedu.data.folders import evaluation_part, folder_of
 from vitedu.data.imagenet import imagenet_classes
 from vitedu.data.images import ImageSource, find_images, match_classes
 from vitedu.data.preprocess import preprocess
@@ -20,26 +22,26 @@ from vitedu.evaluate import accuracy
 from vitedu.evaluate.logits import all_logits, cross_entropy, top_k_correct
 from vitedu.train import find_device
 from vitedu.train.folder import RunFolder
-from vitedu.weights import load
+from vitedu.weights.load import HINTS
 
 
 def evaluate(options: argparse.Namespace) -> Answer:
     """Accuracy on the test part of a data set, or on a folder of pictures."""
-    words, fields = named_fields(options.words, ("data", "labels"))
+    words, fields = named_fields(options.words, ("data", "labels", *HINTS))
     if not 1 <= len(words) <= 2:
         raise UserError(
             "evaluate wants WEIGHTS and at most one DATASET or FOLDER"
         )
     device = find_device(options.device)
-    model = load(words[0], device=device)
-    if not model.config.num_classes:
-        raise UserError(f"{words[0]} has no head, so it names no class")
+    model = load_model(words[0], fields, device)
+    check_answers(model, words[0])
     if len(words) == 2:
         name, data = words[1], fields.get("data")
     else:
         name, data = trained_on(Path(words[0]), fields.get("data"))
-    if Path(name).is_dir():
-        return evaluate_folder(model, words[0], name, fields.get("labels"))
+    if folder := folder_of(name, data):
+        part = str(evaluation_part(folder))
+        return evaluate_folder(model, words[0], part, fields.get("labels"))
     if "labels" in fields:
         raise UserError(
             f"labels= belongs to a folder of pictures, {name} is none"
@@ -47,20 +49,15 @@ def evaluate(options: argparse.Namespace) -> Answer:
     return evaluate_dataset(model, words[0], name, data)
 
 
-def named_fields(
-    words: list[str], known: tuple[str, ...]
-) -> tuple[list[str], dict[str, str]]:
-    """Plain words, and those of the form name=value with a `known` name."""
-    plain, fields = [], {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or name not in known:
-            plain.append(word)
-        elif name in fields:
-            raise UserError(f"{name}= is given twice")
-        else:
-            fields[name] = value
-    return plain, fields
+def check_answers(model: nn.Module, weights: str) -> None:
+    """UserError unless the model gives each picture one row of logits."""
+    if not model.config.num_classes:
+        raise UserError(f"{weights} has no head, so it names no class")
+    if getattr(model.config, "pool", None) == "none":
+        raise UserError(
+            f"{weights} has logits for every token (pool=none) and none for the "
+            "picture as a whole"
+        )
 
 
 def evaluate_folder(
@@ -168,15 +165,15 @@ def class_names(model: nn.Module) -> tuple[str, ...]:
 
 def predict(options: argparse.Namespace) -> Answer:
     """The likeliest classes of each picture, with their probabilities."""
-    if len(options.words) < 2:
+    words, fields = named_fields(options.words, HINTS)
+    if len(words) < 2:
         raise UserError("predict wants WEIGHTS and at least one IMAGE")
     if options.top < 1:
         raise UserError(f"--top is {options.top}, it must be at least 1")
-    weights, *images = options.words
+    weights, *images = words
     device = find_device(options.device)
-    model = load(weights, device=device)
-    if not model.config.num_classes:
-        raise UserError(f"{weights} has no head, so it names no class")
+    model = load_model(weights, fields, device)
+    check_answers(model, weights)
     names = class_names(model)
     pixels = torch.cat([preprocess(model, image) for image in images])
     with torch.no_grad():

@@ -9,12 +9,19 @@ from vitedu.data.arrays import (
     subset,
 )
 from vitedu.data.augment import Augment
+from vitedu.data.folders import (
+    FolderDataset,
+    evaluation_part,
+    folder_of,
+    load_folder,
+)
 from vitedu.data.images import (
     ImageSource,
     Pictures,
     find_images,
     match_classes,
 )
+from vitedu.data.mix import mix
 from vitedu.data.preprocess import PreprocessSpec, normalise, read_image
 from vitedu.data.sources import Location, locate, where
 
@@ -23,14 +30,19 @@ __all__ = [
     "Arrays",
     "Augment",
     "Dataset",
+    "FolderDataset",
     "ImageSource",
     "Location",
     "Pictures",
     "PreprocessSpec",
+    "evaluation_part",
     "find_images",
+    "folder_of",
     "load_dataset",
+    "load_folder",
     "locate",
     "match_classes",
+    "mix",
     "normalise",
     "read_image",
     "split",

@@ -21,7 +21,13 @@ import torch
 from torch import Tensor
 
 from vitedu.data import formats, sources
-from vitedu.data.augment import Augment, apply, augmentation_table
+from vitedu.data.augment import Augment, apply, augmentation_table, erase
+from vitedu.data.order import (
+    batch_rows,
+    check_batches,
+    epoch_generator,
+    hold_out,
+)
 from vitedu.data.preprocess import PreprocessSpec, normalise
 from vitedu.errors import UserError, did_you_mean
 
@@ -47,8 +53,9 @@ IDX_FILES = {
 SHAPES_NAME = re.compile(r"shapes(?:-([1-9][0-9]*)k)?")
 SHAPES_TEST_IMAGES = 2_000
 # Values that ArraySource prepares in one go: small batches share the cost of the calls,
-# and the block still fits a processor's cache.
+# and the block still fits a processor's cache. On another device calls cost more.
 BLOCK_VALUES = 1 << 18
+DEVICE_BLOCK_VALUES = 1 << 23
 
 
 class Arrays(NamedTuple):
@@ -69,6 +76,12 @@ class Dataset:
     digest: str  # of shapes, pixels and labels of both parts: equal data, equal digest
     origin: str  # "data=...", "$VITEDU_DATA", "cache", "package" or "made"
     requested: str  # the name asked for; another than `name` after a fallback
+
+
+def is_array_set(name: str) -> bool:
+    """Whether `load_dataset` knows this name: a named set, shapes or FILE.npz."""
+    is_named = name in CLASS_NAMES or SHAPES_NAME.fullmatch(name) is not None
+    return is_named or name.endswith(".npz")
 
 
 def load_dataset(
@@ -109,7 +122,8 @@ def load_dataset(
     if name not in CLASS_NAMES:
         known = (*CLASS_NAMES, "shapes", "shapes-100k")
         raise UserError(
-            f"there is no data set {name!r}; {did_you_mean(name, known)}"
+            f"there is no data set {name!r} (data=FOLDER names pictures of your own); "
+            + did_you_mean(name, known)
         )
     try:
         path, origin = sources.locate(name, data=data)
@@ -252,26 +266,11 @@ def subset(arrays: Arrays, n: int) -> Arrays:
 
 
 def split(arrays: Arrays, fraction: float, seed: int) -> tuple[Arrays, Arrays]:
-    """Hold out a share of every class: (train, validation), both in file order.
+    """Hold out a share of every class, drawn by `seed`: (train, validation).
 
-    Each class gives round(share * its size) samples, drawn by `seed`. UserError: a part
-    would be empty.
+    Both stay in file order. UserError: a part would be empty.
     """
-    if not 0 < fraction < 1:
-        raise UserError(
-            f"a validation share of {fraction} must be between 0 and 1"
-        )
-    generator = torch.Generator().manual_seed(_mixed(seed))
-    held_out = torch.zeros(len(arrays.labels), dtype=torch.bool)
-    for label in arrays.labels.unique():
-        members = (arrays.labels == label).nonzero()[:, 0]
-        drawn = torch.randperm(len(members), generator=generator)
-        held_out[members[drawn[: round(fraction * len(members))]]] = True
-    if not held_out.any() or held_out.all():
-        raise UserError(
-            f"a validation share of {fraction} of {len(held_out)} samples "
-            "leaves one part empty"
-        )
+    held_out = hold_out(arrays.labels, fraction, seed)
     return tuple(
         Arrays(arrays.images[chosen], arrays.labels[chosen])
         for chosen in (~held_out, held_out)
@@ -341,13 +340,7 @@ class ArraySource:
         [rank::world]: together they have what one process would, and each the same
         number of batches (the last one may be empty for some).
         """
-        if batch_size < 1 or start < 0:
-            raise ValueError(
-                f"batches wants batch_size from 1 and start from 0, "
-                f"got {batch_size} and {start}"
-            )
-        if not 0 <= rank < world:
-            raise ValueError(f"rank {rank} is not one of {world} processes")
+        check_batches(batch_size, start, rank, world)
         return self._batches(epoch, seed, batch_size, start, rank, world)
 
     def _batches(
@@ -360,35 +353,33 @@ class ArraySource:
         world: int,
     ) -> Iterator[tuple[Tensor, Tensor]]:
         n, device = len(self), self.labels.device
-        # Drawn for all samples, whatever part of them this process is to see.
-        generator = torch.Generator().manual_seed(_mixed(seed, epoch))
-        order = torch.arange(n, device=device)
+        # Drawn for all samples, whatever part of them this process is to see, and kept
+        # on the CPU: reading them back from a device would wait for it.
+        generator = epoch_generator(seed, epoch)
+        order = torch.arange(n)
         if self.shuffle:
-            order = torch.randperm(n, generator=generator).to(device)
+            order = torch.randperm(n, generator=generator)
         if self.augment is not None:
-            table = augmentation_table(self.augment, n, generator).to(device)
+            table = augmentation_table(self.augment, n, generator)
+        batches = batch_rows(
+            order, batch_size=batch_size, start=start, rank=rank, world=world
+        )
         values = batch_size * self.images[0].numel() // world
-        block = batch_size * max(1, BLOCK_VALUES // max(1, values))
-        for low in range(start * batch_size, n, block):
-            shares = [
-                share[rank::world]
-                for share in order[low : low + block].split(batch_size)
-            ]
-            rows = order[low : low + block] if world == 1 else torch.cat(shares)
-            images = self.images.index_select(0, rows)
-            labels = self.labels.index_select(0, rows)
+        most = BLOCK_VALUES if device.type == "cpu" else DEVICE_BLOCK_VALUES
+        per_block = max(1, most // max(1, values))
+        for first in range(0, len(batches), per_block):
+            block = batches[first : first + per_block]
+            rows = torch.cat(block)
+            place = rows.to(device, non_blocking=True)
+            images = self.images.index_select(0, place)
+            labels = self.labels.index_select(0, place)
             if self.augment is not None:
-                images = apply(
-                    self.augment, images, table.index_select(0, rows)
-                )
+                drawn = table.index_select(0, rows)
+                images = apply(self.augment, images, drawn)
             images = normalise(images, self.preprocess)
-            sizes = [len(share) for share in shares]
+            if self.augment is not None:
+                images = erase(self.augment, images, drawn)
+            sizes = [len(share) for share in block]
             yield from zip(
                 images.split(sizes), labels.split(sizes), strict=True
             )
-
-
-def _mixed(*numbers: int) -> int:
-    """One seed from several, such that near ones give unrelated draws."""
-    words = [number % (1 << 64) for number in numbers]
-    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])

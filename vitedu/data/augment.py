@@ -14,26 +14,36 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vitedu.data import randaugment
 from vitedu.errors import UserError
 
 # Columns of the table. The matrix m takes an output pixel (y, x from the centre) to the
 # input pixel that it is read from. The box is the crop's centre (0 is the picture's,
 # its edges are at -1 and 1) and its size (1 is the whole side).
-COLUMNS = (
+GEOMETRY = (
     *("shift_down", "shift_right", "flip"),
     *("m_yy", "m_yx", "m_xy", "m_xx"),
     *("box_y", "box_x", "box_height", "box_width"),
 )
+# The upper left corner and the size of what is erased, as shares of the picture's.
+ERASED = ("erase_y", "erase_x", "erase_height", "erase_width")
+JITTER = ("brightness", "contrast", "colour")  # factors; 1 changes nothing
+# Two more follow for each layer of RandAugment: the operation's number and its sign.
+COLUMNS = (*GEOMETRY, *ERASED, *JITTER)
 ASPECT = (3 / 4, 4 / 3)  # of an inception-style crop, width to height
+ERASED_AREA = (0.02, 1 / 3)  # share of the picture, if it is erased at all
+ERASED_ASPECT = (0.3, 1 / 0.3)  # both as torchvision and timm have them
 
 
 @dataclass(frozen=True)
 class Augment:
-    """How far each sample may be moved, at random; all off by default.
+    """How far each sample may be changed, at random; all off by default.
 
     `shift` and `flip` alone move whole pixels and invent no values. As soon as another
-    field is on, all of it is one bilinear resampling, and the shift may be fractional.
-    What comes from outside the picture is 0.
+    field of the geometry (rotate, scale, shear, crop) is on, all of it is one bilinear
+    resampling, and the shift may be fractional. What comes from outside the picture
+    is 0. Then RandAugment (`vitedu.data.randaugment` says whose), then `jitter`, in
+    whole pixel values; `erase` comes after the normalisation.
     """
 
     shift: int = 0  # pixels, up to this many along each axis
@@ -46,6 +56,12 @@ class Augment:
         0.0  # smallest share of the area that a random crop keeps; 0 is off
     )
     flip: bool = False  # left and right swapped in every other sample
+    rand_layers: int = 0  # operations of RandAugment that a sample goes through
+    rand_magnitude: float = 10.0  # their strength; 10 is the whole range
+    jitter: float = (
+        0.0  # 0.3 draws brightness, contrast, colour from 0.7 to 1.3
+    )
+    erase: float = 0.0  # share of the samples that lose a rectangle to the mean
 
     def __post_init__(self) -> None:
         """Bring the fields into their kept types, or say which of them is wrong."""
@@ -56,20 +72,47 @@ class Augment:
                 raise UserError(
                     f"augment.{name}={getattr(self, name)} must be below {limit}"
                 )
-        if self.crop > 1:
+        if self.rand_magnitude > 30:
             raise UserError(
-                f"augment.crop={self.crop} must be a share of the area, 0 (off) to 1"
+                f"augment.rand_magnitude={self.rand_magnitude} must be at most 30; "
+                "10 is the whole range"
             )
+        for name, what in (
+            ("crop", "a share of the area"),
+            ("jitter", "a share of the value"),
+            ("erase", "a share of the samples"),
+        ):
+            if getattr(self, name) > 1:
+                raise UserError(
+                    f"augment.{name}={getattr(self, name)} must be {what}, "
+                    "0 (off) to 1"
+                )
 
     @property
     def is_off(self) -> bool:
         """Whether nothing at all is done."""
-        return not (self.shift or self.flip or self.resamples)
+        return not (
+            self.shift
+            or self.flip
+            or self.resamples
+            or self.recolours
+            or self.erase
+        )
 
     @property
     def resamples(self) -> bool:
         """Whether pixels are interpolated rather than moved whole."""
         return bool(self.rotate or self.scale or self.shear or self.crop)
+
+    @property
+    def num_columns(self) -> int:
+        """Numbers drawn for a sample."""
+        return len(COLUMNS) + 2 * self.rand_layers
+
+    @property
+    def recolours(self) -> bool:
+        """Whether operations on whole pixel values follow the geometry."""
+        return bool(self.rand_layers or self.jitter)
 
 
 def _checked(augment: Augment, name: str) -> int | float | bool:
@@ -82,17 +125,17 @@ def _checked(augment: Augment, name: str) -> int | float | bool:
     if not is_number or not math.isfinite(value) or value < 0:
         raise UserError(f"augment.{name}={value!r} must be a number from 0 up")
     if wanted is int and value != int(value):
-        raise UserError(
-            f"augment.{name}={value} must be a whole number of pixels"
-        )
+        raise UserError(f"augment.{name}={value} must be a whole number")
     return wanted(value)
 
 
 def augmentation_table(
-    augment: Augment, n: int, generator: torch.Generator
+    augment: Augment, n: int, generator: torch.Generator, aspect: float = 1.0
 ) -> Tensor:
-    """Draw what happens to each of n samples: float32 (n, 11), columns as in COLUMNS.
+    """Draw what happens to each of n samples: float32 (n, 18 + 2 rand_layers).
 
+    Columns as in COLUMNS. `aspect` says how much wider the picture is, for its height,
+    than what a crop of it is resized to; 1 for arrays.
     Every field has its own draws, used or not: switching one on leaves the others as
     they were. `generator` lives on the CPU, and so does the table. A positive angle
     turns counter-clockwise.
@@ -111,56 +154,129 @@ def augmentation_table(
     angle = math.radians(augment.rotate) * signed[:, 4]
     shear = torch.tan(math.radians(augment.shear) * signed[:, 5])
     cos, sin = torch.cos(angle) / zoom, torch.sin(angle) / zoom
-    table = torch.stack(
-        (
-            *(shift[:, 0], shift[:, 1], flip.float()),
-            *(cos + sin * shear, sin, cos * shear - sin, cos),
-            *_crop_box(augment, uniform[:, 6:]),
-        ),
-        dim=1,
-    )
-    return table
+    columns = [
+        *(shift[:, 0], shift[:, 1], flip.float()),
+        *(cos + sin * shear, sin, cos * shear - sin, cos),
+        *_crop_box(augment, uniform[:, 6:], aspect),
+    ]
+    # later fields draw after the earlier ones, which keep their numbers so
+    uniform = torch.rand(n, 8, generator=generator)
+    columns += _erased_box(augment, uniform[:, :5])
+    columns += (1 + augment.jitter * (2 * uniform[:, 5:] - 1)).unbind(1)
+    for _ in range(augment.rand_layers):
+        uniform = torch.rand(n, 2, generator=generator)
+        columns += randaugment.draw(uniform)
+    return torch.stack(columns, dim=1)
 
 
-def _crop_box(augment: Augment, uniform: Tensor) -> tuple[Tensor, ...]:
+def _crop_box(
+    augment: Augment, uniform: Tensor, aspect: float
+) -> tuple[Tensor, ...]:
     """Centre and size of an inception-style crop, from uniform (n, 4).
 
-    The area is uniform between `crop` and 1. The aspect, relative to the picture's own,
-    is log-uniform over that part of ASPECT which fits into the picture, so that no draw
-    need be thrown away.
+    The area is uniform between `crop` and 1 (or what a very wide or high picture has
+    room for). The aspect, relative to that of the result, is log-uniform over that part
+    of ASPECT which fits into the picture, so that no draw need be thrown away.
     """
     if not augment.crop:
         zeros, ones = torch.zeros(len(uniform)), torch.ones(len(uniform))
         return zeros, zeros, ones, ones
-    area = augment.crop + (1 - augment.crop) * uniform[:, 0]
-    low = area.log().clamp(min=math.log(ASPECT[0]))
-    high = (-area.log()).clamp(max=math.log(ASPECT[1]))
-    aspect = torch.exp(low + (high - low) * uniform[:, 1])
-    height = (area / aspect).sqrt().clamp(max=1)
-    width = (area * aspect).sqrt().clamp(max=1)
+    wide = math.log(aspect)
+    largest = math.exp(min(0.0, math.log(ASPECT[1]) - abs(wide)))
+    smallest = min(augment.crop, largest)
+    area = smallest + (largest - smallest) * uniform[:, 0]
+    # from here on the aspect is relative to the picture's own
+    low = area.log().clamp(min=math.log(ASPECT[0]) - wide)
+    high = (-area.log()).clamp(max=math.log(ASPECT[1]) - wide)
+    relative = torch.exp(low + (high - low) * uniform[:, 1])
+    height = (area / relative).sqrt().clamp(max=1)
+    width = (area * relative).sqrt().clamp(max=1)
     box_y = (1 - height) * (2 * uniform[:, 2] - 1)
     box_x = (1 - width) * (2 * uniform[:, 3] - 1)
     return box_y, box_x, height, width
 
 
+def _erased_box(augment: Augment, uniform: Tensor) -> tuple[Tensor, ...]:
+    """Corner and size of the erased rectangle, from uniform (n, 5); 0 high: none.
+
+    Zhong et al. 2017 with the ranges of ERASED_AREA and ERASED_ASPECT; like a crop it
+    is drawn so that it fits, where they draw again.
+    """
+    if not augment.erase:
+        return torch.zeros(4, len(uniform)).unbind()
+    area = ERASED_AREA[0] + (ERASED_AREA[1] - ERASED_AREA[0]) * uniform[:, 1]
+    low = area.log().clamp(min=math.log(ERASED_ASPECT[0]))
+    high = (-area.log()).clamp(max=math.log(ERASED_ASPECT[1]))
+    aspect = torch.exp(low + (high - low) * uniform[:, 2])
+    chosen = uniform[:, 0] < augment.erase
+    height = (area / aspect).sqrt().clamp(max=1) * chosen
+    width = (area * aspect).sqrt().clamp(max=1)
+    return (
+        (1 - height) * uniform[:, 3],
+        (1 - width) * uniform[:, 4],
+        height,
+        width,
+    )
+
+
 def apply(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
     """Augment (b, c, h, w), uint8 or float in 0..255, to float of the same range.
 
-    `rows` (b, 11) are the samples' rows of `augmentation_table`, on the images' device.
-    In the order crop, then zoom, shear and rotation about the centre, shift, flip.
+    `rows` are the samples' rows of `augmentation_table`, on the CPU: with RandAugment
+    on, reading them from another device would wait for it.
+    In the order crop, then zoom, shear and rotation about the centre, shift, flip,
+    RandAugment, jitter. `erase` is apart.
     """
     if images.ndim != 4:
         raise ValueError(f"apply wants (b, c, h, w), got {tuple(images.shape)}")
-    if rows.shape != (len(images), len(COLUMNS)):
+    width = augment.num_columns
+    if rows.shape != (len(images), width):
         raise ValueError(
-            f"apply wants one row of {len(COLUMNS)} numbers an image, "
-            f"({len(images)}, {len(COLUMNS)}), got {tuple(rows.shape)}"
+            f"apply wants one row of {width} numbers an image, "
+            f"({len(images)}, {width}), got {tuple(rows.shape)}"
         )
-    if not augment.resamples:
-        return _move(augment, images, rows).float()
-    grid = _sampling_grid(rows, *images.shape[-2:])
-    return F.grid_sample(
-        images.float(), grid, padding_mode="zeros", align_corners=False
+    here = rows.to(images.device, non_blocking=True)
+    if augment.resamples:
+        grid = _sampling_grid(here[:, : len(GEOMETRY)], *images.shape[-2:])
+        images = F.grid_sample(
+            images.float(), grid, padding_mode="zeros", align_corners=False
+        )
+    else:
+        images = _move(augment, images, here)
+    if augment.recolours:
+        images = images.round().clamp(0, 255).to(torch.uint8)
+    if augment.rand_layers:
+        images = randaugment.apply_layers(
+            images, rows[:, len(COLUMNS) :], augment.rand_magnitude
+        )
+    if augment.jitter:
+        first = len(GEOMETRY) + len(ERASED)
+        brightness, contrast, colour = here[:, first : len(COLUMNS)].unbind(1)
+        images = randaugment.brightness(images, brightness)
+        images = randaugment.contrast(images, contrast)
+        images = randaugment.colour(images, colour)
+    return images.float()
+
+
+def erase(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
+    """Set each sample's rectangle to 0, after normalisation: (b, c, h, w) float.
+
+    0 is then the mean that the images were normalised with. `rows` as for `apply`.
+    """
+    if not augment.erase:
+        return images
+    first = len(GEOMETRY)
+    rows = rows[:, first : first + len(ERASED)]
+    top, left, height, width = rows.to(images.device, non_blocking=True)[
+        :, :, None
+    ].unbind(1)
+    h, w = images.shape[-2:]
+    y = (torch.arange(h, device=images.device) + 0.5) / h
+    x = (torch.arange(w, device=images.device) + 0.5) / w
+    lines = (y >= top) & (y < top + height)  # (b, h)
+    columns = (x >= left) & (x < left + width)  # (b, w)
+    return images.masked_fill(
+        (lines[:, :, None] & columns[:, None, :])[:, None], 0
     )
 
 

@@ -6,6 +6,7 @@
 """
 
 import csv
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from vitedu.data.augment import Augment, erase
 from vitedu.data.imagenet import imagenet_classes
+from vitedu.data.order import (
+    batch_rows,
+    check_batches,
+    epoch_generator,
+    mixed,
+)
 from vitedu.data.preprocess import PreprocessSpec, normalise, read_image
 from vitedu.errors import UserError
 
@@ -149,11 +157,12 @@ def _flat(folder: Path, table: Path) -> Pictures:
     return Pictures(paths, tuple(int(by_file[name]) for name in names), ())
 
 
-class ImageSource(torch.utils.data.Dataset):
+class ImageSource:
     """Pictures decoded on workers, ready for a model with the given `preprocess`.
 
-    An item is (uint8 (c, h, w), label), or the UserError that names a picture which
-    cannot be decoded. `batches` raises it: a silent gap would change what is measured.
+    Without `augment` each is prepared as for evaluation; with it, by pillow on the
+    worker, as `vitedu.data.transforms` says, from numbers that (seed, epoch, sample)
+    alone decide: not the batch, the workers or where a run was resumed.
     """
 
     def __init__(
@@ -161,11 +170,16 @@ class ImageSource(torch.utils.data.Dataset):
         pictures: Pictures,
         preprocess: PreprocessSpec,
         *,
+        augment: Augment | None = None,
+        shuffle: bool = False,
         num_workers: int = 0,
         device: torch.device | str = "cpu",
     ) -> None:
+        """`num_workers` processes decode; 0: this one does."""
         self.pictures = pictures
         self.preprocess = preprocess
+        self.augment = None if augment is None or augment.is_off else augment
+        self.shuffle = shuffle
         self.num_workers = num_workers
         self.device = torch.device(device)
 
@@ -180,38 +194,119 @@ class ImageSource(torch.utils.data.Dataset):
         return len(self.class_names) or max(self.pictures.labels) + 1
 
     def __len__(self) -> int:
+        """The number of pictures."""
         return len(self.pictures.paths)
 
-    def __getitem__(self, index: int) -> tuple[Tensor, int] | UserError:
-        path, label = self.pictures.paths[index], self.pictures.labels[index]
-        try:
-            return read_image(path, self.preprocess), label
-        except UserError as error:
-            return (
-                error  # raised on a worker it would become a page of traceback
-            )
+    def batches(
+        self,
+        *,
+        epoch: int = 0,
+        seed: int = 0,
+        batch_size: int,
+        start: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """One epoch: (images (b, c, h, w) float32, labels (b,) int64), on the device.
 
-    def batches(self, *, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """(b, c, h, w) float32 as the model wants it, (b,) int64; in order."""
+        Order, `start`, `rank` and `world` as in `ArraySource.batches`.
+        UserError: a picture cannot be decoded; a silent gap would change what is
+        measured.
+        """
+        check_batches(batch_size, start, rank, world)
+        order = torch.arange(len(self))
+        if self.shuffle:
+            generator = epoch_generator(seed, epoch)
+            order = torch.randperm(len(self), generator=generator)
+        batches = batch_rows(
+            order, batch_size=batch_size, start=start, rank=rank, world=world
+        )
+        return self._batches(Epoch(self, epoch, seed), batches)
+
+    def _batches(
+        self, epoch: "Epoch", batches: list[Tensor]
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         loader = torch.utils.data.DataLoader(
-            self,
-            batch_size=batch_size,
+            epoch,
+            batch_sampler=[rows.tolist() for rows in batches],
             num_workers=self.num_workers,
-            collate_fn=_stack,
+            collate_fn=epoch.collate,
+            pin_memory=self.device.type == "cuda",
+            worker_init_fn=leave_signals_to_the_parent,
             generator=torch.Generator(),  # leaves the global one alone
         )
         for batch in loader:
             if isinstance(batch, UserError):
                 raise batch
-            images, labels = (part.to(self.device) for part in batch)
-            yield normalise(images, self.preprocess), labels
+            pixels, labels, drawn = batch
+            images = pixels.to(self.device, non_blocking=True)
+            images = normalise(images, self.preprocess)
+            if self.augment is not None:
+                images = erase(self.augment, images, drawn)
+            yield images, labels.to(self.device, non_blocking=True)
 
 
-def _stack(
-    items: list[tuple[Tensor, int] | UserError],
-) -> tuple[Tensor, Tensor] | UserError:
-    for item in items:
-        if isinstance(item, UserError):
-            return item
-    images, labels = zip(*items, strict=True)
-    return torch.stack(images), torch.tensor(labels)
+class Epoch(torch.utils.data.Dataset):
+    """The pictures of a source as they are in one epoch; what workers are sent."""
+
+    def __init__(self, source: ImageSource, epoch: int, seed: int) -> None:
+        self.source = source
+        self.epoch = epoch
+        self.seed = seed
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int, Tensor] | UserError:
+        """Pixels uint8 (c, h, w), label, and what was drawn; or what went wrong.
+
+        The UserError is handed over, since raised on a worker it would become a page
+        of traceback.
+        """
+        source = self.source
+        path, label = (
+            source.pictures.paths[index],
+            source.pictures.labels[index],
+        )
+        try:
+            if source.augment is None:
+                return (
+                    read_image(path, source.preprocess),
+                    label,
+                    torch.empty(0),
+                )
+            # here, so that pillow is loaded by whoever reads pictures, and by no other
+            from vitedu.data.transforms import training_pixels
+
+            seed = mixed(self.seed, self.epoch, index)
+            generator = torch.Generator().manual_seed(seed)
+            pixels, drawn = training_pixels(
+                path, source.preprocess, source.augment, generator
+            )
+            return pixels, label, drawn
+        except UserError as error:
+            return error
+
+    def collate(
+        self, items: list[tuple[Tensor, int, Tensor] | UserError]
+    ) -> tuple[Tensor, Tensor, Tensor] | UserError:
+        """A batch from its pictures; the last of an epoch may have none."""
+        for item in items:
+            if isinstance(item, UserError):
+                return item
+        if not items:
+            spec, augment = self.source.preprocess, self.source.augment
+            pixels = torch.empty(
+                0, spec.in_channels, *spec.image_size, dtype=torch.uint8
+            )
+            width = 0 if augment is None else augment.num_columns
+            return (
+                pixels,
+                torch.empty(0, dtype=torch.int64),
+                torch.empty(0, width),
+            )
+        pixels, labels, drawn = zip(*items, strict=True)
+        return torch.stack(pixels), torch.tensor(labels), torch.stack(drawn)
+
+
+def leave_signals_to_the_parent(worker: int) -> None:
+    """Ctrl-C reaches every process of a run, and one of them decides when to stop."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)

@@ -148,28 +148,38 @@ def read_image(picture: Any, spec: PreprocessSpec) -> Tensor:
     """
     from PIL import Image
 
-    if spec.in_channels not in (1, 3):
-        raise UserError(
-            f"a picture is grey or RGB, but the model wants {spec.in_channels} channels"
-        )
     if isinstance(picture, str | PathLike):
-        image = _open(fspath(picture), spec.in_channels)
+        image = open_image(picture, spec.in_channels)
     elif isinstance(picture, Image.Image):
         image = _converted(picture, spec.in_channels)
     else:
         image = _converted(_from_array(picture), spec.in_channels)
-    resample = getattr(Image.Resampling, spec.interpolation.upper())
-    height, width = spec.image_size
-    if spec.crop is None:
-        image = image.resize((width, height), resample)
-    else:
-        image = _resize_and_crop(image, spec, resample)
+    return as_pixels(resized(image, spec))
+
+
+def as_pixels(image) -> Tensor:
+    """A pillow image in mode L or RGB as uint8 (c, h, w)."""
     pixels = torch.from_numpy(np.array(image))
     return (
         pixels[None]
         if pixels.ndim == 2
         else pixels.permute(2, 0, 1).contiguous()
     )
+
+
+def resized(image, spec: PreprocessSpec):
+    """A pillow image of any size brought to that of `spec`, as `read_image` does it."""
+    if spec.crop is not None:
+        return _resize_and_crop(image, spec)
+    height, width = spec.image_size
+    return image.resize((width, height), resampling(spec))
+
+
+def resampling(spec: PreprocessSpec) -> int:
+    """What pillow calls the interpolation of `spec`."""
+    from PIL import Image
+
+    return getattr(Image.Resampling, spec.interpolation.upper())
 
 
 def preprocess(model: torch.nn.Module, picture: Any) -> Tensor:
@@ -188,10 +198,14 @@ def preprocess(model: torch.nn.Module, picture: Any) -> Tensor:
     return images.to(like.device, like.dtype)
 
 
-def _open(path: str, channels: int):
-    """The picture in a file, decoded and converted to 1 or 3 channels."""
+def open_image(path: str | PathLike[str], channels: int):
+    """The picture in a file as a pillow image, decoded, of 1 or 3 channels.
+
+    UserError: a file that is missing, damaged or no picture.
+    """
     from PIL import Image, UnidentifiedImageError
 
+    path = fspath(path)
     try:
         with Image.open(path) as image:
             return _converted(image, channels)
@@ -229,6 +243,10 @@ def _converted(image, channels: int):
     """The image in mode L or RGB."""
     from PIL import Image
 
+    if channels not in (1, 3):
+        raise UserError(
+            f"a picture is grey or RGB, but the model wants {channels} channels"
+        )
     if image.mode == "F":
         raise UserError("pictures of floating-point pixels have no known range")
     if image.mode.startswith("I"):  # pillow would cut 16 bits off at 255
@@ -239,7 +257,7 @@ def _converted(image, channels: int):
     return image.convert("L" if channels == 1 else "RGB")
 
 
-def _resize_and_crop(image, spec: PreprocessSpec, resample: int):
+def _resize_and_crop(image, spec: PreprocessSpec):
     """Short side to floor(size / crop), then the centre; rounding is timm's."""
     height, width = spec.image_size
     target = [math.floor(side / spec.crop) for side in spec.image_size]
@@ -250,7 +268,7 @@ def _resize_and_crop(image, spec: PreprocessSpec, resample: int):
     else:
         ratio = min(image.height / target[0], image.width / target[1])
         size = (round(image.width / ratio), round(image.height / ratio))
-    image = image.resize(size, resample)
+    image = image.resize(size, resampling(spec))
     left = round((image.width - width) / 2)
     top = round((image.height - height) / 2)
     return image.crop((left, top, left + width, top + height))

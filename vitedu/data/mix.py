@@ -1,0 +1,78 @@
+"""Mixup and CutMix: a batch mixed with itself, and labels mixed alike.
+
+Drawn once a batch, from a seed and on the CPU, so that nothing waits for the device.
+
+`images, labels = mix(images, labels, 10, mixup=0.2, cutmix=1.0, seed=seed)`
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def mix(
+    images: Tensor,
+    labels: Tensor,
+    num_classes: int,
+    *,
+    mixup: float = 0.0,
+    cutmix: float = 0.0,
+    seed: int,
+) -> tuple[Tensor, Tensor]:
+    """Mix (b, c, h, w) and labels (b,) int64: the same images, labels (b, classes).
+
+    `mixup` and `cutmix` are the alpha of a Beta(alpha, alpha), from which the share
+    that an image keeps is drawn, once for the batch; 0 is off. With both on, each batch
+    takes one of them, by a fair coin. With both off nothing changes, labels stay hard.
+    The partner of an image is the one before it, of the first the last. Soft labels
+    (b, classes) may be given too.
+
+    Mixup (Zhang et al. 2017) as big_vision has it, where the share is the larger of
+    the drawn one and 1 minus it; in DeiT it may be the smaller, and the partner comes
+    from the reversed batch. CutMix (Yun et al. 2019): a rectangle of the partner, its
+    centre anywhere, so that the border may cut it off; labels weigh what is left.
+    """
+    if not mixup and not cutmix:
+        return images, labels
+    random = np.random.default_rng(seed)
+    takes_mixup = random.random() < 0.5 if mixup and cutmix else bool(mixup)
+    alpha = mixup if takes_mixup else cutmix
+    kept = float(random.beta(alpha, alpha))
+    if takes_mixup:
+        kept = max(kept, 1 - kept)
+        images = images.lerp(images.roll(1, 0), 1 - kept)
+    else:
+        height, width = images.shape[-2:]
+        box = cut_box(height, width, kept, random)
+        top, bottom, left, right = box
+        kept = 1 - (bottom - top) * (right - left) / (height * width)
+        inside = (..., slice(top, bottom), slice(left, right))
+        partner = images.roll(1, 0)[inside]
+        images = images.clone()
+        images[inside] = partner
+    soft = as_soft(labels, num_classes)
+    return images, soft.lerp(soft.roll(1, 0), 1 - kept)
+
+
+def cut_box(
+    height: int, width: int, kept: float, random: np.random.Generator
+) -> tuple[int, int, int, int]:
+    """Top, bottom, left, right of a box of the picture's shape and 1 - kept its area.
+
+    The box is drawn by its centre; what lies outside of the picture is cut off.
+    """
+    side = (1 - kept) ** 0.5
+    edges = []
+    for length in (height, width):
+        centre, half = random.integers(length), int(side * length) / 2
+        edges.append(int(max(centre - half, 0)))
+        edges.append(int(min(centre + half, length)))
+    return tuple(edges)
+
+
+def as_soft(labels: Tensor, num_classes: int) -> Tensor:
+    """One-hot float32 (b, classes) from (b,); soft labels stay as they are."""
+    if labels.ndim == 2:
+        return labels
+    soft = torch.zeros(len(labels), num_classes, device=labels.device)
+    return soft.scatter_(1, labels[:, None], 1.0)

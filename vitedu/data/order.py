@@ -1,0 +1,75 @@
+"""Which samples are in which batch: counted from (seed, epoch), not carried along.
+
+`order = epoch_order(len(labels), epoch_generator(seed, epoch))`
+`for rows in batch_rows(order, batch_size=64): images[rows], labels[rows]`
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vitedu.errors import UserError
+
+
+def mixed(*numbers: int) -> int:
+    """One seed from several, such that near ones give unrelated draws."""
+    words = [number % (1 << 64) for number in numbers]
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
+
+
+def epoch_generator(seed: int, epoch: int) -> torch.Generator:
+    """What draws the order of an epoch, then its augmentation; on the CPU."""
+    return torch.Generator().manual_seed(mixed(seed, epoch))
+
+
+def check_batches(batch_size: int, start: int, rank: int, world: int) -> None:
+    """ValueError: the arguments of `batches` contradict each other."""
+    if batch_size < 1 or start < 0:
+        raise ValueError(
+            f"batches wants batch_size from 1 and start from 0, "
+            f"got {batch_size} and {start}"
+        )
+    if not 0 <= rank < world:
+        raise ValueError(f"rank {rank} is not one of {world} processes")
+
+
+def batch_rows(
+    order: Tensor,
+    *,
+    batch_size: int,
+    start: int = 0,
+    rank: int = 0,
+    world: int = 1,
+) -> list[Tensor]:
+    """The samples of each batch from the batch `start` on; `order` (n,) is int64.
+
+    Of each global batch, process `rank` of `world` takes rows [rank::world]: together
+    they have what one process would, and each the same number of batches (the last one
+    may be empty for some).
+    """
+    firsts = range(start * batch_size, len(order), batch_size)
+    return [order[first : first + batch_size][rank::world] for first in firsts]
+
+
+def hold_out(labels: Tensor, fraction: float, seed: int) -> Tensor:
+    """Which samples a held-out share of every class takes: bool, like labels (n,).
+
+    Each class gives round(share * its size) samples, drawn by `seed`. UserError: a part
+    would be empty.
+    """
+    if not 0 < fraction < 1:
+        raise UserError(
+            f"a validation share of {fraction} must be between 0 and 1"
+        )
+    generator = torch.Generator().manual_seed(mixed(seed))
+    held_out = torch.zeros(len(labels), dtype=torch.bool)
+    for label in labels.unique():
+        members = (labels == label).nonzero()[:, 0]
+        drawn = torch.randperm(len(members), generator=generator)
+        held_out[members[drawn[: round(fraction * len(members))]]] = True
+    if not held_out.any() or held_out.all():
+        raise UserError(
+            f"a validation share of {fraction} of {len(held_out)} samples "
+            "leaves one part empty"
+        )
+    return held_out

@@ -30,6 +30,7 @@ def replace_file(
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        sync_folder(path.parent)
     except (
         OSError,
         RuntimeError,
@@ -42,6 +43,18 @@ def replace_file(
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the new name of a file to the disk, so that it outlives a power cut."""
+    with suppress(
+        OSError
+    ):  # not every system lets a folder be opened or synced
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def reason(error: Exception) -> str:

@@ -1,9 +1,12 @@
 """A run's state in one file: everything comes back, and nothing bad goes in."""
 
+import math
 import pickle
+import random
 import zipfile
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -12,16 +15,19 @@ from torch.testing import assert_close
 from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig
 from vitedu.train.checkpoint import (
-    all_finite,
+    checkpoint_content,
+    first_not_finite,
     load_checkpoint,
     read_checkpoint,
     save_checkpoint,
+    write_checkpoint,
 )
 from vitedu.train.config import TrainConfig
+from vitedu.train.distributed import bare
 from vitedu.train.optimizer import MovingAverage, build_optimizer
 from vitedu.train.precision import build_precision
 from vitedu.train.schedule import build_schedule
-from vitedu.train.step import TrainState, train_step
+from vitedu.train.step import StepResult, TrainState, train_step
 
 TINY = ViTConfig(
     image_size=8,
@@ -67,16 +73,29 @@ def step(state, times=1):
         train_step(state, (images, torch.arange(5) % 3))
 
 
+def equal(ours, theirs):
+    """Whether nested dicts and lists are equal, and the tensors in them bit by bit."""
+    if isinstance(ours, torch.Tensor):
+        return ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+    if isinstance(ours, list | tuple):
+        ours, theirs = dict(enumerate(ours)), dict(enumerate(theirs))
+    if not isinstance(ours, dict):
+        return ours == theirs
+    return ours.keys() == theirs.keys() and all(
+        equal(ours[name], theirs[name]) for name in ours
+    )
+
+
 def same(first, second):
     """Whether all that decides the next step is equal, bit by bit."""
-    for ours, theirs in (
-        (first.model.state_dict(), second.model.state_dict()),
-        (first.optimizer.state_dict(), second.optimizer.state_dict()),
-        (first.ema.state_dict(), second.ema.state_dict()),
-        (first.precision.state_dict(), second.precision.state_dict()),
-    ):
-        assert_close(ours, theirs, rtol=0, atol=0)
-    return first.step == second.step
+    first, second = (
+        checkpoint_content(first, 0.0),
+        checkpoint_content(second, 0.0),
+    )
+    return all(
+        equal(first[part], second[part])
+        for part in ("step", "model", "optimizer", "precision", "ema")
+    )
 
 
 @pytest.mark.parametrize(("optimizer", "precision"), KINDS)
@@ -118,14 +137,90 @@ def test_the_state_of_a_new_run_can_be_saved(tmp_path):
     assert same(before, after)
 
 
-def test_there_is_no_random_state_in_the_file(tmp_path):
-    torch.manual_seed(3)
+def test_every_part_is_in_the_file(tmp_path):
     save_checkpoint(tmp_path / "c.pt", build(), 0.0)
     content = read_checkpoint(tmp_path / "c.pt")
     assert content.keys() == {
-        *("format", "step", "seconds", "pending"),
-        *("model", "optimizer", "precision", "ema"),
+        *("format", "config", "step", "seconds", "pending"),
+        *("model", "optimizer", "precision", "ema", "random"),
     }
+    assert TrainConfig.from_json(content["config"]) == BASE
+
+
+def draw():
+    """One number from each stream that a caller may draw from."""
+    return (
+        torch.rand(1).item(),
+        np.random.normal(),
+        random.random(),
+        random.gauss(),
+    )
+
+
+@pytest.mark.parametrize("drawn_before", [0, 1, 700])
+def test_what_a_caller_draws_goes_on(tmp_path, drawn_before):
+    # after an odd count, normal and gauss keep a second number for the next call
+    for _ in range(drawn_before):
+        draw()
+    save_checkpoint(tmp_path / "c.pt", build(), 0.0)
+    torch.manual_seed(1)
+    state = build()
+    # what building draws comes first, as when a run goes on
+    load_checkpoint(tmp_path / "c.pt", state)
+    first = [draw() for _ in range(3)]
+    draw()
+    load_checkpoint(tmp_path / "c.pt", state)
+    assert [draw() for _ in range(3)] == first
+
+
+def test_saving_draws_nothing(tmp_path):
+    streams = []
+    for save in (False, True):
+        torch.manual_seed(0)
+        np.random.seed(0)
+        random.seed(0)
+        state = build()
+        if save:
+            save_checkpoint(tmp_path / "c.pt", state, 0.0)
+        streams.append(draw())
+    assert streams[0] == streams[1]
+
+
+class Wrapped(nn.Module):
+    """A network inside another, as DDP keeps it."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+
+class Compiled(nn.Module):
+    """A network inside another, as torch.compile(model) keeps it."""
+
+    def __init__(self, module):
+        super().__init__()
+        self._orig_mod = module
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [Wrapped, Compiled, lambda x: Wrapped(Compiled(x))],
+    ids=["ddp", "compiled", "both"],
+)
+def test_the_names_in_the_file_are_those_of_the_network(tmp_path, wrap):
+    before, after = build(seed=0), build(seed=1)
+    plain = before.model.state_dict()
+    before.model = wrap(before.model)
+    save_checkpoint(tmp_path / "c.pt", before, 0.0)
+    assert read_checkpoint(tmp_path / "c.pt")["model"].keys() == plain.keys()
+    load_checkpoint(tmp_path / "c.pt", after)
+    assert_close(after.model.state_dict(), plain, rtol=0, atol=0)
+    # and the other way: a plain file into a wrapped network
+    save_checkpoint(tmp_path / "c.pt", after, 0.0)
+    other = build(seed=2)
+    other.model = wrap(other.model)
+    load_checkpoint(tmp_path / "c.pt", other)
+    assert_close(bare(other.model).state_dict(), plain, rtol=0, atol=0)
 
 
 def test_no_other_file_stays(tmp_path):
@@ -155,21 +250,36 @@ def test_what_is_not_finite_is_never_saved(tmp_path, part, value):
         "moments": state.optimizer.state[weight]["exp_avg_sq"],
     }[part]
     tensor[1] = value
-    with pytest.raises(UserError, match="not finite at step 1"):
+    named = {
+        "weights": r"^model\.head\.bias",
+        "average": r"^ema\.\S*head\.bias",
+        "moments": r"^optimizer\.state\.\d+\.exp_avg_sq",
+    }[part]
+    with pytest.raises(UserError, match=f"{named} is not finite at step 1$"):
         save_checkpoint(tmp_path / "c.pt", state, 0.0)
     assert (tmp_path / "c.pt").read_bytes() == good
     assert len(list(tmp_path.iterdir())) == 1
 
 
+NOTHING = {"model": {}, "optimizer": {}, "ema": None}
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_one_bad_value_anywhere_is_seen(value):
+def test_one_bad_value_anywhere_is_named(value):
     bad = torch.zeros(3, 4)
     bad[2, 3] = value
-    assert not all_finite({"a": torch.zeros(2), "b": bad})
+    good = {"a": torch.zeros(2), "count": torch.tensor(3), "lr": math.inf}
+    assert first_not_finite(NOTHING | {"model": good}) is None
+    inside = {"groups": [good, {"b": bad}]}
+    content = NOTHING | {"model": good, "optimizer": inside}
+    assert first_not_finite(content) == "optimizer.groups.1.b"
 
 
-def test_whole_numbers_are_finite():
-    assert all_finite({"a": torch.zeros(2), "count": torch.tensor(3)})
+def test_an_infinite_norm_of_a_skipped_step_may_be_saved(tmp_path):
+    infinite = torch.tensor(float("inf"))
+    skipped = StepResult(torch.tensor(2.5), torch.tensor(3), 5, infinite)
+    save_checkpoint(tmp_path / "c.pt", build(), 0.0, [skipped])
+    assert load_checkpoint(tmp_path / "c.pt", build())[1] == [skipped]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
@@ -208,12 +318,52 @@ def test_an_archive_of_another_kind_is_one_sentence(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [[1, 2], {}, {"format": 2}, {"format": "1"}, torch.zeros(3), None],
+    [[1, 2], {}, {"format": 3}, {"format": "2"}, torch.zeros(3), None],
+    ids=["list", "empty", "format-3", "text", "tensor", "none"],
 )
-def test_what_torch_saved_elsewhere_is_no_checkpoint(tmp_path, content):
-    torch.save(content, tmp_path / "c.pt")
+def test_another_content_is_no_checkpoint(tmp_path, content):
+    write_checkpoint(tmp_path / "c.pt", content)
     with pytest.raises(UserError, match="not a checkpoint of this version"):
         load_checkpoint(tmp_path / "c.pt", build())
+
+
+def test_what_torch_saved_elsewhere_is_no_checkpoint(tmp_path):
+    # as vitedu itself did it before there was a checksum
+    torch.save(checkpoint_content(build(), 0.0), tmp_path / "c.pt")
+    with pytest.raises(
+        UserError, match=r"c\.pt is not .*: an older vitedu or another program"
+    ) as error:
+        load_checkpoint(tmp_path / "c.pt", build())
+    assert "\n" not in str(error.value)
+
+
+def test_every_flipped_bit_is_seen(tmp_path):
+    path = tmp_path / "c.pt"
+    save_checkpoint(path, build(), 0.0)
+    whole = bytearray(path.read_bytes())
+    for place in {*range(0, len(whole), len(whole) // 50), len(whole) - 1}:
+        whole[place] ^= 1 << place % 8
+        path.write_bytes(whole)
+        with pytest.raises(UserError, match=r"c\.pt is not a whole checkpoint"):
+            load_checkpoint(path, build())
+        whole[place] ^= 1 << place % 8
+    path.write_bytes(whole)
+    load_checkpoint(path, build())
+
+
+def test_what_stands_behind_the_checksum_is_seen(tmp_path):
+    path = tmp_path / "c.pt"
+    save_checkpoint(path, build(), 0.0)
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(UserError, match=r"c\.pt is not a whole checkpoint"):
+        load_checkpoint(path, build())
+
+
+def test_the_file_is_still_what_torch_reads(tmp_path):
+    # the checksum stands behind the archive, where its reader does not look
+    save_checkpoint(tmp_path / "c.pt", build(), 12.5)
+    content = torch.load(tmp_path / "c.pt", weights_only=True)
+    assert content["seconds"] == 12.5
 
 
 class Malicious:
@@ -228,7 +378,7 @@ class Malicious:
 
 def test_a_malicious_pickle_is_not_executed(tmp_path):
     path, target = tmp_path / "c.pt", tmp_path / "executed"
-    torch.save({"format": 1, "model": Malicious(target)}, path)
+    write_checkpoint(path, {"format": 2, "model": Malicious(target)})
     with pytest.raises(UserError, match=r"c\.pt is not a whole checkpoint"):
         load_checkpoint(path, build())
     assert not target.exists()
@@ -245,7 +395,8 @@ def test_a_bare_malicious_pickle_is_not_executed(tmp_path):
 def test_nobody_is_told_to_read_an_unsafe_file(tmp_path):
     # torch's own message proposes to switch the protection off
     path = tmp_path / "c.pt"
-    torch.save({"format": 1, "model": Malicious(tmp_path / "executed")}, path)
+    target = tmp_path / "executed"
+    write_checkpoint(path, {"format": 2, "model": Malicious(target)})
     with pytest.raises(UserError) as error:
         load_checkpoint(path, build())
     assert "two options" not in str(error.value)
@@ -274,25 +425,48 @@ def test_the_file_of_another_run_is_one_sentence(tmp_path, other):
     assert "\n" not in str(error.value)
 
 
-def test_the_sentence_says_what_does_not_fit(tmp_path):
-    save_checkpoint(tmp_path / "c.pt", build(model=replace(TINY, depth=2)), 0.0)
+def test_the_sentence_says_every_field_that_differs(tmp_path):
+    other = build(lr=0.5, model=replace(TINY, depth=2))
+    save_checkpoint(tmp_path / "c.pt", other, 0.0)
+    with pytest.raises(
+        UserError,
+        match=r"it has model\.depth=2 and lr=0\.5, not model\.depth=1 and lr=0\.001",
+    ):
+        load_checkpoint(tmp_path / "c.pt", build())
+
+
+def test_the_sentence_says_which_tensor_does_not_fit(tmp_path):
+    content = checkpoint_content(build(model=replace(TINY, depth=2)), 0.0)
+    write_checkpoint(tmp_path / "c.pt", content | {"config": BASE.to_json()})
     with pytest.raises(UserError, match=r"blocks\.1"):
         load_checkpoint(tmp_path / "c.pt", build())
 
 
+def test_what_may_differ_may_differ(tmp_path):
+    before, after = build(seed=0), build(seed=1, micro_batch_size=2)
+    save_checkpoint(tmp_path / "c.pt", before, 0.0)
+    load_checkpoint(tmp_path / "c.pt", after)
+    assert same(before, after)
+
+
 def test_a_file_without_an_average_is_one_sentence(tmp_path):
-    save_checkpoint(tmp_path / "c.pt", build(ema=None), 0.0)
+    content = checkpoint_content(build(ema=None), 0.0)
+    write_checkpoint(tmp_path / "c.pt", content | {"config": BASE.to_json()})
     with pytest.raises(UserError, match="does not belong to this run"):
         load_checkpoint(tmp_path / "c.pt", build())
 
 
 @pytest.mark.parametrize(
-    "name", ["step", "seconds", "model", "optimizer", "precision", "ema"]
+    "name",
+    [
+        *("config", "step", "seconds", "pending"),
+        *("model", "optimizer", "precision", "ema", "random"),
+    ],
 )
 def test_a_file_that_lacks_a_part_is_one_sentence(tmp_path, name):
     save_checkpoint(tmp_path / "c.pt", build(), 0.0)
     content = read_checkpoint(tmp_path / "c.pt")
     del content[name]
-    torch.save(content, tmp_path / "c.pt")
+    write_checkpoint(tmp_path / "c.pt", content)
     with pytest.raises(UserError, match="does not belong to this run"):
         load_checkpoint(tmp_path / "c.pt", build())

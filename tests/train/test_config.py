@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,6 +96,18 @@ def test_json_gives_every_field_back():
             "num_workers": 3,
             "log_every": 4,
             "save_every": 6,
+        },
+        **{
+            "loss": "sigmoid",
+            "head_bias": -1.0,
+            "mixup": 0.2,
+            "cutmix": 0.3,
+            "layer_decay": 0.7,
+        },
+        **{
+            "attention": "math",
+            "activation_checkpointing": True,
+            "shard": True,
         },
     )
     defaults = TrainConfig(
@@ -462,13 +475,24 @@ def saved_steps(config):
 
     def look():
         try:
-            steps.append(read_checkpoint(f"{folder}/checkpoint.pt")["step"])
+            steps.append(read_checkpoint(Path(folder, "checkpoint.pt"))["step"])
         except UserError:
             steps.append(None)
         return False
 
     fit(config, folder, should_stop=look)
     return steps
+
+
+def mlp_passes(config):
+    """How often one step computes the MLP of the first block."""
+    sources, seen = open_sources(config, CPU), []
+    state = build_state(config, sources.train, CPU)
+    state.model.blocks[0].mlp.register_forward_pre_hook(
+        lambda *_: seen.append(1)
+    )
+    train_step(state, next(iter(sources.train.batches(batch_size=8))))
+    return len(seen)
 
 
 def outcome(config):
@@ -510,9 +534,17 @@ SHOWN = {
     "schedule": ("linear", trained, {}),
     "warmup": (0.7, trained, {}),
     "max_grad_norm": (1e-6, trained, {"optimizer": "sgd"}),
+    "layer_decay": (0.5, trained, {}),
+    "loss": ("sigmoid", trained, {}),
+    "head_bias": (-3.0, trained, {}),
     "label_smoothing": (0.1, trained, {}),
+    "mixup": (0.2, trained, {}),
+    "cutmix": (1.0, trained, {}),
     "ema": (0.9, trained, {}),
     "precision": ("bf16", forward_passes, {}),
+    # there is no such kernel on the CPU, and a sentence says so
+    "attention": ("efficient", run_outcome, {}),
+    "activation_checkpointing": (True, mlp_passes, {}),
     "compile": (
         True,
         lambda c: (
@@ -535,7 +567,8 @@ SHOWN = {
 
 def test_no_field_is_left_out():
     left = {each.name for each in fields(TrainConfig)} - SHOWN.keys()
-    assert left == {"num_workers"}
+    # of use to folders of pictures, and to several processes: tested there
+    assert left == {"num_workers", "shard"}
 
 
 def test_workers_are_refused_where_nothing_would_use_them(here):
@@ -545,7 +578,14 @@ def test_workers_are_refused_where_nothing_would_use_them(here):
 
 # torch.compile imports parts of torch that warn of themselves
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize(
+    "name",
+    [
+        # it compiles something
+        pytest.param(name, marks=[pytest.mark.slow] * (name == "compile"))
+        for name in SHOWN
+    ],
+)
 def test_every_field_changes_something(here, name):
     value, show, shared = SHOWN[name]
     before, after = config(**shared), config(**(shared | {name: value}))

@@ -50,10 +50,17 @@ OTHER = {
     "weight_decay": {"weight_decay": 0.1},
     "schedule": {"schedule": "linear"},
     "warmup": {"warmup": 0.1},
+    "layer_decay": {"layer_decay": 0.75},
     "max_grad_norm": {"max_grad_norm": 1.0},
+    "loss": {"loss": "sigmoid"},
+    "head_bias": {"head_bias": -10.0},
     "label_smoothing": {"label_smoothing": 0.1},
+    "mixup": {"mixup": 0.2},
+    "cutmix": {"cutmix": 1.0},
     "ema": {"ema": 0.6},
     "precision": {"precision": "bf16"},
+    "attention": {"attention": "math"},
+    "activation_checkpointing": {"activation_checkpointing": True},
     "seed": {"seed": 1},
     "validation": {"validation": 0.1},
     "max_images": {"max_images": 10},
@@ -106,6 +113,18 @@ def test_another_run_is_refused_by_the_field_that_differs(tmp_path, name):
     assert snapshot(tmp_path) == before
 
 
+def test_another_run_is_refused_by_all_the_fields_that_differ(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.prepare(BASE)
+    other = replace(BASE, lr=0.5, seed=1, model=replace(TINY, gelu="tanh"))
+    with pytest.raises(UserError) as error:
+        folder.prepare(other)
+    assert (
+        "holds a run with model.gelu=exact and lr=0.001 and seed=0, this one has "
+        "model.gelu=tanh and lr=0.5 and seed=1; give"
+    ) in str(error.value)
+
+
 def test_every_field_either_may_differ_or_is_refused():
     compared = {name.partition(".")[0] for name in OTHER}
     assert compared | set(MAY_DIFFER) == {
@@ -121,6 +140,7 @@ def test_every_field_either_may_differ_or_is_refused():
         {"num_workers": 4},
         {"micro_batch_size": 2},
         {"compile": True},
+        {"shard": True},
     ],
 )
 def test_what_may_differ_is_taken_over(tmp_path, changes):
@@ -156,6 +176,23 @@ def test_a_run_killed_while_it_wrote_its_first_file_can_start_again(tmp_path):
     (tmp_path / "config.json.4711.part").write_text('{"recipe": "te')
     RunFolder(tmp_path).prepare(BASE)
     assert RunFolder(tmp_path).read_config() == BASE
+
+
+def test_what_killed_runs_left_half_written_is_cleared_away(tmp_path):
+    RunFolder(tmp_path).prepare(BASE)
+    for number in (1, 2):
+        (tmp_path / f"checkpoint.pt.{number}.part").write_bytes(b"half")
+    RunFolder(tmp_path).prepare(BASE)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_nothing_is_cleared_away_that_is_no_run(tmp_path):
+    (tmp_path / "film.part").write_text("half a download")
+    (tmp_path / "thesis.tex").write_text("my only copy")
+    before = snapshot(tmp_path)
+    with pytest.raises(UserError, match="is no run folder"):
+        RunFolder(tmp_path).prepare(BASE)
+    assert snapshot(tmp_path) == before
 
 
 # --- config.json
@@ -338,7 +375,8 @@ def with_limit(out, size):
     kept = before == (out / "checkpoint.pt").read_bytes()
     return said, kept, sorted(path.name for path in out.iterdir()), attempt(out)
 
-disk, locked, answer = Path(sys.argv[1]), map(Path, sys.argv[2:]), {}
+disk, seen, *locked = map(Path, sys.argv[1:])
+answer = {}
 
 out = disk / "checkpoint"
 attempt(out, stop_after=3)
@@ -360,8 +398,12 @@ for name in ("model.safetensors", "result.json"):
 size = (disk / "checkpoint" / "model.safetensors").stat().st_size
 answer["weights"] = with_limit(out, size - 1)
 
+attempt(seen, stop_after=3)
+before = (seen / "checkpoint.pt").read_bytes()
+os.chmod(seen, 0o555)
 if os.geteuid() == 0:
     os.seteuid(65534)
+answer["seen"] = [attempt(seen), before == (seen / "checkpoint.pt").read_bytes()]
 answer["locked"] = [attempt(folder / "run") for folder in locked]
 print(json.dumps(answer))
 """
@@ -375,21 +417,23 @@ def disks(tmp_path_factory):
     disk = tmp_path_factory.mktemp("disk")
     # outside of pytest's folders, which others than their owner cannot enter
     with (
+        tempfile.TemporaryDirectory() as seen,
         tempfile.TemporaryDirectory() as first,
         tempfile.TemporaryDirectory() as other,
     ):
         os.chmod(first, 0o555)  # may be looked at
         os.chmod(other, 0o000)  # may not even be entered
         done = subprocess.run(
-            [sys.executable, "-c", CHILD, str(disk), first, other],
+            [sys.executable, "-c", CHILD, str(disk), seen, first, other],
             capture_output=True,
             text=True,
             env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
         )
-        for name in (first, other):
+        for name in (seen, first, other):
             os.chmod(name, 0o700)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout) | {"disk": disk, "folders": [first, other]}
+    folders = {"disk": disk, "folders": [first, other], "run": seen}
+    return json.loads(done.stdout) | folders
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(disks):
@@ -397,6 +441,12 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(disks):
         f"cannot make {folder}/run: Permission denied"
         for folder in disks["folders"]
     ]
+
+
+def test_a_run_that_may_only_be_read_is_one_sentence_and_stays(disks):
+    said, kept = disks["seen"]
+    assert said == f"cannot write {disks['run']}/config.json: Permission denied"
+    assert kept
 
 
 def test_a_full_disk_leaves_the_old_checkpoint_and_no_part(disks):

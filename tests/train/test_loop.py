@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import random
 import re
 import shutil
 from contextlib import suppress
@@ -18,7 +19,7 @@ from vitedu.errors import UserError
 from vitedu.model import ViTConfig
 from vitedu.results import check
 from vitedu.train import TrainConfig, fit, recipe, train_step
-from vitedu.train.checkpoint import all_finite, read_checkpoint
+from vitedu.train.checkpoint import first_not_finite, read_checkpoint
 from vitedu.train.folder import RunFolder
 from vitedu.train.loop import Loop, step_seed
 from vitedu.train.sources import open_sources
@@ -277,15 +278,99 @@ def test_the_seconds_of_a_resumed_run_add_up(here):
     )
 
 
-def test_asking_to_stop_at_the_last_step_finishes(here):
-    run = fit(FULL, "run", should_stop=stopper(10))
-    assert run.result["status"] == "finished"
+def test_a_run_stopped_after_its_last_step_has_its_measures_left(here):
+    fit(FULL, "whole")
+    run = fit(FULL, "parts", should_stop=stopper(10))
+    assert run.result["status"] == "interrupted"
+    assert not any("test_accuracy" in line for line in run.history)
+    assert fit(FULL, "parts").result["status"] == "finished"
+    assert weights(here / "parts") == weights(here / "whole")
+    assert lines(here / "parts") == lines(here / "whole")
 
 
 def test_an_interrupted_run_has_no_measure_of_the_test_part(here):
     run = fit(FULL, "run", should_stop=stopper(5))
     assert run.result["metrics"] == {}
     assert not any("test_accuracy" in line for line in run.history)
+
+
+def in_evaluation(folder, step):
+    """A should_stop that says yes once, in the evaluation that follows `step`."""
+    calls = []
+
+    def asked():
+        calls.append(lines(folder)[-1]["step"])
+        # the first call with this step in the log is the one right after it
+        return calls.count(step) == 2
+
+    return asked
+
+
+@pytest.mark.parametrize("step", [4, 8, 10])
+def test_a_run_stopped_in_an_evaluation_goes_on_with_it(here, step):
+    # 3 batches of the validation, 6 of the test part; nothing is saved before
+    config = replace(FULL, micro_batch_size=1, save_every=100)
+    fit(config, "whole")
+    stop = in_evaluation(here / "parts", step)
+    stopped = fit(config, "parts", should_stop=stop)
+    assert stopped.result["status"] == "interrupted"
+    assert lines(here / "parts") == [
+        line
+        for line in lines(here / "whole")
+        if line["step"] < step or (line["step"] == step and "loss" in line)
+    ]
+    saved = read_checkpoint(here / "parts" / "checkpoint.pt")
+    assert saved["step"] == step
+    # the network's own weights, not the averaged ones that were being measured
+    assert not torch.equal(
+        saved["model"]["head.weight"], saved["ema"]["average"]["head.weight"]
+    )
+    fit(config, "parts")
+    assert weights(here / "parts") == weights(here / "whole")
+    assert lines(here / "parts") == lines(here / "whole")
+
+
+def test_a_run_stopped_while_it_reads_the_test_part_reads_it_again(here):
+    config = replace(PLAIN, micro_batch_size=1, log_every=1)
+    fit(config, "whole")
+    stop = in_evaluation(here / "parts", 6)
+    stopped = fit(config, "parts", should_stop=stop)
+    assert stopped.result["status"] == "interrupted"
+    assert stopped.result["metrics"] == {}
+    assert not (here / "parts" / "model.safetensors").exists()
+    fit(config, "parts")
+    assert weights(here / "parts") == weights(here / "whole")
+    assert lines(here / "parts") == lines(here / "whole")
+
+
+def test_what_a_caller_draws_is_the_same_in_a_resumed_run(here):
+    def drawing(numbers):
+        def draw(progress):
+            numbers[progress.step] = (
+                torch.rand(1).item(),
+                np.random.normal(),
+                random.random(),
+            )
+
+        return draw
+
+    whole, parts = {}, {}
+    config = replace(FULL, validation=0.0, steps=6)
+    for numbers, stops in ((whole, []), (parts, [1, 2])):
+        np.random.seed(0)
+        random.seed(0)
+        name = "parts" if stops else "whole"
+        for steps in stops:
+            fit(
+                config,
+                name,
+                on_progress=drawing(numbers),
+                should_stop=stopper(steps),
+            )
+            np.random.seed(1)
+            random.seed(1)
+        fit(config, name, on_progress=drawing(numbers))
+    assert parts == whole
 
 
 # --- finished runs
@@ -410,6 +495,80 @@ def test_a_line_holds_the_mean_over_the_images_since_the_last_one(here):
         )
         # sums of float32
         assert whole[name] == pytest.approx(want, rel=1e-6)
+
+
+def test_a_line_says_in_which_precision_its_steps_were_made(here):
+    run = fit(replace(PLAIN, precision="bf16", log_every=3))
+    said = [x["precision"] for x in run.history if "loss" in x]
+    assert said == ["bf16", "bf16"]
+
+
+def test_automatic_precision_is_settled_before_the_run_is_written(here):
+    automatic = replace(PLAIN, precision="auto", device="cpu")
+    run = fit(automatic, "run", should_stop=stopper(2))
+    assert run.result["config"]["precision"] == "fp32"
+    assert RunFolder("run").read_config().precision == "fp32"
+    assert fit(automatic, "run").result["status"] == "finished"
+    assert fit(automatic, "run").result["status"] == "finished"
+    # the same run as the one that names it
+    fit(replace(automatic, precision="fp32"), "named")
+    assert weights(here / "run") == weights(here / "named")
+
+
+@pytest.mark.parametrize("kind", [{"mixup": 0.2}, {"cutmix": 1.0}])
+def test_mixed_images_have_no_training_accuracy(here, kind):
+    config = replace(FULL, **kind)
+    run = fit(config, "whole")
+    measured = [x for x in run.history if "loss" in x]
+    assert not any("train_accuracy" in line for line in measured)
+    fit(config, "parts", should_stop=stopper(3))
+    fit(config, "parts")
+    assert weights(here / "parts") == weights(here / "whole")
+    fit(FULL, "unmixed")
+    assert weights(here / "whole") != weights(here / "unmixed")
+
+
+def test_what_is_not_done_as_asked_is_in_log_and_result(here):
+    config = replace(PLAIN, log_every=3)
+    sources = open_sources(config, CPU)
+    state = build_state(config, sources.train, CPU)
+    state.notes += ["one thing;", "another"]
+    told = []
+    loop = Loop(config, state, sources, None, [], 0.0, told.append)
+    loop.run(lambda: False)
+    result = loop.finish("test").result
+    assert result["notes"] == "one thing; another"
+    assert [each.line for each in told[:2]] == [
+        {"step": 0, "note": "one thing;"},
+        {"step": 0, "note": "another"},
+    ]
+    check(result, "the result")
+
+
+def test_steps_between_two_lines_do_not_wait_for_the_device(here, monkeypatch):
+    # every way in which a number leaves a tensor ends in one of these
+    config, reads = replace(PLAIN, log_every=3, save_every=100), []
+
+    def watch(name):
+        original = getattr(torch.Tensor, name)
+
+        def read(tensor, *arguments):
+            reads.append(name)
+            return original(tensor, *arguments)
+
+        monkeypatch.setattr(torch.Tensor, name, read)
+
+    sources = open_sources(config, CPU)
+    state = build_state(config, sources.train, CPU)
+    loop = Loop(config, state, sources, None, [], 0.0, None)
+    batches = iter(sources.train.batches(batch_size=8))
+    loop.update(next(batches))
+    for name in ("item", "tolist", "__float__", "__int__", "__bool__", "cpu"):
+        watch(name)
+    loop.update(next(batches))
+    assert reads == []
+    loop.update(next(batches))
+    assert reads != []
 
 
 def test_the_first_loss_is_that_of_guessing(here):
@@ -598,15 +757,7 @@ def finite_json(folder):
 
 
 def checkpoint_is_finite(folder):
-    content = read_checkpoint(folder / "checkpoint.pt")
-    moments = [
-        value
-        for state in content["optimizer"]["state"].values()
-        for value in state.values()
-    ]
-    tensors = {str(i): tensor for i, tensor in enumerate(moments)}
-    average = content["ema"]["average"] if content["ema"] else {}
-    return all_finite(content["model"] | tensors | average)
+    return first_not_finite(read_checkpoint(folder / "checkpoint.pt")) is None
 
 
 def test_a_loss_that_is_not_finite_stops_and_names_steps_precision_and_checkpoint(
@@ -650,8 +801,9 @@ def test_a_weight_that_is_not_finite_is_not_saved_though_the_loss_was(here):
     # the loss of that step was still that of guessing
     config = replace(PLAIN, lr=1e39, log_every=1, save_every=1)
     said = sentence(config, "run")
-    assert said.startswith(
-        "a weight became nan or infinite between steps 0 and 1"
+    assert re.match(
+        r"model\.\S+ became nan or infinite between steps 0 and 1",
+        said,
     )
     assert not (here / "run" / "checkpoint.pt").exists()
 
@@ -661,7 +813,9 @@ def test_the_weights_that_are_not_finite_are_named_since_the_last_good_state(
 ):
     config = replace(FULL, lr=2e39, warmup=1.0, log_every=1, save_every=1)
     said = sentence(config, "run")
-    assert "a weight became nan or infinite between steps 1 and 2" in said
+    assert re.match(
+        r"model\.\S+ became nan or infinite between steps 1 and 2", said
+    )
     assert "the last good state, step 1, is in" in said
     assert checkpoint_is_finite(here / "run")
 

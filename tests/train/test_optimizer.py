@@ -10,13 +10,17 @@ from torch.testing import assert_close
 
 from vitedu.data.preprocess import PreprocessSpec
 from vitedu.model import ViT, ViTConfig
+from vitedu.model.position import Learned1D
 from vitedu.train.config import CHOICES, TrainConfig
 from vitedu.train.optimizer import (
+    Group,
     MovingAverage,
     build_optimizer,
+    decay_table,
     parameter_groups,
     set_lr,
 )
+from vitedu.train.precision import build_precision
 
 TINY = ViTConfig(
     image_size=8,
@@ -198,6 +202,169 @@ def test_set_lr_reaches_every_group():
     optimizer = build_optimizer(ViT(TINY), config(lr=0.5))
     set_lr(optimizer, 0.25)
     assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
+
+
+def test_a_group_learns_at_its_share_of_the_rate():
+    optimizer = build_optimizer(ViT(TINY), config(layer_decay=0.5))
+    set_lr(optimizer, 0.8)
+    rates = [group["lr"] for group in optimizer.param_groups]
+    # stem, two blocks, what is behind them; kernels and others of each
+    assert rates == [0.1, 0.1, 0.2, 0.2, 0.4, 0.4, 0.8, 0.8]
+
+
+def test_without_layer_decay_there_are_two_groups_at_the_full_rate():
+    model = ViT(TINY)
+    groups = parameter_groups(model, 0.1)
+    assert [group["lr_scale"] for group in groups] == [1.0, 1.0]
+    plain = parameter_groups(model, 0.1, layer_decay=1.0)
+    assert [group["name"] for group in plain] == ["kernels", "others"]
+
+
+def names_of(group, model):
+    return {
+        name
+        for name, parameter in model.named_parameters()
+        if any(parameter is other for other in group["params"])
+    }
+
+
+def test_layers_are_numbered_from_stem_to_head():
+    model = ViT(replace(TINY, position=Learned1D(at="layers")))
+    groups = parameter_groups(model, 0.1, layer_decay=0.5)
+    kernels = {"attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2"}
+    others = {f"{layer}.bias" for layer in (*kernels, "norm1", "norm2")}
+    others |= {"norm1.weight", "norm2.weight", "pos_embed"}
+    want = [{"patch_embed.proj.weight"}, {"patch_embed.proj.bias", "cls_token"}]
+    for i in range(2):
+        want.append({f"blocks.{i}.{layer}.weight" for layer in kernels})
+        want.append({f"blocks.{i}.{name}" for name in others})
+    want.append({"pre_logits.fc.weight", "head.weight"})
+    want.append({"norm.weight", "norm.bias", "pre_logits.fc.bias", "head.bias"})
+    assert [names_of(group, model) for group in groups] == want
+
+
+def test_positions_at_the_stem_are_of_its_layer():
+    model = ViT(TINY)
+    groups = parameter_groups(model, 0.1, layer_decay=0.5)
+    assert "pos_embed" in names_of(groups[1], model)
+
+
+@pytest.mark.parametrize("layer_decay", [1.0, 0.75])
+@pytest.mark.parametrize("pool", ["token", "map"])
+def test_every_parameter_is_in_exactly_one_group_of_a_layer(pool, layer_decay):
+    model = ViT(replace(TINY, pool=pool))
+    groups = parameter_groups(model, 0.1, layer_decay)
+    counts = Counter(id(p) for group in groups for p in group["params"])
+    assert counts == Counter(id(p) for p in model.parameters())
+    assert set(counts.values()) == {1}
+
+
+def test_layer_decay_shortens_the_steps_of_early_layers():
+    steps = {}
+    for layer_decay in (1.0, 0.5):
+        torch.manual_seed(0)
+        model = ViT(TINY).double()
+        given = config(
+            optimizer="sgd", betas=(0.0, 0.0), layer_decay=layer_decay
+        )
+        optimizer = build_optimizer(model, given)
+        before = [each.detach().clone() for each in model.parameters()]
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        set_lr(optimizer, 1.0)
+        optimizer.step()
+        steps[layer_decay] = {
+            name: (old - new).mean().item()
+            for old, (name, new) in zip(
+                before, model.named_parameters(), strict=True
+            )
+        }
+    share = {name: steps[0.5][name] / steps[1.0][name] for name in steps[1.0]}
+    # float64, one subtraction
+    assert share["cls_token"] == pytest.approx(0.125, rel=1e-12)
+    assert share["blocks.0.norm1.bias"] == pytest.approx(0.25, rel=1e-12)
+    assert share["blocks.1.mlp.fc2.weight"] == pytest.approx(0.5, rel=1e-12)
+    assert share["head.bias"] == pytest.approx(1.0, rel=1e-12)
+
+
+def test_the_table_tells_what_decays_and_how_much():
+    # patches of 4 x 4 pixels to 8; a block's four; 8 to 6 to 3
+    kernels = 16 * 8 + 2 * (8 * 24 + 8 * 8 + 2 * 8 * 16) + 8 * 6 + 6 * 3
+    # bias, class token, 5 positions; a block's biases and two norms; norm; two biases
+    others = 8 + 8 + 40 + 2 * (24 + 8 + 16 + 8 + 4 * 8) + 16 + 6 + 3
+    assert decay_table(ViT(TINY), config(weight_decay=0.3)) == [
+        Group("kernels", 1 + 2 * 4 + 2, kernels, 0.3, 1.0),
+        Group("others", 3 + 2 * 8 + 2 + 2, others, 0.0, 1.0),
+    ]
+
+
+def test_the_table_has_a_row_for_each_part_of_a_layer():
+    table = decay_table(ViT(TINY), config(weight_decay=0.3, layer_decay=0.5))
+    assert [(row.name, row.weight_decay, row.lr_scale) for row in table] == [
+        (f"layer {layer} {kind}", decay, 0.5 ** (3 - layer))
+        for layer in range(4)
+        for kind, decay in (("kernels", 0.3), ("others", 0.0))
+    ]
+
+
+def test_the_table_says_what_the_optimizer_does():
+    model, given = ViT(TINY), config(weight_decay=0.3, layer_decay=0.7)
+    optimizer = build_optimizer(model, given)
+    said = [
+        (row.weight_decay, row.lr_scale) for row in decay_table(model, given)
+    ]
+    done = [
+        (group["weight_decay"], group["lr_scale"])
+        for group in optimizer.param_groups
+    ]
+    assert said == done
+
+
+def test_a_first_step_that_the_scaler_skips_leaves_no_momentum():
+    # PyTorch's fused SGD would go on from whatever the memory held
+    layer = two_weights().float()
+    start = layer.weight.detach().clone()
+    given = config(optimizer="sgd", betas=(0.5, 0.0), lr=1.0)
+    optimizer = build_optimizer(layer, given)
+    precision = build_precision("fp16", torch.device("cpu"))
+    for factor in (1e38, 2.0, 2.0):
+        precision.backward(factor * layer.weight.sum() + 0 * layer.bias.sum())
+        precision.update(optimizer, None)
+    # float32: 2, then 2 + 0.5 * 2
+    assert_close(layer.weight.detach(), start - 2.0 - 3.0, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("decay", [0.1, 0.9, 0.9999])
+def test_moving_average_is_lerp_to_the_last_bit(decay):
+    layer = two_weights()
+    want = layer.weight.detach().clone()
+    average = MovingAverage(layer, decay)
+    for count in range(1, 41):
+        with torch.no_grad():
+            layer.weight.add_(torch.randn_like(layer.weight))
+        average.update(layer)
+        share = 1.0 - min(decay, (1 + count) / (10 + count))
+        want.lerp_(layer.weight.detach(), share)
+    assert torch.equal(average.average["weight"], want)
+
+
+def test_moving_average_covers_buffers():
+    layer = nn.BatchNorm1d(2, track_running_stats=True)
+    del layer.num_batches_tracked  # a count, of which there is no average
+    average = MovingAverage(layer, 0.25)
+    layer.running_mean += 1.0
+    average.update(layer)
+    # the first share of the old is 2 / 11
+    assert_close(average.average["running_mean"], torch.full((2,), 9 / 11))
+
+
+def test_the_state_of_a_moving_average_is_plain():
+    average = MovingAverage(two_weights(), 0.9)
+    average.update(two_weights())
+    state = average.state_dict()
+    assert state["num_updates"] == 1
+    assert {type(each) for each in state["average"].values()} == {torch.Tensor}
+    assert not any(each.requires_grad for each in state["average"].values())
 
 
 @pytest.mark.parametrize("decay", [0.1, 0.9, 0.9999])

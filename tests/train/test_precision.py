@@ -1,15 +1,31 @@
 """Number formats: what is computed in them, and what a scaled loss does."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
+from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig
-from vitedu.train.config import CHOICES
-from vitedu.train.precision import PRECISIONS, build_precision, clip
+from vitedu.train.config import CHOICES, TrainConfig
+from vitedu.train.precision import (
+    KERNELS,
+    PRECISIONS,
+    attention_kernel,
+    build_precision,
+    capability,
+    clip,
+    concrete,
+    float32_products,
+    resolve_precision,
+)
 
 CPU = torch.device("cpu")
+GPU = torch.device("cuda")
+# those of the CPU; TF32 is for GPUs alone
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 TINY = ViTConfig(
     image_size=8,
@@ -33,14 +49,14 @@ def one_weight(value=1.0, fused=True):
     return layer, torch.optim.SGD(layer.parameters(), lr=1.0, fused=fused)
 
 
-@pytest.mark.parametrize("name", PRECISIONS)
+@pytest.mark.parametrize("name", DTYPES)
 def test_the_forward_pass_is_in_the_named_format(name):
     precision, model = build_precision(name, CPU), ViT(TINY)
     with precision.autocast():
         assert model(torch.randn(2, 1, 8, 8)).dtype == DTYPES[name]
 
 
-@pytest.mark.parametrize("name", PRECISIONS)
+@pytest.mark.parametrize("name", DTYPES)
 def test_weights_and_their_gradients_are_float32(name):
     precision, model = build_precision(name, CPU), ViT(TINY)
     with precision.autocast():
@@ -50,7 +66,7 @@ def test_weights_and_their_gradients_are_float32(name):
         assert parameter.dtype == parameter.grad.dtype == torch.float32
 
 
-@pytest.mark.parametrize("name", PRECISIONS)
+@pytest.mark.parametrize("name", DTYPES)
 def test_outside_the_context_nothing_is_cast(name):
     precision, layer = build_precision(name, CPU), nn.Linear(2, 2)
     with precision.autocast():
@@ -58,7 +74,7 @@ def test_outside_the_context_nothing_is_cast(name):
     assert layer(torch.ones(1, 2)).dtype == torch.float32
 
 
-@pytest.mark.parametrize("name", PRECISIONS)
+@pytest.mark.parametrize("name", DTYPES)
 def test_a_step_moves_by_the_gradient_and_clears_it(name):
     precision = build_precision(name, CPU)
     layer, optimizer = one_weight()
@@ -68,7 +84,7 @@ def test_a_step_moves_by_the_gradient_and_clears_it(name):
     assert layer.weight.grad is None or layer.weight.grad.item() == 0.0
 
 
-@pytest.mark.parametrize("name", PRECISIONS)
+@pytest.mark.parametrize("name", DTYPES)
 def test_gradients_of_several_parts_add_up(name):
     precision = build_precision(name, CPU)
     layer, optimizer = one_weight()
@@ -78,7 +94,7 @@ def test_gradients_of_several_parts_add_up(name):
     assert layer.weight.item() == 1.0 - 7.0
 
 
-@pytest.mark.parametrize("name", PRECISIONS)
+@pytest.mark.parametrize("name", DTYPES)
 def test_clipping_scales_the_true_gradient_to_the_norm(name):
     precision = build_precision(name, CPU)
     layer, optimizer = one_weight()
@@ -89,7 +105,7 @@ def test_clipping_scales_the_true_gradient_to_the_norm(name):
     assert layer.weight.item() == pytest.approx(0.5, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", PRECISIONS)
+@pytest.mark.parametrize("name", DTYPES)
 def test_a_gradient_within_the_norm_is_left_alone(name):
     precision = build_precision(name, CPU)
     layer, optimizer = one_weight()
@@ -98,7 +114,7 @@ def test_a_gradient_within_the_norm_is_left_alone(name):
     assert layer.weight.item() == 0.75
 
 
-@pytest.mark.parametrize("name", PRECISIONS)
+@pytest.mark.parametrize("name", DTYPES)
 def test_without_clipping_no_norm_is_computed(name):
     precision = build_precision(name, CPU)
     layer, optimizer = one_weight()
@@ -196,4 +212,220 @@ def test_formats_without_a_scale_have_no_state(name):
 
 
 def test_every_choice_of_a_config_has_its_class():
-    assert set(CHOICES["precision"]) == set(PRECISIONS)
+    assert set(CHOICES["precision"]) == {"auto", *PRECISIONS}
+    assert {kind.name for kind in PRECISIONS.values()} == set(PRECISIONS)
+    assert set(CHOICES["attention"]) == {"auto", *KERNELS}
+
+
+@pytest.mark.parametrize(
+    ("kind", "capability", "want"),
+    [
+        ("cuda", (6, 1), "fp32"),  # P40: float16 at a 64th of the speed
+        ("cuda", (7, 0), "fp16"),  # V100
+        ("cuda", (7, 5), "fp16"),  # T4
+        ("cuda", (8, 0), "bf16"),  # A100
+        ("cuda", (8, 9), "bf16"),  # L4
+        ("cuda", (9, 0), "bf16"),  # H100
+        ("cuda", (12, 0), "bf16"),
+        ("cpu", (0, 0), "fp32"),
+        ("mps", (0, 0), "fp32"),
+    ],
+)
+def test_auto_is_decided_by_the_capability_of_the_device(
+    kind, capability, want
+):
+    assert resolve_precision("auto", kind, capability) == want
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("kind", ["cpu", "mps"])
+def test_what_is_asked_for_by_name_is_taken(name, kind):
+    assert resolve_precision(name, kind) == name
+
+
+@pytest.mark.parametrize("name", PRECISIONS)
+def test_a_gpu_from_ampere_on_has_every_precision(name):
+    assert resolve_precision(name, "cuda", (8, 0)) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "capability", "sentence"),
+    [
+        ("bf16", "cuda", (7, 5), "GPU of capability 7.5; use precision=fp16"),
+        ("bf16", "cuda", (6, 0), "GPU of capability 6.0; use precision=fp32"),
+        ("tf32", "cuda", (7, 0), "GPU of capability 7.0; use precision=fp16"),
+        ("tf32", "cpu", (0, 0), "this is a cpu; use precision=fp32"),
+        ("tf32", "mps", (0, 0), "this is a mps; use precision=fp32"),
+    ],
+)
+def test_what_a_device_lacks_is_one_sentence_with_the_remedy(
+    name, kind, capability, sentence
+):
+    with pytest.raises(UserError, match="needs a GPU of compute") as error:
+        resolve_precision(name, kind, capability)
+    assert str(error.value).startswith(f"precision={name} needs")
+    assert str(error.value).endswith(sentence)
+
+
+def test_a_configuration_made_concrete_changes_in_its_precision_alone():
+    given = TrainConfig(
+        recipe="test",
+        tier="cpu",
+        model=TINY,
+        dataset="digits",
+        steps=1,
+        precision="auto",
+    )
+    assert concrete(given, CPU) == replace(given, precision="fp32")
+    assert concrete(concrete(given, CPU), CPU) == concrete(given, CPU)
+    with pytest.raises(UserError, match="precision=tf32 needs a GPU"):
+        concrete(replace(given, precision="tf32"), CPU)
+
+
+def test_a_precision_knows_what_auto_became():
+    assert build_precision("auto", CPU).name == "fp32"
+    with pytest.raises(UserError, match="precision=tf32 needs a GPU"):
+        build_precision("tf32", CPU)
+
+
+def test_what_is_no_gpu_has_no_capability():
+    assert capability(CPU) == capability(torch.device("mps")) == (0, 0)
+
+
+def rounding():
+    """What products of float32 matrices, and convolutions, may do on a GPU."""
+    matmul = torch.get_float32_matmul_precision()
+    return matmul, torch.backends.cudnn.allow_tf32
+
+
+@pytest.mark.parametrize(
+    ("tf32", "want"), [(True, ("high", True)), (False, ("highest", False))]
+)
+def test_products_of_a_gpu_are_rounded_for_a_while(tf32, want):
+    # switches of PyTorch that can be set where there is no GPU, too
+    before = rounding()
+    with float32_products(GPU, tf32=tf32):
+        assert rounding() == want
+    assert rounding() == before
+    with pytest.raises(KeyError), float32_products(GPU, tf32=tf32):
+        raise KeyError
+    assert rounding() == before
+
+
+def test_products_of_the_cpu_are_left_alone():
+    before = rounding()
+    with float32_products(CPU, tf32=True):
+        assert rounding() == before
+
+
+def kernels_of(logits):
+    """Whether the fused attention of the CPU stands in the graph behind `logits`."""
+    seen, todo = set(), [logits.grad_fn]
+    while todo:
+        node = todo.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            todo += [before for before, _ in node.next_functions]
+    return any("FlashAttention" in type(node).__name__ for node in seen)
+
+
+@pytest.mark.parametrize(
+    ("name", "attention", "is_fused"),
+    [
+        ("fp32", "auto", True),
+        ("fp32", "flash", True),
+        ("fp32", "math", False),
+        ("bf16", "auto", False),  # twice as fast there, backward included
+        ("bf16", "flash", True),
+        ("bf16", "math", False),
+        ("fp16", "math", False),
+    ],
+)
+def test_attention_is_computed_by_the_named_kernel(name, attention, is_fused):
+    precision = build_precision(name, CPU, attention)
+    with precision.autocast():
+        logits = ViT(TINY)(torch.randn(2, 1, 8, 8))
+    assert kernels_of(logits) == is_fused
+
+
+@pytest.mark.parametrize("attention", ["efficient", "cudnn"])
+def test_a_kernel_that_the_device_lacks_is_one_sentence(attention):
+    precision, model = build_precision("fp32", CPU, attention), ViT(TINY)
+    with (
+        pytest.raises(UserError, match=f"attention={attention}: that kernel"),
+        precision.autocast(),
+    ):
+        model(torch.randn(2, 1, 8, 8))
+
+
+# PyTorch warns of each reason before it gives up
+@pytest.mark.filterwarnings("ignore:.*attention")
+def test_a_kernel_that_knows_no_bias_is_one_sentence():
+    q, bias = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 5)
+    with (
+        pytest.raises(UserError, match="attention=flash: that kernel does not"),
+        attention_kernel("flash"),
+    ):
+        F.scaled_dot_product_attention(q, q, q, attn_mask=bias.requires_grad_())
+
+
+def test_an_error_that_is_not_the_kernels_stays_what_it_was():
+    with (
+        pytest.raises(RuntimeError, match="of another kind"),
+        attention_kernel("math"),
+    ):
+        raise RuntimeError("of another kind")
+
+
+def test_a_device_of_one_kernel_offers_no_choice():
+    mps = torch.device("mps")
+    assert build_precision("fp32", mps, "math").attention == "math"
+    with pytest.raises(UserError, match="one kernel alone for the device mps"):
+        build_precision("fp32", mps, "flash")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", PRECISIONS)
+def test_a_gpu_takes_nearly_the_step_of_float32(name):
+    torch.manual_seed(0)
+    model, images = ViT(TINY), torch.randn(4, 1, 8, 8)
+    nn.init.normal_(model.head.weight)
+    want = torch.autograd.grad(model(images).square().sum(), model.parameters())
+    model, precision = model.cuda(), build_precision(name, GPU)
+    with precision.autocast():
+        logits = model(images.cuda())
+    precision.backward(logits.float().square().sum())
+    scale = precision.scaler.get_scale() if name == "fp16" else 1.0
+    off = sum(
+        (weight.grad.cpu() / scale - grad).square().sum()
+        for weight, grad in zip(model.parameters(), want, strict=True)
+    )
+    norm = sum(grad.square().sum() for grad in want)
+    # 24, 11, 8 and 11 bits of each factor, a few dozen operations deep
+    bound = {"fp32": 1e-5, "tf32": 1e-2, "bf16": 5e-2, "fp16": 1e-2}[name]
+    assert (off / norm).sqrt() < bound
+
+
+@pytest.mark.gpu
+def test_tf32_rounds_a_product_and_fp32_does_not():
+    torch.manual_seed(0)
+    a, b = torch.randn(2, 256, 256, device="cuda")
+    exact, off = (a.double() @ b.double()), {}
+    for name in ("fp32", "tf32"):
+        with build_precision(name, GPU).autocast():
+            off[name] = (a @ b - exact).abs().max().item()
+    # 256 terms, each off by 2^-24 or by 2^-11 of itself
+    assert off["fp32"] < 1e-4 < 1e-3 < off["tf32"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("attention", ["flash", "efficient", "math"])
+def test_kernels_of_a_gpu_give_the_same_attention(attention):
+    torch.manual_seed(0)
+    model = ViT(replace(TINY, embed_dim=64)).cuda()
+    nn.init.normal_(model.head.weight)
+    images = torch.randn(4, 1, 8, 8, device="cuda")
+    with build_precision("bf16", GPU, attention).autocast():
+        logits = model(images).float()
+    # bfloat16 keeps 8 bits
+    assert_close(logits, model(images), rtol=0.1, atol=0.1)

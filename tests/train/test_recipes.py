@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from vitedu import budget
 from vitedu.errors import UserError
 from vitedu.model import ViT
 from vitedu.train import RECIPES, fit, recipe
 from vitedu.train.config import TIERS
+from vitedu.train.recipes import LARGE
+from vitedu.train.recipes.imagenet import SIZES, TABLE_3
 
 # What each promises: exactly so many weights, or at most.
 EXACTLY = {"mnist-seed": 7_850, "mnist-tiny": 7_850}
@@ -16,6 +19,12 @@ AT_MOST = {
     "mnist-small": 1_000_000,
     "shapes-small": 1_200_000,
     "digits": 200_000,
+    "cifar10-scratch": 10_000_000,
+    "paper-imagenet": 100_000_000,
+    "paper-imagenet21k": 110_000_000,
+    "paper-jft": 110_000_000,
+    "imagenet-s16": 25_000_000,
+    "deit-s": 23_000_000,
 }
 
 
@@ -38,7 +47,8 @@ def test_a_recipe_says_its_name_and_tier(name, tier):
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_keeps_to_its_number_of_weights(name, tier):
-    model = ViT(recipe(name, tier).model)
+    with torch.device("meta"):
+        model = ViT(recipe(name, tier).model)
     count = sum(weight.numel() for weight in model.parameters())
     assert count == budget.parameters(model.config).total
     assert count == EXACTLY.get(name, count)
@@ -113,22 +123,71 @@ def test_smoke_is_at_most_20_steps_and_512_images(name):
 @pytest.mark.parametrize("name", RECIPES)
 def test_smoke_differs_in_its_length_alone(name):
     lengths = {"epochs", "steps", "max_images", "log_every", "save_every"}
+    if name == "cifar10-scratch":
+        lengths |= {"dataset"}
+    if name in LARGE:
+        lengths |= {"model", "preprocess", "dataset", "batch_size"}
     smoke, full = recipe(name, "smoke").to_json(), recipe(name, "cpu").to_json()
     differing = {each for each in full if smoke[each] != full[each]}
     assert differing <= lengths | {"tier"}
 
 
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_recipe_keeps_its_kind_at_tier_smoke(name):
+    smoke, full = recipe(name, "smoke").model, recipe(name, "gpu").model
+    for field in ("stem", "position", "block", "pool", "class_token", "gelu"):
+        assert getattr(smoke, field) == getattr(full, field)
+    assert bool(smoke.pre_logits) == bool(full.pre_logits)
+
+
+ROWS = [(name, model) for name, rows in TABLE_3.items() for model in rows]
+
+
+@pytest.mark.parametrize(("dataset", "model"), ROWS)
+def test_table_3_as_a_configuration(dataset, model):
+    # paper, Table 3 and appendix B.1
+    config = recipe(f"paper-{dataset}", "gpu", model)
+    num_images, num_classes = SIZES[dataset]
+    assert (config.batch_size, config.betas) == (4096, (0.9, 0.999))
+    steps = config.epochs * num_images / 4096
+    assert config.warmup * steps == pytest.approx(10_000, rel=0.005)
+    assert config.model.num_classes == num_classes
+    assert config.model.pre_logits == config.model.embed_dim
+    wanted = {
+        "imagenet": ("cosine", 0.3, 0.1, 1.0),
+        "imagenet21k": ("linear", 0.03, 0.1, None),
+        "jft": ("linear", 0.1, 0.0, None),
+    }[dataset]
+    found = config.schedule, config.weight_decay, config.model.dropout
+    assert (*found, config.max_grad_norm) == wanted
+
+
+@pytest.mark.parametrize(("dataset", "model"), ROWS)
+def test_every_row_of_table_3_can_be_tried(dataset, model):
+    config = recipe(f"paper-{dataset}", "smoke", model).model
+    with torch.device("meta"):
+        network = ViT(config)
+        images = torch.empty(2, 3, *config.image_size)
+    assert network(images).shape == (2, 10)
+
+
+def test_a_row_that_is_not_there_is_said():
+    with pytest.raises(UserError, match=r"no row for 'ViT-H/14' on imagenet"):
+        recipe("paper-imagenet", "gpu", "ViT-H/14")
+    with pytest.raises(UserError, match=r"model=ViT-B/16 chooses a row of"):
+        recipe("digits", "cpu", "ViT-B/16")
+
+
+def offered(config):
+    """With the digits in place of MNIST; shapes are always here."""
+    return replace(config, fallback="digits", device="cpu")
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_trains(name, offline):
-    # the digits in place of MNIST; the number of images is cut further, for time
-    config = replace(
-        recipe(name, "smoke"),
-        steps=2,
-        max_images=32,
-        fallback="digits",
-        device="cpu",
-    )
-    run = fit(config, "run")
+    # the number of images is cut further, for time
+    config = replace(recipe(name, "smoke"), steps=2, max_images=32)
+    run = fit(offered(config), "run")
     assert run.result["status"] == "finished"
     assert run.result["name"] == name
     assert 0 <= run.result["metrics"]["test_accuracy"]["value"] <= 100
@@ -137,9 +196,7 @@ def test_every_recipe_trains(name, offline):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_runs_at_tier_smoke(name, offline):
-    run = fit(
-        replace(recipe(name, "smoke"), fallback="digits", device="cpu"), "run"
-    )
+    run = fit(offered(recipe(name, "smoke")), "run")
     assert run.result["status"] == "finished"
     assert run.history[-1]["step"] <= 20
     assert run.result["dataset"]["num_train"] <= 512

@@ -3,6 +3,8 @@
 import sys
 from typing import Any, NamedTuple
 
+from vitedu.train.loop import this_process
+
 
 class Answer(NamedTuple):
     """What a command found: for `--json`, and for a person."""
@@ -29,5 +31,9 @@ def shown(value: Any) -> str:
 
 
 def say(text: str) -> None:
-    """Talk to the user on stderr, so that stdout holds results alone."""
-    print(text, file=sys.stderr, flush=True)
+    """Talk to the user on stderr, so that stdout holds results alone.
+
+    Of several processes the first one talks.
+    """
+    if this_process().is_first:
+        print(text, file=sys.stderr, flush=True)

@@ -1,6 +1,7 @@
 """`vitedu train`: a recipe, with fields of its configuration set by name."""
 
 import argparse
+import os
 import shlex
 import signal
 import sys
@@ -10,8 +11,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
+
 from vitedu.cli.answer import Answer, say, table
 from vitedu.errors import UserError
+from vitedu.files import replace_file
+from vitedu.model import ViT
 from vitedu.train import (
     RECIPES,
     Progress,
@@ -22,15 +27,20 @@ from vitedu.train import (
     recipe,
 )
 from vitedu.train.config import MAY_DIFFER
-from vitedu.train.folder import RunFolder, flat
+from vitedu.train.folder import RunFolder, differences, flat
+from vitedu.train.loop import this_process
+from vitedu.train.optimizer import decay_table
+from vitedu.train.precision import concrete
 
 
 def train(options: argparse.Namespace) -> Answer:
     """Train a recipe, or go on with a run; draw its curves."""
     config, out = run_of(options)
-    if options.fresh and (old := RunFolder(out).set_aside()):
+    is_first = this_process().is_first
+    if options.fresh and is_first and (old := RunFolder(out).set_aside()):
         say(f"the folder that was there is now {old}")
     say(table(flat(config.to_json())))
+    say(table(optimizer_rows(config)))
     say(f"run folder: {out}")
     reporter = Reporter()
     with Interrupt() as interrupt:
@@ -41,8 +51,9 @@ def train(options: argparse.Namespace) -> Answer:
             should_stop=interrupt.asked,
             command=shlex.join(["vitedu", *options.arguments]),
         )
-    reporter.close()
-    draw_curves(run.history, out)
+        reporter.close()
+        if is_first:
+            draw_curves(run.history, out)
     values = run.result | {"out": str(out)}
     if run.result["status"] == "interrupted":
         return Answer(
@@ -73,8 +84,8 @@ def run_of(options: argparse.Namespace) -> tuple[TrainConfig, Path]:
             f"train wants a recipe; known: {', '.join(sorted(RECIPES))}"
         )
     tier = tier_of(fields.pop("tier", options.tier), options)
-    config = override(recipe(names[0], tier), fields)
-    config = replace(config, device=str(find_device(config.device)))
+    chosen = recipe(names[0], tier, fields.pop("model", None))
+    config = on_device(override(chosen, fields))
     out = options.out or Path("runs") / f"{config.recipe}-{config.digest()}"
     return config, Path(out)
 
@@ -92,15 +103,35 @@ def resumed(
         raise UserError(
             f"{options.resume} holds a run of {config.recipe}, not of {names[0]}"
         )
-    changed = override(config, fields)
-    for name in fields:
-        if name.split(".")[0] not in MAY_DIFFER and changed != config:
-            raise UserError(
-                f"{name} cannot change when a run goes on; only "
-                f"{', '.join(MAY_DIFFER)} can"
-            )
-    changed = replace(changed, device=str(find_device(changed.device)))
+    changed = on_device(override(config, fields))
+    _, asked = differences(config, changed)
+    if asked:
+        raise UserError(
+            f"{' and '.join(asked)} cannot change when a run goes on; only "
+            f"{', '.join(MAY_DIFFER)} can"
+        )
     return changed, Path(options.resume)
+
+
+def on_device(config: TrainConfig) -> TrainConfig:
+    """`config` with the device and the precision that "auto" means here."""
+    device = find_device(config.device)
+    return concrete(replace(config, device=str(device)), device)
+
+
+def optimizer_rows(config: TrainConfig) -> list[tuple[str, str]]:
+    """Which weights decay, and at what share of the rate they learn."""
+    with torch.device("meta"):  # shapes alone, no memory
+        model = ViT(config.model)
+    return [
+        (
+            group.name,
+            f"{group.num_weights:,} weights in {group.num_tensors} tensors, "
+            f"weight_decay {group.weight_decay:g}, lr x {group.lr_scale:.3g}",
+        )
+        for group in decay_table(model, config)
+        if group.num_tensors
+    ]
 
 
 class Reporter:
@@ -142,11 +173,15 @@ class Reporter:
 
 
 class Interrupt:
-    """Ctrl-C or SIGTERM as a question; a second one stops at once."""
+    """Ctrl-C or SIGTERM as a question; a second one stops at once.
+
+    The second counts from a second after the first: whoever started this process may
+    pass on a signal that it was sent itself, as torchrun does at Ctrl-C.
+    """
 
     def __init__(self) -> None:
         self.signals = (signal.SIGINT, signal.SIGTERM)
-        self.received = False
+        self.received: float | None = None  # when, in seconds
 
     def __enter__(self) -> "Interrupt":
         self.before = [
@@ -159,14 +194,18 @@ class Interrupt:
             signal.signal(number, handler)
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        """Note the signal and put the old handlers back."""
-        self.received = True
-        self.__exit__()
-        say("stopping after this step, to save; once more stops at once")
+        """Note the first signal; a later one does what it does elsewhere."""
+        if self.received is None:
+            self.received = time.monotonic()
+            # print cannot be entered again if the signal came in the middle of it
+            os.write(2, b"stopping after this step, to save; again: at once\n")
+        elif time.monotonic() > self.received + 1:
+            self.__exit__()
+            signal.raise_signal(number)
 
     def asked(self) -> bool:
         """Whether a signal came."""
-        return self.received
+        return self.received is not None
 
 
 def tier_of(given: str | None, options: argparse.Namespace) -> str:
@@ -180,6 +219,13 @@ def draw_curves(history: list[dict[str, Any]], out: Path) -> None:
     """`curves.png` in the run folder, if there is anything to draw yet."""
     from vitedu import figures
 
-    if any("loss" in line for line in history):
-        figure, _ = figures.curves(history)
-        figure.savefig(out / "curves.png", dpi=120)
+    if not any("loss" in line for line in history):
+        return
+    figure, _ = figures.curves(history)
+    try:
+        replace_file(
+            out / "curves.png",
+            lambda file: figure.savefig(file, format="png", dpi=120),
+        )
+    except UserError as error:  # the run is complete without them
+        say(str(error))

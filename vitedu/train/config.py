@@ -39,7 +39,7 @@ class TrainConfig:
     recipe: str
     tier: str
     model: ViTConfig
-    dataset: str  # a named set or FILE.npz
+    dataset: str  # a named set, FILE.npz or FOLDER with train/ and val/
     data: str | None = None  # where it lies, if not in one of the usual places
     preprocess: PreprocessSpec = field(default_factory=PreprocessSpec)
     augment: Augment = field(default_factory=Augment)

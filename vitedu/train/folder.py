@@ -29,13 +29,14 @@ class RunFolder:
     def prepare(self, config: TrainConfig) -> None:
         """Make the folder, or check that the run in it is this one.
 
-        UserError: it belongs to another run (the difference is named), holds something
+        UserError: it belongs to another run (what differs is named), holds something
         else, or cannot be written.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            # a `.part` is what a run leaves that was killed in its first instant
-            others = any(each.suffix != ".part" for each in self.path.iterdir())
+            # what a run leaves that is killed while it writes a file
+            parts = set(self.path.glob("*.part"))
+            others = set(self.path.iterdir()) - parts
             if self.config.is_file():
                 self._check_same(config)
             elif others:
@@ -43,6 +44,8 @@ class RunFolder:
                     f"{self.path} is no run folder: it holds files but no config.json; "
                     "give an empty or new folder with --out"
                 )
+            for part in parts:
+                part.unlink(missing_ok=True)
         except OSError as error:
             raise UserError(
                 f"cannot make {self.path}: {reason(error)}"
@@ -138,15 +141,29 @@ class RunFolder:
         return old
 
     def _check_same(self, config: TrainConfig) -> None:
-        before = dict(flat(self.read_config().identity()))
-        now = dict(flat(config.identity()))
-        for name in before | now:
-            if before.get(name) != now.get(name):
-                raise UserError(
-                    f"{self.path} holds a run with {name}={before.get(name)}, this one "
-                    f"has {name}={now.get(name)}; give another --out, or --fresh to "
-                    "start anew"
-                )
+        before, now = differences(self.read_config(), config)
+        if before:
+            raise UserError(
+                f"{self.path} holds a run with {listed(before)}, this one has "
+                f"{listed(now)}; give another --out, or --fresh to start anew"
+            )
+
+
+def differences(
+    before: TrainConfig, now: TrainConfig
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields that make two runs of `before` and `now`, as each has them."""
+    old, new = dict(flat(before.identity())), dict(flat(now.identity()))
+    names = [name for name in old | new if old.get(name) != new.get(name)]
+    return (
+        {name: old.get(name) for name in names},
+        {name: new.get(name) for name in names},
+    )
+
+
+def listed(fields: dict[str, Any]) -> str:
+    """Fields in a sentence: "lr=0.1 and seed=0"."""
+    return " and ".join(f"{name}={value}" for name, value in fields.items())
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -1,28 +1,46 @@
 """The loop: data, step, measure, save. Nothing else in vitedu loops over updates."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from vitedu import results
 from vitedu.data import ArraySource
+from vitedu.data.mix import mix
 from vitedu.errors import UserError
-from vitedu.evaluate import Evaluation, accuracy
+from vitedu.evaluate import Evaluation
 from vitedu.model import ViT
-from vitedu.train.checkpoint import all_finite, load_checkpoint, save_checkpoint
+from vitedu.train.checkpoint import (
+    checkpoint_content,
+    first_not_finite,
+    load_checkpoint,
+    write_checkpoint,
+)
 from vitedu.train.config import TrainConfig
 from vitedu.train.device import find_device
+from vitedu.train.distributed import (
+    ALONE,
+    World,
+    bare,
+    distributed_step,
+    own_device,
+    process_group,
+    whole_model,
+    whole_results,
+)
+from vitedu.train.evaluation import as_metrics, evaluate
 from vitedu.train.folder import RunFolder
+from vitedu.train.precision import concrete
 from vitedu.train.sources import Sources, open_sources
 from vitedu.train.state import build_state, count_steps
-from vitedu.train.step import StepResult, TrainState, train_step
+from vitedu.train.step import StepResult, TrainState, step_seed, train_step
 from vitedu.weights import checkpoint_of, load, write_weights
 
 
@@ -54,43 +72,67 @@ def fit(
     """Train as `config` says; go on with the run in the folder `out`, if there is one.
 
     A finished run is not repeated; what its folder holds is returned. Without `out`
-    nothing is written. `should_stop` is asked after every step: if it
-    says yes the state is saved, and the same call goes on from there later. The test
-    part is read once, after the last step.
+    nothing is written. `should_stop` is asked after every step and between the batches
+    of an evaluation: if it says yes the state is saved, and the same call goes on from
+    there later. The test part is read once, after the last step.
+
+    Processes started by `torchrun` share every batch of `batch_size` images, and every
+    evaluation; where one is to stop all do; the first alone writes and reports.
 
     UserError: the configuration does not fit the data, the folder holds another run,
     or the loss is not finite; the last good state is then in the folder.
     """
-    device = find_device(config.device)
+    world = this_process()
+    device = own_device(world, find_device(config.device))
+    config = concrete(config, device)
     folder = None if out is None else RunFolder(out)
-    if folder is not None and (result := folder.finished(config)):
-        return Run(
-            result, folder.history(), load(folder.weights, device=device)
+    with process_group(world, device):
+        if folder is not None and (
+            run := world.first(lambda: finished_run(folder, config))
+        ):
+            run.model.to(device)
+            return run
+        sources = open_sources(config, device)
+        if folder is not None:
+            world.first(lambda: folder.prepare(config))
+        state = build_state(config, sources.train, device, world)
+        history, seconds, pending = [], 0.0, []
+        if folder is not None:
+            if world.first(folder.checkpoint.exists):
+                seconds, pending = load_checkpoint(
+                    folder.checkpoint, state, world
+                )
+            history = world.first(lambda: folder.rewind(state.step or -1))
+        told = on_progress if world.is_first else None
+        loop = Loop(
+            config,
+            state,
+            sources,
+            folder,
+            history,
+            seconds,
+            told,
+            pending,
+            world,
         )
-    sources = open_sources(config, device)
-    history: list[dict[str, Any]] = []
-    if folder is not None:
-        folder.prepare(config)
-    state = build_state(config, sources.train, device)
-    seconds, pending = 0.0, []
-    if folder is not None and folder.checkpoint.exists():
-        seconds, pending = load_checkpoint(folder.checkpoint, state)
-        history = folder.rewind(state.step)
-    elif folder is not None:
-        folder.rewind(-1)
-    loop = Loop(
-        config, state, sources, folder, history, seconds, on_progress, pending
-    )
-    loop.run(should_stop or (lambda: False))
-    return loop.finish(command)
+        asked = should_stop or (lambda: False)
+        loop.run(lambda: world.any(asked()))
+        return loop.finish(command)
 
 
-def step_seed(seed: int, step: int, rank: int = 0) -> int:
-    """The seed of what is drawn inside the network at one step of one process."""
-    mixed = np.random.SeedSequence([seed, step, rank]).generate_state(
-        2, np.uint32
-    )
-    return int(mixed[0]) << 32 | int(mixed[1])
+def this_process() -> World:
+    """Which of the processes that `torchrun` started this one is."""
+    if "LOCAL_RANK" not in os.environ:
+        return ALONE
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    return World(*(int(os.environ[name]) for name in names))
+
+
+def finished_run(folder: RunFolder, config: TrainConfig) -> Run | None:
+    """What the folder holds, if its run is done."""
+    if result := folder.finished(config):
+        return Run(result, folder.history(), load(folder.weights))
+    return None
 
 
 class Loop:
@@ -106,6 +148,7 @@ class Loop:
         seconds: float,
         on_progress: Callable[[Progress], None] | None,
         pending: Sequence[StepResult] = (),
+        world: World = ALONE,
     ) -> None:
         self.config = config
         self.state = state
@@ -113,12 +156,15 @@ class Loop:
         self.folder = folder
         self.history = history
         self.on_progress = on_progress
+        self.world = world
         self.num_steps = count_steps(config, len(sources.train))
         self.epoch_steps = -(-len(sources.train) // config.batch_size)
         self.save_steps = config.save_every or self.epoch_steps
         self.saved_step = state.step or None
         self.pending = list(pending)  # results since the last measurement
         self.started = time.perf_counter() - seconds
+        self.should_stop: Callable[[], bool] = lambda: False
+        self.stopped = False
 
     @property
     def seconds(self) -> float:
@@ -127,73 +173,115 @@ class Loop:
 
     def run(self, should_stop: Callable[[], bool]) -> None:
         """Step until the last step, or until `should_stop` says so."""
-        while self.state.step < self.num_steps:
+        self.should_stop = should_stop
+        for note in self.state.notes:
+            self.record({"step": self.state.step, "note": note}, 0.0)
+        self.validate()  # a run may have been stopped before it did
+        while self.state.step < self.num_steps and not self.stopped:
             epoch, start = divmod(self.state.step, self.epoch_steps)
             for batch in self.sources.train.batches(
                 epoch=epoch,
                 seed=self.config.seed,
                 batch_size=self.config.batch_size,
                 start=start,
+                rank=self.world.rank,
+                world=self.world.size,
             ):
-                torch.manual_seed(step_seed(self.config.seed, self.state.step))
-                self.pending.append(train_step(self.state, batch))
-                step = self.state.step
-                last = step == self.num_steps
-                if last or step % self.config.log_every == 0:
-                    self.measure()
-                if last or step % self.epoch_steps == 0:
-                    self.validate()
-                stopping = not last and should_stop()
-                if last or stopping or step % self.save_steps == 0:
-                    self.save()
-                if last or stopping:
-                    return
+                self.update(batch)
+                if self.stopped or self.state.step == self.num_steps:
+                    break
+
+    def update(self, batch: tuple[Tensor, Tensor]) -> None:
+        """One step and what is due after it. Only what is due waits for the device."""
+        config = self.config
+        seed = step_seed(config.seed, self.state.step, self.world.rank)
+        torch.manual_seed(seed)
+        batch = mix(
+            *batch,
+            config.model.num_classes,
+            mixup=config.mixup,
+            cutmix=config.cutmix,
+            seed=seed,
+        )
+        self.pending.append(self.step(batch))
+        step = self.state.step
+        last = step == self.num_steps
+        if last or step % config.log_every == 0:
+            self.measure()
+        self.stopped = self.should_stop()
+        if last or self.stopped or step % self.save_steps == 0:
+            self.save()
+        if not self.stopped:
+            self.validate()
+
+    def step(self, batch: tuple[Tensor, Tensor]) -> StepResult:
+        """One step on this process's share of a batch, or on all of it."""
+        if self.world.size == 1:
+            return train_step(self.state, batch)
+        first = self.state.step % self.epoch_steps * self.config.batch_size
+        left = len(self.sources.train) - first
+        num_images = min(self.config.batch_size, left)
+        return distributed_step(self.state, batch, num_images)
 
     def measure(self) -> None:
         """Put the mean of the steps since the last line into the log."""
-        num_images = sum(result.num_images for result in self.pending)
-        loss = self.finite_loss()
+        pending = whole_results(self.pending, self.world)
+        num_images = sum(result.num_images for result in pending)
+        loss = self.finite_loss(pending)
         seconds = self.seconds
-        before = [x["wall_seconds"] for x in self.history if "loss" in x]
-        speed = num_images / max(seconds - (before or [0.0])[-1], 1e-9)
+        lines = (x for x in reversed(self.history) if "loss" in x)
+        before = next(lines, {"wall_seconds": 0.0})["wall_seconds"]
+        speed = num_images / max(seconds - before, 1e-9)
         step = self.state.step
         line = {
             "step": step,
             "epoch": (step - 1) // self.epoch_steps,
             "loss": loss,
             "lr": self.state.schedule(step - 1),
+            "precision": self.config.precision,
             "images_per_second": round(speed, 1),
             "wall_seconds": round(seconds, 3),
         }
-        if self.pending[0].correct is not None:
-            correct = int(sum(result.correct for result in self.pending))
+        if pending[0].correct is not None:
+            correct = int(sum(result.correct for result in pending))
             line["train_accuracy"] = 100.0 * correct / num_images
-        norm = self.pending[-1].grad_norm
-        if (
-            norm is not None and norm.isfinite()
-        ):  # a scaler skips what overflowed
+        norm = pending[-1].grad_norm
+        # a scaler skips what overflowed
+        if norm is not None and norm.isfinite():
             line["grad_norm"] = float(norm)
         self.pending = []
         self.record(line, speed)
 
-    def finite_loss(self) -> float:
-        """Mean loss since the last line; waits for the device, stops if not finite."""
-        num_images = sum(result.num_images for result in self.pending)
-        loss_sum = float(sum(result.loss_sum for result in self.pending))
+    def finite_loss(self, pending: Sequence[StepResult]) -> float:
+        """Mean loss of some steps; waits for the device, stops if not finite."""
+        num_images = sum(result.num_images for result in pending)
+        loss_sum = float(sum(result.loss_sum for result in pending))
         if not math.isfinite(loss_sum):
-            since = self.state.step - len(self.pending)
+            since = self.state.step - len(pending)
             since = max(since, self.saved_step or 0)
-            self.stop_not_finite(f"loss became {loss_sum}", since)
+            content = checkpoint_content(self.state, 0.0, (), self.world)
+            name = first_not_finite(content, self.world)
+            where = f", and {name} is not finite," if name else ""
+            self.stop_not_finite(f"loss became {loss_sum}{where}", since)
         return loss_sum / max(num_images, 1)
 
     def validate(self) -> None:
-        """Measure the held-out part, if there is one, at the end of an epoch."""
-        if self.sources.validation is None:
+        """Measure the held-out part where an epoch ends, unless the log has it."""
+        step = self.state.step
+        if self.sources.validation is None or step == 0:
+            return
+        if step % self.epoch_steps and step != self.num_steps:
+            return
+        lines = [x for x in self.history if x["step"] == step]
+        if any("validation_loss" in line for line in lines):
             return
         measured = self.evaluate(self.sources.validation)
+        if measured is None:
+            self.save()
+            return
         line = {
-            "step": self.state.step,
-            "epoch": (self.state.step - 1) // self.epoch_steps,
+            "step": step,
+            "epoch": (step - 1) // self.epoch_steps,
             "validation_accuracy": measured.accuracy,
             "validation_loss": measured.loss,
         }
@@ -202,21 +290,29 @@ class Loop:
     def record(self, line: dict[str, Any], speed: float) -> None:
         """Put a line into the log and tell whoever watches."""
         self.history.append(line)
-        if self.folder is not None:
-            self.folder.append(line)
+        self.write(lambda: self.folder.append(line))
         if self.on_progress is not None:
             step = self.state.step
             self.on_progress(Progress(step, self.num_steps, line, speed))
 
+    def write(self, action: Callable[[], None]) -> None:
+        """Let the first process do something in the run's folder, if there is one."""
+        if self.folder is not None:
+            self.world.first(action)
+
     def save(self) -> None:
         """Write the checkpoint, unless something in it is not finite."""
-        self.finite_loss()
-        if not all_finite(self.state.model.state_dict()):
+        if self.saved_step == self.state.step:
+            return
+        pending = whole_results(self.pending, self.world)
+        self.finite_loss(pending)
+        content = checkpoint_content(
+            self.state, self.seconds, pending, self.world
+        )
+        if name := first_not_finite(content, self.world):
             since = self.saved_step or 0
-            self.stop_not_finite("a weight became nan or infinite", since)
-        if self.folder is not None:
-            path = self.folder.checkpoint
-            save_checkpoint(path, self.state, self.seconds, self.pending)
+            self.stop_not_finite(f"{name} became nan or infinite", since)
+        self.write(lambda: write_checkpoint(self.folder.checkpoint, content))
         self.saved_step = self.state.step
 
     def stop_not_finite(self, what: str, since: int) -> None:
@@ -235,47 +331,44 @@ class Loop:
             f"(precision {self.config.precision}); {good}; try {advice}"
         )
 
-    def evaluate(self, source: ArraySource) -> Evaluation:
-        """Accuracy in float32 of what would be the result now; not timed."""
+    def evaluate(self, source: ArraySource) -> Evaluation | None:
+        """What the result would reach now; not timed. None: asked to stop in it."""
         paused = time.perf_counter()
-        own = None
-        if self.state.ema is not None:
-            own = swap_weights(self.state.model, self.state.ema.average)
-        batches = source.batches(batch_size=evaluation_batch(self.config))
-        measured = accuracy(self.state.model, batches)
-        if own is not None:
-            swap_weights(self.state.model, own)
+        measured = evaluate(self.state, source, self.should_stop, self.world)
         self.started += time.perf_counter() - paused
+        self.stopped = measured is None
         return measured
 
     def finish(self, command: str) -> Run:
         """The result of the run, measured and written."""
-        done = self.state.step == self.num_steps
         metrics: dict[str, Any] = {}
-        if done:
+        test = None
+        if self.state.step == self.num_steps and not self.stopped:
+            test = self.evaluate(self.sources.test)
+        if test is not None:
             validated = [x for x in self.history if "validation_loss" in x]
             for line in validated[-1:]:
                 accuracy_percent = line["validation_accuracy"]
                 loss = line["validation_loss"]
                 metrics |= as_metrics("validation", accuracy_percent, loss)
-            test = self.evaluate(self.sources.test)
             metrics |= as_metrics("test", test.accuracy, test.loss)
             self.record(
                 {"step": self.state.step, "test_accuracy": test.accuracy}, 0.0
             )
-        model = self.state.model
         if self.state.ema is not None:
-            model.load_state_dict(self.state.ema.average)
+            bare(self.state.model).load_state_dict(self.state.ema.average)
+        model = whole_model(self.state.model)
         model.preprocess = self.config.preprocess
         model.class_names = self.sources.train.class_names
         model.eval()
         result = self.result(
-            command, metrics, "finished" if done else "interrupted"
+            command, metrics, "interrupted" if test is None else "finished"
         )
-        if self.folder is not None:
-            if done:
-                write_weights(self.folder.weights, checkpoint_of(model))
-            results.write(self.folder.result, result)
+        if test is not None:
+            self.write(
+                lambda: write_weights(self.folder.weights, checkpoint_of(model))
+            )
+        self.write(lambda: results.write(self.folder.result, result))
         return Run(result, self.history, model)
 
     def result(
@@ -283,6 +376,7 @@ class Loop:
     ) -> dict[str, Any]:
         """The fields of result.json."""
         dataset = self.sources.dataset
+        notes = " ".join(self.state.notes)
         device = next(self.state.model.parameters()).device
         return {
             "schema": results.SCHEMA,
@@ -302,30 +396,5 @@ class Loop:
             **results.machine(device),
             "date": datetime.now(UTC).date().isoformat(),
             "wall_seconds": round(self.seconds, 1),
+            **({"notes": notes} if notes else {}),
         }
-
-
-def as_metrics(
-    part: str, accuracy_percent: float, loss: float
-) -> dict[str, Any]:
-    """Accuracy and loss of one part of the data as metrics of a result."""
-    return {
-        f"{part}_accuracy": {
-            "value": accuracy_percent,
-            "unit": "percent",
-            "per_seed": [accuracy_percent],
-        },
-        f"{part}_loss": {"value": loss, "unit": "nats", "per_seed": [loss]},
-    }
-
-
-def swap_weights(model: ViT, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Put `weights` into `model`; a copy of those it had."""
-    own = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    model.load_state_dict(weights)
-    return own
-
-
-def evaluation_batch(config: TrainConfig) -> int:
-    """Images at a time when nothing is learned: as many as fit where learning does."""
-    return 2 * (config.micro_batch_size or config.batch_size)

@@ -5,28 +5,65 @@
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vitedu.errors import UserError
+from vitedu.train.config import TrainConfig
+
+KERNELS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "math": SDPBackend.MATH,
+}
 
 
 class FullPrecision:
-    """float32 throughout."""
+    """float32 throughout, also where a GPU multiplies.
 
-    def __init__(self, device: torch.device) -> None:
+    `attention` names the kernel of scaled_dot_product_attention; "auto" is PyTorch's
+    choice.
+    """
+
+    name = "fp32"
+    dtype: torch.dtype | None = None  # of what autocast finds safe
+    tf32 = False
+
+    def __init__(self, device: torch.device, attention: str = "auto") -> None:
         self.device = device
+        self.attention = attention
 
-    def autocast(self) -> AbstractContextManager:
+    @contextmanager
+    def kernels(self) -> Iterator[None]:
+        """How matrices are multiplied and attention is computed, for a while.
+
+        The backward pass needs it too: activation checkpointing computes there again
+        what the forward pass threw away, and has to come to the same tensors.
+        """
+        with (
+            float32_products(self.device, tf32=self.tf32),
+            attention_kernel(self.attention),
+        ):
+            yield
+
+    @contextmanager
+    def autocast(self) -> Iterator[None]:
         """The context of the forward pass."""
-        return nullcontext()
+        half = nullcontext()
+        if self.dtype is not None:
+            half = torch.autocast(self.device.type, self.dtype)
+        with self.kernels(), half:
+            yield
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of `loss` to those of the parameters."""
-        loss.backward()
+        with self.kernels():
+            loss.backward()
 
     def update(
         self, optimizer: torch.optim.Optimizer, max_norm: float | None
@@ -45,20 +82,25 @@ class FullPrecision:
         """The inverse of `state_dict`."""
 
 
+class TF32(FullPrecision):
+    """float32, whose products a GPU takes of factors with 10 bits instead of 23."""
+
+    name = "tf32"
+    tf32 = True
+
+
 class BFloat16(FullPrecision):
     """bfloat16 where autocast finds it safe; float32 weights, no scaling needed."""
 
-    @contextmanager
-    def autocast(self) -> Iterator[None]:
-        """The context of the forward pass."""
-        with torch.autocast(self.device.type, torch.bfloat16):
-            if self.device.type != "cpu":
-                yield
-                return
-            # PyTorch's fused CPU kernel takes most of a bfloat16 step, backward
-            # above all; without it the step is twice as fast as in float32
-            with sdpa_kernel(SDPBackend.MATH):
-                yield
+    name = "bf16"
+    dtype = torch.bfloat16
+
+    def __init__(self, device: torch.device, attention: str = "auto") -> None:
+        # PyTorch's fused CPU kernel takes most of a bfloat16 step, backward above
+        # all; without it the step is twice as fast as in float32
+        if device.type == "cpu" and attention == "auto":
+            attention = "math"
+        super().__init__(device, attention)
 
 
 class Float16(FullPrecision):
@@ -67,22 +109,25 @@ class Float16(FullPrecision):
     A step whose gradients overflow is skipped and the scale halved.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        super().__init__(device)
-        self.scaler = torch.amp.GradScaler(device.type)
+    name = "fp16"
+    dtype = torch.float16
 
-    def autocast(self) -> AbstractContextManager:
-        """The context of the forward pass."""
-        return torch.autocast(self.device.type, torch.float16)
+    def __init__(self, device: torch.device, attention: str = "auto") -> None:
+        super().__init__(device, attention)
+        self.scaler = torch.amp.GradScaler(device.type)
 
     def backward(self, loss: Tensor) -> None:
         """Add the scaled gradients of `loss` to those of the parameters."""
-        self.scaler.scale(loss).backward()
+        super().backward(self.scaler.scale(loss))
 
     def update(
         self, optimizer: torch.optim.Optimizer, max_norm: float | None
     ) -> Tensor | None:
-        """One step, unless the gradients overflowed; clips what is unscaled."""
+        """One step, unless the gradients overflowed; clips what is unscaled.
+
+        A fused optimizer learns of an overflow on the device; for any other the
+        scaler has to wait for the device and look.
+        """
         if max_norm is not None:
             self.scaler.unscale_(optimizer)
         grad_norm = clip(optimizer, max_norm)
@@ -100,20 +145,115 @@ class Float16(FullPrecision):
         self.scaler.load_state_dict(state)
 
 
-PRECISIONS = {"fp32": FullPrecision, "bf16": BFloat16, "fp16": Float16}
+PRECISIONS = {
+    "fp32": FullPrecision,
+    "tf32": TF32,
+    "bf16": BFloat16,
+    "fp16": Float16,
+}
 
 
-def build_precision(name: str, device: torch.device) -> FullPrecision:
-    """The precision called `name`. UserError: the device does not have it."""
-    if (
-        name == "bf16"
-        and device.type == "cuda"
-        and not torch.cuda.is_bf16_supported()
-    ):
+def build_precision(
+    name: str, device: torch.device, attention: str = "auto"
+) -> FullPrecision:
+    """The precision called `name`; its own `name` is never "auto".
+
+    UserError: the device does not have it, or no choice of attention kernels.
+    """
+    name = resolve_precision(name, device.type, capability(device))
+    if attention not in ("auto", "math") and device.type not in ("cpu", "cuda"):
         raise UserError(
-            f"{torch.cuda.get_device_name(device)} has no bfloat16; use precision=fp16"
+            f"attention={attention}: PyTorch has one kernel alone for the device "
+            f"{device.type}; use attention=auto"
         )
-    return PRECISIONS[name](device)
+    return PRECISIONS[name](device, attention)
+
+
+def concrete(config: TrainConfig, device: torch.device) -> TrainConfig:
+    """`config` with the precision that "auto" means on `device`.
+
+    UserError: the device does not have the one that is asked for.
+    """
+    name = resolve_precision(config.precision, device.type, capability(device))
+    return replace(config, precision=name)
+
+
+def capability(device: torch.device) -> tuple[int, int]:
+    """A GPU's compute capability, (7, 5) of a T4; (0, 0) of all else."""
+    if device.type != "cuda":
+        return 0, 0
+    return torch.cuda.get_device_capability(device)
+
+
+def resolve_precision(
+    name: str, kind: str, capability: tuple[int, int] = (0, 0)
+) -> str:
+    """`name` itself, or what "auto" is on a device of this kind and capability.
+
+    auto: bf16 on a GPU from capability 8.0 on, fp16 from 7.0 on, else fp32. PyTorch
+    itself reports bfloat16 on older GPUs too, where it is emulated, and slow.
+
+    UserError: the device does not have it.
+    """
+    is_gpu = kind == "cuda"
+    if name == "auto":
+        if is_gpu and capability >= (8, 0):
+            return "bf16"
+        return "fp16" if is_gpu and capability >= (7, 0) else "fp32"
+    needs_ampere = name == "tf32" or (name == "bf16" and is_gpu)
+    if needs_ampere and not (is_gpu and capability >= (8, 0)):
+        here = "GPU of capability {}.{}".format(*capability) if is_gpu else kind
+        instead = resolve_precision("auto", kind, capability)
+        raise UserError(
+            f"precision={name} needs a GPU of compute capability 8.0 or higher, this "
+            f"is a {here}; use precision={instead}"
+        )
+    return name
+
+
+@contextmanager
+def float32_products(device: torch.device, *, tf32: bool) -> Iterator[None]:
+    """Whether a GPU may round the factors of float32 products to TF32, for a while.
+
+    By default PyTorch rounds in convolutions and not in matrix products; here both do
+    the same. What was set before is set again behind.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    convolution = torch.backends.cudnn
+    before = torch.get_float32_matmul_precision(), convolution.allow_tf32
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    convolution.allow_tf32 = tf32
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        convolution.allow_tf32 = before[1]
+
+
+@contextmanager
+def attention_kernel(name: str) -> Iterator[None]:
+    """The one kernel that attention may use, for a while; "auto" leaves the choice.
+
+    UserError: it cannot compute what it is given.
+    """
+    if name == "auto":
+        yield
+        return
+    try:
+        with sdpa_kernel(KERNELS[name]):
+            yield
+    except RuntimeError as error:
+        # PyTorch's two ways to say it; what it depends on (device, format, size of a
+        # head, bias) is PyTorch's to know
+        refusals = "No available kernel", "No viable backend"
+        if not any(each in str(error) for each in refusals):
+            raise
+        raise UserError(
+            f"attention={name}: that kernel does not compute this model's attention on "
+            "this device in this precision; use attention=auto"
+        ) from None
 
 
 def clip(

@@ -1,14 +1,15 @@
 """One update of the weights."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import torch.nn.functional as F
+import numpy as np
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from vitedu.train.config import TrainConfig
+from vitedu.train.losses import Loss, build_loss
 from vitedu.train.optimizer import MovingAverage, set_lr
 from vitedu.train.precision import FullPrecision
 from vitedu.train.schedule import Schedule
@@ -16,7 +17,10 @@ from vitedu.train.schedule import Schedule
 
 @dataclass
 class TrainState:
-    """What a step reads and changes; `step` counts the updates done."""
+    """What a step reads and changes; `step` counts the updates done.
+
+    `loss` is the one that `config` names unless another is given; it sums over images.
+    """
 
     config: TrainConfig
     model: nn.Module
@@ -25,6 +29,13 @@ class TrainState:
     precision: FullPrecision
     ema: MovingAverage | None = None
     step: int = 0
+    loss: Loss | None = None
+    # a sentence for each thing that is not done as `config` asks
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.loss is None:
+            self.loss = build_loss(self.config)
 
 
 class StepResult(NamedTuple):
@@ -58,12 +69,7 @@ def train_step(state: TrainState, batch: tuple[Tensor, Tensor]) -> StepResult:
     for x, y in micro_batches(images, labels, config.micro_batch_size):
         with state.precision.autocast():
             logits = state.model(x)  # (b, classes)
-        loss = F.cross_entropy(
-            logits.float(),
-            y,
-            reduction="sum",
-            label_smoothing=config.label_smoothing,
-        )
+        loss = state.loss(logits, y)  # summed, in float32 or better
         # divided by the whole batch, so that unequal micro-batches weigh right
         state.precision.backward(loss / len(images))
         loss_sum = loss_sum + loss.detach()
@@ -74,3 +80,11 @@ def train_step(state: TrainState, batch: tuple[Tensor, Tensor]) -> StepResult:
         state.ema.update(state.model)
     state.step += 1
     return StepResult(loss_sum, correct, len(images), grad_norm)
+
+
+def step_seed(seed: int, step: int, rank: int = 0) -> int:
+    """The seed of what is drawn inside the network at one step of one process."""
+    mixed = np.random.SeedSequence([seed, step, rank]).generate_state(
+        2, np.uint32
+    )
+    return int(mixed[0]) << 32 | int(mixed[1])

@@ -1,0 +1,294 @@
+"""Two processes: they train as one does, stop together, and end together."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from vitedu.errors import UserError
+from vitedu.model import ViTConfig
+from vitedu.train import TrainConfig, fit
+from vitedu.train.checkpoint import read_checkpoint
+from vitedu.train.distributed import World, own_device
+from vitedu.train.folder import RunFolder
+from vitedu.weights import read_weights
+
+# A process takes seconds to import PyTorch, more on a busy machine.
+PATIENCE = 300
+TORCHRUN = [
+    sys.executable,
+    *("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
+]
+# 31 + 13 images, so that no share is even; no draws inside the network, which each
+# process has of its own.
+CONFIG = TrainConfig(
+    recipe="test",
+    tier="cpu",
+    model=ViTConfig(
+        image_size=8,
+        patch_size=4,
+        in_channels=1,
+        num_classes=3,
+        embed_dim=8,
+        depth=1,
+        num_heads=2,
+        mlp_dim=16,
+    ),
+    dataset="set.npz",
+    steps=12,
+    batch_size=6,
+    micro_batch_size=2,
+    lr=0.01,
+    optimizer="sgd",
+    max_grad_norm=1.0,
+    ema=0.9,
+    validation=0.2,
+    log_every=1,
+    device="cpu",
+)
+# asked to stop after steps alone, there being no evaluation
+LONG = replace(CONFIG, steps=100_000, validation=0.0)
+# float32, a dozen steps of rate 0.01, sums in another order: measured 3e-8 for weights,
+# 2e-6 for velocities; a share of a batch that weighs wrong is off by 1e-3
+CLOSE = {"rtol": 0, "atol": 1e-5}
+
+
+def write_set(folder):
+    """A set of images in three classes that can be learned."""
+    drawn, arrays = np.random.default_rng(0), {}
+    for part, count in (("train", 31), ("test", 13)):
+        labels = np.arange(count) % 3
+        noise = drawn.integers(0, 100, (count, 8, 8))
+        images = noise + 70 * labels[:, None, None]
+        arrays |= {f"x_{part}": images.astype(np.uint8), f"y_{part}": labels}
+    np.savez(folder / "set.npz", **arrays)
+    return folder / "set.npz"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_set(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """What two_processes.py found, and how it ended."""
+    folder = tmp_path_factory.mktemp("two")
+    worker = Path(__file__).with_name("two_processes.py")
+    out = folder / "out.json"
+    with started(worker, write_set(folder), out, cwd=folder) as job:
+        _, said = job.communicate(timeout=PATIENCE)
+    assert out.exists(), said
+    return json.loads(out.read_text()) | {"code": job.returncode, "said": said}
+
+
+@contextmanager
+def started(*words, cwd):
+    """Two processes of Python under torchrun, which end with the block."""
+    with subprocess.Popen(
+        [*TORCHRUN, *map(str, words)],
+        cwd=cwd,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as job:
+        try:
+            yield job
+        finally:
+            job.terminate()  # which ends the others too
+
+
+def train(*words, cwd):
+    """`vitedu train` in two processes."""
+    return started("-m", "vitedu", "train", *words, "--json", cwd=cwd)
+
+
+def process_of(job, rank):
+    """The process id of a rank of a job, once it has one."""
+    path = Path(f"/proc/{job.pid}/task/{job.pid}/children")
+    for child in path.read_text().split():
+        environment = Path(f"/proc/{child}/environ").read_bytes()
+        if f"RANK={rank}".encode() in environment.split(b"\0"):
+            return int(child)
+    raise AssertionError(f"no process of rank {rank}")
+
+
+def wait_for_steps(job, folder, count):
+    """Until the log has lines of so many steps."""
+    log = folder / "log.jsonl"
+    for _ in range(PATIENCE * 20):
+        if log.exists() and len(log.read_text().splitlines()) >= count:
+            return
+        assert job.poll() is None, job.communicate()[1]
+        time.sleep(0.05)
+    raise AssertionError(f"no {count} steps after {PATIENCE} s")
+
+
+def stopper(steps):
+    """A should_stop that says yes after so many steps of this call."""
+    counter = iter(range(1, 10_000))
+    return lambda: next(counter) == steps
+
+
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="processes are found in /proc"
+)
+
+# --- against one process, in float64
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ddp", "fsdp2"])
+def test_two_processes_train_as_one(answers, name):
+    # 20 steps in float64 with sums in another order; measured 4e-12 for Adam, whose
+    # denominator magnifies what is near 0
+    for part in ("model", "ema", "optimizer", "sums"):
+        assert answers[name][part] < 1e-9, part
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ddp", "fsdp2"])
+def test_the_whole_state_comes_back_to_all_processes(answers, name):
+    assert answers[name]["restored"] == 0.0
+    assert answers[name]["gone on"] == 0.0
+    assert answers[name]["updates"] == [20, 20]
+    one, two, restored = answers[name]["groups"]
+    assert one == two == restored
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ddp", "fsdp2"])
+def test_every_image_is_counted_once(answers, name):
+    together, alone = answers[f"{name} counts"]
+    assert together[2] == alone[2] == 13
+    assert together[0] == alone[0]
+    assert together[1] == pytest.approx(alone[1], rel=1e-6)  # float32
+
+
+@pytest.mark.slow
+def test_processes_agree(answers):
+    assert answers["any"] == [True, False]
+    assert answers["first"] == 0
+    assert answers["told"] == 2  # of the first one's mistake
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_ends_all_and_is_named(answers):
+    assert answers["code"] != 0
+    assert "the second fails alone" in answers["said"]
+    assert "rank      : 1" in answers["said"].split("Root Cause")[1]
+
+
+# --- runs
+
+
+@pytest.mark.slow
+@needs_proc
+def test_a_signal_to_one_process_stops_all_at_one_step(here):
+    RunFolder("two").prepare(LONG)
+    with train("--resume", "two", cwd=here) as job:
+        wait_for_steps(job, here / "two", 5)
+        os.kill(process_of(job, rank=1), signal.SIGTERM)
+        said, talk = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0, talk
+    assert (
+        json.loads(said)["status"] == "interrupted"
+    )  # one object, of the first
+    assert talk.count("run folder:") == 1
+    step = read_checkpoint(here / "two" / "checkpoint.pt")["step"]
+    lines = [
+        json.loads(x) for x in (here / "two/log.jsonl").read_text().splitlines()
+    ]
+    steps = [line["step"] for line in lines if "loss" in line]
+    assert steps == list(range(1, step + 1))
+    # one process goes on
+    shutil.copytree("two", "on")
+    fit(LONG, "on", should_stop=stopper(3))
+    fit(LONG, "one", should_stop=stopper(step + 3))
+    states = [
+        read_checkpoint(here / x / "checkpoint.pt") for x in ("on", "one")
+    ]
+    assert states[0]["step"] == states[1]["step"] == step + 3
+    for part in ("model", "optimizer", "ema"):
+        torch.testing.assert_close(
+            *(tensors_of(each[part]) for each in states), **CLOSE
+        )
+
+
+def tensors_of(values):
+    """The tensors inside dicts and lists, in order."""
+    if isinstance(values, torch.Tensor):
+        return [values]
+    if isinstance(values, dict):
+        values = list(values.values())
+    if not isinstance(values, list):
+        return []
+    return [tensor for value in values for tensor in tensors_of(value)]
+
+
+@pytest.mark.slow
+def test_two_processes_go_on_with_what_one_began(here):
+    fit(CONFIG, "one")
+    fit(CONFIG, "two", should_stop=stopper(7))
+    with train("shard=true", "--resume", "two", cwd=here) as job:
+        said, talk = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0, talk
+    result = json.loads(said)
+    assert result["status"] == "finished"
+    files = [RunFolder(name).weights for name in ("one", "two")]
+    weights = [read_weights(file).state_dict for file in files]
+    torch.testing.assert_close(*weights, **CLOSE)
+
+
+@pytest.mark.slow
+@needs_proc
+def test_a_process_that_is_killed_ends_the_run_and_is_named(here):
+    RunFolder("two").prepare(LONG)
+    with train("--resume", "two", cwd=here) as job:
+        wait_for_steps(job, here / "two", 5)
+        os.kill(process_of(job, rank=1), signal.SIGKILL)
+        _, talk = job.communicate(timeout=30)
+    assert job.returncode != 0
+    cause = talk.split("Root Cause")[1]
+    assert "rank      : 1" in cause
+    assert "SIGKILL" in cause
+
+
+# --- without other processes
+
+
+def test_a_process_alone_answers_itself():
+    alone = World()
+    assert alone.sum([1, 2.5]) == [1, 2.5]
+    assert alone.any(True)
+    assert not alone.any(False)
+    assert alone.first(lambda: "this") == "this"
+
+
+@pytest.mark.parametrize("device", ["mps", "cuda:1"])
+def test_processes_cannot_share_a_device(device):
+    with pytest.raises(UserError, match="set device=cuda, and each"):
+        own_device(World(1, 2, 1), torch.device(device))
+
+
+def test_a_process_too_many_is_told_how_many_devices_there_are():
+    count = torch.cuda.device_count()
+    with pytest.raises(UserError, match=f"--nproc-per-node {count}$"):
+        own_device(World(9, 10, local_rank=9), torch.device("cuda"))
+
+
+def test_on_the_cpu_processes_share_the_device():
+    assert own_device(World(1, 2, 1), torch.device("cpu")).type == "cpu"

@@ -1,0 +1,150 @@
+"""Two cross-entropies: against the formula, and what they begin with."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from vitedu.model import ViTConfig
+from vitedu.train.config import CHOICES, TrainConfig
+from vitedu.train.losses import (
+    LOSSES,
+    build_loss,
+    sigmoid_cross_entropy,
+    softmax_cross_entropy,
+)
+
+# float64, 28 terms
+EXACT = {"rtol": 1e-13, "atol": 0}
+
+
+def config(**fields):
+    model = ViTConfig(
+        image_size=8, patch_size=4, embed_dim=8, depth=1, num_heads=2
+    )
+    given = {"recipe": "test", "tier": "cpu", "dataset": "digits", "steps": 1}
+    return TrainConfig(model=model, **(given | fields))
+
+
+def drawn(num_images=7, classes=4):
+    torch.manual_seed(0)
+    logits = 3 * torch.randn(num_images, classes, dtype=torch.float64)
+    return logits, torch.randint(classes, (num_images,))
+
+
+def smoothed(target, smoothing):
+    return (1 - smoothing) * target + smoothing / target.shape[-1]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_softmax_is_minus_the_log_of_the_targets_probability(smoothing):
+    logits, labels = drawn()
+    target = smoothed(F.one_hot(labels, 4).double(), smoothing)
+    want = -(target * logits.softmax(-1).log()).sum()
+    got = softmax_cross_entropy(logits, labels, label_smoothing=smoothing)
+    assert_close(got, want, **EXACT)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_sigmoid_is_a_yes_or_no_for_every_class(smoothing):
+    logits, labels = drawn()
+    target = smoothed(F.one_hot(labels, 4).double(), smoothing)
+    yes = logits.sigmoid()
+    want = -(target * yes.log() + (1 - target) * (1 - yes).log()).sum()
+    got = sigmoid_cross_entropy(logits, labels, label_smoothing=smoothing)
+    # 1 - yes loses digits where yes is near 1
+    assert_close(got, want, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_row_of_one_is_the_whole_number(name, smoothing):
+    loss = build_loss(config(loss=name, label_smoothing=smoothing))
+    logits, labels = drawn()
+    soft = F.one_hot(labels, 4).double()
+    assert_close(loss(logits, soft), loss(logits, labels), **EXACT)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_mixture_of_labels_costs_the_mixture(name):
+    # both are linear in the target
+    loss, (logits, labels) = build_loss(config(loss=name)), drawn()
+    other = labels.roll(1)
+    soft = 0.3 * F.one_hot(labels, 4) + 0.7 * F.one_hot(other, 4).double()
+    want = 0.3 * loss(logits, labels) + 0.7 * loss(logits, other)
+    # 0.3 times whole numbers is float32
+    assert_close(loss(logits, soft), want, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_loss_is_a_sum_over_the_images(name):
+    loss, (logits, labels) = build_loss(config(loss=name)), drawn()
+    parts = [
+        loss(x, y)
+        for x, y in zip(logits.split(3), labels.split(3), strict=True)
+    ]
+    assert_close(sum(parts), loss(logits, labels), **EXACT)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(
+    ("dtype", "want"),
+    [
+        (torch.bfloat16, torch.float32),
+        (torch.float16, torch.float32),
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float64),
+    ],
+)
+@pytest.mark.parametrize("labels", ["whole", "soft"])
+def test_half_formats_are_widened_and_float64_is_kept(
+    name, dtype, want, labels
+):
+    loss, (logits, target) = build_loss(config(loss=name)), drawn()
+    if labels == "soft":
+        target = F.one_hot(target, 4).float()
+    logits = logits.to(dtype).requires_grad_()
+    got = loss(logits, target)
+    assert got.dtype == want
+    assert_close(got, loss(logits.to(want), target), rtol=0, atol=0)
+    got.backward()
+    assert logits.grad.dtype == dtype
+
+
+def test_sigmoid_stays_finite_where_it_saturates():
+    logits = torch.tensor([[1e4, -1e4]])
+    labels = torch.tensor([1])
+    # both classes are wrong by 1e4
+    assert sigmoid_cross_entropy(logits, labels).item() == 2e4
+
+
+def test_an_image_may_have_several_labels_or_none():
+    logits = torch.zeros(2, 3)
+    labels = torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    want = 6 * math.log(2)
+    assert sigmoid_cross_entropy(logits, labels).item() == pytest.approx(want)
+
+
+def test_a_head_that_says_no_begins_with_little_loss():
+    labels, before = torch.tensor([3]), -math.log(1000)
+    even, no = (torch.full((1, 1000), bias) for bias in (0.0, before))
+    losses = [sigmoid_cross_entropy(each, labels).item() for each in (even, no)]
+    assert losses[0] == pytest.approx(1000 * math.log(2), rel=1e-5)
+    # ln 1000 of the one class, and 1 / 1000 of each other
+    assert losses[1] == pytest.approx(math.log(1000) + 1, abs=0.01)
+
+
+def test_every_choice_of_a_config_is_a_loss():
+    assert set(CHOICES["loss"]) == set(LOSSES)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_smoothing_of_the_config_counts(name):
+    logits, labels = drawn()
+    losses = {
+        build_loss(config(loss=name, label_smoothing=s))(logits, labels).item()
+        for s in (0.0, 0.1, 0.2)
+    }
+    assert len(losses) == 3

@@ -1,0 +1,225 @@
+"""What test_distributed.py runs under torchrun: `two_processes.py SET.npz OUT.json`.
+
+The first process also does alone what all do together, and writes down how far apart
+the two are. At the end the second one fails, alone.
+"""
+
+import json
+import os
+import sys
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from vitedu.errors import UserError
+from vitedu.model import ViT, ViTConfig
+from vitedu.train.config import TrainConfig
+from vitedu.train.distributed import (
+    ALONE,
+    Together,
+    World,
+    distributed_step,
+    gather,
+    is_part,
+    process_group,
+    scatter,
+    spread,
+    whole_results,
+)
+from vitedu.train.loop import Loop
+from vitedu.train.optimizer import MovingAverage, build_optimizer
+from vitedu.train.precision import build_precision
+from vitedu.train.schedule import build_schedule
+from vitedu.train.sources import open_sources
+from vitedu.train.state import build_state, checkpoint_blocks
+from vitedu.train.step import TrainState, train_step
+
+CPU = torch.device("cpu")
+CONFIG = TrainConfig(
+    recipe="test",
+    tier="cpu",
+    model=ViTConfig(
+        image_size=8,
+        patch_size=4,
+        in_channels=1,
+        num_classes=3,
+        embed_dim=8,
+        depth=2,
+        num_heads=2,
+        mlp_dim=16,
+    ),
+    dataset=sys.argv[1],
+    steps=20,
+    batch_size=8,
+    micro_batch_size=3,
+    lr=0.01,
+    weight_decay=0.1,
+    layer_decay=0.8,
+    warmup=0.1,
+    max_grad_norm=0.5,  # below the norms of the first steps
+    label_smoothing=0.1,
+    ema=0.9,
+)
+# Shares of 4 and 4, in parts of 3 and 1; of 4 and 3, so that the second process has
+# a part less; of 1 and none; of 3 and 2.
+BATCH_SIZES = (8, 7, 1, 5)
+
+
+def build(world, shard):
+    """A float64 state in which every weight matters."""
+    torch.manual_seed(0)
+    model = ViT(CONFIG.model).double()
+    for weight in model.parameters():
+        nn.init.normal_(weight, std=0.3)
+    if shard:
+        checkpoint_blocks(model)
+    spread_model = spread(model.train(), world, shard)
+    precision = build_precision("fp32", CPU)
+    if world.size > 1:
+        size = CONFIG.micro_batch_size
+        precision = Together(precision, spread_model, world, size)
+    return TrainState(
+        config=CONFIG,
+        model=spread_model,
+        optimizer=build_optimizer(model, CONFIG),
+        schedule=build_schedule("cosine", CONFIG.lr, CONFIG.steps, 0.1),
+        precision=precision,
+        ema=MovingAverage(model, CONFIG.ema),
+    )
+
+
+def batches(count):
+    drawn = torch.Generator().manual_seed(1)
+    for number in range(count):
+        size = BATCH_SIZES[number % len(BATCH_SIZES)]
+        images = torch.randn(
+            size, 1, 8, 8, dtype=torch.float64, generator=drawn
+        )
+        yield images, torch.randint(3, (size,), generator=drawn)
+
+
+def step(state, batch, world):
+    """A step of all processes; its result of all of them."""
+    if world.size == 1:
+        return train_step(state, batch)
+    images, labels = batch
+    share = slice(world.rank, None, world.size)
+    own = images[share], labels[share]
+    result = distributed_step(state, own, len(images))
+    return whole_results([result], world)[0]
+
+
+def distance(one, other):
+    """The largest difference of two dicts of tensors, or of dicts of them."""
+    assert one.keys() == other.keys(), (one.keys(), other.keys())
+    return max(
+        distance(one[key], other[key])
+        if isinstance(one[key], dict)
+        else (one[key] - other[key]).abs().max().item()
+        for key in one
+    )
+
+
+def equality(world, shard):
+    """20 steps together and alone; how far what comes out is apart."""
+    together, alone, sums = build(world, shard), build(ALONE, False), 0.0
+    assert all(is_part(x) == shard for x in together.model.parameters())
+    for batch in batches(CONFIG.steps):
+        ours, theirs = step(together, batch, world), step(alone, batch, ALONE)
+        assert ours.num_images == theirs.num_images
+        assert ours.correct == theirs.correct
+        sums = max(
+            sums,
+            abs(ours.loss_sum - theirs.loss_sum).item(),
+            abs(ours.grad_norm - theirs.grad_norm).item(),
+        )
+    parts = {
+        "model": alone.model.state_dict(),
+        "ema": alone.ema.average,
+        "optimizer": alone.optimizer.state_dict()["state"],
+    }
+    whole = gather(together, world)
+    found = {"sums": sums}
+    if world.is_first:
+        found |= {
+            name: distance(parts[name], part(whole, name)) for name in parts
+        }
+    restored = build(world, shard)
+    restored.step = together.step
+    scatter(whole if world.is_first else {}, restored, world)
+    again = gather(restored, world)
+    if world.is_first:
+        found["restored"] = max(
+            distance(part(whole, name), part(again, name)) for name in parts
+        )
+        found["groups"] = [
+            optimizer["param_groups"]
+            for optimizer in (
+                alone.optimizer.state_dict(),
+                whole["optimizer"],
+                again["optimizer"],
+            )
+        ]
+        averages = [each["ema"]["num_updates"] for each in (whole, again)]
+        found["updates"] = averages
+    for batch in batches(2):
+        for state in (together, restored):
+            step(state, batch, world)
+    both = [gather(state, world)["model"] for state in (together, restored)]
+    if world.is_first:
+        found["gone on"] = distance(*both)
+    return found
+
+
+def part(whole, name):
+    """Its tensors by name, of what `gather` gave."""
+    inside = {"ema": "average", "optimizer": "state"}
+    return whole[name][inside[name]] if name in inside else whole[name]
+
+
+def evaluations(world, shard):
+    """How many images of the test part are counted, and how, together and alone."""
+    config = replace(CONFIG, shard=shard)
+    sources = open_sources(config, CPU)
+    measured = []
+    for each in (world, ALONE):
+        state = build_state(config, sources.train, CPU, each)
+        loop = Loop(config, state, sources, None, [], 0.0, None, world=each)
+        measured.append(loop.evaluate(sources.test))
+    return measured
+
+
+def first_fails():
+    raise UserError("the first says no")
+
+
+def main(world):
+    """All that is asked of two processes."""
+    answers = {}
+    for name, shard in (("ddp", False), ("fsdp2", True)):
+        answers[name] = equality(world, shard)
+        answers[f"{name} counts"] = evaluations(world, shard)
+    answers["any"] = [world.any(world.rank == 1), world.any(False)]
+    answers["first"] = world.first(lambda: world.rank)
+    try:
+        world.first(first_fails)
+    except UserError as error:
+        answers["error"] = str(error)
+    told = torch.tensor(float(answers["error"] == "the first says no"))
+    answers["told"] = world.sum([told])[0]
+    if world.is_first:
+        with open(sys.argv[2], "w") as file:
+            json.dump(answers, file)
+    world.sum([0.0])
+    if world.rank == 1:
+        raise UserError("the second fails alone")
+    world.sum([0.0])
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    here = World(*(int(os.environ[name]) for name in names))
+    with process_group(here, CPU):
+        main(here)

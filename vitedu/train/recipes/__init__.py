@@ -7,7 +7,16 @@ from dataclasses import replace
 
 from vitedu.errors import UserError, did_you_mean
 from vitedu.train.config import TIERS, TrainConfig
+from vitedu.train.recipes.cifar import cifar10_scratch
 from vitedu.train.recipes.digits import digits
+from vitedu.train.recipes.imagenet import (
+    deit_s,
+    imagenet_s16,
+    paper_imagenet,
+    paper_imagenet21k,
+    paper_jft,
+    shrunk,
+)
 from vitedu.train.recipes.mnist import mnist_seed, mnist_small, mnist_tiny
 from vitedu.train.recipes.shapes import shapes_small
 
@@ -17,14 +26,26 @@ RECIPES = {
     "mnist-small": mnist_small,
     "digits": digits,
     "shapes-small": shapes_small,
+    "cifar10-scratch": cifar10_scratch,
+    "paper-imagenet": paper_imagenet,
+    "paper-imagenet21k": paper_imagenet21k,
+    "paper-jft": paper_jft,
+    "imagenet-s16": imagenet_s16,
+    "deit-s": deit_s,
 }
+# rows of the paper's Table 3, of which `model` chooses one
+WITH_ROWS = ("paper-imagenet", "paper-imagenet21k", "paper-jft")
+# too large for a smoke test as they are
+LARGE = (*WITH_ROWS, "imagenet-s16", "deit-s")
 
 
-def recipe(name: str, tier: str) -> TrainConfig:
+def recipe(name: str, tier: str, model: str | None = None) -> TrainConfig:
     """The configuration called `name` at a tier ("smoke", "cpu" or "gpu").
 
-    At tier smoke it is cut down to 512 images and 20 steps: proof that it runs.
-    UserError: the name or the tier is unknown.
+    `model` chooses a row of the recipes of the paper's Table 3, such as "ViT-L/16". At
+    tier smoke it is cut down to 512 images and 20 steps, the recipes for ImageNet to
+    drawn shapes and two thin blocks too: proof that it runs.
+    UserError: the name, the tier or the row is unknown.
     """
     if name not in RECIPES:
         raise UserError(
@@ -34,7 +55,17 @@ def recipe(name: str, tier: str) -> TrainConfig:
         raise UserError(
             f"there is no tier {tier!r}; " + did_you_mean(tier, TIERS)
         )
-    config = RECIPES[name](tier)
+    if model is None:
+        config = RECIPES[name](tier)
+    elif name in WITH_ROWS:
+        config = RECIPES[name](tier, model)
+    else:
+        raise UserError(
+            f"model={model} chooses a row of {', '.join(WITH_ROWS)}; {name} has one "
+            "model, whose fields are set like model.depth=4"
+        )
+    if tier == "smoke" and name in LARGE:
+        config = shrunk(config)
     if tier == "smoke":
         config = replace(
             config,

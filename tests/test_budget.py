@@ -15,9 +15,9 @@ from vitedu.budget import (
     macs,
     memory,
     parameters,
-    saved_activations,
     training_flops,
 )
+from vitedu.budget.memory import saved_activations
 from vitedu.errors import UserError
 from vitedu.model import NAMES, ViT, ViTConfig, vit_config
 

@@ -428,3 +428,70 @@ def test_evaluate_says_what_is_wrong_with_a_folder(run, capsys):
     assert "labels=FILE.csv" in said
     said = sentence(capsys, "evaluate", run, "data=a", "data=b")
     assert "data= is given twice" in said
+
+
+TINY_BENCH = [
+    "bench",
+    "ViT-Ti/16",
+    "image_size=32",
+    "embed_dim=16",
+    "num_heads=2",
+    "mlp_dim=24",
+    "depth=1",
+    "num_classes=3",
+    "--batch",
+    "1",
+    "--rounds",
+    "5",
+    "--threads",
+    "1",
+    "--device",
+    "cpu",
+    "--against",
+    "vit-pytorch,torchvision",
+]
+
+
+@pytest.fixture
+def short_turns(monkeypatch):
+    from vitedu.bench import measure, peers
+
+    monkeypatch.setattr(measure, "TURN_SECONDS", 1e-9)
+    monkeypatch.setattr(measure, "WARM_UP", 1)
+    found = peers.importlib.util.find_spec
+    monkeypatch.setattr(
+        peers.importlib.util,
+        "find_spec",
+        lambda name: None if name == "vit_pytorch" else found(name),
+    )
+
+
+def test_bench_answers_in_text_and_in_json(short_turns, capsys):
+    assert main(TINY_BENCH) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0].startswith("ViT-Ti/16: ") and "32x32" in lines[0]
+    heads = [line.split()[0] for line in lines if "ours / theirs" in line]
+    assert heads == ["inference", "training"]
+    assert "vit-pytorch took no part: vit-pytorch is not installed" in out
+    assert "warming up" in err
+    assert main([*TINY_BENCH, "--training", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["model"] == "ViT-Ti/16" and "inference" not in answer
+    assert answer["training"]["fastest_peer"] == "torchvision"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "wants one MODEL"),
+        (["ViT-S/61"], "did you mean 'ViT-S/16'"),
+        (["ViT-S/16", "imagesize=32"], "did you mean 'image_size'"),
+        (["ViT-S/16", "--against", "trimm"], "did you mean 'timm'"),
+        (["ViT-S/16", "--rounds", "2"], "rounds is 2"),
+        (["ViT-S/16", "--batch", "0"], "batch_size is 0"),
+        (["ViT-S/16", "--bach", "4"], "did you mean '--batch'"),
+    ],
+)
+def test_bench_says_what_is_wrong(capsys, words, said):
+    assert said in sentence(capsys, "bench", *words, "--device", "cpu")

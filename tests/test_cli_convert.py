@@ -1,4 +1,4 @@
-"""`vitedu convert`: from one file to another in one line."""
+"""`vitedu convert`, and what the other commands make of foreign weights."""
 
 import json
 
@@ -109,3 +109,71 @@ def test_the_help_names_it_and_its_formats(capsys):
     out = capsys.readouterr().out
     assert "convert WEIGHTS TARGET --to FORMAT" in out
     assert all(name in out for name in ("timm", "hf", "torchvision", "npz"))
+
+
+# --- what the other commands make of foreign weights
+
+
+@pytest.fixture
+def foreign(here):
+    """A file that says neither its heads nor its preprocessing, and a picture."""
+    from PIL import Image
+    from safetensors.torch import load_file, save_file
+
+    save_file(load_file("w.safetensors"), "theirs.safetensors")
+    Image.new("RGB", (20, 24), (200, 90, 10)).save("a.png")
+    return here
+
+
+def test_what_a_file_cannot_say_is_a_word_of_every_command(foreign, capsys):
+    assert main(["predict", "theirs.safetensors", "a.png"]) == 2
+    assert "give num_heads=" in capsys.readouterr().err
+    words = ["predict", "theirs.safetensors", "a.png", "num_heads=3", "--json"]
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)["predictions"]
+    assert [each["image"] for each in found] == ["a.png"]
+    words = ["info", "theirs.safetensors", "num_heads=3", "image_size=24"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "dialect                   timm" in out
+    assert "resized                   pos_embed" in out
+
+
+def test_a_warning_of_loading_is_one_line_on_stderr(foreign, capsys):
+    assert main(["info", "theirs.safetensors", "num_heads=3"]) == 0
+    out, err = capsys.readouterr()
+    assert err.count("\n") == 1 and err.startswith("warning: ")
+    assert "mean and std 0.5 are taken" in err
+    assert "class_names               none" in out
+    assert "file                      theirs.safetensors" in out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["predict", "theirs.safetensors", "a.png"],
+        ["evaluate", "theirs.safetensors", "digits"],
+    ],
+    ids=["predict", "evaluate"],
+)
+@pytest.mark.parametrize(
+    "fields, sentence",
+    [
+        (["num_heads=three"], "must be whole numbers"),
+        (["num_heads=3", "num_heads=3"], "num_heads= is given twice"),
+        (["num_heads=3", "pool=none"], "logits for every token"),
+        (["num_heads=3", "pool=nun"], "did you mean 'none'"),
+    ],
+    ids=["no number", "twice", "every token", "unknown pool"],
+)
+def test_a_wrong_word_is_one_sentence(foreign, capsys, words, fields, sentence):
+    assert main([*words, *fields]) == 2
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last.startswith("vitedu: ") and sentence in last
+
+
+def test_info_takes_the_size_of_a_model_too(here, capsys):
+    assert main(["info", "ViT-B/16", "image_size=384", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokens"] == 577
+    assert main(["info", "data", "image_size=384"]) == 2
+    assert "image_size belongs to a model" in capsys.readouterr().err

@@ -9,11 +9,13 @@ import os
 import sys
 
 from vitedu import __version__
+from vitedu.cli.bench import add_options, bench
 from vitedu.cli.convert import convert
 from vitedu.cli.evaluate import evaluate, predict
 from vitedu.cli.info import info
 from vitedu.cli.train import train
 from vitedu.errors import UserError, did_you_mean
+from vitedu.train.loop import this_process
 
 COMMANDS = {
     "info": info,
@@ -21,6 +23,7 @@ COMMANDS = {
     "evaluate": evaluate,
     "predict": predict,
     "convert": convert,
+    "bench": bench,
 }
 USAGE = """usage: vitedu COMMAND ... [--json] [--device NAME] [--debug]
 
@@ -29,10 +32,15 @@ USAGE = """usage: vitedu COMMAND ... [--json] [--device NAME] [--debug]
   evaluate WEIGHTS [DATASET|FOLDER] [data=PATH] [labels=FILE.csv]   accuracy
   predict WEIGHTS IMAGE... [--top 5]            the likeliest classes of pictures
   convert WEIGHTS TARGET --to FORMAT [name=value ...]   write weights for others
+  bench MODEL [field=value ...] [--against LIST] [--batch N] [--precision P]
+      [--compile] [--threads N] [--rounds N] [--inference] [--training]
+                                                speed beside other libraries'
 
 WEIGHTS is a file, a folder or a name on the hub, DATASET a named set or FILE.npz
 (its test part), FOLDER pictures in class folders, or flat with a table of labels.
 FORMAT is vitedu, npz, timm, hf or torchvision; timm's and hf's are folders.
+LIST is of timm, torchvision, transformers, vit-pytorch; P auto, fp32, tf32, bf16, fp16.
+`torchrun --nproc-per-node N -m vitedu train ...` trains in N processes, one a GPU.
 `vitedu info` lists recipes, models and data sets. `vitedu --version` says the version.
 """
 
@@ -48,6 +56,7 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; the exit code is 0, or 2 for what the user can mend."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    world = this_process()
     try:
         if not arguments or arguments[0] in ("-h", "--help", "help"):
             print(USAGE, end="")
@@ -57,6 +66,8 @@ def main(arguments: list[str] | None = None) -> int:
             return 0
         options = parse(arguments)
         answer = COMMANDS[options.command](options)
+        if not world.is_first:
+            return 0
         print(
             json.dumps(answer.values, sort_keys=True)
             if options.json
@@ -65,7 +76,9 @@ def main(arguments: list[str] | None = None) -> int:
     except UserError as error:
         if "--debug" in arguments:
             raise
-        print(f"vitedu: {' '.join(str(error).split())}", file=sys.stderr)
+        who = f"process {world.rank}: " if world.size > 1 else ""
+        sentence = " ".join(str(error).split())
+        print(f"vitedu: {who}{sentence}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # whoever reads stdout has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -94,6 +107,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.add_argument("--top", type=int, default=5)
     if command == "convert":
         parser.add_argument("--to")
+    if command == "bench":
+        add_options(parser)
     options, words = parser.parse_known_args(arguments[1:])
     if options.help:
         print(USAGE, end="")

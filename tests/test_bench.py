@@ -1,0 +1,251 @@
+"""Comparing speeds: turns, ratios and fields; no speed is asserted."""
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from vitedu import bench, budget
+from vitedu.bench import measure, peers
+from vitedu.errors import UserError
+from vitedu.model import ResNetConfig, ViTConfig
+
+CPU = torch.device("cpu")
+TINY = ViTConfig(
+    image_size=32,
+    patch_size=16,
+    num_classes=3,
+    embed_dim=16,
+    depth=1,
+    num_heads=2,
+    mlp_dim=24,
+)
+SETTINGS = bench.Settings(batch_size=2, threads=1, rounds=5)
+
+
+@pytest.fixture(autouse=True)
+def short_turns(monkeypatch):
+    monkeypatch.setattr(measure, "TURN_SECONDS", 1e-9)
+    monkeypatch.setattr(measure, "WARM_UP", 1)
+
+
+def test_another_begins_each_round():
+    rounds = [measure.order(["a", "b", "c"], index) for index in range(4)]
+    assert rounds == [list("abc"), list("bca"), list("cab"), list("abc")]
+
+
+def test_turns_are_taken_in_that_order_and_timed_apart():
+    now, taken = [0.0], []
+
+    def turn(name, seconds):
+        def take():
+            taken.append(name)
+            now[0] += seconds
+
+        return take
+
+    turns = {"a": turn("a", 1.0), "b": turn("b", 4.0)}
+    seconds = measure.take_turns(turns, 3, CPU, lambda: now[0])
+    assert "".join(taken) == "abbaab"
+    assert seconds == {"a": [1.0] * 3, "b": [4.0] * 3}
+
+
+def test_ratios_are_taken_within_a_round_and_to_the_fastest():
+    seconds = {
+        "vitedu": [1.0, 10.0, 2.0, 1.0, 1.0],
+        "slow": [2.0, 20.0, 4.0, 2.0, 2.0],
+        "near": [1.1, 9.0, 2.0, 0.9, 1.0],
+        "other": [0.1] * 5,  # another function: no rival
+    }
+    answer = measure.compare(seconds, 6, {"vitedu", "slow", "near"})
+    assert answer["fastest_peer"] == "near"
+    rows = answer["contestants"]
+    assert answer["ratio"] == rows["near"]["ratio"]
+    assert rows["slow"]["ratio"] == {"low": 2.0, "median": 2.0, "high": 2.0}
+    assert rows["near"]["ratio"]["median"] == 1.0
+    assert rows["near"]["ratio"]["low"] == pytest.approx(0.9)
+    assert rows["vitedu"]["images_per_second"]["median"] == 6.0
+    assert rows["other"]["ratio"]["median"] == pytest.approx(0.1)
+
+
+def test_without_a_peer_there_is_no_ratio():
+    answer = measure.compare({"vitedu": [1.0, 2.0]}, 1, {"vitedu"})
+    assert answer["fastest_peer"] is None and answer["ratio"] is None
+
+
+@pytest.mark.parametrize("name", ["timm", "torchvision"])
+def test_a_peer_has_our_weights_and_our_function(name):
+    (ours, theirs), away = peers.contestants(TINY, [name])
+    assert away == {}
+    assert theirs.num_parameters == ours.num_parameters
+    # float32, sums in another order
+    assert theirs.difference < 1e-5
+    images = torch.randn(2, 3, 32, 32)
+    assert ours.model(images).abs().min() > 0  # no zeros of an untrained head
+    names = {id(weight) for weight in ours.model.parameters()}
+    assert not any(id(weight) in names for weight in theirs.model.parameters())
+
+
+@pytest.mark.slow  # imports transformers
+def test_transformers_takes_part_with_fused_attention():
+    pytest.importorskip("transformers")
+    (_, theirs), away = peers.contestants(TINY, ["transformers"])
+    assert away == {}
+    assert theirs.difference < 1e-5
+    assert theirs.model.model.config._attn_implementation == "sdpa"
+    assert theirs.model(torch.randn(1, 3, 32, 32)).shape == (1, 3)
+
+
+def test_what_is_not_installed_stays_away_and_says_so(monkeypatch):
+    monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: None)
+    entered, away = peers.contestants(TINY, ["vit-pytorch"])
+    assert [each.name for each in entered] == ["vitedu"]
+    assert away == {"vit-pytorch": "vit-pytorch is not installed"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "said"),
+    [
+        ({"pre_logits": 8}, "timm", "a pre-logits layer"),
+        ({"gelu": "tanh"}, "torchvision", "gelu='tanh'"),
+        ({"pool": "mean"}, "torchvision", "pool='mean'"),
+        ({"image_size": (32, 48)}, "torchvision", "only for squares"),
+    ],
+)
+def test_a_peer_without_the_network_stays_away_and_says_so(changes, name, said):
+    _, away = peers.contestants(replace(TINY, **changes), [name])
+    assert said in away[name]
+
+
+def test_a_resnet_is_compared_with_timms_alone():
+    config = ResNetConfig(layers=(1, 1), width=0.5, num_classes=2)
+    _, away = peers.contestants(config, ["torchvision"])
+    assert "a ResNet" in away["torchvision"]
+
+
+def test_a_peer_with_another_function_stays_away(monkeypatch):
+    def other(config, state):
+        return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 3))
+
+    monkeypatch.setitem(peers.PEERS, "timm", other)
+    _, away = peers.contestants(TINY, ["timm"])
+    assert "timm builds another network: 9,219 parameters for" in away["timm"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"num_classes": 0}, "num_classes is 0"),
+        ({"dropout": 0.1}, "dropout is 0.1"),
+        ({"drop_path": 0.1}, "drop_path is 0.1"),
+    ],
+)
+def test_a_model_that_cannot_be_compared_is_refused(changes, said):
+    with pytest.raises(UserError, match=said):
+        peers.contestants(replace(TINY, **changes), [])
+
+
+def test_an_unknown_peer_names_the_nearest():
+    with pytest.raises(UserError, match="no peer 'tim'; did you mean 'timm'"):
+        peers.contestants(TINY, ["tim"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"rounds": 4}, "rounds is 4, it must be at least 5"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"threads": 0}, "threads is 0"),
+        ({"kinds": ("trainig",)}, "did you mean 'training'"),
+    ],
+)
+def test_settings_are_checked(changes, said):
+    with pytest.raises(UserError, match=said):
+        replace(SETTINGS, **changes)
+
+
+def test_a_precision_that_is_unknown_is_refused():
+    settings = replace(SETTINGS, precision="bf61")
+    with pytest.raises(UserError, match="did you mean 'bf16'"):
+        bench.bench(TINY, settings, against=(), device=CPU)
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """One whole run, small: ours and timm's, both kinds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "TURN_SECONDS", 1e-9)
+        patch.setattr(measure, "WARM_UP", 1)
+        return bench.bench(TINY, SETTINGS, against=("timm",), device=CPU)
+
+
+def test_a_result_says_what_was_equal(measured):
+    settings = measured["settings"]
+    assert settings["batch_size"] == 2 and settings["threads"] == 1
+    assert settings["optimizer"] == "adamw, fused"
+    assert settings["compile"] is False and measured["precision"] == "fp32"
+    assert measured["clock"] == "process_time"
+    assert measured["config"]["image_size"] == [32, 32]
+    assert {"torch", "timm"} <= measured["versions"].keys()
+    assert json.dumps(measured, allow_nan=False)
+    counts = {x["parameters"] for x in measured["contestants"].values()}
+    assert counts == {budget.parameters(TINY).total}
+
+
+@pytest.mark.parametrize("kind", measure.KINDS)
+def test_a_result_holds_a_row_for_each_contestant(measured, kind):
+    answer = measured[kind]
+    assert list(answer["contestants"]) == ["vitedu", "timm"]
+    assert answer["fastest_peer"] == "timm"
+    assert all(len(turns) == 5 for turns in answer["seconds"].values())
+    for row in answer["contestants"].values():
+        speed = row["images_per_second"]
+        assert 0 < speed["low"] <= speed["median"] <= speed["high"]
+        assert row["peak_memory"] is None  # the CPU does not count it
+        ceiling = measured["ceilings"]["matrix_product"]
+        assert row["mfu"]["matrix_product"] == pytest.approx(
+            budget.mfu(
+                TINY,
+                speed["median"],
+                ceiling,
+                training=kind == "training",
+            )
+        )
+
+
+def test_a_training_turn_changes_the_weights_of_its_model():
+    (ours,), _ = peers.contestants(TINY, [])
+    state = measure.train_state(ours.model, SETTINGS, CPU)
+    before = state.model.head.weight.clone()
+    measure.learning(state, measure.random_batch(TINY, 2, CPU))()
+    assert state.step == 1
+    assert not torch.equal(before, state.model.head.weight)
+
+
+def test_one_thread_is_timed_by_the_clock_of_the_process():
+    with measure.num_threads(1):
+        assert measure.clock_of(CPU) is time.process_time
+        assert measure.clock_of(torch.device("cuda")) is time.perf_counter
+    with measure.num_threads(2):
+        assert measure.clock_of(CPU) is time.perf_counter
+
+
+def test_the_number_of_threads_is_put_back():
+    before = torch.get_num_threads()
+    with measure.num_threads(before + 1):
+        assert torch.get_num_threads() == before + 1
+    assert torch.get_num_threads() == before
+
+
+def test_resident_bytes_are_weights_and_two_means():
+    (ours,), _ = peers.contestants(TINY, [])
+    state = measure.train_state(ours.model, SETTINGS, CPU)
+    weights = 4 * ours.num_parameters
+    assert measure.resident_bytes(state) == weights
+    measure.learning(state, measure.random_batch(TINY, 2, CPU))()
+    # and a count of steps for each tensor
+    steps = 4 * len(list(ours.model.parameters()))
+    assert measure.resident_bytes(state) == 3 * weights + steps

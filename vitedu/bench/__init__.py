@@ -1,0 +1,16 @@
+"""Speed of a model of ours beside the same network of other libraries, in one run.
+
+`bench(vit_config("ViT-S/16"), Settings(batch_size=4))["inference"]["ratio"]`
+"""
+
+from vitedu.bench.measure import Settings, bench, matmul_ceiling
+from vitedu.bench.peers import PEERS, Contestant, contestants
+
+__all__ = [
+    "PEERS",
+    "Contestant",
+    "Settings",
+    "bench",
+    "contestants",
+    "matmul_ceiling",
+]

@@ -1,0 +1,230 @@
+"""The network of a configuration as other libraries build it, with the same weights.
+
+`contestants(vit_config("ViT-S/16"), ("timm",))` is ours, timm's, and who stays away.
+"""
+
+import importlib.util
+from collections.abc import Iterable
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vitedu.compat import import_timm, import_torchvision
+from vitedu.data.preprocess import PreprocessSpec
+from vitedu.errors import UserError, did_you_mean
+from vitedu.model import ResNet, ResNetConfig, ViT, ViTConfig
+from vitedu.weights import DIALECTS
+from vitedu.weights.sizes import check_holds
+
+Config = ViTConfig | ResNetConfig
+State = dict[str, Tensor]
+
+# Of the largest logit. Rounding moves the logits of a deep ViT by 1e-5, timm's small
+# numbers in the norms of hybrids by 5e-4.
+SAME = 1e-3
+
+
+class Contestant(NamedTuple):
+    """A model that takes part: images (b, c, h, w) -> logits (b, classes).
+
+    `difference` is how far its logits are from ours, as a share of the largest; None:
+    it is another function, and so are its operations.
+    """
+
+    name: str
+    model: nn.Module
+    num_parameters: int
+    difference: float | None
+
+
+class Logits(nn.Module):
+    """A model of transformers that answers with its logits alone."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(b, c, h, w) -> (b, classes)."""
+        return self.model(images).logits
+
+
+def timm_model(config: Config, state: State) -> nn.Module:
+    """timm's. UserError: it has no such network."""
+    timm, dialect = import_timm(), DIALECTS["timm"]
+    arrays = dialect.from_vitedu(config, state)
+    spec = PreprocessSpec(config.image_size, config.in_channels)
+    about = dialect.beside(config, spec, ())["config.json"]
+    model = timm.create_model(
+        about["architecture"],
+        num_classes=config.num_classes,
+        **about["model_args"],
+    )
+    model.load_state_dict(arrays)
+    return model
+
+
+def torchvision_model(config: Config, state: State) -> nn.Module:
+    """torchvision's. UserError: its VisionTransformer cannot be this network."""
+    arrays = DIALECTS["torchvision"].from_vitedu(config, state)
+    tanh = {"gelu='tanh'": config.gelu == "tanh"}
+    check_holds("torchvision's ViT", tanh)
+    model = import_torchvision().models.VisionTransformer(
+        config.image_size[0],
+        config.patch_size[0],
+        config.depth,
+        config.num_heads,
+        config.embed_dim,
+        config.mlp_dim,
+        num_classes=config.num_classes,
+        representation_size=config.pre_logits,
+        norm_layer=partial(nn.LayerNorm, eps=config.norm_eps),
+    )
+    model.load_state_dict(arrays)
+    return model
+
+
+def transformers_model(config: Config, state: State) -> nn.Module:
+    """Hugging Face's, with fused attention. UserError: it cannot be this network."""
+    import_torchvision()  # which transformers imports too, see vitedu.compat
+    import transformers
+
+    dialect = DIALECTS["hf"]
+    arrays = dialect.from_vitedu(config, state)
+    spec = PreprocessSpec(config.image_size, config.in_channels)
+    about = dialect.beside(config, spec, ())["config.json"]
+    transformers.utils.logging.disable_progress_bar()
+    model = transformers.ViTForImageClassification.from_pretrained(
+        None,
+        config=transformers.ViTConfig(**about),
+        state_dict=arrays,
+        attn_implementation="sdpa",
+    )
+    return Logits(model)
+
+
+def vit_pytorch_model(config: Config, state: State) -> nn.Module:
+    """vit-pytorch's ViT of these sizes, a near relative: it has no bias in q, k and v,
+    two norms more in the stem, and weights of its own.
+
+    UserError: it cannot have these sizes.
+    """
+    import vit_pytorch
+
+    plain = isinstance(config, ViTConfig) and config == ViTConfig(
+        image_size=config.image_size,
+        patch_size=config.patch_size,
+        in_channels=config.in_channels,
+        num_classes=config.num_classes,
+        embed_dim=config.embed_dim,
+        depth=config.depth,
+        num_heads=config.num_heads,
+        mlp_dim=config.mlp_dim,
+    )
+    check_holds("vit-pytorch's ViT", {"anything but the plain ViT": not plain})
+    return vit_pytorch.ViT(
+        image_size=config.image_size,
+        patch_size=config.patch_size,
+        num_classes=config.num_classes,
+        dim=config.embed_dim,
+        depth=config.depth,
+        heads=config.num_heads,
+        mlp_dim=config.mlp_dim,
+        channels=config.in_channels,
+        dim_head=config.embed_dim // config.num_heads,
+    )
+
+
+PEERS = {
+    "timm": timm_model,
+    "torchvision": torchvision_model,
+    "transformers": transformers_model,
+    "vit-pytorch": vit_pytorch_model,
+}
+DEPARTS = ("vit-pytorch",)  # from the paper, so it is another function
+
+
+def contestants(
+    config: Config, against: Iterable[str]
+) -> tuple[list[Contestant], dict[str, str]]:
+    """Ours first, then the peers, on the CPU; and why others stay away.
+
+    All of them have the same weights, but for what departs from the paper. Those of
+    the head are drawn too: behind zeros no gradient would flow.
+
+    UserError: a peer's name is unknown, or the model has no head or has dropout, which
+    the libraries place differently.
+    """
+    against = tuple(against)
+    for name in against:
+        if name not in PEERS:
+            raise UserError(
+                f"there is no peer {name!r}; {did_you_mean(name, PEERS)}"
+            )
+    if not config.num_classes:
+        raise UserError("num_classes is 0; a training step needs a head")
+    for name in ("dropout", "drop_path"):
+        if getattr(config, name, 0.0):
+            raise UserError(
+                f"{name} is {getattr(config, name)}, which peers place elsewhere; "
+                "leave it at 0"
+            )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        ours = build(config)
+        images = torch.randn(1, config.in_channels, *config.image_size)
+        entered, away = [contestant("vitedu", ours, ours, images)], {}
+        for name in against:
+            if importlib.util.find_spec(name.replace("-", "_")) is None:
+                away[name] = f"{name} is not installed"
+                continue
+            try:
+                model = PEERS[name](config, ours.state_dict())
+                entered.append(contestant(name, model, ours, images))
+            except UserError as error:
+                away[name] = str(error)
+    return entered, away
+
+
+def build(config: Config) -> nn.Module:
+    """Our model, its head drawn like any other kernel."""
+    model = (ResNet if isinstance(config, ResNetConfig) else ViT)(config)
+    head = model.head if isinstance(model, ViT) else model.head.fc
+    nn.init.trunc_normal_(head.weight, std=head.weight.shape[1] ** -0.5)
+    return model
+
+
+def contestant(
+    name: str, model: nn.Module, ours: nn.Module, images: Tensor
+) -> Contestant:
+    """One that takes part.
+
+    UserError: it should be our function and has other logits or parameters.
+    """
+    counted, wanted = num_parameters(model), num_parameters(ours)
+    difference = None
+    if name not in DEPARTS:
+        difference = relative_difference(model, ours, images)
+        if difference > SAME or counted != wanted:
+            raise UserError(
+                f"{name} builds another network: {counted:,} parameters for "
+                f"{wanted:,}, and logits that differ by {difference:.0e} of the largest"
+            )
+    return Contestant(name, model, counted, difference)
+
+
+@torch.no_grad()
+def relative_difference(
+    model: nn.Module, ours: nn.Module, images: Tensor
+) -> float:
+    """The largest difference of two models' logits, as a share of the largest."""
+    expected = ours.eval()(images)
+    apart = (model.eval()(images) - expected).abs().max()
+    return (apart / expected.abs().max()).item()
+
+
+def num_parameters(model: nn.Module) -> int:
+    """Numbers that are learned."""
+    return sum(weight.numel() for weight in model.parameters())

@@ -1,0 +1,212 @@
+"""Bytes that a step holds: weights, gradients, the optimizer's, activations."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from vitedu.budget.meta import Config, build, bytes_alive, bytes_kept, on_meta
+from vitedu.budget.operations import has_formula, parameters
+from vitedu.errors import UserError, did_you_mean
+from vitedu.model import ViTConfig
+from vitedu.model.patches import Patches
+from vitedu.model.resnet import ResNetConfig
+
+# numbers that an optimizer keeps per weight: Adam's two means, SGD's momentum
+OPTIMIZER_STATE = {"adam": 2, "adamw": 2, "sgd": 1}
+
+
+class Memory(NamedTuple):
+    """Bytes, by what they hold."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    casts: int  # kernels in the format of autocast, kept for the backward pass
+    activations: int
+    total: int
+
+
+def memory(
+    config: Config,
+    *,
+    batch_size: int,
+    optimizer: str = "adamw",
+    training: bool = True,
+    dtype: torch.dtype = torch.float32,
+    autocast: torch.dtype | None = None,
+    checkpointing: bool = False,
+) -> Memory:
+    """Bytes that a step on `batch_size` images holds, all numbers being of `dtype`.
+
+    With `autocast` (bfloat16 or float16) those are weights, their gradients, the
+    residual stream and the norms; products, and what they keep, are of the other.
+
+    For training, activations are what the forward pass keeps for the backward pass;
+    with activation `checkpointing` that is each block's input, and one block at its
+    widest moment, forward or while it is computed again. Without training, there are
+    only weights, and the activations alive at the widest moment. Images included; the
+    loss, the kernels' work space and what the allocator rounds up are not.
+
+    UserError: the optimizer is unknown, or the block, the position or the pool is none
+    that is counted here; nor are ResNets with `checkpointing`, and all but the plain
+    stem with `autocast`. ValueError: no image.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}, it must be at least 1")
+    if optimizer not in OPTIMIZER_STATE:
+        raise UserError(
+            f"there is no optimizer {optimizer!r}; "
+            + did_you_mean(optimizer, OPTIMIZER_STATE)
+        )
+    half = autocast or dtype
+    weights = parameters(config).total * dtype.itemsize
+    if not training:
+        alive = activation_bytes(config, batch_size, False, dtype, half)
+        return Memory(weights, 0, 0, 0, alive, weights + alive)
+    if checkpointing:
+        casts, alive = checkpointed_bytes(config, batch_size, dtype, half)
+    else:
+        casts = cast_bytes(config, dtype, half)
+        alive = activation_bytes(config, batch_size, True, dtype, half)
+    state = OPTIMIZER_STATE[optimizer] * weights
+    held = [weights, weights, state, casts, alive]
+    return Memory(*held, sum(held))
+
+
+def activation_bytes(
+    config: Config,
+    batch_size: int,
+    training: bool,
+    dtype: torch.dtype,
+    half: torch.dtype,
+) -> int:
+    """What `memory` says of activations: a formula, or a ResNet's run on meta."""
+    counted = bytes_kept if training else bytes_alive
+    is_plain = type(getattr(config, "stem", None)) is Patches
+    if half != dtype and not is_plain:
+        refuse("autocast is counted for the stem Patches")
+    if isinstance(config, ResNetConfig):
+        return counted(*on_meta(build, config, batch_size, dtype))
+    if not has_formula(config):
+        refuse(
+            "memory is counted for the block Standard with positions that are added "
+            "and the pools 'token' and 'mean'"
+        )
+    numbers = saved_activations if training else live_activations
+    by_formula = batch_size * numbers(config, dtype.itemsize, half.itemsize)
+    if is_plain:
+        return by_formula
+    stem, images = on_meta(config.stem.build, config, batch_size, dtype)
+    by_stem = counted(stem, images)
+    if training:
+        return by_formula - images.nbytes + by_stem
+    return max(by_formula, by_stem)
+
+
+def checkpointed_bytes(
+    config: Config, batch_size: int, dtype: torch.dtype, half: torch.dtype
+) -> tuple[int, int]:
+    """Casts and activations where blocks keep their inputs alone.
+
+    The widest moment is in the last block: in the forward pass, which holds the casts
+    of all kernels until its end, or in the backward pass, which has computed the block
+    again and is at its GELU.
+    """
+    if isinstance(config, ResNetConfig):
+        refuse("activation checkpointing is counted for the blocks of a ViT")
+    wide, narrow = dtype.itemsize, half.itemsize
+    t, d, m = config.num_tokens, config.embed_dim, config.mlp_dim
+    block = saved_in_block(config, wide, narrow)
+    behind = config.depth * block + saved_at_end(config, wide, narrow)
+    stem = activation_bytes(config, batch_size, True, dtype, half)
+    stem -= batch_size * behind
+    inputs = config.depth * t * d * wide
+    # the residual stream and its norm; the MLP's two
+    forward = inputs + t * (2 * d * wide + 2 * m * narrow)
+    # the gradients of the stream and of what the MLP is in the middle of
+    backward = inputs - t * d * wide + block + t * (d * wide + m * narrow)
+    casts_of_block = (4 * d * d + 2 * d * m) * narrow if half != dtype else 0
+    moments = (
+        (cast_bytes(config, dtype, half), stem + batch_size * forward),
+        (casts_of_block, stem + batch_size * backward),
+    )
+    return max(moments, key=sum)
+
+
+def cast_bytes(config: Config, dtype: torch.dtype, half: torch.dtype) -> int:
+    """Bytes of all kernels in another format; 0 where it is the same."""
+    if half == dtype:
+        return 0
+    model, _ = on_meta(build, config)
+    kernels = [
+        module.weight.numel()
+        for module in model.modules()
+        if isinstance(module, nn.Linear | nn.Conv2d)
+    ]
+    return sum(kernels) * half.itemsize
+
+
+def refuse(what: str) -> None:
+    """UserError about what no formula here describes."""
+    raise UserError(f"{what}; measure this model on its device")
+
+
+def saved_activations(config: ViTConfig, wide: int = 1, narrow: int = 1) -> int:
+    """Bytes per image that the forward pass keeps for the backward pass.
+
+    A number is `wide` bytes, `narrow` where autocast makes it so: in products and in
+    GELU. 1 and 1 count numbers.
+
+    With fused attention, which keeps one number per row of the weights and computes
+    the (t, t) weights again. A dropout mask counts as wide as what it masks, as on the
+    CPU; CUDA keeps a byte per number. The masks of drop_path, one number an image and
+    branch, are left out.
+    """
+    t, d = config.num_tokens, config.embed_dim
+    # autocast's convolution keeps images of its own
+    images = pixels(config) * (wide + (narrow if narrow != wide else 0))
+    mask = t * d * wide if config.dropout else 0
+    blocks = config.depth * saved_in_block(config, wide, narrow)
+    return images + mask + blocks + saved_at_end(config, wide, narrow)
+
+
+def saved_in_block(config: ViTConfig, wide: int, narrow: int) -> int:
+    """What one block keeps."""
+    t, d, m = config.num_tokens, config.embed_dim, config.mlp_dim
+    norm = t * (d + 2) * wide  # its input, mean and scale
+    # input; q, k, v; values; one number a row and head
+    attention = t * ((d + 3 * d + d) * narrow + config.num_heads * wide)
+    mlp = t * (d + m + m) * narrow  # input, before GELU, after GELU
+    masks = t * (d + m + d) * narrow if config.dropout else 0
+    return norm + attention + norm + mlp + masks
+
+
+def saved_at_end(config: ViTConfig, wide: int, narrow: int) -> int:
+    """What the final norm, the pre-logits layer and the head keep."""
+    t, d, hidden = config.num_tokens, config.embed_dim, config.pre_logits or 0
+    # one row of float32 keeps its tensor alive, one that is cast is a copy
+    is_view = config.pool == "token" and narrow == wide
+    features = t * d * wide if is_view else d * narrow
+    if not hidden and not config.num_classes:
+        features = 0
+    return t * (d + 2) * wide + features + hidden * narrow
+
+
+def live_activations(config: ViTConfig, wide: int = 1, narrow: int = 1) -> int:
+    """Bytes per image alive at the widest moment of a forward pass alone.
+
+    That is in the MLP, or in attention where the MLP is narrower than 2d. The first
+    tokens, the block's input, the residual stream and the norm's output are held
+    around it. `wide` and `narrow` as in `saved_activations`.
+    """
+    d, m = config.embed_dim, config.mlp_dim
+    in_mlp = 4 * d * wide + 2 * m * narrow
+    in_attention = 3 * d * wide + 5 * d * narrow
+    return pixels(config) * wide + config.num_tokens * max(in_mlp, in_attention)
+
+
+def pixels(config: Config) -> int:
+    """Numbers in one image."""
+    height, width = config.image_size
+    return config.in_channels * height * width

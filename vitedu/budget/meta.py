@@ -1,0 +1,89 @@
+"""Models of shapes without numbers, and what they keep when they are run.
+
+PyTorch's meta device knows shapes and types of tensors alone, so a model of any size
+is built and run there at once.
+"""
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from vitedu.model import ViT, ViTConfig
+from vitedu.model.resnet import ResNet, ResNetConfig
+
+Config = ViTConfig | ResNetConfig
+
+
+def build(config: Config) -> nn.Module:
+    """The model of a configuration."""
+    return ResNet(config) if isinstance(config, ResNetConfig) else ViT(config)
+
+
+def on_meta(
+    build: Callable[[Config], nn.Module],
+    config: Config,
+    batch_size: int = 1,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[nn.Module, Tensor]:
+    """`build(config)` and its images (b, c, h, w): shapes without numbers."""
+    with torch.device("meta"):
+        images = torch.empty(batch_size, config.in_channels, *config.image_size)
+        return build(config).to(dtype), images.to(dtype)
+
+
+def bytes_kept(module: nn.Module, images: Tensor) -> int:
+    """Images, and what autograd keeps of a forward pass: parameters are left out.
+
+    Fused kernels aside: the attention of the meta device keeps its weights.
+    """
+    held = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        held.update((id(each), each) for each in storages(tensor))
+        return tensor
+
+    keep(images)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        module(images)
+    for weight in storages(list(module.parameters())):
+        held.pop(id(weight), None)
+    return sum(each.nbytes() for each in held.values())
+
+
+def bytes_alive(module: nn.Module, images: Tensor) -> int:
+    """Images, and what is alive at the widest moment of a forward pass alone."""
+    with torch.inference_mode(), Alive() as alive:
+        module(images)
+    return images.nbytes + alive.peak
+
+
+class Alive(TorchDispatchMode):
+    """Notes what the operators inside make, and the most bytes that lived at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes: dict[int, int] = {}  # of each storage that lives
+        self.peak = 0
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        known = {id(each): each for each in storages((args, kwargs))}
+        out = operator(*args, **(kwargs or {}))
+        for made in storages(out):
+            if id(made) not in known and id(made) not in self.bytes:
+                self.bytes[id(made)] = made.nbytes()
+                weakref.finalize(made, self.bytes.pop, id(made))
+        self.peak = max(self.peak, sum(self.bytes.values()))
+        return out
+
+
+def storages(values: Any) -> list[torch.UntypedStorage]:
+    """What holds the numbers of the tensors in any nest of lists and dicts."""
+    tensors = [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
+    return [tensor.untyped_storage() for tensor in tensors]

@@ -1,0 +1,137 @@
+"""Weights and arithmetic of a configuration, and the share of a device that it uses."""
+
+from typing import NamedTuple
+
+import torch
+
+from vitedu.budget.meta import Config, build, on_meta
+from vitedu.model import ViTConfig
+from vitedu.model.encoder import Standard
+from vitedu.model.patches import Patches
+from vitedu.model.position import Relative
+from vitedu.model.resnet import ResNetConfig
+
+# Dense products (half of what is promised with sparsity), in TFLOP/s, by the words of
+# the name that torch gives. Source: NVIDIA's data sheets and, for the H100's and H200's
+# 989.5 and 494.7, its Hopper white paper; products sum in float32.
+DATASHEET = {
+    "H100 PCIe": {"bf16": 756, "fp16": 756, "tf32": 378, "fp32": 51},
+    "H100": {"bf16": 989.5, "fp16": 989.5, "tf32": 494.7, "fp32": 67},
+    "H200": {"bf16": 989.5, "fp16": 989.5, "tf32": 494.7, "fp32": 67},
+    "A100": {"bf16": 312, "fp16": 312, "tf32": 156, "fp32": 19.5},
+    "L4": {"bf16": 121, "fp16": 121, "tf32": 60, "fp32": 30.3},
+    "V100 SXM2": {"fp16": 125, "fp32": 15.7},
+    "T4": {"fp16": 65, "fp32": 8.1},
+}
+
+
+class Parameters(NamedTuple):
+    """Numbers that are learned: in all, and by attribute of the model."""
+
+    total: int
+    by_part: dict[str, int]
+
+
+def parameters(config: Config) -> Parameters:
+    """Count the weights of a configuration, exactly, whatever its parts.
+
+    The model is built on PyTorch's meta device, where tensors have shapes but no
+    numbers. `by_part` has a 0 for what this configuration leaves out.
+    """
+    model, _ = on_meta(build, config)
+    names = "patch_embed cls_token pos_embed blocks norm pre_logits head"
+    if isinstance(config, ResNetConfig):
+        names = "stem stages norm head"
+    by_part = dict.fromkeys(names.split(), 0)
+    for name, weight in model.named_parameters():
+        part = name.split(".")[0]
+        by_part[part] = by_part.get(part, 0) + weight.numel()
+    return Parameters(sum(by_part.values()), by_part)
+
+
+def macs(config: Config) -> int:
+    """Multiply-adds of one image's forward pass; many tables call them FLOPs.
+
+    Matrix products and convolutions alone: norms, softmax, GELU and biases are left
+    out. By formula for the stem Patches; a hybrid, a ResNet and what else changes the
+    products is run on the meta device under PyTorch's counter.
+    """
+    if not has_formula(config) or type(config.stem) is not Patches:
+        return counted_macs(config)
+    n, t = config.num_patches, config.num_tokens
+    d, m = config.embed_dim, config.mlp_dim
+    p, q = config.patch_size
+    stem = n * p * q * config.in_channels * d
+    dense = 4 * t * d * d + 2 * t * d * m  # q, k, v, their output; the MLP
+    attention = 2 * t * t * d  # q k^T and A v, quadratic in the tokens
+    hidden = config.pre_logits or 0
+    head = d * hidden + (hidden or d) * config.num_classes
+    return stem + config.depth * (dense + attention) + head
+
+
+def has_formula(config: Config) -> bool:
+    """Whether the encoder is the one that this module's formulas describe."""
+    return (
+        isinstance(config, ViTConfig)
+        and type(config.block) is Standard
+        and not isinstance(config.position, Relative)
+        and config.pool in ("token", "mean")
+    )
+
+
+def counted_macs(config: Config) -> int:
+    """Multiply-adds that PyTorch counts in a forward pass on the meta device."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model, images = on_meta(build, config)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(images)
+    return counter.get_total_flops() // 2
+
+
+def flops(config: Config) -> int:
+    """Floating-point operations of one image's forward pass: two per multiply-add.
+
+    Equal to `torch.utils.flop_counter.FlopCounterMode` on the meta device.
+    """
+    return 2 * macs(config)
+
+
+def training_flops(config: Config) -> int:
+    """Operations to learn from one image once: forward, and backward at twice that.
+
+    The convention that refits the paper's Table 6: 6 per multiply-add.
+    """
+    return 3 * flops(config)
+
+
+def datasheet(device: str, precision: str) -> float | None:
+    """Operations a second that the maker promises for matrix products, if it is known.
+
+    `device` is its name, "NVIDIA H100 80GB HBM3"; `precision` fp32, tf32, bf16 or fp16.
+    A slice of a GPU (MIG) has none, nor have the pairs of cards (NVL).
+    """
+    words = {*device.replace("-", " ").split()}
+    if words & {"MIG", "NVL"}:
+        return None
+    for name, peaks in DATASHEET.items():
+        if {*name.split()} <= words:
+            peak = peaks.get(precision)
+            return peak and peak * 1e12
+    return None
+
+
+def mfu(
+    config: Config,
+    images_per_second: float,
+    ceiling: float,
+    *,
+    training: bool = True,
+) -> float:
+    """Model-FLOPs utilisation: the share of `ceiling` operations a second reached.
+
+    Counted are the operations that the model needs (`training_flops`, or `flops`
+    without training), not those that a kernel or activation checkpointing repeats.
+    """
+    needed = training_flops(config) if training else flops(config)
+    return images_per_second * needed / ceiling

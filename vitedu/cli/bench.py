@@ -1,0 +1,134 @@
+"""`vitedu bench`: a model's speed beside other libraries', in one run."""
+
+import argparse
+from typing import Any
+
+from vitedu.bench import PEERS, Settings
+from vitedu.bench import bench as measure
+from vitedu.cli.answer import Answer, say
+from vitedu.errors import UserError, did_you_mean
+from vitedu.model import (
+    HYBRIDS,
+    NAMES,
+    RESNETS,
+    ResNetConfig,
+    ViTConfig,
+    resnet_config,
+    vit_config,
+)
+from vitedu.train import find_device, override
+
+
+def bench(options: argparse.Namespace) -> Answer:
+    """Images a second of ours and of the peers, ratios, memory, utilisation."""
+    names = [word for word in options.words if "=" not in word]
+    fields = dict(word.split("=", 1) for word in options.words if "=" in word)
+    if len(names) != 1:
+        raise UserError(
+            "bench wants one MODEL, as in `vitedu bench ViT-S/16 image_size=384`"
+        )
+    config = override(config_of(names[0]), fields)
+    device = find_device(options.device)
+    asked = [x for x in ("inference", "training") if getattr(options, x)]
+    batch_size = options.batch
+    if batch_size is None:
+        batch_size = 4 if device.type == "cpu" else 128
+    settings = Settings(
+        batch_size=batch_size,
+        precision=options.precision,
+        compile=options.compile,
+        rounds=options.rounds,
+        threads=options.threads,
+        **({"kinds": tuple(asked)} if asked else {}),
+    )
+    against = tuple(name for name in options.against.split(",") if name)
+    measured = measure(
+        config, settings, against=against, device=device, tell=say
+    )
+    values = {"model": names[0], **measured}
+    return Answer(values, text(values))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What `vitedu bench` takes."""
+    parser.add_argument("--against", default=",".join(PEERS))
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--inference", action="store_true")
+    parser.add_argument("--training", action="store_true")
+
+
+def config_of(name: str) -> ViTConfig | ResNetConfig:
+    """The configuration of a name. UserError: there is no such model."""
+    if name in RESNETS:
+        return resnet_config(name)
+    if name in NAMES or name in HYBRIDS:
+        return vit_config(name)
+    end = did_you_mean(name, [*NAMES, *HYBRIDS, *RESNETS])
+    raise UserError(f"there is no model {name!r}; {end}")
+
+
+def text(values: dict[str, Any]) -> str:
+    """A table for each kind, and before it what holds for all of them."""
+    settings, config = values["settings"], values["config"]
+    height, width = config["image_size"]
+    count = values["contestants"]["vitedu"]["parameters"]
+    lines = [
+        f"{values['model']}: {count:,} parameters, images of {height}x{width}, "
+        f"{config['num_classes']:,} classes",
+        f"{values['hardware']}; batch {settings['batch_size']}, "
+        f"{values['precision']}, "
+        f"{'compiled' if settings['compile'] else 'not compiled'}, AdamW (fused), "
+        f"{settings['rounds']} rounds, clock {values['clock']}",
+    ]
+    for ceiling, value in values["ceilings"].items():
+        shown = f"{value / 1e12:.4g} TFLOP/s" if value else "not known"
+        lines.append(f"ceiling ({ceiling.replace('_', ' ')}): {shown}")
+    for kind in settings["kinds"]:
+        lines += ["", *rows(kind, values[kind], list(values["ceilings"]))]
+    lines += [
+        f"{name} took no part: {reason}"
+        for name, reason in values["away"].items()
+    ]
+    return "\n".join(lines)
+
+
+def rows(kind: str, measured: dict[str, Any], ceilings: list[str]) -> list[str]:
+    """One line a contestant: speed and ratio with quartiles, memory, utilisation."""
+    head = ["images/s", "ours / theirs", "peak memory"]
+    head += [f"MFU ({ceiling.replace('_', ' ')})" for ceiling in ceilings]
+    table = [[kind, *head]]
+    for name, row in measured["contestants"].items():
+        memory = row["peak_memory"]
+        table.append(
+            [
+                name,
+                spread(row["images_per_second"], ".1f"),
+                spread(row["ratio"], ".3f") if "ratio" in row else "",
+                f"{memory / 2**30:.2f} GiB" if memory else "not counted",
+                *(
+                    f"{100 * row['mfu'][each]:.1f} %"
+                    if each in row["mfu"]
+                    else ""
+                    for each in ceilings
+                ),
+            ]
+        )
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+        ).rstrip()
+        for line in table
+    ]
+
+
+def spread(values: dict[str, float], form: str) -> str:
+    """A median with its quartiles."""
+    low, median, high = (
+        format(values[x], form) for x in ("low", "median", "high")
+    )
+    return f"{median} ({low} to {high})"

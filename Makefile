@@ -38,6 +38,7 @@ text: setup  ## notebook -> text; CHAPTER=05 for one
 
 bench: setup  ## measure the claims of speed; writes vitedu/results/
 	$(BIN)/python benchmarks/mnist_time_to_accuracy.py
+	$(BIN)/python benchmarks/throughput.py
 
 set-repository: setup  ## URL=https://github.com/<you>/<name> into every link
 	$(BIN)/python tools/set_repository.py $(URL)

@@ -26,7 +26,7 @@ import torch
 
 torch.set_num_threads(1)
 _ = torch.manual_seed(0)
-print(f"no tiers, seed 0, cpu, torch {torch.__version__}")
+print(f"seed 0, cpu, torch {torch.__version__}")
 
 # %% tags=["hide-input"]
 from vitedu import figures

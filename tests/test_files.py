@@ -1,6 +1,7 @@
 """Files are written whole or not at all."""
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,22 @@ def test_a_file_that_is_being_read_keeps_its_content(tmp_path):
     with open(tmp_path / "a") as file:
         replace_file(tmp_path / "a", "new")
         assert file.read() == "old"
+
+
+def test_the_content_is_on_the_disk_before_its_name_and_the_name_too(
+    tmp_path, monkeypatch
+):
+    synced, fsync = [], os.fsync
+
+    def watched(descriptor):
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        there = (tmp_path / "a").exists()
+        synced.append(("folder" if is_folder else "file", there))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    replace_file(tmp_path / "a", "new")
+    assert synced == [("file", False), ("folder", True)]
 
 
 def test_a_folder_that_is_not_there_is_one_sentence(tmp_path):

@@ -142,7 +142,8 @@ def test_json_of_an_unknown_nested_field_is_an_error(part):
 
 @pytest.mark.parametrize("name", MAY_DIFFER)
 def test_what_may_differ_is_no_part_of_the_identity(name):
-    value = {"device": "cuda", "compile": True}.get(name, 2)
+    others = {"device": "cuda", "compile": True, "shard": True}
+    value = others.get(name, 2)
     assert config(**{name: value}).identity() == config().identity()
     assert config(**{name: value}).digest() == config().digest()
 

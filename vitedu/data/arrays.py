@@ -108,8 +108,12 @@ def load_dataset(
         )
     for file in (data, name):
         if str(file).endswith(".npz"):
-            path, name = Path(file).expanduser(), Path(name).name
-            return _dataset(name, formats.read_npz(path), f"data={file}", path)
+            path = Path(file).expanduser()
+            # called as the file is: a copy of cifar10 may not be cifar10
+            found = _dataset(
+                path.name, formats.read_npz(path), f"data={file}", path
+            )
+            return replace(found, requested=Path(name).name)
     shapes = SHAPES_NAME.fullmatch(name)
     if shapes:
         if data is not None:

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,22 +25,34 @@ TINY = [
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """An empty folder to work in, as a newcomer's."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("VITEDU_DATA", raising=False)
-    monkeypatch.delenv("VITEDU_TIER", raising=False)
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    settle(tmp_path, monkeypatch)
     return tmp_path
 
 
+def settle(folder, monkeypatch):
+    """Work in `folder`, on a computer that has and finds no data."""
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("VITEDU_DATA", raising=False)
+    monkeypatch.delenv("VITEDU_TIER", raising=False)
+    monkeypatch.setenv("VITEDU_CACHE", str(folder / "cache"))
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+
+
+@pytest.fixture(scope="session")
+def trained_once(tmp_path_factory):
+    """The run folder of the digits at tier smoke."""
+    folder = tmp_path_factory.mktemp("trained")
+    words = ["train", "digits", *TINY, "--tier", "smoke", "--out", "run"]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        settle(folder, monkeypatch)
+        assert main(words) == 0
+    return folder / "run"
+
+
 @pytest.fixture
-def run(here, capsys):
-    """Train the digits at tier smoke into `run`, forget what was printed."""
-    assert (
-        main(["train", "digits", *TINY, "--tier", "smoke", "--out", "run"]) == 0
-    )
-    capsys.readouterr()
-    return here / "run"
+def run(here, trained_once):
+    """A copy of that run folder, as `run` in the folder to work in."""
+    return shutil.copytree(trained_once, here / "run")
 
 
 def sentence(capsys, *words):

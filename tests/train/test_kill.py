@@ -68,7 +68,15 @@ def test_the_same_signal_sent_twice_at_once_is_one(capfd, number):
     assert capfd.readouterr().err.count("stopping") == 1
 
 
-def test_a_later_signal_stops_at_once(capfd):
+@pytest.fixture
+def on_the_keyboard():
+    """Ctrl-C as at a terminal: what is started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_later_signal_stops_at_once(on_the_keyboard):
     with pytest.raises(KeyboardInterrupt), Interrupt() as interrupt:
         signal.raise_signal(signal.SIGTERM)
         interrupt.received -= 2  # as if two seconds had passed

@@ -51,10 +51,11 @@ SWITCHES: dict[str, Callable[[TrainConfig], TrainConfig]] = {
 
 
 def small(data: str) -> TrainConfig:
-    """The recipe at tier cpu, with a smaller network and another length."""
+    """The recipe at tier cpu with RandAugment, a smaller network, another length."""
     config = modelled(
         recipe("cifar10-scratch", "cpu"), embed_dim=96, depth=4, mlp_dim=192
     )
+    config = augmented(config, rand_layers=2)
     return replace(config, data=data, epochs=EPOCHS, max_images=None)
 
 

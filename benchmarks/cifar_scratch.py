@@ -24,6 +24,7 @@ from vitedu import results
 from vitedu.data import Augment
 from vitedu.evaluate import accuracy
 from vitedu.train import TrainConfig, recipe
+from vitedu.train.evaluation import evaluate
 from vitedu.train.loop import Loop
 from vitedu.train.sources import Sources, open_sources
 from vitedu.train.state import build_state
@@ -44,7 +45,8 @@ def train_vit(config: TrainConfig, sources: Sources) -> tuple[dict, float]:
         epochs, rest = divmod(state.step, CURVE_EPOCHS * loop.epoch_steps)
         if rest == 0:
             began = time.process_time()
-            reached = percent(loop.evaluate(sources.test).accuracy)
+            found = evaluate(state, sources.test, lambda: False)
+            reached = percent(found.accuracy)
             metrics[f"vit_after_{CURVE_EPOCHS * epochs}_epochs"] = reached
             metrics["vit"] = reached
             measuring += time.process_time() - began

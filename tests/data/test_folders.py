@@ -275,3 +275,13 @@ def test_a_wrong_call_is_refused_at_once(one_epoch):
         feed(root).batches(batch_size=0)
     with pytest.raises(ValueError, match="rank 2 is not one of 2"):
         feed(root).batches(batch_size=1, rank=2, world=2)
+
+
+@pytest.mark.parametrize("recipe_set", ["digits", "shapes-1k", "cifar10"])
+def test_data_with_train_in_it_is_a_folder_whatever_the_recipe(
+    folder, recipe_set
+):
+    assert folder_of(recipe_set, str(folder)) == folder
+    assert folder_of(recipe_set, None) is None
+    # a folder of arrays stays one
+    assert folder_of(recipe_set, str(folder / "val")) is None

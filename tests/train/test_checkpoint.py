@@ -141,7 +141,7 @@ def test_every_part_is_in_the_file(tmp_path):
     save_checkpoint(tmp_path / "c.pt", build(), 0.0)
     content = read_checkpoint(tmp_path / "c.pt")
     assert content.keys() == {
-        *("format", "config", "step", "seconds", "pending"),
+        *("format", "config", "data", "step", "seconds", "pending"),
         *("model", "optimizer", "precision", "ema", "random"),
     }
     assert TrainConfig.from_json(content["config"]) == BASE
@@ -470,3 +470,12 @@ def test_a_file_that_lacks_a_part_is_one_sentence(tmp_path, name):
     write_checkpoint(tmp_path / "c.pt", content)
     with pytest.raises(UserError, match="does not belong to this run"):
         load_checkpoint(tmp_path / "c.pt", build())
+
+
+def test_other_data_are_another_run(tmp_path):
+    state = build()
+    state.data_digest = "0a1b"
+    save_checkpoint(tmp_path / "c.pt", state, 0.0)
+    state.data_digest = "2c3d"
+    with pytest.raises(UserError, match="its data were others"):
+        load_checkpoint(tmp_path / "c.pt", state)

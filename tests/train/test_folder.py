@@ -484,3 +484,15 @@ def test_weights_that_found_no_room_are_written_by_the_next_run(disks):
 
 def test_a_damaged_checkpoint_is_one_sentence_and_not_started_over(disks):
     assert "checkpoint.pt is not a whole checkpoint" in disks["damaged"]
+
+
+def test_two_do_not_train_in_one_folder(tmp_path):
+    first, second = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run")
+    with first.held(BASE):
+        for action in (second.held(BASE).__enter__, second.set_aside):
+            with pytest.raises(UserError, match="another process is training"):
+                action()
+        assert first.config.is_file()
+    with second.held(BASE):
+        pass
+    assert second.set_aside() == tmp_path / "run.1"

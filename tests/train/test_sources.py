@@ -202,7 +202,7 @@ def test_a_folder_of_pictures_is_a_data_set(pets):
 
 def test_data_says_where_the_folder_of_a_named_set_is(pets):
     parts = of_pets(dataset="imagenet", data=str(pets))
-    assert (parts.dataset.name, len(parts.train)) == ("imagenet", 12)
+    assert (parts.dataset.name, len(parts.train)) == ("pets", 12)
 
 
 def test_a_share_of_a_folder_is_held_out(pets):

@@ -80,6 +80,11 @@ def main(arguments: list[str] | None = None) -> int:
         sentence = " ".join(str(error).split())
         print(f"vitedu: {who}{sentence}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        if "--debug" in arguments:
+            raise
+        print("vitedu: interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:  # whoever reads stdout has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

@@ -1,6 +1,7 @@
 """`vitedu info`: what there is, and what it costs."""
 
 import argparse
+import inspect
 import os
 from pathlib import Path
 
@@ -48,7 +49,11 @@ def info(options: argparse.Namespace) -> Answer:
         return Answer(values, f"{device}: {hardware}")
     if name in RECIPES:
         config = recipe(name, tier_of(os.environ.get("VITEDU_TIER"), options))
-        return Answer(config.to_json(), table(flat(config.to_json())))
+        about = inspect.getdoc(RECIPES[name])
+        values = config.to_json()
+        return Answer(
+            values | {"about": about}, f"{about}\n\n{table(flat(values))}"
+        )
     known = [*NAMES, *HYBRIDS, *RESNETS, *RECIPES, "data", "device"]
     end = did_you_mean(name, known)
     # a name on the hub is OWNER/MODEL, and none of ours mistyped

@@ -41,7 +41,7 @@ def train(options: argparse.Namespace) -> Answer:
         say(f"the folder that was there is now {old}")
     say(table(flat(config.to_json())))
     say(table(optimizer_rows(config)))
-    say(f"run folder: {out}")
+    say(f"run folder: {out}{found_there(RunFolder(out))}")
     reporter = Reporter()
     with Interrupt() as interrupt:
         run = fit(
@@ -69,10 +69,23 @@ def train(options: argparse.Namespace) -> Answer:
     return Answer(values, "\n".join(lines))
 
 
+def found_there(folder: RunFolder) -> str:
+    """What the folder holds before the run begins, for a sentence."""
+    if folder.weights.exists():
+        return ", where it is done; --fresh repeats it"
+    if folder.checkpoint.exists():
+        lines = folder.history()
+        step = lines[-1]["step"] if lines else 0
+        return f", going on after step {step} or later"
+    return ""
+
+
 def run_of(options: argparse.Namespace) -> tuple[TrainConfig, Path]:
     """The configuration and the folder that the words and options of train mean."""
     names = [word for word in options.words if "=" not in word]
     fields = dict(word.split("=", 1) for word in options.words if "=" in word)
+    if "recipe" in fields:
+        raise UserError("recipe= is no setting; name the recipe after train")
     if options.device != "auto":
         fields.setdefault("device", options.device)
     if len(names) > 1:
@@ -94,9 +107,10 @@ def resumed(
     options: argparse.Namespace, names: list[str], fields: dict[str, str]
 ) -> tuple[TrainConfig, Path]:
     """The configuration in the folder, where only what may differ can be changed."""
-    if options.fresh or options.out:
+    if options.fresh or options.out or "--tier" in options.arguments:
         raise UserError(
-            "--resume goes on in its own folder; leave out --fresh and --out"
+            "--resume goes on in its own folder at its own tier; leave out --fresh, "
+            "--out and --tier"
         )
     config = RunFolder(options.resume).read_config()
     if names and names[0] != config.recipe:

@@ -126,7 +126,8 @@ def load_dataset(
     if name not in CLASS_NAMES:
         known = (*CLASS_NAMES, "shapes", "shapes-100k")
         raise UserError(
-            f"there is no data set {name!r} (data=FOLDER names pictures of your own); "
+            f"there is no data set {name!r} here; data=FOLDER names pictures of your "
+            "own, in train/ and val/ with a folder a class; "
             + did_you_mean(name, known)
         )
     try:

@@ -34,9 +34,12 @@ class FolderDataset:
 def folder_of(dataset: str, data: str | None = None) -> Path | None:
     """The folder of pictures that `dataset` and `data` mean; None: they mean arrays.
 
-    A name that `load_dataset` knows is never taken for a folder that is called so
-    (./mnist is); any other names one, which `data` may say where it lies.
+    `data` with train/ in it is one, whatever set a recipe names. A name that
+    `load_dataset` knows is never taken for a folder that is called so (./mnist is);
+    any other names one, which `data` may say where it lies.
     """
+    if data and (Path(data).expanduser() / "train").is_dir():
+        return Path(data).expanduser()
     if is_array_set(dataset) or (data or "").endswith(".npz"):
         return None
     folder = Path(data or dataset).expanduser()

@@ -125,7 +125,7 @@ def locate(
     if is_offline():
         raise MissingDataError(
             f"{named.title} is not in {_places(named, data)}, and VITEDU_OFFLINE=1 "
-            "forbids the download; unset it, or pass fallback=digits"
+            f"forbids the download; unset it{_or_digits(named)}"
         )
     _make_folder(folder)
     for file_name, md5 in named.md5.items():
@@ -263,8 +263,13 @@ def _download(
             reasons.append(f"{url}: {error}")
     raise MissingDataError(
         f"{named.title} could not be downloaded ({'; '.join(reasons)}); "
-        f"put {file_name} into {folder} yourself, or pass fallback=digits"
+        f"put {file_name} into {folder} yourself{_or_digits(named)}"
     )
+
+
+def _or_digits(named: NamedSet) -> str:
+    """The way out that sets of their form have."""
+    return ", or pass fallback=digits" if "MNIST" in named.title else ""
 
 
 class _MirrorError(Exception):

@@ -61,6 +61,10 @@ def load_checkpoint(
             theirs, ours = differences(before, state.config)
             if theirs:
                 raise ValueError(f"it has {listed(theirs)}, not {listed(ours)}")
+            if content["data"] != state.data_digest:
+                raise ValueError(
+                    "its data were others; give back what was there, or start anew"
+                )
             for part in ("model", "optimizer", "ema"):
                 large[part] = content.pop(part)
         return content
@@ -99,6 +103,7 @@ def checkpoint_content(
     return {
         "format": 2,
         "config": state.config.to_json(),
+        "data": state.data_digest,
         "step": state.step,  # schedule and order of the data follow from it
         "seconds": seconds,
         "pending": [tuple(result) for result in pending],
@@ -181,7 +186,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if hashlib.sha256(serialised).digest() != checksum:
         raise UserError(
             f"{path} is not a whole checkpoint: {wrong_checksum(whole)}; "
-            "start anew with --fresh"
+            "start the recipe anew with --fresh"
         )
     try:
         content = torch.load(

@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,46 @@ class RunFolder:
         self.checkpoint = self.path / "checkpoint.pt"
         self.weights = self.path / "model.safetensors"
         self.result = self.path / "result.json"
+
+    @contextmanager
+    def held(self, config: TrainConfig) -> Iterator[None]:
+        """`prepare`, and keep other processes out until the run or this process ends.
+
+        UserError: another one is training here, or what `prepare` says.
+        """
+        with self._locked():
+            self.prepare(config)
+            yield
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Where the system or the disk knows no locks, nobody is kept out."""
+        try:
+            import fcntl
+        except ImportError:  # Windows
+            yield
+            return
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            folder = os.open(self.path, os.O_RDONLY)
+        except OSError as error:
+            raise UserError(
+                f"cannot make {self.path}: {reason(error)}"
+            ) from None
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(folder)
+            raise UserError(
+                f"another process is training in {self.path}; wait for it, stop it, "
+                "or give another --out"
+            ) from None
+        except OSError:
+            pass
+        try:
+            yield
+        finally:
+            os.close(folder)
 
     def prepare(self, config: TrainConfig) -> None:
         """Make the folder, or check that the run in it is this one.
@@ -55,7 +97,10 @@ class RunFolder:
     def read_config(self) -> TrainConfig:
         """The configuration of the run. UserError: this is no run folder."""
         try:
-            return TrainConfig.from_json(json.loads(self.config.read_text()))
+            values = json.loads(self.config.read_text())
+            if not isinstance(values, dict):
+                raise ValueError("it is no JSON object")
+            return TrainConfig.from_json(values)
         except (
             OSError,
             ValueError,
@@ -127,6 +172,8 @@ class RunFolder:
             raise UserError(
                 f"cannot rename {self.path}; give another folder with --out"
             )
+        with self._locked():
+            pass  # nobody is at work in it
         number = 1
         while (
             old := self.path.with_name(f"{self.path.name}.{number}")

@@ -4,6 +4,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,7 +87,7 @@ def fit(
     device = own_device(world, find_device(config.device))
     config = concrete(config, device)
     folder = None if out is None else RunFolder(out)
-    with process_group(world, device):
+    with process_group(world, device), ExitStack() as stack:
         if folder is not None and (
             run := world.first(lambda: finished_run(folder, config))
         ):
@@ -94,14 +95,14 @@ def fit(
             return run
         sources = open_sources(config, device)
         if folder is not None:
-            world.first(lambda: folder.prepare(config))
+            world.first(lambda: stack.enter_context(folder.held(config)))
         state = build_state(config, sources.train, device, world)
+        state.data_digest = sources.dataset.digest
         history, seconds, pending = [], 0.0, []
         if folder is not None:
-            if world.first(folder.checkpoint.exists):
-                seconds, pending = load_checkpoint(
-                    folder.checkpoint, state, world
-                )
+            path = folder.checkpoint
+            if world.first(path.exists):
+                seconds, pending = load_checkpoint(path, state, world)
             history = world.first(lambda: folder.rewind(state.step or -1))
         told = on_progress if world.is_first else None
         loop = Loop(
@@ -130,9 +131,8 @@ def this_process() -> World:
 
 def finished_run(folder: RunFolder, config: TrainConfig) -> Run | None:
     """What the folder holds, if its run is done."""
-    if result := folder.finished(config):
-        return Run(result, folder.history(), load(folder.weights))
-    return None
+    result = folder.finished(config)
+    return result and Run(result, folder.history(), load(folder.weights))
 
 
 class Loop:

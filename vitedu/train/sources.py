@@ -84,7 +84,7 @@ def _open_folder(
 
     A share of train/ for validation takes the place of val/.
     """
-    dataset = load_folder(folder, config.dataset if config.data else None)
+    dataset = load_folder(folder)
     _check_classes(dataset, config)
     train, held_out, test = dataset.train, dataset.validation, dataset.test
     if config.max_images is not None:

@@ -30,6 +30,7 @@ class TrainState:
     ema: MovingAverage | None = None
     step: int = 0
     loss: Loss | None = None
+    data_digest: str = ""  # of the data set, see vitedu.data.Dataset
     # a sentence for each thing that is not done as `config` asks
     notes: list[str] = field(default_factory=list)
 

@@ -22,7 +22,12 @@ from vitedu.train import find_device, override
 def bench(options: argparse.Namespace) -> Answer:
     """Images a second of ours and of the peers, ratios, memory, utilisation."""
     names = [word for word in options.words if "=" not in word]
-    fields = dict(word.split("=", 1) for word in options.words if "=" in word)
+    # train says model.image_size=384, here there is nothing but a model
+    fields = dict(
+        word.removeprefix("model.").split("=", 1)
+        for word in options.words
+        if "=" in word
+    )
     if len(names) != 1:
         raise UserError(
             "bench wants one MODEL, as in `vitedu bench ViT-S/16 image_size=384`"

@@ -27,6 +27,7 @@ DOOR = """\
 <meta charset="utf-8">
 <meta http-equiv="refresh" content="0; url={page}">
 <title>{title}</title>
+<link rel="icon" href="_static/favicon.svg">
 <p><a href="{page}">{title}</a></p>
 </html>
 """

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import vitedu
-from vitedu.cli import main
+from vitedu.cli import COMMANDS, main
 from vitedu.data import load_dataset
 
 TINY = [
@@ -508,3 +508,37 @@ def test_bench_answers_in_text_and_in_json(short_turns, capsys):
 )
 def test_bench_says_what_is_wrong(capsys, words, said):
     assert said in sentence(capsys, "bench", *words, "--device", "cpu")
+
+
+def test_ctrl_c_ends_any_command_in_a_word(monkeypatch, capsys):
+    def interrupted(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(COMMANDS, "info", interrupted)
+    assert main(["info"]) == 130
+    assert capsys.readouterr().err == "vitedu: interrupted\n"
+
+
+def test_what_is_no_setting_is_refused(run, capsys):
+    said = sentence(capsys, "train", "digits", "recipe=other")
+    assert "name the recipe after train" in said
+    said = sentence(capsys, "train", "--resume", run, "--tier", "cpu")
+    assert "leave out --fresh, --out and --tier" in said
+
+
+def test_train_says_what_it_found_in_the_folder(run, capsys):
+    assert main(["train", "--resume", str(run)]) == 0
+    assert "where it is done; --fresh repeats it" in capsys.readouterr().err
+    (run / "model.safetensors").unlink()
+    assert main(["train", "--resume", str(run)]) == 0
+    assert "going on from its checkpoint" in capsys.readouterr().err
+
+
+def test_info_of_a_recipe_says_what_it_is_for(here, capsys):
+    assert main(["info", "paper-jft"]) == 0
+    assert "JFT-300M, which is not public" in capsys.readouterr().out
+
+
+def test_bench_takes_fields_as_train_does(short_turns, capsys):
+    words = [x.replace("image_size=", "model.image_size=") for x in TINY_BENCH]
+    assert words != TINY_BENCH and main(words) == 0

@@ -113,15 +113,9 @@ def vit_pytorch_model(config: Config, state: State) -> nn.Module:
     """
     import vit_pytorch
 
+    names = "image_size patch_size in_channels num_classes embed_dim depth num_heads"
     plain = isinstance(config, ViTConfig) and config == ViTConfig(
-        image_size=config.image_size,
-        patch_size=config.patch_size,
-        in_channels=config.in_channels,
-        num_classes=config.num_classes,
-        embed_dim=config.embed_dim,
-        depth=config.depth,
-        num_heads=config.num_heads,
-        mlp_dim=config.mlp_dim,
+        **{x: getattr(config, x) for x in (*names.split(), "mlp_dim")}
     )
     check_holds("vit-pytorch's ViT", {"anything but the plain ViT": not plain})
     return vit_pytorch.ViT(

@@ -74,9 +74,7 @@ def found_there(folder: RunFolder) -> str:
     if folder.weights.exists():
         return ", where it is done; --fresh repeats it"
     if folder.checkpoint.exists():
-        lines = folder.history()
-        step = lines[-1]["step"] if lines else 0
-        return f", going on after step {step} or later"
+        return ", going on from its checkpoint"
     return ""
 
 

@@ -1,6 +1,6 @@
 """Which samples are in which batch: counted from (seed, epoch), not carried along.
 
-`order = epoch_order(len(labels), epoch_generator(seed, epoch))`
+`order = torch.randperm(len(labels), generator=epoch_generator(seed, epoch))`
 `for rows in batch_rows(order, batch_size=64): images[rows], labels[rows]`
 """
 

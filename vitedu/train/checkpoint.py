@@ -192,7 +192,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         content = torch.load(
             io.BytesIO(serialised), map_location="cpu", weights_only=True
         )
-    except Exception:  # a damaged archive raises one of a dozen kinds
+    # behind a right checksum may stand anything, which torch says in a dozen kinds
+    except Exception:
         raise UserError(
             f"{path} is not a whole checkpoint: it is damaged, or holds more than "
             "tensors and plain values, which is not read"

@@ -213,21 +213,23 @@ OPENING = """\
 (ledger)=
 # The ledger
 
-Every table and every figure of the paper {{cite}}`dosovitskiy2021` has a row here. Of
-{rows} rows, {reproduced} are reproduced, {small} stand at small scale, {open} are open.
+Which results of the paper {{cite}}`dosovitskiy2021` have we reproduced? Every table
+and every figure has a row here. Of {rows} rows, {reproduced} are reproduced,
+{small} are reproduced at a small scale, and {open} are open.
 
-* **reproduced**: run at the paper's own scale, and our number is within two standard
-  deviations of our seeds, or within 0.3 points, of the paper's.
-* **small scale**: the same question, asked of smaller networks or less data. The answer
-  is ours; it does not confirm the paper's number.
-* *open*: no recorded run, or one at full scale that misses the paper's number.
+* **reproduced**: run at the paper's own scale. Our number is within 0.3 points of the
+  paper's, or within two standard deviations of our own seeds.
+* **small scale**: the same question, asked with smaller networks or less data. The
+  answer is ours; it doesn't confirm the paper's number.
+* *open*: not run yet, or run at full scale and not close enough.
 
-A state speaks of the numbers that stand beside it, not of every cell of a table. It is
-computed from the recorded runs, which the package carries in `vitedu/results`."""
+The state covers the numbers in that row, not every cell of the paper's table. It is
+computed from the recorded runs that the package carries in `vitedu/results`; nobody
+types it in."""
 
 OURS_OPENING = """\
-Each number comes from a recorded run. A spread ± is the standard deviation over seeds;
-n counts them."""
+Each number comes from a recorded run. The number after ± is the standard error of the
+mean, and n is the number of seeds."""
 
 
 def table(
@@ -269,7 +271,7 @@ def chapter(rows: Rows, row: Row) -> str:
     """The number of a row's chapter, linked once the chapter is written."""
     number = row["chapter"]
     page = rows.chapters[number].get("page")
-    return f"{{ref}}`{number} <{page}>`" if page else str(number)
+    return f"[{number}]({page}.ipynb)" if page else str(number)
 
 
 def unwritten(rows: Rows) -> str:
@@ -301,7 +303,7 @@ def run(result: Result) -> str:
         )
         for name, metric in metrics.items()
     }
-    heads = ["measure", "value", "spread", "unit"]
+    heads = ["measure", "value", "error", "unit"]
     if any(details.values()):
         heads.append("with")
     lines = [line(*heads), "|---" * len(heads) + "|"]
@@ -309,7 +311,7 @@ def run(result: Result) -> str:
         metric = metrics[name]
         cells = [
             name.replace("_", " "),
-            *value_and_spread(metric),
+            *value_and_error(metric),
             metric["unit"],
         ]
         lines.append(line(*cells, *([details[name]] if len(heads) > 4 else [])))
@@ -343,7 +345,7 @@ def shell(command: str) -> str:
     return "```sh\n" + command.replace(" && ", " &&\n") + "\n```"
 
 
-def value_and_spread(metric: dict[str, Any]) -> tuple[str, str]:
+def value_and_error(metric: dict[str, Any]) -> tuple[str, str]:
     """A metric's value and what its seeds say of it, as text."""
     percent = metric["unit"].startswith("percent")
     value, each = metric["value"], metric.get("per_seed", [])
@@ -353,8 +355,8 @@ def value_and_spread(metric: dict[str, Any]) -> tuple[str, str]:
     if len(each) == 1:
         return text, "n = 1"
     if math.isclose(value, statistics.fmean(each)):
-        spread = statistics.stdev(each)
-        wide = f"± {spread:.2f}" if percent else f"± {spread:.2g}"
+        error = statistics.stdev(each) / math.sqrt(len(each))
+        wide = f"± {error:.2f}" if percent else f"± {error:.2g}"
     else:  # a median
         low, high = min(each), max(each)
         wide = (

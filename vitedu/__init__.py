@@ -1,13 +1,14 @@
 """vitedu: the Vision Transformer paper, re-created step by step.
 
+>>> model = vitedu.load("ViT-Ti/16")
+>>> vitedu.classify(model, "photo.jpg")
 >>> model = vitedu.vit("ViT-Ti/16", num_classes=10)
->>> model = vitedu.load("runs/mnist-tiny-0a1b2c3d")
->>> logits = model(vitedu.preprocess(model, "seven.png"))
 """
 
 from vitedu import budget, data, evaluate, model, results, train, weights
 from vitedu.data.preprocess import PreprocessSpec, preprocess
 from vitedu.errors import UserError
+from vitedu.evaluate import classify
 from vitedu.model import (
     ResNet,
     ResNetConfig,
@@ -32,6 +33,7 @@ __all__ = [
     "ViT",
     "ViTConfig",
     "budget",
+    "classify",
     "data",
     "evaluate",
     "load",

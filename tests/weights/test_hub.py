@@ -18,9 +18,16 @@ from torch import nn
 
 from vitedu.data import PreprocessSpec
 from vitedu.errors import UserError
-from vitedu.model import ViT, ViTConfig
+from vitedu.model import HYBRIDS, NAMES, ViT, ViTConfig, vit_config
 from vitedu.weights import load, write_weights
-from vitedu.weights.hub import find, place_of, repository_of
+from vitedu.weights.hub import (
+    EMBEDDED,
+    HUB,
+    bare_name,
+    find,
+    place_of,
+    repository_of,
+)
 from vitedu.weights.vitedu import Checkpoint, from_vitedu
 
 TINY = ViTConfig(
@@ -242,6 +249,15 @@ def test_a_name_of_timm_is_its_repository(tmp_path, server):
 
 
 @pytest.mark.slow
+def test_a_name_of_table_1_is_its_repository(tmp_path, server):
+    write_model(hub_model(server, HUB["ViT-B/16"]) / "model.safetensors")
+    want = "loaded ('a', 'b', 'c') vit_base_patch16_224.augreg_in21k_ft_in1k"
+    assert fetch(tmp_path, "ViT-B/16", port=server.server_port) == want
+    again = fetch(tmp_path, "ViT-B/16", port=9, VITEDU_OFFLINE="1")
+    assert again == want
+
+
+@pytest.mark.slow
 def test_a_model_the_hub_has_not_is_one_sentence(tmp_path, tiny):
     said = fetch(tmp_path, "someone/else", port=tiny.server_port)
     assert said.startswith(
@@ -286,6 +302,46 @@ def test_offline_and_absent_is_one_sentence(offline):
     assert str(place_of("someone/tiny")) in said
 
 
+@pytest.mark.parametrize("name", HUB)
+def test_a_name_of_table_1_without_a_network_is_one_sentence(offline, name):
+    with pytest.raises(UserError) as error:
+        load(name)
+    said = str(error.value)
+    assert said.startswith(f"the weights of {name!r} could not be fetched")
+    assert f"https://huggingface.co/{HUB[name]} into" in said
+    assert said.endswith("or take 'ViT-Ti/16', which needs no network")
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("name", HUB)
+def test_a_name_of_table_1_is_googles_own_of_that_size_at_timm(name):
+    from vitedu.compat import import_timm
+
+    import_timm()
+    from timm.models import get_pretrained_cfg
+
+    owner, _, bare = HUB[name].partition("/")
+    assert (owner, bare) == ("timm", bare_name(name))
+    about = get_pretrained_cfg(bare)
+    assert about.hf_hub_id == HUB[name] and about.license == "apache-2.0"
+    tag = bare.partition(".")[2]
+    assert tag in ("augreg_in21k_ft_in1k", "orig_in21k_ft_in1k", "orig_in21k")
+    assert about.num_classes == (0 if tag == "orig_in21k" else 1000)
+    assert (about.input_size == (3, 384, 384)) == ("_384." in bare)
+    size = {"Ti": "tiny", "S": "small", "B": "base", "L": "large", "H": "huge"}
+    letter, patch = name.rpartition("ViT-")[2].split("/")
+    assert bare.startswith(f"vit_{size[letter]}_")
+    assert f"patch{patch}_" in bare or f"_s{patch}_" in bare or name[0] == "R"
+
+
+def test_every_name_with_weights_is_one_of_the_papers():
+    names = {*NAMES, *HYBRIDS}
+    assert HUB.keys() < names and EMBEDDED.keys() - {"shapes-small"} < names
+    assert HUB.keys().isdisjoint(EMBEDDED)
+    assert {"ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32"} < HUB.keys()
+    assert vit_config("ViT-H/14").num_patches == 256 and "ViT-H/14" in HUB
+
+
 def test_what_was_put_there_is_found(offline):
     place = place_of("someone/tiny")
     place.mkdir(parents=True)
@@ -303,6 +359,7 @@ def test_a_folder_of_that_name_goes_before_the_hub(offline):
 @pytest.mark.parametrize(
     ("name", "repository"),
     [
+        ("ViT-L/16", "timm/vit_large_patch16_224.augreg_in21k_ft_in1k"),
         ("google/vit-base-patch16-224", "google/vit-base-patch16-224"),
         ("hf-hub:timm/vit_tiny.x", "timm/vit_tiny.x"),
         ("hf_hub:facebook/deit-tiny", "facebook/deit-tiny"),
@@ -323,7 +380,13 @@ def test_names_of_the_hub_and_of_timm_are_known(name, repository):
         ("gone.safetensors", "there is no file or run folder"),
         ("a/b/c", "there is no file or run folder"),
         ("../x/y", "there is no file or run folder"),
-        ("ViT-B/16", "the name of an architecture"),
+        ("ViT-Ti/14", "no trained weights of 'ViT-Ti/14' are known"),
+        ("R26+ViT-B/32", "vitedu.vit('R26+ViT-B/32') builds it"),
+        (
+            "ViT-B/61",
+            "there are no weights 'ViT-B/61'; did you mean 'ViT-B/16'",
+        ),
+        ("vit-b/16", "did you mean 'ViT-B/16'"),
         ("vit_nonsense_patch16", "timm knows no such model"),
         ("vit_tiny_patch16_224.nonsense", "timm has no weights"),
     ],

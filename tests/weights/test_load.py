@@ -511,8 +511,8 @@ def test_a_name_of_nothing_here_is_one_sentence(name, tmp_path, monkeypatch):
     assert repr(name) in sentence(name) or "holds no model" in sentence(name)
 
 
-def test_the_name_of_an_architecture_says_how_to_build_it():
-    assert "vitedu.vit('ViT-B/16')" in sentence("ViT-B/16")
+def test_the_name_of_a_model_without_weights_says_how_to_build_it():
+    assert "vitedu.vit('ViT-Ti/14')" in sentence("ViT-Ti/14")
 
 
 def test_a_path_that_cannot_be_is_one_sentence():

@@ -36,8 +36,9 @@ USAGE = """usage: vitedu COMMAND ... [--json] [--device NAME] [--debug]
       [--compile] [--threads N] [--rounds N] [--inference] [--training]
                                                 speed beside other libraries'
 
-WEIGHTS is a file, a folder or a name on the hub, DATASET a named set or FILE.npz
-(its test part), FOLDER pictures in class folders, or flat with a table of labels.
+WEIGHTS is a file, a folder or a name: ViT-Ti/16, which needs no network, ViT-B/16 and
+others of the paper, or a model on the hub. DATASET is a named set or FILE.npz (its
+test part), FOLDER pictures in class folders, or flat with a table of labels.
 FORMAT is vitedu, npz, timm, hf or torchvision; timm's and hf's are folders.
 LIST is of timm, torchvision, transformers, vit-pytorch; P auto, fp32, tf32, bf16, fp16.
 `torchrun --nproc-per-node N -m vitedu train ...` trains in N processes, one a GPU.

@@ -14,11 +14,15 @@ from vitedu.cli.answer import Answer, table
 from vitedu.cli.words import load_model, named_fields
 from vitedu.data import ArraySource, load_dataset
 from vitedu.data.folders import evaluation_part, folder_of
-from vitedu.data.imagenet import imagenet_classes
 from vitedu.data.images import ImageSource, find_images, match_classes
 from vitedu.data.preprocess import preprocess
 from vitedu.errors import UserError
 from vitedu.evaluate import accuracy
+from vitedu.evaluate.classify import (
+    check_has_classes,
+    class_names,
+    probabilities,
+)
 from vitedu.evaluate.logits import all_logits, cross_entropy, top_k_correct
 from vitedu.train import find_device
 from vitedu.train.folder import RunFolder
@@ -34,11 +38,11 @@ def evaluate(options: argparse.Namespace) -> Answer:
         )
     device = find_device(options.device)
     model = load_model(words[0], fields, device)
-    check_answers(model, words[0])
+    check_has_classes(model, words[0])
     if len(words) == 2:
         name, data = words[1], fields.get("data")
     else:
-        name, data = trained_on(Path(words[0]), fields.get("data"))
+        name, data = trained_on(model, words[0], fields.get("data"))
     if folder := folder_of(name, data):
         part = str(evaluation_part(folder))
         return evaluate_folder(model, words[0], part, fields.get("labels"))
@@ -47,17 +51,6 @@ def evaluate(options: argparse.Namespace) -> Answer:
             f"labels= belongs to a folder of pictures, {name} is none"
         )
     return evaluate_dataset(model, words[0], name, data)
-
-
-def check_answers(model: nn.Module, weights: str) -> None:
-    """UserError unless the model gives each picture one row of logits."""
-    if not model.config.num_classes:
-        raise UserError(f"{weights} has no head, so it names no class")
-    if getattr(model.config, "pool", None) == "none":
-        raise UserError(
-            f"{weights} has logits for every token (pool=none) and none for the "
-            "picture as a whole"
-        )
 
 
 def evaluate_folder(
@@ -141,26 +134,30 @@ def evaluate_dataset(
     return Answer(values, text)
 
 
-def trained_on(weights: Path, data: str | None) -> tuple[str, str | None]:
+def run_of(weights: str) -> RunFolder | None:
+    """The run folder that a file or folder of weights belongs to, if it does."""
+    path = Path(weights)
+    if (
+        not path.exists()
+    ):  # a name: the folder that we happen to be in is not its own
+        return None
+    folder = RunFolder(path if path.is_dir() else path.parent)
+    return folder if folder.config.is_file() else None
+
+
+def trained_on(
+    model: nn.Module, weights: str, data: str | None
+) -> tuple[str, str | None]:
     """Name and place of the data set in the run folder that `weights` belong to."""
-    folder = RunFolder(weights if weights.is_dir() else weights.parent)
-    if not folder.config.is_file():
+    folder = run_of(weights)
+    if folder is None:
+        example = "mnist" if model.config.num_classes == 10 else "photos/val"
         raise UserError(
-            f"{weights} does not say what it was trained on; name a data set, "
-            f"as in `vitedu evaluate {weights} mnist`"
+            f"{weights} does not say what it was trained on; name a data set or a "
+            f"folder of pictures, as in `vitedu evaluate {weights} {example}`"
         )
     config = folder.read_config()
     return config.dataset, data or config.data
-
-
-def class_names(model: nn.Module) -> tuple[str, ...]:
-    """Those that the file carries; ImageNet's for 1,000 classes; else numbers."""
-    num_classes = model.config.num_classes
-    if model.class_names:
-        return model.class_names
-    if num_classes == 1000:
-        return imagenet_classes().names
-    return tuple(str(index) for index in range(num_classes))
 
 
 def predict(options: argparse.Namespace) -> Answer:
@@ -173,12 +170,10 @@ def predict(options: argparse.Namespace) -> Answer:
     weights, *images = words
     device = find_device(options.device)
     model = load_model(weights, fields, device)
-    check_answers(model, weights)
-    names = class_names(model)
+    check_has_classes(model, weights)
+    names = class_names(model, model.config.num_classes)
     pixels = torch.cat([preprocess(model, image) for image in images])
-    with torch.no_grad():
-        probabilities = model(pixels.to(device)).softmax(dim=-1).cpu()
-    top = probabilities.topk(min(options.top, len(names)))
+    top = probabilities(model, pixels).topk(min(options.top, len(names)))
     values: dict[str, Any] = {"weights": weights, "predictions": []}
     rows = []
     for image, shares, indices in zip(images, *top, strict=True):

@@ -3,7 +3,9 @@
 import argparse
 import inspect
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from vitedu import __version__, budget, results
 from vitedu.cli.answer import Answer, shown, table
@@ -23,6 +25,7 @@ from vitedu.model import (
 from vitedu.train import RECIPES, find_device, recipe
 from vitedu.train.folder import flat
 from vitedu.weights.files import listed
+from vitedu.weights.hub import EMBEDDED, HUB
 from vitedu.weights.load import HINTS
 
 
@@ -33,7 +36,7 @@ def info(options: argparse.Namespace) -> Answer:
         raise UserError(f"info takes one name, got {len(words)}")
     name = words[0] if words else ""
     if name in NAMES or name in HYBRIDS:
-        return info_model(name, vit_config(name, **hints_in(fields)))
+        return info_paper(name, fields)
     if name in RESNETS:
         return info_model(name, resnet_config(name, **hints_in(fields)))
     if fields and (not name or name in ("data", "device") or name in RECIPES):
@@ -63,6 +66,17 @@ def info(options: argparse.Namespace) -> Answer:
             f"{name!r} is no model, recipe, file or run folder; {end}"
         )
     return info_weights(name, fields)
+
+
+def info_paper(name: str, fields: dict[str, str]) -> Answer:
+    """Size and cost of a model of the paper, and where its trained weights are."""
+    weights = HUB.get(name)
+    said = f"{weights} on the hub" if weights else "none known"
+    if name in EMBEDDED:
+        weights, said = str(EMBEDDED[name]), "in the package"
+    config = vit_config(name, **hints_in(fields))
+    answer = info_model(name, config, {"trained weights": said})
+    return answer._replace(values=answer.values | {"weights": weights})
 
 
 def info_weights(name: str, fields: dict[str, str]) -> Answer:
@@ -126,8 +140,12 @@ def info_data() -> Answer:
     return Answer(found, table(rows))
 
 
-def info_model(name: str, config: ViTConfig | ResNetConfig) -> Answer:
-    """Size and cost of a configuration."""
+def info_model(
+    name: str,
+    config: ViTConfig | ResNetConfig,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> Answer:
+    """Size and cost of a configuration, and `more` rows on it."""
     parameters = budget.parameters(config)
     flops = budget.flops(config)
     values = {
@@ -147,5 +165,5 @@ def info_model(name: str, config: ViTConfig | ResNetConfig) -> Answer:
     if isinstance(config, ViTConfig):
         values["tokens"] = config.num_tokens
         rows.append(("tokens", f"{config.num_tokens}"))
-    rows += flat(config.to_json())
+    rows += [*more.items(), *flat(config.to_json())]
     return Answer(values, table(rows))

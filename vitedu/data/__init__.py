@@ -22,6 +22,7 @@ from vitedu.data.images import (
     match_classes,
 )
 from vitedu.data.mix import mix
+from vitedu.data.photos import photo
 from vitedu.data.preprocess import PreprocessSpec, normalise, read_image
 from vitedu.data.sources import Location, locate, where
 
@@ -44,6 +45,7 @@ __all__ = [
     "match_classes",
     "mix",
     "normalise",
+    "photo",
     "read_image",
     "split",
     "subset",

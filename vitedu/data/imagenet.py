@@ -1,9 +1,22 @@
-"""ImageNet-1k's 1,000 classes: their names, and the codes that folders bear."""
+"""The classes of ImageNet: their names, and the codes that folders bear.
+
+`imagenet_classes().names[285]` is "Egyptian cat".
+
+The 1,000 of ImageNet-1k lie beside this module, a line of code and name for each. They
+are WordNet's, in the order of the codes and with the first synonym alone, as timm
+1.0.31 lists them. The 21,843 of ImageNet-21k, in the order of Google's checkpoints, are
+left where they are: in timm, whose import takes seconds.
+"""
 
 from functools import cache
+from importlib import resources
 from typing import NamedTuple
 
 from vitedu.compat import import_timm
+
+# how a file of weights may say that its classes are these, in place of all the names
+IMAGENET_1K = "imagenet-1k"
+NUM_1K, NUM_21K = 1_000, 21_843
 
 
 class ImageNetClasses(NamedTuple):
@@ -15,11 +28,49 @@ class ImageNetClasses(NamedTuple):
 
 @cache
 def imagenet_classes() -> ImageNetClasses:
-    """As timm lists them, in the order of the codes; a name's first synonym."""
+    """The 1,000 of ImageNet-1k. Two names stand for two classes each.
+
+    These are "crane" (a bird, a machine) and "maillot" (two bathing suits).
+    """
+    file = resources.files("vitedu.data") / f"{IMAGENET_1K}.txt"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    codes, names = zip(*(line.split("\t") for line in lines), strict=True)
+    return ImageNetClasses(names, codes)
+
+
+def classes_of(num_classes: int) -> ImageNetClasses | None:
+    """The classes of ImageNet-1k or ImageNet-21k if they are that many, else None."""
+    if num_classes == NUM_1K:
+        return imagenet_classes()
+    return imagenet_21k_classes() if num_classes == NUM_21K else None
+
+
+def assumed_names(
+    num_classes: int,
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names for as many classes without any, and a sentence that says whose they are.
+
+    Nearly every file of others with a head of 1,000 or 21,843 classes is of ImageNet,
+    and hardly one carries the names. No names and no sentence for other numbers.
+    """
+    classes = classes_of(num_classes)
+    if classes is None:
+        return (), ()
+    which = "1k" if num_classes == NUM_1K else "21k"
+    note = (
+        f"it has {num_classes:,} classes without names, which are taken for "
+        f"ImageNet-{which}'s"
+    )
+    return classes.names, (note,)
+
+
+@cache
+def imagenet_21k_classes() -> ImageNetClasses:
+    """The 21,843 of ImageNet-21k (autumn 2011), as Google's checkpoints count them."""
     import_timm()
     from timm.data import ImageNetInfo
 
-    info = ImageNetInfo("imagenet-1k")
+    info = ImageNetInfo("imagenet-21k-goog")
     indices = range(info.num_classes())
     return ImageNetClasses(
         tuple(info.index_to_description(i).split(",")[0] for i in indices),

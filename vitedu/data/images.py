@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vitedu.data.augment import Augment, erase
-from vitedu.data.imagenet import imagenet_classes
+from vitedu.data.imagenet import classes_of
 from vitedu.data.order import (
     batch_rows,
     check_batches,
@@ -86,8 +86,7 @@ def match_classes(
                 f"{num_classes} classes, counted from 0"
             )
         return pictures
-    if num_classes == 1000 and not set(ours) <= set(names):
-        classes = imagenet_classes()
+    if not set(ours) <= set(names) and (classes := classes_of(num_classes)):
         is_code = set(ours) <= set(classes.codes)
         names = classes.codes if is_code else names or classes.names
     if not names and len(ours) == num_classes:

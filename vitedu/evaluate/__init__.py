@@ -1,6 +1,7 @@
 """Measures of a trained model."""
 
 from vitedu.evaluate.accuracy import Evaluation, accuracy
+from vitedu.evaluate.classify import Guess, classify
 from vitedu.evaluate.logits import (
     Answers,
     all_logits,
@@ -11,8 +12,10 @@ from vitedu.evaluate.logits import (
 __all__ = [
     "Answers",
     "Evaluation",
+    "Guess",
     "accuracy",
     "all_logits",
+    "classify",
     "cross_entropy",
     "top_k_correct",
 ]

@@ -1,8 +1,9 @@
-"""Weights by name: `vitedu.load("google/vit-base-patch16-224")` and timm's names.
+"""Weights by name: `vitedu.load("ViT-B/16")`, hub's models and timm's names.
 
-Downloads go through huggingface_hub, into its own cache. `find("timm/vit_...")` gives
-the folder. Where nothing can be fetched, one sentence names the files to place and
-where, and the next call finds them there.
+"ViT-Ti/16" is in the package. The other models of the paper's Table 1 stand for weights
+of Google's on the hub, where there are any. Downloads go through huggingface_hub, into
+its own cache. `find("timm/vit_...")` gives the folder. Where nothing can be fetched,
+one sentence names the files to place and where, and the next call finds them there.
 """
 
 import re
@@ -10,16 +11,36 @@ from pathlib import Path
 
 from vitedu.compat import import_timm
 from vitedu.data.sources import cache_folder, is_offline
-from vitedu.errors import UserError
+from vitedu.errors import UserError, did_you_mean
 from vitedu.files import reason
-from vitedu.model import NAMES
+from vitedu.model import HYBRIDS, NAMES
 from vitedu.weights.files import IN_FOLDER, has_suffix, read_json
 
 BESIDE = ("config.json", "preprocessor_config.json")
-# trained by the recipe of its name; in the package, so that there are trained weights
-# where nothing can be fetched
+# In the package, so that there are trained weights where nothing can be fetched. The
+# first was trained by the recipe of its name; NOTICE and tools/embed_model.py say where
+# the other comes from.
 EMBEDDED = {
-    "shapes-small": Path(__file__).with_name("shapes-small.safetensors")
+    "shapes-small": Path(__file__).with_name("shapes-small.safetensors"),
+    "ViT-Ti/16": Path(__file__).with_name("vit-ti-16.safetensors"),
+}
+# The weights of Google that a name of the paper's means: those of "How to train your
+# ViT?" (AugReg; ImageNet-21k, then ImageNet-1k) where there are any, else the paper's
+# own, of which L/32 and R50+ViT-B/16 see 384 pixels and H/14 has no head. All are at
+# 224 pixels otherwise, as timm converted them.
+HUB = {
+    "ViT-S/16": "timm/vit_small_patch16_224.augreg_in21k_ft_in1k",
+    "ViT-S/32": "timm/vit_small_patch32_224.augreg_in21k_ft_in1k",
+    "ViT-B/8": "timm/vit_base_patch8_224.augreg_in21k_ft_in1k",
+    "ViT-B/16": "timm/vit_base_patch16_224.augreg_in21k_ft_in1k",
+    "ViT-B/32": "timm/vit_base_patch32_224.augreg_in21k_ft_in1k",
+    "ViT-L/16": "timm/vit_large_patch16_224.augreg_in21k_ft_in1k",
+    "ViT-L/32": "timm/vit_large_patch32_384.orig_in21k_ft_in1k",
+    "ViT-H/14": "timm/vit_huge_patch14_224.orig_in21k",
+    "R+ViT-Ti/16": "timm/vit_tiny_r_s16_p8_224.augreg_in21k_ft_in1k",
+    "R26+ViT-S/32": "timm/vit_small_r26_s32_224.augreg_in21k_ft_in1k",
+    "R50+ViT-B/16": "timm/vit_base_r50_s16_384.orig_in21k_ft_in1k",
+    "R50+ViT-L/32": "timm/vit_large_r50_s32_224.augreg_in21k_ft_in1k",
 }
 
 
@@ -32,9 +53,10 @@ def find(name: str) -> Path:
 
     The latter are fetched if they are not here.
 
-    `name` is a repository, "owner/model" (with or without "hf-hub:" before it), or a
-    name of timm's, "vit_tiny_patch16_224.augreg_in21k". What is in the cache is taken
-    without asking the hub for a newer one. VITEDU_OFFLINE=1 forbids the download.
+    `name` is one of `EMBEDDED` or `HUB`, a repository, "owner/model" (with or without
+    "hf-hub:" before it), or a name of timm's, "vit_tiny_patch16_224.augreg_in21k". What
+    is in the cache is taken without asking the hub for a newer one. VITEDU_OFFLINE=1
+    forbids the download.
 
     UserError: there is no such model, or it is not here and cannot be fetched.
     """
@@ -55,10 +77,18 @@ def find(name: str) -> Path:
         except _UnreachableError as error:
             why = str(error)
     if cached is None:
+        remedy = (
+            "put model.safetensors and config.json of "
+            f"https://huggingface.co/{repository} into {place}"
+        )
+        if name in HUB:
+            raise UserError(
+                f"the weights of {name!r} could not be fetched ({why}); {remedy}, or "
+                "take 'ViT-Ti/16', which needs no network"
+            )
         raise UserError(
             f"{name!r} is no file or run folder here, and no model of the hub that "
-            f"could be fetched ({why}); put model.safetensors and config.json of "
-            f"https://huggingface.co/{repository} into {place}"
+            f"could be fetched ({why}); {remedy}"
         )
     return cached
 
@@ -70,11 +100,17 @@ def place_of(repository: str) -> Path:
 
 def repository_of(name: str) -> str:
     """The repository "owner/model" that a name means. UserError: it means none."""
-    if name in NAMES:
+    if name in HUB:
+        return HUB[name]
+    if name in NAMES or name in HYBRIDS:
+        known = ", ".join([*EMBEDDED, *HUB])
         raise UserError(
-            f"{name!r} is the name of an architecture, which many weights have; "
-            f"vitedu.vit({name!r}) builds it without, or name a file or a hub's model"
+            f"no trained weights of {name!r} are known; vitedu.vit({name!r}) builds it "
+            f"without, and there are weights of {known}"
         )
+    if re.fullmatch(r"(r\d*\+)?vit-\w+/\d+", name, re.I):  # mistyped
+        end = did_you_mean(name, (*EMBEDDED, *HUB))
+        raise UserError(f"there are no weights {name!r}; {end}")
     bare = re.sub(r"^hf[-_]hub:", "", name)
     if not has_suffix(bare):
         if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", bare):
@@ -83,8 +119,13 @@ def repository_of(name: str) -> str:
             return timm_repository(bare)
     raise UserError(
         f"there is no file or run folder {name!r}, and it is no name of a hub's model, "
-        "such as 'google/vit-base-patch16-224'"
+        "such as 'ViT-B/16' or 'google/vit-base-patch16-224'"
     )
+
+
+def bare_name(name: str) -> str:
+    """What its owner calls the model that a name means, without the owner."""
+    return HUB.get(name, name).rpartition("/")[2]
 
 
 def timm_repository(name: str) -> str:

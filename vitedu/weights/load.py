@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from vitedu.data.imagenet import assumed_names
 from vitedu.data.preprocess import PreprocessSpec
 from vitedu.errors import UserError
 from vitedu.files import reason
@@ -60,11 +61,14 @@ def load(
     dtype: torch.dtype = torch.float32,
     **overrides: Any,
 ) -> ViT | ResNet:
-    """A model ready for use, from a file, a folder or the name of a hub's model.
+    """A model ready for use, from a file, a folder or a name.
 
-    The file may be vitedu's or a run folder, or in one of the dialects of
+    "ViT-Ti/16" is in the package and needs no network; other names of the paper's
+    Table 1, as "ViT-B/16", names of timm's and models of the hub are fetched once. A
+    file may be vitedu's or a run folder, or in one of the dialects of
     `vitedu.weights.dialects`, which is found out by its arrays. The model is in eval
-    mode and carries `model.preprocess` (a PreprocessSpec), `model.class_names` and
+    mode and carries `model.preprocess` (a PreprocessSpec), `model.class_names` (where
+    others' files have none, ImageNet's if they are as many: a note says so) and
     `model.load_report`. GELU, epsilons, preprocessing and the way of resizing are those
     of the file's source, so that the numbers are too.
 
@@ -140,6 +144,9 @@ def read_stored(source: str | Path, **hints: Any) -> Stored:
         raise UserError(f"{found.path}: {error}") from None
     warn_of_two_ways(found, spec, config)
     spec = replace(spec, image_size=config.image_size)
+    if not names and dialect != "vitedu":
+        names, note = assumed_names(config.num_classes)
+        notes += note
     checkpoint = Checkpoint(config, state, spec, names)
     return Stored(dialect, checkpoint, found.path, dropped, found.notes + notes)
 
@@ -160,7 +167,7 @@ def find_arrays(source: str | Path) -> Arrays:
     if is_here:
         return read_arrays(path)
     found = read_arrays(hub.find(str(source)))
-    return found._replace(name=str(source).rpartition("/")[2])
+    return found._replace(name=hub.bare_name(str(source)))
 
 
 def warn_of_two_ways(

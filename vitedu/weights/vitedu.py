@@ -1,7 +1,8 @@
 """Our own checkpoint: one safetensors file that says everything about its model.
 
 The tensors carry timm's names; one metadata key, `vitedu`, holds sorted JSON with the
-configuration, the preprocessing and the class names. No date and no commit stand in
+configuration, the preprocessing and the class names; ImageNet-1k's, which the package
+holds anyway, as one word. No date and no commit stand in
 it, so equal runs give equal bytes.
 """
 
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from vitedu.data.imagenet import IMAGENET_1K, imagenet_classes
 from vitedu.data.preprocess import PreprocessSpec
 from vitedu.errors import UserError
 from vitedu.files import replace_file
@@ -85,9 +87,12 @@ def described(
             size, channels = config.image_size, config.in_channels
             return config, PreprocessSpec(size, channels), ()
         spec = PreprocessSpec.from_json(values["preprocess"])
-        if not isinstance(values["class_names"], list):
+        names = values["class_names"]
+        if names == IMAGENET_1K:
+            names = list(imagenet_classes().names)
+        if not isinstance(names, list):
             raise TypeError("class_names is no list")
-        names = tuple(values["class_names"])
+        names = tuple(names)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"it holds unreadable metadata: {error}") from None
     pictures = (spec.in_channels, spec.image_size)
@@ -109,10 +114,12 @@ def write_weights(path: str | Path, checkpoint: Checkpoint) -> None:
     """Write `checkpoint` to `path`, whole or not at all."""
     from safetensors.torch import save
 
+    names = checkpoint.class_names
+    is_imagenet = names == imagenet_classes().names
     content = {
         "config": checkpoint.config.to_json(),
         "preprocess": checkpoint.preprocess.to_json(),
-        "class_names": list(checkpoint.class_names),
+        "class_names": IMAGENET_1K if is_imagenet else list(names),
     }
     arrays = from_vitedu(checkpoint.config, checkpoint.state_dict)
     metadata = {"vitedu": json.dumps(content, sort_keys=True)}

@@ -1,0 +1,119 @@
+"""`vitedu predict`, `info` and `evaluate` with the real model, without a network."""
+
+import json
+
+import pytest
+
+from vitedu.cli import main
+from vitedu.data import photo
+from vitedu.data.imagenet import imagenet_classes
+
+REAL = "ViT-Ti/16"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with two photographs, and no network."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("VITEDU_DATA", raising=False)
+    for name in ("cat", "coffee"):
+        photo(name).save(tmp_path / f"{name}.png")
+    return tmp_path
+
+
+def sentence(capsys, *words):
+    """The one sentence of a command that fails."""
+    assert main([*words]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("vitedu: ") and err.count("\n") == 1
+    return err
+
+
+def test_predict_names_photographs(here, capsys):
+    assert main(["predict", REAL, "cat.png", "coffee.png"]) == 0
+    out, err = capsys.readouterr()
+    cat, coffee = out.splitlines()
+    assert cat.startswith("cat.png     Egyptian cat 8") and err == ""
+    assert coffee.startswith("coffee.png  espresso 9")
+    assert cat.count("%") == coffee.count("%") == 5
+
+
+def test_predict_answers_in_json(here, capsys):
+    words = ["predict", REAL, "coffee.png", "--top", "2", "--json"]
+    assert main(words) == 0
+    answer = json.loads(capsys.readouterr().out)
+    (prediction,) = answer["predictions"]
+    assert (answer["weights"], prediction["image"]) == (REAL, "coffee.png")
+    first, second = prediction["top"]
+    assert (first["class"], first["index"]) == ("espresso", 967)
+    assert 0.9 < first["probability"] < 0.92 > second["probability"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([REAL, "gone.png"], "gone.png cannot be read"),
+        ([REAL, "notes.txt"], "notes.txt is no picture"),
+        (["ViT-B/16", "cat.png"], "which needs no network"),
+        (["ViT-Ti/61", "cat.png"], "did you mean 'ViT-Ti/16'"),
+        (["ViT-Ti/14", "cat.png"], "no trained weights of 'ViT-Ti/14'"),
+        ([REAL, "cat.png", "--top", "0"], "--top is 0"),
+    ],
+)
+def test_predict_says_what_is_wrong(here, capsys, words, said):
+    (here / "notes.txt").write_text("no picture")
+    assert said in sentence(capsys, "predict", *words)
+
+
+def test_classes_without_names_are_numbers(here, capsys):
+    import vitedu
+    from vitedu.weights import checkpoint_of, write_weights
+
+    model = vitedu.load(REAL, num_classes=2)
+    model.head.bias.data[1] = 5.0
+    write_weights("two.safetensors", checkpoint_of(model))
+    assert main(["predict", "two.safetensors", "cat.png"]) == 0
+    assert "class 1 99.3 %, class 0 0.7 %" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [
+        (REAL, "in the package"),
+        ("ViT-H/14", "timm/vit_huge_patch14_224.orig_in21k on the hub"),
+        ("ViT-Ti/14", "none known"),
+    ],
+)
+def test_info_says_where_the_trained_weights_are(here, capsys, name, weights):
+    assert main(["info", name]) == 0
+    (row,) = [
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("trained weights")
+    ]
+    assert row.removeprefix("trained weights").strip() == weights
+    assert main(["info", name, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["weights"]
+    assert (found is None) == (weights == "none known")
+
+
+def test_evaluate_reads_class_folders_by_name_and_by_code(here, capsys):
+    classes = imagenet_classes()
+    for naming in classes:
+        folder = here / naming[0]
+        for index, name in ((285, "cat"), (967, "coffee")):
+            (folder / naming[index]).mkdir(parents=True)
+            photo(name).save(folder / naming[index] / "photo.png")
+        assert main(["evaluate", REAL, str(folder), "--json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert (answer["num_correct"], answer["num_images"]) == (2, 2)
+
+
+def test_evaluate_alone_asks_for_pictures_even_inside_a_run(here, capsys):
+    (here / "config.json").write_text("{}")  # of another model
+    said = sentence(capsys, "evaluate", REAL)
+    assert "name a data set or a folder of pictures" in said
+    said = sentence(capsys, "evaluate", REAL, "digits")
+    assert "digits has 10 classes, ViT-Ti/16 was made for 1000" in said

@@ -1,0 +1,133 @@
+"""Class names that a file does not carry: ImageNet's, where they are as many."""
+
+import json
+import warnings
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from vitedu.data import PreprocessSpec
+from vitedu.data.imagenet import imagenet_21k_classes, imagenet_classes
+from vitedu.model import ViT, ViTConfig
+from vitedu.weights import Checkpoint, convert, load, write_weights
+from vitedu.weights.files import read_safetensors
+
+IMAGENET = imagenet_classes().names
+OWN = tuple(f"bird {i}" for i in range(1000))
+HEADS = {"num_heads": 2}  # which the arrays cannot say
+
+
+def checkpoint(num_classes, names=()):
+    torch.manual_seed(0)
+    config = ViTConfig(
+        image_size=8,
+        patch_size=4,
+        num_classes=num_classes,
+        embed_dim=8,
+        depth=1,
+        num_heads=2,
+        mlp_dim=16,
+    )
+    model = ViT(config)
+    if num_classes:
+        nn.init.normal_(model.head.weight)
+    spec = PreprocessSpec(image_size=8)
+    return Checkpoint(config, model.state_dict(), spec, names)
+
+
+def quiet_load(path, **overrides):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return load(path, **overrides)
+
+
+def quiet_convert(source, target, to):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return convert(source, target, to=to, **HEADS)
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    """A function of the number of classes: a file of somebody, without any names."""
+
+    def write(num_classes):
+        path = tmp_path / "theirs.safetensors"
+        save_file(checkpoint(num_classes).state_dict, path)
+        return path
+
+    return write
+
+
+def test_a_head_of_1000_classes_without_names_gets_imagenets(foreign):
+    model = quiet_load(foreign(1000), **HEADS)
+    assert model.class_names == IMAGENET
+    assert model.load_report.dialect == "timm"
+    notes = [
+        note for note in model.load_report.notes if "without names" in note
+    ]
+    assert notes == [
+        "it has 1,000 classes without names, which are taken for ImageNet-1k's"
+    ]
+
+
+def test_a_head_of_21843_classes_gets_imagenet_21ks(foreign):
+    model = quiet_load(foreign(21_843), **HEADS)
+    assert model.class_names == imagenet_21k_classes().names
+    assert any("ImageNet-21k's" in note for note in model.load_report.notes)
+
+
+@pytest.mark.parametrize("num_classes", [10, 999, 21_841])
+def test_other_heads_get_no_names(foreign, num_classes):
+    model = quiet_load(foreign(num_classes), **HEADS)
+    assert model.class_names == ()
+    assert not any("names" in note for note in model.load_report.notes)
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted"), [(1000, 5), (5, 1000), (0, 1000)]
+)
+def test_a_new_head_gets_no_names(foreign, stored, wanted):
+    model = quiet_load(foreign(stored), num_classes=wanted, **HEADS)
+    assert model.config.num_classes == wanted and model.class_names == ()
+
+
+@pytest.mark.parametrize("names", [(), OWN])
+def test_our_own_file_of_1000_classes_is_believed(tmp_path, names):
+    path = tmp_path / "ours.safetensors"
+    write_weights(path, checkpoint(1000, names))
+    model = load(path)
+    assert model.class_names == names and model.load_report.notes == ()
+
+
+def test_imagenets_names_are_one_word_in_our_file(tmp_path):
+    path = tmp_path / "ours.safetensors"
+    for names, stored in ((IMAGENET, "imagenet-1k"), (OWN, list(OWN))):
+        write_weights(path, checkpoint(1000, names))
+        metadata = json.loads(read_safetensors(path)[1]["vitedu"])
+        assert metadata["class_names"] == stored
+        assert load(path).class_names == names
+
+
+@pytest.mark.parametrize("to", ["timm", "hf", "torchvision"])
+@pytest.mark.parametrize("names", [(), OWN])
+def test_names_in_a_file_of_others_go_before_imagenets(tmp_path, to, names):
+    write_weights(tmp_path / "ours.safetensors", checkpoint(1000, names))
+    suffix = ".pth" if to == "torchvision" else ""
+    target = tmp_path / f"theirs{suffix}"
+    quiet_convert(tmp_path / "ours.safetensors", target, to)
+    hints = HEADS if to == "torchvision" else {}
+    model = quiet_load(target, **hints)
+    keeps_names = to != "torchvision" and names
+    assert model.class_names == (names if keeps_names else IMAGENET)
+    is_said = any("without names" in x for x in model.load_report.notes)
+    assert is_said != bool(keeps_names)
+
+
+def test_a_conversion_keeps_the_names_and_says_whence(foreign, tmp_path):
+    done = quiet_convert(foreign(1000), tmp_path / "ours.safetensors", "vitedu")
+    assert any("without names" in note for note in done.notes)
+    model = load(tmp_path / "ours.safetensors")
+    assert model.class_names == IMAGENET and model.load_report.notes == ()

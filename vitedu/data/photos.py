@@ -1,0 +1,32 @@
+"""Five photographs in the package, to show a model something real without a network.
+
+`vitedu.data.photo("hopper").crop((0, 20, 512, 532))`
+
+`photos/CREDITS.txt` says whose they are.
+"""
+
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from vitedu.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+PHOTOS = ("hopper", "cat", "coffee", "astronaut", "rocket")
+
+
+def photo(name: str) -> "Image":
+    """A photograph as an RGB picture of pillow: one of `PHOTOS`.
+
+    UserError: there is none of that name.
+    """
+    from PIL import Image
+
+    if name not in PHOTOS:
+        raise UserError(
+            f"there is no photograph {name!r}; there are {', '.join(PHOTOS)}"
+        )
+    file = resources.files("vitedu.data") / "photos" / f"{name}.jpg"
+    with file.open("rb") as content, Image.open(content) as image:
+        return image.convert("RGB")

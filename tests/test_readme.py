@@ -1,16 +1,131 @@
+"""What README.md says: every command and line in it runs, or is held here."""
+
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+import vitedu
 from vitedu import budget, results
+from vitedu.cli import main
 from vitedu.train import RECIPES, recipe
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()
+FLAT = " ".join(TEXT.split())
 ROWS = re.findall(
     r"^\| `vitedu train ([a-z0-9-]+)` \|(.*)\|$", TEXT, flags=re.MULTILINE
 )
+INSTALL = (
+    r'pip install "vitedu @ git\+https://github\.com/[\w-]+/[\w-]+"',
+    r"pip install torch torchvision --index-url "
+    r"https://download\.pytorch\.org/whl/cpu",
+    r"git clone https://github\.com/[\w-]+/[\w-]+",
+    r"cd [\w-]+",
+    r"source \.venv/bin/activate",
+)
+
+
+def blocks(language):
+    """The blocks of code in this language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.M | re.S)
+
+
+def commands():
+    """The lines of shell, without what is said about them."""
+    lines = "".join(blocks("sh")).splitlines()
+    return [line.split(" #")[0].strip() for line in lines if line.strip()]
+
+
+OURS = [line.split()[1:] for line in commands() if line.startswith("vitedu ")]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with the photograph, and one with photographs of two classes."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    monkeypatch.delenv("VITEDU_TIER", raising=False)
+    photos = Path(vitedu.__path__[0]) / "data/photos"
+    shutil.copy(photos / "hopper.jpg", "photo.jpg")
+    for part, count in (("train", 4), ("val", 2)):
+        for name, color in (("ants", "black"), ("bees", "gold")):
+            folder = Path("FOLDER", part, name)
+            folder.mkdir(parents=True)
+            for index in range(count):
+                picture = Image.new("RGB", (80, 60 + index), color)
+                picture.save(folder / f"{index}.jpg")
+    return tmp_path
+
+
+def test_its_lines_of_python_print_what_it_says(here):
+    (program,), (output,) = blocks("python"), blocks("text")
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"VITEDU_OFFLINE": "1"},
+    )
+    assert done.stdout == output
+
+
+def test_every_line_of_shell_is_known():
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+    known = [*INSTALL, r"vitedu .*", *(rf"make {name}" for name in targets)]
+    unknown = [
+        line
+        for line in commands()
+        if not any(re.fullmatch(pattern, line) for pattern in known)
+    ]
+    assert unknown == []
+
+
+def test_the_two_commands_are_there():
+    assert {"make book", "make test"} <= set(commands())
+    assert "DATA=download" in TEXT
+    assert "--$(DATA)" in (ROOT / "Makefile").read_text()
+
+
+def test_its_first_command_names_the_photograph(here, capsys):
+    first = OURS[0]
+    assert first == ["predict", "ViT-Ti/16", "photo.jpg"]
+    assert main(first) == 0
+    assert "military uniform 82.8 %" in capsys.readouterr().out
+
+
+def test_its_first_training_needs_no_download(here):
+    first, *_ = [words for words in OURS if words[0] == "train"]
+    assert main([*first, "--tier", "smoke"]) == 0
+
+
+def test_a_folder_of_photographs_trains_and_predicts(here, capsys):
+    (train,) = [words for words in OURS if "data=FOLDER" in words]
+    quick = ["model.depth=1", "model.embed_dim=16", "model.mlp_dim=16"]
+    assert main([*train, *quick, "--tier", "smoke"]) == 0
+    (predict,) = [words for words in OURS if "runs/" in words[1]]
+    (run,) = here.glob("runs/shapes-small-*")
+    assert re.fullmatch(predict[1].replace("…", ".*"), f"runs/{run.name}")
+    capsys.readouterr()
+    assert main(["predict", str(run), *predict[2:]]) == 0
+    assert re.search(r"(ants|bees) \d", capsys.readouterr().out)
+
+
+def test_recipes_and_fields_that_it_names_are_there():
+    trained = [words[1] for words in OURS if words[0] == "train"]
+    assert set(trained) <= set(RECIPES)
+    config = recipe("mnist-tiny", "cpu")
+    for name, value in re.findall(r"`([a-z.]+)=([\de-]+)`", TEXT):
+        first, *more = name.split(".")
+        holder = getattr(config, first) if more else config
+        assert isinstance(getattr(holder, name.split(".")[-1]), int | float)
+        assert float(value) > 0
 
 
 def test_the_table_has_a_row_for_every_recorded_recipe():
@@ -34,13 +149,27 @@ def test_a_row_says_what_was_recorded(name, row):
 def test_the_ratio_is_the_recorded_one():
     ratio = results.read("mnist-time-to-96")["metrics"]["ratio"]
     low, high = min(ratio["per_seed"]), max(ratio["per_seed"])
-    assert f"{ratio['value']:.1f} times ({low:.1f} to {high:.1f})" in " ".join(
-        TEXT.split()
-    )
+    said = f"{ratio['value']:.1f} times ({low:.1f} to {high:.1f})"
+    assert said in FLAT
 
 
 def test_its_picture_and_links_are_there():
-    links = re.findall(r"\]\(([^)#]+)\)", TEXT.replace("\n", " "))
+    links = re.findall(r"\]\(([^)#\s]+)\)", TEXT.replace("\n", " "))
     local = [link for link in links if "://" not in link]
-    assert "book/first_vit.png" in local
+    assert "book/pictures/hopper.png" in local
     assert [link for link in local if not (ROOT / link).exists()] == []
+
+
+def test_nothing_in_it_is_loaded_from_anybody_but_github():
+    pictures = re.findall(r"!\[[^\]]*\]\((\w+://[^/)]+)", TEXT)
+    assert set(pictures) <= {"https://github.com"}
+
+
+def test_the_chapters_that_it_calls_written_are():
+    (row,) = re.findall(r"^\| (1 .*) \| written \|$", TEXT, re.M)
+    said = [chapter.split(" ", 1) for chapter in row.split(" · ")]
+    for number, title in said:
+        (path,) = (ROOT / "book/text").glob(f"{number:>02}_*.py")
+        assert f"\n# # {title}\n" in path.read_text()
+    written = list((ROOT / "book/text").glob("[0-9][0-9]_*.py"))
+    assert len(written) == len(said)

@@ -28,9 +28,9 @@ def plain_figure():
     return figure
 
 
-def shown(alt="A line that rises from 0 to 1."):
+def shown(alt="A line that rises from 0 to 1.", figure=None):
     with capture_output() as captured:
-        figures.show(plain_figure(), alt)
+        figures.show(figure or plain_figure(), alt)
     (output,) = captured.outputs
     return output
 
@@ -56,6 +56,33 @@ def test_the_picture_keeps_its_background_and_its_colour():
         for _, color in picture.getcolors()
     )
     assert nearest <= 3
+
+
+def transparent_figure():
+    figure = plain_figure()
+    figure.patch.set_alpha(0)
+    return figure
+
+
+def test_a_transparent_figure_stays_transparent():
+    raw = b64decode(shown(figure=transparent_figure()).data["image/png"])
+    picture = Image.open(BytesIO(raw)).convert("RGBA")
+    assert picture.getpixel((0, 0))[3] == 0
+    colors = {color for _, color in picture.getcolors(picture.size[0] ** 2)}
+    assert (0xB3, 0x54, 0x1E, 255) in colors
+
+
+def test_equal_transparent_figures_are_equal_bytes():
+    first, second = (shown(figure=transparent_figure()) for _ in range(2))
+    assert first.data == second.data
+
+
+def test_a_half_transparent_ground_becomes_white():
+    figure = plain_figure()
+    figure.patch.set_alpha(0.5)
+    raw = b64decode(shown(figure=figure).data["image/png"])
+    picture = Image.open(BytesIO(raw)).convert("RGBA")
+    assert picture.getpixel((0, 0)) == (255, 255, 255, 255)
 
 
 @pytest.mark.parametrize("alt", ["", "   ", "curves.png", "CURVES.JPG"])

@@ -1,87 +1,118 @@
-"""The drawing that every chapter starts from: the whole network, one part lit."""
+"""The drawing that every chapter starts from: the whole network, some of it lit."""
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from vitedu.figures.schematic import DARK, arrow
+from vitedu.figures.palette import (
+    ATTENTION,
+    CLASS,
+    MLP,
+    PATCHES,
+    POSITIONS,
+    STREAM,
+)
+from vitedu.figures.schematic import (
+    GREY,
+    arrow,
+    box,
+    figure,
+    label,
+    line,
+    squares,
+)
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# part: (what stands in its box, from below: y of its middle, height)
+TIMES = "\N{MULTIPLICATION SIGN}"
+WIDE, HALF, INNER = (280, 40), (135, 40), (190, 44)  # sizes of boxes
+# part: (what stands in its box, its colour, the box's middle, its size)
 PARTS = {
-    "patches": ("cut into patches, times E", 1.0, 0.62),
-    "positions": ("class token in front, + positions", 2.0, 0.62),
-    "attention": ("norm, attention, + itself", 3.35, 0.62),
-    "mlp": ("norm, MLP, + itself", 4.35, 0.62),
-    "norm": ("norm", 5.7, 0.62),
-    "head": ("class token's row, linear head", 6.7, 0.62),
+    "patches": (f"cut into patches, {TIMES} E", PATCHES, (160, 108), WIDE),
+    "token": ("class token", CLASS, (87.5, 202), HALF),
+    "positions": ("+ positions", POSITIONS, (232.5, 202), HALF),
+    "attention": ("norm, attention", ATTENTION, (163, 274), INNER),
+    "mlp": ("norm, MLP", MLP, (163, 346), INNER),
+    "norm": ("norm", STREAM, (160, 426), WIDE),
+    "head": ("class token → head", CLASS, (160, 486), WIDE),
 }
-# what a chapter may light: several parts at once
+# what a chapter may light by one name
 LIT = {
     "encoder": ("attention", "mlp"),
     "network": tuple(PARTS),
 }
-LIGHT, PALE = "#ffd75e", "#e9e9e9"
+STREAM_AT = 42  # the residual stream runs up here
+TOKENS = 11  # of the patches, as drawn
 
 
-def network(lit: str) -> "tuple[Figure, str]":
-    """The Vision Transformer from image to class, with the part `lit` in colour.
+def network(*lit: str) -> "tuple[Figure, str]":
+    """The Vision Transformer from image to class, with the parts `lit` in colour.
 
-    `lit` is one of PARTS, "encoder" (attention and MLP) or "network" (all of it).
-    ValueError: it is none of these.
+    `lit` are names of PARTS, "encoder" (attention and MLP) or "network" (all of
+    it). The ground is transparent.
+    ValueError: no name, or one that is none of these.
     """
-    from matplotlib.figure import Figure
-
-    if lit not in PARTS and lit not in LIT:
-        raise ValueError(
-            f"lit must be one of {', '.join([*PARTS, *LIT])}, got {lit!r}"
-        )
-    names = LIT.get(lit, (lit,))
-    figure = Figure(figsize=(4.4, 5.2), layout="constrained")
-    axes = figure.subplots()
-    axes.set(xlim=(0, 11), ylim=(-0.5, 8.2))
-    axes.axis("off")
-    heights = [y for _, y, _ in PARTS.values()]
-    stops = [0.0, *heights, 7.7]
-    for below, above in pairwise(stops):
-        arrow(axes, (4.7, below + 0.33), (4.7, above - 0.33))
-    axes.add_patch(_frame(0.5, 2.75, 8.4, 2.2))
-    axes.text(9.0, 3.85, "L times", va="center", fontsize=13)
-    for name, (words, y, height) in PARTS.items():
-        face = LIGHT if name in names else PALE
-        axes.add_patch(_box(1.0, y - height / 2, 7.4, height, face))
-        weight = "bold" if name in names else "normal"
-        axes.text(
-            4.7, y, words, ha="center", va="center", fontsize=11, weight=weight
-        )
-    axes.text(4.7, 0.0, "image", ha="center", va="center", fontsize=12)
-    axes.text(4.7, 7.7, "class", ha="center", va="center", fontsize=12)
-    parts = (
-        " and ".join(PARTS[name][0] for name in names)
-        if lit != "network"
-        else "all"
-    )
+    for name in lit or ("",):
+        if name not in PARTS and name not in LIT:
+            raise ValueError(
+                f"lit must be one of {', '.join([*PARTS, *LIT])}, got {name!r}"
+            )
+    names = {part for name in lit for part in LIT.get(name, (name,))}
+    drawing, axes = figure(320, 546)
+    _image(axes)
+    _stream(axes)
+    _between(axes)
+    for name, (words, color, middle, size) in PARTS.items():
+        box(axes, middle, size, words, color, lit=name in names)
+    ordered = [part for part in PARTS if part in names]
+    shown = "; ".join(PARTS[part][0] for part in ordered)
     alt = (
-        "The network from below: image, patches times E, class token and positions, "
-        "L encoder blocks of attention and MLP, norm, head, class. "
-        f"In colour: {parts}."
+        "The network from the bottom up: image, patches times E, class token and "
+        "positions, L encoder blocks of attention and MLP, each added to what came "
+        "before, then norm, head, class. In colour: "
+        f"{'all of it' if len(names) == len(PARTS) else shown}."
     )
-    return figure, alt
+    return drawing, alt
 
 
-def _box(x: float, y: float, width: float, height: float, face: str):
-    from matplotlib.patches import FancyBboxPatch
+def _image(axes: "Axes") -> None:
+    """The picture at the bottom, and the row of tokens that it becomes."""
+    squares(axes, (136, 8), 10, [PATCHES] * 16, columns=4)
+    label(axes, (200, 31), "image", ha="left")
+    side, gap = 15, 6
+    left = 160 - (TOKENS * (side + gap) - gap) / 2
+    squares(axes, (left, 147), side, [PATCHES] * TOKENS, gap=gap)
 
-    style = "round,pad=0,rounding_size=0.18"
-    return FancyBboxPatch(
-        (x, y), width, height, style, facecolor=face, edgecolor=DARK
-    )
+
+def _stream(axes: "Axes") -> None:
+    """The residual stream: each block reads it, and adds to it."""
+    line(axes, [(STREAM_AT, 222), (STREAM_AT, 396)], width=4)
+    arrow(axes, (STREAM_AT, 395), (STREAM_AT, 406), color=GREY, width=4)
+    for name in ("attention", "mlp"):
+        _, _, (x, y), (width, _) = PARTS[name]
+        near = x - width / 2
+        line(axes, [(STREAM_AT, y - 14), (near - 2, y - 14)])
+        arrow(axes, (STREAM_AT, y - 14), (near, y - 14), color=GREY, width=1.6)
+        arrow(axes, (near, y + 14), (STREAM_AT + 9, y + 14), color=GREY)
+        axes.plot(
+            STREAM_AT,
+            y + 14,
+            marker="o",
+            markersize=15,
+            color="white",
+            markeredgecolor=GREY,
+            markeredgewidth=1.6,
+            zorder=3,
+        )
+        label(axes, (STREAM_AT, y + 14), "+", zorder=4, weight="bold")
+    corners = [(18, 238), (302, 238), (302, 382), (18, 382), (18, 238)]
+    line(axes, corners, width=1, dashed=True)
+    label(axes, (280, 310), f"{TIMES} L", fontsize=13)
 
 
-def _frame(x: float, y: float, width: float, height: float):
-    from matplotlib.patches import Rectangle
-
-    return Rectangle(
-        (x, y), width, height, fill=False, edgecolor=DARK, linestyle="--"
-    )
+def _between(axes: "Axes") -> None:
+    """Arrows between the parts that follow each other, and what comes out."""
+    for below, above in ((62, 86), (130, 143), (166, 180), (447, 464)):
+        arrow(axes, (160, below), (160, above), color=GREY, width=1.6)
+    arrow(axes, (160, 507), (160, 522), color=GREY, width=1.6)
+    label(axes, (160, 534), "class")

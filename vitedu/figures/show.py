@@ -1,4 +1,4 @@
-"""Showing a figure in a notebook, with the words for who cannot see it."""
+"""Showing a figure in a notebook, with the words for readers who cannot see it."""
 
 from base64 import b64encode
 from io import BytesIO
@@ -15,8 +15,9 @@ BACKGROUND = "white"  # opaque: a page may be dark
 def show(figure: "Figure", alt: str) -> None:
     """Display a figure as PNG; `alt` says what is seen and the number that matters.
 
-    The alt text stands in the output's metadata, from where the book takes it, and is
-    what a notebook without pictures shows.
+    The alt text goes into the output's metadata, from where the book takes it, and
+    is what a notebook without pictures shows. The ground is white; it stays
+    transparent if the figure's own is (`figure.patch.set_alpha(0)`).
     ValueError: the alt text is empty, or the name of a file.
     """
     from IPython.display import display
@@ -35,13 +36,17 @@ def show(figure: "Figure", alt: str) -> None:
 
 
 def _png(figure: "Figure") -> bytes:
-    """The figure's file; equal figures are equal bytes."""
+    """The figure's file; equal figures give equal bytes."""
     from PIL import Image
 
+    transparent = figure.get_facecolor()[3] == 0
+    ground = "none" if transparent else BACKGROUND
     drawn, file = BytesIO(), BytesIO()
-    figure.savefig(drawn, format="png", dpi=DPI, facecolor=BACKGROUND)
-    picture = Image.open(drawn).convert("RGB")
-    picture.quantize(
-        COLORS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE
-    ).save(file, "PNG", optimize=True)
+    figure.savefig(drawn, format="png", dpi=DPI, facecolor=ground)
+    picture = Image.open(drawn)
+    if not transparent:
+        picture = picture.convert("RGB").quantize(
+            COLORS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE
+        )
+    picture.save(file, "PNG", optimize=True)
     return file.getvalue()

@@ -1,0 +1,100 @@
+"""The pictures of the front page: cut as the network cuts, and true."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import vitedu
+
+ROOT = Path(__file__).parents[2]
+SPEC = importlib.util.spec_from_file_location(
+    "picture_tool", ROOT / "tools/picture.py"
+)
+picture = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(picture)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return vitedu.load("ViT-Ti/16")
+
+
+def test_the_first_page_says_what_the_model_answers(model):
+    page = (ROOT / "book/index.md").read_text()
+    said = re.findall(
+        r'--share: (\d+)"><span>([^<]+)</span> <span>(\d+) %</span>', page
+    )
+    guesses = vitedu.classify(model, vitedu.data.photo("hopper"), top=3)
+    shares = [round(100 * guess.probability) for guess in guesses]
+    assert said == [
+        (str(share), guess.name, str(share))
+        for guess, share in zip(guesses, shares, strict=True)
+    ]
+
+
+def test_rollout_without_mixing_changes_nothing():
+    alone = torch.eye(5).expand(1, 3, 5, 5)
+    assert torch.equal(picture.rollout([alone] * 4), torch.eye(5))
+
+
+def test_rollout_of_two_layers_by_hand():
+    first = torch.tensor([[[[0.0, 1.0], [0.0, 1.0]]]])  # all take the second
+    second = torch.tensor([[[[1.0, 0.0], [1.0, 0.0]]]])  # all take the first
+    # first: (1/2, 1/2), (0, 1); second: (1, 0), (1/2, 1/2)
+    want = torch.tensor([[0.5, 0.5], [0.25, 0.75]])
+    assert torch.equal(picture.rollout([first, second]), want)
+
+
+def test_a_map_runs_from_0_to_1_over_the_grid(model):
+    shares = picture.attention(model, vitedu.data.photo("hopper"))
+    assert shares.shape == (14, 14)
+    assert (shares.min(), shares.max()) == (0, 1)
+    face, sky = shares[2:9, 5:9].mean(), shares[2:9, 11:].mean()
+    assert face > 2 * sky  # as the words under the picture say
+
+
+def test_what_is_seen_is_what_the_network_reads(model):
+    photo = vitedu.data.photo("hopper")
+    read = (vitedu.preprocess(model, photo)[0] + 1) / 2  # (3, 224, 224)
+    ours = picture.seen(photo, model).resize((224, 224), Image.BICUBIC)
+    pixels = torch.from_numpy(np.asarray(ours) / 255).permute(2, 0, 1)
+    apart = (read - pixels).unfold(1, 16, 16).unfold(2, 16, 16)
+    assert apart.mean(dim=(3, 4)).abs().max() < 0.05  # of each patch
+    assert apart.abs().mean() < 0.02  # of each pixel
+
+
+def test_a_mosaic_put_together_is_the_photograph():
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (12, 8, 3), dtype=np.uint8)
+    patches = picture.mosaic(Image.fromarray(pixels), columns=2, rows=3, side=4)
+    assert patches.shape == (3, 2, 4, 4, 3)
+    whole = np.asarray(picture.sheet(patches, gap=0))
+    assert np.array_equal(whole[..., :3], pixels)
+
+
+def test_between_patches_one_sees_through(tmp_path):
+    patches = picture.plain(np.full((2, 2, 3), 0.5))
+    path = tmp_path / "grey.png"
+    picture.save(picture.sheet(patches), path)
+    saved = np.asarray(Image.open(path).convert("RGBA"))
+    side, gap = picture.SIDE, picture.GAP
+    assert saved.shape == (2 * side + gap, 2 * side + gap, 4)
+    assert (saved[side : side + gap, :, 3] == 0).all()
+    assert (saved[:side, :side] == (128, 128, 128, 255)).all()
+
+
+def test_pictures_are_small():
+    small = sorted((ROOT / "book/pictures").glob("part-*.png"))
+    assert len(small) == 5
+    assert [path for path in small if path.stat().st_size > 60_000] == []
+
+
+def test_the_logo_is_the_one_that_is_drawn():
+    for name in ("logo", "favicon"):
+        path = ROOT / f"book/_static/{name}.svg"
+        assert path.read_text() == picture.logo()

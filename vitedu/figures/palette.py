@@ -1,0 +1,24 @@
+"""The book's colours: one for each part of the network, everywhere the same.
+
+Every colour is legible as a line and as a box with white words, on a light page and on
+a dark one. Maps of attention have one scale: dark is little, bright is much.
+"""
+
+PATCHES = "#2f6fb0"  # image, patches and stem: blue
+POSITIONS = "#b35c00"  # orange
+ATTENTION = "#2b7d43"  # green
+MLP = "#7b52ab"  # purple
+CLASS = "#b8323a"  # class token and head: red
+STREAM = "#5b636d"  # the residual stream: grey
+
+# a ground for words in black, of the same six
+TINTS = {
+    PATCHES: "#d7e5f4",
+    POSITIONS: "#fae3c8",
+    ATTENTION: "#d5ecdb",
+    MLP: "#e6dcf3",
+    CLASS: "#f7d9da",
+    STREAM: "#e5e7ea",
+}
+
+MAP = "cividis"  # of weights and shares

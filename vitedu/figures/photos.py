@@ -1,0 +1,203 @@
+"""Photographs and maps over them: what several chapters show.
+
+Every function returns a figure and its alt text, for `figures.show(*...)`.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vitedu.figures.palette import MAP
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy import ndarray
+
+WIDTH = 5  # inches: 11 points stay legible on a phone
+LEVELS = 15  # of a colour as drawn, so that a photograph stays a small PNG
+MOST = 0.1  # share of attention from which on a map is as bright as can be
+GHOST = 0.35  # of the photograph, where a map over it is dark
+
+
+def pictures(
+    panels: Mapping[str, Tensor], alt: str, columns: int | None = None
+) -> "tuple[Figure, str]":
+    """Pictures (3, h, w) in 0..1, each under its title, in rows of `columns`."""
+    figure, grid = _panels(len(panels), columns)
+    for axes, (title, picture) in zip(grid, panels.items(), strict=False):
+        draw_picture(axes, picture)
+        axes.set_title(title, fontsize=11)
+    return figure, alt
+
+
+def maps(
+    picture: Tensor,
+    weights: Mapping[str, Tensor],
+    label: str,
+    alt: str,
+    marked: tuple[int, int] | None = None,
+    columns: int | None = None,
+) -> "tuple[Figure, str]":
+    """A picture (3, h, w), then maps (gh, gw) under their titles, on one scale.
+
+    The scale runs from 0 to the largest weight of all and is printed once, as `label`.
+    `marked` is the row and column of the patch that asks: it is framed everywhere.
+    """
+    columns = columns or min(len(weights) + 1, 3)
+    figure, grid = _panels(len(weights) + 1, columns)
+    draw_picture(grid[0], picture)
+    rows, _ = next(iter(weights.values())).shape
+    highest = max(each.max().item() for each in weights.values())
+    for axes, (title, each) in zip(grid[1:], weights.items(), strict=False):
+        shown = axes.imshow(each.numpy(), cmap=MAP, vmin=0, vmax=highest)
+        axes.set_title(title, fontsize=11)
+    if marked is not None:
+        frame_patch(grid[0], marked, picture.shape[1] / rows)
+        for axes in grid[1 : len(weights) + 1]:
+            frame_patch(axes, marked, 1)
+    figure.colorbar(
+        shown, ax=grid, location="bottom", aspect=40, shrink=0.8, label=label
+    )
+    return figure, alt
+
+
+def named(
+    picture: Tensor, places: Mapping[str, tuple[int, int]], patch_size: int
+) -> "tuple[Figure, str]":
+    """A picture (3, h, w) in 0..1 with patches framed and named: (row, column)."""
+    from matplotlib.figure import Figure
+    from matplotlib.patheffects import withStroke
+
+    drawing = Figure(figsize=(3.2, 3.2), layout="constrained")
+    axes = drawing.subplots()
+    draw_picture(axes, picture)
+    axes.axis("off")
+    for name, (row, column) in places.items():
+        frame_patch(axes, (row, column), patch_size)
+        axes.text(
+            (column + 1.4) * patch_size,
+            (row + 0.5) * patch_size,
+            name,
+            **{"color": "white", "fontsize": 13, "weight": "bold"},
+            va="center_baseline",
+            path_effects=[withStroke(linewidth=2.5, foreground="black")],
+        )
+    words = ", ".join(
+        f"the {name} at row {row}, column {column}"
+        for name, (row, column) in places.items()
+    )
+    return drawing, f"The photograph with frames around two patches: {words}."
+
+
+def heads(
+    picture: Tensor,
+    maps: Mapping[str, tuple[Tensor, tuple[int, int]]],
+    seen: str,
+    across: int = 1,
+) -> "tuple[Figure, str]":
+    """What a patch looks at, head by head, on one scale, over the photograph (3, h, w).
+
+    `maps` is name to (maps (heads, gh, gw), row and column of the patch that asks). One
+    name fills a row, or `across` of them do; `seen` is the alt text.
+    """
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+    from matplotlib.figure import Figure
+
+    many = len(next(iter(maps.values()))[0])
+    columns, lines = many * across, math.ceil(len(maps) / across)
+    side = (WIDTH - 0.3) / columns
+    height = lines * (side + 0.06 + 0.2 * (across > 1)) + 1.0
+    drawing = Figure(figsize=(WIDTH, height), layout="constrained")
+    drawing.get_layout_engine().set(w_pad=0.02, h_pad=0.02)
+    grid = drawing.subplots(lines, columns, squeeze=False)
+    ghost = F.avg_pool2d(picture.mean(dim=0)[None], 2)[0]  # (h / 2, w / 2)
+    for number, (name, (each, place)) in enumerate(maps.items()):
+        row, column = divmod(number, across)
+        for head, shares in enumerate(each):
+            axes = grid[row, column * many + head]
+            axes.imshow(_over(ghost, shares), interpolation="nearest")
+            _mark(axes, place, len(ghost) / len(shares))
+            axes.set(xticks=[], yticks=[])
+            for spine in axes.spines.values():
+                spine.set_visible(False)
+            if across > 1:
+                axes.set_title(f"{name}.{head + 1}", fontsize=11, pad=3)
+            elif not row:
+                axes.set_title(f"head {head + 1}", fontsize=12)
+            if across == 1 and not head:
+                axes.set_ylabel(name, fontsize=12)
+    for axes in list(grid.flat)[many * len(maps) :]:
+        axes.axis("off")
+    drawing.colorbar(
+        ScalarMappable(Normalize(0, MOST), MAP),
+        ax=grid,
+        ticks=(0, MOST / 2, MOST),
+        format=lambda tick, _: f"{tick:g}" + " or more" * int(tick == MOST),
+        **{"location": "bottom", "aspect": 40, "shrink": 0.8, "pad": 0.02},
+    ).set_label("share of attention", fontsize=11)
+    return drawing, seen
+
+
+def draw_picture(axes: "Axes", picture: Tensor) -> None:
+    """A picture (3, h, w) in 0..1, or grey (1, h, w)."""
+    shown = (picture.clamp(0, 1) * LEVELS).round() / LEVELS
+    if shown.shape[0] == 1:
+        axes.imshow(shown[0].numpy(), cmap="gray", vmin=0, vmax=1)
+    else:
+        axes.imshow(shown.permute(1, 2, 0).numpy(), interpolation="nearest")
+
+
+def frame_patch(axes: "Axes", place: tuple[int, int], side: float) -> None:
+    """A frame around the patch at (row, column): seen on any ground."""
+    from matplotlib.patches import Rectangle
+
+    row, column = place
+    corner = (column * side - 0.5, row * side - 0.5)
+    for color, width in (("black", 4), ("white", 2)):
+        frame = Rectangle(corner, side, side, fill=False, ec=color, lw=width)
+        axes.add_patch(frame)
+
+
+def _mark(axes: "Axes", place: tuple[int, int], side: float) -> None:
+    """A thin frame around the patch at (row, column)."""
+    from matplotlib.patches import Rectangle
+
+    row, column = place
+    corner = (column * side - 0.5, row * side - 0.5)
+    frame = Rectangle(corner, side, side, fill=False, ec="white", lw=1.2)
+    axes.add_patch(frame)
+
+
+def _over(ghost: Tensor, shares: Tensor) -> "ndarray":
+    """Colours (h, w, 3) of a map (gh, gw); a grey picture (h, w) shows through."""
+    from matplotlib import colormaps
+
+    pixels = len(ghost) // len(shares)  # of a patch
+    bright = (shares / MOST).clamp(max=1)
+    bright = bright.repeat_interleave(pixels, 0).repeat_interleave(pixels, 1)
+    color = torch.tensor(colormaps[MAP](bright.numpy())[..., :3])
+    through = (GHOST * (1 - bright) ** 2)[..., None]
+    mixed = (1 - through) * color + through * ghost[..., None]
+    return ((mixed * LEVELS).round() / LEVELS).numpy()
+
+
+def _panels(number: int, columns: int | None) -> "tuple[Figure, list[Axes]]":
+    """A figure with bare panels in rows; those beyond `number` stay empty."""
+    from matplotlib.figure import Figure
+
+    columns = columns or number
+    rows = math.ceil(number / columns)
+    size = WIDTH / columns
+    figure = Figure(
+        figsize=(WIDTH, rows * (size + 0.3) + 0.1), layout="constrained"
+    )
+    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in grid:
+        axes.axis("off")
+    return figure, grid

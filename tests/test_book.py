@@ -1,11 +1,14 @@
-"""The lock between the book and the package, and what every chapter must have."""
+"""The lock between the book and the package, and what every chapter must have.
 
-import ast
+What a single notebook must have is a rule of `tools/chapter_form.py`; all are asked
+here, of the notebooks as they are committed.
+"""
+
 import json
 import re
-import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,60 +20,44 @@ nbformat = pytest.importorskip(
 )
 lock = pytest.importorskip("lock")
 notebooks = pytest.importorskip("notebooks")
+chapter_form = pytest.importorskip("chapter_form")
+measure_chapters = pytest.importorskip("measure_chapters")
 
 TEXTS = notebooks.text_paths()
-CHAPTERS = [text for text in TEXTS if text.stem[:2].isdigit()]
-TEACHES = {
-    "01": {"patchify", "unpatchify", "PatchEmbedding"},
-    "02": {"attention", "MultiHeadAttention"},
-    "03": {"MLP", "EncoderBlock", "Encoder"},
-    "04": {"ViTConfig", "ViT", "initialise"},
-    "05": {"train_step", "warmup_cosine", "accuracy"},
-}
-MOST_CELLS, FEWEST_CELLS, MOST_LINES, MOST_COLUMNS = 45, 20, 25, 80
-LEAST_FIGURES = 6
+CHAPTERS = [text for text in TEXTS if chapter_form.number(text)]
+FIVE = [text for text in CHAPTERS if chapter_form.number(text) in range(1, 6)]
 
 
 def named(paths):
     return pytest.mark.parametrize("text", paths, ids=lambda path: path.stem)
 
 
-def written(text):
-    """The committed notebook of a text."""
-    return nbformat.read(notebooks.notebook_path(text), as_version=4)
+def rules(functions):
+    return pytest.mark.parametrize(
+        "rule", functions, ids=lambda rule: rule.__name__
+    )
 
 
-def code(notebook):
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+def taught(text):
+    """The names that a chapter's notebook teaches, in order."""
+    cells = chapter_form.taught_cells(notebooks.written(text))
+    return [lock.taught_name(cell.source) for cell in cells]
 
 
-def tags(cell):
-    return cell.metadata.get("tags", [])
+# ------------------------------------------------------------------ text and notebook
 
 
-def taught_cells(notebook):
-    return [cell for cell in code(notebook) if "teaches" in tags(cell)]
-
-
-def chapter(text):
-    return text.stem[:2]
-
-
-def test_every_chapter_of_the_plan_so_far_has_a_text():
-    assert sorted(TEACHES) == [chapter(text) for text in CHAPTERS]
-
-
-def test_every_notebook_has_a_text():
+def test_every_notebook_has_a_text_and_every_text_a_notebook():
     with_text = {notebooks.notebook_path(text) for text in TEXTS}
     assert set((ROOT / "book").glob("*.ipynb")) == with_text
 
 
 @named(TEXTS)
 def test_text_and_notebook_hold_the_same_cells(text):
-    """Kind, source and all metadata, tags and alt text included."""
+    """Kind, source and all metadata: tags, folding, what the tool fills in."""
     ours = notebooks.cells_of(notebooks.read_text(text))
-    theirs = notebooks.cells_of(written(text))
-    number = chapter(text)
+    theirs = notebooks.cells_of(notebooks.written(text))
+    number = text.stem[:2]
     assert ours == theirs, (
         f"make execute CHAPTER={number}, or make text CHAPTER={number}"
     )
@@ -82,193 +69,23 @@ def test_a_text_survives_the_way_to_a_notebook_and_back(text):
 
 
 @named(TEXTS)
-def test_taught_code_is_the_package_code(text):
-    definitions = lock.package_definitions()
-    differences = []
-    for cell in taught_cells(written(text)):
-        name = lock.taught_name(cell.source)
-        package = lock.package_source(name, definitions)
-        differences.append(
-            lock.difference(name, cell.source, package, text.stem)
-        )
-    found = "\n".join(difference for difference in differences if difference)
-    assert not found, f"{found}\nthe package is the source: make sync"
-
-
-@named(CHAPTERS)
-def test_a_chapter_teaches_its_names(text):
-    taught = {
-        lock.taught_name(cell.source) for cell in taught_cells(written(text))
-    }
-    assert TEACHES[chapter(text)] - taught == set()
-
-
-@named(CHAPTERS)
-def test_taught_code_reads_only_what_a_reader_has_seen(text, tmp_path):
-    """ruff's F821 over the chapter's imports and its taught cells alone."""
-    lines = []
-    for cell in code(written(text)):
-        if "setup" in tags(cell) or "failure" in tags(cell):
-            continue
-        if "teaches" in tags(cell):
-            lines.append(cell.source)
-            continue
-        for node in ast.parse(cell.source).body:
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                lines.append(ast.unparse(node))
-    path = tmp_path / "taught.py"
-    path.write_text("\n\n\n".join(lines))
-    ruff = [str(Path(sys.executable).with_name("ruff")), "check", "--isolated"]
-    done = subprocess.run(
-        [*ruff, "--select", "F821", str(path)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout
-
-
-@named(TEXTS)
 def test_outputs_come_from_this_code(text):
-    notebook = written(text)
-    executed = notebook.metadata.vitedu.executed
-    now = notebooks.digest(notebook)
-    assert executed == now, (
-        f"the code changed: make execute CHAPTER={chapter(text)}"
+    notebook = notebooks.written(text)
+    assert notebooks.executed(notebook) == notebooks.digest(notebook), (
+        f"the code changed: make execute CHAPTER={text.stem[:2]}"
     )
 
 
 @named(TEXTS)
 def test_every_cell_was_executed_in_order(text):
-    counts = [cell.execution_count for cell in code(written(text))]
+    cells = chapter_form.code(notebooks.written(text))
+    counts = [cell.execution_count for cell in cells]
     assert counts == list(range(1, len(counts) + 1))
 
 
 @named(TEXTS)
-def test_errors_stand_in_failure_cells_alone(text):
-    for cell in code(written(text)):
-        failed = any(output.output_type == "error" for output in cell.outputs)
-        assert failed == ("raises-exception" in tags(cell)), cell.source
-        if failed:
-            assert "failure" in tags(cell), cell.source
-
-
-@named(TEXTS)
 def test_nothing_of_a_machine_is_committed(text):
-    assert notebooks.complaints(written(text)) == []
-
-
-@named(TEXTS)
-def test_check_cells_show_what_they_checked(text):
-    checks = [c for c in code(written(text)) if "nbval-check-output" in tags(c)]
-    assert len(checks) >= (3 if text in CHAPTERS else 1)
-    for cell in checks:
-        assert "assert" in cell.source, cell.source
-        shown = "".join(output.get("text", "") for output in cell.outputs)
-        assert len(shown.strip().splitlines()) == 1, cell.source
-
-
-@named(CHAPTERS)
-def test_a_chapter_has_its_size(text):
-    notebook = written(text)
-    cells = code(notebook)
-    assert FEWEST_CELLS <= len(cells) <= MOST_CELLS
-    for cell in cells:
-        lines = cell.source.splitlines()
-        if "teaches" not in tags(cell):
-            assert len(lines) <= MOST_LINES, cell.source
-        assert all(len(line) <= MOST_COLUMNS for line in lines), cell.source
-
-
-@named(CHAPTERS)
-def test_a_chapter_shows_a_failure(text):
-    assert any("failure" in tags(cell) for cell in code(written(text)))
-
-
-@named(CHAPTERS)
-def test_figures_are_many_and_have_alt_text(text):
-    pictures = [
-        output
-        for cell in code(written(text))
-        for output in cell.outputs
-        if "image/png" in output.get("data", {})
-    ]
-    assert len(pictures) >= LEAST_FIGURES
-    for output in pictures:
-        alt = output.metadata.get("image/png", {}).get("alt", "")
-        assert len(alt) > 20, (
-            "show figures through vitedu.figures.show(figure, alt)"
-        )
-        assert not re.search(r"\.(png|jpe?g|svg)$", alt.lower()), alt
-        # `show` writes both; nbval compares the text, nobody else the metadata
-        assert alt == output.data["text/plain"], "make execute writes alt text"
-
-
-@named(CHAPTERS)
-def test_a_chapter_begins_with_setup_and_versions(text):
-    first, second = code(written(text))[:2]
-    assert {"setup", "remove-cell"} <= set(tags(first)) and first.outputs == []
-    assert "nbval-ignore-output" in tags(second) and second.outputs
-
-
-@named(CHAPTERS)
-def test_a_chapter_has_exercises_and_solutions(text):
-    source = text.read_text()
-    exercises = re.findall(r"\{exercise\}", source)
-    solutions = re.findall(r"\{solution(?:-start)?\}", source)
-    assert 4 <= len(exercises) <= 8
-    assert len(solutions) == len(exercises)
-
-
-@named(CHAPTERS)
-def test_no_number_is_typed_where_a_result_is_read(text):
-    """Recorded numbers come through vitedu.results, not as json beside the text."""
-    assert "json.load" not in text.read_text()
-
-
-def test_a_changed_token_is_found_and_mended(tmp_path):
-    package = "def double(x):\n    return 2 * x"
-    taught = "def double(x):\n    return 3 * x"
-    found = lock.difference("double", taught, package, "01")
-    assert "-    return 2 * x" in found and "+    return 3 * x" in found
-    assert lock.difference("double", package, package, "01") == ""
-
-
-def test_docstrings_are_cut_on_both_sides():
-    long = 'def f(x):\n    """One.\n\n    Two.\n    """\n    return x  # why'
-    short = 'def f(x):\n    """One."""\n    return x  # why'
-    assert lock.shortened(long) == short == lock.shortened(short)
-
-
-def test_comments_count_and_decorators_belong_to_a_definition():
-    with_comment = "@cache\ndef f(x):\n    return x  # why"
-    without = "@cache\ndef f(x):\n    return x"
-    assert lock.difference("f", without, with_comment, "01")
-    assert lock.taught_name(with_comment) == "f"
-
-
-def test_a_taught_cell_with_anything_else_is_refused():
-    with pytest.raises(ValueError, match="one definition and nothing else"):
-        lock.taught_name("import math\n\n\ndef f(x):\n    return x")
-
-
-def test_the_digest_ignores_layout_and_setup_but_no_code():
-    def book(*sources):
-        cells = [nbformat.v4.new_code_cell(source) for source in sources]
-        cells[0].metadata["tags"] = ["setup"]
-        return nbformat.v4.new_notebook(cells=cells)
-
-    one = notebooks.digest(
-        book("%pip install x", "def f():\n    '''a'''\n    return 1")
-    )
-    two = notebooks.digest(book("pass", "def f():\n    # b\n    return (1)"))
-    assert one == two
-    assert one != notebooks.digest(book("pass", "def f():\n    return 2"))
-
-
-def test_the_wheel_carries_what_the_notebooks_import():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert project["tool"]["setuptools"]["packages"]["find"]["include"] == [
-        "vitedu",
-        "vitedu.*",
-    ]
+    assert notebooks.complaints(notebooks.written(text)) == []
 
 
 @named(TEXTS)
@@ -279,3 +96,91 @@ def test_metadata_of_a_notebook_is_what_the_tool_writes(text):
         "language_info",
         "vitedu",
     }
+
+
+# --------------------------------------------------------------------------- the lock
+
+
+@named(TEXTS)
+def test_taught_code_is_the_package_code(text):
+    definitions = lock.chapter_definitions(text.stem)
+    differences = []
+    for cell in chapter_form.taught_cells(notebooks.written(text)):
+        name = lock.taught_name(cell.source)
+        package = lock.package_source(name, definitions)
+        differences.append(
+            lock.difference(name, cell.source, package, text.stem)
+        )
+    found = "\n".join(difference for difference in differences if difference)
+    assert not found, f"{found}\nthe package is the source: make sync"
+
+
+def test_chapters_1_to_5_teach_every_definition_of_plain_exactly_once():
+    count = Counter(name for text in FIVE for name in taught(text))
+    wanted = dict.fromkeys(lock.plain_definitions(), 1)
+    assert count == wanted, "each definition of vitedu/plain.py is taught once"
+
+
+@named(FIVE)
+def test_a_chapter_teaches_what_plain_says_that_it_writes(text):
+    assert set(taught(text)) == lock.written_in(chapter_form.number(text))
+
+
+def test_plain_names_a_chapter_for_each_of_its_definitions():
+    chapters = [lock.written_in(number) for number in range(1, 6)]
+    assert set().union(*chapters) == set(lock.plain_definitions())
+    assert all(chapters)
+
+
+# ------------------------------------------------------------------ what a page holds
+
+
+@named(TEXTS)
+@rules(chapter_form.EVERYWHERE)
+def test_an_executed_page(rule, text):
+    assert rule(notebooks.written(text)) == []
+
+
+@named(CHAPTERS)
+@rules(chapter_form.CHAPTERS)
+def test_a_chapter(rule, text):
+    assert rule(notebooks.written(text)) == []
+
+
+@named(CHAPTERS)
+def test_a_chapter_keeps_to_its_length_and_talks_to_the_reader(text):
+    found = measure_chapters.measure_text(text)
+    assert measure_chapters.beyond(found) == [], (
+        "python tools/measure_chapters.py\n" + measure_chapters.table([found])
+    )
+
+
+@named(TEXTS)
+def test_links_and_setup_lead_to_this_page(text):
+    """Not to another chapter's: what the tool writes into this notebook."""
+    notebook = notebooks.written(text)
+    dressed = notebooks.dress(notebooks.written(text), text.stem)
+    assert notebook.cells[:2] == dressed.cells[:2]
+    assert f"/book/{text.stem}.ipynb)" in notebook.cells[0].source
+    assert f"/book/{text.stem}.html)" in notebook.cells[0].source
+
+
+@named(CHAPTERS)
+def test_no_number_is_typed_where_a_result_is_read(text):
+    """Recorded numbers come through vitedu.results, not as json beside the text."""
+    assert "json.load" not in text.read_text()
+
+
+def test_no_two_entries_of_the_bibliography_have_one_address():
+    text = (ROOT / "book/references.bib").read_text(encoding="utf-8")
+    addresses = re.findall(r"^\s*url\s*=\s*\{([^}]*)\}", text, re.MULTILINE)
+    assert len(set(addresses)) == len(addresses) > 20
+    assert len(chapter_form.bibliography()) == len(addresses)
+
+
+def test_the_wheel_carries_what_the_notebooks_import():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["tool"]["setuptools"]["packages"]["find"]["include"] == [
+        "vitedu",
+        "vitedu.*",
+    ]

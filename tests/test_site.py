@@ -458,3 +458,92 @@ def test_the_front_door_leads_to_the_first_page(site, server, visit, where):
     opened.page.wait_for_url("**/book/index.html")
     assert opened.page.locator("article h1").count() == 1
     assert opened.wrong == []
+
+
+@pytest.mark.parametrize(
+    ("words", "quoted"),
+    [
+        ("class token", "class token: "),  # the term and what it means
+        ("类别词元", "类别词元: "),
+        ("patches", "patches"),
+    ],
+)
+def test_search_quotes_the_passage_and_no_buttons(server, visit, words, quoted):
+    opened = visit(f"{server}search.html?q={words}")
+    opened.page.wait_for_selector("#search-results p.context", timeout=10_000)
+    opened.page.wait_for_load_state("networkidle")
+    passages = opened.page.locator(
+        "#search-results p.context"
+    ).all_inner_texts()
+    assert any(quoted in passage.lower() for passage in passages)
+    junk = ("Show code cell", "Contents", "Open issue", "Repository", "#")
+    assert [
+        passage
+        for passage in passages
+        if len(passage) > 260
+        or not passage.strip()
+        or passage.strip().startswith(junk)
+    ] == []
+    assert opened.wrong == []
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["1280", "375"])
+def test_a_term_shows_its_definition_until_escape(server, visit, size):
+    chapter = next(iter(CHAPTERS), "no chapter")
+    opened = visit(server + chapter, size=size)
+    links = opened.page.locator(".glossary-tip > a")
+    tips = opened.page.locator(".glossary-tip > [role=tooltip]")
+    assert links.count() > 3
+    assert not tips.first.is_visible()
+    links.first.focus()
+    opened.settle()
+    assert tips.first.is_visible()
+    box = tips.first.bounding_box()
+    assert 0 <= box["x"] and box["x"] + box["width"] <= size["width"]
+    assert opened.overhang() <= 0
+    assert opened.findings(ALL_ELSE) == []
+    opened.page.keyboard.press("Escape")
+    assert not tips.first.is_visible()
+    links.nth(1).focus()
+    assert tips.nth(1).is_visible()
+    links.nth(2).hover()
+    assert tips.nth(2).is_visible()
+    href = links.first.get_attribute("href")
+    place = href.partition("#")[2]
+    glossary = visit(f"{server}book/{href}")
+    assert glossary.page.locator(f"[id='{place}']").count() == 1
+
+
+def test_a_term_is_explained_once_on_a_page(site):
+    for page in CHAPTERS:
+        names = [
+            link["aria-describedby"]
+            for link in elements(page).all("a")
+            if "aria-describedby" in link
+        ]
+        assert len(set(names)) == len(names) > 3, page
+
+
+def test_links_to_papers_bear_their_titles(site):
+    for page in CHAPTERS:
+        links = [
+            link
+            for link in elements(page).all("a")
+            if (link.get("href") or "").startswith("https://arxiv.org/")
+        ]
+        assert links and all(link.get("title") for link in links), page
+
+
+def test_a_figure_for_the_margin_stands_there_or_in_the_text(server, visit):
+    for page in CHAPTERS:
+        if "tag_margin" not in (SITE / page).read_text():
+            continue
+        opened = visit(server + page)
+        cell = opened.page.locator(".cell.tag_margin").first
+        text = opened.page.locator("article p").first
+        beside, words = cell.bounding_box(), text.bounding_box()
+        assert beside["x"] > words["x"] + words["width"]
+        opened.look("light", PHONE)
+        beside = cell.bounding_box()
+        assert beside["x"] + beside["width"] <= PHONE["width"]
+        assert beside["width"] > 300

@@ -1,4 +1,16 @@
-"""Sphinx extension of the book: what Jupyter Book 1.0.4 leaves out or gets wrong.
+"""Sphinx extension of the book: what only a site can do, and what needs repair.
+
+Notebooks are portable Markdown; the site adds to them:
+
+* The first mention of a glossary's term on a page, in a paragraph, is a link to its
+  entry that shows the first sentence of the definition (`Glossary`).
+* A link to a paper of the bibliography bears the paper's title (`name_papers`).
+* Headings are called as in Jupyter, blanks as dashes (`place_of`), so that a link to a
+  place leads there in both.
+* Search quotes the passage that was found, a cell tagged `margin` stands in the text
+  where there is no margin, and `<details>` have a frame: `tools/static/`.
+
+What Jupyter Book 1.0.4 leaves out or gets wrong:
 
 * Version and date stand at the foot of every page.
 * A figure's alt text comes from its output's metadata, where `vitedu.figures.show`
@@ -15,15 +27,36 @@
 import os
 import re
 import time
+from base64 import b64decode
+from functools import cached_property
+from html import escape
+from pathlib import Path
 
 from docutils import nodes
 from myst_nb.core.render import NbElementRenderer
+from pybtex.database import parse_file
+from pybtex.richtext import Text
+from sphinx import addnodes
 
 HANGUL = "\uac00-\ud7a3"
 HAN = "\u3400-\u4dbf\u4e00-\u9fff"
 FOOTER = (
     "{project} {release} · {date} · text and figures CC BY 4.0, code Apache-2.0"
 )
+STATIC = Path(__file__).with_name("static")
+# Their first mention on a page is rarely the one that the glossary explains.
+EVERYDAY = {"head", "hybrid", "key", "query", "step", "transfer", "value"}
+# Pages of lists, which are no reading: words there are not explained.
+LISTS = ("glossary", "api", "bibliography", "ledger")
+# Where a word stands for itself, or is a link already.
+NOT_IN = (
+    *(nodes.literal, nodes.math, nodes.reference, nodes.title, nodes.entry),
+    *(nodes.caption, nodes.term, nodes.raw, addnodes.pending_xref),
+)
+TEX = {
+    **{r"\ln": "ln ", r"\times": "\u00d7", r"\Phi": "\u03a6", r"\,": " "},
+    **{"^2": "\u00b2", "{": "", "}": "", "\\": ""},
+}
 REPAIRS = [
     (re.compile(r'(class="[^"]*citation-list"[^>]*) role="list"'), r"\1"),
     (re.compile(r' role="list"( class="[^"]*citation-list")'), r"\1"),
@@ -63,9 +96,17 @@ def carry_alt(render_image):
         if alt:
             for image in images:
                 image["alt"] = alt
+        if data.mime_type == "image/png" and is_see_through(data.string):
+            for image in images:
+                image["classes"].append("see-through")
         return images
 
     return render
+
+
+def is_see_through(png):
+    """Whether a PNG, in base64, has transparency: its colour type is 4 or 6."""
+    return b64decode(png[:44])[25] in (4, 6)
 
 
 def mark_languages(app, doctree):
@@ -76,6 +117,180 @@ def mark_languages(app, doctree):
             term["classes"].append("lang-ko")
         elif re.search(f"[{HAN}]", words):
             term["classes"].append("lang-zh")
+
+
+def place_of(heading):
+    """What Jupyter calls a heading in an address; of `myst_heading_slug_func`."""
+    return heading.strip().replace(" ", "-")
+
+
+class defined_term(nodes.Inline, nodes.TextElement):
+    """A term and its definition: attributes `address`, `name`, `definition`."""
+
+
+def visit_defined_term(translator, node):
+    """Open the link to the glossary, whose description is the definition."""
+    address, name = escape(node["address"]), escape(node["name"])
+    translator.body.append(
+        f'<span class="glossary-tip"><a href="{address}" '
+        f'aria-describedby="{name}">'
+    )
+
+
+def depart_defined_term(translator, node):
+    """Close the link; the definition follows it, shown by the style sheet."""
+    name, words = escape(node["name"]), escape(node["definition"])
+    translator.body.append(
+        f'</a><span role="tooltip" id="{name}">{words}</span></span>'
+    )
+
+
+class Glossary:
+    """The terms of the book's glossary, and what marks their first mention."""
+
+    def __init__(self, app):
+        self.app = app
+
+    @cached_property
+    def page(self):
+        """The name of the page that holds the glossary; None: there is none."""
+        objects = self.app.env.get_domain("std").objects
+        pages = {
+            page for (kind, _), (page, _) in objects.items() if kind == "term"
+        }
+        return min(pages, default=None)
+
+    @cached_property
+    def entries(self):
+        """The (term, place, definition) of each, by the term in lower case."""
+        found = {}
+        if self.page is None:
+            return found
+        doctree = self.app.env.get_doctree(self.page)
+        for item in doctree.findall(nodes.definition_list_item):
+            term = next(item.findall(nodes.term))
+            words = term.astext()
+            if words.lower() not in EVERYDAY and term["ids"]:
+                (definition,) = item.findall(nodes.definition)
+                sentence = first_sentence(definition)
+                found[words.lower()] = (words, term["ids"][0], sentence)
+        return found
+
+    @cached_property
+    def pattern(self):
+        """Any term, alone or in the plural; the longest that fits."""
+        terms = sorted(self.entries, key=len, reverse=True)
+        forms = [
+            rf"{re.escape(term[:-1])}(?:y|ies)"
+            if term.endswith("y")
+            else rf"{re.escape(term)}(?:e?s)?"
+            for term in terms
+        ]
+        either = "|".join(f"({form})" for form in forms)
+        return terms, re.compile(
+            rf"(?<![\w-])(?:{either})(?![\w-])", re.IGNORECASE
+        )
+
+    def mark(self, app, doctree, docname):
+        """Make the first mention of each term a `defined_term`."""
+        if docname.endswith(LISTS) or not self.entries:
+            return
+        seen = set()
+        for paragraph in list(doctree.findall(nodes.paragraph)):
+            if inside(paragraph, nodes.entry):
+                continue
+            for text in list(paragraph.findall(nodes.Text)):
+                if not inside(text, *NOT_IN):
+                    self.mark_text(text, docname, seen)
+
+    def mark_text(self, text, docname, seen):
+        """Replace a text by its parts, and the terms in it that are new."""
+        terms, pattern = self.pattern
+        words, parts, end = text.astext(), [], 0
+        for found in pattern.finditer(words):
+            term = terms[found.lastindex - 1]
+            spelled, place, definition = self.entries[term]
+            # MAC is a term and a Mac is none
+            exact = sum(map(str.isupper, spelled)) > 1
+            if term in seen or (exact and not found[0].startswith(spelled)):
+                continue
+            seen.add(term)
+            uri = self.app.builder.get_relative_uri(docname, self.page)
+            parts.append(nodes.Text(words[end : found.start()]))
+            attributes = {"name": f"tip-{place}", "definition": definition}
+            address = f"{uri}#{place}"
+            parts.append(
+                defined_term("", found[0], address=address, **attributes)
+            )
+            end = found.end()
+        if parts:
+            text.parent.replace(text, [*parts, nodes.Text(words[end:])])
+
+
+def inside(node, *kinds):
+    """Whether one of the nodes around a node is of these kinds."""
+    while (node := node.parent) is not None:
+        if isinstance(node, kinds):
+            return True
+    return False
+
+
+def first_sentence(definition):
+    """Of a glossary's definition, as plain text: no citations, hardly any TeX."""
+    definition = definition.deepcopy()
+    for node in list(definition.findall(addnodes.pending_xref)):
+        if node.get("refdomain") == "cite":
+            node.parent.remove(node)
+    for node in list(definition.findall(nodes.math)):
+        words = node.astext()
+        for before, after in TEX.items():
+            words = words.replace(before, after)
+        node.parent.replace(node, nodes.Text(words))
+    words = re.sub(r"\s+", " ", definition.astext()).strip()
+    words = re.sub(r" +([.,;:)])", r"\1", words)
+    return re.split(r"(?<=[.!?]) (?=[A-Z])", words)[0]
+
+
+def papers(app):
+    """Address to title and year of every entry of the bibliography."""
+    found = {}
+    for name in app.config.bibtex_bibfiles:
+        path = Path(app.srcdir, name)
+        for entry in parse_file(str(path)).entries.values():
+            fields = entry.fields
+            if "url" in fields and "title" in fields:
+                title = str(Text.from_latex(fields["title"]))
+                year = f" ({fields['year']})" if "year" in fields else ""
+                found[fields["url"]] = title + year
+    return found
+
+
+def name_papers(app, doctree, docname):
+    """Give links to papers their titles."""
+    known = app.book_papers
+    for link in doctree.findall(nodes.reference):
+        if title := known.get(link.get("refuri")):
+            link["reftitle"] = title
+
+
+def read_papers(app):
+    """Read the bibliography once."""
+    app.book_papers = papers(app) if "bibtex_bibfiles" in app.config else {}
+
+
+def add_static(app, config):
+    """Serve `tools/static` beside the book's own."""
+    config.html_static_path.append(str(STATIC))
+
+
+def strip_margins(app, doctree):
+    """Of a cell tagged `margin` show what it draws; its code is in the notebook."""
+    for cell in list(doctree.findall(nodes.container)):
+        if "tag_margin" in cell["classes"]:
+            cell.attributes.pop("hide_mode", None)
+            for part in list(cell.children):
+                if part.get("nb_element") == "cell_code_source":
+                    cell.remove(part)
 
 
 def shorten_defaults(app, what, name, each, options, signature, returns):
@@ -117,6 +332,14 @@ def setup(app):
     """Register the extension."""
     NbElementRenderer.render_image = carry_alt(NbElementRenderer.render_image)
     app.connect("config-inited", set_version)
+    app.connect("config-inited", add_static)
+    app.add_css_file("book_ext.css", priority=900)
+    app.add_js_file("book_ext.js")
+    app.add_node(defined_term, html=(visit_defined_term, depart_defined_term))
+    app.connect("builder-inited", read_papers)
+    app.connect("doctree-resolved", Glossary(app).mark)
+    app.connect("doctree-resolved", name_papers)
+    app.connect("doctree-read", strip_margins)
     app.connect("doctree-read", mark_languages)
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-signature", shorten_defaults)

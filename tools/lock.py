@@ -2,15 +2,19 @@
 
 A cell tagged `teaches` holds one top-level definition. It must be, to the letter, the
 definition of that name in `vitedu/`, with docstrings cut to their first line on both
-sides. The package is the source; nothing here writes to it.
+sides: chapters 1 to 5 write `vitedu/plain.py`, the others teach the rest. The package
+is the source; nothing here writes to it.
 """
 
 import ast
 import difflib
+import re
 import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+PLAIN = ROOT / "vitedu/plain.py"
+PLAIN_CHAPTERS = ("01", "02", "03", "04", "05")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -31,22 +35,56 @@ def shortened(source: str) -> str:
     return "\n".join(lines)
 
 
+def definitions_of(source: str) -> dict[str, str]:
+    """Name to the shortened text of each top-level definition, in order."""
+    lines = source.splitlines()
+    found = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, DEFINITIONS):
+            decorators = [each.lineno for each in node.decorator_list]
+            first = min([node.lineno, *decorators])
+            found[node.name] = shortened(
+                "\n".join(lines[first - 1 : node.end_lineno])
+            )
+    return found
+
+
+def plain_definitions(path: Path = PLAIN) -> dict[str, list[str]]:
+    """What chapters 1 to 5 write: the definitions of `vitedu/plain.py`."""
+    found = definitions_of(path.read_text())
+    return {name: [text] for name, text in found.items()}
+
+
+def written_in(chapter: int, path: Path = PLAIN) -> set[str]:
+    """The names below plain.py's comment `# Chapter N: ...`."""
+    parts = re.split(r"^# Chapter (\d+):.*$", path.read_text(), flags=re.M)
+    numbers, sources = parts[1::2], parts[2::2]
+    return {
+        name
+        for number, source in zip(numbers, sources, strict=True)
+        if int(number) == chapter
+        for name in definitions_of(source)
+    }
+
+
 def package_definitions(
     package: Path = ROOT / "vitedu",
 ) -> dict[str, list[str]]:
-    """Name to the shortened text of each top-level definition of that name."""
+    """What later chapters teach: name to its texts in the package without plain.py."""
     found: dict[str, list[str]] = {}
     for path in sorted(package.rglob("*.py")):
-        source = path.read_text()
-        lines = source.splitlines()
-        for node in ast.parse(source).body:
-            if isinstance(node, DEFINITIONS):
-                first = min(
-                    [node.lineno, *(d.lineno for d in node.decorator_list)]
-                )
-                text = "\n".join(lines[first - 1 : node.end_lineno])
-                found.setdefault(node.name, []).append(shortened(text))
+        if path == package / "plain.py":
+            continue
+        for name, text in definitions_of(path.read_text()).items():
+            found.setdefault(name, []).append(text)
     return found
+
+
+def chapter_definitions(stem: str) -> dict[str, list[str]]:
+    """What the chapter `stem` (NN_name) is compared with."""
+    if stem.startswith(PLAIN_CHAPTERS):
+        return plain_definitions()
+    return package_definitions()
 
 
 def taught_name(cell_source: str) -> str:

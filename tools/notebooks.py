@@ -7,6 +7,14 @@
 
 `book/text/NN_name.py` (py:percent) and `book/NN_name.ipynb` hold the same cells. What
 the outputs came from stands in the notebook's metadata, `vitedu.executed`.
+
+A notebook says in full what its text says in short (`dress`, and back: `undress`):
+
+* the cell tagged `links` has the words COLAB and SITE for addresses; the notebook has
+  those of the repository that `_config.yml` names;
+* the cell tagged `setup` is `import vitedu`; the notebook installs it where it is
+  missing, or stops with a sentence;
+* it and the cells tagged `hide-input` or `hide-cell` are folded in Jupyter and Colab.
 """
 
 import argparse
@@ -23,6 +31,7 @@ from pathlib import Path
 import jupytext
 import lock
 import nbformat
+import set_repository
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
@@ -42,9 +51,48 @@ TEXT_METADATA = {
     "notebook_metadata_filter": "-all",
     "cell_metadata_filter": "all",
 }
+RUFF = str(Path(sys.executable).with_name("ruff"))
 MACHINE_PATH = re.compile(r"/(home|root|tmp|Users|work)/|site-packages")
 MOST_OUTPUT = 300_000  # characters of one output
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
+# what stands in a text, and between the parentheses of a link in the cell `links`
+LINKS = {"Open in Colab": "COLAB", "this page on the site": "SITE"}
+SETUP = "import vitedu"
+# `_render_traceback_`: Jupyter and Colab show the sentence, and no frames; Colab shows
+# the title where the cell is folded
+SETUP_IN_FULL = """\
+# @title Install vitedu where it is missing
+import importlib.util
+
+if importlib.util.find_spec("vitedu") is None:
+    source = "vitedu @ git+%(address)s@main"
+    if "/%(nobody)s/" not in source:
+        %%pip install -q "{source}"
+        importlib.invalidate_caches()
+
+if importlib.util.find_spec("vitedu") is None:
+
+    class Stop(Exception):
+        def _render_traceback_(self):
+            return [str(self)]
+
+    raise Stop(
+        "vitedu is not installed: clone the repository that this notebook comes "
+        "from, run `pip install .` there (Python 3.11 or newer), and restart."
+    )
+
+import vitedu"""
+# where a code cell's folding is kept: JupyterLab (`jupyter`), Colab (`cellView`), and
+# nbformat's own `collapsed`, which both know for outputs
+FOLDED = {
+    "setup": {"cellView": "form", "jupyter": {"source_hidden": True}},
+    "hide-input": {"cellView": "form", "jupyter": {"source_hidden": True}},
+    "hide-cell": {
+        "cellView": "form",
+        "collapsed": True,
+        "jupyter": {"outputs_hidden": True, "source_hidden": True},
+    },
+}
 
 
 def text_paths() -> list[Path]:
@@ -57,6 +105,17 @@ def notebook_path(text: Path) -> Path:
     return BOOK / f"{text.stem}.ipynb"
 
 
+def written(text: Path) -> NotebookNode | None:
+    """The notebook of a text as it is on disk; None if there is none yet."""
+    path = notebook_path(text)
+    return nbformat.read(path, as_version=4) if path.exists() else None
+
+
+def executed(notebook: NotebookNode) -> str:
+    """The digest of the code that a notebook's outputs came from; may be empty."""
+    return notebook.metadata.get("vitedu", {}).get("executed", "")
+
+
 def read_text(text: Path) -> NotebookNode:
     """A text as a notebook without outputs; a cell's id comes from name and place."""
     notebook = jupytext.read(text, fmt="py:percent")
@@ -66,31 +125,104 @@ def read_text(text: Path) -> NotebookNode:
         place = f"{text.stem}/{number}".encode()
         cell["id"] = hashlib.sha256(place).hexdigest()[:8]
         cell.metadata.pop("lines_to_next_cell", None)
+    return dress(notebook, text.stem)
+
+
+def addresses(stem: str) -> dict[str, str]:
+    """Where the words of `LINKS` lead for one page."""
+    slug = set_repository.configured(ROOT)
+    owner, name = slug.split("/")
+    return {
+        "COLAB": "https://colab.research.google.com/github/"
+        f"{slug}/blob/main/book/{stem}.ipynb",
+        "SITE": f"https://{owner}.github.io/{name}/book/{stem}.html",
+    }
+
+
+def with_links(source: str, targets: dict[str, str]) -> str:
+    """The line of links with other addresses: label to address."""
+    for label, target in targets.items():
+        link = re.compile(rf"\[{label}\]\([^)]*\)")
+        source = link.sub(f"[{label}]({target})", source)
+    return source
+
+
+def dress(notebook: NotebookNode, stem: str) -> NotebookNode:
+    """Say in full, in place, what a text says in short."""
+    where = addresses(stem)
+    targets = {label: where[word] for label, word in LINKS.items()}
+    slug = set_repository.configured(ROOT)
+    setup = SETUP_IN_FULL % {
+        "address": set_repository.HUB + slug,
+        "nobody": set_repository.NOBODY,
+    }
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        unfold(cell)
+        if "links" in tags:
+            cell.source = with_links(cell.source, targets)
+        if cell.cell_type != "code":
+            continue
+        if "setup" in tags:
+            cell.source = setup
+        for tag, folded in FOLDED.items():
+            if tag in tags:
+                fresh = json.loads(json.dumps(folded))
+                cell.metadata.update(nbformat.from_dict(fresh))
     return notebook
+
+
+def undress(notebook: NotebookNode) -> NotebookNode:
+    """Say in short, in place, what `dress` said in full."""
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        unfold(cell)
+        if "links" in tags:
+            cell.source = with_links(cell.source, LINKS)
+        if "setup" in tags:
+            cell.source = SETUP
+    return notebook
+
+
+def unfold(cell: NotebookNode) -> None:
+    """Take out of a cell's metadata whether a client folds it."""
+    for key in ("cellView", "collapsed"):
+        cell.metadata.pop(key, None)
+    jupyter = cell.metadata.get("jupyter", {})
+    for key in ("outputs_hidden", "source_hidden"):
+        jupyter.pop(key, None)
+    if not jupyter:
+        cell.metadata.pop("jupyter", None)
 
 
 def write_text(notebook: NotebookNode) -> str:
     """The py:percent text of a notebook; `read_text` is its inverse."""
-    notebook = nbformat.from_dict(json.loads(json.dumps(notebook)))
+    notebook = undress(nbformat.from_dict(json.loads(json.dumps(notebook))))
     notebook.metadata["jupytext"] = TEXT_METADATA
     text = jupytext.writes(notebook, fmt="py:percent")
     # blank lines around a cell are ruff's to decide, not jupytext's
-    ruff = [str(Path(sys.executable).with_name("ruff")), "format", "-q"]
     done = subprocess.run(
-        [*ruff, "--stdin-filename", str(BOOK / "text/chapter.py"), "-"],
+        [
+            RUFF,
+            "format",
+            "-q",
+            "--stdin-filename",
+            str(BOOK / "text/chapter.py"),
+            "-",
+        ],
         input=text,
         **{"capture_output": True, "text": True, "check": True, "cwd": ROOT},
     )
     return done.stdout
 
 
-def metadata(executed: str) -> NotebookNode:
+def metadata(executed_digest: str) -> NotebookNode:
     """All that stands in a notebook's own metadata."""
     return nbformat.from_dict(
         {
             "kernelspec": KERNEL,
             "language_info": {"name": "python"},
-            "vitedu": {"executed": executed},
+            "vitedu": {"executed": executed_digest},
         }
     )
 
@@ -127,9 +259,7 @@ def with_outputs(fresh: NotebookNode, old: NotebookNode) -> NotebookNode:
     for cell, source in zip(after, before, strict=False):
         cell.outputs = source.outputs
         cell.execution_count = source.execution_count
-    fresh.metadata = metadata(
-        old.metadata.get("vitedu", {}).get("executed", "")
-    )
+    fresh.metadata = metadata(executed(old))
     return fresh
 
 
@@ -218,9 +348,8 @@ def execute_command(numbers: list[str]) -> None:
     for text in chosen(numbers):
         text.write_text(write_text(read_text(text)))  # in its settled form
         fresh, path = read_text(text), notebook_path(text)
-        old = nbformat.read(path, as_version=4) if path.exists() else None
-        done = old and old.metadata.get("vitedu", {}).get("executed")
-        if done == digest(fresh):
+        old = written(text)
+        if old and executed(old) == digest(fresh):
             save(with_outputs(fresh, old), path)
             print(f"{path.relative_to(ROOT)}: outputs kept")
             continue
@@ -242,8 +371,8 @@ def text_command(numbers: list[str]) -> None:
 
 def sync_command() -> None:
     """Put the package's definitions into the taught cells of texts and notebooks."""
-    definitions = lock.package_definitions()
     for text in text_paths():
+        definitions = lock.chapter_definitions(text.stem)
         for path in (text, notebook_path(text)):
             if not path.exists():
                 continue

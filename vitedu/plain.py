@@ -144,7 +144,7 @@ class ViT(nn.Module):
 
 # Chapter 5: the first training
 def warmup_cosine(step, lr, num_steps, warmup_steps):
-    """The learning rate of a step: up to `lr` in a line, down to 0 in a cosine."""
+    """The rate of a step: a line up to `lr`, then a cosine down to 0."""
     if step < warmup_steps:
         return lr * step / warmup_steps
     progress = (step - warmup_steps) / (num_steps - warmup_steps)

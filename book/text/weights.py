@@ -1,30 +1,29 @@
+# %% [markdown] tags=["links", "remove-cell"]
+# [Open in Colab](COLAB) · [this page on the site](SITE) · 15 seconds of computing on a laptop, no GPU needed
+
+# %% tags=["setup", "remove-cell"]
+import vitedu
+
 # %% [markdown]
-# (weights)=
 # # Everybody's weights
 #
 # You have a file with a trained Vision Transformer in it, or the name of one. This page
-# says how to get a model from it whose answers are those that its makers published.
+# shows you how to turn it into a model that gives the answers its makers published.
 #
 # ```python
-# model = vitedu.load("ViT-B_16.npz")  # or .pth, .safetensors, a folder, a hub's name
-# logits = model(vitedu.preprocess(model, "photo.jpg"))  # (1, 1000)
-# print(logits.topk(5).indices)
+# model = vitedu.load("ViT-B_16.npz")  # or .pth, .safetensors, a folder, a hub name
+# for name, probability in vitedu.classify(model, "photo.jpg"):
+#     print(name, probability)
 # ```
 #
-# In the shell, `vitedu info ViT-B_16.npz` says what is in the file, and `vitedu predict
-# ViT-B_16.npz photo.jpg --top 5` gives names, ImageNet's where the file has none.
+# In the shell, `vitedu info ViT-B_16.npz` tells you what a file contains, and
+# `vitedu predict ViT-B_16.npz photo.jpg --top 5` names a picture, with ImageNet's class
+# names if the file has none of its own.
 #
-# Whose file it is, is found out from the names of its arrays. The form of GELU, the
-# epsilon of the norms, the preprocessing and the way of resizing positions are those of
-# the source, so that the numbers are too. No code in a file is ever executed, and a model
-# comes back whole or not at all.
-
-# %% tags=["setup", "remove-cell"]
-import importlib.util
-
-if importlib.util.find_spec("vitedu") is None:
-    # %pip install -q "vitedu @ git+https://github.com/OWNER/vitedu@main"
-    pass
+# You don't have to say whose file it is: the loader recognises the source from the array
+# names. It then follows that source in everything that changes the numbers: the form of
+# GELU, the epsilon of the norms, the preprocessing, the way positions are resized. It
+# never runs code from a file, and it gives you the whole model or an error.
 
 # %% tags=["nbval-ignore-output"]
 import torch
@@ -33,14 +32,25 @@ torch.set_num_threads(1)
 print(f"cpu, torch {torch.__version__}")
 
 # %% [markdown]
-# ## A model to try it with
+# ## Two models to try it with
 #
-# The package carries one small trained model, for where nothing can be fetched: a ViT of
-# 829,578 weights that names ten drawn shapes on images of 64×64 pixels. Every cell that
-# is executed on this page starts from it; blocks with other file names are not executed.
+# The package carries two sets of trained weights, so you can try all of this without a
+# network connection. The first is a real ViT-Ti/16, the smallest of the usual sizes,
+# trained on ImageNet:
 
 # %%
-import vitedu
+from vitedu.data import photo
+
+real = vitedu.load("ViT-Ti/16")
+for name, probability in vitedu.classify(real, photo("cat"), top=3):
+    print(f"{probability:4.0%} {name}")
+
+# %% [markdown]
+# The second is small enough to be written out in every format in a moment: it recognises
+# ten drawn shapes in images of 64×64 pixels. The rest of this page starts from it. Code
+# with other file names is there to copy; the page doesn't run it.
+
+# %%
 from vitedu import results
 
 ours = vitedu.load("shapes-small")
@@ -51,9 +61,9 @@ print(f"recorded: {reached:.2f} % of {run['dataset']['num_test']:,} images")
 print(f"by: {run['command']}")
 
 # %% [markdown]
-# Three lines from a picture to a label. `preprocess` takes a file, a PIL image or an
-# array and does to it what `model.preprocess` says; that description travels with the
-# weights.
+# `classify` does two things that you can also do yourself: `preprocess` turns a picture
+# (a file, a PIL image or an array) into the tensor this model expects, and the model turns
+# the tensor into logits. How to preprocess is stored with the weights.
 
 # %%
 from vitedu.data import load_dataset
@@ -67,7 +77,7 @@ print("said:", ours.class_names[logits.argmax()])
 print(ours.preprocess)
 
 # %% [markdown]
-# The first hundred test images, to hold other files against:
+# We'll compare every other file with what this model says about a hundred test images:
 
 # %% tags=["nbval-check-output"]
 from vitedu.data import normalise
@@ -77,11 +87,12 @@ with torch.no_grad():
     expected = ours(x)
 right = int((expected.argmax(dim=1) == shapes.labels).sum())
 assert right >= 80
-print("at least 80 of 100 named rightly")
+print("at least 80 of 100 are right")
 
 # %% [markdown]
-# The same weights in the formats of four other libraries, as `vitedu convert` writes
-# them. A warning says what a format has no place for, and how far the logits move.
+# Here are the same weights in the formats of four other libraries, just as `vitedu
+# convert` writes them. If a format has no place for something, a warning says what is lost
+# and how far the logits move.
 
 # %%
 import warnings
@@ -106,8 +117,8 @@ for to, target in targets.items():
 #
 # ### … Google's files: vit_jax, AugReg, big_vision, BiT?
 #
-# The arrays alone say the architecture, attention heads included. All names that these
-# files have had are read.
+# The arrays alone give away the architecture, even the number of attention heads. These
+# files have used several naming schemes over the years; all of them are read.
 
 # %%
 model = vitedu.load("shapes.npz")
@@ -120,19 +131,21 @@ print(model.load_report.dialect, model.config.num_heads, model.config.gelu)
 # model = vitedu.load("BiT-M-R50x1.npz")  # a ResNet
 # ```
 #
-# Three things are asked for where the arrays leave them open: `image_size=` where there
-# is no table of positions (big_vision's sines and cosines fit any size) or its grid is no
-# square, as in `image_size=(224, 320)`; `position="none"` where there are no positions at
-# all; `pool="none"` for logits of every token.
+# Sometimes the arrays leave a question open, and you have to answer it:
+#
+# * `image_size=` if there is no table of positions (big_vision's sines and cosines fit
+#   any size), or if its grid isn't square, as in `image_size=(224, 320)`;
+# * `position="none"` if the model has no positions at all;
+# * `pool="none"` if you want logits for every token.
 #
 # ### … timm's weights?
 #
-# By timm's name, which goes to the hub through huggingface_hub, or as a file or folder.
+# Use timm's name, which is fetched from the Hugging Face hub, or a file or folder.
 
 # %%
 model = vitedu.load("shapes-timm")
 report = model.load_report
-print(report.dialect, len(report.loaded), "arrays taken over unchanged")
+print(report.dialect, len(report.loaded), "arrays used unchanged")
 print("dropped", report.dropped, "new", report.new, "resized", report.resized)
 
 # %% [markdown]
@@ -142,13 +155,14 @@ print("dropped", report.dropped, "new", report.new, "resized", report.resized)
 # model = vitedu.load("a-folder/with-config.json")
 # ```
 #
-# No array shows which mean and standard deviation the pixels want: Google's weights want
-# 0.5 and 0.5, DeiT, DINO and MAE ImageNet's. A `config.json` is believed first, then the
-# name; where neither says it, 0.5 is taken, and a warning tells.
+# No array tells you how the pixels should be normalised. Google's weights expect a mean
+# and standard deviation of 0.5, while DeiT, DINO and MAE expect ImageNet's. The loader
+# looks into `config.json` first, then at the name. If neither helps, it takes 0.5 and
+# warns you.
 #
 # ### … DeiT, DINO (the first), MAE?
 #
-# They are written with timm's names.
+# These use timm's array names, so they load the same way.
 #
 # ```python
 # model = vitedu.load("deit_small_patch16_224-cd65a155.pth")
@@ -156,13 +170,14 @@ print("dropped", report.dropped, "new", report.new, "resized", report.resized)
 # model = vitedu.load("mae_pretrain_vit_base.pth")  # the encoder, likewise
 # ```
 #
-# A distilled DeiT has a second token, for which this network has no place, and an MAE
-# that was fine-tuned norms after taking the mean (timm's `fc_norm`): both are refused in
-# a sentence.
+# Two relatives are refused with a sentence that says why. A distilled DeiT has a second
+# class token, which this network has no place for. A fine-tuned MAE normalises after
+# taking the mean (timm's `fc_norm`), not before.
 #
 # ### … Hugging Face's ViT?
 #
-# A name of the hub or a folder, sharded or not; both spellings of its arrays are read.
+# Use a hub name or a folder, sharded or not. Older and newer versions of transformers
+# spell the array names differently; both are read.
 
 # %%
 model = vitedu.load("shapes-hf")
@@ -175,9 +190,9 @@ print(model.load_report.dialect, model.class_names[:3], model.preprocess.mean)
 #
 # ### … torchvision's?
 #
-# Its files are arrays and nothing else. At the sizes of the paper's Table 1 the number
-# of attention heads is looked up there, and the preprocessing goes by the name of the
-# file. This network is none of Table 1, and so the number is asked for:
+# These files hold arrays and nothing else. For the sizes in the paper's Table 1, the
+# loader looks up the number of attention heads there, and takes the preprocessing from
+# the file name. Our small model isn't in Table 1, so you're asked for the number:
 
 # %% tags=["failure", "raises-exception"]
 vitedu.load("shapes.pth")
@@ -193,18 +208,19 @@ print(model.load_report.dialect, model.config.num_heads)
 #
 # ### … my own?
 #
-# A run folder, or the `model.safetensors` in it: configuration, preprocessing and class
-# names are in that one file.
+# Give it a run folder, or just the `model.safetensors` from one. That file also holds the
+# configuration, the preprocessing and the class names.
 #
 # ```python
 # model = vitedu.load("runs/mnist-tiny-0a1b2c3d")
 # ```
 #
-# ### … for other images?
+# ### … for images of another size?
 #
-# `image_size` has the positions resized, in the way of the source's library. It is not
-# free: the patches stay, and the grid that attention has learned is stretched. Positions
-# learned on 8×8 patches, before any fine-tuning:
+# Pass `image_size`, and the positions are resized the way the source's library does it.
+# It has a price: the patches keep their size, so the model meets a grid it wasn't trained
+# on. This one learned its positions on a grid of 8×8 patches; here it is without any
+# fine-tuning:
 
 # %%
 import torch.nn.functional as F
@@ -219,9 +235,10 @@ for side in (48, 64, 80, 96):
 # %% [markdown]
 # ### … for other classes, or for features?
 #
-# `num_classes` puts a head of zeros in place of the stored one, as the authors' own
-# fine-tuning does, and leaves a pre-logits layer out with it, unless `pre_logits=` names
-# its width. With 0 classes the model gives features; `forward_features` gives all tokens.
+# With `num_classes`, you get a new head of zeros in place of the stored one, which is how
+# the authors start fine-tuning. A pre-logits layer goes with the old head, unless you ask
+# for one with `pre_logits=`. With 0 classes the model returns features, and
+# `forward_features` returns all tokens.
 
 # %% tags=["nbval-check-output"]
 fresh = vitedu.load("shapes-timm", num_classes=3)
@@ -240,11 +257,12 @@ print("a head of zeros for 3 classes; 128 features; 65 tokens")
 # model = vitedu.load("ViT-B_16.npz", dtype=torch.bfloat16, device="cuda")
 # ```
 #
-# ### … without a network?
+# ### … without an internet connection?
 #
-# With `VITEDU_OFFLINE=1` nothing is ever fetched. What is missing is named, with the
-# place to put it, a folder in the cache (`$VITEDU_CACHE`, or the platform's); for a model
-# of transformers, `preprocessor_config.json` belongs there too. This page is executed so.
+# Set `VITEDU_OFFLINE=1` and nothing is ever fetched. If a file is missing, the error
+# names it and the cache folder to put it in (`$VITEDU_CACHE`, or your platform's usual
+# one). A transformers model needs its `preprocessor_config.json` there too. This page was
+# executed offline:
 
 # %% tags=["failure", "raises-exception", "nbval-ignore-output"]
 import os
@@ -258,13 +276,14 @@ vitedu.load("google/vit-base-patch16-224")
 # %% [markdown]
 # ## What goes wrong silently
 #
-# A checkpoint that loads without an error can still be the wrong function. Google's
-# format means the tanh form of GELU, and our model was trained with the exact one:
+# A checkpoint can load without an error and still compute something else. Google's format
+# implies the tanh form of GELU, but our model was trained with the exact one. How far are
+# the logits off?
 
 
 # %%
 def difference(model):
-    """The largest difference from the original's logits."""
+    """The largest difference from the original logits."""
     with torch.no_grad():
         return float((model(x) - expected).abs().max())
 
@@ -284,18 +303,19 @@ assert 1e-4 < difference(loaded["npz"]) < 1.0
 assert difference(loaded["npz, gelu='exact'"]) < 1e-4
 for name in ("timm", "hf", "torchvision"):
     assert difference(loaded[name]) < 1e-4, name
-print("equal in every format that can say the GELU, or is told it")
+print("equal wherever the GELU is stored, or passed by hand")
 
 # %% [markdown]
-# The warning above had announced a difference, and a smaller one: it is measured on two
-# images of noise. What larger slips cost a real ViT-Ti/16 on 1,000 photographs, one of
-# each class of ImageNet (re-encoded, so that they are small), is recorded:
+# The warning above announced a difference, but a smaller one: it compares two images of
+# pure noise. What do such slips cost on real pictures? Here is the recorded answer for
+# ViT-Ti/16 and 1,000 photographs, one from each class of ImageNet (re-encoded to keep
+# them small):
 
 # %%
 run = results.read("imagenet-sample")
 metrics = run["metrics"]
 slips = {
-    "none": "as its makers meant it",
+    "none": "nothing wrong",
     "imagenet_mean_std": "ImageNet's mean and std",
     "bgr": "BGR for RGB",
     "squash": "squashed, not cropped",
@@ -311,13 +331,13 @@ for slip, name in slips.items():
 print(f"{run['command']}, {run['date']}, {run['hardware']}")
 
 # %% [markdown]
-# The wrong mean and deviation cost 327 photographs of 813, and there is no error message.
-# Bilinear resizing gives four *more* right answers, and a higher cross-entropy: accuracy
-# on a thousand images does not tell these two apart. The last two rows cannot be told
-# from the first, and yet they are other functions.
+# The wrong mean and standard deviation lose 327 of the 813 correct answers, and no error
+# message tells you. Bilinear resizing gets four *more* right but has the higher
+# cross-entropy, so accuracy on a thousand images can't separate the two. And the last two
+# rows look just like the first, although both compute another function.
 #
-# So `load` warns where the JSON beside a file contradicts what is taken. Here is a folder
-# with our weights, beside which somebody has put the usual JSON of another model:
+# That's why `load` warns you if the JSON next to a file contradicts the settings it uses.
+# Suppose our weights end up in a folder with another model's JSON:
 
 # %%
 import json
@@ -333,8 +353,7 @@ with warnings.catch_warnings(record=True) as told:
 print(*(str(each.message) for each in told), sep="\n")
 
 # %% [markdown]
-# `preprocess` of a loaded model is a plain value, and may be replaced by whoever knows
-# better:
+# If you know better, replace it: `preprocess` of a loaded model is a plain value.
 
 # %% tags=["nbval-check-output"]
 from dataclasses import replace
@@ -342,17 +361,19 @@ from dataclasses import replace
 spec = replace(again.preprocess, mean=said["image_mean"], std=said["image_std"])
 again.preprocess = spec
 assert vitedu.preprocess(again, picture).max() > 1.0  # no longer in -1..1
-print("other pixels for the same picture")
+print("the same picture, normalised differently")
 
 # %% [markdown]
 # ## What is refused
 #
-# Some files look like a ViT and are another network: DINOv2 and DeiT III (LayerScale),
-# BEiT, CLIP, SigLIP, Swin, ConvNeXt, MLP-Mixer. They are refused by name. A `.pth` may
-# hold any Python object, and many training checkpoints do (`argparse.Namespace` in
-# DINO's full ones): only tensors and plain values are read, and what else is in it is
-# named. A file that is cut short, holds not-a-number or promises more than it has ends in
-# a sentence:
+# Some files look like a ViT but hold another network: DINOv2 and DeiT III (which have
+# LayerScale), BEiT, CLIP, SigLIP, Swin, ConvNeXt, MLP-Mixer. The error tells you which
+# one it is.
+#
+# A `.pth` file can contain any Python object, and many training checkpoints do (DINO's
+# full ones have an `argparse.Namespace`). Only tensors and plain values are read; anything
+# else is refused by name. A file that was cut short, contains NaN or has fewer bytes than
+# its header promises also ends in one sentence:
 
 # %% tags=["failure", "raises-exception"]
 whole = Path("shapes.npz").read_bytes()
@@ -360,7 +381,7 @@ Path("half.npz").write_bytes(whole[: len(whole) // 2])
 vitedu.load("half.npz")
 
 # %% [markdown]
-# `convert` refuses as well, where a format cannot hold the network at all:
+# `convert` refuses too, if a format can't hold the network at all:
 
 # %% tags=["failure", "raises-exception"]
 from vitedu.weights import checkpoint_of, write_weights
@@ -373,7 +394,7 @@ convert("mean.safetensors", "mean-hf", to="hf")
 # %% [markdown]
 # ## Out of PyTorch
 #
-# A loaded model is a plain module, and PyTorch's own exporters take it.
+# A loaded model is an ordinary `nn.Module`, so PyTorch's own exporters work on it.
 
 # %% tags=["nbval-check-output"]
 batch = {0: torch.export.Dim("batch")}
@@ -384,8 +405,8 @@ assert torch.allclose(exported, expected[:5], atol=1e-5)
 print("torch.export gives the same logits, for any number of images")
 
 # %% [markdown]
-# With `onnx` and `onnxscript` installed, ONNX is one line more; the tests hold
-# onnxruntime's answers against ours.
+# With `onnx` and `onnxscript` installed, ONNX takes one more line. The tests compare
+# onnxruntime's answers with ours.
 #
 # ```python
 # torch.onnx.export(ours, (x[:2],), "model.onnx", dynamic_shapes=(batch,), dynamo=True)
@@ -393,13 +414,14 @@ print("torch.export gives the same logits, for any number of images")
 #
 # ## What each format can hold
 #
-# | | it can hold | it leaves unsaid |
+# | | what it can hold | what it leaves out |
 # |---|---|---|
-# | `npz` | ViT with class token, mean or attention pooling, learned or sin-cos positions, pre-logits; hybrids; BiT | GELU (tanh), epsilon, preprocessing, class names; images that are no squares |
+# | `npz` | ViT with class token, mean or attention pooling, learned or sin-cos positions, pre-logits; hybrids; BiT | GELU (tanh), epsilon, preprocessing, class names; images that aren't square |
 # | `timm` | ViT with every pool, learned or no positions; hybrids; BiT | without `config.json`: attention heads, GELU, preprocessing |
 # | `hf` | ViT with class token and learned positions; a pooler where there is no head | without its JSON: attention heads, GELU, epsilon, preprocessing |
 # | `torchvision` | ViT with class token, learned positions and a head; square RGB images | attention heads, GELU (exact), epsilon, preprocessing, class names |
-# | `vitedu` | all that this book builds | nothing |
+# | `vitedu` | everything this book builds | nothing |
 #
-# `vitedu convert SOURCE TARGET --to FORMAT` writes each of them from any other. Arrays
-# keep their bits (bfloat16 becomes float32 in an `.npz`, which does not know it).
+# `vitedu convert SOURCE TARGET --to FORMAT` converts any of them into any other. Arrays
+# keep their exact bits, except that bfloat16 becomes float32 in an `.npz`, which has no
+# bfloat16.

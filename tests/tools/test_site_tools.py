@@ -38,19 +38,30 @@ PIXEL = b64decode(
     "SUVORK5CYII="
 )
 CONF = """
-extensions = ["myst_nb", "book_ext"]
+extensions = ["myst_nb", "sphinxcontrib.bibtex", "book_ext"]
+bibtex_bibfiles = ["papers.bib"]
 myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+myst_heading_slug_func = "book_ext.place_of"
 html_theme = "sphinx_book_theme"
 html_theme_options = {"footer_content_items": ["extra-footer.html"]}
 mathjax_path = "mathjax/tex-svg-full.js"
 nb_execution_mode = "off"
 project = "vitedu"
 """
+PAPERS = """@misc{xiong,
+  author = {Xiong, A.},
+  title = {On {LayerNorm} in G{\\"o}del Numbers},
+  year = {2020},
+  url = {https://example.org/xiong}
+}
+"""
 INDEX = """# A book
 
 ```{toctree}
 glossary
 figures
+words
 ```
 """
 GLOSSARY = """# Words
@@ -59,8 +70,58 @@ GLOSSARY = """# Words
 class token
 클래스 토큰
 类别词元
-  A row in front.
+  A row of width $D^2$ {cite}`xiong`, before the {term}`tokens <token>`. It is learned.
+
+key
+키
+键
+  An everyday word.
+
+MAC
+곱셈
+乘加
+  One product and one sum, e.g. "a < b".
+
+query
+쿼리
+查询
+  Everyday too.
+
+token
+토큰
+词元
+  One row: a patch.
+
+weight entropy
+엔트로피
+熵
+  How spread out.
 ```
+
+```{bibliography}
+:all:
+```
+"""
+WORDS = """# Words of the tokens
+
+Class tokens, then a Token, another token, `MAC`, a Mac, macro, [a token](#Some-Place).
+
+| a weight entropy |
+|---|
+| a weight entropy |
+
+> *Two weight entropies* and one MAC, and the key query.
+
+See [Xiong 2020](https://example.org/xiong), [others](https://example.org) and
+[there](figures.ipynb#What-it-shows).
+
+## Some Place
+
+<details><summary>Solution 1</summary>
+
+**Bold** and $x^2$.
+
+</details>
 """
 
 
@@ -73,11 +134,13 @@ def picture(alt, last):
 
 @pytest.fixture(scope="module")
 def small_site(tmp_path_factory):
-    """A book of three pages, built with the extension."""
+    """A book of four pages, built with the extension."""
     source = tmp_path_factory.mktemp("book")
     (source / "conf.py").write_text(CONF)
     (source / "index.md").write_text(INDEX)
     (source / "glossary.md").write_text(GLOSSARY)
+    (source / "words.md").write_text(WORDS)
+    (source / "papers.bib").write_text(PAPERS)
     outputs = [picture('Two "dots", 3 < 4.', b"1"), picture("A line.", b"2")]
     code = {
         "cell_type": "code",
@@ -91,10 +154,17 @@ def small_site(tmp_path_factory):
         "cell_type": "markdown",
         "id": "b",
         "metadata": {},
-        "source": "# Figures\n\n$x^2$",
+        "source": "# Figures\n\n$x^2$\n\n## What it shows",
+    }
+    margin = {
+        **code,
+        "id": "c",
+        "metadata": {"tags": ["margin", "hide-input"]},
+        "source": "'code of the margin'",
+        "outputs": [picture("A small one.", b"4")],
     }
     notebook = {
-        "cells": [title, code],
+        "cells": [title, code, margin],
         "metadata": {"language_info": {"name": "python"}},
         "nbformat": 4,
         "nbformat_minor": 5,
@@ -123,11 +193,98 @@ def small_site(tmp_path_factory):
 
 def test_each_figure_has_the_words_of_its_own_output(small_site):
     page = (small_site / "figures.html").read_text()
-    alts = re.findall(r'<img alt="([^"]*)" src="_images', page)
+    alts = re.findall(
+        r'<img alt="([^"]*)" (?:class="[^"]*" )?src="_images', page
+    )
     assert alts[:2] == ["Two &quot;dots&quot;, 3 &lt; 4.", "A line."]
+    assert alts[3] == "A small one."
     assert alts[2].startswith(
         "_images/"
     )  # myst-nb's own, which test_site refuses
+
+
+def tips(page):
+    """(what is marked, where it leads, what it says) of a built page."""
+    return re.findall(
+        r'<span class="glossary-tip"><a href="([^"]*)" aria-describedby="([^"]*)">'
+        r'([^<]*)</a><span role="tooltip" id="([^"]*)">([^<]*)</span></span>',
+        page,
+    )
+
+
+def test_the_first_mention_of_a_term_shows_its_definition(small_site):
+    page = (small_site / "words.html").read_text()
+    found = {term: (href, words) for href, _, term, _, words in tips(page)}
+    assert found == {
+        # no citation, no TeX, the first sentence alone
+        "Class tokens": (
+            "glossary.html#term-class-token",
+            "A row of width D\u00b2, before the tokens.",
+        ),
+        "Token": ("glossary.html#term-token", "One row: a patch."),
+        "weight entropies": (
+            "glossary.html#term-weight-entropy",
+            "How spread out.",
+        ),
+        "MAC": (
+            "glossary.html#term-MAC",
+            "One product and one sum, e.g. “a &lt; b”.",
+        ),
+    }
+    names = [name for _, name, _, _, _ in tips(page)]
+    assert names == [name for _, _, _, name, _ in tips(page)]
+    assert all(page.count(f'id="{name}"') == 1 for name in names)
+
+
+def test_what_the_glossary_itself_says_is_not_marked(small_site):
+    assert tips((small_site / "glossary.html").read_text()) == []
+
+
+def test_a_definition_is_not_found_by_searching_for_its_words(small_site):
+    index = (small_site / "searchindex.js").read_text()
+    terms = json.loads(index[index.index("{") : index.rindex("}") + 1])
+    names, pages = terms["terms"], terms["docnames"]
+    in_words = names["spread"]
+    assert in_words == pages.index("glossary")
+
+
+def test_a_link_to_a_paper_bears_its_title(small_site):
+    page = (small_site / "words.html").read_text()
+    found = re.search(r'<a [^>]*href="https://example.org/xiong"[^>]*>', page)
+    title = "On LayerNorm in G\u00f6del Numbers (2020)"
+    assert f'title="{title}"' in found[0]
+    assert '<a class="reference external" href="https://example.org">' in page
+
+
+def test_a_place_is_called_as_in_jupyter(small_site):
+    page = (small_site / "words.html").read_text()
+    assert (
+        '<a class="reference internal" href="#some-place">a token</a>' in page
+    )
+    assert 'href="figures.html#what-it-shows"' in page
+
+
+def test_a_margin_cell_shows_what_it_draws_and_no_code(small_site):
+    page = (small_site / "figures.html").read_text()
+    (cell,) = re.findall(
+        r'<div class="cell tag_margin.*?</div>\s*</div>', page, re.S
+    )
+    assert 'alt="A small one."' in cell
+    assert "code of the margin" not in page and "<details" not in cell
+
+
+def test_words_within_details_are_typeset(small_site):
+    page = (small_site / "words.html").read_text()
+    (block,) = re.findall(r"<details><summary>Sol.*?</details>", page, re.S)
+    assert "<strong>Bold</strong>" in block
+    assert '<span class="math notranslate nohighlight">' in block
+
+
+def test_every_page_has_the_style_of_what_is_added(small_site):
+    for name in ("index", "words", "search"):
+        page = (small_site / f"{name}.html").read_text()
+        assert "_static/book_ext.css" in page and "_static/book_ext.js" in page
+    assert (small_site / "_static/book_ext.css").is_file()
 
 
 def test_a_page_bears_version_and_date(small_site):
@@ -149,7 +306,7 @@ def test_mathjax_is_loaded_where_there_is_an_equation(small_site):
         for path in sorted(small_site.glob("*.html"))
         if "tex-svg-full.js" in path.read_text()
     ]
-    assert with_it == ["figures"]
+    assert with_it == ["figures", "glossary", "words"]
 
 
 def test_pages_load_the_small_style_sheet_of_icons_alone(small_site):
@@ -296,10 +453,21 @@ def checkout(tmp_path):
     (tmp_path / "_config.yml").write_text(
         f"title: x\n\nrepository:\n  url: {HUB}{OLD}\n  branch: main\n"
     )
-    cell = f'    %pip install -q "vitedu @ git+{HUB}{OLD}@main"\n'
-    (tmp_path / "a.ipynb").write_text(json.dumps({"source": [cell]}))
+    cells = [
+        f"[Open in Colab](https://colab.research.google.com/github/{OLD}/blob/"
+        f"main/book/a.ipynb) · [here](https://OWNER{IO}/vitedu/book/a.html)",
+        f'    source = "vitedu @ git+{HUB}{OLD}@main"\n',
+    ]
+    (tmp_path / "a.ipynb").write_text(json.dumps({"source": cells}))
     (tmp_path / "a.png").write_bytes(PIXEL + f"{HUB}{OLD}".encode())
     (tmp_path / "README.md").write_bytes(f"{HUB}{OLD}\r\n".encode())
+    (tmp_path / "CITATION.cff").write_text(
+        f"repository-code: {HUB}{OLD}\nurl: https://OWNER{IO}/vitedu\n"
+    )
+    (tmp_path / "badges.md").write_text(
+        f"[![tests]({HUB}{OLD}/actions/workflows/tests.yml/badge.svg)]"
+        f"({HUB}{OLD}/actions)"
+    )
     (tmp_path / ".gitignore").write_text("_build\n")
     (tmp_path / "_build").mkdir()
     (tmp_path / "_build/page.html").write_text(f"{HUB}{OLD}")
@@ -315,10 +483,15 @@ def test_setting_an_address_changes_texts_alone(checkout):
     before = held(checkout)
     changed = set_repository.set_address(f"{HUB}{NEW}", checkout)
     names = {path.name for path in changed}
-    assert names == {"_config.yml", "a.ipynb", "README.md"}
+    texts = {"a.ipynb", "README.md", "CITATION.cff", "badges.md"}
+    assert names == {"_config.yml", *texts}
     after = held(checkout)
     assert {name for name in before if before[name] != after[name]} == names
     assert after["README.md"] == f"{HUB}{NEW}\r\n".encode()
+    for name in texts:
+        assert OLD.encode() not in after[name]
+        assert f"OWNER{IO}".encode() not in after[name]
+    assert f"/github/{NEW}/blob/".encode() in after["a.ipynb"]
     assert set_repository.configured(checkout) == NEW
     assert set_repository.astray(checkout) == []
 
@@ -377,14 +550,22 @@ def test_every_link_of_this_repository_follows_the_configuration(repository):
 
 
 @pytest.mark.parametrize(
-    "path",
-    sorted([*ROOT.glob("book/*.ipynb"), *ROOT.glob("book/text/*.py")]),
-    ids=lambda path: path.name,
+    "path", sorted(ROOT.glob("book/*.ipynb")), ids=lambda path: path.name
 )
-def test_every_chapter_installs_from_the_configured_address(path):
+def test_every_notebook_installs_from_the_configured_address(path):
     slug = set_repository.configured(ROOT)
     found = re.findall(r"vitedu @ ([^\\\"]*)", path.read_text())
     assert found == [f"git+{HUB}{slug}@main"]
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("book/text/*.py")), ids=lambda path: path.name
+)
+def test_a_text_names_no_address_of_the_repository(path):
+    """The tool puts it into the notebook."""
+    slug = set_repository.configured(ROOT)
+    assert "vitedu @" not in path.read_text()
+    assert slug not in path.read_text()
 
 
 # ------------------------------------------------------------------------- publishing

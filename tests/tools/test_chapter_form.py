@@ -1,0 +1,387 @@
+"""The rules of a chapter, each on a small notebook that breaks it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+nbformat = pytest.importorskip(
+    "nbformat", reason="the book's tools are not installed"
+)
+form = pytest.importorskip("chapter_form")
+notebooks = pytest.importorskip("notebooks")
+
+TEXT = """\
+# %% [markdown] tags=["links", "remove-cell"]
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour
+
+# %% tags=["setup", "remove-cell"]
+import vitedu
+
+# %% [markdown]
+# # A chapter
+#
+# A photograph. **What did the network read?** See [what differs](#What-differs),
+# [chapter 3](03_encoder.ipynb#Second-reading) and
+# [Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929).
+#
+# > **Remember.** $x_{p}$ and `{code}` in `f"{x}"` are no roles.
+
+# %% tags=["hide-input", "nbval-ignore-output"]
+import torch
+
+print("versions")
+
+# %% tags=["teaches"]
+def double(x):
+    return torch.add(x, x)
+
+# %% tags=["failure", "raises-exception"]
+1 / 0
+
+# %% tags=["hide-input", "nbval-check-output"]
+assert double(2) == 4
+print("twice two")
+
+# %% tags=["hide-input"]
+import base64
+
+# %% [markdown]
+# ## Exercises
+#
+# **1.** ★ Read.
+#
+# **2.** ★ Read.
+#
+# **3.** ★★ Change.
+#
+# **4.** ★★ Change.
+#
+# **5.** ★★★ Open.
+#
+# ## Second reading
+#
+# ## Where this is in the paper
+#
+# ### What differs
+#
+# ## Three readings
+#
+# ## Solutions
+#
+# <details><summary>Solution 1</summary>
+#
+# One.
+#
+# </details>
+#
+# <details><summary>Solution 2</summary>
+#
+# Two: $x^2$.
+#
+# </details>
+#
+# <details><summary>Solution 3</summary>
+#
+# Three.
+#
+# </details>
+#
+# <details><summary>Solution 4</summary>
+#
+# Four.
+#
+# </details>
+#
+# <details><summary>Solution 5</summary>
+#
+# Five.
+#
+# </details>
+"""
+ALT = "A line that rises from 1 to 2."
+
+
+def stream(text):
+    return nbformat.v4.new_output("stream", name="stdout", text=text)
+
+
+def picture(alt, shown=None):
+    return nbformat.v4.new_output(
+        "display_data",
+        data={"image/png": "", "text/plain": shown or alt},
+        metadata={"image/png": {"alt": alt}},
+    )
+
+
+@pytest.fixture
+def chapter(tmp_path):
+    """A notebook that keeps every rule, with the outputs it would have."""
+    text = tmp_path / "07_words.py"
+    text.write_text(TEXT)
+    notebook = notebooks.read_text(text)
+    setup, versions, teaches, failure, check, figure = form.code(notebook)
+    versions.outputs = [stream("versions\n")]
+    error = {"ename": "ZeroDivisionError", "evalue": "", "traceback": []}
+    failure.outputs = [nbformat.v4.new_output("error", **error)]
+    check.outputs = [stream("twice two\n")]
+    figure.outputs = [picture(ALT)]
+    assert setup.outputs == teaches.outputs == []
+    return notebook
+
+
+@pytest.mark.parametrize(
+    "rule", form.EVERYWHERE + form.CHAPTERS, ids=lambda rule: rule.__name__
+)
+def test_a_chapter_that_keeps_the_rules(rule, chapter):
+    assert rule(chapter) == []
+
+
+def with_words(chapter, words):
+    """The chapter with other words in its third cell."""
+    chapter.cells[2].source = words
+    return chapter
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ("See {ref}`ch-vit`.", "a role"),
+        ("{cite:t}`xiao2021early`, and `code`", "a role"),
+        ("(ch-vit)=\n# Title", "a label"),
+        ("```{note}\nWords.\n```", "a directive"),
+        ("> ```{note}\n> Words.\n> ```", "a directive"),
+        ("````{exercise}\n:label: x\n````", "a directive"),
+        (":::{note}\nWords.\n:::", "a colon fence"),
+        ("{{ name }}", "a substitution"),
+        ("[words](there.md){.class}", "attributes"),
+        ("% a comment", "a MyST comment"),
+    ],
+)
+def test_raw_myst_is_found(chapter, words, what):
+    found = form.has_no_raw_myst(with_words(chapter, words))
+    assert found and found[0].startswith(what)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        '`f"{x}"` and `{ref}`, `(a)=`',
+        "```python\nx = {1: 2}\nprint(f'{x}`')\n(a)=\n```",
+        "$\\frac{a}{b}$, $$x_{i} \\tag{5}$$",
+        "100% sure",
+    ],
+)
+def test_what_is_no_myst_is_left_alone(chapter, words):
+    assert form.has_no_raw_myst(with_words(chapter, words)) == []
+
+
+@pytest.mark.parametrize(
+    "words", ["It is {value:.2f} %.", "Chapter NN.", "TODO", "took {seconds} s"]
+)
+def test_placeholders_are_found(chapter, words):
+    assert form.has_no_placeholders(with_words(chapter, words)) != []
+
+
+def test_placeholders_are_found_in_outputs_and_alt_text(chapter):
+    form.code(chapter)[1].outputs = [stream("{x:.1f} %")]
+    form.code(chapter)[5].outputs = [picture("A line up to {top} percent.")]
+    assert len(form.has_no_placeholders(chapter)) == 2
+
+
+def test_a_set_in_code_or_an_equation_is_no_placeholder(chapter):
+    words = "`{name}`, $x_{p}$, and the set `f'{x}'`"
+    assert form.has_no_placeholders(with_words(chapter, words)) == []
+
+
+@pytest.mark.parametrize(
+    ("link", "what"),
+    [
+        ("[Xiong](https://arxiv.org/abs/0000.00000)", "no entry"),
+        ("[Nobody et al. 2020](https://example.org/x)", "no entry"),
+        ("[chapter 99](99_nothing.ipynb)", "book/99_nothing.ipynb"),
+        ("[below](#second-reading)", "no heading here"),
+    ],
+)
+def test_links_that_lead_nowhere_are_found(chapter, link, what):
+    (found,) = form.links_lead_somewhere(with_words(chapter, link))
+    assert found.startswith(what)
+
+
+def test_other_links_are_left_alone(chapter):
+    words = "[PyTorch](https://pytorch.org), `[a](b)`, [E](#What-differs)"
+    assert form.links_lead_somewhere(with_words(chapter, words)) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("assert True", "assert"),
+        ("import matplotlib as plt", "matplotlib, plt"),
+        ('figures.show(figure, alt="A line.")', "alt"),
+        ("show(f, " + repr("words " * 13) + ")", "a long string"),
+        ("show(f, f" + repr("words {x} " * 13) + ")", "a long string"),
+        ("model.register_forward_hook(f)", "register_forward_hook"),
+    ],
+)
+def test_plumbing_in_a_visible_cell_is_found(chapter, source, what):
+    cell = form.code(chapter)[2]
+    cell.source, cell.metadata = source, {}
+    (found,) = form.hides_its_plumbing(chapter)
+    assert found.startswith(f"{what} in a visible cell")
+    cell.metadata = {"tags": ["hide-input"]}
+    assert form.hides_its_plumbing(chapter) == []
+
+
+def test_a_figure_of_one_line_may_be_seen(chapter):
+    cell = form.code(chapter)[2]
+    cell.source, cell.metadata = "figures.show(*images.numbered(x))", {}
+    assert form.hides_its_plumbing(chapter) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rule"),
+    [
+        ("**5.** ★★★", "**6.** ★★★", form.has_exercises_with_solutions),
+        ("**1.** ★ Read.", "1. Read.", form.has_exercises_with_solutions),
+        ("Solution 3<", "Solution 7<", form.has_exercises_with_solutions),
+        ("</summary>\n\nOne.", "</summary>\nOne.", None),
+        ("One.\n\n</details>", "One.\n</details>", None),
+        ("## Three readings\n\n", "", form.has_its_sections),
+    ],
+)
+def test_exercises_and_sections(chapter, before, after, rule):
+    rule = rule or form.has_exercises_with_solutions
+    assert before in chapter.cells[-1].source
+    changed = chapter.cells[-1].source.replace(before, after)
+    chapter.cells[-1].source = changed
+    assert rule(chapter) != []
+
+
+def cell_of(tag):
+    def find(chapter):
+        return next(c for c in form.code(chapter) if tag in form.tags(c))
+
+    return find
+
+
+def change(**what):
+    def apply(cell):
+        for name, value in what.items():
+            cell[name] = value
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("rule", "tag", "mend"),
+    [
+        (
+            form.begins_with_links_and_setup,
+            "setup",
+            change(outputs=[stream("x")]),
+        ),
+        (
+            form.begins_with_links_and_setup,
+            "nbval-ignore-output",
+            change(outputs=[stream("a\nb\n")]),
+        ),
+        (
+            form.checks_print_one_line,
+            "nbval-check-output",
+            change(outputs=[stream("a\nb\n")]),
+        ),
+        (
+            form.checks_print_one_line,
+            "nbval-check-output",
+            change(source="print(1)"),
+        ),
+        (
+            form.shows_errors_in_failure_cells_alone,
+            "failure",
+            change(outputs=[]),
+        ),
+        (
+            form.shows_errors_in_failure_cells_alone,
+            "failure",
+            lambda cell: cell.metadata.tags.remove("failure"),
+        ),
+        (
+            form.shows_a_failure,
+            "failure",
+            lambda cell: cell.metadata.tags.remove("failure"),
+        ),
+        (
+            form.folds_what_is_hidden,
+            "hide-input",
+            lambda cell: cell.metadata.pop("cellView"),
+        ),
+        (
+            form.folds_what_is_hidden,
+            "teaches",
+            lambda cell: cell.metadata.update(collapsed=True),
+        ),
+        (form.keeps_its_columns, "teaches", change(source="x = 1" + "1" * 80)),
+        (
+            form.prints_narrow_lines,
+            "hide-input",
+            change(outputs=[stream("x" * 73)]),
+        ),
+        (form.has_small_cells, "failure", change(source="x = 1\n" * 26)),
+        (form.has_alt_text, "hide-input", change(outputs=[picture("short")])),
+        (
+            form.has_alt_text,
+            "hide-input",
+            change(outputs=[picture("a file, which ends in.png")]),
+        ),
+        (
+            form.has_alt_text,
+            "hide-input",
+            change(outputs=[picture(ALT, "other words")]),
+        ),
+        (
+            form.taught_code_is_self_contained,
+            "teaches",
+            change(source="def f(x):\n    return x + offset"),
+        ),
+        (
+            form.pastes_nothing_again,
+            "hide-input",
+            change(source="def patchify(x):\n    return x"),
+        ),
+        (
+            form.asks_a_question_early,
+            "nbval-ignore-output",
+            lambda cell: cell.metadata.tags.remove("hide-input"),
+        ),
+    ],
+)
+def test_a_cell_that_breaks_a_rule_is_found(chapter, rule, tag, mend):
+    mend(cell_of(tag)(chapter))
+    assert len(rule(chapter)) >= 1
+
+
+def test_the_first_cells_are_asked_for_by_their_tags(chapter):
+    chapter.cells[0].metadata["tags"] = ["links"]
+    chapter.cells[0].source += "\nand a second line"
+    chapter.cells[2].source = "No title"
+    assert len(form.begins_with_links_and_setup(chapter)) == 3
+    chapter.cells = chapter.cells[:2]
+    assert form.begins_with_links_and_setup(chapter) == [
+        "fewer than four cells"
+    ]
+
+
+def test_a_question_stands_before_the_first_section(chapter):
+    with_words(chapter, "# Title\n\nNone.\n\n## One\n\n**Why?**")
+    assert form.asks_a_question_early(chapter) == [
+        "no bold question before the first section"
+    ]
+
+
+def test_the_bibliography_maps_addresses_to_keys():
+    found = form.bibliography()
+    assert found["https://arxiv.org/abs/2010.11929"] == "dosovitskiy2021"
+    assert found["https://arxiv.org/abs/1706.03762"] == "vaswani2017"

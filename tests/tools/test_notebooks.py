@@ -1,0 +1,294 @@
+"""From text to notebook and back: what the tool fills in, folds and keeps."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+nbformat = pytest.importorskip(
+    "nbformat", reason="the book's tools are not installed"
+)
+notebooks = pytest.importorskip("notebooks")
+lock = pytest.importorskip("lock")
+set_repository = pytest.importorskip("set_repository")
+
+TEXT = """\
+# %% [markdown] tags=["links", "remove-cell"]
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour
+
+# %% tags=["setup", "remove-cell"]
+import vitedu
+
+# %% [markdown]
+# # A chapter
+#
+# Words and $x^2$.
+
+# %% tags=["hide-input", "nbval-ignore-output"]
+print("hidden")
+
+# %% tags=["hide-cell"]
+print("a solution")
+
+# %% mystnb={"image": {"alt": "x"}} tags=["teaches"]
+def double(x):
+    return 2 * x
+"""
+
+
+@pytest.fixture
+def text(tmp_path):
+    """A text of six cells, in its settled form."""
+    path = tmp_path / "07_words.py"
+    path.write_text(TEXT)
+    path.write_text(notebooks.write_text(notebooks.read_text(path)))
+    return path
+
+
+@pytest.fixture
+def notebook(text):
+    return notebooks.read_text(text)
+
+
+def test_a_text_keeps_its_short_form(text, notebook):
+    settled = text.read_text()
+    assert "(COLAB) · [this page on the site](SITE) · about an" in settled
+    assert '# %% tags=["setup", "remove-cell"]\nimport vitedu\n\n' in settled
+    for word in ("OWNER", "cellView", "source_hidden", "pip"):
+        assert word not in settled
+    assert notebooks.write_text(notebook) == settled
+
+
+def test_a_notebook_names_the_addresses_and_keeps_the_rest_of_the_line(
+    notebook,
+):
+    slug = set_repository.configured(ROOT)
+    owner, name = slug.split("/")
+    assert notebook.cells[0].source == (
+        "[Open in Colab](https://colab.research.google.com/github/"
+        f"{slug}/blob/main/book/07_words.ipynb) · "
+        f"[this page on the site](https://{owner}.github.io/{name}/book/"
+        "07_words.html) · about an hour"
+    )
+
+
+def test_hidden_cells_are_folded_in_jupyter_and_colab(notebook):
+    hidden, solution, taught = notebook.cells[3:]
+    assert notebook.cells[1].metadata.jupyter == {"source_hidden": True}
+    assert hidden.metadata.cellView == "form"
+    assert hidden.metadata.jupyter == {"source_hidden": True}
+    assert "collapsed" not in hidden.metadata
+    assert solution.metadata.jupyter == {
+        "outputs_hidden": True,
+        "source_hidden": True,
+    }
+    assert solution.metadata.collapsed is True
+    assert taught.metadata == {
+        "mystnb": {"image": {"alt": "x"}},
+        "tags": ["teaches"],
+    }
+    nbformat.validate(notebook)
+
+
+def test_what_a_client_folded_by_itself_is_not_kept(notebook, text):
+    settled = text.read_text()
+    notebook.cells[5].metadata.update(
+        collapsed=False, jupyter={"source_hidden": True}
+    )
+    notebook.cells[3].metadata.jupyter.source_hidden = False
+    assert notebooks.write_text(notebook) == settled
+
+
+def test_other_metadata_for_jupyter_is_kept(notebook):
+    cell = notebook.cells[5]
+    cell.metadata["jupyter"] = {"source_hidden": True, "other": 1}
+    notebooks.unfold(cell)
+    assert cell.metadata["jupyter"] == {"other": 1}
+
+
+def test_a_new_address_reaches_links_and_setup(notebook):
+    """Text for text, as `make set-repository` does it."""
+    old, new = set_repository.configured(ROOT), "jane/" + "pictures"
+    before = nbformat.writes(notebook)
+    after = set_repository.rewritten(before, old, new)
+    fresh = nbformat.reads(after, 4)
+    assert f"/github/{new}/blob/" in fresh.cells[0].source
+    assert "](https://jane.github" + ".io/pictures/" in fresh.cells[0].source
+    assert f"git+https://github.com/{new}@main" in fresh.cells[1].source
+    assert "OWNER/vitedu" not in after
+    assert set_repository.rewritten(after, new, old) == before
+    assert notebooks.write_text(fresh) == notebooks.write_text(notebook)
+
+
+# ------------------------------------------------------------------ the setup cell
+
+
+def outcome(source, tmp_path, before="pass"):
+    """What a fresh kernel shows for a cell: its outputs, those of `before` apart."""
+    cells = [nbformat.v4.new_code_cell(each) for each in (before, source)]
+    client = notebooks.NotebookClient(
+        nbformat.v4.new_notebook(cells=cells),
+        kernel_name="python3",
+        allow_errors=True,
+        extra_arguments=["--IPKernelApp.log_level=40"],
+        resources={"metadata": {"path": str(tmp_path)}},
+    )
+    return client.execute().cells[1].outputs
+
+
+MISSING = "import sys; sys.modules['vitedu'] = None"
+
+
+def test_setup_is_silent_where_vitedu_is_installed(notebook, tmp_path):
+    assert outcome(notebook.cells[1].source, tmp_path) == []
+
+
+def sentence(outputs):
+    """The one line that a stopped cell shows."""
+    assert outputs[-1].output_type == "error"
+    (line,) = outputs[-1].traceback
+    assert "\n" not in line and line.count(". ") == 0 and line.endswith(".")
+    return line
+
+
+def test_setup_without_an_address_stops_with_one_sentence(notebook, tmp_path):
+    source = set_repository.rewritten(
+        notebook.cells[1].source,
+        set_repository.configured(ROOT),
+        "OWNER/" + "vitedu",
+    )
+    outputs = outcome(source, tmp_path, MISSING)
+    assert len(outputs) == 1
+    assert sentence(outputs).startswith("vitedu is not installed: clone the")
+
+
+def test_setup_whose_installation_fails_stops_with_one_sentence(
+    notebook, tmp_path
+):
+    lines = [
+        f'    source = "{tmp_path}/nothing-here"'
+        if "source = " in line
+        else line
+        for line in notebook.cells[1].source.splitlines()
+    ]
+    outputs = outcome("\n".join(lines), tmp_path, MISSING)
+    assert "nothing-here" in outputs[0].text  # what pip says
+    assert sentence(outputs).startswith("vitedu is not installed: clone the")
+
+
+# ------------------------------------------------------------------------- the lock
+
+
+def test_chapters_1_to_5_are_compared_with_plain_alone():
+    plain = lock.chapter_definitions("03_encoder")
+    assert plain == lock.plain_definitions()
+    assert {"patchify", "attention", "EncoderBlock", "ViT", "train"} <= set(
+        plain
+    )
+    later = lock.chapter_definitions("10_resolution")
+    assert later == lock.package_definitions()
+    assert later["patchify"] != plain["patchify"]
+    assert "warmup_cosine" in lock.package_definitions()
+
+
+def test_a_name_that_stands_twice_cannot_be_taught(tmp_path):
+    (tmp_path / "one.py").write_text("def f(x):\n    return 1\n")
+    (tmp_path / "two.py").write_text("def f(x):\n    return 2\n")
+    (tmp_path / "plain.py").write_text("def f(x):\n    return 3\n")
+    definitions = lock.package_definitions(tmp_path)
+    assert len(definitions["f"]) == 2
+    with pytest.raises(ValueError, match="f stands 2 times in the package"):
+        lock.package_source("f", definitions)
+    with pytest.raises(ValueError, match="g is not in the package"):
+        lock.package_source("g", definitions)
+
+
+def test_sync_takes_plain_for_a_chapter_that_writes_it(tmp_path, monkeypatch):
+    book = tmp_path / "book"
+    (book / "text").mkdir(parents=True)
+    monkeypatch.setattr(notebooks, "BOOK", book)
+    monkeypatch.setattr(notebooks, "ROOT", tmp_path)
+    monkeypatch.setattr(
+        notebooks, "addresses", lambda stem: {"COLAB": "a", "SITE": "b"}
+    )
+    monkeypatch.setattr(set_repository, "configured", lambda root: "a/b")
+    (book / "text/01_words.py").write_text(
+        '# %% tags=["teaches"]\ndef patchify(x):\n    return x\n'
+    )
+    notebooks.sync_command()
+    assert (
+        lock.plain_definitions()["patchify"][0]
+        in (book / "text/01_words.py").read_text()
+    )
+
+
+def test_a_changed_token_is_found():
+    package = "def double(x):\n    return 2 * x"
+    taught = "def double(x):\n    return 3 * x"
+    found = lock.difference("double", taught, package, "01")
+    assert "-    return 2 * x" in found and "+    return 3 * x" in found
+    assert lock.difference("double", package, package, "01") == ""
+
+
+def test_docstrings_are_cut_on_both_sides():
+    long = 'def f(x):\n    """One.\n\n    Two.\n    """\n    return x  # why'
+    short = 'def f(x):\n    """One."""\n    return x  # why'
+    assert lock.shortened(long) == short == lock.shortened(short)
+
+
+def test_comments_count_and_decorators_belong_to_a_definition():
+    with_comment = "@cache\ndef f(x):\n    return x  # why"
+    without = "@cache\ndef f(x):\n    return x"
+    assert lock.difference("f", without, with_comment, "01")
+    assert lock.taught_name(with_comment) == "f"
+    assert lock.definitions_of(f"x = 1\n{with_comment}\ny = 2") == {
+        "f": with_comment
+    }
+
+
+def test_a_taught_cell_with_anything_else_is_refused():
+    with pytest.raises(ValueError, match="one definition and nothing else"):
+        lock.taught_name("import math\n\n\ndef f(x):\n    return x")
+
+
+def test_a_chapter_writes_what_stands_below_its_comment(tmp_path):
+    path = tmp_path / "plain.py"
+    path.write_text(
+        "# Chapter 1: a\ndef f(x):\n    return x\n\n\n"
+        "# Chapter 2: b\nclass A:\n    x = 1\n\n\ndef g():\n    return 2\n"
+    )
+    assert lock.written_in(1, path) == {"f"}
+    assert lock.written_in(2, path) == {"A", "g"}
+    assert lock.written_in(3, path) == set()
+
+
+# ------------------------------------------------------------------- executing it
+
+
+def test_the_digest_ignores_layout_and_setup_but_no_code():
+    def book(*sources):
+        cells = [nbformat.v4.new_code_cell(source) for source in sources]
+        cells[0].metadata["tags"] = ["setup"]
+        return nbformat.v4.new_notebook(cells=cells)
+
+    one = notebooks.digest(
+        book("%pip install x", "def f():\n    '''a'''\n    return 1")
+    )
+    two = notebooks.digest(book("pass", "def f():\n    # b\n    return (1)"))
+    assert one == two
+    assert one != notebooks.digest(book("pass", "def f():\n    return 2"))
+
+
+def test_executing_twice_gives_the_same_bytes_and_no_paths(text, tmp_path):
+    written = []
+    for _ in range(2):
+        done = notebooks.execute(notebooks.read_text(text))
+        notebooks.save(done, tmp_path / "07_words.ipynb")
+        written.append((tmp_path / "07_words.ipynb").read_bytes())
+    assert written[0] == written[1]
+    cells = json.loads(written[0])["cells"]
+    assert cells[3]["outputs"][0]["text"] == ["hidden\n"]
+    assert cells[1]["outputs"] == []

@@ -43,7 +43,7 @@ def train(name: str) -> str:
     images = result["dataset"]["num_test"]
     return (
         f"first ViT: {name} names {accuracy:.2f} % of {images:,} test images "
-        f"rightly ({os.path.relpath(result['out'])})"
+        f"correctly ({os.path.relpath(result['out'])})"
     )
 
 

@@ -49,7 +49,7 @@ def maps(
     `marked` is the row and column of the patch that asks: it is framed everywhere.
     """
     columns = columns or min(len(weights) + 1, 3)
-    figure, grid = _panels(len(weights) + 1, columns)
+    figure, grid = _panels(len(weights) + 1, columns, below=0.6)
     draw_picture(grid[0], picture)
     rows, _ = next(iter(weights.values())).shape
     highest = max(each.max().item() for each in weights.values())
@@ -187,15 +187,20 @@ def _over(ghost: Tensor, shares: Tensor) -> "ndarray":
     return ((mixed * LEVELS).round() / LEVELS).numpy()
 
 
-def _panels(number: int, columns: int | None) -> "tuple[Figure, list[Axes]]":
-    """A figure with bare panels in rows; those beyond `number` stay empty."""
+def _panels(
+    number: int, columns: int | None, below: float = 0.0
+) -> "tuple[Figure, list[Axes]]":
+    """A figure with bare panels in rows; those beyond `number` stay empty.
+
+    `below` is the room under the last row, in inches.
+    """
     from matplotlib.figure import Figure
 
     columns = columns or number
     rows = math.ceil(number / columns)
     size = WIDTH / columns
     figure = Figure(
-        figsize=(WIDTH, rows * (size + 0.3) + 0.1), layout="constrained"
+        figsize=(WIDTH, rows * (size + 0.23) + below), layout="constrained"
     )
     grid = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in grid:

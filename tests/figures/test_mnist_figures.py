@@ -1,0 +1,94 @@
+"""Chapter 5's drawings: what is drawn, and their alt text."""
+
+import torch
+
+from vitedu.figures import mnist
+from vitedu.figures.palette import CLASS, PATCHES
+
+
+def words(axes):
+    """All that is written inside of a panel."""
+    return [text.get_text() for text in axes.texts]
+
+
+def test_a_grid_has_a_panel_an_image_under_its_title():
+    figure, alt = mnist.digit_grid(torch.rand(3, 1, 28, 28), ["7", "2", "1"])
+    shown = [axes for axes in figure.axes if axes.images]
+    assert [axes.get_title() for axes in shown] == ["7", "2", "1"]
+    assert alt == "3 digits: 7; 2; 1."
+    assert [len(axes.lines) for axes in shown] == [0, 0, 0]
+
+
+def test_patch_lines_lie_between_the_pixels():
+    figure, alt = mnist.digit_grid(
+        torch.rand(1, 1, 28, 28), ["4"], patch_size=7
+    )
+    places = [line.get_ydata()[0] for line in figure.axes[0].lines[::2]]
+    assert places == [6.5, 13.5, 20.5]
+    assert "patches of 7 pixels" in alt
+
+
+def test_the_loop_names_the_lines_of_train_step():
+    figure, alt = mnist.training_loop()
+    written = words(figure.axes[0])
+    lines = ("loss = F.cross_entropy(model(x), y)", "loss.backward()")
+    assert set(lines) <= set(written)
+    assert "optimizer.step()" in written
+    boxes = [patch.get_facecolor() for patch in figure.axes[0].patches]
+    assert len(set(boxes)) == 4  # a colour each
+    assert figure.get_facecolor()[3] == 0
+    assert "next batch" in alt
+
+
+def test_a_schedule_is_drawn_as_given():
+    figure, alt = mnist.schedule([0, 2, 1, 0])
+    assert figure.axes[0].lines[0].get_ydata().tolist() == [0, 2, 1, 0]
+    assert "up to 2 at step 1" in alt
+
+
+def test_rates_show_mistakes_at_every_rate():
+    figure, alt = mnist.rates({0.001: 10.0, 0.01: 5.0})
+    assert words(figure.axes[0]) == ["10.0 %", "5.0 %"]
+    assert "10.0 % at 0.001, 5.0 % at 0.01" in alt
+
+
+def test_a_ladder_draws_every_seed_and_its_mean():
+    rungs = {"first": [8.0, 10.0], "second": [4.0, 4.0]}
+    figure, alt = mnist.ladder(rungs, {"first": 1.0, "second": 0.0})
+    (axes,) = figure.axes
+    assert axes.lines[0].get_xdata().tolist() == [8.0, 10.0]
+    assert words(axes) == ["9.0 ± 1.0", "4.0 ± 0.0"]
+    assert "first 9.0 ± 1.0; second 4.0 ± 0.0" in alt
+
+
+def test_a_run_has_its_losses_above_its_rates():
+    losses = torch.tensor([2.0, 2.0, 1.0, 1.0])
+    figure, alt = mnist.run(losses, [0, 1, 1, 0], per_epoch=2)
+    upper, lower = figure.axes
+    assert upper.lines[0].get_color() == CLASS
+    assert list(upper.lines[0].get_ydata()) == [2.0, 2.0, 1.0, 1.0]
+    assert list(lower.lines[0].get_ydata()) == [0, 1, 1, 0]
+    assert "2 epochs" in alt
+    assert "2.00 in the first" in alt
+
+
+def test_confusion_leaves_out_what_is_right():
+    counts = torch.tensor([[9, 2], [0, 7]])
+    figure, alt = mnist.confusion(counts, ["0", "1"])
+    assert words(figure.axes[0]) == ["2"]
+    assert "2 mistakes" in alt
+    assert "a 0 for a 1" in alt
+    assert counts.tolist() == [[9, 2], [0, 7]]
+
+
+def test_two_maps_print_their_values():
+    left, right = torch.tensor([[20.0, 80.0]]), torch.tensor([[0.5, -0.001]])
+    figure, alt = mnist.two_maps(left, right, ["attention (%)", "loss"])
+    assert words(figure.axes[0]) == ["20", "80"]
+    assert words(figure.axes[1]) == ["0.50", "0.00"]
+    assert "attention (%): highest 80 in row 1, column 2" in alt
+
+
+def test_cuts_have_the_colour_of_patches():
+    figure, _ = mnist.digit_grid(torch.rand(1, 1, 4, 4), ["1"], patch_size=2)
+    assert {line.get_color() for line in figure.axes[0].lines} == {PATCHES}

@@ -1,0 +1,309 @@
+"""Chapter 5's drawings: digits, one turn of the loop, rates, runs and mistakes.
+
+Every function returns a figure and its alt text, for `figures.show(*...)`.
+"""
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from vitedu.figures import schematic
+from vitedu.figures.palette import CLASS, MAP, PATCHES, STREAM
+from vitedu.figures.photos import WIDTH
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK = "#202020"
+NIGHT = "#3b4350"  # of a box: seen on a white page and on a dark one
+
+
+def digit_grid(
+    images: Tensor,
+    titles: Sequence[str],
+    *,
+    columns: int = 5,
+    patch_size: int | None = None,
+) -> "tuple[Figure, str]":
+    """Images (n, 1, h, w), any range, each under its title; lines cut the patches."""
+    from matplotlib.figure import Figure
+
+    rows = math.ceil(len(images) / columns)
+    figure = Figure(figsize=(WIDTH, 1.3 * rows), layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in panels:
+        axes.axis("off")
+    for axes, image, title in zip(panels, images, titles, strict=False):
+        axes.imshow(image[0].numpy(), cmap="gray_r")
+        axes.set_title(title, fontsize=12)
+        size = image.shape[-1]
+        for edge in range(patch_size or size, size, patch_size or size):
+            axes.axhline(edge - 0.5, color=PATCHES, linewidth=0.8)
+            axes.axvline(edge - 0.5, color=PATCHES, linewidth=0.8)
+    cut = f", cut into patches of {patch_size} pixels" if patch_size else ""
+    return figure, f"{len(images)} digits{cut}: {'; '.join(titles)}."
+
+
+def training_loop() -> "tuple[Figure, str]":
+    """One step: each box with its symbol, and the line of code that does it."""
+    drawing, axes = schematic.figure(340, 452)
+    turns = (
+        ("a batch of images", PATCHES, "x, y = images[batch], labels[batch]"),
+        (
+            r"the loss  $\ell = -\ln p_y$",
+            CLASS,
+            "loss = F.cross_entropy(model(x), y)",
+        ),
+        (
+            r"the gradient  $g = \partial\ell / \partial w$",
+            STREAM,
+            "loss.backward()",
+        ),
+        (
+            r"the step  $w \leftarrow w - \eta_t\;\hat m/\sqrt{\hat v}$",
+            NIGHT,
+            "optimizer.step()",
+        ),
+    )
+    tops = [420 - 112 * turn for turn in range(len(turns))]
+    for top, (words, color, code) in zip(tops, turns, strict=True):
+        schematic.box(axes, (188, top), (276, 50), words, color)
+        schematic.label(
+            axes, (188, top - 40), code, fontsize=10, family="monospace"
+        )
+    for above, below in pairwise(tops):
+        place = (188, above - 52), (188, below + 26)
+        schematic.arrow(axes, *place, color=schematic.GREY, width=1.6)
+    way = [(46, tops[-1]), (20, tops[-1]), (20, tops[0])]
+    schematic.line(axes, way)
+    schematic.arrow(
+        axes, (20, tops[0]), (48, tops[0]), color=schematic.GREY, width=1.6
+    )
+    schematic.label(axes, (9, 252), "next batch", rotation=90)
+    alt = (
+        "One turn of the training loop, four boxes from top to bottom, each with its "
+        "line of code: a batch of images; the loss, minus the logarithm of the true "
+        "class's probability; the gradient, by loss.backward(); the step, by "
+        "optimizer.step(). An arrow leads back to the next batch."
+    )
+    return drawing, alt
+
+
+def schedule(values: Sequence[float]) -> "tuple[Figure, str]":
+    """The learning rate of every step of a run."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, 2.3), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(values, color=INK, linewidth=2.5)
+    top = max(range(len(values)), key=lambda step: values[step])
+    marks = {
+        "warm-up": (top, 0.25, "left"),
+        "decay": (0.62 * len(values), 0.55, "left"),
+    }
+    for words, (x, share, side) in marks.items():
+        place = (x + 0.02 * len(values), share * values[top])
+        axes.text(*place, words, ha=side, fontsize=12)
+    _bare(axes)
+    axes.set(xlabel="step", ylabel="learning rate", ylim=(0, None))
+    axes.set_xlim(0, len(values) - 1)
+    alt = (
+        f"Learning rate over {len(values) - 1} steps: a straight line up to "
+        f"{values[top]:g} at step {top}, then half a cosine down to "
+        f"{values[-1]:g}."
+    )
+    return figure, alt
+
+
+def rates(mistakes: Mapping[float, float]) -> "tuple[Figure, str]":
+    """Mistakes in percent over the highest learning rate, both logarithmic."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, 2.9), layout="constrained")
+    axes = figure.subplots()
+    axes.loglog(
+        list(mistakes), list(mistakes.values()), "o-", color=INK, linewidth=2
+    )
+    low, high = min(mistakes.values()), max(mistakes.values())
+    after = [*list(mistakes.values())[1:], 0.0]
+    for (rate, percent), following in zip(mistakes.items(), after, strict=True):
+        lowest, rising = percent == low, following > percent
+        axes.annotate(
+            f"{percent:.1f} %",
+            (rate, percent),
+            (0 if lowest or not rising else 4, -19 if rising else 9),
+            textcoords="offset points",
+            ha="left" if rising and not lowest else "center",
+            fontsize=12,
+        )
+    ticks = [t for t in (2, 5, 10, 20, 50, 100) if low / 2 < t < 2 * high]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xticks(list(mistakes), [f"{rate:g}" for rate in mistakes])
+    axes.minorticks_off()
+    axes.set_xlim(0.6 * min(mistakes), max(mistakes) / 0.6)
+    axes.set_ylim(0.6 * low, 1.5 * high)
+    axes.set(xlabel="highest learning rate", ylabel="mistakes (%)")
+    _bare(axes)
+    points = ", ".join(f"{m:.1f} % at {rate:g}" for rate, m in mistakes.items())
+    return figure, f"Mistakes on held-out digits by learning rate: {points}."
+
+
+def ladder(
+    rungs: Mapping[str, Sequence[float]], errors: Mapping[str, float]
+) -> "tuple[Figure, str]":
+    """Mistakes in percent, a row a rung: every seed, their mean, its standard error."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(
+        figsize=(WIDTH, 0.62 * len(rungs) + 0.7), layout="constrained"
+    )
+    axes = figure.subplots()
+    names = [textwrap.fill(name, 16) for name in rungs]
+    axes.set_yticks(range(len(rungs)), names, fontsize=12)
+    axes.set(ylim=(len(rungs) - 0.5, -0.5), xlabel="mistakes (%)")
+    words = []
+    for row, (name, values) in enumerate(rungs.items()):
+        mean, error = sum(values) / len(values), errors[name]
+        number = f"{mean:.1f} ± {error:.1f}"
+        words.append(f"{name} {number}")
+        below = [row + 0.2] * len(values)
+        axes.plot(values, below, "o", color="0.6", markersize=5)
+        axes.errorbar(
+            [mean],
+            [row - 0.12],
+            xerr=[error],
+            fmt="|",
+            color=INK,
+            linewidth=2,
+            capsize=4,
+            markersize=12,
+        )
+        axes.text(
+            1.02,
+            row,
+            number,
+            va="center",
+            fontsize=12,
+            transform=axes.get_yaxis_transform(),
+        )
+    axes.grid(axis="x", alpha=0.3)
+    _bare(axes)
+    return figure, f"Mistakes on held-out digits, percent: {'; '.join(words)}."
+
+
+def run(
+    losses: Tensor, rates: Sequence[float], per_epoch: int
+) -> "tuple[Figure, str]":
+    """Losses (steps,) and rates of one run, over its epochs, one above the other.
+
+    The loss is drawn as the mean of each tenth of an epoch.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, 3.8), layout="constrained")
+    upper, lower = figure.subplots(
+        2, 1, sharex=True, gridspec_kw={"height_ratios": [2, 1]}
+    )
+    part = max(1, per_epoch // 10)
+    means = [chunk.mean().item() for chunk in losses.split(part)]
+    middles = [(i + 0.5) * part / per_epoch for i in range(len(means))]
+    upper.plot(middles, means, color=CLASS, linewidth=1.6)
+    upper.set(ylabel="training loss", yscale="log")
+    ticks = [t for t in (0.05, 0.1, 0.2, 0.5, 1, 2) if t > 0.8 * min(means)]
+    upper.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    upper.minorticks_off()
+    epochs = [step / per_epoch for step in range(len(rates))]
+    lower.plot(epochs, rates, color=INK, linewidth=2.5)
+    lower.set(xlabel="epoch", ylabel="rate", ylim=(0, None))
+    for axes in (upper, lower):
+        _bare(axes)
+    by_epoch = [chunk.mean().item() for chunk in losses.split(per_epoch)]
+    half = by_epoch[len(by_epoch) // 2]
+    alt = (
+        f"Training loss of {len(by_epoch)} epochs above the learning rate: from "
+        f"{by_epoch[0]:.2f} in the first epoch over {half:.2f} half way to "
+        f"{by_epoch[-1]:.2f} in the last, while the rate falls to 0."
+    )
+    return figure, alt
+
+
+def confusion(
+    counts: Tensor, class_names: Sequence[str]
+) -> "tuple[Figure, str]":
+    """Mistakes (classes, classes), rows true, columns answered; no diagonal."""
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    counts = counts.clone().fill_diagonal_(0)
+    figure = Figure(figsize=(WIDTH, 4.4), layout="constrained")
+    axes = figure.subplots()
+    most = int(counts.max())
+    blank = counts.double()
+    blank[counts == 0] = math.nan  # drawn as white
+    colors = colormaps[MAP].with_extremes(bad="white")
+    shown = axes.imshow(blank.numpy(), cmap=colors, vmin=0, vmax=most)
+    for true, row in enumerate(counts.tolist()):
+        for answered, count in enumerate(row):
+            if count:
+                color = "black" if count > most / 2 else "white"
+                middle = {"ha": "center", "va": "center"}
+                axes.text(answered, true, count, color=color, **middle)
+    places = range(len(class_names))
+    axes.set_xticks(places, class_names)
+    axes.set_yticks(places, class_names)
+    ends = [-0.5, len(class_names) - 0.5]
+    axes.plot(ends, ends, color="0.7", linewidth=0.8)
+    axes.set(xlabel="read", ylabel="written")
+    figure.colorbar(shown, ax=axes, label="images")
+    tied = [
+        f"a {class_names[true]} for a {class_names[answered]}"
+        for true, answered in (counts == most).nonzero().tolist()
+    ]
+    alt = (
+        f"{int(counts.sum())} mistakes by digit written and digit read, in "
+        f"{int((counts > 0).sum())} cells. Most often ({most} times) is taken "
+        f"{', '.join(tied)}."
+    )
+    return figure, alt
+
+
+def two_maps(
+    left: Tensor, right: Tensor, names: Sequence[str]
+) -> "tuple[Figure, str]":
+    """Two maps (gh, gw) side by side with their values, named by `names`.
+
+    They are of different kinds, so each has a scale of its own.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, 2.9), layout="constrained")
+    words = []
+    for axes, values, name in zip(
+        figure.subplots(1, 2), (left, right), names, strict=True
+    ):
+        axes.imshow(values.numpy(), cmap=MAP)
+        middle = (values.max() + values.min()) / 2
+        places = 0 if values.max() >= 10 else 2
+        for y, row in enumerate(values.tolist()):
+            for x, value in enumerate(row):
+                color = "black" if value > middle else "white"
+                text = f"{round(value, places) + 0.0:.{places}f}"  # no "-0.0"
+                axes.text(x, y, text, ha="center", va="center", color=color)
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(name, fontsize=11)
+        y, x = divmod(int(values.argmax()), values.shape[1])
+        words.append(
+            f"{name.replace(chr(10), ' ')}: highest "
+            f"{values.max():.{places}f} in row {y + 1}, column {x + 1}"
+        )
+    return figure, "Two maps of the patches. " + "; ".join(words) + "."
+
+
+def _bare(axes: "Axes") -> None:
+    """Without the lines on top and to the right."""
+    axes.spines[["top", "right"]].set_visible(False)

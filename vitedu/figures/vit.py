@@ -1,307 +1,371 @@
-"""Drawings of the chapter on the whole network: its tokens, its head, its numbers.
+"""Drawings of the chapter on the whole network: its tokens, equations and answers.
 
-`figures.show(*tokens())` in a notebook; every function returns a figure and alt text.
+`figures.show(*equations())` in a notebook; every function returns a figure and its
+alt text.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import torch.nn.functional as F
 from torch import Tensor
 
-from vitedu.figures.schematic import arrow
+from vitedu.figures.palette import (
+    ATTENTION,
+    CLASS,
+    MAP,
+    MLP,
+    PATCHES,
+    POSITIONS,
+    STREAM,
+    TINTS,
+)
+from vitedu.figures.photos import draw_picture, frame_patch
+from vitedu.figures.schematic import (
+    DARK,
+    GREY,
+    arrow,
+    box,
+    figure,
+    label,
+    line,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LIGHT, DARK, PALE, WHITE = "#ffd75e", "#202020", "#e9e9e9", "#ffffff"
-RUST = "#b3541e"  # the one line that a figure is about; mid-grey in grey
-WIDTH = 4.8  # inches, so that 10 points stay legible on a phone
+WIDTH = 4.8  # inches: 11 points stay legible on a phone
+TIMES = "\N{MULTIPLICATION SIGN}"
+# what happens, its colour, the symbols of the paper, the line of `ViT`
+STATIONS = (
+    (
+        f"patches {TIMES} E",
+        PATCHES,
+        r"$\mathbf{x}_p^1\mathbf{E};\ \ldots;\ \mathbf{x}_p^N\mathbf{E}$",
+        "x = self.patch_embed(images)",
+    ),
+    (
+        "class token",
+        CLASS,
+        r"$[\mathbf{x}_\mathrm{class};\ \mathbf{x}_p^1\mathbf{E};\ \ldots]$",
+        "x = torch.cat([cls_token, x], dim=1)",
+    ),
+    (
+        "positions",
+        POSITIONS,
+        r"(1) $\mathbf{z}_0 = [\,\ldots\,] + \mathbf{E}_{pos}$",
+        "x = x + self.pos_embed",
+    ),
+    (
+        "attention",
+        ATTENTION,
+        r"(2) $\mathbf{z}'_\ell = \mathrm{MSA}(\mathrm{LN}(\mathbf{z}_{\ell-1}))"
+        r" + \mathbf{z}_{\ell-1}$",
+        "x = x + self.attn(self.norm1(x))",
+    ),
+    (
+        "MLP",
+        MLP,
+        r"(3) $\mathbf{z}_\ell = \mathrm{MLP}(\mathrm{LN}(\mathbf{z}'_\ell))"
+        r" + \mathbf{z}'_\ell$",
+        "x = x + self.mlp(self.norm2(x))",
+    ),
+    (
+        "norm, row 0",
+        STREAM,
+        r"(4) $\mathbf{y} = \mathrm{LN}(\mathbf{z}_L^0)$",
+        "y = self.norm(x)[:, 0]",
+    ),
+    (
+        "head",
+        CLASS,
+        r"logits $= \mathrm{head}(\mathbf{y})$",
+        "return self.head(y)",
+    ),
+)
+IN_A_BLOCK = (3, 4)  # places of the two stations that are repeated
+OTHERS = "#c2c8d0"  # bars of the answers that are not the first
+GROUPS = {
+    "attention": ATTENTION,
+    "MLP": MLP,
+    "patch embedding": PATCHES,
+    "class token, positions": POSITIONS,
+    "head": CLASS,
+    "norms": STREAM,
+}
 
 
 def tokens(batch: int = 3, patches: int = 4) -> "tuple[Figure, str]":
     """Equation (1) for a batch: one class token and one table of positions for all."""
-    figure, axes = _canvas(4.4, (-0.2, 10.2), (-0.3, 8.0))
-    first, step = (
-        3.1,
-        1.25,
-    )  # where the tokens begin, and how far apart they stand
-    _box(axes, 0.0, 5.0, 1.7, 1.0, LIGHT, "class\n(1, 1, d)")
+    drawing, axes = figure(400, 290)
+    small, step, first = (44, 34), 50, 176
+    height = 45  # from one image to the next
+    top = 240
+    middle = top - height * (batch - 1) / 2
+    box(axes, (62, middle), (120, 56), "class token\n(1, 1, d)", CLASS)
     for image in range(batch):
-        y = 7.0 - 1.6 * image
-        arrow(axes, (1.75, 5.5), (first - 0.1, y + 0.4))
-        _box(axes, first, y, 1.05, 0.8, LIGHT, "class")
-        for patch in range(patches):
-            x = first + step * (patch + 1)
-            _box(axes, x, y, 1.05, 0.8, PALE, f"patch\n{patch + 1}")
-        axes.text(
-            first + step * (patches + 1) + 0.1,
-            y + 0.4,
-            f"image {image + 1}",
-            rotation=90,
-            ha="center",
-            va="center",
-            fontsize=10,
-        )
-    middle = first + step * (patches + 1) / 2 - 0.1
-    axes.text(middle, 2.65, "+", ha="center", va="center", fontsize=20)
-    _box(axes, 0.0, 1.0, 2.2, 1.0, LIGHT, "positions\n(1, n+1, d)")
-    arrow(axes, (2.25, 1.5), (first - 0.1, 1.5))
+        y = top - height * image
+        arrow(axes, (124, middle), (first - 25, y), color=GREY, width=1.6)
+        box(axes, (first, y), small, "class", CLASS, fontsize=11)
+        for patch in range(1, patches + 1):
+            place = (first + step * patch, y)
+            box(axes, place, small, str(patch), PATCHES)
+    across = first + step * patches / 2
+    words = f"{batch} images of {patches} patches"
+    label(axes, (across, top + 34), words)
+    below = top - height * batch + 2
+    label(axes, (across, below), "+", fontsize=22, weight="bold")
+    y = below - 48
+    words = "positions\n(1, n + 1, d)"
+    box(axes, (62, y), (120, 56), words, POSITIONS, fontsize=11)
+    arrow(axes, (124, y), (first - 25, y), color=GREY, width=1.6)
     for row in range(patches + 1):
-        _box(axes, first + step * row, 1.1, 1.05, 0.8, LIGHT, f"row {row}")
-    axes.text(
-        middle,
-        0.1,
-        "the same n+1 rows are added to every image",
-        ha="center",
-        va="center",
-        fontsize=10,
-    )
+        box(axes, (first + step * row, y), small, str(row), POSITIONS)
+    words = f"the same {patches + 1} rows for all"
+    label(axes, (across, y - 34), words)
     alt = (
-        f"A batch of {batch} images, each a row of {patches} patch tokens. One class "
-        f"token of shape (1, 1, d) is put in front of all {batch} rows, and one table "
-        f"of {patches + 1} positions is added to each of them."
+        f"A batch of {batch} images, each a row of {patches} patches. One class token "
+        f"of shape (1, 1, d) goes in front of all {batch} rows, and one table of "
+        f"{patches + 1} positions is added to each of them."
     )
-    return figure, alt
+    return drawing, alt
 
 
-def readout() -> "tuple[Figure, str]":
-    """From the tokens after the last norm to the loss, and where a tanh may stand."""
-    figure, axes = _canvas(5.6, (0, 10), (-0.4, 9.9))
-    for place in range(5):
-        words = "row 0" if place == 0 else f"row {place}"
-        face = LIGHT if place == 0 else PALE
-        _box(axes, 0.6 + 1.8 * place, 0.0, 1.5, 0.8, face, words)
-    left, middle, wide = 2.8, 4.4, 3.2
-    arrow(axes, (1.35, 0.85), (3.2, 1.95))
-    axes.text(0.1, 1.8, 'pool="token"', va="center", fontsize=10)
-    axes.plot([2.4, 2.4, 9.3, 9.3], [0.95, 1.15, 1.15, 0.95], color=DARK, lw=1)
-    arrow(axes, (5.9, 1.15), (5.3, 1.95), dashed=True)
-    axes.text(6.0, 1.6, 'or pool="mean"', va="center", fontsize=10)
-    _box(axes, left, 2.0, wide, 0.8, WHITE, "y, (b, d)")
-    arrow(axes, (middle, 2.85), (middle, 3.35))
-    words = "pre_logits:\nlinear, tanh"
-    _box(axes, left, 3.4, wide, 1.2, PALE, words, dashed=True)
-    words = "only when asked\nfor; the tanh\nbelongs here"
-    axes.text(6.3, 4.0, words, va="center", fontsize=10)
-    arrow(axes, (middle, 4.65), (middle, 5.15))
-    _box(axes, left, 5.2, wide, 0.8, PALE, "head: linear")
-    arrow(axes, (middle, 6.05), (middle, 6.55))
-    _box(axes, left, 6.6, wide, 0.8, WHITE, "logits, (b, K)")
-    arrow(axes, (middle, 7.45), (middle, 8.55))
-    _box(axes, 6.2, 7.6, 1.4, 0.8, WHITE, "tanh")
-    arrow(axes, (6.15, 8.0), (middle + 0.1, 8.0))
-    for ends in ([7.75, 8.25], [8.25, 7.75]):
-        axes.plot([5.05, 5.55], ends, color=RUST, lw=2)
-    axes.text(7.8, 8.0, "never here", va="center", fontsize=10)
-    _box(axes, left, 8.6, wide, 0.8, WHITE, "cross-entropy")
+def equations() -> "tuple[Figure, str]":
+    """The network from image to logits: symbols, and the line of code that is them."""
+    wide, high, step = 400, 58, 78
+    total = step * len(STATIONS) + 78
+    drawing, axes = figure(wide + 40, total)
+    drawing.patch.set_alpha(1)  # the words are dark
+    middle = (wide + 40) / 2
+    y = total - 18
+    label(axes, (middle, y), "images (b, c, h, w)", DARK)
+    places = [y - 60 - step * row for row in range(len(STATIONS))]
+    for place, station in zip(places, STATIONS, strict=True):
+        arrow(axes, (middle, place + 48), (middle, place + 31), color=STREAM)
+        _station(axes, (middle, place), (wide, high), station)
+    last = places[-1]
+    arrow(axes, (middle, last - 31), (middle, last - 48), color=STREAM)
+    label(axes, (middle, last - 58), "logits (b, classes)", DARK)
+    upper, lower = (places[row] for row in IN_A_BLOCK)
+    left, right = 10, wide + 30
+    top, bottom = upper + 37, lower - 37
+    corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
+    line(axes, [*corners, corners[0]], STREAM, 1.2, dashed=True)
+    words = f"{TIMES} L"
+    label(axes, (right - 34, (upper + lower) / 2), words, DARK, 11)
     alt = (
-        "From five token rows upwards: row 0, or the mean of the others, is y; an "
-        "optional layer pre_logits of linear and tanh; the linear head; logits; "
-        "cross-entropy. An arrow from a tanh to the way between logits and "
-        "cross-entropy is crossed out."
+        "The network from top to bottom, each step with the paper's symbols and its "
+        "line of code: "
+        + "; ".join(f"{words}: {code}" for words, _, _, code in STATIONS)
+        + ". Attention and MLP are in a frame that is repeated L times."
     )
-    return figure, alt
-
-
-def pictures(
-    left: Tensor, right: Tensor, titles: tuple[str, str], seen: str
-) -> "tuple[Figure, str]":
-    """Two images (3, h, w) in 0..1 side by side, each with a title; `seen` in words."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4.2, 2.4), layout="constrained")
-    for axes, image, title in zip(
-        figure.subplots(1, 2), (left, right), titles, strict=True
-    ):
-        axes.imshow(image.permute(1, 2, 0).numpy(), interpolation="nearest")
-        axes.set_title(title, fontsize=11)
-        axes.axis("off")
-    both = f"{titles[0]}; {titles[1]}"
-    return figure, f"{both[0].upper()}{both[1:]}. {seen}"
+    return drawing, alt
 
 
 def losses(
     plain: Sequence[float], squashed: Sequence[float], floor: float
 ) -> "tuple[Figure, str]":
-    """Training loss in nats over steps, without and with a tanh behind the head.
+    """Training loss over steps, without and with a tanh behind the head.
 
-    Each line is a mean over ten steps; `floor` is what the second cannot pass.
+    Each point is a mean over 20 steps; `floor` is what the second cannot pass.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 3.4), layout="constrained")
-    axes = figure.subplots()
-    lines = [
-        ("logits as they are", plain, DARK),
-        ("tanh(logits)", squashed, RUST),
-    ]
+    drawing = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    axes = drawing.subplots()
     ends = []
-    for words, values, color in lines:
+    for words, values, color in (
+        ("tanh on the logits", squashed, CLASS),
+        ("logits as they are", plain, STREAM),
+    ):
         means = [
-            sum(values[i : i + 10]) / len(values[i : i + 10])
-            for i in range(0, len(values), 10)
+            sum(values[i : i + 20]) / len(values[i : i + 20])
+            for i in range(0, len(values), 20)
         ]
-        steps = [10 * i + 5 for i in range(len(means))]
-        axes.plot(steps, means, color=color, label=words, linewidth=2)
+        steps = [20 * i + 10 for i in range(len(means))]
+        axes.plot(steps, means, color=color, linewidth=2.5, label=words)
         ends.append(means[-1])
-        axes.annotate(
-            f"{means[-1]:.2f}",
-            (steps[-1], means[-1]),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=10,
-        )
-    axes.axhline(floor, color="0.5", linestyle="--", label=f"floor {floor:.4f}")
-    axes.set_xlabel("step", fontsize=10)
-    axes.set_ylabel("training loss (nats),\nmean of ten steps", fontsize=10)
+    axes.axhline(floor, color=CLASS, linestyle="--", linewidth=1.5)
+    axes.text(0, floor - 0.03, "its floor", color=CLASS, fontsize=11, va="top")
+    axes.set_xlabel("step", fontsize=11)
+    axes.set_ylabel("training loss", fontsize=11)
     axes.set_ylim(0, None)
-    axes.set_xlim(0, 1.14 * len(plain))  # room for the values at the ends
-    axes.legend(fontsize=10)
+    axes.tick_params(labelsize=10)
+    axes.legend(fontsize=11, frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
     alt = (
-        f"Two training losses over {len(plain)} steps, both from {plain[0]:.1f}: with "
-        f"plain logits it falls to {ends[0]:.2f}, with tanh on the logits to "
-        f"{ends[1]:.2f}, above a dashed floor at {floor:.4f}."
+        f"Two training losses over {len(plain)} steps. With plain logits the loss "
+        f"falls to {ends[1]:.1f}; with a tanh on the logits it ends at {ends[0]:.1f}, "
+        f"above a dashed floor at {floor:.1f}."
     )
-    return figure, alt
+    return drawing, alt
 
 
-def gradients(steps: dict[str, dict[str, float]]) -> "tuple[Figure, str]":
-    """Bars of the gradient's norm, part by part, for each of a few moments.
+def shares(counts: Mapping[str, Mapping[str, int]]) -> "tuple[Figure, str]":
+    """Stacked bars of where the weights are, in percent of all.
 
-    `steps` maps a moment ("step 0") to {part of the model: norm of its gradient}.
+    `counts` maps a model's name to {group: number of weights}; the groups are those
+    of GROUPS.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 3.8), layout="constrained")
-    axes = figure.subplots()
-    parts = list(next(iter(steps.values())))
-    height = 0.8 / len(steps)
-    greys = ["0.15", "0.6", "0.8"]
-    for row, (moment, norms) in enumerate(steps.items()):
-        places = [
-            i + (row - (len(steps) - 1) / 2) * height for i in range(len(parts))
-        ]
-        bars = axes.barh(
-            places,
-            [norms[part] for part in parts],
-            height,
-            color=greys[row],
-            edgecolor=DARK,
-            label=moment,
-        )
-        words = [f"{norms[part]:.2g}" if norms[part] else "0" for part in parts]
-        axes.bar_label(bars, words, fontsize=10, padding=3)
-    axes.set_yticks(range(len(parts)), parts, fontsize=10)
-    axes.invert_yaxis()
-    axes.margins(x=0.18)
-    axes.set_xlabel("norm of the gradient", fontsize=10)
-    axes.legend(fontsize=10, loc="upper right")
-    first, *_, last = steps
-    silent = [part for part in parts if steps[first][part] == 0]
-    alt = (
-        f"Norm of the gradient part by part. At {first} it is exactly 0 in "
-        f"{len(silent)} of {len(parts)} parts, all but "
-        f"{' and '.join(part for part in parts if part not in silent)}; at {last} no "
-        "part is silent."
-    )
-    return figure, alt
-
-
-def parameter_shares(
-    counts: dict[str, dict[str, int]],
-) -> "tuple[Figure, str]":
-    """Stacked bars of where a model's weights are, in percent of all.
-
-    `counts` maps a model's name to {group of weights: how many}. The last two groups,
-    too thin to be seen, are written beside the bars as well.
-    """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
-    axes = figure.subplots()
-    groups = list(next(iter(counts.values())))
-    faces = ["#00224e", "#7c7b78", "#e0e0e0", "#fde737"]
-    hatches = ["", "", "//", ""]
-    lefts = dict.fromkeys(counts, 0.0)
-    shares = {}
-    for group, face, hatch in zip(groups, faces, hatches, strict=False):
-        for name, parts in counts.items():
-            share = 100 * parts[group] / sum(parts.values())
-            axes.barh(
-                name,
+    drawing = Figure(figsize=(WIDTH, 2.9), layout="constrained")
+    axes = drawing.subplots()
+    told = []
+    for model, groups in counts.items():
+        total, left = sum(groups.values()), 0.0
+        for group, color in GROUPS.items():
+            share = 100 * groups[group] / total
+            bar = axes.barh(
+                model,
                 share,
-                left=lefts[name],
-                color=face,
-                hatch=hatch,
-                edgecolor=DARK,
-                label=group if name == next(iter(counts)) else None,
+                0.62,
+                left=left,
+                color=color,
+                label=group if model == next(iter(counts)) else None,
             )
-            lefts[name] += share
-            shares[name, group] = share
-    for name in counts:
-        words = " + ".join(
-            f"{shares[name, group]:.1f}" for group in groups[-2:]
-        )
-        axes.text(102, name, words, va="center", fontsize=10)
+            if share > 15:
+                axes.bar_label(
+                    bar,
+                    [f"{share:.0f} %"],
+                    label_type="center",
+                    color="white",
+                    weight="bold",
+                    fontsize=12,
+                )
+            left += share
+        inside = [
+            f"{100 * groups[group] / total:.0f} % {group}"
+            for group in ("attention", "MLP")
+        ]
+        told.append(f"{model} {' and '.join(inside)}")
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
-    beside = " + ".join(f"({group})" for group in groups[-2:])
-    axes.set_xlabel(
-        f"share of all weights (%); in figures:\n{beside}", fontsize=10
+    axes.set_xlabel("share of all weights (%)", fontsize=11)
+    axes.tick_params(labelsize=11)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    drawing.legend(
+        loc="outside upper center", ncols=2, fontsize=11, frameon=False
     )
-    figure.legend(loc="outside upper center", ncols=2, fontsize=10)
-    last = list(counts)[-1]
-    alt = (
-        f"Stacked bars for {', '.join(counts)}. In {last} "
-        + ", ".join(f"{shares[last, g]:.1f} % are in {g}" for g in groups)
-        + "."
-    )
-    return figure, alt
+    return drawing, f"Bars of where the weights are: {'; '.join(told)}."
 
 
-def _canvas(
-    height: float, x: tuple[float, float], y: tuple[float, float]
-) -> "tuple[Figure, Axes]":
+def neighbours(rows: Tensor, patches: Sequence[int]) -> "tuple[Figure, str]":
+    """How similar the position (n, d) of each of `patches` is to all n, as maps.
+
+    Patches are counted from 1, row by row. The measure is the cosine, on one scale.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    axes = figure.subplots()
-    axes.set(xlim=x, ylim=y)
-    axes.axis("off")
-    return figure, axes
+    side = math.isqrt(len(rows))
+    drawing = Figure(figsize=(WIDTH, 2.5), layout="constrained")
+    grid = drawing.subplots(1, len(patches), squeeze=False)[0]
+    directions = F.normalize(rows.detach(), dim=1)
+    alike = directions @ directions.T  # (n, n)
+    for axes, patch in zip(grid, patches, strict=True):
+        map_of_one = alike[patch - 1].reshape(side, side).float()
+        shown = axes.imshow(map_of_one.numpy(), cmap=MAP, vmin=-1, vmax=1)
+        axes.set_title(f"patch {patch}", fontsize=11)
+        axes.axis("off")
+        frame_patch(axes, divmod(patch - 1, side), 1)
+    drawing.colorbar(
+        shown,
+        ax=list(grid),
+        location="bottom",
+        aspect=40,
+        shrink=0.8,
+        ticks=[-1, 0, 1],
+        label="similarity of the position embeddings",
+    )
+    alt = (
+        f"Maps of {side} by {side} places for the patches "
+        f"{', '.join(map(str, patches))}: bright places, whose learned positions are "
+        "like that of the patch, are those around it and those in its own line and "
+        "column; far away it is dark."
+    )
+    return drawing, alt
 
 
-def _box(
+def answers(
+    pictures: Tensor, guesses: Sequence[Sequence[tuple[str, float]]]
+) -> "tuple[Figure, str]":
+    """Photographs (b, 3, h, w) in 0..1, and beside each what the network says.
+
+    `guesses` holds for each picture (name, probability), the most probable first.
+    """
+    from matplotlib.figure import Figure
+
+    drawing = Figure(
+        figsize=(WIDTH, 1.35 * len(pictures)), layout="constrained"
+    )
+    grid = drawing.subplots(len(pictures), 2, width_ratios=(1, 2.6))
+    told = []
+    for (left, right), picture, names in zip(
+        grid, pictures, guesses, strict=True
+    ):
+        draw_picture(left, picture)
+        left.axis("off")
+        for row, (name, probability) in enumerate(names):
+            right.barh(row, 1, 0.8, color="#f3f4f6")
+            color = TINTS[CLASS] if row == 0 else OTHERS
+            right.barh(row, probability, 0.8, color=color)
+            right.text(0.02, row, name, va="center", fontsize=12)
+            percent = f"{probability:.0%}".replace("%", " %")
+            right.text(0.98, row, percent, va="center", ha="right", fontsize=12)
+        right.set(xlim=(0, 1), ylim=(len(names) - 0.4, -0.6))
+        right.axis("off")
+        told.append(f"{names[0][0]} {names[0][1]:.0%}".replace("%", " %"))
+    alt = (
+        f"{len(pictures)} photographs with bars of the network's first "
+        f"{len(guesses[0])} answers. At the top of each: {', '.join(told)}."
+    )
+    return drawing, alt
+
+
+def _station(
     axes: "Axes",
-    x: float,
-    y: float,
-    width: float,
-    height: float,
-    face: str,
-    words: str,
-    dashed: bool = False,
+    middle: tuple[float, float],
+    size: tuple[float, float],
+    station: tuple[str, str, str, str],
 ) -> None:
+    """A tinted box: what happens and its symbols, and below them the code."""
     from matplotlib.patches import FancyBboxPatch
 
-    style = "round,pad=0,rounding_size=0.12"
+    (x, y), (width, height) = middle, size
+    words, color, symbols, code = station
+    left, right = x - width / 2, x + width / 2
     axes.add_patch(
         FancyBboxPatch(
-            (x, y),
+            (left, y - height / 2),
             width,
             height,
-            style,
-            facecolor=face,
-            edgecolor=DARK,
-            linestyle="--" if dashed else "-",
+            "round,pad=0,rounding_size=7",
+            facecolor=TINTS[color],
+            edgecolor=color,
+            linewidth=1.8,
         )
     )
+    around = {"va": "center_baseline", "zorder": 4}
+    upper, lower = y + 14, y - 14
     axes.text(
-        x + width / 2,
-        y + height / 2,
+        left + 12,
+        upper,
         words,
-        ha="center",
-        va="center",
-        fontsize=10,
+        color=color,
+        weight="bold",
+        fontsize=13,
+        **around,
+    )
+    axes.text(right - 12, upper, symbols, fontsize=12, ha="right", **around)
+    axes.text(
+        left + 12,
+        lower,
+        code,
+        family="monospace",
+        fontsize=12,
+        color=DARK,
+        **around,
     )

@@ -1,336 +1,368 @@
-"""Drawings of the chapter on the encoder: the stream, the norm, the order of both.
+"""Drawings of the chapter on the encoder: the block, its parts, the real stream.
 
-`figures.show(*river())` in a notebook; every function returns a figure and alt text.
+`figures.show(*block())` in a notebook; every function returns a figure and alt text.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitedu.figures.schematic import arrow
+from vitedu.figures.palette import ATTENTION, CLASS, MLP, STREAM
+from vitedu.figures.photos import draw_picture, maps
+from vitedu.figures.schematic import (
+    DARK,
+    GREY,
+    arrow,
+    box,
+    figure,
+    label,
+    line,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LIGHT, DARK, PALE, WHITE = "#ffd75e", "#202020", "#e9e9e9", "#ffffff"
-BLUE = "#9db8d9"  # the stream
 WIDTH = 4.8  # inches, so that 10 points stay legible on a phone
-ORANGE = "#c47a00"  # 3.4 : 1 on white
-STYLES = (
-    {"color": "black", "linestyle": "-", "marker": "o"},
-    {"color": ORANGE, "linestyle": "--", "marker": "s"},
-    {"color": "0.35", "linestyle": ":", "marker": "^"},
-)
+TEXT = 11  # points of ticks and labels
+PALE = "#9aa1aa"  # what is compared with, beside a colour of the book
+COLUMNS = 14  # of patches in a photograph
 
 
-def similarity(
-    picture: Tensor, maps: "Mapping[int, Tensor]", marked: tuple[int, int]
+def likeness(
+    picture: Tensor, streams: Mapping[str, Tensor], patch: int
 ) -> "tuple[Figure, str]":
-    """A picture (h, w, 3) in 0..1 and maps (gh, gw) of unlikeness to one patch.
+    """A picture (3, h, w) in 0..1 and how like one patch all others are.
 
-    `maps` are 1 - cosine, by the number of layers passed; `marked` is the patch's
-    row and column. Each map is divided by its largest number.
+    `streams` are tokens (t, d) under the titles of their maps; rows in front of the
+    last 196 belong to no patch. The maps are cosines, all on one scale from 0 to 1.
     """
-    figure = _figure(WIDTH, 4.5)
-    panels = list(figure.subplots(2, 2).flat)
-    next_panel = iter(panels)
-    first = next(next_panel)
-    first.imshow(picture.numpy())
-    rows, columns = next(iter(maps.values())).shape
-    side = (picture.shape[1] / columns, picture.shape[0] / rows)
-    _frame(first, marked[1] * side[0], marked[0] * side[1], *side)
-    first.set_title("196 patches\n", fontsize=11)
+    drawn, told = {}, []
+    for title, tokens in streams.items():
+        drawn[title] = _cosines(tokens, patch)
+        others = drawn[title].flatten()
+        others = torch.cat([others[:patch], others[patch + 1 :]])
+        told.append(f"{title}: {100 * others.mean():.0f} %")
+    alt = (
+        "A photograph with one patch framed, and maps of how like it every patch is, "
+        "as cosines from 0, dark, to 1, bright. Mean over all other patches, "
+        f"{'; '.join(told)}."
+    )
+    name = "cosine with the framed patch (dark: 0 or less)"
+    columns = 2 if len(drawn) <= 3 else 3  # large panels if there are few
+    return maps(picture, drawn, name, alt, divmod(patch, COLUMNS), columns)
+
+
+def averages(steps: Sequence[Tensor]) -> "tuple[Figure, str]":
+    """Tokens (t, 2) in the plane, before and after each layer of averaging."""
+    drawing = _figure(3.4, 3.0)
+    axes = drawing.subplots()
+    middle = steps[0].mean(dim=0)
+    for before, after in pairwise(steps):
+        for start, end in zip(before.tolist(), after.tolist(), strict=True):
+            if start != end:
+                arrow(axes, start, end, color=PALE)
+    far = []
+    for place, tokens in enumerate(steps):
+        name = "tokens" if place == 0 else f"after {place}"
+        shade = (DARK, ATTENTION, "#7cc292")[place]
+        look = {"color": shade, "markersize": 9 - 2 * place, "label": name}
+        axes.plot(*tokens.T.numpy(), "o", linestyle="none", **look)
+        far.append((tokens - middle).norm(dim=1).max().item())
+    axes.set(xlim=(-0.5, 4.5), ylim=(-0.5, 4.5), aspect="equal")
+    axes.set(xticks=range(5), yticks=range(5))
+    axes.legend(fontsize=10, loc="upper right")
+    told = ", ".join(f"{distance:.2f}" for distance in far)
+    alt = (
+        f"{len(steps[0])} points in a plane move towards their mean; the farthest is "
+        f"{told} away from it before and after each layer."
+    )
+    return drawing, alt
+
+
+def block() -> "tuple[Figure, str]":
+    """One block: boxes, equations (2) and (3) and the two lines of code, in colour."""
+    drawing, axes = figure(400, 520)
+    drawing.patch.set_alpha(1)  # coloured words need a white ground
+    stream = 30  # where the stream runs down
+    line(axes, [(stream, 492), (stream, 34)], STREAM, width=9)
+    arrow(axes, (stream, 36), (stream, 14), color=STREAM, width=7)
+    label(axes, (54, 504), r"$\mathbf{z}_{\ell-1}$", STREAM, 15, ha="left")
+    label(axes, (110, 504), "the residual stream", STREAM, ha="left")
+    parts = (
+        (
+            484,
+            ATTENTION,
+            "attention",
+            (
+                r"$\mathbf{z}'_\ell = $",
+                r"$\mathrm{MSA}$",
+                r"\mathbf{z}_{\ell-1}",
+            ),
+            ("x = x + ", "self.attn", "norm1"),
+        ),
+        (
+            254,
+            MLP,
+            "MLP",
+            (r"$\mathbf{z}_\ell = $", r"$\mathrm{MLP}$", r"\mathbf{z}'_\ell"),
+            ("return x + ", "self.mlp", "norm2"),
+        ),
+    )
+    for top, color, name, symbols, words in parts:
+        _branch(axes, stream, top, name, color)
+        out, function, read = symbols
+        equation = (
+            (out, STREAM),
+            (f"{function}$($", color),
+            (rf"$\mathrm{{LN}}({read})$", GREY),
+            ("$)$", color),
+            (rf"$\;+\;{read}$", STREAM),
+        )
+        _words_in_colors(axes, (62, top - 152), equation, 15)
+        add, call, norm = words
+        code = (
+            (add, STREAM),
+            (f"{call}(", color),
+            (f"self.{norm}(x)", GREY),
+            (")", color),
+        )
+        _words_in_colors(axes, (62, top - 184), code, 11.5, "monospace")
+    label(axes, (54, 270), r"$\mathbf{z}'_\ell$", STREAM, 15, ha="left")
+    label(axes, (54, 20), r"$\mathbf{z}_\ell$", STREAM, 15, ha="left")
+    alt = (
+        "One encoder block, from top to bottom. The residual stream passes it "
+        "untouched. Attention reads it through a norm and adds its result to it: "
+        "equation (2), x = x + self.attn(self.norm1(x)). The MLP does the same: "
+        "equation (3), return x + self.mlp(self.norm2(x))."
+    )
+    return drawing, alt
+
+
+def _branch(
+    axes: "Axes", stream: float, top: float, name: str, color: str
+) -> None:
+    """A branch off the stream: read, norm, function, plus."""
+    reads, writes = top - 36, top - 104
+    right = 240  # the middle of its boxes
+    arrow(axes, (stream, reads), (right - 108, reads), color=GREY, width=1.8)
+    box(axes, (right, reads), (212, 40), "norm", GREY, lit=False)
+    arrow(
+        axes, (right, reads - 20), (right, writes + 22), color=GREY, width=1.8
+    )
+    box(axes, (right, writes), (212, 44), name, color, fontsize=14)
+    arrow(
+        axes, (right - 107, writes), (stream + 14, writes), color=color, width=2
+    )
+    axes.plot(
+        stream,
+        writes,
+        marker="o",
+        markersize=20,
+        color="white",
+        markeredgecolor=color,
+        markeredgewidth=2,
+        zorder=3,
+    )
+    label(axes, (stream, writes), "+", color, 16, zorder=4, weight="bold")
+    label(axes, (stream + 52, reads + 12), "reads", GREY, 11)
+    label(axes, (stream + 56, writes + 12), "adds", color, 11)
+
+
+def _words_in_colors(
+    axes: "Axes",
+    place: Sequence[float],
+    pieces: Sequence[tuple[str, str]],
+    size: float,
+    family: str | None = None,
+) -> None:
+    """Words one after the other, each in its colour, from `place` to the right."""
+    from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
+
+    look = {"fontsize": size} | ({"family": family} if family else {})
+    areas = [
+        TextArea(text, textprops={"color": c, **look}) for text, c in pieces
+    ]
+    packed = HPacker(children=areas, align="baseline", pad=0, sep=0)
+    axes.add_artist(
+        AnnotationBbox(
+            packed,
+            place,
+            box_alignment=(0, 0.5),
+            frameon=False,
+            pad=0,
+        )
+    )
+
+
+def influence(matrices: Mapping[str, Tensor]) -> "tuple[Figure, str]":
+    """For each part a matrix (t, t): does output token i depend on input token j?"""
+    from matplotlib.colors import ListedColormap
+
+    colors = {"attention": ATTENTION, "MLP": MLP}
+    drawing = _figure(WIDTH, 2.1)
+    panels = drawing.subplots(1, len(matrices), sharey=True)
     told = []
-    for depth, values in maps.items():
-        axes = next(next_panel)
-        most = values.max().item()
-        shares = (values / most).numpy()
-        shown = axes.imshow(shares, cmap="cividis_r", vmin=0, vmax=1)
-        _frame(axes, marked[1] - 0.5, marked[0] - 0.5, 1, 1)
-        words = {0: "no layer", 1: "1 layer"}.get(depth, f"{depth} layers")
-        lowest = _cosine(most)
-        axes.set_title(f"{words}: lowest\ncosine {lowest}", fontsize=11)
-        told.append(f"{lowest} after {depth}")
-    for axes in panels:
+    for axes, (name, matrix) in zip(panels, matrices.items(), strict=True):
+        touched = ListedColormap(["white", colors.get(name, STREAM)])
+        axes.imshow((matrix > 0).numpy(), cmap=touched, vmin=0, vmax=1)
+        axes.set_title(name, fontsize=12)
+        edges = torch.arange(len(matrix) + 1).numpy() - 0.5
+        axes.set_xticks(edges, minor=True)
+        axes.set_yticks(edges, minor=True)
+        axes.grid(which="minor", color="#d0d4d9", linewidth=0.8)
+        axes.tick_params(which="both", length=0)
         axes.set(xticks=[], yticks=[])
-    bar = figure.colorbar(shown, ax=panels, label="cosine", shrink=0.7)
-    bar.set_ticks([0, 1], labels=["1", "lowest"])
+        axes.set_xlabel("input token", fontsize=TEXT)
+        pairs = int((matrix - matrix.diag().diag() > 0).sum())
+        told.append(f"{name} {pairs}")
+    panels[0].set_ylabel("output token", fontsize=TEXT)
+    several = len(matrix) * (len(matrix) - 1)
     alt = (
-        f"The picture with one patch framed, and {len(maps)} maps of how unlike it the "
-        "other patches' tokens are, each on a scale of its own. Lowest cosine by "
-        f"layers: {', '.join(told)}."
+        f"Which of {len(matrix)} tokens each part lets talk to which. Of {several} "
+        f"pairs of different tokens: {', '.join(told)}."
     )
-    return figure, alt
-
-
-def spread_and_size(
-    spreads: "Mapping[str, Sequence[float]]",
-    sizes: "Mapping[str, Sequence[float]]",
-) -> "tuple[Figure, str]":
-    """Two panels over layers 0, 1, ...: how much tokens differ, how large they are."""
-    figure = _figure(WIDTH, 4.6)
-    upper, lower = figure.subplots(2, 1, sharex=True)
-    for axes, values in ((upper, spreads), (lower, sizes)):
-        for style, (name, line) in zip(STYLES, values.items(), strict=False):
-            axes.semilogy(line, label=name, markersize=3, **style)
-    upper.set(ylabel="spread of tokens", ylim=(1e-17, 30))
-    lower.set(ylabel="size (rms)", xlabel="layers passed")
-    upper.legend(loc="center right", fontsize=10)
-    ends = "; ".join(
-        f"{name}: spread {_small(line[-1])}, size {sizes[name][-1]:.2g}"
-        for name, line in spreads.items()
-    )
-    last = len(next(iter(spreads.values()))) - 1
-    return figure, f"Spread and size of the tokens after {last} layers. {ends}."
-
-
-def river() -> "tuple[Figure, str]":
-    """One block as a stream that attention and MLP read from and add to."""
-    figure, axes = _canvas(3.5, (0, 10.4), (0, 7.0))
-    from matplotlib.patches import Rectangle
-
-    stream = Rectangle((0.1, 5.2), 9.7, 0.9, facecolor=BLUE, edgecolor=DARK)
-    axes.add_patch(stream)
-    arrow(axes, (9.8, 5.65), (10.4, 5.65))
-    _words(axes, 1.1, 5.65, r"$\mathbf{z}_{\ell-1}$")
-    _words(axes, 5.15, 5.65, r"$\mathbf{z}'_\ell$")
-    _words(axes, 9.3, 5.65, r"$\mathbf{z}_\ell$")
-    for left, name in ((1.6, "attention"), (5.9, "MLP")):
-        _box(axes, left, 3.1, 2.3, PALE, "norm")
-        _box(axes, left, 1.4, 2.3, LIGHT, name)
-        middle = left + 1.15
-        arrow(axes, (middle, 5.2), (middle, 3.95))
-        arrow(axes, (middle, 3.1), (middle, 2.25))
-        corner = [middle, middle, left + 2.8]
-        axes.plot(corner, [1.4, 0.8, 0.8], color=DARK, linewidth=1)
-        arrow(axes, (left + 2.8, 0.8), (left + 2.8, 5.35))
-        _words(axes, left + 2.8, 5.65, "+", size=16)
-    _words(axes, 1.95, 4.55, "reads")
-    _words(axes, 6.25, 4.55, "reads")
-    _words(axes, 4.4, 0.35, "writes")
-    _words(axes, 8.7, 0.35, "writes")
-    _words(axes, 5.1, 6.6, "the residual stream: (b, t, d) from end to end")
-    alt = (
-        "A stream of tokens runs from left to right through one block. Attention reads "
-        "it through a norm and adds its result to it, then the MLP does the same. "
-        "Nothing else touches the stream."
-    )
-    return figure, alt
-
-
-def plane(before: Tensor, after: Tensor) -> "tuple[Figure, str]":
-    """Tokens (t, 2) in the plane and where LayerNorm puts them."""
-    figure = _figure(WIDTH, 4.6)
-    axes = figure.subplots()
-    axes.axline((0, 0), slope=1, color="0.6", linewidth=1, linestyle=":")
-    axes.text(3.1, 3.55, "both numbers\nequal", ha="right", fontsize=10)
-    for start, end in zip(before.tolist(), after.tolist(), strict=True):
-        style = {"arrowstyle": "->", "color": "0.6", "shrinkA": 5, "shrinkB": 5}
-        if start != end:
-            axes.annotate("", end, start, arrowprops=style)
-    axes.plot(*before.T.numpy(), "o", color="black", label="token")
-    look = {"color": ORANGE, "markersize": 9, "label": "after LayerNorm"}
-    axes.plot(*after.T.numpy(), "s", **look)
-    axes.set(xlabel="first number", ylabel="second number", aspect="equal")
-    axes.set(xlim=(-2.5, 5.4), ylim=(-2.5, 5.4))
-    axes.legend(loc="lower right", fontsize=10)
-    places = {tuple(round(x, 1) + 0.0 for x in end) for end in after.tolist()}
-    alt = (
-        f"{len(before)} tokens in the plane; LayerNorm leaves {len(places)} places: "
-        "(1, -1) for those right of the diagonal, (-1, 1) for those left of it, "
-        "(0, 0) for the one on it."
-    )
-    return figure, alt
+    return drawing, alt
 
 
 def activations() -> "tuple[Figure, str]":
-    """GELU beside ReLU, and what the tanh form differs from the exact one."""
-    figure = _figure(WIDTH, 4.4)
-    upper, lower = figure.subplots(2, 1, sharex=True)
-    x = torch.linspace(-5, 5, 1001, dtype=torch.float64)
-    exact = nn.functional.gelu(x)
-    upper.plot(x, exact, color="black", label="GELU")
-    upper.plot(x, x.relu(), color="0.55", linestyle="--", label="ReLU")
-    upper.set(ylabel="output", ylim=(-0.5, 3.2))
-    upper.legend(fontsize=10)
-    difference = exact - nn.functional.gelu(x, approximate="tanh")
-    lower.plot(x, 1e4 * difference, color="black")
-    lower.axhline(0, color="0.7", linewidth=1)
-    lower.set(xlabel="input", ylabel="exact $-$ tanh, in $10^{-4}$")
+    """GELU beside ReLU."""
+    drawing = _figure(3.4, 2.5)
+    axes = drawing.subplots()
+    x = torch.linspace(-3.5, 3.5, 701, dtype=torch.float64)
+    gelu = nn.functional.gelu(x)
+    axes.axhline(0, color="0.8", linewidth=1)
+    axes.plot(x, x.relu(), color=PALE, linestyle="--", label="ReLU")
+    axes.plot(x, gelu, color=MLP, linewidth=2.2, label="GELU")
+    axes.set(xlabel="goes in", ylabel="comes out", ylim=(-0.6, 3.2))
+    axes.legend(fontsize=TEXT)
     alt = (
-        f"GELU follows ReLU but dips to {exact.min():.2f} left of zero and is smooth. "
-        "Below, its exact form minus its tanh form: two pairs of bumps, the larger "
-        f"reaching {difference.abs().max():.2e}."
+        "ReLU is 0 left of zero and the diagonal right of it; GELU is the same with "
+        f"the corner rounded, and dips to {gelu.min():.2f} left of zero."
     )
-    return figure, alt
+    return drawing, alt
 
 
-def influence(matrices: "Mapping[str, Tensor]") -> "tuple[Figure, str]":
-    """For each layer a matrix (t, t): does output token i depend on input token j?
-
-    Each is divided by its largest number; exact zeros stay white.
-    """
-    figure = _figure(WIDTH, 2.4)
-    panels = figure.subplots(1, len(matrices), sharey=True)
-    told = []
-    for axes, (name, matrix) in zip(panels, matrices.items(), strict=True):
-        shares = (matrix / matrix.max()).numpy()
-        shown = axes.imshow(
-            np.ma.masked_equal(shares, 0), cmap="cividis_r", vmin=0, vmax=1
-        )
-        axes.set_facecolor(WHITE)
-        touching = int((matrix - matrix.diag().diag() > 0).sum())
-        pairs = matrix.numel() - len(matrix)
-        axes.set_title(f"{name}\n{touching} of {pairs} pairs", fontsize=11)
-        axes.set(xlabel="input token", xticks=[], yticks=[])
-        told.append(f"{name} {touching}")
-    panels[0].set_ylabel("output token")
-    figure.colorbar(shown, ax=panels, label="largest = 1", shrink=0.8)
-    alt = (
-        f"How strongly each output token depends on each of {len(matrix)} input "
-        f"tokens. Pairs of different tokens that touch, of {pairs}: "
-        f"{', '.join(told)}."
-    )
-    return figure, alt
-
-
-def two_orders() -> "tuple[Figure, str]":
-    """The pre-norm block beside the post-norm block, from below upwards."""
-    figure, axes = _canvas(5.2, (0, 10), (-0.5, 10.6))
-    orders = {
-        "pre-norm": ("norm", "attention", "+", "norm", "MLP", "+"),
-        "post-norm": ("attention", "+", "norm", "MLP", "+", "norm"),
-    }
-    for x, (name, parts) in zip((2.6, 7.6), orders.items(), strict=True):
-        _words(axes, x, 10.2, name, size=12)
-        on_stream = name == "post-norm"
-        axes.plot([x - 1.8] * 2, [0.0, 9.3], color=BLUE, linewidth=7, zorder=0)
-        branch = None
-        for place, part in enumerate(parts):
-            y = 0.9 + 1.5 * place
-            if part == "+":
-                arrow(axes, (x + 0.35, branch + 0.4), (x + 0.35, y))
-                arrow(axes, (x + 0.35, y), (x - 1.5, y))
-                _words(axes, x - 1.8, y, "+", size=16)
-                branch = None
-            elif part == "norm" and on_stream:
-                _box(axes, x - 2.75, y - 0.4, 1.9, PALE, "norm")
-            else:
-                face = PALE if part == "norm" else LIGHT
-                _box(axes, x - 0.75, y - 0.4, 2.3, face, part)
-                if branch is None:
-                    ends = [x - 1.8, x + 0.35]
-                    axes.plot(ends, [y - 0.75] * 2, color=DARK, linewidth=1)
-                    arrow(axes, (x + 0.35, y - 0.75), (x + 0.35, y - 0.4))
-                else:
-                    arrow(axes, (x + 0.35, branch + 0.4), (x + 0.35, y - 0.4))
-                branch = y
-        arrow(axes, (x - 1.8, 9.2), (x - 1.8, 9.9))
-    alt = (
-        "Two blocks from below. Pre-norm: the norms stand on the branches, the stream "
-        "passes two plus signs and nothing else. Post-norm: both norms stand on the "
-        "stream itself, each after a plus sign."
-    )
-    return figure, alt
-
-
-def writes(
-    streams: "Sequence[float]",
-    sizes: "Mapping[str, Sequence[float]]",
-    shares: "Mapping[str, Sequence[float]]",
+def answers(
+    pictures: Mapping[str, Tensor],
+    guesses: Mapping[str, Sequence[tuple[str, float]]],
 ) -> "tuple[Figure, str]":
-    """Stream before each block, each write, and a write as a share of the stream.
+    """What the head would say after each block, for several photographs.
 
-    The thin line is the growth of equal, unrelated writes: the square grows by the
-    same number a block. It meets the stream at both ends.
+    `guesses` are (name, probability) after 0, 1, 2, ... blocks; `pictures` (3, h, w)
+    in 0..1 under the same names.
     """
-    figure = _figure(WIDTH, 5.0)
-    upper, lower = figure.subplots(2, 1, sharex=True)
-    blocks = range(1, len(streams) + 1)
-    first, last = streams[0] ** 2, streams[-1] ** 2
-    rise = (last - first) / (len(streams) - 1)
-    root = [(first + rise * passed) ** 0.5 for passed in range(len(streams))]
-    upper.plot(blocks, root, color="0.5", linewidth=0.8, label="square root")
-    upper.plot(blocks, streams, color=BLUE, linewidth=3, label="stream")
-    for style, (name, values) in zip(STYLES, sizes.items(), strict=False):
-        upper.plot(blocks, values, label=name, markersize=3, **style)
-        share = [100 * value for value in shares[name]]
-        lower.plot(blocks, share, label=name, markersize=3, **style)
-    upper.set(ylabel="size (rms)", ylim=(0, None))
-    lower.set(xlabel="block", ylabel="write / stream (%)", ylim=(0, None))
-    upper.legend(fontsize=10, loc="upper left")
-    lower.legend(fontsize=10)
+    rows = len(next(iter(guesses.values())))
+    width, left, high, head = 500, 38, 30, 146
+    wide = (width - left) / len(pictures)
+    height = head + rows * high + 4
+    drawing, axes = figure(width, height)
+    drawing.patch.set_alpha(1)  # names in black, on white
+    for column, (title, picture) in enumerate(pictures.items()):
+        middle = left + (column + 0.5) * wide
+        x, y = (middle - 58) / width, (height - 122) / height
+        photo = drawing.add_axes((x, y, 116 / width, 116 / height))
+        photo.axis("off")
+        draw_picture(photo, picture)
+        for row, (name, share) in enumerate(guesses[title]):
+            y = height - head - (row + 0.5) * high
+            place = (left + column * wide + 2, y - high / 2 + 2)
+            _bar(axes, place, (wide - 6, high - 4), share)
+            words = f"{name} {100 * share:.0f}"
+            axes.text(middle, y, words, ha="center", va="center", fontsize=10)
+    for row in range(rows):
+        y = height - head - (row + 0.5) * high
+        axes.text(left - 8, y, f"{row}", ha="right", va="center", fontsize=TEXT)
+    y = height - head + 2
+    axes.text(2, y, "after\nblock", ha="left", va="bottom", fontsize=10)
     told = "; ".join(
-        f"{name} from {100 * v[0]:.0f} to {100 * v[-1]:.0f} %"
-        for name, v in shares.items()
+        f"{title} begins with {line[0][0]} and ends with {line[-1][0]}, "
+        f"{100 * line[-1][1]:.0f} %"
+        for title, line in guesses.items()
     )
-    wrote = "; ".join(
-        f"{name} between {min(v):.2f} and {max(v):.2f}"
-        for name, v in sizes.items()
-    )
+    alt = f"The likeliest class after each of {rows - 1} blocks: {told}."
+    return drawing, alt
+
+
+def _bar(
+    axes: "Axes",
+    corner: Sequence[float],
+    size: Sequence[float],
+    share: float,
+) -> None:
+    """A box of the class token's colour, filled from the left by a share."""
+    from matplotlib.patches import Rectangle
+
+    (x, y), (width, height) = corner, size
+    ground = {"facecolor": "#f6f6f7", "linewidth": 0}
+    filled = {"facecolor": "#eca9ad", "linewidth": 0}
+    axes.add_patch(Rectangle((x, y), width, height, **ground))
+    axes.add_patch(Rectangle((x, y), width * share, height, **filled))
+
+
+def losses(
+    lines: Mapping[str, Sequence[float]], constant: float
+) -> "tuple[Figure, str]":
+    """Training loss over steps, and the loss of the best constant answer."""
+    drawing = _figure(WIDTH, 3.6)
+    axes = drawing.subplots()
+    axes.axhline(constant, color=PALE, linewidth=1.5, linestyle=":", zorder=0)
+    looks = (ATTENTION, "-"), (CLASS, "--"), (CLASS, ":")
+    for (color, dash), (name, values) in zip(
+        looks, lines.items(), strict=False
+    ):
+        axes.plot(values, color=color, linestyle=dash, linewidth=2, label=name)
+    last = len(next(iter(lines.values()))) - 1
+    words = {"ha": "right", "va": "bottom", "fontsize": 10, "color": "0.35"}
+    axes.text(last, constant + 0.04, "the best constant answer", **words)
+    axes.set(ylim=(0, None), xticks=range(0, last + 1, 5))
+    axes.set_xlabel("step", fontsize=TEXT)
+    axes.set_ylabel("loss", fontsize=TEXT)
+    drawing.legend(fontsize=10, loc="outside upper left")  # off the curves
+    told = "; ".join(f"{name} {v[-1]:.1f}" for name, v in lines.items())
     alt = (
-        f"Over {len(streams)} blocks the stream grows from {streams[0]:.2f} to "
-        f"{streams[-1]:.2f}, about as a square root does. A block writes: {wrote}. As "
-        f"a share of the stream: {told}."
+        f"Loss over {last} steps; the best constant answer has {constant:.1f}. "
+        f"At the end: {told}."
     )
-    return figure, alt
+    return drawing, alt
 
 
 def medians(
-    places: "Sequence[int]",
-    runs: "Mapping[str, Sequence[Sequence[float]]]",
-    labels: tuple[str, str],
+    depths: Sequence[int],
+    panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]],
 ) -> "tuple[Figure, str]":
-    """Medians over seeds as lines, the seeds as dots: one number a place and seed.
-
-    `runs` holds for each name one list of seeds a place; `labels` are those of the
-    axes. Few places are spaced as their logarithms.
-    """
-    figure = _figure(WIDTH, 3.4)
-    axes = figure.subplots()
-    axes.set(xlabel=labels[0], ylabel=labels[1], yscale="log")
+    """A panel a quantity over the depth: medians as lines, seeds as dots."""
+    drawing = _figure(WIDTH, 2.4 * len(panels) + 0.3)
+    grid = drawing.subplots(len(panels), 1, sharex=True, squeeze=False)
+    looks = (ATTENTION, "-", "o"), (CLASS, "--", "s")
     told = []
-    for style, (name, values) in zip(STYLES, runs.items(), strict=False):
-        middle = [median(seeds) for seeds in values]
-        dots = {"color": style["color"], "alpha": 0.35, "markeredgewidth": 0}
-        axes.plot(places, values, style["marker"], markersize=3.5, **dots)
-        axes.plot(places, middle, label=name, markersize=5, **style)
-        last = f"{min(values[-1]):.2f} to {max(values[-1]):.2f}"
-        told.append(f"{name} {middle[0]:.2f}, {middle[-1]:.2f} (seeds {last})")
-    axes.minorticks_off()
-    if len(places) < 10:
-        axes.set_xscale("log")
+    for axes, (title, runs) in zip(grid.flat, panels.items(), strict=True):
+        for (color, dash, dot), (name, seeds) in zip(
+            looks, runs.items(), strict=True
+        ):
+            middle = [median(each) for each in seeds]
+            dots = {"color": color, "alpha": 0.35, "markeredgewidth": 0}
+            axes.plot(depths, seeds, dot, markersize=4, **dots)
+            look = {"color": color, "linestyle": dash, "marker": dot}
+            axes.plot(depths, middle, label=name, markersize=5, **look)
+            ends = f"{middle[0]:.2g} to {middle[-1]:.2g}"
+            told.append(f"{title}, {name}: {ends}")
+        axes.set(xscale="log", yscale="log")
         axes.minorticks_off()
-        axes.set_xticks(list(places), [str(place) for place in places])
-    _plain_ticks(axes)
-    axes.legend(fontsize=10)
-    ends = f"{labels[0]}: {places[0]} and {places[-1]}"
-    several = f"median of {len(values[-1])} seeds"
-    alt = f"{labels[1].capitalize()}, {several}; {ends}. {'; '.join(told)}."
-    return figure, alt
-
-
-def loss_lines(
-    losses: "Mapping[str, Sequence[float]]", constant: float
-) -> "tuple[Figure, str]":
-    """Training loss over steps, and the loss of the constant answer."""
-    figure = _figure(WIDTH, 3.6)
-    axes = figure.subplots()
-    axes.axhline(constant, color="0.8", linewidth=1.5, zorder=0)
-    for style, (name, values) in zip(STYLES, losses.items(), strict=False):
-        axes.plot(values, label=name, markersize=5, **style)
-    last = len(next(iter(losses.values()))) - 1
-    axes.text(last, constant + 0.13, "constant answer", ha="right", fontsize=10)
-    axes.set(xlabel="step", ylabel="loss (nats)", ylim=(0, None))
-    axes.legend(fontsize=10, loc="lower left")
-    told = "; ".join(f"{name} {v[-1]:.1f}" for name, v in losses.items())
-    alt = f"Loss after {last} steps, the constant answer being {constant:.1f}: {told}."
-    return figure, alt
+        axes.set_title(title, fontsize=TEXT)
+        _plain_ticks(axes)
+    axes.set_xticks(list(depths), [str(depth) for depth in depths])
+    axes.set_xlabel("blocks", fontsize=TEXT)
+    grid[0, 0].legend(fontsize=10)
+    alt = (
+        f"Medians of {len(seeds[0])} seeds, from {depths[0]} block to {depths[-1]}. "
+        f"{'; '.join(told)}."
+    )
+    return drawing, alt
 
 
 def _plain_ticks(axes: "Axes") -> None:
@@ -341,55 +373,14 @@ def _plain_ticks(axes: "Axes") -> None:
     axes.set_yticks(shown, [f"{tick:g}" for tick in shown])
 
 
-def _cosine(below_one: float) -> str:
-    """A cosine from 1 - cosine, with its distance from 1 where that is small."""
-    if below_one > 1e-3:
-        return f"{1 - below_one:.2f}"
-    return f"1 - {below_one:.0e}".replace("e-0", "e-")
-
-
-def _small(value: float) -> str:
-    """A number, or that it is rounding error of float64."""
-    return f"{value:.0e}" if value > 1e-13 else "below 1e-13"
+def _cosines(tokens: Tensor, patch: int) -> Tensor:
+    """The cosine of every patch's token (t, d) with that of one patch: (14, 14)."""
+    patches = tokens[-(COLUMNS**2) :]
+    unit = nn.functional.normalize(patches, dim=-1)
+    return (unit @ unit[patch]).view(COLUMNS, COLUMNS)
 
 
 def _figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
-
-
-def _canvas(
-    height: float, x: tuple[float, float], y: tuple[float, float]
-) -> "tuple[Figure, Axes]":
-    figure = _figure(WIDTH, height)
-    axes = figure.subplots()
-    axes.set(xlim=x, ylim=y)
-    axes.axis("off")
-    return figure, axes
-
-
-def _box(
-    axes: "Axes", x: float, y: float, width: float, face: str, words: str
-) -> None:
-    from matplotlib.patches import FancyBboxPatch
-
-    look = {"facecolor": face, "edgecolor": DARK}
-    style = "round,pad=0,rounding_size=0.15"
-    axes.add_patch(FancyBboxPatch((x, y), width, 0.8, style, **look))
-    _words(axes, x + width / 2, y + 0.4, words)
-
-
-def _frame(
-    axes: "Axes", x: float, y: float, width: float, height: float
-) -> None:
-    from matplotlib.patches import Rectangle
-
-    look = {"fill": False, "edgecolor": "red", "linewidth": 2}
-    axes.add_patch(Rectangle((x, y), width, height, **look))
-
-
-def _words(
-    axes: "Axes", x: float, y: float, words: str, size: int = 10
-) -> None:
-    axes.text(x, y, words, ha="center", va="center", fontsize=size)

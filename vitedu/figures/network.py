@@ -31,10 +31,10 @@ PARTS = {
     "patches": (f"cut into patches, {TIMES} E", PATCHES, (160, 108), WIDE),
     "token": ("class token", CLASS, (87.5, 202), HALF),
     "positions": ("+ positions", POSITIONS, (232.5, 202), HALF),
-    "attention": ("norm, attention", ATTENTION, (163, 274), INNER),
-    "mlp": ("norm, MLP", MLP, (163, 346), INNER),
-    "norm": ("norm", STREAM, (160, 426), WIDE),
-    "head": ("class token → head", CLASS, (160, 486), WIDE),
+    "attention": ("norm, attention", ATTENTION, (163, 318), INNER),
+    "mlp": ("norm, MLP", MLP, (163, 390), INNER),
+    "norm": ("norm", STREAM, (160, 470), WIDE),
+    "head": ("class token → head", CLASS, (160, 530), WIDE),
 }
 # what a chapter may light by one name
 LIT = {
@@ -42,7 +42,7 @@ LIT = {
     "network": tuple(PARTS),
 }
 STREAM_AT = 42  # the residual stream runs up here
-TOKENS = 11  # of the patches, as drawn
+PATCHES_DRAWN = 16
 
 
 def network(*lit: str) -> "tuple[Figure, str]":
@@ -58,7 +58,7 @@ def network(*lit: str) -> "tuple[Figure, str]":
                 f"lit must be one of {', '.join([*PARTS, *LIT])}, got {name!r}"
             )
     names = {part for name in lit for part in LIT.get(name, (name,))}
-    drawing, axes = figure(320, 546)
+    drawing, axes = figure(320, 590)
     _image(axes)
     _stream(axes)
     _between(axes)
@@ -76,18 +76,21 @@ def network(*lit: str) -> "tuple[Figure, str]":
 
 
 def _image(axes: "Axes") -> None:
-    """The picture at the bottom, and the row of tokens that it becomes."""
-    squares(axes, (136, 8), 10, [PATCHES] * 16, columns=4)
+    """The picture at the bottom, its tokens, and these with the class token."""
+    blue = [PATCHES] * PATCHES_DRAWN
+    squares(axes, (136, 8), 10, blue, columns=4)
     label(axes, (200, 31), "image", ha="left")
-    side, gap = 15, 6
-    left = 160 - (TOKENS * (side + gap) - gap) / 2
-    squares(axes, (left, 147), side, [PATCHES] * TOKENS, gap=gap)
+    side, gap = 11, 4
+    for y, colors in ((149, blue), (241, [CLASS, *blue])):
+        left = 160 - (len(colors) * (side + gap) - gap) / 2
+        squares(axes, (left, y), side, colors, gap=gap)
 
 
 def _stream(axes: "Axes") -> None:
     """The residual stream: each block reads it, and adds to it."""
-    line(axes, [(STREAM_AT, 222), (STREAM_AT, 396)], width=4)
-    arrow(axes, (STREAM_AT, 395), (STREAM_AT, 406), color=GREY, width=4)
+    everyone = [(286, 260), (STREAM_AT, 260), (STREAM_AT, 440)]
+    line(axes, everyone, width=4)
+    arrow(axes, (STREAM_AT, 439), (STREAM_AT, 450), color=GREY, width=4)
     for name in ("attention", "mlp"):
         _, _, (x, y), (width, _) = PARTS[name]
         near = x - width / 2
@@ -105,14 +108,20 @@ def _stream(axes: "Axes") -> None:
             zorder=3,
         )
         label(axes, (STREAM_AT, y + 14), "+", zorder=4, weight="bold")
-    corners = [(18, 238), (302, 238), (302, 382), (18, 382), (18, 238)]
+    corners = [(18, 282), (302, 282), (302, 426), (18, 426), (18, 282)]
     line(axes, corners, width=1, dashed=True)
-    label(axes, (280, 310), f"{TIMES} L", fontsize=13)
+    label(axes, (280, 354), f"{TIMES} L", fontsize=13)
 
 
 def _between(axes: "Axes") -> None:
     """Arrows between the parts that follow each other, and what comes out."""
-    for below, above in ((62, 86), (130, 143), (166, 180), (447, 464)):
+    for below, above in (
+        (62, 86),
+        (130, 145),
+        (164, 180),
+        (224, 238),
+        (491, 508),
+    ):
         arrow(axes, (160, below), (160, above), color=GREY, width=1.6)
-    arrow(axes, (160, 507), (160, 522), color=GREY, width=1.6)
-    label(axes, (160, 534), "class")
+    arrow(axes, (160, 551), (160, 566), color=GREY, width=1.6)
+    label(axes, (160, 578), "class")

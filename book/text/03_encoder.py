@@ -111,8 +111,8 @@ for passed in range(6):
 
 # %% [markdown]
 # After four. The other twenty layers receive 196 copies of one vector, and nothing they
-# compute can bring Hopper back. So here's our question: **what do you have to put
-# around attention so that you can stack it twelve times?** The answer has three parts.
+# compute can bring Hopper back. So our question is: **what do you have to put
+# around attention so that you can stack it twelve times?**
 #
 # ## Why it turns to fog
 #
@@ -126,8 +126,8 @@ for passed in range(6):
 # $$\tfrac12 (4, 0) + \tfrac14 (0, 4) + \tfrac14 (2, 2) = (2.5, 1.5).$$
 #
 # The mean of the three, $(2, 2)$, stays where it is. But the first token, which was 2 away
-# from it in each coordinate, is now only ½ away. In spread, 2 of 2 has become ½ of 2: a
-# quarter. The next layer leaves a quarter of the quarter.
+# from it in each coordinate, is now only ½ away. Its distance from the mean has shrunk to a
+# quarter. The next layer, with the same shares, leaves a quarter of the quarter.
 
 # %% tags=["hide-input", "margin"]
 mix = torch.full((3, 3), 0.25) + 0.25 * torch.eye(3)  # rows sum to 1
@@ -150,7 +150,8 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 #
 # where $\mathbf{z}$ holds all tokens, one per row, and $f$ is the layer. With the pencil:
 # $(4, 0) + (2.5, 1.5) = (6.5, 1.5)$. The mean is now $(4, 4)$, and the token is 2.5 away
-# from it: five eighths of the mean, where averaging alone left a quarter.
+# from it. That's five eighths of the mean; it was all of it at the start, and averaging alone
+# left a quarter.
 #
 # Think of a river with mills along its bank. A mill takes a sample of the water, works on
 # it, and lets the result flow in. The river itself runs on. That river is called the
@@ -201,7 +202,7 @@ for layer in layers:
 climb("+ add", z)
 
 # %% [markdown]
-# (`climb` prints our results so far; `x` means times the value at the start.) The
+# (`climb` notes a result in `ladder` and prints all of them so far; `x` means times the start.) The
 # differences have survived, and even grown. But most of what a layer adds is the same for
 # every token, so what the tokens share has grown far more, and drowns what sets them apart.
 #
@@ -279,10 +280,10 @@ climb("+ norm", z)
 print(largest_shares(layer_norm))
 
 # %% [markdown]
-# Now what a layer writes doesn't grow with the stream. Twenty-four steps of about
-# one length, each at a right angle to the rest, make $\sqrt{24}$, just under 5. The
-# differences are as large as at the start, and a fifth of the whole. Attention stays gentle,
-# too. But without the plus sign it's fog again.
+# Now what a layer writes doesn't grow with the stream. The start and
+# twenty-four steps, each about as long as the start and at a right angle to the rest, make
+# $\sqrt{25} = 5$. The differences are as large as at the start, a fifth of the whole, and
+# attention stays gentle. But without the plus sign it's fog again.
 #
 # ## Then think for yourself
 #
@@ -338,9 +339,7 @@ climb("+ MLP", z)
 
 # %% [markdown]
 # The last step is a small one. The MLP isn't there to save the spread; you'll see what it *is*
-# there for when we [take it out](#Take-one-part-out) of a trained model. It's also where most
-# of the weights are: in a network that's famous for attention, two thirds of every block look
-# at one token at a time.
+# there for when we [take it out](#Take-one-part-out) of a trained model.
 #
 # So who talks to whom? We gave each part six random tokens and asked: if you wiggle one
 # input token, which output tokens move?
@@ -402,7 +401,7 @@ sum(isinstance(part, nn.LayerNorm) for part in model.modules())
 
 # %% [markdown]
 # Two in each block make 24. The last one comes after block twelve: nothing has normalised
-# the stream itself on its way, so that's done once, before anyone reads the result. (With
+# the stream on its way, so that's done once, before anyone reads it. (With
 # the norms [on the river](#Norm-first-or-last), training gets harder.)
 #
 # ## Is it the real thing?
@@ -436,8 +435,8 @@ for name, share in vitedu.classify(model, square, top=3):
 # ## Take one part out
 #
 # Now take one part out of every block and ask again, about Hopper, a cat and a cup of
-# coffee. The model reads its answer from one extra token, *row 0*, which belongs
-# to no patch and is the hero of [chapter 4](04_vit.ipynb).
+# coffee. The model reads its answer from one extra token, *row 0* (the class token of the
+# drawing), which belongs to no patch and is the hero of [chapter 4](04_vit.ipynb).
 #
 # **Without plus signs, norms, attention or MLPs: which of these four has to give the same
 # answer for all three photographs, to the percent?**
@@ -528,8 +527,9 @@ ask("all defaults")
 
 # %% [markdown]
 # A cardoon is a relative of the artichoke. The network sees one everywhere, and no error
-# tells you why: five of the layer's defaults don't fit. Let's set four of them right, and
-# then spoil one at a time. **One of them makes the answer
+# tells you why: five of the layer's defaults don't fit. Let's set four of them right
+# (`norm_first`, `activation`, `layer_norm_eps`, `batch_first`), and then spoil one at a time.
+# **One of them makes the answer
 # the same for every photograph, to the percent, and one changes nothing you'd notice. Which?**
 
 # %%
@@ -556,16 +556,17 @@ print("check: set right, PyTorch's layer equals your block")
 # %% [markdown]
 # * `norm_first=False` puts the norms on the river. That's where the cardoon comes from, but
 #   this network does look: its percentages differ.
-# * `activation="relu"` is the nastiest: Hopper in an academic gown, you might believe that.
+# * `activation="relu"` is the nastiest: you might believe Hopper's academic
+#   gown.
 #   (The cat has become a mushroom.)
 # * `layer_norm_eps=1e-5` changes [next to nothing](#The-small-epsilon) here. Nor does the
 #   fifth default, `dropout=0.1`: it zeroes random numbers, but only in training, and
 #   `classify` switches it off.
 # * `batch_first=False` takes the first axis for the tokens and the second for the batch.
 #   With one picture in the batch, each token attends to itself alone, so row 0 never hears
-#   of any patch. It's an easy slip; published code has made it, too
-#   ([here](https://github.com/om-ai-lab/OmDet/issues/19) and
-#   [here](https://github.com/IBM/TabFormer/pull/14)).
+#   of any patch. It's found in published code, too:
+#   in [OmDet](https://github.com/om-ai-lab/OmDet/issues/19) and
+#   [TabFormer](https://github.com/IBM/TabFormer/pull/14).
 #
 # ## Watch the answer form
 #
@@ -603,11 +604,12 @@ figures.show(*drawings.likeness(picture, streams, CAP))
 
 
 # %% [markdown]
-# Untrained blocks leave a mist, but no longer fog. Trained ones do the opposite. After
-# eight, the cap's dark band stands out from edge to edge, much of
+# Untrained blocks leave a mist, but no longer fog. Trained ones don't blur at all, they
+# sharpen. After eight, the cap's dark band stands out from edge to edge, part of
 # the white top has joined it, and the wall right next to it is nothing like it at all. It
-# isn't about colour: the jacket is just as dark, and stays blue. No label ever
-# told the network where a cap begins and ends. (Block 12 blurs the contrast a little again.)
+# isn't about colour: the jacket is just as dark in the photograph, and its patches stay
+# unlike the cap's. No label ever told the network where a cap begins and ends. (Block 12
+# takes back a good deal of the contrast.)
 #
 # Now let's ask for words. After the last block, the last norm and a matrix called the
 # *head* turn row 0 into 1,000 scores before the softmax, one per class: the *logits*. But
@@ -657,7 +659,8 @@ print("check: three crayfish first; a uniform, a cat and an espresso last")
 # looked, but the spread between its three versions is about a tenth at most.
 #
 # Up to block 8 the head only guesses: barrels, hooks, a teddy for the cat.
-# Once Hopper is a mortarboard (the wrong cap, but a cap), then a hook again. In the last
+# After block 7 Hopper is briefly a mortarboard (the wrong cap, but a cap), then a hook again.
+# In the last
 # four blocks the answers arrive: suit, then uniform; cup, then espresso. (Whether the cat is
 # really Egyptian, or the tiger cat of block 10, we can't tell you.)
 #
@@ -667,7 +670,7 @@ print("check: three crayfish first; a uniform, a cat and an espresso last")
 # care: the head was trained to read the stream after block 12 and nowhere else. When it
 # says "hook" after block 5, there may be a uniform in the stream that it can't read yet.
 #
-# ## To take along
+# ## What to take with you
 #
 # 1. Attention averages, so a stack of nothing else makes all tokens equal; a branch that
 #    *adds* to the stream keeps their differences.
@@ -802,7 +805,7 @@ print("check: pre-norm learns; post-norm only with the smaller rate")
 # At the full rate the first steps are rough. Then pre-norm learns. Post-norm at the same rate
 # falls to the loss of a network that doesn't look and always answers with how
 # often each digit occurs, and for these twenty steps it stays there. At a tenth of the rate
-# it learns too, only more slowly. That's why post-norm is usually trained with a
+# it learns too, only more slowly. In practice post-norm usually gets a
 # *warm-up*, a rate that starts near zero and climbs.
 #
 # This was one seed. Here are two measurements on the same kind of network, for several
@@ -850,6 +853,7 @@ figures.show(*drawings.medians(DEPTHS, panels))
 # its own size, so size alone can't be the trouble. The lower panel offers another view. With
 # 24 blocks, a single small step already moves post-norm's output by about its whole size:
 # each block changes what all later ones read, and there's no large stream to dampen it.
+# (It still learns at this rate, as you saw; the full rate takes steps ten times as large.)
 #
 # ### GELU, exact or not
 #
@@ -911,7 +915,7 @@ for name, shares in wrote.items():
 # %% [markdown]
 # No branch is idle: each adds between a fifth of what's there and about as much again. But
 # the median hides a surprise. Here are the four longest of the 196 vectors after block 8.
-# We compare even the shortest of the four with the median, after block 7 and after block 8:
+# We divide the length of the shortest of the four by the median, after blocks 7 and 8:
 
 # %% tags=["hide-input"]
 for name, photo in photos.items():
@@ -924,7 +928,8 @@ for name, photo in photos.items():
 
 # %% [markdown]
 # They're the four corners of the picture, every time, and block 8 blows them up. (In the
-# trained maps above you can spot them after block 12: four dark corners.)
+# trained maps above you can spot them after block 12: four dark corners, the
+# lower two with dark neighbours.)
 # [Darcet et al. 2024](https://arxiv.org/abs/2309.16588) found such giants in much larger
 # ViTs, usually in patches with little to see. They suggest that the network uses these tokens
 # as scratch paper, and that it's better to add a few spare tokens for the purpose, called
@@ -1038,10 +1043,10 @@ model.blocks = mine
 # </details>
 
 # %% tags=["hide-cell"]
-network = deepcopy(model)
-for block in network.blocks:
+straight = deepcopy(model)
+for block in straight.blocks:
     block.mlp = nn.Sequential(block.mlp.fc1, block.mlp.fc2)
-ask("no GELU", network)
+ask("no GELU", straight)
 
 # %% [markdown]
 # <details><summary>Solution 7</summary>

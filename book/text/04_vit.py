@@ -14,6 +14,8 @@ import vitedu
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
+import torch.nn.functional as F
+from torch import nn
 
 torch.set_num_threads(1)
 _ = torch.manual_seed(0)
@@ -71,7 +73,8 @@ def say(logits, labels=tuple(photographs)):
 # %% [markdown]
 # ## 196 vectors, one question
 #
-# The drawing runs from the bottom up, and the parts in colour are the missing ones. We'll
+# The drawing runs from the bottom up, and the boxes filled with colour are the missing
+# ones. We'll
 # add them by hand to the parts of the trained network, and in float64, so that "equal"
 # will mean equal. A hidden cell has put four photographs into one tensor, `images`: Grace
 # Hopper (the officer of chapter 1), a cat, a cup of coffee and an astronaut. It also
@@ -129,7 +132,7 @@ print(tuple(trained.cls_token.shape), "->", tuple(x.shape))
 # 0. LN is the LayerNorm of chapter 3. It treats each row by itself, so it doesn't matter
 # whether you normalise or pick first.
 #
-# From $\mathbf{y}$ to a name there's one linear layer left, the **head**. It turns 192
+# Between $\mathbf{y}$ and a name there's only one linear layer, the **head**. It turns 192
 # numbers into a score for each of the 1,000 classes of ImageNet, a collection of labelled
 # photographs. The scores are called *logits*; a softmax turns them into
 # probabilities.
@@ -143,76 +146,9 @@ def answer(x):
 
 
 # %% [markdown]
-# ### One layer too many
-#
-# Before we run it, a warning about this last line. We've seen a published tutorial put a
-# tanh behind the head, perhaps because the paper does mention a tanh
-# ([one layer earlier](#The-hidden-layer-of-the-head)). It looks harmless: every logit is
-# squeezed into −1 to 1, and the largest stays the largest.
-
-# %% [markdown]
-# **Suppose such a network gets all ten digits right, and as clearly as tanh allows: logit
-# 1 for the true class, −1 for the nine others. How small is its cross-entropy: about 0.0,
-# 0.1, 0.4 or 0.8?**
-
-# %%
-import torch.nn.functional as F
-from torch import nn
-
-perfect = 2 * torch.eye(10) - 1  # row i: 1 for class i, -1 for the others
-loss = F.cross_entropy(perfect, torch.arange(10))
-floor = torch.log(1 + 9 * torch.exp(torch.tensor(-2.0)))
-print(f"loss {loss:.4f}, and by formula {floor:.4f}")
-
-# %% [markdown]
-# Every answer is right, and the loss is stuck at 0.8. The softmax gives the true class
-# $e / (e + 9e^{-1})$, which is only 45 %. Minus the logarithm of that is
-# $\ln(1 + 9e^{-2})$, and there's no way under it.
-#
-# Does it matter in practice? Train two small networks on handwritten digits, one without
-# and one with the tanh. (The class is the one you're about to write, the training loop is
-# from [chapter 5](05_mnist.ipynb).)
-
-# %% tags=["failure", "nbval-ignore-output"]
-from vitedu.data import load_dataset
-from vitedu.plain import ViT, accuracy, train
-
-data = load_dataset("digits")
-digits, unseen = data.train, data.test
-pixels = digits.images / 127.5 - 1  # (2500, 1, 28, 28)
-losses = []
-for last in nn.Identity(), nn.Tanh():
-    _ = torch.manual_seed(0)
-    model = ViT(28, 7, 1, 10, embed_dim=32, depth=2, num_heads=4, mlp_dim=64)
-    model.head = nn.Sequential(model.head, last)
-    losses.append(train(model, pixels, digits.labels, epochs=10, lr=0.005))
-    right = accuracy(model, unseen.images / 127.5 - 1, unseen.labels)
-    print(f"{last}: {right:.0%} of {len(unseen.labels)} unseen digits")
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-from vitedu.figures import vit as drawings
-
-plain, squashed = (each.tolist() for each in losses)
-figures.show(*drawings.losses(plain, squashed, floor.item()))
-
-# %% tags=["nbval-check-output", "hide-input"]
-assert min(squashed) > floor - 1e-6 and sum(squashed[-40:]) / 40 > floor
-assert sum(plain[-40:]) / 40 < 0.4 < floor
-assert abs(loss - floor) < 1e-6 and abs(floor - 0.7966) < 1e-4
-print("with tanh no batch gets below the floor; without it they do")
-
-# %% [markdown]
-# The plain network goes straight through the floor; the one with the tanh can't. In this
-# run it also gets fewer new digits right, and two other seeds gave the same order. No
-# error, no warning: you'd see a network that learns, just not very well, and you'd start
-# tuning the learning rate.
-#
-# > **Remember.** What goes into the cross-entropy must be unbounded: no tanh, no sigmoid,
-# > and no softmax either, because cross-entropy brings its own.
-#
 # ## Where was the patch?
 #
-# Now ask the trained network, whose logits are as they should be.
+# Now ask the trained network.
 
 # %%
 say(answer(x))
@@ -267,9 +203,9 @@ print("largest change below 1e-12:", bool(change < 1e-12))
 # $(1, 0)$. Add the rows $(0, 0.1)$ and $(0, 0.2)$, and they become $(1, 0.1)$ and
 # $(1, 0.2)$. Now attention can tell them apart.
 #
-# These rows are the **position embeddings**. The patches are numbered from 1 to $N$, row
-# by row, and row 0 is for the class token, so the table has $N + 1$ rows. With it the
-# input of the first block is complete:
+# These rows are the **position embeddings**. The patches are numbered from 1 to $N$,
+# line by line, as you read a page. In the table, row 0 is for the class token, so it has
+# $N + 1$ rows. With it the input of the first block is complete:
 #
 # $$\mathbf{z}_0 = [\mathbf{x}_\text{class};\ \mathbf{x}_p^1\mathbf{E};\ \dots;\ \mathbf{x}_p^N\mathbf{E}] + \mathbf{E}_{pos} \tag{1}$$
 #
@@ -280,6 +216,8 @@ print("largest change below 1e-12:", bool(change < 1e-12))
 # class token and table are the same for all.
 
 # %% tags=["hide-input"]
+from vitedu.figures import vit as drawings
+
 figures.show(*drawings.tokens())
 
 # %%
@@ -294,13 +232,13 @@ say(answer(x + trained.pos_embed))  # equation (1)
 say(answer(shuffled + trained.pos_embed))
 
 # %% [markdown]
-# A shuffled Hopper is a graduate's cap, a shuffled cat is a coral reef. Fair enough.
+# A shuffled Hopper is a graduate's cap, a shuffled cat is a coral reef.
 #
 # Are positions a matter of life and death, then? For *this* network they are: it was
 # trained with them, and taking them away breaks it. A network *trained* without them does
 # surprisingly well. In the paper's [Table 8](#Four-kinds-of-positions), with only five
-# examples of each class to learn the names from, it gets 61.4 per cent right, against
-# 64.2 with positions. You can tell a lot from a bag of patches.
+# examples of each class to learn the names from, it gets 61.4% right, against 64.2%
+# with positions. You can tell a lot from a bag of patches.
 #
 # Nobody told the network that patch 15 is just below patch 1, and the table starts out
 # random. Here's how similar a learned row is to all the others (the cosine: 1 if two rows
@@ -311,15 +249,17 @@ figures.show(*drawings.neighbours(trained.pos_embed[0, 1:], (1, 91, 140)))
 
 # %% [markdown]
 # Each row resembles those around it, and in the middle map a bright cross marks the
-# patch's own line and its own column. The network has discovered the grid.
+# patch's own line and its own column. The network has discovered the grid. A
+# convolution is given it for nothing, which is why small data sets favour it.
+#
+# ## Two bugs that make no noise
 #
 # ### Whose token is it?
 #
 # The class token has a 1 in front, and it's tempting to write the batch size there:
 # `nn.Parameter(torch.zeros(b, 1, d))`. You'd save the `expand`, and it all runs, at least
-# until a smaller batch comes along. At first you wouldn't notice, because all rows are
-# zero. But each row gets gradients only from its own place in the batch, so they drift
-# apart. Here are three that differ, drawn at random, and the same photograph three times.
+# until a smaller batch comes along. Its rows all start at zero, but each gets gradients
+# only from its own place in the batch, so they drift apart. Here are three that differ, drawn at random, and the same photograph three times.
 
 # %% tags=["failure"]
 _ = torch.manual_seed(0)
@@ -333,6 +273,69 @@ say(answer(rows + trained.pos_embed), ("first", "second", "third"))
 #
 # > **Remember.** What is learned belongs to the model, never to the batch. A batch size in
 # > the shape of a parameter is a bug.
+#
+# ### One layer too many
+#
+# The second bug is at the other end. We've seen a published tutorial put a tanh behind the
+# head, perhaps because the paper does mention a tanh
+# ([one layer earlier](#The-hidden-layer-of-the-head)). It looks harmless: every logit is
+# squeezed into −1 to 1, and the largest stays the largest.
+
+# %% [markdown]
+# **Take ten classes, say the handwritten digits. Suppose such a network gets all of them
+# right, and as clearly as tanh allows: logit 1 for the true class, −1 for the nine others.
+# How small is its cross-entropy: about 0.0, 0.1, 0.4 or 0.8?**
+
+# %%
+perfect = 2 * torch.eye(10) - 1  # row i: 1 for class i, -1 for the others
+loss = F.cross_entropy(perfect, torch.arange(10))
+floor = torch.log(1 + 9 * torch.exp(torch.tensor(-2.0)))
+print(f"loss {loss:.4f}, and by formula {floor:.4f}")
+
+# %% [markdown]
+# Every answer is right, and the loss is stuck at 0.8. The softmax gives the true class
+# $e / (e + 9e^{-1})$, which is only 45%. Minus the logarithm of that is
+# $\ln(1 + 9e^{-2})$, and it can't get any lower.
+#
+# Does it matter in practice? Train two small networks on handwritten digits, one without
+# and one with the tanh. (The class is the one you're about to write, the training loop is
+# from [chapter 5](05_mnist.ipynb).)
+
+# %% tags=["failure", "nbval-ignore-output"]
+from vitedu.data import load_dataset
+from vitedu.plain import ViT, accuracy, train
+
+data = load_dataset("digits")
+digits, unseen = data.train, data.test
+pixels = digits.images / 127.5 - 1  # (2500, 1, 28, 28)
+sizes = {"embed_dim": 32, "depth": 2, "num_heads": 4, "mlp_dim": 64}
+losses = []
+for last in nn.Identity(), nn.Tanh():
+    _ = torch.manual_seed(0)
+    model = ViT(28, 7, in_channels=1, num_classes=10, **sizes)
+    model.head = nn.Sequential(model.head, last)
+    losses.append(train(model, pixels, digits.labels, epochs=10, lr=0.005))
+    right = accuracy(model, unseen.images / 127.5 - 1, unseen.labels)
+    print(f"{last}: {right:.0%} of {len(unseen.labels)} unseen digits")
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+plain, squashed = (each.tolist() for each in losses)
+figures.show(*drawings.losses(plain, squashed, floor.item()))
+
+# %% tags=["nbval-check-output", "hide-input"]
+assert min(squashed) > floor - 1e-6 and sum(squashed[-40:]) / 40 > floor
+assert sum(plain[-40:]) / 40 < 0.4 < floor
+assert abs(loss - floor) < 1e-6 and abs(floor - 0.7966) < 1e-4
+print("with tanh no batch gets below the floor; without it they do")
+
+# %% [markdown]
+# The plain network goes straight through the floor; the one with the tanh can't. In this
+# run it also gets fewer new digits right, as in two others. No
+# error, no warning: you'd see a network that learns, just not very well, and you'd start
+# tuning the learning rate.
+#
+# > **Remember.** What goes into the cross-entropy must be unbounded: no tanh, no sigmoid,
+# > and no softmax either, because cross-entropy brings its own.
 #
 # ## Four equations, one class
 #
@@ -604,7 +607,7 @@ guesses = [
 figures.show(*drawings.answers(images.float() / 2 + 0.5, guesses))
 
 # %% [markdown]
-# Your class says it, in about 35 lines plus the patches, attention and blocks that you
+# That took your class about 35 lines, plus the patches, attention and blocks that you
 # wrote before. (A bearskin and a pickelhaube are military hats, a consomme is a clear
 # soup.) Try a photograph of your own, scaled and cropped the way `trained` expects it:
 # `say(model(vitedu.preprocess(trained, "my.jpg")), ["mine"])`.
@@ -613,11 +616,11 @@ figures.show(*drawings.answers(images.float() / 2 + 0.5, guesses))
 # calls her a *bobsled*. Look at the runners-up, a football helmet and a crash helmet, and
 # you can guess why: somebody in a bright, padded suit, with a helmet.
 #
-# ImageNet has no class for an astronaut, and a softmax has to hand out
-# all of its 100 % to the names that it has. What *should* a network say here? That's
+# ImageNet has no class for an astronaut, and a softmax has to hand out all of its 100% to
+# the names that it has. What *should* a network say here? That's
 # [the last exercise](#Exercises), and it isn't a solved problem.
 #
-# ## Take this along
+# ## What to take with you
 #
 # 1. One class token and one table of positions, the same for all images, turn a stack of
 #    blocks into a Vision Transformer; row 0, a norm and a linear layer give the answer.
@@ -656,19 +659,17 @@ figures.show(*drawings.answers(images.float() / 2 + 0.5, guesses))
 # `torch.cat([trained.pos_embed[:, :1], trained.pos_embed[:, 1:][:, order]], dim=1)`.
 #
 # **5.** ★★ In `answer`, replace row 0 by the mean of rows 1 to 196. Before you run it with
-# positions: for which of the four photographs will the name be right, nearly right, or
-# nonsense? Why?
+# positions: will the names be as good as before, a little worse, or nonsense? Why?
 #
 # **6.** ★★ Which of these mistakes would the count notice, which would the strict load
 # notice, and which only the comparison of numbers? (a) the last norm is missing; (b) the
 # residual additions are forgotten; (c) GELU is replaced by ReLU; (d) the class token is
-# put at the end of the row; (e) q, k and v have no biases.
+# put at the end, and row 0 is still read; (e) q, k and v have no biases.
 #
 # **7.** ★★★ What should a network say about the astronaut? A simple idea is a threshold: if
 # the largest probability is below it, answer "I don't know". Look for one that keeps
 # Hopper, cat and coffee but rejects the astronaut, a rocket (`photo("rocket")`), a
-# shuffled Hopper and pure noise (`2 * torch.rand(1, 3, 224, 224) - 1`, in the range of
-# our pixels). Does it exist? Would you rely on it? What would you try instead?
+# shuffled Hopper and pure noise: `say(model(2 * torch.rand(1, 3, 224, 224).double() - 1), ["noise"])`. Does it exist? Would you rely on it? What would you try instead?
 #
 # ## Second reading
 #
@@ -920,7 +921,7 @@ ViT(image_size=384).load_state_dict(weights, strict=True)
 # For $K$ classes it's $\ln(1 + (K - 1)e^{-2})$, and the largest possible probability is
 # $1 / (1 + (K - 1)e^{-2})$. The next cell computes both. One class in a thousand never
 # gets more than 0.7 %. Put a tanh on the real network's logits, `say(answer(x +
-# trained.pos_embed).tanh())`, and every answer drops to less than one percent: many
+# trained.pos_embed).tanh())`, and every answer drops to less than 1%: many
 # logits are so large that their tanh is practically 1.
 #
 # </details>
@@ -948,7 +949,7 @@ say(answer(shuffled + moved))
 # %% [markdown]
 # <details><summary>Solution 5</summary>
 #
-# Nearly right for two, nonsense for two. The next cell prints wool, tiger cat, cup and
+# A little worse for two, nonsense for two. The next cell prints wool, tiger cat, cup and
 # sweatshirt, none of them with much confidence. Cat and coffee show that the rows of the
 # patches know something about the picture, though the head was never trained to read
 # them. Don't read too much into Hopper's wool: in solution 7, pure noise is wool as well.

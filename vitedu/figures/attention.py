@@ -1,30 +1,36 @@
-"""Drawings of the chapter on attention: what the layer does.
+"""Drawings of the chapter on attention: a soft dictionary, the root, the layer.
 
-`figures.show(*flow(...))` in a notebook; every function returns a figure and alt text.
-Who looks at whom in a picture is drawn by `vitedu.figures.maps`.
+`figures.show(*layer())` in a notebook; every function returns a figure and alt text.
+What a patch looks at in a photograph is drawn by `vitedu.figures.photos`.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from vitedu.figures.schematic import arrow
+from vitedu.figures.palette import ATTENTION, MAP, STREAM, TINTS
+from vitedu.figures.photos import WIDTH, frame_patch
+from vitedu.figures.schematic import (
+    DARK,
+    GREY,
+    arrow,
+    box,
+    figure,
+    label,
+    line,
+    squares,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DARK, LIGHT, WHITE = "#202020", "#ffd75e", "#ffffff"
-FACES = ("#ffd75e", "#9db8d9")  # one a head; they differ in grey too
-STYLES = (
-    {"color": "0.65", "linestyle": ":"},
-    {"color": "0.4", "linestyle": "--"},
-    {"color": "black", "linestyle": "-"},
-)
-WIDTH = 4.8  # inches, so that 10 points stay legible on a phone
-CELL = (1.2, 0.7)  # of a matrix with numbers: width, height
+# steps of the layer, (5) to (8), each in its own green; white is legible on all
+GREENS = ("#1d7a72", "#2b7d43", "#4c7a1e", "#35684c")
+LIGHTER = ("#8cc9c3", "#95cfa6", "#b7d68f", "#84b398")  # for the second head
 
 
 def answers(
@@ -34,251 +40,333 @@ def answers(
 ) -> "tuple[Figure, str]":
     """What a soft dictionary answers (m,) to queries in these directions, in degrees.
 
-    `entries` are the dictionary's own keys and values, at most three lines.
+    `entries` are the dictionary's own keys and values; at most three lines.
     """
-    figure = _figure(WIDTH, 3.2)
-    axes = figure.subplots()
-    for (name, line), style in zip(lines.items(), STYLES, strict=False):
-        axes.plot(directions.numpy(), line.numpy(), label=name, **style)
+    drawing = _figure(WIDTH, 3.2)
+    axes = drawing.subplots()
+    styles = ((GREENS[0], ":"), (ATTENTION, "--"), (DARK, "-"))
+    for (name, each), (color, style) in zip(
+        lines.items(), styles, strict=False
+    ):
+        axes.plot(
+            directions.numpy(), each.numpy(), style, color=color, label=name
+        )
     axes.plot(
         list(entries), list(entries.values()), "o", color=DARK, label="entries"
     )
     axes.set(
-        xlabel="direction of the query (degrees, from north over east)",
-        ylabel="answer (°C)",
-        xticks=range(0, 361, 90),
+        ylabel="answer in °C",
+        yticks=sorted(set(entries.values())),
+        xticks=(0, 90, 180, 270, 360),
+        xticklabels=("north", "east", "south", "west", "north"),
     )
+    axes.set_xlabel("where the query points")
     axes.legend(fontsize=10, loc="upper right")
+    axes.tick_params(labelsize=11)
     ranges = ", ".join(
-        f"{name} from {line.min():.1f} to {line.max():.1f}"
-        for name, line in lines.items()
+        f"{name} from {each.min():.0f} to {each.max():.0f}"
+        for name, each in lines.items()
     )
     alt = (
-        "Answer against direction of the query, a wave that becomes a staircase "
-        f"through the entries as queries get longer. In °C: {ranges}."
+        "The answer against the direction of the query: a gentle wave for a short "
+        "query, which turns into a staircase through the four entries as the query "
+        f"gets longer. In °C: {ranges}."
     )
-    return figure, alt
+    return drawing, alt
 
 
 def triangle(tokens: Tensor, outputs: Tensor) -> "tuple[Figure, str]":
     """Three tokens (3, 2) in the plane, and where attention moves each of them."""
-    figure = _figure(3.6, 3.6)
-    axes = figure.subplots()
+    drawing = _figure(3.4, 3.0)
+    axes = drawing.subplots()
     corners = torch.cat([tokens, tokens[:1]])
-    axes.fill(*corners.T.numpy(), facecolor="#eeeeee", edgecolor="0.6")
+    axes.fill(*corners.T.numpy(), facecolor=TINTS[ATTENTION], edgecolor="0.6")
+    sides = ((0, -1), (-1, 0), (1, 1))
     pairs = zip(tokens.tolist(), outputs.tolist(), strict=True)
     for number, (start, end) in enumerate(pairs, start=1):
+        arrow(axes, start, end, color=ATTENTION, width=2)
+        axes.plot(*start, "o", color=DARK, markersize=8)
+        axes.plot(*end, "s", color=ATTENTION, markersize=8)
+        away = [13 * step for step in sides[number - 1]]
         axes.annotate(
-            "", end, start, arrowprops={"arrowstyle": "->", "color": "0.3"}
-        )
-        axes.plot(*start, "o", color=DARK)
-        axes.plot(*end, "s", color=LIGHT, markeredgecolor=DARK)
-        axes.annotate(
-            f"$x_{number}$",
+            rf"$\mathbf{{x}}_{number}$",
             start,
-            xytext=(6, 6),
-            textcoords="offset points",
-            fontsize=13,
+            xytext=away,
+            **{"textcoords": "offset points", "fontsize": 14},
+            **{"ha": "center", "va": "center"},
         )
-    axes.set(xlim=(-0.1, 1.2), ylim=(-0.1, 1.2), aspect="equal")
-    axes.set(xlabel="first number", ylabel="second number")
+    axes.set(xlim=(-0.2, 1.25), ylim=(-0.2, 1.25), aspect="equal")
+    axes.set(xticks=(0, 1), yticks=(0, 1))
     places = "; ".join(
         f"x{number} to ({x:.2f}, {y:.2f})"
         for number, (x, y) in enumerate(outputs.tolist(), start=1)
     )
     alt = f"A triangle of three tokens; attention moves each inwards: {places}."
-    return figure, alt
+    return drawing, alt
 
 
-def flow(
-    z: Tensor, q: Tensor, k: Tensor, v: Tensor, weights: Tensor, values: Tensor
-) -> "tuple[Figure, str]":
-    """Matrices of one head, from tokens (t, d) to values (t, hd), with numbers."""
-    figure = _figure(4.6, 6.0)
-    axes = _canvas(figure, (-0.7, 10.2), (0, 12.4))
-    _matrix(axes, 3.8, 12.2, z, r"$\mathbf{z}$")
-    for left, matrix, name in ((0.3, q, "q"), (3.8, k, "k"), (7.6, v, "v")):
-        _matrix(axes, left, 8.9, matrix, rf"$\mathbf{{{name}}}$")
-        arrow(axes, (5.0, 10.0), (left + 1.2, 9.0))
-    axes.text(7.3, 9.7, r"times $\mathbf{U}_{qkv}$", fontsize=10)
-    _matrix(axes, 1.4, 5.6, weights, "$A$")
-    arrow(axes, (1.5, 6.7), (2.7, 5.7))
-    arrow(axes, (5.0, 6.7), (3.7, 5.7))
-    axes.text(2.6, 6.4, "compare", fontsize=10)
-    _matrix(axes, 5.4, 2.3, values, r"$A\mathbf{v}$")
-    arrow(axes, (3.7, 3.4), (6.1, 2.4))
-    arrow(axes, (8.8, 6.7), (7.1, 2.4))
-    axes.text(6.0, 2.8, "mix", fontsize=10)
-    rows = "; ".join(
-        ", ".join(f"{weight:.2f}" for weight in row) for row in weights.tolist()
-    )
-    alt = (
-        "Tokens z go to q, k and v; q and k are compared and give the matrix A; "
-        f"A mixes the rows of v. Rows of A: {rows}."
-    )
-    return figure, alt
+def steepness(gaps: Mapping[str, float]) -> "tuple[Figure, str]":
+    """The share of the better of two keys by the gap between their scores.
 
-
-def saturation(
-    variances: Mapping[int, float], marks: Mapping[str, float]
-) -> "tuple[Figure, str]":
-    """Variance of products by their width, and the slope of a softmax over two.
-
-    `marks` are differences between two scores to be pointed out on the slope
-    w(1 - w), with their names.
+    `gaps` are names to gaps: each is marked, with its slope as a short line.
     """
-    figure = _figure(WIDTH, 5.4)
-    upper, lower = figure.subplots(2, 1)
-    widths = list(variances)
-    upper.plot(widths, widths, color="0.6", label="variance = width")
-    upper.plot(widths, list(variances.values()), "o", color=DARK)
-    upper.set_xscale("log", base=2)
-    upper.set_yscale("log", base=2)
-    upper.set(
-        **{"xticks": widths, "yticks": widths},
-        **{"xticklabels": widths, "yticklabels": widths},
-        xlabel=r"width $D_h$ of query and key",
-        ylabel=r"variance of $\mathbf{q} \cdot \mathbf{k}$",
-    )
-    difference = torch.linspace(0, 12, 241)
-    lower.plot(difference.numpy(), _slope(difference).numpy(), color=DARK)
-    found = []
-    for (name, place), shape in zip(marks.items(), "os^", strict=False):
-        height = _slope(torch.tensor(place)).item()
-        found.append(f"{name}: {height:.2g}")
-        style = {"color": LIGHT, "markeredgecolor": DARK, "markersize": 9}
-        lower.plot(place, height, shape, label=found[-1], **style)
-    lower.set_yscale("log")
-    lower.set(
-        xlabel="difference of the two scores",
-        ylabel=r"slope $w(1 - w)$",
-        ylim=(1e-6, 1),
-    )
-    for axes in (upper, lower):
-        axes.legend(fontsize=10)
+    drawing = _figure(WIDTH, 3.2)
+    axes = drawing.subplots()
+    gap = torch.linspace(0, 12, 241)
+    axes.plot(gap.numpy(), gap.sigmoid().numpy(), color=DARK)
+    words = []
+    for (name, place), color in zip(
+        gaps.items(), (ATTENTION, STREAM), strict=False
+    ):
+        weight = torch.tensor(place).sigmoid().item()
+        slope = weight * (1 - weight)
+        words.append(f"{name} {_one_digit(slope)}")
+        reach = 0.9 / math.hypot(1, 12 * slope)
+        across = (place - reach, place + reach)
+        up = (weight - slope * reach, weight + slope * reach)
+        axes.plot(across, up, color=color, linewidth=5, solid_capstyle="round")
+        axes.plot(place, weight, "o", color="white", markeredgecolor=DARK)
+        axes.annotate(
+            f"{name}\nslope {_one_digit(slope)}",
+            (place, weight),
+            xytext=(18, -14),
+            **{"textcoords": "offset points", "fontsize": 11, "color": color},
+            va="top",
+        )
+    axes.set(ylim=(0.45, 1.05), xlim=(0, 12))
+    axes.set(xlabel="how far apart two scores are")
+    axes.set_ylabel("share of the better key")
+    axes.tick_params(labelsize=11)
     alt = (
-        f"Above: variance against width, from {widths[0]} to {widths[-1]}, points on "
-        "the line where they are equal. Below, on a logarithmic scale: the slope of a "
-        "softmax falls from 0.25 at equal scores without end. "
-        f"Marked: {', '.join(found)}."
+        "The share of the better of two keys against the gap between their scores: "
+        "it rises from a half and is flat beyond a gap of 6. Slopes at two marks: "
+        f"{', '.join(words)}."
     )
-    return figure, alt
+    return drawing, alt
 
 
-def split() -> "tuple[Figure, str]":
-    """One token's way through two heads: 3d numbers, cut, mixed, joined, d numbers."""
-    figure = _figure(WIDTH, 5.2)
-    axes = _canvas(figure, (-0.1, 12.1), (0.2, 11.6))
-    _box(axes, (4, 10.4), (4, 0.9), WHITE, "token, d")
-    arrow(axes, (6, 10.3), (6, 9.6))
-    axes.text(6.3, 9.9, r"times $\mathbf{U}_{qkv}$", fontsize=10, va="center")
-    for place in range(6):
-        name, head = "qkv"[place // 2], place % 2
-        words = f"${name}_{head + 1}$"
-        _box(axes, (2 * place, 8.6), (2, 0.9), FACES[head], words)
-    for head in range(2):
-        left, joined = 0.4 + 6.2 * head, 4.0 + 2 * head
-        for place in range(3):
-            start = 4 * place + 2 * head + 1.0
-            arrow(axes, (start, 8.5), (left + 1.2 + 1.3 * place, 6.7))
-        words = f"head {head + 1}\nattention, (6) and (7)"
-        _box(axes, (left, 5.3), (5, 1.3), FACES[head], words)
-        arrow(axes, (left + 2.5, 5.2), (joined + 1, 3.9))
-        _box(axes, (joined, 2.9), (2, 0.9), FACES[head], f"from {head + 1}")
-    arrow(axes, (6, 2.8), (6, 1.9))
-    axes.text(6.3, 2.4, r"times $\mathbf{U}_{msa}$", fontsize=10, va="center")
-    _box(axes, (4, 0.9), (4, 0.9), WHITE, "new token, d")
-    words = "other tokens take part inside the heads only"
-    axes.text(6, 0.4, words, fontsize=10, ha="center")
-    alt = (
-        "A token of d numbers becomes 3d: q, k and v, each cut into a part for head "
-        "1 and one for head 2. Each head attends with its own parts; what they "
-        "return is joined to d numbers and multiplied by U_msa."
-    )
-    return figure, alt
+def deal(
+    query: Tensor, cards: Tensor, rows: Mapping[str, Tensor], right: int
+) -> "tuple[Figure, str]":
+    """A query (h, w), ten cards (10, h, w), and a bar under each card per row.
 
-
-def hears(matrices: Mapping[tuple[str, str], Tensor]) -> "tuple[Figure, str]":
-    """Who changes whose output: yes or no, as squares (m, m): row hears column.
-
-    A key of `matrices` is (name of the layer, "image" or "token").
+    `rows` are at most two, name to weights (10,): a bar as wide as its card is 1, and
+    the largest of a row has its weight beside it. The right card is framed.
     """
+    from matplotlib.patches import Rectangle
+
+    drawing = _figure(WIDTH, 3.0)
+    axes = drawing.subplots()
+    axes.set(xlim=(-1.7, 5.05), ylim=(3.45, -0.25), aspect="equal")
+    axes.axis("off")
+    _digit(axes, query, -1.5, 0.35, 1.1)
+    axes.text(-0.95, 0.12, "query", fontsize=12, ha="center")
+    chosen = []
+    colors = (STREAM, ATTENTION)
+    for number, (name, weights) in enumerate(rows.items()):
+        color, y = colors[number], 2.1 + 0.42 * number
+        axes.add_patch(Rectangle((-1.6, y - 0.1), 0.2, 0.2, color=color))
+        axes.text(-1.32, y, name, fontsize=11, va="center_baseline")
+        best = int(weights.argmax())
+        chosen.append(f"{name} give most to the {best}, {weights[best]:.0%}")
+        for place, weight in enumerate(weights.tolist()):
+            left, top = place % 5, 1.75 * (place // 5)
+            bar = (left + 0.07, top + 1.0 + 0.24 * number)
+            axes.add_patch(Rectangle(bar, 0.86 * weight, 0.18, color=color))
+            if place != best:
+                continue
+            inside = weight > 0.6
+            axes.text(
+                bar[0] + (0.43 if inside else 0.86 * weight + 0.05),
+                bar[1] + 0.09,
+                f"{weight:.0%}",
+                **{"fontsize": 9, "color": "white" if inside else color},
+                **{"ha": "center" if inside else "left"},
+                va="center_baseline",
+            )
+    for place, card in enumerate(cards):
+        left, top = place % 5, 1.75 * (place // 5)
+        _digit(axes, card, left + 0.07, top, 0.86)
+        if place == right:
+            axes.add_patch(
+                Rectangle(
+                    (left + 0.01, top - 0.06),
+                    **{"width": 0.98, "height": 1.54, "fill": False},
+                    **{"edgecolor": ATTENTION, "linewidth": 3},
+                )
+            )
+    alt = (
+        f"A handwritten {right} as the query, ten cards from 0 to 9, and bars under "
+        f"them: {', '.join(chosen)}; the right card is the {right}."
+    )
+    return drawing, alt
+
+
+def layer() -> "tuple[Figure, str]":
+    """Equations (5) to (8), one colour a step: symbol, box, line of code, matrices.
+
+    Four tokens of six numbers, two heads.
+    """
+    drawing, axes = figure(440, 824)
+    left, middle = 22, 205
+    wide, bypass = 366, 420  # of a box; where the values pass by
+    steps = (
+        # (y, symbols, code)
+        (
+            690,
+            r"$[\mathbf{q}, \mathbf{k}, \mathbf{v}]"
+            r" = \mathbf{z}\,\mathbf{U}_{qkv}$   (5)",
+            "q, k, v = rearrange(self.qkv(x), parts)",
+        ),
+        (
+            508,
+            r"$A = \mathrm{softmax}"
+            r"(\mathbf{q}\mathbf{k}^\top / \sqrt{D_h}\,)$   (6)",
+            "scores = q @ k.mT / sqrt(hd)\nweights = scores.softmax(dim=-1)",
+        ),
+        (316, r"$\mathrm{SA} = A\,\mathbf{v}$   (7)", "weights @ v"),
+        (
+            152,
+            r"$\mathrm{MSA} = [\mathrm{SA}_1; \mathrm{SA}_2]"
+            r"\,\mathbf{U}_{msa}$   (8)",
+            "self.proj(rearrange(values, ...))",
+        ),
+    )
+    for (y, symbols, code), color in zip(steps, GREENS, strict=True):
+        high = 78 if "\n" in code else 62
+        box(axes, (left + wide / 2, y), (wide, high), "", color)
+        rows = code.count("\n")
+        label(
+            axes,
+            (left + wide / 2, y + 13 + 4 * rows),
+            symbols,
+            color="white",
+            **{"fontsize": 13.5, "zorder": 5},
+        )
+        label(
+            axes,
+            (left + wide / 2, y - 15 - 2 * rows),
+            code,
+            color="white",
+            **{"fontsize": 10.5, "zorder": 5, "family": "monospace"},
+        )
+    down = {"color": GREY, "width": 1.6}
+    # z, then q, k, v: four rows of six numbers, three a head
+    _cells(axes, (middle - 41, 752), [STREAM] * 6)
+    label(axes, (middle - 62, 774), r"$\mathbf{z}$", fontsize=15)
+    label(axes, (middle + 54, 774), "4 tokens, one a row", ha="left")
+    arrow(axes, (middle, 748), (middle, 724), **down)
+    for name, place in (("q", 62), ("k", 190), ("v", 318)):
+        _cells(axes, (place, 582), [GREENS[0]] * 3 + [LIGHTER[0]] * 3)
+        label(axes, (place - 15, 604), rf"$\mathbf{{{name}}}$", fontsize=15)
+        for head, across in (("1", 19), ("2", 63)):
+            label(axes, (place + across, 640), head, fontsize=11)
+        label(axes, (place - 11, 640), "head", fontsize=11)
+        arrow(axes, (place + 41, 657), (place + 41, 632), **down)
+        if name != "v":
+            arrow(axes, (place + 41, 578), (place + 41, 550), **down)
+    line(axes, [(402, 604), (bypass, 604), (bypass, 316)], GREY)
+    arrow(axes, (bypass, 316), (left + wide + 2, 316), **down)
+    # A of each head, four rows of four
+    _cells(axes, (122, 388), [GREENS[1]] * 4)
+    _cells(axes, (234, 388), [LIGHTER[1]] * 4)
+    label(axes, (102, 410), "$A$", fontsize=15)
+    for place, name in ((149, "head 1"), (261, "head 2")):
+        arrow(axes, (place, 466), (place, 441), **down)
+        arrow(axes, (place, 384), (place, 350), **down)
+        label(axes, (place + 10, 366), name, ha="left")
+    # what the heads return, side by side
+    _cells(axes, (129, 222), [GREENS[2]] * 3)
+    _cells(axes, (241, 222), [LIGHTER[2]] * 3)
+    for place, end in ((149, 185), (261, 225)):
+        arrow(axes, (place, 283), (place, 272), **down)
+        arrow(axes, (place, 218), (end, 186), **down)
+    arrow(axes, (middle, 120), (middle, 92), **down)
+    _cells(axes, (middle - 41, 40), [GREENS[3]] * 6)
+    label(axes, (middle, 20), "4 new tokens, one a row")
+    alt = (
+        "The layer from top to bottom, each step with its equation and its line of "
+        "code in one green. Tokens z times U_qkv give q, k and v, each cut into two "
+        "heads; q and k give one matrix A per head; A mixes the rows of v, which "
+        "pass by at the side; what the 2 heads return is joined and multiplied by "
+        "U_msa."
+    )
+    return drawing, alt
+
+
+def moved(
+    panels: Mapping[str, Tensor], changed: tuple[int, int]
+) -> "tuple[Figure, str]":
+    """Which outputs move when one token of one picture changes: booleans (b, t)."""
     from matplotlib.patches import Patch
 
-    figure = _figure(WIDTH, 6.0)
-    figure.get_layout_engine().set(h_pad=0.08)
-    panels = figure.subplots(2, 2)
+    drawing = _figure(WIDTH, 3.3)
+    drawing.get_layout_engine().set(h_pad=0.06)
     words = []
-    for axes, ((title, thing), heard) in zip(
-        panels.flat, matrices.items(), strict=True
+    for axes, (title, each) in zip(
+        drawing.subplots(len(panels), 1), panels.items(), strict=True
     ):
-        shown = axes.imshow(heard.numpy(), cmap="cividis", vmin=0, vmax=1)
-        axes.set_title(f"{thing} hears {thing}\n({title})", fontsize=11)
-        axes.set(xticks=[], yticks=[])
-        axes.set_xlabel(f"{thing} that is changed", fontsize=10)
-        axes.set_ylabel(f"{thing} that answers", fontsize=10)
-        words.append(
-            f"{thing} hears {thing} ({title}): {int(heard.sum())} of {heard.numel()}"
+        shown = axes.imshow(each.numpy(), cmap=MAP, vmin=0, vmax=1)
+        axes.set_title(title, fontsize=12)
+        axes.set_ylabel("picture", fontsize=11)
+        columns = range(0, each.shape[1], 5)
+        axes.set(xticks=columns, yticks=range(len(each)))
+        axes.set_xticklabels([column + 1 for column in columns])
+        axes.set_yticklabels(range(1, len(each) + 1))
+        axes.hlines(
+            [row + 0.5 for row in range(len(each) - 1)],
+            *(-0.5, each.shape[1] - 0.5),
+            color="white",
         )
-    signs = {"moves": 1.0, "does not move": 0.0}
-    figure.legend(
+        frame_patch(axes, changed, 1)
+        pictures = int(each.any(dim=1).sum())
+        words.append(
+            f"{title}: {int(each.sum())} tokens move, in {pictures} pictures"
+        )
+    axes.set_xlabel("token (the framed one is changed)", fontsize=11)
+    drawing.legend(
         handles=[
             Patch(facecolor=shown.cmap(place), edgecolor=DARK, label=name)
-            for name, place in signs.items()
+            for name, place in (("moves", 1.0), ("does not move", 0.0))
         ],
         loc="outside lower center",
         ncols=2,
-        fontsize=10,
+        fontsize=11,
     )
     alt = (
-        "Four squares of yes, yellow, and no: does the output of one move with "
-        f"another? Yes for {'; '.join(words)}."
+        "Two tables, a picture a row and a token a column, with the outputs that "
+        f"move. {'; '.join(words)}."
     )
-    return figure, alt
+    return drawing, alt
 
 
-def _slope(difference: Tensor) -> Tensor:
-    weight = difference.sigmoid()
-    return weight * (1 - weight)
+def _cells(
+    axes: "Axes", corner: tuple[float, float], colors: Sequence[str]
+) -> None:
+    """Four rows of small squares, a colour a column."""
+    squares(axes, corner, 11, list(colors) * 4, columns=len(colors))
+
+
+def _digit(
+    axes: "Axes", pixels: Tensor, left: float, top: float, side: float
+) -> None:
+    """A grey picture (h, w), dark on white, in a square of `axes`."""
+    axes.imshow(
+        pixels.numpy(),
+        cmap="gray_r",
+        vmin=0,
+        extent=(left, left + side, top + side, top),
+        zorder=1,
+    )
+
+
+def _one_digit(number: float) -> str:
+    """A number with one digit that is not 0: 0.2, 0.0005."""
+    digits = max(1, -math.floor(math.log10(number)))
+    return f"{number:.{digits}f}"
 
 
 def _figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
-
-
-def _canvas(
-    figure: "Figure", across: tuple[float, float], up: tuple[float, float]
-) -> "Axes":
-    axes = figure.subplots()
-    axes.set(xlim=across, ylim=up)
-    axes.axis("off")
-    return axes
-
-
-def _matrix(
-    axes: "Axes", left: float, top: float, matrix: Tensor, name: str
-) -> None:
-    """Numbers in cells, row 0 at the top, the name on the left."""
-    for row, numbers in enumerate(matrix.tolist()):
-        for column, number in enumerate(numbers):
-            place = (left + column * CELL[0], top - (row + 1) * CELL[1])
-            words = f"{number:.2f}".rstrip("0").rstrip(".")
-            _box(axes, place, CELL, WHITE, words)
-    middle = top - len(matrix) * CELL[1] / 2
-    axes.text(left - 0.2, middle, name, fontsize=13, va="center", ha="right")
-
-
-def _box(
-    axes: "Axes",
-    place: tuple[float, float],
-    size: tuple[float, float],
-    face: str,
-    words: str,
-) -> None:
-    from matplotlib.patches import Rectangle
-
-    axes.add_patch(Rectangle(place, *size, facecolor=face, edgecolor=DARK))
-    middle = (place[0] + size[0] / 2, place[1] + size[1] / 2)
-    axes.text(*middle, words, ha="center", va="center", fontsize=10)

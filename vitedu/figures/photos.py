@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 WIDTH = 5  # inches: 11 points stay legible on a phone
 LEVELS = 15  # of a colour as drawn, so that a photograph stays a small PNG
 MOST = 0.1  # share of attention from which on a map is as bright as can be
-GHOST = 0.35  # of the photograph, where a map over it is dark
+GHOST = 0.55  # of the photograph, where a map over it is dark
+LIT = 0.15  # of the photograph, where a map over it is bright
 
 
 def pictures(
@@ -182,8 +183,9 @@ def _over(ghost: Tensor, shares: Tensor) -> "ndarray":
     bright = (shares / MOST).clamp(max=1)
     bright = bright.repeat_interleave(pixels, 0).repeat_interleave(pixels, 1)
     color = torch.tensor(colormaps[MAP](bright.numpy())[..., :3])
-    through = (GHOST * (1 - bright) ** 2)[..., None]
-    mixed = (1 - through) * color + through * ghost[..., None]
+    through = (LIT + (GHOST - LIT) * (1 - bright) ** 3)[..., None]
+    lighter = ghost.clamp(min=0).sqrt()[..., None]  # dark cloth has folds, too
+    mixed = (1 - through) * color + through * lighter
     return ((mixed * LEVELS).round() / LEVELS).numpy()
 
 
@@ -200,7 +202,7 @@ def _panels(
     rows = math.ceil(number / columns)
     size = WIDTH / columns
     figure = Figure(
-        figsize=(WIDTH, rows * (size + 0.23) + below), layout="constrained"
+        figsize=(WIDTH, rows * (size + 0.27) + below), layout="constrained"
     )
     grid = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in grid:

@@ -38,12 +38,14 @@ def test_the_loop_names_the_lines_of_train_step():
     assert len(set(boxes)) == 4  # a colour each
     assert figure.get_facecolor()[3] == 0
     assert "next batch" in alt
+    assert not [text for text in written if "hat" in text]  # not explained yet
 
 
 def test_a_schedule_is_drawn_as_given():
     figure, alt = mnist.schedule([0, 2, 1, 0])
     assert figure.axes[0].lines[0].get_ydata().tolist() == [0, 2, 1, 0]
     assert "up to 2 at step 1" in alt
+    assert words(figure.axes[0]) == [" warm-up", " decay"]
 
 
 def test_rates_show_mistakes_at_every_rate():
@@ -61,15 +63,33 @@ def test_a_ladder_draws_every_seed_and_its_mean():
     assert "first 9.0 ± 1.0; second 4.0 ± 0.0" in alt
 
 
-def test_a_run_has_its_losses_above_its_rates():
-    losses = torch.tensor([2.0, 2.0, 1.0, 1.0])
-    figure, alt = mnist.run(losses, [0, 1, 1, 0], per_epoch=2)
+def test_runs_have_their_losses_above_their_rates():
+    losses = {
+        "constant": torch.tensor([2.0, 2.0, 1.5, 1.5]),
+        "falling": torch.tensor([2.0, 2.0, 1.0, 1.0]),
+    }
+    rates = {"constant": [1, 1, 1, 1], "falling": [0, 1, 1, 0]}
+    figure, alt = mnist.runs(losses, rates, per_epoch=2)
     upper, lower = figure.axes
-    assert upper.lines[0].get_color() == CLASS
-    assert list(upper.lines[0].get_ydata()) == [2.0, 2.0, 1.0, 1.0]
-    assert list(lower.lines[0].get_ydata()) == [0, 1, 1, 0]
-    assert "2 epochs" in alt
-    assert "2.00 in the first" in alt
+    assert upper.lines[1].get_color() == CLASS
+    assert list(upper.lines[1].get_ydata()) == [2.0, 2.0, 1.0, 1.0]
+    assert list(lower.lines[0].get_ydata()) == [1, 1, 1, 1]
+    assert list(lower.lines[1].get_ydata()) == [0, 1, 1, 0]
+    written = [text.get_text() for text in upper.get_legend().get_texts()]
+    assert written == ["constant", "falling"]
+    assert "constant, from 2.00 in the first epoch" in alt
+    assert "falling, from 2.00 in the first epoch over 1.00 halfway" in alt
+
+
+def test_paths_have_a_panel_a_walk_on_one_scale():
+    walks = {"constant": torch.ones(4, 3), "cosine": torch.zeros(4, 3)}
+    figure, alt = mnist.paths(walks)
+    first, second = figure.axes
+    assert first.get_title() == "rate: constant"
+    assert first.get_ylim() == second.get_ylim()
+    assert len(first.lines) == 3 + 1  # a line for each weight, and where 0 is
+    assert alt.startswith("Paths of 3 weights towards 0")
+    assert "constant, on average 1.00 from 0 at the end; cosine" in alt
 
 
 def test_confusion_leaves_out_what_is_right():
@@ -77,7 +97,12 @@ def test_confusion_leaves_out_what_is_right():
     figure, alt = mnist.confusion(counts, ["0", "1"])
     assert words(figure.axes[0]) == ["2"]
     assert "2 mistakes" in alt
-    assert "a 0 for a 1" in alt
+    assert "Most frequent (2 times): a 0 read as a 1" in alt
+    shown = figure.axes[0].images[0].get_array()
+    assert shown.mask.tolist() == [[True, False], [False, True]]
+    assert (
+        shown[1, 0] == 0
+    )  # no mistake has the darkest colour, as the bar says
     assert counts.tolist() == [[9, 2], [0, 7]]
 
 

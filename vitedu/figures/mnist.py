@@ -64,11 +64,7 @@ def training_loop() -> "tuple[Figure, str]":
             STREAM,
             "loss.backward()",
         ),
-        (
-            r"the step  $w \leftarrow w - \eta_t\;\hat m/\sqrt{\hat v}$",
-            NIGHT,
-            "optimizer.step()",
-        ),
+        ("the step", NIGHT, "optimizer.step()"),
     )
     tops = [420 - 112 * turn for turn in range(len(turns))]
     for top, (words, color, code) in zip(tops, turns, strict=True):
@@ -102,15 +98,13 @@ def schedule(values: Sequence[float]) -> "tuple[Figure, str]":
     axes = figure.subplots()
     axes.plot(values, color=INK, linewidth=2.5)
     top = max(range(len(values)), key=lambda step: values[step])
-    marks = {
-        "warm-up": (top, 0.25, "left"),
-        "decay": (0.62 * len(values), 0.55, "left"),
-    }
-    for words, (x, share, side) in marks.items():
-        place = (x + 0.02 * len(values), share * values[top])
-        axes.text(*place, words, ha=side, fontsize=12)
+    axes.plot([top] * 2, [0, values[top]], "--", color="0.7", linewidth=1)
+    places = {"warm-up": 0, "decay": (top + len(values)) / 2}
+    for words, place in places.items():
+        axes.text(place, 1.1 * values[top], f" {words}", fontsize=12)
     _bare(axes)
-    axes.set(xlabel="step", ylabel="learning rate", ylim=(0, None))
+    axes.set(xlabel="step", ylabel="learning rate")
+    axes.set_ylim(0, 1.24 * values[top])
     axes.set_xlim(0, len(values) - 1)
     alt = (
         f"Learning rate over {len(values) - 1} steps: a straight line up to "
@@ -136,9 +130,9 @@ def rates(mistakes: Mapping[float, float]) -> "tuple[Figure, str]":
         axes.annotate(
             f"{percent:.1f} %",
             (rate, percent),
-            (0 if lowest or not rising else 4, -19 if rising else 9),
+            (0 if lowest else 4, -19 if rising else 7),
             textcoords="offset points",
-            ha="left" if rising and not lowest else "center",
+            ha="center" if lowest or percent == high else "left",
             fontsize=12,
         )
     ticks = [t for t in (2, 5, 10, 20, 50, 100) if low / 2 < t < 2 * high]
@@ -196,12 +190,15 @@ def ladder(
     return figure, f"Mistakes on held-out digits, percent: {'; '.join(words)}."
 
 
-def run(
-    losses: Tensor, rates: Sequence[float], per_epoch: int
+def runs(
+    losses: Mapping[str, Tensor],
+    rates: Mapping[str, Sequence[float]],
+    per_epoch: int,
 ) -> "tuple[Figure, str]":
-    """Losses (steps,) and rates of one run, over its epochs, one above the other.
+    """Losses (steps,) and rates of two runs, over their epochs.
 
-    The loss is drawn as the mean of each tenth of an epoch.
+    The losses are above, each drawn as the mean of every fifth of an epoch; the rates
+    are below, under the same names.
     """
     from matplotlib.figure import Figure
 
@@ -209,27 +206,52 @@ def run(
     upper, lower = figure.subplots(
         2, 1, sharex=True, gridspec_kw={"height_ratios": [2, 1]}
     )
-    part = max(1, per_epoch // 10)
-    means = [chunk.mean().item() for chunk in losses.split(part)]
-    middles = [(i + 0.5) * part / per_epoch for i in range(len(means))]
-    upper.plot(middles, means, color=CLASS, linewidth=1.6)
+    part = max(1, per_epoch // 5)
+    words, lowest = [], math.inf
+    for (name, values), color in zip(
+        losses.items(), ("0.55", CLASS), strict=True
+    ):
+        means = [chunk.mean().item() for chunk in values.split(part)]
+        middles = [(i + 0.5) * part / per_epoch for i in range(len(means))]
+        upper.plot(middles, means, color=color, linewidth=2, label=name)
+        epochs = [step / per_epoch for step in range(len(rates[name]))]
+        lower.plot(epochs, rates[name], color=color, linewidth=2.5)
+        lowest = min(lowest, *means)
+        by_epoch = [chunk.mean().item() for chunk in values.split(per_epoch)]
+        words.append(
+            f"{name}, from {by_epoch[0]:.2f} in the first epoch over "
+            f"{by_epoch[len(by_epoch) // 2]:.2f} halfway to {by_epoch[-1]:.2f} in "
+            "the last"
+        )
     upper.set(ylabel="training loss", yscale="log")
-    ticks = [t for t in (0.05, 0.1, 0.2, 0.5, 1, 2) if t > 0.8 * min(means)]
+    ticks = [t for t in (0.05, 0.1, 0.2, 0.5, 1, 2) if t > 0.8 * lowest]
     upper.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     upper.minorticks_off()
-    epochs = [step / per_epoch for step in range(len(rates))]
-    lower.plot(epochs, rates, color=INK, linewidth=2.5)
+    upper.legend(frameon=False, fontsize=12)
     lower.set(xlabel="epoch", ylabel="rate", ylim=(0, None))
     for axes in (upper, lower):
         _bare(axes)
-    by_epoch = [chunk.mean().item() for chunk in losses.split(per_epoch)]
-    half = by_epoch[len(by_epoch) // 2]
-    alt = (
-        f"Training loss of {len(by_epoch)} epochs above the learning rate: from "
-        f"{by_epoch[0]:.2f} in the first epoch over {half:.2f} half way to "
-        f"{by_epoch[-1]:.2f} in the last, while the rate falls to 0."
-    )
-    return figure, alt
+    return figure, f"Training losses above learning rates: {'; '.join(words)}."
+
+
+def paths(walks: Mapping[str, Tensor]) -> "tuple[Figure, str]":
+    """Walks (steps, weights), a panel each, one above the other on one scale."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
+    panels = figure.subplots(len(walks), 1, sharex=True, sharey=True)
+    words = []
+    for axes, (name, walk) in zip(panels, walks.items(), strict=True):
+        axes.plot(walk.numpy(), color=INK, linewidth=0.4, alpha=0.4)
+        axes.axhline(0, color=CLASS, linewidth=1.2)
+        axes.set_title(f"rate: {name}", fontsize=12)
+        axes.set_ylabel("weight")
+        _bare(axes)
+        end = walk[-1].abs().mean().item()
+        words.append(f"{name}, on average {end:.2f} from 0 at the end")
+    panels[-1].set_xlabel("step")
+    number = next(iter(walks.values())).shape[1]
+    return figure, f"Paths of {number} weights towards 0: {'; '.join(words)}."
 
 
 def confusion(
@@ -243,8 +265,7 @@ def confusion(
     figure = Figure(figsize=(WIDTH, 4.4), layout="constrained")
     axes = figure.subplots()
     most = int(counts.max())
-    blank = counts.double()
-    blank[counts == 0] = math.nan  # drawn as white
+    blank = counts.double().fill_diagonal_(math.nan)  # drawn as white
     colors = colormaps[MAP].with_extremes(bad="white")
     shown = axes.imshow(blank.numpy(), cmap=colors, vmin=0, vmax=most)
     for true, row in enumerate(counts.tolist()):
@@ -256,17 +277,15 @@ def confusion(
     places = range(len(class_names))
     axes.set_xticks(places, class_names)
     axes.set_yticks(places, class_names)
-    ends = [-0.5, len(class_names) - 0.5]
-    axes.plot(ends, ends, color="0.7", linewidth=0.8)
     axes.set(xlabel="read", ylabel="written")
     figure.colorbar(shown, ax=axes, label="images")
     tied = [
-        f"a {class_names[true]} for a {class_names[answered]}"
+        f"a {class_names[true]} read as a {class_names[answered]}"
         for true, answered in (counts == most).nonzero().tolist()
     ]
     alt = (
         f"{int(counts.sum())} mistakes by digit written and digit read, in "
-        f"{int((counts > 0).sum())} cells. Most often ({most} times) is taken "
+        f"{int((counts > 0).sum())} cells. Most frequent ({most} times): "
         f"{', '.join(tied)}."
     )
     return figure, alt
@@ -281,7 +300,7 @@ def two_maps(
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 2.9), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
     words = []
     for axes, values, name in zip(
         figure.subplots(1, 2), (left, right), names, strict=True

@@ -7,12 +7,12 @@ import vitedu
 # %% [markdown]
 # # The first training: MNIST
 #
-# Your network has named Grace Hopper ([chapter 4](04_vit.ipynb)), but with weights that
+# Your network has named Grace Hopper's uniform ([chapter 4](04_vit.ipynb)), but with weights that
 # somebody else had trained. Untrained, it can't even read a 7: it gives all ten digits
 # the same probability, one tenth. Today you train it yourself, and learn to tell a
 # better recipe from a lucky run.
 #
-# We'll take a tiny one: two blocks with two heads each, 7,850 weights in all. It trains
+# We'll take a tiny network: two blocks with two heads each, 7,850 weights in all. It trains
 # in two minutes, so you can afford to get things wrong.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -75,7 +75,7 @@ figures.show(*mnist.digit_grid(x_learn[firsts], data.class_names, patch_size=7))
 # The blue lines cut sixteen patches, which makes seventeen tokens with the class token.
 #
 # `ViT` is the class you wrote in chapter 4, here for images of 28 pixels, patches of 7,
-# one colour and ten classes. And `tutorial` is the loop of nearly every first tutorial.
+# one colour and ten classes. `tutorial` is the loop of nearly every first tutorial.
 # It shuffles the images, takes a *batch* of 64 at a time, computes the loss, and lets
 # Adam move the weights. (AdamW is Adam that also shrinks every weight a little at each
 # step.) One pass over all the images is an *epoch*.
@@ -166,8 +166,7 @@ def train_step(model, optimizer, images, labels):
 # In plain gradient descent, a step moves a weight by the learning rate times its
 # gradient. Adam ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)) does something
 # else. For each weight it keeps two running means, $\hat m$ of its recent gradients and
-# $\hat v$ of their squares. Then it takes this step, where $\eta$ is the learning rate
-# (we leave out a tiny constant against division by zero):
+# $\hat v$ of their squares. Then it takes this step, where $\eta$ is the learning rate:
 #
 # $$ w \leftarrow w - \eta \, \frac{\hat m}{\sqrt{\hat v}} $$
 #
@@ -229,7 +228,7 @@ for lr, model in {0.001: slow, 0.01: fast}.items():
 #
 # Long strides get you across town, but not onto a doorstep: you keep stepping over it.
 # Training is like that. Near a good place, the gradients of two batches no longer
-# agree, and what's left of them is mostly noise. But Adam divides even noise by its own
+# agree, and what they still show is mostly noise. But Adam divides even noise by its own
 # size, so the steps go on and on in random directions. The weights can only settle if
 # the learning rate shrinks, so we let it fall to zero. (In [the second
 # reading](#The-doorstep-in-numbers) you can watch two hundred weights do it.)
@@ -299,7 +298,7 @@ def train(model, images, labels, epochs, lr, batch_size=64, warmup=0.1):
 
 
 # %% [markdown]
-# Again one epoch, at the rate that did best. Only the rise and fall are new.
+# Again one epoch, at the rate that did best:
 
 # %% tags=["nbval-ignore-output"]
 settled = try_rate(0.01, loop=train)
@@ -379,8 +378,8 @@ print("checked: 31 of 75 with batches of 7, 32 and 75")
 # flattering, but the test set stays fresh for one honest reading.
 
 # %% [markdown]
-# **Guess first:** one of the five is PyTorch's 0.001. How many times as many mistakes
-# will it make as the best? Is 0.1 still a disaster, now that it rises and falls?
+# **Guess first:** one of the five is PyTorch's 0.001. How many mistakes will it
+# make for each one of the best? Is 0.1 still a disaster, now that it rises and falls?
 
 
 # %% tags=["nbval-ignore-output"]
@@ -479,6 +478,7 @@ figures.show(*mnist.ladder(rungs, errors))
 # The grey dots are seeds, the black mark is their mean. Divide each gain by its own
 # error. The errors of two independent means add up like the short sides of a right
 # triangle: square them, add, take the root.
+# (Our rungs share their seeds, so it's a rough ruler.)
 
 # %% tags=["nbval-ignore-output"]
 for before, after in pairwise(rungs):
@@ -492,8 +492,8 @@ for before, after in pairwise(rungs):
 # > **Rule of thumb.** Change one thing, use several seeds, and divide the difference by
 # > its error. Below 2, it's no result. From 2 to 3, it's a hint. Above 3, it's a result.
 #
-# Two of the five are results: the rate, which brings most, and the falling cosine. The
-# pixels are a hint. The warm-up and the shifts bring nothing you could see here. But
+# Two of the five are results: the rate and the falling cosine. (Which of them brings
+# more, three seeds can't say.) The pixels are a hint. The warm-up and the shifts bring nothing you could see here. But
 # the shifts get a second chance below, and in [exercise 4](#Exercises) you'll find a
 # rate at which the warm-up decides everything.
 #
@@ -601,9 +601,10 @@ print("checked: no lazy network, and it was trained")
 
 # %% [markdown]
 # You wrote every line of that network, and it's a number you can defend: no choice was
-# made on these images, each was counted once, and you know how far off it may be.
+# made on these images, each was counted once, and as far as the images go, you know its
+# error.
 #
-# For comparison, here are records of other runs, which learned from all 60,000 digits.
+# Here are records of other runs, which learned from all 60,000 digits.
 # `mnist-seed` is the tutorial's recipe on the same network, for 15 epochs. `mnist-tiny`
 # has as many weights, but a recipe tuned further, and `mnist-small` a hundred times as
 # many.
@@ -654,8 +655,8 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 #
 # ## What to take with you
 #
-# 1. With Adam, the learning rate is the length of a step: find it with a few short runs,
-#    and let it fall to zero at the end.
+# 1. Find the learning rate first. With Adam it's the length of a step: try a few in short
+#    runs, and let it fall to zero at the end.
 # 2. Choose on a validation set, count right answers instead of averaging percents, and
 #    read the test set once.
 # 3. Divide a difference by its error: below two it's no result, above three it is one. A
@@ -760,7 +761,7 @@ figures.show(*mnist.paths(walks))
 
 # %% [markdown]
 # Every thin line is a weight. At the constant rate they arrive and keep wandering about.
-# At the falling rate they end three times as close.
+# At the falling rate they end three times closer.
 #
 # ### Which digits it confuses
 #
@@ -788,7 +789,7 @@ figures.show(*mnist.confusion(counts, data.class_names))
 #
 # Is 98 % a lot for 7,850 weights? One linear layer from 784 pixels to ten classes has
 # $784 \cdot 10 + 10$ weights. That's 7,850, to the last one. The other rival is a network
-# of three small convolutions with a few weights less.
+# of three small convolutions with slightly fewer weights.
 
 
 # %%
@@ -841,7 +842,7 @@ for build in (linear, convolutions):
 # ### Where it looks, and what it needs
 #
 # The head reads the class token, so there's one natural attention map per image: how much
-# the class token takes from each patch in the last block, on the mean of the two heads.
+# the class token takes from each patch in the last block, averaged over the two heads.
 # It's tempting to read such a map as "what mattered". There's a test for that. Blank one
 # patch, see how much the loss rises, and do it for all sixteen.
 #
@@ -914,6 +915,7 @@ for name, rise in rises.items():
 # some *other* digit does, and with the mean patch the lead is smaller still. Both leads
 # are more than three errors, so they're real, but they're small. And plain ink, which
 # knows nothing about the network, beats both maps, even with the mean patch.
+# (An inky patch is usually far from the mean, too, so some of that may be built in.)
 #
 # So be careful with the sentence "it looks at the loop of the 9". A map shows where values
 # are taken from. By the last block, though, every token is already a mixture of many
@@ -939,7 +941,7 @@ print(f"{race['hardware']}, {race['date']}")
 print(race["command"])
 
 # %% [markdown]
-# The ratio is formed for each seed, and its median is nearly nine. Partly a step is cheaper
+# There's one ratio per seed, and its median is nearly nine. Partly a step is cheaper
 # without the loader, partly fewer steps are needed. The record doesn't say how much each
 # contributes, nor which of the four habits costs most.
 #

@@ -257,15 +257,15 @@ def layer() -> "tuple[Figure, str]":
     label(axes, (middle + 54, 774), "4 tokens, one a row", ha="left")
     arrow(axes, (middle, 748), (middle, 724), **down)
     for name, place in (("q", 62), ("k", 190), ("v", 318)):
-        _cells(axes, (place, 582), [GREENS[0]] * 3 + [LIGHTER[0]] * 3)
-        label(axes, (place - 15, 604), rf"$\mathbf{{{name}}}$", fontsize=15)
+        _cells(axes, (place, 560), [GREENS[0]] * 3 + [LIGHTER[0]] * 3)
+        label(axes, (place - 15, 582), rf"$\mathbf{{{name}}}$", fontsize=15)
         for head, across in (("1", 19), ("2", 63)):
-            label(axes, (place + across, 640), head, fontsize=11)
-        label(axes, (place - 11, 640), "head", fontsize=11)
-        arrow(axes, (place + 41, 657), (place + 41, 632), **down)
+            label(axes, (place + across, 628), head, fontsize=11)
+        label(axes, (place - 11, 628), "head", fontsize=11)
+        arrow(axes, (place + 41, 657), (place + 41, 637), **down)
         if name != "v":
-            arrow(axes, (place + 41, 578), (place + 41, 550), **down)
-    line(axes, [(402, 604), (bypass, 604), (bypass, 316)], GREY)
+            arrow(axes, (place + 41, 558), (place + 41, 547), **down)
+    line(axes, [(402, 582), (bypass, 582), (bypass, 316)], GREY)
     arrow(axes, (bypass, 316), (left + wide + 2, 316), **down)
     # A of each head, four rows of four
     _cells(axes, (122, 388), [GREENS[1]] * 4)
@@ -276,11 +276,11 @@ def layer() -> "tuple[Figure, str]":
         arrow(axes, (place, 384), (place, 350), **down)
         label(axes, (place + 10, 366), name, ha="left")
     # what the heads return, side by side
-    _cells(axes, (129, 222), [GREENS[2]] * 3)
-    _cells(axes, (241, 222), [LIGHTER[2]] * 3)
+    _cells(axes, (129, 205), [GREENS[2]] * 3)
+    _cells(axes, (241, 205), [LIGHTER[2]] * 3)
     for place, end in ((149, 185), (261, 225)):
-        arrow(axes, (place, 283), (place, 272), **down)
-        arrow(axes, (place, 218), (end, 186), **down)
+        arrow(axes, (place, 283), (place, 261), **down)
+        arrow(axes, (place, 202), (end, 184), **down)
     arrow(axes, (middle, 120), (middle, 92), **down)
     _cells(axes, (middle - 41, 40), [GREENS[3]] * 6)
     label(axes, (middle, 20), "4 new tokens, one a row")

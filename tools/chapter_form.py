@@ -21,6 +21,7 @@ import lock
 import measure_chapters
 import nbformat
 import notebooks
+from book_ext import place_of
 from nbformat import NotebookNode
 
 MOST_LINES, MOST_COLUMNS, MOST_PRINTED = 25, 80, 72
@@ -291,11 +292,6 @@ def places(notebook: NotebookNode) -> set[str]:
         for heading in re.findall(r"^#{1,6} +(.+?)\s*$", source, re.MULTILINE):
             found.add(place_of(re.sub(r"[`*]|\$", "", heading)))
     return found
-
-
-def place_of(heading: str) -> str:
-    """The anchor that Jupyter gives a heading; book_ext.py gives the site the same."""
-    return heading.strip().replace(" ", "-")
 
 
 def keeps_its_columns(notebook: NotebookNode) -> list[str]:

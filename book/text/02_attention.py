@@ -670,18 +670,14 @@ import copy
 
 def tokens_of(model):
     """The patches' tokens (n, d): times E, plus positions, after each block."""
-    found = []
-    blocks = model.blocks
-    enter = lambda block, given: found.append(given[0][0, 1:])  # noqa: E731
-    leave = lambda block, given, out: found.append(out[0, 1:])  # noqa: E731
-    hooks = [blocks[0].register_forward_pre_hook(enter)]
-    hooks += [block.register_forward_hook(leave) for block in blocks]
     with torch.no_grad():
-        model(2 * picture[None] - 1)
-        first = model.patch_embed.proj(2 * picture[None] - 1)
-    for hook in hooks:
-        hook.remove()
-    return [rearrange(first, "1 d h w -> (h w) d"), *found]
+        first = model.patch_embed(2 * picture[None] - 1)  # (1, n, d)
+        z = torch.cat([model.cls_token, first], dim=1) + model.pos_embed
+        stages = [first[0], z[0, 1:]]
+        for block in model.blocks:
+            z = block(z)
+            stages.append(z[0, 1:])
+    return stages
 
 
 no_positions = copy.deepcopy(model)

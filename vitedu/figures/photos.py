@@ -4,7 +4,7 @@ Every function returns a figure and its alt text, for `figures.show(*...)`.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -123,7 +123,8 @@ def heads(
         for head, shares in enumerate(each):
             axes = grid[row, column * many + head]
             axes.imshow(_over(ghost, shares), interpolation="nearest")
-            _mark(axes, place, len(ghost) / len(shares))
+            side_of_patch = len(ghost) / len(shares)
+            frame_patch(axes, place, side_of_patch, [("white", 1.2)])
             axes.set(xticks=[], yticks=[])
             for spine in axes.spines.values():
                 spine.set_visible(False)
@@ -154,25 +155,23 @@ def draw_picture(axes: "Axes", picture: Tensor) -> None:
         axes.imshow(shown.permute(1, 2, 0).numpy(), interpolation="nearest")
 
 
-def frame_patch(axes: "Axes", place: tuple[int, int], side: float) -> None:
-    """A frame around the patch at (row, column): seen on any ground."""
+def frame_patch(
+    axes: "Axes",
+    place: tuple[int, int],
+    side: float,
+    lines: Sequence[tuple[str, float]] = (("black", 4), ("white", 2)),
+) -> None:
+    """A frame around the patch at (row, column), `side` pixels wide.
+
+    `lines` are its colours and widths, the lowest first; these two show on any ground.
+    """
     from matplotlib.patches import Rectangle
 
     row, column = place
     corner = (column * side - 0.5, row * side - 0.5)
-    for color, width in (("black", 4), ("white", 2)):
+    for color, width in lines:
         frame = Rectangle(corner, side, side, fill=False, ec=color, lw=width)
         axes.add_patch(frame)
-
-
-def _mark(axes: "Axes", place: tuple[int, int], side: float) -> None:
-    """A thin frame around the patch at (row, column)."""
-    from matplotlib.patches import Rectangle
-
-    row, column = place
-    corner = (column * side - 0.5, row * side - 0.5)
-    frame = Rectangle(corner, side, side, fill=False, ec="white", lw=1.2)
-    axes.add_patch(frame)
 
 
 def _over(ghost: Tensor, shares: Tensor) -> "ndarray":

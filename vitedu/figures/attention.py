@@ -18,6 +18,7 @@ from vitedu.figures.schematic import (
     GREY,
     arrow,
     box,
+    chart,
     figure,
     label,
     line,
@@ -42,7 +43,7 @@ def answers(
 
     `entries` are the dictionary's own keys and values; at most three lines.
     """
-    drawing = _figure(WIDTH, 3.2)
+    drawing = chart(WIDTH, 3.2)
     axes = drawing.subplots()
     styles = ((GREENS[0], ":"), (ATTENTION, "--"), (DARK, "-"))
     for (name, each), (color, style) in zip(
@@ -77,7 +78,7 @@ def answers(
 
 def triangle(tokens: Tensor, outputs: Tensor) -> "tuple[Figure, str]":
     """Three tokens (3, 2) in the plane, and where attention moves each of them."""
-    drawing = _figure(3.4, 3.0)
+    drawing = chart(3.4, 3.0)
     axes = drawing.subplots()
     corners = torch.cat([tokens, tokens[:1]])
     axes.fill(*corners.T.numpy(), facecolor=TINTS[ATTENTION], edgecolor="0.6")
@@ -110,7 +111,7 @@ def steepness(gaps: Mapping[str, float]) -> "tuple[Figure, str]":
 
     `gaps` are names to gaps: each is marked, with its slope as a short line.
     """
-    drawing = _figure(WIDTH, 3.2)
+    drawing = chart(WIDTH, 3.2)
     axes = drawing.subplots()
     gap = torch.linspace(0, 12, 241)
     axes.plot(gap.numpy(), gap.sigmoid().numpy(), color=DARK)
@@ -155,7 +156,7 @@ def deal(
     """
     from matplotlib.patches import Rectangle
 
-    drawing = _figure(WIDTH, 3.0)
+    drawing = chart(WIDTH, 3.0)
     axes = drawing.subplots()
     axes.set(xlim=(-1.7, 5.05), ylim=(3.45, -0.25), aspect="equal")
     axes.axis("off")
@@ -300,7 +301,7 @@ def moved(
     """Which outputs move when one token of one picture changes: booleans (b, t)."""
     from matplotlib.patches import Patch
 
-    drawing = _figure(WIDTH, 3.3)
+    drawing = chart(WIDTH, 3.3)
     drawing.get_layout_engine().set(h_pad=0.06)
     words = []
     for axes, (title, each) in zip(
@@ -364,9 +365,3 @@ def _one_digit(number: float) -> str:
     """A number with one digit that is not 0: 0.2, 0.0005."""
     digits = max(1, -math.floor(math.log10(number)))
     return f"{number:.{digits}f}"
-
-
-def _figure(width: float, height: float) -> "Figure":
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")

@@ -18,6 +18,7 @@ from vitedu.figures.schematic import (
     GREY,
     arrow,
     box,
+    chart,
     figure,
     label,
     line,
@@ -59,7 +60,7 @@ def likeness(
 
 def averages(steps: Sequence[Tensor]) -> "tuple[Figure, str]":
     """Tokens (t, 2) in the plane, before and after each layer of averaging."""
-    drawing = _figure(3.4, 3.0)
+    drawing = chart(3.4, 3.0)
     axes = drawing.subplots()
     middle = steps[0].mean(dim=0)
     for before, after in pairwise(steps):
@@ -204,7 +205,7 @@ def influence(matrices: Mapping[str, Tensor]) -> "tuple[Figure, str]":
     from matplotlib.colors import ListedColormap
 
     colors = {"attention": ATTENTION, "MLP": MLP}
-    drawing = _figure(WIDTH, 2.1)
+    drawing = chart(WIDTH, 2.1)
     panels = drawing.subplots(1, len(matrices), sharey=True)
     told = []
     for axes, (name, matrix) in zip(panels, matrices.items(), strict=True):
@@ -231,7 +232,7 @@ def influence(matrices: Mapping[str, Tensor]) -> "tuple[Figure, str]":
 
 def activations() -> "tuple[Figure, str]":
     """GELU beside ReLU."""
-    drawing = _figure(3.4, 2.5)
+    drawing = chart(3.4, 2.5)
     axes = drawing.subplots()
     x = torch.linspace(-3.5, 3.5, 701, dtype=torch.float64)
     gelu = nn.functional.gelu(x)
@@ -308,7 +309,7 @@ def losses(
     lines: Mapping[str, Sequence[float]], constant: float
 ) -> "tuple[Figure, str]":
     """Training loss over steps, and the loss of the best constant answer."""
-    drawing = _figure(WIDTH, 3.6)
+    drawing = chart(WIDTH, 3.6)
     axes = drawing.subplots()
     axes.axhline(constant, color=PALE, linewidth=1.5, linestyle=":", zorder=0)
     looks = (ATTENTION, "-"), (CLASS, "--"), (CLASS, ":")
@@ -336,7 +337,7 @@ def medians(
     panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]],
 ) -> "tuple[Figure, str]":
     """A panel a quantity over the depth: medians as lines, seeds as dots."""
-    drawing = _figure(WIDTH, 2.4 * len(panels) + 0.3)
+    drawing = chart(WIDTH, 2.4 * len(panels) + 0.3)
     grid = drawing.subplots(len(panels), 1, sharex=True, squeeze=False)
     looks = (ATTENTION, "-", "o"), (CLASS, "--", "s")
     told = []
@@ -378,9 +379,3 @@ def _cosines(tokens: Tensor, patch: int) -> Tensor:
     patches = tokens[-(COLUMNS**2) :]
     unit = nn.functional.normalize(patches, dim=-1)
     return (unit @ unit[patch]).view(COLUMNS, COLUMNS)
-
-
-def _figure(width: float, height: float) -> "Figure":
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vitedu.figures.palette import MAP, PATCHES, STREAM, TINTS
 from vitedu.figures.photos import LEVELS, WIDTH, draw_picture
-from vitedu.figures.schematic import DARK, GREY, arrow, box, label, line
+from vitedu.figures.schematic import DARK, GREY, arrow, box, chart, label, line
 from vitedu.figures.schematic import figure as schematic
 
 if TYPE_CHECKING:
@@ -52,9 +52,8 @@ def answers(
 
     `seen` begins the alt text: what the picture shows.
     """
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 2.5), layout="constrained")
+    figure = chart(WIDTH, 2.5)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.35))
     draw_picture(left, picture)
     left.axis("off")
@@ -221,14 +220,11 @@ def digits(
     `outlines` are corners (x, y), in pixels, of one polygon for each row; it is drawn
     on the first image.
     """
-    from matplotlib.figure import Figure
     from matplotlib.patches import Polygon
 
     most = max(len(images) for images in rows.values())
     size = WIDTH / most
-    figure = Figure(
-        figsize=(WIDTH, len(rows) * (size + 0.3)), layout="constrained"
-    )
+    figure = chart(WIDTH, len(rows) * (size + 0.3))
     grid = figure.subplots(len(rows), most, squeeze=False)
     for axes in grid.flat:
         axes.set(xticks=[], yticks=[])
@@ -254,9 +250,8 @@ def questions(
     Each kernel is drawn around grey; the maps share one scale, printed once, from
     -limit to limit. Answers beyond it are drawn as the limit.
     """
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
+    figure = chart(WIDTH, 3.9)
     grid = figure.subplots(2, len(kernels), squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
@@ -332,9 +327,8 @@ def reading(
     That is a picture (3, h, w); maps (k, gh, gw) of k answers on one scale from -limit
     to limit, in rows of four; classes as bars.
     """
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 4.7), layout="constrained")
+    figure = chart(WIDTH, 4.7)
     grid = figure.add_gridspec(2, 2, height_ratios=(1.6, 1))
     left, right = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
     draw_picture(left, picture)

@@ -14,6 +14,7 @@ from torch import Tensor
 from vitedu.figures import schematic
 from vitedu.figures.palette import CLASS, MAP, PATCHES, STREAM
 from vitedu.figures.photos import WIDTH
+from vitedu.figures.schematic import chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,10 +32,9 @@ def digit_grid(
     patch_size: int | None = None,
 ) -> "tuple[Figure, str]":
     """Images (n, 1, h, w), any range, each under its title; lines cut the patches."""
-    from matplotlib.figure import Figure
 
     rows = math.ceil(len(images) / columns)
-    figure = Figure(figsize=(WIDTH, 1.3 * rows), layout="constrained")
+    figure = chart(WIDTH, 1.3 * rows)
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in panels:
         axes.axis("off")
@@ -92,9 +92,8 @@ def training_loop() -> "tuple[Figure, str]":
 
 def schedule(values: Sequence[float]) -> "tuple[Figure, str]":
     """The learning rate of every step of a run."""
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 2.3), layout="constrained")
+    figure = chart(WIDTH, 2.3)
     axes = figure.subplots()
     axes.plot(values, color=INK, linewidth=2.5)
     top = max(range(len(values)), key=lambda step: values[step])
@@ -116,9 +115,8 @@ def schedule(values: Sequence[float]) -> "tuple[Figure, str]":
 
 def rates(mistakes: Mapping[float, float]) -> "tuple[Figure, str]":
     """Mistakes in percent over the highest learning rate, both logarithmic."""
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 2.9), layout="constrained")
+    figure = chart(WIDTH, 2.9)
     axes = figure.subplots()
     axes.loglog(
         list(mistakes), list(mistakes.values()), "o-", color=INK, linewidth=2
@@ -151,11 +149,8 @@ def ladder(
     rungs: Mapping[str, Sequence[float]], errors: Mapping[str, float]
 ) -> "tuple[Figure, str]":
     """Mistakes in percent, a row a rung: every seed, their mean, its standard error."""
-    from matplotlib.figure import Figure
 
-    figure = Figure(
-        figsize=(WIDTH, 0.62 * len(rungs) + 0.7), layout="constrained"
-    )
+    figure = chart(WIDTH, 0.62 * len(rungs) + 0.7)
     axes = figure.subplots()
     names = [textwrap.fill(name, 16) for name in rungs]
     axes.set_yticks(range(len(rungs)), names, fontsize=12)
@@ -200,9 +195,8 @@ def runs(
     The losses are above, each drawn as the mean of every fifth of an epoch; the rates
     are below, under the same names.
     """
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 3.8), layout="constrained")
+    figure = chart(WIDTH, 3.8)
     upper, lower = figure.subplots(
         2, 1, sharex=True, gridspec_kw={"height_ratios": [2, 1]}
     )
@@ -236,9 +230,8 @@ def runs(
 
 def paths(walks: Mapping[str, Tensor]) -> "tuple[Figure, str]":
     """Walks (steps, weights), a panel each, one above the other on one scale."""
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
+    figure = chart(WIDTH, 3.6)
     panels = figure.subplots(len(walks), 1, sharex=True, sharey=True)
     words = []
     for axes, (name, walk) in zip(panels, walks.items(), strict=True):
@@ -259,10 +252,9 @@ def confusion(
 ) -> "tuple[Figure, str]":
     """Mistakes (classes, classes), rows true, columns answered; no diagonal."""
     from matplotlib import colormaps
-    from matplotlib.figure import Figure
 
     counts = counts.clone().fill_diagonal_(0)
-    figure = Figure(figsize=(WIDTH, 4.4), layout="constrained")
+    figure = chart(WIDTH, 4.4)
     axes = figure.subplots()
     most = int(counts.max())
     blank = counts.double().fill_diagonal_(math.nan)  # drawn as white
@@ -298,9 +290,8 @@ def two_maps(
 
     They are of different kinds, so each has a scale of its own.
     """
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    figure = chart(WIDTH, 3.2)
     words = []
     for axes, values, name in zip(
         figure.subplots(1, 2), (left, right), names, strict=True

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitedu.figures.palette import MAP
+from vitedu.figures.schematic import chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,10 +72,9 @@ def named(
     picture: Tensor, places: Mapping[str, tuple[int, int]], patch_size: int
 ) -> "tuple[Figure, str]":
     """A picture (3, h, w) in 0..1 with patches framed and named: (row, column)."""
-    from matplotlib.figure import Figure
     from matplotlib.patheffects import withStroke
 
-    drawing = Figure(figsize=(3.2, 3.2), layout="constrained")
+    drawing = chart(3.2, 3.2)
     axes = drawing.subplots()
     draw_picture(axes, picture)
     axes.axis("off")
@@ -108,13 +108,12 @@ def heads(
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
-    from matplotlib.figure import Figure
 
     many = len(next(iter(maps.values()))[0])
     columns, lines = many * across, math.ceil(len(maps) / across)
     side = (WIDTH - 0.3) / columns
     height = lines * (side + 0.06 + 0.2 * (across > 1)) + 1.0
-    drawing = Figure(figsize=(WIDTH, height), layout="constrained")
+    drawing = chart(WIDTH, height)
     drawing.get_layout_engine().set(w_pad=0.02, h_pad=0.02)
     grid = drawing.subplots(lines, columns, squeeze=False)
     ghost = F.avg_pool2d(picture.mean(dim=0)[None], 2)[0]  # (h / 2, w / 2)
@@ -195,14 +194,11 @@ def _panels(
 
     `below` is the room under the last row, in inches.
     """
-    from matplotlib.figure import Figure
 
     columns = columns or number
     rows = math.ceil(number / columns)
     size = WIDTH / columns
-    figure = Figure(
-        figsize=(WIDTH, rows * (size + 0.27) + below), layout="constrained"
-    )
+    figure = chart(WIDTH, rows * (size + 0.27) + below)
     grid = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in grid:
         axes.axis("off")

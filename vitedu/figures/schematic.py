@@ -34,6 +34,13 @@ def figure(width: float, height: float) -> "tuple[Figure, Axes]":
     return drawing, axes
 
 
+def chart(width: float, height: float) -> "Figure":
+    """An empty figure for plots and pictures, on white; sizes in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def box(
     axes: "Axes",
     middle: Sequence[float],

@@ -27,6 +27,7 @@ from vitedu.figures.schematic import (
     GREY,
     arrow,
     box,
+    chart,
     figure,
     label,
     line,
@@ -172,9 +173,8 @@ def losses(
 
     Each point is a mean over 20 steps; `floor` is what the second cannot pass.
     """
-    from matplotlib.figure import Figure
 
-    drawing = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    drawing = chart(WIDTH, 3.2)
     axes = drawing.subplots()
     ends = []
     for words, values, color in (
@@ -210,9 +210,8 @@ def shares(counts: Mapping[str, Mapping[str, int]]) -> "tuple[Figure, str]":
     `counts` maps a model's name to {group: number of weights}; the groups are those
     of GROUPS.
     """
-    from matplotlib.figure import Figure
 
-    drawing = Figure(figsize=(WIDTH, 2.9), layout="constrained")
+    drawing = chart(WIDTH, 2.9)
     axes = drawing.subplots()
     told = []
     for model, groups in counts.items():
@@ -258,10 +257,9 @@ def neighbours(rows: Tensor, patches: Sequence[int]) -> "tuple[Figure, str]":
 
     Patches are counted from 1, row by row. The measure is the cosine, on one scale.
     """
-    from matplotlib.figure import Figure
 
     side = math.isqrt(len(rows))
-    drawing = Figure(figsize=(WIDTH, 2.5), layout="constrained")
+    drawing = chart(WIDTH, 2.5)
     grid = drawing.subplots(1, len(patches), squeeze=False)[0]
     directions = F.normalize(rows.detach(), dim=1)
     alike = directions @ directions.T  # (n, n)
@@ -296,11 +294,8 @@ def answers(
 
     `guesses` holds for each picture (name, probability), the most probable first.
     """
-    from matplotlib.figure import Figure
 
-    drawing = Figure(
-        figsize=(WIDTH, 1.35 * len(pictures)), layout="constrained"
-    )
+    drawing = chart(WIDTH, 1.35 * len(pictures))
     grid = drawing.subplots(len(pictures), 2, width_ratios=(1, 2.6))
     told = []
     for (left, right), picture, names in zip(

@@ -6,7 +6,6 @@
 """
 
 from vitedu import budget, data, evaluate, model, results, train, weights
-from vitedu.data.preprocess import PreprocessSpec, preprocess
 from vitedu.errors import UserError
 from vitedu.evaluate import classify
 from vitedu.model import (
@@ -21,6 +20,7 @@ from vitedu.model import (
     vit,
     vit_config,
 )
+from vitedu.pictures import PreprocessSpec, preprocess
 from vitedu.weights import load
 
 __version__ = "0.1.0"

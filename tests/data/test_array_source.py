@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from vitedu.data.arrays import BLOCK_VALUES, Arrays, ArraySource
 from vitedu.data.augment import Augment
-from vitedu.data.preprocess import PreprocessSpec, normalise
 from vitedu.errors import UserError
+from vitedu.pictures import PreprocessSpec, normalise
 
 SPEC = PreprocessSpec(image_size=(5, 4), in_channels=1, mean=0.1, std=0.3)
 RAW = PreprocessSpec(

@@ -210,8 +210,15 @@ def test_a_model_that_names_no_class_says_so(fields, said):
 
 
 def test_a_model_without_preprocessing_says_what_to_set():
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(3))
     with pytest.raises(ValueError, match=r"set model\.preprocess"):
-        classify(vitedu.vit("ViT-Ti/16", **TINY), photo("cat"))
+        classify(model, photo("cat"))
+
+
+def test_a_new_model_prepares_pictures_as_the_authors_do():
+    model = vitedu.vit("ViT-Ti/16", **TINY)
+    assert model.preprocess == PreprocessSpec(model.config.image_size)
+    assert classify(model.eval(), photo("cat"))[0].name.startswith("class ")
 
 
 # --- the model

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from vitedu.data.preprocess import PreprocessSpec
 from vitedu.model import ViT, ViTConfig
 from vitedu.model.position import Learned1D
+from vitedu.pictures import PreprocessSpec
 from vitedu.train.config import CHOICES, TrainConfig
 from vitedu.train.optimizer import (
     Group,

@@ -276,7 +276,7 @@ def test_transformers_prepares_pictures_as_vitedu_does(
     import numpy as np
     from PIL import Image
 
-    from vitedu.data.preprocess import normalise, read_image
+    from vitedu.pictures import normalise, read_image
 
     config = ViTConfig(image_size=32, num_classes=5)
     written = dialect.beside(config, spec, ())["preprocessor_config.json"]

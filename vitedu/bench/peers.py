@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from vitedu.compat import import_timm, import_torchvision
-from vitedu.data.preprocess import PreprocessSpec
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model import ResNet, ResNetConfig, ViT, ViTConfig
+from vitedu.pictures import PreprocessSpec
 from vitedu.weights import DIALECTS
 from vitedu.weights.sizes import check_holds
 

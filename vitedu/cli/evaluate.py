@@ -15,7 +15,6 @@ from vitedu.cli.words import load_model, named_fields
 from vitedu.data import ArraySource, load_dataset
 from vitedu.data.folders import evaluation_part, folder_of
 from vitedu.data.images import ImageSource, find_images, match_classes
-from vitedu.data.preprocess import preprocess
 from vitedu.errors import UserError
 from vitedu.evaluate import accuracy
 from vitedu.evaluate.classify import (
@@ -24,6 +23,7 @@ from vitedu.evaluate.classify import (
     probabilities,
 )
 from vitedu.evaluate.logits import all_logits, cross_entropy, top_k_correct
+from vitedu.pictures import preprocess
 from vitedu.train import find_device
 from vitedu.train.folder import RunFolder
 from vitedu.weights.load import HINTS

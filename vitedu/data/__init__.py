@@ -23,8 +23,8 @@ from vitedu.data.images import (
 )
 from vitedu.data.mix import mix
 from vitedu.data.photos import photo
-from vitedu.data.preprocess import PreprocessSpec, normalise, read_image
 from vitedu.data.sources import Location, locate, where
+from vitedu.pictures import PreprocessSpec, normalise, read_image
 
 __all__ = [
     "ArraySource",

@@ -28,8 +28,8 @@ from vitedu.data.order import (
     epoch_generator,
     hold_out,
 )
-from vitedu.data.preprocess import PreprocessSpec, normalise
 from vitedu.errors import UserError, did_you_mean
+from vitedu.pictures import PreprocessSpec, normalise
 
 DIGIT_NAMES = tuple("0123456789")
 CLASS_NAMES = {

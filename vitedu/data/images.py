@@ -22,8 +22,8 @@ from vitedu.data.order import (
     epoch_generator,
     mixed,
 )
-from vitedu.data.preprocess import PreprocessSpec, normalise, read_image
 from vitedu.errors import UserError
+from vitedu.pictures import PreprocessSpec, normalise, read_image
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".tif", ".webp")
 

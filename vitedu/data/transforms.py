@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vitedu.data import randaugment
 from vitedu.data.augment import COLUMNS, JITTER, Augment, augmentation_table
-from vitedu.data.preprocess import (
+from vitedu.pictures import (
     PreprocessSpec,
     as_pixels,
     open_image,

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitedu.data.preprocess import PreprocessSpec, preprocess
 from vitedu.errors import UserError
+from vitedu.pictures import PreprocessSpec, preprocess
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -1,4 +1,4 @@
-"""The network. Imports torch and einops, and nothing of vitedu but `errors`."""
+"""The network. Imports torch and einops, and of vitedu `errors` and `pictures`."""
 
 from vitedu.model.attention import (
     MultiHeadAttention,
@@ -17,6 +17,7 @@ from vitedu.model.bottleneck import (
     standardise,
     standardise_bit,
 )
+from vitedu.model.classifier import Classifier, LoadReport
 from vitedu.model.config import HYBRIDS, NAMES, ViTConfig, vit_config
 from vitedu.model.encoder import MLP, DropPath, Encoder, EncoderBlock, Standard
 from vitedu.model.hybrid import Hybrid, HybridEmbedding
@@ -52,6 +53,7 @@ __all__ = [
     "AxisAttention",
     "BiTConv2d",
     "Bottleneck",
+    "Classifier",
     "DropPath",
     "Encoder",
     "EncoderBlock",
@@ -60,6 +62,7 @@ __all__ = [
     "KeyValue",
     "Learned1D",
     "Learned2D",
+    "LoadReport",
     "MultiHeadAttention",
     "NoPosition",
     "PatchEmbedding",

@@ -47,6 +47,7 @@ from vitedu.model.bottleneck import (
     out_channels,
 )
 from vitedu.model.checks import check_count, check_fields, pair
+from vitedu.model.classifier import Classifier
 from vitedu.model.initialise import lecun_normal
 
 # He et al. 2016; 26 and the widths: BiT and vit_jax. Units of each of the four stages.
@@ -146,7 +147,7 @@ def resnet_config(name: str, **overrides: Any) -> ResNetConfig:
     return ResNetConfig(**(table | overrides))
 
 
-class ResNet(nn.Module):
+class ResNet(Classifier):
     """A ResNet of either family: images (b, c, h, w) -> logits (b, classes).
 
     state_dict keys and shapes are those of timm's ResNetV2, the head being a 1x1
@@ -156,7 +157,9 @@ class ResNet(nn.Module):
     """
 
     def __init__(self, config: ResNetConfig) -> None:
-        super().__init__()
+        super().__init__(
+            config.image_size, config.in_channels, config.num_classes
+        )
         self.config = config
         if config.family == "bit-v2":
             border = 0.0 if config.pool_padding == "zeros" else -math.inf
@@ -197,6 +200,7 @@ class ResNet(nn.Module):
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the head by a head of zeros; 0 classes: none."""
         self.config = replace(self.config, num_classes=num_classes)
+        self.num_classes, self.class_names = num_classes, ()
         head = nn.Identity()
         if num_classes:
             head = nn.Conv2d(self.config.num_features, num_classes, 1)

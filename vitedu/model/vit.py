@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitedu.model.classifier import Classifier
 from vitedu.model.config import ViTConfig, vit_config
 from vitedu.model.encoder import Encoder
 from vitedu.model.initialise import initialise
 from vitedu.model.pool import build_pool
 
 
-class ViT(nn.Module):
+class ViT(Classifier):
     """The Vision Transformer: images (b, c, h, w) -> logits (b, classes).
 
     state_dict keys are timm's. With `num_classes=0` it returns features (b, d).
@@ -25,7 +26,9 @@ class ViT(nn.Module):
     """
 
     def __init__(self, config: ViTConfig) -> None:
-        super().__init__()
+        super().__init__(
+            config.image_size, config.in_channels, config.num_classes
+        )
         self.config = config
         d = config.embed_dim
         self.patch_embed = config.stem.build(config)
@@ -72,6 +75,7 @@ class ViT(nn.Module):
         """
         changes = {"num_classes": num_classes, "pre_logits": None}
         self.config = replace(self.config, **changes)
+        self.num_classes, self.class_names = num_classes, ()
         self.pre_logits = nn.Identity()
         self.head = nn.Identity()
         if num_classes:

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from vitedu.data.augment import Augment
-from vitedu.data.preprocess import PreprocessSpec
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model import ViTConfig
 from vitedu.model.checks import check_fields
+from vitedu.pictures import PreprocessSpec
 
 TIERS = ("smoke", "cpu", "gpu")
 CHOICES = {

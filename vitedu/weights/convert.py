@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from vitedu.compat import import_timm
-from vitedu.data.preprocess import PreprocessSpec
 from vitedu.errors import UserError, did_you_mean
 from vitedu.files import reason, replace_file
 from vitedu.model import Learned1D, ViT, ViTConfig
@@ -27,6 +26,7 @@ from vitedu.model.checks import check_fields
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import Learned2D, NoPosition, SinCos2D
 from vitedu.model.resnet import ResNet, ResNetConfig
+from vitedu.pictures import PreprocessSpec
 from vitedu.weights.dialects import DIALECTS
 from vitedu.weights.load import (
     HINTS,

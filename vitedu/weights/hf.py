@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from vitedu.data.preprocess import PreprocessSpec
 from vitedu.errors import UserError
 from vitedu.model import Patches, Standard, ViTConfig
 from vitedu.model.checks import pair
 from vitedu.model.position import Learned1D
 from vitedu.model.resnet import ResNetConfig
+from vitedu.pictures import PreprocessSpec
 from vitedu.weights.rows import Row, to_ours, to_theirs
 from vitedu.weights.sizes import (
     Names,

@@ -13,14 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from vitedu.data.imagenet import assumed_names
-from vitedu.data.preprocess import PreprocessSpec
 from vitedu.errors import UserError
 from vitedu.files import reason
 from vitedu.model import ViT, ViTConfig, lecun_normal
 from vitedu.model.checks import check_fields, pair
+from vitedu.model.classifier import LoadReport
 from vitedu.model.position import NoPosition, SinCos2D
 from vitedu.model.resize import resize_positions
 from vitedu.model.resnet import ResNet, ResNetConfig
+from vitedu.pictures import PreprocessSpec
 from vitedu.weights import hub
 from vitedu.weights.dialects import DIALECTS, recognise
 from vitedu.weights.files import Arrays, read_arrays
@@ -30,18 +31,6 @@ from vitedu.weights.vitedu import Checkpoint
 HINTS = ("image_size", "num_heads", "pool", "position", "pool_padding")
 # numbers in a table of fixed positions; H/14 has as many at 4,500 pixels
 MOST_POSITIONS = 1 << 27
-
-
-class LoadReport(NamedTuple):
-    """What became of the tensors of a file."""
-
-    source: str
-    dialect: str
-    loaded: tuple[str, ...]  # taken over unchanged
-    dropped: tuple[str, ...]  # in the file, not in the model
-    new: tuple[str, ...]  # in the model, not in the file
-    resized: tuple[str, ...] = ()  # positions, fitted to another grid
-    notes: tuple[str, ...] = ()  # what else is to be known, a sentence each
 
 
 class Stored(NamedTuple):

@@ -15,12 +15,12 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitedu.data.preprocess import PreprocessSpec
 from vitedu.errors import UserError
 from vitedu.model import Patches, Standard, ViTConfig
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import Learned1D, SinCos2D
 from vitedu.model.resnet import ResNetConfig
+from vitedu.pictures import PreprocessSpec
 from vitedu.weights.npz_names import (
     LINEN,
     POSITIONS,

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitedu.data.preprocess import PreprocessSpec
 from vitedu.errors import UserError
 from vitedu.files import reason
 from vitedu.model import Patches, Standard, ViT, ViTConfig
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import Learned1D, NoPosition
 from vitedu.model.resnet import ResNet, ResNetConfig
+from vitedu.pictures import PreprocessSpec
 from vitedu.weights.rows import Row, shape_of, to_ours, to_theirs
 from vitedu.weights.sizes import (
     Names,

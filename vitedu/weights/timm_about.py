@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from vitedu.compat import import_timm
-from vitedu.data.preprocess import INTERPOLATIONS, PreprocessSpec
 from vitedu.errors import UserError
 from vitedu.model import ViTConfig
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import NoPosition
 from vitedu.model.resnet import ResNetConfig
+from vitedu.pictures import INTERPOLATIONS, PreprocessSpec
 
 POOLS = {"token": "token", "avg": "mean", "map": "map", "": "none"}
 GELUS = {"gelu": "exact", "gelu_tanh": "tanh"}

@@ -12,10 +12,10 @@ from typing import Any
 
 from torch import Tensor
 
-from vitedu.data.preprocess import PreprocessSpec
 from vitedu.model import Patches, Standard, ViTConfig
 from vitedu.model.position import Learned1D
 from vitedu.model.resnet import ResNetConfig
+from vitedu.pictures import PreprocessSpec
 from vitedu.weights.rows import Row, to_ours, to_theirs
 from vitedu.weights.sizes import Names, check_holds, crop_share, sizes_in
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from vitedu.data.imagenet import IMAGENET_1K, imagenet_classes
-from vitedu.data.preprocess import PreprocessSpec
 from vitedu.errors import UserError
 from vitedu.files import replace_file
 from vitedu.model import ViTConfig
 from vitedu.model.resnet import ResNetConfig
+from vitedu.pictures import PreprocessSpec
 from vitedu.weights.files import read_safetensors
 
 RESIZE = "paper"

@@ -1,8 +1,8 @@
 """CIFAR-10 from scratch: a plain ViT, no convolution beyond the patch embedding."""
 
 from vitedu.data.augment import Augment
-from vitedu.data.preprocess import PreprocessSpec
 from vitedu.model import SinCos2D, ViTConfig
+from vitedu.pictures import PreprocessSpec
 from vitedu.train.config import TrainConfig
 
 

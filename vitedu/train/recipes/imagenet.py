@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from vitedu.data.augment import Augment
-from vitedu.data.preprocess import PreprocessSpec
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model import SinCos2D, ViTConfig, vit_config
+from vitedu.pictures import PreprocessSpec
 from vitedu.train.config import TrainConfig
 
 # images for training, classes

@@ -7,8 +7,8 @@ All are chosen on a held-out part of the training images; the final runs use all
 from dataclasses import replace
 
 from vitedu.data.augment import Augment
-from vitedu.data.preprocess import PreprocessSpec
 from vitedu.model import ViTConfig
+from vitedu.pictures import PreprocessSpec
 from vitedu.train.config import TrainConfig
 
 # 7,850 weights: 7,562 in layers, class token 16, positions 17 x 16.

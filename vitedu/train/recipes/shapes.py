@@ -1,8 +1,8 @@
 """The procedural shapes: colour images without a download."""
 
 from vitedu.data.augment import Augment
-from vitedu.data.preprocess import PreprocessSpec
 from vitedu.model import ViTConfig
+from vitedu.pictures import PreprocessSpec
 from vitedu.train.config import TrainConfig
 
 

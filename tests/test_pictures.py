@@ -6,13 +6,13 @@ from torch import nn
 from torch.testing import assert_close
 
 from vitedu.compat import import_timm
-from vitedu.data.preprocess import (
+from vitedu.errors import UserError
+from vitedu.pictures import (
     PreprocessSpec,
     normalise,
     preprocess,
     read_image,
 )
-from vitedu.errors import UserError
 
 GREY = PreprocessSpec(image_size=4, in_channels=1)
 RGB = PreprocessSpec(image_size=4)

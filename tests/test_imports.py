@@ -219,6 +219,18 @@ def test_importing_vitedu_loads_nothing_heavy():
     assert loaded & NOT_LOADED == set()
 
 
+def test_a_clone_in_the_working_folder_does_not_hide_the_package(tmp_path):
+    (tmp_path / "vitedu" / "book").mkdir(parents=True)
+    done = subprocess.run(
+        [sys.executable, "-c", "import vitedu; print(vitedu.__file__)"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert Path(done.stdout.strip()).parent == PACKAGE
+
+
 def uses(tree):
     """What a module does that few may do: "environment", "print", "exit"."""
     for node in ast.walk(tree):

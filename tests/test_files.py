@@ -118,6 +118,14 @@ def test_the_content_is_on_the_disk_before_its_name_and_the_name_too(
     assert synced == [("file", False), ("folder", True)]
 
 
+def test_a_link_that_somebody_planted_is_not_written_through(tmp_path):
+    (tmp_path / "theirs").write_text("untouched")
+    (tmp_path / f"a.{os.getpid()}.part").symlink_to(tmp_path / "theirs")
+    replace_file(tmp_path / "a", "new")
+    assert (tmp_path / "theirs").read_text() == "untouched"
+    assert (tmp_path / "a").read_text() == "new"
+
+
 def test_a_folder_that_is_not_there_is_one_sentence(tmp_path):
     with pytest.raises(
         UserError, match=r"cannot write .*: No such file or directory"

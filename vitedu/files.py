@@ -1,6 +1,7 @@
 """Writing a file whole or not at all."""
 
 import os
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,38 +19,34 @@ def replace_file(
     UserError: the folder cannot be written, or the disk is full; the old file stays.
     """
     path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
+    # Nobody can guess the name, and "x" follows no link that was put there.
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}.part")
     try:
-        with open(temporary, "wb") as file:
+        with open(part, "xb") as file:
             if callable(content):
                 content(file)
+            elif isinstance(content, str):
+                file.write(content.encode())
             else:
-                file.write(
-                    content.encode() if isinstance(content, str) else content
-                )
+                file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        part.replace(path)
         sync_folder(path.parent)
-    except (
-        OSError,
-        RuntimeError,
-    ) as error:  # torch.save: RuntimeError on a full disk
-        with suppress(
-            OSError
-        ):  # where no file can be made, none can be removed
-            temporary.unlink(missing_ok=True)
+    # torch.save raises RuntimeError on a full disk
+    except (OSError, RuntimeError) as error:
+        with suppress(OSError):  # where none could be made, none can be removed
+            part.unlink(missing_ok=True)
         raise UserError(f"cannot write {path}: {reason(error)}") from None
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
 
 
 def sync_folder(folder: Path) -> None:
     """Bring the new name of a file to the disk, so that it outlives a power cut."""
-    with suppress(
-        OSError
-    ):  # not every system lets a folder be opened or synced
+    # not every system lets a folder be opened or synced
+    with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -59,7 +56,5 @@ def sync_folder(folder: Path) -> None:
 
 def reason(error: Exception) -> str:
     """What went wrong, without the path that the sentence around it names."""
-    said = (
-        getattr(error, "strerror", None) or str(error) or type(error).__name__
-    )
-    return said.splitlines()[0]
+    said = getattr(error, "strerror", None) or str(error)
+    return (said or type(error).__name__).splitlines()[0]

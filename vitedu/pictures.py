@@ -7,17 +7,21 @@ picture, `normalise` its numbers to a batch. Paper: section 4.1 and appendix B.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from os import PathLike, fspath
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from vitedu.decode import Picture, as_image, as_pixels
 from vitedu.errors import UserError, did_you_mean
 
-INTERPOLATIONS = ("bicubic", "bilinear")
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Interpolation = Literal["bicubic", "bilinear"]
+INTERPOLATIONS = get_args(Interpolation)
 
 
 @dataclass(frozen=True)
@@ -29,17 +33,37 @@ class PreprocessSpec:
     (`crop=None`). timm evaluates the same weights with bicubic and crop 0.9 at 224, 1.0
     at 384; the choice moves the accuracy by tenths of a point, so it is kept here.
 
-    An int as image_size means a square; one number as mean or std means every channel.
+    Called, it is a transform: a picture becomes float32 (c, h, w), so that
+    `ImageFolder("photos", transform=model.preprocess)` is a data set for the model.
+
+    Attributes:
+        image_size: height and width in pixels; one number means a square
+        in_channels: 3 for RGB, 1 for grey
+        mean: subtracted from pixels in 0..1; one number for each channel, or for all
+        std: divided by after that; one number for each channel, or for all
+        interpolation: "bilinear" or "bicubic"
+        crop: share of the resized short side that the crop in the centre keeps; None
+            means a resize without a crop
     """
 
-    image_size: tuple[int, int] = (224, 224)  # rows, columns
-    in_channels: int = 3  # 1 is grey, 3 is RGB
-    mean: tuple[float, ...] = (0.5,)  # one a channel, on pixels in 0..1
+    image_size: tuple[int, int] = (224, 224)
+    in_channels: int = 3
+    mean: tuple[float, ...] = (0.5,)
     std: tuple[float, ...] = (0.5,)
-    interpolation: str = "bilinear"
-    crop: float | None = (
-        None  # share of the resized short side that the crop keeps
-    )
+    interpolation: Interpolation = "bilinear"
+    crop: float | None = None
+
+    if TYPE_CHECKING:  # a call may give one number for several
+
+        def __init__(
+            self,
+            image_size: int | Sequence[int] = ...,
+            in_channels: int = ...,
+            mean: float | Sequence[float] = ...,
+            std: float | Sequence[float] = ...,
+            interpolation: Interpolation = ...,
+            crop: float | None = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         """Bring the fields into their kept form, or say which of them is wrong."""
@@ -86,6 +110,10 @@ class PreprocessSpec:
                 f"in_channels={self.in_channels}; give one a channel"
             )
         return tuple(float(number) for number in numbers)
+
+    def __call__(self, picture: Picture) -> Tensor:
+        """One picture, as `read_image` takes it, to float32 (c, h, w)."""
+        return normalise(read_image(picture, self)[None], self)[0]
 
     def to_json(self) -> dict[str, Any]:
         """A dict of plain lists, strings and numbers; `from_json` is its inverse."""
@@ -136,38 +164,25 @@ def _scale_and_offset(
     )
 
 
-def read_image(picture: Any, spec: PreprocessSpec) -> Tensor:
+def read_image(picture: Picture, spec: PreprocessSpec) -> Tensor:
     """One picture to uint8 (c, h, w) of the size and channels that `spec` names.
 
-    `picture` is a path, a pillow image or a uint8 array, (h, w) or (h, w, 1 or 3).
+    `picture` is a path, an encoded picture as bytes or as a file opened in binary mode,
+    a pillow image, a uint8 array, (h, w) or (h, w, 1 or 3), or a tensor (c, h, w),
+    uint8 or floats in 0..1, of as many channels as `spec` names.
     With a crop, the short side is resized to floor(size / crop) and the centre cut out,
     pixel for pixel as timm does; without, it is resized as it is.
     Grey is pillow's luma, transparency is dropped, 16 bits become 8, of an animation
     the first frame is taken, and an EXIF rotation is not applied (nor is it in timm).
-    UserError: a file that is missing, damaged or no picture.
+
+    UserError: a file or bytes that are missing, damaged or no picture; a tensor of
+    another shape, dtype or range; another kind of object. ValueError: an array of
+    another shape or dtype.
     """
-    from PIL import Image
-
-    if isinstance(picture, str | PathLike):
-        image = open_image(picture, spec.in_channels)
-    elif isinstance(picture, Image.Image):
-        image = _converted(picture, spec.in_channels)
-    else:
-        image = _converted(_from_array(picture), spec.in_channels)
-    return as_pixels(resized(image, spec))
+    return as_pixels(resized(as_image(picture, spec.in_channels), spec))
 
 
-def as_pixels(image) -> Tensor:
-    """A pillow image in mode L or RGB as uint8 (c, h, w)."""
-    pixels = torch.from_numpy(np.array(image))
-    return (
-        pixels[None]
-        if pixels.ndim == 2
-        else pixels.permute(2, 0, 1).contiguous()
-    )
-
-
-def resized(image, spec: PreprocessSpec):
+def resized(image: "Image", spec: PreprocessSpec) -> "Image":
     """A pillow image of any size brought to that of `spec`, as `read_image` does it."""
     if spec.crop is not None:
         return _resize_and_crop(image, spec)
@@ -182,10 +197,16 @@ def resampling(spec: PreprocessSpec) -> int:
     return getattr(Image.Resampling, spec.interpolation.upper())
 
 
-def preprocess(model: torch.nn.Module, picture: Any) -> Tensor:
-    """One picture as `model` wants it, a batch of one: float (1, c, h, w).
+def preprocess(
+    model: torch.nn.Module, pictures: Picture | Sequence[Picture]
+) -> Tensor:
+    """Pictures as `model` wants them: float (b, c, h, w).
 
-    On the model's device and in its dtype. `picture` as in `read_image`.
+    One picture, as `read_image` takes it, is a batch of one; a list or a tuple of them,
+    of any sizes, is a batch of as many. On the model's device and in its dtype.
+
+    UserError: a picture cannot be read. ValueError: the list is empty, or the model has
+    no PreprocessSpec.
     """
     spec = getattr(model, "preprocess", None)
     if not isinstance(spec, PreprocessSpec):
@@ -193,71 +214,17 @@ def preprocess(model: torch.nn.Module, picture: Any) -> Tensor:
             "the model has no preprocess; load it with vitedu.load, "
             "or set model.preprocess = PreprocessSpec(...)"
         )
-    images = normalise(read_image(picture, spec)[None], spec)
+    if not isinstance(pictures, list | tuple):
+        pictures = [pictures]
+    if not pictures:
+        raise ValueError("the list of pictures is empty; give at least one")
+    pixels = [read_image(picture, spec) for picture in pictures]
+    images = normalise(torch.stack(pixels), spec)
     like = next(model.parameters(), images)
     return images.to(like.device, like.dtype)
 
 
-def open_image(path: str | PathLike[str], channels: int):
-    """The picture in a file as a pillow image, decoded, of 1 or 3 channels.
-
-    UserError: a file that is missing, damaged or no picture.
-    """
-    from PIL import Image, UnidentifiedImageError
-
-    path = fspath(path)
-    try:
-        with Image.open(path) as image:
-            return _converted(image, channels)
-    except UnidentifiedImageError as error:
-        raise UserError(f"{path} is no picture that pillow can read") from error
-    # pillow's decoders raise SyntaxError and ValueError for some kinds of damage
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        Image.DecompressionBombError,
-    ) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{path} cannot be read: {reason}") from error
-
-
-def _from_array(array: Any):
-    from PIL import Image
-
-    pixels = np.asarray(array)
-    if pixels.ndim == 3 and pixels.shape[-1] == 1:
-        pixels = pixels[..., 0]
-    is_picture = pixels.ndim == 2 or (
-        pixels.ndim == 3 and pixels.shape[-1] == 3
-    )
-    if pixels.dtype != np.uint8 or not is_picture or not pixels.size:
-        raise ValueError(
-            "a picture as an array is uint8 of shape (h, w), (h, w, 1) or (h, w, 3), "
-            f"got {pixels.dtype} {pixels.shape}"
-        )
-    return Image.fromarray(pixels)
-
-
-def _converted(image, channels: int):
-    """The image in mode L or RGB."""
-    from PIL import Image
-
-    if channels not in (1, 3):
-        raise UserError(
-            f"a picture is grey or RGB, but the model wants {channels} channels"
-        )
-    if image.mode == "F":
-        raise UserError("pictures of floating-point pixels have no known range")
-    if image.mode.startswith("I"):  # pillow would cut 16 bits off at 255
-        pixels = np.asarray(image).astype(np.int64)
-        image = Image.fromarray((pixels.clip(0, 65535) // 256).astype(np.uint8))
-    if image.mode == "P" and "transparency" in image.info:
-        image = image.convert("RGBA")  # a straight conversion warns
-    return image.convert("L" if channels == 1 else "RGB")
-
-
-def _resize_and_crop(image, spec: PreprocessSpec):
+def _resize_and_crop(image: "Image", spec: PreprocessSpec) -> "Image":
     """Short side to floor(size / crop), then the centre; rounding is timm's."""
     height, width = spec.image_size
     target = [math.floor(side / spec.crop) for side in spec.image_size]

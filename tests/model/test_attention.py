@@ -275,6 +275,37 @@ def test_maps_carry_no_gradient():
     assert not any(weights.requires_grad for weights in maps)
 
 
+def test_maps_kept_in_the_graph_have_the_gradient_of_a_logit():
+    model, images = image_model_and_images()
+    with record_attention(model, detach=False) as maps:
+        logit = model(images)[:, 1].sum()
+    gradients = torch.autograd.grad(logit, maps)
+    assert [g.shape for g in gradients] == [m.shape for m in maps]
+    assert all(gradient.abs().max() > 0 for gradient in gradients)
+
+
+def test_the_gradient_of_a_map_is_the_change_of_the_logit_with_it():
+    layer, x = layer_and_tokens()
+    with record_attention(nn.ModuleDict({"attn": layer}), detach=False) as maps:
+        y = layer(x)
+    (gradient,) = torch.autograd.grad(y.sum(), maps)
+    # the layer is linear in its weights A: values are A v, then projected
+    v = layer.qkv(x).chunk(3, dim=-1)[2]
+    v = v.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2)
+    by_value = layer.proj.weight.sum(0).reshape(layer.num_heads, 1, -1)
+    want = (v * by_value).sum(-1)[:, :, None].expand_as(gradient)
+    assert_close(gradient, want, **EXACT)
+
+
+def test_maps_kept_in_the_graph_can_retain_their_gradient():
+    model, images = image_model_and_images()
+    with record_attention(model, detach=False) as maps:
+        logit = model(images)[:, 1].sum()
+    maps[0].retain_grad()
+    logit.backward()
+    assert maps[0].grad.abs().max() > 0
+
+
 def test_recording_does_not_change_the_logits():
     model, images = image_model_and_images()
     without = model(images)
@@ -330,7 +361,7 @@ class Redefined(nn.Module):
     def forward(self, x):
         values, weights = attention(x[:, None], x[:, None], x[:, None])
         if self.maps is not None:
-            self.maps.append(weights.detach())
+            self.maps.append(weights)
         return values[:, 0]
 
 

@@ -1,7 +1,9 @@
 """Configurations: what they hold, refuse and change, and how they become JSON."""
 
 import json
-from dataclasses import FrozenInstanceError, dataclass, fields, replace
+import pydoc
+from dataclasses import FrozenInstanceError, asdict, dataclass, fields, replace
+from typing import get_type_hints
 
 import pytest
 import torch
@@ -12,14 +14,22 @@ from torch import nn
 from vitedu.errors import UserError
 from vitedu.model import (
     NAMES,
+    Axial,
     Learned1D,
+    Learned2D,
     Patches,
+    ResNetConfig,
     Standard,
     ViT,
     ViTConfig,
+    resnet,
     vit,
     vit_config,
 )
+from vitedu.model.checks import meanings
+from vitedu.model.config import ViTFields
+from vitedu.model.resnet import ResNetFields
+from vitedu.pictures import PreprocessSpec
 
 TINY = {
     "image_size": (8, 12),
@@ -355,3 +365,58 @@ def test_no_field_is_without_a_change():
     assert all(
         getattr(CHANGED_FROM, name) != new for name, new in CHANGES.items()
     )
+
+
+# --- what the fields mean, and their types
+
+
+@pytest.mark.parametrize("owner", [ViTConfig, ResNetConfig, PreprocessSpec])
+def test_every_field_has_its_meaning_and_nothing_else_has(owner):
+    assert [*meanings(owner)] == [each.name for each in fields(owner)]
+    assert all(len(meaning) > 10 for meaning in meanings(owner).values())
+
+
+def test_the_meaning_of_a_field_is_one_line():
+    assert not any("\n" in text for text in meanings(ViTConfig).values())
+    pool = meanings(ViTConfig)["pool"]
+    assert pool.startswith("how all tokens") and pool.endswith("every token")
+
+
+def test_a_class_that_says_nothing_of_its_fields_has_no_meanings():
+    assert meanings(Standard) == {}
+
+
+@pytest.mark.parametrize(
+    ("function", "owner"), [(vit, ViTConfig), (resnet, ResNetConfig)]
+)
+def test_help_names_every_field_with_its_meaning(function, owner):
+    text = " ".join(pydoc.render_doc(function).split())
+    for name, meaning in meanings(owner).items():
+        assert f"{name}: {meaning}" in text
+
+
+@pytest.mark.parametrize(
+    ("owner", "typed"), [(ViTConfig, ViTFields), (ResNetConfig, ResNetFields)]
+)
+def test_the_arguments_of_a_call_are_the_fields_and_their_types(owner, typed):
+    hints = get_type_hints(typed)
+    assert [*hints] == [each.name for each in fields(owner)]
+    for name, kind in get_type_hints(owner).items():
+        # one number may be given for a pair
+        of_call = int | kind if kind == tuple[int, int] else kind
+        assert hints[name] == of_call, name
+
+
+def test_asdict_keeps_which_variants_a_configuration_has():
+    config = vit_config(
+        "R50+ViT-B/16", position=Learned2D(at="shared"), block=Axial()
+    )
+    assert ViTConfig(**asdict(config)) == config
+    assert ViTConfig(**json.loads(json.dumps(asdict(config)))) == config
+
+
+def test_a_dict_that_names_no_variant_is_an_error():
+    with pytest.raises(UserError, match="there is no stem 'None'; known"):
+        ViTConfig(stem={})
+    with pytest.raises(UserError, match="did you mean 'Learned1D'"):
+        ViTConfig(position={"name": "Learned1", "at": "stem"})

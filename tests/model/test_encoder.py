@@ -207,3 +207,11 @@ def test_drop_path_rises_linearly_from_zero_to_the_last_block():
 def test_drop_path_of_a_single_block_is_zero():
     (block,) = Encoder(replace(TINY, depth=1, drop_path=0.3))
     assert block.drop_path.rate == 0
+
+
+def test_a_part_of_the_encoder_is_its_own_blocks():
+    encoder = Encoder(TINY).double()
+    part = encoder[1:3]
+    assert [*part] == [encoder[1], encoder[2]]
+    x = torch.randn(2, 7, 32, dtype=torch.float64)
+    assert torch.equal(part(x), encoder[2](encoder[1](x)))

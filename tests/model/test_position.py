@@ -25,16 +25,11 @@ from vitedu.model import (
     attention,
     patchify,
     record_attention,
+    sincos_table,
     unpatchify,
 )
-from vitedu.model.position import (
-    FixedTable,
-    Learned2D,
-    NoPosition,
-    Relative,
-    SinCos2D,
-    sincos_table,
-)
+from vitedu.model.position import Learned2D, NoPosition, Relative, SinCos2D
+from vitedu.model.tables import FixedTable
 
 FIELDS = {
     "image_size": (8, 12),

@@ -30,7 +30,6 @@ from vitedu.model.position import (
     NoPosition,
     Relative,
     SinCos2D,
-    sincos_table,
 )
 from vitedu.model.resize import resize_pos_embed, resize_positions
 from vitedu.model.resnet import (
@@ -40,6 +39,7 @@ from vitedu.model.resnet import (
     resnet,
     resnet_config,
 )
+from vitedu.model.tables import sincos_table
 from vitedu.model.vit import ViT, vit
 
 __all__ = [

@@ -10,7 +10,11 @@ from contextlib import contextmanager
 
 import torch.nn.functional as F
 from einops import rearrange
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+
+fx.wrap(
+    "rearrange"
+)  # a call that torch.fx keeps, since einops wants real tensors
 
 
 def attention(
@@ -66,19 +70,38 @@ class MultiHeadAttention(nn.Module):
             values = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
         else:
             values, weights = attention(q, k, v, bias)
-            self.maps.append(weights.detach())
+            self.maps.append(weights)
         return self.dropout(
             self.proj(rearrange(values, "b heads t hd -> b t (heads hd)"))
         )
 
 
+class Detached(list[Tensor]):
+    """A list that keeps what is appended without its gradient."""
+
+    def append(self, weights: Tensor) -> None:
+        """Keep the weights (b, heads, t, t), and let go of what they came from."""
+        super().append(weights.detach())
+
+
 @contextmanager
-def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
+def record_attention(
+    model: nn.Module, detach: bool = True
+) -> Iterator[list[Tensor]]:
     """Collect the attention weights of every forward pass inside the `with` block.
 
     Yields a list that gains one (b, heads, t, t) per layer and pass, in the order of
-    computation, without gradient. A layer is any sub-module that stands under the
-    name `attn`; its own forward puts the weights into the list `maps` that it holds.
+    computation. `detach=False` keeps the weights as they are in the graph, so that
+    gradients with respect to them can be taken:
+
+    >>> with record_attention(model, detach=False) as maps:
+    ...     logits = model(images)
+    >>> gradients = torch.autograd.grad(logits[:, 207].sum(), maps)
+
+    A layer is any sub-module that stands under the name `attn`; its own forward puts
+    the weights into the list `maps` that it holds. For gradients, the model is neither
+    compiled nor does it recompute its blocks (`set_grad_checkpointing`): the weights of
+    such a forward pass are not those that the backward pass comes through.
 
     ValueError: the model has no sub-module called `attn`.
     """
@@ -94,7 +117,7 @@ def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
             "an attention layer has no attribute 'maps'; set it to None in __init__ "
             "and append the weights to it in forward where it is a list"
         )
-    maps: list[Tensor] = []
+    maps: list[Tensor] = Detached() if detach else []
     previous = [layer.maps for layer in layers]
     for layer in layers:
         layer.maps = maps

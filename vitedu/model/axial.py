@@ -3,19 +3,22 @@
 `vit("ViT-B/16", block=Axial())`; paper, appendix D.6.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange, repeat
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from vitedu.model.attention import MultiHeadAttention, attention
 from vitedu.model.encoder import EncoderBlock
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
+
+fx.wrap("rearrange")  # calls that torch.fx keeps, as in vitedu.model.attention
+fx.wrap("repeat")
 
 
 class AxisAttention(MultiHeadAttention):
@@ -60,7 +63,7 @@ class AxisAttention(MultiHeadAttention):
             values = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
         else:
             values, weights = attention(q, k, v, bias)
-            self.maps.append(weights.detach())
+            self.maps.append(weights)
         values = rearrange(values, "bl heads s hd -> bl s (heads hd)")
         return self.dropout(self.proj(self.from_lines(values)))
 
@@ -144,6 +147,8 @@ class Axial:
     token: that is class_token=False, pool="mean" here, on the transposed grid.
     Source: paper, appendix D.6.
     """
+
+    name: str = field(default="Axial", init=False, repr=False)
 
     def build(self, config: "ViTConfig", drop_path: float) -> AxialBlock:
         """One block of the encoder; both halves have this share of stochastic depth."""

@@ -13,9 +13,13 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
+
+fx.wrap(
+    "pad_same"
+)  # a call that torch.fx keeps: its padding depends on the size
 
 
 def same_padding(size: int, kernel_size: int, stride: int) -> tuple[int, int]:

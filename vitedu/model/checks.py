@@ -1,8 +1,13 @@
-"""What a ViTConfig must be: each check says in one sentence what does not fit."""
+"""The fields of a configuration: what they mean, and what they must be.
 
+Each check says in one sentence what does not fit.
+"""
+
+import inspect
 import math
+import textwrap
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model.seams import SEAMS
@@ -10,10 +15,9 @@ from vitedu.model.seams import SEAMS
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
 
-CHOICES = {
-    "pool": ("token", "mean", "map", "none"),
-    "gelu": ("exact", "tanh"),
-}
+Pooling = Literal["token", "mean", "map", "none"]
+Gelu = Literal["exact", "tanh"]
+CHOICES = {"pool": get_args(Pooling), "gelu": get_args(Gelu)}
 # what others call ours, where the nearest spelling would lead astray ("gap", "map")
 ELSEWHERE = {"gap": "mean", "avg": "mean", "tok": "token"}
 
@@ -101,3 +105,44 @@ def check_fields(
             raise UserError(
                 f"{owner} has no field {name!r}; " + did_you_mean(name, known)
             )
+
+
+def meanings(owner: type) -> dict[str, str]:
+    """What each field means, by its name: the `Attributes:` of a class's docstring.
+
+    An entry is "name: what it means", indented below the heading; its further lines
+    are indented once more. Line breaks become spaces. The order is the docstring's.
+    Without docstrings (python -OO) nothing is found.
+    """
+    _, _, section = (inspect.getdoc(owner) or "").partition("Attributes:\n")
+    entries: dict[str, str] = {}
+    name = ""
+    for line in section.splitlines():
+        if line.strip() and not line.startswith("    "):
+            break  # the section ends where the indentation does
+        if line.startswith("     "):
+            entries[name] += f" {line.strip()}"
+        elif line.strip():
+            name, _, meaning = line.strip().partition(": ")
+            entries[name] = meaning
+    return entries
+
+
+def with_meanings(doc: str | None, owner: type) -> str | None:
+    """A function's docstring, and behind it what each field of `owner` means.
+
+    For a function that takes the fields as keywords: `help` then shows them all. None,
+    where docstrings are left out, stays None.
+    """
+    if doc is None:
+        return None
+    entries = [
+        textwrap.fill(
+            f"{name}: {meaning}",
+            width=80,
+            initial_indent=4 * " ",
+            subsequent_indent=8 * " ",
+        )
+        for name, meaning in meanings(owner).items()
+    ]
+    return "\n".join([inspect.cleandoc(doc), "", "Keyword Args:", *entries])

@@ -4,19 +4,26 @@
 """
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from vitedu.errors import UserError, did_you_mean
-from vitedu.model.checks import check_config, check_fields, pair
+from vitedu.model.checks import (
+    Gelu,
+    Pooling,
+    check_config,
+    check_fields,
+    pair,
+)
 from vitedu.model.encoder import Standard
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.patches import Patches
 from vitedu.model.position import Learned1D
 from vitedu.model.seams import (
+    SEAMS,
     Block,
     Position,
     Stem,
-    seams_from_json,
+    seam_from_json,
     seams_to_json,
 )
 
@@ -47,38 +54,94 @@ HYBRIDS = {
 }
 
 
+class ViTFields(TypedDict, total=False):
+    """The fields of a ViTConfig as the arguments of a call, for type checkers."""
+
+    image_size: int | tuple[int, int]
+    patch_size: int | tuple[int, int]
+    in_channels: int
+    num_classes: int
+    embed_dim: int
+    depth: int
+    num_heads: int
+    mlp_dim: int
+    stem: Stem
+    position: Position
+    block: Block
+    pool: Pooling
+    class_token: bool
+    pre_logits: int | None
+    gelu: Gelu
+    norm_eps: float
+    dropout: float
+    drop_path: float
+
+
 @dataclass(frozen=True)
 class ViTConfig:
     """Everything needed to build the network before its weights are loaded.
 
-    Sizes are (height, width) in pixels; one int is taken for both. The defaults are
-    ViT-B/16 at 224 pixels with 1,000 classes.
+    The defaults are ViT-B/16 at 224 pixels with 1,000 classes. The names of Table 1
+    set patch_size, embed_dim, depth, num_heads and mlp_dim.
+
+    Attributes:
+        image_size: height and width in pixels (H, W); one number means a square
+        patch_size: height and width of a patch in pixels (P); one number means a
+            square. For a hybrid, pixels of the ResNet's feature map
+        in_channels: 3 for RGB, 1 for grey (C)
+        num_classes: outputs of the head; 0 means no head, and the model returns
+            features
+        embed_dim: width of every token (D)
+        depth: number of encoder blocks (L)
+        num_heads: attention heads in a block (k); embed_dim is a multiple of it
+        mlp_dim: width of the hidden layer in a block's MLP
+        stem: how an image becomes tokens: Patches() or Hybrid(), a ResNet
+        position: how tokens know their place: Learned1D(), Learned2D(), Relative(),
+            SinCos2D() or NoPosition()
+        block: what a layer of the encoder is: Standard() or Axial()
+        pool: how all tokens become one row: "token" takes the class token, "mean" the
+            mean of the patches, "map" attention pooling, "none" keeps every token
+        class_token: whether a learned class token stands before the patches
+        pre_logits: width of a tanh layer before the head; None means no such layer
+        gelu: "exact" (PyTorch's and timm's) or "tanh" (the authors' approximation)
+        norm_eps: epsilon of the LayerNorms; 1e-6 is the authors', PyTorch's is 1e-5
+        dropout: probability of dropout after the positions and each dense layer
+        drop_path: stochastic depth: probability of leaving out a branch of the last
+            block; rises linearly from 0 at the first
+
     UserError: sizes that do not fit each other, or are not positive.
     """
 
-    image_size: tuple[int, int] = (224, 224)  # H, W
-    patch_size: tuple[int, int] = (16, 16)  # P
-    in_channels: int = 3  # C
-    num_classes: int = 1000  # 0: no head, the model returns features
-    embed_dim: int = 768  # D
-    depth: int = 12  # L
-    num_heads: int = 12  # k
+    image_size: tuple[int, int] = (224, 224)
+    patch_size: tuple[int, int] = (16, 16)
+    in_channels: int = 3
+    num_classes: int = 1000
+    embed_dim: int = 768
+    depth: int = 12
+    num_heads: int = 12
     mlp_dim: int = 3072
     stem: Stem = field(default_factory=Patches)
     position: Position = field(default_factory=Learned1D)
     block: Block = field(default_factory=Standard)
-    pool: str = "token"  # or "mean" of the patches, "map", "none"
+    pool: Pooling = "token"
     class_token: bool = True
-    pre_logits: int | None = None  # width of the tanh layer before the head
-    gelu: str = "exact"  # the authors' code: "tanh"
-    norm_eps: float = 1e-6  # the authors' code; PyTorch's default is 1e-5
+    pre_logits: int | None = None
+    gelu: Gelu = "exact"
+    norm_eps: float = 1e-6
     dropout: float = 0.0
-    drop_path: float = 0.0  # of the last block; rises linearly from 0
+    drop_path: float = 0.0
+
+    if TYPE_CHECKING:  # a call may give one number for a pair
+
+        def __init__(self, **fields: Unpack[ViTFields]) -> None: ...
 
     def __post_init__(self) -> None:
         for name in ("image_size", "patch_size"):
             size = pair(name, getattr(self, name))
             object.__setattr__(self, name, size)  # the way past `frozen`
+        for name in SEAMS:  # as a dict where the configuration was JSON
+            value = seam_from_json(name, getattr(self, name))
+            object.__setattr__(self, name, value)
         check_config(self)
 
     @property
@@ -92,9 +155,14 @@ class ViTConfig:
         return self.grid[0] * self.grid[1]
 
     @property
+    def num_prefix_tokens(self) -> int:
+        """Tokens in front of the patches: 1 with a class token, else 0."""
+        return int(self.class_token)
+
+    @property
     def num_tokens(self) -> int:
         """N + 1 with a class token, else N."""
-        return self.num_patches + self.class_token
+        return self.num_patches + self.num_prefix_tokens
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers, strings and lists; the inverse of `from_json`."""
@@ -104,10 +172,10 @@ class ViTConfig:
     def from_json(cls, values: dict[str, Any]) -> "ViTConfig":
         """What `to_json` wrote. UserError: a field is unknown."""
         check_fields("ViTConfig", values, (each.name for each in fields(cls)))
-        return cls(**seams_from_json(values))
+        return cls(**values)
 
 
-def vit_config(name: str, **overrides: Any) -> ViTConfig:
+def vit_config(name: str, **overrides: Unpack[ViTFields]) -> ViTConfig:
     """The configuration of a name, "ViT-B/16" or a hybrid's, with fields overridden.
 
     Names of Table 1, and "R50+ViT-B/16" and the like, whose patch size counts pixels of

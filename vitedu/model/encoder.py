@@ -1,7 +1,7 @@
 """The Transformer encoder: equations (2) and (3), L times."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, overload
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +55,9 @@ class DropPath(nn.Module):
         if not self.training or self.rate == 0.0:
             return x
         keep = 1.0 - self.rate
-        mask = x.new_empty(len(x), 1, 1).bernoulli_(keep)  # one draw an image
+        mask = x.new_empty(x.shape[0], 1, 1).bernoulli_(
+            keep
+        )  # one draw an image
         return x * mask / keep
 
 
@@ -95,6 +97,8 @@ class EncoderBlock(nn.Module):
 class Standard:
     """The paper's block: attention, then MLP."""
 
+    name: str = field(default="Standard", init=False, repr=False)
+
     def build(self, config: "ViTConfig", drop_path: float) -> EncoderBlock:
         """One block of the encoder, with its own share of stochastic depth."""
         return EncoderBlock(
@@ -122,3 +126,13 @@ class Encoder(nn.Sequential):
         super().__init__(
             *(config.block.build(config, rate) for rate in rates.tolist())
         )
+
+    @overload
+    def __getitem__(self, index: int) -> nn.Module: ...
+    @overload
+    def __getitem__(self, index: slice) -> nn.Sequential: ...
+    def __getitem__(self, index: int | slice) -> nn.Module:
+        """A block; or several as an nn.Sequential, the same modules."""
+        if isinstance(index, slice):
+            return nn.Sequential(*[*self][index])
+        return super().__getitem__(index)

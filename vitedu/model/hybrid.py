@@ -5,11 +5,11 @@
 
 import math
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from einops import rearrange
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
 from vitedu.model.bottleneck import (
@@ -19,9 +19,13 @@ from vitedu.model.bottleneck import (
     check_layers,
     out_channels,
 )
+from vitedu.model.patches import check_images
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
+
+fx.wrap("rearrange")  # calls that torch.fx keeps, as in vitedu.model.attention
+fx.wrap("check_images")
 
 
 class HybridEmbedding(nn.Module):
@@ -50,12 +54,7 @@ class HybridEmbedding(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(b, c, h, w) -> (b, n, d), n row by row."""
-        if images.ndim != 4 or images.shape[1:] != self.input_shape:
-            c, h, w = self.input_shape
-            raise ValueError(
-                f"the model wants images (b, {c}, {h}, {w}), got "
-                f"{tuple(images.shape)}; one image is images[None]"
-            )
+        check_images(images, self.input_shape)
         features = self.backbone(images)  # (b, channels, h', w')
         return rearrange(self.proj(features), "b d gh gw -> b (gh gw) d")
 
@@ -75,6 +74,7 @@ class Hybrid:
     Source: paper, section 3.1; vit_jax's models_resnet.py and configs.
     """
 
+    name: str = field(default="Hybrid", init=False, repr=False)
     layers: tuple[int, ...] = (3, 4, 9)
     width: float = 1.0
 

@@ -4,16 +4,19 @@
 (b, 196, 768).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from einops import rearrange
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
+
+fx.wrap("rearrange")  # calls that torch.fx keeps, as in vitedu.model.attention
+fx.wrap("check_images")
 
 
 def patchify(images: Tensor, patch_size: int | tuple[int, int]) -> Tensor:
@@ -75,6 +78,22 @@ def unpatchify(
     )
 
 
+def check_images(images: Tensor, input_shape: tuple[int, int, int]) -> None:
+    """ValueError unless `images` are (b, *input_shape): channels, rows, columns."""
+    c, h, w = input_shape
+    if images.ndim != 4:
+        raise ValueError(
+            f"the model wants images (b, {c}, {h}, {w}), got "
+            f"{tuple(images.shape)}; one image is images[None]"
+        )
+    if images.shape[1:] != input_shape:
+        channels, height, width = images.shape[1:]
+        raise ValueError(
+            f"the model wants images of {c} channels, {h}x{w} pixels, "
+            f"got {channels} channels, {height}x{width}"
+        )
+
+
 class PatchEmbedding(nn.Module):
     """Each patch times E of equation (1): (b, c, h, w) -> (b, n, d).
 
@@ -111,24 +130,15 @@ class PatchEmbedding(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(b, c, h, w) -> (b, n, d), n row by row."""
-        c, h, w = self.input_shape
-        if images.ndim != 4:
-            raise ValueError(
-                f"the model wants images (b, {c}, {h}, {w}), got "
-                f"{tuple(images.shape)}; one image is images[None]"
-            )
-        if images.shape[1:] != self.input_shape:
-            channels, height, width = images.shape[1:]
-            raise ValueError(
-                f"the model wants images of {c} channels, {h}x{w} pixels, "
-                f"got {channels} channels, {height}x{width}"
-            )
+        check_images(images, self.input_shape)
         return rearrange(self.proj(images), "b d gh gw -> b (gh gw) d")
 
 
 @dataclass(frozen=True)
 class Patches:
     """The paper's stem: non-overlapping patches, each one a linear map."""
+
+    name: str = field(default="Patches", init=False, repr=False)
 
     def grid(self, config: "ViTConfig") -> tuple[int, int]:
         """Rows and columns. UserError: the image does not divide into patches."""

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from vitedu.model.encoder import MLP
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
+
+fx.wrap("rearrange")  # a call that torch.fx keeps, as in vitedu.model.attention
 
 
 class Pool(nn.Module):

@@ -13,18 +13,31 @@ them: what they are, and where they enter,
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
-from einops import rearrange, repeat
-from torch import Tensor, nn
+from einops import rearrange
+from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
+from vitedu.model.tables import (
+    FixedTable,
+    GridTables,
+    add_in_blocks,
+    add_table,
+    draw,
+    refit_fixed_tables,
+)
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
+
+# calls that torch.fx keeps, as in vitedu.model.attention
+fx.wrap("rearrange")
+fx.wrap("rows_of_offsets")
+
+Place = Literal["stem", "layers", "shared"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +46,8 @@ class NoPosition:
 
     Source: paper, Table 8, first row.
     """
+
+    name: str = field(default="NoPosition", init=False, repr=False)
 
     def build(self, config: "ViTConfig") -> None:
         """Nothing is learned."""
@@ -56,10 +71,11 @@ class Learned1D:
     Source: paper, section 3.1 and appendix D.4.
     """
 
-    at: str = "stem"
+    name: str = field(default="Learned1D", init=False, repr=False)
+    at: Place = "stem"
 
     def __post_init__(self) -> None:
-        check_place(self, ("stem", "layers", "shared"))
+        check_place(self, get_args(Place))
 
     def table(self, config: "ViTConfig") -> nn.Parameter:
         """The table E_pos, (1, t, d), before it has its initial values."""
@@ -92,12 +108,13 @@ class Learned2D:
     Source: paper, appendix D.4.
     """
 
-    at: str = "stem"
+    name: str = field(default="Learned2D", init=False, repr=False)
+    at: Place = "stem"
 
     def __post_init__(self) -> None:
-        check_place(self, ("stem", "layers", "shared"))
+        check_place(self, get_args(Place))
 
-    def table(self, config: "ViTConfig") -> "GridTables":
+    def table(self, config: "ViTConfig") -> GridTables:
         """The three learned tables; called, they give (1, t, d)."""
         if config.embed_dim % 2:
             raise UserError(
@@ -106,46 +123,17 @@ class Learned2D:
             )
         return GridTables(config.grid, config.embed_dim, config.class_token)
 
-    def build(self, config: "ViTConfig") -> "GridTables | None":
+    def build(self, config: "ViTConfig") -> GridTables | None:
         """The tables of the model; None where every block has its own."""
         return None if self.at == "layers" else self.table(config)
 
-    def add(self, tokens: Tensor, pos_embed: "GridTables | None") -> Tensor:
+    def add(self, tokens: Tensor, pos_embed: GridTables | None) -> Tensor:
         """(b, t, d) -> (b, t, d)."""
         return tokens if self.at != "stem" else add_table(tokens, pos_embed)
 
     def attach(self, model: nn.Module) -> None:
         """Have the blocks add the tables, unless the stem does."""
         add_in_blocks(model, self.at, self.table)
-
-
-class GridTables(nn.Module):
-    """What Learned2D learns: () -> (1, t, d).
-
-    `x` (1, gw, d/2), `y` (1, gh, d/2) and, with a class token, `cls` (1, 1, d), all
-    normal with std 0.02.
-    """
-
-    def __init__(
-        self, grid: tuple[int, int], embed_dim: int, class_token: bool
-    ) -> None:
-        super().__init__()
-        rows, columns = grid
-        half = embed_dim // 2
-        self.x = draw(nn.Parameter(torch.zeros(1, columns, half)))
-        self.y = draw(nn.Parameter(torch.zeros(1, rows, half)))
-        self.cls = None
-        if class_token:
-            self.cls = draw(nn.Parameter(torch.zeros(1, 1, embed_dim)))
-
-    def forward(self) -> Tensor:
-        """() -> (1, t, d), patches row by row."""
-        x = repeat(self.x, "1 gw c -> 1 (gh gw) c", gh=self.y.shape[1])
-        y = repeat(self.y, "1 gh c -> 1 (gh gw) c", gw=self.x.shape[1])
-        patches = torch.cat([x, y], dim=-1)  # (1, n, d)
-        if self.cls is None:
-            return patches
-        return torch.cat([self.cls, patches], dim=1)
 
 
 @dataclass(frozen=True)
@@ -160,20 +148,21 @@ class SinCos2D:
     Source: big_vision's "sincos2d"; not in the paper.
     """
 
-    at: str = "stem"
+    name: str = field(default="SinCos2D", init=False, repr=False)
+    at: Place = "stem"
 
     def __post_init__(self) -> None:
-        check_place(self, ("stem", "layers", "shared"))
+        check_place(self, get_args(Place))
 
-    def table(self, config: "ViTConfig") -> "FixedTable":
+    def table(self, config: "ViTConfig") -> FixedTable:
         """The table as a module; called, it gives (1, t, d)."""
         return FixedTable(config.grid, config.embed_dim, config.class_token)
 
-    def build(self, config: "ViTConfig") -> "FixedTable | None":
+    def build(self, config: "ViTConfig") -> FixedTable | None:
         """The table of the model; None where every block has its own."""
         return None if self.at == "layers" else self.table(config)
 
-    def add(self, tokens: Tensor, pos_embed: "FixedTable | None") -> Tensor:
+    def add(self, tokens: Tensor, pos_embed: FixedTable | None) -> Tensor:
         """(b, t, d) -> (b, t, d)."""
         return tokens if self.at != "stem" else add_table(tokens, pos_embed)
 
@@ -181,80 +170,6 @@ class SinCos2D:
         """Have the blocks add the table, unless the stem does."""
         add_in_blocks(model, self.at, self.table)
         model.register_load_state_dict_post_hook(refit_fixed_tables)
-
-
-def sincos_table(grid: tuple[int, int], embed_dim: int) -> Tensor:
-    """Grid (rows, columns) -> (1, n, d) of float64, patches row by row.
-
-    With k = d/4 frequencies w, falling geometrically from 1 to 1/10,000, a patch at
-    row r and column c has [sin(c w), cos(c w), sin(r w), cos(r w)]. Always on the CPU.
-
-    UserError: d is no multiple of 4, or below 8, where the frequencies are undefined.
-    Source: big_vision's table, which it equals to 1e-15.
-    """
-    if embed_dim % 4 or embed_dim < 8:
-        raise UserError(
-            "SinCos2D needs an embed_dim that is a multiple of 4 and at least 8, "
-            f"got {embed_dim}"
-        )
-    # the device is named, since a model may be built under torch.device("meta")
-    exact: dict[str, Any] = {"dtype": torch.float64, "device": "cpu"}
-    k = embed_dim // 4
-    frequency = 10_000.0 ** -(torch.arange(k, **exact) / (k - 1))
-    rows, columns = (torch.arange(side, **exact)[:, None] for side in grid)
-    y = repeat(rows * frequency, "gh k -> (gh gw) k", gw=grid[1])
-    x = repeat(columns * frequency, "gw k -> (gh gw) k", gh=grid[0])
-    return torch.cat([x.sin(), x.cos(), y.sin(), y.cos()], dim=-1)[None]
-
-
-class FixedTable(nn.Module):
-    """The table of SinCos2D, a row of zeros first for a class token: () -> (1, t, d).
-
-    It is not part of the state_dict. A change of dtype computes it again, so that a
-    model turned to float64 has it in float64 and not float32 widened. Built under
-    torch.device("meta") it lies on the CPU all the same, since no file will bring it.
-    """
-
-    def __init__(
-        self, grid: tuple[int, int], embed_dim: int, class_token: bool
-    ) -> None:
-        super().__init__()
-        self.grid = grid
-        self.embed_dim = embed_dim
-        self.class_token = class_token
-        table = self.compute().to(torch.get_default_dtype())
-        self.register_buffer("table", table, persistent=False)
-
-    def compute(self) -> Tensor:
-        """() -> (1, t, d) of float64 on the CPU."""
-        patches = sincos_table(self.grid, self.embed_dim)
-        return nn.functional.pad(patches, (0, 0, int(self.class_token), 0))
-
-    def forward(self) -> Tensor:
-        """() -> (1, t, d)."""
-        return self.table
-
-    def _apply(
-        self, fn: Callable[[Tensor], Tensor], recurse: bool = True
-    ) -> nn.Module:
-        # what `.to()`, `.double()`, `.cuda()` and `.to_empty()` all call
-        super()._apply(fn, recurse)
-        self.table = (
-            self.compute().to(self.table.dtype).to(self.table.device)
-        )  # dtype first: not every device has float64
-        return self
-
-
-def refit_fixed_tables(model: nn.Module, incompatible_keys: Any) -> None:
-    """After loading: give fixed tables the dtype and device of the loaded weights.
-
-    `load_state_dict(assign=True)` changes those of all else without a call to `.to()`.
-    """
-    if model.norm.weight.is_meta:
-        return
-    for module in model.modules():
-        if isinstance(module, FixedTable):
-            module.to(model.norm.weight)
 
 
 @dataclass(frozen=True)
@@ -276,7 +191,8 @@ class Relative:
     Source: paper, appendix D.4.
     """
 
-    at: str = "layers"
+    name: str = field(default="Relative", init=False, repr=False)
+    at: Literal["layers", "shared"] = "layers"
 
     def __post_init__(self) -> None:
         if self.at == "stem":
@@ -332,10 +248,14 @@ class RelativeBias(nn.Module):
         table = self.owner[0].pos_embed
         keys = rearrange(table, "1 o (heads hd) -> heads hd o", heads=heads)
         scores = q @ keys / math.sqrt(hd)  # (b, heads, t, 2t - 1)
-        place = torch.arange(t, device=q.device)
-        offset = place[:, None] - place  # of query and key, (t, t)
-        row = offset + table.shape[1] // 2
-        return scores.gather(-1, row.expand(b, heads, t, t))
+        return scores.gather(-1, rows_of_offsets(q).expand(b, heads, t, t))
+
+
+def rows_of_offsets(q: Tensor) -> Tensor:
+    """The row of the table for each query and key: (b, heads, t, hd) -> (t, t)."""
+    t = q.shape[2]
+    place = torch.arange(t, device=q.device)
+    return place[:, None] - place + t - 1
 
 
 def check_place(position: Any, known: tuple[str, ...]) -> None:
@@ -346,52 +266,3 @@ def check_place(position: Any, known: tuple[str, ...]) -> None:
             f"{type(position).__name__}(at={position.at!r}) is not known; "
             f"known: {places}"
         )
-
-
-def add_table(tokens: Tensor, pos_embed: nn.Parameter | nn.Module) -> Tensor:
-    """(b, t, d) plus a table (1, t, d), or what a module gives for one."""
-    if isinstance(pos_embed, nn.Module):
-        # a fixed table lies on the CPU also in a model without numbers
-        pos_embed = pos_embed().to(tokens.device)
-    return tokens + pos_embed
-
-
-def add_in_blocks(
-    model: nn.Module,
-    at: str,
-    table: Callable[["ViTConfig"], nn.Parameter | nn.Module],
-) -> None:
-    """Hook the adding of a table into every block; nothing for at="stem"."""
-    if at == "stem":
-        return
-    for block in model.blocks:
-        owner = model
-        if at == "layers":
-            owner = block
-            own = table(model.config)
-            block.pos_embed = (
-                draw(own) if isinstance(own, nn.Parameter) else own
-            )
-        block.register_forward_pre_hook(AddTable(owner))
-
-
-class AddTable:
-    """A block's forward pre-hook: adds the table that `owner.pos_embed` then is.
-
-    An object and no closure, so that copy.deepcopy and pickle take the copy's owner.
-    """
-
-    def __init__(self, owner: nn.Module) -> None:
-        self.owner = owner
-
-    def __call__(self, block: nn.Module, args: tuple[Tensor]) -> Tensor:
-        """The block's argument, (b, t, d), with the table added."""
-        return add_table(args[0], self.owner.pos_embed)
-
-
-def draw(table: nn.Parameter) -> nn.Parameter:
-    """`table`, filled with the authors' initial values: normal with std 0.02.
-
-    For all tables but a parameter of the model itself, which `initialise` sees to.
-    """
-    return nn.init.normal_(table, std=0.02)

@@ -5,7 +5,7 @@
 """
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,8 @@ from vitedu.model.position import Relative
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
 
+ResizeMode = Literal["paper", "timm", "torchvision", "hf"]
+
 
 def resize_pos_embed(
     pos_embed: Tensor,
@@ -25,7 +27,7 @@ def resize_pos_embed(
     *,
     old_grid: tuple[int, int] | None = None,
     num_prefix_tokens: int,
-    mode: str = "paper",
+    mode: ResizeMode = "paper",
 ) -> Tensor:
     """Fit learned positions to another patch grid: (1, t_old, d) -> (1, t_new, d).
 
@@ -95,7 +97,7 @@ def resize_positions(
     old: "ViTConfig",
     new: "ViTConfig",
     *,
-    mode: str = "paper",
+    mode: ResizeMode = "paper",
 ) -> dict[str, Tensor]:
     """The state_dict of `old` with every position table fitted to the grid of `new`.
 
@@ -116,7 +118,7 @@ def resize_positions(
             f"{old.image_size}"
         )
     (old_rows, old_columns), (rows, columns) = old.grid, new.grid
-    prefix = int(old.class_token)
+    prefix = old.num_prefix_tokens
     grids = {  # end of a key: old grid, new grid, prefix tokens
         "pos_embed": (old.grid, new.grid, prefix),
         "pos_embed.x": ((1, old_columns), (1, columns), 0),

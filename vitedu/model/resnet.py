@@ -30,11 +30,12 @@ logit of random weights that moves BiT-R50x1 by 1e-5 and R50+ViT-B/16 by 5e-4.
 
 import math
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model.bottleneck import (
@@ -46,9 +47,16 @@ from vitedu.model.bottleneck import (
     check_layers,
     out_channels,
 )
-from vitedu.model.checks import check_count, check_fields, pair
-from vitedu.model.classifier import Classifier
+from vitedu.model.checks import (
+    check_count,
+    check_fields,
+    pair,
+    with_meanings,
+)
+from vitedu.model.classifier import Classifier, names_for
 from vitedu.model.initialise import lecun_normal
+
+fx.wrap("check_channels")  # a call that torch.fx keeps
 
 # He et al. 2016; 26 and the widths: BiT and vit_jax. Units of each of the four stages.
 LAYERS = {
@@ -70,22 +78,54 @@ RESNETS = {
 POOL_PADDING = {"bit-v2": ("zeros", "-inf"), "bit-v1": ("-inf",)}
 
 
+Family = Literal["bit-v2", "bit-v1"]
+PoolPadding = Literal["zeros", "-inf"]
+
+
+class ResNetFields(TypedDict, total=False):
+    """The fields of a ResNetConfig as the arguments of a call, for type checkers."""
+
+    family: Family
+    layers: tuple[int, ...]
+    width: float
+    num_classes: int
+    in_channels: int
+    image_size: int | tuple[int, int]
+    pool_padding: PoolPadding | None
+
+
 @dataclass(frozen=True)
 class ResNetConfig:
     """Everything needed to build a ResNet before its weights are loaded.
 
-    `image_size`, (height, width) or one int for both, is the size that the weights were
-    trained on: the network takes any. The defaults are BiT's R50x1.
+    The defaults are BiT's R50x1. The names set family, layers and width.
+
+    Attributes:
+        family: "bit-v2", the BiT release's, or "bit-v1", the ViT authors' own
+        layers: number of units in each stage
+        width: factor on all channels; 64 * width leave the root
+        num_classes: outputs of the head; 0 means no head, and the model returns
+            features
+        in_channels: 3 for RGB, 1 for grey
+        image_size: height and width in pixels that the weights were trained on; one
+            number means a square. The network takes any size
+        pool_padding: what the root's pool finds beyond the image: "zeros" or "-inf";
+            None means the family's own
+
     UserError: a field is unknown or not possible.
     """
 
-    family: str = "bit-v2"  # or "bit-v1"
-    layers: tuple[int, ...] = (3, 4, 6, 3)  # units of each stage
-    width: float = 1.0  # of all channels: 64 * width leave the root
-    num_classes: int = 1000  # 0: no head, the model returns features
+    family: Family = "bit-v2"
+    layers: tuple[int, ...] = (3, 4, 6, 3)
+    width: float = 1.0
+    num_classes: int = 1000
     in_channels: int = 3
     image_size: tuple[int, int] = (224, 224)
-    pool_padding: str | None = None  # "zeros" or "-inf"; None: the family's own
+    pool_padding: PoolPadding | None = None
+
+    if TYPE_CHECKING:  # a call may give one number for a pair
+
+        def __init__(self, **fields: Unpack[ResNetFields]) -> None: ...
 
     def __post_init__(self) -> None:
         if self.family not in list(POOL_PADDING):
@@ -130,7 +170,7 @@ class ResNetConfig:
         return cls(**values)
 
 
-def resnet_config(name: str, **overrides: Any) -> ResNetConfig:
+def resnet_config(name: str, **overrides: Unpack[ResNetFields]) -> ResNetConfig:
     """The configuration of a name, "BiT-R50x1" or "R50x1", with fields overridden.
 
     With "BiT-" it is the BiT release's (bit-v2), without the ViT authors' (bit-v1).
@@ -156,6 +196,9 @@ class ResNet(Classifier):
     Source: Kolesnikov et al. 2020, "Big Transfer"; paper, section 4.1.
     """
 
+    head_name = "head.fc"
+    takes_any_size = True
+
     def __init__(self, config: ResNetConfig) -> None:
         super().__init__(
             config.image_size, config.in_channels, config.num_classes
@@ -178,12 +221,7 @@ class ResNet(Classifier):
 
     def forward_features(self, images: Tensor) -> Tensor:
         """(b, c, h, w) -> (b, features, h / 32, w / 32), rounded up."""
-        c = self.config.in_channels
-        if images.ndim != 4 or images.shape[1] != c:
-            raise ValueError(
-                f"the model wants images (b, {c}, h, w), got "
-                f"{tuple(images.shape)}; one image is images[None]"
-            )
+        check_channels(images, self.config.in_channels)
         x = self.norm(self.stages(self.stem(images)))
         # to the features of bit-v1, which are ReLU's already, it does nothing
         return F.relu(x)
@@ -197,11 +235,18 @@ class ResNet(Classifier):
         """(b, c, h, w) -> (b, classes)."""
         return self.forward_head(self.forward_features(images))
 
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the head by a head of zeros; 0 classes: none."""
+    def reset_classifier(
+        self, num_classes: int, class_names: Sequence[str] = ()
+    ) -> None:
+        """Replace the head by a head of zeros; 0 classes: none.
+
+        The names of the old classes go with it; `class_names` are the new ones'.
+        UserError: there are names, but not one for each class.
+        """
+        names = names_for(num_classes, class_names)
         self.config = replace(self.config, num_classes=num_classes)
-        self.num_classes, self.class_names = num_classes, ()
-        head = nn.Identity()
+        self.num_classes, self.class_names = num_classes, names
+        head: nn.Module = nn.Identity()
         if num_classes:
             head = nn.Conv2d(self.config.num_features, num_classes, 1)
             nn.init.zeros_(head.weight)
@@ -209,11 +254,50 @@ class ResNet(Classifier):
             head = head.to(self.stem.conv.weight)  # its device and dtype
         self.head = nn.Sequential(OrderedDict(fc=head))
 
+    def set_input_size(self, image_size: int | tuple[int, int]) -> None:
+        """Say that images are of another size, in place: the weights fit any."""
+        self.config = replace(self.config, image_size=image_size)
+        self.preprocess = replace(
+            self.preprocess, image_size=self.config.image_size
+        )
 
-def resnet(name: str, **fields: Any) -> ResNet:
+    def blocks_in_order(self) -> Iterable[nn.Module]:
+        """The units of all stages."""
+        return (unit for stage in self.stages for unit in stage.blocks)
+
+    def no_weight_decay(self) -> set[str]:
+        """None but what timm's optimizers leave out anyway: biases and norms."""
+        return set()
+
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        """Which parameters form a layer, as patterns of names for timm's layer decay.
+
+        The root is layer 0, then each unit is one (`coarse`: each stage); the final
+        norm belongs to the last, and the head comes behind it.
+        """
+        unit = [(r"^stages\.(\d+)\.blocks\.(\d+)", None), (r"^norm", (99999,))]
+        return {
+            "stem": r"^stem",
+            "blocks": r"^stages\.(\d+)" if coarse else unit,
+        }
+
+
+def check_channels(images: Tensor, in_channels: int) -> None:
+    """ValueError unless `images` are (b, in_channels, h, w)."""
+    if images.ndim != 4 or images.shape[1] != in_channels:
+        raise ValueError(
+            f"the model wants images (b, {in_channels}, h, w), got "
+            f"{tuple(images.shape)}; one image is images[None]"
+        )
+
+
+def resnet(name: str, **fields: Unpack[ResNetFields]) -> ResNet:
     """A new ResNet by its name, "BiT-R50x1" or "R50x1", with fields overridden.
 
     The fields are ResNetConfig's. UserError: the name or a field is unknown, or the
     fields do not fit each other.
     """
     return ResNet(resnet_config(name, **fields))
+
+
+resnet.__doc__ = with_meanings(resnet.__doc__, ResNetConfig)

@@ -1,6 +1,10 @@
-"""The seams of a ViTConfig, where a variant is another small object; their JSON."""
+"""The seams of a ViTConfig, where a variant is another small object; their JSON.
 
-from dataclasses import asdict, fields, is_dataclass
+Each of these objects has its class's name as a field, so that `dataclasses.asdict`, and
+whoever writes a configuration with it, keeps which of the variants it is.
+"""
+
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor, nn
@@ -61,39 +65,31 @@ SEAMS = {
 
 def seams_to_json(config: "ViTConfig") -> dict[str, Any]:
     """All fields as plain values; a seam is {"name": its class, its own fields}."""
-    out: dict[str, Any] = {}
-    for each in fields(config):
-        value = getattr(config, each.name)
-        if is_dataclass(value):
-            own = {name: plain(part) for name, part in asdict(value).items()}
-            value = {"name": type(value).__name__, **own}
-        out[each.name] = plain(value)
-    return out
+    return plain(asdict(config))
 
 
 def plain(value: Any) -> Any:
-    """A tuple as the list that JSON makes of it; what else there is as it stands."""
+    """A tuple as the list that JSON makes of it, also inside of a dict."""
+    if isinstance(value, dict):
+        return {name: plain(part) for name, part in value.items()}
     return list(value) if isinstance(value, tuple) else value
 
 
-def seams_from_json(values: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a ViTConfig that `seams_to_json` wrote.
+def seam_from_json(seam: str, value: Any) -> Any:
+    """The object of a seam that `seams_to_json` wrote; what is no dict stays.
 
-    UserError: a seam names a class or a field that is unknown.
+    UserError: it names a class or a field that is unknown.
     """
-    values = dict(values)
-    for seam, kinds in SEAMS.items():
-        if not isinstance(values.get(seam), dict):
-            continue
-        own = dict(values[seam])
-        name = str(own.pop("name", None))
-        by_name = {kind.__name__: kind for kind in kinds}
-        if name not in by_name:
-            end = did_you_mean(name, by_name)
-            raise UserError(f"there is no {seam} {name!r}; {end}")
-        known = {each.name for each in fields(by_name[name])}
-        for field in own.keys() - known:
-            end = did_you_mean(field, known)
-            raise UserError(f"{name} has no field {field!r}; {end}")
-        values[seam] = by_name[name](**own)
-    return values
+    if not isinstance(value, dict):
+        return value
+    own = dict(value)
+    name = str(own.pop("name", None))
+    by_name = {kind.__name__: kind for kind in SEAMS[seam]}
+    if name not in by_name:
+        end = did_you_mean(name, by_name)
+        raise UserError(f"there is no {seam} {name!r}; {end}")
+    known = {each.name for each in fields(by_name[name]) if each.init}
+    for field in own.keys() - known:
+        end = did_you_mean(field, known)
+        raise UserError(f"{name} has no field {field!r}; {end}")
+    return by_name[name](**own)

@@ -4,17 +4,22 @@
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, Unpack, overload
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 
-from vitedu.model.classifier import Classifier
-from vitedu.model.config import ViTConfig, vit_config
+from vitedu.model.checks import pair, with_meanings
+from vitedu.model.classifier import Classifier, names_for
+from vitedu.model.config import ViTConfig, ViTFields, vit_config
 from vitedu.model.encoder import Encoder
 from vitedu.model.initialise import initialise
 from vitedu.model.pool import build_pool
+from vitedu.model.resize import ResizeMode, resize_positions
+from vitedu.model.tables import FixedTable
 
 
 class ViT(Classifier):
@@ -24,6 +29,9 @@ class ViT(Classifier):
     ValueError: the images are not those the configuration describes.
     Source: paper, section 3.1; initial values as the authors' code has them.
     """
+
+    head_name = "head"
+    takes_any_size = False
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__(
@@ -40,24 +48,26 @@ class ViT(Classifier):
         self.blocks = Encoder(config)
         self.norm = nn.LayerNorm(d, eps=config.norm_eps)
         self.pool = build_pool(config)
-        self.pre_logits = nn.Identity()
+        self.pre_logits: nn.Module = nn.Identity()
         if config.pre_logits:
             fc = nn.Linear(d, config.pre_logits)
             self.pre_logits = nn.Sequential(OrderedDict(fc=fc, act=nn.Tanh()))
-        self.head = nn.Identity()
+        self.head: nn.Module = nn.Identity()
         if config.num_classes:
             self.head = nn.Linear(config.pre_logits or d, config.num_classes)
         config.position.attach(self)
         initialise(self)
 
-    def forward_features(self, images: Tensor) -> Tensor:
-        """(b, c, h, w) -> (b, t, d): all tokens after the final norm."""
+    def embed(self, images: Tensor) -> Tensor:
+        """Equation (1): (b, c, h, w) -> (b, t, d), the tokens that block 0 is given."""
         x = self.patch_embed(images)  # (b, n, d)
         if self.cls_token is not None:
             x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], 1)
-        x = self.config.position.add(x, self.pos_embed)  # equation (1)
-        x = self.blocks(self.dropout(x))  # equations (2) and (3)
-        return self.norm(x)
+        return self.dropout(self.config.position.add(x, self.pos_embed))
+
+    def forward_features(self, images: Tensor) -> Tensor:
+        """(b, c, h, w) -> (b, t, d): all tokens after the final norm."""
+        return self.norm(self.blocks(self.embed(images)))
 
     def forward_head(self, tokens: Tensor) -> Tensor:
         """(b, t, d) -> (b, classes): pool, then the head."""
@@ -68,27 +78,167 @@ class ViT(Classifier):
         """(b, c, h, w) -> (b, classes)."""
         return self.forward_head(self.forward_features(images))
 
-    def reset_classifier(self, num_classes: int) -> None:
+    @overload
+    def get_intermediate_layers(
+        self,
+        images: Tensor,
+        n: int | Sequence[int] = 1,
+        *,
+        reshape: bool = False,
+        return_prefix_tokens: Literal[False] = False,
+        norm: bool = False,
+    ) -> list[Tensor]: ...
+    @overload
+    def get_intermediate_layers(
+        self,
+        images: Tensor,
+        n: int | Sequence[int] = 1,
+        *,
+        reshape: bool = False,
+        return_prefix_tokens: Literal[True],
+        norm: bool = False,
+    ) -> list[tuple[Tensor, Tensor]]: ...
+    def get_intermediate_layers(
+        self,
+        images: Tensor,
+        n: int | Sequence[int] = 1,
+        *,
+        reshape: bool = False,
+        return_prefix_tokens: bool = False,
+        norm: bool = False,
+    ) -> list[Tensor] | list[tuple[Tensor, Tensor]]:
+        """The patches' tokens behind some of the blocks: a list of (b, n, d).
+
+        `n` is how many blocks, counted from the last, or their numbers, of which -1 is
+        the last. The list is in the order of the blocks, whatever the order in `n`.
+
+        - reshape: as images of features, (b, d, rows, columns)
+        - return_prefix_tokens: pairs of the patches' tokens and those in front of them,
+          (b, 1, d) with a class token, else (b, 0, d)
+        - norm: with the final norm behind each
+
+        ValueError: there is no such block, or none is asked for.
+        Source: timm's method of this name, after DINO's.
+        """
+        wanted = which_blocks(n, len(self.blocks))
+        x, outputs = self.embed(images), []
+        for number, block in enumerate(self.blocks[: max(wanted) + 1]):
+            x = block(x)
+            if number in wanted:
+                outputs.append(self.norm(x) if norm else x)
+        prefix = self.config.num_prefix_tokens
+        patches = [x[:, prefix:] for x in outputs]
+        if reshape:
+            rows = self.config.grid[0]
+            pattern = "b (gh gw) d -> b d gh gw"
+            patches = [
+                rearrange(x, pattern, gh=rows).contiguous() for x in patches
+            ]
+        if not return_prefix_tokens:
+            return patches
+        return [
+            (x, all_tokens[:, :prefix])
+            for x, all_tokens in zip(patches, outputs, strict=True)
+        ]
+
+    def reset_classifier(
+        self, num_classes: int, class_names: Sequence[str] = ()
+    ) -> None:
         """Replace head and pre-logits by a head of zeros; 0 classes: none.
 
+        The names of the old classes go with it; `class_names` are the new ones'.
+        UserError: there are names, but not one for each class.
         Source: paper, section 3.2 and appendix B.1.1.
         """
-        changes = {"num_classes": num_classes, "pre_logits": None}
-        self.config = replace(self.config, **changes)
-        self.num_classes, self.class_names = num_classes, ()
+        names = names_for(num_classes, class_names)
+        config = replace(self.config, num_classes=num_classes, pre_logits=None)
+        self.config, self.class_names = config, names
+        self.num_classes = num_classes
         self.pre_logits = nn.Identity()
         self.head = nn.Identity()
         if num_classes:
-            head = nn.Linear(self.config.embed_dim, num_classes)
+            head = nn.Linear(config.embed_dim, num_classes)
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)
             self.head = head.to(self.norm.weight)  # its device and dtype
 
+    def set_input_size(
+        self, image_size: int | tuple[int, int], *, mode: ResizeMode = "paper"
+    ) -> None:
+        """Take images of another size, in place: positions are fitted to its grid.
 
-def vit(name: str, **fields: Any) -> ViT:
+        `mode` is whose resampling it is, as in `resize_pos_embed`; `vitedu.load` takes
+        that of the file's source, so give it again for such a model. A table of
+        positions that is resized becomes a new parameter: build an optimizer after it.
+        All other parameters stay the objects that they are.
+
+        UserError: the patches do not fit the size, or the positions cannot be resized.
+        Then nothing has changed.
+        """
+        config = replace(self.config, image_size=pair("image_size", image_size))
+        before = dict(self.named_parameters())
+        after = resize_positions(before, self.config, config, mode=mode)
+        with torch.device("meta"):  # no numbers, just what its modules know
+            other = ViT(config)
+        for name, module in self.named_modules():
+            for size in ("input_shape", "grid", "num_patches"):
+                if hasattr(module, size):
+                    new = getattr(other.get_submodule(name), size)
+                    setattr(module, size, new)
+            if isinstance(module, FixedTable):
+                module.to(module.table)  # computes it again
+        for name, table in after.items():
+            if table is not before[name]:
+                owner, _, last = name.rpartition(".")
+                is_trained = before[name].requires_grad
+                resized = nn.Parameter(table.detach(), is_trained)
+                setattr(self.get_submodule(owner), last, resized)
+        self.config = config
+        self.preprocess = replace(self.preprocess, image_size=config.image_size)
+
+    def blocks_in_order(self) -> Iterable[nn.Module]:
+        """The encoder's."""
+        return self.blocks
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of what timm's optimizers are not to decay: class token, positions."""
+        names = (name for name, _ in self.named_parameters())
+        own = {"cls_token", "pos_embed"}
+        return {name for name in names if own & {*name.split(".")}}
+
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        """Which parameters form a layer, as patterns of names for timm's layer decay.
+
+        The stem is layer 0, with class token and positions; the final norm belongs to
+        the last block, and the head comes behind it. `coarse` changes nothing here.
+        """
+        return {
+            "stem": r"^(?:cls_token|pos_embed|patch_embed)",
+            "blocks": [(r"^blocks\.(\d+)", None), (r"^norm", (99999,))],
+        }
+
+
+def which_blocks(n: int | Sequence[int], depth: int) -> set[int]:
+    """The numbers of the last `n` blocks, or of those listed, counted from the first.
+
+    ValueError: there is no such block, or none is asked for.
+    """
+    numbers = range(-n, 0) if isinstance(n, int) else n
+    if not len(numbers) or not all(-depth <= i < depth for i in numbers):
+        raise ValueError(
+            f"n={n!r} asks for none or too many of {depth} blocks; give a number from "
+            f"1 to {depth}, or a list of numbers from 0 to {depth - 1}"
+        )
+    return {i % depth for i in numbers}
+
+
+def vit(name: str, **fields: Unpack[ViTFields]) -> ViT:
     """A new model by its name in Table 1, "ViT-B/16", with fields overridden.
 
     `vit("ViT-Ti/16", image_size=64, num_classes=10)`; the fields are ViTConfig's.
     UserError: the name or a field is unknown, or the fields do not fit each other.
     """
     return ViT(vit_config(name, **fields))
+
+
+vit.__doc__ = with_meanings(vit.__doc__, ViTConfig)

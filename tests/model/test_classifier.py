@@ -1,0 +1,307 @@
+"""What a model carries besides its weights, and what timm asks it for."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from huggingface_hub import PyTorchModelHubMixin
+from torch import nn
+from torch.testing import assert_close
+
+from vitedu.compat import import_timm
+from vitedu.errors import UserError
+from vitedu.model import Axial, Hybrid, Relative, SinCos2D, ViT, resnet, vit
+from vitedu.pictures import PreprocessSpec
+
+SMALL = {"image_size": 32, "num_classes": 5, "depth": 2}
+RESNET = {"image_size": 32, "num_classes": 5, "layers": (1, 2), "width": 0.5}
+
+
+def small_vit(**fields):
+    return with_random_weights(vit("ViT-Ti/16", **SMALL | fields))
+
+
+def small_resnet(name="BiT-R50x1"):
+    return with_random_weights(resnet(name, **RESNET))
+
+
+def with_random_weights(model):
+    torch.manual_seed(0)
+    for weight in model.parameters():
+        nn.init.normal_(weight, std=0.1)
+    return model.eval()
+
+
+def images(b=2):
+    torch.manual_seed(1)
+    return torch.randn(b, 3, 32, 32)
+
+
+both = pytest.mark.parametrize("build", [small_vit, small_resnet])
+
+
+# --- a new model, and another head
+
+
+@both
+def test_a_new_model_says_what_it_is(build):
+    model = build()
+    assert model.num_classes == model.config.num_classes == 5
+    assert model.preprocess == PreprocessSpec(32)
+    assert model.class_names == ()
+    assert model.load_report is None
+
+
+@both
+def test_another_head_drops_the_names_of_the_old_classes(build):
+    model = build()
+    model.class_names = tuple("abcde")
+    model.reset_classifier(3)
+    assert model.class_names == ()
+    assert model.num_classes == model.config.num_classes == 3
+    assert model(images()).shape == (2, 3)
+
+
+@both
+def test_another_head_takes_the_names_of_its_classes(build):
+    model = build()
+    model.reset_classifier(2, ["ants", "bees"])
+    assert model.class_names == ("ants", "bees")
+
+
+@both
+def test_names_that_do_not_fit_change_nothing(build):
+    model = build()
+    model.class_names = tuple("abcde")
+    before = model(images())
+    message = "2 class names do not fit 3 classes; give one for each class"
+    with pytest.raises(UserError, match=message):
+        model.reset_classifier(3, ["ants", "bees"])
+    with pytest.raises(UserError, match="num_classes must be a whole number"):
+        model.reset_classifier(-1)
+    assert (model.num_classes, model.class_names) == (5, tuple("abcde"))
+    assert torch.equal(model(images()), before)
+
+
+# --- what timm's functions find
+
+
+@pytest.mark.parametrize(
+    ("model", "first", "classifier"),
+    [
+        (small_vit(), "patch_embed.proj", "head"),
+        (
+            small_vit(stem=Hybrid((1,), width=0.5), patch_size=4),
+            "patch_embed.backbone.stem.conv",
+            "head",
+        ),
+        (
+            small_vit(stem=Hybrid((), width=0.5), patch_size=4),
+            "patch_embed.backbone.conv",
+            "head",
+        ),
+        (small_resnet(), "stem.conv", "head.fc"),
+        (small_resnet("R50x1"), "stem.conv", "head.fc"),
+    ],
+)
+def test_pretrained_cfg_names_the_first_and_the_last_layer(
+    model, first, classifier
+):
+    config = model.pretrained_cfg
+    assert (config["first_conv"], config["classifier"]) == (first, classifier)
+    assert isinstance(model.get_submodule(first), nn.Conv2d)
+    assert len(model.get_submodule(classifier).bias) == config["num_classes"]
+
+
+def test_pretrained_cfg_follows_the_preprocessing():
+    model = small_vit()
+    assert model.pretrained_cfg["crop_mode"] == "squash"
+    model.preprocess = PreprocessSpec(64, crop=0.9, mean=(0.1, 0.2, 0.3))
+    config = model.pretrained_cfg
+    assert config["input_size"] == (3, 64, 64)
+    assert config["mean"] == (0.1, 0.2, 0.3)
+    assert (config["crop_mode"], config["crop_pct"]) == ("center", 0.9)
+
+
+@both
+def test_pretrained_cfg_has_no_key_that_timms_own_has_not(build):
+    import_timm()
+    from timm.models import PretrainedCfg
+
+    config = build().pretrained_cfg
+    assert PretrainedCfg(**config).num_classes == 5
+
+
+def layers(model, **options):
+    """timm's parameter groups: rate, decay and names of each, in sorted order."""
+    import_timm()
+    from timm.optim import param_groups_layer_decay
+
+    names = {id(weight): name for name, weight in model.named_parameters()}
+    return sorted(
+        (
+            group["lr_scale"],
+            group["weight_decay"],
+            sorted(names[id(weight)] for weight in group["params"]),
+        )
+        for group in param_groups_layer_decay(
+            model, no_weight_decay_list=model.no_weight_decay(), **options
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (lambda: vit("ViT-Ti/16"), "vit_tiny_patch16_224"),
+        (lambda: resnet("BiT-R50x1"), "resnetv2_50x1_bit"),
+    ],
+)
+def test_layer_decay_has_the_groups_of_timms_own_model(ours, theirs):
+    timm = import_timm()
+    with torch.device("meta"):
+        ours, theirs = ours(), timm.create_model(theirs, num_classes=1000)
+    theirs.no_weight_decay = getattr(theirs, "no_weight_decay", set)
+    assert layers(ours) == layers(theirs)
+
+
+def test_layer_decay_has_one_rate_a_layer():
+    # stem, two blocks (the last with the final norm), head
+    groups = layers(small_vit(), layer_decay=0.5)
+    rates = {name: rate for rate, _, names in groups for name in names}
+    assert sorted({*rates.values()}) == [0.125, 0.25, 0.5, 1.0]
+    assert rates["pos_embed"] == rates["patch_embed.proj.bias"] == 0.125
+    assert rates["blocks.1.attn.qkv.weight"] == rates["norm.weight"] == 0.5
+    assert rates["head.weight"] == 1.0
+
+
+def test_coarse_layers_of_a_resnet_are_its_stages():
+    import_timm()
+    from timm.models import group_parameters
+
+    model = small_resnet()
+    fine, coarse = (
+        group_parameters(model, model.group_matcher(coarse=coarse))
+        for coarse in (False, True)
+    )
+    assert len(fine) == 1 + 3 + 1  # root, units, head
+    assert len(coarse) == 1 + 2 + 1  # root, stages, norm with the head
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({}, {"cls_token", "pos_embed"}),
+        ({"class_token": False, "pool": "mean"}, {"pos_embed"}),
+        (
+            {"position": Relative()},
+            {"cls_token", "blocks.0.pos_embed", "blocks.1.pos_embed"},
+        ),
+        ({"position": SinCos2D()}, {"cls_token"}),
+    ],
+)
+def test_class_token_and_positions_are_not_to_decay(fields, names):
+    assert small_vit(**fields).no_weight_decay() == names
+
+
+# --- gradient checkpointing
+
+
+def gradients(model):
+    model.zero_grad()
+    model(images()).square().sum().backward()
+    return [weight.grad for weight in model.parameters()]
+
+
+@both
+def test_checkpointing_leaves_every_gradient_as_it_is(build):
+    model = build()
+    want = gradients(model)
+    model.set_grad_checkpointing()
+    for got, other in zip(gradients(model), want, strict=True):
+        assert torch.equal(got, other)
+
+
+@both
+def test_checkpointing_computes_the_blocks_again_until_it_is_switched_off(
+    build,
+):
+    model, calls = build(), []
+    for block in model.blocks_in_order():
+        first = next(iter(block.children()))  # the first norm or convolution
+        first.register_forward_pre_hook(lambda *_: calls.append(1))
+    gradients(model)
+    once = len(calls)
+    model.set_grad_checkpointing()
+    model.set_grad_checkpointing()  # twice is once
+    gradients(model)
+    assert len(calls) == 3 * once
+    model.set_grad_checkpointing(False)
+    gradients(model)
+    assert len(calls) == 4 * once
+
+
+def saved_and_loaded(model):
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+COPIES = [
+    copy.deepcopy,
+    lambda model: pickle.loads(pickle.dumps(model)),
+    saved_and_loaded,
+]
+
+
+@pytest.mark.parametrize("copied", COPIES, ids=["deepcopy", "pickle", "save"])
+@pytest.mark.parametrize("checkpointed", [False, True])
+@pytest.mark.parametrize(
+    "build",
+    [
+        small_vit,
+        small_resnet,
+        lambda: small_vit(position=SinCos2D(at="layers")),
+        lambda: small_vit(position=Relative(at="shared")),
+        lambda: small_vit(block=Axial()),
+    ],
+)
+def test_a_copy_is_a_model_of_its_own(build, checkpointed, copied):
+    model = build()
+    model.set_grad_checkpointing(checkpointed)
+    other = copied(model)
+    want = model(images())
+    assert torch.equal(other(images()), want)
+    for weight in model.parameters():
+        nn.init.zeros_(weight)  # of the first alone
+    assert torch.equal(other(images()), want)
+
+
+# --- Hugging Face's mixin
+
+
+class HubViT(ViT, PyTorchModelHubMixin):
+    """A ViT with save_pretrained and from_pretrained."""
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"stem": Hybrid((1,), width=0.5), "patch_size": 4, "gelu": "tanh"},
+        {"position": Relative(at="shared"), "class_token": False}
+        | {"pool": "mean"},
+        {"block": Axial(), "position": SinCos2D(at="layers")},
+    ],
+)
+def test_the_hub_mixin_brings_the_same_model_back(tmp_path, fields):
+    model = small_vit(**fields)
+    first = HubViT(model.config)
+    first.load_state_dict(model.state_dict())
+    first.save_pretrained(tmp_path)
+    second = HubViT.from_pretrained(tmp_path)
+    assert second.config == model.config
+    assert_close(second(images()), model(images()), rtol=0, atol=0)

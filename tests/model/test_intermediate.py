@@ -1,0 +1,114 @@
+"""The tokens behind some of the blocks, against timm on the same weights."""
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from vitedu.compat import import_timm
+from vitedu.model import ViT, ViTConfig
+
+TINY = {
+    "image_size": (8, 12),
+    "patch_size": 4,
+    "num_classes": 5,
+    "embed_dim": 32,
+    "depth": 4,
+    "num_heads": 4,
+    "mlp_dim": 96,
+}
+
+
+def ours_and_theirs(**fields):
+    """A ViT of each, float64, with the same weights; and two images."""
+    import_timm()
+    from timm.models.vision_transformer import VisionTransformer
+
+    torch.manual_seed(0)
+    ours = ViT(ViTConfig(**TINY | fields)).double().eval()
+    for weight in ours.parameters():
+        nn.init.normal_(weight, std=0.2)
+    theirs = VisionTransformer(
+        img_size=(8, 12),
+        patch_size=4,
+        num_classes=5,
+        embed_dim=32,
+        depth=4,
+        num_heads=4,
+        mlp_ratio=3,
+        class_token=ours.config.class_token,
+        global_pool="token" if ours.config.class_token else "avg",
+        fc_norm=False,
+    )
+    theirs.double().eval().load_state_dict(ours.state_dict())
+    return ours, theirs, torch.randn(2, 3, 8, 12, dtype=torch.float64)
+
+
+def assert_same(got, want):
+    assert type(got) is type(want) and len(got) == len(want)
+    for one, other in zip(got, want, strict=True):
+        if isinstance(other, tuple):
+            assert_same(one, other)
+        else:
+            assert one.is_contiguous() == other.is_contiguous()
+            # float64, sums in another order, numbers up to 10: measured 1e-14
+            assert_close(one, other, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, [0, 2], (3, 1), [-1, 0], range(2)])
+@pytest.mark.parametrize("reshape", [False, True])
+@pytest.mark.parametrize("norm", [False, True])
+def test_layers_equal_timms(n, reshape, norm):
+    ours, theirs, images = ours_and_theirs()
+    got, want = (
+        model.get_intermediate_layers(images, n, reshape=reshape, norm=norm)
+        for model in (ours, theirs)
+    )
+    assert_same(got, want)
+
+
+@pytest.mark.parametrize("reshape", [False, True])
+def test_prefix_tokens_equal_timms(reshape):
+    ours, theirs, images = ours_and_theirs()
+    got, want = (
+        model.get_intermediate_layers(
+            images, 2, reshape=reshape, return_prefix_tokens=True
+        )
+        for model in (ours, theirs)
+    )
+    assert_same(got, want)
+    assert got[0][1].shape == (2, 1, 32)
+
+
+def test_without_a_class_token_layers_equal_timms_too():
+    ours, theirs, images = ours_and_theirs(class_token=False, pool="mean")
+    got, want = (
+        model.get_intermediate_layers(images, 2, reshape=True)
+        for model in (ours, theirs)
+    )
+    assert_same(got, want)
+
+
+def test_without_a_class_token_the_pairs_have_none_in_front():
+    ours, _, images = ours_and_theirs(class_token=False, pool="mean")
+    pairs = ours.get_intermediate_layers(images, return_prefix_tokens=True)
+    assert [prefix.shape for _, prefix in pairs] == [(2, 0, 32)]
+
+
+def test_the_last_layer_with_its_norm_is_what_the_head_is_given():
+    ours, _, images = ours_and_theirs()
+    (patches,) = ours.get_intermediate_layers(images, norm=True)
+    assert torch.equal(patches, ours.forward_features(images)[:, 1:])
+
+
+def test_blocks_behind_the_last_wanted_one_do_not_run():
+    ours, _, images = ours_and_theirs()
+    ours.blocks[2].register_forward_pre_hook(lambda *_: pytest.fail("it ran"))
+    assert len(ours.get_intermediate_layers(images, [0, 1])) == 2
+
+
+@pytest.mark.parametrize("n", [0, 5, -1, [], [4], [-5]])
+def test_a_block_that_is_not_there_is_an_error(n):
+    ours, _, images = ours_and_theirs()
+    with pytest.raises(ValueError, match="none or too many of 4 blocks"):
+        ours.get_intermediate_layers(images, n)

@@ -4,7 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vitedu.data.arrays import BLOCK_VALUES, Arrays, ArraySource
+from vitedu.data.array_source import BLOCK_VALUES, ArraySource
+from vitedu.data.arrays import Arrays
 from vitedu.data.augment import Augment
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, normalise

@@ -19,7 +19,8 @@ from vitedu.data import (
     folder_of,
     load_folder,
 )
-from vitedu.data.folders import split_pictures, spread
+from vitedu.data.folders import folder_classes
+from vitedu.data.kinds import given
 
 SPEC = PreprocessSpec(image_size=8, mean=0.0, std=1 / 255)
 AUGMENT = Augment(crop=0.3, flip=True, rotate=9, rand_layers=1, erase=0.5)
@@ -85,17 +86,147 @@ def test_a_strange_class_is_named(folder):
         load_folder(folder)
 
 
-@pytest.mark.parametrize(
-    ("take", "sentence"),
-    [
-        ("train", "pets has no train/; a folder to train on holds train/"),
-        ("val", "has train/, but neither val/ nor test/"),
-    ],
-)
-def test_a_missing_part_is_named(folder, take, sentence):
-    (folder / take).rename(folder / "elsewhere")
-    with pytest.raises(UserError, match=sentence):
+def names_of(pictures):
+    """Where the pictures lie below their class."""
+    return [f"{path.parent.name}/{path.name}" for path in pictures.paths]
+
+
+@pytest.fixture
+def flat(tmp_path):
+    """Class folders alone: 10 ants, 5 bees, 2 cats, 1 dog."""
+    for name, count in (("ant", 10), ("bee", 5), ("cat", 2), ("dog", 1)):
+        for i in range(count):
+            write(tmp_path / "zoo" / name / f"{i}.png", 10 * i)
+    return tmp_path / "zoo"
+
+
+def test_of_class_folders_alone_a_share_of_each_class_is_held_out(flat):
+    zoo = load_folder(flat)
+    assert zoo.class_names == ("ant", "bee", "cat", "dog")
+    assert zoo.test.labels == (0, 0, 1)
+    assert zoo.validation is None
+    both = names_of(zoo.train) + names_of(zoo.test)
+    assert sorted(both) == sorted(names_of(find_images(flat)))
+
+
+def test_what_is_held_out_is_said(flat):
+    assert load_folder(flat).notes == (
+        "zoo has no train/ and val/, so 3 of its 18 pictures (20 % of each class, "
+        "drawn with seed 0) are held out for testing",
+    )
+
+
+def test_the_same_pictures_are_held_out_every_time_and_everywhere(
+    flat, tmp_path
+):
+    first = load_folder(flat)
+    again = load_folder(flat.rename(tmp_path / "elsewhere"))
+    assert names_of(first.test) == names_of(again.test)
+    assert first.digest == again.digest
+
+
+def test_a_class_with_one_picture_keeps_it_for_training(flat):
+    train = load_folder(flat).train
+    assert [train.labels.count(label) for label in (2, 3)] == [2, 1]
+
+
+def test_of_train_alone_a_share_is_held_out_as_well(flat, tmp_path):
+    root = tmp_path / "pets"
+    root.mkdir()
+    flat.rename(root / "train")
+    pets = load_folder(root)
+    assert (len(pets.train), len(pets.test)) == (15, 3)
+    assert pets.notes == (
+        "pets has neither val/ nor test/, so 3 of its 18 pictures (20 % of each "
+        "class, drawn with seed 0) are held out for testing",
+    )
+
+
+def test_nothing_is_held_out_where_there_are_parts(folder):
+    assert load_folder(folder).notes == ()
+
+
+def test_too_few_pictures_to_hold_any_out_is_one_sentence(tmp_path):
+    for name in ("ant", "bee"):
+        write(tmp_path / "pair" / name / "x.png")
+    with pytest.raises(
+        UserError, match=r"2 pictures of 2 classes, too few .* into val/"
+    ):
+        load_folder(tmp_path / "pair")
+
+
+def test_a_folder_of_other_things_says_what_it_holds(tmp_path):
+    for name in ("a", "b", "c"):
+        (tmp_path / "x" / name).mkdir(parents=True)
+    (tmp_path / "x" / "notes.txt").write_text("")
+    with pytest.raises(
+        UserError,
+        match=r"x holds 3 folders without pictures \(a, b, c\) and 1 file "
+        r"\(notes.txt\); a folder to train on holds a folder of pictures for each",
+    ):
+        load_folder(tmp_path / "x")
+
+
+def test_pictures_outside_of_class_folders_are_counted(tmp_path):
+    for i in range(5):
+        write(tmp_path / "x" / f"{i}.png")
+    with pytest.raises(
+        UserError,
+        match=r"holds 5 pictures outside of class folders \(0.png, 1.png, 2.png, "
+        r"\.\.\.\);",
+    ):
+        load_folder(tmp_path / "x")
+
+
+def test_an_empty_folder_holds_nothing(tmp_path):
+    with pytest.raises(UserError, match="holds nothing; a folder to train"):
+        load_folder(tmp_path)
+
+
+def test_a_class_without_pictures_is_named(folder):
+    """Nothing could be learned of it, and the model would have a class too many."""
+    (folder / "train/dog").mkdir()
+    with pytest.raises(UserError, match=r"train/dog holds no pictures"):
         load_folder(folder)
+
+
+def test_hidden_folders_and_files_are_no_pictures(flat):
+    write(flat / ".cache" / "x.png")
+    write(flat / "ant" / ".ipynb_checkpoints" / "0-checkpoint.png")
+    (flat / "bee" / "._0.png").write_bytes(b"what macOS leaves")
+    zoo = load_folder(flat)
+    assert zoo.class_names == ("ant", "bee", "cat", "dog")
+    assert len(zoo.train) + len(zoo.test) == 18
+
+
+@pytest.mark.parametrize("name", ["valid", "validation", "Test", "testing"])
+def test_a_part_of_another_name_is_no_class_and_not_left_out(folder, name):
+    (folder / "val").rename(folder / name)
+    with pytest.raises(
+        UserError, match=rf"has {name}/, which looks like a part"
+    ):
+        load_folder(folder)
+
+
+def test_parts_without_train_are_no_classes(folder):
+    (folder / "train").rename(folder / "test")
+    with pytest.raises(UserError, match="has test/, which looks like a part"):
+        load_folder(folder)
+
+
+def test_a_class_may_be_called_train(flat):
+    """Planes, trains and automobiles."""
+    (flat / "ant").rename(flat / "train")
+    zoo = load_folder(flat)
+    assert zoo.class_names == ("bee", "cat", "dog", "train")
+    assert evaluation_part(flat) == flat
+
+
+def test_the_classes_are_told_without_listing_the_pictures(folder, flat):
+    assert folder_classes(folder) == ("ant", "bee", "cat")
+    assert folder_classes(flat) == ("ant", "bee", "cat", "dog")
+    with pytest.raises(UserError, match="there is no folder"):
+        folder_classes(folder / "gone")
 
 
 def test_a_missing_folder_is_named(tmp_path):
@@ -126,17 +257,18 @@ def test_the_part_to_test_on_is_found(folder):
 
 
 def test_a_few_pictures_are_of_every_class(folder):
-    train = load_folder(folder).train
-    assert spread(train, 3).labels == (0, 1, 2)
-    assert len(spread(train, 5).paths) == 5
-    assert spread(train, 100) == train
+    train = given(load_folder(folder).train)
+    assert train.spread(3).content.labels == (0, 1, 2)
+    assert len(train.spread(5)) == 5
+    assert train.spread(100) is train
 
 
 def test_a_share_is_held_out_of_every_class(folder):
     train = load_folder(folder).train
-    kept, held_out = split_pictures(train, 0.3, seed=0)
-    assert held_out.labels == (0, 1, 2)
-    assert sorted(kept.paths + held_out.paths) == list(train.paths)
+    kept, held_out = given(train).split(0.3, seed=0)
+    assert held_out.content.labels == (0, 1, 2)
+    both = kept.content.paths + held_out.content.paths
+    assert sorted(both) == list(train.paths)
 
 
 def feed(folder, **options):
@@ -278,10 +410,15 @@ def test_a_wrong_call_is_refused_at_once(one_epoch):
 
 
 @pytest.mark.parametrize("recipe_set", ["digits", "shapes-1k", "cifar10"])
-def test_data_with_train_in_it_is_a_folder_whatever_the_recipe(
-    folder, recipe_set
-):
+def test_pictures_in_data_are_taken_whatever_the_recipe(folder, recipe_set):
     assert folder_of(recipe_set, str(folder)) == folder
+    assert folder_of(recipe_set, str(folder / "val")) == folder / "val"
     assert folder_of(recipe_set, None) is None
-    # a folder of arrays stays one
-    assert folder_of(recipe_set, str(folder / "val")) is None
+
+
+def test_a_set_that_lies_in_data_comes_before_its_pictures(folder):
+    for part in ("train", "t10k"):
+        for kind in ("images-idx3", "labels-idx1"):
+            (folder / f"{part}-{kind}-ubyte").write_bytes(b"")
+    assert folder_of("mnist", str(folder)) is None
+    assert folder_of("cifar10", str(folder)) == folder

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vitedu.data import sources
+from vitedu.data import load_dataset, sources
 from vitedu.data.sources import CATALOGUE, MissingDataError, locate, where
 from vitedu.errors import UserError
 
@@ -123,11 +123,11 @@ def test_the_steps_are_tried_in_their_order(tmp_path, monkeypatch, cache):
     monkeypatch.setenv("VITEDU_OFFLINE", "1")
     monkeypatch.setenv("VITEDU_DATA", str(tmp_path / "data"))
     with pytest.raises(MissingDataError):
-        locate("mnist", data=tmp_path)
+        locate("mnist")
     fill(cache)
-    assert locate("mnist", data=tmp_path) == (cache, "cache")
+    assert locate("mnist") == (cache, "cache")
     fill(tmp_path / "data" / "mnist")
-    assert locate("mnist", data=tmp_path) == (
+    assert locate("mnist") == (
         tmp_path / "data/mnist",
         "$VITEDU_DATA",
     )
@@ -135,16 +135,45 @@ def test_the_steps_are_tried_in_their_order(tmp_path, monkeypatch, cache):
     assert locate("mnist", data=given) == (given, f"data={given}")
 
 
-def test_a_set_found_nowhere_names_every_place(tmp_path, monkeypatch, cache):
+def test_a_set_found_nowhere_names_every_place_and_every_file(
+    tmp_path, monkeypatch, cache
+):
     monkeypatch.setenv("VITEDU_OFFLINE", "1")
     monkeypatch.setenv("VITEDU_DATA", str(tmp_path / "data"))
     with pytest.raises(MissingDataError) as error:
-        locate("mnist", data=tmp_path)
+        locate("mnist")
     assert str(error.value) == (
-        f"MNIST is not in data={tmp_path}, $VITEDU_DATA/mnist ({tmp_path}/data/mnist) "
-        f"or the cache ({cache}), and VITEDU_OFFLINE=1 forbids the download; "
-        "unset it, or pass fallback=digits"
+        f"MNIST is not in $VITEDU_DATA/mnist ({tmp_path}/data/mnist) or the cache "
+        f"({cache}), and VITEDU_OFFLINE=1 forbids the download; unset it, put "
+        "train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, "
+        "t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz into "
+        f"{cache}, or pass fallback=digits"
     )
+
+
+def test_data_that_does_not_hold_the_set_is_never_passed_over(tmp_path, cache):
+    fill(cache)
+    for name in ("a", "b"):
+        (tmp_path / "given" / name).mkdir(parents=True)
+    with pytest.raises(
+        UserError,
+        match=r"given holds 2 folders without pictures \(a, b\); give the folder of "
+        r"MNIST's files \(train-images-idx3-ubyte.gz, .*\), or pictures: class",
+    ) as error:
+        locate("mnist", data=tmp_path / "given")
+    # else `fallback` would put another set in its place
+    assert not isinstance(error.value, MissingDataError)
+
+
+@pytest.mark.parametrize("name", ["digits", "shapes-1k"])
+def test_data_for_a_set_that_needs_none_says_what_it_holds(tmp_path, name):
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(
+        UserError,
+        match=r"leave out data=.*, which holds 1 file \(notes.txt\) and no folders, or "
+        "give pictures: class folders",
+    ):
+        load_dataset(name, data=tmp_path)
 
 
 def test_an_unset_variable_is_said_to_be_unset(monkeypatch):
@@ -165,12 +194,11 @@ def test_idx_files_may_be_plain_and_in_torchvisions_place(
     assert locate("mnist", data=tmp_path / "given").path == folder
 
 
-def test_a_folder_that_lacks_a_file_does_not_have_the_set(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+def test_a_folder_that_lacks_a_file_does_not_have_the_set(tmp_path):
     folder = fill(tmp_path / "given", list(FILES)[:3])
-    with pytest.raises(MissingDataError):
+    with pytest.raises(
+        UserError, match=r"given holds 3 files .* and no folders; .*t10k-labels"
+    ):
         locate("mnist", data=folder)
 
 
@@ -314,7 +342,7 @@ def test_when_all_mirrors_fail_each_reason_is_given_and_nothing_is_left(
         f"{mirrors[1]}{FIRST}: ended after {size // 2} of {size} bytes",
         f"{mirrors[2]}{FIRST}: md5 is ",
         f", should be {MD5[FIRST]}; http://127.0.0.1:9/{FIRST}: urlopen error",
-        f"put {FIRST} into {cache} yourself, or pass fallback=digits",
+        f"put {', '.join(FILES)} into {cache} yourself, or pass fallback=digits",
     ):
         assert part in str(error.value)
     assert files_in(cache) == {}

@@ -1,8 +1,8 @@
 """Pixels and labels: where they lie, how they are read, augmented and fed."""
 
+from vitedu.data.array_source import ArraySource
 from vitedu.data.arrays import (
     Arrays,
-    ArraySource,
     Dataset,
     load_dataset,
     split,
@@ -15,14 +15,13 @@ from vitedu.data.folders import (
     folder_of,
     load_folder,
 )
-from vitedu.data.images import (
-    ImageSource,
-    Pictures,
-    find_images,
-    match_classes,
-)
+from vitedu.data.image_source import ImageSource
+from vitedu.data.images import Pictures, find_images, match_classes
+from vitedu.data.items import Items, from_torch
+from vitedu.data.kinds import as_source
 from vitedu.data.mix import mix
 from vitedu.data.photos import photo
+from vitedu.data.source import Source
 from vitedu.data.sources import Location, locate, where
 from vitedu.pictures import PreprocessSpec, normalise, read_image
 
@@ -33,12 +32,16 @@ __all__ = [
     "Dataset",
     "FolderDataset",
     "ImageSource",
+    "Items",
     "Location",
     "Pictures",
     "PreprocessSpec",
+    "Source",
+    "as_source",
     "evaluation_part",
     "find_images",
     "folder_of",
+    "from_torch",
     "load_dataset",
     "load_folder",
     "locate",

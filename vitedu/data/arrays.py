@@ -1,17 +1,11 @@
-"""Small data sets as uint8 arrays that live on the device, and batches of them.
-
-`load_dataset` reads, `ArraySource` yields batches that are ready for the model. Which
-samples are in a batch, and what augmentation does to each, depends on (seed, epoch) and
-the sample alone; so the position of a run is one integer.
+"""Small data sets as uint8 arrays: named sets, drawn shapes, and files FILE.npz.
 
 `mnist = load_dataset("mnist")`
-`source = ArraySource(mnist.train, mnist.class_names, preprocess=spec, shuffle=True)`
-`for images, labels in source.batches(epoch=3, seed=0, batch_size=64): ...`
+`mnist.train.images.shape` is (60000, 1, 28, 28).
 """
 
 import hashlib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -21,15 +15,8 @@ import torch
 from torch import Tensor
 
 from vitedu.data import formats, sources
-from vitedu.data.augment import Augment, apply, augmentation_table, erase
-from vitedu.data.order import (
-    batch_rows,
-    check_batches,
-    epoch_generator,
-    hold_out,
-)
+from vitedu.data.order import hold_out
 from vitedu.errors import UserError, did_you_mean
-from vitedu.pictures import PreprocessSpec, normalise
 
 DIGIT_NAMES = tuple("0123456789")
 CLASS_NAMES = {
@@ -52,16 +39,12 @@ IDX_FILES = {
 }
 SHAPES_NAME = re.compile(r"shapes(?:-([1-9][0-9]*)k)?")
 SHAPES_TEST_IMAGES = 2_000
-# Values that ArraySource prepares in one go: small batches share the cost of the calls,
-# and the block still fits a processor's cache. On another device calls cost more.
-BLOCK_VALUES = 1 << 18
-DEVICE_BLOCK_VALUES = 1 << 23
 
 
 class Arrays(NamedTuple):
     """Images and what is on them."""
 
-    images: Tensor  # (n, c, h, w) uint8
+    images: Tensor  # (n, c, h, w) uint8; or float, if it is normalised already
     labels: Tensor  # (n,) int64
 
 
@@ -82,6 +65,25 @@ def is_array_set(name: str) -> bool:
     """Whether `load_dataset` knows this name: a named set, shapes or FILE.npz."""
     is_named = name in CLASS_NAMES or SHAPES_NAME.fullmatch(name) is not None
     return is_named or name.endswith(".npz")
+
+
+def classes_of_set(
+    name: str, *, data: str | Path | None = None, num_classes: int
+) -> tuple[str, ...]:
+    """The classes of what `load_dataset` would read; nothing is downloaded for it.
+
+    Only shapes looks at `num_classes`, and only a FILE.npz is read.
+    UserError: an unknown name, a damaged file.
+    """
+    if name.endswith(".npz") or str(data).endswith(".npz"):
+        return load_dataset(name, data=data).class_names
+    if SHAPES_NAME.fullmatch(name):
+        from vitedu.data import shapes
+
+        return shapes.class_names(num_classes)
+    if name not in CLASS_NAMES:
+        raise _unknown(name)
+    return CLASS_NAMES[name]
 
 
 def load_dataset(
@@ -117,19 +119,16 @@ def load_dataset(
     shapes = SHAPES_NAME.fullmatch(name)
     if shapes:
         if data is not None:
-            raise UserError(f"{name} is made, not read; leave out data={data}")
+            raise sources.unfit(
+                f"{name} is made, not read; leave out data={data}", data
+            )
         num_images = 1000 * int(shapes[1] or 10)
         counts = num_images, SHAPES_TEST_IMAGES
         if max_images is not None:
             counts = tuple(min(count, max_images) for count in counts)
         return _make_shapes(name, counts, image_size or 64, num_classes or 10)
     if name not in CLASS_NAMES:
-        known = (*CLASS_NAMES, "shapes", "shapes-100k")
-        raise UserError(
-            f"there is no data set {name!r} here; data=FOLDER names pictures of your "
-            "own, in train/ and val/ with a folder a class; "
-            + did_you_mean(name, known)
-        )
+        raise _unknown(name)
     try:
         path, origin = sources.locate(name, data=data)
     except sources.MissingDataError:
@@ -147,6 +146,14 @@ def load_dataset(
         for key, file in files.items()
     }
     return _dataset(name, arrays, origin, path, names, files)
+
+
+def _unknown(name: str) -> UserError:
+    known = (*CLASS_NAMES, "shapes", "shapes-100k")
+    return UserError(
+        f"there is no data set {name!r} here; data=FOLDER names pictures of your own, "
+        "in a folder for each class; " + did_you_mean(name, known)
+    )
 
 
 def _idx_file(plain: Path) -> Path:
@@ -280,111 +287,3 @@ def split(arrays: Arrays, fraction: float, seed: int) -> tuple[Arrays, Arrays]:
         Arrays(arrays.images[chosen], arrays.labels[chosen])
         for chosen in (~held_out, held_out)
     )
-
-
-class ArraySource:
-    """Batches from arrays on the device: shuffled, augmented, normalised.
-
-    UserError: the images are not of the size or channels that `preprocess` names.
-    """
-
-    def __init__(
-        self,
-        arrays: Arrays,
-        class_names: tuple[str, ...],
-        *,
-        preprocess: PreprocessSpec,
-        augment: Augment | None = None,
-        shuffle: bool = False,
-        device: str | torch.device = "cpu",
-    ) -> None:
-        """Put `arrays` on `device`, as uint8; `augment=None` feeds them as they are."""
-        channels, *size = arrays.images.shape[1:]
-        if tuple(size) != preprocess.image_size:
-            wanted = "x".join(map(str, preprocess.image_size))
-            raise UserError(
-                f"the images are {size[0]}x{size[1]}, the model wants {wanted}; "
-                f"set model.image_size={size[0]},{size[1]} or take another data set"
-            )
-        if channels != preprocess.in_channels:
-            raise UserError(
-                f"the images have {channels} channels, "
-                f"the model wants {preprocess.in_channels}; "
-                f"set model.in_channels={channels} or take another data set"
-            )
-        self.class_names = tuple(class_names)
-        self.preprocess = preprocess
-        self.augment = None if augment is None or augment.is_off else augment
-        self.shuffle = shuffle
-        self.images = arrays.images.to(device)
-        self.labels = arrays.labels.to(device)
-
-    def __len__(self) -> int:
-        """The number of samples."""
-        return len(self.labels)
-
-    @property
-    def num_classes(self) -> int:
-        """The number of classes."""
-        return len(self.class_names)
-
-    def batches(
-        self,
-        *,
-        epoch: int = 0,
-        seed: int = 0,
-        batch_size: int,
-        start: int = 0,
-        rank: int = 0,
-        world: int = 1,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """One epoch: (images (b, c, h, w) float32, labels (b,) int64), on the device.
-
-        Every sample comes once; the last batch may be short. `start` is the first batch
-        to yield. Of each global batch, process `rank` of `world` takes rows
-        [rank::world]: together they have what one process would, and each the same
-        number of batches (the last one may be empty for some).
-        """
-        check_batches(batch_size, start, rank, world)
-        return self._batches(epoch, seed, batch_size, start, rank, world)
-
-    def _batches(
-        self,
-        epoch: int,
-        seed: int,
-        batch_size: int,
-        start: int,
-        rank: int,
-        world: int,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        n, device = len(self), self.labels.device
-        # Drawn for all samples, whatever part of them this process is to see, and kept
-        # on the CPU: reading them back from a device would wait for it.
-        generator = epoch_generator(seed, epoch)
-        order = torch.arange(n)
-        if self.shuffle:
-            order = torch.randperm(n, generator=generator)
-        if self.augment is not None:
-            table = augmentation_table(self.augment, n, generator)
-        batches = batch_rows(
-            order, batch_size=batch_size, start=start, rank=rank, world=world
-        )
-        values = batch_size * self.images[0].numel() // world
-        most = BLOCK_VALUES if device.type == "cpu" else DEVICE_BLOCK_VALUES
-        per_block = max(1, most // max(1, values))
-        for first in range(0, len(batches), per_block):
-            block = batches[first : first + per_block]
-            rows = torch.cat(block)
-            place = rows.to(device, non_blocking=True)
-            images = self.images.index_select(0, place)
-            labels = self.labels.index_select(0, place)
-            if self.augment is not None:
-                drawn = table.index_select(0, rows)
-                images = apply(self.augment, images, drawn)
-            images = normalise(images, self.preprocess)
-            if self.augment is not None:
-                images = erase(self.augment, images, drawn)
-            sizes = [len(share) for share in block]
-            yield from zip(
-                images.split(sizes), labels.split(sizes), strict=True
-            )

@@ -1,4 +1,4 @@
-"""A folder of one's own as a data set: train/ and val/ or test/, of class folders.
+"""A folder of one's own as a data set: class folders, in train/ and val/ or alone.
 
 `pets = load_folder("pets")`
 `source = ImageSource(pets.train, spec, augment=augment, shuffle=True)`
@@ -9,12 +9,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
+from vitedu.data import sources
 from vitedu.data.arrays import is_array_set
 from vitedu.data.images import Pictures, find_images, match_classes
+from vitedu.data.listing import (
+    class_folders,
+    contents,
+    has_pictures,
+    has_pictures_itself,
+)
 from vitedu.data.order import hold_out
 from vitedu.errors import UserError
+
+# What is held out for testing where nothing was put aside for it.
+TEST_SHARE = 0.2
+TEST_SEED = 0
+# What others call the parts of a data set; ours are the last three.
+PARTS = {
+    **dict.fromkeys(("training", "train_set", "training_set"), "train"),
+    **dict.fromkeys(("valid", "validation", "dev", "val_set"), "val"),
+    **dict.fromkeys(("testing", "test_set"), "test"),
+    **{"train": "train", "val": "val", "test": "test"},
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,21 +46,37 @@ class FolderDataset:
     digest: str  # of the files' names and sizes: pixels are not read for it
     origin: str  # "data=..."
     requested: str
+    notes: tuple[str, ...] = ()  # what was decided for the user, in sentences
 
 
 def folder_of(dataset: str, data: str | None = None) -> Path | None:
     """The folder of pictures that `dataset` and `data` mean; None: they mean arrays.
 
-    `data` with train/ in it is one, whatever set a recipe names. A name that
-    `load_dataset` knows is never taken for a folder that is called so (./mnist is);
-    any other names one, which `data` may say where it lies.
+    `data` is one if it holds train/ or class folders of pictures, whatever set a
+    recipe names, unless it holds that set's own files. A name that `load_dataset`
+    knows is never taken for a folder that is called so (./mnist is); any other names
+    one, which `data` may say where it lies.
     """
-    if data and (Path(data).expanduser() / "train").is_dir():
-        return Path(data).expanduser()
-    if is_array_set(dataset) or (data or "").endswith(".npz"):
+    is_named = is_array_set(dataset)
+    if dataset.endswith(".npz") or (data or "").endswith(".npz"):
         return None
-    folder = Path(data or dataset).expanduser()
-    return folder if data or folder.is_dir() else None
+    if data is None:
+        folder = Path(dataset).expanduser()
+        return folder if folder.is_dir() and not is_named else None
+    folder = Path(data).expanduser()
+    if is_named and (
+        sources.holds(dataset, folder) or not holds_pictures(folder)
+    ):
+        return None
+    return folder
+
+
+def holds_pictures(folder: Path) -> bool:
+    """Whether there is train/, or a class folder with a picture in it."""
+    return folder.is_dir() and (
+        (folder / "train").is_dir()
+        or any(has_pictures(folder / name) for name in class_folders(folder))
+    )
 
 
 def evaluation_part(folder: str | Path) -> Path:
@@ -52,7 +85,7 @@ def evaluation_part(folder: str | Path) -> Path:
     UserError: there is train/, but neither of the others.
     """
     folder = Path(folder).expanduser()
-    if not (folder / "train").is_dir():
+    if training_part(folder) == folder:
         return folder
     for part in ("test", "val"):
         if (folder / part).is_dir():
@@ -63,36 +96,140 @@ def evaluation_part(folder: str | Path) -> Path:
     )
 
 
-def load_folder(folder: str | Path, name: str | None = None) -> FolderDataset:
-    """The pictures of FOLDER/train and FOLDER/test, or FOLDER/val if there is no test/.
+def training_part(folder: Path) -> Path:
+    """FOLDER/train, or FOLDER itself if it holds class folders alone.
 
-    With both, val/ is for validation. Each part holds class folders, as `find_images`
-    reads them; nothing is decoded. `name` is the folder's own if not given.
-    UserError: a part is missing or empty, or has a class that train/ has not.
+    A folder called train with pictures right in it, beside other folders of
+    pictures, is a class: of vehicles, say.
+    """
+    train = folder / "train"
+    if not train.is_dir():
+        return folder
+    others = [name for name in class_folders(folder) if name not in PARTS]
+    if has_pictures_itself(train) and any(
+        has_pictures_itself(folder / name) for name in others
+    ):
+        return folder
+    return train
+
+
+def has_test_part(folder: Path) -> bool:
+    """Whether pictures were put aside to test on: test/ or val/, beside train/."""
+    return training_part(folder) != folder and any(
+        (folder / part).is_dir() for part in ("test", "val")
+    )
+
+
+def folder_classes(folder: str | Path) -> tuple[str, ...]:
+    """The classes that `load_folder` would find, sorted; no picture is listed.
+
+    UserError: as `load_folder`, where the names of the folders tell.
     """
     folder = Path(folder).expanduser()
     if not folder.is_dir():
         raise UserError(f"there is no folder {str(folder)!r}")
-    if not (folder / "train").is_dir():
+    root = training_part(folder)
+    names = class_folders(root)
+    for name in class_folders(folder):
+        part = PARTS.get(name.lower())
+        if part is None or (root != folder and name in PARTS.values()):
+            continue
+        if name in names and has_pictures_itself(folder / name):
+            continue  # a class that is called so
         raise UserError(
-            f"{folder} has no train/; a folder to train on holds train/ and val/ (or "
-            "test/), and each of them a folder a class"
+            f"{folder} has {name}/, which looks like a part of the data and not "
+            f"like a class; the parts are called train/, val/ and test/"
         )
-    tested = evaluation_part(folder)
-    train = find_images(folder / "train")
-    parts = {"train": train, tested.name: _like(train, tested)}
-    if tested.name == "test" and (folder / "val").is_dir():
-        parts["val"] = _like(train, folder / "val")
+    empty = [name for name in names if not has_pictures(root / name)]
+    if len(empty) == len(names):
+        raise UserError(
+            f"{root} holds {contents(root)}; a folder to train on holds a folder of "
+            "pictures for each class, or train/ and val/ with such folders"
+        )
+    if empty:
+        more = f" and {len(empty) - 1} more" if len(empty) > 1 else ""
+        raise UserError(
+            f"{root / empty[0]}{more} holds no pictures, so nothing could be learned "
+            "of this class; put pictures there, or move the folder away"
+        )
+    return tuple(names)
+
+
+def load_folder(folder: str | Path, name: str | None = None) -> FolderDataset:
+    """The pictures to train on and to test on in a folder; nothing is decoded.
+
+    FOLDER/train and FOLDER/test, or FOLDER/val if there is no test/; with both, val/
+    is for validation. Each part holds class folders, as `find_images` reads them.
+    Where there is neither test/ nor val/, or the folder holds class folders alone,
+    TEST_SHARE of every class is held out for testing: the same pictures every time,
+    none of a class with one or two, and `notes` says so. `name` is the folder's own if
+    not given.
+    UserError: there are no class folders, one is empty, or a later part has a class
+    that train/ has not.
+    """
+    folder = Path(folder).expanduser()
+    folder_classes(folder)
+    root = training_part(folder)
+    train = find_images(root)
+    parts = {"train": train}
+    if root != folder:
+        parts |= {
+            part: _like(train, folder / part)
+            for part in ("val", "test")
+            if (folder / part).is_dir()
+        }
+    notes = ()
+    if len(parts) == 1:
+        parts = dict(
+            zip(("train", "test"), _hold_out_test(train, folder), strict=True)
+        )
+        missing = (
+            f"{folder.resolve().name} has no train/ and val/"
+            if root == folder
+            else f"{folder.resolve().name} has neither val/ nor test/"
+        )
+        notes = (
+            f"{missing}, so {held_out_words(len(parts['test']), len(train))}",
+        )
     return FolderDataset(
         name or folder.resolve().name,
-        train,
-        parts.get("val") if tested.name == "test" else None,
-        parts[tested.name],
+        parts["train"],
+        parts.get("val") if "test" in parts else None,
+        parts["test"] if "test" in parts else parts["val"],
         train.class_names,
         _digest(folder, parts),
         f"data={folder}",
         name or folder.resolve().name,
+        notes,
     )
+
+
+def held_out_words(num_held_out: int, num_all: int) -> str:
+    """How a part that was held out for testing came about, for a sentence."""
+    verb = "is" if num_held_out == 1 else "are"
+    return (
+        f"{num_held_out:,} of its {num_all:,} pictures ({100 * TEST_SHARE:g} % of "
+        f"each class, drawn with seed {TEST_SEED}) {verb} held out for testing"
+    )
+
+
+def _hold_out_test(
+    pictures: Pictures, folder: Path
+) -> tuple[Pictures, Pictures]:
+    labels = torch.tensor(pictures.labels)
+    try:
+        held_out = hold_out(labels, TEST_SHARE, TEST_SEED)
+    except UserError as error:
+        raise UserError(
+            f"{folder} holds {len(pictures)} pictures of {pictures.num_classes} "
+            "classes, too few to hold some out for testing; put pictures to measure "
+            "by into val/, beside train/"
+        ) from error
+    kept, taken = (
+        pictures.take(chosen.nonzero()[:, 0].tolist())
+        for chosen in (~held_out, held_out)
+    )
+    return kept, taken
 
 
 def _like(train: Pictures, folder: Path) -> Pictures:
@@ -115,34 +252,3 @@ def _digest(folder: Path, parts: dict[str, Pictures]) -> str:
             place = path.relative_to(folder).as_posix()
             digest.update(f"{place} {path.stat().st_size}\n".encode())
     return digest.hexdigest()[:16]
-
-
-def spread(pictures: Pictures, n: int) -> Pictures:
-    """n pictures at even distances, so that every class is met (all, if fewer)."""
-    total = len(pictures.paths)
-    if n >= total:
-        return pictures
-    return _chosen(pictures, torch.arange(n) * total // n)
-
-
-def split_pictures(
-    pictures: Pictures, fraction: float, seed: int
-) -> tuple[Pictures, Pictures]:
-    """Hold out a share of every class, drawn by `seed`: (train, validation).
-
-    Both stay in file order. UserError: a part would be empty.
-    """
-    held_out = hold_out(torch.tensor(pictures.labels), fraction, seed)
-    return tuple(
-        _chosen(pictures, chosen.nonzero()[:, 0])
-        for chosen in (~held_out, held_out)
-    )
-
-
-def _chosen(pictures: Pictures, indices: Tensor) -> Pictures:
-    rows = indices.tolist()
-    return Pictures(
-        tuple(pictures.paths[row] for row in rows),
-        tuple(pictures.labels[row] for row in rows),
-        pictures.class_names,
-    )

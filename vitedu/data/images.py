@@ -1,31 +1,17 @@
-"""Pictures on a disk as a source of batches: class folders, or a flat one with a CSV.
+"""Pictures on a disk and what is on them: class folders, or a flat one with a CSV.
 
 `pictures = find_images("photos/val")`
-`source = ImageSource(pictures, model.preprocess, num_workers=2)`
-`for images, labels in source.batches(batch_size=64): ...`
+`pictures[0]` is (Path("photos/val/ants/1.jpg"), 0).
 """
 
 import csv
-import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
-from vitedu.data.augment import Augment, erase
 from vitedu.data.imagenet import classes_of
-from vitedu.data.order import (
-    batch_rows,
-    check_batches,
-    epoch_generator,
-    mixed,
-)
+from vitedu.data.listing import class_folders, contents, pictures_in
 from vitedu.errors import UserError
-from vitedu.pictures import PreprocessSpec, normalise, read_image
-
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".tif", ".webp")
 
 
 @dataclass(frozen=True)
@@ -35,6 +21,27 @@ class Pictures:
     paths: tuple[Path, ...]
     labels: tuple[int, ...]  # indices
     class_names: tuple[str, ...]  # empty where a CSV gave indices alone
+
+    @property
+    def num_classes(self) -> int:
+        """As many as there are names, else one more than the largest label."""
+        return len(self.class_names) or max(self.labels) + 1
+
+    def __len__(self) -> int:
+        """The number of pictures."""
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> tuple[Path, int]:
+        """One file and its label."""
+        return self.paths[index], self.labels[index]
+
+    def take(self, rows: Sequence[int]) -> "Pictures":
+        """These pictures alone, in this order; the classes stay."""
+        return Pictures(
+            tuple(self.paths[row] for row in rows),
+            tuple(self.labels[row] for row in rows),
+            self.class_names,
+        )
 
 
 def find_images(
@@ -53,16 +60,17 @@ def find_images(
         raise UserError(f"there is no folder {str(folder)!r}")
     if labels is not None:
         return _flat(folder, Path(labels))
-    classes = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    classes = class_folders(folder)
     found = [
         (path, index)
         for index, name in enumerate(classes)
-        for path in _pictures_in(folder / name)
+        for path in sorted(pictures_in(folder / name))
     ]
     if not found:
         raise UserError(
-            f"{folder} holds no pictures in class folders; put each class into a "
-            "folder of its own, or name a table with labels=FILE.csv"
+            f"{folder} holds no pictures in class folders, but {contents(folder)}; "
+            "put each class into a folder of its own, or name a table with "
+            "labels=FILE.csv"
         )
     paths, indices = zip(*found, strict=True)
     return Pictures(paths, indices, tuple(classes))
@@ -101,14 +109,6 @@ def match_classes(
     place = {name: index for index, name in enumerate(names)}
     labels = tuple(place[ours[label]] for label in pictures.labels)
     return Pictures(pictures.paths, labels, tuple(names))
-
-
-def _pictures_in(folder: Path) -> list[Path]:
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES and path.is_file()
-    )
 
 
 def _flat(folder: Path, table: Path) -> Pictures:
@@ -154,158 +154,3 @@ def _flat(folder: Path, table: Path) -> Pictures:
             f"got {wrong[0]!r}"
         )
     return Pictures(paths, tuple(int(by_file[name]) for name in names), ())
-
-
-class ImageSource:
-    """Pictures decoded on workers, ready for a model with the given `preprocess`.
-
-    Without `augment` each is prepared as for evaluation; with it, by pillow on the
-    worker, as `vitedu.data.transforms` says, from numbers that (seed, epoch, sample)
-    alone decide: not the batch, the workers or where a run was resumed.
-    """
-
-    def __init__(
-        self,
-        pictures: Pictures,
-        preprocess: PreprocessSpec,
-        *,
-        augment: Augment | None = None,
-        shuffle: bool = False,
-        num_workers: int = 0,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        """`num_workers` processes decode; 0: this one does."""
-        self.pictures = pictures
-        self.preprocess = preprocess
-        self.augment = None if augment is None or augment.is_off else augment
-        self.shuffle = shuffle
-        self.num_workers = num_workers
-        self.device = torch.device(device)
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Names by index; empty where only indices are known."""
-        return self.pictures.class_names
-
-    @property
-    def num_classes(self) -> int:
-        """One more than the largest label, or as many as there are names."""
-        return len(self.class_names) or max(self.pictures.labels) + 1
-
-    def __len__(self) -> int:
-        """The number of pictures."""
-        return len(self.pictures.paths)
-
-    def batches(
-        self,
-        *,
-        epoch: int = 0,
-        seed: int = 0,
-        batch_size: int,
-        start: int = 0,
-        rank: int = 0,
-        world: int = 1,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """One epoch: (images (b, c, h, w) float32, labels (b,) int64), on the device.
-
-        Order, `start`, `rank` and `world` as in `ArraySource.batches`.
-        UserError: a picture cannot be decoded; a silent gap would change what is
-        measured.
-        """
-        check_batches(batch_size, start, rank, world)
-        order = torch.arange(len(self))
-        if self.shuffle:
-            generator = epoch_generator(seed, epoch)
-            order = torch.randperm(len(self), generator=generator)
-        batches = batch_rows(
-            order, batch_size=batch_size, start=start, rank=rank, world=world
-        )
-        return self._batches(Epoch(self, epoch, seed), batches)
-
-    def _batches(
-        self, epoch: "Epoch", batches: list[Tensor]
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        loader = torch.utils.data.DataLoader(
-            epoch,
-            batch_sampler=[rows.tolist() for rows in batches],
-            num_workers=self.num_workers,
-            collate_fn=epoch.collate,
-            pin_memory=self.device.type == "cuda",
-            worker_init_fn=leave_signals_to_the_parent,
-            generator=torch.Generator(),  # leaves the global one alone
-        )
-        for batch in loader:
-            if isinstance(batch, UserError):
-                raise batch
-            pixels, labels, drawn = batch
-            images = pixels.to(self.device, non_blocking=True)
-            images = normalise(images, self.preprocess)
-            if self.augment is not None:
-                images = erase(self.augment, images, drawn)
-            yield images, labels.to(self.device, non_blocking=True)
-
-
-class Epoch(torch.utils.data.Dataset):
-    """The pictures of a source as they are in one epoch; what workers are sent."""
-
-    def __init__(self, source: ImageSource, epoch: int, seed: int) -> None:
-        self.source = source
-        self.epoch = epoch
-        self.seed = seed
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int, Tensor] | UserError:
-        """Pixels uint8 (c, h, w), label, and what was drawn; or what went wrong.
-
-        The UserError is handed over, since raised on a worker it would become a page
-        of traceback.
-        """
-        source = self.source
-        path, label = (
-            source.pictures.paths[index],
-            source.pictures.labels[index],
-        )
-        try:
-            if source.augment is None:
-                return (
-                    read_image(path, source.preprocess),
-                    label,
-                    torch.empty(0),
-                )
-            # here, so that pillow is loaded by whoever reads pictures, and by no other
-            from vitedu.data.transforms import training_pixels
-
-            seed = mixed(self.seed, self.epoch, index)
-            generator = torch.Generator().manual_seed(seed)
-            pixels, drawn = training_pixels(
-                path, source.preprocess, source.augment, generator
-            )
-            return pixels, label, drawn
-        except UserError as error:
-            return error
-
-    def collate(
-        self, items: list[tuple[Tensor, int, Tensor] | UserError]
-    ) -> tuple[Tensor, Tensor, Tensor] | UserError:
-        """A batch from its pictures; the last of an epoch may have none."""
-        for item in items:
-            if isinstance(item, UserError):
-                return item
-        if not items:
-            spec, augment = self.source.preprocess, self.source.augment
-            pixels = torch.empty(
-                0, spec.in_channels, *spec.image_size, dtype=torch.uint8
-            )
-            width = 0 if augment is None else augment.num_columns
-            return (
-                pixels,
-                torch.empty(0, dtype=torch.int64),
-                torch.empty(0, width),
-            )
-        pixels, labels, drawn = zip(*items, strict=True)
-        return torch.stack(pixels), torch.tensor(labels), torch.stack(drawn)
-
-
-def leave_signals_to_the_parent(worker: int) -> None:
-    """Ctrl-C reaches every process of a run, and one of them decides when to stop."""
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)

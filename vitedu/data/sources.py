@@ -20,6 +20,7 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
+from vitedu.data.listing import contents
 from vitedu.errors import UserError, did_you_mean
 
 CHUNK_BYTES = 1 << 20
@@ -113,9 +114,10 @@ def locate(
 ) -> Location:
     """Find a data set by the four steps; the last one downloads it into the cache.
 
-    `data` is a folder (or the archive itself); `mirrors` replaces the listed addresses,
-    each ending in "/". UserError: an unknown name, a path that is not there, a cache
-    that cannot be written; MissingDataError: found nowhere and not to be downloaded.
+    `data` is a folder (or the archive itself): given one, no other place is looked
+    at. `mirrors` replaces the listed addresses, each ending in "/".
+    UserError: an unknown name, a `data` that does not hold the set, a cache that
+    cannot be written; MissingDataError: found nowhere and not to be downloaded.
     """
     location = _present(name, data)
     if location is not None:
@@ -124,14 +126,21 @@ def locate(
     folder = cache_folder() / named.folder
     if is_offline():
         raise MissingDataError(
-            f"{named.title} is not in {_places(named, data)}, and VITEDU_OFFLINE=1 "
-            f"forbids the download; unset it{_or_digits(named)}"
+            f"{named.title} is not in {_places(named)}, and VITEDU_OFFLINE=1 forbids "
+            f"the download; unset it, put {_files(named)} into {folder}"
+            f"{_or_digits(named)}"
         )
     _make_folder(folder)
     for file_name, md5 in named.md5.items():
         if not (folder / file_name).is_file():
             _download(named, file_name, md5, folder, mirrors or named.mirrors)
     return Location(_found(named, folder), "cache")
+
+
+def holds(name: str, path: Path) -> bool:
+    """Whether a folder has all files of the set; False for names without files."""
+    named = CATALOGUE.get(name)
+    return named is not None and _found(named, path) is not None
 
 
 def where() -> dict[str, Location | None]:
@@ -160,8 +169,8 @@ def _present(name: str, data: str | Path | None) -> Location | None:
     """Steps 1 to 3; the digits of the package need none of them."""
     if name == "digits":
         if data is not None:
-            raise UserError(
-                f"digits lies in the package; leave out data={data}"
+            raise unfit(
+                f"digits lies in the package; leave out data={data}", data
             )
         return Location(
             resources.files("vitedu.data") / "digits.npz", "package"
@@ -174,8 +183,7 @@ def _present(name: str, data: str | Path | None) -> Location | None:
     named = CATALOGUE[name]
     if data is not None:
         found = _given(named, Path(data).expanduser())
-        if found is not None:
-            return Location(found, f"data={data}")
+        return Location(found, f"data={data}")
     if os.environ.get("VITEDU_DATA"):
         found = _found(named, Path(os.environ["VITEDU_DATA"], named.folder))
         if found is not None:
@@ -184,14 +192,32 @@ def _present(name: str, data: str | Path | None) -> Location | None:
     return None if found is None else Location(found, "cache")
 
 
-def _given(named: NamedSet, path: Path) -> Path | None:
+def unfit(sentence: str, data: str | Path) -> UserError:
+    """`sentence`, which says what `data` should not be here, and what it holds."""
+    path = Path(data).expanduser()
+    if not path.is_dir():
+        return UserError(sentence)
+    return UserError(
+        f"{sentence}, which holds {contents(path)}, or give pictures: class folders, "
+        "in train/ and val/ or alone"
+    )
+
+
+def _given(named: NamedSet, path: Path) -> Path:
     """Step 1: a folder in one of the layouts, or the file of one that is a file."""
     if not os.path.exists(path):
         raise UserError(
             f"data={path} does not exist; give the folder of {named.title}"
         )
     if os.path.isdir(path):
-        return _found(named, path)
+        found = _found(named, path)
+        if found is not None:
+            return found
+        raise UserError(
+            f"data={path} holds {contents(path)}; give the folder of {named.title}'s "
+            f"files ({_files(named)}), or pictures: class folders, in train/ and val/ "
+            "or alone"
+        )
     if any(not files for _, files in named.layouts):
         return path
     raise UserError(
@@ -211,15 +237,17 @@ def _found(named: NamedSet, folder: Path) -> Path | None:
     return None
 
 
-def _places(named: NamedSet, data: str | Path | None) -> str:
-    """The three places, as a user would name them."""
-    given = "" if data is None else f"data={data}, "
+def _files(named: NamedSet) -> str:
+    """All files that a download would bring, for a sentence."""
+    return ", ".join(named.md5)
+
+
+def _places(named: NamedSet) -> str:
+    """Where a set was looked for, as a user would name it."""
     root = os.environ.get("VITEDU_DATA")
     meaning = Path(root, named.folder) if root else "VITEDU_DATA is not set"
     cache = cache_folder() / named.folder
-    return (
-        f"{given}$VITEDU_DATA/{named.folder} ({meaning}) or the cache ({cache})"
-    )
+    return f"$VITEDU_DATA/{named.folder} ({meaning}) or the cache ({cache})"
 
 
 def is_offline() -> bool:
@@ -263,7 +291,7 @@ def _download(
             reasons.append(f"{url}: {error}")
     raise MissingDataError(
         f"{named.title} could not be downloaded ({'; '.join(reasons)}); "
-        f"put {file_name} into {folder} yourself{_or_digits(named)}"
+        f"put {_files(named)} into {folder} yourself{_or_digits(named)}"
     )
 
 

@@ -9,7 +9,6 @@ from the picture in its full size, by an antialiased resize.
 
 import math
 from collections.abc import Callable
-from os import PathLike
 
 import torch
 from PIL import Image, ImageOps
@@ -19,16 +18,17 @@ from torch import Tensor
 from vitedu.data import randaugment
 from vitedu.data.augment import COLUMNS, JITTER, Augment, augmentation_table
 from vitedu.pictures import (
+    Picture,
     PreprocessSpec,
+    as_image,
     as_pixels,
-    open_image,
     resampling,
     resized,
 )
 
 
 def training_pixels(
-    path: str | PathLike[str],
+    picture: Picture,
     spec: PreprocessSpec,
     augment: Augment,
     generator: torch.Generator,
@@ -38,7 +38,7 @@ def training_pixels(
     `generator` decides all of it: seed it by (seed, epoch, sample).
     UserError: a file that is missing, damaged or no picture.
     """
-    image = open_image(path, spec.in_channels)
+    image = as_image(picture, spec.in_channels)
     height, width = spec.image_size
     aspect = image.width * height / (image.height * width)
     [row] = augmentation_table(augment, 1, generator, aspect)

@@ -1,0 +1,255 @@
+"""Datasets of torch and of Hugging Face, before a model sees them."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+
+from vitedu.data import Items, from_torch
+from vitedu.errors import UserError
+
+
+def pillow(value=0, size=(6, 5)):
+    return Image.new("RGB", size, (value, value, value))
+
+
+class Photos(Dataset):
+    """Six pictures of two classes, with what torchvision's data sets keep."""
+
+    def __init__(self, **attributes):
+        self.read = []
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        self.read.append(index)
+        return pillow(10 * index), index % 2
+
+
+TARGETS = [0, 1, 0, 1, 0, 1]
+
+
+def test_a_dataset_gives_pictures_and_labels_by_index():
+    items = from_torch(Photos(classes=["ant", "bee"]))
+    picture, label = items[3]
+    assert (picture.getpixel((0, 0)), label) == ((30, 30, 30), 1)
+    assert (len(items), items.class_names) == (6, ("ant", "bee"))
+
+
+@pytest.mark.parametrize("attribute", ["targets", "labels", "_labels"])
+@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
+def test_labels_that_a_dataset_keeps_are_known_without_a_picture(
+    attribute, kind
+):
+    photos = Photos(**{attribute: kind(TARGETS)})
+    assert from_torch(photos).labels.tolist() == TARGETS
+    assert photos.read == []
+
+
+def test_labels_that_are_changed_on_the_way_are_changed_here_too():
+    photos = Photos(
+        targets=[5, 6, 5, 6, 5, 6],
+        target_transform=lambda label: label - 5,
+        classes=list("abcdefg"),
+    )
+    items = from_torch(photos)
+    assert items.labels.tolist() == TARGETS
+    # what the names were for is not what the labels are now
+    assert items.class_names == ()
+
+
+def test_without_kept_labels_only_reading_tells():
+    items = from_torch(Photos())
+    assert (items.labels, items.class_names) == (None, ())
+
+
+def test_classes_can_be_given():
+    assert from_torch(Photos(), num_classes=3).class_names == ("0", "1", "2")
+    names = from_torch(Photos(), class_names=["ant", "bee"]).class_names
+    assert names == ("ant", "bee")
+
+
+def test_classes_that_contradict_the_data_are_refused():
+    with pytest.raises(UserError, match="has 2 classes, but num_classes=3"):
+        from_torch(Photos(classes=["ant", "bee"]), num_classes=3)
+    with pytest.raises(UserError, match="the label 1, but there are 1 classes"):
+        from_torch(Photos(targets=TARGETS), class_names=["ant"])
+
+
+def test_several_names_of_a_class_become_one():
+    """As torchvision's ImageNet has them."""
+    photos = Photos(classes=[("tench", "Tinca tinca"), ("goldfish",)])
+    assert from_torch(photos).class_names == ("tench, Tinca tinca", "goldfish")
+
+
+def test_a_subset_has_its_own_labels_and_the_classes_of_the_whole():
+    whole = Photos(targets=TARGETS, classes=["ant", "bee"])
+    items = from_torch(Subset(Subset(whole, [1, 2, 3, 4]), [0, 2, 3]))
+    assert items.labels.tolist() == [1, 1, 0]
+    assert [items[i][1] for i in range(3)] == [1, 1, 0]
+    assert items.class_names == ("ant", "bee")
+
+
+def test_joined_datasets_have_all_labels_if_each_has_them():
+    kept, other = Photos(targets=TARGETS, classes=["a", "b"]), Photos()
+    assert (
+        from_torch(ConcatDataset([kept, kept])).labels.tolist() == 2 * TARGETS
+    )
+    assert from_torch(ConcatDataset([kept, other])).labels is None
+    assert from_torch(ConcatDataset([kept, other])).class_names == ("a", "b")
+
+
+def test_joined_datasets_with_other_classes_are_refused():
+    one, two = Photos(classes=["ant", "bee"]), Photos(classes=["bee", "ant"])
+    with pytest.raises(UserError, match=r"different classes, .* number them"):
+        from_torch(ConcatDataset([one, two]))
+
+
+def test_tensors_are_a_dataset():
+    images = torch.zeros(4, 3, 5, 6, dtype=torch.uint8)
+    items = from_torch(TensorDataset(images, torch.tensor([0, 2, 1, 0])))
+    assert items.labels.tolist() == [0, 2, 1, 0]
+    assert items[1][1] == 2
+
+
+def test_a_part_of_a_part_keeps_its_labels():
+    items = from_torch(Photos(targets=TARGETS)).take([5, 4, 1]).take([2, 0])
+    assert items.labels.tolist() == [1, 1]
+    assert [items[i][0].getpixel((0, 0))[0] for i in (0, 1)] == [10, 50]
+
+
+@pytest.mark.parametrize("label", [1, np.int64(1), torch.tensor(1)])
+def test_a_label_may_be_any_whole_number(label):
+    [item] = [Items("it", [(pillow(), label)], (), None)[0]]
+    assert item[1] == 1 and type(item[1]) is int
+
+
+WRONG = {
+    "a-float": (
+        (pillow(), 1.0),
+        r"it\[0\] has the label 1.0; a label is a whole",
+    ),
+    "a-name": ((pillow(), "ant"), "the label 'ant'; a label is a whole number"),
+    "below-0": ((pillow(), -1), "the label -1; labels begin at 0"),
+    "too-high": ((pillow(), 2), "the label 2, but there are 2 classes"),
+    "no-label": ((pillow(),), "is 1 things; a picture and its label"),
+    "three": ((pillow(), 0, "x.png"), "is 3 things; a picture and its label"),
+    "a-picture-alone": (pillow(), "is Image; a picture and its label"),
+    "a-dict": ({"image": pillow(), "cls": 1}, r"has image, cls; an image \("),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_item_of_another_form_is_one_sentence(name):
+    item, sentence = WRONG[name]
+    with pytest.raises(UserError, match=sentence):
+        Items("it", [item], ("ant", "bee"), None)[0]
+
+
+def test_a_label_that_contradicts_what_is_kept_is_refused():
+    """Else what is held out would not be what is measured."""
+    items = from_torch(Photos(targets=[1, 1, 0, 1, 0, 1]))
+    with pytest.raises(
+        UserError, match=r"Photos\[0\] comes with the label 0, .* say 1"
+    ):
+        items[0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        ([0.5] * 6, "labels of Photos are float64 .* such as 0.5,"),
+        (["ant"] * 6, "are <U3 .* number the classes"),
+        ([-1, *TARGETS[1:]], "has the label -1; labels begin at 0"),
+        ([[0, 1]] * 6, r"are int64 of shape \(6, 2\)"),
+        ([[0], [0, 1]] * 3, "a label is one whole number"),
+    ],
+)
+def test_kept_labels_of_another_form_are_one_sentence(labels, sentence):
+    with pytest.raises(UserError, match=sentence):
+        from_torch(Photos(targets=labels))
+
+
+def test_an_empty_dataset_is_refused():
+    with pytest.raises(UserError, match="Subset is empty"):
+        from_torch(Subset(Photos(), []))
+
+
+def test_what_has_no_index_is_refused():
+    with pytest.raises(UserError, match="cannot be read by index"):
+        from_torch(object())
+
+
+class HuggingFace:
+    """What `datasets.Dataset` shows of itself, without the library."""
+
+    def __init__(self, columns=("image", "label"), names=("ant", "bee")):
+        self.column_names = list(columns)
+        feature = SimpleNamespace(names=list(names) if names else None)
+        self.features = {columns[0]: None, columns[1]: feature}
+        self.labels_read = 0
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, key):
+        picture, label = self.column_names
+        if key == label:
+            self.labels_read += 1
+            return [0, 1, 1, 0]
+        return {picture: pillow(20 * key), label: [0, 1, 1, 0][key]}
+
+
+@pytest.mark.parametrize(
+    "columns", [("image", "label"), ("img", "label"), ("image", "labels")]
+)
+def test_a_hugging_face_dataset_is_one_too(columns):
+    items = from_torch(HuggingFace(columns))
+    assert items.class_names == ("ant", "bee")
+    assert items.labels.tolist() == [0, 1, 1, 0]
+    picture, label = items[2]
+    assert (picture.getpixel((0, 0))[0], label) == (40, 1)
+
+
+def test_its_classes_are_counted_where_they_have_no_names():
+    assert from_torch(HuggingFace(names=None)).class_names == ()
+
+
+def test_its_pictures_may_be_encoded_still():
+    """As Image(decode=False) leaves them."""
+    rows = [
+        {"image": {"bytes": b"encoded", "path": "a.png"}, "label": 0},
+        {"image": {"bytes": None, "path": "a.png"}, "label": 0},
+    ]
+    items = Items("it", rows, (), None)
+    assert (items[0][0], items[1][0]) == (b"encoded", "a.png")
+
+
+def test_other_columns_are_named():
+    with pytest.raises(
+        UserError,
+        match="has the columns jpg, cls; rename them to image and label",
+    ):
+        from_torch(HuggingFace(("jpg", "cls")))
+
+
+def test_a_real_hugging_face_dataset(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        {
+            "image": datasets.Image(),
+            "label": datasets.ClassLabel(names=["ant", "bee"]),
+        }
+    )
+    rows = {"image": [pillow(9 * i) for i in range(4)], "label": [1, 0, 0, 1]}
+    items = from_torch(datasets.Dataset.from_dict(rows, features=features))
+    assert items.class_names == ("ant", "bee")
+    assert items.labels.tolist() == [1, 0, 0, 1]
+    picture, label = items[3]
+    assert (picture.getpixel((0, 0)), label) == ((27, 27, 27), 1)

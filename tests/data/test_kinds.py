@@ -1,0 +1,537 @@
+"""Data of one's own as a source: each kind gives what the model wants."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.testing import assert_close
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from vitedu.data import (
+    Arrays,
+    ArraySource,
+    Augment,
+    ImageSource,
+    PreprocessSpec,
+    Source,
+    as_source,
+    find_images,
+    from_torch,
+    load_dataset,
+    load_folder,
+    normalise,
+    read_image,
+)
+from vitedu.errors import UserError
+
+SPEC = PreprocessSpec(image_size=(6, 8))
+RAW = PreprocessSpec(image_size=(6, 8), mean=0.0, std=1 / 255)  # 0..255
+LABELS = [0, 1, 2, 0, 1]
+# five pictures of the model's size and five of another
+PIXELS = np.random.RandomState(0).randint(0, 256, (5, 6, 8, 3), np.uint8)
+LARGE = np.random.RandomState(1).randint(0, 256, (5, 16, 12, 3), np.uint8)
+
+
+def everything(source, **options):
+    options = {"epoch": 0, "seed": 0, "batch_size": 2} | options
+    batches = list(source.batches(**options))
+    return tuple(torch.cat([batch[i] for batch in batches]) for i in (0, 1))
+
+
+def prepared(pictures, spec=SPEC):
+    """What evaluation feeds for these pictures."""
+    return normalise(torch.stack([read_image(p, spec) for p in pictures]), spec)
+
+
+class Photos(Dataset):
+    """Pictures (any kind) in a list, and their labels."""
+
+    def __init__(self, pictures, transform=None, labels=LABELS):
+        self.pictures, self.targets = list(pictures), list(labels)
+        self.transform = transform
+
+    def __len__(self):
+        return len(self.pictures)
+
+    def __getitem__(self, index):
+        picture = self.pictures[index]
+        if self.transform is not None:
+            picture = self.transform(picture)
+        return picture, self.targets[index]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for index, (pixels, label) in enumerate(zip(LARGE, LABELS, strict=True)):
+        path = tmp_path / "photos" / "abc"[label] / f"{index}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path)
+    return tmp_path / "photos"
+
+
+# Kinds
+
+
+def test_a_folder_of_class_folders_is_a_source(folder):
+    source = as_source(str(folder), preprocess=SPEC)
+    assert isinstance(source, Source)
+    assert (len(source), source.class_names) == (5, ("a", "b", "c"))
+    images, labels = everything(source)
+    assert labels.tolist() == [0, 0, 1, 1, 2]
+    want = prepared([LARGE[i] for i in (0, 3, 1, 4, 2)])
+    assert_close(images, want, rtol=0, atol=0)
+
+
+def test_a_path_says_the_same_as_its_text(folder):
+    images, _ = everything(as_source(folder, preprocess=SPEC))
+    text, _ = everything(as_source(str(folder), preprocess=SPEC))
+    assert torch.equal(images, text)
+
+
+def test_pictures_that_were_found_are_a_source(folder):
+    source = as_source(find_images(folder), preprocess=SPEC)
+    assert torch.equal(everything(source)[1], torch.tensor([0, 0, 1, 1, 2]))
+
+
+@pytest.mark.parametrize(
+    "labels", [LABELS, np.array(LABELS), torch.tensor(LABELS)]
+)
+@pytest.mark.parametrize("pixels", [PIXELS, LARGE], ids=["fits", "resized"])
+def test_arrays_in_memory_are_a_source(pixels, labels):
+    source = as_source((pixels, labels), preprocess=SPEC)
+    assert source.class_names == ("0", "1", "2")
+    images, numbers = everything(source)
+    assert_close(images, prepared(pixels), rtol=0, atol=0)
+    assert numbers.tolist() == LABELS
+
+
+def test_tensors_have_their_channels_first():
+    tensor = torch.from_numpy(LARGE).permute(0, 3, 1, 2)
+    images, _ = everything(
+        as_source((tensor, torch.tensor(LABELS)), preprocess=SPEC)
+    )
+    assert_close(images, prepared(LARGE), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "grey", [LARGE[..., 0], LARGE[..., :1], torch.from_numpy(LARGE[..., 0])]
+)
+def test_grey_becomes_what_the_model_wants(grey):
+    images, _ = everything(as_source((grey, LABELS), preprocess=SPEC))
+    assert_close(images, prepared(LARGE[..., 0]), rtol=0, atol=0)
+
+
+def test_arrays_that_were_loaded_are_a_source():
+    digits = load_dataset("digits").test
+    spec = PreprocessSpec(image_size=28, in_channels=1)
+    source = as_source(digits, preprocess=spec)
+    assert isinstance(source, ArraySource) and source.num_classes == 10
+
+
+def test_arrays_of_another_size_are_resized_for_the_model():
+    digits = load_dataset("digits").test
+    source = as_source(digits, preprocess=SPEC)
+    images, _ = next(source.batches(epoch=0, seed=0, batch_size=3))
+    want = prepared([digits.images[i, 0].numpy() for i in range(3)])
+    assert_close(images, want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
+def test_floats_are_fed_as_they_are(kind):
+    images = kind(prepared(PIXELS).double().numpy())
+    got, _ = everything(as_source((images, LABELS), preprocess=SPEC))
+    assert_close(got, prepared(PIXELS), rtol=0, atol=0)
+
+
+PICTURES = {
+    "pillow": lambda folder: [Image.fromarray(pixels) for pixels in LARGE],
+    "arrays": lambda folder: list(LARGE),
+    "tensors": lambda folder: [
+        torch.from_numpy(pixels).permute(2, 0, 1) for pixels in LARGE
+    ],
+    "paths": lambda folder: [
+        folder / "abc"[label] / f"{i}.png" for i, label in enumerate(LABELS)
+    ],
+    "texts": lambda folder: [
+        str(folder / "abc"[label] / f"{i}.png")
+        for i, label in enumerate(LABELS)
+    ],
+    "encoded": lambda folder: [
+        (folder / "abc"[label] / f"{i}.png").read_bytes()
+        for i, label in enumerate(LABELS)
+    ],
+    "floats": lambda folder: list(prepared(LARGE)),
+    "numpy-floats": lambda folder: list(prepared(LARGE).double().numpy()),
+}
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_torch_dataset_is_a_source(folder, name, num_workers):
+    photos = Photos(PICTURES[name](folder))
+    source = as_source(photos, preprocess=SPEC, num_workers=num_workers)
+    assert (len(source), source.num_classes) == (5, 3)
+    images, labels = everything(source)
+    assert_close(images, prepared(LARGE), rtol=0, atol=0)
+    assert labels.tolist() == LABELS
+
+
+def test_a_list_of_pictures_with_labels_is_a_source(folder):
+    pairs = list(zip(PICTURES["paths"](folder), LABELS, strict=True))
+    images, labels = everything(as_source(pairs, preprocess=SPEC))
+    assert_close(images, prepared(LARGE), rtol=0, atol=0)
+    assert labels.tolist() == LABELS
+
+
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_torchvisions_folder_with_and_without_our_transform(
+    folder, is_prepared
+):
+    from vitedu.compat import import_torchvision
+
+    import_torchvision()
+    from torchvision.datasets import ImageFolder
+
+    photos = ImageFolder(folder, transform=SPEC if is_prepared else None)
+    source = as_source(photos, preprocess=SPEC)
+    assert source.class_names == ("a", "b", "c")
+    ours = as_source(folder, preprocess=SPEC)
+    assert torch.equal(everything(source)[0], everything(ours)[0])
+
+
+def test_items_with_names_keep_them():
+    items = from_torch(Photos(LARGE), class_names=["x", "y", "z"])
+    assert as_source(items, preprocess=SPEC).class_names == ("x", "y", "z")
+
+
+def test_a_source_is_returned_as_it_is(folder):
+    source = ImageSource(find_images(folder), SPEC)
+    assert as_source(source, preprocess=RAW, shuffle=True) is source
+
+
+class OwnSource:
+    """What anybody may write."""
+
+    num_classes, class_names = 2, ("ant", "bee")
+
+    def __len__(self):
+        return 3
+
+    def batches(self, *, epoch, seed, batch_size, start=0, rank=0, world=1):
+        yield torch.zeros(3, 3, 6, 8), torch.tensor([0, 1, 0])
+
+
+def test_a_class_with_the_four_members_is_a_source():
+    source = OwnSource()
+    assert isinstance(source, Source)
+    assert as_source(source, preprocess=SPEC) is source
+
+
+# Drawing
+
+
+def test_training_data_come_shuffled_by_seed_and_epoch():
+    photos = Photos(np.repeat(LARGE, 4, axis=0), labels=LABELS * 4)
+    source = as_source(photos, preprocess=SPEC, shuffle=True)
+    first, again, epoch, seed = (
+        everything(source, epoch=e, seed=s)[0]
+        for e, s in ((0, 0), (0, 0), (1, 0), (0, 1))
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, epoch) and not torch.equal(first, seed)
+
+
+def drawn(picture):
+    """A transform that draws from all three of Python's usual generators."""
+    light = random.random() + np.random.rand() + torch.rand(()).item()
+    return picture.point(lambda value: value * light / 3)
+
+
+def own_draws(**options):
+    photos = Photos(map(Image.fromarray, LARGE), transform=drawn)
+    return as_source(photos, preprocess=SPEC, shuffle=True, **options)
+
+
+def given_draws(**options):
+    photos = Photos(map(Image.fromarray, LARGE))
+    options = {"augment": drawn, "shuffle": True} | options
+    return as_source(photos, preprocess=SPEC, **options)
+
+
+@pytest.mark.parametrize("make", [own_draws, given_draws])
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_what_a_function_draws_is_decided_by_seed_epoch_and_index(
+    make, num_workers
+):
+    want = everything(make(), epoch=1, seed=2, batch_size=5)
+    source = make(num_workers=num_workers)
+    got = everything(source, epoch=1, seed=2, batch_size=2)
+    assert torch.equal(got[0], want[0]) and torch.equal(got[1], want[1])
+    rest = everything(source, epoch=1, seed=2, batch_size=2, start=1)
+    assert torch.equal(rest[0], want[0][2:])
+    other = everything(source, epoch=2, seed=2, batch_size=5)
+    assert not torch.equal(other[0].sum((1, 2, 3)), want[0].sum((1, 2, 3)))
+
+
+@pytest.mark.parametrize("make", [own_draws, given_draws])
+def test_what_a_function_draws_leaves_the_program_alone(make):
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    everything(make())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_function_gets_the_picture_in_its_full_size_and_colours(folder):
+    seen = []
+
+    def note(picture):
+        seen.append((picture.size, picture.mode))
+        return picture.rotate(180)
+
+    for data in (folder, (LARGE, LABELS), Photos(LARGE)):
+        source = as_source(data, preprocess=SPEC, augment=note)
+        images, _ = everything(source)
+        order = [0, 3, 1, 4, 2] if data == folder else range(5)
+        want = prepared([LARGE[i, ::-1, ::-1] for i in order])
+        assert_close(images, want, rtol=0, atol=0)
+    assert set(seen) == {((12, 16), "RGB")}
+
+
+def test_a_function_works_on_arrays_of_the_models_size_too():
+    source = as_source(
+        (PIXELS, LABELS), preprocess=SPEC, augment=lambda p: p.rotate(180)
+    )
+    want = prepared(PIXELS[:, ::-1, ::-1])
+    assert_close(everything(source)[0], want, rtol=0, atol=0)
+
+
+def test_torchvisions_transforms_are_such_functions():
+    from vitedu.compat import import_torchvision
+
+    import_torchvision()
+    from torchvision.transforms import TrivialAugmentWide
+
+    source = as_source(
+        (LARGE, LABELS), preprocess=SPEC, augment=TrivialAugmentWide()
+    )
+    first, again = (everything(source, epoch=1)[0] for _ in range(2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, prepared(LARGE))
+
+
+@pytest.mark.parametrize("data", [(LARGE, LABELS), Photos(LARGE)])
+def test_our_own_augmentation_works_on_every_kind(data):
+    options = {"preprocess": SPEC, "augment": Augment(crop=0.3, erase=0.5)}
+    first, again = (everything(as_source(data, **options))[0] for _ in "ab")
+    assert torch.equal(first, again)
+    assert not torch.equal(first, prepared(LARGE))
+
+
+def test_augmentation_that_is_off_changes_nothing():
+    source = as_source((LARGE, LABELS), preprocess=SPEC, augment=Augment())
+    assert torch.equal(everything(source)[0], prepared(LARGE))
+
+
+@pytest.mark.parametrize(
+    "augment", [Augment(flip=True), lambda picture: picture]
+)
+@pytest.mark.parametrize("kind", ["arrays", "dataset"])
+def test_floats_cannot_be_augmented(augment, kind):
+    floats = prepared(PIXELS)
+    data = (floats, LABELS) if kind == "arrays" else Photos(floats)
+    with pytest.raises(
+        UserError, match=r"come as floats, .*augment=Augment\(\)"
+    ):
+        everything(as_source(data, preprocess=SPEC, augment=augment))
+
+
+def test_processes_share_the_batches_of_a_dataset():
+    whole = everything(as_source(Photos(LARGE), preprocess=SPEC), batch_size=4)
+    shares = [
+        everything(
+            as_source(Photos(LARGE), preprocess=SPEC),
+            batch_size=4,
+            rank=rank,
+            world=2,
+        )
+        for rank in range(2)
+    ]
+    assert torch.equal(shares[0][0], whole[0][[0, 2, 4]])
+    assert torch.equal(shares[1][0], whole[0][[1, 3]])
+
+
+# What does not fit
+
+
+def once():
+    yield torch.zeros(1, 3, 6, 8), torch.tensor([0])
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        return once()
+
+
+FLOATS = np.zeros((5, 3, 6, 8), np.float32)
+WRONG = {
+    "a-generator": (once(), "a generator can be run through only once"),
+    "an-iterator": (iter([1]), "can be run through only once"),
+    "nothing": (None, r"NoneType is no data to feed; .* a folder of class"),
+    "a-number": (7, "int is no data to feed"),
+    "parts": ({"train": 1, "test": 2}, r"of train, test .* data\['train'\]"),
+    "whole-set": (
+        load_dataset("digits"),
+        r"digits has several parts; .* \.train",
+    ),
+    "a-stream": (Endless(), "Endless cannot be read by index; .* a DataLoader"),
+    "a-file": ("set.npz", r"load_dataset\('set.npz'\).train"),
+    "no-folder": ("gone", "there is no folder 'gone'"),
+    "empty-dataset": (Photos([], labels=[]), "Photos is empty"),
+    "empty-list": ([], "list is empty"),
+    "empty-arrays": ((PIXELS[:0], []), "there are no images"),
+    "too-few-labels": ((PIXELS, LABELS[:4]), "are 5 images, but 4 labels"),
+    "float-labels": ((PIXELS, [0.0] * 5), "labels of the images are float64"),
+    "negative-label": ((PIXELS, [-1] * 5), "has the label -1"),
+    "16-bits": ((PIXELS.astype(np.uint16), LABELS), "are uint16; give pixels"),
+    "flat": ((PIXELS.reshape(5, -1), LABELS), r"have the shape \(5, 144\)"),
+    "numpy-channels-first": (
+        (PIXELS.transpose(0, 3, 1, 2), LABELS),
+        r"\(5, 3, 6, 8\); an array of uint8 is \(n, h, w, c\)",
+    ),
+    "torch-channels-last": (
+        (torch.from_numpy(PIXELS), LABELS),
+        r"\(5, 6, 8, 3\); a tensor is \(n, c, h, w\)",
+    ),
+    "floats-of-another-size": (
+        (np.zeros((5, 3, 8, 8), np.float32), LABELS),
+        "these are 3x8x8 and it wants 3x6x8",
+    ),
+    "floats-of-0-to-1": (
+        (PIXELS.transpose(0, 3, 1, 2) / 255, LABELS),
+        r"floats in 0.*\.\.1, .* fed -1\.\.1: .*mean 0\.5, std 0\.5",
+    ),
+    "floats-of-0-to-255": ((FLOATS + 255, LABELS), r"in 255\.\.255"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_data_is_one_sentence(name):
+    data, sentence = WRONG[name]
+    with pytest.raises(UserError, match=sentence) as error:
+        as_source(data, preprocess=SPEC)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_with_parts_asks_for_one(folder):
+    folder.rename(folder.parent / "train")
+    with pytest.raises(UserError, match=r"several parts; give one .*/train$"):
+        as_source(folder.parent, preprocess=SPEC)
+    (folder.parent / "val").symlink_to(folder.parent / "train")
+    with pytest.raises(UserError, match=r"parts; give one of them, \.train"):
+        as_source(load_folder(folder.parent), preprocess=SPEC)
+
+
+def test_items_are_looked_at_before_the_first_epoch():
+    with pytest.raises(UserError, match=r"Named\[0\] has the label 'ant'"):
+        as_source(Named(LARGE), preprocess=SPEC, num_classes=2)
+
+
+class Named(Photos):
+    """A dataset that keeps no labels and has them as texts."""
+
+    def __init__(self, pictures):
+        super().__init__(pictures)
+        del self.targets
+
+    def __getitem__(self, index):
+        return self.pictures[index], "ant"
+
+
+class Nameless(Photos):
+    """A dataset that tells nothing before it is read."""
+
+    def __init__(self, pictures):
+        super().__init__(pictures)
+        self.numbers = self.targets
+        del self.targets
+
+    def __getitem__(self, index):
+        return self.pictures[index], self.numbers[index]
+
+
+def test_a_dataset_that_does_not_tell_its_classes_is_asked_for_them():
+    with pytest.raises(
+        UserError, match=r"Nameless does not say .* num_classes="
+    ):
+        as_source(Nameless(LARGE), preprocess=SPEC)
+    source = as_source(Nameless(LARGE), preprocess=SPEC, num_classes=3)
+    assert source.class_names == ("0", "1", "2")
+    assert everything(source)[1].tolist() == LABELS
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_label_without_a_class_is_found_when_it_is_read(num_workers):
+    source = as_source(
+        Nameless(LARGE),
+        preprocess=SPEC,
+        num_classes=2,
+        num_workers=num_workers,
+    )
+    with pytest.raises(UserError, match=r"Nameless\[2\] has the label 2, but"):
+        everything(source)
+
+
+def test_a_dataset_of_floats_of_another_size_is_one_sentence():
+    floats = prepared(PIXELS, PreprocessSpec(image_size=8))
+    with pytest.raises(UserError, match="these are 3x8x8 and it wants 3x6x8"):
+        everything(as_source(Photos(floats), preprocess=SPEC))
+
+
+def test_a_dataset_of_floats_that_nobody_normalised_is_one_sentence():
+    """torchvision's ToTensor alone gives 0..1, and most models want another."""
+    floats = torch.from_numpy(PIXELS).permute(0, 3, 1, 2) / 255
+    with pytest.raises(
+        UserError, match="normalise them as its preprocess says"
+    ):
+        everything(as_source(Photos(floats), preprocess=SPEC), batch_size=5)
+
+
+def test_floats_from_0_to_1_are_right_for_a_model_that_wants_them():
+    spec = PreprocessSpec(image_size=(6, 8), mean=0.0, std=1.0)
+    floats = torch.from_numpy(PIXELS).permute(0, 3, 1, 2) / 255
+    images, _ = everything(as_source((floats, LABELS), preprocess=spec))
+    assert torch.equal(images, floats)
+
+
+def test_pictures_and_floats_cannot_be_mixed():
+    mixed = [PIXELS[0], prepared(PIXELS)[1], *PIXELS[2:]]
+    with pytest.raises(UserError, match="let the data set give one kind"):
+        everything(as_source(Photos(mixed), preprocess=SPEC))
+
+
+def test_arrays_on_the_device_need_no_workers():
+    with pytest.raises(UserError, match="fed without workers; leave it at 0"):
+        as_source((PIXELS, LABELS), preprocess=SPEC, num_workers=2)
+
+
+def test_a_damaged_picture_of_a_dataset_is_named(folder):
+    path = folder / "a" / "0.png"
+    path.write_bytes(b"no picture at all")
+    pairs = [(Path(path), 0)] * 3
+    with pytest.raises(UserError, match=r"0\.png is no picture"):
+        everything(as_source(pairs, preprocess=SPEC))
+
+
+def test_arrays_are_named_tuples_of_both():
+    arrays = Arrays(torch.zeros(2, 3, 6, 8, dtype=torch.uint8), torch.arange(2))
+    assert as_source(arrays, preprocess=SPEC).num_classes == 2
+
+
+def test_a_loader_is_a_source_of_its_own_kind():
+    loader = DataLoader(Photos(list(prepared(PIXELS))), batch_size=2)
+    images, labels = everything(as_source(loader, preprocess=SPEC))
+    assert_close(images, prepared(PIXELS), rtol=0, atol=0)
+    assert labels.tolist() == LABELS

@@ -1,0 +1,302 @@
+"""DataLoaders and the like: their own order, cut anew, and never silently short."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+from torch.utils.data import (
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+
+from vitedu.data import Augment, PreprocessSpec, Source, as_source
+from vitedu.data.loader_source import LoaderSource
+from vitedu.errors import UserError
+
+SPEC = PreprocessSpec(image_size=(2, 3), in_channels=1)
+LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2, 0])
+
+
+def numbered(n=10):
+    """Images of floats, each full of its own number less 4."""
+    return torch.arange(n).float()[:, None, None, None].expand(n, 1, 2, 3) - 4
+
+
+def loader(**options):
+    return DataLoader(
+        TensorDataset(numbered(), LABELS), **{"batch_size": 3} | options
+    )
+
+
+def source(loader, **options):
+    return as_source(loader, preprocess=SPEC, **options)
+
+
+def batches(source, **options):
+    """The numbers of the images in each batch."""
+    options = {"epoch": 0, "seed": 0, "batch_size": 4} | options
+    return [
+        (images[:, 0, 0, 0] + 4).int().tolist()
+        for images, _ in source.batches(**options)
+    ]
+
+
+def test_batches_are_cut_anew_in_the_loaders_order():
+    ours = source(loader())
+    assert isinstance(ours, Source)
+    assert batches(ours) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert batches(ours, batch_size=7) == [[*range(7)], [7, 8, 9]]
+    assert batches(ours, batch_size=2)[1] == [2, 3]
+
+
+def test_labels_stay_with_their_images():
+    for images, labels in source(loader(shuffle=True)).batches(batch_size=4):
+        numbers = (images[:, 0, 0, 0] + 4).long()
+        assert torch.equal(labels, LABELS[numbers])
+        assert (images.dtype, labels.dtype) == (torch.float32, torch.int64)
+
+
+def test_the_classes_and_the_length_are_those_of_its_data_set():
+    assert (len(source(loader())), source(loader()).num_classes) == (10, 3)
+    assert len(source(loader(drop_last=True))) == 9
+
+
+def test_a_shuffling_loader_follows_seed_and_epoch():
+    ours = source(loader(shuffle=True))
+    first = batches(ours, epoch=1, seed=2)
+    assert batches(ours, epoch=1, seed=2) == first
+    assert batches(ours, epoch=2, seed=2) != first
+    assert batches(ours, epoch=1, seed=3) != first
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda own: loader(shuffle=True, generator=own),
+        lambda own: loader(sampler=RandomSampler(range(10), generator=own)),
+    ],
+)
+def test_a_generator_of_its_own_is_seeded_too(make):
+    ours = source(make(torch.Generator()))
+    first = batches(ours, epoch=1)
+    assert batches(ours, epoch=1) == first != batches(ours, epoch=2)
+
+
+class Drawing(TensorDataset):
+    """Adds what the three usual generators draw."""
+
+    def __getitem__(self, index):
+        image, label = super().__getitem__(index)
+        light = random.random() + np.random.rand() + torch.rand(())
+        return image + light.float(), label
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_epoch_goes_on_as_it_would_have(num_workers):
+    ours = source(
+        DataLoader(
+            Drawing(numbered(), LABELS),
+            batch_size=3,
+            shuffle=True,
+            num_workers=num_workers,
+        )
+    )
+    options = {"epoch": 3, "seed": 1, "batch_size": 4}
+    whole = [images for images, _ in ours.batches(**options)]
+    rest = []
+    for images, _ in ours.batches(**options, start=1):
+        torch.rand(3)  # what a training step draws in between
+        rest.append(images)
+    assert len(rest) == 2
+    assert torch.equal(torch.cat(rest), torch.cat(whole[1:]))
+
+
+def test_neither_reading_nor_drawing_touches_the_programs_generators():
+    torch.manual_seed(0)
+    random.seed(0)
+    before = torch.get_rng_state(), random.getstate()
+    batches(source(DataLoader(Drawing(numbered(), LABELS), shuffle=True)))
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+
+
+def test_processes_share_its_batches():
+    ours = source(loader())
+    shares = [batches(ours, rank=rank, world=2) for rank in range(2)]
+    assert shares == [[[0, 2], [4, 6], [8]], [[1, 3], [5, 7], [9]]]
+
+
+def test_a_sampler_is_told_the_epoch():
+    sampler = DistributedSampler(range(10), num_replicas=1, rank=0)
+    ours = source(loader(sampler=sampler))
+    first = batches(ours, epoch=1)
+    assert batches(ours, epoch=2) != first == batches(ours, epoch=1)
+
+
+def test_a_sampler_that_cuts_for_processes_is_refused():
+    sampler = DistributedSampler(range(10), num_replicas=2, rank=0)
+    with pytest.raises(UserError, match=r"cut twice: .* leave the sampler out"):
+        source(loader(sampler=sampler))
+
+
+def test_a_list_of_batches_is_such_a_thing():
+    pairs = [(numbered()[:6], LABELS[:6]), (numbered()[6:], LABELS[6:])]
+    ours = source(pairs)
+    assert (len(ours), ours.class_names) == (10, ("0", "1", "2"))
+    assert batches(ours) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert batches(source([list(pair) for pair in pairs])) == batches(ours)
+
+
+class Own:
+    """What anybody may write: batches again and again, and their number."""
+
+    def __init__(self, num_batches=5, **items):
+        self.num_batches = num_batches
+        self.num_runs = 0
+        self.items = items
+
+    def __len__(self):
+        return self.num_batches
+
+    def __iter__(self):
+        self.num_runs += 1
+        for first in range(0, 2 * self.num_batches, 2):
+            chosen = slice(first, first + 2)
+            yield {"pixel_values": numbered()[chosen], "labels": LABELS[chosen]}
+
+
+def test_another_iterable_of_batches_is_counted_by_a_first_run():
+    own = Own()
+    ours = source(own)
+    assert (len(ours), ours.num_classes, own.num_runs) == (10, 3, 1)
+    assert batches(ours)[0] == [0, 1, 2, 3]
+
+
+def test_an_iterable_without_a_length_is_refused():
+    class Endless:
+        def __iter__(self):
+            return iter(Own())
+
+    with pytest.raises(UserError, match=r"Endless has no length .* __len__"):
+        source(Endless())
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(zip(numbered(), LABELS, strict=True))
+
+
+def test_a_stream_of_pictures_needs_a_length_too():
+    with pytest.raises(TypeError, match="has no len"):
+        len(DataLoader(Stream()))
+    with pytest.raises(UserError, match="DataLoader has no length"):
+        source(DataLoader(Stream(), batch_size=2))
+
+
+def test_an_epoch_of_another_length_is_one_sentence():
+    own = Own()
+    ours = source(own)
+    own.num_batches = 4
+    with pytest.raises(
+        UserError, match=r"gave 8 images .*, but 10 were expected"
+    ):
+        batches(ours)
+    own.num_batches = 5
+    short = LoaderSource(own, SPEC, ("a", "b", "c"), num_images=7)
+    with pytest.raises(UserError, match="more than 7 images"):
+        batches(short)
+
+
+def test_uint8_is_resized_and_normalised():
+    pixels = torch.randint(0, 256, (4, 1, 9, 9), dtype=torch.uint8)
+    data = TensorDataset(pixels, torch.zeros(4, dtype=torch.int64))
+    [(images, _)] = source(DataLoader(data, batch_size=4)).batches(batch_size=4)
+    alone = as_source((pixels, [0] * 4), preprocess=SPEC)
+    [(want, _)] = alone.batches(epoch=0, seed=0, batch_size=4)
+    assert_close(images, want, rtol=0, atol=0)
+
+
+def test_a_weighted_sampler_decides_how_long_an_epoch_is():
+    sampler = WeightedRandomSampler([1.0] * 10, 6)
+    assert len(source(loader(sampler=sampler))) == 6
+
+
+def test_our_augmentation_is_not_for_loaders():
+    with pytest.raises(
+        UserError, match=r"DataLoader augments its images itself, .*Augment\(\)"
+    ):
+        source(loader(), augment=Augment(flip=True))
+    source(loader(), augment=Augment())
+
+
+def untold():
+    """A loader whose data set keeps no labels where we look."""
+    pairs = list(zip(numbered(), LABELS, strict=True))
+
+    class Hidden(torch.utils.data.Dataset):
+        def __len__(self):
+            return len(pairs)
+
+        def __getitem__(self, index):
+            return pairs[index]
+
+    return DataLoader(Hidden(), batch_size=4)
+
+
+def test_a_loader_that_does_not_tell_its_classes_is_asked_for_them():
+    with pytest.raises(UserError, match="DataLoader does not say how many"):
+        source(untold())
+    assert source(untold(), num_classes=3).num_classes == 3
+    with pytest.raises(
+        UserError, match="batch 0 has the label 2, but there are 2"
+    ):
+        batches(source(untold(), num_classes=2))
+
+
+BAD = {
+    "no-labels": ([numbered()], r"batch 0 is Tensor"),
+    "flat-images": ([(numbered()[:, 0, 0, 0], LABELS)], r"of shape \(10,\)"),
+    "too-few-labels": ([(numbered(), LABELS[:9])], "and 9 labels"),
+    "float-labels": ([(numbered(), LABELS.float())], "labels of .* float32"),
+    "below-0": ([(numbered(), LABELS - 1)], "the label -1"),
+    "whole-numbers": ([(numbered().int(), LABELS)], "int32; they are uint8"),
+    "another-size": (
+        [(torch.zeros(10, 1, 3, 3), LABELS)],
+        "these are 1x3x3 and it wants 1x2x3",
+    ),
+    "not-normalised": (
+        [(numbered().abs() / 10, LABELS)],
+        "the images hold floats in 0..0.5",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_batch_of_another_form_is_one_sentence(name):
+    items, sentence = BAD[name]
+
+    class Listed:
+        def __len__(self):
+            return 1
+
+        def __iter__(self):
+            return iter(items)
+
+    with pytest.raises(UserError, match=sentence):
+        batches(source(Listed()))
+
+
+def test_an_empty_loader_is_refused():
+    with pytest.raises(UserError, match="is empty"):
+        source(DataLoader(TensorDataset(numbered()[:0], LABELS[:0])))
+
+
+def test_a_wrong_call_is_refused_at_once():
+    with pytest.raises(ValueError, match="batch_size from 1"):
+        source(loader()).batches(batch_size=0)

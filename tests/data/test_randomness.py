@@ -1,0 +1,47 @@
+"""Draws of others' code: from a seed, and without a trace."""
+
+import random
+
+import numpy as np
+import torch
+
+from vitedu.data.randomness import Draws
+
+
+def drawn():
+    return random.random(), np.random.rand(), torch.rand(()).item()
+
+
+def test_the_same_numbers_give_the_same_draws():
+    with Draws(3, 1).in_force():
+        first = drawn()
+    with Draws(3, 1).in_force():
+        assert drawn() == first
+    with Draws(3, 2).in_force():
+        assert all(a != b for a, b in zip(drawn(), first, strict=True))
+
+
+def test_draws_go_on_where_they_stopped():
+    with Draws(5).in_force():
+        both = drawn(), drawn()
+    draws = Draws(5)
+    with draws.in_force():
+        first = drawn()
+    drawn()
+    with draws.in_force():
+        assert (first, drawn()) == both
+
+
+def test_the_program_draws_what_it_would_have_drawn():
+    for seed in (random.seed, np.random.seed, torch.manual_seed):
+        seed(7)
+    want = drawn()
+    for seed in (random.seed, np.random.seed, torch.manual_seed):
+        seed(7)
+    try:
+        with Draws(1).in_force():
+            drawn()
+            raise KeyError  # as code of others may
+    except KeyError:
+        pass
+    assert drawn() == want

@@ -1,0 +1,144 @@
+"""Batches from arrays that live on the device, and what the batches depend on.
+
+Which samples are in a batch, and what augmentation does to each, depends on (seed,
+epoch) and the sample alone; so the position of a run is one integer.
+
+`mnist = load_dataset("mnist")`
+`source = ArraySource(mnist.train, mnist.class_names, preprocess=spec, shuffle=True)`
+`for images, labels in source.batches(epoch=3, seed=0, batch_size=64): ...`
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from vitedu.data.arrays import Arrays
+from vitedu.data.augment import Augment, apply, augmentation_table, erase
+from vitedu.data.order import batch_rows, check_batches, epoch_generator
+from vitedu.data.prepared import check_not_prepared
+from vitedu.errors import UserError
+from vitedu.pictures import PreprocessSpec, normalise
+
+# Values that ArraySource prepares in one go: small batches share the cost of the calls,
+# and the block still fits a processor's cache. On another device calls cost more.
+BLOCK_VALUES = 1 << 18
+DEVICE_BLOCK_VALUES = 1 << 23
+
+
+class ArraySource:
+    """Batches from arrays on the device: shuffled, augmented, normalised.
+
+    Images of floats are fed as they are, neither augmented nor normalised.
+    UserError: the images are not of the size or channels that `preprocess` names, or
+    are floats that should be augmented.
+    """
+
+    def __init__(
+        self,
+        arrays: Arrays,
+        class_names: tuple[str, ...],
+        *,
+        preprocess: PreprocessSpec,
+        augment: Augment | None = None,
+        shuffle: bool = False,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        """Put `arrays` on `device`; `augment=None` changes nothing at random."""
+        check_size(arrays.images, preprocess)
+        if augment is not None and not augment.is_off:
+            check_not_prepared(arrays.images)
+        self.class_names = tuple(class_names)
+        self.preprocess = preprocess
+        self.augment = None if augment is None or augment.is_off else augment
+        self.shuffle = shuffle
+        self.images = arrays.images.to(device)
+        self.labels = arrays.labels.to(device)
+
+    def __len__(self) -> int:
+        """The number of samples."""
+        return len(self.labels)
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes."""
+        return len(self.class_names)
+
+    def batches(
+        self,
+        *,
+        epoch: int = 0,
+        seed: int = 0,
+        batch_size: int,
+        start: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """One epoch: (images (b, c, h, w) float32, labels (b,) int64), on the device.
+
+        Every sample comes once; the last batch may be short. `start` is the first batch
+        to yield. Of each global batch, process `rank` of `world` takes rows
+        [rank::world]: together they have what one process would, and each the same
+        number of batches (the last one may be empty for some).
+        """
+        check_batches(batch_size, start, rank, world)
+        return self._batches(epoch, seed, batch_size, start, rank, world)
+
+    def _batches(
+        self,
+        epoch: int,
+        seed: int,
+        batch_size: int,
+        start: int,
+        rank: int,
+        world: int,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        n, device = len(self), self.labels.device
+        # Drawn for all samples, whatever part of them this process is to see, and kept
+        # on the CPU: reading them back from a device would wait for it.
+        generator = epoch_generator(seed, epoch)
+        order = torch.arange(n)
+        if self.shuffle:
+            order = torch.randperm(n, generator=generator)
+        if self.augment is not None:
+            table = augmentation_table(self.augment, n, generator)
+        batches = batch_rows(
+            order, batch_size=batch_size, start=start, rank=rank, world=world
+        )
+        values = batch_size * self.images[0].numel() // world
+        most = BLOCK_VALUES if device.type == "cpu" else DEVICE_BLOCK_VALUES
+        per_block = max(1, most // max(1, values))
+        for first in range(0, len(batches), per_block):
+            block = batches[first : first + per_block]
+            rows = torch.cat(block)
+            place = rows.to(device, non_blocking=True)
+            images = self.images.index_select(0, place)
+            labels = self.labels.index_select(0, place)
+            if self.augment is not None:
+                drawn = table.index_select(0, rows)
+                images = apply(self.augment, images, drawn)
+            if not images.is_floating_point() or self.augment is not None:
+                images = normalise(images, self.preprocess)
+            if self.augment is not None:
+                images = erase(self.augment, images, drawn)
+            sizes = [len(share) for share in block]
+            yield from zip(
+                images.split(sizes), labels.split(sizes), strict=True
+            )
+
+
+def check_size(images: Tensor, preprocess: PreprocessSpec) -> None:
+    """UserError: (n, c, h, w) has not the size or channels that `preprocess` names."""
+    channels, *size = images.shape[1:]
+    if tuple(size) != preprocess.image_size:
+        wanted = "x".join(map(str, preprocess.image_size))
+        raise UserError(
+            f"the images are {size[0]}x{size[1]}, the model wants {wanted}; "
+            f"set model.image_size={size[0]},{size[1]} or take another data set"
+        )
+    if channels != preprocess.in_channels:
+        raise UserError(
+            f"the images have {channels} channels, "
+            f"the model wants {preprocess.in_channels}; "
+            f"set model.in_channels={channels} or take another data set"
+        )

@@ -1,0 +1,197 @@
+"""A DataLoader, or another thing that yields batches, as a source.
+
+`source = LoaderSource(loader, spec, class_names, num_images=len(loader.dataset))`
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitedu.data.items import pair_of, whole_labels
+from vitedu.data.order import check_batches, mixed
+from vitedu.data.prepared import as_prepared, check_range, is_prepared
+from vitedu.data.randomness import Draws
+from vitedu.errors import UserError
+from vitedu.pictures import PreprocessSpec, normalise, read_image
+
+
+class LoaderSource:
+    """Batches that somebody else puts together, cut anew to the size that is asked for.
+
+    Order, augmentation and the reading of files are the loader's own. Before each
+    epoch torch, numpy, random and the loader's generators are seeded by (seed, epoch),
+    and `sampler.set_epoch` is called where there is one; so an epoch can be had again,
+    and a run goes on by passing over what it has seen. Images are floats that are
+    prepared already, or uint8 (b, c, h, w), which are resized and normalised.
+    """
+
+    def __init__(
+        self,
+        loader: Iterable[Any],
+        preprocess: PreprocessSpec,
+        class_names: tuple[str, ...],
+        *,
+        num_images: int,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """`num_images` is what an epoch of `loader` holds."""
+        self.loader = loader
+        self.preprocess = preprocess
+        self.class_names = class_names
+        self.num_images = num_images
+        self.device = torch.device(device)
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes."""
+        return len(self.class_names)
+
+    def __len__(self) -> int:
+        """The number of images of an epoch."""
+        return self.num_images
+
+    def batches(
+        self,
+        *,
+        epoch: int = 0,
+        seed: int = 0,
+        batch_size: int,
+        start: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """One epoch: (images (b, c, h, w) float32, labels (b,) int64), on the device.
+
+        `start`, `rank` and `world` as in `Source.batches`; what comes before `start`
+        is read and passed over, and every process reads all of it.
+        UserError: a batch has another form, a label has no class, or the epoch is not
+        as long as it should be.
+        """
+        check_batches(batch_size, start, rank, world)
+        return self._batches(epoch, seed, batch_size, start, rank, world)
+
+    def _batches(
+        self,
+        epoch: int,
+        seed: int,
+        batch_size: int,
+        start: int,
+        rank: int,
+        world: int,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        cut = _cut(self._read(epoch, seed), batch_size)
+        for number, (images, labels) in enumerate(cut):
+            if number >= start:
+                yield (
+                    images[rank::world].to(self.device, non_blocking=True),
+                    labels[rank::world].to(self.device, non_blocking=True),
+                )
+
+    def _read(self, epoch: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The loader's own batches, prepared; exactly as many images as said."""
+        num_seen = 0
+        for number, batch in enumerate(self._drawn(epoch, seed)):
+            images, labels = read_batch(batch, self.preprocess, number)
+            num_seen += len(labels)
+            if len(labels) and int(labels.max()) >= self.num_classes:
+                raise UserError(
+                    f"batch {number} has the label {int(labels.max())}, but there are "
+                    f"{self.num_classes} classes, counted from 0"
+                )
+            if num_seen > self.num_images:
+                break
+            yield images, labels
+        if num_seen != self.num_images:
+            more = "more than " if num_seen > self.num_images else ""
+            given = self.num_images if more else num_seen
+            raise UserError(
+                f"the {type(self.loader).__name__} gave {more}{given} images in epoch "
+                f"{epoch}, but {self.num_images} were expected; every epoch must have "
+                "as many"
+            )
+
+    def _drawn(self, epoch: int, seed: int) -> Iterator[Any]:
+        """What the loader yields while the draws of this epoch are in force."""
+        sampler = getattr(self.loader, "sampler", None)
+        batch_sampler = getattr(self.loader, "batch_sampler", None)
+        for part in (self.loader, sampler, batch_sampler):
+            generator = getattr(part, "generator", None)
+            if isinstance(generator, torch.Generator):
+                generator.manual_seed(mixed(seed, epoch))
+        for part in (sampler, batch_sampler):
+            if hasattr(part, "set_epoch"):
+                part.set_epoch(epoch)
+        draws = Draws(seed, epoch)
+        with draws.in_force():
+            iterator = iter(self.loader)
+        while True:
+            with draws.in_force():
+                try:
+                    batch = next(iterator)
+                except StopIteration:
+                    return
+            yield batch
+
+
+def read_batch(
+    batch: Any, spec: PreprocessSpec, number: int
+) -> tuple[Tensor, Tensor]:
+    """Images (b, c, h, w) float32 and labels (b,) int64 of one batch of a loader.
+
+    UserError: it is of another form; `number` says which batch it was.
+    """
+    where = f"batch {number}"
+    images, labels = pair_of(batch, where)
+    images = torch.as_tensor(images)
+    labels = whole_labels(labels, where)
+    if images.ndim != 4 or len(images) != len(labels):
+        raise UserError(
+            f"{where} has images of shape {tuple(images.shape)} and {len(labels)} "
+            "labels; images are (b, c, h, w), with a label for each"
+        )
+    if len(labels) and int(labels.min()) < 0:
+        raise UserError(
+            f"{where} has the label {int(labels.min())}; labels begin at 0"
+        )
+    if is_prepared(images):
+        if number == 0:
+            check_range(images, spec, "the images")
+        return as_prepared(images, spec), labels
+    if images.dtype != torch.uint8:
+        raise UserError(
+            f"{where} has images of {images.dtype}; they are uint8, or floats that are "
+            "prepared already"
+        )
+    if images.shape[1:] != (spec.in_channels, *spec.image_size):
+        rows = [image.permute(1, 2, 0).cpu().numpy() for image in images]
+        images = torch.stack([read_image(row, spec) for row in rows])
+    return normalise(images, spec), labels
+
+
+def _cut(
+    batches: Iterator[tuple[Tensor, Tensor]], batch_size: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The same images and labels in the same order, `batch_size` at a time."""
+    waiting: list[tuple[Tensor, Tensor]] = []
+    num_waiting = 0
+    for batch in batches:
+        waiting.append(batch)
+        num_waiting += len(batch[1])
+        if num_waiting < batch_size:
+            continue
+        images, labels = _joined(waiting)
+        whole = num_waiting - num_waiting % batch_size
+        for first in range(0, whole, batch_size):
+            chosen = slice(first, first + batch_size)
+            yield images[chosen], labels[chosen]
+        waiting = [(images[whole:], labels[whole:])]
+        num_waiting -= whole
+    if num_waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    images, labels = zip(*batches, strict=True)
+    return torch.cat(images), torch.cat(labels)

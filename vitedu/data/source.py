@@ -1,0 +1,53 @@
+"""What training and evaluation are fed from: the one interface that they know.
+
+`isinstance(ArraySource(...), Source)` is True, and so it is for a class of your own
+that has these four members.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Images and labels in batches, ready for the model, epoch after epoch.
+
+    Arrays, folders, torch Datasets and DataLoaders become one by `as_source`; a
+    class of your own that has these members is one without inheriting anything.
+    """
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes; labels are 0 to one less."""
+        ...
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What label 0, 1, ... is called."""
+        ...
+
+    def __len__(self) -> int:
+        """The number of images in an epoch."""
+        ...
+
+    def batches(
+        self,
+        *,
+        epoch: int,
+        seed: int,
+        batch_size: int,
+        start: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """One epoch: (images (b, c, h, w) float, labels (b,) int64), on the device.
+
+        Every image comes once; the last batch may be short. Order and augmentation
+        depend on (seed, epoch) alone, so that a run which goes on at the batch `start`
+        sees what it would have seen. Of each batch, process `rank` of `world` takes
+        rows [rank::world]; none may be left for some in the last batch, which they
+        get empty.
+        """
+        ...

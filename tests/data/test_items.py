@@ -253,3 +253,21 @@ def test_a_real_hugging_face_dataset(tmp_path):
     assert items.labels.tolist() == [1, 0, 0, 1]
     picture, label = items[3]
     assert (picture.getpixel((0, 0)), label) == ((27, 27, 27), 1)
+
+
+def test_a_real_hugging_face_dataset_with_a_transform(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        {"img": datasets.Image(), "labels": datasets.Value("int64")}
+    )
+    rows = {"img": [pillow(9 * i) for i in range(4)], "labels": [2, 0, 0, 1]}
+    stored = datasets.Dataset.from_dict(rows, features=features)
+
+    def prepared(batch):
+        pictures = [torch.full((3, 2, 2), 0.5) for _ in batch["img"]]
+        return {"pixel_values": pictures, "labels": batch["labels"]}
+
+    items = from_torch(stored.with_transform(prepared))
+    assert items.labels.tolist() == [2, 0, 0, 1]
+    picture, label = items[0]
+    assert (picture.shape, label) == ((3, 2, 2), 2)

@@ -259,6 +259,17 @@ def test_a_loader_that_does_not_tell_its_classes_is_asked_for_them():
         batches(source(untold(), num_classes=2))
 
 
+def test_a_collate_function_may_make_batches_of_anything():
+    rows = [{"picture": image, "kind": "abc"} for image in numbered()]
+
+    def joined(items):
+        images = torch.stack([item["picture"] for item in items])
+        return {"pixel_values": images, "labels": [0] * len(items)}
+
+    made = DataLoader(rows, batch_size=4, collate_fn=joined)
+    assert batches(source(made, num_classes=2))[0] == [0, 1, 2, 3]
+
+
 BAD = {
     "no-labels": ([numbered()], r"batch 0 is Tensor"),
     "flat-images": ([(numbered()[:, 0, 0, 0], LABELS)], r"of shape \(10,\)"),

@@ -4,12 +4,24 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
-from vitedu.data import Augment, PreprocessSpec
+from vitedu.data import (
+    Arrays,
+    ArraySource,
+    Augment,
+    ImageSource,
+    PreprocessSpec,
+    as_source,
+    from_torch,
+    load_dataset,
+)
 from vitedu.errors import UserError
 from vitedu.model import ViTConfig
+from vitedu.train import fit
 from vitedu.train.config import TrainConfig
-from vitedu.train.sources import open_sources
+from vitedu.train.folder import RunFolder
+from vitedu.train.sources import class_names_of, open_sources
 
 CPU = torch.device("cpu")
 UNCHANGED = PreprocessSpec(
@@ -33,7 +45,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def sources(model=None, **changes):
+def configured(model=None, **changes):
     fields = {
         "image_size": 8,
         "patch_size": 4,
@@ -41,13 +53,25 @@ def sources(model=None, **changes):
         "num_classes": 3,
     }
     sizes = {"embed_dim": 8, "depth": 1, "num_heads": 2, "mlp_dim": 16}
-    config = TrainConfig(
+    return TrainConfig(
         **{"recipe": "test", "tier": "cpu", "dataset": "set.npz", "steps": 1}
         | {"model": ViTConfig(**(fields | sizes | (model or {})))}
         | {"preprocess": UNCHANGED}
         | changes,
     )
-    return open_sources(config, CPU)
+
+
+GIVEN = ("train", "validation", "test", "augment")
+
+
+def sources(model=None, **changes):
+    """The parts of a run; with `given_train=...` of data that are given."""
+    given = {
+        name: changes.pop(f"given_{name}")
+        for name in GIVEN
+        if f"given_{name}" in changes
+    }
+    return open_sources(configured(model, **changes), CPU, **given)
 
 
 def numbers(source, **options):
@@ -127,7 +151,9 @@ def test_the_names_of_the_classes_reach_every_part(here):
 @pytest.mark.parametrize("num_classes", [0, 2, 4])
 def test_another_number_of_classes_is_one_sentence(here, num_classes):
     with pytest.raises(
-        UserError, match=r"has 3 classes, .* model\.num_classes=3"
+        UserError,
+        match=rf"set.npz has 3 classes, the model {num_classes}; set "
+        r"model\.num_classes=3, or call model\.reset_classifier\(3\)",
     ):
         sources(model={"num_classes": num_classes})
 
@@ -255,3 +281,396 @@ def test_a_folder_that_is_not_there_is_one_sentence(here):
         sources(dataset="imagenet", data="gone")
     with pytest.raises(UserError, match=r"'imagenet' .*data=FOLDER"):
         sources(dataset="imagenet")
+
+
+# A folder that has no parts
+
+
+@pytest.fixture
+def zoo(here):
+    """Class folders alone: 10 ants and 5 bees."""
+    for name, first, count in (("ant", 0, 10), ("bee", 100, 5)):
+        for i in range(count):
+            path = here / "zoo" / name / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (9, 9), first + i).save(path)
+    return here / "zoo"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"dataset": "mnist", "data": "zoo"},
+        {"dataset": "shapes-1k", "data": "zoo"},
+        {"dataset": "zoo"},
+        {"given_train": "zoo"},
+    ],
+)
+def test_class_folders_are_trained_on_whatever_the_recipe(zoo, place):
+    """They were passed over for MNIST, and nothing was said."""
+    parts = sources(model={"num_classes": 2}, **place)
+    seen = numbers(parts.train) + numbers(parts.test)
+    assert sorted(seen) == [*range(10), *range(100, 105)]
+    assert len(parts.test) == 3
+    assert parts.notes == (
+        "zoo has no train/ and val/, so 3 of its 15 pictures (20 % of each class, "
+        "drawn with seed 0) are held out for testing",
+    )
+
+
+def test_no_test_picture_is_validated_or_trained_on(zoo):
+    parts = sources(
+        model={"num_classes": 2}, dataset="zoo", validation=0.25, seed=3
+    )
+    trained, validated, tested = (
+        set(numbers(part))
+        for part in (parts.train, parts.validation, parts.test)
+    )
+    assert (len(trained), len(validated), len(tested)) == (9, 3, 3)
+    assert len(trained | validated | tested) == 15
+
+
+def test_what_is_tested_on_is_the_same_for_every_seed(zoo):
+    options = {"model": {"num_classes": 2}, "dataset": "zoo"}
+    first, second = (sources(seed=seed, **options).test for seed in (0, 1))
+    assert numbers(first) == numbers(second)
+
+
+def test_nothing_is_held_out_where_test_data_are_given(zoo, pets):
+    parts = sources(
+        model={"num_classes": 2}, dataset="zoo", given_test="pets/val"
+    )
+    assert (len(parts.train), numbers(parts.test)) == (15, [0, 1, 100, 101])
+    assert parts.notes == ()
+
+
+def test_data_that_does_not_fit_is_never_passed_over(here):
+    (here / "x" / "a").mkdir(parents=True)
+    for dataset in ("mnist", "shapes-1k", "digits", "cifar10"):
+        with pytest.raises(
+            UserError, match=r"holds 1 folder without pictures \(a\)"
+        ):
+            sources(dataset=dataset, data="x", fallback="digits")
+
+
+# Data that are given
+
+
+def pixels(values):
+    """One image of 8x8 for each value, full of it."""
+    values = torch.as_tensor(values, dtype=torch.uint8)
+    return values[:, None, None, None].expand(-1, 1, 8, 8).contiguous()
+
+
+PAIR = (pixels(range(30)), torch.arange(30) % 3)
+OTHER = (pixels(range(100, 106)), torch.arange(6) % 3)
+
+
+class Photos(Dataset):
+    """Pictures that know their labels and the names of their classes."""
+
+    classes = ("ant", "bee", "cat")
+
+    def __init__(self, first=0, count=30, targets=True):
+        self.first, self.count = first, count
+        if targets:
+            self.targets = [i % 3 for i in range(count)]
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        value = self.first + index
+        return Image.new("L", (9, 9), value), index % 3
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        PAIR,
+        Arrays(*PAIR),
+        Photos(),
+        TensorDataset(*PAIR),
+        Subset(Photos(), range(30)),
+    ],
+)
+def test_a_share_of_each_class_is_held_out_of_what_is_given(here, data):
+    parts = sources(given_train=data)
+    tested = numbers(parts.test)
+    assert [value % 3 for value in tested].count(0) == 2 and len(tested) == 6
+    trained = numbers(parts.train)
+    assert trained != sorted(trained)
+    assert sorted(trained + tested) == list(range(30))
+    [note] = parts.notes
+    assert (
+        "so 6 of its 30 pictures (20 % of each class, drawn with seed 0)"
+        in note
+    )
+    assert numbers(sources(given_train=data, seed=5).test) == tested
+
+
+def test_all_parts_can_be_given(here):
+    parts = sources(
+        given_train=PAIR, given_validation=Photos(200, 9), given_test=OTHER
+    )
+    assert sorted(numbers(parts.train)) == list(range(30))
+    assert numbers(parts.validation) == list(range(200, 209))
+    assert numbers(parts.test) == list(range(100, 106))
+    assert parts.notes == ()
+
+
+def test_parts_may_replace_those_of_the_configuration(here):
+    parts = sources(given_validation=OTHER)
+    assert numbers(parts.validation) == list(range(100, 106))
+    assert numbers(parts.test) == list(range(100, 112))
+    assert len(parts.train) == 30
+
+
+def test_a_share_for_validation_comes_out_of_what_is_given(here):
+    parts = sources(given_train=PAIR, given_test=OTHER, validation=0.3)
+    assert len(parts.validation) == 9
+    seen = numbers(parts.train) + numbers(parts.validation)
+    assert sorted(seen) == list(range(30))
+
+
+def test_validation_data_and_a_share_are_one_too_many(here):
+    with pytest.raises(UserError, match="leave one of them out"):
+        sources(given_train=PAIR, given_validation=OTHER, validation=0.1)
+
+
+def test_max_images_takes_images_of_every_class_of_what_is_given(here):
+    ordered = (PAIR[0], PAIR[1].sort().values)
+    parts = sources(given_train=ordered, given_test=OTHER, max_images=3)
+    assert sorted(numbers(parts.train)) == [0, 10, 20]
+    assert len(parts.test) == 3
+
+
+def test_a_source_of_ones_own_is_taken_as_it_is(here):
+    train = as_source(PAIR, preprocess=UNCHANGED_8, shuffle=True)
+    test = as_source(OTHER, preprocess=UNCHANGED_8)
+    parts = sources(given_train=train, given_test=test)
+    assert parts.train is train and parts.test is test
+    assert parts.dataset.class_names == ("0", "1", "2")
+
+
+UNCHANGED_8 = PreprocessSpec(image_size=8, in_channels=1, mean=0.0, std=1 / 255)
+
+
+def a_loader(images=PAIR):
+    return DataLoader(TensorDataset(*images), batch_size=5, shuffle=True)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        as_source(PAIR, preprocess=UNCHANGED_8),
+        a_loader(),
+        from_torch(Photos(targets=False)),
+    ],
+    ids=["source", "loader", "dataset"],
+)
+def test_where_only_reading_tells_the_labels_a_test_part_is_asked_for(
+    here, data
+):
+    with pytest.raises(UserError, match=r"only reading it tells .* test="):
+        sources(given_train=data)
+    with pytest.raises(
+        UserError, match=r"only reading it tells .* validation="
+    ):
+        sources(given_train=data, given_test=OTHER, validation=0.1)
+    assert len(sources(given_train=data, given_test=OTHER).train) == 30
+
+
+def test_no_part_of_a_loader_can_be_taken(here):
+    with pytest.raises(
+        UserError, match=r"no part can be taken, .* max_images="
+    ):
+        sources(given_train=a_loader(), given_test=OTHER, max_images=3)
+
+
+def test_a_loader_feeds_every_image(here):
+    parts = sources(given_train=a_loader(), given_test=a_loader(OTHER))
+    assert sorted(numbers(parts.train)) == list(range(30))
+    assert len(parts.test) == 6
+
+
+class Untold(Photos):
+    """A data set that tells neither classes nor labels before it is read."""
+
+    classes = None
+
+
+def test_the_models_classes_are_taken_where_the_data_tell_none(here):
+    untold = Untold(targets=False)
+    parts = sources(given_train=untold, given_test=OTHER)
+    assert parts.train.class_names == ("0", "1", "2")
+    with pytest.raises(UserError, match="does not say how many classes"):
+        class_names_of(configured(), untold)
+
+
+def test_another_number_of_classes_in_what_is_given_is_one_sentence(here):
+    with pytest.raises(
+        UserError, match=r"Photos has 3 classes, the model 4; .*classifier\(3\)"
+    ):
+        sources(model={"num_classes": 4}, given_train=Photos())
+
+
+def test_a_test_part_with_other_classes_is_one_sentence(here):
+    other = Photos()
+    other.classes = ("ant", "cat", "bee")
+    with pytest.raises(
+        UserError, match="has the classes ant, cat, bee, but ant, bee, cat are"
+    ):
+        sources(given_train=Photos(), given_test=other)
+    with pytest.raises(UserError, match="the label 7, but there are 3 classes"):
+        sources(given_train=PAIR, given_test=(PAIR[0], [7] * 30))
+
+
+def test_folders_given_as_parts_are_matched_by_name(pets):
+    """A test part may lack a class, and then counts the others from 0."""
+    (pets / "test/bee").mkdir(parents=True)
+    Image.new("L", (9, 9), 200).save(pets / "test/bee/x.png")
+    parts = sources(
+        model={"num_classes": 2},
+        given_train="pets/train",
+        given_test="pets/test",
+    )
+    assert numbers(parts.test) == [200]
+    [(_, labels)] = parts.test.batches(epoch=0, seed=0, batch_size=4)
+    assert labels.tolist() == [1]
+    (pets / "test/bee").rename(pets / "test/cow")
+    with pytest.raises(UserError, match=r"the first is 'cow'; .* ant, bee"):
+        sources(
+            model={"num_classes": 2},
+            given_train="pets/train",
+            given_test="pets/test",
+        )
+
+
+def test_a_folder_given_to_train_on_brings_its_other_parts(pets):
+    parts = sources(model={"num_classes": 2}, given_train=pets)
+    assert (len(parts.train), numbers(parts.test)) == (12, [0, 1, 100, 101])
+    assert parts.dataset.name == "pets"
+
+
+def turned(picture):
+    return picture.point(lambda value: 255 - value)
+
+
+@pytest.mark.parametrize("place", [{}, {"given_train": Photos()}])
+def test_a_function_takes_the_place_of_the_configured_augmentation(here, place):
+    parts = sources(augment=Augment(jitter=0.9), given_augment=turned, **place)
+    seen = numbers(parts.train) + [255 - value for value in numbers(parts.test)]
+    assert min(seen) > 100
+    assert isinstance(parts.train, ImageSource)
+    assert parts.train.augment is turned and parts.test.augment is None
+
+
+def test_the_configured_augmentation_works_on_what_is_given(here):
+    parts = sources(given_train=PAIR, augment=Augment(shift=3))
+    assert parts.train.augment == Augment(shift=3) and not parts.test.augment
+
+
+def test_given_data_are_resized_to_the_model(here):
+    parts = sources(model={"image_size": 16}, given_train=PAIR)
+    [(images, _)] = parts.test.batches(epoch=0, seed=0, batch_size=99)
+    assert images.shape == (6, 1, 16, 16)
+
+
+def test_from_trained_weights_on_named_sets_are_resized_too(here):
+    model = {"image_size": 16, "in_channels": 3}
+    parts = sources(model=model, weights="ViT-Ti/16")
+    [(images, _)] = parts.test.batches(epoch=0, seed=0, batch_size=99)
+    assert images.shape == (12, 3, 16, 16)
+    assert isinstance(sources(weights="ViT-Ti/16").test, ArraySource)
+
+
+def test_a_digest_follows_the_data(here):
+    def digest(**given):
+        return sources(**given).dataset.digest
+
+    first = digest(given_train=PAIR)
+    assert len(first) == 16
+    assert digest(given_train=PAIR) == first
+    changed = PAIR[0].clone()
+    changed[3, 0, 0, 0] += 1
+    others = [
+        digest(given_train=(changed, PAIR[1])),
+        digest(given_train=(PAIR[0], PAIR[1].flip(0))),
+        digest(given_train=PAIR, given_test=OTHER),
+        digest(given_train=Photos()),
+        digest(given_train=Photos(count=33)),
+        digest(),
+        digest(given_test=OTHER),
+    ]
+    assert len({first, *others}) == 8
+
+
+def test_workers_read_datasets_that_are_given(here):
+    parts = sources(given_train=Photos(), num_workers=1)
+    assert sorted(numbers(parts.train) + numbers(parts.test)) == list(range(30))
+
+
+class Drawing(Photos):
+    """Pictures that are changed at random on the way, as torchvision would."""
+
+    def __getitem__(self, index):
+        picture, label = super().__getitem__(index)
+        light = int(20 * torch.rand(()))
+        return picture.point(lambda value: value + light), label
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"train": Drawing()},
+        {"train": Photos(), "augment": lambda p: p.rotate(np.random.rand())},
+        {"train": a_loader(), "test": OTHER},
+    ],
+    ids=["dataset", "function", "loader"],
+)
+def test_a_run_on_given_data_goes_on_to_the_same_bytes(here, given):
+    config = configured(steps=None, epochs=2, batch_size=4)
+    fit(config, "whole", **given)
+    asked = iter([False, False, False, True])
+    part = fit(config, "parted", should_stop=lambda: next(asked), **given)
+    assert part.result["status"] == "interrupted"
+    fit(config, "parted", **given)
+    whole, parted = (RunFolder(name).weights for name in ("whole", "parted"))
+    assert whole.read_bytes() == parted.read_bytes()
+
+
+# Their classes
+
+
+def test_the_classes_are_known_before_anything_is_read(pets, zoo):
+    def classes(train=None, **fields):
+        return class_names_of(configured(**fields), train)
+
+    digits = tuple("0123456789")
+    assert classes() == ("0", "1", "2")
+    assert classes(dataset="mnist") == classes(dataset="digits") == digits
+    assert classes(dataset="cifar10")[0] == "airplane"
+    assert classes(dataset="mnist", data="set.npz") == ("0", "1", "2")
+    assert classes(dataset="pets") == ("ant", "bee")
+    assert classes(dataset="mnist", data="zoo") == ("ant", "bee")
+    assert classes(dataset="shapes-1k", model={"num_classes": 5}) == (
+        sources(
+            dataset="shapes-1k",
+            model={"num_classes": 5, "in_channels": 3, "image_size": 16},
+        ).train.class_names
+    )
+    assert classes("zoo") == classes(zoo) == ("ant", "bee")
+    assert classes("cifar10") == classes(dataset="cifar10")
+    assert classes(PAIR) == classes(a_loader()) == ("0", "1", "2")
+    assert classes(Photos()) == ("ant", "bee", "cat")
+    assert classes(load_dataset("digits").train) == digits
+
+
+def test_classes_of_unknown_data_are_one_sentence(here):
+    with pytest.raises(UserError, match=r"'imagenet' .*data=FOLDER"):
+        class_names_of(configured(dataset="imagenet"))
+    with pytest.raises(UserError, match="there is no folder 'gone'"):
+        class_names_of(configured(dataset="imagenet", data="gone"))
+    with pytest.raises(UserError, match=r"nothing\.npz"):
+        class_names_of(configured(dataset="nothing.npz"))

@@ -178,7 +178,7 @@ def load_folder(folder: str | Path, name: str | None = None) -> FolderDataset:
             for part in ("val", "test")
             if (folder / part).is_dir()
         }
-    notes = ()
+    notes: tuple[str, ...] = ()
     if len(parts) == 1:
         parts = dict(
             zip(("train", "test"), _hold_out_test(train, folder), strict=True)

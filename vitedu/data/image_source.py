@@ -28,8 +28,9 @@ from vitedu.data.prepared import (
     is_prepared,
 )
 from vitedu.data.randomness import Draws
+from vitedu.decode import as_image
 from vitedu.errors import UserError
-from vitedu.pictures import PreprocessSpec, as_image, normalise, read_image
+from vitedu.pictures import PreprocessSpec, normalise, read_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -195,8 +196,7 @@ class Epoch(torch.utils.data.Dataset[Any]):
             pixels = torch.empty(
                 0, spec.in_channels, *spec.image_size, dtype=torch.uint8
             )
-            is_ours = isinstance(augment, Augment)
-            width = augment.num_columns if is_ours else 0
+            width = augment.num_columns if isinstance(augment, Augment) else 0
             return (
                 pixels,
                 torch.empty(0, dtype=torch.int64),

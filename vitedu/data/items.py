@@ -231,20 +231,22 @@ def kept_labels(dataset: Any) -> Tensor | None:
     if isinstance(dataset, TensorDataset) and len(dataset.tensors) == 2:
         return whole_labels(dataset.tensors[-1], name)
     if is_hugging_face(dataset):
-        return whole_labels(list(dataset[_label_column(dataset)]), name)
+        # as stored, not as a transform of the user's would make them
+        plain = getattr(dataset, "with_format", lambda _: dataset)(None)
+        return whole_labels(list(plain[_label_column(dataset)]), name)
     if isinstance(dataset, list | tuple):
         pairs = (
             pair_of(item, f"{name}[{i}]") for i, item in enumerate(dataset)
         )
         return whole_labels([label for _, label in pairs], name)
     for attribute in LABEL_ATTRIBUTES:
-        labels = getattr(dataset, attribute, None)
-        is_list = isinstance(labels, list | tuple | np.ndarray | Tensor)
-        if is_list and len(labels) == len(dataset):
+        kept: Any = getattr(dataset, attribute, None)
+        is_list = isinstance(kept, list | tuple | np.ndarray | Tensor)
+        if is_list and len(kept) == len(dataset):
             change = getattr(dataset, "target_transform", None)
             if change is not None:
-                labels = [change(label) for label in labels]
-            return whole_labels(labels, name)
+                kept = [change(label) for label in kept]
+            return whole_labels(kept, name)
     return None
 
 

@@ -82,8 +82,7 @@ def as_source(
 
     UserError: the data are of no such kind, are empty, or do not fit.
     """
-    data = given(data, class_names, num_classes)
-    return data.source(
+    return given(data, class_names, num_classes).source(
         preprocess=preprocess,
         augment=augment,
         shuffle=shuffle,
@@ -202,7 +201,7 @@ def _batches(
 ) -> Given:
     """What yields batches; its images are counted, by a first run through if needed."""
     name = name_of(loader)
-    sampler = getattr(loader, "sampler", None)
+    sampler: Any = getattr(loader, "sampler", None)
     if getattr(sampler, "num_replicas", 1) > 1:
         raise UserError(
             f"the {name} has a DistributedSampler and would be cut twice: every batch "
@@ -210,15 +209,14 @@ def _batches(
         )
     names = named_classes(name, (), class_names, num_classes)
     if isinstance(loader, DataLoader) and _is_counted(loader):
-        num_images = len(loader.sampler)
+        num_images = len(sampler)
         if loader.drop_last:
-            num_images = len(loader) * loader.batch_size
+            num_images -= num_images % (loader.batch_size or 1)
         if num_images == 0:
             raise UserError(f"the {name} is empty")
-        if not names:
-            dataset = given(loader.dataset)
-            names = dataset.classes() if dataset.knows_classes else ()
-        return Given(name, loader, num_images, names, None)
+        return Given(
+            name, loader, num_images, names or _classes_behind(loader), None
+        )
     try:
         len(loader)
     except TypeError:
@@ -237,6 +235,19 @@ def _batches(
     check_labels(name, every, names)
     names = names or numbers(int(every.max()) + 1)
     return Given(name, loader, len(every), names, None)
+
+
+def _classes_behind(loader: "DataLoader[Any]") -> tuple[str, ...]:
+    """The classes that its data set tells; (): it does not, or not in a known form.
+
+    A collate_fn of the user's own may make batches of anything.
+    """
+    try:
+        items = items_of(loader.dataset)
+    except UserError:
+        return ()
+    data = Given(items.name, items, len(items), items.class_names, items.labels)
+    return data.classes() if data.knows_classes else ()
 
 
 def _is_counted(loader: "DataLoader[Any]") -> bool:

@@ -114,8 +114,8 @@ class LoaderSource:
 
     def _drawn(self, epoch: int, seed: int) -> Iterator[Any]:
         """What the loader yields while the draws of this epoch are in force."""
-        sampler = getattr(self.loader, "sampler", None)
-        batch_sampler = getattr(self.loader, "batch_sampler", None)
+        sampler: Any = getattr(self.loader, "sampler", None)
+        batch_sampler: Any = getattr(self.loader, "batch_sampler", None)
         for part in (self.loader, sampler, batch_sampler):
             generator = getattr(part, "generator", None)
             if isinstance(generator, torch.Generator):

@@ -207,7 +207,8 @@ def _given(named: NamedSet, path: Path) -> Path:
     """Step 1: a folder in one of the layouts, or the file of one that is a file."""
     if not os.path.exists(path):
         raise UserError(
-            f"data={path} does not exist; give the folder of {named.title}"
+            f"data={path} does not exist; give the folder of {named.title}'s files, "
+            "or one of pictures"
         )
     if os.path.isdir(path):
         found = _found(named, path)

@@ -17,14 +17,8 @@ from torch import Tensor
 
 from vitedu.data import randaugment
 from vitedu.data.augment import COLUMNS, JITTER, Augment, augmentation_table
-from vitedu.pictures import (
-    Picture,
-    PreprocessSpec,
-    as_image,
-    as_pixels,
-    resampling,
-    resized,
-)
+from vitedu.decode import Picture, as_image, as_pixels
+from vitedu.pictures import PreprocessSpec, resampling, resized
 
 
 def training_pixels(

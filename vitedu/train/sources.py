@@ -1,120 +1,276 @@
 """The parts of a data set as a run uses them."""
 
+import hashlib
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from vitedu.data import (
-    ArraySource,
     Dataset,
     FolderDataset,
-    ImageSource,
+    Source,
     folder_of,
     load_dataset,
     load_folder,
-    split,
     subset,
 )
-from vitedu.data.folders import split_pictures, spread
+from vitedu.data.array_source import check_size
+from vitedu.data.arrays import classes_of_set
+from vitedu.data.augment import Augment
+from vitedu.data.folders import (
+    TEST_SEED,
+    TEST_SHARE,
+    folder_classes,
+    has_test_part,
+    held_out_words,
+    training_part,
+)
+from vitedu.data.given import Given
+from vitedu.data.items import numbers
+from vitedu.data.kinds import given
 from vitedu.errors import UserError
 from vitedu.train.config import TrainConfig
+
+if TYPE_CHECKING:
+    from vitedu.data.image_source import PictureChange
+
+
+@dataclass(frozen=True, eq=False)
+class GivenDataset:
+    """What a result says of data that were given to `fit`; the like of `Dataset`."""
+
+    name: str
+    class_names: tuple[str, ...]
+    digest: str  # of all parts, as far as that is cheap
+    origin: str = "given"
+    requested: str = "given"
 
 
 class Sources(NamedTuple):
     """The parts of a data set as a run uses them."""
 
-    dataset: Dataset | FolderDataset
-    train: ArraySource | ImageSource
-    validation: ArraySource | ImageSource | None
-    test: ArraySource | ImageSource
+    dataset: Dataset | FolderDataset | GivenDataset
+    train: Source
+    validation: Source | None
+    test: Source
+    notes: tuple[str, ...] = ()  # what was decided for the user, in sentences
 
 
-def open_sources(config: TrainConfig, device: torch.device) -> Sources:
-    """The data of a run. UserError: it does not fit the model."""
+class Parts(NamedTuple):
+    """The same before it is cut, shared out and put on a device."""
+
+    dataset: Dataset | FolderDataset | GivenDataset
+    train: Given
+    validation: Given | None
+    test: Given
+    notes: tuple[str, ...] = ()
+
+
+def open_sources(
+    config: TrainConfig,
+    device: torch.device,
+    *,
+    train: Any = None,
+    validation: Any = None,
+    test: Any = None,
+    augment: "PictureChange | None" = None,
+) -> Sources:
+    """The data of a run: those that the configuration names, or that were given.
+
+    `train`, `validation` and `test` are anything that `vitedu.data.as_source` takes; a
+    path as `train` means what it would as `dataset`: a folder with val/ in it has its
+    test part with it. Where data to train on come without any to test on, TEST_SHARE
+    of each class is held out, and `notes` says so; what a Dataset does to its pictures
+    itself, it does to those as well. `augment`, a function from picture to picture,
+    takes the place of `config.augment`.
+
+    UserError: the data do not fit the model, or do not tell what they must.
+    """
+    if validation is not None and config.validation:
+        raise UserError(
+            f"validation data were given, and validation={config.validation} would "
+            "hold out some of the training data as well; leave one of them out"
+        )
+    parts = _parts(config, train, validation, test)
+    _check_classes(parts, config)
+    trained, held_out, tested = parts.train, parts.validation, parts.test
+    if config.max_images is not None and not isinstance(parts.dataset, Dataset):
+        trained = trained.spread(config.max_images)
+        tested = tested.spread(config.max_images)
+        held_out = held_out and held_out.spread(config.max_images)
+    if config.validation:
+        # the same images for every seed, so that runs can be compared
+        trained, held_out = trained.split(config.validation, seed=0)
+    feed = Feed(config, device)
+    return Sources(
+        parts.dataset,
+        feed(trained, augment=augment or config.augment, shuffle=True),
+        None if held_out is None else feed(held_out),
+        feed(tested),
+        parts.notes,
+    )
+
+
+def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
+    """The classes of the data that a run would use, in the order of their labels.
+
+    Cheap: nothing is downloaded, drawn or decoded. `train` as in `open_sources`.
+    UserError: the data are unknown, or do not tell their classes.
+    """
+    config, train = _named(config, train)
+    if train is not None:
+        return given(train).classes()
     folder = folder_of(config.dataset, config.data)
     if folder is not None:
-        return _open_folder(config, folder, device)
-    return _open_arrays(config, device)
+        return folder_classes(folder)
+    return classes_of_set(
+        config.dataset, data=config.data, num_classes=config.model.num_classes
+    )
 
 
-def _open_arrays(config: TrainConfig, device: torch.device) -> Sources:
-    if config.num_workers:
-        raise UserError(
-            f"num_workers={config.num_workers}: this data set lives on the device and "
-            "is fed without workers; leave it at 0"
+class Feed(NamedTuple):
+    """How the parts of a run become sources."""
+
+    config: TrainConfig
+    device: torch.device
+
+    def __call__(
+        self,
+        part: Given,
+        augment: "Augment | PictureChange | None" = None,
+        shuffle: bool = False,
+    ) -> Source:
+        """The source of one part."""
+        return part.source(
+            preprocess=self.config.preprocess,
+            augment=augment,
+            shuffle=shuffle,
+            num_workers=self.config.num_workers,
+            device=self.device,
         )
+
+
+def _named(config: TrainConfig, train: Any) -> tuple[TrainConfig, Any]:
+    """A path as training data says what `dataset` would say."""
+    if not isinstance(train, str | PathLike):
+        return config, train
+    return replace(config, dataset=fspath(train), data=None), None
+
+
+def _parts(
+    config: TrainConfig, train: Any, validation: Any, test: Any
+) -> Parts:
+    """Which images are for what, before anything is cut away."""
+    config, train = _named(config, train)
+    folder = None
+    if train is None:
+        folder = folder_of(config.dataset, config.data)
+        if (
+            folder is not None
+            and test is not None
+            and not has_test_part(folder)
+        ):
+            folder_classes(folder)  # says what does not fit
+            train = training_part(folder)
+    if train is not None:
+        parts = _given_parts(config, train, test)
+    elif folder is not None:
+        parts = _folder_parts(folder)
+    else:
+        parts = _array_parts(config)
+    names = parts.dataset.class_names
+    changes: dict[str, Any] = {}
+    if validation is not None:
+        changes["validation"] = given(validation).called(names)
+    if test is not None:
+        changes["test"] = given(test).called(names)
+    if not changes:
+        return parts
+    digests = [parts.dataset.digest]
+    digests += [part.digest() for part in changes.values()]
+    digest = hashlib.sha256(" ".join(digests).encode()).hexdigest()[:16]
+    dataset = GivenDataset(parts.dataset.name, names, digest)
+    return parts._replace(dataset=dataset, **changes)
+
+
+def _array_parts(config: TrainConfig) -> Parts:
+    """A named set, drawn shapes or FILE.npz; `max_images` takes the first ones.
+
+    From trained weights on, images of another size are resized; a network that starts
+    from nothing should be made for them.
+    """
     dataset = load_dataset(
         config.dataset,
         data=config.data,
         fallback=config.fallback,
-        image_size=config.model.image_size,
+        image_size=config.preprocess.image_size,
         num_classes=config.model.num_classes,
         max_images=config.max_images,
     )
-    _check_classes(dataset, config)
-    train, test, held_out = dataset.train, dataset.test, None
+    parts = [dataset.train, dataset.test]
     if config.max_images is not None:
-        train, test = (
-            subset(train, config.max_images),
-            subset(test, config.max_images),
-        )
-    if config.validation:
-        # the same images for every seed, so that runs can be compared
-        train, held_out = split(train, config.validation, seed=0)
-    shared = {"preprocess": config.preprocess, "device": device}
-    return Sources(
-        dataset,
-        ArraySource(
-            train,
-            dataset.class_names,
-            augment=config.augment,
-            shuffle=True,
-            **shared,
-        ),
-        held_out and ArraySource(held_out, dataset.class_names, **shared),
-        ArraySource(test, dataset.class_names, **shared),
+        parts = [subset(part, config.max_images) for part in parts]
+    if config.weights is None and len(dataset.class_names) == (
+        config.model.num_classes
+    ):
+        check_size(parts[0].images, config.preprocess)
+    train, test = (
+        given(part, class_names=dataset.class_names) for part in parts
     )
+    return Parts(dataset, train, None, test)
 
 
-def _open_folder(
-    config: TrainConfig, folder: Path, device: torch.device
-) -> Sources:
+def _folder_parts(folder: Path) -> Parts:
     """Pictures in class folders; val/ is for validation if there is test/ as well.
 
     A share of train/ for validation takes the place of val/.
     """
     dataset = load_folder(folder)
-    _check_classes(dataset, config)
-    train, held_out, test = dataset.train, dataset.validation, dataset.test
-    if config.max_images is not None:
-        train, held_out, test = (
-            part and spread(part, config.max_images)
-            for part in (train, held_out, test)
-        )
-    if config.validation:
-        # the same pictures for every seed, so that runs can be compared
-        train, held_out = split_pictures(train, config.validation, seed=0)
-    shared = {
-        "preprocess": config.preprocess,
-        "num_workers": config.num_workers,
-        "device": device,
-    }
-    return Sources(
+    held_out = dataset.validation
+    return Parts(
         dataset,
-        ImageSource(train, augment=config.augment, shuffle=True, **shared),
-        held_out and ImageSource(held_out, **shared),
-        ImageSource(test, **shared),
+        given(dataset.train),
+        None if held_out is None else given(held_out),
+        given(dataset.test),
+        dataset.notes,
     )
 
 
-def _check_classes(
-    dataset: Dataset | FolderDataset, config: TrainConfig
-) -> None:
-    """UserError: the data has more or fewer classes than the model."""
-    if len(dataset.class_names) != config.model.num_classes:
+def _given_parts(config: TrainConfig, train: Any, test: Any) -> Parts:
+    """Training data that were given, and a share of them to test on, if need be."""
+    data = given(train)
+    names = (
+        data.classes()
+        if data.knows_classes
+        else numbers(config.model.num_classes)
+    )
+    data = data.called(names)
+    dataset = GivenDataset(data.name, names, data.digest())
+    if test is not None:
+        return Parts(dataset, data, None, data)  # the test part follows
+    if data.labels is None:
         raise UserError(
-            f"{dataset.name} has {len(dataset.class_names)} classes, the model "
-            f"{config.model.num_classes}; set model.num_classes="
-            f"{len(dataset.class_names)}"
+            f"no test part can be held out of {data.name}, since only reading it tells "
+            "the labels; give one, test="
+        )
+    kept, tested = data.split(TEST_SHARE, TEST_SEED)
+    words = held_out_words(len(tested), len(data))
+    notes = (f"no test data were given with {data.name}, so {words}",)
+    return Parts(dataset, kept, None, tested, notes)
+
+
+def _check_classes(parts: Parts, config: TrainConfig) -> None:
+    """UserError: the data has more or fewer classes than the model."""
+    wanted, num_classes = (
+        len(parts.dataset.class_names),
+        config.model.num_classes,
+    )
+    if wanted != num_classes:
+        raise UserError(
+            f"{parts.dataset.name} has {wanted} classes, the model {num_classes}; set "
+            f"model.num_classes={wanted}, or call model.reset_classifier({wanted}) on "
+            "a model of your own"
         )

@@ -1,0 +1,5 @@
+"""Name what a photograph shows: transformers."""
+
+from transformers import pipeline
+
+print(pipeline("image-classification")("photo.jpg"))

@@ -1,0 +1,65 @@
+"""transformers' Trainer, around a module that returns its loss."""
+
+from importlib.util import find_spec
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.skipif(
+        find_spec("accelerate") is None or find_spec("transformers") is None,
+        reason="accelerate or transformers is not installed",
+    ),
+]
+
+
+class WithLoss(nn.Module):
+    """What Trainer expects of a model: named inputs, and a loss with the logits.
+
+    It also keeps `model.config` out of Trainer's sight, who would write into it.
+    """
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, images, labels):
+        logits = self.model(images)
+        return {"loss": cross_entropy(logits, labels), "logits": logits}
+
+
+def test_it_trains_and_evaluates(tiny, batches, tmp_path):
+    import transformers
+
+    images, labels = map(torch.cat, zip(*batches, strict=True))
+    data = [
+        {"images": image, "labels": label}
+        for image, label in zip(images, labels, strict=True)
+    ]
+    arguments = transformers.TrainingArguments(
+        str(tmp_path),
+        num_train_epochs=8,
+        learning_rate=3e-3,
+        report_to="none",
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    trainer = transformers.Trainer(
+        WithLoss(tiny),
+        arguments,
+        train_dataset=data,
+        eval_dataset=data,
+        compute_metrics=lambda answers: {
+            "right": (answers.predictions.argmax(1) == answers.label_ids).mean()
+        },
+    )
+    before = trainer.evaluate()["eval_loss"]
+    trainer.train()
+    after = trainer.evaluate()
+    assert after["eval_loss"] < before / 2
+    assert after["eval_right"] == 1
+    trainer.save_model()
+    assert (tmp_path / "model.safetensors").is_file()

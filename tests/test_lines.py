@@ -1,0 +1,205 @@
+"""The programs of benchmarks/lines: they run, and ours are the shortest."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vitedu
+from vitedu.weights import convert
+
+ROOT = Path(__file__).parents[1]
+spec = importlib.util.spec_from_file_location(
+    "table", ROOT / "benchmarks/lines/table.py"
+)
+table = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(table)
+
+# The names that the programs ask the hub for, and the format found there.
+HUB = {
+    "timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k": "timm",
+    "google/vit-base-patch16-224": "hf",
+}
+# The second is the one that transformers' pipeline pins for its default model.
+REVISIONS = ("main", "3f49326")
+# google/vit-base-patch16-224 squashes a picture to the model's size.
+SQUASH = {
+    "image_processor_type": "ViTImageProcessor",
+    "do_resize": True,
+    "do_rescale": True,
+    "do_normalize": True,
+    "size": {"height": 224, "width": 224},
+    "resample": 2,
+    "rescale_factor": 1 / 255,
+    "image_mean": [0.5, 0.5, 0.5],
+    "image_std": [0.5, 0.5, 0.5],
+}
+# What a program needs besides its library; without it the program is skipped.
+NEEDS = {
+    "probe_vitedu": ["sklearn"],
+    "probe_timm": ["sklearn"],
+    "probe_transformers": ["sklearn", "datasets"],
+    "finetune_transformers": ["accelerate", "datasets"],
+}
+# Beside a CPU build of torch, torchvision's wheel cannot load its compiled part (see
+# vitedu.compat), and with it the decoder that transformers reads a path with.
+RUN = """
+import runpy, sys
+import numpy, torch
+from PIL import Image
+from vitedu.compat import import_torchvision
+
+def decode(path, mode="RGB", apply_exif_orientation=False):
+    pixels = numpy.array(Image.open(path).convert("RGB"))
+    return torch.from_numpy(pixels).permute(2, 0, 1)
+
+import_torchvision()
+import torchvision.io
+if not torchvision.extension._has_ops():
+    torchvision.io.decode_image = decode
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """A folder with a photograph, drawn photographs and the hub's cache."""
+    here = tmp_path_factory.mktemp("lines")
+    for name, form in HUB.items():
+        model = here / "hf/hub" / f"models--{name.replace('/', '--')}"
+        snapshot = model / "snapshots" / ("0" * 40)
+        snapshot.parent.mkdir(parents=True)
+        convert("ViT-Ti/16", snapshot, to=form)
+        if form == "hf":
+            processor = snapshot / "preprocessor_config.json"
+            processor.write_text(json.dumps(SQUASH))
+        (model / "refs").mkdir()
+        for revision in REVISIONS:
+            (model / "refs" / revision).write_text(snapshot.name)
+    photos = Path(vitedu.__path__[0]) / "data/photos"
+    shutil.copy(photos / "hopper.jpg", here / "photo.jpg")
+    generator = np.random.default_rng(0)
+    for part, number in (("train", 8), ("val", 4)):
+        for name, channel in (("ants", 0), ("bees", 2)):
+            folder = here / "photos" / part / name
+            folder.mkdir(parents=True)
+            for index in range(number):
+                pixels = generator.integers(0, 80, (60, 80, 3), np.uint8)
+                pixels[20:40, 20:60, channel] = 250
+                Image.fromarray(pixels).save(folder / f"{index}.jpg")
+    return here
+
+
+def printed(task, library, here):
+    """What a program prints, run as it is in that folder."""
+    for name in [library, *NEEDS.get(f"{task}_{library}", [])]:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+    program = str(table.path(task, library))
+    # ours needs no torchvision, and runs without any help
+    start = [] if library == "vitedu" else ["-c", RUN]
+    done = subprocess.run(
+        [sys.executable, *start, program],
+        cwd=here,
+        env=os.environ
+        | {
+            "HF_HOME": str(here / "hf"),
+            "HF_HUB_OFFLINE": "1",
+            "PYTHONPATH": str(ROOT),
+            "VITEDU_CACHE": str(here / "cache"),
+            "VITEDU_OFFLINE": "1",
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("task", table.TASKS)
+def test_ours_is_the_shortest(task):
+    ours, *theirs = table.counts(task)
+    if task == "label":  # a tie: both are an import and a call
+        assert ours == min(theirs) == 2
+    else:
+        assert ours < min(theirs)
+
+
+def test_the_page_has_the_table_of_today():
+    text = table.PAGE.read_text()
+    assert table.page(text) == text
+
+
+def test_every_program_is_in_the_table():
+    programs = {path.name for path in table.HERE.glob("*_*.py")}
+    assert programs == {
+        table.path(task, library).name
+        for task in table.TASKS
+        for library in table.LIBRARIES
+    }
+
+
+def test_a_line_that_holds_code_counts():
+    program = (
+        '"""What."""\n\n# why\nimport os  # this\n\nprint(\n    os.name\n)\n'
+    )
+    assert table.count(program) == 4
+
+
+def test_a_docstring_does_not_count():
+    assert table.count('def f():\n    """This\n    and that."""\n') == 1
+
+
+def test_no_program_saves_lines_by_tricks():
+    for path in table.HERE.glob("*_*.py"):
+        text = path.read_text()
+        assert ";" not in text, path.name
+        assert "exec(" not in text, path.name
+        assert "lambda" not in text, path.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", table.LIBRARIES)
+def test_the_photograph_is_named(library, here):
+    assert "military uniform" in printed("label", library, here)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", table.LIBRARIES)
+def test_the_photograph_is_named_at_384_pixels(library, here):
+    assert "military uniform" in printed("resolution", library, here)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", table.LIBRARIES)
+def test_a_probe_tells_red_from_blue(library, here):
+    assert float(printed("probe", library, here)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", table.LIBRARIES)
+def test_fine_tuning_prints_an_accuracy(library, here):
+    *_, last = printed("finetune", library, here).splitlines()
+    assert 0 <= float(last) <= 100
+    assert list(here.glob("tuned*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", table.LIBRARIES)
+def test_attention_is_a_square_map_per_head(library, here):
+    shape = printed("attention", library, here).strip()
+    assert shape == "torch.Size([1, 3, 197, 197])"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", table.LIBRARIES)
+def test_four_blocks_give_a_map_each(library, here):
+    maps = printed("blocks", library, here).split("\n")[:-1]
+    assert maps == ["torch.Size([1, 192, 14, 14])"] * 4

@@ -323,7 +323,7 @@ def test_a_member_that_is_no_array_is_one_sentence(tmp_path):
     path = write("w.npz", tmp_path)
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("read.me", b"hello")
-    assert "'read.me', which is no array" in sentence(path)
+    assert "'read.me', which is not an array" in sentence(path)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")

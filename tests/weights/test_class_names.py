@@ -3,6 +3,7 @@
 import json
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -11,8 +12,9 @@ from torch import nn
 from vitedu.data import PreprocessSpec
 from vitedu.data.imagenet import imagenet_21k_classes, imagenet_classes
 from vitedu.model import ViT, ViTConfig
-from vitedu.weights import Checkpoint, convert, load, write_weights
+from vitedu.weights import DIALECTS, Checkpoint, convert, load, write_weights
 from vitedu.weights.files import read_safetensors
+from vitedu.weights.hf_about import ids_of
 
 IMAGENET = imagenet_classes().names
 OWN = tuple(f"bird {i}" for i in range(1000))
@@ -131,3 +133,86 @@ def test_a_conversion_keeps_the_names_and_says_whence(foreign, tmp_path):
     assert any("without names" in note for note in done.notes)
     model = load(tmp_path / "ours.safetensors")
     assert model.class_names == IMAGENET and model.load_report.notes == ()
+
+
+# --- what Hugging Face is told
+
+
+def said_to_hf(folder):
+    return json.loads((folder / "config.json").read_text())
+
+
+def assert_ids_are_names(config, names):
+    """Each index has its name, and each index is found from a label."""
+    assert config["id2label"] == {str(i): name for i, name in enumerate(names)}
+    assert sorted(config["label2id"].values()) == [*range(len(names))]
+    for label, index in config["label2id"].items():
+        assert label.startswith(names[index])
+
+
+@pytest.mark.parametrize("dialect", ["npz", "timm", "torchvision", "hf"])
+def test_imagenets_names_reach_hugging_face_from_every_dialect(
+    tmp_path, dialect
+):
+    config, state, *_ = checkpoint(1000)
+    arrays = DIALECTS[dialect].from_vitedu(config, state)
+    path = tmp_path / f"theirs{'.npz' if dialect == 'npz' else '.safetensors'}"
+    if dialect == "npz":
+        np.savez(path, **{name: x.numpy() for name, x in arrays.items()})
+    else:
+        save_file(arrays, path)
+    hints = {} if dialect == "npz" else HEADS
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        done = convert(path, tmp_path / "to-hf", to="hf", **hints)
+    assert done.dialect == dialect
+    assert_ids_are_names(said_to_hf(tmp_path / "to-hf"), IMAGENET)
+    assert quiet_load(tmp_path / "to-hf").class_names == IMAGENET
+
+
+@pytest.mark.parametrize("names", [OWN, IMAGENET])
+def test_the_names_of_our_own_file_reach_hugging_face(tmp_path, names):
+    path = tmp_path / "ours.safetensors"
+    write_weights(path, checkpoint(1000, names))
+    quiet_convert(path, tmp_path / "to-hf", "hf")
+    assert_ids_are_names(said_to_hf(tmp_path / "to-hf"), names)
+
+
+def test_a_run_of_three_classes_reaches_hugging_face(tmp_path):
+    path = tmp_path / "ours.safetensors"
+    write_weights(path, checkpoint(3, ("ant", "bee", "ant")))
+    quiet_convert(path, tmp_path / "to-hf", "hf")
+    config = said_to_hf(tmp_path / "to-hf")
+    assert_ids_are_names(config, ("ant", "bee", "ant"))
+    assert config["label2id"] == {"ant": 0, "bee": 1, "ant (2)": 2}
+
+
+def test_classes_without_names_are_called_as_transformers_does(tmp_path):
+    path = tmp_path / "ours.safetensors"
+    write_weights(path, checkpoint(3))
+    quiet_convert(path, tmp_path / "to-hf", "hf")
+    config = said_to_hf(tmp_path / "to-hf")
+    assert_ids_are_names(config, ("LABEL_0", "LABEL_1", "LABEL_2"))
+    assert quiet_load(tmp_path / "to-hf").class_names == ()
+
+
+def test_no_two_classes_get_one_label():
+    assert ids_of(("crane", "crane", "crane (1)")) == {
+        "crane": 0,
+        "crane (1) (1)": 1,
+        "crane (1)": 2,
+    }
+    assert len(ids_of(IMAGENET)) == 1000 and len(set(IMAGENET)) == 998
+
+
+@pytest.mark.slow
+def test_transformers_reads_the_names(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    path = tmp_path / "ours.safetensors"
+    write_weights(path, checkpoint(1000, IMAGENET))
+    quiet_convert(path, tmp_path / "to-hf", "hf")
+    theirs = transformers.ViTForImageClassification.from_pretrained(
+        tmp_path / "to-hf"
+    )
+    assert theirs.config.id2label == dict(enumerate(IMAGENET))
+    assert sorted(theirs.config.label2id.values()) == [*range(1000)]

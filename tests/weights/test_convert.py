@@ -289,9 +289,7 @@ def test_heads_that_a_reader_would_take_for_others_are_warned_of(tmp_path):
         warnings.simplefilter("always")
         convert(path, tmp_path / "w.pth", to="torchvision")
     said = " ".join(str(each.message) for each in caught)
-    assert (
-        "no place for num_heads=12; whoever reads it takes num_heads=3" in said
-    )
+    assert "no place for num_heads=12; a reader takes num_heads=3" in said
 
 
 def test_heads_that_a_reader_has_to_be_told_are_warned_of(tmp_path):
@@ -564,7 +562,7 @@ def test_what_the_source_cannot_say_is_given(tmp_path):
             lambda state: state["norm.bias"].fill_(torch.nan),
             "NaN or infinity in norm",
         ),
-        (lambda state: state.pop("norm.bias"), "1 tensors missing"),
+        (lambda state: state.pop("norm.bias"), "1 tensor missing"),
         (lambda state: state.update(more=torch.zeros(1)), "1 unknown .more."),
         (
             lambda state: state.update({"norm.bias": torch.zeros(3)}),

@@ -378,7 +378,7 @@ def spec_of(**about):
 
 
 def test_no_preprocessor_config_is_warned_of_with_both_numbers():
-    with pytest.warns(UserWarning, match=r"std 0\.5 are taken.*0\.485"):
+    with pytest.warns(UserWarning, match=r"std 0\.5 are assumed.*0\.485"):
         spec = dialect.preprocess(ViTConfig(), {})
     assert spec == PreprocessSpec()
 

@@ -121,7 +121,7 @@ import sys
 from vitedu.errors import UserError
 from vitedu.weights import load
 from vitedu.weights.hub import find
-from vitedu.weights.load import find_arrays
+from vitedu.weights.stored import find_arrays
 try:
     if sys.argv[1] == "-c":
         exec(sys.argv[2])
@@ -277,7 +277,7 @@ def test_a_hub_out_of_reach_says_what_to_put_where(tmp_path):
     said = fetch(tmp_path, "someone/tiny", port=9)
     place = tmp_path / "cache" / "weights" / "someone--tiny"
     assert said.startswith(
-        "UserError: 'someone/tiny' is no file or run folder here"
+        "UserError: 'someone/tiny' is not a file or run folder here"
     )
     assert "put model.safetensors and config.json" in said
     assert f"https://huggingface.co/someone/tiny into {place}" in said
@@ -307,7 +307,7 @@ def test_a_name_of_table_1_without_a_network_is_one_sentence(offline, name):
     with pytest.raises(UserError) as error:
         load(name)
     said = str(error.value)
-    assert said.startswith(f"the weights of {name!r} could not be fetched")
+    assert said.startswith(f"the weights of {name!r} could not be downloaded")
     assert f"https://huggingface.co/{HUB[name]} into" in said
     assert said.endswith("or take 'ViT-Ti/16', which needs no network")
     assert "\n" not in said

@@ -516,7 +516,7 @@ def test_the_name_of_a_model_without_weights_says_how_to_build_it():
 
 
 def test_a_path_that_cannot_be_is_one_sentence():
-    assert "no path" in sentence("a" * 5000 + "/b")
+    assert "cannot be a path" in sentence("a" * 5000 + "/b")
 
 
 @pytest.mark.parametrize(
@@ -561,7 +561,7 @@ def changed(file, change):
 def test_a_missing_tensor_is_one_sentence(file):
     changed(file, lambda arrays: arrays.pop("norm.bias"))
     said = sentence(file)
-    assert "1 tensors missing (norm.bias)" in said or "1 tensor missing" in said
+    assert "1 tensor missing (norm.bias)" in said
 
 
 def test_a_tensor_too_many_is_one_sentence(file):

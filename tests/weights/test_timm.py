@@ -178,7 +178,7 @@ def test_positions_without_a_row_for_the_class_token_get_one(timm, tmp_path):
 def test_a_missing_table_is_believed_only_where_it_is_said(tmp_path):
     arrays = plain_arrays(position=NoPosition())
     path = timm_file(tmp_path, arrays)
-    with pytest.raises(UserError, match=r"lacks 'pos_embed'.*position=.none"):
+    with pytest.raises(UserError, match=r"lacks 'pos_embed'.*position=none"):
         load(path, num_heads=3, image_size=32)
     ours = quiet_load(path, num_heads=3, image_size=32, position="none")
     assert ours.config.position == NoPosition()
@@ -398,7 +398,7 @@ def test_a_tag_that_timm_does_not_have_says_nothing():
 
 
 def test_preprocessing_that_nobody_says_is_warned_of_with_both_numbers():
-    with pytest.warns(UserWarning, match=r"std 0\.5 are taken.*0\.485"):
+    with pytest.warns(UserWarning, match=r"std 0\.5 are assumed.*0\.485"):
         spec = timm_about.preprocess(ViTConfig(), {"name": "checkpoint"})
     assert spec.mean == (0.5, 0.5, 0.5)
 

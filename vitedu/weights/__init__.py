@@ -4,6 +4,7 @@ from vitedu.weights.convert import Conversion, convert
 from vitedu.weights.dialects import DIALECTS, recognise
 from vitedu.weights.files import Arrays, read_arrays
 from vitedu.weights.load import LoadReport, checkpoint_of, load
+from vitedu.weights.save import save
 from vitedu.weights.vitedu import Checkpoint, read_weights, write_weights
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "read_arrays",
     "read_weights",
     "recognise",
+    "save",
     "write_weights",
 ]

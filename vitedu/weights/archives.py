@@ -42,14 +42,14 @@ def read_npz(path: Path) -> dict[str, Tensor]:
     """
     if not zipfile.is_zipfile(path):
         raise UserError(
-            f"{path} is no npz file, or only the beginning of one: it is no zip archive"
+            f"{path} is not an npz file (a zip archive), or it ends early"
         )
     members, arrays = check_members(path), {}
     with zipfile.ZipFile(path) as archive:
         for member in members:
             name = member.filename.removesuffix(".npy")
             if name == member.filename:
-                raise UserError(f"{path} holds {name!r}, which is no array")
+                raise UserError(f"{path} holds {name!r}, which is not an array")
             try:
                 with archive.open(member) as file:
                     arrays[name] = read_array(file, member.file_size)
@@ -81,7 +81,7 @@ def check_members(path: Path) -> list[zipfile.ZipInfo]:
         if name in names:
             raise UserError(f"{path} holds {name!r} twice; it is damaged")
         if not name.isprintable():
-            raise UserError(f"{path} holds {name!r}, which is no name")
+            raise UserError(f"{path} holds {name!r}, which cannot be a name")
         if b"PK\x01\x02" in member.extra + member.comment:
             # the entry of another member, hidden by a wrong length
             raise UserError(f"{path} has a damaged list of its members")
@@ -89,14 +89,14 @@ def check_members(path: Path) -> list[zipfile.ZipInfo]:
             raise UserError(f"{path} is encrypted; unpack it first")
         if member.header_offset + member.compress_size > size:
             raise UserError(
-                f"{path} ends before its member {name!r}; fetch it again"
+                f"{path} ends before its member {name!r}; download it again"
             )
         names.add(name)
     unpacked = sum(member.file_size for member in members)
     if unpacked > MOST_BYTES and unpacked > MOST_TIMES * size:
         raise UserError(
             f"{path} of {size:,} bytes would unpack to {unpacked:,}, which weights do "
-            "not; it is damaged, or was made to do harm"
+            "not; it is damaged or malicious"
         )
     return members
 

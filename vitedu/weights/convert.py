@@ -6,38 +6,31 @@ other format cannot say is written nowhere: a warning tells it, with what it cha
 """
 
 import json
-import math
 import os
 import shutil
 import warnings
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from vitedu.compat import import_timm
 from vitedu.errors import UserError, did_you_mean
 from vitedu.files import reason, replace_file
 from vitedu.model import Learned1D, ViT, ViTConfig
 from vitedu.model.checks import check_fields
-from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import Learned2D, NoPosition, SinCos2D
-from vitedu.model.resnet import ResNet, ResNetConfig
-from vitedu.pictures import PreprocessSpec
+from vitedu.model.resnet import ResNetConfig
 from vitedu.weights.dialects import DIALECTS
-from vitedu.weights.load import (
-    HINTS,
-    Stored,
-    check_tensors,
-    in_form,
-    read_stored,
-    skeleton,
-)
+from vitedu.weights.load import LoadFields, check_tensors, skeleton
+from vitedu.weights.lost import losses
+from vitedu.weights.stored import HINTS, Stored, in_form, read_stored
 from vitedu.weights.vitedu import Checkpoint, write_weights
 
+Format = Literal["vitedu", "npz", "hf", "torchvision", "timm"]
 # the suffixes of a format that is one file; none: a folder with JSON beside the arrays
 SUFFIXES = {
     "vitedu": (".safetensors",),
@@ -68,7 +61,12 @@ class Conversion(NamedTuple):
 
 
 def convert(
-    source: str | Path, target: str | Path, *, to: str, **hints: Any
+    source: str | Path,
+    target: str | Path,
+    *,
+    to: Format,
+    ignore: str | Sequence[str] = (),
+    **hints: Unpack[LoadFields],
 ) -> Conversion:
     """Write the weights of `source`, as `load` takes it, to `target` in another format.
 
@@ -76,6 +74,7 @@ def convert(
     "timm" or "hf", new folders with config.json and what else these read. Every array
     keeps its dtype and its bits. `hints` answer what the source cannot say, as in
     `load`: image_size, num_heads, pool, position, pool_padding. Nothing is resized.
+    Arrays whose names fit a pattern of `ignore` are left out.
 
     A warning tells what a reader of the target will take to be otherwise, because the
     format has no place for it, and by how much that moves the logits; or that the
@@ -87,9 +86,9 @@ def convert(
     target = Path(target)
     check_target(target, to)
     check_fields("convert", hints, HINTS)
-    hints = in_form(hints)
-    stored = read_stored(source, **hints)
-    check_hints(stored, hints)
+    given = in_form({**hints})
+    stored = read_stored(source, ignore=ignore, **given)
+    check_hints(stored, given)
     check_whole(stored)
     checkpoint, notes = in_the_form_of(to, stored.checkpoint)
     config, state, spec, names = checkpoint
@@ -201,153 +200,6 @@ def in_the_form_of(
     )
     return changed, (
         f"the positions {position} are written as the table that they amount to",
-    )
-
-
-def losses(
-    to: str,
-    checkpoint: Checkpoint,
-    arrays: dict[str, Tensor],
-    beside: dict[str, dict[str, Any]],
-    target: Path,
-) -> tuple[str, ...]:
-    """What a reader of the target will not learn from it, a sentence each.
-
-    It is read again as `load` would, and compared.
-    UserError: a reader would take the positions for another grid's.
-    """
-    config, state, spec, names = checkpoint
-    dialect, hints = DIALECTS[to], {"name": target.stem}
-    for file, hint in (
-        ("config.json", "config"),
-        ("preprocessor_config.json", "preprocessor"),
-    ):
-        hints |= {hint: beside[file]} if file in beside else {}
-    again, lost = read_again(to, checkpoint, arrays, hints)
-    changed = {
-        each.name
-        for each in fields(config)
-        if getattr(config, each.name) != getattr(again, each.name)
-    }
-    unused = {"dropout", "drop_path"}  # of no account where nothing is trained
-    if isinstance(config, ResNetConfig):
-        unused.add("image_size")
-    elif "image_size" in changed:
-        raise UserError(
-            f"{to} cannot say that the positions are those of images of "
-            f"{config.image_size}; whoever reads it takes {again.image_size}"
-        )
-    if changed & unused:
-        lost.append(f"{to} has no place for {said(config, changed & unused)}")
-    if changed - unused:
-        by = moved(of(config, state), of(again, state), config)
-        lost.append(
-            f"{to} has no place for {said(config, changed - unused)}; whoever reads "
-            f"it takes {said(again, changed - unused)}, which {by}"
-        )
-    if to == "timm" and has_resnet(config):
-        theirs = timm_model(beside["config.json"], arrays)
-        lost.append(
-            "timm has other small numbers in the norms of its ResNets, which "
-            + moved(of(config, state), theirs, config)
-        )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        taken = dialect.preprocess(again, hints)
-    if geometry(taken) != geometry(spec):
-        differ = {"mean", "std", "interpolation", "crop"}
-        differ = {x for x in differ if getattr(spec, x) != getattr(taken, x)}
-        lost.append(
-            f"{to} has no place for the preprocessing {said(spec, differ)}; whoever "
-            f"reads it takes {said(taken, differ)}"
-        )
-    if names and not beside:
-        lost.append(f"{to} has no place for the names of the classes")
-    return tuple(lost)
-
-
-def read_again(
-    to: str,
-    checkpoint: Checkpoint,
-    arrays: dict[str, Tensor],
-    hints: dict[str, Any],
-) -> tuple[ViTConfig | ResNetConfig, list[str]]:
-    """The configuration that a reader finds, and what he has to be told for it."""
-    config, state, *_ = checkpoint
-    asks = []
-    try:
-        again, found = DIALECTS[to].to_vitedu(arrays, hints)
-    except UserError as error:
-        asks.append(f"whoever reads it has to be told more: {error}")
-        for name in ("image_size", "num_heads", "pool", "position"):
-            hints = hints | {name: getattr(config, name, None)}
-        again, found = DIALECTS[to].to_vitedu(arrays, hints)
-    if state.keys() != found.keys() or not all(
-        torch.equal(state[name].cpu(), found[name]) for name in state
-    ):
-        raise ValueError(f"{to} gives back other arrays than it was given")
-    return again, asks
-
-
-def said(owner: Any, names: set[str]) -> str:
-    """Fields of a configuration or a spec, for a sentence."""
-    return ", ".join(f"{x}={getattr(owner, x)!r}" for x in sorted(names))
-
-
-def geometry(spec: PreprocessSpec) -> tuple[Any, ...]:
-    """All that a spec does, apart from the size, which the model has."""
-    resized = spec.crop and [math.floor(x / spec.crop) for x in spec.image_size]
-    return spec.mean, spec.std, spec.interpolation, resized
-
-
-def has_resnet(config: ViTConfig | ResNetConfig) -> bool:
-    """Whether it is a ResNet or has one in front."""
-    return isinstance(config, ResNetConfig) or isinstance(config.stem, Hybrid)
-
-
-def of(config: ViTConfig | ResNetConfig, state: dict[str, Tensor]) -> nn.Module:
-    """The model of these weights, in float32 or better."""
-    network = ResNet if isinstance(config, ResNetConfig) else ViT
-    with torch.device("meta"):
-        model = network(config)
-    model.load_state_dict(widened(state), assign=True)
-    return model.eval()
-
-
-def timm_model(written: dict[str, Any], arrays: dict[str, Tensor]) -> nn.Module:
-    """timm's own model of a config.json and its arrays, in float32 or better."""
-    model = import_timm().create_model(
-        written["architecture"],
-        num_classes=written["num_classes"],
-        **written["model_args"],
-    )
-    model.load_state_dict(widened(arrays), assign=True)
-    return model.eval()
-
-
-def widened(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """All in float32, or in float64 if one of them is."""
-    is_double = any(x.dtype == torch.float64 for x in state.values())
-    dtype = torch.float64 if is_double else torch.float32
-    return {name: tensor.to(dtype) for name, tensor in state.items()}
-
-
-@torch.no_grad()
-def moved(
-    ours: nn.Module, theirs: nn.Module, config: ViTConfig | ResNetConfig
-) -> str:
-    """How far the answers of two models are apart, on two images of noise."""
-    generator = torch.Generator().manual_seed(0)
-    shape = (2, config.in_channels, *config.image_size)
-    images = torch.randn(shape, generator=generator)
-    images = images.to(next(ours.parameters()))
-    one, other = ours(images), theirs(images)
-    what = "logits" if config.num_classes else "features"
-    if one.shape != other.shape:
-        return f"gives {what} {tuple(other.shape)}, not {tuple(one.shape)}"
-    return (
-        f"moves the {what} of two images of noise by up to "
-        f"{(one - other).abs().max():.1e} (the largest is {one.abs().max():.1e})"
     )
 
 

@@ -11,6 +11,7 @@ A dialect is a module of this package with
 and, where it has something to say,
 
     dropped(arrays, hints)              names of arrays that it leaves out on purpose
+    LEFT_OUT                            and what these are
     class_names(config, hints)          where it stores them
     notes(config, hints)                sentences for the load report
     beside(config, spec, class_names)   the JSON files that belong to its arrays

@@ -8,6 +8,7 @@ one sentence names the files to place and where, and the next call finds them th
 
 import re
 from pathlib import Path
+from typing import Literal
 
 from vitedu.compat import import_timm
 from vitedu.data.sources import cache_folder, is_offline
@@ -42,6 +43,24 @@ HUB = {
     "R50+ViT-B/16": "timm/vit_base_r50_s16_384.orig_in21k_ft_in1k",
     "R50+ViT-L/32": "timm/vit_large_r50_s32_224.augreg_in21k_ft_in1k",
 }
+
+# The names of both tables, so that a type checker knows that they give a ViT.
+Trained = Literal[
+    "shapes-small",
+    "ViT-Ti/16",
+    "ViT-S/16",
+    "ViT-S/32",
+    "ViT-B/8",
+    "ViT-B/16",
+    "ViT-B/32",
+    "ViT-L/16",
+    "ViT-L/32",
+    "ViT-H/14",
+    "R+ViT-Ti/16",
+    "R26+ViT-S/32",
+    "R50+ViT-B/16",
+    "R50+ViT-L/32",
+]
 
 
 class _UnreachableError(Exception):
@@ -83,12 +102,12 @@ def find(name: str) -> Path:
         )
         if name in HUB:
             raise UserError(
-                f"the weights of {name!r} could not be fetched ({why}); {remedy}, or "
-                "take 'ViT-Ti/16', which needs no network"
+                f"the weights of {name!r} could not be downloaded ({why}); {remedy}, "
+                "or take 'ViT-Ti/16', which needs no network"
             )
         raise UserError(
-            f"{name!r} is no file or run folder here, and no model of the hub that "
-            f"could be fetched ({why}); {remedy}"
+            f"{name!r} is not a file or run folder here, and as a model of the hub it "
+            f"could not be downloaded ({why}); {remedy}"
         )
     return cached
 
@@ -118,8 +137,8 @@ def repository_of(name: str) -> str:
         if re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)+(\.\w+)?", bare):
             return timm_repository(bare)
     raise UserError(
-        f"there is no file or run folder {name!r}, and it is no name of a hub's model, "
-        "such as 'ViT-B/16' or 'google/vit-base-patch16-224'"
+        f"there is no file or run folder {name!r}, and it is not the name of a model "
+        "on the hub, such as 'ViT-B/16' or 'google/vit-base-patch16-224'"
     )
 
 

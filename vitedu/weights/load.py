@@ -4,62 +4,82 @@
 """
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Unpack, overload
 
 import torch
 from torch import Tensor, nn
 
-from vitedu.data.imagenet import assumed_names
 from vitedu.errors import UserError
 from vitedu.files import reason
 from vitedu.model import ViT, ViTConfig, lecun_normal
-from vitedu.model.checks import check_fields, pair
+from vitedu.model.checks import check_fields
 from vitedu.model.classifier import LoadReport
-from vitedu.model.position import NoPosition, SinCos2D
+from vitedu.model.config import ViTFields
+from vitedu.model.position import SinCos2D
 from vitedu.model.resize import resize_positions
-from vitedu.model.resnet import ResNet, ResNetConfig
-from vitedu.pictures import PreprocessSpec
-from vitedu.weights import hub
-from vitedu.weights.dialects import DIALECTS, recognise
-from vitedu.weights.files import Arrays, read_arrays
+from vitedu.model.resnet import PoolPadding, ResNet, ResNetConfig
+from vitedu.weights.dialects import DIALECTS
+from vitedu.weights.hub import Trained
+from vitedu.weights.stored import HINTS, Stored, in_form, read_stored
+from vitedu.weights.unknown import pattern_for
 from vitedu.weights.vitedu import Checkpoint
 
-# what a dialect may have to ask for, see `vitedu.weights.dialects`
-HINTS = ("image_size", "num_heads", "pool", "position", "pool_padding")
 # numbers in a table of fixed positions; H/14 has as many at 4,500 pixels
 MOST_POSITIONS = 1 << 27
 
 
-class Stored(NamedTuple):
-    """A file of weights, understood: what it holds in our terms, before any change."""
+class LoadFields(ViTFields, total=False):
+    """The fields that a call of `load` may override, for type checkers."""
 
-    dialect: str
-    checkpoint: Checkpoint
-    path: Path
-    dropped: tuple[str, ...]  # names of arrays that its dialect leaves out
-    notes: tuple[str, ...]
+    pool_padding: PoolPadding | None  # of a ResNet
 
 
+# Nearly every file holds a ViT, so that is what a type checker is told; `Any` says
+# that a BiT's file gives a ResNet.
+@overload
+def load(
+    source: Trained,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+    ignore: str | Sequence[str] = (),
+    **overrides: Unpack[LoadFields],
+) -> ViT: ...
+@overload
 def load(
     source: str | Path,
     *,
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
-    **overrides: Any,
-) -> ViT | ResNet:
-    """A model ready for use, from a file, a folder or a name.
+    ignore: str | Sequence[str] = (),
+    **overrides: Unpack[LoadFields],
+) -> ViT | Any: ...
+def load(
+    source: str | Path,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+    ignore: str | Sequence[str] = (),
+    **overrides: Unpack[LoadFields],
+) -> ViT | Any:
+    """A trained model in eval mode, from a file, a folder or a name.
 
     "ViT-Ti/16" is in the package and needs no network; other names of the paper's
-    Table 1, as "ViT-B/16", names of timm's and models of the hub are fetched once. A
+    Table 1, as "ViT-B/16", names of timm's and models on the hub are downloaded once. A
     file may be vitedu's or a run folder, or in one of the dialects of
-    `vitedu.weights.dialects`, which is found out by its arrays. The model is in eval
-    mode and carries `model.preprocess` (a PreprocessSpec), `model.class_names` (where
+    `vitedu.weights.dialects`, which is recognised by its arrays. A BiT's file gives a
+    ResNet, all others a ViT. `model.train()` turns dropout on for training.
+
+    The model carries `model.preprocess` (a PreprocessSpec), `model.class_names` (where
     others' files have none, ImageNet's if they are as many: a note says so) and
     `model.load_report`. GELU, epsilons, preprocessing and the way of resizing are those
     of the file's source, so that the numbers are too.
+
+    An array that neither the network nor its dialect knows is refused. `ignore` is a
+    pattern of names, "extra/*", or several: arrays that fit one are left out.
 
     `overrides` are fields of the configuration. Another `image_size` has the positions
     resized. Another `num_classes` puts a head of zeros in place of the stored one, 0
@@ -67,20 +87,22 @@ def load(
     old head, unless `pre_logits` names its width. Overrides also answer what a file
     cannot say: a sentence asks for them.
 
-    A warning tells of a head of zeros, and of preprocessing that is said in two ways.
-    UserError: nothing to read at `source`, damaged or no numbers in it, or its tensors
-    do not fit the configuration with its overrides. Then there is no model at all.
+    A warning tells of a head of zeros, and of JSON beside the file that says another
+    preprocessing.
+    UserError: nothing to read at `source`, damaged, NaN or infinity in it, an array
+    that nobody knows, or tensors that do not fit the configuration with its overrides.
+    Then there is no model at all.
     """
     if not dtype.is_floating_point:
         raise ValueError(f"a model's weights are floats, dtype is {dtype}")
-    overrides = in_form(overrides)
-    hints = {name: overrides[name] for name in HINTS if name in overrides}
-    stored = read_stored(source, **hints)
-    config = overridden(stored, overrides)
+    given = in_form({**overrides})
+    hints = {name: given[name] for name in HINTS if name in given}
+    stored = read_stored(source, ignore=ignore, **hints)
+    config = overridden(stored, given)
     model = skeleton(stored, config)
     state, resized = fitted(stored, config)
     state, dropped, new = with_head(stored, model, state)
-    check_tensors(stored.path, state, model.state_dict(), bool(overrides))
+    check_tensors(stored.path, state, model.state_dict(), bool(given))
     model.load_state_dict(placed(stored, state, device, dtype), assign=True)
     *_, spec, names = stored.checkpoint
     model.preprocess = replace(spec, image_size=config.image_size)
@@ -95,92 +117,6 @@ def load(
         notes=stored.notes + notes_on(stored, config, new, model),
     )
     return model.eval()
-
-
-def in_form(overrides: dict[str, Any]) -> dict[str, Any]:
-    """The overrides, an image size as a pair and position="none" as its object."""
-    overrides = dict(overrides)
-    if "image_size" in overrides:
-        size = pair("image_size", overrides["image_size"])
-        overrides["image_size"] = size
-    if overrides.get("position") == "none":  # as a command line says it
-        overrides["position"] = NoPosition()
-    return overrides
-
-
-def read_stored(source: str | Path, **hints: Any) -> Stored:
-    """Read a file and understand it; `hints` are those that its dialect may need.
-
-    UserError: it cannot be read, is nobody's, or needs a hint; the sentence says it.
-    """
-    found = find_arrays(source)
-    dialect = recognise(found)
-    module = DIALECTS[dialect]
-    hints = {
-        "metadata": found.metadata,
-        "name": found.name,
-        **hints,
-        **({"config": found.config} if found.config else {}),
-        **({"preprocessor": found.preprocessor} if found.preprocessor else {}),
-    }
-    try:
-        config, state = module.to_vitedu(found.arrays, hints)
-        spec = module.preprocess(config, hints)
-        names = asked(module, "class_names", config, hints)
-        dropped = asked(module, "dropped", found.arrays, hints)
-        notes = asked(module, "notes", config, hints)
-    except UserError as error:
-        raise UserError(f"{found.path}: {error}") from None
-    warn_of_two_ways(found, spec, config)
-    spec = replace(spec, image_size=config.image_size)
-    if not names and dialect != "vitedu":
-        names, note = assumed_names(config.num_classes)
-        notes += note
-    checkpoint = Checkpoint(config, state, spec, names)
-    return Stored(dialect, checkpoint, found.path, dropped, found.notes + notes)
-
-
-def asked(module: ModuleType, question: str, *about: Any) -> tuple[str, ...]:
-    """What a dialect says of something that it need not know about."""
-    answer = getattr(module, question, None)
-    return tuple(answer(*about)) if answer else ()
-
-
-def find_arrays(source: str | Path) -> Arrays:
-    """The arrays of a path here, else of a hub's model of that name."""
-    path = Path(source).expanduser()
-    try:
-        is_here = path.exists()
-    except (OSError, ValueError) as error:
-        raise UserError(f"{str(source)[:80]!r} is no path: {error}") from None
-    if is_here:
-        return read_arrays(path)
-    found = read_arrays(hub.find(str(source)))
-    return found._replace(name=hub.bare_name(str(source)))
-
-
-def warn_of_two_ways(
-    found: Arrays, spec: PreprocessSpec, config: ViTConfig | ResNetConfig
-) -> None:
-    """Warn where the JSON beside a file says another preprocessing than is taken."""
-    about = found.preprocessor or found.config or {}
-    if isinstance(about.get("pretrained_cfg"), dict):  # as timm writes it
-        about = about["pretrained_cfg"]
-    for ours, theirs in (("mean", "image_mean"), ("std", "image_std")):
-        said = about.get(theirs, about.get(ours))
-        used = getattr(spec, ours)
-        if isinstance(said, list | tuple) and tuple(said) != used:
-            warnings.warn(
-                f"{found.path}: the JSON beside it says {ours} {tuple(said)}, its "
-                f"weights are taken to want {used}; one of the two gives wrong answers",
-                stacklevel=4,
-            )
-    if spec.image_size != config.image_size:
-        warnings.warn(
-            f"{found.path}: its preprocessing says images of {spec.image_size}, its "
-            f"positions {config.image_size}, which is taken",
-            stacklevel=4,
-        )
 
 
 def overridden(
@@ -298,14 +234,24 @@ def check_tensors(
     """UserError unless names and shapes of `state` are those `expected`."""
     missing = sorted(expected.keys() - state.keys())
     extra = sorted(state.keys() - expected.keys())
-    if missing or extra:
-        raise UserError(
-            f"{path} does not fit its model: {len(missing)} tensors missing "
-            f"({', '.join(missing[:3])}), {len(extra)} unknown ({', '.join(extra[:3])})"
-        )
     advice = (
         "load it without that override" if is_overridden else "it is damaged"
     )
+    if missing or extra:
+        wrong = []
+        if missing:
+            tensors = (
+                "1 tensor" if len(missing) == 1 else f"{len(missing)} tensors"
+            )
+            wrong.append(f"{tensors} missing ({', '.join(missing[:3])})")
+        if extra:
+            wrong.append(f"{len(extra)} unknown ({', '.join(extra[:3])})")
+        if not missing and not is_overridden:
+            pattern = pattern_for(extra, {*expected})
+            advice = f'leave out what it does not need: ignore="{pattern}"'
+        raise UserError(
+            f"{path} does not fit its model: {', '.join(wrong)}; {advice}"
+        )
     for name, tensor in state.items():
         if tensor.shape != expected[name].shape:
             raise UserError(
@@ -322,7 +268,7 @@ def placed(
 ) -> dict[str, Tensor]:
     """The state_dict on its device and in its dtype.
 
-    UserError: the device is not there, or a tensor holds what is no finite number.
+    UserError: the device is not available, or a tensor holds NaN or infinity.
     """
     try:
         state = {
@@ -331,7 +277,7 @@ def placed(
         }
     except (RuntimeError, AssertionError) as error:
         raise UserError(
-            f"device {str(device)!r} is not there: {reason(error)}"
+            f"device {str(device)!r} is not available: {reason(error)}"
         ) from None
     for name, tensor in state.items():
         if not torch.isfinite(tensor).all():

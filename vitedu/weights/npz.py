@@ -31,6 +31,7 @@ from vitedu.weights.npz_names import (
     vit_names,
 )
 from vitedu.weights.rows import shape_of, to_ours, to_theirs
+from vitedu.weights.unknown import refusal
 
 RESIZE = "paper"
 # of all files, and nowhere in them
@@ -41,8 +42,9 @@ LEGACY_ROOT = "resnet/root_block/standardized_conv2d/kernel"
 BIT_ROOT = "root_block/conv_root/kernel"
 # the first layers of a ViT, of a ResNet, and of BiT under two names
 FIRST = ("embedding/kernel", "conv_root/kernel", BIT_ROOT, LEGACY_ROOT)
-# what a training program keeps beside the weights
-TRAINING = re.compile(r"(opt|opt_state|chrono|extra)/|(step|epoch)$")
+# what vit_jax and big_vision keep beside the weights while they train
+TRAINING = re.compile(r"(opt|opt_state|chrono)/|(step|epoch)$")
+LEFT_OUT = "the state of a training"
 
 
 def recognises(arrays: dict[str, Tensor]) -> bool:
@@ -88,15 +90,23 @@ def to_vitedu(
 
     UserError: something must be asked for, is missing, or is left over.
     """
+    prefix, stack = prefix_of(arrays) or "", "Transformer/encoderblock/"
+    is_stacked = any(name.startswith(prefix + stack) for name in arrays)
+
+    def in_file(name: str) -> str:
+        if is_stacked:
+            name = re.sub(r"^Transformer/encoderblock_\d+/", stack, name)
+        return prefix + name
+
     arrays = unstacked(bare(arrays))
     if "embedding/kernel" not in arrays:
         config = resnet_config_in(arrays, hints)
         names = legacy_names if LEGACY_ROOT in arrays else resnet_names
-        return config, to_ours(names(config), arrays, num_heads=0)
+        return config, to_ours(names(config), arrays, 0, in_file)
     config, table = vit_config_in(arrays, hints), table_in(arrays)
     numbers = numbers_in(arrays)._replace(positions=table)
     rows = vit_names(config, numbers, has_positions=table is not None)
-    state = to_ours(rows, arrays, config.num_heads)
+    state = to_ours(rows, arrays, config.num_heads, in_file)
     if table and state["pos_embed"].shape[1] < config.num_tokens:
         # they add positions before the class token comes: it has none
         state["pos_embed"] = F.pad(state["pos_embed"], (0, 0, 1, 0))
@@ -152,7 +162,7 @@ def check_writable(config: ViTConfig) -> None:
 
 
 def prefix_of(arrays: dict[str, Tensor]) -> str | None:
-    """What stands before all names; None: these are no files of Google's."""
+    """The prefix of all names; None: this is not a file of Google's."""
     for prefix in PREFIXES:
         if any(prefix + name in arrays for name in FIRST):
             return prefix
@@ -160,13 +170,16 @@ def prefix_of(arrays: dict[str, Tensor]) -> str | None:
 
 
 def bare(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The arrays without their prefix and without an optimizer's."""
+    """The arrays without their prefix and without a training's state.
+
+    UserError: an array is neither below the prefix nor a training's.
+    """
     prefix, left_out = prefix_of(arrays) or "", set(dropped(arrays, {}))
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name not in left_out
-    }
+    kept = {name: arrays[name] for name in arrays if name not in left_out}
+    outside = [name for name in kept if not name.startswith(prefix)]
+    if outside:
+        raise refusal(outside, arrays)
+    return {name.removeprefix(prefix): kept[name] for name in kept}
 
 
 def unstacked(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -183,7 +196,10 @@ def unstacked(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
             blocks[name] = array
             continue
         for i, one in enumerate(array):
-            blocks[f"{stack[:-1]}_{i}/{name.removeprefix(stack)}"] = one
+            place = f"{stack[:-1]}_{i}/{name.removeprefix(stack)}"
+            if place in arrays:
+                raise UserError(f"it holds {place} twice, alone and scanned")
+            blocks[place] = one
     return blocks
 
 
@@ -236,7 +252,9 @@ def layers_in(arrays: dict[str, Tensor]) -> tuple[int, ...]:
     for stage, unit in found:
         units[int(stage)] = max(units.get(int(stage), 0), int(unit))
     if sorted(units) != [*range(1, len(units) + 1)]:
-        raise UserError(f"it holds the stages {sorted(units)}; it is not whole")
+        raise UserError(
+            f"it holds the stages {sorted(units)}, so it is not complete"
+        )
     return tuple(units[stage] for stage in sorted(units))
 
 

@@ -4,7 +4,7 @@ A dialect yields `Row("head.weight", ("head/kernel",), "dense")`: our `head.weig
 made of theirs, one behind the other, each rearranged as `KINDS["dense"]` says.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -12,6 +12,7 @@ from einops import EinopsError, rearrange
 from torch import Tensor
 
 from vitedu.errors import UserError
+from vitedu.weights.unknown import refusal
 
 # Theirs and ours, in einops' words: d in, e out of a dense layer, p q pixels.
 KINDS = {
@@ -36,17 +37,21 @@ class Row(NamedTuple):
 
 
 def to_ours(
-    rows: Iterator[Row], arrays: dict[str, Tensor], num_heads: int
+    rows: Iterator[Row],
+    arrays: dict[str, Tensor],
+    num_heads: int,
+    in_file: Callable[[str], str] = str,
 ) -> dict[str, Tensor]:
     """Their arrays under our names and in our order of axes.
 
+    `in_file` turns a name of `arrays` into that of the file, for the message.
     UserError: one is missing, is of another form, or is left over.
     """
     left, state = dict(arrays), {}
     for ours, theirs, kind in rows:
         missing = [name for name in theirs if name not in left]
         if missing:
-            raise UserError(f"it lacks {missing[0]!r}; it is not whole")
+            raise UserError(f"it lacks {missing[0]!r}, so it is not complete")
         parts = []
         for name in theirs:
             array, pattern = left.pop(name), KINDS[kind][0]
@@ -60,17 +65,14 @@ def to_ours(
                 ) from None
         state[ours] = torch.cat(parts) if len(parts) > 1 else parts[0]
     if left:
-        names = ", ".join(sorted(left)[:4])
-        raise UserError(
-            f"it holds {len(left)} arrays that this network has no place for: {names}"
-        )
+        raise refusal({*map(in_file, left)}, map(in_file, arrays))
     return state
 
 
 def to_theirs(
     rows: Iterator[Row], state_dict: dict[str, Tensor], num_heads: int
 ) -> dict[str, Tensor]:
-    """The inverse of `to_ours`: copies that lie in memory as they are written."""
+    """The inverse of `to_ours`: copies, contiguous as they are written."""
     arrays = {}
     for ours, theirs, kind in rows:
         pattern = KINDS[kind][1]
@@ -88,7 +90,7 @@ def shape_of(
 ) -> tuple[int, ...]:
     """The shape of an array. UserError: it is not there, or has other axes."""
     if name not in arrays:
-        raise UserError(f"it lacks {name!r}; it is not whole")
+        raise UserError(f"it lacks {name!r}, so it is not complete")
     shape = tuple(arrays[name].shape)
     if len(shape) != ndim or 0 in shape:
         raise UserError(f"{name} has shape {shape}, expected {ndim} axes")

@@ -86,8 +86,8 @@ def depth_in(arrays: dict[str, Tensor], block: str) -> int:
     }
     if numbers != {*range(len(numbers))} or not numbers:
         raise UserError(
-            f"it holds the blocks {', '.join(map(str, sorted(numbers)[:8]))}; it is "
-            "not whole"
+            f"it holds the blocks {', '.join(map(str, sorted(numbers)[:8]))}, so it "
+            "is not complete"
         )
     return len(numbers)
 

@@ -1,6 +1,6 @@
 """timm's dialect, with its variants: DeiT, DINO (the first) and MAE's encoder.
 
-Their names are ours, but for attention pooling. What the arrays cannot say stands in
+Their names are ours, but for attention pooling. What the arrays cannot say is in
 `vitedu.weights.timm_about`: a config.json beside them, or timm's table of names.
 
 `load("vit_tiny_patch16_224.augreg_in21k_ft_in1k.safetensors")`
@@ -66,7 +66,10 @@ BLOCK = "blocks.0.attn.qkv.weight"
 ROOT, UNIT = "stem.conv.weight", "stages.0.blocks.0.conv1.weight"
 BACKBONE = "patch_embed.backbone."
 # MAE's decoder, and the token that it puts for a hidden patch
-DECODER = re.compile(r"decoder_|mask_token$")
+DECODER = re.compile(
+    r"decoder_(embed|blocks|norm|pred)\.|(decoder_pos_embed|mask_token)$"
+)
+LEFT_OUT = "MAE's decoder"
 REFUSED = {
     "dist_token": "it has a distillation token and a head for it; take the DeiT that "
     "was trained without, vitedu's network has no place for them",
@@ -169,7 +172,7 @@ def position_in(
     if position != NoPosition():
         raise UserError(
             f"it lacks {NAMES.positions!r}; if it was trained without positions, give "
-            'position="none"'
+            "position=NoPosition() (in the command position=none)"
         )
     return position
 
@@ -205,8 +208,8 @@ def layers_in(arrays: dict[str, Tensor], prefix: str) -> tuple[int, ...]:
     whole = [(i, j) for i, depth in enumerate(layers) for j in range(depth)]
     if places != whole:
         raise UserError(
-            f"it holds units of the stages {sorted(depths)[:8]}, but not all of them; "
-            "it is not whole"
+            f"it holds units of the stages {sorted(depths)[:8]}, but not all of them, "
+            "so it is not complete"
         )
     return layers
 

@@ -238,8 +238,8 @@ def preprocess(
         else:
             warnings.warn(
                 "neither a config.json nor the file's name says how its pictures are "
-                "prepared; mean and std 0.5 are taken, as of most ViTs of timm, where "
-                f"DeiT, DINO and MAE want {DEFAULT['mean']} and {DEFAULT['std']}",
+                "prepared; mean and std 0.5 are assumed, as for most ViTs of timm, "
+                f"where DeiT, DINO and MAE want {DEFAULT['mean']} and {DEFAULT['std']}",
                 stacklevel=4,
             )
     return spec_of({**DEFAULT, **about}, config)

@@ -2,8 +2,8 @@
 
 The tensors carry timm's names; one metadata key, `vitedu`, holds sorted JSON with the
 configuration, the preprocessing and the class names; ImageNet-1k's, which the package
-holds anyway, as one word. No date and no commit stand in
-it, so equal runs give equal bytes.
+holds anyway, as one word. There is no date and no commit in it, so equal runs give
+equal bytes.
 """
 
 import json
@@ -40,7 +40,7 @@ def recognises(arrays: dict[str, Tensor]) -> bool:
 def to_vitedu(
     arrays: dict[str, Tensor], hints: dict[str, Any]
 ) -> tuple[ViTConfig | ResNetConfig, dict[str, Tensor]]:
-    """The arrays as they are, and the configuration that stands in the metadata."""
+    """The arrays as they are, and the configuration in the metadata."""
     return described(hints)[0], dict(arrays)
 
 
@@ -57,14 +57,14 @@ def from_vitedu(
 def preprocess(
     config: ViTConfig | ResNetConfig, hints: dict[str, Any]
 ) -> PreprocessSpec:
-    """What stands in the metadata."""
+    """What the metadata say."""
     return described(hints)[1]
 
 
 def class_names(
     config: ViTConfig | ResNetConfig, hints: dict[str, Any]
 ) -> tuple[str, ...]:
-    """What stands in the metadata."""
+    """What the metadata say."""
     return described(hints)[2]
 
 
@@ -91,7 +91,7 @@ def described(
         if names == IMAGENET_1K:
             names = list(imagenet_classes().names)
         if not isinstance(names, list):
-            raise TypeError("class_names is no list")
+            raise TypeError("class_names is not a list")
         names = tuple(names)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"it holds unreadable metadata: {error}") from None
@@ -110,10 +110,8 @@ def described(
     return config, spec, names
 
 
-def write_weights(path: str | Path, checkpoint: Checkpoint) -> None:
-    """Write `checkpoint` to `path`, whole or not at all."""
-    from safetensors.torch import save
-
+def metadata_of(checkpoint: Checkpoint) -> dict[str, str]:
+    """The metadata of its file; `described` is the inverse."""
     names = checkpoint.class_names
     is_imagenet = names == imagenet_classes().names
     content = {
@@ -121,9 +119,18 @@ def write_weights(path: str | Path, checkpoint: Checkpoint) -> None:
         "preprocess": checkpoint.preprocess.to_json(),
         "class_names": IMAGENET_1K if is_imagenet else list(names),
     }
+    return {"vitedu": json.dumps(content, sort_keys=True)}
+
+
+def write_weights(path: str | Path, checkpoint: Checkpoint) -> None:
+    """Write `checkpoint` to `path`, whole or not at all, without asking if it fits.
+
+    `vitedu.save` is for models, and asks.
+    """
+    from safetensors.torch import save
+
     arrays = from_vitedu(checkpoint.config, checkpoint.state_dict)
-    metadata = {"vitedu": json.dumps(content, sort_keys=True)}
-    replace_file(path, save(arrays, metadata))
+    replace_file(path, save(arrays, metadata_of(checkpoint)))
 
 
 def read_weights(path: str | Path) -> Checkpoint:

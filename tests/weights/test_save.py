@@ -1,0 +1,338 @@
+"""What `vitedu.save` writes, `vitedu.load` reads; what it could not read is refused."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
+
+import vitedu
+from vitedu import PreprocessSpec, UserError
+from vitedu.data.imagenet import imagenet_classes
+from vitedu.model import Hybrid, Learned2D, SinCos2D
+
+TINY = {
+    "image_size": 8,
+    "patch_size": 4,
+    "embed_dim": 32,
+    "depth": 2,
+    "num_heads": 2,
+    "mlp_dim": 16,
+}
+
+
+def tiny(**fields):
+    torch.manual_seed(0)
+    model = vitedu.vit("ViT-Ti/16", **{"num_classes": 3} | TINY | fields)
+    for weight in model.parameters():
+        nn.init.normal_(weight, std=0.3)
+    return model
+
+
+def small_resnet():
+    torch.manual_seed(0)
+    model = vitedu.resnet(
+        "BiT-R50x1", layers=(1, 1), num_classes=3, image_size=32
+    )
+    nn.init.normal_(model.head.fc.weight)
+    return model
+
+
+def assert_loads(model, path, dtype=torch.float32):
+    """The file gives the same network, weights and all that goes with them."""
+    again = vitedu.load(path, dtype=dtype)
+    assert (again.config, again.preprocess) == (model.config, model.preprocess)
+    assert again.class_names == tuple(model.class_names)
+    assert again.load_report.dialect == "vitedu"
+    assert again.load_report.source == str(path)
+    assert again.load_report.dropped == again.load_report.new == ()
+    state, same = model.state_dict(), again.state_dict()
+    assert state.keys() == same.keys()
+    for name, tensor in state.items():
+        assert torch.equal(same[name], tensor.to(dtype))
+    return again
+
+
+# --- what can be saved
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        tiny(),
+        tiny(num_classes=0),
+        tiny(position=Learned2D(), pool="mean", gelu="tanh"),
+        tiny(position=SinCos2D(), pool="map", class_token=False),
+        tiny(pre_logits=8, dropout=0.1, drop_path=0.2),
+        tiny(image_size=(8, 12), in_channels=1),
+        tiny(stem=Hybrid((1,)), image_size=64, patch_size=2),
+        small_resnet(),
+    ],
+    ids=["vit", "headless", "2d", "map", "more", "grey", "hybrid", "resnet"],
+)
+def test_a_new_model_comes_back(tmp_path, model):
+    path = vitedu.save(model, tmp_path / "w.safetensors")
+    again = assert_loads(model, path)
+    config = model.config
+    images = torch.randn(2, config.in_channels, *config.image_size)
+    with torch.no_grad():
+        assert torch.equal(again(images), model.eval()(images))
+
+
+def test_the_path_that_was_written_is_returned(tmp_path):
+    path = vitedu.save(tiny(), str(tmp_path / "w.safetensors"))
+    assert path == tmp_path / "w.safetensors" and path.is_file()
+    assert [file.name for file in tmp_path.iterdir()] == ["w.safetensors"]
+
+
+def test_names_and_preprocessing_travel_with_the_weights(tmp_path):
+    model = tiny()
+    model.class_names = ["ant", "bee", "½"]
+    model.preprocess = PreprocessSpec(8, mean=0.1, std=0.2, crop=0.5)
+    assert_loads(model, vitedu.save(model, tmp_path / "w.safetensors"))
+
+
+def test_a_loaded_model_with_another_head_comes_back(tmp_path):
+    model = vitedu.load("ViT-Ti/16")
+    assert model.class_names == imagenet_classes().names
+    assert_loads(model, vitedu.save(model, tmp_path / "w.safetensors"))
+    model.reset_classifier(3)
+    with pytest.warns(UserWarning, match="all zeros"):
+        assert_loads(model, vitedu.save(model, tmp_path / "w.safetensors"))
+    nn.init.normal_(model.head.weight)
+    model.reset_classifier(2, class_names=("ant", "bee"))
+    nn.init.normal_(model.head.weight)
+    assert_loads(model, vitedu.save(model, tmp_path / "w.safetensors"))
+
+
+def test_a_model_that_learned_by_hand_comes_back(tmp_path):
+    model = tiny().train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    images, labels = torch.randn(4, 3, 8, 8), torch.tensor([0, 1, 2, 0])
+    for _ in range(2):
+        nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert_loads(model, vitedu.save(model, tmp_path / "w.safetensors"))
+    assert model.training
+
+
+def test_a_model_of_another_input_size_comes_back(tmp_path):
+    model = tiny()
+    model.set_input_size(16)
+    assert_loads(model, vitedu.save(model, tmp_path / "w.safetensors"))
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, torch.float16, torch.float64]
+)
+def test_weights_keep_their_dtype(tmp_path, dtype):
+    model = tiny().to(dtype)
+    path = vitedu.save(model, tmp_path / "w.safetensors")
+    assert_loads(model, path)
+    assert_loads(model, path, dtype=dtype)
+    stored = vitedu.weights.read_weights(path).state_dict
+    assert {tensor.dtype for tensor in stored.values()} == {dtype}
+
+
+def test_tied_and_frozen_weights_and_views_come_back(tmp_path):
+    model = tiny()
+    model.blocks[1].mlp = model.blocks[0].mlp
+    wide = torch.randn(32, 6)
+    model.head.weight = nn.Parameter(wide.T[::2], requires_grad=False)
+    assert not model.head.weight.is_contiguous()
+    assert_loads(model, vitedu.save(model, tmp_path / "w.safetensors"))
+
+
+def test_equal_models_give_equal_bytes(tmp_path):
+    one = vitedu.save(tiny(), tmp_path / "one.safetensors")
+    two = vitedu.save(deepcopy(tiny()), tmp_path / "two.safetensors")
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_a_file_that_is_there_is_replaced(tmp_path):
+    path = vitedu.save(tiny(), tmp_path / "w.safetensors")
+    other = tiny(depth=1)
+    assert_loads(other, vitedu.save(other, path))
+
+
+def test_a_model_comes_out_of_its_wrappers(tmp_path):
+    model = tiny()
+    for wrapped in (
+        torch.compile(model, backend="eager"),
+        AveragedModel(model),
+        nn.DataParallel(model),
+        nn.DataParallel(torch.compile(model, backend="eager")),
+    ):
+        assert_loads(model, vitedu.save(wrapped, tmp_path / "w.safetensors"))
+        (tmp_path / "w.safetensors").unlink()
+
+
+def test_blocks_compiled_one_by_one_come_back(tmp_path):
+    model, compiled = tiny(), tiny()
+    for number, block in enumerate(compiled.blocks):
+        compiled.blocks[number] = torch.compile(block, backend="eager")
+    assert_loads(model, vitedu.save(compiled, tmp_path / "w.safetensors"))
+
+
+# --- what would not load is refused before anything is written
+
+
+def sentence(tmp_path, model, error=UserError):
+    """What is said; and nothing was written."""
+    with pytest.raises(error) as raised:
+        vitedu.save(model, tmp_path / "w.safetensors")
+    assert "\n" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("names", [("a",), ("a",) * 4])
+def test_class_names_of_another_number_are_refused(tmp_path, names):
+    model = tiny()
+    model.class_names = names
+    said = sentence(tmp_path, model)
+    assert f"3 classes and {len(names)} class names" in said
+
+
+@pytest.mark.parametrize("names", ["abc", (1, 2, 3)])
+def test_class_names_are_texts(tmp_path, names):
+    model = tiny()
+    model.class_names = names
+    assert "sequence of strings" in sentence(tmp_path, model)
+
+
+@pytest.mark.parametrize(
+    "head", [nn.Linear(32, 5), nn.Linear(32, 3, bias=False), nn.Identity()]
+)
+def test_a_head_put_there_by_hand_is_refused(tmp_path, head):
+    model = tiny()
+    model.head = head
+    assert "reset_classifier" in sentence(tmp_path, model)
+
+
+def test_a_head_of_the_right_shape_put_there_by_hand_is_taken(tmp_path):
+    model = tiny()
+    model.head = nn.Linear(32, 3)
+    assert_loads(model, vitedu.save(model, tmp_path / "w.safetensors"))
+
+
+def test_positions_of_another_size_are_refused(tmp_path):
+    model = tiny()
+    model.pos_embed = nn.Parameter(torch.zeros(1, 17, 32))
+    assert "set_input_size" in sentence(tmp_path, model)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (
+            PreprocessSpec(16),
+            "images of (3, 16, 16), but the model takes (3, 8",
+        ),
+        (PreprocessSpec(8, 1), "images of (1, 8, 8)"),
+        (nn.Identity(), "model.preprocess is Identity"),
+        (None, "model.preprocess is NoneType"),
+    ],
+)
+def test_preprocessing_that_contradicts_the_model_is_refused(
+    tmp_path, spec, said
+):
+    model = tiny()
+    del model.preprocess
+    vars(model)["preprocess"] = spec
+    assert said in sentence(tmp_path, model)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_not_finite_are_refused(tmp_path, value):
+    model = tiny()
+    with torch.no_grad():
+        model.norm.bias[3] = value
+    assert "norm.bias holds NaN or infinity" in sentence(tmp_path, model)
+
+
+def test_a_number_too_large_for_float32_is_refused(tmp_path):
+    model = tiny().double()
+    with torch.no_grad():
+        model.norm.bias[3] = 1e300
+    assert "norm.bias holds NaN or infinity" in sentence(tmp_path, model)
+
+
+class LowRank(nn.Module):
+    """What adapters put in place of a linear layer."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.base_layer = layer
+        self.down = nn.Linear(layer.in_features, 2)
+
+
+def test_adapters_are_refused(tmp_path):
+    model = tiny()
+    model.blocks[0].attn.qkv = LowRank(model.blocks[0].attn.qkv)
+    said = sentence(tmp_path, model)
+    assert "blocks.0.attn.qkv" in said and "merge adapters" in said
+
+
+def test_a_parameter_too_many_is_refused(tmp_path):
+    model = tiny()
+    model.registers = nn.Parameter(torch.zeros(1, 4, 32))
+    assert "registers has no place" in sentence(tmp_path, model)
+
+
+def test_a_model_without_numbers_is_refused(tmp_path):
+    with torch.device("meta"):
+        model = tiny()
+    assert "meta device" in sentence(tmp_path, model)
+
+
+def test_weights_that_are_no_floats_are_refused(tmp_path):
+    model = tiny()
+    weight = nn.Parameter(torch.zeros(32, dtype=torch.int8), False)
+    model.norm.bias = weight
+    assert "torch.int8" in sentence(tmp_path, model)
+
+
+def test_the_network_of_somebody_else_is_refused(tmp_path):
+    said = sentence(tmp_path, nn.Linear(2, 2), error=TypeError)
+    assert "got Linear" in said and "merge_and_unload" in said
+
+
+# --- places
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("w.pth", "does not end in .safetensors"),
+        ("w", "does not end in .safetensors"),
+        ("nowhere/w.safetensors", "nowhere does not exist"),
+        ("", "is a folder; name a file in it"),
+    ],
+)
+def test_a_wrong_place_is_one_sentence(tmp_path, name, said):
+    with pytest.raises(UserError, match=r"^[^\n]*$") as error:
+        vitedu.save(tiny(), tmp_path / name)
+    assert said in str(error.value) and list(tmp_path.iterdir()) == []
+
+
+def test_a_runs_own_file_is_not_replaced(tmp_path):
+    (tmp_path / "result.json").write_text("{}")
+    with pytest.raises(UserError, match="belongs to the run"):
+        vitedu.save(tiny(), tmp_path / "model.safetensors")
+    assert_loads(tiny(), vitedu.save(tiny(), tmp_path / "mine.safetensors"))
+
+
+def test_json_beside_it_that_load_cannot_read_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(UserError, match=r"config\.json is not valid JSON"):
+        vitedu.save(tiny(), tmp_path / "w.safetensors")
+    assert not (tmp_path / "w.safetensors").exists()
+
+
+def test_the_home_folder_may_be_a_tilde(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = vitedu.save(tiny(), "~/w.safetensors")
+    assert path == tmp_path / "w.safetensors" and path.is_file()

@@ -1,0 +1,23 @@
+"""What type checkers are told of `load`, kept equal to what it takes."""
+
+from typing import get_args, get_type_hints
+
+from vitedu.model.config import ViTFields
+from vitedu.weights.convert import SUFFIXES, Format
+from vitedu.weights.hub import EMBEDDED, HUB, Trained
+from vitedu.weights.load import LoadFields
+from vitedu.weights.stored import HINTS
+
+
+def test_the_names_that_give_a_vit_are_those_of_the_tables():
+    assert get_args(Trained) == (*EMBEDDED, *HUB)
+
+
+def test_the_fields_of_load_are_the_configurations_and_the_hints():
+    known = get_type_hints(LoadFields).keys()
+    assert known == {*get_type_hints(ViTFields), "pool_padding"}
+    assert {*HINTS} <= known
+
+
+def test_the_formats_of_convert_are_those_it_writes():
+    assert get_args(Format) == tuple(SUFFIXES)

@@ -1,0 +1,219 @@
+"""A model to a file: `vitedu.save(model, "mine.safetensors")`.
+
+What is written can be loaded: `vitedu.load("mine.safetensors")` gives the same weights,
+preprocessing and class names.
+"""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from vitedu.errors import UserError
+from vitedu.model import ViT, ViTConfig
+from vitedu.model.resnet import ResNet, ResNetConfig
+from vitedu.pictures import PreprocessSpec
+from vitedu.weights.files import read_json
+from vitedu.weights.vitedu import (
+    Checkpoint,
+    described,
+    metadata_of,
+    write_weights,
+)
+
+# what a wrapper calls the network inside: torch.compile, then DistributedDataParallel
+INSIDE = ("_orig_mod", "module")
+# files of a run, whose model.safetensors is its result
+OF_A_RUN = ("checkpoint.pt", "log.jsonl", "result.json")
+
+
+def save(model: nn.Module, path: str | Path) -> Path:
+    """Write a ViT or ResNet to a .safetensors file, whole or not at all; its path.
+
+    The file holds the weights in their own dtype, the configuration,
+    `model.preprocess` and `model.class_names`: all that `load` needs. A file that is
+    there already is replaced. A model inside torch.compile, DistributedDataParallel or
+    AveragedModel is taken out of it. With several processes, call it in one.
+
+    UserError: `load` would refuse the file, because the weights do not fit
+    `model.config` (a head put there by hand, adapters), are not finite or are not
+    plain floats, or because class names or preprocessing contradict it; or the path is
+    not a new or replaceable .safetensors file. Then nothing is written.
+    TypeError: the model is not a ViT or ResNet of vitedu.
+    """
+    network = inside(model)
+    checkpoint = Checkpoint(
+        network.config,
+        plain_state(network),
+        checked_spec(network),
+        checked_names(network),
+    )
+    target = checked_path(Path(path).expanduser())
+    try:
+        described({"metadata": metadata_of(checkpoint)})
+    except UserError as error:
+        raise UserError(f"the model cannot be saved: {error}") from None
+    write_weights(target, checkpoint)
+    return target
+
+
+def inside(model: nn.Module, caller: str = "save") -> ViT | ResNet:
+    """The network itself, out of its wrappers. TypeError: it is another's."""
+    network: object = model
+    while not isinstance(network, ViT | ResNet):
+        held = (getattr(network, name, None) for name in INSIDE)
+        network = next((x for x in held if isinstance(x, nn.Module)), None)
+        if network is None:
+            raise TypeError(
+                f"{caller} takes a ViT or ResNet of vitedu, got "
+                f"{type(model).__name__}; give the network inside it (with "
+                "adapters of peft: model.merge_and_unload())"
+            )
+    return network
+
+
+def plain_state(network: ViT | ResNet) -> dict[str, Tensor]:
+    """The state_dict as tensors of their own, on the CPU, contiguous and finite.
+
+    UserError: names or shapes are not those of the configuration, or a tensor is not of
+    finite floats.
+    """
+    state = {
+        name.replace("_orig_mod.", ""): tensor  # blocks compiled one by one
+        for name, tensor in network.state_dict().items()
+    }
+    check_fits(state, expected_shapes(network.config), network)
+    for name, tensor in state.items():
+        kind = type(tensor)
+        if kind not in (Tensor, nn.Parameter) or not tensor.is_floating_point():
+            raise UserError(
+                f"the model cannot be saved: {name} is {kind.__name__} of "
+                f"{tensor.dtype}, not a plain tensor of floats; save it before it is "
+                "quantised or sharded, or gather it first"
+            )
+        if tensor.is_meta:
+            raise UserError(
+                f"the model cannot be saved: {name} is on the meta device and has no "
+                "numbers yet"
+            )
+        # in the dtype that `load` gives a model
+        if not torch.isfinite(tensor.detach().float()).all():
+            raise UserError(
+                f"the model cannot be saved: {name} holds NaN or infinity (as "
+                "torch.float32), so training has failed; save an earlier one"
+            )
+    # a copy, since safetensors takes neither tied tensors nor views
+    return {
+        name: tensor.detach().to("cpu", copy=True).contiguous()
+        for name, tensor in state.items()
+    }
+
+
+def expected_shapes(
+    config: ViTConfig | ResNetConfig,
+) -> dict[str, torch.Size]:
+    """Names and shapes of the weights that `load` will look for."""
+    with torch.device("meta"):
+        is_resnet = isinstance(config, ResNetConfig)
+        built = ResNet(config) if is_resnet else ViT(config)
+    return {name: tensor.shape for name, tensor in built.state_dict().items()}
+
+
+def check_fits(
+    state: dict[str, Tensor],
+    expected: dict[str, torch.Size],
+    network: ViT | ResNet,
+) -> None:
+    """UserError naming the first weight that is not as the configuration says."""
+    missing = [name for name in expected if name not in state]
+    unknown = [name for name in state if name not in expected]
+    wrong = [
+        name
+        for name in expected
+        if name in state and state[name].shape != expected[name]
+    ]
+    found = missing + unknown + wrong
+    if not found:
+        return
+    name = found[0]
+    said = "is missing"
+    if name in unknown:
+        said = "has no place in its configuration"
+    elif name in wrong:
+        said = (
+            f"has shape {tuple(state[name].shape)}, but its configuration says "
+            f"{tuple(expected[name])}"
+        )
+    advice = (
+        "a weight that was added or taken away cannot be loaded again (merge adapters "
+        "into the weights first)"
+    )
+    if all(each.startswith("head.") for each in found):
+        advice = (
+            "call model.reset_classifier(number of classes), which changes both, and "
+            "copy the weights of your own head into model.head"
+        )
+    elif "pos_embed" in name and name in wrong:
+        advice = "resize with model.set_input_size, which changes both"
+    raise UserError(f"the model cannot be saved: {name} {said}; {advice}")
+
+
+def checked_spec(network: ViT | ResNet) -> PreprocessSpec:
+    """The preprocessing. UserError: it is none, or for images of another kind."""
+    spec, config = network.preprocess, network.config
+    if not isinstance(spec, PreprocessSpec):
+        raise UserError(
+            f"the model cannot be saved: model.preprocess is {type(spec).__name__}, "
+            "not a vitedu.PreprocessSpec"
+        )
+    given = spec.in_channels, *spec.image_size
+    wanted = config.in_channels, *config.image_size
+    if given != wanted:
+        raise UserError(
+            "the model cannot be saved: model.preprocess makes images of "
+            f"{given}, but the model takes {wanted} (channels, height, width); set "
+            "model.preprocess = PreprocessSpec(...) for these"
+        )
+    return spec
+
+
+def checked_names(network: ViT | ResNet) -> tuple[str, ...]:
+    """The class names. UserError: they are not strings, or not one for each class."""
+    names, num_classes = network.class_names, network.config.num_classes
+    if isinstance(names, str) or not all(isinstance(x, str) for x in names):
+        raise UserError(
+            "the model cannot be saved: model.class_names must be a sequence of "
+            f"strings, got {names!r}"
+        )
+    if names and len(names) != num_classes:
+        raise UserError(
+            f"the model cannot be saved: it has {num_classes} classes and "
+            f"{len(names)} class names; set model.class_names to one for each class, "
+            "or to ()"
+        )
+    return tuple(names)
+
+
+def checked_path(path: Path) -> Path:
+    """The path. UserError: no .safetensors file can be put there, or none loaded."""
+    if path.is_dir():
+        raise UserError(
+            f"{path} is a folder; name a file in it, such as "
+            f"{path / 'model.safetensors'}"
+        )
+    if path.suffix != ".safetensors":
+        raise UserError(
+            f"{path} does not end in .safetensors; vitedu.save writes that format, "
+            "vitedu.weights.convert others"
+        )
+    folder = path.parent
+    if not folder.is_dir():
+        raise UserError(f"the folder {folder} does not exist; create it first")
+    is_run = any((folder / name).is_file() for name in OF_A_RUN)
+    if is_run and path.name == "model.safetensors":
+        raise UserError(
+            f"{path} belongs to the run in that folder; save under another name"
+        )
+    for name in ("config.json", "preprocessor_config.json"):
+        read_json(folder / name)  # which `load` reads too
+    return path

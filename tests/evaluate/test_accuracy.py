@@ -6,8 +6,12 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
-from vitedu.evaluate import Evaluation, accuracy
+import vitedu
+from vitedu import PreprocessSpec, UserError
+from vitedu.data import photo
+from vitedu.evaluate import Evaluation, accuracy, all_logits, cross_entropy
 
 
 class Given(nn.Module):
@@ -100,7 +104,7 @@ def test_logits_of_half_precision_are_summed_in_float32(dtype):
 
 def test_sums_are_plain_numbers():
     measured = accuracy(Given(), cut(*drawn(10), 3))
-    assert [type(value) for value in measured] == [int, float, int]
+    assert [type(value) for value in measured] == [int, float, int, str]
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -173,3 +177,140 @@ def test_batches_are_read_once_and_may_be_a_generator():
 def test_ratios_follow_from_the_sums():
     measured = Evaluation(num_correct=3, loss_sum=6.0, num_images=8)
     assert (measured.accuracy, measured.loss) == (37.5, 0.75)
+
+
+# --- which loss
+
+
+def one_sided(bias):
+    """A model with a head, whose biases are all the same."""
+    torch.manual_seed(0)
+    model = vitedu.vit(
+        "ViT-Ti/16",
+        image_size=8,
+        patch_size=4,
+        embed_dim=8,
+        depth=1,
+        num_heads=2,
+        mlp_dim=16,
+        num_classes=3,
+    )
+    nn.init.normal_(model.head.weight)
+    nn.init.constant_(model.head.bias, bias)
+    return model.eval()
+
+
+def prepared(num_images=6):
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(num_images, 3, 8, 8, generator=generator)
+    return images, torch.arange(num_images) % 3
+
+
+def test_a_softmax_model_is_measured_by_the_softmax():
+    model, (images, labels) = one_sided(0.0), prepared()
+    measured = accuracy(model, [(images, labels)])
+    assert measured.loss_name == "softmax_cross_entropy"
+    with torch.no_grad():
+        want = F.cross_entropy(model(images), labels, reduction="sum").item()
+    assert measured.loss_sum == want
+
+
+def test_a_sigmoid_model_is_measured_by_the_sigmoid():
+    model, (images, labels) = one_sided(-6.0), prepared()
+    measured = accuracy(model, [(images, labels)])
+    assert measured.loss_name == "sigmoid_cross_entropy"
+    with torch.no_grad():
+        logits = model(images)
+    yes_or_no = F.one_hot(labels, 3).float()
+    want = F.binary_cross_entropy_with_logits(
+        logits, yes_or_no, reduction="sum"
+    )
+    assert measured.loss_sum == want.item()
+    answers = all_logits(model, [(images, labels)])
+    assert measured.loss != pytest.approx(cross_entropy(answers), rel=0.1)
+
+
+def test_a_loss_may_be_given():
+    def wrong(logits, labels):
+        return (logits.argmax(-1) != labels).sum()
+
+    measured = accuracy(one_sided(0.0), [prepared()], loss=wrong)
+    assert measured.loss_name == "wrong"
+    assert measured.loss_sum == 6 - measured.num_correct
+
+
+# --- where the images come from
+
+
+def test_batches_come_in_the_models_dtype():
+    images, labels = prepared()
+    want = accuracy(one_sided(0.0).double(), [(images.double(), labels)])
+    loader = DataLoader(TensorDataset(images, labels), batch_size=4)
+    measured = accuracy(one_sided(0.0).double(), loader)
+    assert measured.num_correct == want.num_correct
+    assert measured.loss == pytest.approx(want.loss, rel=1e-6)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Pictures of two of the three classes."""
+    for number, name in enumerate(["egg", "ant", "egg", "egg"]):
+        (tmp_path / "val" / name).mkdir(parents=True, exist_ok=True)
+        picture = photo("cat").crop((number * 20, 0, number * 20 + 60, 50))
+        picture.save(tmp_path / "val" / name / f"{number}.png")
+    return tmp_path
+
+
+def by_hand(model, folder):
+    """Hits among the pictures of val/, one picture at a time."""
+    return sum(
+        vitedu.classify(model, path, top=1)[0].name == path.parent.name
+        for path in (folder / "val").glob("*/*.png")
+    )
+
+
+def test_the_classes_of_a_folder_are_matched_by_name(folder):
+    model, hits = one_sided(0.0), set()
+    for names in (("egg", "fig", "ant"), ("ant", "egg", "fig")):
+        model.class_names = names
+        measured = accuracy(model, folder / "val", batch_size=3)
+        assert measured.num_images == 4
+        assert measured.num_correct == by_hand(model, folder)
+        hits.add(measured.num_correct)
+    assert len(hits) == 2
+
+
+def test_of_a_folder_with_parts_val_is_measured(folder):
+    model = one_sided(0.0)
+    model.class_names = ("egg", "fig", "ant")
+    (folder / "train").mkdir()
+    assert accuracy(model, str(folder)) == accuracy(model, folder / "val")
+
+
+def test_a_class_that_the_model_does_not_have_is_refused(folder):
+    model = one_sided(0.0)
+    model.class_names = ("fig", "ant", "dog")
+    with pytest.raises(UserError, match="'egg'"):
+        accuracy(model, folder / "val")
+
+
+def test_arrays_with_more_classes_than_the_model_are_refused():
+    images, _ = prepared()
+    with pytest.raises(UserError, match="6 classes, but the model has 3"):
+        accuracy(one_sided(0.0), (images, torch.arange(6)))
+
+
+def test_a_dataset_is_prepared_as_the_model_says():
+    model = one_sided(0.0)
+    model.preprocess = PreprocessSpec(8, mean=0.2, std=0.1)
+    images = [photo(name) for name in ("cat", "coffee")]
+    measured = accuracy(model, list(zip(images, [0, 1], strict=True)))
+    pictures = vitedu.preprocess(model, images)
+    want = accuracy(model, [(pictures, torch.tensor([0, 1]))])
+    assert measured == want
+
+
+def test_pixels_in_batches_are_refused():
+    images, labels = torch.zeros(6, 3, 8, 8, dtype=torch.uint8), torch.arange(6)
+    with pytest.raises(UserError, match=r"torch\.uint8; .*model\.preprocess"):
+        accuracy(one_sided(0.0), [(images, labels)])

@@ -103,6 +103,19 @@ def test_three_lines_need_no_network_no_timm_and_no_other_file(tmp_path):
     assert done.stderr == ""
 
 
+def test_a_name_a_file_and_a_run_folder_are_loaded(tmp_path):
+    want = classify(vitedu.load("ViT-Ti/16"), photo("coffee"))
+    assert want[0].name == "espresso"
+    assert classify("ViT-Ti/16", photo("coffee")) == want
+    model = tiny()
+    path = vitedu.save(model, tmp_path / "model.safetensors")
+    want = classify(model, photo("cat"))
+    for place in (path, str(path), tmp_path):
+        assert classify(place, photo("cat")) == want
+    with pytest.raises(UserError, match="there are no weights"):
+        classify("ViT-Ti/17", photo("cat"))
+
+
 # --- what a picture may be
 
 
@@ -119,8 +132,11 @@ def test_every_form_of_a_picture_gets_the_same_answer(tmp_path):
         pixels_of(image) / 255,
         (pixels_of(image) / 255).double().requires_grad_(),
         image.convert("RGBA"),
+        (tmp_path / "cat.png").read_bytes(),
     ):
         assert classify(model, same) == want
+    with open(tmp_path / "cat.png", "rb") as file:
+        assert classify(model, file) == want
 
 
 def test_a_grey_model_takes_a_grey_picture():
@@ -136,8 +152,8 @@ def test_a_grey_model_takes_a_grey_picture():
     [
         ("gone.jpg", "gone.jpg cannot be read"),
         (__file__, "is no picture"),
-        (None, "a tensor (3, h, w), got NoneType"),
-        ([[1.0]], "got list"),
+        (None, "an array or a tensor, got NoneType"),
+        ([[1.0]], "takes one picture, got a list of 1"),
         (torch.zeros(1, 3, 8, 8), "is (3, h, w), got (1, 3, 8, 8)"),
         (torch.zeros(8, 8, 3), "is (3, h, w), got (8, 8, 3)"),
         (torch.zeros(3, 0, 8), "is (3, h, w), got (3, 0, 8)"),

@@ -2,6 +2,7 @@
 
 from vitedu.evaluate.accuracy import Evaluation, accuracy
 from vitedu.evaluate.classify import Guess, classify
+from vitedu.evaluate.features import Features, features
 from vitedu.evaluate.logits import (
     Answers,
     all_logits,
@@ -12,10 +13,12 @@ from vitedu.evaluate.logits import (
 __all__ = [
     "Answers",
     "Evaluation",
+    "Features",
     "Guess",
     "accuracy",
     "all_logits",
     "classify",
     "cross_entropy",
+    "features",
     "top_k_correct",
 ]

@@ -1,0 +1,80 @@
+"""What the head of a model sees, for a classifier of your own on top.
+
+`train = vitedu.evaluate.features(model, "photos/train")`
+`LogisticRegression().fit(train.features, train.labels)`
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vitedu.errors import UserError
+from vitedu.evaluate.batches import Data, batches_of, evaluating
+from vitedu.model import ViT
+from vitedu.model.resnet import ResNet
+from vitedu.weights.save import inside
+
+
+class Features(NamedTuple):
+    """Features (n, d) in the model's dtype and labels (n,) int64, on the CPU."""
+
+    features: Tensor
+    labels: Tensor
+
+
+@torch.no_grad()
+def features(
+    model: nn.Module,
+    data: Data,
+    *,
+    batch_size: int = 64,
+    num_workers: int = 0,
+) -> Features:
+    """The features (n, d) of all images, in their order, and their labels (n,).
+
+    A feature is what the head gets: the class token or the pooled patches after the
+    final norm, through the pre-logits layer where there is one; of a ResNet the mean
+    over the places. A head does no harm.
+
+    `data` are (images, labels) batches, as a DataLoader yields them, or anything that
+    `vitedu.data.as_source` takes: a folder of class folders, a torch Dataset, arrays, a
+    Hugging Face dataset. These are prepared by `model.preprocess`, `batch_size` at a
+    time, and labels are the data's own: of a folder the classes in alphabetical order.
+
+    Computed on the model's device and in its dtype, without dropout and gradients. The
+    model's mode is put back as it was.
+
+    UserError: the data are of another form, or the model has no pool. ValueError: there
+    is no image. TypeError: the model is not a ViT or ResNet of vitedu.
+    """
+    network = inside(model, "features")
+    if isinstance(network, ViT) and network.config.pool == "none":
+        raise UserError(
+            "the model has features for every token (pool=none) and none for the "
+            "picture as a whole; load it with pool='token' or pool='mean'"
+        )
+    batches = batches_of(
+        network,
+        data,
+        batch_size=batch_size,
+        num_workers=num_workers,
+        by_class_of_model=False,
+    )
+    rows, labels = [], []
+    with evaluating(network):
+        for images, truth in batches:
+            rows.append(before_head(network, images).cpu())
+            labels.append(truth.long().cpu())
+    if not sum(map(len, labels)):
+        raise ValueError("features was given no image")
+    return Features(torch.cat(rows), torch.cat(labels))
+
+
+def before_head(network: ViT | ResNet, images: Tensor) -> Tensor:
+    """(b, c, h, w) -> (b, d): what `forward_head` gives its head."""
+    x = network.forward_features(images)
+    if isinstance(network, ResNet):
+        return x.mean(dim=(2, 3))
+    y: Tensor = network.pre_logits(network.pool(x))
+    return y

@@ -799,3 +799,15 @@ def test_the_arrays_are_written_as_they_lie_in_the_file(tmp_path):
     found = load_file(tmp_path / "w")
     assert {x.dtype for x in found.values()} == {torch.float16}
     assert all(torch.equal(found[name], half[name]) for name in half)
+
+
+@pytest.mark.filterwarnings("ignore:neither a config.json:UserWarning")
+def test_a_new_size_after_loading_is_that_of_loading_with_it(tmp_path):
+    path = timm_file(tmp_path, plain_arrays())
+    at_once = load(path, image_size=48, num_heads=3)
+    later, otherwise = load(path, num_heads=3), load(path, num_heads=3)
+    later.set_input_size(48)
+    otherwise.set_input_size(48, mode="paper")
+    assert later.config == at_once.config
+    assert torch.equal(later.pos_embed, at_once.pos_embed)
+    assert not torch.equal(otherwise.pos_embed, at_once.pos_embed)

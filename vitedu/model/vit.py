@@ -38,6 +38,7 @@ class ViT(Classifier):
             config.image_size, config.in_channels, config.num_classes
         )
         self.config = config
+        self.resize_mode: ResizeMode = "paper"  # see set_input_size
         d = config.embed_dim
         self.patch_embed = config.stem.build(config)
         self.cls_token = (
@@ -163,21 +164,26 @@ class ViT(Classifier):
             self.head = head.to(self.norm.weight)  # its device and dtype
 
     def set_input_size(
-        self, image_size: int | tuple[int, int], *, mode: ResizeMode = "paper"
+        self,
+        image_size: int | tuple[int, int],
+        *,
+        mode: ResizeMode | None = None,
     ) -> None:
         """Take images of another size, in place: positions are fitted to its grid.
 
-        `mode` is whose resampling it is, as in `resize_pos_embed`; `vitedu.load` takes
-        that of the file's source, so give it again for such a model. A table of
-        positions that is resized becomes a new parameter: build an optimizer after it.
-        All other parameters stay the objects that they are.
+        `mode` is whose resampling it is, as in `resize_pos_embed`. If not given it is
+        `model.resize_mode`, that of the file's source as in `vitedu.load`, or the
+        paper's. A table of positions that is resized becomes a new parameter: build an
+        optimizer after it. All other parameters stay the objects that they are.
 
         UserError: the patches do not fit the size, or the positions cannot be resized.
         Then nothing has changed.
         """
         config = replace(self.config, image_size=pair("image_size", image_size))
         before = dict(self.named_parameters())
-        after = resize_positions(before, self.config, config, mode=mode)
+        after = resize_positions(
+            before, self.config, config, mode=mode or self.resize_mode
+        )
         with torch.device("meta"):  # no numbers, just what its modules know
             other = ViT(config)
         for name, module in self.named_modules():

@@ -107,6 +107,8 @@ def load(
     *_, spec, names = stored.checkpoint
     model.preprocess = replace(spec, image_size=config.image_size)
     model.class_names = names if len(names) == config.num_classes else ()
+    if isinstance(model, ViT):
+        model.resize_mode = DIALECTS[stored.dialect].RESIZE
     model.load_report = LoadReport(
         str(stored.path),
         stored.dialect,

@@ -1,9 +1,5 @@
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -66,17 +62,6 @@ def sentence(capsys, *words):
     return lines[0]
 
 
-def test_help_names_every_command(capsys):
-    assert main(["--help"]) == 0
-    out = capsys.readouterr().out
-    assert all(name in out for name in ("info", "train", "evaluate", "predict"))
-
-
-def test_no_words_print_the_help(capsys):
-    assert main([]) == 0
-    assert "usage" in capsys.readouterr().out
-
-
 def test_version_is_the_package_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.strip() == vitedu.__version__
@@ -124,7 +109,7 @@ def test_version_is_the_package_version(capsys):
         (["evaluate", "absent.safetensors", "digits"], "no file or run folder"),
         (
             ["evaluate", "google/vit-base-patch16-224"],
-            "no model of the hub",
+            "as a model of the hub",
         ),
         (["predict", "absent.safetensors"], "at least one IMAGE"),
     ],
@@ -176,21 +161,13 @@ def test_train_leaves_the_files_of_a_run(run):
     }
 
 
-def test_train_prints_the_whole_configuration_before_the_first_step(
-    here, capsys
-):
-    main(["train", "digits", *TINY, "lr=0.002", "--tier", "smoke"])
-    err = capsys.readouterr().err
-    assert err.index("0.002") < err.index("step ")
-
-
 def test_json_is_one_object_and_the_talk_goes_to_stderr(here, capsys):
     assert main(["train", "digits", *TINY, "--tier", "smoke", "--json"]) == 0
     out, err = capsys.readouterr()
     answer = json.loads(out)
     assert answer["status"] == "finished"
     assert answer["command"].startswith("vitedu train digits model.embed_dim=8")
-    assert "run folder" in err
+    assert "runs/digits-" in err
 
 
 def test_words_and_options_come_in_any_order(here, capsys):
@@ -275,37 +252,6 @@ def test_resume_refuses_what_would_make_it_another_run(run, capsys):
 def test_resume_refuses_another_recipe(run, capsys):
     said = sentence(capsys, "train", "mnist-tiny", "--resume", run)
     assert "holds a run of digits" in said
-
-
-def test_a_signal_saves_and_the_same_command_goes_on(here):
-    words = ["train", "digits", *TINY, "--out", "run", "--tier", "cpu"]
-    words += ["epochs=2000", "log_every=1", "--json"]
-    environment = os.environ | {
-        "PYTHONPATH": os.path.dirname(vitedu.__path__[0])
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "vitedu", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-        text=True,
-    )
-    log = here / "run/log.jsonl"
-    while process.poll() is None and not (
-        log.exists() and log.stat().st_size > 500
-    ):
-        pass
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate()
-    assert process.returncode == 0, err
-    assert json.loads(out)["status"] == "interrupted"
-    assert (
-        json.loads((here / "run/result.json").read_text())["status"]
-        == "interrupted"
-    )
-    saved = torch.load(here / "run/checkpoint.pt", weights_only=True)["step"]
-    last = json.loads(log.read_text().splitlines()[-1])["step"]
-    assert saved == last
 
 
 def test_evaluate_agrees_with_the_run(run, capsys):
@@ -514,7 +460,8 @@ def test_ctrl_c_ends_any_command_in_a_word(monkeypatch, capsys):
     def interrupted(options):
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(COMMANDS, "info", interrupted)
+    command = COMMANDS["info"]._replace(run=interrupted)
+    monkeypatch.setitem(COMMANDS, "info", command)
     assert main(["info"]) == 130
     assert capsys.readouterr().err == "vitedu: interrupted\n"
 
@@ -528,15 +475,15 @@ def test_what_is_no_setting_is_refused(run, capsys):
 
 def test_train_says_what_it_found_in_the_folder(run, capsys):
     assert main(["train", "--resume", str(run)]) == 0
-    assert "where it is done; --fresh repeats it" in capsys.readouterr().err
+    assert "finished; --fresh repeats it" in capsys.readouterr().err
     (run / "model.safetensors").unlink()
     assert main(["train", "--resume", str(run)]) == 0
-    assert "going on from its checkpoint" in capsys.readouterr().err
+    assert "run, going on at step 20" in capsys.readouterr().err
 
 
 def test_info_of_a_recipe_says_what_it_is_for(here, capsys):
     assert main(["info", "paper-jft"]) == 0
-    assert "JFT-300M, which is not public" in capsys.readouterr().out
+    assert "JFT-300M" in capsys.readouterr().out.splitlines()[0]
 
 
 def test_bench_takes_fields_as_train_does(short_turns, capsys):

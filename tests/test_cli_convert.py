@@ -104,13 +104,6 @@ def test_a_mistake_is_one_sentence_and_code_2(here, capsys, words, sentence):
     assert sorted(here.iterdir()) == before
 
 
-def test_the_help_names_it_and_its_formats(capsys):
-    assert main(["--help"]) == 0
-    out = capsys.readouterr().out
-    assert "convert WEIGHTS TARGET --to FORMAT" in out
-    assert all(name in out for name in ("timm", "hf", "torchvision", "npz"))
-
-
 # --- what the other commands make of foreign weights
 
 
@@ -143,7 +136,7 @@ def test_a_warning_of_loading_is_one_line_on_stderr(foreign, capsys):
     assert main(["info", "theirs.safetensors", "num_heads=3"]) == 0
     out, err = capsys.readouterr()
     assert err.count("\n") == 1 and err.startswith("warning: ")
-    assert "mean and std 0.5 are taken" in err
+    assert "mean and std 0.5 are assumed" in err
     assert "class_names               none" in out
     assert "file                      theirs.safetensors" in out
 

@@ -100,9 +100,35 @@ def test_it_can_be_saved_without_a_warning(history):
     assert png(curves(history)[0]).startswith(b"\x89PNG")
 
 
-def test_a_run_with_soft_labels_has_no_accuracy_to_show():
-    figure, _ = curves([{"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5}])
-    png(figure)
+def test_without_an_accuracy_there_is_no_empty_panel():
+    # soft labels, or a run that was stopped early
+    figure, alt = curves([{"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5}])
+    (panel,) = figure.axes
+    assert panel.get_ylabel() == "training loss (nats)"
+    assert "accuracy" not in alt
+
+
+def test_a_single_measurement_is_a_point_that_can_be_seen():
+    history = [
+        {"step": 5, "loss": 2.0, "train_accuracy": 10.0},
+        {"step": 5, "validation_accuracy": 12.0, "validation_loss": 2.0},
+    ]
+    figure, alt = curves(history)
+    lines = [line for panel in figure.axes for line in panel.lines]
+    assert len(lines) == 3
+    assert all(line.get_marker() == "o" for line in lines)
+    assert alt == (
+        "Training loss is 2.00 nats at step 5; validation accuracy ends at 12.0 %."
+    )
+
+
+def test_several_measurements_are_a_line_without_points():
+    figure, _ = curves(HISTORY)
+    (loss,) = figure.axes[0].lines
+    train, validation, test = figure.axes[1].lines
+    assert loss.get_linestyle() == train.get_linestyle() == "-"
+    assert {x.get_marker() for x in (loss, train, validation)} <= {"", "None"}
+    assert test.get_marker() == "o"
 
 
 @pytest.mark.parametrize("history", [[], [{"step": 1, "test_accuracy": 5.0}]])

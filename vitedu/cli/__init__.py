@@ -9,71 +9,58 @@ import os
 import sys
 
 from vitedu import __version__
-from vitedu.cli.bench import add_options, bench
-from vitedu.cli.convert import convert
-from vitedu.cli.evaluate import evaluate, predict
-from vitedu.cli.info import info
-from vitedu.cli.train import train
+from vitedu.cli.bench import BENCH
+from vitedu.cli.command import parser_of, section
+from vitedu.cli.convert import CONVERT
+from vitedu.cli.evaluate import EVALUATE
+from vitedu.cli.info import INFO
+from vitedu.cli.predict import PREDICT
+from vitedu.cli.train import TRAIN
 from vitedu.errors import UserError, did_you_mean
 from vitedu.train.loop import this_process
 
 COMMANDS = {
-    "info": info,
-    "train": train,
-    "evaluate": evaluate,
-    "predict": predict,
-    "convert": convert,
-    "bench": bench,
+    "info": INFO,
+    "train": TRAIN,
+    "evaluate": EVALUATE,
+    "predict": PREDICT,
+    "convert": CONVERT,
+    "bench": BENCH,
 }
-USAGE = """usage: vitedu COMMAND ... [--json] [--device NAME] [--debug]
-
-  info [MODEL|WEIGHTS|RECIPE|data|device]       what there is, what it costs
-  train RECIPE [field=value ...] [--out DIR] [--resume DIR] [--fresh] [--tier TIER]
-  evaluate WEIGHTS [DATASET|FOLDER] [data=PATH] [labels=FILE.csv]   accuracy
-  predict WEIGHTS IMAGE... [--top 5]            the likeliest classes of pictures
-  convert WEIGHTS TARGET --to FORMAT [name=value ...]   write weights for others
-  bench MODEL [field=value ...] [--against LIST] [--batch N] [--precision P]
-      [--compile] [--threads N] [--rounds N] [--inference] [--training]
-                                                speed beside other libraries'
-
-WEIGHTS is a file, a folder or a name: ViT-Ti/16, which needs no network, ViT-B/16 and
-others of the paper, or a model on the hub. DATASET is a named set or FILE.npz (its
-test part), FOLDER pictures in class folders, or flat with a table of labels.
-FORMAT is vitedu, npz, timm, hf or torchvision; timm's and hf's are folders.
-LIST is of timm, torchvision, transformers, vit-pytorch; P auto, fp32, tf32, bf16, fp16.
-`torchrun --nproc-per-node N -m vitedu train ...` trains in N processes, one a GPU.
-`vitedu info` lists recipes, models and data sets. `vitedu --version` says the version.
-"""
-
-
-class Parser(argparse.ArgumentParser):
-    """Argparse that says one sentence in place of its usage lines."""
-
-    def error(self, message: str) -> None:
-        """UserError with argparse's own sentence."""
-        raise UserError(f"{message}; `vitedu --help` shows how")
+FIRST_STEPS = [
+    ("vitedu train digits", "a first model; nothing to download"),
+    ("vitedu predict ViT-Ti/16 photo.jpg", "what a photograph shows"),
+    ("vitedu info", "recipes, models and data sets"),
+    ("vitedu train --help", "all of one command"),
+]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; the exit code is 0, or 2 for what the user can mend."""
+    """Run the command and return its exit code.
+
+    0: done, or stopped by SIGTERM and saved. 2: the user can mend it. 130: Ctrl-C.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     world = this_process()
     try:
-        if not arguments or arguments[0] in ("-h", "--help", "help"):
-            print(USAGE, end="")
+        if asked := help_asked(arguments):
+            print(asked)
             return 0
         if arguments[0] == "--version":
             print(__version__)
             return 0
         options = parse(arguments)
-        answer = COMMANDS[options.command](options)
-        if not world.is_first:
+        if options.help:
+            print(help_of(options.command))
             return 0
-        print(
-            json.dumps(answer.values, sort_keys=True)
-            if options.json
-            else answer.text
-        )
+        answer = COMMANDS[options.command].run(options)
+        if world.is_first:
+            print(
+                json.dumps(answer.values, sort_keys=True)
+                if options.json
+                else answer.text
+            )
+        return answer.code
     except UserError as error:
         if "--debug" in arguments:
             raise
@@ -91,44 +78,54 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def help_asked(arguments: list[str]) -> str | None:
+    """The help that the words ask for: `vitedu`, `vitedu help [COMMAND]`."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        return overview()
+    if arguments[0] != "help":
+        return None
+    return help_of(arguments[1]) if arguments[1:] else overview()
+
+
+def overview() -> str:
+    """The help of all: a line a command."""
+    rows = [(name, each.summary) for name, each in COMMANDS.items()]
+    return "\n\n".join(
+        [
+            "usage: vitedu COMMAND ... [options]",
+            section("commands", rows),
+            section("first steps", FIRST_STEPS),
+            "`vitedu COMMAND --help` shows the words and options of a command, "
+            "and examples.\n"
+            "`vitedu --version` prints the version.",
+        ]
+    )
+
+
+def help_of(name: str) -> str:
+    """The help of one command. UserError: there is no such command."""
+    check_command(name)
+    return parser_of(name, COMMANDS[name]).format_help().rstrip()
+
+
+def check_command(name: str) -> None:
+    """UserError with the nearest name if there is no such command."""
+    if name not in COMMANDS:
+        end = did_you_mean(name, COMMANDS)
+        raise UserError(f"there is no command {name!r}; {end}")
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Options by name, and all other words, in any order, as `words`."""
-    command = arguments[0]
-    if command not in COMMANDS:
-        end = did_you_mean(command, COMMANDS)
-        raise UserError(f"there is no command {command!r}; {end}")
-    parser = Parser(
-        prog=f"vitedu {command}", add_help=False, allow_abbrev=False
-    )
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--debug", action="store_true")
-    parser.add_argument("--help", "-h", action="store_true")
-    parser.add_argument("--device", default="auto")
-    if command == "train":
-        parser.add_argument("--tier", default=os.environ.get("VITEDU_TIER"))
-        parser.add_argument("--out")
-        parser.add_argument("--resume")
-        parser.add_argument("--fresh", action="store_true")
-    if command == "predict":
-        parser.add_argument("--top", type=int, default=5)
-    if command == "convert":
-        parser.add_argument("--to")
-    if command == "bench":
-        add_options(parser)
+    name = arguments[0]
+    check_command(name)
+    parser = parser_of(name, COMMANDS[name])
     options, words = parser.parse_known_args(arguments[1:])
-    if options.help:
-        print(USAGE, end="")
-        sys.exit(0)
     for word in words:
         if word.startswith("-"):
-            known = [
-                name for name in parser._option_string_actions if "--" in name
-            ]
+            known = [x for x in parser._option_string_actions if "--" in x]
             end = did_you_mean(word.split("=")[0], known)
-            raise UserError(f"{command} has no option {word!r}; {end}")
-    options.command, options.words, options.arguments = (
-        command,
-        words,
-        arguments,
-    )
+            raise UserError(f"{name} has no option {word!r}; {end}")
+    options.command, options.words = name, words
+    options.arguments = arguments
     return options

@@ -11,6 +11,7 @@ class Answer(NamedTuple):
 
     values: dict[str, Any]
     text: str
+    code: int = 0  # the command's exit code
 
 
 def table(rows: list[tuple[str, Any]]) -> str:

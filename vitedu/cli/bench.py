@@ -6,6 +6,7 @@ from typing import Any
 from vitedu.bench import PEERS, Settings
 from vitedu.bench import bench as measure
 from vitedu.cli.answer import Answer, say
+from vitedu.cli.command import Command
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model import (
     HYBRIDS,
@@ -56,14 +57,47 @@ def bench(options: argparse.Namespace) -> Answer:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What `vitedu bench` takes."""
-    parser.add_argument("--against", default=",".join(PEERS))
-    parser.add_argument("--batch", type=int)
-    parser.add_argument("--precision", default="auto")
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--inference", action="store_true")
-    parser.add_argument("--training", action="store_true")
+    parser.add_argument(
+        "--against",
+        default=",".join(PEERS),
+        metavar="LIST",
+        help=f"of {', '.join(PEERS)}; all of them unless told",
+    )
+    parser.add_argument(
+        "--batch",
+        type=int,
+        metavar="N",
+        help="images at a time: 4 on a CPU, 128 elsewhere unless told",
+    )
+    parser.add_argument(
+        "--precision",
+        default="auto",
+        metavar="P",
+        help="fp32, tf32, bf16, fp16, or auto: the fastest that the device "
+        "computes well",
+    )
+    parser.add_argument(
+        "--compile", action="store_true", help="with torch.compile"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="of the CPU; torch's own number",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=9,
+        metavar="N",
+        help="how often all take their turn; 9 unless told, 5 at least",
+    )
+    parser.add_argument(
+        "--inference", action="store_true", help="this alone, without training"
+    )
+    parser.add_argument(
+        "--training", action="store_true", help="this alone, without inference"
+    )
 
 
 def config_of(name: str) -> ViTConfig | ResNetConfig:
@@ -137,3 +171,27 @@ def spread(values: dict[str, float], form: str) -> str:
         format(values[x], form) for x in ("low", "median", "high")
     )
     return f"{median} ({low} to {high})"
+
+
+BENCH = Command(
+    bench,
+    usage="MODEL [field=value ...]",
+    summary="a model's speed beside that of other libraries",
+    about="Measure a model's speed beside that of other libraries, all in one run "
+    "and turn by turn: images a second, ratios, memory, utilisation.",
+    words=[
+        (
+            "MODEL",
+            "a name: ViT-B/16, R50+ViT-B/16, BiT-R50x1; see `vitedu info`",
+        ),
+        ("field=value", "of the model: image_size=384, depth=6"),
+    ],
+    examples=[
+        ("vitedu bench ViT-Ti/16 --batch 8", "on this computer"),
+        (
+            "vitedu bench ViT-B/16 --against timm --precision bf16 --training",
+            "a training step beside timm's",
+        ),
+    ],
+    add_options=add_options,
+)

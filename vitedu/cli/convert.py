@@ -3,16 +3,23 @@
 import argparse
 
 from vitedu.cli.answer import Answer
-from vitedu.cli.words import hints_in, named_fields, warnings_said
+from vitedu.cli.command import Command
+from vitedu.cli.words import (
+    HINTS_HELP,
+    OF_WEIGHTS,
+    WEIGHTS,
+    hints_in,
+    named_fields,
+    warnings_said,
+)
 from vitedu.errors import UserError
 from vitedu.weights.convert import SUFFIXES
 from vitedu.weights.convert import convert as convert_weights
-from vitedu.weights.load import HINTS
 
 
 def convert(options: argparse.Namespace) -> Answer:
     """Write weights in another format; what that cannot say is told on stderr."""
-    words, given = named_fields(options.words, HINTS)
+    words, given = named_fields(options.words, OF_WEIGHTS)
     if len(words) != 2 or options.to is None:
         raise UserError(
             "convert wants WEIGHTS, TARGET and --to FORMAT, of which there are "
@@ -34,3 +41,35 @@ def convert(options: argparse.Namespace) -> Answer:
         f"as {done.format}"
     )
     return Answer(values, text)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What `vitedu convert` takes."""
+    parser.add_argument(
+        "--to",
+        metavar="FORMAT",
+        help="vitedu, npz (the authors'), timm, hf (Hugging Face transformers) or "
+        "torchvision; timm's and hf's are folders",
+    )
+
+
+CONVERT = Command(
+    convert,
+    usage="WEIGHTS TARGET --to FORMAT [name=value ...]",
+    summary="write weights in the format of another library",
+    about="Write weights in another format. The arrays keep their bits; what the "
+    "format cannot say is told, with what it changes.",
+    words=[
+        *WEIGHTS,
+        (
+            "TARGET",
+            "the file or folder to write; its suffix is the format's own",
+        ),
+        *HINTS_HELP,
+    ],
+    examples=[
+        ("vitedu convert runs/mine mine-hf --to hf", "for transformers"),
+        ("vitedu convert ViT-B_16.npz b16.pth --to torchvision", "one file"),
+    ],
+    add_options=add_options,
+)

@@ -1,68 +1,98 @@
-"""`vitedu evaluate` and `vitedu predict`: what trained weights are worth, and say."""
+"""`vitedu evaluate`: how often trained weights are right."""
 
 import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
-import torch
-from torch import nn
 from tqdm import tqdm
 
-from vitedu.cli.answer import Answer, table
-from vitedu.cli.words import load_model, named_fields
+from vitedu.cli.answer import Answer, say
+from vitedu.cli.command import Command
+from vitedu.cli.words import (
+    HINTS_HELP,
+    OF_WEIGHTS,
+    WEIGHTS,
+    load_model,
+    named_fields,
+)
 from vitedu.data import ArraySource, load_dataset
-from vitedu.data.folders import evaluation_part, folder_of
-from vitedu.data.images import ImageSource, find_images, match_classes
+from vitedu.data.folders import (
+    evaluation_part,
+    folder_of,
+    load_folder,
+    training_part,
+)
+from vitedu.data.image_source import ImageSource
+from vitedu.data.images import Pictures, find_images, match_classes
 from vitedu.errors import UserError
 from vitedu.evaluate import accuracy
-from vitedu.evaluate.classify import (
-    check_has_classes,
-    class_names,
-    probabilities,
-)
+from vitedu.evaluate.classify import check_has_classes, is_trained_by_sigmoid
 from vitedu.evaluate.logits import all_logits, cross_entropy, top_k_correct
-from vitedu.pictures import preprocess
+from vitedu.model import ResNet, ViT
 from vitedu.train import find_device
 from vitedu.train.folder import RunFolder
-from vitedu.weights.load import HINTS
+from vitedu.train.losses import LOSSES
+
+# with fewer classes, five guesses are nearly always right
+LEAST_FOR_TOP_5 = 6
+LOSS_NAMES = {"softmax": "cross-entropy", "sigmoid": "sigmoid cross-entropy"}
 
 
 def evaluate(options: argparse.Namespace) -> Answer:
     """Accuracy on the test part of a data set, or on a folder of pictures."""
-    words, fields = named_fields(options.words, ("data", "labels", *HINTS))
+    words, fields = named_fields(options.words, ("data", "labels", *OF_WEIGHTS))
     if not 1 <= len(words) <= 2:
         raise UserError(
             "evaluate wants WEIGHTS and at most one DATASET or FOLDER"
         )
+    weights = words[0]
     device = find_device(options.device)
-    model = load_model(words[0], fields, device)
-    check_has_classes(model, words[0])
+    model = load_model(weights, fields, device)
+    check_has_classes(model, weights)
     if len(words) == 2:
         name, data = words[1], fields.get("data")
     else:
-        name, data = trained_on(model, words[0], fields.get("data"))
+        name, data = trained_on(model, weights, fields.get("data"))
     if folder := folder_of(name, data):
+        labels = fields.get("labels")
+        if labels is None and is_split_by_run(weights, folder):
+            dataset = load_folder(folder)
+            for note in dataset.notes:
+                say(f"note: {note}")
+            return evaluate_pictures(model, weights, str(folder), dataset.test)
         part = str(evaluation_part(folder))
-        return evaluate_folder(model, words[0], part, fields.get("labels"))
+        pictures = find_images(part, labels=labels)
+        return evaluate_pictures(model, weights, part, pictures)
     if "labels" in fields:
         raise UserError(
             f"labels= belongs to a folder of pictures, {name} is none"
         )
-    return evaluate_dataset(model, words[0], name, data)
+    return evaluate_dataset(model, weights, name, data)
 
 
-def evaluate_folder(
-    model: nn.Module, weights: str, folder: str, labels: str | None
+def is_split_by_run(weights: str, folder: Path) -> bool:
+    """Whether the run of `weights` held out what to test on from this folder itself.
+
+    Everything in it, measured, would be for the most part what the run has learned.
+    """
+    run = run_of(weights)
+    if run is None:
+        return False
+    config = run.read_config()
+    theirs = folder_of(config.dataset, config.data)
+    if theirs is None or theirs.resolve() != folder.resolve():
+        return False
+    alone = training_part(folder) == folder
+    return alone or not any((folder / x).is_dir() for x in ("val", "test"))
+
+
+def evaluate_pictures(
+    model: ViT | ResNet, weights: str, name: str, pictures: Pictures
 ) -> Answer:
-    """Top-1 and top-5 accuracy on the pictures of a folder."""
-    config = model.config
-    pictures = match_classes(
-        find_images(folder, labels=labels),
-        model.class_names,
-        config.num_classes,
-    )
+    """Top-1 and top-5 accuracy on some pictures; top-5 is null below 6 classes."""
+    num_classes = model.config.num_classes
+    pictures = match_classes(pictures, model.class_names, num_classes)
     device = next(model.parameters()).device
     workers = min(os.cpu_count() or 1, 8, len(pictures.paths) // 64)
     source = ImageSource(
@@ -73,31 +103,43 @@ def evaluate_folder(
         total=-(-len(source) // 32),
         unit="batch",
         disable=not sys.stderr.isatty(),
+        dynamic_ncols=True,
     )
     answers = all_logits(model, batches)
     num_images = len(source)
-    top = {k: top_k_correct(answers, k) for k in (1, 5)}
-    loss = cross_entropy(answers)
+    correct = top_k_correct(answers, 1)
+    top_5 = None
+    if num_classes >= LEAST_FOR_TOP_5:
+        top_5 = top_k_correct(answers, 5)
+    kind = loss_of(model, weights)
+    if kind == "softmax":
+        loss = cross_entropy(answers)
+    else:
+        logits, labels = answers
+        loss = LOSSES[kind](logits.double(), labels).item() / num_images
     values = {
         "weights": weights,
-        "dataset": {"name": folder},
-        "accuracy": 100 * top[1] / num_images,
-        "top5_accuracy": 100 * top[5] / num_images,
+        "dataset": {"name": name},
+        "accuracy": 100 * correct / num_images,
+        "top5_accuracy": top_5 if top_5 is None else 100 * top_5 / num_images,
         "loss": loss,
-        "num_correct": top[1],
-        "num_top5_correct": top[5],
+        "loss_name": kind,
+        "num_correct": correct,
+        "num_top5_correct": top_5,
         "num_images": num_images,
     }
-    text = (
-        f"top-1 {values['accuracy']:.2f} % ({top[1]:,} of {num_images:,} pictures "
-        f"of {folder}), top-5 {values['top5_accuracy']:.2f} %, cross-entropy "
-        f"{loss:.4f} nats"
-    )
-    return Answer(values, text)
+    said = [
+        f"{'accuracy' if top_5 is None else 'top-1'} {values['accuracy']:.2f} % "
+        f"({correct:,} of {num_images:,} pictures of {name})"
+    ]
+    if top_5 is not None:
+        said.append(f"top-5 {values['top5_accuracy']:.2f} %")
+    said.append(f"{LOSS_NAMES[kind]} {loss:.4f} nats")
+    return Answer(values, ", ".join(said))
 
 
 def evaluate_dataset(
-    model: nn.Module, weights: str, name: str, data: str | None
+    model: ViT | ResNet, weights: str, name: str, data: str | None
 ) -> Answer:
     """Accuracy on the test part of a named set or a FILE.npz."""
     dataset = load_dataset(
@@ -117,21 +159,35 @@ def evaluate_dataset(
         preprocess=model.preprocess,
         device=next(model.parameters()).device,
     )
-    measured = accuracy(model, source.batches(batch_size=256))
+    kind = loss_of(model, weights)
+    measured = accuracy(
+        model, source.batches(batch_size=256), loss=LOSSES[kind]
+    )
     values = {
         "weights": weights,
         "dataset": {"name": dataset.name, "digest": dataset.digest},
         "accuracy": measured.accuracy,
         "loss": measured.loss,
+        "loss_name": kind,
         "num_correct": measured.num_correct,
         "num_images": measured.num_images,
     }
     text = (
         f"accuracy {measured.accuracy:.2f} % ({measured.num_correct:,} of "
         f"{measured.num_images:,} test images of {dataset.name}), "
-        f"cross-entropy {measured.loss:.4f} nats"
+        f"{LOSS_NAMES[kind]} {measured.loss:.4f} nats"
     )
     return Answer(values, text)
+
+
+def loss_of(model: ViT | ResNet, weights: str) -> str:
+    """What the model was trained by, "softmax" or "sigmoid".
+
+    The run knows; of others' weights the head's biases tell.
+    """
+    if run := run_of(weights):
+        return run.read_config().loss
+    return "sigmoid" if is_trained_by_sigmoid(model) else "softmax"
 
 
 def run_of(weights: str) -> RunFolder | None:
@@ -146,7 +202,7 @@ def run_of(weights: str) -> RunFolder | None:
 
 
 def trained_on(
-    model: nn.Module, weights: str, data: str | None
+    model: ViT | ResNet, weights: str, data: str | None
 ) -> tuple[str, str | None]:
     """Name and place of the data set in the run folder that `weights` belong to."""
     folder = run_of(weights)
@@ -160,32 +216,28 @@ def trained_on(
     return config.dataset, data or config.data
 
 
-def predict(options: argparse.Namespace) -> Answer:
-    """The likeliest classes of each picture, with their probabilities."""
-    words, fields = named_fields(options.words, HINTS)
-    if len(words) < 2:
-        raise UserError("predict wants WEIGHTS and at least one IMAGE")
-    if options.top < 1:
-        raise UserError(f"--top is {options.top}, it must be at least 1")
-    weights, *images = words
-    device = find_device(options.device)
-    model = load_model(weights, fields, device)
-    check_has_classes(model, weights)
-    names = class_names(model, model.config.num_classes)
-    pixels = torch.cat([preprocess(model, image) for image in images])
-    top = probabilities(model, pixels).topk(min(options.top, len(names)))
-    values: dict[str, Any] = {"weights": weights, "predictions": []}
-    rows = []
-    for image, shares, indices in zip(images, *top, strict=True):
-        classes = [
-            {"class": names[index], "index": index, "probability": share}
-            for share, index in zip(
-                shares.tolist(), indices.tolist(), strict=True
-            )
-        ]
-        values["predictions"].append({"image": image, "top": classes})
-        found = ", ".join(
-            f"{x['class']} {100 * x['probability']:.1f} %" for x in classes
-        )
-        rows.append((image, found))
-    return Answer(values, table(rows))
+EVALUATE = Command(
+    evaluate,
+    usage="WEIGHTS [DATASET|FOLDER] [name=value ...]",
+    summary="accuracy on a data set or on your photographs",
+    about="Measure how often a model is right: on the test part of a data set, on a "
+    "folder of pictures, or, of a run, on the data that it was trained with. Top-5 is "
+    "left out (in --json null) below 6 classes.",
+    words=[
+        *WEIGHTS,
+        ("DATASET", "a named set (`vitedu info data`) or FILE.npz"),
+        (
+            "FOLDER",
+            "pictures in a folder for each class (of a FOLDER with val/ or test/, "
+            "those), or all in one folder with labels=FILE.csv",
+        ),
+        ("data=PATH", "where the named set is"),
+        ("labels=FILE.csv", "columns filename and class or class_index"),
+        *HINTS_HELP,
+    ],
+    examples=[
+        ("vitedu evaluate runs/digits-49b19050", "on what it was trained with"),
+        ("vitedu evaluate ViT-Ti/16 photos/val", "on your own photographs"),
+        ("vitedu evaluate runs/mine mnist data=mnist.npz", "on another set"),
+    ],
+)

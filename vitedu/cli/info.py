@@ -3,14 +3,24 @@
 import argparse
 import inspect
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+import torch
+
 from vitedu import __version__, budget, results
-from vitedu.cli.answer import Answer, shown, table
+from vitedu.cli.answer import Answer, table
+from vitedu.cli.command import Command, Rows, section
 from vitedu.cli.train import tier_of
-from vitedu.cli.words import hints_in, load_model, named_fields
+from vitedu.cli.words import (
+    HINTS_HELP,
+    OF_WEIGHTS,
+    hints_in,
+    load_model,
+    named_fields,
+)
 from vitedu.data import where
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model import (
@@ -22,16 +32,17 @@ from vitedu.model import (
     resnet_config,
     vit_config,
 )
-from vitedu.train import RECIPES, find_device, recipe
+from vitedu.train import RECIPES, TrainConfig, find_device, recipe
 from vitedu.train.folder import flat
-from vitedu.weights.files import listed
+from vitedu.train.optimizer import decay_table
+from vitedu.train.state import new_network
 from vitedu.weights.hub import EMBEDDED, HUB
-from vitedu.weights.load import HINTS
+from vitedu.weights.unknown import listed
 
 
 def info(options: argparse.Namespace) -> Answer:
     """What there is; what a model, a file of weights or a recipe is; data; device."""
-    words, fields = named_fields(options.words, HINTS)
+    words, fields = named_fields(options.words, OF_WEIGHTS)
     if len(words) > 1:
         raise UserError(f"info takes one name, got {len(words)}")
     name = words[0] if words else ""
@@ -51,17 +62,14 @@ def info(options: argparse.Namespace) -> Answer:
         values = {"device": str(device), "hardware": hardware}
         return Answer(values, f"{device}: {hardware}")
     if name in RECIPES:
-        config = recipe(name, tier_of(os.environ.get("VITEDU_TIER"), options))
-        about = inspect.getdoc(RECIPES[name])
-        values = config.to_json()
-        return Answer(
-            values | {"about": about}, f"{about}\n\n{table(flat(values))}"
-        )
+        return info_recipe(name, options)
     known = [*NAMES, *HYBRIDS, *RESNETS, *RECIPES, "data", "device"]
     end = did_you_mean(name, known)
     # a name on the hub is OWNER/MODEL, and none of ours mistyped
     is_ours = "/" not in name or ("ViT-" in name and "did you mean" in end)
     if not Path(name).exists() and is_ours:
+        if "did you mean" not in end:
+            end = "`vitedu info` lists what there is"
         raise UserError(
             f"{name!r} is no model, recipe, file or run folder; {end}"
         )
@@ -107,17 +115,97 @@ def info_weights(name: str, fields: dict[str, str]) -> Answer:
     return Answer(values, answer.text + "\n" + table(rows))
 
 
+def info_recipe(name: str, options: argparse.Namespace) -> Answer:
+    """What a recipe is for, and every setting of it."""
+    config = recipe(name, tier_of(os.environ.get("VITEDU_TIER"), options))
+    about = inspect.getdoc(RECIPES[name])
+    values = config.to_json()
+    rows = [*flat(values), *optimizer_rows(config)]
+    return Answer(values | {"about": about}, f"{about}\n\n{table(rows)}")
+
+
+def optimizer_rows(config: TrainConfig) -> Rows:
+    """Which weights decay, and at what share of the rate they learn."""
+    with torch.device("meta"):  # shapes alone, no memory
+        model = new_network(config.model)
+    return [
+        (
+            group.name,
+            f"{group.num_weights:,} weights in {group.num_tensors} tensors, "
+            f"weight_decay {group.weight_decay:g}, lr x {group.lr_scale:.3g}",
+        )
+        for group in decay_table(model, config)
+        if group.num_tensors
+    ]
+
+
 def info_overview() -> Answer:
     """The names that the other commands take."""
+    about = {name: first_line(RECIPES[name]) for name in sorted(RECIPES)}
     values = {
         "version": __version__,
         "recipes": sorted(RECIPES),
+        "about": about,
         "models": [*NAMES, *HYBRIDS, *RESNETS],
         "datasets": list(where()),
         "results": results.names(),
     }
-    rows = [(name, shown(value)) for name, value in values.items()]
-    return Answer(values, table(rows))
+    models = {
+        "ViT": NAMES,
+        "hybrids": HYBRIDS,
+        "ResNets": RESNETS,
+    }
+    datasets = [
+        (name, "not here" if place is None else f"here: {place.origin}")
+        for name, place in where().items()
+    ]
+    datasets += [
+        (
+            "shapes",
+            "drawn here: shapes-1k, shapes-100k, any number of thousands",
+        ),
+        ("FOLDER, FILE.npz", "your own: data=photos"),
+    ]
+    text = "\n\n".join(
+        [
+            f"vitedu {__version__}",
+            section(
+                "recipes, for `vitedu train`",
+                list(about.items()),
+                indent=4 + max(map(len, about)),
+            ),
+            section(
+                "models, for `vitedu.vit` and `vitedu bench`",
+                [(kind, grouped(names)) for kind, names in models.items()],
+            ),
+            section(
+                "trained weights in the package, for all commands",
+                [(name, "no network needed") for name in EMBEDDED],
+            ),
+            section("data sets", datasets),
+            section(
+                "recorded results, in `vitedu.results`",
+                [("", ", ".join(results.names()))],
+            ),
+            "`vitedu info NAME` shows more about a recipe, a model or weights.\n"
+            "`vitedu info data` and `vitedu info device` show what is here.",
+        ]
+    )
+    return Answer(values, text)
+
+
+def grouped(names: Iterable[str]) -> str:
+    """Names that differ in their last number together: "ViT-Ti/8, /14; ViT-S/8"."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        kind, separator, number = re.split(r"([/x])(?=\d+$)", name)
+        groups.setdefault(kind, []).append(separator + number)
+    return "; ".join(kind + ", ".join(ends) for kind, ends in groups.items())
+
+
+def first_line(about: object) -> str:
+    """The sentence that a recipe's docstring begins with."""
+    return (inspect.getdoc(about) or "").partition("\n\n")[0].replace("\n", " ")
 
 
 def info_data() -> Answer:
@@ -167,3 +255,25 @@ def info_model(
         rows.append(("tokens", f"{config.num_tokens}"))
     rows += [*more.items(), *flat(config.to_json())]
     return Answer(values, table(rows))
+
+
+INFO = Command(
+    info,
+    usage="[MODEL|WEIGHTS|RECIPE|data|device] [name=value ...]",
+    summary="recipes, models, data sets; what one of them is",
+    about="Show what there is: recipes, models and data sets; or what one of them is, "
+    "and what it costs.",
+    words=[
+        ("MODEL", "size and cost of a model of the paper: ViT-B/16"),
+        ("WEIGHTS", "what a file, a run folder or a model on the hub holds"),
+        ("RECIPE", "what it is for, and every setting of it"),
+        ("data", "where each data set would be taken from"),
+        ("device", "what would be computed on"),
+        *HINTS_HELP,
+    ],
+    examples=[
+        ("vitedu info", "everything that has a name"),
+        ("vitedu info digits", "a recipe"),
+        ("vitedu info ViT-B/16 image_size=384", "a model at another size"),
+    ],
+)

@@ -3,107 +3,171 @@
 import argparse
 import os
 import shlex
-import signal
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-import torch
-
-from vitedu.cli.answer import Answer, say, table
+from vitedu.cli.answer import Answer, say
+from vitedu.cli.before import Plan, lines_before, notes
+from vitedu.cli.command import Command
+from vitedu.cli.interrupt import Interrupt
+from vitedu.cli.progress import Reporter
+from vitedu.cli.settings import settings
 from vitedu.errors import UserError
 from vitedu.files import replace_file
-from vitedu.model import ViT
+from vitedu.results import read_file
 from vitedu.train import (
     RECIPES,
     Progress,
+    Start,
     TrainConfig,
     find_device,
     fit,
     override,
     recipe,
 )
-from vitedu.train.config import MAY_DIFFER
-from vitedu.train.folder import RunFolder, differences, flat
+from vitedu.train.config import MAY_DIFFER, TIERS
+from vitedu.train.finetune import finetune_config
+from vitedu.train.folder import RunFolder, differences
 from vitedu.train.loop import this_process
-from vitedu.train.optimizer import decay_table
 from vitedu.train.precision import concrete
+from vitedu.train.sources import class_names_of
 
 
 def train(options: argparse.Namespace) -> Answer:
     """Train a recipe, or go on with a run; draw its curves."""
-    config, out = run_of(options)
+    plan = plan_of(options)
+    folder = RunFolder(plan.out)
     is_first = this_process().is_first
-    if options.fresh and is_first and (old := RunFolder(out).set_aside()):
+    if options.fresh and is_first and (old := folder.set_aside()):
         say(f"the folder that was there is now {old}")
-    say(table(flat(config.to_json())))
-    say(table(optimizer_rows(config)))
-    say(f"run folder: {out}{found_there(RunFolder(out))}")
-    reporter = Reporter()
+    if is_finished(folder):
+        say(f"{plan.out} holds this run, finished; --fresh repeats it")
     with Interrupt() as interrupt:
-        run = fit(
-            config,
-            out,
-            on_progress=reporter,
-            should_stop=interrupt.asked,
-            command=shlex.join(["vitedu", *options.arguments]),
-        )
-        reporter.close()
+        watcher = Watcher(plan, interrupt)
+        try:
+            run = fit(
+                plan.config,
+                plan.out,
+                on_start=watcher.start,
+                on_progress=watcher.measured,
+                should_stop=watcher.stepped,
+                command=shlex.join(["vitedu", *options.arguments]),
+            )
+        finally:
+            watcher.close()
         if is_first:
-            draw_curves(run.history, out)
-    values = run.result | {"out": str(out)}
+            draw_curves(run.history, plan.out)
+    values = run.result | {"out": str(plan.out)}
     if run.result["status"] == "interrupted":
-        return Answer(
-            values, f"interrupted and saved; the same command goes on: {out}"
-        )
+        text = f"interrupted {watcher.where()} and saved; the same command "
+        return Answer(values, f"{text}goes on: {plan.out}", interrupt.code)
     test = run.result["metrics"]["test_accuracy"]["value"]
     trained = run.result["dataset"]
     lines = [
         f"test accuracy {test:.2f} % on {trained['num_test']:,} images of "
         f"{trained['name']}, {run.result['wall_seconds']:.0f} s of training",
-        f"weights: {RunFolder(out).weights}",
+        f"weights: {folder.weights}",
     ]
     return Answer(values, "\n".join(lines))
 
 
-def found_there(folder: RunFolder) -> str:
-    """What the folder holds before the run begins, for a sentence."""
-    if folder.weights.exists():
-        return ", where it is done; --fresh repeats it"
-    if folder.checkpoint.exists():
-        return ", going on from its checkpoint"
-    return ""
+class Watcher:
+    """What `fit` calls: it tells the user, and passes on that they want to stop."""
+
+    def __init__(self, plan: Plan, interrupt: Interrupt) -> None:
+        self.plan = plan
+        self.interrupt = interrupt
+        self.reporter: Reporter | None = (
+            None  # of several processes the first's
+        )
+
+    def start(self, start: Start) -> None:
+        """Say what is about to be trained."""
+        say(lines_before(start, self.plan))
+        self.reporter = Reporter(start, notes(start))
+
+    def measured(self, progress: Progress) -> None:
+        """Show a measurement."""
+        if self.reporter is not None:
+            self.reporter.measured(progress)
+
+    def stepped(self) -> bool:
+        """Move the bar after a step; whether the run is to stop."""
+        if self.reporter is not None:
+            self.reporter.stepped()
+        return self.interrupt.asked()
+
+    def where(self) -> str:
+        """How far the run is, for a sentence."""
+        if self.reporter is None:
+            return "before the last step"
+        start = self.reporter.start
+        return f"at step {start.state.step:,} of {start.num_steps:,}"
+
+    def close(self) -> None:
+        """Leave the terminal's line."""
+        if self.reporter is not None:
+            self.reporter.close()
 
 
-def run_of(options: argparse.Namespace) -> tuple[TrainConfig, Path]:
+def is_finished(folder: RunFolder) -> bool:
+    """Whether the folder holds a run that is done; an interrupted one is not."""
+    if not (folder.weights.is_file() and folder.result.is_file()):
+        return False
+    return read_file(folder.result)["status"] == "finished"
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
     """The configuration and the folder that the words and options of train mean."""
     names = [word for word in options.words if "=" not in word]
-    fields = dict(word.split("=", 1) for word in options.words if "=" in word)
-    if "recipe" in fields:
+    given = dict(word.split("=", 1) for word in options.words if "=" in word)
+    if "recipe" in given:
         raise UserError("recipe= is no setting; name the recipe after train")
     if options.device != "auto":
-        fields.setdefault("device", options.device)
+        given.setdefault("device", options.device)
     if len(names) > 1:
         raise UserError(f"train takes one recipe, got {', '.join(names)}")
     if options.resume:
-        return resumed(options, names, fields)
+        return resumed(options, names, given)
     if not names:
         raise UserError(
             f"train wants a recipe; known: {', '.join(sorted(RECIPES))}"
         )
-    tier = tier_of(fields.pop("tier", options.tier), options)
-    chosen = recipe(names[0], tier, fields.pop("model", None))
-    config = on_device(override(chosen, fields))
+    tier = tier_of(given.pop("tier", options.tier), options)
+    plain, config = configured(names[0], tier, given)
+    _, differs = differences(on_device(plain), config)
+    if "model.num_classes" not in given:  # counted
+        differs.pop("model.num_classes", None)
     out = options.out or Path("runs") / f"{config.recipe}-{config.digest()}"
-    return config, Path(out)
+    return Plan(config, Path(out), differs)
+
+
+def configured(
+    name: str, tier: str, given: dict[str, str]
+) -> tuple[TrainConfig, TrainConfig]:
+    """A recipe as it is, and with the fields that were given.
+
+    Unless it is given, the number of classes is that of the data.
+    """
+    if name == "finetune":
+        place = {x: given.pop(x) for x in ("dataset",) if x in given}
+        weights, data = given.pop("weights", None), given.pop("data", None)
+        plain = finetune_config(weights, data, tier, place)
+        return plain, on_device(override(plain, given))
+    plain = recipe(name, tier, given.pop("model", None))
+    config = override(plain, given)
+    if "model.num_classes" not in given:
+        num_classes = len(class_names_of(config))
+        if num_classes != config.model.num_classes:
+            model = replace(config.model, num_classes=num_classes)
+            config = replace(config, model=model)
+    return plain, on_device(config)
 
 
 def resumed(
-    options: argparse.Namespace, names: list[str], fields: dict[str, str]
-) -> tuple[TrainConfig, Path]:
+    options: argparse.Namespace, names: list[str], given: dict[str, str]
+) -> Plan:
     """The configuration in the folder, where only what may differ can be changed."""
     if options.fresh or options.out or "--tier" in options.arguments:
         raise UserError(
@@ -115,109 +179,20 @@ def resumed(
         raise UserError(
             f"{options.resume} holds a run of {config.recipe}, not of {names[0]}"
         )
-    changed = on_device(override(config, fields))
+    changed = on_device(override(config, given))
     _, asked = differences(config, changed)
     if asked:
         raise UserError(
             f"{' and '.join(asked)} cannot change when a run goes on; only "
             f"{', '.join(MAY_DIFFER)} can"
         )
-    return changed, Path(options.resume)
+    return Plan(changed, Path(options.resume), {})
 
 
 def on_device(config: TrainConfig) -> TrainConfig:
     """`config` with the device and the precision that "auto" means here."""
     device = find_device(config.device)
     return concrete(replace(config, device=str(device)), device)
-
-
-def optimizer_rows(config: TrainConfig) -> list[tuple[str, str]]:
-    """Which weights decay, and at what share of the rate they learn."""
-    with torch.device("meta"):  # shapes alone, no memory
-        model = ViT(config.model)
-    return [
-        (
-            group.name,
-            f"{group.num_weights:,} weights in {group.num_tensors} tensors, "
-            f"weight_decay {group.weight_decay:g}, lr x {group.lr_scale:.3g}",
-        )
-        for group in decay_table(model, config)
-        if group.num_tensors
-    ]
-
-
-class Reporter:
-    """Progress on stderr: a bar on a terminal, one line a minute elsewhere."""
-
-    def __init__(self) -> None:
-        self.bar = None
-        self.next_line = time.monotonic()
-
-    def __call__(self, progress: Progress) -> None:
-        """Show one measurement."""
-        line = {
-            name: f"{value:.4g}" if isinstance(value, float) else value
-            for name, value in progress.line.items()
-            if name not in ("step", "wall_seconds")
-        }
-        if sys.stderr.isatty():
-            from tqdm import tqdm
-
-            if self.bar is None:
-                first = progress.step
-                self.bar = tqdm(
-                    total=progress.num_steps, initial=first, unit="step"
-                )
-            self.bar.n = progress.step
-            self.bar.set_postfix(line)
-        elif (
-            time.monotonic() >= self.next_line
-            or progress.step == progress.num_steps
-        ):
-            self.next_line = time.monotonic() + 60
-            text = " ".join(f"{name}={value}" for name, value in line.items())
-            say(f"step {progress.step} of {progress.num_steps}: {text}")
-
-    def close(self) -> None:
-        """Leave the terminal's line."""
-        if self.bar is not None:
-            self.bar.close()
-
-
-class Interrupt:
-    """Ctrl-C or SIGTERM as a question; a second one stops at once.
-
-    The second counts from a second after the first: whoever started this process may
-    pass on a signal that it was sent itself, as torchrun does at Ctrl-C.
-    """
-
-    def __init__(self) -> None:
-        self.signals = (signal.SIGINT, signal.SIGTERM)
-        self.received: float | None = None  # when, in seconds
-
-    def __enter__(self) -> "Interrupt":
-        self.before = [
-            signal.signal(number, self.receive) for number in self.signals
-        ]
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in zip(self.signals, self.before, strict=True):
-            signal.signal(number, handler)
-
-    def receive(self, number: int, frame: FrameType | None) -> None:
-        """Note the first signal; a later one does what it does elsewhere."""
-        if self.received is None:
-            self.received = time.monotonic()
-            # print cannot be entered again if the signal came in the middle of it
-            os.write(2, b"stopping after this step, to save; again: at once\n")
-        elif time.monotonic() > self.received + 1:
-            self.__exit__()
-            signal.raise_signal(number)
-
-    def asked(self) -> bool:
-        """Whether a signal came."""
-        return self.received is not None
 
 
 def tier_of(given: str | None, options: argparse.Namespace) -> str:
@@ -241,3 +216,65 @@ def draw_curves(history: list[dict[str, Any]], out: Path) -> None:
         )
     except UserError as error:  # the run is complete without them
         say(str(error))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What `vitedu train` takes."""
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        help="the run folder; by default runs/RECIPE-<digits of the settings>",
+    )
+    parser.add_argument(
+        "--resume",
+        metavar="DIR",
+        help="go on with the run in DIR; its settings are there, so that "
+        f"no recipe is needed, and only {', '.join(MAY_DIFFER)} can be changed",
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="begin anew; the folder that is there is kept as DIR.1",
+    )
+    parser.add_argument(
+        "--tier",
+        metavar="TIER",
+        default=os.environ.get("VITEDU_TIER"),
+        help=f"{', '.join(TIERS)}: how much is computed; smoke is 20 steps, to see "
+        "that it runs; by default $VITEDU_TIER, else gpu or cpu as the device is",
+    )
+
+
+TRAIN = Command(
+    train,
+    usage="RECIPE [field=value ...]",
+    summary="train a recipe, or go on with a run",
+    about="Train a recipe. A run that was stopped goes on with the same command, and "
+    "ends with the weights that it would have had anyway; a finished one prints its "
+    "result. Several processes share a run under `torchrun --nproc-per-node N -m "
+    "vitedu train ...`, one a GPU.",
+    words=[
+        ("RECIPE", "where the settings come from; `vitedu info` lists them"),
+        (
+            "field=value",
+            "another value of a setting. Those below are the defaults, `vitedu info "
+            "RECIPE` shows a recipe's own. Unless it is given, model.num_classes is "
+            "counted from the data",
+        ),
+        (
+            "data=PATH",
+            "your own photographs, in a folder for each class, or a FILE.npz",
+        ),
+    ],
+    examples=[
+        ("vitedu train digits", "seconds, nothing to download"),
+        ("vitedu train mnist-tiny lr=3e-3 model.depth=4", "other settings"),
+        (
+            "vitedu train finetune weights=ViT-Ti/16 data=photos",
+            "a trained model on your photographs",
+        ),
+        ("vitedu train --resume runs/digits-49b19050", "go on with a run"),
+    ],
+    add_options=add_options,
+    sections=settings,
+)

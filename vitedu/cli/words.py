@@ -8,11 +8,33 @@ from typing import Any
 import torch
 
 from vitedu.cli.answer import say
+from vitedu.cli.command import Rows
 from vitedu.errors import UserError
-from vitedu.model import ViT
-from vitedu.model.resnet import ResNet
+from vitedu.model import ResNet, ViT
 from vitedu.weights import load
-from vitedu.weights.load import HINTS
+from vitedu.weights.stored import HINTS
+
+# what can be said of weights, as in image_size=384
+OF_WEIGHTS = (*HINTS, "ignore")
+# for the help of the commands that read weights
+WEIGHTS: Rows = [
+    (
+        "WEIGHTS",
+        "a file, a run folder or a name: ViT-Ti/16, which needs no network, "
+        "ViT-B/16 and others of the paper, or a model on the hub, OWNER/MODEL",
+    ),
+]
+HINTS_HELP: Rows = [
+    ("image_size=384", "the positions are resized to another size of image"),
+    ("num_heads=12", "where the file does not say it; so are the next three"),
+    ("pool=mean", "token, mean, map or none: how tokens become an answer"),
+    ("position=none", "the positions, where there are no learned ones"),
+    ("pool_padding=1", "of a ResNet's first pooling"),
+    (
+        "ignore=extra/*",
+        "arrays of the file that may be left out, by name; several with commas",
+    ),
+]
 
 
 def named_fields(
@@ -32,19 +54,21 @@ def named_fields(
 
 
 def hints_in(fields: dict[str, str]) -> dict[str, Any]:
-    """What words say that a file of weights cannot: image_size=384, pool=none.
+    """What words say of weights: image_size=384, pool=none, ignore=extra/*.
 
     UserError: no number where one is wanted.
     """
     return {
         name: hint(name, value)
         for name, value in fields.items()
-        if name in HINTS
+        if name in OF_WEIGHTS
     }
 
 
 def hint(name: str, value: str) -> Any:
     """The value of one such word."""
+    if name == "ignore":
+        return tuple(value.split(","))
     if name not in ("image_size", "num_heads"):
         return value
     numbers = value.split(",")

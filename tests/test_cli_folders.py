@@ -1,0 +1,296 @@
+"""The command on one's own photographs, and what evaluation says of a model."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageOps
+
+import vitedu
+from vitedu.cli import main
+from vitedu.data import load_dataset
+from vitedu.model import ViT, ViTConfig
+from vitedu.weights import checkpoint_of, write_weights
+
+TINY = [
+    "model.image_size=16",
+    "model.embed_dim=8",
+    "model.depth=1",
+    "model.num_heads=2",
+    "model.mlp_dim=8",
+    "ema=none",
+]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with photographs of two classes, and no network."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VITEDU_DATA", raising=False)
+    monkeypatch.setenv("VITEDU_TIER", "smoke")
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    pictures(tmp_path / "photos", 10)
+    return tmp_path
+
+
+def pictures(folder, count):
+    """Dark ants and bright bees, as many of each."""
+    rng = np.random.default_rng(0)
+    for name, low in (("ants", 0), ("bees", 150)):
+        (folder / name).mkdir(parents=True)
+        for index in range(count):
+            pixels = rng.integers(low, low + 100, (20, 24, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{index}.png")
+
+
+def sentence(capsys, *words):
+    """What the command answers on stderr to a mistake: one sentence, code 2."""
+    assert main([str(word) for word in words]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("vitedu: ") and err.count("\n") == 1
+    return err
+
+
+def answer(capsys, *words):
+    """The JSON that a command prints."""
+    assert main([*map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+# --- training on a folder
+
+
+def test_classes_are_counted_from_the_data(here, capsys):
+    words = ["train", "shapes-small", "data=photos", *TINY, "--out", "run"]
+    assert main(words) == 0
+    err = capsys.readouterr().err
+    assert "2 classes: ants, bees" in err.splitlines()[0]
+    config = json.loads((here / "run/config.json").read_text())
+    assert config["model"]["num_classes"] == 2
+    assert vitedu.load(here / "run").class_names == ("ants", "bees")
+
+
+def test_the_same_command_finds_the_same_run(here, capsys):
+    words = ["train", "shapes-small", "data=photos", *TINY]
+    first, second = answer(capsys, *words), answer(capsys, *words)
+    assert (
+        first["out"] == second["out"] and len(list(Path("runs").iterdir())) == 1
+    )
+
+
+def test_a_number_of_classes_that_is_given_stays(here, capsys):
+    words = ["train", "shapes-small", "data=photos", *TINY]
+    said = sentence(capsys, *words, "model.num_classes=3")
+    assert "2 classes" in said and "3" in said
+    assert not (here / "runs").exists()
+
+
+def test_what_was_held_out_is_said(here, capsys):
+    main(["train", "shapes-small", "data=photos", *TINY, "--out", "run"])
+    err = capsys.readouterr().err
+    notes = [line for line in err.splitlines() if line.startswith("note ")]
+    assert len(notes) == 1
+    assert "4 of its 20 pictures" in notes[0] and "held out" in notes[0]
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "empty", "flat"])
+def test_a_folder_that_does_not_fit_is_one_sentence(here, capsys, folder):
+    (here / "empty").mkdir()
+    (here / "flat").mkdir()
+    Image.new("L", (9, 9)).save(here / "flat/x.png")
+    said = sentence(capsys, "train", "mnist-tiny", f"data={folder}")
+    assert folder in said
+    assert not (here / "runs").exists()
+
+
+def test_class_folders_are_never_passed_over_for_mnist(here, capsys):
+    main(["train", "mnist-tiny", "data=photos", "--out", "run"])
+    assert (
+        json.loads((here / "run/result.json").read_text())["dataset"]["name"]
+        == "photos"
+    )
+
+
+def test_without_mnist_the_sentence_names_its_files(here, capsys):
+    said = sentence(capsys, "train", "mnist-tiny")
+    assert "train-images-idx3-ubyte" in said and "fallback=digits" in said
+
+
+# --- fine-tuning
+
+
+def test_finetune_wants_data(here, capsys):
+    words = ["train", "finetune", "weights=shapes-small"]
+    assert "name yours: data=FOLDER" in sentence(capsys, *words)
+
+
+def test_finetune_starts_from_the_weights_and_counts_the_classes(here, capsys):
+    words = ["train", "finetune", "weights=shapes-small", "data=photos"]
+    assert main([*words, "steps=2", "batch_size=4", "--out", "run"]) == 0
+    err = capsys.readouterr().err
+    assert "from shapes-small" in err and "2 classes: ants, bees" in err
+    assert "not as in the recipe: " in err and "steps=2" in err
+    assert "model.num_classes" not in err and "=none" not in err
+    config = json.loads((here / "run/config.json").read_text())
+    assert config["weights"] == "shapes-small"
+    assert config["model"]["num_classes"] == 2
+    theirs, ours = vitedu.load("shapes-small"), vitedu.load(here / "run")
+    assert theirs.preprocess == ours.preprocess
+    # two small steps from where it began, and far from another beginning
+    weight, start = (x.patch_embed.proj.weight for x in (ours, theirs))
+    assert 0 < (weight - start).norm() < 0.1 * start.norm()
+
+
+def test_finetune_resizes(here, capsys):
+    words = ["train", "finetune", "weights=shapes-small", "data=photos"]
+    words += ["model.image_size=32", "steps=1", "batch_size=2", "--out", "run"]
+    assert main(words) == 0
+    assert vitedu.load(here / "run").config.image_size == (32, 32)
+
+
+# --- evaluation
+
+
+@pytest.fixture
+def run(here, capsys):
+    """A run on the photographs, a fifth of which it held out."""
+    assert (
+        main(["train", "shapes-small", "data=photos", *TINY, "--out", "run"])
+        == 0
+    )
+    capsys.readouterr()
+    return here / "run"
+
+
+def test_a_run_is_measured_on_what_it_held_out(run, capsys):
+    trained = json.loads((run / "result.json").read_text())["metrics"]
+    for words in ([], ["photos"], [run.parent / "photos"]):
+        found = answer(capsys, "evaluate", run, *words)
+        assert found["num_images"] == 4
+        assert found["accuracy"] == trained["test_accuracy"]["value"]
+
+
+def test_another_folder_is_measured_whole(run, capsys):
+    pictures(run.parent / "others", 3)
+    assert answer(capsys, "evaluate", run, "others")["num_images"] == 6
+
+
+def test_top_5_is_left_out_below_6_classes(run, capsys):
+    found = answer(capsys, "evaluate", run)
+    assert found["top5_accuracy"] is None and found["num_top5_correct"] is None
+    assert main(["evaluate", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert "top-5" not in out and out.startswith("accuracy ")
+
+
+def a_model(path, num_classes=7, bias=0.0, **fields):
+    """A file with a small model for pictures of 16 pixels."""
+    torch.manual_seed(0)
+    sizes = {"image_size": 16, "patch_size": 8, "embed_dim": 24, "depth": 1}
+    config = ViTConfig(
+        **sizes, num_heads=3, mlp_dim=32, num_classes=num_classes, **fields
+    )
+    model = ViT(config)
+    torch.nn.init.normal_(model.head.weight)
+    torch.nn.init.constant_(model.head.bias, bias)
+    model.preprocess = vitedu.PreprocessSpec(16, config.in_channels)
+    write_weights(path, checkpoint_of(model))
+    return vitedu.load(path)
+
+
+def numbered(folder, count):
+    """A picture of each of `count` classes, which are called by their numbers."""
+    for index in range(count):
+        (folder / str(index)).mkdir(parents=True)
+        color = (9 * index, 99, 200)
+        Image.new("RGB", (16, 16), color).save(folder / str(index) / "a.png")
+
+
+def test_top_5_is_shown_from_6_classes_on(here, capsys):
+    a_model(here / "w.safetensors", 7)
+    numbered(here / "seven", 7)
+    assert main(["evaluate", "w.safetensors", "seven"]) == 0
+    assert " top-5 " in capsys.readouterr().out
+    found = answer(capsys, "evaluate", "w.safetensors", "seven")
+    assert found["num_top5_correct"] <= 7 and found["top5_accuracy"] <= 100
+
+
+@pytest.mark.parametrize("bias", [0.0, -8.0], ids=["softmax", "sigmoid"])
+def test_the_loss_is_the_one_that_the_model_was_trained_by(here, capsys, bias):
+    model = a_model(here / "w.safetensors", 7, bias)
+    numbered(here / "seven", 7)
+    found = answer(capsys, "evaluate", "w.safetensors", "seven")
+    images = [here / f"seven/{index}/a.png" for index in range(7)]
+    pixels = torch.cat([vitedu.preprocess(model, image) for image in images])
+    with torch.no_grad():
+        logits = model(pixels).double()
+    if bias:
+        right = torch.eye(7, dtype=torch.float64)
+        chance = logits.sigmoid()
+        each = right * chance.log() + (1 - right) * (1 - chance).log()
+        want, name = -each.sum() / 7, "sigmoid"
+    else:
+        want, name = -logits.log_softmax(1).diagonal().mean(), "softmax"
+    assert found["loss_name"] == name
+    assert found["loss"] == pytest.approx(float(want), rel=1e-6)
+    main(["evaluate", "w.safetensors", "seven"])
+    assert ("sigmoid cross-entropy" in capsys.readouterr().out) == bool(bias)
+
+
+def test_the_loss_of_a_run_is_its_own(here, capsys):
+    words = ["train", "digits", "loss=sigmoid", *TINY[1:5], "--out", "run"]
+    assert main(words) == 0
+    capsys.readouterr()
+    found = answer(capsys, "evaluate", "run", "digits")
+    metrics = json.loads((here / "run/result.json").read_text())["metrics"]
+    assert found["loss_name"] == "sigmoid"
+    # float32 sums of 500 images in batches of another size
+    assert found["loss"] == pytest.approx(
+        metrics["test_loss"]["value"], rel=1e-5
+    )
+
+
+# --- predicting
+
+
+def test_invert_swaps_dark_and_light(here, capsys):
+    a_model(here / "w.safetensors", in_channels=1)
+    digit = load_dataset("digits").test.images[0, 0].numpy()
+    Image.fromarray(digit).save("light.png")
+    ImageOps.invert(Image.fromarray(digit)).save("dark.png")
+    given = answer(capsys, "predict", "w.safetensors", "light.png")
+    turned = answer(capsys, "predict", "w.safetensors", "dark.png", "--invert")
+    plain = answer(capsys, "predict", "w.safetensors", "dark.png")
+    (given,), (turned,), (plain,) = (
+        x["predictions"] for x in (given, turned, plain)
+    )
+    assert given["top"] == turned["top"] != plain["top"]
+
+
+def test_invert_names_a_file_that_cannot_be_read(here, capsys):
+    a_model(here / "w.safetensors")
+    said = sentence(capsys, "predict", "w.safetensors", "gone.png", "--invert")
+    assert "gone.png" in said
+
+
+def test_arrays_that_nobody_knows_can_be_left_out(here, capsys):
+    from safetensors.torch import load_file, save_file
+
+    a_model(here / "w.safetensors")
+    arrays = load_file(here / "w.safetensors")
+    save_file(arrays | {"extra.a": torch.ones(3)}, here / "more.safetensors")
+    Image.new("RGB", (16, 16)).save("a.png")
+    words = ["predict", "more.safetensors", "a.png", "num_heads=3"]
+    assert "extra.a" in sentence(capsys, *words)
+    assert main([*words, "ignore=extra.*"]) == 0
+    for words in (
+        ["info", "more.safetensors", "num_heads=3", "ignore=extra.*"],
+        [
+            *("convert", "more.safetensors", "out.safetensors"),
+            *("--to", "vitedu", "num_heads=3", "ignore=extra.*"),
+        ],
+    ):
+        assert main(words) == 0

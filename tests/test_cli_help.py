@@ -1,0 +1,133 @@
+"""The help of the command, and `vitedu info`: found without reading the site."""
+
+import json
+from dataclasses import fields
+
+import pytest
+
+from vitedu.cli import COMMANDS, main
+from vitedu.cli.command import parser_of
+from vitedu.cli.settings import NO_WORDS, settings
+from vitedu.data import Augment
+from vitedu.model import ViTConfig
+from vitedu.train import RECIPES, TrainConfig, override, recipe
+from vitedu.weights.convert import SUFFIXES
+
+
+@pytest.fixture(autouse=True)
+def eighty_columns(monkeypatch, tmp_path):
+    """A terminal of 80 columns, on a computer without data."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("VITEDU_DATA", raising=False)
+    monkeypatch.delenv("VITEDU_TIER", raising=False)
+
+
+def said(capsys, *words):
+    """What a command prints."""
+    assert main([*words]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_help_of_its_own(capsys, name):
+    out = said(capsys, name, "--help")
+    assert out == said(capsys, name, "-h") == said(capsys, "help", name)
+    assert out.startswith(f"usage: vitedu {name} ")
+    assert "examples:\n  vitedu " in out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_names_every_option_with_its_meaning(capsys, name):
+    out = said(capsys, name, "--help")
+    parser = parser_of(name, COMMANDS[name])
+    for action in parser._actions:
+        assert action.help, action.option_strings
+        assert all(option in out for option in action.option_strings)
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], *([x, "--help"] for x in COMMANDS)]
+)
+def test_the_help_fits_80_columns(capsys, words):
+    assert max(map(len, said(capsys, *words).splitlines())) <= 80
+
+
+def test_the_help_of_all_has_a_line_for_each_command(capsys):
+    out = said(capsys, "--help")
+    assert out == said(capsys) == said(capsys, "help")
+    for name, command in COMMANDS.items():
+        assert f"  {name:<22}{command.summary}\n" in out
+
+
+def test_the_help_of_an_unknown_command_names_the_nearest(capsys):
+    assert main(["help", "trian"]) == 2
+    assert "did you mean 'train'" in capsys.readouterr().err
+
+
+def test_the_help_comes_without_the_words_that_a_command_needs(capsys):
+    assert said(capsys, "predict", "--top", "3", "--help").startswith("usage")
+
+
+def test_the_help_of_train_names_every_setting(capsys):
+    out = said(capsys, "train", "--help")
+    for owner, prefix in (
+        (TrainConfig, ""),
+        (ViTConfig, "model."),
+        (Augment, "augment."),
+    ):
+        parts = ("stem", "position", "block") if prefix == "model." else ()
+        for each in fields(owner):
+            if each.name not in (*NO_WORDS.get(prefix, ()), *parts):
+                assert f"\n  {prefix}{each.name}=" in out, each.name
+
+
+def test_every_setting_in_the_help_has_a_meaning():
+    for title, rows in settings():
+        assert all(meaning for _, meaning in rows), title
+
+
+def test_what_the_help_shows_can_be_typed():
+    words = [name for _, rows in settings() for name, _ in rows]
+    given = dict(word.split("=", 1) for word in words)
+    given |= {"dataset": "digits", "epochs": "1"}
+    config = override(recipe("mnist-tiny", "cpu"), given)
+    assert config == TrainConfig(
+        "mnist-tiny", "cpu", ViTConfig(), "digits", epochs=1
+    )
+
+
+def test_the_help_of_convert_names_the_formats(capsys):
+    out = said(capsys, "convert", "--help")
+    assert all(name in out for name in SUFFIXES)
+
+
+def test_info_has_one_line_for_each_recipe(capsys):
+    out = said(capsys, "info")
+    lines = out.partition("recipes, for ")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in lines[1:]] == sorted(RECIPES)
+    assert all(len(line.split()) > 3 for line in lines[1:])
+
+
+def test_info_fits_80_columns(capsys):
+    assert max(map(len, said(capsys, "info").splitlines())) <= 80
+
+
+def test_info_in_json_names_everything_and_what_recipes_are_for(capsys):
+    answer = json.loads(said(capsys, "info", "--json"))
+    assert answer["recipes"] == sorted(RECIPES)
+    assert {"ViT-B/16", "R50+ViT-B/16", "BiT-R50x1"} <= set(answer["models"])
+    assert {"digits", "mnist"} <= set(answer["datasets"])
+    assert answer["about"].keys() == RECIPES.keys()
+
+
+def test_info_of_a_recipe_shows_every_setting_and_what_decays(capsys):
+    out = said(capsys, "info", "digits")
+    flat = {line.split()[0] for line in out.splitlines() if line.strip()}
+    assert {each.name for each in fields(TrainConfig)} - flat <= {
+        *("model", "preprocess", "augment")
+    }
+    assert "kernels" in out and "weight_decay 0.05" in out

@@ -1,0 +1,301 @@
+"""What a run shows: its five lines, its bar on a terminal, its lines elsewhere."""
+
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+import vitedu
+from vitedu.cli import main, progress
+from vitedu.cli.before import classes_named, named
+from vitedu.cli.progress import Part, fitting, time_left
+from vitedu.cli.train import is_finished
+from vitedu.data import Arrays, ArraySource
+from vitedu.model import vit_config
+from vitedu.train.folder import RunFolder
+
+TINY = [
+    "model.embed_dim=8",
+    "model.depth=1",
+    "model.num_heads=2",
+    "model.mlp_dim=8",
+]
+SMOKE = ["train", "digits", *TINY, "--tier", "smoke"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder to work in, on a computer without data."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VITEDU_DATA", raising=False)
+    monkeypatch.delenv("VITEDU_TIER", raising=False)
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    return tmp_path
+
+
+def on_terminal(columns, *words):
+    """Exit code of the command, and each state of a line of its terminal."""
+    fcntl = pytest.importorskip("fcntl", reason="no terminals on Windows")
+    import pty
+    import termios
+
+    ours, theirs = pty.openpty()
+    size = struct.pack("HHHH", 24, columns, 0, 0)
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
+    root = os.path.dirname(vitedu.__path__[0])
+    environment = os.environ | {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
+    environment.pop("COLUMNS", None)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vitedu", *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+    )
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # Linux: the other end is closed
+            part = b""
+        if not part:
+            break
+        written += part
+    os.close(ours)
+    lines = re.split(r"[\r\n]+", written.decode())
+    return process.wait(), [line.rstrip() for line in lines if line.strip()]
+
+
+# --- five lines
+
+
+def test_five_lines_stand_before_a_run(here, capsys):
+    assert main([*SMOKE, "lr=0.002"]) == 0
+    data, model, device, plan, run, *rest = capsys.readouterr().err.splitlines()
+    assert data.startswith("data ") and "512 images to train" in data
+    assert "500 to test; 10 classes: 0, 1, 2, ..." in data
+    assert model.startswith("model ") and model.endswith(" weights")
+    assert device.startswith("device ") and "cpu, fp32" in device
+    assert plan.startswith("plan ") and "20 steps, batch size 64" in plan
+    assert "learning rate 0.002" in plan
+    assert run.startswith("run ") and "runs/digits-" in run
+    assert "not as in the recipe: " in run and "lr=0.002" in run
+    assert all(line.startswith("step ") for line in rest)
+
+
+def test_the_whole_configuration_is_in_the_folder(here, capsys):
+    main([*SMOKE, "lr=0.002", "--out", "run"])
+    kept = json.loads((here / "run/config.json").read_text())
+    assert (kept["lr"], kept["schedule"]) == (0.002, "cosine")
+    assert "schedule" not in capsys.readouterr().err
+
+
+def test_a_recipe_as_it_is_differs_in_nothing(here, capsys):
+    main(["train", "digits", "--tier", "smoke"])
+    assert "not as in the recipe" not in capsys.readouterr().err
+
+
+def test_the_lines_say_how_many_weights_and_threads(here, capsys):
+    main([*SMOKE, "threads=1"])
+    err = capsys.readouterr().err
+    # patches 400, class token 8, positions 136, the block's norms 32, attention 288
+    # and MLP 144, the last norm 16, the head 90
+    assert " 1,114 weights" in err and ", 1 thread\n" in err
+
+
+def test_few_classes_are_all_named_and_many_are_not():
+    def source(names):
+        images = torch.zeros(len(names), 1, 2, 2, dtype=torch.uint8)
+        spec = vitedu.PreprocessSpec(2, in_channels=1)
+        labels = torch.arange(len(names))
+        return ArraySource(Arrays(images, labels), names, preprocess=spec)
+
+    assert classes_named(source(("ants", "bees"))) == "2 classes: ants, bees"
+    many = source(tuple("abcdefg"))
+    assert classes_named(many) == "7 classes: a, b, c, ..."
+
+
+@pytest.mark.parametrize("name", ["ViT-Ti/16", "ViT-B/32", "R50+ViT-B/16"])
+def test_a_model_of_the_paper_is_called_by_its_name(name):
+    assert named(vit_config(name, num_classes=3)) == name
+    other = named(vit_config(name, depth=3))
+    assert other.startswith("3 blocks, ")
+
+
+# --- the bar
+
+
+@pytest.mark.parametrize("columns", [80, 40, 20])
+def test_the_bar_is_never_wider_than_the_terminal(here, columns):
+    code, lines = on_terminal(columns, *SMOKE, "--out", "r")
+    bars = [line for line in lines if "%|" in line]
+    assert code == 0 and bars
+    assert max(map(len, bars)) < columns
+
+
+def test_the_bar_moves_before_the_first_measurement(here):
+    words = [*SMOKE, "steps=400", "log_every=400", "--out", "r"]
+    code, lines = on_terminal(80, *words)
+    unmeasured = [
+        line for line in lines if "/400" in line and "loss" not in line
+    ]
+    steps = {int(re.search(r"(\d+)/400", line)[1]) for line in unmeasured}
+    assert code == 0
+    assert 0 in steps and any(0 < step < 400 for step in steps)
+    assert any("img/s" in line and " left" in line for line in unmeasured)
+
+
+def test_the_bar_shows_loss_and_accuracies(here):
+    words = [*SMOKE, "validation=0.2", "steps=40", "log_every=5", "--out", "r"]
+    code, lines = on_terminal(100, *words)
+    assert code == 0
+    assert any(
+        re.search(r"loss \S+  acc [\d.]+%  val [\d.]+%", line) for line in lines
+    )
+    assert any(re.search(r"  test [\d.]+%", line) for line in lines)
+
+
+def test_the_bar_says_that_it_is_evaluating(here):
+    words = [*SMOKE, "batch_size=16", "--out", "r"]  # 500 images in 16 batches
+    code, lines = on_terminal(80, *words)
+    assert code == 0
+    assert any(line.endswith("  evaluating") for line in lines)
+    assert not lines[-3].endswith("evaluating")  # the last bar
+
+
+def test_the_lines_before_a_run_are_broken_to_fit(here):
+    code, lines = on_terminal(60, *SMOKE, "--out", "r")
+    first_bar = next(i for i, line in enumerate(lines) if "%|" in line)
+    assert code == 0 and first_bar >= 5
+    assert max(map(len, lines[:first_bar])) < 60
+
+
+def test_a_note_stands_below_the_five_lines_once(here):
+    code, lines = on_terminal(80, *SMOKE, "shard=true", "--out", "r")
+    line = "note    shard=true has no effect: there is one process"
+    assert code == 0
+    assert lines.count(line) == 1
+    assert "%|" in lines[lines.index(line) + 1]
+
+
+def test_no_terminal_no_bar(here, capsys):
+    main(SMOKE)
+    err = capsys.readouterr().err
+    assert "\r" not in err and "%|" not in err
+
+
+def test_elsewhere_first_and_last_measurement_make_a_line(here, capsys):
+    main([*SMOKE, "log_every=2"])
+    err = capsys.readouterr().err.splitlines()
+    lines = [line for line in err if line.startswith("step ")]
+    assert [line.split(":")[0] for line in lines] == [
+        "step 2 of 20",
+        "step 20 of 20",
+        "step 20 of 20",  # with the test part
+    ]
+    assert "loss " in lines[0] and "train accuracy " in lines[0]
+    assert " images/s" in lines[0] and "test accuracy " in lines[-1]
+
+
+def test_elsewhere_a_minute_without_a_measurement_makes_a_line(
+    here, capsys, monkeypatch
+):
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    main([*SMOKE, "log_every=20"])
+    err = capsys.readouterr().err
+    assert "step 1 of 20: under way\n" in err or "step 1 of 20: 00:0" in err
+    assert "step 2 of 20: " in err
+
+
+def test_what_matters_least_gives_way_first():
+    parts = [Part("count", 1), Part("loss", 3), Part("speed", 2)]
+    assert fitting(parts, 18) == ["count", "loss", "speed"]
+    assert fitting(parts, 17) == ["loss", "speed"]
+    assert fitting(parts, 10) == ["loss"]
+    assert fitting(parts, 3) == []
+
+
+def test_the_time_left_follows_the_speed_since_the_run_went_on():
+    assert time_left(20, 10, 40, 5.0) == "00:10 left"
+    assert time_left(10, 10, 40, 5.0) == ""
+    assert time_left(40, 10, 40, 5.0) == ""
+
+
+# --- stopping and going on
+
+
+def stopped(folder, number, *words):
+    """Exit code and stdout of a long run that gets a signal in its course."""
+    root = os.path.dirname(vitedu.__path__[0])
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "vitedu", "train", "digits", *TINY),
+            *("--out", str(folder), "epochs=2000", "log_every=1", *words),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
+        text=True,
+    )
+    log = folder / "log.jsonl"
+    while process.poll() is None and not (
+        log.exists() and log.stat().st_size > 500
+    ):
+        time.sleep(0.05)
+    process.send_signal(number)
+    out, err = process.communicate()
+    assert "stopping after this step, to save; again: at once" in err
+    return process.returncode, out
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 0)],
+    ids=["Ctrl-C", "SIGTERM"],
+)
+def test_a_signal_saves_and_the_exit_code_says_which(here, number, code):
+    returned, out = stopped(here / "run", number, "--json")
+    assert returned == code
+    assert json.loads(out)["status"] == "interrupted"
+    result = json.loads((here / "run/result.json").read_text())
+    assert result["status"] == "interrupted"
+    saved = torch.load(here / "run/checkpoint.pt", weights_only=True)["step"]
+    last = (here / "run/log.jsonl").read_text().splitlines()[-1]
+    assert saved == json.loads(last)["step"]
+
+
+def test_a_run_that_was_stopped_says_that_it_can_go_on(here, capsys):
+    code, out = stopped(here / "run", signal.SIGINT)
+    assert code == 130
+    assert re.fullmatch(
+        r"interrupted at step [\d,]+ of 80,000 and saved; the same command goes "
+        r"on: \S+/run\n",
+        out,
+    )
+    step = torch.load(here / "run/checkpoint.pt", weights_only=True)["step"]
+    assert f"at step {step:,} of" in out
+    assert not is_finished(RunFolder(here / "run"))
+
+
+def test_only_a_finished_run_is_said_to_be_one(here, capsys):
+    words = [*SMOKE, "--out", "run"]
+    assert main(words) == 0
+    assert "finished; --fresh repeats it" not in capsys.readouterr().err
+    assert main(words) == 0
+    assert "run holds this run, finished; --fresh" in capsys.readouterr().err
+    # as after Ctrl-C, which leaves weights too
+    result = json.loads((here / "run/result.json").read_text())
+    result["status"] = "interrupted"
+    (here / "run/result.json").write_text(json.dumps(result))
+    assert main(words) == 0
+    err = capsys.readouterr().err
+    assert "finished" not in err and "going on at step 20" in err

@@ -1,0 +1,111 @@
+"""`vitedu predict`: what trained weights say of pictures."""
+
+import argparse
+from typing import Any
+
+import torch
+
+from vitedu.cli.answer import Answer, table
+from vitedu.cli.command import Command
+from vitedu.cli.words import (
+    HINTS_HELP,
+    OF_WEIGHTS,
+    WEIGHTS,
+    load_model,
+    named_fields,
+)
+from vitedu.decode import open_image
+from vitedu.errors import UserError
+from vitedu.evaluate.classify import (
+    check_has_classes,
+    class_names,
+    probabilities,
+)
+from vitedu.model import ResNet, ViT
+from vitedu.pictures import preprocess
+from vitedu.train import find_device
+
+
+def predict(options: argparse.Namespace) -> Answer:
+    """The likeliest classes of each picture, with their probabilities."""
+    words, fields = named_fields(options.words, OF_WEIGHTS)
+    if len(words) < 2:
+        raise UserError("predict wants WEIGHTS and at least one IMAGE")
+    if options.top < 1:
+        raise UserError(f"--top is {options.top}, it must be at least 1")
+    weights, *images = words
+    device = find_device(options.device)
+    model = load_model(weights, fields, device)
+    check_has_classes(model, weights)
+    names = class_names(model, model.config.num_classes)
+    pixels = torch.cat(
+        [picture_for(model, image, options.invert) for image in images]
+    )
+    top = probabilities(model, pixels).topk(min(options.top, len(names)))
+    values: dict[str, Any] = {"weights": weights, "predictions": []}
+    rows = []
+    for image, shares, indices in zip(images, *top, strict=True):
+        classes = [
+            {"class": names[index], "index": index, "probability": share}
+            for share, index in zip(
+                shares.tolist(), indices.tolist(), strict=True
+            )
+        ]
+        values["predictions"].append({"image": image, "top": classes})
+        found = ", ".join(
+            f"{x['class']} {100 * x['probability']:.1f} %" for x in classes
+        )
+        rows.append((image, found))
+    return Answer(values, table(rows))
+
+
+def picture_for(model: ViT | ResNet, path: str, invert: bool) -> torch.Tensor:
+    """A picture as the model wants it, (1, c, h, w); with dark and light swapped.
+
+    A digit in ink on paper is dark on light, those of MNIST are light on dark.
+    """
+    if not invert:
+        return preprocess(model, path)
+    from PIL import ImageOps
+
+    picture = open_image(path, model.preprocess.in_channels)
+    return preprocess(model, ImageOps.invert(picture))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What `vitedu predict` takes."""
+    parser.add_argument(
+        "--top",
+        type=int,
+        default=5,
+        metavar="N",
+        help="how many classes of each picture are shown; 5 unless told",
+    )
+    parser.add_argument(
+        "--invert",
+        action="store_true",
+        help="swap dark and light: for a digit in dark ink on paper, since those "
+        "of MNIST are light on dark",
+    )
+
+
+PREDICT = Command(
+    predict,
+    usage="WEIGHTS IMAGE... [name=value ...]",
+    summary="the likeliest classes of pictures",
+    about="Say what pictures show: the likeliest classes of each, with their "
+    "probabilities.",
+    words=[
+        *WEIGHTS,
+        ("IMAGE", "a picture that pillow can read; any number of them"),
+        *HINTS_HELP,
+    ],
+    examples=[
+        ("vitedu predict ViT-Ti/16 cat.jpg dog.jpg", "two photographs"),
+        (
+            "vitedu predict runs/mnist-tiny-1a2b3c4d five.png --invert --top 3",
+            "a digit written in ink",
+        ),
+    ],
+    add_options=add_options,
+)

@@ -190,9 +190,7 @@ def test_another_image_size_names_both():
 
 def test_other_channels_name_both():
     spec = PreprocessSpec((5, 4), 3)
-    with pytest.raises(
-        UserError, match="images have 1 channels, the model wants 3"
-    ):
+    with pytest.raises(UserError, match="in_channels=1, the model wants 3"):
         source(numbered(3), preprocess=spec)
 
 

@@ -117,8 +117,13 @@ def test_shapes_are_made_here():
     assert not torch.equal(shapes.train.images[:9], shapes.test.images[:9])
 
 
-def test_shapes_are_not_read():
+def test_shapes_are_not_read(tmp_path):
     with pytest.raises(UserError, match="shapes is made, not read"):
+        load_dataset("shapes", data=tmp_path)
+
+
+def test_data_that_is_not_there_is_said_whatever_the_set():
+    with pytest.raises(UserError, match="data=somewhere does not exist"):
         load_dataset("shapes", data="somewhere")
 
 

@@ -150,7 +150,7 @@ def test_too_few_pictures_to_hold_any_out_is_one_sentence(tmp_path):
     for name in ("ant", "bee"):
         write(tmp_path / "pair" / name / "x.png")
     with pytest.raises(
-        UserError, match=r"2 pictures of 2 classes, too few .* into val/"
+        UserError, match=r"too few pictures .* \(2 in all\); .* into val/"
     ):
         load_folder(tmp_path / "pair")
 

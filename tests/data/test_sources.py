@@ -146,7 +146,7 @@ def test_a_set_found_nowhere_names_every_place_and_every_file(
         f"MNIST is not in $VITEDU_DATA/mnist ({tmp_path}/data/mnist) or the cache "
         f"({cache}), and VITEDU_OFFLINE=1 forbids the download; unset it, put "
         "train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, "
-        "t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz into "
+        "t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz into "
         f"{cache}, or pass fallback=digits"
     )
 
@@ -332,6 +332,7 @@ def test_when_all_mirrors_fail_each_reason_is_given_and_nothing_is_left(
     server, cache
 ):
     size = len(FILES[FIRST])
+    first, second, third, last = FILES
     mirrors = [
         f"{server.address}/{fault}/" for fault in ("absent", "cut", "wrong")
     ]
@@ -342,7 +343,8 @@ def test_when_all_mirrors_fail_each_reason_is_given_and_nothing_is_left(
         f"{mirrors[1]}{FIRST}: ended after {size // 2} of {size} bytes",
         f"{mirrors[2]}{FIRST}: md5 is ",
         f", should be {MD5[FIRST]}; http://127.0.0.1:9/{FIRST}: urlopen error",
-        f"put {', '.join(FILES)} into {cache} yourself, or pass fallback=digits",
+        f"put {first}, {second}, {third} and {last} into {cache} yourself, "
+        "or pass fallback=digits",
     ):
         assert part in str(error.value)
     assert files_in(cache) == {}

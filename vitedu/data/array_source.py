@@ -138,7 +138,7 @@ def check_size(images: Tensor, preprocess: PreprocessSpec) -> None:
         )
     if channels != preprocess.in_channels:
         raise UserError(
-            f"the images have {channels} channels, "
-            f"the model wants {preprocess.in_channels}; "
+            f"the images come with in_channels={channels}, the model wants "
+            f"{preprocess.in_channels}; "
             f"set model.in_channels={channels} or take another data set"
         )

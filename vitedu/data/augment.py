@@ -44,24 +44,30 @@ class Augment:
     resampling, and the shift may be fractional. What comes from outside the picture
     is 0. Then RandAugment (`vitedu.data.randaugment` says whose), then `jitter`, in
     whole pixel values; `erase` comes after the normalisation.
+
+    Attributes:
+        shift: pixels, up to this many along each axis
+        rotate: degrees about the centre, up to this many either way
+        scale: magnification; 0.1 draws it from 0.9 to 1.1
+        shear: degrees that upright lines lean, up to this many either way
+        crop: smallest share of the area that a random crop keeps; 0 is off
+        flip: whether left and right are swapped in every other sample
+        rand_layers: operations of RandAugment that a sample goes through
+        rand_magnitude: strength of these operations; 10 is the whole range
+        jitter: brightness, contrast and colour; 0.3 draws each from 0.7 to 1.3
+        erase: share of the samples that lose a rectangle to the mean
     """
 
-    shift: int = 0  # pixels, up to this many along each axis
-    rotate: float = 0.0  # degrees about the centre, up to this many either way
-    scale: float = 0.0  # 0.1 draws a magnification from 0.9 to 1.1
-    shear: float = (
-        0.0  # degrees that upright lines lean, up to this many either way
-    )
-    crop: float = (
-        0.0  # smallest share of the area that a random crop keeps; 0 is off
-    )
-    flip: bool = False  # left and right swapped in every other sample
-    rand_layers: int = 0  # operations of RandAugment that a sample goes through
-    rand_magnitude: float = 10.0  # their strength; 10 is the whole range
-    jitter: float = (
-        0.0  # 0.3 draws brightness, contrast, colour from 0.7 to 1.3
-    )
-    erase: float = 0.0  # share of the samples that lose a rectangle to the mean
+    shift: int = 0
+    rotate: float = 0.0
+    scale: float = 0.0
+    shear: float = 0.0
+    crop: float = 0.0
+    flip: bool = False
+    rand_layers: int = 0
+    rand_magnitude: float = 10.0
+    jitter: float = 0.0
+    erase: float = 0.0
 
     def __post_init__(self) -> None:
         """Bring the fields into their kept types, or say which of them is wrong."""

@@ -221,9 +221,9 @@ def _hold_out_test(
         held_out = hold_out(labels, TEST_SHARE, TEST_SEED)
     except UserError as error:
         raise UserError(
-            f"{folder} holds {len(pictures)} pictures of {pictures.num_classes} "
-            "classes, too few to hold some out for testing; put pictures to measure "
-            "by into val/, beside train/"
+            f"{folder} holds too few pictures to hold some out for testing "
+            f"({len(pictures)} in all); put pictures to test on into val/, beside "
+            "train/"
         ) from error
     kept, taken = (
         pictures.take(chosen.nonzero()[:, 0].tolist())

@@ -195,6 +195,11 @@ def _present(name: str, data: str | Path | None) -> Location | None:
 def unfit(sentence: str, data: str | Path) -> UserError:
     """`sentence`, which says what `data` should not be here, and what it holds."""
     path = Path(data).expanduser()
+    if not os.path.exists(path):
+        return UserError(
+            f"data={data} does not exist; give a folder with a folder of pictures for "
+            "each class, or FILE.npz"
+        )
     if not path.is_dir():
         return UserError(sentence)
     return UserError(
@@ -240,7 +245,8 @@ def _found(named: NamedSet, folder: Path) -> Path | None:
 
 def _files(named: NamedSet) -> str:
     """All files that a download would bring, for a sentence."""
-    return ", ".join(named.md5)
+    *others, last = named.md5
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _places(named: NamedSet) -> str:

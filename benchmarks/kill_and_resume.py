@@ -82,10 +82,14 @@ class Trial:
 
     def wait_for_write(self, process: subprocess.Popen) -> None:
         """Return as soon as a checkpoint is being written."""
-        part = f"{self.folder.checkpoint}.{process.pid}.part"
-        while not os.path.exists(part):
+        left = self.parts()  # by runs that were killed
+        while self.parts() <= left:
             if process.poll() is not None:
                 raise SystemExit("the run ended before it wrote a checkpoint")
+
+    def parts(self) -> set[Path]:
+        """The checkpoints that are not written to their end."""
+        return set(self.out.glob("checkpoint.pt.*.part"))
 
     def log(self) -> list[dict[str, Any]]:
         """The lines of the log without what a clock wrote."""
@@ -113,7 +117,7 @@ def killed(trial: Trial, steps: list[int], pause: float) -> int:
         process.communicate()
         if process.returncode != -signal.SIGKILL:
             raise SystemExit(f"not killed: exit code {process.returncode}")
-        parts = list(trial.out.glob("checkpoint.pt.*.part"))
+        parts = list(trial.parts())
         num_in_write += bool(parts)
         left = f", {parts[0].stat().st_size:,} bytes written" if parts else ""
         print(f"killed after step {trial.last_step()}{left}", flush=True)

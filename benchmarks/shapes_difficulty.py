@@ -23,7 +23,7 @@ from vitedu.data import Augment
 from vitedu.evaluate import accuracy
 from vitedu.model import ViT
 from vitedu.train import TrainConfig, TrainState, recipe, train_step
-from vitedu.train.optimizer import build_optimizer
+from vitedu.train.optimizer import optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.schedule import build_schedule
 from vitedu.train.sources import open_sources
@@ -74,7 +74,7 @@ def reach(name: str, num_images: int) -> tuple[float, int, TrainConfig, dict]:
     state = TrainState(
         config=config,
         model=model,
-        optimizer=build_optimizer(model, config),
+        optimizer=optimizer_of(model, config),
         schedule=build_schedule(
             "cosine", config.lr, config.steps, config.warmup
         ),

@@ -8,7 +8,6 @@ from vitedu import budget
 from vitedu.budget.meta import Alive
 from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig, resnet_config, vit_config
-from vitedu.train.state import checkpoint_blocks
 
 SMALL = ViTConfig(
     image_size=48,
@@ -73,7 +72,7 @@ def test_the_widest_moment_of_a_step_is_predicted(shape, half, checkpointing):
     model, images = built(config)
     torch.nn.init.normal_(model.head.weight)
     if checkpointing:
-        checkpoint_blocks(model)
+        model.set_grad_checkpointing()
     forward = model if half is None else bfloat16(model)
     for weight in model.parameters():  # gradients are counted apart
         weight.grad = torch.zeros_like(weight)
@@ -178,7 +177,7 @@ def test_the_peak_of_a_gpu_is_predicted_within_15_percent(half, checkpointing):
     config = vit_config("ViT-S/16")
     model = ViT(config).to(device)
     if checkpointing:
-        checkpoint_blocks(model)
+        model.set_grad_checkpointing()
     images = torch.randn(batch_size, 3, 224, 224, device=device)
     labels = torch.zeros(batch_size, dtype=torch.int64, device=device)
 

@@ -36,7 +36,7 @@ def test_the_worked_example_runs_as_it_is_written(tmp_path):
     first = "from vitedu.train.recipes.mnist"
     new_import = "from vitedu.train.recipes.digits_wide import digits_wide\n"
     text = text.replace(first, new_import + first)
-    text = text.replace("RECIPES = {\n", "RECIPES = {\n" + entry)
+    text = re.sub(r"^RECIPES\b.* = \{\n", r"\g<0>" + entry, text, flags=re.M)
     init.write_text(text)
     command = re.search(r"`vitedu (train digits-wide --tier smoke)`", TEXT)[1]
     done = subprocess.run(

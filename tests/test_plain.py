@@ -14,7 +14,7 @@ import vitedu
 from vitedu import plain
 from vitedu.compat import import_timm
 from vitedu.train import TrainConfig, find_device
-from vitedu.train.optimizer import build_optimizer
+from vitedu.train.optimizer import optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.schedule import build_schedule
 from vitedu.train.step import TrainState, train_step
@@ -146,7 +146,7 @@ def test_trains_step_for_step_like_the_package():
     state = TrainState(
         config=config,
         model=theirs.train(),
-        optimizer=build_optimizer(theirs, config),
+        optimizer=optimizer_of(theirs, config),
         schedule=build_schedule("cosine", 0.01, 20, 0.25),
         precision=build_precision("fp32", find_device("cpu")),
     )

@@ -22,6 +22,8 @@ ROWS = re.findall(
     r"^\| `vitedu train ([a-z0-9-]+)` \|(.*)\|$", TEXT, flags=re.MULTILINE
 )
 INSTALL = (
+    r"python -m venv venv",
+    r"source venv/bin/activate",
     r'pip install "vitedu @ git\+https://github\.com/[\w-]+/[\w-]+"',
     r"pip install torch torchvision --index-url "
     r"https://download\.pytorch\.org/whl/cpu",
@@ -54,18 +56,17 @@ def here(tmp_path, monkeypatch):
     monkeypatch.delenv("VITEDU_TIER", raising=False)
     photos = Path(vitedu.__path__[0]) / "data/photos"
     shutil.copy(photos / "hopper.jpg", "photo.jpg")
-    for part, count in (("train", 4), ("val", 2)):
-        for name, color in (("ants", "black"), ("bees", "gold")):
-            folder = Path("FOLDER", part, name)
-            folder.mkdir(parents=True)
-            for index in range(count):
-                picture = Image.new("RGB", (80, 60 + index), color)
-                picture.save(folder / f"{index}.jpg")
+    for name, color in (("ants", "black"), ("bees", "gold")):
+        folder = Path("photos", name)
+        folder.mkdir(parents=True)
+        for index in range(5):
+            picture = Image.new("RGB", (80, 60 + index), color)
+            picture.save(folder / f"{index}.jpg")
     return tmp_path
 
 
-def test_its_lines_of_python_print_what_it_says(here):
-    (program,), (output,) = blocks("python"), blocks("text")
+def printed(program):
+    """What a program of the page prints, run by itself and without a network."""
     done = subprocess.run(
         [sys.executable, "-c", program],
         check=True,
@@ -73,7 +74,46 @@ def test_its_lines_of_python_print_what_it_says(here):
         text=True,
         env=os.environ | {"VITEDU_OFFLINE": "1"},
     )
-    assert done.stdout == output
+    return done.stdout
+
+
+def test_its_first_lines_of_python_print_what_it_says(here):
+    assert printed(blocks("python")[0]) == blocks("text")[0]
+
+
+def test_its_line_of_fine_tuning_names_the_photograph(here):
+    program = blocks("python")[1]
+    quick = program.replace("epochs=5", 'tier="smoke", steps=2')
+    assert quick != program
+    accuracy, guesses = printed(quick).splitlines()
+    assert accuracy.startswith("{'value': ")
+    assert "ants" in guesses and "bees" in guesses
+
+
+def test_its_lines_for_a_program_of_ones_own_give_the_shapes_that_it_says(here):
+    program = blocks("python")[2]
+    shown = printed(program + SHAPES).splitlines()
+    said = re.findall(
+        r"# (?:attention: )?(?:(\d+) of )?(\(.*\))$", program, re.M
+    )
+    assert shown == [
+        f"{count} of {shape}".removeprefix(" of ") for count, shape in said
+    ]
+    with pytest.warns(UserWarning, match="its head is all zeros"):
+        saved = vitedu.load("mine.safetensors")
+    assert saved.config.image_size == (384, 384)
+
+
+# Appended to the page's program, prints what its comments say.
+SHAPES = """
+for x in (images, logits, maps, attention):
+    if isinstance(x, list):
+        print(f"{len(x)} of {tuple(x[0].shape)}")
+    else:
+        print(tuple(x.shape))
+n, d = features.shape
+print(f"(n, {d}) and (n,)" if labels.shape == (n,) else "unlike")
+"""
 
 
 def test_every_line_of_shell_is_known():
@@ -101,16 +141,15 @@ def test_its_first_command_names_the_photograph(here, capsys):
 
 
 def test_its_first_training_needs_no_download(here):
-    first, *_ = [words for words in OURS if words[0] == "train"]
-    assert main([*first, "--tier", "smoke"]) == 0
+    assert ["train", "digits"] in OURS
+    assert main(["train", "digits", "--tier", "smoke"]) == 0
 
 
 def test_a_folder_of_photographs_trains_and_predicts(here, capsys):
-    (train,) = [words for words in OURS if "data=FOLDER" in words]
-    quick = ["model.depth=1", "model.embed_dim=16", "model.mlp_dim=16"]
-    assert main([*train, *quick, "--tier", "smoke"]) == 0
+    (train,) = [words for words in OURS if "data=photos" in words]
+    assert main([*train, "steps=2", "--tier", "smoke"]) == 0
     (predict,) = [words for words in OURS if "runs/" in words[1]]
-    (run,) = here.glob("runs/shapes-small-*")
+    (run,) = here.glob("runs/finetune-*")
     assert re.fullmatch(predict[1].replace("…", ".*"), f"runs/{run.name}")
     capsys.readouterr()
     assert main(["predict", str(run), *predict[2:]]) == 0

@@ -21,7 +21,8 @@ from vitedu.model import (
     vit_config,
 )
 from vitedu.pictures import PreprocessSpec, preprocess
-from vitedu.weights import load
+from vitedu.train.finetune import finetune
+from vitedu.weights import load, save
 
 __version__ = "0.1.0"
 
@@ -36,6 +37,7 @@ __all__ = [
     "classify",
     "data",
     "evaluate",
+    "finetune",
     "load",
     "model",
     "preprocess",
@@ -44,6 +46,7 @@ __all__ = [
     "resnet",
     "resnet_config",
     "results",
+    "save",
     "train",
     "vit",
     "vit_config",

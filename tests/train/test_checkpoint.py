@@ -24,7 +24,7 @@ from vitedu.train.checkpoint import (
 )
 from vitedu.train.config import TrainConfig
 from vitedu.train.distributed import bare
-from vitedu.train.optimizer import MovingAverage, build_optimizer
+from vitedu.train.optimizer import MovingAverage, optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.schedule import build_schedule
 from vitedu.train.step import StepResult, TrainState, train_step
@@ -59,7 +59,7 @@ def build(seed=0, **fields):
     return TrainState(
         config=config,
         model=model.train(),
-        optimizer=build_optimizer(model, config),
+        optimizer=optimizer_of(model, config),
         schedule=build_schedule(config.schedule, config.lr, 10, config.warmup),
         precision=build_precision(config.precision, torch.device("cpu")),
         ema=MovingAverage(model, config.ema) if config.ema else None,

@@ -11,13 +11,15 @@ import torch
 
 from vitedu.data import Augment, PreprocessSpec
 from vitedu.errors import UserError
-from vitedu.model import ViTConfig
+from vitedu.model import ResNetConfig, ViT, ViTConfig
+from vitedu.model.checks import meanings
 from vitedu.train import RECIPES, fit, override, recipe
 from vitedu.train.checkpoint import read_checkpoint
 from vitedu.train.config import CHOICES, MAY_DIFFER, TIERS, TrainConfig
 from vitedu.train.sources import open_sources
-from vitedu.train.state import build_state, count_steps
+from vitedu.train.state import build_model, build_state, count_steps
 from vitedu.train.step import train_step
+from vitedu.weights import save
 
 TINY = ViTConfig(
     image_size=8,
@@ -109,6 +111,7 @@ def test_json_gives_every_field_back():
             "activation_checkpointing": True,
             "shard": True,
         },
+        **{"weights": "w", "keep": "best", "given": "loss=f", "threads": 3},
     )
     defaults = TrainConfig(
         recipe="other", tier="cpu", model=TINY, dataset="other.npz", steps=1
@@ -142,7 +145,7 @@ def test_json_of_an_unknown_nested_field_is_an_error(part):
 
 @pytest.mark.parametrize("name", MAY_DIFFER)
 def test_what_may_differ_is_no_part_of_the_identity(name):
-    others = {"device": "cuda", "compile": True, "shard": True}
+    others = {"device": "cuda", "compile": True, "shard": True}  # else 2
     value = others.get(name, 2)
     assert config(**{name: value}).identity() == config().identity()
     assert config(**{name: value}).digest() == config().digest()
@@ -160,6 +163,39 @@ def test_what_may_differ_is_no_part_of_the_identity(name):
 )
 def test_any_other_change_gives_another_digest(changes):
     assert config(**changes).digest() != config().digest()
+
+
+def test_runs_from_before_the_later_fields_keep_their_folders():
+    # recorded before `weights`, `keep` and `given` were there
+    names = {"digits": "49b19050", "mnist-tiny": "5476dc28"}
+    assert names == {name: recipe(name, "cpu").digest() for name in names}
+
+
+@pytest.mark.parametrize(
+    "later", [{"weights": "w"}, {"keep": "best"}, {"given": "loss=f"}]
+)
+def test_a_later_field_that_is_set_gives_another_digest(later):
+    assert config(**later).digest() != config().digest()
+
+
+def test_a_configuration_without_the_later_fields_can_be_read():
+    values = config().to_json()
+    for name in ("weights", "keep", "given", "threads"):
+        del values[name]
+    assert TrainConfig.from_json(values) == config()
+
+
+def test_the_model_may_be_a_resnet():
+    small = ResNetConfig(layers=(1,), width=0.5, num_classes=3, image_size=32)
+    both = config(model=small)
+    assert through_json(both) == both
+    deeper = override(both, {"model.layers": "1,1", "model.image_size": "64"})
+    assert deeper.model.layers == (1, 1)
+    assert deeper.preprocess.image_size == (64, 64)
+
+
+def test_every_field_has_a_meaning():
+    assert list(meanings(TrainConfig)) == [x.name for x in fields(TrainConfig)]
 
 
 def test_the_digest_is_eight_hexadecimal_digits():
@@ -185,6 +221,7 @@ WRONG = {
     "log_every": (0, -1),
     "save_every": (0, -1),
     "max_images": (0, -1),
+    "threads": (0, -1),
     "seed": (-1, 2**64),
     "num_workers": (-1,),
     "lr": (0.0, -1e-3, NAN, INF),
@@ -511,6 +548,20 @@ def run_outcome(config):
         return str(error)
 
 
+def threads_used(config):
+    """The CPU threads of PyTorch while a run goes on."""
+    seen = []
+    fit(config, on_progress=lambda _: seen.append(torch.get_num_threads()))
+    return seen
+
+
+def first_weight(config):
+    """A weight that a run begins with; the file that another may name is there."""
+    torch.manual_seed(5)
+    save(ViT(TINY), "start.safetensors")
+    return build_model(config).patch_embed.proj.weight[0, 0, 0, 0].item()
+
+
 MNIST = {
     "dataset": "mnist",
     "model": replace(TINY, image_size=28, num_classes=10),
@@ -542,6 +593,8 @@ SHOWN = {
     "mixup": (0.2, trained, {}),
     "cutmix": (1.0, trained, {}),
     "ema": (0.9, trained, {}),
+    # the loss of the training part has its least in the middle of the run
+    "keep": ("best", trained, {"validation": 0.3, "steps": 12, "lr": 0.3}),
     "precision": ("bf16", forward_passes, {}),
     # there is no such kernel on the CPU, and a sentence says so
     "attention": ("efficient", run_outcome, {}),
@@ -561,6 +614,9 @@ SHOWN = {
     "max_images": (10, lambda c: len(open_sources(c, CPU).train), {}),
     "fallback": ("digits", outcome, MNIST),
     "device": ("cuda:99", run_outcome, {"device": "cpu"}),
+    "threads": (2, threads_used, {}),
+    "weights": ("start.safetensors", first_weight, {}),
+    "given": ("loss=f", run_outcome, {}),
     "log_every": (1, lambda c: len(fit(c).history), {}),
     "save_every": (1, saved_steps, {}),
 }

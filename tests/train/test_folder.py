@@ -39,6 +39,7 @@ OTHER = {
     },
     "dataset": {"dataset": "other.npz"},
     "data": {"data": "there"},
+    "weights": {"weights": "start.safetensors"},
     "preprocess.mean": {"preprocess": PreprocessSpec(mean=0.1)},
     "augment.flip": {"augment": Augment(flip=True)},
     "epochs": {"epochs": 3, "steps": None},
@@ -58,6 +59,8 @@ OTHER = {
     "mixup": {"mixup": 0.2},
     "cutmix": {"cutmix": 1.0},
     "ema": {"ema": 0.6},
+    "keep": {"keep": "best"},
+    "given": {},  # in a sentence of its own: test_given.py
     "precision": {"precision": "bf16"},
     "attention": {"attention": "math"},
     "activation_checkpointing": {"activation_checkpointing": True},
@@ -141,6 +144,7 @@ def test_every_field_either_may_differ_or_is_refused():
         {"micro_batch_size": 2},
         {"compile": True},
         {"shard": True},
+        {"threads": 2},
     ],
 )
 def test_what_may_differ_is_taken_over(tmp_path, changes):
@@ -455,7 +459,10 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_no_part(disks):
         f"cannot write {disks['disk']}/checkpoint/checkpoint.pt: "
     )
     assert kept
-    assert names == ["checkpoint.pt", "config.json", "log.jsonl", "result.json"]
+    assert names == [
+        *("checkpoint.pt", "config.json", "log.jsonl"),
+        *("model.safetensors", "result.json"),  # of the run as it was stopped
+    ]
     assert last == "finished"
 
 

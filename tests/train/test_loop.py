@@ -179,7 +179,7 @@ def test_a_stopped_and_resumed_run_gives_the_same_bytes_and_log(here, stops):
     for steps in stops:
         stopped = fit(FULL, "parts", should_stop=stopper(steps))
         assert stopped.result["status"] == "interrupted"
-        assert not (here / "parts" / "model.safetensors").exists()
+        assert RunFolder("parts").finished(FULL) is None
     assert fit(FULL, "parts").result["status"] == "finished"
     assert weights(here / "parts") == weights(here / "whole")
     assert lines(here / "parts") == lines(here / "whole")
@@ -337,7 +337,7 @@ def test_a_run_stopped_while_it_reads_the_test_part_reads_it_again(here):
     stopped = fit(config, "parts", should_stop=stop)
     assert stopped.result["status"] == "interrupted"
     assert stopped.result["metrics"] == {}
-    assert not (here / "parts" / "model.safetensors").exists()
+    assert RunFolder("parts").finished(config) is None
     fit(config, "parts")
     assert weights(here / "parts") == weights(here / "whole")
     assert lines(here / "parts") == lines(here / "whole")
@@ -532,14 +532,14 @@ def test_what_is_not_done_as_asked_is_in_log_and_result(here):
     config = replace(PLAIN, log_every=3)
     sources = open_sources(config, CPU)
     state = build_state(config, sources.train, CPU)
-    state.notes += ["one thing;", "another"]
+    state.notes += ["one thing", "another"]
     told = []
     loop = Loop(config, state, sources, None, [], 0.0, told.append)
     loop.run(lambda: False)
     result = loop.finish("test").result
     assert result["notes"] == "one thing; another"
     assert [each.line for each in told[:2]] == [
-        {"step": 0, "note": "one thing;"},
+        {"step": 0, "note": "one thing"},
         {"step": 0, "note": "another"},
     ]
     check(result, "the result")
@@ -628,7 +628,7 @@ def test_the_result_follows_the_schema(here):
     assert json.loads((here / "run" / "result.json").read_text()) == result
     assert result["status"] == "finished"
     assert result["seeds"] == [0]
-    assert result["config"] == FULL.to_json()
+    assert result["config"] == replace(FULL, threads=1).to_json()
     assert (result["dataset"]["num_train"], result["dataset"]["num_test"]) == (
         24,
         11,
@@ -723,6 +723,19 @@ def test_the_measure_is_that_of_a_direct_count(here):
     # float32, batches of another size
     loss = F.cross_entropy(logits, labels).item()
     assert metrics["test_loss"]["value"] == pytest.approx(loss, rel=1e-5)
+
+
+def test_the_reported_loss_is_the_one_that_is_trained_on(here):
+    config = replace(FULL, loss="sigmoid")
+    run = fit(config)
+    ((images, labels),) = open_sources(config, CPU).test.batches(batch_size=11)
+    with torch.no_grad():
+        logits = run.model(images)
+    target = F.one_hot(labels, 3).float()
+    loss = F.binary_cross_entropy_with_logits(logits, target) * 3
+    # float32, batches of another size; without the label smoothing
+    reported = run.result["metrics"]["test_loss"]["value"]
+    assert reported == pytest.approx(loss.item(), rel=1e-5)
 
 
 def test_measuring_does_not_change_the_run(here):

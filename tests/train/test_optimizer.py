@@ -8,7 +8,9 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from vitedu.model import ViT, ViTConfig
+from vitedu.compat import import_timm
+from vitedu.errors import UserError
+from vitedu.model import Hybrid, ViT, ViTConfig, resnet
 from vitedu.model.position import Learned1D
 from vitedu.pictures import PreprocessSpec
 from vitedu.train.config import CHOICES, TrainConfig
@@ -17,6 +19,7 @@ from vitedu.train.optimizer import (
     MovingAverage,
     build_optimizer,
     decay_table,
+    optimizer_of,
     parameter_groups,
     set_lr,
 )
@@ -69,7 +72,7 @@ def gradients(steps):
 
 def after_steps(layer, steps, **fields):
     """Kernel and bias after an optimizer of the package took the drawn steps."""
-    optimizer = build_optimizer(layer, config(**fields))
+    optimizer = optimizer_of(layer, config(**fields))
     for kernel, bias in gradients(steps):
         layer.weight.grad, layer.bias.grad = kernel.clone(), bias.clone()
         optimizer.step()
@@ -184,7 +187,7 @@ def test_sgd_equals_the_formula(steps):
 def test_adamw_decays_by_rate_times_decay_where_there_is_no_gradient():
     layer = two_weights()
     before = layer.weight.detach().clone()
-    optimizer = build_optimizer(layer, config(lr=0.1, weight_decay=0.5))
+    optimizer = optimizer_of(layer, config(lr=0.1, weight_decay=0.5))
     layer.weight.grad = torch.zeros_like(layer.weight)
     optimizer.step()
     assert_close(layer.weight.detach(), before * (1 - 0.1 * 0.5), **EXACT)
@@ -192,20 +195,20 @@ def test_adamw_decays_by_rate_times_decay_where_there_is_no_gradient():
 
 def test_every_choice_of_a_config_is_built():
     kinds = [
-        type(build_optimizer(two_weights(), config(optimizer=name)))
+        type(optimizer_of(two_weights(), config(optimizer=name)))
         for name in CHOICES["optimizer"]
     ]
     assert kinds == [torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD]
 
 
 def test_set_lr_reaches_every_group():
-    optimizer = build_optimizer(ViT(TINY), config(lr=0.5))
+    optimizer = optimizer_of(ViT(TINY), config(lr=0.5))
     set_lr(optimizer, 0.25)
     assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
 
 
 def test_a_group_learns_at_its_share_of_the_rate():
-    optimizer = build_optimizer(ViT(TINY), config(layer_decay=0.5))
+    optimizer = optimizer_of(ViT(TINY), config(layer_decay=0.5))
     set_lr(optimizer, 0.8)
     rates = [group["lr"] for group in optimizer.param_groups]
     # stem, two blocks, what is behind them; kernels and others of each
@@ -238,8 +241,9 @@ def test_layers_are_numbered_from_stem_to_head():
     for i in range(2):
         want.append({f"blocks.{i}.{layer}.weight" for layer in kernels})
         want.append({f"blocks.{i}.{name}" for name in others})
+    want[-1] |= {"norm.weight", "norm.bias"}  # with the last block
     want.append({"pre_logits.fc.weight", "head.weight"})
-    want.append({"norm.weight", "norm.bias", "pre_logits.fc.bias", "head.bias"})
+    want.append({"pre_logits.fc.bias", "head.bias"})
     assert [names_of(group, model) for group in groups] == want
 
 
@@ -247,6 +251,129 @@ def test_positions_at_the_stem_are_of_its_layer():
     model = ViT(TINY)
     groups = parameter_groups(model, 0.1, layer_decay=0.5)
     assert "pos_embed" in names_of(groups[1], model)
+
+
+def scale_of(model, name, layer_decay=0.5):
+    """The share of the rate at which a parameter learns."""
+    parameter = model.get_parameter(name)
+    (scale,) = [
+        group["lr_scale"]
+        for group in parameter_groups(model, 0.1, layer_decay)
+        if any(parameter is each for each in group["params"])
+    ]
+    return scale
+
+
+def test_layer_decay_scales_as_timm_does():
+    timm = import_timm()
+    from timm.optim import param_groups_layer_decay
+
+    ours = ViT(replace(TINY, pre_logits=None))
+    theirs = timm.models.VisionTransformer(
+        img_size=8,
+        patch_size=4,
+        in_chans=1,
+        num_classes=3,
+        embed_dim=8,
+        depth=2,
+        num_heads=2,
+        mlp_ratio=2.0,
+    )
+    scales = {
+        id(parameter): group["lr_scale"]
+        for group in param_groups_layer_decay(theirs, 0.1, layer_decay=0.5)
+        for parameter in group["params"]
+    }
+    for name, parameter in theirs.named_parameters():
+        assert scale_of(ours, name) == scales[id(parameter)], name
+
+
+def test_a_resnet_has_a_layer_for_each_unit():
+    model = resnet("BiT-R50x1", layers=(1, 2), width=0.5, num_classes=3)
+    units = ("stages.0.blocks.0", "stages.1.blocks.0", "stages.1.blocks.1")
+    # stem, three units and the norm with the last of them, head
+    assert scale_of(model, "stem.conv.weight") == 0.5**4
+    for number, unit in enumerate(units):
+        assert scale_of(model, f"{unit}.conv1.weight") == 0.5 ** (3 - number)
+    assert scale_of(model, "norm.weight") == 0.5
+    assert scale_of(model, "head.fc.weight") == 1.0
+
+
+def test_the_resnet_of_a_hybrid_is_its_stem():
+    model = ViT(
+        replace(
+            TINY, image_size=32, patch_size=1, in_channels=3, stem=Hybrid((1,))
+        )
+    )
+    names = [
+        name
+        for name, _ in model.named_parameters()
+        if name.startswith("patch_embed")
+    ]
+    assert len(names) > 10
+    assert {scale_of(model, name) for name in names} == {0.5**3}
+
+
+def test_layer_decay_of_an_unknown_parameter_is_refused_by_name():
+    model = ViT(TINY)
+    model.register = nn.Parameter(torch.zeros(1, 4, 8))
+    with pytest.raises(ValueError, match="which layer 'register' belongs to"):
+        parameter_groups(model, 0.1, layer_decay=0.5)
+    # without layer decay nothing needs to be known of it
+    assert sum(len(g["params"]) for g in parameter_groups(model, 0.1)) == len(
+        [*model.parameters()]
+    )
+
+
+def test_layer_decay_wants_a_network_of_ours():
+    with pytest.raises(ValueError, match="needs the blocks of a ViT or ResNet"):
+        parameter_groups(nn.Linear(3, 2), 0.1, layer_decay=0.5)
+
+
+@pytest.mark.parametrize("layer_decay", [1.0, 0.75])
+def test_frozen_weights_are_in_no_group(layer_decay):
+    model = ViT(TINY)
+    for parameter in model.blocks.parameters():
+        parameter.requires_grad_(False)
+    groups = parameter_groups(model, 0.1, layer_decay)
+    inside = {id(p) for group in groups for p in group["params"]}
+    assert inside == {id(p) for p in model.parameters() if p.requires_grad}
+    assert all(group["params"] for group in groups)
+    given = config(weight_decay=0.1, layer_decay=layer_decay)
+    table = decay_table(model, given)
+    assert sum(row.num_tensors for row in table) == len(inside)
+
+
+def test_a_free_head_learns_at_the_full_rate_whatever_is_frozen():
+    model = ViT(TINY).requires_grad_(False)
+    model.head.requires_grad_(True)
+    groups = parameter_groups(model, 0.1, layer_decay=0.5)
+    assert {group["lr_scale"] for group in groups} == {1.0}
+
+
+def test_nothing_to_train_is_said():
+    with pytest.raises(UserError, match="all weights are frozen"):
+        parameter_groups(ViT(TINY).requires_grad_(False), 0.1)
+
+
+def test_an_optimizer_needs_no_configuration():
+    layer = two_weights()
+    optimizer = build_optimizer(layer, "sgd", lr=0.5, betas=(0.0, 0.0))
+    before = layer.weight.detach().clone()
+    layer.weight.sum().backward()
+    optimizer.step()
+    assert_close(layer.weight.detach(), before - 0.5, **EXACT)
+
+
+def test_an_optimizer_has_the_rates_of_its_layers_from_the_start():
+    optimizer = build_optimizer(ViT(TINY), lr=0.8, layer_decay=0.5)
+    rates = [group["lr"] for group in optimizer.param_groups]
+    assert rates == [0.1, 0.1, 0.2, 0.2, 0.4, 0.4, 0.8, 0.8]
+
+
+def test_an_unknown_optimizer_names_the_nearest():
+    with pytest.raises(UserError, match="no optimizer 'adamm'; did you mean"):
+        build_optimizer(two_weights(), "adamm")
 
 
 @pytest.mark.parametrize("layer_decay", [1.0, 0.75])
@@ -267,7 +394,7 @@ def test_layer_decay_shortens_the_steps_of_early_layers():
         given = config(
             optimizer="sgd", betas=(0.0, 0.0), layer_decay=layer_decay
         )
-        optimizer = build_optimizer(model, given)
+        optimizer = optimizer_of(model, given)
         before = [each.detach().clone() for each in model.parameters()]
         for parameter in model.parameters():
             parameter.grad = torch.ones_like(parameter)
@@ -309,7 +436,7 @@ def test_the_table_has_a_row_for_each_part_of_a_layer():
 
 def test_the_table_says_what_the_optimizer_does():
     model, given = ViT(TINY), config(weight_decay=0.3, layer_decay=0.7)
-    optimizer = build_optimizer(model, given)
+    optimizer = optimizer_of(model, given)
     said = [
         (row.weight_decay, row.lr_scale) for row in decay_table(model, given)
     ]
@@ -325,7 +452,7 @@ def test_a_first_step_that_the_scaler_skips_leaves_no_momentum():
     layer = two_weights().float()
     start = layer.weight.detach().clone()
     given = config(optimizer="sgd", betas=(0.5, 0.0), lr=1.0)
-    optimizer = build_optimizer(layer, given)
+    optimizer = optimizer_of(layer, given)
     precision = build_precision("fp16", torch.device("cpu"))
     for factor in (1e38, 2.0, 2.0):
         precision.backward(factor * layer.weight.sum() + 0 * layer.bias.sum())

@@ -25,6 +25,7 @@ AT_MOST = {
     "paper-jft": 110_000_000,
     "imagenet-s16": 25_000_000,
     "deit-s": 23_000_000,
+    "finetune": 6_000_000,
 }
 
 
@@ -123,7 +124,7 @@ def test_smoke_is_at_most_20_steps_and_512_images(name):
 @pytest.mark.parametrize("name", RECIPES)
 def test_smoke_differs_in_its_length_alone(name):
     lengths = {"epochs", "steps", "max_images", "log_every", "save_every"}
-    if name == "cifar10-scratch":
+    if name in ("cifar10-scratch", "finetune"):
         lengths |= {"dataset"}
     if name in LARGE:
         lengths |= {"model", "preprocess", "dataset", "batch_size"}

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from vitedu.model import ViT, ViTConfig
 from vitedu.train.config import TrainConfig
-from vitedu.train.state import build_model, build_state, checkpoint_blocks
+from vitedu.train.state import build_model, build_state
 from vitedu.train.step import train_step
 
 CPU = torch.device("cpu")
@@ -133,7 +133,7 @@ def test_what_is_computed_again_is_computed_alike(precision, attention):
 
 def test_checkpointing_keeps_the_names_of_the_weights():
     plain, less = ViT(TINY), ViT(TINY)
-    checkpoint_blocks(less)
+    less.set_grad_checkpointing()
     assert list(less.state_dict()) == list(plain.state_dict())
     assert [name for name, _ in less.named_modules()] == [
         name for name, _ in plain.named_modules()
@@ -146,7 +146,7 @@ def test_checkpointed_blocks_keep_their_input_alone(bytes_saved_for_backward):
     for checkpointed in (False, True):
         model = build_model(config(model=deep))
         if checkpointed:
-            checkpoint_blocks(model)
+            model.set_grad_checkpointing()
         kept[checkpointed] = bytes_saved_for_backward(model, images)
     block = 4 * 5 * 16 * 4  # images, tokens, numbers, bytes
     # plain: about 20 times its input; behind the blocks both keep the same
@@ -156,7 +156,7 @@ def test_checkpointed_blocks_keep_their_input_alone(bytes_saved_for_backward):
 
 def test_without_gradients_nothing_is_computed_twice():
     model, calls = ViT(TINY), []
-    checkpoint_blocks(model)
+    model.set_grad_checkpointing()
     for block in model.blocks:
         block.mlp.register_forward_pre_hook(lambda *_: calls.append(1))
     with torch.no_grad():

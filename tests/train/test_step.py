@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from vitedu.model import ViT, ViTConfig
 from vitedu.train.config import TrainConfig
 from vitedu.train.losses import build_loss
-from vitedu.train.optimizer import MovingAverage, build_optimizer
+from vitedu.train.optimizer import MovingAverage, optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.schedule import build_schedule
 from vitedu.train.step import TrainState, micro_batches, train_step
@@ -57,7 +57,7 @@ def build(*, dtype=torch.float64, device="cpu", **fields):
     return TrainState(
         config=settings,
         model=model.train(),
-        optimizer=build_optimizer(model, settings),
+        optimizer=optimizer_of(model, settings),
         schedule=build_schedule(
             settings.schedule, settings.lr, settings.steps, settings.warmup
         ),
@@ -444,24 +444,24 @@ def one_thread():
 RECORDED = [
     1.114301231464,
     1.114301231464,
-    1.097437249143,
-    1.086888250537,
-    1.097165580696,
-    1.098468202539,
-    1.088737659789,
-    1.077502013427,
-    1.069279986313,
-    1.065386686943,
-    1.059941689258,
-    1.049036312240,
-    1.033595828447,
-    1.016187483650,
-    0.998991335831,
-    0.983148272019,
-    0.969618339696,
-    0.959363089194,
-    0.952817884404,
-    0.949638767065,
+    1.097685092655,
+    1.086724321416,
+    1.096730122851,
+    1.098244986285,
+    1.088714516240,
+    1.077773951230,
+    1.069547976130,
+    1.065310920292,
+    1.060196694629,
+    1.050009046761,
+    1.035292644073,
+    1.018463720037,
+    1.001841963434,
+    0.986702083517,
+    0.973868801749,
+    0.964145252306,
+    0.957925483438,
+    0.954898642005,
 ]
 
 

@@ -28,11 +28,11 @@ from vitedu.train.distributed import (
     whole_results,
 )
 from vitedu.train.loop import Loop
-from vitedu.train.optimizer import MovingAverage, build_optimizer
+from vitedu.train.optimizer import MovingAverage, optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.schedule import build_schedule
 from vitedu.train.sources import open_sources
-from vitedu.train.state import build_state, checkpoint_blocks
+from vitedu.train.state import build_state
 from vitedu.train.step import TrainState, train_step
 
 CPU = torch.device("cpu")
@@ -73,7 +73,7 @@ def build(world, shard):
     for weight in model.parameters():
         nn.init.normal_(weight, std=0.3)
     if shard:
-        checkpoint_blocks(model)
+        model.set_grad_checkpointing()
     spread_model = spread(model.train(), world, shard)
     precision = build_precision("fp32", CPU)
     if world.size > 1:
@@ -82,7 +82,7 @@ def build(world, shard):
     return TrainState(
         config=CONFIG,
         model=spread_model,
-        optimizer=build_optimizer(model, CONFIG),
+        optimizer=optimizer_of(model, CONFIG),
         schedule=build_schedule("cosine", CONFIG.lr, CONFIG.steps, 0.1),
         precision=precision,
         ema=MovingAverage(model, CONFIG.ema),

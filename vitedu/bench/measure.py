@@ -23,7 +23,7 @@ from vitedu.bench.peers import PEERS, Config, Contestant, contestants
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model import ViTConfig
 from vitedu.train import TrainConfig, TrainState, train_step
-from vitedu.train.optimizer import build_optimizer
+from vitedu.train.optimizer import optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.schedule import build_schedule
 from vitedu.train.state import compile_model
@@ -216,7 +216,7 @@ def train_state(
     return TrainState(
         config=config,
         model=model,
-        optimizer=build_optimizer(model, config),
+        optimizer=optimizer_of(model, config),
         schedule=build_schedule("constant", config.lr, 1, 0.0),
         precision=build_precision(config.precision, device),
     )

@@ -156,7 +156,7 @@ class ViTConfig:
 
     @property
     def num_prefix_tokens(self) -> int:
-        """Tokens in front of the patches: 1 with a class token, else 0."""
+        """How many tokens stand before the patches, 1 with a class token, else 0."""
         return int(self.class_token)
 
     @property

@@ -1,4 +1,4 @@
-"""Everything that decides a run: TrainConfig, and its values from `field=value`."""
+"""Everything that decides a run: TrainConfig."""
 
 import hashlib
 import json
@@ -6,25 +6,48 @@ import math
 import types
 import typing
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from vitedu.data.augment import Augment
 from vitedu.errors import UserError, did_you_mean
-from vitedu.model import ViTConfig
+from vitedu.model import ResNetConfig, ViTConfig
 from vitedu.model.checks import check_fields
 from vitedu.pictures import PreprocessSpec
 
-TIERS = ("smoke", "cpu", "gpu")
-CHOICES = {
+Tier = Literal["smoke", "cpu", "gpu"]
+Optimizer = Literal["adamw", "adam", "sgd"]
+Schedule = Literal["cosine", "linear", "constant"]
+LossName = Literal["softmax", "sigmoid"]
+Keep = Literal["last", "best"]
+Precision = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
+Attention = Literal["auto", "flash", "efficient", "cudnn", "math"]
+
+TIERS: tuple[str, ...] = typing.get_args(Tier)
+CHOICES: dict[str, tuple[str, ...]] = {
     "tier": TIERS,
-    "optimizer": ("adamw", "adam", "sgd"),
-    "schedule": ("cosine", "linear", "constant"),
-    "loss": ("softmax", "sigmoid"),
-    "precision": ("auto", "fp32", "tf32", "bf16", "fp16"),
-    "attention": ("auto", "flash", "efficient", "cudnn", "math"),
+    "optimizer": typing.get_args(Optimizer),
+    "schedule": typing.get_args(Schedule),
+    "loss": typing.get_args(LossName),
+    "keep": typing.get_args(Keep),
+    "precision": typing.get_args(Precision),
+    "attention": typing.get_args(Attention),
 }
 # What may differ when a run goes on; everything else would make it another run.
-MAY_DIFFER = ("device", "num_workers", "micro_batch_size", "compile", "shard")
+MAY_DIFFER = (
+    "device",
+    "num_workers",
+    "micro_batch_size",
+    "compile",
+    "shard",
+    "threads",
+)
+COUNTS = (
+    *("epochs", "steps", "batch_size", "micro_batch_size", "max_images"),
+    *("threads", "log_every", "save_every"),
+)
+# Fields that came after runs had been named by their digest: left out of it where
+# they are at their defaults, so that the folders of those runs are still found.
+LATER = ("weights", "keep", "given")
 
 
 @dataclass(frozen=True)
@@ -32,54 +55,101 @@ class TrainConfig:
     """A run from its first step to its last; recipes return one.
 
     A step is one update of the weights, an epoch one pass over the training images.
-    `preprocess` takes its image size and channels from `model`.
+
+    Attributes:
+        recipe: name of the recipe; the result is called by it
+        tier: size of the run: "smoke" (seconds), "cpu" (minutes) or "gpu" (all of it)
+        model: the network; set its fields by name, as in model.depth=4
+        dataset: a named set, a FILE.npz, or a FOLDER of pictures in class folders
+        data: where the data set is, if not in one of the usual places
+        weights: trained weights to start from: a file, a run folder or a name. The
+            head starts from zeros if its classes are not the data's
+        preprocess: how a picture becomes an input; size and channels are the model's
+        augment: random changes to the training images, set as in augment.flip=true
+        epochs: length of the run; give either epochs or steps
+        steps: length of the run in updates of the weights
+        batch_size: images per update
+        micro_batch_size: images in memory at a time; none means the whole batch
+        optimizer: "adamw", "adam" or "sgd"
+        lr: learning rate, the highest of the schedule
+        betas: AdamW's and Adam's two; the first is the momentum of SGD
+        weight_decay: decay of kernels; biases, norms and positions do not decay
+        schedule: "cosine", "linear" or "constant", after the warm-up
+        warmup: share of the steps in which the learning rate rises from 0
+        layer_decay: learning rate of a layer as a share of the next one's; 1 means
+            that all learn at the same rate
+        max_grad_norm: global norm that gradients are clipped to; none means no
+            clipping
+        loss: "softmax" (cross-entropy) or "sigmoid" (a yes or no for each class)
+        head_bias: initial value of the head's bias
+        label_smoothing: share of the target that is spread over all classes
+        mixup: alpha of Beta(alpha, alpha) for mixing two images; 0 is off
+        cutmix: the same for pasting a box of one image into another; with both on,
+            each batch takes one of them
+        ema: decay of the averaged weights, which are then the result; none is off
+        keep: which weights are the result: "last", or "best" on the validation part
+        precision: "fp32", "tf32", "bf16", "fp16", or "auto": the fastest that the
+            device computes well
+        attention: kernel of the attention; "auto" leaves the choice to PyTorch
+        compile: whether to compile the network with torch.compile
+        activation_checkpointing: less memory for a third more work
+        shard: spread the weights over the processes (FSDP2) instead of copying them
+        seed: of the initial weights and of everything that is drawn
+        validation: share of the training images held out to choose by
+        max_images: use no more images than this of the training and of the test part
+        fallback: "digits" uses the embedded digits if the data set is missing
+        given: what was passed to `fit` as a Python object, by name; `fit` writes it
+        device: "auto", "cuda", "cuda:1", "mps" or "cpu"
+        threads: CPU threads; none lets the work of a step decide, 1 for small models
+        num_workers: processes that read pictures
+        log_every: steps between two lines of the log
+        save_every: steps between two checkpoints; none means once an epoch
+
     UserError: a value is out of range, or two values contradict each other.
     """
 
     recipe: str
-    tier: str
-    model: ViTConfig
-    dataset: str  # a named set, FILE.npz or FOLDER with train/ and val/
-    data: str | None = None  # where it lies, if not in one of the usual places
+    tier: Tier
+    model: ViTConfig | ResNetConfig
+    dataset: str
+    data: str | None = None
+    weights: str | None = None
     preprocess: PreprocessSpec = field(default_factory=PreprocessSpec)
     augment: Augment = field(default_factory=Augment)
-    epochs: int | None = None  # either epochs or steps
+    epochs: int | None = None
     steps: int | None = None
-    batch_size: int = 64  # images of one update
-    micro_batch_size: int | None = None  # images in memory at a time; None: all
-    optimizer: str = "adamw"
-    lr: float = 1e-3  # the highest of the schedule
-    betas: tuple[float, float] = (0.9, 0.999)  # sgd: the first is its momentum
-    weight_decay: float = 0.0  # of kernels alone
-    schedule: str = "cosine"
-    warmup: float = 0.0  # share of the steps
-    layer_decay: float = 1.0  # rate of a layer as a share of the next one's
-    max_grad_norm: float | None = None  # global norm to clip at
-    loss: str = "softmax"  # cross-entropy; "sigmoid": one yes or no a class
-    head_bias: float = 0.0  # what the head's bias begins with
+    batch_size: int = 64
+    micro_batch_size: int | None = None
+    optimizer: Optimizer = "adamw"
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: float = 0.0
+    schedule: Schedule = "cosine"
+    warmup: float = 0.0
+    layer_decay: float = 1.0
+    max_grad_norm: float | None = None
+    loss: LossName = "softmax"
+    head_bias: float = 0.0
     label_smoothing: float = 0.0
-    mixup: float = 0.0  # alpha of Beta(alpha, alpha); 0 is off
-    cutmix: float = 0.0  # likewise; with both on, each batch takes one of them
-    ema: float | None = (
-        None  # decay of the averaged weights, which are then the result
-    )
-    precision: str = "fp32"  # auto: the fastest that the device computes well
-    attention: str = "auto"  # kernel of scaled_dot_product_attention
+    mixup: float = 0.0
+    cutmix: float = 0.0
+    ema: float | None = None
+    keep: Keep = "last"
+    precision: Precision = "fp32"
+    attention: Attention = "auto"
     compile: bool = False
-    activation_checkpointing: bool = False  # less memory, a third more work
-    shard: bool = False  # weights spread over the processes (FSDP2), not copied
+    activation_checkpointing: bool = False
+    shard: bool = False
     seed: int = 0
-    validation: float = (
-        0.0  # share of the training images held out for choosing
-    )
-    max_images: int | None = (
-        None  # use no more of the training and of the test part
-    )
-    fallback: str | None = None  # "digits": use them if the data set is missing
-    device: str = "auto"  # or cuda, cuda:1, mps, cpu
+    validation: float = 0.0
+    max_images: int | None = None
+    fallback: str | None = None
+    given: str | None = None
+    device: str = "auto"
+    threads: int | None = None
     num_workers: int = 0
-    log_every: int = 50  # steps
-    save_every: int | None = None  # steps; None: once an epoch
+    log_every: int = 50
+    save_every: int | None = None
 
     def __post_init__(self) -> None:
         for name, kind in typing.get_type_hints(type(self)).items():
@@ -97,15 +167,7 @@ class TrainConfig:
                 f"either epochs or steps must be given, got epochs={self.epochs} and "
                 f"steps={self.steps}; set the other to none"
             )
-        for name in (
-            "epochs",
-            "steps",
-            "batch_size",
-            "micro_batch_size",
-            "log_every",
-        ):
-            self._check(name, lambda value: value >= 1, "at least 1")
-        for name in ("max_images", "save_every"):
+        for name in COUNTS:
             self._check(name, lambda value: value >= 1, "at least 1")
         self._check("num_workers", lambda value: value >= 0, "at least 0")
         self._check(
@@ -146,6 +208,13 @@ class TrainConfig:
         if value is not None and not holds(value):
             raise UserError(f"{name} is {value}, it must be {wanted}")
 
+    @property
+    def starts_trained(self) -> bool:
+        """Whether the run begins with a model that may have learned something."""
+        given = (self.given or "").split(" ")
+        is_given = any(each.startswith("model=") for each in given)
+        return is_given or self.weights is not None
+
     def to_json(self) -> dict[str, Any]:
         """Plain numbers, strings and lists; the inverse of `from_json`."""
         out = {}
@@ -163,7 +232,9 @@ class TrainConfig:
         """The configuration that `to_json` wrote. UserError: a field is unknown."""
         check_fields("TrainConfig", values, (each.name for each in fields(cls)))
         values = dict(values)
-        values["model"] = ViTConfig.from_json(values["model"])
+        is_resnet = "family" in values["model"]
+        network = ResNetConfig if is_resnet else ViTConfig
+        values["model"] = network.from_json(values["model"])
         values["preprocess"] = PreprocessSpec.from_json(values["preprocess"])
         check_fields(
             "Augment",
@@ -181,7 +252,11 @@ class TrainConfig:
 
     def digest(self) -> str:
         """8 hex digits of `identity`; the default run folder is named by it."""
-        text = json.dumps(self.identity(), sort_keys=True)
+        values = self.identity()
+        for each in fields(self):
+            if each.name in LATER and values[each.name] == each.default:
+                del values[each.name]
+        text = json.dumps(values, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -190,10 +265,15 @@ def of_type(name: str, value: Any, kind: Any) -> Any:
 
     UserError: it is of another type.
     """
+    if typing.get_origin(kind) is Literal:
+        return value  # `CHOICES` are checked with a sentence of their own
     if isinstance(kind, types.UnionType):
-        if value is None:
+        kinds = typing.get_args(kind)
+        if value is None and type(None) in kinds:
             return None
-        kind = next(k for k in typing.get_args(kind) if k is not type(None))
+        if type(value) in kinds:
+            return value
+        kind = next(k for k in kinds if k is not type(None))
     if typing.get_origin(kind) is tuple:
         if isinstance(value, list | tuple) and len(value) == 2:
             return tuple(of_type(name, each, float) for each in value)
@@ -208,7 +288,9 @@ def of_type(name: str, value: Any, kind: Any) -> Any:
     return value
 
 
-def fitted(preprocess: PreprocessSpec, model: ViTConfig) -> PreprocessSpec:
+def fitted(
+    preprocess: PreprocessSpec, model: ViTConfig | ResNetConfig
+) -> PreprocessSpec:
     """`preprocess` with the image size and the channels of `model`.
 
     A mean and std that are the same in every channel are so in the new ones too.
@@ -220,73 +302,3 @@ def fitted(preprocess: PreprocessSpec, model: ViTConfig) -> PreprocessSpec:
             numbers = getattr(preprocess, name)
             changes[name] = numbers[:1] if len(set(numbers)) == 1 else numbers
     return replace(preprocess, **changes)
-
-
-def override(config: Any, assignments: dict[str, str]) -> Any:
-    """`config` with fields set from text: {"lr": "3e-4", "model.depth": "4"}.
-
-    A value is read by the field's type; "none" clears an optional field. All of them
-    are set at once, so that the new values need to fit each other only in the end.
-    UserError: a field is unknown, or a value is of another type.
-    """
-    changes: dict[str, Any] = {}
-    nested: dict[str, dict[str, str]] = {}
-    hints = typing.get_type_hints(type(config))
-    for name, text in assignments.items():
-        head, _, rest = name.partition(".")
-        check_fields(type(config).__name__, [head], hints)
-        if rest and is_dataclass(getattr(config, head)):
-            nested.setdefault(head, {})[rest] = text
-        elif rest:
-            raise UserError(f"{head} has no fields, so {name!r} means nothing")
-        else:
-            changes[head] = parse(head, text, hints[head])
-    for head in sorted(nested):  # the model before its preprocessing
-        part = getattr(config, head)
-        if head == "preprocess":
-            for name in ("image_size", "in_channels"):
-                if name in nested[head]:
-                    raise UserError(
-                        f"preprocess.{name} follows the model; set model.{name}"
-                    )
-            part = fitted(part, changes.get("model", config.model))
-        changes[head] = override(part, nested[head])
-    if (
-        "steps" in changes
-        and "epochs" not in changes
-        and changes["steps"] is not None
-    ):
-        changes["epochs"] = None
-    if (
-        "epochs" in changes
-        and "steps" not in changes
-        and changes["epochs"] is not None
-    ):
-        changes["steps"] = None
-    return replace(config, **changes)
-
-
-def parse(name: str, text: str, kind: Any) -> Any:
-    """The value that `text` stands for in a field of type `kind`."""
-    if isinstance(kind, types.UnionType):
-        if text.lower() == "none":
-            return None
-        kind = next(k for k in typing.get_args(kind) if k is not type(None))
-    if typing.get_origin(kind) is tuple:
-        inner = typing.get_args(kind)[0]
-        values = tuple(parse(name, part, inner) for part in text.split(","))
-        # one number is taken for both sides of a pair of sizes
-        return values[0] if len(values) == 1 and inner is int else values
-    if kind is bool:
-        if text.lower() in ("true", "false"):
-            return text.lower() == "true"
-        raise UserError(f"{name} must be true or false, got {text!r}")
-    if kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            wanted = "a whole number" if kind is int else "a number"
-            raise UserError(f"{name} must be {wanted}, got {text!r}") from None
-    if kind is str:
-        return text
-    raise UserError(f"{name} cannot be set from the command line")

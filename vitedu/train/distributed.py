@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from vitedu.errors import UserError
-from vitedu.model import ViT
+from vitedu.model import ResNet, ViT
 from vitedu.train.precision import FullPrecision
 from vitedu.train.step import StepResult, TrainState, train_step
 
@@ -130,7 +130,7 @@ def spread(model: nn.Module, world: World, shard: bool) -> nn.Module:
         from torch.distributed._composable.fsdp import fully_shard
     device = next(model.parameters()).device.type
     mesh = dist.init_device_mesh(device, (world.size,))
-    for block in model.blocks:
+    for block in model.blocks_in_order():
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
     return model
@@ -147,13 +147,13 @@ def bare(model: nn.Module) -> nn.Module:
     return model
 
 
-def whole_model(model: nn.Module) -> ViT:
+def whole_model(model: nn.Module) -> ViT | ResNet:
     """The network with all its weights, on every process."""
     model = bare(model)
     weights = model.state_dict()
     if not any(map(is_part, weights.values())):
         return model
-    alone = ViT(model.config).to(next(model.parameters()).device)
+    alone = type(model)(model.config).to(next(model.parameters()).device)
     alone.load_state_dict({name: whole(x) for name, x in weights.items()})
     return alone
 
@@ -230,11 +230,11 @@ class Together(FullPrecision):
         norm = self.precision.update(optimizer, max_norm)
         return None if norm is None else whole(norm)
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs to go on."""
         return self.precision.state_dict()
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of `state_dict`."""
         self.precision.load_state_dict(state)
 

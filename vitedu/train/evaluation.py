@@ -3,42 +3,48 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from vitedu.data import ArraySource
+from vitedu.data import Source
 from vitedu.evaluate import Evaluation, accuracy
-from vitedu.model import ViT
 from vitedu.train.distributed import ALONE, World, bare
 from vitedu.train.step import TrainState
 
 
 def evaluate(
     state: TrainState,
-    source: ArraySource,
+    source: Source,
     should_stop: Callable[[], bool],
     world: World = ALONE,
+    model: nn.Module | None = None,
 ) -> Evaluation | None:
-    """Accuracy in float32 of the weights that would be the result now.
+    """Accuracy in float32 of the weights that would be the result now, or of `model`.
 
-    Of several processes each sees its share. None if `should_stop` said so before all
-    of `source` was seen.
+    The loss is the one that is trained on, without label smoothing. Of several
+    processes each sees its share. None if `should_stop` said so before all of `source`
+    was seen.
     """
     if len(source) < world.size:
         world = ALONE  # a share would be empty: each sees all
     # as many images at a time as fit where learning does
     size = 2 * (state.config.micro_batch_size or state.config.batch_size)
     batches = source.batches(
-        batch_size=size * world.size, rank=world.rank, world=world.size
+        epoch=0, seed=0, batch_size=size * world.size, rank=world.rank,
+        world=world.size,
+    )  # fmt: skip
+    own, measured_model = None, model or bare(state.model)
+    if model is None and state.ema is not None:
+        own = swap_weights(measured_model, state.ema.average)
+    measured = accuracy(
+        measured_model, until(batches, should_stop), loss=state.plain_loss
     )
-    own, model = None, bare(state.model)
-    if state.ema is not None:
-        own = swap_weights(model, state.ema.average)
-    measured = accuracy(model, until(batches, should_stop))
     if own is not None:
-        swap_weights(model, own)
+        swap_weights(measured_model, own)
     if world.size > 1:
-        correct, loss_sum, num_images = world.sum(measured)
-        measured = Evaluation(int(correct), loss_sum, int(num_images))
+        correct, loss_sum, num_images = world.sum(measured[:3])
+        measured = Evaluation(
+            int(correct), loss_sum, int(num_images), measured.loss_name
+        )
     return measured if measured.num_images == len(source) else None
 
 
@@ -52,7 +58,9 @@ def until(
         yield batch
 
 
-def swap_weights(model: ViT, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+def swap_weights(
+    model: nn.Module, weights: dict[str, Tensor]
+) -> dict[str, Tensor]:
     """Put `weights` into `model`; a copy of those it had."""
     own = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     model.load_state_dict(weights)

@@ -16,8 +16,9 @@ from vitedu.train.config import TrainConfig
 class RunFolder:
     """Paths and small files of one run.
 
-    `config.json`, `log.jsonl` (a line per measurement), `checkpoint.pt`, and when the
-    run is done `model.safetensors` and `result.json`.
+    `config.json`, `log.jsonl` (a line per measurement), `checkpoint.pt`, with
+    keep="best" `best.safetensors`, and when the run is done or stopped
+    `model.safetensors` and `result.json`, whose status says which.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -25,6 +26,7 @@ class RunFolder:
         self.config = self.path / "config.json"
         self.log = self.path / "log.jsonl"
         self.checkpoint = self.path / "checkpoint.pt"
+        self.best = self.path / "best.safetensors"
         self.weights = self.path / "model.safetensors"
         self.result = self.path / "result.json"
 
@@ -189,6 +191,13 @@ class RunFolder:
 
     def _check_same(self, config: TrainConfig) -> None:
         before, now = differences(self.read_config(), config)
+        if "given" in before:
+            was, given = before["given"], now["given"]
+            raise UserError(
+                f"{self.path} holds a run that was given {was or 'nothing'} in Python, "
+                f"this one is given {given or 'nothing'}; give vitedu.train.fit the "
+                "same to go on, or another out for a new run"
+            )
         if before:
             raise UserError(
                 f"{self.path} holds a run with {listed(before)}, this one has "

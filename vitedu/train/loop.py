@@ -4,121 +4,45 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from vitedu import results
-from vitedu.data import ArraySource
+from vitedu.data import Source
 from vitedu.data.mix import mix
 from vitedu.errors import UserError
 from vitedu.evaluate import Evaluation
-from vitedu.model import ViT
+from vitedu.model import ResNet, ViT
 from vitedu.train.checkpoint import (
     checkpoint_content,
     first_not_finite,
-    load_checkpoint,
     write_checkpoint,
 )
 from vitedu.train.config import TrainConfig
-from vitedu.train.device import find_device
 from vitedu.train.distributed import (
     ALONE,
     World,
     bare,
     distributed_step,
-    own_device,
-    process_group,
+    whole,
     whole_model,
     whole_results,
 )
 from vitedu.train.evaluation import as_metrics, evaluate
 from vitedu.train.folder import RunFolder
-from vitedu.train.precision import concrete
-from vitedu.train.sources import Sources, open_sources
-from vitedu.train.state import build_state, count_steps
+from vitedu.train.journal import Journal, Progress, Run
+from vitedu.train.sources import Sources
+from vitedu.train.state import count_steps
 from vitedu.train.step import StepResult, TrainState, step_seed, train_step
-from vitedu.weights import checkpoint_of, load, write_weights
-
-
-class Progress(NamedTuple):
-    """What `on_progress` is told at each measurement."""
-
-    step: int
-    num_steps: int
-    line: dict[str, Any]  # as it stands in the log
-    images_per_second: float
-
-
-class Run(NamedTuple):
-    """What `fit` returns: the result's fields, the log's lines, and the model."""
-
-    result: dict[str, Any]
-    history: list[dict[str, Any]]
-    model: ViT  # eval mode, with preprocess and class_names; averaged if config.ema
-
-
-def fit(
-    config: TrainConfig,
-    out: str | Path | None = None,
-    *,
-    on_progress: Callable[[Progress], None] | None = None,
-    should_stop: Callable[[], bool] | None = None,
-    command: str = "vitedu.train.fit",
-) -> Run:
-    """Train as `config` says; go on with the run in the folder `out`, if there is one.
-
-    A finished run is not repeated; what its folder holds is returned. Without `out`
-    nothing is written. `should_stop` is asked after every step and between the batches
-    of an evaluation: if it says yes the state is saved, and the same call goes on from
-    there later. The test part is read once, after the last step.
-
-    Processes started by `torchrun` share every batch of `batch_size` images, and every
-    evaluation; where one is to stop all do; the first alone writes and reports.
-
-    UserError: the configuration does not fit the data, the folder holds another run,
-    or the loss is not finite; the last good state is then in the folder.
-    """
-    world = this_process()
-    device = own_device(world, find_device(config.device))
-    config = concrete(config, device)
-    folder = None if out is None else RunFolder(out)
-    with process_group(world, device), ExitStack() as stack:
-        if folder is not None and (
-            run := world.first(lambda: finished_run(folder, config))
-        ):
-            run.model.to(device)
-            return run
-        sources = open_sources(config, device)
-        if folder is not None:
-            world.first(lambda: stack.enter_context(folder.held(config)))
-        state = build_state(config, sources.train, device, world)
-        state.data_digest = sources.dataset.digest
-        history, seconds, pending = [], 0.0, []
-        if folder is not None:
-            path = folder.checkpoint
-            if world.first(path.exists):
-                seconds, pending = load_checkpoint(path, state, world)
-            history = world.first(lambda: folder.rewind(state.step or -1))
-        told = on_progress if world.is_first else None
-        loop = Loop(
-            config,
-            state,
-            sources,
-            folder,
-            history,
-            seconds,
-            told,
-            pending,
-            world,
-        )
-        asked = should_stop or (lambda: False)
-        loop.run(lambda: world.any(asked()))
-        return loop.finish(command)
+from vitedu.weights import (
+    Checkpoint,
+    checkpoint_of,
+    read_weights,
+    write_weights,
+)
 
 
 def this_process() -> World:
@@ -127,12 +51,6 @@ def this_process() -> World:
         return ALONE
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     return World(*(int(os.environ[name]) for name in names))
-
-
-def finished_run(folder: RunFolder, config: TrainConfig) -> Run | None:
-    """What the folder holds, if its run is done."""
-    result = folder.finished(config)
-    return result and Run(result, folder.history(), load(folder.weights))
 
 
 class Loop:
@@ -155,13 +73,18 @@ class Loop:
         self.sources = sources
         self.folder = folder
         self.history = history
-        self.on_progress = on_progress
         self.world = world
         self.num_steps = count_steps(config, len(sources.train))
+        self.journal = Journal(
+            history, state, self.num_steps, folder, on_progress, world
+        )
         self.epoch_steps = -(-len(sources.train) // config.batch_size)
         self.save_steps = config.save_every or self.epoch_steps
         self.saved_step = state.step or None
         self.pending = list(pending)  # results since the last measurement
+        self.best_weights: dict[
+            str, Tensor
+        ] = {}  # without a folder to keep them
         self.started = time.perf_counter() - seconds
         self.should_stop: Callable[[], bool] = lambda: False
         self.stopped = False
@@ -174,8 +97,8 @@ class Loop:
     def run(self, should_stop: Callable[[], bool]) -> None:
         """Step until the last step, or until `should_stop` says so."""
         self.should_stop = should_stop
-        for note in self.state.notes:
-            self.record({"step": self.state.step, "note": note}, 0.0)
+        for note in (*self.sources.notes, *self.state.notes):
+            self.journal.note(note)
         self.validate()  # a run may have been stopped before it did
         while self.state.step < self.num_steps and not self.stopped:
             epoch, start = divmod(self.state.step, self.epoch_steps)
@@ -216,6 +139,8 @@ class Loop:
 
     def step(self, batch: tuple[Tensor, Tensor]) -> StepResult:
         """One step on this process's share of a batch, or on all of it."""
+        if not self.state.model.training:  # a callback looked at its answers
+            self.state.model.train()
         if self.world.size == 1:
             return train_step(self.state, batch)
         first = self.state.step % self.epoch_steps * self.config.batch_size
@@ -229,11 +154,9 @@ class Loop:
         num_images = sum(result.num_images for result in pending)
         loss = self.finite_loss(pending)
         seconds = self.seconds
-        lines = (x for x in reversed(self.history) if "loss" in x)
-        before = next(lines, {"wall_seconds": 0.0})["wall_seconds"]
-        speed = num_images / max(seconds - before, 1e-9)
+        speed = num_images / max(seconds - self.journal.seconds(), 1e-9)
         step = self.state.step
-        line = {
+        line: dict[str, Any] = {
             "step": step,
             "epoch": (step - 1) // self.epoch_steps,
             "loss": loss,
@@ -250,7 +173,7 @@ class Loop:
         if norm is not None and norm.isfinite():
             line["grad_norm"] = float(norm)
         self.pending = []
-        self.record(line, speed)
+        self.journal.record(line, speed)
 
     def finite_loss(self, pending: Sequence[StepResult]) -> float:
         """Mean loss of some steps; waits for the device, stops if not finite."""
@@ -266,39 +189,59 @@ class Loop:
         return loss_sum / max(num_images, 1)
 
     def validate(self) -> None:
-        """Measure the held-out part where an epoch ends, unless the log has it."""
+        """Measure the held-out part where an epoch ends, unless the log has it.
+
+        With keep="best" the weights are kept if they do better than any before. They
+        are written before the line: what the log says is best is there.
+        """
         step = self.state.step
         if self.sources.validation is None or step == 0:
             return
         if step % self.epoch_steps and step != self.num_steps:
             return
-        lines = [x for x in self.history if x["step"] == step]
-        if any("validation_loss" in line for line in lines):
+        if any(line["step"] == step for line in self.journal.validations()):
             return
         measured = self.evaluate(self.sources.validation)
         if measured is None:
             self.save()
             return
-        line = {
-            "step": step,
-            "epoch": (step - 1) // self.epoch_steps,
-            "validation_accuracy": measured.accuracy,
-            "validation_loss": measured.loss,
+        if self.config.keep == "best":
+            best = self.journal.best()
+            if best is None or measured.accuracy > best["validation_accuracy"]:
+                self.keep_weights()
+        self.journal.record(
+            {
+                "step": step,
+                "epoch": (step - 1) // self.epoch_steps,
+                "validation_accuracy": measured.accuracy,
+                "validation_loss": measured.loss,
+            }
+        )
+
+    def keep_weights(self) -> None:
+        """Put the weights that would be the result now where `final_model` looks."""
+        average = self.state.ema and self.state.ema.average
+        weights = {
+            name: whole(tensor)
+            for name, tensor in (
+                average or bare(self.state.model).state_dict()
+            ).items()
         }
-        self.record(line, 0.0)
+        if self.folder is None:
+            self.best_weights = {x: weights[x].clone() for x in weights}
+            return
+        path = self.folder.best
+        names = self.sources.train.class_names
+        about = self.config.preprocess, names
+        checkpoint = Checkpoint(self.config.model, weights, *about)
+        self.world.first(lambda: write_weights(path, checkpoint))
 
-    def record(self, line: dict[str, Any], speed: float) -> None:
-        """Put a line into the log and tell whoever watches."""
-        self.history.append(line)
-        self.write(lambda: self.folder.append(line))
-        if self.on_progress is not None:
-            step = self.state.step
-            self.on_progress(Progress(step, self.num_steps, line, speed))
-
-    def write(self, action: Callable[[], None]) -> None:
-        """Let the first process do something in the run's folder, if there is one."""
-        if self.folder is not None:
-            self.world.first(action)
+    def kept_weights(self) -> dict[str, Tensor]:
+        """What `keep_weights` kept, on every process."""
+        if self.folder is None:
+            return self.best_weights
+        path = self.folder.best
+        return self.world.first(lambda: read_weights(path).state_dict)
 
     def save(self) -> None:
         """Write the checkpoint, unless something in it is not finite."""
@@ -312,7 +255,9 @@ class Loop:
         if name := first_not_finite(content, self.world):
             since = self.saved_step or 0
             self.stop_not_finite(f"{name} became nan or infinite", since)
-        self.write(lambda: write_checkpoint(self.folder.checkpoint, content))
+        if self.folder is not None:
+            path = self.folder.checkpoint
+            self.world.first(lambda: write_checkpoint(path, content))
         self.saved_step = self.state.step
 
     def stop_not_finite(self, what: str, since: int) -> None:
@@ -331,52 +276,76 @@ class Loop:
             f"(precision {self.config.precision}); {good}; try {advice}"
         )
 
-    def evaluate(self, source: ArraySource) -> Evaluation | None:
-        """What the result would reach now; not timed. None: asked to stop in it."""
+    def evaluate(
+        self, source: Source, model: ViT | ResNet | None = None
+    ) -> Evaluation | None:
+        """What the result would reach now, or `model`; not timed. None: stopped."""
         paused = time.perf_counter()
-        measured = evaluate(self.state, source, self.should_stop, self.world)
+        measured = evaluate(
+            self.state, source, self.should_stop, self.world, model
+        )
         self.started += time.perf_counter() - paused
         self.stopped = measured is None
         return measured
 
     def finish(self, command: str) -> Run:
-        """The result of the run, measured and written."""
+        """The result of the run, measured and written.
+
+        A run that was stopped has its weights written as they are, averaged if
+        `config.ema`: it can be loaded, and goes on from its checkpoint.
+        """
+        is_last = self.state.step == self.num_steps and not self.stopped
+        model = self.final_model(is_last)
+        test = self.evaluate(self.sources.test, model) if is_last else None
         metrics: dict[str, Any] = {}
-        test = None
-        if self.state.step == self.num_steps and not self.stopped:
-            test = self.evaluate(self.sources.test)
         if test is not None:
-            validated = [x for x in self.history if "validation_loss" in x]
-            for line in validated[-1:]:
-                accuracy_percent = line["validation_accuracy"]
+            if line := self.reported_validation():
+                accuracy = line["validation_accuracy"]
                 loss = line["validation_loss"]
-                metrics |= as_metrics("validation", accuracy_percent, loss)
+                metrics |= as_metrics("validation", accuracy, loss)
             metrics |= as_metrics("test", test.accuracy, test.loss)
-            self.record(
-                {"step": self.state.step, "test_accuracy": test.accuracy}, 0.0
-            )
+            line = {"step": self.state.step, "test_accuracy": test.accuracy}
+            self.journal.record(line)
+        status = "interrupted" if test is None else "finished"
+        result = self.result(command, metrics, status)
+        if self.folder is not None:
+            weights, path = self.folder.weights, self.folder.result
+            checkpoint = checkpoint_of(model)
+            self.world.first(lambda: write_weights(weights, checkpoint))
+            self.world.first(lambda: results.write(path, result))
+        return Run(result, self.history, model)
+
+    def reported_validation(self) -> dict[str, Any] | None:
+        """The line that measured the weights of the result."""
+        if self.config.keep == "best":
+            return self.journal.best()
+        return next(reversed(self.journal.validations()), None)
+
+    def final_model(self, is_last: bool) -> ViT | ResNet:
+        """The network with the weights of the result, ready for use."""
         if self.state.ema is not None:
             bare(self.state.model).load_state_dict(self.state.ema.average)
         model = whole_model(self.state.model)
+        if is_last and self.config.keep == "best":
+            model.load_state_dict(self.kept_weights())
+        if self.config.activation_checkpointing:
+            model.set_grad_checkpointing(False)
         model.preprocess = self.config.preprocess
         model.class_names = self.sources.train.class_names
-        model.eval()
-        result = self.result(
-            command, metrics, "interrupted" if test is None else "finished"
-        )
-        if test is not None:
-            self.write(
-                lambda: write_weights(self.folder.weights, checkpoint_of(model))
-            )
-        self.write(lambda: results.write(self.folder.result, result))
-        return Run(result, self.history, model)
+        return model.eval()
 
     def result(
-        self, command: str, metrics: dict, status: str
+        self, command: str, metrics: dict[str, Any], status: str
     ) -> dict[str, Any]:
         """The fields of result.json."""
         dataset = self.sources.dataset
-        notes = " ".join(self.state.notes)
+        notes = [*self.sources.notes, *self.state.notes]
+        if status == "finished" and self.config.keep == "best":
+            if line := self.journal.best():
+                notes.append(
+                    f"the weights are those of step {line['step']}, the best on the "
+                    "validation part"
+                )
         device = next(self.state.model.parameters()).device
         return {
             "schema": results.SCHEMA,
@@ -396,5 +365,5 @@ class Loop:
             **results.machine(device),
             "date": datetime.now(UTC).date().isoformat(),
             "wall_seconds": round(self.seconds, 1),
-            **({"notes": notes} if notes else {}),
+            **({"notes": "; ".join(notes)} if notes else {}),
         }

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vitedu.errors import UserError
 from vitedu.train.config import TrainConfig
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -51,13 +52,56 @@ def sigmoid_cross_entropy(
     return F.binary_cross_entropy_with_logits(logits, target, reduction="sum")
 
 
-LOSSES = {"softmax": softmax_cross_entropy, "sigmoid": sigmoid_cross_entropy}
+LOSSES: dict[str, Loss] = {
+    "softmax": softmax_cross_entropy,
+    "sigmoid": sigmoid_cross_entropy,
+}
 
 
 def build_loss(config: TrainConfig) -> Loss:
     """The loss that `config` names, with its label smoothing."""
     loss = LOSSES[config.loss]
     return partial(loss, label_smoothing=config.label_smoothing)
+
+
+class GivenLoss:
+    """A loss of the caller's, checked: logits (b, classes) and labels -> a sum.
+
+    The logits come in float32 or better, the labels as int64 (b,) or soft
+    (b, classes). UserError: the loss is no single number, or a mean.
+    """
+
+    def __init__(self, loss: Loss, name: str) -> None:
+        self.loss = loss
+        self.name = name
+        self.is_checked = False
+
+    def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """What the loss says; the first batch has to show that it is a sum."""
+        logits = at_least_float32(logits)
+        loss = self.loss(logits, labels)
+        if not isinstance(loss, Tensor) or loss.shape != ():
+            shape = getattr(loss, "shape", None)
+            what = type(loss).__name__ if shape is None else tuple(shape)
+            raise UserError(
+                f"loss={self.name} returned {what} for {len(logits)} images; it must "
+                "return one number, the sum over the images (reduction='sum')"
+            )
+        if not self.is_checked:
+            self.check(loss.detach(), logits.detach(), labels)
+        return loss
+
+    @torch.no_grad()
+    def check(self, once: Tensor, logits: Tensor, labels: Tensor) -> None:
+        """UserError if the same images twice over have the loss of once: a mean."""
+        twice = self.loss(logits.repeat(2, 1), torch.cat([labels, labels]))
+        if once != 0 and torch.isclose(twice, once, rtol=1e-3):
+            raise UserError(
+                f"loss={self.name} is the same for a batch and for that batch twice "
+                "over, so it is a mean; return the sum over the images "
+                "(reduction='sum')"
+            )
+        self.is_checked = True
 
 
 def at_least_float32(logits: Tensor) -> Tensor:

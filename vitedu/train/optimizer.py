@@ -1,58 +1,108 @@
 """Which weights decay, which learn slower, who moves them, and who averages them."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from vitedu.train.config import TrainConfig
+from vitedu.errors import UserError, did_you_mean
+from vitedu.model.classifier import Classifier
+from vitedu.train.config import CHOICES, TrainConfig
+
+# attributes of a network that stand before its blocks, and behind its final norm
+BEFORE = ("patch_embed", "cls_token", "pos_embed", "stem")
+BEHIND = ("pool", "pre_logits", "head")
 
 
 def parameter_groups(
-    model: nn.Module, weight_decay: float, layer_decay: float = 1.0
-) -> list[dict]:
+    model: nn.Module, weight_decay: float = 0.0, layer_decay: float = 1.0
+) -> list[dict[str, Any]]:
     """Kernels, which decay, and all else, which does not; layer by layer if told so.
 
     A kernel is the weight of a dense or convolutional layer; biases, norms, class
     token and positions are left alone. The paper does not say; this is the rule of
-    the authors' newer code (big_vision decays only what is called `kernel`).
+    the authors' newer code (big_vision decays only what is called `kernel`). Frozen
+    weights (`requires_grad=False`) are in no group.
 
     With `layer_decay` below 1, each layer learns at that share of the next one's rate
     (`lr_scale`), the head at the full rate: early layers of a trained network need to
-    change least. Source: BEiT's and MAE's fine-tuning.
+    change least. The final norm learns with the last block, as in timm. `set_lr` gives
+    every group its share; for a schedule of your own, multiply by `lr_scale`.
+    Source: BEiT's and MAE's fine-tuning; for the norm, timm's group_matcher.
+
+    UserError: all weights are frozen. ValueError: layer decay does not know the place
+    of a parameter, or of any (the model is not one of vitedu's).
     """
-    last = len(model.blocks) + 1 if layer_decay < 1.0 else 0
-    groups = {
+    layers = layers_of(model) if layer_decay < 1.0 else {}
+    last = max(layers.values(), default=0)
+    groups: dict[tuple[int, str], dict[str, Any]] = {
         (layer, kind): {
             "params": [],
             "weight_decay": decay,
             "lr_scale": layer_decay ** (last - layer),
-            "name": f"layer {layer} {kind}" if last else kind,
+            "name": f"layer {layer} {kind}" if layers else kind,
         }
         for layer in range(last + 1)
         for kind, decay in (("kernels", weight_decay), ("others", 0.0))
     }
     for path, module in model.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
+            if not parameter.requires_grad:
+                continue
             is_kernel = name == "weight" and isinstance(
                 module, nn.Linear | nn.Conv2d
             )
-            layer = layer_of(f"{path}.{name}".lstrip("."), last) if last else 0
+            layer = layers.get(f"{path}.{name}".lstrip("."), 0)
             kind = "kernels" if is_kernel else "others"
             groups[layer, kind]["params"].append(parameter)
-    return list(groups.values())
+    filled = [group for group in groups.values() if group["params"]]
+    if not filled:
+        raise UserError(
+            "all weights are frozen (requires_grad=False), so there is nothing to "
+            "train; leave at least the head free"
+        )
+    return filled
 
 
-def layer_of(name: str, last: int) -> int:
-    """A parameter's layer: 0 the stem, i + 1 block i, `last` what is behind them.
+def layers_of(model: nn.Module) -> dict[str, int]:
+    """The layer of each parameter: 0 the stem, i + 1 block i, then what is behind them.
 
-    Class token and positions belong to the stem.
+    Class token and positions belong to the stem, the final norm to the last block.
+    ValueError: the place of a parameter is not known.
     """
-    part, *rest = name.split(".")
-    if part == "blocks":
-        return int(rest[0]) + 1
-    return 0 if part in ("patch_embed", "cls_token", "pos_embed") else last
+    if not isinstance(model, Classifier):
+        raise ValueError(
+            "layer_decay needs the blocks of a ViT or ResNet of vitedu, got "
+            f"{type(model).__name__}; leave it at 1"
+        )
+    blocks = {id(each): i for i, each in enumerate(model.blocks_in_order())}
+    prefixes = {
+        f"{path}.": blocks[id(module)] + 1
+        for path, module in model.named_modules()
+        if id(module) in blocks
+    }
+    layers = {}
+    for name, _ in model.named_parameters():
+        part = name.split(".")[0]
+        inside = [
+            i for prefix, i in prefixes.items() if name.startswith(prefix)
+        ]
+        if inside:
+            layers[name] = inside[0]
+        elif part in BEFORE:
+            layers[name] = 0
+        elif part == "norm":
+            layers[name] = len(blocks)
+        elif part in BEHIND:
+            layers[name] = len(blocks) + 1
+        else:
+            raise ValueError(
+                f"layer_decay does not know which layer {name!r} belongs to; put it "
+                f"into a block or under one of {', '.join(BEFORE + BEHIND)}, or train "
+                "without layer decay"
+            )
+    return layers
 
 
 class Group(NamedTuple):
@@ -81,22 +131,54 @@ def decay_table(model: nn.Module, config: TrainConfig) -> list[Group]:
 
 
 def build_optimizer(
+    model: nn.Module,
+    name: str = "adamw",
+    *,
+    lr: float = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.999),
+    weight_decay: float = 0.0,
+    layer_decay: float = 1.0,
+) -> torch.optim.Optimizer:
+    """AdamW (decay times learning rate, decoupled), Adam, or SGD with momentum.
+
+    `name` is "adamw", "adam" or "sgd", whose momentum is the first of `betas`. Its
+    groups are those of `parameter_groups`; `set_lr` sets the rate of the next step.
+    UserError: there is no optimizer of that name.
+    """
+    if name not in CHOICES["optimizer"]:
+        raise UserError(
+            f"there is no optimizer {name!r}; "
+            + did_you_mean(name, CHOICES["optimizer"])
+        )
+    groups = parameter_groups(model, weight_decay, layer_decay)
+    weight = next(model.parameters())
+    fused = weight.device.type in ("cpu", "cuda")
+    if name == "sgd":
+        # which PyTorch 2.13 cannot fuse for weights spread over processes (FSDP2)
+        fused &= not hasattr(weight, "full_tensor")
+        optimizer = torch.optim.SGD(
+            groups, lr=lr, momentum=betas[0], fused=fused
+        )
+        start_at_rest(optimizer)
+    else:
+        kind = torch.optim.AdamW if name == "adamw" else torch.optim.Adam
+        optimizer = kind(groups, lr=lr, betas=betas, fused=fused)
+    set_lr(optimizer, lr)
+    return optimizer
+
+
+def optimizer_of(
     model: nn.Module, config: TrainConfig
 ) -> torch.optim.Optimizer:
-    """AdamW (decay times learning rate, decoupled), Adam, or SGD with momentum."""
-    groups = parameter_groups(model, config.weight_decay, config.layer_decay)
-    weight = next(model.parameters())
-    shared = {"lr": config.lr, "fused": weight.device.type in ("cpu", "cuda")}
-    if config.optimizer == "sgd":
-        # which PyTorch 2.13 cannot fuse for weights spread over processes (FSDP2)
-        shared["fused"] &= not hasattr(weight, "full_tensor")
-        optimizer = torch.optim.SGD(groups, momentum=config.betas[0], **shared)
-        start_at_rest(optimizer)
-        return optimizer
-    kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[
-        config.optimizer
-    ]
-    return kind(groups, betas=config.betas, **shared)
+    """The optimizer that `config` describes."""
+    return build_optimizer(
+        model,
+        config.optimizer,
+        lr=config.lr,
+        betas=config.betas,
+        weight_decay=config.weight_decay,
+        layer_decay=config.layer_decay,
+    )
 
 
 def start_at_rest(optimizer: torch.optim.SGD) -> None:
@@ -145,7 +227,7 @@ class MovingAverage:
         """Plain tensors and numbers for a checkpoint."""
         return {"num_updates": self.num_updates, "average": self.average}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of `state_dict`; tensors go to where the average lies."""
         self.num_updates = state["num_updates"]
         for name, tensor in state["average"].items():

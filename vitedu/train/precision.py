@@ -7,6 +7,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -74,11 +75,11 @@ class FullPrecision:
         optimizer.zero_grad()
         return grad_norm
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs to go on."""
         return {}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of `state_dict`."""
 
 
@@ -136,11 +137,11 @@ class Float16(FullPrecision):
         optimizer.zero_grad()
         return grad_norm
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
         """The scale and its history."""
         return self.scaler.state_dict()
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of `state_dict`."""
         self.scaler.load_state_dict(state)
 

@@ -213,7 +213,7 @@ def _array_parts(config: TrainConfig) -> Parts:
     parts = [dataset.train, dataset.test]
     if config.max_images is not None:
         parts = [subset(part, config.max_images) for part in parts]
-    if config.weights is None and len(dataset.class_names) == (
+    if not config.starts_trained and len(dataset.class_names) == (
         config.model.num_classes
     ):
         check_size(parts[0].images, config.preprocess)
@@ -264,13 +264,14 @@ def _given_parts(config: TrainConfig, train: Any, test: Any) -> Parts:
 
 def _check_classes(parts: Parts, config: TrainConfig) -> None:
     """UserError: the data has more or fewer classes than the model."""
-    wanted, num_classes = (
-        len(parts.dataset.class_names),
-        config.model.num_classes,
-    )
+    wanted = len(parts.dataset.class_names)
+    num_classes = config.model.num_classes
+    is_given = "model=" in (config.given or "")
+    remedy = f"set model.num_classes={wanted}"
+    if is_given:
+        remedy = f"call model.reset_classifier({wanted}) before"
     if wanted != num_classes:
         raise UserError(
-            f"{parts.dataset.name} has {wanted} classes, the model {num_classes}; set "
-            f"model.num_classes={wanted}, or call model.reset_classifier({wanted}) on "
-            "a model of your own"
+            f"{parts.dataset.name} has {wanted} classes, the model {num_classes}; "
+            + remedy
         )

@@ -1,32 +1,45 @@
 """The state of a run before its first step."""
 
-from functools import partial
+import warnings
+from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
-from vitedu.data import ArraySource
-from vitedu.model import ViT
+from vitedu.data import Source
+from vitedu.errors import UserError
+from vitedu.model import ResNet, ResNetConfig, ViT, ViTConfig
 from vitedu.train.config import TrainConfig
 from vitedu.train.distributed import ALONE, Together, World, spread
-from vitedu.train.optimizer import MovingAverage, build_optimizer
+from vitedu.train.losses import Loss
+from vitedu.train.optimizer import MovingAverage, optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.schedule import build_schedule
 from vitedu.train.step import TrainState
+from vitedu.weights import load
 
 
 def build_state(
     config: TrainConfig,
-    train: ArraySource,
+    train: Source,
     device: torch.device,
     world: World = ALONE,
+    *,
+    model: ViT | ResNet | None = None,
+    loss: Loss | None = None,
 ) -> TrainState:
-    """The state before the first step: initial weights from the seed, on the CPU."""
-    model = build_model(config).to(device)
-    notes = []
+    """The state before the first step: initial weights from the seed, on the CPU.
+
+    A `model` that is given keeps its weights, and is itself what learns.
+    """
+    notes: list[str] = []
+    if model is None:
+        names = getattr(train, "class_names", ())
+        model, notes = starting_model(config, names)
+    model = model.to(device)
     if config.activation_checkpointing:
-        checkpoint_blocks(model)
+        model.set_grad_checkpointing()
     if config.compile and (note := compile_model(model, device)):
         notes.append(note)
     if world.size > 1:
@@ -43,42 +56,131 @@ def build_state(
     return TrainState(
         config=config,
         model=spread_model,
-        optimizer=build_optimizer(model, config),
+        optimizer=optimizer_of(model, config),
         schedule=build_schedule(
             config.schedule, config.lr, num_steps, config.warmup
         ),
         precision=precision,
         ema=MovingAverage(model, config.ema) if config.ema else None,
+        loss=loss,
         notes=notes,
     )
 
 
-def build_model(config: TrainConfig) -> ViT:
-    """The network with the initial weights of the seed, on the CPU."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        model = ViT(config.model)
-    if config.head_bias:
-        nn.init.constant_(model.head.bias, config.head_bias)
+def build_model(config: TrainConfig) -> ViT | ResNet:
+    """The network as the run begins with it, on the CPU.
+
+    With the initial weights of the seed, or with the trained ones of `config.weights`.
+    UserError: those are of another architecture.
+    """
+    return starting_model(config, ())[0]
+
+
+def starting_model(
+    config: TrainConfig, class_names: tuple[str, ...]
+) -> tuple[ViT | ResNet, list[str]]:
+    """`build_model` for classes of these names, and what is to be known about it.
+
+    Trained weights of other classes, or of classes without names, keep their body: the
+    head becomes zeros.
+    """
+    notes: list[str] = []
+    if config.weights is None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            model = new_network(config.model)
+        is_new_head = True
+    else:
+        model = trained_network(config, config.weights)
+        is_new_head = bool(class_names) and model.class_names != class_names
+        if is_new_head and not is_zero_head(model):
+            notes.append(
+                f"the classes of {config.weights} are not those of the data, though "
+                "as many: the head starts from zeros"
+            )
+            zero_head(model)
+        if differ := differing(model.preprocess, config.preprocess):
+            notes.append(
+                f"{config.weights} was trained on pictures with {differ}"
+            )
+    if config.head_bias and is_new_head:
+        nn.init.constant_(head_of(model).bias, config.head_bias)
+    return model, notes
+
+
+def new_network(config: ViTConfig | ResNetConfig) -> ViT | ResNet:
+    """The network of a configuration with freshly drawn weights."""
+    return ResNet(config) if isinstance(config, ResNetConfig) else ViT(config)
+
+
+def trained_network(config: TrainConfig, weights: str) -> ViT | ResNet:
+    """The network of `config.model` with trained weights, positions resized.
+
+    UserError: the weights are of another architecture; what differs is named.
+    """
+    wanted = config.model
+    overrides: dict[str, Any] = {
+        "num_classes": wanted.num_classes,
+        "image_size": wanted.image_size,
+    }
+    model = load_to_train(weights, **overrides)
+    if type(model.config) is not type(wanted):
+        raise UserError(
+            f"weights={weights} is a {type(model).__name__}, the model of this run is "
+            f"described by a {type(wanted).__name__}"
+        )
+    if isinstance(wanted, ViTConfig):
+        # built into the layers, and no part of the weights
+        rates = {"dropout": wanted.dropout, "drop_path": wanted.drop_path}
+        if any(getattr(model.config, x) != rate for x, rate in rates.items()):
+            model = load_to_train(weights, **overrides, **rates)
+    if differ := differing(model.config, wanted):
+        raise UserError(
+            f"weights={weights} does not fit the model of this run: it has {differ}; "
+            "use the recipe finetune, whose model is that of the weights"
+        )
     return model
+
+
+def load_to_train(weights: str, **overrides: Any) -> ViT | ResNet:
+    """`vitedu.load` without its warning of a head of zeros: that one will learn."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*its head is all zeros")
+        return load(weights, **overrides)
+
+
+def differing(one: Any, other: Any) -> str:
+    """Up to three fields in which two of a kind differ: "depth=12 (here 4)"."""
+    differ = [
+        f"{each.name}={getattr(one, each.name)} (here {getattr(other, each.name)})"
+        for each in fields(one)
+        if getattr(one, each.name) != getattr(other, each.name)
+    ]
+    return ", ".join(differ[:3])
+
+
+def head_of(model: ViT | ResNet) -> nn.Module:
+    """The layer that gives the logits."""
+    return model.get_submodule(model.head_name)
+
+
+@torch.no_grad()
+def is_zero_head(model: ViT | ResNet) -> bool:
+    """Whether every image gets the same logits, 0."""
+    return not any(weight.any() for weight in head_of(model).parameters())
+
+
+def zero_head(model: ViT | ResNet) -> None:
+    """Start the head anew, in place, as the paper fine-tunes: from zeros."""
+    for weight in head_of(model).parameters():
+        nn.init.zeros_(weight)
 
 
 def count_steps(config: TrainConfig, num_images: int) -> int:
     """Updates of the whole run; the last batch of an epoch may be short."""
     if config.steps is not None:
         return config.steps
-    return config.epochs * -(-num_images // config.batch_size)
-
-
-def checkpoint_blocks(model: ViT) -> None:
-    """Have each block keep its input alone, in place: memory for time.
-
-    The backward pass computes the rest again, with the dropout of the first time: a
-    forward pass more, a third of a step. Names of parameters stay. Whatever chose the
-    kernels of the forward pass has to be in force in the backward pass as well.
-    """
-    for block in model.blocks:
-        block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+    return (config.epochs or 0) * -(-num_images // config.batch_size)
 
 
 def compile_model(model: nn.Module, device: torch.device) -> str | None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from vitedu.train.config import TrainConfig
-from vitedu.train.losses import Loss, build_loss
+from vitedu.train.losses import LOSSES, Loss, build_loss
 from vitedu.train.optimizer import MovingAverage, set_lr
 from vitedu.train.precision import FullPrecision
 from vitedu.train.schedule import Schedule
@@ -20,6 +20,7 @@ class TrainState:
     """What a step reads and changes; `step` counts the updates done.
 
     `loss` is the one that `config` names unless another is given; it sums over images.
+    What an evaluation reports, `plain_loss`, is the same without label smoothing.
     """
 
     config: TrainConfig
@@ -35,6 +36,7 @@ class TrainState:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.plain_loss = self.loss or LOSSES[self.config.loss]
         if self.loss is None:
             self.loss = build_loss(self.config)
 

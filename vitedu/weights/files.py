@@ -60,7 +60,7 @@ def read_arrays(
     of shards (.index.json); without one of these suffixes it is read as safetensors.
     A folder is a run folder, one as Hugging Face and timm write it, or holds a single
     file of weights. A wrapper around all names, such as "module.", is taken off.
-    Arrays whose names fit a pattern of `ignore`, "extra/*", are left out.
+    Arrays whose names fit a pattern of `ignore`, `"extra/*"`, are left out.
 
     UserError: nothing to read there, damaged, holding more than arrays, or arrays that
     are neither in the state_dict nor a training's state; a pattern fits no array.

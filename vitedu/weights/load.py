@@ -79,7 +79,7 @@ def load(
     of the file's source, so that the numbers are too.
 
     An array that neither the network nor its dialect knows is refused. `ignore` is a
-    pattern of names, "extra/*", or several: arrays that fit one are left out.
+    pattern of names, `"extra/*"`, or several: arrays that fit one are left out.
 
     `overrides` are fields of the configuration. Another `image_size` has the positions
     resized. Another `num_classes` puts a head of zeros in place of the stored one, 0

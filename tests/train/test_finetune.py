@@ -1,0 +1,466 @@
+"""Fine-tuning: one line from Python, and the configuration of a command line."""
+
+import typing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+import vitedu
+from vitedu.data.augment import Augment
+from vitedu.errors import UserError
+from vitedu.model import SinCos2D, ViTConfig, resnet
+from vitedu.pictures import PreprocessSpec
+from vitedu.train import TrainConfig, fit, recipe
+from vitedu.train.finetune import (
+    OF_MODEL,
+    FinetuneFields,
+    finetune_config,
+)
+from vitedu.train.folder import RunFolder
+
+SMALL = ViTConfig(
+    image_size=16,
+    patch_size=4,
+    num_classes=5,
+    embed_dim=16,
+    depth=2,
+    num_heads=2,
+    mlp_dim=32,
+    gelu="tanh",
+)
+SPEC = PreprocessSpec(image_size=16, mean=(0.4, 0.5, 0.6), std=(0.2, 0.2, 0.2))
+# what keeps a run of a test short
+SHORT = {"epochs": 2, "batch_size": 8, "log_every": 1}
+CLASSES = {"ants": 40, "bees": 200}
+
+
+def trained(num_classes=5, class_names=()):
+    """A model as after a training: no weight is zero."""
+    torch.manual_seed(3)
+    model = vitedu.ViT(replace(SMALL, num_classes=num_classes))
+    nn.init.normal_(model.head.weight)
+    model.preprocess, model.class_names = SPEC, tuple(class_names)
+    return model
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with weights and 10 photographs each of ants and bees."""
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    for name, grey in CLASSES.items():
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(10):
+            pixels = generator.normal(grey, 20, (18, 22, 3)).clip(0, 255)
+            picture = Image.fromarray(pixels.astype(np.uint8))
+            picture.save(tmp_path / "photos" / name / f"{number}.png")
+    vitedu.save(trained(), "start.safetensors")
+    return tmp_path
+
+
+class Greys(Dataset):
+    """A torch Dataset of (picture, label)."""
+
+    classes = ("ants", "bees")
+
+    def __init__(self, count=12):
+        self.targets = [i % 2 for i in range(count)]
+
+    def __len__(self):
+        return len(self.targets)
+
+    def __getitem__(self, index):
+        grey = 40 + 160 * self.targets[index]
+        return np.full((16, 16, 3), grey, np.uint8), self.targets[index]
+
+
+def sentence(call, *arguments, **options):
+    with pytest.raises(UserError) as error:
+        call(*arguments, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def stopper(steps):
+    """A should_stop that says yes after so many steps of this call."""
+    counter = iter(range(1, 1000))
+    return lambda: next(counter) == steps
+
+
+# --- one line
+
+
+def test_one_line_gives_a_model_of_the_data(here):
+    run = vitedu.finetune("start.safetensors", "photos", "out", **SHORT)
+    assert run.result["status"] == "finished"
+    assert run.model.class_names == ("ants", "bees")
+    assert run.model.num_classes == 2
+    assert run.model.preprocess == SPEC
+    assert run.model.config == replace(SMALL, num_classes=2)
+    assert vitedu.load("out").class_names == ("ants", "bees")
+
+
+def test_the_real_model_can_be_fine_tuned_offline(here):
+    run = vitedu.finetune(
+        "ViT-Ti/16", "photos", "out", tier="smoke", steps=1, batch_size=4
+    )
+    assert run.result["status"] == "finished"
+    assert vitedu.load("out").class_names == ("ants", "bees")
+
+
+def test_it_learns_and_goes_on_from_what_the_weights_know(here):
+    run = vitedu.finetune(
+        "start.safetensors", "photos", epochs=8, lr=0.05, log_every=1
+    )
+    losses = [line["loss"] for line in run.history if "loss" in line]
+    assert losses[-1] < 0.5 * losses[0]
+    barely = vitedu.finetune("start.safetensors", "photos", lr=1e-9, **SHORT)
+    assert torch.allclose(
+        barely.model.blocks[0].mlp.fc1.weight,
+        trained().blocks[0].mlp.fc1.weight,
+    )
+
+
+def test_the_head_starts_from_zeros(here):
+    run = vitedu.finetune("start.safetensors", "photos", lr=1e-9, **SHORT)
+    # the loss of guessing between two classes
+    assert run.history[-2]["loss"] == pytest.approx(np.log(2), rel=1e-4)
+
+
+def test_a_head_of_the_same_classes_is_kept(here):
+    model = trained(2, ("ants", "bees"))
+    vitedu.save(model, "known.safetensors")
+    run = vitedu.finetune("known.safetensors", "photos", lr=1e-9, **SHORT)
+    assert torch.allclose(run.model.head.weight, model.head.weight, atol=1e-6)
+    assert not any(
+        "head starts" in line.get("note", "") for line in run.history
+    )
+
+
+@pytest.mark.parametrize("names", [(), ("cats", "dogs")], ids=["none", "other"])
+def test_a_head_of_as_many_other_classes_is_not(here, names):
+    vitedu.save(trained(2, names), "other.safetensors")
+    run = vitedu.finetune("other.safetensors", "photos", lr=1e-9, **SHORT)
+    assert run.model.head.weight.abs().max() < 1e-6
+    notes = [line["note"] for line in run.history if "note" in line]
+    assert any("the head starts from zeros" in note for note in notes)
+
+
+def test_settings_are_those_of_the_recipe_unless_given(here):
+    run = vitedu.finetune(
+        "start.safetensors",
+        "photos",
+        "out",
+        **SHORT,
+        layer_decay=0.75,
+        validation=0.25,
+        label_smoothing=0.1,
+        drop_path=0.2,
+    )
+    config = RunFolder("out").read_config()
+    plain = recipe("finetune", "cpu")
+    assert (config.recipe, config.tier) == ("finetune", "cpu")
+    assert (config.dataset, config.weights) == ("photos", "start.safetensors")
+    assert (config.layer_decay, config.validation) == (0.75, 0.25)
+    assert config.model.drop_path == 0.2
+    assert (config.optimizer, config.lr) == (plain.optimizer, plain.lr)
+    assert config.augment == plain.augment
+    assert config.given is None
+    assert run.result["metrics"].keys() >= {"validation_accuracy"}
+
+
+def test_images_of_another_size_have_the_positions_resized(here):
+    run = vitedu.finetune("start.safetensors", "photos", image_size=32, **SHORT)
+    assert run.model.config.image_size == (32, 32)
+    assert run.model.preprocess.image_size == (32, 32)
+    assert run.model.pos_embed.shape[1] == 1 + 8 * 8
+
+
+def test_steps_take_the_place_of_epochs(here):
+    run = vitedu.finetune("start.safetensors", "photos", steps=3)
+    assert run.history[-1]["step"] == 3
+
+
+def test_the_same_line_again_goes_on_to_the_same_bytes(here):
+    line = ("start.safetensors", "photos")
+    vitedu.finetune(*line, "whole", **SHORT)
+    for steps in (1, 2):
+        vitedu.finetune(*line, "parts", should_stop=stopper(steps), **SHORT)
+    vitedu.finetune(*line, "parts", **SHORT)
+    first, second = (
+        (here / name / "model.safetensors").read_bytes()
+        for name in ("whole", "parts")
+    )
+    assert first == second
+
+
+def test_best_weights_can_be_asked_for(here):
+    run = vitedu.finetune(
+        "start.safetensors", "photos", validation=0.2, keep="best", **SHORT
+    )
+    assert "best on the validation part" in run.result["notes"]
+
+
+def test_a_dataset_of_your_own_works_as_well(here):
+    run = vitedu.finetune(
+        "start.safetensors",
+        Greys(),
+        "out",
+        validation=Greys(4),
+        test=Greys(6),
+        **SHORT,
+    )
+    assert run.model.class_names == ("ants", "bees")
+    given = "train=Greys validation=Greys test=Greys"
+    assert RunFolder("out").read_config().given.split() == sorted(
+        given.split(), key=given.index
+    )
+    assert run.result["dataset"]["num_test"] == 6
+
+
+def test_a_loader_of_your_own_is_not_augmented(here):
+    def batch(items):
+        images = torch.tensor(np.stack([each[0] for each in items]))
+        return images.permute(0, 3, 1, 2), torch.tensor([x[1] for x in items])
+
+    loader = DataLoader(Greys(), 4, collate_fn=batch)
+    run = vitedu.finetune("start.safetensors", loader, test=Greys(4), **SHORT)
+    assert run.result["config"]["augment"]["flip"] is False
+
+
+def test_loss_and_augmentation_may_be_settings_or_functions(here):
+    def summed(logits, labels):
+        return nn.functional.cross_entropy(logits, labels, reduction="sum")
+
+    line = ("start.safetensors", Greys())
+    run = vitedu.finetune(
+        *line, loss="sigmoid", augment=Augment(flip=True), **SHORT
+    )
+    assert run.result["config"]["loss"] == "sigmoid"
+    assert run.result["config"]["augment"]["crop"] == 0.0
+    run = vitedu.finetune(
+        *line, loss=summed, augment=lambda picture: picture, **SHORT
+    )
+    given = run.result["config"]["given"]
+    assert given == "train=Greys loss=summed augment=lambda"
+
+
+# --- a model that one has
+
+
+def test_a_model_is_changed_and_trained_in_place(here):
+    model = trained()
+    run = vitedu.finetune(model, "photos", "out", image_size=32, **SHORT)
+    assert run.model is model
+    assert model.class_names == ("ants", "bees")
+    assert model.config == replace(SMALL, num_classes=2, image_size=(32, 32))
+    assert vitedu.load("out").config == model.config
+
+
+@pytest.mark.parametrize("start", ["file", "model"])
+def test_arrays_of_another_size_are_resized(here, start):
+    drawn = np.random.default_rng(0)
+    arrays = {
+        f"x_{part}": drawn.integers(0, 256, (12, 10, 10, 3), np.uint8)
+        for part in ("train", "test")
+    }
+    labels = np.arange(12) % 3
+    np.savez("set.npz", **arrays, y_train=labels, y_test=labels)
+    weights = "start.safetensors" if start == "file" else trained()
+    run = vitedu.finetune(weights, "set.npz", **SHORT)
+    assert run.model.config == replace(SMALL, num_classes=3)
+
+
+def test_a_model_trains_as_its_file_does(here):
+    from_file = vitedu.finetune("start.safetensors", "photos", **SHORT)
+    own = vitedu.finetune(trained(), "photos", **SHORT)
+    for name, tensor in from_file.model.state_dict().items():
+        assert torch.equal(own.model.state_dict()[name], tensor)
+
+
+def test_a_model_that_knows_the_classes_keeps_its_head(here):
+    model = trained(2, ("ants", "bees"))
+    before = model.head.weight.detach().clone()
+    vitedu.finetune(model, "photos", lr=1e-9, **SHORT)
+    assert torch.allclose(model.head.weight, before, atol=1e-6)
+
+
+def test_a_model_of_as_many_other_classes_gets_a_head_of_zeros(here):
+    model = trained(2, ("cats", "dogs"))
+    vitedu.finetune(model, "photos", lr=1e-9, **SHORT)
+    assert model.head.weight.abs().max() < 1e-6
+    assert model.class_names == ("ants", "bees")
+
+
+def test_frozen_blocks_stay(here):
+    model = trained()
+    model.blocks.requires_grad_(False)
+    before = model.blocks[0].mlp.fc1.weight.detach().clone()
+    vitedu.finetune(model, "photos", lr=0.1, **SHORT)
+    assert torch.equal(model.blocks[0].mlp.fc1.weight, before)
+
+
+def test_a_resnet_can_be_fine_tuned(here):
+    torch.manual_seed(0)
+    model = resnet("BiT-R50x1", layers=(1,), width=0.5, image_size=16)
+    vitedu.save(model, "resnet.safetensors")
+    run = vitedu.finetune("resnet.safetensors", "photos", "out", **SHORT)
+    assert vitedu.load("out").config == replace(model.config, num_classes=2)
+    assert run.result["status"] == "finished"
+
+
+def test_dropout_of_a_built_model_is_refused(here):
+    said = sentence(vitedu.finetune, trained(), "photos", dropout=0.1)
+    assert "this model was built without it" in said
+    assert "load it with dropout=0.1" in said
+
+
+# --- what does not fit
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("epoch", "epochs"),
+        ("image_sice", "image_size"),
+        ("layerdecay", "layer_"),
+    ],
+)
+def test_an_unknown_setting_names_the_nearest(here, wrong, right):
+    said = sentence(
+        vitedu.finetune, "start.safetensors", "photos", **{wrong: 1}
+    )
+    assert f"finetune has no field '{wrong}'; did you mean '{right}" in said
+
+
+def test_a_folder_that_is_not_there_is_one_sentence(here):
+    assert "nowhere" in sentence(
+        vitedu.finetune, "start.safetensors", "nowhere"
+    )
+
+
+def test_weights_that_are_not_there_are_one_sentence(here):
+    assert "none.npz" in sentence(vitedu.finetune, "none.npz", "photos")
+
+
+def test_a_wrong_value_is_said_before_anything_is_written(here):
+    said = sentence(
+        vitedu.finetune, "start.safetensors", "photos", "out", layer_decay=2.0
+    )
+    assert "layer_decay is 2.0, it must be in (0, 1]" in said
+    assert not (here / "out").exists()
+
+
+def test_the_settings_for_type_checkers_are_those_of_the_configuration():
+    ours = typing.get_type_hints(FinetuneFields)
+    theirs = typing.get_type_hints(TrainConfig)
+    # what `finetune` decides, or takes by a parameter of its own
+    decided = {"recipe", "model", "dataset", "data", "weights", "given"}
+    decided |= {"loss", "augment", "validation"}
+    assert ours.keys() == theirs.keys() - decided | {*OF_MODEL}
+    for name in ours.keys() - {*OF_MODEL}:
+        assert ours[name] == theirs[name], name
+
+
+# --- the command line's configuration
+
+
+def test_a_command_line_gives_the_same_run_as_python(here):
+    texts = {"epochs": "2", "batch_size": "8", "log_every": "1"}
+    texts |= {"layer_decay": "0.75", "model.image_size": "32"}
+    config = finetune_config("start.safetensors", "photos", "cpu", texts)
+    assert config.model == replace(SMALL, num_classes=2, image_size=(32, 32))
+    assert config.preprocess == replace(SPEC, image_size=(32, 32))
+    line = fit(config).model.state_dict()
+    python = vitedu.finetune(
+        "start.safetensors", "photos", layer_decay=0.75, image_size=32, **SHORT
+    )
+    for name, tensor in python.model.state_dict().items():
+        assert torch.equal(line[name], tensor)
+
+
+def test_without_data_the_sentence_says_what_to_name():
+    said = sentence(finetune_config, "ViT-Ti/16", None, "cpu", {})
+    assert said.startswith(
+        "finetune has no data set of its own; name yours: data="
+    )
+
+
+def test_without_weights_it_is_the_real_model(here):
+    config = finetune_config(None, "photos", "cpu", {})
+    assert config.weights == "ViT-Ti/16"
+    assert config.model == vitedu.load("ViT-Ti/16", num_classes=2).config
+
+
+def test_an_unknown_field_of_a_command_line_names_the_nearest(here):
+    said = sentence(
+        finetune_config, "start.safetensors", "photos", "cpu", {"epoch": "2"}
+    )
+    assert "no field 'epoch'; did you mean 'epochs'" in said
+
+
+def test_a_named_data_set_may_be_elsewhere(here):
+    config = finetune_config(
+        "start.safetensors", None, "cpu", {"dataset": "shapes-1k"}
+    )
+    assert (config.dataset, config.data) == ("shapes-1k", None)
+    assert config.model.num_classes == 10
+
+
+# --- weights in any recipe
+
+
+def plain_config(**fields):
+    given = {
+        "recipe": "test",
+        "tier": "cpu",
+        "model": replace(SMALL, num_classes=2),
+        "dataset": "photos",
+        "weights": "start.safetensors",
+        "preprocess": SPEC,
+        "steps": 2,
+        "batch_size": 8,
+    }
+    return TrainConfig(**(given | fields))
+
+
+def test_weights_of_another_architecture_are_refused_and_named(here):
+    other = replace(SMALL, num_classes=2, depth=3, position=SinCos2D())
+    said = sentence(fit, plain_config(model=other), "run")
+    assert (
+        "weights=start.safetensors does not fit the model of this run" in said
+    )
+    assert "depth=2 (here 3)" in said
+    assert "position=Learned1D" in said
+    assert not (here / "run").exists()
+
+
+def test_weights_of_a_resnet_do_not_fit_a_vit(here):
+    model = resnet("BiT-R50x1", layers=(1,), width=0.5, image_size=16)
+    vitedu.save(model, "resnet.safetensors")
+    said = sentence(fit, plain_config(weights="resnet.safetensors"))
+    assert (
+        "is a ResNet, the model of this run is described by a ViTConfig" in said
+    )
+
+
+def test_another_preprocessing_than_that_of_the_weights_is_noted(here):
+    assert fit(plain_config()).result.get("notes", "").count("trained on") == 0
+    run = fit(plain_config(preprocess=PreprocessSpec(image_size=16)))
+    assert (
+        "was trained on pictures with mean=(0.4, 0.5, 0.6)"
+        in (run.result["notes"])
+    )
+
+
+def test_a_new_head_begins_with_its_bias(here):
+    run = fit(plain_config(loss="sigmoid", head_bias=-3.0, lr=1e-9))
+    # both classes of each image say no: 2 softplus(-3) and, of the right one, 3
+    assert run.history[-2]["loss"] == pytest.approx(
+        2 * np.log1p(np.exp(-3)) + 3, rel=1e-4
+    )

@@ -1,0 +1,257 @@
+"""keep="best", and what a run that is stopped leaves behind."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import vitedu
+from vitedu.errors import UserError
+from vitedu.model import ViTConfig
+from vitedu.train import TrainConfig, fit
+from vitedu.train.checkpoint import read_checkpoint
+from vitedu.train.folder import RunFolder
+from vitedu.weights import read_weights
+
+TIMING = ("images_per_second", "wall_seconds")
+# 3 steps an epoch; a rate so high that accuracy goes up and down
+BEST = TrainConfig(
+    recipe="test",
+    tier="cpu",
+    model=ViTConfig(
+        image_size=8,
+        patch_size=4,
+        in_channels=1,
+        num_classes=3,
+        embed_dim=8,
+        depth=1,
+        num_heads=2,
+        mlp_dim=16,
+        dropout=0.1,
+    ),
+    dataset="set.npz",
+    steps=18,
+    batch_size=8,
+    lr=0.05,
+    schedule="constant",
+    validation=0.4,
+    keep="best",
+    log_every=1,
+)
+AVERAGED = replace(BEST, ema=0.9)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with a set of 40 + 11 noisy images in three classes."""
+    monkeypatch.chdir(tmp_path)
+    drawn, arrays = np.random.default_rng(0), {}
+    for part, count in (("train", 40), ("test", 11)):
+        labels = np.arange(count) % 3
+        images = drawn.integers(0, 200, (count, 8, 8))
+        images = images + 25 * labels[:, None, None]
+        arrays |= {f"x_{part}": images.astype(np.uint8), f"y_{part}": labels}
+    np.savez("set.npz", **arrays)
+    return tmp_path
+
+
+def stopper(steps):
+    """A should_stop that says yes after so many steps of this call."""
+    counter = iter(range(1, 1000))
+    return lambda: next(counter) == steps
+
+
+def lines(folder):
+    """The log without what a clock wrote."""
+    read = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
+    return [{n: v for n, v in line.items() if n not in TIMING} for line in read]
+
+
+def weights(folder, name="model"):
+    return (folder / f"{name}.safetensors").read_bytes()
+
+
+def accuracies(run):
+    """Validation accuracy by step."""
+    return {
+        line["step"]: line["validation_accuracy"]
+        for line in run.history
+        if "validation_accuracy" in line
+    }
+
+
+def best_step(run):
+    """The first step with the highest validation accuracy."""
+    measured = accuracies(run)
+    return min(measured, key=lambda step: (-measured[step], step))
+
+
+# --- the best weights
+
+
+@pytest.mark.parametrize("config", [BEST, AVERAGED], ids=["own", "averaged"])
+def test_the_best_weights_are_those_of_a_run_that_ends_there(here, config):
+    run = fit(config, "best")
+    step = best_step(run)
+    assert step < 18  # or there would be nothing to see
+    # at a constant rate a shorter run is the beginning of a longer one
+    shorter = fit(replace(config, steps=step, keep="last"))
+    for name, tensor in shorter.model.state_dict().items():
+        assert torch.equal(run.model.state_dict()[name], tensor)
+
+
+def test_of_equal_accuracies_the_earlier_is_kept(here):
+    # a rate that changes no answer: all accuracies are equal
+    run = fit(replace(BEST, lr=1e-12))
+    assert len({*accuracies(run).values()}) == 1
+    assert best_step(run) == 3
+    assert "weights are those of step 3, the best" in run.result["notes"]
+
+
+def test_the_result_and_the_file_are_of_the_best_weights(here):
+    run = fit(BEST, "run")
+    measured, step = accuracies(run), best_step(run)
+    metrics = run.result["metrics"]
+    assert metrics["validation_accuracy"]["value"] == measured[step]
+    assert f"weights are those of step {step}, the best" in run.result["notes"]
+    stored = read_weights(here / "run" / "model.safetensors").state_dict
+    for name, tensor in run.model.state_dict().items():
+        assert torch.equal(stored[name], tensor)
+    assert weights(here / "run") == weights(here / "run", "best")
+    last = fit(replace(BEST, keep="last"), "last")
+    assert weights(here / "last") != weights(here / "run")
+    assert accuracies(last) == measured
+
+
+def test_without_a_folder_the_best_weights_are_the_same(here):
+    run = fit(AVERAGED)
+    fit(AVERAGED, "run")
+    stored = read_weights(here / "run" / "model.safetensors").state_dict
+    for name, tensor in run.model.state_dict().items():
+        assert torch.equal(stored[name], tensor)
+
+
+def test_keeping_the_best_wants_something_to_choose_by(here):
+    with pytest.raises(UserError, match=r"with validation=0\.1, or give"):
+        fit(replace(BEST, validation=0.0), "run")
+    assert not (here / "run").exists()
+
+
+# --- killed and resumed
+
+
+class Killed(Exception):
+    pass
+
+
+def killer(line):
+    """An on_progress that ends the run once the log has so many lines."""
+    counter = iter(range(1, 1000))
+
+    def kill(progress):
+        if next(counter) == line:
+            raise Killed
+
+    return kill
+
+
+@pytest.fixture
+def whole(here):
+    """The folder of a run that nothing disturbed."""
+    fit(replace(AVERAGED, save_every=4), "whole")
+    return here / "whole"
+
+
+@pytest.mark.parametrize("line", range(1, 25))
+def test_a_run_killed_at_any_line_ends_on_the_same_best_bytes(whole, line):
+    config = replace(AVERAGED, save_every=4)
+    with pytest.raises(Killed):
+        fit(config, "parts", on_progress=killer(line))
+    fit(config, "parts")
+    assert weights(whole.parent / "parts") == weights(whole)
+    assert lines(whole.parent / "parts") == lines(whole)
+
+
+def test_a_run_killed_between_weights_and_line_ends_on_the_same_bytes(here):
+    # saved after every step, so that it goes on right where the line is lacking
+    config = replace(AVERAGED, save_every=1)
+    fit(config, "whole")
+    step = best_step(fit(config, "whole"))
+
+    def kill(progress):
+        if progress.step == step and "validation_loss" in progress.line:
+            raise Killed
+
+    with pytest.raises(Killed):
+        fit(config, "parts", on_progress=kill)
+    folder = here / "parts"
+    assert read_checkpoint(folder / "checkpoint.pt")["step"] == step
+    log = (folder / "log.jsonl").read_text().splitlines(keepends=True)
+    assert "validation_loss" in log[-1]
+    (folder / "log.jsonl").write_text("".join(log[:-1]))
+    fit(config, "parts")
+    assert weights(folder) == weights(here / "whole")
+    assert lines(folder) == lines(here / "whole")
+
+
+def test_best_weights_that_a_later_step_wrote_do_not_count(here):
+    # the log is ahead of the checkpoint, and so are the weights beside it
+    config = replace(AVERAGED, save_every=4)
+    fit(config, "whole")
+    with pytest.raises(Killed):
+        fit(config, "parts", on_progress=killer(20))
+    shutil.copy("whole/best.safetensors", "parts/best.safetensors")
+    fit(config, "parts")
+    assert weights(here / "parts") == weights(here / "whole")
+
+
+@pytest.mark.parametrize("stops", [[1], [3], [7, 5], [1] * 17], ids=str)
+def test_a_stopped_run_ends_on_the_same_best_bytes(here, stops):
+    fit(AVERAGED, "whole")
+    for steps in stops:
+        fit(AVERAGED, "parts", should_stop=stopper(steps))
+    fit(AVERAGED, "parts")
+    assert weights(here / "parts") == weights(here / "whole")
+    assert lines(here / "parts") == lines(here / "whole")
+
+
+def test_a_lost_file_of_best_weights_is_one_sentence(here):
+    fit(BEST, "run")
+    for name in ("best.safetensors", "result.json"):
+        (here / "run" / name).unlink()
+    with pytest.raises(UserError, match=r"best\.safetensors") as error:
+        fit(BEST, "run")
+    assert "\n" not in str(error.value)
+
+
+# --- what a stopped run leaves
+
+
+@pytest.mark.parametrize("ema", [None, 0.9], ids=["own", "averaged"])
+def test_a_stopped_run_leaves_a_model_that_loads(here, ema):
+    config = replace(BEST, keep="last", ema=ema)
+    run = fit(config, "run", should_stop=stopper(5))
+    assert run.result["status"] == "interrupted"
+    saved = read_checkpoint(here / "run" / "checkpoint.pt")
+    now = saved["model"] if ema is None else saved["ema"]["average"]
+    model = vitedu.load("run")
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, now[name])
+        assert torch.equal(tensor, run.model.state_dict()[name])
+    assert model.class_names == ("0", "1", "2")
+    assert model.preprocess == config.preprocess
+    assert not run.model.training
+
+
+def test_a_stopped_run_is_not_finished_and_goes_on(here):
+    fit(BEST, "whole")
+    folder = RunFolder("run")
+    for _ in range(2):
+        fit(BEST, "run", should_stop=stopper(4))
+        assert folder.finished(BEST) is None
+    assert fit(BEST, "run").result["status"] == "finished"
+    assert folder.finished(BEST) is not None
+    assert weights(here / "run") == weights(here / "whole")

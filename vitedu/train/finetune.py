@@ -1,0 +1,250 @@
+"""Fine-tuning: trained weights, data of your own, one line.
+
+`vitedu.finetune("ViT-Ti/16", "photos", "out", epochs=5)`
+"""
+
+from collections.abc import Callable
+from dataclasses import fields as fields_of
+from dataclasses import replace
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from vitedu.data.arrays import Arrays
+from vitedu.data.augment import Augment
+from vitedu.data.images import Pictures
+from vitedu.data.items import Items
+from vitedu.data.kinds import given
+from vitedu.errors import UserError
+from vitedu.model import ResNet, ViT
+from vitedu.model.checks import check_fields
+from vitedu.pictures import PreprocessSpec
+from vitedu.train.assign import changed, override
+from vitedu.train.config import (
+    Attention,
+    Keep,
+    LossName,
+    Optimizer,
+    Precision,
+    Schedule,
+    Tier,
+    TrainConfig,
+)
+from vitedu.train.device import find_device
+from vitedu.train.fit import Start, fit
+from vitedu.train.given import name_of
+from vitedu.train.journal import Progress, Run
+from vitedu.train.losses import Loss
+from vitedu.train.recipes import recipe
+from vitedu.train.sources import class_names_of
+from vitedu.train.state import load_to_train, zero_head
+
+if TYPE_CHECKING:
+    from vitedu.data.image_source import PictureChange
+
+
+class FinetuneFields(TypedDict, total=False):
+    """The settings of `finetune`, for type checkers: TrainConfig's and three more."""
+
+    image_size: int | tuple[int, int]
+    dropout: float
+    drop_path: float
+    tier: Tier
+    preprocess: PreprocessSpec
+    epochs: int | None
+    steps: int | None
+    batch_size: int
+    micro_batch_size: int | None
+    optimizer: Optimizer
+    lr: float
+    betas: tuple[float, float]
+    weight_decay: float
+    schedule: Schedule
+    warmup: float
+    layer_decay: float
+    max_grad_norm: float | None
+    head_bias: float
+    label_smoothing: float
+    mixup: float
+    cutmix: float
+    ema: float | None
+    keep: Keep
+    precision: Precision
+    attention: Attention
+    compile: bool
+    activation_checkpointing: bool
+    shard: bool
+    seed: int
+    max_images: int | None
+    fallback: str | None
+    device: str
+    threads: int | None
+    num_workers: int
+    log_every: int
+    save_every: int | None
+
+
+OF_MODEL = ("image_size", "dropout", "drop_path")
+
+
+def finetune(
+    weights: str | PathLike[str] | ViT | ResNet,
+    data: Any,
+    out: str | Path | None = None,
+    *,
+    validation: Any = 0.0,
+    test: Any = None,
+    loss: LossName | Loss = "softmax",
+    augment: "Augment | PictureChange | None" = None,
+    on_start: Callable[[Start], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+    command: str = "vitedu.finetune",
+    **fields: Unpack[FinetuneFields],
+) -> Run:
+    """Train a model that knows something on data of your own; one line is enough.
+
+        vitedu.finetune("ViT-Ti/16", "photos", "out", epochs=5, layer_decay=0.75)
+
+    `weights` is what `vitedu.load` takes (a name, a file, a run folder), or a model
+    that you have: this is then itself changed and trained. `data` is a folder with a
+    folder of pictures for each class (with train/ and val/ above them, or without), a
+    named data set, or anything else that `vitedu.data.as_source` takes. The classes
+    are counted from it. The head starts from zeros unless the weights know the same
+    classes by the same names; pictures are prepared as for the weights, positions
+    resized to `image_size`.
+
+    `validation` is data to choose by, or the share of `data` to hold out for that;
+    without `test` a share is held out to test on, if `data` has no part for it. `loss`
+    and `augment` are settings or functions of yours, and `on_start`, `on_progress`,
+    `should_stop` and `out` what `fit` says of them: the same line again goes on with
+    a run that was stopped.
+
+    The other settings are TrainConfig's (`help(vitedu.train.TrainConfig)` says what
+    each means), and `image_size`, `dropout` and `drop_path` of the model. What you
+    leave out is as in the recipe `finetune`; tier "smoke" takes 20 steps, to prove
+    that it runs.
+
+    UserError: a setting is unknown, or what `fit` says.
+    """
+    check_fields("finetune", fields, FinetuneFields.__annotations__)
+    tier = fields.pop("tier", None) or tier_of(fields.get("device", "auto"))
+    own = {name: fields.pop(name) for name in OF_MODEL if name in fields}
+    settings: dict[str, Any] = dict(fields)
+    passed: dict[str, Any] = {"test": test}
+    if isinstance(validation, int | float):
+        settings["validation"] = validation
+    else:
+        passed["validation"] = validation
+    if callable(loss):
+        passed["loss"] = loss
+    else:
+        settings["loss"] = loss
+    if augment is None and not can_augment(data):
+        augment = Augment()
+    if isinstance(augment, Augment):
+        settings["augment"] = augment
+    elif augment is not None:
+        passed["augment"] = augment
+    is_named = isinstance(data, str | PathLike)
+    if not is_named:
+        passed["train"] = data
+    named = fspath(data) if is_named else name_of(data)
+    config = replace(recipe("finetune", tier), dataset=named)
+    names = class_names_of(config, passed.get("train"))
+    if isinstance(weights, ViT | ResNet):
+        passed["model"] = with_classes(weights, names, own)
+        config = replace(config, weights=None)
+    else:
+        config = for_weights(config, fspath(weights), len(names))
+        check_fields(
+            type(config.model).__name__,
+            own,
+            (each.name for each in fields_of(config.model)),
+        )
+        config = replace(config, model=replace(config.model, **own))
+    return fit(
+        changed(config, settings),
+        out,
+        on_start=on_start,
+        on_progress=on_progress,
+        should_stop=should_stop,
+        command=command,
+        **passed,
+    )
+
+
+def finetune_config(
+    weights: str | None, data: str | None, tier: str, fields: dict[str, str]
+) -> TrainConfig:
+    """The configuration of a command line: trained weights on a folder or named set.
+
+    `fields` are text, as `override` takes it: {"epochs": "5", "model.image_size":
+    "384"}. With a "dataset" among them, `data` is the place where that is.
+    UserError: no data are named, a field is unknown, or what `load` says.
+    """
+    plain = recipe("finetune", tier)
+    place: dict[str, str | None] = {"dataset": data}
+    if "dataset" in fields:
+        place = {"dataset": fields["dataset"], "data": data}
+    if place["dataset"] is None:
+        raise UserError(
+            "finetune has no data set of its own; name yours: data=FOLDER, with a "
+            "folder of pictures for each class in it"
+        )
+    config = replace(plain, **place)
+    names = class_names_of(config)
+    config = for_weights(config, weights or plain.weights, len(names))
+    rest = {name: fields[name] for name in fields if name != "dataset"}
+    return override(config, rest)
+
+
+def for_weights(
+    config: TrainConfig, weights: str, num_classes: int
+) -> TrainConfig:
+    """`config` with the model and the preprocessing of trained weights."""
+    model = load_to_train(weights, num_classes=num_classes)
+    return replace(
+        config,
+        weights=weights,
+        model=model.config,
+        preprocess=model.preprocess,
+    )
+
+
+def with_classes(
+    model: ViT | ResNet, names: tuple[str, ...], own: dict[str, Any]
+) -> ViT | ResNet:
+    """A model that was given, for these classes and images of this size, in place.
+
+    UserError: it is to have another dropout, which it was built with.
+    """
+    for name in ("dropout", "drop_path"):
+        if name in own:
+            raise UserError(
+                f"{name}={own[name]}: this model was built without it; give the name "
+                f"or the file of its weights, or load it with {name}={own[name]}"
+            )
+    if "image_size" in own:
+        model.set_input_size(own["image_size"])
+    if model.num_classes != len(names):
+        model.reset_classifier(len(names), names)
+    elif model.class_names != names:
+        zero_head(model)
+        model.class_names = names
+    return model
+
+
+def tier_of(device: str) -> str:
+    """The tier of a run on this device, if none is asked for."""
+    return "cpu" if find_device(device).type == "cpu" else "gpu"
+
+
+def can_augment(data: Any) -> bool:
+    """Whether random changes can be made to the pictures of `data` one by one.
+
+    Of a DataLoader or a Source they cannot: it yields what it yields.
+    """
+    if isinstance(data, str | PathLike):
+        return True
+    return isinstance(given(data).content, Arrays | Pictures | Items)

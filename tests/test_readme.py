@@ -93,9 +93,7 @@ def test_its_line_of_fine_tuning_names_the_photograph(here):
 def test_its_lines_for_a_program_of_ones_own_give_the_shapes_that_it_says(here):
     program = blocks("python")[2]
     shown = printed(program + SHAPES).splitlines()
-    said = re.findall(
-        r"# (?:attention: )?(?:(\d+) of )?(\(.*\))$", program, re.M
-    )
+    said = re.findall(r"# (?:.*: )?(?:(\d+) of )?(\(.*\))$", program, re.M)
     assert shown == [
         f"{count} of {shape}".removeprefix(" of ") for count, shape in said
     ]

@@ -9,6 +9,7 @@ from PIL import Image
 import vitedu
 from vitedu.cli import COMMANDS, main
 from vitedu.data import load_dataset
+from vitedu.train import fit, override, recipe
 
 TINY = [
     "model.embed_dim=8",
@@ -249,6 +250,19 @@ def test_resume_refuses_what_would_make_it_another_run(run, capsys):
     )
 
 
+@pytest.mark.parametrize("words", [["--tier", "cpu"], ["--tier=cpu"]])
+def test_resume_refuses_a_tier(run, capsys, words):
+    said = sentence(capsys, "train", "--resume", run, *words)
+    assert "uses the run's own folder and tier; leave out" in said
+
+
+def test_resume_does_not_mind_the_tier_of_the_environment(
+    run, capsys, monkeypatch
+):
+    monkeypatch.setenv("VITEDU_TIER", "cpu")
+    assert main(["train", "--resume", str(run)]) == 0
+
+
 def test_resume_refuses_another_recipe(run, capsys):
     said = sentence(capsys, "train", "mnist-tiny", "--resume", run)
     assert "holds a run of digits" in said
@@ -266,6 +280,33 @@ def test_evaluate_agrees_with_the_run(run, capsys):
 def test_evaluate_takes_the_data_set_from_the_run(run, capsys):
     assert main(["evaluate", str(run)]) == 0
     assert "500 test images of digits" in capsys.readouterr().out
+
+
+def test_evaluate_reads_what_stood_in_for_the_data_of_a_run(here, capsys):
+    words = ["train", "mnist-tiny", *TINY, "fallback=digits", "steps=2"]
+    assert main([*words, "epochs=none", "--tier", "smoke", "--out", "r"]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", "r"]) == 0
+    assert "500 test images of digits" in capsys.readouterr().out
+
+
+def test_evaluate_asks_for_data_that_were_given_in_python(here, capsys):
+    digits = load_dataset("digits")
+    config = override(
+        recipe("digits", "smoke"), dict(x.split("=") for x in TINY)
+    )
+    pair = (digits.test.images, digits.test.labels)
+    fit(config, "trained", train=pair)
+    fit(config, "tested", test=pair)
+    assert "was trained on data given in Python (train=tuple)" in sentence(
+        capsys, "evaluate", "trained"
+    )
+    said = sentence(capsys, "evaluate", "tested/model.safetensors")
+    assert "was tested on data given in Python (test=tuple)" in said
+    assert "vitedu evaluate tested/model.safetensors photos/val" in said
+    for name in ("trained", "tested"):
+        assert main(["evaluate", name, "digits"]) == 0
+        assert "500 test images of digits" in capsys.readouterr().out
 
 
 def test_evaluate_reads_an_npz_file(run, here, capsys):

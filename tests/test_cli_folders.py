@@ -1,6 +1,7 @@
 """The command on one's own photographs, and what evaluation says of a model."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -144,6 +145,16 @@ def test_finetune_starts_from_the_weights_and_counts_the_classes(here, capsys):
     assert 0 < (weight - start).norm() < 0.1 * start.norm()
 
 
+def test_a_fine_tuned_run_is_measured_on_a_set_of_another_size(here, capsys):
+    words = ["train", "finetune", "weights=shapes-small", "data=digits"]
+    assert main([*words, "steps=1", "batch_size=2", "--out", "run"]) == 0
+    capsys.readouterr()
+    trained = json.loads((here / "run/result.json").read_text())["metrics"]
+    found = answer(capsys, "evaluate", "run")
+    assert found["num_images"] == 500
+    assert found["accuracy"] == trained["test_accuracy"]["value"]
+
+
 def test_finetune_resizes(here, capsys):
     words = ["train", "finetune", "weights=shapes-small", "data=photos"]
     words += ["model.image_size=32", "steps=1", "batch_size=2", "--out", "run"]
@@ -171,6 +182,28 @@ def test_a_run_is_measured_on_what_it_held_out(run, capsys):
         found = answer(capsys, "evaluate", run, *words)
         assert found["num_images"] == 4
         assert found["accuracy"] == trained["test_accuracy"]["value"]
+
+
+def test_a_note_of_the_evaluation_is_broken_to_fit(run, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(["evaluate", str(run)]) == 0
+    first, second, third, *_ = capsys.readouterr().err.splitlines()
+    assert first == "note: photos has no train/ and val/, so 4 of its 20"
+    assert (
+        second == "      pictures (20 % of each class, drawn with seed 0) are"
+    )
+    assert third == "      held out for testing"
+
+
+def test_a_run_with_test_data_of_its_own_held_out_nothing(here, capsys):
+    pictures(here / "other", 2)
+    fields = {"steps": 1, "epochs": None, "batch_size": 4, "tier": "smoke"}
+    vitedu.finetune("shapes-small", "photos", "run", test="other", **fields)
+    assert "(test=other)" in sentence(capsys, "evaluate", "run")
+    for folder, num_images in (("photos", 20), ("other", 4)):
+        found = answer(capsys, "evaluate", "run", folder)
+        assert found["num_images"] == num_images
 
 
 def test_another_folder_is_measured_whole(run, capsys):

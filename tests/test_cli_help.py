@@ -8,8 +8,9 @@ import pytest
 from vitedu.cli import COMMANDS, main
 from vitedu.cli.command import parser_of
 from vitedu.cli.settings import NO_WORDS, settings
+from vitedu.cli.words import HINTS_HELP
 from vitedu.data import Augment
-from vitedu.model import ViTConfig
+from vitedu.model import ViTConfig, resnet_config
 from vitedu.train import RECIPES, TrainConfig, override, recipe
 from vitedu.weights.convert import SUFFIXES
 
@@ -97,6 +98,14 @@ def test_what_the_help_shows_can_be_typed():
     config = override(recipe("mnist-tiny", "cpu"), given)
     assert config == TrainConfig(
         "mnist-tiny", "cpu", ViTConfig(), "digits", epochs=1
+    )
+
+
+def test_the_padding_in_the_help_is_one_that_a_resnet_takes():
+    words = dict(name.split("=") for name, _ in HINTS_HELP)
+    padding = words["pool_padding"]
+    assert (
+        resnet_config("BiT-R50x1", pool_padding=padding).pool_padding == padding
     )
 
 

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,10 +16,11 @@ import torch
 import vitedu
 from vitedu.cli import main, progress
 from vitedu.cli.before import classes_named, named
-from vitedu.cli.progress import Part, fitting, time_left
+from vitedu.cli.progress import Part, Reporter, fitting, time_left
 from vitedu.cli.train import is_finished
 from vitedu.data import Arrays, ArraySource
 from vitedu.model import vit_config
+from vitedu.train import fit, recipe
 from vitedu.train.folder import RunFolder
 
 TINY = [
@@ -187,6 +189,24 @@ def test_a_note_stands_below_the_five_lines_once(here):
     assert "%|" in lines[lines.index(line) + 1]
 
 
+def test_a_note_in_the_course_of_a_run_is_broken_to_fit(
+    here, monkeypatch, capsys
+):
+    starts = []
+    config = recipe("digits", "smoke", None)
+    fit(replace(config, device="cpu"), on_start=starts.append)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    reporter = Reporter(*starts)
+    capsys.readouterr()
+    text = "step 7 was left out, since its gradient was not finite"
+    reporter.note(text)
+    first, second, *_ = capsys.readouterr().err.lstrip("\r ").splitlines()
+    reporter.close()
+    assert first == "note    step 7 was left out, since its"
+    assert second == "        gradient was not finite"
+
+
 def test_no_terminal_no_bar(here, capsys):
     main(SMOKE)
     err = capsys.readouterr().err
@@ -253,7 +273,7 @@ def stopped(folder, number, *words):
         time.sleep(0.05)
     process.send_signal(number)
     out, err = process.communicate()
-    assert "stopping after this step, to save; again: at once" in err
+    assert "stopping after this step and saving; repeat to quit" in err
     return process.returncode, out
 
 
@@ -283,7 +303,17 @@ def test_a_run_that_was_stopped_says_that_it_can_go_on(here, capsys):
     )
     step = torch.load(here / "run/checkpoint.pt", weights_only=True)["step"]
     assert f"at step {step:,} of" in out
-    assert not is_finished(RunFolder(here / "run"))
+    folder = RunFolder(here / "run")
+    assert not is_finished(folder, folder.read_config())
+
+
+def test_another_run_in_the_folder_is_not_said_to_be_this_one(here, capsys):
+    assert main([*SMOKE, "--out", "run"]) == 0
+    capsys.readouterr()
+    assert main([*SMOKE, "lr=0.5", "--out", "run"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("vitedu: run holds a run with lr=0.003")
+    assert err.count("\n") == 1
 
 
 def test_only_a_finished_run_is_said_to_be_one(here, capsys):

@@ -120,7 +120,9 @@ vitedu.save(tuned.model, "tuned.safetensors")
 vitedu.weights.convert("tuned.safetensors", "tuned-hf", to="hf")
 
 # a loop of one's own
-groups = vitedu.train.parameter_groups(model, 0.05, layer_decay=0.75)
+groups = vitedu.train.parameter_groups(
+    model, weight_decay=0.05, layer_decay=0.75
+)
 optimizer = vitedu.train.build_optimizer(model, "adamw", lr=1e-3)
 precision = vitedu.train.build_precision("bf16", torch.device("cpu"))
 with precision.autocast():

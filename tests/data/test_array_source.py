@@ -11,9 +11,8 @@ from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, normalise
 
 SPEC = PreprocessSpec(image_size=(5, 4), in_channels=1, mean=0.1, std=0.3)
-RAW = PreprocessSpec(
-    image_size=(5, 4), in_channels=1, mean=0, std=1
-)  # pixel / 255
+# pixel / 255
+RAW = PreprocessSpec(image_size=(5, 4), in_channels=1, mean=0, std=1)
 MOVES = {"shift": 1, "rotate": 20, "crop": 0.5, "flip": True}
 COLOURS = {"rand_layers": 2, "jitter": 0.3, "erase": 0.5}
 AUGMENT = Augment(**MOVES, **COLOURS)

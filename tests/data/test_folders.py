@@ -20,7 +20,7 @@ from vitedu.data import (
     load_folder,
 )
 from vitedu.data.folders import folder_classes
-from vitedu.data.kinds import given
+from vitedu.data.kinds import open_data
 
 SPEC = PreprocessSpec(image_size=8, mean=0.0, std=1 / 255)
 AUGMENT = Augment(crop=0.3, flip=True, rotate=9, rand_layers=1, erase=0.5)
@@ -192,6 +192,7 @@ def test_a_class_without_pictures_is_named(folder):
 
 def test_hidden_folders_and_files_are_no_pictures(flat):
     write(flat / ".cache" / "x.png")
+    write(flat / "__MACOSX" / "x.png")
     write(flat / "ant" / ".ipynb_checkpoints" / "0-checkpoint.png")
     (flat / "bee" / "._0.png").write_bytes(b"what macOS leaves")
     zoo = load_folder(flat)
@@ -257,7 +258,7 @@ def test_the_part_to_test_on_is_found(folder):
 
 
 def test_a_few_pictures_are_of_every_class(folder):
-    train = given(load_folder(folder).train)
+    train = open_data(load_folder(folder).train)
     assert train.spread(3).content.labels == (0, 1, 2)
     assert len(train.spread(5)) == 5
     assert train.spread(100) is train
@@ -265,7 +266,7 @@ def test_a_few_pictures_are_of_every_class(folder):
 
 def test_a_share_is_held_out_of_every_class(folder):
     train = load_folder(folder).train
-    kept, held_out = given(train).split(0.3, seed=0)
+    kept, held_out = open_data(train).split(0.3, seed=0)
     assert held_out.content.labels == (0, 1, 2)
     both = kept.content.paths + held_out.content.paths
     assert sorted(both) == list(train.paths)

@@ -82,6 +82,21 @@ def test_classes_that_contradict_the_data_are_refused():
         from_torch(Photos(targets=TARGETS), class_names=["ant"])
 
 
+@pytest.mark.parametrize("count", [3, np.int64(3)])
+def test_classes_may_be_a_number(count):
+    data = Photos()
+    data.classes = count
+    assert from_torch(data).class_names == ("0", "1", "2")
+    assert from_torch(data, class_names="abc").class_names == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("classes", ["ant", len, None])
+def test_classes_that_are_no_names_are_passed_over(classes):
+    data = Photos()
+    data.classes = classes
+    assert from_torch(data).class_names == ()
+
+
 def test_several_names_of_a_class_become_one():
     """As torchvision's ImageNet has them."""
     photos = Photos(classes=[("tench", "Tinca tinca"), ("goldfish",)])

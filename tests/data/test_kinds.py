@@ -379,8 +379,8 @@ FLOATS = np.zeros((5, 3, 6, 8), np.float32)
 WRONG = {
     "a-generator": (once(), "a generator can be run through only once"),
     "an-iterator": (iter([1]), "can be run through only once"),
-    "nothing": (None, r"NoneType is no data to feed; .* a folder of class"),
-    "a-number": (7, "int is no data to feed"),
+    "nothing": (None, r"can't use NoneType as data; pass a folder of class"),
+    "a-number": (7, "can't use int as data"),
     "parts": ({"train": 1, "test": 2}, r"of train, test .* data\['train'\]"),
     "whole-set": (
         load_dataset("digits"),
@@ -484,6 +484,11 @@ def test_a_label_without_a_class_is_found_when_it_is_read(num_workers):
         everything(source)
 
 
+def loader_of(pictures):
+    """A loader that cuts its pictures into pairs."""
+    return DataLoader(Photos(pictures), batch_size=2)
+
+
 def test_a_dataset_of_floats_of_another_size_is_one_sentence():
     floats = prepared(PIXELS, PreprocessSpec(image_size=8))
     with pytest.raises(UserError, match="these are 3x8x8 and it wants 3x6x8"):
@@ -506,9 +511,29 @@ def test_floats_from_0_to_1_are_right_for_a_model_that_wants_them():
     assert torch.equal(images, floats)
 
 
+@pytest.mark.parametrize("batch_size", [1, 3, 5])
+@pytest.mark.parametrize("make", [Photos, loader_of])
+def test_raw_floats_are_found_however_small_the_batches_are(make, batch_size):
+    floats = torch.from_numpy(PIXELS).permute(0, 3, 1, 2) / 255
+    source = as_source(make(floats), preprocess=SPEC)
+    with pytest.raises(UserError, match=r"in 0.*\.\.1, .*check_range=False"):
+        everything(source, batch_size=batch_size)
+
+
+@pytest.mark.parametrize(
+    "make", [Photos, loader_of, lambda floats: (floats, LABELS)]
+)
+def test_pictures_that_are_all_bright_can_be_declared_right(make):
+    bright = prepared(PIXELS // 2 + 128)
+    with pytest.raises(UserError, match="check_range=False"):
+        everything(as_source(make(bright), preprocess=SPEC))
+    source = as_source(make(bright), preprocess=SPEC, check_range=False)
+    assert torch.equal(everything(source)[0], bright)
+
+
 def test_pictures_and_floats_cannot_be_mixed():
     mixed = [PIXELS[0], prepared(PIXELS)[1], *PIXELS[2:]]
-    with pytest.raises(UserError, match="let the data set give one kind"):
+    with pytest.raises(UserError, match="mixes float tensors and pictures"):
         everything(as_source(Photos(mixed), preprocess=SPEC))
 
 

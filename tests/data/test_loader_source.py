@@ -145,6 +145,15 @@ def test_a_sampler_that_cuts_for_processes_is_refused():
         source(loader(sampler=sampler))
 
 
+def test_workers_that_outlive_an_epoch_are_refused():
+    """Their generators would go on, so an epoch could not be had again."""
+    made = loader(num_workers=1, persistent_workers=True)
+    with pytest.raises(UserError, match=r"give it persistent_workers=False$"):
+        source(made)
+    with pytest.raises(UserError, match="persistent_workers=True"):
+        LoaderSource(made, SPEC, ("a", "b", "c"), num_images=10)
+
+
 def test_a_list_of_batches_is_such_a_thing():
     pairs = [(numbered()[:6], LABELS[:6]), (numbered()[6:], LABELS[6:])]
     ours = source(pairs)
@@ -277,6 +286,7 @@ BAD = {
     "float-labels": ([(numbered(), LABELS.float())], "labels of .* float32"),
     "below-0": ([(numbered(), LABELS - 1)], "the label -1"),
     "whole-numbers": ([(numbered().int(), LABELS)], "int32; they are uint8"),
+    "no-images": ([(["a.png"], [0])], "images of list; they are an array"),
     "another-size": (
         [(torch.zeros(10, 1, 3, 3), LABELS)],
         "these are 1x3x3 and it wants 1x2x3",

@@ -19,9 +19,8 @@ FILES = {name: name.encode() * 999 for name in CATALOGUE["mnist"].md5}
 MD5 = {
     name: hashlib.md5(content).hexdigest() for name, content in FILES.items()
 }
-SMALL = replace(
-    CATALOGUE["mnist"], md5=MD5
-)  # MNIST, were its files these few bytes
+# MNIST, were its files these few bytes
+SMALL = replace(CATALOGUE["mnist"], md5=MD5)
 FIRST = next(iter(FILES))
 
 

@@ -1,5 +1,7 @@
 """Accuracy against a direct count: every image once, and nothing left changed."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -239,6 +241,46 @@ def test_a_loss_may_be_given():
     assert measured.loss_sum == 6 - measured.num_correct
 
 
+def test_a_model_that_says_so_is_measured_by_the_sigmoid(tmp_path):
+    model = one_sided(-0.04)  # which no head would tell
+    model.loss_name = "sigmoid"
+    path = vitedu.save(model, tmp_path / "w.safetensors")
+    for each in (model, path, str(path)):
+        measured = accuracy(each, [prepared()])
+        assert measured.loss_name == "sigmoid_cross_entropy"
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        (F.cross_entropy, "loss=cross_entropy is the same .* it is a mean"),
+        (partial(F.cross_entropy, reduction="none"), r"returned \(6,\)"),
+        (lambda logits, labels: 0.5, "returned float"),
+    ],
+)
+def test_a_loss_that_is_no_sum_is_refused(loss, said):
+    with pytest.raises(UserError, match=said):
+        accuracy(one_sided(0.0), [prepared()], loss=loss)
+
+
+def test_a_loss_that_begins_with_zero_is_checked_later():
+    logits = torch.tensor([[0.0, 200.0], [0.0, 200.0]])
+    batches = [(logits, torch.ones(2).long()), (logits, torch.zeros(2).long())]
+    with pytest.raises(UserError, match="it is a mean"):
+        accuracy(Given(), batches, loss=F.cross_entropy)
+
+
+# --- labels
+
+
+@pytest.mark.parametrize("label", [5, -100])
+def test_a_label_is_checked_though_the_model_does_not_say_its_classes(label):
+    logits, labels = drawn(6)
+    labels[4] = label
+    with pytest.raises(UserError, match=f"the label {label}"):
+        accuracy(Given(), [(logits, labels)])
+
+
 # --- where the images come from
 
 
@@ -310,7 +352,58 @@ def test_a_dataset_is_prepared_as_the_model_says():
     assert measured == want
 
 
-def test_pixels_in_batches_are_refused():
-    images, labels = torch.zeros(6, 3, 8, 8, dtype=torch.uint8), torch.arange(6)
-    with pytest.raises(UserError, match=r"torch\.uint8; .*model\.preprocess"):
-        accuracy(one_sided(0.0), [(images, labels)])
+def pixels(*size):
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(
+        0, 256, (6, 3, *size), dtype=torch.uint8, generator=generator
+    )
+
+
+@pytest.mark.parametrize("size", [(8, 8), (11, 9)])
+def test_pixels_in_batches_are_prepared_as_in_memory(size):
+    model, labels = one_sided(0.0), torch.arange(6) % 3
+    want = accuracy(model, (pixels(*size), labels))
+    loader = DataLoader(TensorDataset(pixels(*size), labels), batch_size=6)
+    for data in (loader, iter(loader), [(pixels(*size), labels)]):
+        assert accuracy(model, data) == want
+
+
+def test_pixels_in_batches_need_a_preprocess():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+    with pytest.raises(UserError, match=r"torch\.uint8, .*model\.preprocess"):
+        accuracy(model, [(pixels(8, 8), torch.arange(6) % 3)])
+
+
+@pytest.mark.parametrize(
+    ("label", "word"), [(5, "are 3 classes"), (-1, "at 0")]
+)
+def test_a_label_in_a_batch_that_is_no_class_is_one_sentence(label, word):
+    images, labels = prepared()
+    batches = [(images, labels), (images[:1], torch.tensor([label]))]
+    with pytest.raises(
+        UserError, match=f"batch 1 has the label {label}.*{word}"
+    ):
+        accuracy(one_sided(0.0), batches)
+
+
+@pytest.mark.parametrize("size", [1, 3, 6])
+def test_floats_that_nobody_normalised_are_found_in_small_batches(size):
+    images, labels = prepared()
+    raw = images.abs().clamp(max=1)
+    loader = DataLoader(TensorDataset(raw, labels), batch_size=size)
+    with pytest.raises(UserError, match="normalise them as its preprocess"):
+        accuracy(one_sided(0.0), loader)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_pair_of_arrays_may_be_a_list(kind):
+    images, labels = prepared()
+    want = accuracy(one_sided(0.0), [(images, labels)])
+    assert accuracy(one_sided(0.0), kind([images, labels])) == want
+
+
+def test_a_list_of_items_that_are_dicts_is_read_one_by_one():
+    pictures = [photo(name) for name in ("cat", "coffee")]
+    items = [{"image": each, "label": n} for n, each in enumerate(pictures)]
+    want = accuracy(one_sided(0.0), list(zip(pictures, [0, 1], strict=True)))
+    assert accuracy(one_sided(0.0), items) == want

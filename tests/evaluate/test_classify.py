@@ -258,3 +258,19 @@ def test_it_answers_in_the_models_dtype():
     for guess in classify(model, photo("cat")):
         assert guess.probability == pytest.approx(want[guess.name], abs=0.02)
     assert model.head.weight.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("bias", "loss_name"), [(0.0, "sigmoid"), (-10.0, "softmax")]
+)
+def test_a_model_that_knows_its_loss_is_not_judged_by_its_head(bias, loss_name):
+    model = tiny(num_classes=7)
+    nn.init.constant_(model.head.bias, bias)
+    model.loss_name = loss_name
+    assert is_trained_by_sigmoid(model) is (loss_name == "sigmoid")
+
+
+def test_a_loss_of_somebody_elses_model_says_nothing():
+    model = nn.Linear(2, 2)
+    model.loss_name = "hinge"
+    assert not is_trained_by_sigmoid(model)

@@ -179,6 +179,13 @@ def test_arrays_in_memory_and_a_dataset_of_pictures_give_the_same():
     assert torch.equal(found.labels, want.labels)
 
 
+def test_labels_of_batches_are_the_callers_own():
+    """Pictures without a class may have any number, such as -1."""
+    images, _ = drawn(2)
+    found = features(tiny(), [(images, [-1, 99])])
+    assert found.labels.tolist() == [-1, 99]
+
+
 # --- what cannot be
 
 
@@ -187,14 +194,14 @@ def test_arrays_in_memory_and_a_dataset_of_pictures_give_the_same():
     [
         ([], ValueError, "no image"),
         (
-            [(torch.zeros(2, 3, 8, 8).byte(), torch.zeros(2))],
+            [(torch.zeros(2, 3, 8, 8).int(), torch.arange(2))],
             UserError,
-            "uint8",
+            "int32; they are uint8",
         ),
-        ([torch.zeros(2, 3, 8, 8)], UserError, "batch 0"),
+        ([torch.zeros(2, 3, 8, 8)], UserError, "its label are needed"),
         ("nowhere", UserError, "nowhere"),
     ],
-    ids=["none", "pixels", "no labels", "no folder"],
+    ids=["none", "whole numbers", "no labels", "no folder"],
 )
 def test_what_is_no_data_is_one_sentence(data, error, said):
     with pytest.raises(error, match=said) as raised:
@@ -217,3 +224,10 @@ def test_a_model_without_a_pool_says_so():
 def test_the_network_of_somebody_else_says_so():
     with pytest.raises(TypeError, match="features takes a ViT"):
         features(nn.Linear(2, 2), batches())
+
+
+def test_a_model_may_be_named(tmp_path):
+    path = vitedu.save(tiny(), tmp_path / "w.safetensors")
+    want = features(tiny(), batches())
+    for name in (path, str(path)):
+        assert torch.equal(features(name, batches()).features, want.features)

@@ -51,7 +51,7 @@ def test_a_new_model_says_what_it_is(build):
     assert model.num_classes == model.config.num_classes == 5
     assert model.preprocess == PreprocessSpec(32)
     assert model.class_names == ()
-    assert model.load_report is None
+    assert model.load_report is model.loss_name is None
 
 
 @both
@@ -83,6 +83,14 @@ def test_names_that_do_not_fit_change_nothing(build):
         model.reset_classifier(-1)
     assert (model.num_classes, model.class_names) == (5, tuple("abcde"))
     assert torch.equal(model(images()), before)
+
+
+@both
+def test_one_string_is_no_list_of_names(build):
+    model = build()
+    with pytest.raises(UserError, match="class_names='avg' is one string"):
+        model.reset_classifier(3, "avg")  # timm's second argument
+    assert model.num_classes == 5
 
 
 # --- what timm's functions find

@@ -89,9 +89,8 @@ def test_encoder_is_its_blocks_one_after_the_other():
     for index in range(4):
         weights = encoder[index].state_dict()
         want = block_by_equations(want, weights, 4, 1e-6, "none")
-    assert_close(
-        encoder(x), want, rtol=0, atol=1e-10
-    )  # values grow to 100 in 4 blocks
+    # values grow to 100 in 4 blocks
+    assert_close(encoder(x), want, rtol=0, atol=1e-10)
 
 
 def test_encoder_has_one_block_a_layer_and_no_final_norm():

@@ -204,9 +204,8 @@ def test_a_signal_to_one_process_stops_all_at_one_step(here):
         os.kill(process_of(job, rank=1), signal.SIGTERM)
         said, talk = job.communicate(timeout=PATIENCE)
     assert job.returncode == 0, talk
-    assert (
-        json.loads(said)["status"] == "interrupted"
-    )  # one object, of the first
+    # one object, of the first
+    assert json.loads(said)["status"] == "interrupted"
     assert talk.count("data    set.npz") == 1  # the first alone says it
     step = read_checkpoint(here / "two" / "checkpoint.pt")["step"]
     lines = [

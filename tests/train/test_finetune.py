@@ -15,7 +15,7 @@ from vitedu.data.augment import Augment
 from vitedu.errors import UserError
 from vitedu.model import SinCos2D, ViTConfig, resnet
 from vitedu.pictures import PreprocessSpec
-from vitedu.train import TrainConfig, fit, recipe
+from vitedu.train import TrainConfig, fit, override, recipe
 from vitedu.train.finetune import (
     OF_MODEL,
     FinetuneFields,
@@ -199,6 +199,14 @@ def test_the_same_line_again_goes_on_to_the_same_bytes(here):
     assert first == second
 
 
+def test_a_finished_folder_is_not_the_run_of_other_data(here):
+    vitedu.finetune("start.safetensors", Greys(12), "out", **SHORT)
+    said = sentence(
+        vitedu.finetune, "start.safetensors", Greys(14), "out", **SHORT
+    )
+    assert "out holds a finished run on other data" in said
+
+
 def test_best_weights_can_be_asked_for(here):
     run = vitedu.finetune(
         "start.safetensors", "photos", validation=0.2, keep="best", **SHORT
@@ -231,6 +239,36 @@ def test_a_loader_of_your_own_is_not_augmented(here):
     loader = DataLoader(Greys(), 4, collate_fn=batch)
     run = vitedu.finetune("start.safetensors", loader, test=Greys(4), **SHORT)
     assert run.result["config"]["augment"]["flip"] is False
+    assert "the training images are not augmented" in run.result["notes"]
+
+
+class Prepared(Greys):
+    """The same as floats, as a transform of the data set's own makes them."""
+
+    def __getitem__(self, index):
+        pixels, label = super().__getitem__(index)
+        return SPEC(Image.fromarray(pixels)), label
+
+
+def test_a_dataset_that_prepares_its_pictures_is_not_augmented(here):
+    run = vitedu.finetune(
+        "start.safetensors", Prepared(), test=Prepared(4), **SHORT
+    )
+    assert run.result["config"]["augment"]["flip"] is False
+    assert "the training images are not augmented" in run.result["notes"]
+
+
+def test_arrays_of_floats_are_not_augmented(here):
+    floats = torch.randn(12, 3, 16, 16), np.arange(12) % 2
+    run = vitedu.finetune("start.safetensors", floats, test=floats, **SHORT)
+    assert run.result["config"]["augment"]["crop"] == 0.0
+    assert "the training images are not augmented" in run.result["notes"]
+
+
+def test_pictures_are_augmented_without_a_note(here):
+    run = vitedu.finetune("start.safetensors", Greys(), test=Greys(4), **SHORT)
+    assert run.result["config"]["augment"]["flip"] is True
+    assert "augmented" not in run.result.get("notes", "")
 
 
 def test_loss_and_augmentation_may_be_settings_or_functions(here):
@@ -295,6 +333,38 @@ def test_a_model_of_as_many_other_classes_gets_a_head_of_zeros(here):
     vitedu.finetune(model, "photos", lr=1e-9, **SHORT)
     assert model.head.weight.abs().max() < 1e-6
     assert model.class_names == ("ants", "bees")
+
+
+def test_a_head_of_zeros_for_other_classes_is_noted(here):
+    run = vitedu.finetune(trained(2, ("bees", "ants")), "photos", **SHORT)
+    assert (
+        "the model has as many classes as the data, but different"
+        in (run.result["notes"])
+    )
+    run = vitedu.finetune(trained(2, ("ants", "bees")), "photos", **SHORT)
+    assert "classes" not in run.result.get("notes", "")
+
+
+def unnamed(count=12):
+    """Arrays of two classes that have no names."""
+    pictures = [Greys(count)[index][0] for index in range(count)]
+    return np.stack(pictures), np.arange(count) % 2
+
+
+@pytest.mark.parametrize("start", ["file", "model"])
+def test_classes_without_names_are_taken_for_the_weights_own(here, start):
+    model = trained(2, ("bees", "ants"))
+    before = model.head.weight.detach().clone()
+    vitedu.save(model, "known.safetensors")
+    run = vitedu.finetune(
+        "known.safetensors" if start == "file" else model,
+        unnamed(),
+        lr=1e-9,
+        **SHORT,
+    )
+    assert torch.allclose(run.model.head.weight, before, atol=1e-6)
+    assert run.model.class_names == ("bees", "ants")
+    assert "they are taken for the model's: bees, ants" in run.result["notes"]
 
 
 def test_frozen_blocks_stay(here):
@@ -373,7 +443,8 @@ def test_the_settings_for_type_checkers_are_those_of_the_configuration():
 def test_a_command_line_gives_the_same_run_as_python(here):
     texts = {"epochs": "2", "batch_size": "8", "log_every": "1"}
     texts |= {"layer_decay": "0.75", "model.image_size": "32"}
-    config = finetune_config("start.safetensors", "photos", "cpu", texts)
+    plain = finetune_config("start.safetensors", "photos", "cpu")
+    config = override(plain, texts)
     assert config.model == replace(SMALL, num_classes=2, image_size=(32, 32))
     assert config.preprocess == replace(SPEC, image_size=(32, 32))
     line = fit(config).model.state_dict()
@@ -385,28 +456,27 @@ def test_a_command_line_gives_the_same_run_as_python(here):
 
 
 def test_without_data_the_sentence_says_what_to_name():
-    said = sentence(finetune_config, "ViT-Ti/16", None, "cpu", {})
+    said = sentence(finetune_config, "ViT-Ti/16", None, "cpu")
     assert said.startswith(
         "finetune has no data set of its own; name yours: data="
     )
 
 
 def test_without_weights_it_is_the_real_model(here):
-    config = finetune_config(None, "photos", "cpu", {})
+    config = finetune_config(None, "photos", "cpu")
     assert config.weights == "ViT-Ti/16"
     assert config.model == vitedu.load("ViT-Ti/16", num_classes=2).config
 
 
 def test_an_unknown_field_of_a_command_line_names_the_nearest(here):
-    said = sentence(
-        finetune_config, "start.safetensors", "photos", "cpu", {"epoch": "2"}
-    )
+    plain = finetune_config("start.safetensors", "photos", "cpu")
+    said = sentence(override, plain, {"epoch": "2"})
     assert "no field 'epoch'; did you mean 'epochs'" in said
 
 
 def test_a_named_data_set_may_be_elsewhere(here):
     config = finetune_config(
-        "start.safetensors", None, "cpu", {"dataset": "shapes-1k"}
+        "start.safetensors", None, "cpu", dataset="shapes-1k"
     )
     assert (config.dataset, config.data) == ("shapes-1k", None)
     assert config.model.num_classes == 10

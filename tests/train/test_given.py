@@ -16,12 +16,14 @@ from torch.testing import assert_close
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import vitedu
+from vitedu.data import Arrays, ArraySource
+from vitedu.data.augment import Augment
 from vitedu.errors import UserError
 from vitedu.model import ViTConfig, resnet
 from vitedu.pictures import PreprocessSpec
 from vitedu.train import TrainConfig, fit
 from vitedu.train.folder import RunFolder
-from vitedu.train.given import check_given, name_of, names_given
+from vitedu.train.given import Objects, check_given, name_of, names_given
 
 TINY = ViTConfig(
     image_size=8,
@@ -235,6 +237,50 @@ def test_a_model_and_weights_are_one_too_many(here):
     assert "leave one of them out" in sentence(config, model=own_model())
 
 
+def named_model(*names):
+    model = own_model()
+    model.class_names = names
+    return model
+
+
+def test_data_without_names_take_those_of_the_model(here):
+    names = ("cat", "dog", "cow")
+    run = fit(CONFIG, "run", model=named_model(*names), train=drawn(30))
+    assert run.model.class_names == names
+    assert vitedu.load("run").class_names == names
+    assert (
+        "they are taken for the model's: cat, dog, cow" in (run.result["notes"])
+    )
+
+
+def test_named_test_data_are_told_apart_by_the_names_of_the_model(here):
+    said = sentence(
+        CONFIG,
+        model=named_model("cat", "dog", "cow"),
+        train=drawn(30),
+        test=Squares(9),
+    )
+    assert "has the classes dark, grey, light, but cat, dog, cow are" in said
+
+
+def test_the_classes_of_the_model_in_another_order_are_refused(here):
+    model = named_model("light", "dark", "grey")
+    said = sentence(CONFIG, "run", model=model, train=Squares(30))
+    assert "in the order dark, grey, light, the model in the order light" in (
+        said
+    )
+    assert "model.reset_classifier" in said
+    assert not (here / "run").exists()
+
+
+def test_other_names_than_those_of_the_model_are_noted(here):
+    run = fit(CONFIG, model=named_model("a", "b", "c"), train=Squares(30))
+    assert run.model.class_names == Squares.classes
+    assert (
+        "the classes of the model, a, b, c, are called" in (run.result["notes"])
+    )
+
+
 # --- data
 
 
@@ -317,6 +363,71 @@ def test_best_weights_can_be_chosen_by_given_data(here):
     assert "best on the validation part" in run.result["notes"]
 
 
+def test_a_finished_run_is_not_that_of_other_data(here):
+    data, other = drawn(30), drawn(30)
+    other[0][0] += 1
+    first = fit(CONFIG, "run", train=data)
+    before = weights(here / "run")
+    said = sentence(CONFIG, "run", train=other)
+    assert said.startswith("run holds a finished run on other data than")
+    assert weights(here / "run") == before
+    again = fit(CONFIG, "run", train=data)
+    assert again.result["dataset"] == first.result["dataset"]
+
+
+@pytest.mark.parametrize("part", ["validation", "test"])
+def test_a_finished_run_is_not_that_of_other_parts(here, part):
+    fit(CONFIG, "run", **{part: Squares(9)})
+    said = sentence(CONFIG, "run", **{part: Squares(12)})
+    assert "holds a finished run on other data" in said
+    assert fit(CONFIG, "run", **{part: Squares(9)})
+
+
+def test_a_share_to_validate_on_is_a_setting_like_any_other(here):
+    run = fit(CONFIG, train=Squares(30), validation=0.2)
+    assert run.result["config"]["validation"] == 0.2
+    assert run.result["config"]["given"] == "train=Squares"
+    assert "validation_accuracy" in run.result["metrics"]
+
+
+def source(mean=0.5, **options):
+    images, labels = drawn(30)
+    arrays = Arrays(torch.tensor(images)[:, None], torch.tensor(labels))
+    spec = PreprocessSpec(image_size=8, in_channels=1, mean=mean)
+    return ArraySource(arrays, ("a", "b", "c"), preprocess=spec, **options)
+
+
+def test_a_source_that_prepares_as_the_model_does_trains(here):
+    run = fit(CONFIG, train=source(shuffle=True), test=source())
+    assert run.model.class_names == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("part", ["train", "validation", "test"])
+def test_a_source_that_prepares_in_another_way_is_refused(here, part):
+    parts = {"train": source(), "test": source()} | {part: source(mean=0.1)}
+    said = sentence(CONFIG, "run", **parts)
+    assert "ArraySource prepares its images with mean=(0.1,)" in said
+    assert "preprocess=model.preprocess" in said
+    assert not (here / "run").exists()
+
+
+@pytest.mark.parametrize("how", ["setting", "function"])
+def test_a_source_is_not_augmented_in_silence(here, how):
+    augment = Augment(flip=True) if how == "setting" else mirrored
+    said = sentence(CONFIG, train=source(), test=source(), augment=augment)
+    assert "ArraySource is a Source" in said
+    assert "augment=Augment()" in said
+
+
+def test_the_folder_may_be_any_path(here):
+    class Place:
+        def __fspath__(self):
+            return "run"
+
+    fit(CONFIG, Place())
+    assert (here / "run" / "model.safetensors").is_file()
+
+
 # --- a loss
 
 
@@ -357,6 +468,54 @@ def test_a_given_loss_goes_on_to_the_same_bytes(here, kind):
     fit(config, "parts", loss=plain_loss, should_stop=stopper(3))
     fit(config, "parts", loss=plain_loss)
     assert weights(here / "parts") == weights(here / "whole")
+
+
+def test_a_loss_may_be_given_by_its_name(here):
+    run = fit(CONFIG, "run", loss="sigmoid")
+    assert run.result["config"]["loss"] == "sigmoid"
+    assert run.result["config"]["given"] is None
+    named = fit(replace(CONFIG, loss="sigmoid"))
+    assert run.result["metrics"] == named.result["metrics"]
+
+
+def test_an_unknown_name_of_a_loss_is_one_sentence(here):
+    said = sentence(CONFIG, loss="sigmoyd")
+    assert "loss='sigmoyd' is not known; did you mean 'sigmoid'" in said
+
+
+@pytest.mark.parametrize("option", ["loss", "augment"])
+def test_what_is_neither_a_name_nor_a_function_is_a_wrong_call(here, option):
+    with pytest.raises(TypeError, match=f"{option} must be .* got int"):
+        fit(CONFIG, **{option: 3})
+
+
+def test_label_smoothing_does_not_reach_a_given_loss(here):
+    said = sentence(replace(CONFIG, label_smoothing=0.3), loss=focal_loss)
+    assert "loss=focal_loss would not know of it" in said
+    assert "label_smoothing=0" in said
+
+
+def test_a_named_loss_that_is_not_used_is_not_recorded(here):
+    run = fit(replace(CONFIG, loss="sigmoid"), loss=focal_loss)
+    assert run.result["config"]["loss"] == "softmax"
+    assert run.result["config"]["given"] == "loss=focal_loss"
+
+
+@pytest.mark.parametrize(
+    ("loss", "known"),
+    [("sigmoid", "sigmoid"), ("softmax", "softmax"), (plain_loss, None)],
+)
+def test_the_model_knows_what_it_was_trained_by(here, loss, known):
+    model = own_model()
+    model.loss_name = "sigmoid"
+    config = replace(CONFIG, keep="best", validation=0.2)
+    fit(config, "run", model=model, loss=loss)
+    assert model.loss_name == known
+    again = own_model()
+    fit(config, "run", model=again, loss=loss)
+    assert again.loss_name == vitedu.load("run").loss_name
+    is_sigmoid = vitedu.load("run").loss_name == "sigmoid"
+    assert is_sigmoid == (loss == "sigmoid")
 
 
 def test_a_mean_is_refused_with_the_remedy(here):
@@ -407,6 +566,37 @@ def test_a_given_change_of_pictures_is_applied_and_recorded(here):
     assert losses[0] != losses[1]
 
 
+def test_an_augment_is_a_setting_like_any_other(here):
+    run = fit(CONFIG, "run", augment=Augment(flip=True))
+    assert run.result["config"]["augment"]["flip"] is True
+    assert run.result["config"]["given"] is None
+    said = sentence(CONFIG, "run", augment=Augment(shift=1))
+    assert "augment.flip=True" in said
+
+
+def test_what_a_function_takes_the_place_of_is_recorded_as_off(here):
+    config = replace(CONFIG, augment=Augment(flip=True, crop=0.5))
+    run = fit(config, train=Squares(30), augment=mirrored)
+    assert run.result["config"]["augment"]["flip"] is False
+    assert run.result["config"]["augment"]["crop"] == 0.0
+
+
+def test_a_function_of_length_0_is_still_applied(here):
+    class Empty(nn.Sequential):
+        def forward(self, picture):
+            return mirrored(picture)
+
+    plain, changed = (
+        fit(CONFIG, train=Squares(30), augment=change)
+        for change in (None, Empty())
+    )
+    assert plain.history[1] != changed.history[1]
+    weight = "blocks.0.mlp.fc1.weight"
+    assert not torch.equal(
+        plain.model.state_dict()[weight], changed.model.state_dict()[weight]
+    )
+
+
 # --- names, and a resume without what was given
 
 
@@ -418,6 +608,37 @@ def test_what_is_given_is_called_by_its_name():
     assert name_of(Squares(3)) == "Squares"
     assert names_given(loss=focal_loss, train=None) == "loss=focal_loss"
     assert names_given(loss=None) is None
+
+
+def test_a_name_may_have_blanks(here):
+    given = names_given(
+        train=Squares(3), test="my photos/it's", loss=focal_loss
+    )
+    recorded = replace(CONFIG, given=given)
+    assert recorded.given_names == {
+        "train": "Squares",
+        "test": "my photos/it's",
+        "loss": "focal_loss",
+    }
+    check_given(given, given)
+    with pytest.raises(UserError, match="given test=my photos/it's in Python"):
+        check_given(given, "train=Squares loss=focal_loss")
+
+
+def test_a_path_with_an_equals_sign_is_no_model():
+    recorded = replace(CONFIG, given=names_given(test="a model=b"))
+    assert not recorded.starts_trained
+    assert replace(CONFIG, given="model=ViT").starts_trained
+
+
+def test_half_a_quotation_is_refused():
+    with pytest.raises(UserError, match="without its other half"):
+        replace(CONFIG, given="test='photos")
+
+
+def test_only_what_no_path_names_is_data_in_memory():
+    assert Objects(train=drawn(3)).has_data
+    assert not Objects(train="photos", loss=focal_loss).has_data
 
 
 def test_a_resume_without_what_was_given_names_it(here):

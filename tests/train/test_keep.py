@@ -135,7 +135,9 @@ def test_without_a_folder_the_best_weights_are_the_same(here):
 
 
 def test_keeping_the_best_wants_something_to_choose_by(here):
-    with pytest.raises(UserError, match=r"to choose by; hold .* validation=0\.1"):
+    with pytest.raises(
+        UserError, match=r"to choose by; hold .* validation=0\.1"
+    ):
         fit(replace(BEST, validation=0.0), "run")
     assert not (here / "run").exists()
 

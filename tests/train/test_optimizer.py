@@ -104,7 +104,7 @@ def sgd_by_hand(weight, grads, *, lr, momentum, decay):
 @pytest.mark.parametrize("pool", ["token", "mean"])
 def test_only_kernels_of_dense_and_convolution_decay(pool):
     model = ViT(replace(TINY, pool=pool))
-    decaying = parameter_groups(model, 0.1)[0]["params"]
+    decaying = parameter_groups(model, weight_decay=0.1)[0]["params"]
     names = {
         name
         for name, parameter in model.named_parameters()
@@ -121,7 +121,7 @@ def test_only_kernels_of_dense_and_convolution_decay(pool):
 
 def test_every_parameter_is_in_exactly_one_group():
     model = ViT(TINY)
-    groups = parameter_groups(model, 0.1)
+    groups = parameter_groups(model, weight_decay=0.1)
     counts = Counter(id(p) for group in groups for p in group["params"])
     assert counts == Counter(id(p) for p in model.parameters())
     assert set(counts.values()) == {1}
@@ -129,7 +129,8 @@ def test_every_parameter_is_in_exactly_one_group():
 
 def test_the_groups_carry_their_decay():
     assert [
-        group["weight_decay"] for group in parameter_groups(ViT(TINY), 0.3)
+        group["weight_decay"]
+        for group in parameter_groups(ViT(TINY), weight_decay=0.3)
     ] == [
         0.3,
         0.0,
@@ -217,9 +218,9 @@ def test_a_group_learns_at_its_share_of_the_rate():
 
 def test_without_layer_decay_there_are_two_groups_at_the_full_rate():
     model = ViT(TINY)
-    groups = parameter_groups(model, 0.1)
+    groups = parameter_groups(model, weight_decay=0.1)
     assert [group["lr_scale"] for group in groups] == [1.0, 1.0]
-    plain = parameter_groups(model, 0.1, layer_decay=1.0)
+    plain = parameter_groups(model, weight_decay=0.1, layer_decay=1.0)
     assert [group["name"] for group in plain] == ["kernels", "others"]
 
 
@@ -233,7 +234,7 @@ def names_of(group, model):
 
 def test_layers_are_numbered_from_stem_to_head():
     model = ViT(replace(TINY, position=Learned1D(at="layers")))
-    groups = parameter_groups(model, 0.1, layer_decay=0.5)
+    groups = parameter_groups(model, weight_decay=0.1, layer_decay=0.5)
     kernels = {"attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2"}
     others = {f"{layer}.bias" for layer in (*kernels, "norm1", "norm2")}
     others |= {"norm1.weight", "norm2.weight", "pos_embed"}
@@ -249,7 +250,7 @@ def test_layers_are_numbered_from_stem_to_head():
 
 def test_positions_at_the_stem_are_of_its_layer():
     model = ViT(TINY)
-    groups = parameter_groups(model, 0.1, layer_decay=0.5)
+    groups = parameter_groups(model, weight_decay=0.1, layer_decay=0.5)
     assert "pos_embed" in names_of(groups[1], model)
 
 
@@ -258,7 +259,9 @@ def scale_of(model, name, layer_decay=0.5):
     parameter = model.get_parameter(name)
     (scale,) = [
         group["lr_scale"]
-        for group in parameter_groups(model, 0.1, layer_decay)
+        for group in parameter_groups(
+            model, weight_decay=0.1, layer_decay=layer_decay
+        )
         if any(parameter is each for each in group["params"])
     ]
     return scale
@@ -318,16 +321,16 @@ def test_layer_decay_of_an_unknown_parameter_is_refused_by_name():
     model = ViT(TINY)
     model.register = nn.Parameter(torch.zeros(1, 4, 8))
     with pytest.raises(ValueError, match="which layer 'register' belongs to"):
-        parameter_groups(model, 0.1, layer_decay=0.5)
+        parameter_groups(model, weight_decay=0.1, layer_decay=0.5)
     # without layer decay nothing needs to be known of it
-    assert sum(len(g["params"]) for g in parameter_groups(model, 0.1)) == len(
-        [*model.parameters()]
-    )
+    groups = parameter_groups(model, weight_decay=0.1)
+    num_parameters = sum(len(group["params"]) for group in groups)
+    assert num_parameters == len([*model.parameters()])
 
 
 def test_layer_decay_wants_a_network_of_ours():
     with pytest.raises(ValueError, match="needs the blocks of a ViT or ResNet"):
-        parameter_groups(nn.Linear(3, 2), 0.1, layer_decay=0.5)
+        parameter_groups(nn.Linear(3, 2), weight_decay=0.1, layer_decay=0.5)
 
 
 @pytest.mark.parametrize("layer_decay", [1.0, 0.75])
@@ -335,7 +338,7 @@ def test_frozen_weights_are_in_no_group(layer_decay):
     model = ViT(TINY)
     for parameter in model.blocks.parameters():
         parameter.requires_grad_(False)
-    groups = parameter_groups(model, 0.1, layer_decay)
+    groups = parameter_groups(model, weight_decay=0.1, layer_decay=layer_decay)
     inside = {id(p) for group in groups for p in group["params"]}
     assert inside == {id(p) for p in model.parameters() if p.requires_grad}
     assert all(group["params"] for group in groups)
@@ -347,13 +350,13 @@ def test_frozen_weights_are_in_no_group(layer_decay):
 def test_a_free_head_learns_at_the_full_rate_whatever_is_frozen():
     model = ViT(TINY).requires_grad_(False)
     model.head.requires_grad_(True)
-    groups = parameter_groups(model, 0.1, layer_decay=0.5)
+    groups = parameter_groups(model, weight_decay=0.1, layer_decay=0.5)
     assert {group["lr_scale"] for group in groups} == {1.0}
 
 
 def test_nothing_to_train_is_said():
     with pytest.raises(UserError, match="all weights are frozen"):
-        parameter_groups(ViT(TINY).requires_grad_(False), 0.1)
+        parameter_groups(ViT(TINY).requires_grad_(False), weight_decay=0.1)
 
 
 def test_an_optimizer_needs_no_configuration():
@@ -380,7 +383,7 @@ def test_an_unknown_optimizer_names_the_nearest():
 @pytest.mark.parametrize("pool", ["token", "map"])
 def test_every_parameter_is_in_exactly_one_group_of_a_layer(pool, layer_decay):
     model = ViT(replace(TINY, pool=pool))
-    groups = parameter_groups(model, 0.1, layer_decay)
+    groups = parameter_groups(model, weight_decay=0.1, layer_decay=layer_decay)
     counts = Counter(id(p) for group in groups for p in group["params"])
     assert counts == Counter(id(p) for p in model.parameters())
     assert set(counts.values()) == {1}

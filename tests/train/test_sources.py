@@ -24,9 +24,8 @@ from vitedu.train.folder import RunFolder
 from vitedu.train.sources import class_names_of, open_sources
 
 CPU = torch.device("cpu")
-UNCHANGED = PreprocessSpec(
-    mean=0.0, std=1 / 255
-)  # the model sees pixels in 0..255
+# the model sees pixels in 0..255
+UNCHANGED = PreprocessSpec(mean=0.0, std=1 / 255)
 
 
 @pytest.fixture

@@ -238,6 +238,15 @@ def test_safetensors_go_before_pickles(tmp_path):
     assert read_arrays(tmp_path).arrays.keys() == ARRAYS.keys()
 
 
+def test_the_best_weights_of_a_run_that_is_not_done_are_named(tmp_path):
+    save_file(ARRAYS, tmp_path / "best.safetensors")
+    (note,) = read_arrays(tmp_path).notes
+    assert "is not done, so best.safetensors was read" in note
+    assert read_arrays(tmp_path / "best.safetensors").notes == ()
+    save_file(ARRAYS, tmp_path / "model.safetensors")
+    assert read_arrays(tmp_path).notes == ()
+
+
 def test_a_folder_of_several_files_asks_for_one(tmp_path):
     for name in ("b.npz", "a.npz"):
         save_npz(ARRAYS, tmp_path / name)

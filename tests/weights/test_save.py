@@ -11,6 +11,7 @@ import vitedu
 from vitedu import PreprocessSpec, UserError
 from vitedu.data.imagenet import imagenet_classes
 from vitedu.model import Hybrid, Learned2D, SinCos2D
+from vitedu.weights import convert
 
 TINY = {
     "image_size": 8,
@@ -336,3 +337,65 @@ def test_the_home_folder_may_be_a_tilde(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     path = vitedu.save(tiny(), "~/w.safetensors")
     assert path == tmp_path / "w.safetensors" and path.is_file()
+
+
+# --- what else is known of a model
+
+
+def test_the_loss_travels_with_the_weights(tmp_path):
+    model = tiny(gelu="tanh")
+    model.loss_name = "sigmoid"
+    path = vitedu.save(model, tmp_path / "w.safetensors")
+    assert vitedu.load(path).loss_name == "sigmoid"
+    with pytest.warns(UserWarning, match="sigmoid"):
+        convert(path, tmp_path / "other.npz", to="npz")
+    convert(path, tmp_path / "again.safetensors", to="vitedu")
+    assert vitedu.load(tmp_path / "again.safetensors").loss_name == "sigmoid"
+
+
+def test_another_head_forgets_the_loss_of_the_old_one(tmp_path):
+    model = tiny()
+    model.loss_name = "sigmoid"
+    path = vitedu.save(model, tmp_path / "w.safetensors")
+    assert vitedu.load(path, num_classes=2).loss_name is None
+    model.reset_classifier(2)
+    assert model.loss_name is None
+
+
+def test_a_loss_that_nobody_knows_is_refused(tmp_path):
+    model = tiny()
+    model.loss_name = "hinge"
+    assert "loss is 'hinge', not one of softmax" in sentence(tmp_path, model)
+
+
+@pytest.mark.parametrize("mode", ["timm", "torchvision", "hf"])
+def test_the_way_of_resizing_travels_with_the_weights(tmp_path, mode):
+    model = tiny()
+    model.resize_mode = mode
+    path = vitedu.save(model, tmp_path / "w.safetensors")
+    again, larger = vitedu.load(path), vitedu.load(path, image_size=16)
+    assert again.resize_mode == larger.resize_mode == mode
+    for each in (model, again):
+        each.set_input_size(16)
+        assert torch.equal(each.pos_embed, larger.pos_embed)
+
+
+def test_a_converted_file_resizes_as_its_source(tmp_path):
+    convert(tiny_timm(tmp_path), tmp_path / "w.safetensors", to="vitedu")
+    assert vitedu.load(tmp_path / "w.safetensors").resize_mode == "timm"
+
+
+def tiny_timm(tmp_path):
+    """The weights of a tiny model in a folder as timm writes it."""
+    path = vitedu.save(tiny(), tmp_path / "first.safetensors")
+    convert(path, tmp_path / "theirs", to="timm")
+    return tmp_path / "theirs"
+
+
+def test_a_path_may_be_any_path_like(tmp_path):
+    class Place:
+        def __fspath__(self):
+            return str(tmp_path / "w.safetensors")
+
+    vitedu.save(tiny(), Place())
+    assert vitedu.load(Place()).config == tiny().config

@@ -113,6 +113,21 @@ def test_there_is_one_metadata_key_of_sorted_json(tmp_path):
     assert content.keys() == {"config", "preprocess", "class_names"}
 
 
+def test_loss_and_resizing_are_written_where_they_are_not_the_usual(tmp_path):
+    plain = checkpoint()
+    same = plain._replace(loss_name="softmax", resize_mode="paper")
+    other = plain._replace(loss_name="sigmoid", resize_mode="timm")
+    for name, each in (("a", plain), ("b", same), ("c", other)):
+        write_weights(tmp_path / name, each)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    _, content = described(tmp_path / "c")
+    assert (content["loss"], content["resize"]) == ("sigmoid", "timm")
+    again = read_weights(tmp_path / "c")
+    assert (again.loss_name, again.resize_mode) == ("sigmoid", "timm")
+    again = read_weights(tmp_path / "b")
+    assert (again.loss_name, again.resize_mode) == (None, "paper")
+
+
 def test_equal_content_gives_equal_bytes(tmp_path):
     first = checkpoint()
     backwards = dict(reversed(first.state_dict.items()))
@@ -235,6 +250,8 @@ def test_metadata_of_another_form_is_one_sentence(tmp_path, text):
             for value in (None, 3, "text", [1], [], {"mean": []})
         ),
         *(("class_names", value) for value in (None, 3)),
+        *(("loss", value) for value in (3, "hinge", ["sigmoid"])),
+        *(("resize", value) for value in (None, "nearest", {})),
     ],
 )
 def test_a_damaged_part_of_the_metadata_is_one_sentence(tmp_path, part, value):

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from vitedu.budget.meta import Config, build, bytes_alive, bytes_kept, on_meta
+from vitedu.budget.meta import Config, bytes_alive, bytes_kept, on_meta
 from vitedu.budget.operations import has_formula, parameters
 from vitedu.errors import UserError, did_you_mean
-from vitedu.model import ViTConfig
+from vitedu.model import ViTConfig, new_network
 from vitedu.model.patches import Patches
 from vitedu.model.resnet import ResNetConfig
 
@@ -87,7 +87,7 @@ def activation_bytes(
     if half != dtype and not is_plain:
         refuse("autocast is counted for the stem Patches")
     if isinstance(config, ResNetConfig):
-        return counted(*on_meta(build, config, batch_size, dtype))
+        return counted(*on_meta(new_network, config, batch_size, dtype))
     if not has_formula(config):
         refuse(
             "memory is counted for the block Standard with positions that are added "
@@ -138,7 +138,7 @@ def cast_bytes(config: Config, dtype: torch.dtype, half: torch.dtype) -> int:
     """Bytes of all kernels in another format; 0 where it is the same."""
     if half == dtype:
         return 0
-    model, _ = on_meta(build, config)
+    model, _ = on_meta(new_network, config)
     kernels = [
         module.weight.numel()
         for module in model.modules()

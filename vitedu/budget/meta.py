@@ -13,15 +13,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from vitedu.model import ViT, ViTConfig
-from vitedu.model.resnet import ResNet, ResNetConfig
+from vitedu.model import ResNetConfig, ViTConfig
 
 Config = ViTConfig | ResNetConfig
-
-
-def build(config: Config) -> nn.Module:
-    """The model of a configuration."""
-    return ResNet(config) if isinstance(config, ResNetConfig) else ViT(config)
 
 
 def on_meta(

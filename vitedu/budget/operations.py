@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import torch
 
-from vitedu.budget.meta import Config, build, on_meta
-from vitedu.model import ViTConfig
+from vitedu.budget.meta import Config, on_meta
+from vitedu.model import ViTConfig, new_network
 from vitedu.model.encoder import Standard
 from vitedu.model.patches import Patches
 from vitedu.model.position import Relative
@@ -38,7 +38,7 @@ def parameters(config: Config) -> Parameters:
     The model is built on PyTorch's meta device, where tensors have shapes but no
     numbers. `by_part` has a 0 for what this configuration leaves out.
     """
-    model, _ = on_meta(build, config)
+    model, _ = on_meta(new_network, config)
     names = "patch_embed cls_token pos_embed blocks norm pre_logits head"
     if isinstance(config, ResNetConfig):
         names = "stem stages norm head"
@@ -83,7 +83,7 @@ def counted_macs(config: Config) -> int:
     """Multiply-adds that PyTorch counts in a forward pass on the meta device."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    model, images = on_meta(build, config)
+    model, images = on_meta(new_network, config)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(images)
     return counter.get_total_flops() // 2

@@ -1,6 +1,8 @@
 """What a command answers, and how it is shown."""
 
+import shutil
 import sys
+import textwrap
 from typing import Any, NamedTuple
 
 from vitedu.train.loop import this_process
@@ -29,6 +31,19 @@ def shown(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(shown(item) for item in value)
     return str(value)
+
+
+def wrapped(name: str, line: str) -> str:
+    """A line behind its name; on a terminal, broken where it is too long for it."""
+    if not sys.stderr.isatty():
+        return name + line
+    return textwrap.fill(
+        line,
+        width=shutil.get_terminal_size().columns - 1,
+        initial_indent=name,
+        subsequent_indent=" " * len(name),
+        break_on_hyphens=False,
+    )
 
 
 def say(text: str) -> None:

@@ -1,13 +1,10 @@
 """The five lines before a run: data, model, device, plan and folder."""
 
-import shutil
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vitedu import budget
-from vitedu.cli.answer import shown
+from vitedu.cli.answer import shown, wrapped
 from vitedu.data import Source
 from vitedu.model import (
     HYBRIDS,
@@ -53,19 +50,6 @@ def lines_before(start: Start, plan: Plan) -> str:
 def notes(start: Start) -> tuple[str, ...]:
     """What was decided for the user, which the log says too."""
     return tuple(dict.fromkeys((*start.sources.notes, *start.state.notes)))
-
-
-def wrapped(name: str, line: str) -> str:
-    """A line behind its name; on a terminal, broken where it is too long for it."""
-    if not sys.stderr.isatty():
-        return name + line
-    return textwrap.fill(
-        line,
-        width=shutil.get_terminal_size().columns - 1,
-        initial_indent=name,
-        subsequent_indent=" " * len(name),
-        break_on_hyphens=False,
-    )
 
 
 def data_line(start: Start) -> str:

@@ -77,7 +77,7 @@ def parser_of(name: str, command: Command) -> Parser:
         help="the Python traceback of a mistake, not only its sentence",
     )
     parser.add_argument(
-        "--help", "-h", action="store_true", help="this page, and nothing else"
+        "--help", "-h", action="store_true", help="show this help"
     )
     return parser
 

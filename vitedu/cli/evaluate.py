@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from vitedu.cli.answer import Answer, say
+from vitedu.cli.answer import Answer, say, wrapped
 from vitedu.cli.command import Command
 from vitedu.cli.words import (
     HINTS_HELP,
@@ -16,7 +16,7 @@ from vitedu.cli.words import (
     load_model,
     named_fields,
 )
-from vitedu.data import ArraySource, load_dataset
+from vitedu.data import Dataset, load_dataset
 from vitedu.data.folders import (
     evaluation_part,
     folder_of,
@@ -28,11 +28,11 @@ from vitedu.data.images import Pictures, find_images, match_classes
 from vitedu.errors import UserError
 from vitedu.evaluate import accuracy
 from vitedu.evaluate.classify import check_has_classes, is_trained_by_sigmoid
-from vitedu.evaluate.logits import all_logits, cross_entropy, top_k_correct
+from vitedu.evaluate.logits import all_logits, top_k_correct
+from vitedu.evaluate.losses import LOSSES
 from vitedu.model import ResNet, ViT
-from vitedu.train import find_device
+from vitedu.train import TrainConfig, find_device
 from vitedu.train.folder import RunFolder
-from vitedu.train.losses import LOSSES
 
 # with fewer classes, five guesses are nearly always right
 LEAST_FOR_TOP_5 = 6
@@ -50,17 +50,22 @@ def evaluate(options: argparse.Namespace) -> Answer:
     device = find_device(options.device)
     model = load_model(weights, fields, device)
     check_has_classes(model, weights)
+    fallback = None
     if len(words) == 2:
         name, data = words[1], fields.get("data")
     else:
-        name, data = trained_on(model, weights, fields.get("data"))
+        config = trained_on(model, weights)
+        if "data" not in fields:
+            check_not_given(config, weights)
+        name, data = config.dataset, fields.get("data", config.data)
+        fallback = config.fallback
     if folder := folder_of(name, data):
         labels = fields.get("labels")
         if labels is None and is_split_by_run(weights, folder):
-            dataset = load_folder(folder)
-            for note in dataset.notes:
-                say(f"note: {note}")
-            return evaluate_pictures(model, weights, str(folder), dataset.test)
+            split = load_folder(folder)
+            for note in split.notes:
+                say(wrapped("note: ", note))
+            return evaluate_pictures(model, weights, str(folder), split.test)
         part = str(evaluation_part(folder))
         pictures = find_images(part, labels=labels)
         return evaluate_pictures(model, weights, part, pictures)
@@ -68,18 +73,28 @@ def evaluate(options: argparse.Namespace) -> Answer:
         raise UserError(
             f"labels= belongs to a folder of pictures, {name} is none"
         )
-    return evaluate_dataset(model, weights, name, data)
+    dataset = load_dataset(
+        name,
+        data=data,
+        fallback=fallback,
+        image_size=model.config.image_size,
+        num_classes=model.config.num_classes,
+    )
+    return evaluate_dataset(model, weights, dataset)
 
 
 def is_split_by_run(weights: str, folder: Path) -> bool:
     """Whether the run of `weights` held out what to test on from this folder itself.
 
     Everything in it, measured, would be for the most part what the run has learned.
+    Nothing was held out for a run that was given its test data in Python.
     """
     run = run_of(weights)
     if run is None:
         return False
     config = run.read_config()
+    if {"train", "test"} & config.given_names.keys():
+        return False
     theirs = folder_of(config.dataset, config.data)
     if theirs is None or theirs.resolve() != folder.resolve():
         return False
@@ -112,11 +127,8 @@ def evaluate_pictures(
     if num_classes >= LEAST_FOR_TOP_5:
         top_5 = top_k_correct(answers, 5)
     kind = loss_of(model, weights)
-    if kind == "softmax":
-        loss = cross_entropy(answers)
-    else:
-        logits, labels = answers
-        loss = LOSSES[kind](logits.double(), labels).item() / num_images
+    loss_sum = LOSSES[kind](answers.logits.double(), answers.labels)
+    loss = loss_sum.item() / num_images
     values = {
         "weights": weights,
         "dataset": {"name": name},
@@ -139,30 +151,16 @@ def evaluate_pictures(
 
 
 def evaluate_dataset(
-    model: ViT | ResNet, weights: str, name: str, data: str | None
+    model: ViT | ResNet, weights: str, dataset: Dataset
 ) -> Answer:
     """Accuracy on the test part of a named set or a FILE.npz."""
-    dataset = load_dataset(
-        name,
-        data=data,
-        image_size=model.config.image_size,
-        num_classes=model.config.num_classes,
-    )
     if len(dataset.class_names) != model.config.num_classes:
         raise UserError(
             f"{dataset.name} has {len(dataset.class_names)} classes, "
             f"{weights} was made for {model.config.num_classes}"
         )
-    source = ArraySource(
-        dataset.test,
-        dataset.class_names,
-        preprocess=model.preprocess,
-        device=next(model.parameters()).device,
-    )
     kind = loss_of(model, weights)
-    measured = accuracy(
-        model, source.batches(batch_size=256), loss=LOSSES[kind]
-    )
+    measured = accuracy(model, dataset.test, loss=LOSSES[kind], batch_size=256)
     values = {
         "weights": weights,
         "dataset": {"name": dataset.name, "digest": dataset.digest},
@@ -193,18 +191,18 @@ def loss_of(model: ViT | ResNet, weights: str) -> str:
 def run_of(weights: str) -> RunFolder | None:
     """The run folder that a file or folder of weights belongs to, if it does."""
     path = Path(weights)
-    if (
-        not path.exists()
-    ):  # a name: the folder that we happen to be in is not its own
+    # a name has none: the folder that we happen to be in is not its own
+    if not path.exists():
         return None
     folder = RunFolder(path if path.is_dir() else path.parent)
     return folder if folder.config.is_file() else None
 
 
-def trained_on(
-    model: ViT | ResNet, weights: str, data: str | None
-) -> tuple[str, str | None]:
-    """Name and place of the data set in the run folder that `weights` belong to."""
+def trained_on(model: ViT | ResNet, weights: str) -> TrainConfig:
+    """The configuration in the run folder that `weights` belong to; it names the data.
+
+    UserError: they belong to none.
+    """
     folder = run_of(weights)
     if folder is None:
         example = "mnist" if model.config.num_classes == 10 else "photos/val"
@@ -212,8 +210,19 @@ def trained_on(
             f"{weights} does not say what it was trained on; name a data set or a "
             f"folder of pictures, as in `vitedu evaluate {weights} {example}`"
         )
-    config = folder.read_config()
-    return config.dataset, data or config.data
+    return folder.read_config()
+
+
+def check_not_given(config: TrainConfig, weights: str) -> None:
+    """UserError if what the run was trained or tested on was an object in Python."""
+    given = config.given_names
+    for part, verb in (("train", "trained"), ("test", "tested")):
+        if part in given:
+            raise UserError(
+                f"{weights} was {verb} on data given in Python ({part}={given[part]}); "
+                "name a data set or a folder of pictures, as in `vitedu evaluate "
+                f"{weights} photos/val`"
+            )
 
 
 EVALUATE = Command(

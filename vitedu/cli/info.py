@@ -2,7 +2,6 @@
 
 import argparse
 import inspect
-import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 from vitedu import __version__, budget, results
 from vitedu.cli.answer import Answer, table
 from vitedu.cli.command import Command, Rows, section
-from vitedu.cli.train import tier_of
+from vitedu.cli.train import tier_asked
 from vitedu.cli.words import (
     HINTS_HELP,
     OF_WEIGHTS,
@@ -29,13 +28,13 @@ from vitedu.model import (
     RESNETS,
     ResNetConfig,
     ViTConfig,
+    new_network,
     resnet_config,
     vit_config,
 )
 from vitedu.train import RECIPES, TrainConfig, find_device, recipe
 from vitedu.train.folder import flat
 from vitedu.train.optimizer import decay_table
-from vitedu.train.state import new_network
 from vitedu.weights.hub import EMBEDDED, HUB
 from vitedu.weights.unknown import listed
 
@@ -117,7 +116,7 @@ def info_weights(name: str, fields: dict[str, str]) -> Answer:
 
 def info_recipe(name: str, options: argparse.Namespace) -> Answer:
     """What a recipe is for, and every setting of it."""
-    config = recipe(name, tier_of(os.environ.get("VITEDU_TIER"), options))
+    config = recipe(name, tier_asked(None, options))
     about = inspect.getdoc(RECIPES[name])
     values = config.to_json()
     rows = [*flat(values), *optimizer_rows(config)]

@@ -36,7 +36,7 @@ class Interrupt:
             self.received, self.number = time.monotonic(), number
             # print cannot be entered again if the signal came in the middle of it;
             # a terminal's cursor stands behind a bar and "^C"
-            line = b"stopping after this step, to save; again: at once\n"
+            line = b"stopping after this step and saving; repeat to quit immediately\n"
             os.write(2, b"\n" + line if os.isatty(2) else line)
         elif time.monotonic() > self.received + 1:
             self.__exit__()

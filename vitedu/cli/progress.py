@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from vitedu.cli.answer import say
+from vitedu.cli.answer import say, wrapped
 from vitedu.train import Progress, Start
 
 EVERY = 60.0  # seconds between two lines where there is no terminal
@@ -135,10 +135,11 @@ class Reporter:
 
     def note(self, text: str) -> None:
         """Something that the run has to say."""
+        line = wrapped("note    ", text)
         if self.bar is None:
-            say(f"note: {text}")
+            say(line)
         else:
-            self.bar.write(f"note: {text}", file=sys.stderr)
+            self.bar.write(line, file=sys.stderr)
 
     def say_line(self, step: int) -> None:
         """Step, loss, accuracies, speed and the time left, in a line."""

@@ -27,7 +27,7 @@ from vitedu.train import (
     recipe,
 )
 from vitedu.train.config import MAY_DIFFER, TIERS
-from vitedu.train.finetune import finetune_config
+from vitedu.train.finetune import finetune_config, tier_of
 from vitedu.train.folder import RunFolder, differences
 from vitedu.train.loop import this_process
 from vitedu.train.precision import concrete
@@ -41,7 +41,7 @@ def train(options: argparse.Namespace) -> Answer:
     is_first = this_process().is_first
     if options.fresh and is_first and (old := folder.set_aside()):
         say(f"the folder that was there is now {old}")
-    if is_finished(folder):
+    if is_first and is_finished(folder, plan.config):
         say(f"{plan.out} holds this run, finished; --fresh repeats it")
     with Interrupt() as interrupt:
         watcher = Watcher(plan, interrupt)
@@ -78,9 +78,8 @@ class Watcher:
     def __init__(self, plan: Plan, interrupt: Interrupt) -> None:
         self.plan = plan
         self.interrupt = interrupt
-        self.reporter: Reporter | None = (
-            None  # of several processes the first's
-        )
+        # of several processes, only the first one has it
+        self.reporter: Reporter | None = None
 
     def start(self, start: Start) -> None:
         """Say what is about to be trained."""
@@ -111,11 +110,13 @@ class Watcher:
             self.reporter.close()
 
 
-def is_finished(folder: RunFolder) -> bool:
-    """Whether the folder holds a run that is done; an interrupted one is not."""
+def is_finished(folder: RunFolder, config: TrainConfig) -> bool:
+    """Whether the folder holds this run, and it is done; not merely interrupted."""
     if not (folder.weights.is_file() and folder.result.is_file()):
         return False
-    return read_file(folder.result)["status"] == "finished"
+    different, _ = differences(folder.read_config(), config)
+    is_done = read_file(folder.result)["status"] == "finished"
+    return is_done and not different
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
@@ -123,7 +124,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     names = [word for word in options.words if "=" not in word]
     given = dict(word.split("=", 1) for word in options.words if "=" in word)
     if "recipe" in given:
-        raise UserError("recipe= is no setting; name the recipe after train")
+        raise UserError("recipe= is not a setting; name the recipe after train")
     if options.device != "auto":
         given.setdefault("device", options.device)
     if len(names) > 1:
@@ -134,7 +135,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         raise UserError(
             f"train wants a recipe; known: {', '.join(sorted(RECIPES))}"
         )
-    tier = tier_of(given.pop("tier", options.tier), options)
+    tier = tier_asked(given.pop("tier", options.tier), options)
     plain, config = configured(names[0], tier, given)
     _, differs = differences(on_device(plain), config)
     if "model.num_classes" not in given:  # counted
@@ -151,9 +152,9 @@ def configured(
     Unless it is given, the number of classes is that of the data.
     """
     if name == "finetune":
-        place = {x: given.pop(x) for x in ("dataset",) if x in given}
+        dataset = given.pop("dataset", None)
         weights, data = given.pop("weights", None), given.pop("data", None)
-        plain = finetune_config(weights, data, tier, place)
+        plain = finetune_config(weights, data, tier, dataset=dataset)
         return plain, on_device(override(plain, given))
     plain = recipe(name, tier, given.pop("model", None))
     config = override(plain, given)
@@ -169,10 +170,10 @@ def resumed(
     options: argparse.Namespace, names: list[str], given: dict[str, str]
 ) -> Plan:
     """The configuration in the folder, where only what may differ can be changed."""
-    if options.fresh or options.out or "--tier" in options.arguments:
+    if options.fresh or options.out or options.tier is not None:
         raise UserError(
-            "--resume goes on in its own folder at its own tier; leave out --fresh, "
-            "--out and --tier"
+            "--resume uses the run's own folder and tier; leave out --fresh, --out "
+            "and --tier"
         )
     config = RunFolder(options.resume).read_config()
     if names and names[0] != config.recipe:
@@ -195,11 +196,10 @@ def on_device(config: TrainConfig) -> TrainConfig:
     return concrete(replace(config, device=str(device)), device)
 
 
-def tier_of(given: str | None, options: argparse.Namespace) -> str:
-    """The tier asked for; by default gpu where an accelerator is used, else cpu."""
-    if given:
-        return given
-    return "cpu" if find_device(options.device).type == "cpu" else "gpu"
+def tier_asked(given: str | None, options: argparse.Namespace) -> str:
+    """The tier asked for, or $VITEDU_TIER; else gpu on an accelerator, cpu without."""
+    asked = given or os.environ.get("VITEDU_TIER")
+    return asked or tier_of(options.device)
 
 
 def draw_curves(history: list[dict[str, Any]], out: Path) -> None:
@@ -239,7 +239,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tier",
         metavar="TIER",
-        default=os.environ.get("VITEDU_TIER"),
         help=f"{', '.join(TIERS)}: how much is computed; smoke is 20 steps, to see "
         "that it runs; by default $VITEDU_TIER, else gpu or cpu as the device is",
     )

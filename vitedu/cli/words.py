@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from vitedu.cli.answer import say
+from vitedu.cli.answer import say, wrapped
 from vitedu.cli.command import Rows
 from vitedu.errors import UserError
 from vitedu.model import ResNet, ViT
@@ -26,10 +26,16 @@ WEIGHTS: Rows = [
 ]
 HINTS_HELP: Rows = [
     ("image_size=384", "the positions are resized to another size of image"),
-    ("num_heads=12", "where the file does not say it; so are the next three"),
+    (
+        "num_heads=12",
+        "attention heads, if the file doesn't say; the same goes for the next three",
+    ),
     ("pool=mean", "token, mean, map or none: how tokens become an answer"),
     ("position=none", "the positions, where there are no learned ones"),
-    ("pool_padding=1", "of a ResNet's first pooling"),
+    (
+        "pool_padding=zeros",
+        "or -inf: what a ResNet's first pooling finds beyond the edge",
+    ),
     (
         "ignore=extra/*",
         "arrays of the file that may be left out, by name; several with commas",
@@ -90,7 +96,7 @@ def warnings_said() -> Iterator[None]:
             yield
         finally:
             for each in caught:
-                say(f"warning: {each.message}")
+                say(wrapped("warning: ", str(each.message)))
 
 
 def load_model(

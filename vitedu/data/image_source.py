@@ -22,9 +22,9 @@ from vitedu.data.order import (
     mixed,
 )
 from vitedu.data.prepared import (
+    RangeCheck,
     as_prepared,
     check_not_prepared,
-    check_range,
     is_prepared,
 )
 from vitedu.data.randomness import Draws
@@ -61,8 +61,12 @@ class ImageSource:
         shuffle: bool = False,
         num_workers: int = 0,
         device: torch.device | str = "cpu",
+        check_range: bool = True,
     ) -> None:
-        """`num_workers` processes decode; 0: this one does."""
+        """`num_workers` processes decode; 0: this one does.
+
+        `check_range`: floats that do not look normalised are refused.
+        """
         if isinstance(augment, Augment) and augment.is_off:
             augment = None
         self.pictures = pictures
@@ -71,6 +75,7 @@ class ImageSource:
         self.shuffle = shuffle
         self.num_workers = num_workers
         self.device = torch.device(device)
+        self.check_range = check_range
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -124,15 +129,16 @@ class ImageSource:
             worker_init_fn=leave_signals_to_the_parent,
             generator=torch.Generator(),  # leaves the global one alone
         )
-        for number, batch in enumerate(loader):
+        check = RangeCheck(self.preprocess, "the pictures")
+        for batch in loader:
             if isinstance(batch, UserError):
                 raise batch
             pixels, labels, drawn = batch
             images = pixels.to(self.device, non_blocking=True)
             if pixels.dtype == torch.uint8:
                 images = normalise(images, self.preprocess)
-            elif number == 0:
-                check_range(pixels, self.preprocess, "the pictures")
+            elif self.check_range:
+                check.see(pixels)
             if isinstance(self.augment, Augment):
                 images = erase(self.augment, images, drawn)
             yield images, labels.to(self.device, non_blocking=True)
@@ -205,8 +211,7 @@ class Epoch(torch.utils.data.Dataset[Any]):
         pixels, labels, drawn = zip(*items, strict=True)
         if len({each.dtype for each in pixels}) > 1:
             return UserError(
-                "some pictures come as tensors of floats, which are fed as they are, "
-                "and others do not; let the data set give one kind"
+                "the data set mixes float tensors and pictures; return one kind"
             )
         return torch.stack(pixels), torch.tensor(labels), torch.stack(drawn)
 

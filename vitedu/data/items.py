@@ -5,7 +5,7 @@
 """
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,9 +35,8 @@ class Items:
     dataset: Any  # dataset[row] is (picture, label), or a dict of both
     class_names: tuple[str, ...]  # empty: unknown
     labels: Tensor | None  # (n,) int64; None: only reading tells
-    rows: Sequence[int] | None = (
-        None  # of the dataset that are meant; None: all
-    )
+    # of the dataset that are meant; None: all
+    rows: Sequence[int] | None = None
 
     def __len__(self) -> int:
         """The number of pictures."""
@@ -52,7 +51,7 @@ class Items:
         if self.labels is not None and number != int(self.labels[index]):
             raise UserError(
                 f"{where} comes with the label {number}, but the labels that the data "
-                f"set keeps say {int(self.labels[index])}; let them agree"
+                f"set keeps say {int(self.labels[index])}; make them match"
             )
         if self.class_names and number >= len(self.class_names):
             raise UserError(
@@ -143,7 +142,7 @@ def check_labels(
     name: str, labels: Tensor | None, names: tuple[str, ...]
 ) -> None:
     """UserError: a label is below 0, or there is no class of it."""
-    if labels is None:
+    if labels is None or not len(labels):
         return
     lowest, highest = int(labels.min()), int(labels.max())
     if lowest < 0:
@@ -269,10 +268,15 @@ def own_class_names(dataset: Any) -> tuple[str, ...]:
         return tuple(getattr(feature, "names", None) or ())
     if getattr(dataset, "target_transform", None) is not None:
         return ()  # the labels may mean other classes now
+    classes = getattr(dataset, "classes", None)
+    if isinstance(classes, int | np.integer):  # how many there are
+        return numbers(int(classes))
+    if isinstance(classes, str) or not isinstance(classes, Iterable):
+        return ()  # not names: a method, say
     # ImageNet's classes have several names each
     return tuple(
         ", ".join(name) if isinstance(name, tuple | list) else str(name)
-        for name in getattr(dataset, "classes", None) or ()
+        for name in classes
     )
 
 

@@ -11,15 +11,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from vitedu.data.arrays import Arrays, Dataset
 from vitedu.data.augment import Augment
+from vitedu.data.batches import yields_batches
 from vitedu.data.folders import FolderDataset, training_part
-from vitedu.data.given import Given, few
 from vitedu.data.images import Pictures, find_images
 from vitedu.data.items import (
     Items,
@@ -33,6 +31,7 @@ from vitedu.data.items import (
     whole_labels,
 )
 from vitedu.data.memory import arrays_of, is_pair
+from vitedu.data.opened import Opened, few
 from vitedu.data.randomness import Draws
 from vitedu.data.source import Source
 from vitedu.errors import UserError
@@ -57,6 +56,7 @@ def as_source(
     device: torch.device | str = "cpu",
     class_names: Sequence[str] | None = None,
     num_classes: int | None = None,
+    check_range: bool = True,
 ) -> Source:
     """Data of your own as a source of batches for a model with this `preprocess`.
 
@@ -73,8 +73,10 @@ def as_source(
     * a `Source`, which is returned as it is.
 
     Pictures and uint8 pixels are resized and normalised as `preprocess` says. Floats
-    are fed as they are: they must be normalised already. Labels are whole numbers from
-    0; `class_names` or `num_classes` say how many there are where the data do not.
+    are fed as they are: they must be normalised already, and are refused if none of the
+    first images goes below the mean, unless `check_range=False` says that they are
+    right. Labels are whole numbers from 0; `class_names` or `num_classes` say how many
+    there are where the data do not.
 
     `augment` is an `Augment`, or a function from pillow image to pillow image that is
     applied before the picture is resized. It and `shuffle` are for training. What they
@@ -82,25 +84,26 @@ def as_source(
 
     UserError: the data are of no such kind, are empty, or do not fit.
     """
-    return given(data, class_names, num_classes).source(
+    return open_data(data, class_names, num_classes).source(
         preprocess=preprocess,
         augment=augment,
         shuffle=shuffle,
         num_workers=num_workers,
         device=device,
+        check_range=check_range,
     )
 
 
-def given(
+def open_data(
     data: Any,
     class_names: Sequence[str] | None = None,
     num_classes: int | None = None,
-) -> Given:
+) -> Opened:
     """What kind `data` are, and what they tell about themselves.
 
     UserError: they are of no kind in KINDS, or empty.
     """
-    if isinstance(data, Given):
+    if isinstance(data, Opened):
         return data
     if isinstance(data, str | PathLike):
         folder = Path(data).expanduser()
@@ -117,7 +120,7 @@ def given(
     if isinstance(data, Arrays):
         names = named_classes("the data", (), class_names, num_classes)
         check_labels("the data", data.labels, names)
-        return Given("arrays", data, len(data.labels), names, data.labels)
+        return Opened("arrays", data, len(data.labels), names, data.labels)
     if isinstance(data, Iterator) or hasattr(data, "__next__"):
         raise UserError(
             f"a {name_of(data)} can be run through only once, but an epoch is run "
@@ -128,14 +131,14 @@ def given(
             f"a {name_of(data)} of {few(tuple(map(str, data)))} was given; give one "
             "part of it, such as data['train']"
         )
-    if isinstance(data, DataLoader) or _yields_batches(data):
+    if yields_batches(data):
         return _batches(data, class_names, num_classes)
     if not (
         hasattr(data, "__getitem__")
         or is_hugging_face(data)
         or isinstance(data, IterableDataset)
     ):
-        raise UserError(f"{name_of(data)} is no data to feed; give {KINDS}")
+        raise UserError(f"can't use {name_of(data)} as data; pass {KINDS}")
     return _known(
         _first_read(items_of(data, class_names, num_classes)), None, None
     )
@@ -145,7 +148,7 @@ def _known(
     data: "Pictures | Items | Source",
     class_names: Sequence[str] | None,
     num_classes: int | None,
-) -> Given:
+) -> Opened:
     """What says itself how many classes it has."""
     name = data.name if isinstance(data, Items) else name_of(data)
     labels = getattr(data, "labels", None)
@@ -158,7 +161,7 @@ def _known(
         data = replace(data, class_names=own)
     if not isinstance(data, Pictures | Items):
         labels = None
-    return Given(name, data, len(data), own, labels)
+    return Opened(name, data, len(data), own, labels)
 
 
 def _first_read(items: Items) -> Items:
@@ -182,23 +185,11 @@ def _class_folders(folder: Path) -> Pictures:
     return find_images(folder)
 
 
-def _yields_batches(data: Any) -> bool:
-    """Whether it is run through batch by batch, and not read picture by picture."""
-    if is_hugging_face(data) or isinstance(data, IterableDataset):
-        return False
-    if not hasattr(data, "__getitem__"):
-        return hasattr(data, "__iter__")
-    if not isinstance(data, list | tuple) or not data:
-        return False
-    images, _ = pair_of(data[0], f"{name_of(data)}[0]")
-    return isinstance(images, np.ndarray | Tensor) and images.ndim == 4
-
-
 def _batches(
     loader: Any,
     class_names: Sequence[str] | None,
     num_classes: int | None,
-) -> Given:
+) -> Opened:
     """What yields batches; its images are counted, by a first run through if needed."""
     name = name_of(loader)
     sampler: Any = getattr(loader, "sampler", None)
@@ -214,7 +205,7 @@ def _batches(
             num_images -= num_images % (loader.batch_size or 1)
         if num_images == 0:
             raise UserError(f"the {name} is empty")
-        return Given(
+        return Opened(
             name, loader, num_images, names or _classes_behind(loader), None
         )
     try:
@@ -234,7 +225,7 @@ def _batches(
         raise UserError(f"the {name} is empty")
     check_labels(name, every, names)
     names = names or numbers(int(every.max()) + 1)
-    return Given(name, loader, len(every), names, None)
+    return Opened(name, loader, len(every), names, None)
 
 
 def _classes_behind(loader: "DataLoader[Any]") -> tuple[str, ...]:
@@ -246,7 +237,9 @@ def _classes_behind(loader: "DataLoader[Any]") -> tuple[str, ...]:
         items = items_of(loader.dataset)
     except UserError:
         return ()
-    data = Given(items.name, items, len(items), items.class_names, items.labels)
+    data = Opened(
+        items.name, items, len(items), items.class_names, items.labels
+    )
     return data.classes() if data.knows_classes else ()
 
 

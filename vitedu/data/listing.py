@@ -15,11 +15,14 @@ MOST_NAMES = 3  # in one sentence
 
 
 def class_folders(folder: Path) -> list[str]:
-    """The sub-folders, by sorted name; hidden ones (.git, .cache) are no classes."""
+    """The sub-folders, by sorted name; hidden ones (.git, .cache) are no classes.
+
+    Nor is `__MACOSX`, which a Mac puts into every zip that it makes.
+    """
     return sorted(
         path.name
         for path in folder.iterdir()
-        if path.is_dir() and not path.name.startswith(".")
+        if path.is_dir() and not path.name.startswith((".", "__MACOSX"))
     )
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitedu.data.items import pair_of, whole_labels
+from vitedu.data.batches import read_batch
+from vitedu.data.items import check_labels
 from vitedu.data.order import check_batches, mixed
-from vitedu.data.prepared import as_prepared, check_range, is_prepared
+from vitedu.data.prepared import RangeCheck, as_prepared
 from vitedu.data.randomness import Draws
 from vitedu.errors import UserError
-from vitedu.pictures import PreprocessSpec, normalise, read_image
+from vitedu.pictures import PreprocessSpec
 
 
 class LoaderSource:
@@ -25,6 +26,9 @@ class LoaderSource:
     and `sampler.set_epoch` is called where there is one; so an epoch can be had again,
     and a run goes on by passing over what it has seen. Images are floats that are
     prepared already, or uint8 (b, c, h, w), which are resized and normalised.
+
+    UserError: the loader keeps its workers from one epoch to the next, and with them
+    what they have drawn.
     """
 
     def __init__(
@@ -35,13 +39,24 @@ class LoaderSource:
         *,
         num_images: int,
         device: torch.device | str = "cpu",
+        check_range: bool = True,
     ) -> None:
-        """`num_images` is what an epoch of `loader` holds."""
+        """`num_images` is what an epoch of `loader` holds.
+
+        `check_range`: floats that do not look normalised are refused.
+        """
+        if getattr(loader, "persistent_workers", False):
+            raise UserError(
+                f"the {type(loader).__name__} has persistent_workers=True, so what its "
+                "workers draw in an epoch would depend on the epochs before, and a run "
+                "that is resumed would differ; give it persistent_workers=False"
+            )
         self.loader = loader
         self.preprocess = preprocess
         self.class_names = class_names
         self.num_images = num_images
         self.device = torch.device(device)
+        self.check_range = check_range
 
     @property
     def num_classes(self) -> int:
@@ -91,23 +106,21 @@ class LoaderSource:
 
     def _read(self, epoch: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
         """The loader's own batches, prepared; exactly as many images as said."""
-        num_seen = 0
+        spec, num_seen = self.preprocess, 0
+        check = RangeCheck(spec, "the images") if self.check_range else None
         for number, batch in enumerate(self._drawn(epoch, seed)):
-            images, labels = read_batch(batch, self.preprocess, number)
+            where = f"batch {number}"
+            images, labels = read_batch(batch, spec, where, check)
+            check_labels(where, labels, self.class_names)
             num_seen += len(labels)
-            if len(labels) and int(labels.max()) >= self.num_classes:
-                raise UserError(
-                    f"batch {number} has the label {int(labels.max())}, but there are "
-                    f"{self.num_classes} classes, counted from 0"
-                )
             if num_seen > self.num_images:
                 break
-            yield images, labels
+            yield as_prepared(images, spec), labels
         if num_seen != self.num_images:
             more = "more than " if num_seen > self.num_images else ""
-            given = self.num_images if more else num_seen
+            count = self.num_images if more else num_seen
             raise UserError(
-                f"the {type(self.loader).__name__} gave {more}{given} images in epoch "
+                f"the {type(self.loader).__name__} gave {more}{count} images in epoch "
                 f"{epoch}, but {self.num_images} were expected; every epoch must have "
                 "as many"
             )
@@ -133,41 +146,6 @@ class LoaderSource:
                 except StopIteration:
                     return
             yield batch
-
-
-def read_batch(
-    batch: Any, spec: PreprocessSpec, number: int
-) -> tuple[Tensor, Tensor]:
-    """Images (b, c, h, w) float32 and labels (b,) int64 of one batch of a loader.
-
-    UserError: it is of another form; `number` says which batch it was.
-    """
-    where = f"batch {number}"
-    images, labels = pair_of(batch, where)
-    images = torch.as_tensor(images)
-    labels = whole_labels(labels, where)
-    if images.ndim != 4 or len(images) != len(labels):
-        raise UserError(
-            f"{where} has images of shape {tuple(images.shape)} and {len(labels)} "
-            "labels; images are (b, c, h, w), with a label for each"
-        )
-    if len(labels) and int(labels.min()) < 0:
-        raise UserError(
-            f"{where} has the label {int(labels.min())}; labels begin at 0"
-        )
-    if is_prepared(images):
-        if number == 0:
-            check_range(images, spec, "the images")
-        return as_prepared(images, spec), labels
-    if images.dtype != torch.uint8:
-        raise UserError(
-            f"{where} has images of {images.dtype}; they are uint8, or floats that are "
-            "prepared already"
-        )
-    if images.shape[1:] != (spec.in_channels, *spec.image_size):
-        rows = [image.permute(1, 2, 0).cpu().numpy() for image in images]
-        images = torch.stack([read_image(row, spec) for row in rows])
-    return normalise(images, spec), labels
 
 
 def _cut(

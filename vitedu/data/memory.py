@@ -15,7 +15,7 @@ from vitedu.data.arrays import Arrays
 from vitedu.data.augment import Augment
 from vitedu.data.image_source import ImageSource
 from vitedu.data.items import Items, check_labels, whole_labels
-from vitedu.data.prepared import as_prepared, check_range, is_prepared
+from vitedu.data.prepared import RangeCheck, as_prepared, is_prepared
 from vitedu.data.source import Source
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec
@@ -104,13 +104,15 @@ def array_source(
     shuffle: bool,
     num_workers: int,
     device: torch.device | str,
+    check_range: bool,
 ) -> Source:
     """On the device where the size fits; else picture by picture, through pillow."""
     images, labels = arrays
     spec = preprocess
     if images.is_floating_point():
         arrays = Arrays(as_prepared(images, spec), labels)
-        check_range(images, spec, "the images")
+        if check_range:
+            RangeCheck(spec, "the images").see(images)
     is_ours = augment is None or isinstance(augment, Augment)
     fits = images.shape[1:] == (spec.in_channels, *spec.image_size)
     if is_ours and (fits or images.is_floating_point()):
@@ -134,4 +136,5 @@ def array_source(
         shuffle=shuffle,
         num_workers=num_workers,
         device=device,
+        check_range=check_range,
     )

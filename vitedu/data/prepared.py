@@ -3,6 +3,7 @@
 `images = as_prepared(picture, model.preprocess)`
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec
 
-# images of a batch from which its range tells whether it was normalised
+# images from which their range tells whether they were normalised
 ENOUGH_IMAGES = 4
 
 
@@ -46,26 +47,50 @@ def check_not_prepared(picture: Any) -> None:
         )
 
 
-def check_range(images: Tensor, spec: PreprocessSpec, name: str) -> None:
-    """UserError: floats (b, c, h, w) are not normalised as `spec` says, by their range.
+class RangeCheck:
+    """Whether floats are normalised as `spec` says, told by the first ones' range.
 
-    Said of several images at once: no value below the mean in all of them, or values
-    far beyond what white can become.
+    They are not if no value in ENOUGH_IMAGES of them is below the mean, or if values
+    lie far beyond what white can become. Fewer images do not tell.
     """
-    if len(images) < ENOUGH_IMAGES:
-        return
-    lowest, highest = (x.item() for x in images.aminmax())
-    pairs = list(zip(spec.mean, spec.std, strict=True))
-    black = min(-mean / std for mean, std in pairs)
-    white = max((1 - mean) / std for mean, std in pairs)
-    is_raw = black < 0 <= lowest < highest
-    if is_raw or highest > 10 * max(white, -black):
-        raise UserError(
-            f"{name} hold floats in {lowest:.3g}..{highest:.3g}, but the model is fed "
-            f"{black:.3g}..{white:.3g}: normalise them as its preprocess says (mean "
-            f"{_short(spec.mean)}, std {_short(spec.std)}), or give pixels of 0..255 "
-            "as uint8"
-        )
+
+    def __init__(self, spec: PreprocessSpec, name: str) -> None:
+        """`name` is what a sentence calls the images."""
+        self.spec = spec
+        self.name = name
+        self.num_seen = 0
+        self.lowest = math.inf
+        self.highest = -math.inf
+
+    def see(self, images: Tensor) -> None:
+        """Take a batch (b, c, h, w) into account, in whatever sizes batches come.
+
+        UserError: with these there are enough images, and they are not normalised.
+        """
+        if self.num_seen >= ENOUGH_IMAGES or not images.numel():
+            return
+        lowest, highest = (x.item() for x in images.aminmax())
+        self.lowest = min(self.lowest, lowest)
+        self.highest = max(self.highest, highest)
+        self.num_seen += len(images)
+        if self.num_seen >= ENOUGH_IMAGES:
+            self._decide()
+
+    def _decide(self) -> None:
+        spec, lowest, highest = self.spec, self.lowest, self.highest
+        pairs = list(zip(spec.mean, spec.std, strict=True))
+        black = min(-mean / std for mean, std in pairs)
+        white = max((1 - mean) / std for mean, std in pairs)
+        is_raw = black < 0 <= lowest < highest
+        if is_raw or highest > 10 * max(white, -black):
+            raise UserError(
+                f"{self.name} hold floats in {lowest:.3g}..{highest:.3g}, but the "
+                f"model is fed {black:.3g}..{white:.3g}: normalise them as its "
+                f"preprocess says (mean {_short(spec.mean)}, std {_short(spec.std)}), "
+                "or give pixels of 0..255 as uint8; if they are right as they are, "
+                "give vitedu.data.as_source(data, preprocess=model.preprocess, "
+                "check_range=False)"
+            )
 
 
 def _shape(sizes: tuple[int, ...]) -> str:

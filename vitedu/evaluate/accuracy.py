@@ -1,17 +1,20 @@
 """How often a model is right."""
 
-from collections.abc import Callable
+from os import PathLike
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
-from vitedu.evaluate.batches import Data, batches_of, evaluating
-from vitedu.evaluate.classify import is_trained_by_sigmoid
-
-# logits (b, classes) and labels (b,) -> the sum over the images
-Loss = Callable[[Tensor, Tensor], Tensor]
+from vitedu.data.items import check_labels, numbers
+from vitedu.evaluate.batches import (
+    Data,
+    batches_of,
+    evaluating,
+    num_classes_of,
+)
+from vitedu.evaluate.classify import is_trained_by_sigmoid, loaded
+from vitedu.evaluate.losses import LOSSES, Loss, checked, name_of
 
 
 class Evaluation(NamedTuple):
@@ -35,7 +38,7 @@ class Evaluation(NamedTuple):
 
 @torch.no_grad()
 def accuracy(
-    model: nn.Module,
+    model: nn.Module | str | PathLike[str],
     data: Data,
     *,
     loss: Loss | None = None,
@@ -44,24 +47,29 @@ def accuracy(
 ) -> Evaluation:
     """Top-1 accuracy and loss of a model over data; every image counts once.
 
+    `model` is a model, or what `vitedu.load` takes: a name, a file or a run folder.
+
     `data` are (images, labels) batches, as a DataLoader yields them, or anything that
     `vitedu.data.as_source` takes: a folder of class folders (of one with train/, its
     test/ or val/), a torch Dataset, arrays. These are prepared by `model.preprocess`,
     `batch_size` at a time, and their classes are matched with `model.class_names`.
     Labels of batches are taken for the model's own numbers.
 
-    `loss` maps logits (b, classes) and labels (b,) to the sum over the images; by
-    default it is the softmax cross-entropy, or the sigmoid's where the head's biases
-    say that the model was trained by it (see `is_trained_by_sigmoid`).
+    `loss` maps logits (b, classes) and labels (b,) to the sum over the images, not the
+    mean; by default it is the softmax cross-entropy, or the sigmoid's where the model
+    was trained by it (see `is_trained_by_sigmoid`).
 
     Sums are divided once, at the end: a mean of batch means would give the images of
     a short last batch more weight. The model's mode is put back as it was.
 
-    UserError: the data do not fit the model. ValueError: there is no image.
+    UserError: the data do not fit the model, a label is none of its classes, or the
+    loss is no sum. ValueError: there is no image.
     """
+    model = loaded(model)
     if loss is None:
         is_sigmoid = is_trained_by_sigmoid(model)
-        loss = sigmoid_cross_entropy if is_sigmoid else softmax_cross_entropy
+        loss = LOSSES["sigmoid" if is_sigmoid else "softmax"]
+    loss = checked(loss)
     batches = batches_of(
         model,
         data,
@@ -69,10 +77,14 @@ def accuracy(
         num_workers=num_workers,
         by_class_of_model=True,
     )
+    says_classes = num_classes_of(model) > 0
     num_correct, loss_sum, num_images = torch.tensor(0), 0.0, 0
     with evaluating(model):
         for images, labels in batches:
             logits = model(images).float()  # (b, classes)
+            if not says_classes:  # else the batches have been checked
+                known = numbers(logits.shape[-1])
+                check_labels("a batch", labels, known)
             loss_sum += loss(logits, labels).double()
             num_correct = num_correct + (logits.argmax(dim=-1) == labels).sum()
             num_images += len(labels)
@@ -81,20 +93,3 @@ def accuracy(
     return Evaluation(
         int(num_correct), float(loss_sum), num_images, name_of(loss)
     )
-
-
-def softmax_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """One class an image: minus the log of its probability, summed over images."""
-    return F.cross_entropy(logits, labels, reduction="sum")
-
-
-def sigmoid_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Every class a yes or no of its own, summed over classes and images."""
-    target = torch.zeros_like(logits).scatter(1, labels[:, None], 1.0)
-    return F.binary_cross_entropy_with_logits(logits, target, reduction="sum")
-
-
-def name_of(loss: Loss) -> str:
-    """What a loss is called: its own `name`, else that of the function or class."""
-    own = getattr(loss, "name", None) or getattr(loss, "__name__", None)
-    return str(own or type(loss).__name__)

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from os import PathLike
 from typing import Any, TypeAlias
 
-import numpy as np
 from torch import Tensor, nn
 
+from vitedu.data.batches import read_batch, yields_batches
 from vitedu.data.folders import evaluation_part
 from vitedu.data.images import Pictures, match_classes
-from vitedu.data.items import pair_of, whole_labels
-from vitedu.data.kinds import given
-from vitedu.data.prepared import check_range
+from vitedu.data.items import check_labels, numbers
+from vitedu.data.kinds import open_data
+from vitedu.data.prepared import RangeCheck
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec
 
@@ -45,9 +45,10 @@ def batches_of(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """(images (b, c, h, w), labels (b,)) on the model's device and in its dtype.
 
-    Batches of the caller come as they are cut. Of all else `batch_size` images are
-    prepared at a time, as `model.preprocess` says. `by_class_of_model`: labels mean the
-    model's classes; otherwise the data's own, of a folder in alphabetical order.
+    Batches of the caller come as they are cut: floats as they are, uint8 prepared as
+    `model.preprocess` says. Of all else `batch_size` images are prepared at a time.
+    `by_class_of_model`: labels mean the model's classes; otherwise the data's own, of a
+    folder in alphabetical order. A model without weights gets its batches unmoved.
 
     UserError: the data have another form, or classes that the model does not have.
     """
@@ -56,43 +57,28 @@ def batches_of(
             model, data, batch_size, num_workers, by_class_of_model
         )
         return
-    spec = getattr(model, "preprocess", None)
-    is_checked = hasattr(
-        data, "__next__"
-    )  # an own source's, which may be all bright
+    spec = preprocess_of(model)
+    check = None
+    # an iterator's may be all bright: a source's own, or the rest of a loader's
+    if spec is not None and not hasattr(data, "__next__"):
+        check = RangeCheck(spec, "the images")
+    known = numbers(num_classes_of(model)) if by_class_of_model else ()
     like = next(model.parameters(), None)
     for number, batch in enumerate(data):
-        images, labels = pair_of(batch, f"batch {number}")
+        where = f"batch {number}"
+        images, labels = read_batch(batch, spec, where, check)
+        if by_class_of_model:
+            check_labels(where, labels, known)
         if like is None:  # a function of its input alone
             yield images, labels
             continue
-        if not isinstance(images, Tensor) or not images.is_floating_point():
-            kind = getattr(images, "dtype", type(images).__name__)
+        if not images.is_floating_point():
             raise UserError(
-                f"batch {number} has images of {kind}; the model takes floats that are "
-                "prepared, so give the data set transform=model.preprocess"
+                f"{where} has images of {images.dtype}, and the model has no "
+                "preprocess to prepare them by; give floats, or set "
+                "model.preprocess = PreprocessSpec(...)"
             )
-        if not is_checked and isinstance(spec, PreprocessSpec):
-            check_range(images, spec, "the images")
-            is_checked = True
-        if not isinstance(labels, Tensor):
-            labels = whole_labels(labels, f"batch {number}")
         yield images.to(like.device, like.dtype), labels.to(like.device)
-
-
-def yields_batches(data: Data) -> bool:
-    """Whether `data` are the batches themselves: a DataLoader, a generator, a list."""
-    if isinstance(data, list):  # of pictures with a label each, or of batches?
-        first = data[0] if data else None
-        if not isinstance(first, list | tuple) or len(first) != 2:
-            return True
-        return isinstance(
-            first[1], list | tuple | np.ndarray | Tensor
-        ) and bool(np.ndim(first[1]))
-    is_iterator = hasattr(data, "__next__")
-    return is_iterator or (
-        hasattr(data, "__iter__") and not hasattr(data, "__getitem__")
-    )
 
 
 def prepared(
@@ -103,19 +89,19 @@ def prepared(
     by_class_of_model: bool,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """The same for data that `model.preprocess` prepares."""
-    spec = getattr(model, "preprocess", None)
-    if not isinstance(spec, PreprocessSpec):
+    spec = preprocess_of(model)
+    if spec is None:
         raise ValueError(
             "the model has no preprocess, so it takes prepared batches alone; load it "
             "with vitedu.load, or set model.preprocess = PreprocessSpec(...)"
         )
     if by_class_of_model and isinstance(data, str | PathLike):
         data = evaluation_part(data)
-    known = given(data)
+    known = open_data(data)
     names = tuple(getattr(model, "class_names", ()))
-    num_classes = getattr(model, "num_classes", None) or len(names)
+    num_classes = num_classes_of(model)
     if by_class_of_model and isinstance(known.content, Pictures):
-        known = given(match_classes(known.content, names, num_classes))
+        known = open_data(match_classes(known.content, names, num_classes))
     elif by_class_of_model and names:
         known = known.called(names)
     like = next(model.parameters())
@@ -131,3 +117,16 @@ def prepared(
         epoch=0, seed=0, batch_size=batch_size
     ):
         yield images.to(like.device, like.dtype), labels.to(like.device)
+
+
+def preprocess_of(model: nn.Module) -> PreprocessSpec | None:
+    """How the model wants its pictures; None: it does not say."""
+    spec = getattr(model, "preprocess", None)
+    return spec if isinstance(spec, PreprocessSpec) else None
+
+
+def num_classes_of(model: nn.Module) -> int:
+    """How many classes the model tells apart; 0: it does not say."""
+    own = getattr(model, "num_classes", None)
+    names: tuple[str, ...] = getattr(model, "class_names", ())
+    return own if isinstance(own, int) and own else len(names)

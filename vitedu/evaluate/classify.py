@@ -3,7 +3,7 @@
 `vitedu.classify("ViT-Ti/16", "cat.jpg")[0].name`
 """
 
-from os import PathLike, fspath
+from os import PathLike
 from typing import NamedTuple
 
 import torch
@@ -53,8 +53,7 @@ def classify(
             f"classify takes one picture, got a {type(image).__name__} of "
             f"{len(image)}; call it for each"
         )
-    if isinstance(model, str | PathLike):
-        model = load(fspath(model))
+    model = loaded(model)
     check_has_classes(model)
     shares = probabilities(model, preprocess(model, image))[0]  # (classes,)
     best = shares.topk(min(top, len(shares)))
@@ -65,15 +64,20 @@ def classify(
     ]
 
 
+def loaded(model: nn.Module | str | PathLike[str]) -> nn.Module:
+    """The model, read by `vitedu.load` where it is a name or a path."""
+    if isinstance(model, str | PathLike):
+        return load(model)
+    return model
+
+
 @torch.no_grad()
 def probabilities(model: nn.Module, images: Tensor) -> Tensor:
     """Prepared images (b, c, h, w) to (b, classes) float32 on the CPU.
 
     The softmax of the logits; or the sigmoid of each, where the model was trained to
-    say yes or no to every class by itself, as the authors' models of ImageNet-21k. The
-    head's biases tell: a softmax pushes them up as much as down, so their mean stays at
-    0; under a sigmoid, where nearly every answer is no, all of them sink. The model's
-    mode is put back as it was.
+    say yes or no to every class by itself, as the authors' models of ImageNet-21k; see
+    `is_trained_by_sigmoid`. The model's mode is put back as it was.
     """
     with evaluating(model):
         logits = model(images).float()
@@ -82,7 +86,16 @@ def probabilities(model: nn.Module, images: Tensor) -> Tensor:
 
 
 def is_trained_by_sigmoid(model: nn.Module) -> bool:
-    """Whether the biases of the head lie far below 0 together."""
+    """Whether the sigmoid's loss trained a model: it says so, or its head does.
+
+    `model.loss_name` knows it of a model that vitedu trained. Where that is None, as of
+    others' weights, the head's biases tell: a softmax pushes them up as much as down,
+    so their mean stays at 0; under a sigmoid, where nearly every answer is no, all of
+    them sink below -1.
+    """
+    known = getattr(model, "loss_name", None)
+    if known in ("softmax", "sigmoid"):
+        return known == "sigmoid"
     head = getattr(model, "head", None)
     bias = getattr(getattr(head, "fc", head), "bias", None)
     return bias is not None and bias.detach().float().mean().item() < LOW_BIAS

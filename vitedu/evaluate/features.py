@@ -4,6 +4,7 @@
 `LogisticRegression().fit(train.features, train.labels)`
 """
 
+from os import PathLike
 from typing import NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from vitedu.errors import UserError
 from vitedu.evaluate.batches import Data, batches_of, evaluating
+from vitedu.evaluate.classify import loaded
 from vitedu.model import ViT
 from vitedu.model.resnet import ResNet
 from vitedu.weights.save import inside
@@ -25,7 +27,7 @@ class Features(NamedTuple):
 
 @torch.no_grad()
 def features(
-    model: nn.Module,
+    model: nn.Module | str | PathLike[str],
     data: Data,
     *,
     batch_size: int = 64,
@@ -35,7 +37,9 @@ def features(
 
     A feature is what the head gets: the class token or the pooled patches after the
     final norm, through the pre-logits layer where there is one; of a ResNet the mean
-    over the places. A head does no harm.
+    over the places. The head, if any, is ignored.
+
+    `model` is a model, or what `vitedu.load` takes: a name, a file or a run folder.
 
     `data` are (images, labels) batches, as a DataLoader yields them, or anything that
     `vitedu.data.as_source` takes: a folder of class folders, a torch Dataset, arrays, a
@@ -48,7 +52,7 @@ def features(
     UserError: the data are of another form, or the model has no pool. ValueError: there
     is no image. TypeError: the model is not a ViT or ResNet of vitedu.
     """
-    network = inside(model, "features")
+    network = inside(loaded(model), "features")
     if isinstance(network, ViT) and network.config.pool == "none":
         raise UserError(
             "the model has features for every token (pool=none) and none for the "

@@ -22,6 +22,7 @@ from vitedu.model.config import HYBRIDS, NAMES, ViTConfig, vit_config
 from vitedu.model.encoder import MLP, DropPath, Encoder, EncoderBlock, Standard
 from vitedu.model.hybrid import Hybrid, HybridEmbedding
 from vitedu.model.initialise import initialise, lecun_normal
+from vitedu.model.network import new_network
 from vitedu.model.patches import PatchEmbedding, Patches, patchify, unpatchify
 from vitedu.model.pool import AttentionPool, KeyValue, Pool, build_pool
 from vitedu.model.position import (
@@ -82,6 +83,7 @@ __all__ = [
     "build_pool",
     "initialise",
     "lecun_normal",
+    "new_network",
     "pad_same",
     "patchify",
     "record_attention",

@@ -12,9 +12,8 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, fx, nn
 
-fx.wrap(
-    "rearrange"
-)  # a call that torch.fx keeps, since einops wants real tensors
+# a call that torch.fx keeps, since einops wants real tensors
+fx.wrap("rearrange")
 
 
 def attention(

@@ -17,9 +17,8 @@ from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
 
-fx.wrap(
-    "pad_same"
-)  # a call that torch.fx keeps: its padding depends on the size
+# a call that torch.fx keeps: its padding depends on the size
+fx.wrap("pad_same")
 
 
 def same_padding(size: int, kernel_size: int, stride: int) -> tuple[int, int]:

@@ -1,17 +1,21 @@
 """What a network of ours carries besides its weights.
 
 `model.preprocess` says how a picture becomes its input, `model.class_names` what its
-outputs are called, `model.load_report` what became of the file that it came from.
+outputs are called, `model.loss_name` what it was trained by, `model.load_report` what
+became of the file that it came from.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vitedu.errors import UserError
+from vitedu.model.about import About, LossName
 from vitedu.pictures import PreprocessSpec
 
 
@@ -30,8 +34,12 @@ class LoadReport(NamedTuple):
 class Classifier(nn.Module):
     """A network from images to logits, and what is known about it.
 
-    A new one has the authors' preprocessing for its size and channels, no class names
-    and no report; `vitedu.load` puts what the file says in their place.
+    A new one has the authors' preprocessing for its size and channels, no class names,
+    no loss and no report; `vitedu.load` puts what the file says in their place.
+
+    A class that adds Hugging Face's mixin, `class HubViT(ViT, PyTorchModelHubMixin)`,
+    keeps all that in its config.json: `from_pretrained` brings it back, and
+    `vitedu.load` reads the folder too.
     """
 
     head_name: ClassVar[str]  # of the layer that gives the logits
@@ -44,6 +52,7 @@ class Classifier(nn.Module):
         self.num_classes = num_classes
         self.preprocess = PreprocessSpec(image_size, in_channels)
         self.class_names: tuple[str, ...] = ()  # by index; empty: unknown
+        self.loss_name: LossName | None = None  # trained by it; None: unknown
         self.load_report: LoadReport | None = None
 
     if TYPE_CHECKING:  # nn.Module says that a call returns Any
@@ -84,11 +93,11 @@ class Classifier(nn.Module):
         }
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Have each block keep its input alone, in place: memory for time.
+        """Store only each block's input and recompute the rest in the backward pass.
 
-        The backward pass computes the rest again, with the dropout of the first time: a
-        forward pass more, a third of a step. Names of parameters stay. Whatever chose
-        the kernels of the forward pass has to be in force in the backward pass as well.
+        Less memory, a third more time. Dropout is that of the first time, and names of
+        parameters stay. Whatever chose the kernels of the forward pass has to be in
+        force in the backward pass as well.
         """
         for block in self.blocks_in_order():
             vars(block).pop("forward", None)  # the class's own is left
@@ -97,9 +106,62 @@ class Classifier(nn.Module):
                     checkpoint, block.forward, use_reentrant=False
                 )
 
+    # What Hugging Face's mixin calls. It stands behind this class, so `super` is it; as
+    # Any, since a network without it has no such methods.
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        """Its weights, and a config.json of what this network is now."""
+        mixin: Any = super()
+        mixin._save_pretrained(save_directory)
+        about = About(
+            self.preprocess,
+            tuple(self.class_names),
+            self.loss_name,
+            getattr(self, "resize_mode", "paper"),
+        )
+        content = self.config.to_json() | {"vitedu": about.to_json()}
+        text = json.dumps(content, sort_keys=True, indent=2)
+        (save_directory / "config.json").write_text(text, encoding="utf-8")
+
+    @classmethod
+    def _load_as_safetensor(
+        cls, model: Any, model_file: str, map_location: str, strict: bool
+    ) -> Any:
+        """The weights, and what the config.json beside them says.
+
+        UserError: that cannot be understood.
+        """
+        mixin: Any = super()
+        model = mixin._load_as_safetensor(
+            model, model_file, map_location, strict
+        )
+        path = Path(model_file).with_name("config.json")
+        if not path.is_file():
+            return model
+        try:
+            content = json.loads(path.read_text(encoding="utf-8")).get("vitedu")
+            if content is None:  # saved by a version that said no more
+                return model
+            about = About.from_json(content)
+            names = names_for(model.num_classes, about.class_names)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"{path} holds unreadable metadata: {error}"
+            ) from None
+        model.preprocess, model.class_names = about.preprocess, names
+        model.loss_name = about.loss_name
+        if hasattr(model, "resize_mode"):
+            model.resize_mode = about.resize_mode
+        return model
+
 
 def names_for(num_classes: int, class_names: Sequence[str]) -> tuple[str, ...]:
     """The names as a tuple. UserError: there are some, but not one for each class."""
+    if isinstance(class_names, str):
+        raise UserError(
+            f"class_names={class_names!r} is one string; give a list with a name for "
+            "each class, or leave it out"
+        )
     if class_names and len(class_names) != num_classes:
         raise UserError(
             f"{len(class_names)} class names do not fit {num_classes} classes; give "

@@ -55,9 +55,8 @@ class DropPath(nn.Module):
         if not self.training or self.rate == 0.0:
             return x
         keep = 1.0 - self.rate
-        mask = x.new_empty(x.shape[0], 1, 1).bernoulli_(
-            keep
-        )  # one draw an image
+        # one draw an image
+        mask = x.new_empty(x.shape[0], 1, 1).bernoulli_(keep)
         return x * mask / keep
 
 

@@ -240,12 +240,13 @@ class ResNet(Classifier):
     ) -> None:
         """Replace the head by a head of zeros; 0 classes: none.
 
-        The names of the old classes go with it; `class_names` are the new ones'.
+        The old classes' names and loss go with it; `class_names` are the new ones'.
         UserError: there are names, but not one for each class.
         """
         names = names_for(num_classes, class_names)
         self.config = replace(self.config, num_classes=num_classes)
         self.num_classes, self.class_names = num_classes, names
+        self.loss_name = None
         head: nn.Module = nn.Identity()
         if num_classes:
             head = nn.Conv2d(self.config.num_features, num_classes, 1)

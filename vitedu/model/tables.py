@@ -105,9 +105,9 @@ class FixedTable(nn.Module):
     ) -> nn.Module:
         # what `.to()`, `.double()`, `.cuda()` and `.to_empty()` all call
         super()._apply(fn, recurse)
-        self.table = (
-            self.compute().to(self.table.dtype).to(self.table.device)
-        )  # dtype first: not every device has float64
+        # dtype first: not every device has float64
+        table = self.compute().to(self.table.dtype)
+        self.table = table.to(self.table.device)
         return self
 
 

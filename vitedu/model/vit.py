@@ -147,14 +147,14 @@ class ViT(Classifier):
     ) -> None:
         """Replace head and pre-logits by a head of zeros; 0 classes: none.
 
-        The names of the old classes go with it; `class_names` are the new ones'.
+        The old classes' names and loss go with it; `class_names` are the new ones'.
         UserError: there are names, but not one for each class.
         Source: paper, section 3.2 and appendix B.1.1.
         """
         names = names_for(num_classes, class_names)
         config = replace(self.config, num_classes=num_classes, pre_logits=None)
         self.config, self.class_names = config, names
-        self.num_classes = num_classes
+        self.num_classes, self.loss_name = num_classes, None
         self.pre_logits = nn.Identity()
         self.head = nn.Identity()
         if num_classes:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import shlex
 import types
 import typing
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
@@ -11,13 +12,13 @@ from typing import Any, Literal
 from vitedu.data.augment import Augment
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model import ResNetConfig, ViTConfig
+from vitedu.model.about import LossName
 from vitedu.model.checks import check_fields
 from vitedu.pictures import PreprocessSpec
 
 Tier = Literal["smoke", "cpu", "gpu"]
 Optimizer = Literal["adamw", "adam", "sgd"]
 Schedule = Literal["cosine", "linear", "constant"]
-LossName = Literal["softmax", "sigmoid"]
 Keep = Literal["last", "best"]
 Precision = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 Attention = Literal["auto", "flash", "efficient", "cudnn", "math"]
@@ -198,6 +199,12 @@ class TrainConfig:
                 f"optimizer=adam with weight_decay={self.weight_decay} would add the "
                 "decay to the gradient, which Adam then rescales; use optimizer=adamw"
             )
+        try:
+            shlex.split(self.given or "")
+        except ValueError:
+            raise UserError(
+                f"given={self.given} has a quotation mark without its other half"
+            ) from None
         if self.fallback not in (None, "digits"):
             raise UserError(
                 f"fallback={self.fallback!r} is not known; known: 'digits'"
@@ -211,9 +218,16 @@ class TrainConfig:
     @property
     def starts_trained(self) -> bool:
         """Whether the run begins with a model that may have learned something."""
-        given = (self.given or "").split(" ")
-        is_given = any(each.startswith("model=") for each in given)
-        return is_given or self.weights is not None
+        return "model" in self.given_names or self.weights is not None
+
+    @property
+    def given_names(self) -> dict[str, str]:
+        """What `given` names, by argument of `fit`: {"loss": "focal_loss"}."""
+        words = shlex.split(self.given or "")
+        return {
+            argument: name
+            for argument, _, name in (word.partition("=") for word in words)
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers, strings and lists; the inverse of `from_json`."""

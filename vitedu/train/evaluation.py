@@ -29,9 +29,12 @@ def evaluate(
     # as many images at a time as fit where learning does
     size = 2 * (state.config.micro_batch_size or state.config.batch_size)
     batches = source.batches(
-        epoch=0, seed=0, batch_size=size * world.size, rank=world.rank,
+        epoch=0,
+        seed=0,
+        batch_size=size * world.size,
+        rank=world.rank,
         world=world.size,
-    )  # fmt: skip
+    )
     own, measured_model = None, model or bare(state.model)
     if model is None and state.ema is not None:
         own = swap_weights(measured_model, state.ema.average)

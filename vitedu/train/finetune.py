@@ -7,23 +7,24 @@ from collections.abc import Callable
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from os import PathLike, fspath
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from vitedu.data.arrays import Arrays
 from vitedu.data.augment import Augment
 from vitedu.data.images import Pictures
-from vitedu.data.items import Items
-from vitedu.data.kinds import given
+from vitedu.data.items import Items, numbers
+from vitedu.data.kinds import open_data
+from vitedu.data.prepared import is_prepared
+from vitedu.data.randomness import Draws
 from vitedu.errors import UserError
 from vitedu.model import ResNet, ViT
+from vitedu.model.about import LossName
 from vitedu.model.checks import check_fields
 from vitedu.pictures import PreprocessSpec
-from vitedu.train.assign import changed, override
+from vitedu.train.assign import changed
 from vitedu.train.config import (
     Attention,
     Keep,
-    LossName,
     Optimizer,
     Precision,
     Schedule,
@@ -31,13 +32,18 @@ from vitedu.train.config import (
     TrainConfig,
 )
 from vitedu.train.device import find_device
-from vitedu.train.fit import Start, fit
-from vitedu.train.given import name_of
+from vitedu.train.fit import Start, fit_objects
+from vitedu.train.given import Objects, name_of
 from vitedu.train.journal import Progress, Run
 from vitedu.train.losses import Loss
 from vitedu.train.recipes import recipe
 from vitedu.train.sources import class_names_of
-from vitedu.train.state import load_to_train, zero_head
+from vitedu.train.state import (
+    is_zero_head,
+    load_to_train,
+    other_classes,
+    zero_head,
+)
 
 if TYPE_CHECKING:
     from vitedu.data.image_source import PictureChange
@@ -90,11 +96,11 @@ OF_MODEL = ("image_size", "dropout", "drop_path")
 def finetune(
     weights: str | PathLike[str] | ViT | ResNet,
     data: Any,
-    out: str | Path | None = None,
+    out: str | PathLike[str] | None = None,
     *,
-    validation: Any = 0.0,
+    validation: Any = None,
     test: Any = None,
-    loss: LossName | Loss = "softmax",
+    loss: LossName | Loss | None = None,
     augment: "Augment | PictureChange | None" = None,
     on_start: Callable[[Start], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -111,14 +117,15 @@ def finetune(
     folder of pictures for each class (with train/ and val/ above them, or without), a
     named data set, or anything else that `vitedu.data.as_source` takes. The classes
     are counted from it. The head starts from zeros unless the weights know the same
-    classes by the same names; pictures are prepared as for the weights, positions
-    resized to `image_size`.
+    classes by the same names, or as many where the data only count them; pictures are
+    prepared as for the weights, positions resized to `image_size`.
 
     `validation` is data to choose by, or the share of `data` to hold out for that;
     without `test` a share is held out to test on, if `data` has no part for it. `loss`
     and `augment` are settings or functions of yours, and `on_start`, `on_progress`,
     `should_stop` and `out` what `fit` says of them: the same line again goes on with
-    a run that was stopped.
+    a run that was stopped. Images that come prepared, or in batches, are not augmented;
+    a note says so.
 
     The other settings are TrainConfig's (`help(vitedu.train.TrainConfig)` says what
     each means), and `image_size`, `dropout` and `drop_path` of the model. What you
@@ -131,29 +138,22 @@ def finetune(
     tier = fields.pop("tier", None) or tier_of(fields.get("device", "auto"))
     own = {name: fields.pop(name) for name in OF_MODEL if name in fields}
     settings: dict[str, Any] = dict(fields)
-    passed: dict[str, Any] = {"test": test}
-    if isinstance(validation, int | float):
-        settings["validation"] = validation
-    else:
-        passed["validation"] = validation
-    if callable(loss):
-        passed["loss"] = loss
-    else:
-        settings["loss"] = loss
+    notes: list[str] = []
     if augment is None and not can_augment(data):
         augment = Augment()
-    if isinstance(augment, Augment):
-        settings["augment"] = augment
-    elif augment is not None:
-        passed["augment"] = augment
+        notes.append(
+            "the training images are not augmented, since they come prepared or in "
+            "batches; give pictures, or pixels as uint8, to have them augmented"
+        )
     is_named = isinstance(data, str | PathLike)
-    if not is_named:
-        passed["train"] = data
+    train = None if is_named else data
     named = fspath(data) if is_named else name_of(data)
     config = replace(recipe("finetune", tier), dataset=named)
-    names = class_names_of(config, passed.get("train"))
+    names = class_names_of(config, train)
+    model = None
     if isinstance(weights, ViT | ResNet):
-        passed["model"] = with_classes(weights, names, own)
+        model = weights
+        notes += fit_classes(model, names, own)
         config = replace(config, weights=None)
     else:
         config = for_weights(config, fspath(weights), len(names))
@@ -163,30 +163,34 @@ def finetune(
             (each.name for each in fields_of(config.model)),
         )
         config = replace(config, model=replace(config.model, **own))
-    return fit(
+    return fit_objects(
         changed(config, settings),
         out,
+        Objects(model, train, validation, test, loss, augment),
         on_start=on_start,
         on_progress=on_progress,
         should_stop=should_stop,
         command=command,
-        **passed,
+        notes=tuple(notes),
     )
 
 
 def finetune_config(
-    weights: str | None, data: str | None, tier: str, fields: dict[str, str]
+    weights: str | None,
+    data: str | None,
+    tier: str,
+    *,
+    dataset: str | None = None,
 ) -> TrainConfig:
     """The configuration of a command line: trained weights on a folder or named set.
 
-    `fields` are text, as `override` takes it: {"epochs": "5", "model.image_size":
-    "384"}. With a "dataset" among them, `data` is the place where that is.
-    UserError: no data are named, a field is unknown, or what `load` says.
+    With a `dataset`, `data` is the place where that is. `override` changes the rest.
+    UserError: no data are named, or what `load` says.
     """
     plain = recipe("finetune", tier)
-    place: dict[str, str | None] = {"dataset": data}
-    if "dataset" in fields:
-        place = {"dataset": fields["dataset"], "data": data}
+    place = {"dataset": data}
+    if dataset is not None:
+        place = {"dataset": dataset, "data": data}
     if place["dataset"] is None:
         raise UserError(
             "finetune has no data set of its own; name yours: data=FOLDER, with a "
@@ -194,9 +198,7 @@ def finetune_config(
         )
     config = replace(plain, **place)
     names = class_names_of(config)
-    config = for_weights(config, weights or plain.weights, len(names))
-    rest = {name: fields[name] for name in fields if name != "dataset"}
-    return override(config, rest)
+    return for_weights(config, weights or plain.weights, len(names))
 
 
 def for_weights(
@@ -212,11 +214,12 @@ def for_weights(
     )
 
 
-def with_classes(
+def fit_classes(
     model: ViT | ResNet, names: tuple[str, ...], own: dict[str, Any]
-) -> ViT | ResNet:
-    """A model that was given, for these classes and images of this size, in place.
+) -> list[str]:
+    """Make a given model one for these classes and images of this size, in place.
 
+    What it returns is to be known about it.
     UserError: it is to have another dropout, which it was built with.
     """
     for name in ("dropout", "drop_path"):
@@ -230,9 +233,14 @@ def with_classes(
     if model.num_classes != len(names):
         model.reset_classifier(len(names), names)
     elif model.class_names != names:
+        is_counted = names == numbers(len(names))
+        if is_counted and model.class_names:
+            return []  # the model's names are taken
+        is_known = not is_zero_head(model)
         zero_head(model)
         model.class_names = names
-    return model
+        return [other_classes("the model")] if is_known else []
+    return []
 
 
 def tier_of(device: str) -> str:
@@ -243,8 +251,16 @@ def tier_of(device: str) -> str:
 def can_augment(data: Any) -> bool:
     """Whether random changes can be made to the pictures of `data` one by one.
 
-    Of a DataLoader or a Source they cannot: it yields what it yields.
+    Of a DataLoader or a Source they cannot: it yields what it yields. Floats are
+    prepared already, which the first item tells.
     """
     if isinstance(data, str | PathLike):
         return True
-    return isinstance(given(data).content, Arrays | Pictures | Items)
+    content = open_data(data).content
+    if isinstance(content, Arrays):
+        return not is_prepared(content.images)
+    if isinstance(content, Items):
+        with Draws(0).in_force():
+            picture, _ = content[0]
+        return not is_prepared(picture)
+    return isinstance(content, Pictures)

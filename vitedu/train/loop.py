@@ -16,6 +16,7 @@ from vitedu.data.mix import mix
 from vitedu.errors import UserError
 from vitedu.evaluate import Evaluation
 from vitedu.model import ResNet, ViT
+from vitedu.model.about import LossName
 from vitedu.train.checkpoint import (
     checkpoint_content,
     first_not_finite,
@@ -34,6 +35,7 @@ from vitedu.train.distributed import (
 from vitedu.train.evaluation import as_metrics, evaluate
 from vitedu.train.folder import RunFolder
 from vitedu.train.journal import Journal, Progress, Run
+from vitedu.train.losses import GivenLoss
 from vitedu.train.sources import Sources
 from vitedu.train.state import count_steps
 from vitedu.train.step import StepResult, TrainState, step_seed, train_step
@@ -82,9 +84,8 @@ class Loop:
         self.save_steps = config.save_every or self.epoch_steps
         self.saved_step = state.step or None
         self.pending = list(pending)  # results since the last measurement
-        self.best_weights: dict[
-            str, Tensor
-        ] = {}  # without a folder to keep them
+        # without a folder to keep them
+        self.best_weights: dict[str, Tensor] = {}
         self.started = time.perf_counter() - seconds
         self.should_stop: Callable[[], bool] = lambda: False
         self.stopped = False
@@ -93,6 +94,12 @@ class Loop:
     def seconds(self) -> float:
         """Of training so far; evaluation and pauses are left out."""
         return time.perf_counter() - self.started
+
+    @property
+    def loss_name(self) -> LossName | None:
+        """What the result was trained by; None: a loss of the caller's."""
+        is_given = isinstance(self.state.loss, GivenLoss)
+        return None if is_given else self.config.loss
 
     def run(self, should_stop: Callable[[], bool]) -> None:
         """Step until the last step, or until `should_stop` says so."""
@@ -231,9 +238,13 @@ class Loop:
             self.best_weights = {x: weights[x].clone() for x in weights}
             return
         path = self.folder.best
-        names = self.sources.train.class_names
-        about = self.config.preprocess, names
-        checkpoint = Checkpoint(self.config.model, weights, *about)
+        checkpoint = Checkpoint(
+            self.config.model,
+            weights,
+            self.config.preprocess,
+            self.state.class_names,
+            loss_name=self.loss_name,
+        )
         self.world.first(lambda: write_weights(path, checkpoint))
 
     def kept_weights(self) -> dict[str, Tensor]:
@@ -331,7 +342,8 @@ class Loop:
         if self.config.activation_checkpointing:
             model.set_grad_checkpointing(False)
         model.preprocess = self.config.preprocess
-        model.class_names = self.sources.train.class_names
+        model.class_names = self.state.class_names
+        model.loss_name = self.loss_name
         return model.eval()
 
     def result(

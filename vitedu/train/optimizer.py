@@ -16,9 +16,9 @@ BEHIND = ("pool", "pre_logits", "head")
 
 
 def parameter_groups(
-    model: nn.Module, weight_decay: float = 0.0, layer_decay: float = 1.0
+    model: nn.Module, *, weight_decay: float = 0.0, layer_decay: float = 1.0
 ) -> list[dict[str, Any]]:
-    """Kernels, which decay, and all else, which does not; layer by layer if told so.
+    """Parameter groups: kernels decay, the rest not; per layer if `layer_decay` < 1.
 
     A kernel is the weight of a dense or convolutional layer; biases, norms, class
     token and positions are left alone. The paper does not say; this is the rule of
@@ -117,7 +117,11 @@ class Group(NamedTuple):
 
 def decay_table(model: nn.Module, config: TrainConfig) -> list[Group]:
     """What the optimizer of `config` does to which weights, a row a group."""
-    groups = parameter_groups(model, config.weight_decay, config.layer_decay)
+    groups = parameter_groups(
+        model,
+        weight_decay=config.weight_decay,
+        layer_decay=config.layer_decay,
+    )
     return [
         Group(
             group["name"],
@@ -150,7 +154,9 @@ def build_optimizer(
             f"there is no optimizer {name!r}; "
             + did_you_mean(name, CHOICES["optimizer"])
         )
-    groups = parameter_groups(model, weight_decay, layer_decay)
+    groups = parameter_groups(
+        model, weight_decay=weight_decay, layer_decay=layer_decay
+    )
     weight = next(model.parameters())
     fused = weight.device.type in ("cpu", "cuda")
     if name == "sgd":

@@ -1,7 +1,7 @@
 """The parts of a data set as a run uses them."""
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,10 +28,11 @@ from vitedu.data.folders import (
     held_out_words,
     training_part,
 )
-from vitedu.data.given import Given
 from vitedu.data.items import numbers
-from vitedu.data.kinds import given
+from vitedu.data.kinds import open_data
+from vitedu.data.opened import Opened
 from vitedu.errors import UserError
+from vitedu.pictures import PreprocessSpec
 from vitedu.train.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -63,9 +64,9 @@ class Parts(NamedTuple):
     """The same before it is cut, shared out and put on a device."""
 
     dataset: Dataset | FolderDataset | GivenDataset
-    train: Given
-    validation: Given | None
-    test: Given
+    train: Opened
+    validation: Opened | None
+    test: Opened
     notes: tuple[str, ...] = ()
 
 
@@ -77,6 +78,7 @@ def open_sources(
     validation: Any = None,
     test: Any = None,
     augment: "PictureChange | None" = None,
+    class_names: tuple[str, ...] = (),
 ) -> Sources:
     """The data of a run: those that the configuration names, or that were given.
 
@@ -85,17 +87,31 @@ def open_sources(
     test part with it. Where data to train on come without any to test on, TEST_SHARE
     of each class is held out, and `notes` says so; what a Dataset does to its pictures
     itself, it does to those as well. `augment`, a function from picture to picture,
-    takes the place of `config.augment`.
+    takes the place of `config.augment`. `class_names` are those of a model that was
+    given: data without names take them.
 
-    UserError: the data do not fit the model, or do not tell what they must.
+    UserError: the data do not fit the model, or do not tell what they must; a `Source`
+    should be augmented, or prepares its images in another way than the model's.
     """
     if validation is not None and config.validation:
         raise UserError(
             f"validation data were given, and validation={config.validation} would "
             "hold out some of the training data as well; leave one of them out"
         )
-    parts = _parts(config, train, validation, test)
+    parts = _parts(config, train, validation, test, class_names)
     _check_classes(parts, config)
+    changes = augment
+    if changes is None and not config.augment.is_off:
+        changes = config.augment
+    if changes is not None and isinstance(parts.train.content, Source):
+        raise UserError(
+            f"{parts.train.name} is a Source, which yields its images as they are to "
+            "be fed, so they cannot be augmented here; let it augment them, and leave "
+            "it out here (augment=Augment())"
+        )
+    for part in (parts.train, parts.validation, parts.test):
+        if part is not None:
+            _check_preprocess(part, config)
     trained, held_out, tested = parts.train, parts.validation, parts.test
     if config.max_images is not None and not isinstance(parts.dataset, Dataset):
         trained = trained.spread(config.max_images)
@@ -107,7 +123,7 @@ def open_sources(
     feed = Feed(config, device)
     return Sources(
         parts.dataset,
-        feed(trained, augment=augment or config.augment, shuffle=True),
+        feed(trained, augment=changes, shuffle=True),
         None if held_out is None else feed(held_out),
         feed(tested),
         parts.notes,
@@ -122,13 +138,24 @@ def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
     """
     config, train = _named(config, train)
     if train is not None:
-        return given(train).classes()
+        return open_data(train).classes()
     folder = folder_of(config.dataset, config.data)
     if folder is not None:
         return folder_classes(folder)
     return classes_of_set(
         config.dataset, data=config.data, num_classes=config.model.num_classes
     )
+
+
+def digest_of(
+    config: TrainConfig,
+    *,
+    train: Any = None,
+    validation: Any = None,
+    test: Any = None,
+) -> str:
+    """The `digest` of the data set that `open_sources` would give."""
+    return _parts(config, train, validation, test).dataset.digest
 
 
 class Feed(NamedTuple):
@@ -139,7 +166,7 @@ class Feed(NamedTuple):
 
     def __call__(
         self,
-        part: Given,
+        part: Opened,
         augment: "Augment | PictureChange | None" = None,
         shuffle: bool = False,
     ) -> Source:
@@ -161,7 +188,11 @@ def _named(config: TrainConfig, train: Any) -> tuple[TrainConfig, Any]:
 
 
 def _parts(
-    config: TrainConfig, train: Any, validation: Any, test: Any
+    config: TrainConfig,
+    train: Any,
+    validation: Any,
+    test: Any,
+    class_names: tuple[str, ...] = (),
 ) -> Parts:
     """Which images are for what, before anything is cut away."""
     config, train = _named(config, train)
@@ -182,17 +213,21 @@ def _parts(
     else:
         parts = _array_parts(config)
     names = parts.dataset.class_names
+    if len(class_names) == len(names) and names == numbers(len(names)):
+        names = class_names
     changes: dict[str, Any] = {}
     if validation is not None:
-        changes["validation"] = given(validation).called(names)
+        changes["validation"] = open_data(validation).called(names)
     if test is not None:
-        changes["test"] = given(test).called(names)
+        changes["test"] = open_data(test).called(names)
     if not changes:
         return parts
     digests = [parts.dataset.digest]
     digests += [part.digest() for part in changes.values()]
     digest = hashlib.sha256(" ".join(digests).encode()).hexdigest()[:16]
-    dataset = GivenDataset(parts.dataset.name, names, digest)
+    dataset = GivenDataset(
+        parts.dataset.name, parts.dataset.class_names, digest
+    )
     return parts._replace(dataset=dataset, **changes)
 
 
@@ -218,7 +253,7 @@ def _array_parts(config: TrainConfig) -> Parts:
     ):
         check_size(parts[0].images, config.preprocess)
     train, test = (
-        given(part, class_names=dataset.class_names) for part in parts
+        open_data(part, class_names=dataset.class_names) for part in parts
     )
     return Parts(dataset, train, None, test)
 
@@ -232,16 +267,16 @@ def _folder_parts(folder: Path) -> Parts:
     held_out = dataset.validation
     return Parts(
         dataset,
-        given(dataset.train),
-        None if held_out is None else given(held_out),
-        given(dataset.test),
+        open_data(dataset.train),
+        None if held_out is None else open_data(held_out),
+        open_data(dataset.test),
         dataset.notes,
     )
 
 
 def _given_parts(config: TrainConfig, train: Any, test: Any) -> Parts:
     """Training data that were given, and a share of them to test on, if need be."""
-    data = given(train)
+    data = open_data(train)
     names = (
         data.classes()
         if data.knows_classes
@@ -266,12 +301,30 @@ def _check_classes(parts: Parts, config: TrainConfig) -> None:
     """UserError: the data has more or fewer classes than the model."""
     wanted = len(parts.dataset.class_names)
     num_classes = config.model.num_classes
-    is_given = "model=" in (config.given or "")
     remedy = f"set model.num_classes={wanted}"
-    if is_given:
+    if "model" in config.given_names:
         remedy = f"call model.reset_classifier({wanted}) before"
     if wanted != num_classes:
         raise UserError(
             f"{parts.dataset.name} has {wanted} classes, the model {num_classes}; "
             + remedy
         )
+
+
+def _check_preprocess(part: Opened, config: TrainConfig) -> None:
+    """UserError: a Source prepares its images in another way than the result will."""
+    if not isinstance(part.content, Source):
+        return
+    own = getattr(part.content, "preprocess", None)
+    if not isinstance(own, PreprocessSpec) or own == config.preprocess:
+        return
+    differ = [
+        f"{each.name}={getattr(own, each.name)} (the model: "
+        f"{getattr(config.preprocess, each.name)})"
+        for each in fields(own)
+        if getattr(own, each.name) != getattr(config.preprocess, each.name)
+    ]
+    raise UserError(
+        f"{part.name} prepares its images with {', '.join(differ)}; make it with "
+        "preprocess=model.preprocess, or say the same in the configuration"
+    )

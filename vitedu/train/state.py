@@ -8,8 +8,10 @@ import torch
 from torch import nn
 
 from vitedu.data import Source
+from vitedu.data.items import numbers
+from vitedu.data.opened import few
 from vitedu.errors import UserError
-from vitedu.model import ResNet, ResNetConfig, ViT, ViTConfig
+from vitedu.model import ResNet, ViT, ViTConfig, new_network
 from vitedu.train.config import TrainConfig
 from vitedu.train.distributed import ALONE, Together, World, spread
 from vitedu.train.losses import Loss
@@ -32,11 +34,15 @@ def build_state(
     """The state before the first step: initial weights from the seed, on the CPU.
 
     A `model` that is given keeps its weights, and is itself what learns.
+    UserError: it counts the classes of the data in another order.
     """
-    notes: list[str] = []
+    class_names = tuple(getattr(train, "class_names", ()))
     if model is None:
-        names = getattr(train, "class_names", ())
-        model, notes = starting_model(config, names)
+        model, notes = starting_model(config, class_names)
+    else:
+        notes = checked_classes(model, class_names)
+    class_names, named = classes_of(model, class_names)
+    notes += named
     model = model.to(device)
     if config.activation_checkpointing:
         model.set_grad_checkpointing()
@@ -63,6 +69,7 @@ def build_state(
         precision=precision,
         ema=MovingAverage(model, config.ema) if config.ema else None,
         loss=loss,
+        class_names=class_names,
         notes=notes,
     )
 
@@ -92,12 +99,10 @@ def starting_model(
         is_new_head = True
     else:
         model = trained_network(config, config.weights)
-        is_new_head = bool(class_names) and model.class_names != class_names
+        names, _ = classes_of(model, class_names)
+        is_new_head = bool(names) and model.class_names != names
         if is_new_head and not is_zero_head(model):
-            notes.append(
-                f"the classes of {config.weights} are not those of the data, though "
-                "as many: the head starts from zeros"
-            )
+            notes.append(other_classes(config.weights))
             zero_head(model)
         if differ := differing(model.preprocess, config.preprocess):
             notes.append(
@@ -108,9 +113,51 @@ def starting_model(
     return model, notes
 
 
-def new_network(config: ViTConfig | ResNetConfig) -> ViT | ResNet:
-    """The network of a configuration with freshly drawn weights."""
-    return ResNet(config) if isinstance(config, ResNetConfig) else ViT(config)
+def classes_of(
+    model: ViT | ResNet, class_names: tuple[str, ...]
+) -> tuple[tuple[str, ...], list[str]]:
+    """What a run calls its classes, and what is to be known about it.
+
+    As the data do; where those only count them, as many, as the model does.
+    """
+    own, counted = model.class_names, numbers(len(class_names))
+    if class_names != counted or len(own) != len(counted) or own == counted:
+        return class_names, []
+    return own, [
+        "the data do not name their classes, so they are taken for the model's: "
+        + few(own)
+    ]
+
+
+def checked_classes(
+    model: ViT | ResNet, class_names: tuple[str, ...]
+) -> list[str]:
+    """What is to be known of a given model, whose head will go on with these classes.
+
+    UserError: they are its own in another order.
+    """
+    own = model.class_names
+    names, _ = classes_of(model, class_names)
+    if not own or not names or own == names:
+        return []
+    if sorted(own) == sorted(names):
+        raise UserError(
+            f"the data count their classes in the order {few(names)}, the model in the "
+            f"order {few(own)}, so that a label would mean another class; call "
+            "model.reset_classifier to begin with a new head, as vitedu.finetune does"
+        )
+    return [
+        f"the classes of the model, {few(own)}, are called as those of the data from "
+        f"now on: {few(names)}"
+    ]
+
+
+def other_classes(weights: str) -> str:
+    """The note of a head that begins anew."""
+    return (
+        f"{weights} has as many classes as the data, but different ones, so the head "
+        "starts from zeros"
+    )
 
 
 def trained_network(config: TrainConfig, weights: str) -> ViT | ResNet:

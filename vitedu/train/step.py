@@ -32,6 +32,7 @@ class TrainState:
     step: int = 0
     loss: Loss | None = None
     data_digest: str = ""  # of the data set, see vitedu.data.Dataset
+    class_names: tuple[str, ...] = ()  # what the result calls its outputs
     # a sentence for each thing that is not done as `config` asks
     notes: list[str] = field(default_factory=list)
 

@@ -30,7 +30,7 @@ def choose_threads(config: TrainConfig, available: int) -> int:
 
 @contextmanager
 def cpu_threads(number: int) -> Iterator[None]:
-    """Let PyTorch use so many CPU threads for a while, and then as many as before."""
+    """Use `number` CPU threads inside the `with` block."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

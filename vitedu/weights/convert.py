@@ -11,6 +11,7 @@ import shutil
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Unpack
 
@@ -61,8 +62,8 @@ class Conversion(NamedTuple):
 
 
 def convert(
-    source: str | Path,
-    target: str | Path,
+    source: str | PathLike[str],
+    target: str | PathLike[str],
     *,
     to: Format,
     ignore: str | Sequence[str] = (),
@@ -91,7 +92,7 @@ def convert(
     check_hints(stored, given)
     check_whole(stored)
     checkpoint, notes = in_the_form_of(to, stored.checkpoint)
-    config, state, spec, names = checkpoint
+    config, state, spec, names, *_ = checkpoint
     names = names if len(names) == config.num_classes else ()
     checkpoint = checkpoint._replace(class_names=names)
     if to == "vitedu":

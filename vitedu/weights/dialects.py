@@ -70,7 +70,8 @@ def recognise(found: Arrays) -> str:
 
     UserError: it is another architecture, or nothing that is known here.
     """
-    if "vitedu" in found.metadata:
+    by_mixin = isinstance((found.config or {}).get("vitedu"), dict)
+    if "vitedu" in found.metadata or by_mixin:
         return "vitedu"
     for name, pattern in REFUSED.items():
         if any(re.search(pattern, key) for key in found.arrays):

@@ -8,6 +8,7 @@ compared with the bytes that are there.
 import json
 import re
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ IN_FOLDER = (
 )
 PICKLED = (".pth", ".pt", ".bin", ".ckpt")
 SUFFIXES = (".npz", ".safetensors", *PICKLED)
+BEST = "best.safetensors"  # in the folder of a run with keep=best
 
 
 class Arrays(NamedTuple):
@@ -52,7 +54,7 @@ class Arrays(NamedTuple):
 
 
 def read_arrays(
-    source: str | Path, *, ignore: str | Sequence[str] = ()
+    source: str | PathLike[str], *, ignore: str | Sequence[str] = ()
 ) -> Arrays:
     """Read a file of weights, or the one in a folder.
 
@@ -69,6 +71,12 @@ def read_arrays(
     path = weights_file(Path(source))
     is_index = path.name.endswith(".index.json")
     content = read_shards(path) if is_index else read_file(path)
+    notes = content.notes
+    if path.name == BEST and path != Path(source):
+        notes += (
+            f"the run in {path.parent} is not done, so {BEST} was read: the best "
+            "weights so far on its validation part",
+        )
     if not content.arrays:
         raise UserError(f"{path} holds no arrays")
     for name in content.arrays:
@@ -84,7 +92,7 @@ def read_arrays(
         read_json(path.with_name("preprocessor_config.json")),
         name_of(path),
         path,
-        content.notes,
+        notes,
         ignored,
     )
 

@@ -6,6 +6,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack, overload
 
@@ -14,14 +15,13 @@ from torch import Tensor, nn
 
 from vitedu.errors import UserError
 from vitedu.files import reason
-from vitedu.model import ViT, ViTConfig, lecun_normal
+from vitedu.model import ViT, ViTConfig, lecun_normal, new_network
 from vitedu.model.checks import check_fields
 from vitedu.model.classifier import LoadReport
 from vitedu.model.config import ViTFields
 from vitedu.model.position import SinCos2D
 from vitedu.model.resize import resize_positions
 from vitedu.model.resnet import PoolPadding, ResNet, ResNetConfig
-from vitedu.weights.dialects import DIALECTS
 from vitedu.weights.hub import Trained
 from vitedu.weights.stored import HINTS, Stored, in_form, read_stored
 from vitedu.weights.unknown import pattern_for
@@ -50,7 +50,7 @@ def load(
 ) -> ViT: ...
 @overload
 def load(
-    source: str | Path,
+    source: str | PathLike[str],
     *,
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
@@ -58,7 +58,7 @@ def load(
     **overrides: Unpack[LoadFields],
 ) -> ViT | Any: ...
 def load(
-    source: str | Path,
+    source: str | PathLike[str],
     *,
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
@@ -74,7 +74,8 @@ def load(
     ResNet, all others a ViT. `model.train()` turns dropout on for training.
 
     The model carries `model.preprocess` (a PreprocessSpec), `model.class_names` (where
-    others' files have none, ImageNet's if they are as many: a note says so) and
+    others' files have none, ImageNet's if they are as many: a note says so),
+    `model.loss_name` (where the file says what it was trained by) and
     `model.load_report`. GELU, epsilons, preprocessing and the way of resizing are those
     of the file's source, so that the numbers are too.
 
@@ -104,11 +105,13 @@ def load(
     state, dropped, new = with_head(stored, model, state)
     check_tensors(stored.path, state, model.state_dict(), bool(given))
     model.load_state_dict(placed(stored, state, device, dtype), assign=True)
-    *_, spec, names = stored.checkpoint
+    spec, names = stored.checkpoint.preprocess, stored.checkpoint.class_names
     model.preprocess = replace(spec, image_size=config.image_size)
     model.class_names = names if len(names) == config.num_classes else ()
+    has_its_head = config.num_classes == stored.checkpoint.config.num_classes
+    model.loss_name = stored.checkpoint.loss_name if has_its_head else None
     if isinstance(model, ViT):
-        model.resize_mode = DIALECTS[stored.dialect].RESIZE
+        model.resize_mode = stored.checkpoint.resize_mode
     model.load_report = LoadReport(
         str(stored.path),
         stored.dialect,
@@ -166,7 +169,7 @@ def skeleton(stored: Stored, config: ViTConfig | ResNetConfig) -> ViT | ResNet:
         )
     try:
         with torch.device("meta"):
-            return ResNet(config) if is_resnet else ViT(config)
+            return new_network(config)
     except (RuntimeError, OverflowError, TypeError) as error:
         raise UserError(
             f"{stored.path}: its network cannot be built: {reason(error)}"
@@ -195,7 +198,7 @@ def fitted(
         return state, ()
     if before.position != config.position:
         return state, ()  # the tables will not fit, and that is said
-    mode = DIALECTS[stored.dialect].RESIZE
+    mode = stored.checkpoint.resize_mode
     after = resize_positions(state, before, config, mode=mode)
     return after, tuple(x for x in after if after[x] is not state[x])
 
@@ -318,5 +321,10 @@ def notes_on(
 def checkpoint_of(model: ViT | ResNet) -> Checkpoint:
     """What `write_weights` needs, from a model that carries preprocess and names."""
     return Checkpoint(
-        model.config, model.state_dict(), model.preprocess, model.class_names
+        model.config,
+        model.state_dict(),
+        model.preprocess,
+        model.class_names,
+        model.loss_name,
+        model.resize_mode if isinstance(model, ViT) else "paper",
     )

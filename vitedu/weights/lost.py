@@ -15,9 +15,7 @@ from torch import Tensor, nn
 
 from vitedu.compat import import_timm
 from vitedu.errors import UserError
-from vitedu.model import ViT, ViTConfig
-from vitedu.model.hybrid import Hybrid
-from vitedu.model.resnet import ResNet, ResNetConfig
+from vitedu.model import Hybrid, ResNetConfig, ViTConfig, new_network
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights.dialects import DIALECTS
 from vitedu.weights.vitedu import Checkpoint
@@ -35,7 +33,7 @@ def losses(
     It is read again as `load` would, and compared.
     UserError: a reader would take the positions for another grid's.
     """
-    config, state, spec, names = checkpoint
+    config, state, spec, names, loss_name, _ = checkpoint
     dialect, hints = DIALECTS[to], {"name": target.stem}
     for file, hint in (
         ("config.json", "config"),
@@ -82,6 +80,11 @@ def losses(
         )
     if names and not beside:
         lost.append(f"{to} has no place for the names of the classes")
+    if loss_name == "sigmoid":
+        lost.append(
+            f"{to} has no place for the loss, the sigmoid's; a reader may take the "
+            "softmax of the logits, which gives other probabilities"
+        )
     return tuple(lost)
 
 
@@ -126,9 +129,8 @@ def has_resnet(config: ViTConfig | ResNetConfig) -> bool:
 
 def of(config: ViTConfig | ResNetConfig, state: dict[str, Tensor]) -> nn.Module:
     """The model of these weights, in float32 or better."""
-    network = ResNet if isinstance(config, ResNetConfig) else ViT
     with torch.device("meta"):
-        model = network(config)
+        model = new_network(config)
     model.load_state_dict(widened(state), assign=True)
     return model.eval()
 

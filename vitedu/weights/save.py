@@ -1,25 +1,21 @@
 """A model to a file: `vitedu.save(model, "mine.safetensors")`.
 
 What is written can be loaded: `vitedu.load("mine.safetensors")` gives the same weights,
-preprocessing and class names.
+preprocessing, class names, loss and way of resizing.
 """
 
+from os import PathLike
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from vitedu.errors import UserError
-from vitedu.model import ViT, ViTConfig
-from vitedu.model.resnet import ResNet, ResNetConfig
+from vitedu.model import ResNet, ResNetConfig, ViT, ViTConfig, new_network
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights.files import read_json
-from vitedu.weights.vitedu import (
-    Checkpoint,
-    described,
-    metadata_of,
-    write_weights,
-)
+from vitedu.weights.load import checkpoint_of
+from vitedu.weights.vitedu import described, metadata_of, write_weights
 
 # what a wrapper calls the network inside: torch.compile, then DistributedDataParallel
 INSIDE = ("_orig_mod", "module")
@@ -27,11 +23,12 @@ INSIDE = ("_orig_mod", "module")
 OF_A_RUN = ("checkpoint.pt", "log.jsonl", "result.json")
 
 
-def save(model: nn.Module, path: str | Path) -> Path:
+def save(model: nn.Module, path: str | PathLike[str]) -> Path:
     """Write a ViT or ResNet to a .safetensors file, whole or not at all; its path.
 
     The file holds the weights in their own dtype, the configuration,
-    `model.preprocess` and `model.class_names`: all that `load` needs. A file that is
+    `model.preprocess`, `model.class_names`, `model.resize_mode` and that the sigmoid's
+    loss trained it, if `model.loss_name` says so: all that `load` needs. A file that is
     there already is replaced. A model inside torch.compile, DistributedDataParallel or
     AveragedModel is taken out of it. With several processes, call it in one.
 
@@ -42,11 +39,10 @@ def save(model: nn.Module, path: str | Path) -> Path:
     TypeError: the model is not a ViT or ResNet of vitedu.
     """
     network = inside(model)
-    checkpoint = Checkpoint(
-        network.config,
-        plain_state(network),
-        checked_spec(network),
-        checked_names(network),
+    checkpoint = checkpoint_of(network)._replace(
+        state_dict=plain_state(network),
+        preprocess=checked_spec(network),
+        class_names=checked_names(network),
     )
     target = checked_path(Path(path).expanduser())
     try:
@@ -114,8 +110,7 @@ def expected_shapes(
 ) -> dict[str, torch.Size]:
     """Names and shapes of the weights that `load` will look for."""
     with torch.device("meta"):
-        is_resnet = isinstance(config, ResNetConfig)
-        built = ResNet(config) if is_resnet else ViT(config)
+        built = new_network(config)
     return {name: tensor.shape for name, tensor in built.state_dict().items()}
 
 

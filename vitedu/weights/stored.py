@@ -6,6 +6,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from os import PathLike, fspath
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from vitedu.model.checks import pair
 from vitedu.model.position import NoPosition
 from vitedu.model.resnet import ResNetConfig
 from vitedu.pictures import PreprocessSpec
-from vitedu.weights import hub
+from vitedu.weights import hub, vitedu
 from vitedu.weights.dialects import DIALECTS, recognise
 from vitedu.weights.files import Arrays, read_arrays
 from vitedu.weights.vitedu import Checkpoint
@@ -48,7 +49,10 @@ def in_form(overrides: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_stored(
-    source: str | Path, *, ignore: str | Sequence[str] = (), **hints: Any
+    source: str | PathLike[str],
+    *,
+    ignore: str | Sequence[str] = (),
+    **hints: Any,
 ) -> Stored:
     """Read a file and understand it; `hints` are those that its dialect may need.
 
@@ -72,6 +76,11 @@ def read_stored(
         names = asked(module, "class_names", config, hints)
         dropped = asked(module, "dropped", found.arrays, hints)
         notes = asked(module, "notes", config, hints)
+        is_vit = isinstance(config, ViTConfig)
+        loss_name, resize_mode = None, module.RESIZE if is_vit else "paper"
+        if module is vitedu:  # which alone says them in the file
+            _, about = module.described(hints)
+            loss_name, resize_mode = about.loss_name, about.resize_mode
     except UserError as error:
         raise UserError(f"{found.path}: {error}") from None
     warn_of_two_ways(found, spec, config)
@@ -83,7 +92,7 @@ def read_stored(
         notes += (f"{counted(dropped)} left out: {module.LEFT_OUT}",)
     if found.ignored:
         notes += (f"{counted(found.ignored)} left out, as ignore= says",)
-    checkpoint = Checkpoint(config, state, spec, names)
+    checkpoint = Checkpoint(config, state, spec, names, loss_name, resize_mode)
     gone, notes = dropped + found.ignored, found.notes + notes
     return Stored(dialect, checkpoint, found.path, gone, notes)
 
@@ -99,19 +108,20 @@ def asked(module: ModuleType, question: str, *about: Any) -> tuple[str, ...]:
     return tuple(answer(*about)) if answer else ()
 
 
-def find_arrays(source: str | Path, ignore: str | Sequence[str] = ()) -> Arrays:
+def find_arrays(
+    source: str | PathLike[str], ignore: str | Sequence[str] = ()
+) -> Arrays:
     """The arrays of a path here, else of a hub's model of that name."""
-    path = Path(source).expanduser()
+    name = fspath(source)
+    path = Path(name).expanduser()
     try:
         is_here = path.exists()
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"{str(source)[:80]!r} cannot be a path: {error}"
-        ) from None
+        raise UserError(f"{name[:80]!r} cannot be a path: {error}") from None
     if is_here:
         return read_arrays(path, ignore=ignore)
-    found = read_arrays(hub.find(str(source)), ignore=ignore)
-    return found._replace(name=hub.bare_name(str(source)))
+    found = read_arrays(hub.find(name), ignore=ignore)
+    return found._replace(name=hub.bare_name(name))
 
 
 def warn_of_two_ways(

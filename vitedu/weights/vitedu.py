@@ -2,11 +2,12 @@
 
 The tensors carry timm's names; one metadata key, `vitedu`, holds sorted JSON with the
 configuration, the preprocessing and the class names; ImageNet-1k's, which the package
-holds anyway, as one word. There is no date and no commit in it, so equal runs give
-equal bytes.
+holds anyway, as one word. `loss` is there where it is "sigmoid", `resize` where it is
+not "paper". There is no date and no commit in it, so equal runs give equal bytes.
 """
 
 import json
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +17,13 @@ from vitedu.data.imagenet import IMAGENET_1K, imagenet_classes
 from vitedu.errors import UserError
 from vitedu.files import replace_file
 from vitedu.model import ViTConfig
+from vitedu.model.about import About, LossName
+from vitedu.model.resize import ResizeMode
 from vitedu.model.resnet import ResNetConfig
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights.files import read_safetensors
 
-RESIZE = "paper"
+RESIZE = "paper"  # where a file says no other
 
 
 class Checkpoint(NamedTuple):
@@ -30,6 +33,8 @@ class Checkpoint(NamedTuple):
     state_dict: dict[str, Tensor]
     preprocess: PreprocessSpec
     class_names: tuple[str, ...]
+    loss_name: LossName | None = None  # trained by it; None: unknown
+    resize_mode: ResizeMode = "paper"  # for its positions
 
 
 def recognises(arrays: dict[str, Tensor]) -> bool:
@@ -58,43 +63,42 @@ def preprocess(
     config: ViTConfig | ResNetConfig, hints: dict[str, Any]
 ) -> PreprocessSpec:
     """What the metadata say."""
-    return described(hints)[1]
+    return described(hints)[1].preprocess
 
 
 def class_names(
     config: ViTConfig | ResNetConfig, hints: dict[str, Any]
 ) -> tuple[str, ...]:
     """What the metadata say."""
-    return described(hints)[2]
+    return described(hints)[1].class_names
 
 
-def described(
-    hints: dict[str, Any],
-) -> tuple[ViTConfig | ResNetConfig, PreprocessSpec, tuple[str, ...]]:
-    """Configuration, preprocessing and class names, from the metadata of a file.
+def described(hints: dict[str, Any]) -> tuple[ViTConfig | ResNetConfig, About]:
+    """Configuration, preprocessing, class names and more, from a file's metadata.
 
     A `config` among the hints is a JSON file beside the weights, which in a run folder
-    says how they were trained; it counts where there are no metadata.
+    says how they were trained; it counts where there are no metadata. That of Hugging
+    Face's mixin says the rest under the key "vitedu".
     UserError: they cannot be understood, or contradict each other.
     """
     text = hints.get("metadata", {}).get("vitedu")
     try:
         values = hints if text is None else json.loads(text)
-        fields = values["config"]
+        fields = dict(values["config"])
+        more = fields.pop("vitedu", None) if text is None else None
         family = ResNetConfig if "family" in fields else ViTConfig
         config = family.from_json(fields)
-        if text is None:
+        if text is None and more is None:
             size, channels = config.image_size, config.in_channels
-            return config, PreprocessSpec(size, channels), ()
-        spec = PreprocessSpec.from_json(values["preprocess"])
-        names = values["class_names"]
-        if names == IMAGENET_1K:
+            return config, About(PreprocessSpec(size, channels))
+        content = more if text is None else values
+        if content["class_names"] == IMAGENET_1K:
             names = list(imagenet_classes().names)
-        if not isinstance(names, list):
-            raise TypeError("class_names is not a list")
-        names = tuple(names)
+            content = content | {"class_names": names}
+        about = About.from_json(content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"it holds unreadable metadata: {error}") from None
+    spec, names = about.preprocess, about.class_names
     pictures = (spec.in_channels, spec.image_size)
     if pictures != (config.in_channels, config.image_size):
         raise UserError(
@@ -107,22 +111,19 @@ def described(
             f"it contradicts itself: {len(names)} class names for "
             f"{config.num_classes} classes"
         )
-    return config, spec, names
+    return config, about
 
 
 def metadata_of(checkpoint: Checkpoint) -> dict[str, str]:
     """The metadata of its file; `described` is the inverse."""
-    names = checkpoint.class_names
-    is_imagenet = names == imagenet_classes().names
-    content = {
-        "config": checkpoint.config.to_json(),
-        "preprocess": checkpoint.preprocess.to_json(),
-        "class_names": IMAGENET_1K if is_imagenet else list(names),
-    }
+    config, _, *about = checkpoint
+    content = {"config": config.to_json()} | About(*about).to_json()
+    if checkpoint.class_names == imagenet_classes().names:
+        content["class_names"] = IMAGENET_1K
     return {"vitedu": json.dumps(content, sort_keys=True)}
 
 
-def write_weights(path: str | Path, checkpoint: Checkpoint) -> None:
+def write_weights(path: str | PathLike[str], checkpoint: Checkpoint) -> None:
     """Write `checkpoint` to `path`, whole or not at all, without asking if it fits.
 
     `vitedu.save` is for models, and asks.
@@ -130,10 +131,10 @@ def write_weights(path: str | Path, checkpoint: Checkpoint) -> None:
     from safetensors.torch import save
 
     arrays = from_vitedu(checkpoint.config, checkpoint.state_dict)
-    replace_file(path, save(arrays, metadata_of(checkpoint)))
+    replace_file(Path(path), save(arrays, metadata_of(checkpoint)))
 
 
-def read_weights(path: str | Path) -> Checkpoint:
+def read_weights(path: str | PathLike[str]) -> Checkpoint:
     """Read what `write_weights` wrote. UserError: the file is not such a file."""
     arrays, metadata = read_safetensors(Path(path))
     if "vitedu" not in metadata:
@@ -141,7 +142,7 @@ def read_weights(path: str | Path) -> Checkpoint:
             f"{path} was not written by vitedu: its metadata has no key 'vitedu'"
         )
     try:
-        config, spec, names = described({"metadata": metadata})
+        config, about = described({"metadata": metadata})
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    return Checkpoint(config, arrays, spec, names)
+    return Checkpoint(config, arrays, *about)

@@ -1,6 +1,6 @@
 """Data that a caller gave, known as far as it takes to count, to part and to feed them.
 
-`train, test = given(dataset).split(0.2, seed=0)`
+`train, test = open_data(dataset).split(0.2, seed=0)`
 `source = train.source(preprocess=model.preprocess, shuffle=True)`
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class Opened:
     """Data as they were given, read as far as it takes to know what they are."""
 
     name: str
@@ -62,7 +62,7 @@ class Given:
             )
         return numbers(int(self.labels.max()) + 1)
 
-    def called(self, class_names: tuple[str, ...]) -> "Given":
+    def called(self, class_names: tuple[str, ...]) -> "Opened":
         """The same data with labels that mean `class_names`, in this order.
 
         Folders are matched by name; where one side has numbers for names, only their
@@ -92,7 +92,7 @@ class Given:
             content = replace(content, class_names=class_names)
         return replace(self, content=content, class_names=class_names)
 
-    def take(self, rows: Sequence[int]) -> "Given":
+    def take(self, rows: Sequence[int]) -> "Opened":
         """Some of the images alone, in this order. UserError: they have no index."""
         content = self.content
         if isinstance(content, Arrays):
@@ -111,13 +111,13 @@ class Given:
             self, content=content, num_images=len(rows), labels=labels
         )
 
-    def spread(self, n: int) -> "Given":
+    def spread(self, n: int) -> "Opened":
         """n images at even distances, so that every class is met (all, if fewer)."""
         if n >= len(self):
             return self
         return self.take((torch.arange(n) * len(self) // n).tolist())
 
-    def split(self, share: float, seed: int) -> tuple["Given", "Given"]:
+    def split(self, share: float, seed: int) -> tuple["Opened", "Opened"]:
         """Hold out a share of every class, drawn by `seed`: (kept, held out).
 
         UserError: the labels are not known, or a part would be empty.
@@ -164,6 +164,7 @@ class Given:
         shuffle: bool = False,
         num_workers: int = 0,
         device: torch.device | str = "cpu",
+        check_range: bool = True,
     ) -> Source:
         """What feeds a model with these data, as `as_source` says."""
         content, names = self.content, self.classes()
@@ -176,6 +177,7 @@ class Given:
                 shuffle=shuffle,
                 num_workers=num_workers,
                 device=device,
+                check_range=check_range,
             )
         if isinstance(content, Items):
             content = replace(content, class_names=names)
@@ -187,6 +189,7 @@ class Given:
                 shuffle=shuffle,
                 num_workers=num_workers,
                 device=device,
+                check_range=check_range,
             )
         if isinstance(content, Source):
             return content
@@ -204,6 +207,7 @@ class Given:
             names,
             num_images=self.num_images,
             device=device,
+            check_range=check_range,
         )
 
 

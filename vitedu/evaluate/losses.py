@@ -1,0 +1,119 @@
+"""The losses of a classifier, each a sum over the images, and a check of others'.
+
+Both cross-entropies take logits (b, classes) and labels, int64 (b,) or soft
+(b, classes), and compute in float32 whatever the network computed in, in float64 if it
+did.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vitedu.errors import UserError
+
+# logits (b, classes) and labels (b,) or (b, classes) -> the sum over the images
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def softmax_cross_entropy(
+    logits: Tensor, labels: Tensor, *, label_smoothing: float = 0.0
+) -> Tensor:
+    """One class an image: minus the log of its probability, summed over images.
+
+    Smoothing s makes of a target y the target (1 - s) y + s / classes.
+    """
+    return F.cross_entropy(
+        at_least_float32(logits),
+        labels,
+        reduction="sum",
+        label_smoothing=label_smoothing,
+    )
+
+
+def sigmoid_cross_entropy(
+    logits: Tensor, labels: Tensor, *, label_smoothing: float = 0.0
+) -> Tensor:
+    """Every class a yes or no of its own, summed over classes and images.
+
+    An image may have several labels, or none. A network that says 1/2 everywhere
+    begins with a loss of classes * ln 2; a training config's `head_bias` of about
+    -ln(classes) begins with "no". Smoothing as for softmax.
+    Source: big_vision's sigmoid_xent, the loss of its ImageNet-21k runs.
+    """
+    logits = at_least_float32(logits)
+    if labels.ndim == 1:
+        labels = torch.zeros_like(logits).scatter(1, labels[:, None], 1.0)
+    target = labels.to(logits.dtype)
+    if label_smoothing:
+        target = (1 - label_smoothing) * target
+        target = target + label_smoothing / logits.shape[-1]
+    return F.binary_cross_entropy_with_logits(logits, target, reduction="sum")
+
+
+LOSSES: dict[str, Loss] = {
+    "softmax": softmax_cross_entropy,
+    "sigmoid": sigmoid_cross_entropy,
+}
+
+
+class GivenLoss:
+    """A loss of the caller's, checked: logits (b, classes) and labels -> a sum.
+
+    The logits come in float32 or better, the labels as int64 (b,) or soft
+    (b, classes). UserError: the loss is no single number, or a mean.
+    """
+
+    def __init__(self, loss: Loss, name: str) -> None:
+        self.loss = loss
+        self.name = name
+        self.is_checked = False
+
+    def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """What the loss says; the first batch has to show that it is a sum."""
+        logits = at_least_float32(logits)
+        loss = self.loss(logits, labels)
+        if not isinstance(loss, Tensor) or loss.shape != ():
+            shape = getattr(loss, "shape", None)
+            what = type(loss).__name__ if shape is None else tuple(shape)
+            raise UserError(
+                f"loss={self.name} returned {what} for {len(logits)} images; it must "
+                "return one number, the sum over the images (reduction='sum')"
+            )
+        if not self.is_checked and len(logits):
+            self.check(loss.detach(), logits.detach(), labels)
+        return loss
+
+    @torch.no_grad()
+    def check(self, once: Tensor, logits: Tensor, labels: Tensor) -> None:
+        """UserError if the same images twice over have the loss of once: a mean."""
+        twice = self.loss(
+            torch.cat([logits, logits]), torch.cat([labels, labels])
+        )
+        once, twice = once.double(), twice.double()
+        if once != 0 and torch.isclose(twice, once, rtol=1e-3):
+            raise UserError(
+                f"loss={self.name} is the same for a batch and for that batch twice "
+                "over, so it is a mean; return the sum over the images "
+                "(reduction='sum')"
+            )
+        self.is_checked = bool(once != 0)  # of 0 the mean is the sum
+
+
+def checked(loss: Loss) -> Loss:
+    """A loss as it can be summed up: our own, or one that shows to be a sum."""
+    is_known = isinstance(loss, GivenLoss) or loss in LOSSES.values()
+    return loss if is_known else GivenLoss(loss, name_of(loss))
+
+
+def name_of(loss: Loss) -> str:
+    """What a loss is called: its own `name`, else that of the function or class."""
+    loss = getattr(loss, "func", loss)  # of functools.partial
+    own = getattr(loss, "name", None) or getattr(loss, "__name__", None)
+    return str(own or type(loss).__name__)
+
+
+def at_least_float32(logits: Tensor) -> Tensor:
+    """Half formats widened: their exponentials and sums would be off by percents."""
+    return logits if logits.dtype == torch.float64 else logits.float()

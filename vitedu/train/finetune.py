@@ -110,7 +110,7 @@ def finetune(
 ) -> Run:
     """Train a model that knows something on data of your own; one line is enough.
 
-        vitedu.finetune("ViT-Ti/16", "photos", "out", epochs=5, layer_decay=0.75)
+    >>> vitedu.finetune("ViT-Ti/16", "photos", "out", epochs=5, layer_decay=0.75)
 
     `weights` is what `vitedu.load` takes (a name, a file, a run folder), or a model
     that you have: this is then itself changed and trained. `data` is a folder with a

@@ -74,7 +74,8 @@ def fit(
 
     `train`, `validation` and `test` are anything that `vitedu.data.as_source` takes: a
     folder, arrays, a torch Dataset, a DataLoader. They are used instead of
-    `config.dataset`. Without `test` a share of `train` is held out and tested on;
+    `config.dataset`. Without `test` a share of `train` is held out and tested on,
+    which takes labels that are known without reading the pictures (`targets`);
     `validation` may be the share of `train` to choose by. Data that do not name their
     classes take the names of the `model`.
 

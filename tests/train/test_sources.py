@@ -157,6 +157,13 @@ def test_another_number_of_classes_is_one_sentence(here, num_classes):
         sources(model={"num_classes": num_classes})
 
 
+def test_one_class_alone_is_one_sentence(here):
+    one = Photos()
+    one.classes, one.targets = ("ant",), [0] * len(one)
+    with pytest.raises(UserError, match="Photos has one class alone, ant"):
+        sources(model={"num_classes": 1}, given_train=one)
+
+
 def test_another_image_size_is_one_sentence(here):
     with pytest.raises(UserError, match="are 8x8, the model wants 12x8"):
         sources(model={"image_size": (12, 8)})

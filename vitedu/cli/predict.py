@@ -84,8 +84,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--invert",
         action="store_true",
-        help="swap dark and light: for a digit in dark ink on paper, since those "
-        "of MNIST are light on dark",
+        help="swap dark and light, since MNIST's digits are light on black: for a "
+        "dark digit that fills the middle of a clean white picture",
     )
 
 

@@ -298,8 +298,14 @@ def _given_parts(config: TrainConfig, train: Any, test: Any) -> Parts:
 
 
 def _check_classes(parts: Parts, config: TrainConfig) -> None:
-    """UserError: the data has more or fewer classes than the model."""
+    """UserError: the data has more or fewer classes than the model, or one alone."""
     wanted = len(parts.dataset.class_names)
+    if wanted == 1 and config.loss == "softmax":
+        raise UserError(
+            f"{parts.dataset.name} has one class alone, "
+            f"{parts.dataset.class_names[0]}, and every answer would be correct; add "
+            "the pictures of at least one other class"
+        )
     num_classes = config.model.num_classes
     remedy = f"set model.num_classes={wanted}"
     if "model" in config.given_names:

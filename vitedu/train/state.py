@@ -184,7 +184,7 @@ def trained_network(config: TrainConfig, weights: str) -> ViT | ResNet:
     if differ := differing(model.config, wanted):
         raise UserError(
             f"weights={weights} does not fit the model of this run: it has {differ}; "
-            "use the recipe finetune, whose model is that of the weights"
+            "leave model.* out, and take the recipe finetune"
         )
     return model
 

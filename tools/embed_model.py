@@ -51,7 +51,10 @@ def embedded_form(source: str | Path) -> Checkpoint:
             f"{source} holds numbers too large for 16 bits, or none"
         )
     names = imagenet_classes().names
-    return checkpoint._replace(state_dict=state, class_names=names)
+    # the weights are the authors', whatever the file's names: resized as the paper's
+    return checkpoint._replace(
+        state_dict=state, class_names=names, resize_mode="paper"
+    )
 
 
 def compared(ours: Checkpoint, theirs: Checkpoint) -> Comparison:

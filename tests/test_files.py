@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from vitedu.errors import UserError
-from vitedu.files import reason, replace_file
+from vitedu.errors import UserError, reason
+from vitedu.files import (
+    check_regular,
+    list_folder,
+    read_json,
+    replace_file,
+    user_path,
+)
 
 
 def names(folder):
@@ -155,7 +161,13 @@ def test_a_name_that_is_too_long_is_one_sentence(tmp_path):
 # Writes argv[1] over and over, each time 100 kB of the digit argv[2].
 WRITER = """
 import sys
-from vitedu.files import replace_file
+from vitedu.files import (
+    check_regular,
+    list_folder,
+    read_json,
+    replace_file,
+    user_path,
+)
 for _ in range(20):
     replace_file(sys.argv[1], sys.argv[2] * 100_000)
 """
@@ -188,3 +200,67 @@ def test_a_reader_never_sees_a_part_of_what_two_processes_write(tmp_path):
 )
 def test_a_reason_is_short_and_never_empty(error, said):
     assert reason(error) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("", "the path is empty; name a file or a folder"),
+        ("a\0b", "cannot be a path: it contains a zero byte"),
+        ("~nosuchuser/a", "~nosuchuser/a: no such user; write ./~nosuchuser/a"),
+    ],
+)
+def test_what_cannot_be_a_path_is_one_sentence(value, sentence):
+    with pytest.raises(UserError, match=sentence):
+        user_path(value)
+
+
+def test_a_tilde_is_the_home_folder():
+    assert user_path("~/a") == Path.home() / "a"
+
+
+def test_what_cannot_be_read_without_waiting_is_one_sentence(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path, sentence in (
+        (tmp_path / "pipe", "is a pipe, a socket or a device"),
+        ("/dev/null", "is a pipe, a socket or a device"),
+        (tmp_path, "is a folder; a file is needed"),
+        (tmp_path / "none", "does not exist"),
+        (tmp_path / ("a" * 5000), "File name too long"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            check_regular(path)
+
+
+def test_a_folder_that_cannot_be_listed_is_one_sentence(tmp_path):
+    (tmp_path / "b").touch()
+    (tmp_path / "a").touch()
+    assert list_folder(tmp_path) == ["a", "b"]
+    with pytest.raises(UserError, match=r"cannot list .*b: Not a directory"):
+        list_folder(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "Exceeds the limit"),
+        (b"\xff{}", "can't decode byte 0xff"),
+        (b'{"a": 1', "Expecting ',' delimiter"),
+        (b"[1]", "must be a JSON object, got a list"),
+    ],
+    ids=["deep", "digits", "bytes", "short", "list"],
+)
+def test_what_is_no_json_object_is_one_sentence(tmp_path, text, sentence):
+    path = tmp_path / "a.json"
+    path.write_bytes(text)
+    with pytest.raises(UserError, match=sentence):
+        read_json(path)
+
+
+def test_a_json_file_of_gigabytes_is_not_read(tmp_path):
+    path = tmp_path / "a.json"
+    with open(path, "wb") as file:
+        file.truncate(60_000_000_000)  # takes no room on the disk
+    with pytest.raises(UserError, match=r"60\.0 GB, too many for a JSON file"):
+        read_json(path)

@@ -16,7 +16,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # What each part of the package may import of the others (design: arrows to the right,
 # cli -> train -> evaluate, interpret -> weights -> data -> model -> errors). Every part
 # may import itself. `vitedu` is the package itself, `vitedu/__init__.py`.
-FOUNDATION = {"errors", "compat", "files", "decode", "pictures"}
+FOUNDATION = {"errors", "limits", "fields", "files", "decode", "pictures"}
+FOUNDATION |= {"compat"}
 DATA = FOUNDATION | {"model"}
 WEIGHTS = DATA | {"data", "budget", "results"}
 MEASURES = WEIGHTS | {"weights"}
@@ -24,10 +25,12 @@ TRAIN = MEASURES | {"evaluate", "interpret"}
 ALLOWED = {
     "errors": set(),
     "compat": {"errors"},
-    "files": {"errors"},
-    "decode": {"errors"},
-    "pictures": {"errors", "decode"},
-    "model": {"errors", "pictures"},
+    "limits": {"errors"},
+    "fields": {"errors"},
+    "files": {"errors", "limits"},
+    "decode": {"errors", "limits", "files"},
+    "pictures": {"errors", "limits", "fields", "decode"},
+    "model": {"errors", "fields", "files", "pictures"},
     "plain": set(),  # its `__main__` block apart: see below
     "budget": FOUNDATION | {"model"},
     "results": FOUNDATION,
@@ -46,6 +49,7 @@ ALLOWED = {
 MAY_IMPORT = {"model": {"torch", "einops"}, "plain": {"torch", "einops"}}
 
 NOT_LOADED = {
+    "psutil",
     "torchvision",
     "timm",
     "matplotlib",

@@ -59,23 +59,29 @@ def test_json_with_an_unknown_field_names_the_nearest():
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"image_size": 0}, "image_size=0 must be 1 or 2 whole numbers"),
-        ({"image_size": 28.5}, "image_size=28.5 must be"),
-        ({"image_size": (1, 2, 3)}, r"image_size=\(1, 2, 3\) must be"),
-        ({"in_channels": 0}, "in_channels=0 must be a whole number from 1 up"),
+        (
+            {"image_size": 0},
+            "image_size must be one number, or 2 whole numbers",
+        ),
+        ({"image_size": 28.5}, "of at least 1, got 28.5"),
+        ({"image_size": (1, 2, 3)}, r"image_size must be .*, got \(1, 2, 3\)"),
+        (
+            {"in_channels": 0},
+            "in_channels must be a whole number of at least 1",
+        ),
         (
             {"mean": (0.5, 0.5)},
-            "mean has 2 numbers, in_channels=3; give one a channel",
+            "mean has 2 numbers, in_channels is 3; give one number per",
         ),
-        ({"mean": None}, "mean=None must be finite numbers"),
-        ({"mean": float("nan")}, "mean=nan must be finite numbers"),
+        ({"mean": None}, "mean must be one number, or a list of numbers"),
+        ({"mean": float("nan")}, "mean must be .*, got nan"),
         ({"std": 0}, "must be above 0 in every channel"),
         (
             {"interpolation": "bicubik"},
-            "'bicubik' is unknown; did you mean 'bicubic'",
+            "'bicubik' is not known; did you mean 'bicubic'",
         ),
-        ({"crop": 0}, "crop=0 must be above 0 and at most 1"),
-        ({"crop": 1.1}, "crop=1.1 must be above 0 and at most 1"),
+        ({"crop": 0}, "at least 0.1 and at most 1, got 0"),
+        ({"crop": 1.1}, "at least 0.1 and at most 1, got 1.1"),
     ],
 )
 def test_a_bad_field_is_named_with_its_value(fields, sentence):
@@ -457,3 +463,37 @@ def test_timm_finds_the_preprocessing_of_a_model(crop, interpolation):
     # The same pixels; then (x / 255 - mean) / std against x * scale + offset: a few
     # roundings in float32 of numbers up to 3, measured 5e-7.
     assert_close(theirs(picture), model.preprocess(picture), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("height", [1, 7])
+def test_only_the_centre_of_a_long_strip_is_resized(height):
+    strip = random_picture(height, 40 * height)
+    for turned in (strip, strip.transpose(Image.Transpose.ROTATE_90)):
+        spec = PreprocessSpec(image_size=20, crop=0.9)
+        long = round(max(turned.size) * 22 / min(turned.size))
+        full = turned.resize(
+            (long, 22) if turned.width > turned.height else (22, long),
+            Image.Resampling.BILINEAR,
+        )
+        left, top = round((full.width - 20) / 2), round((full.height - 20) / 2)
+        want = np.asarray(full.crop((left, top, left + 20, top + 20)))
+        got = read_image(turned, spec).permute(1, 2, 0).numpy()
+        # single precision of the place: one level at most
+        assert np.abs(got.astype(int) - want.astype(int)).max() <= 1
+
+
+def test_a_strip_of_one_pixel_takes_no_more_memory_than_itself():
+    strip = Image.new("RGB", (400_000, 1), (10, 20, 30))
+    pixels = read_image(strip, PreprocessSpec(crop=0.9))
+    assert pixels.shape == (3, 224, 224)
+    assert pixels.flatten(1).unique(dim=1).tolist() == [[10], [20], [30]]
+
+
+def test_another_input_size_and_number_of_channels_keep_an_equal_mean():
+    grey = PreprocessSpec(mean=0.3, std=0.2, crop=0.9).sized((28, 28), 1)
+    assert grey == PreprocessSpec(28, 1, 0.3, 0.2, crop=0.9)
+
+
+def test_a_mean_per_channel_does_not_fit_another_number_of_channels():
+    with pytest.raises(UserError, match="mean has 3 numbers, in_channels is 1"):
+        PreprocessSpec(mean=(0.1, 0.2, 0.3)).sized((28, 28), 1)

@@ -1,16 +1,60 @@
 """What a user can mend, said in one sentence.
 
-`raise UserError(f"{path} is no run folder: it holds no config.json")`
+`raise UserError(f"{path} is not a run folder: config.json is missing")`
 """
 
+import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 MOST_NAMES = 24  # in one sentence
+MOST_LETTERS = 2000  # of one sentence
+# Controls, half characters and line breaks; and what turns the direction of writing.
+UNPRINTABLE = {"Cc", "Cs", "Zl", "Zp"}
+TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e") | frozenset(
+    "\u2066\u2067\u2068\u2069"
+)
 
 
 class UserError(ValueError):
-    """A mistake outside the code; the command says it in one sentence, exit code 2."""
+    """A mistake outside the code; the command says it in one sentence, exit code 2.
+
+    What comes from outside (file names, class names, metadata) cannot change the
+    terminal or fill the screen: the message is `printable`.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(printable(str(message)))
+
+
+def printable(text: str, most: int = MOST_LETTERS) -> str:
+    r"""`text` on one line, control characters escaped (`\x1b`), the middle cut out.
+
+    At most about `most` letters are left of it.
+    """
+    if len(text) > most:
+        left, right = most * 2 // 3, most // 3
+        cut = f" [{len(text) - left - right} letters] "
+        text = text[:left] + cut + text[-right:]
+    if text.isprintable():
+        return text
+    return "".join(map(escaped, text))
+
+
+def escaped(letter: str) -> str:
+    """One letter as it is shown."""
+    code = ord(letter)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of a name that is not UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    if letter in TURNING or unicodedata.category(letter) in UNPRINTABLE:
+        return letter.encode("unicode_escape").decode()
+    return letter
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, without the path that the sentence around it names."""
+    text = getattr(error, "strerror", None) or str(error)
+    return (text or type(error).__name__).splitlines()[0]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -20,7 +64,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     known = sorted(known)
     folded = {other.casefold(): other for other in known}
-    near = get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
+    # a name of thousands of letters is near nothing, and would be compared for minutes
+    near = get_close_matches(name[:100].casefold(), folded, n=3, cutoff=0.5)
     if near:
         names = " or ".join(repr(folded[other]) for other in near)
         return f"did you mean {names}?"

@@ -1,13 +1,101 @@
-"""Writing a file whole or not at all."""
+"""Reading what may be anything, and writing a file whole or not at all."""
 
+import json
 import os
+import stat
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from os import PathLike
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from vitedu.errors import UserError
+from vitedu.errors import UserError, reason
+from vitedu.limits import readable_bytes
+
+MOST_JSON = (
+    100_000_000  # bytes; the largest index of a sharded model has a few MB
+)
+
+
+def user_path(value: str | PathLike[str]) -> Path:
+    """A path as a person writes it; `~` is the home folder.
+
+    UserError: it is empty, cannot be a path, or names a user who does not exist.
+    """
+    text = os.fsdecode(value)
+    if not text:
+        raise UserError("the path is empty; name a file or a folder")
+    if "\0" in text:
+        raise UserError(f"{text} cannot be a path: it contains a zero byte")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise UserError(
+            f"{text}: no such user; write ./{text} if the name begins with ~"
+        ) from None
+
+
+def check_regular(path: str | Path) -> os.stat_result:
+    """What the system knows of a file that can be opened and read without waiting.
+
+    UserError: it doesn't exist, may not be read, or is a folder, a pipe or a device.
+    """
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {reason(error)}") from None
+    if stat.S_ISDIR(status.st_mode):
+        raise UserError(f"{path} is a folder; a file is needed")
+    if not stat.S_ISREG(status.st_mode):
+        raise UserError(
+            f"{path} is a pipe, a socket or a device; copy it into a file first"
+        )
+    if not os.access(path, os.R_OK):
+        raise UserError(f"cannot read {path}: Permission denied")
+    return status
+
+
+def list_folder(path: str | Path) -> list[str]:
+    """The names in a folder, sorted. UserError: it cannot be listed."""
+    try:
+        return sorted(os.listdir(path))
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot list {path}: {reason(error)}") from None
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """The JSON object in a file. UserError: it cannot be read, or is something else."""
+    size = check_regular(path).st_size
+    if size > MOST_JSON:
+        raise UserError(
+            f"{path} has {readable_bytes(size)}, too many for a JSON file"
+        )
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {reason(error)}") from None
+    return parse_json(text, str(path))
+
+
+def parse_json(text: str | bytes, where: str) -> dict[str, Any]:
+    """The JSON object in a text that came from `where`. UserError: it is not one."""
+    try:
+        values = json.loads(text)
+    except RecursionError:
+        raise UserError(
+            f"{where} is not valid JSON: it is nested too deeply"
+        ) from None
+    # also numbers of thousands of digits, and bytes that are no text
+    except ValueError as error:
+        raise UserError(f"{where} is not valid JSON: {reason(error)}") from None
+    if not isinstance(values, dict):
+        raise UserError(
+            f"{where} must be a JSON object, got a {type(values).__name__}"
+        )
+    return values
 
 
 def replace_file(
@@ -52,9 +140,3 @@ def sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def reason(error: Exception) -> str:
-    """What went wrong, without the path that the sentence around it names."""
-    said = getattr(error, "strerror", None) or str(error)
-    return (said or type(error).__name__).splitlines()[0]

@@ -8,20 +8,34 @@ picture, `normalise` its numbers to a batch. Paper: section 4.1 and appendix B.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from vitedu.decode import Picture, as_image, as_pixels
-from vitedu.errors import UserError, did_you_mean
+from vitedu.errors import UserError
+from vitedu.fields import (
+    Count,
+    OneForAll,
+    Range,
+    Size,
+    check_fields,
+    from_json,
+    to_json,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 Interpolation = Literal["bicubic", "bilinear"]
 INTERPOLATIONS = get_args(Interpolation)
+PerChannel = Annotated[tuple[float, ...], OneForAll()]
+Crop = Annotated[float, Range(0.1, at_most=1)]
+MOST_STRETCHED = (
+    20  # times the input size; past that only the centre is resized
+)
 
 
 @dataclass(frozen=True)
@@ -46,12 +60,12 @@ class PreprocessSpec:
             means a resize without a crop
     """
 
-    image_size: tuple[int, int] = (224, 224)
-    in_channels: int = 3
-    mean: tuple[float, ...] = (0.5,)
-    std: tuple[float, ...] = (0.5,)
+    image_size: Size = (224, 224)
+    in_channels: Count = 3
+    mean: PerChannel = (0.5,)
+    std: PerChannel = (0.5,)
     interpolation: Interpolation = "bilinear"
-    crop: float | None = None
+    crop: Crop | None = None
 
     if TYPE_CHECKING:  # a call may give one number for several
 
@@ -67,49 +81,36 @@ class PreprocessSpec:
 
     def __post_init__(self) -> None:
         """Bring the fields into their kept form, or say which of them is wrong."""
-        size = self.image_size
-        size = tuple(size) if isinstance(size, list | tuple) else (size, size)
-        if len(size) != 2 or not all(_is_count(side) for side in size):
-            raise UserError(
-                f"image_size={self.image_size} must be 1 or 2 whole numbers from 1 up"
-            )
-        object.__setattr__(self, "image_size", size)
-        if not _is_count(self.in_channels):
-            raise UserError(
-                f"in_channels={self.in_channels!r} must be a whole number from 1 up"
-            )
+        check_fields(self)
         for name in ("mean", "std"):
-            object.__setattr__(self, name, self._per_channel(name))
+            numbers = getattr(self, name)
+            if len(numbers) == 1:
+                numbers *= self.in_channels
+            if len(numbers) != self.in_channels:
+                raise UserError(
+                    f"{name} has {len(numbers)} numbers, in_channels is "
+                    f"{self.in_channels}; give one number per channel"
+                )
+            object.__setattr__(self, name, numbers)
         if min(self.std) <= 0:
             raise UserError(f"std={self.std} must be above 0 in every channel")
-        if self.interpolation not in INTERPOLATIONS:
-            raise UserError(
-                f"interpolation={self.interpolation!r} is unknown; "
-                + did_you_mean(str(self.interpolation), INTERPOLATIONS)
-            )
-        if self.crop is not None and not (
-            _is_number(self.crop) and 0 < self.crop <= 1
-        ):
-            raise UserError(
-                f"crop={self.crop!r} must be above 0 and at most 1, "
-                "or None to resize without a crop"
-            )
 
-    def _per_channel(self, name: str) -> tuple[float, ...]:
-        given = getattr(self, name)
-        numbers = tuple(given) if isinstance(given, list | tuple) else (given,)
-        if not all(_is_number(number) for number in numbers):
-            raise UserError(
-                f"{name}={given!r} must be finite numbers, one a channel"
-            )
-        if len(numbers) == 1:
-            numbers *= self.in_channels
-        if len(numbers) != self.in_channels:
-            raise UserError(
-                f"{name} has {len(numbers)} numbers, "
-                f"in_channels={self.in_channels}; give one a channel"
-            )
-        return tuple(float(number) for number in numbers)
+    def sized(
+        self, image_size: tuple[int, int], in_channels: int
+    ) -> "PreprocessSpec":
+        """The same for a model of this input size and of as many channels.
+
+        A mean and std that are equal in every channel are so in the new ones too.
+        """
+        changes: dict[str, Any] = {"image_size": image_size}
+        if in_channels != self.in_channels:
+            changes["in_channels"] = in_channels
+            for name in ("mean", "std"):
+                numbers = getattr(self, name)
+                changes[name] = (
+                    numbers[:1] if len(set(numbers)) == 1 else numbers
+                )
+        return replace(self, **changes)
 
     def __call__(self, picture: Picture) -> Tensor:
         """One picture, as `read_image` takes it, to float32 (c, h, w)."""
@@ -117,26 +118,12 @@ class PreprocessSpec:
 
     def to_json(self) -> dict[str, Any]:
         """A dict of plain lists, strings and numbers; `from_json` is its inverse."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
-        }
+        return to_json(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "PreprocessSpec":
         """The spec that `to_json` wrote; UserError: a field it does not know."""
-        known = {field.name for field in fields(cls)}
-        for name in values:
-            if name not in known:
-                raise UserError(
-                    f"PreprocessSpec has no field {name!r}; {did_you_mean(name, known)}"
-                )
-        return cls(
-            **{
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in values.items()
-            }
-        )
+        return from_json(cls, values)
 
 
 def normalise(images: Tensor, spec: PreprocessSpec) -> Tensor:
@@ -235,16 +222,28 @@ def _resize_and_crop(image: "Image", spec: PreprocessSpec) -> "Image":
     else:
         ratio = min(image.height / target[0], image.width / target[1])
         size = (round(image.width / ratio), round(image.height / ratio))
+    left = round((size[0] - width) / 2)
+    top = round((size[1] - height) / 2)
+    if max(size) > MOST_STRETCHED * max(spec.image_size):
+        return _resize_centre(image, size, (left, top), spec)
     image = image.resize(size, resampling(spec))
-    left = round((image.width - width) / 2)
-    top = round((image.height - height) / 2)
     return image.crop((left, top, left + width, top + height))
 
 
-def _is_number(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)
+def _resize_centre(
+    image: "Image",
+    size: tuple[int, int],
+    corner: tuple[int, int],
+    spec: PreprocessSpec,
+) -> "Image":
+    """What `size` and a crop at `corner` (left, top) give, without the rest of it.
 
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    A strip of one pixel would become a picture of gigabytes. Pillow rounds the place of
+    the crop to single precision, so ordinary pictures do not come this way.
+    """
+    height, width = spec.image_size
+    across, down = image.width / size[0], image.height / size[1]
+    left, top = corner[0] * across, corner[1] * down
+    right, bottom = left + width * across, top + height * down
+    box = (left, top, min(right, image.width), min(bottom, image.height))
+    return image.resize((width, height), resampling(spec), box)

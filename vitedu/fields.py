@@ -1,0 +1,285 @@
+"""The fields of a frozen dataclass: checked, and written as JSON and read back.
+
+What a field may be is its type, and a range is part of the type:
+
+    @dataclass(frozen=True)
+    class Mixing:
+        alpha: Annotated[float, Range(0)] = 0.2
+        kind: Literal["mixup", "cutmix"] = "mixup"
+        images: Count | None = None
+
+        def __post_init__(self) -> None:
+            check_fields(self)
+
+`Mixing(alpha=-1)` then says "alpha must be a number of at least 0, got -1".
+"""
+
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from numbers import Integral, Real
+from typing import Annotated, Any, Literal, TypeVar
+
+from vitedu.errors import UserError, did_you_mean
+
+LARGEST = 2**63 - 1  # what torch holds
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a field may hold; None leaves a side open.
+
+    No whole number is larger than torch can hold.
+    """
+
+    at_least: float | None = None
+    at_most: float | None = LARGEST
+    above: float | None = None
+    below: float | None = None
+
+    def holds(self, number: float) -> bool:
+        """Whether `number` is one of them."""
+        return (
+            (self.at_least is None or number >= self.at_least)
+            and (self.at_most is None or number <= self.at_most)
+            and (self.above is None or number > self.above)
+            and (self.below is None or number < self.below)
+        )
+
+    def __str__(self) -> str:
+        bounds = {
+            "of at least": self.at_least,
+            "above": self.above,
+            "below": self.below,
+            "at most": self.at_most,
+        }
+        return " and ".join(
+            f"{word} {bound}"
+            for word, bound in bounds.items()
+            if bound not in (None, LARGEST)
+        )
+
+
+@dataclass(frozen=True)
+class OneForAll:
+    """Marks a tuple for which a single number may be given: (224, 224), (0.5,)."""
+
+
+Count = Annotated[int, Range(1)]
+Positive = Annotated[float, Range(above=0)]
+Rate = Annotated[float, Range(0, below=1)]
+Share = Annotated[float, Range(0, at_most=1)]
+Size = Annotated[tuple[Count, Count], OneForAll()]  # height, width
+
+
+def check_fields(config: Any) -> None:
+    """Check every field of a frozen dataclass against its type, in place.
+
+    An int becomes a float where that is the type, a list a tuple, a number a pair where
+    the type is a `Size`. UserError: a field is of another type or out of range; the
+    sentence names it.
+    """
+    for name, kind in field_types(type(config)).items():
+        value = converted(name, getattr(config, name), kind)
+        object.__setattr__(config, name, value)
+
+
+@cache
+def field_types(kind: type) -> dict[str, Any]:
+    """The type of each field of a dataclass, with its range."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {each.name: hints[each.name] for each in fields(kind)}
+
+
+def converted(name: str, value: Any, kind: Any) -> Any:
+    """`value` as the type `kind` keeps it. UserError: it is not of that type."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        return converted_range(name, value, kind)
+    if origin is Literal:
+        if value not in parts:
+            end = did_you_mean(str(value), map(str, parts))
+            raise UserError(f"{name}={shown(value)} is not known; {end}")
+        return value
+    if origin is tuple:
+        return converted_tuple(name, value, kind)
+    if origin in (types.UnionType, typing.Union):
+        return converted_union(name, value, kind)
+    if kind is int and is_number(value, Integral):
+        return int(value)
+    if kind is float and is_number(value, Real):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise wrong(name, value, kind)
+        return number
+    if kind in (int, float) or not is_instance(value, kind):
+        raise wrong(name, value, kind)
+    return value
+
+
+def converted_range(name: str, value: Any, kind: Any) -> Any:
+    """`value` as the type within an `Annotated`, if it is in its range."""
+    inner, *marks = typing.get_args(kind)
+    new = value
+    if OneForAll() in marks and not isinstance(value, list | tuple):
+        parts = typing.get_args(inner)
+        new = (value,) * (1 if parts[-1] is Ellipsis else len(parts))
+    try:
+        new = converted(name, new, inner)
+    except UserError:
+        raise wrong(name, value, kind) from None
+    if not all(mark.holds(new) for mark in marks if isinstance(mark, Range)):
+        raise wrong(name, value, kind)
+    return new
+
+
+def converted_tuple(name: str, value: Any, kind: Any) -> tuple[Any, ...]:
+    """A list or tuple with each of its parts converted."""
+    parts = typing.get_args(kind)
+    if not isinstance(value, list | tuple):
+        raise wrong(name, value, kind)
+    if parts[-1] is Ellipsis:
+        parts = parts[:1] * len(value)
+    if len(parts) != len(value):
+        raise wrong(name, value, kind)
+    pairs = zip(value, parts, strict=True)
+    try:
+        return tuple(converted(name, each, part) for each, part in pairs)
+    except UserError:
+        raise wrong(name, value, kind) from None
+
+
+def converted_union(name: str, value: Any, kind: Any) -> Any:
+    """None where it is allowed, else one of the other types."""
+    others = [x for x in typing.get_args(kind) if x is not type(None)]
+    if value is None and len(others) < len(typing.get_args(kind)):
+        return None
+    if len(others) == 1:
+        return converted(name, value, others[0])
+    for other in others:
+        try:
+            return converted(name, value, other)
+        except UserError:
+            continue
+    raise wrong(name, value, kind)
+
+
+def is_number(value: Any, kind: type) -> bool:
+    """Whether it is a number, NumPy's too, and not true or false."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def is_instance(value: Any, kind: Any) -> bool:
+    """`isinstance`, for which everything is an `Any`."""
+    return kind is Any or isinstance(value, typing.get_origin(kind) or kind)
+
+
+def wrong(name: str, value: Any, kind: Any) -> UserError:
+    """The sentence about a value that does not fit."""
+    is_huge = is_number(value, Integral) and value > LARGEST
+    end = ", which is too large" if is_huge else ""
+    return UserError(f"{name} must be {wanted(kind)}, got {shown(value)}{end}")
+
+
+def wanted(kind: Any) -> str:
+    """A type in words: "a whole number of at least 1"."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        one = "one number, or " if OneForAll() in parts else ""
+        ranges = "".join(f" {x}" for x in parts[1:] if isinstance(x, Range))
+        return one + wanted(parts[0]) + ranges
+    if origin is tuple:
+        each = wanted(parts[0]).removeprefix("a ").replace("number", "numbers")
+        if parts[-1] is Ellipsis:
+            return f"a list of {each}"
+        return f"{len(parts)} {each}"
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(map(wanted, parts))
+    if origin is Literal:
+        return " or ".join(map(repr, parts))
+    words = {
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        bool: "true or false",
+        type(None): "none",
+    }
+    name = getattr(kind, "__name__", str(kind))
+    article = "an" if name[0] in "AEIOU" else "a"
+    return words.get(kind) or f"{article} {name}"
+
+
+def shown(value: Any) -> str:
+    """A value in a sentence; of a huge number how many digits it has."""
+    if isinstance(value, int) and abs(value) > 10**24:
+        return (
+            f"a number of {int(value.bit_length() * math.log10(2)) + 1} digits"
+        )
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):  # a huge number inside, or itself
+        return f"a {type(value).__name__}"
+
+
+def check_names(owner: str, names: Iterable[Any], known: Iterable[str]) -> None:
+    """UserError with the nearest field if one of `names` is not among `known`."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            end = did_you_mean(str(name), known)
+            raise UserError(f"{owner} has no field {str(name)!r}; {end}")
+
+
+def from_json(kind: type[Kind], values: Any) -> Kind:
+    """The dataclass that `to_json` wrote, with the dataclasses in it.
+
+    UserError: a field is unknown, missing or wrong.
+    """
+    owner = kind.__name__
+    if not isinstance(values, Mapping):
+        raise UserError(f"{owner} must be a JSON object, got {shown(values)}")
+    known = [each for each in fields(kind) if each.init]  # type: ignore[arg-type]
+    check_names(owner, values, (each.name for each in known))
+    missing = [
+        each.name
+        for each in known
+        if each.default is each.default_factory is MISSING
+        and each.name not in values
+    ]
+    if missing:
+        raise UserError(f"{owner} lacks {' and '.join(missing)}")
+    types_of = field_types(kind)
+    return kind(
+        **{
+            name: from_json(types_of[name], value)
+            if is_dataclass(types_of[name]) and isinstance(value, Mapping)
+            else value
+            for name, value in values.items()
+        }
+    )
+
+
+def to_json(config: Any) -> dict[str, Any]:
+    """A frozen dataclass as plain numbers, strings, lists and dicts, by field."""
+    return {
+        each.name: plain(getattr(config, each.name)) for each in fields(config)
+    }
+
+
+def plain(value: Any) -> Any:
+    """A tuple as the list that JSON makes of it, a dataclass as a dict."""
+    if is_dataclass(value) and not isinstance(value, type):
+        own = getattr(value, "to_json", None)
+        return own() if own else to_json(value)
+    if isinstance(value, dict):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return value

@@ -465,30 +465,6 @@ def test_timm_finds_the_preprocessing_of_a_model(crop, interpolation):
     assert_close(theirs(picture), model.preprocess(picture), rtol=0, atol=2e-6)
 
 
-@pytest.mark.parametrize("height", [1, 7])
-def test_only_the_centre_of_a_long_strip_is_resized(height):
-    strip = random_picture(height, 40 * height)
-    for turned in (strip, strip.transpose(Image.Transpose.ROTATE_90)):
-        spec = PreprocessSpec(image_size=20, crop=0.9)
-        long = round(max(turned.size) * 22 / min(turned.size))
-        full = turned.resize(
-            (long, 22) if turned.width > turned.height else (22, long),
-            Image.Resampling.BILINEAR,
-        )
-        left, top = round((full.width - 20) / 2), round((full.height - 20) / 2)
-        want = np.asarray(full.crop((left, top, left + 20, top + 20)))
-        got = read_image(turned, spec).permute(1, 2, 0).numpy()
-        # single precision of the place: one level at most
-        assert np.abs(got.astype(int) - want.astype(int)).max() <= 1
-
-
-def test_a_strip_of_one_pixel_takes_no_more_memory_than_itself():
-    strip = Image.new("RGB", (400_000, 1), (10, 20, 30))
-    pixels = read_image(strip, PreprocessSpec(crop=0.9))
-    assert pixels.shape == (3, 224, 224)
-    assert pixels.flatten(1).unique(dim=1).tolist() == [[10], [20], [30]]
-
-
 def test_another_input_size_and_number_of_channels_keep_an_equal_mean():
     grey = PreprocessSpec(mean=0.3, std=0.2, crop=0.9).sized((28, 28), 1)
     assert grey == PreprocessSpec(28, 1, 0.3, 0.2, crop=0.9)

@@ -222,28 +222,7 @@ def _resize_and_crop(image: "Image", spec: PreprocessSpec) -> "Image":
     else:
         ratio = min(image.height / target[0], image.width / target[1])
         size = (round(image.width / ratio), round(image.height / ratio))
-    left = round((size[0] - width) / 2)
-    top = round((size[1] - height) / 2)
-    if max(size) > MOST_STRETCHED * max(spec.image_size):
-        return _resize_centre(image, size, (left, top), spec)
     image = image.resize(size, resampling(spec))
+    left = round((image.width - width) / 2)
+    top = round((image.height - height) / 2)
     return image.crop((left, top, left + width, top + height))
-
-
-def _resize_centre(
-    image: "Image",
-    size: tuple[int, int],
-    corner: tuple[int, int],
-    spec: PreprocessSpec,
-) -> "Image":
-    """What `size` and a crop at `corner` (left, top) give, without the rest of it.
-
-    A strip of one pixel would become a picture of gigabytes. Pillow rounds the place of
-    the crop to single precision, so ordinary pictures do not come this way.
-    """
-    height, width = spec.image_size
-    across, down = image.width / size[0], image.height / size[1]
-    left, top = corner[0] * across, corner[1] * down
-    right, bottom = left + width * across, top + height * down
-    box = (left, top, min(right, image.width), min(bottom, image.height))
-    return image.resize((width, height), resampling(spec), box)

@@ -18,8 +18,9 @@ from vitedu.budget import (
 from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig, vit_config
 from vitedu.model.hybrid import Hybrid
-from vitedu.model.position import Relative
-from vitedu.model.resnet import ResNet, ResNetConfig, resnet_config
+from vitedu.model.relative import Relative
+from vitedu.model.resnet import ResNet
+from vitedu.model.resnet_config import ResNetConfig, resnet_config
 
 # 1,000 classes: weights of bit-v1 and of bit-v2, GMAC of bit-v1 at 224 as printed
 TABLE = {

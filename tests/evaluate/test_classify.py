@@ -150,8 +150,8 @@ def test_a_grey_model_takes_a_grey_picture():
 @pytest.mark.parametrize(
     ("image", "said"),
     [
-        ("gone.jpg", "gone.jpg cannot be read"),
-        (__file__, "is no picture"),
+        ("gone.jpg", "gone.jpg does not exist"),
+        (__file__, "it is not a picture"),
         (None, "an array or a tensor, got NoneType"),
         ([[1.0]], "takes one picture, got a list of 1"),
         (torch.zeros(1, 3, 8, 8), "is (3, h, w), got (1, 3, 8, 8)"),
@@ -274,3 +274,12 @@ def test_a_loss_of_somebody_elses_model_says_nothing():
     model = nn.Linear(2, 2)
     model.loss_name = "hinge"
     assert not is_trained_by_sigmoid(model)
+
+
+def test_an_answer_of_nan_is_one_sentence():
+    model = tiny()
+    # finite, and their product overflows
+    nn.init.constant_(model.norm.weight, 1e30)
+    nn.init.constant_(model.head.weight, 1e30)
+    with pytest.raises(UserError, match="answers NaN or infinity"):
+        classify(model, torch.rand(3, 8, 8))

@@ -192,7 +192,7 @@ def test_labels_of_batches_are_the_callers_own():
 @pytest.mark.parametrize(
     ("data", "error", "said"),
     [
-        ([], ValueError, "no image"),
+        ([], ValueError, "at least one image"),
         (
             [(torch.zeros(2, 3, 8, 8).int(), torch.arange(2))],
             UserError,

@@ -346,7 +346,7 @@ def test_an_inner_recording_ends_and_the_outer_goes_on():
 
 def test_a_model_without_attention_is_an_error():
     model = nn.Sequential(nn.Linear(2, 2))
-    message = "Sequential has no attention layer named 'attn'"
+    message = "Sequential doesn't have an attention layer named 'attn'"
     with pytest.raises(ValueError, match=message), record_attention(model):
         pass
 

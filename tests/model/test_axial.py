@@ -21,7 +21,8 @@ from vitedu.model import (
     vit,
 )
 from vitedu.model.axial import Axial, AxialBlock, AxisAttention
-from vitedu.model.position import Learned2D, Relative
+from vitedu.model.position import Learned2D
+from vitedu.model.relative import Relative
 
 GRID = (3, 5)
 CONFIG = ViTConfig(

@@ -2,7 +2,7 @@
 
 import copy
 import io
-import pickle
+import json
 
 import pytest
 import torch
@@ -12,7 +12,19 @@ from torch.testing import assert_close
 
 from vitedu.compat import import_timm
 from vitedu.errors import UserError
-from vitedu.model import Axial, Hybrid, Relative, SinCos2D, ViT, resnet, vit
+from vitedu.model import (
+    Axial,
+    Hybrid,
+    Relative,
+    SinCos2D,
+    ViT,
+    network_config,
+    network_config_of,
+    resnet,
+    resnet_config,
+    vit,
+    vit_config,
+)
 from vitedu.pictures import PreprocessSpec
 
 SMALL = {"image_size": 32, "num_classes": 5, "depth": 2}
@@ -258,14 +270,8 @@ def saved_and_loaded(model):
     return torch.load(file, weights_only=False)
 
 
-COPIES = [
-    copy.deepcopy,
-    lambda model: pickle.loads(pickle.dumps(model)),
-    saved_and_loaded,
-]
-
-
-@pytest.mark.parametrize("copied", COPIES, ids=["deepcopy", "pickle", "save"])
+# torch.save pickles
+@pytest.mark.parametrize("copied", [copy.deepcopy, saved_and_loaded])
 @pytest.mark.parametrize("checkpointed", [False, True])
 @pytest.mark.parametrize(
     "build",
@@ -313,3 +319,45 @@ def test_the_hub_mixin_brings_the_same_model_back(tmp_path, fields):
     second = HubViT.from_pretrained(tmp_path)
     assert second.config == model.config
     assert_close(second(images()), model(images()), rtol=0, atol=0)
+
+
+# --- either kind of network
+
+
+EITHER = {
+    "vit": vit_config("ViT-B/16", depth=1),
+    "hybrid": vit_config("R50+ViT-B/16"),
+    "resnet": resnet_config("BiT-R50x1"),
+}
+
+
+@pytest.mark.parametrize("config", EITHER.values(), ids=EITHER)
+def test_json_says_itself_which_kind_it_is(config):
+    assert network_config(json.loads(json.dumps(config.to_json()))) == config
+
+
+@pytest.mark.parametrize("values", [None, [], "ViT-B/16", {"famly": "bit-v1"}])
+def test_json_of_no_network_is_an_error(values):
+    with pytest.raises(UserError, match="ViTConfig"):
+        network_config(values)
+
+
+def test_a_name_of_either_kind_is_found():
+    for name, config in (
+        ("ViT-B/16", vit_config("ViT-B/16", num_classes=3)),
+        ("R50+ViT-B/16", vit_config("R50+ViT-B/16", num_classes=3)),
+        ("R50x1", resnet_config("R50x1", num_classes=3)),
+    ):
+        assert network_config_of(name, num_classes=3) == config
+    with pytest.raises(UserError, match="did you mean 'BiT-R50x"):
+        network_config_of("BiT-R50")
+
+
+@both
+def test_what_the_head_gets_times_its_weights_is_the_logits(build):
+    model = build()
+    head = model.get_classifier()
+    tokens = model.forward_features(images())
+    features = model.forward_head(tokens, pre_logits=True)
+    want = features @ head.weight.flatten(1).T + head.bias
+    assert_close(model(images()), want)

@@ -456,7 +456,10 @@ def test_patches_count_pixels_of_the_feature_map():
             {"patch_size": (1, 16)},
             "image size 64 makes 8 rows or columns of features",
         ),
-        ({"stem": "Hybrid"}, r"stem must be one of .*Hybrid\(\), got 'Hybrid'"),
+        (
+            {"stem": "Hybrid"},
+            r"stem must be a Patches or a Hybrid, got 'Hybrid'",
+        ),
     ],
     ids=str,
 )
@@ -469,9 +472,12 @@ def test_what_does_not_fit_is_said_in_one_sentence(values, message):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"layers": 50}, r"units of each stage, such as .*, got 50"),
-        ({"layers": (3, 0)}, r"units of each stage, .*, got \(3, 0\)"),
-        ({"width": 0.75}, "width is 0.75, it must be a multiple of 0.5"),
+        ({"layers": 50}, r"layers must be a list of whole numbers .*, got 50"),
+        (
+            {"layers": (3, 0)},
+            r"layers must be a list of whole numbers .*, got \(3, 0\)",
+        ),
+        ({"width": 0.75}, "width must be a multiple of 0.5, got 0.75"),
     ],
     ids=str,
 )
@@ -546,13 +552,13 @@ def test_other_channels_than_three(channels):
     "shape", [(2, 1, 40, 64), (2, 3, 40, 63), (2, 3, 64, 40)]
 )
 def test_other_images_are_an_error_that_says_what_is_wanted(shape):
-    message = "wants images of 3 channels, 40x64 pixels, got"
+    message = "needs images of 3 channels, 40x64 pixels, got"
     with pytest.raises(ValueError, match=message):
         ViT(TINY)(torch.randn(shape))
 
 
 def test_one_image_without_a_batch_is_an_error_that_says_so():
-    message = r"wants images \(b, 3, 40, 64\), got \(3, 40, 64\); one image is"
+    message = r"needs images \(b, 3, 40, 64\), got \(3, 40, 64\); one image is"
     with pytest.raises(ValueError, match=message):
         ViT(TINY)(torch.randn(3, 40, 64))
 

@@ -117,9 +117,8 @@ def test_positions_are_normal_with_a_deviation_of_one_fiftieth(base):
     assert positions.std() == pytest.approx(0.02, rel=0.04)
     # not truncated: of so many draws some are above 3 deviations (all below: 5e-16)
     assert positions.abs().max() > 0.06
-    assert positions[0, 0].std() == pytest.approx(
-        0.02, rel=0.16
-    )  # class token's row
+    class_token = positions[0, 0]
+    assert class_token.std() == pytest.approx(0.02, rel=0.16)
 
 
 def test_class_token_and_head_are_zero(base):

@@ -102,7 +102,7 @@ def test_patchify_names_the_size_and_what_is_left_over():
 
 
 def test_unpatchify_refuses_another_number_of_patches():
-    message = r"wants \(b, 6, p\*q\*c\) for a 2x3 grid, got \(1, 5, 12\)"
+    message = r"needs \(b, 6, p\*q\*c\) for a 2x3 grid, got \(1, 5, 12\)"
     with pytest.raises(ValueError, match=message):
         unpatchify(torch.zeros(1, 5, 12), 2, (2, 3))
 
@@ -138,7 +138,7 @@ def test_the_stem_of_the_paper_builds_what_the_configuration_says():
 def test_one_image_without_batch_axis_is_an_error():
     stem = PatchEmbedding((8, 16), (4, 4), 3, 32)
     message = (
-        r"wants images \(b, 3, 8, 16\), got \(3, 8, 16\); "
+        r"needs images \(b, 3, 8, 16\), got \(3, 8, 16\); "
         r"one image is images\[None\]"
     )
     with pytest.raises(ValueError, match=message):

@@ -17,7 +17,8 @@ from torch.testing import assert_close
 from vitedu.compat import import_timm, import_torchvision
 from vitedu.errors import UserError
 from vitedu.model import Learned1D, ViT, ViTConfig
-from vitedu.model.position import Learned2D, NoPosition, Relative, SinCos2D
+from vitedu.model.position import Learned2D, NoPosition, SinCos2D
+from vitedu.model.relative import Relative
 from vitedu.model.resize import resize_pos_embed, resize_positions
 
 MODES = ("paper", "timm", "torchvision", "hf")
@@ -272,7 +273,7 @@ def test_an_unknown_mode_is_answered_with_the_nearest():
     [((5, 6), (3, 3)), ((2, 5, 6), (3, 3)), ((1, 5, 6), (0, 3))],
 )
 def test_what_is_no_table_or_no_grid_is_an_error(shape, grid):
-    with pytest.raises(ValueError, match=r"wants \(1, t, d\)"):
+    with pytest.raises(ValueError, match=r"needs \(1, t, d\)"):
         resize_pos_embed(torch.zeros(shape), grid, num_prefix_tokens=1)
 
 

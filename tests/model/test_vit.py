@@ -86,7 +86,13 @@ def assert_same_function_as_timm(name, image_size, **fields):
         assert_equal_to_timm(ours(images), theirs(images))
 
 
-@pytest.mark.parametrize("name", TIMM_NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name < "ViT-H" else pytest.mark.slow)
+        for name in TIMM_NAMES
+    ],
+)
 def test_equals_timm_at_two_blocks(name):
     three_patches = 3 * vit_config(name).patch_size[0]
     assert_same_function_as_timm(name, three_patches, depth=2)

@@ -1,8 +1,9 @@
-"""What a configuration costs, before anything is built: weights, arithmetic, memory.
+"""What a configuration costs, before anything of it is built.
 
 `parameters(vit_config("ViT-B/16")).total` is 86567656.
 """
 
+from vitedu.budget.building import check_memory
 from vitedu.budget.memory import OPTIMIZER_STATE, Memory, memory
 from vitedu.budget.operations import (
     DATASHEET,
@@ -20,6 +21,7 @@ __all__ = [
     "OPTIMIZER_STATE",
     "Memory",
     "Parameters",
+    "check_memory",
     "datasheet",
     "flops",
     "macs",

@@ -5,12 +5,12 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from vitedu.budget.meta import Config, bytes_alive, bytes_kept, on_meta
+from vitedu.budget.meta import bytes_alive, bytes_kept, on_meta
 from vitedu.budget.operations import has_formula, parameters
 from vitedu.errors import UserError, did_you_mean
-from vitedu.model import ViTConfig, new_network
+from vitedu.model import ResNetConfig, ViTConfig, new_network
+from vitedu.model.network import NetworkConfig
 from vitedu.model.patches import Patches
-from vitedu.model.resnet import ResNetConfig
 
 # numbers that an optimizer keeps per weight: Adam's two means, SGD's momentum
 OPTIMIZER_STATE = {"adam": 2, "adamw": 2, "sgd": 1}
@@ -28,7 +28,7 @@ class Memory(NamedTuple):
 
 
 def memory(
-    config: Config,
+    config: NetworkConfig,
     *,
     batch_size: int,
     optimizer: str = "adamw",
@@ -37,20 +37,22 @@ def memory(
     autocast: torch.dtype | None = None,
     checkpointing: bool = False,
 ) -> Memory:
-    """Bytes that a step on `batch_size` images holds, all numbers being of `dtype`.
+    """Bytes that a step on `batch_size` images holds, in numbers of `dtype`.
 
-    With `autocast` (bfloat16 or float16) those are weights, their gradients, the
-    residual stream and the norms; products, and what they keep, are of the other.
+    With `autocast` (bfloat16 or float16) those are weights, their gradients,
+    the residual stream and the norms; products, and what they keep, are of the
+    other.
 
-    For training, activations are what the forward pass keeps for the backward pass;
-    with activation `checkpointing` that is each block's input, and one block at its
-    widest moment, forward or while it is computed again. Without training, there are
-    only weights, and the activations alive at the widest moment. Images included; the
-    loss, the kernels' work space and what the allocator rounds up are not.
+    For training, activations are what the forward pass keeps for the backward
+    pass; with activation `checkpointing` that is each block's input, and one
+    block at its widest moment, forward or while it is computed again. Without
+    training, there are only weights, and the activations alive at the widest
+    moment. Images included; the loss, the kernels' work space and what the
+    allocator rounds up are not.
 
-    UserError: the optimizer is unknown, or the block, the position or the pool is none
-    that is counted here; nor are ResNets with `checkpointing`, and all but the plain
-    stem with `autocast`. ValueError: no image.
+    UserError: the optimizer is unknown, or the block, the position or the pool
+    is none that is counted here; nor are ResNets with `checkpointing`, and all
+    but the plain stem with `autocast`. ValueError: no image.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}, it must be at least 1")
@@ -75,13 +77,13 @@ def memory(
 
 
 def activation_bytes(
-    config: Config,
+    config: NetworkConfig,
     batch_size: int,
     training: bool,
     dtype: torch.dtype,
     half: torch.dtype,
 ) -> int:
-    """What `memory` says of activations: a formula, or a ResNet's run on meta."""
+    """Bytes of activations: by formula, or of a ResNet by a run on meta."""
     counted = bytes_kept if training else bytes_alive
     is_plain = type(getattr(config, "stem", None)) is Patches
     if half != dtype and not is_plain:
@@ -90,8 +92,8 @@ def activation_bytes(
         return counted(*on_meta(new_network, config, batch_size, dtype))
     if not has_formula(config):
         refuse(
-            "memory is counted for the block Standard with positions that are added "
-            "and the pools 'token' and 'mean'"
+            "memory is counted for the block Standard with positions that are "
+            "added and the pools 'token' and 'mean'"
         )
     numbers = saved_activations if training else live_activations
     by_formula = batch_size * numbers(config, dtype.itemsize, half.itemsize)
@@ -105,13 +107,16 @@ def activation_bytes(
 
 
 def checkpointed_bytes(
-    config: Config, batch_size: int, dtype: torch.dtype, half: torch.dtype
+    config: NetworkConfig,
+    batch_size: int,
+    dtype: torch.dtype,
+    half: torch.dtype,
 ) -> tuple[int, int]:
     """Casts and activations where blocks keep their inputs alone.
 
-    The widest moment is in the last block: in the forward pass, which holds the casts
-    of all kernels until its end, or in the backward pass, which has computed the block
-    again and is at its GELU.
+    The widest moment is in the last block: in the forward pass, which holds the
+    casts of all kernels until its end, or in the backward pass, which has
+    computed the block again and is at its GELU.
     """
     if isinstance(config, ResNetConfig):
         refuse("activation checkpointing is counted for the blocks of a ViT")
@@ -134,7 +139,9 @@ def checkpointed_bytes(
     return max(moments, key=sum)
 
 
-def cast_bytes(config: Config, dtype: torch.dtype, half: torch.dtype) -> int:
+def cast_bytes(
+    config: NetworkConfig, dtype: torch.dtype, half: torch.dtype
+) -> int:
     """Bytes of all kernels in another format; 0 where it is the same."""
     if half == dtype:
         return 0
@@ -155,13 +162,13 @@ def refuse(what: str) -> None:
 def saved_activations(config: ViTConfig, wide: int = 1, narrow: int = 1) -> int:
     """Bytes per image that the forward pass keeps for the backward pass.
 
-    A number is `wide` bytes, `narrow` where autocast makes it so: in products and in
-    GELU. 1 and 1 count numbers.
+    A number is `wide` bytes, `narrow` where autocast makes it so: in products
+    and in GELU. 1 and 1 count numbers.
 
-    With fused attention, which keeps one number per row of the weights and computes
-    the (t, t) weights again. A dropout mask counts as wide as what it masks, as on the
-    CPU; CUDA keeps a byte per number. The masks of drop_path, one number an image and
-    branch, are left out.
+    With fused attention, which keeps one number per row of the weights and
+    computes the (t, t) weights again. A dropout mask counts as wide as what it
+    masks, as on the CPU; CUDA keeps a byte per number. The masks of drop_path,
+    one number an image and branch, are left out.
     """
     t, d = config.num_tokens, config.embed_dim
     # autocast's convolution keeps images of its own
@@ -196,9 +203,9 @@ def saved_at_end(config: ViTConfig, wide: int, narrow: int) -> int:
 def live_activations(config: ViTConfig, wide: int = 1, narrow: int = 1) -> int:
     """Bytes per image alive at the widest moment of a forward pass alone.
 
-    That is in the MLP, or in attention where the MLP is narrower than 2d. The first
-    tokens, the block's input, the residual stream and the norm's output are held
-    around it. `wide` and `narrow` as in `saved_activations`.
+    That is in the MLP, or in attention where the MLP is narrower than 2d. The
+    first tokens, the block's input, the residual stream and the norm's output
+    are held around it. `wide` and `narrow` as in `saved_activations`.
     """
     d, m = config.embed_dim, config.mlp_dim
     in_mlp = 4 * d * wide + 2 * m * narrow
@@ -206,7 +213,7 @@ def live_activations(config: ViTConfig, wide: int = 1, narrow: int = 1) -> int:
     return pixels(config) * wide + config.num_tokens * max(in_mlp, in_attention)
 
 
-def pixels(config: Config) -> int:
+def pixels(config: NetworkConfig) -> int:
     """Numbers in one image."""
     height, width = config.image_size
     return config.in_channels * height * width

@@ -1,7 +1,7 @@
 """Models of shapes without numbers, and what they keep when they are run.
 
-PyTorch's meta device knows shapes and types of tensors alone, so a model of any size
-is built and run there at once.
+PyTorch's meta device knows shapes and types of tensors alone, so a model of any
+size is built and run there at once.
 """
 
 import weakref
@@ -13,25 +13,36 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from vitedu.model import ResNetConfig, ViTConfig
-
-Config = ViTConfig | ResNetConfig
+from vitedu import limits
+from vitedu.budget.building import MEND, bytes_on_meta
+from vitedu.errors import UserError, reason
+from vitedu.model.network import NetworkConfig
 
 
 def on_meta(
-    build: Callable[[Config], nn.Module],
-    config: Config,
+    build: Callable[[NetworkConfig], nn.Module],
+    config: NetworkConfig,
     batch_size: int = 1,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[nn.Module, Tensor]:
-    """`build(config)` and its images (b, c, h, w): shapes without numbers."""
-    with torch.device("meta"):
-        images = torch.empty(batch_size, config.in_channels, *config.image_size)
-        return build(config).to(dtype), images.to(dtype)
+    """`build(config)` and its images (b, c, h, w): shapes without numbers.
+
+    UserError: there are more modules or numbers than this machine or torch can
+    count.
+    """
+    limits.check_memory(bytes_on_meta(config), "the model", MEND)
+    shape = batch_size, config.in_channels, *config.image_size
+    try:
+        with torch.device("meta"):
+            return build(config).to(dtype), torch.empty(shape, dtype=dtype)
+    except (RuntimeError, OverflowError, TypeError) as error:
+        raise UserError(
+            f"the model is too large for torch ({reason(error)}); {MEND}"
+        ) from None
 
 
 def bytes_kept(module: nn.Module, images: Tensor) -> int:
-    """Images, and what autograd keeps of a forward pass: parameters are left out.
+    """Images, and what autograd keeps of a forward pass, but no parameters.
 
     Fused kernels aside: the attention of the meta device keeps its weights.
     """
@@ -50,14 +61,14 @@ def bytes_kept(module: nn.Module, images: Tensor) -> int:
 
 
 def bytes_alive(module: nn.Module, images: Tensor) -> int:
-    """Images, and what is alive at the widest moment of a forward pass alone."""
+    """Images, and what is alive at the widest moment of a forward pass."""
     with torch.inference_mode(), Alive() as alive:
         module(images)
     return images.nbytes + alive.peak
 
 
 class Alive(TorchDispatchMode):
-    """Notes what the operators inside make, and the most bytes that lived at once."""
+    """Notes what the operators make, and the most bytes alive at once."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,19 +1,20 @@
-"""Weights and arithmetic of a configuration, and the share of a device that it uses."""
+"""Weights and arithmetic of a configuration, and its use of a device."""
 
 from typing import NamedTuple
 
 import torch
 
-from vitedu.budget.meta import Config, on_meta
+from vitedu.budget.meta import on_meta
 from vitedu.model import ViTConfig, new_network
 from vitedu.model.encoder import Standard
+from vitedu.model.network import NetworkConfig
 from vitedu.model.patches import Patches
-from vitedu.model.position import Relative
-from vitedu.model.resnet import ResNetConfig
+from vitedu.model.position import AddedTable, NoPosition
 
-# Dense products (half of what is promised with sparsity), in TFLOP/s, by the words of
-# the name that torch gives. Source: NVIDIA's data sheets and, for the H100's and H200's
-# 989.5 and 494.7, its Hopper white paper; products sum in float32.
+# Dense products (half of what is promised with sparsity), in TFLOP/s, by the
+# words of the name that torch gives. Source: NVIDIA's data sheets and, for the
+# H100's and H200's 989.5 and 494.7, its Hopper white paper; products sum in
+# float32.
 DATASHEET = {
     "H100 PCIe": {"bf16": 756, "fp16": 756, "tf32": 378, "fp32": 51},
     "H100": {"bf16": 989.5, "fp16": 989.5, "tf32": 494.7, "fp32": 67},
@@ -32,29 +33,21 @@ class Parameters(NamedTuple):
     by_part: dict[str, int]
 
 
-def parameters(config: Config) -> Parameters:
-    """Count the weights of a configuration, exactly, whatever its parts.
+def parameters(config: NetworkConfig) -> Parameters:
+    """Count the weights of a configuration, exactly, without building it.
 
-    The model is built on PyTorch's meta device, where tensors have shapes but no
-    numbers. `by_part` has a 0 for what this configuration leaves out.
+    `by_part` has a 0 for what this configuration leaves out.
     """
-    model, _ = on_meta(new_network, config)
-    names = "patch_embed cls_token pos_embed blocks norm pre_logits head"
-    if isinstance(config, ResNetConfig):
-        names = "stem stages norm head"
-    by_part = dict.fromkeys(names.split(), 0)
-    for name, weight in model.named_parameters():
-        part = name.split(".")[0]
-        by_part[part] = by_part.get(part, 0) + weight.numel()
+    by_part = {name: part.weights for name, part in config.footprints().items()}
     return Parameters(sum(by_part.values()), by_part)
 
 
-def macs(config: Config) -> int:
+def macs(config: NetworkConfig) -> int:
     """Multiply-adds of one image's forward pass; many tables call them FLOPs.
 
-    Matrix products and convolutions alone: norms, softmax, GELU and biases are left
-    out. By formula for the stem Patches; a hybrid, a ResNet and what else changes the
-    products is run on the meta device under PyTorch's counter.
+    Matrix products and convolutions alone: norms, softmax, GELU and biases are
+    left out. By formula for the stem Patches; a hybrid, a ResNet and what else
+    changes the products is run on the meta device under PyTorch's counter.
     """
     if not has_formula(config) or type(config.stem) is not Patches:
         return counted_macs(config)
@@ -69,18 +62,18 @@ def macs(config: Config) -> int:
     return stem + config.depth * (dense + attention) + head
 
 
-def has_formula(config: Config) -> bool:
-    """Whether the encoder is the one that this module's formulas describe."""
+def has_formula(config: NetworkConfig) -> bool:
+    """Whether the formulas of this module describe the encoder."""
     return (
         isinstance(config, ViTConfig)
         and type(config.block) is Standard
-        and not isinstance(config.position, Relative)
+        and isinstance(config.position, NoPosition | AddedTable)
         and config.pool in ("token", "mean")
     )
 
 
-def counted_macs(config: Config) -> int:
-    """Multiply-adds that PyTorch counts in a forward pass on the meta device."""
+def counted_macs(config: NetworkConfig) -> int:
+    """Multiply-adds that PyTorch counts in a forward pass on meta."""
     from torch.utils.flop_counter import FlopCounterMode
 
     model, images = on_meta(new_network, config)
@@ -89,16 +82,16 @@ def counted_macs(config: Config) -> int:
     return counter.get_total_flops() // 2
 
 
-def flops(config: Config) -> int:
-    """Floating-point operations of one image's forward pass: two per multiply-add.
+def flops(config: NetworkConfig) -> int:
+    """Floating-point operations of a forward pass: two per multiply-add.
 
     Equal to `torch.utils.flop_counter.FlopCounterMode` on the meta device.
     """
     return 2 * macs(config)
 
 
-def training_flops(config: Config) -> int:
-    """Operations to learn from one image once: forward, and backward at twice that.
+def training_flops(config: NetworkConfig) -> int:
+    """Operations to learn from an image once: backward costs twice forward.
 
     The convention that refits the paper's Table 6: 6 per multiply-add.
     """
@@ -106,10 +99,10 @@ def training_flops(config: Config) -> int:
 
 
 def datasheet(device: str, precision: str) -> float | None:
-    """Operations a second that the maker promises for matrix products, if it is known.
+    """Operations a second that the maker promises for matrix products.
 
-    `device` is its name, "NVIDIA H100 80GB HBM3"; `precision` fp32, tf32, bf16 or fp16.
-    A slice of a GPU (MIG) has none, nor have the pairs of cards (NVL).
+    `device` is its name, "NVIDIA H100 80GB HBM3"; `precision` fp32, tf32, bf16
+    or fp16. Unknown for slices of a GPU (MIG) and for pairs of cards (NVL).
     """
     words = {*device.replace("-", " ").split()}
     if words & {"MIG", "NVL"}:
@@ -122,16 +115,16 @@ def datasheet(device: str, precision: str) -> float | None:
 
 
 def mfu(
-    config: Config,
+    config: NetworkConfig,
     images_per_second: float,
     ceiling: float,
     *,
     training: bool = True,
 ) -> float:
-    """Model-FLOPs utilisation: the share of `ceiling` operations a second reached.
+    """Model-FLOPs utilisation: the share of `ceiling` that is reached.
 
-    Counted are the operations that the model needs (`training_flops`, or `flops`
-    without training), not those that a kernel or activation checkpointing repeats.
+    It counts what the model needs (`training_flops`, or `flops` without
+    training), not what a kernel or activation checkpointing repeats.
     """
     needed = training_flops(config) if training else flops(config)
     return images_per_second * needed / ceiling

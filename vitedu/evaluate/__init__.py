@@ -3,12 +3,7 @@
 from vitedu.evaluate.accuracy import Evaluation, accuracy
 from vitedu.evaluate.classify import Guess, classify
 from vitedu.evaluate.features import Features, features
-from vitedu.evaluate.logits import (
-    Answers,
-    all_logits,
-    cross_entropy,
-    top_k_correct,
-)
+from vitedu.evaluate.logits import Answers, all_logits, top_k_correct
 
 __all__ = [
     "Answers",
@@ -18,7 +13,6 @@ __all__ = [
     "accuracy",
     "all_logits",
     "classify",
-    "cross_entropy",
     "features",
     "top_k_correct",
 ]

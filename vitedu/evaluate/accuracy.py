@@ -6,7 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from vitedu.data.items import check_labels, numbers
+from vitedu.data.labels import check_labels
+from vitedu.data.workers import explain_killed_workers
 from vitedu.evaluate.batches import (
     Data,
     batches_of,
@@ -24,6 +25,8 @@ class Evaluation(NamedTuple):
     loss_sum: float  # in nats
     num_images: int
     loss_name: str = "softmax_cross_entropy"
+    # images whose logits are NaN or infinite; they count as wrong
+    num_unanswered: int = 0
 
     @property
     def accuracy(self) -> float:
@@ -36,6 +39,7 @@ class Evaluation(NamedTuple):
         return self.loss_sum / self.num_images
 
 
+@explain_killed_workers()
 @torch.no_grad()
 def accuracy(
     model: nn.Module | str | PathLike[str],
@@ -47,23 +51,29 @@ def accuracy(
 ) -> Evaluation:
     """Top-1 accuracy and loss of a model over data; every image counts once.
 
-    `model` is a model, or what `vitedu.load` takes: a name, a file or a run folder.
+    `model` is a model, or what `vitedu.load` takes: a name, a file or a run
+    folder.
 
-    `data` are (images, labels) batches, as a DataLoader yields them, or anything that
-    `vitedu.data.as_source` takes: a folder of class folders (of one with train/, its
-    test/ or val/), a torch Dataset, arrays. These are prepared by `model.preprocess`,
-    `batch_size` at a time, and their classes are matched with `model.class_names`.
-    Labels of batches are taken for the model's own numbers.
+    `data` are (images, labels) batches, as a DataLoader yields them, or
+    anything that `vitedu.data.as_source` takes: a folder of class folders (of
+    one with train/, its test/ or val/), a torch Dataset, arrays. These are
+    prepared by `model.preprocess`, `batch_size` at a time, and their classes
+    are matched with `model.class_names`. Labels of batches are taken for the
+    model's own numbers.
 
-    `loss` maps logits (b, classes) and labels (b,) to the sum over the images, not the
-    mean; by default it is the softmax cross-entropy, or the sigmoid's where the model
-    was trained by it (see `is_trained_by_sigmoid`).
+    `loss` maps logits (b, classes) and labels (b,) to the sum over the images,
+    not the mean; by default it is the softmax cross-entropy, or the sigmoid's
+    where the model was trained by it (see `is_trained_by_sigmoid`).
 
-    Sums are divided once, at the end: a mean of batch means would give the images of
-    a short last batch more weight. The model's mode is put back as it was.
+    An image to which the model answers NaN or infinity counts as wrong, and
+    among `num_unanswered`; the loss is then NaN.
 
-    UserError: the data do not fit the model, a label is none of its classes, or the
-    loss is no sum. ValueError: there is no image.
+    Sums are divided once, at the end: a mean of batch means would give the
+    images of a short last batch more weight. The model's mode is put back as it
+    was.
+
+    UserError: the data don't fit the model, a label isn't one of its classes,
+    or the loss isn't a sum. ValueError: there are no images.
     """
     model = loaded(model)
     if loss is None:
@@ -78,18 +88,25 @@ def accuracy(
         by_class_of_model=True,
     )
     says_classes = num_classes_of(model) > 0
-    num_correct, loss_sum, num_images = torch.tensor(0), 0.0, 0
+    num_correct, num_answered = torch.tensor(0), torch.tensor(0)
+    loss_sum, num_images = 0.0, 0
     with evaluating(model):
         for images, labels in batches:
             logits = model(images).float()  # (b, classes)
             if not says_classes:  # else the batches have been checked
-                known = numbers(logits.shape[-1])
-                check_labels("a batch", labels, known)
+                check_labels("a batch", labels, logits.shape[-1])
             loss_sum += loss(logits, labels).double()
-            num_correct = num_correct + (logits.argmax(dim=-1) == labels).sum()
+            is_answered = logits.amax(dim=-1).isfinite()
+            is_correct = (logits.argmax(dim=-1) == labels) & is_answered
+            num_correct = num_correct + is_correct.sum()
+            num_answered = num_answered + is_answered.sum()
             num_images += len(labels)
     if num_images == 0:
-        raise ValueError("accuracy was given no image")
+        raise ValueError("accuracy needs at least one image, got none")
     return Evaluation(
-        int(num_correct), float(loss_sum), num_images, name_of(loss)
+        int(num_correct),
+        float(loss_sum),
+        num_images,
+        name_of(loss),
+        num_images - int(num_answered),
     )

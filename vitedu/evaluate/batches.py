@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from vitedu.data.batches import read_batch, yields_batches
 from vitedu.data.folders import evaluation_part
 from vitedu.data.images import Pictures, match_classes
-from vitedu.data.items import check_labels, numbers
 from vitedu.data.kinds import open_data
+from vitedu.data.labels import check_labels
+from vitedu.data.loader_source import read_batch, yields_batches
 from vitedu.data.prepared import RangeCheck
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec
@@ -43,14 +43,16 @@ def batches_of(
     num_workers: int,
     by_class_of_model: bool,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """(images (b, c, h, w), labels (b,)) on the model's device and in its dtype.
+    """(images (b, c, h, w), labels (b,)) on the model's device, in its dtype.
 
-    Batches of the caller come as they are cut: floats as they are, uint8 prepared as
-    `model.preprocess` says. Of all else `batch_size` images are prepared at a time.
-    `by_class_of_model`: labels mean the model's classes; otherwise the data's own, of a
-    folder in alphabetical order. A model without weights gets its batches unmoved.
+    Batches of the caller come as they are cut: floats as they are, uint8
+    prepared as `model.preprocess` says. Of all else `batch_size` images are
+    prepared at a time. `by_class_of_model`: labels mean the model's classes;
+    otherwise the data's own, of a folder in alphabetical order. A model without
+    weights gets its batches unmoved.
 
-    UserError: the data have another form, or classes that the model does not have.
+    UserError: the data have another form, or classes that the model does not
+    have.
     """
     if not yields_batches(data):
         yield from prepared(
@@ -62,20 +64,19 @@ def batches_of(
     # an iterator's may be all bright: a source's own, or the rest of a loader's
     if spec is not None and not hasattr(data, "__next__"):
         check = RangeCheck(spec, "the images")
-    known = numbers(num_classes_of(model)) if by_class_of_model else ()
     like = next(model.parameters(), None)
     for number, batch in enumerate(data):
         where = f"batch {number}"
         images, labels = read_batch(batch, spec, where, check)
         if by_class_of_model:
-            check_labels(where, labels, known)
+            check_labels(where, labels, num_classes_of(model))
         if like is None:  # a function of its input alone
             yield images, labels
             continue
         if not images.is_floating_point():
             raise UserError(
-                f"{where} has images of {images.dtype}, and the model has no "
-                "preprocess to prepare them by; give floats, or set "
+                f"{where} has images of {images.dtype}, and the model has "
+                "no preprocess for them; give floats, or set "
                 "model.preprocess = PreprocessSpec(...)"
             )
         yield images.to(like.device, like.dtype), labels.to(like.device)
@@ -92,8 +93,8 @@ def prepared(
     spec = preprocess_of(model)
     if spec is None:
         raise ValueError(
-            "the model has no preprocess, so it takes prepared batches alone; load it "
-            "with vitedu.load, or set model.preprocess = PreprocessSpec(...)"
+            "the model has no preprocess, so it only takes prepared batches; load "
+            "it with vitedu.load, or set model.preprocess = PreprocessSpec(...)"
         )
     if by_class_of_model and isinstance(data, str | PathLike):
         data = evaluation_part(data)
@@ -120,13 +121,13 @@ def prepared(
 
 
 def preprocess_of(model: nn.Module) -> PreprocessSpec | None:
-    """How the model wants its pictures; None: it does not say."""
+    """How the model expects its pictures; None: unknown."""
     spec = getattr(model, "preprocess", None)
     return spec if isinstance(spec, PreprocessSpec) else None
 
 
 def num_classes_of(model: nn.Module) -> int:
-    """How many classes the model tells apart; 0: it does not say."""
+    """How many classes the model has; 0: unknown."""
     own = getattr(model, "num_classes", None)
     names: tuple[str, ...] = getattr(model, "class_names", ())
     return own if isinstance(own, int) and own else len(names)

@@ -1,4 +1,4 @@
-"""What a trained model says of one picture.
+"""What a trained model sees in one picture.
 
 `vitedu.classify("ViT-Ti/16", "cat.jpg")[0].name`
 """
@@ -34,17 +34,18 @@ def classify(
 ) -> list[Guess]:
     """The `top` likeliest classes of one picture, the likeliest first.
 
-    `model` is a model, or what `vitedu.load` takes: a name, a file or a run folder,
-    which is then loaded at every call. `image` is what `vitedu.preprocess` takes: a
-    path, bytes, an open file, a pillow image, an array or a tensor;
-    `model.preprocess` says how it becomes what the model wants. A class without a name
-    is called "class 7". The probabilities are a softmax's and add up to 1 over all
-    classes, or a sigmoid's where the model was trained so; see `probabilities`. The
-    model computes on its device and in its dtype, without dropout, and is left as it
-    was.
+    `model` is a model, or what `vitedu.load` takes: a name, a file or a run
+    folder, which is then loaded at every call. `image` is what
+    `vitedu.preprocess` takes: a path, bytes, an open file, a pillow image, an
+    array or a tensor; `model.preprocess` says how it is prepared. A class
+    without a name is called "class 7". The probabilities are a softmax's and
+    add up to 1 over all classes, or a sigmoid's where the model was trained so;
+    see `probabilities`. The model computes on its device and in its dtype,
+    without dropout, and is left as it was.
 
-    UserError: the picture cannot be read or its pixels are out of range, the model has
-    no classes or gives more than one row of logits, or `top` is not a positive number.
+    UserError: the picture cannot be read or its pixels are out of range, the
+    model has no classes or gives more than one row of logits, or `top` is not a
+    positive number.
     """
     if not isinstance(top, int) or top < 1:
         raise UserError(f"top={top!r} must be a whole number from 1 up")
@@ -75,12 +76,20 @@ def loaded(model: nn.Module | str | PathLike[str]) -> nn.Module:
 def probabilities(model: nn.Module, images: Tensor) -> Tensor:
     """Prepared images (b, c, h, w) to (b, classes) float32 on the CPU.
 
-    The softmax of the logits; or the sigmoid of each, where the model was trained to
-    say yes or no to every class by itself, as the authors' models of ImageNet-21k; see
-    `is_trained_by_sigmoid`. The model's mode is put back as it was.
+    The softmax of the logits; or the sigmoid of each, where the model was
+    trained to say yes or no to every class by itself, as the authors' models of
+    ImageNet-21k; see `is_trained_by_sigmoid`. The model's mode is put back as
+    it was.
+
+    UserError: the model answers NaN or infinity.
     """
     with evaluating(model):
         logits = model(images).float()
+    if not logits.amax(dim=-1).isfinite().all():
+        raise UserError(
+            "the model answers NaN or infinity (its arithmetic overflows, or "
+            "its weights are damaged); compute in float32, or load other weights"
+        )
     is_sigmoid = is_trained_by_sigmoid(model)
     return (logits.sigmoid() if is_sigmoid else logits.softmax(dim=1)).cpu()
 
@@ -88,10 +97,10 @@ def probabilities(model: nn.Module, images: Tensor) -> Tensor:
 def is_trained_by_sigmoid(model: nn.Module) -> bool:
     """Whether the sigmoid's loss trained a model: it says so, or its head does.
 
-    `model.loss_name` knows it of a model that vitedu trained. Where that is None, as of
-    others' weights, the head's biases tell: a softmax pushes them up as much as down,
-    so their mean stays at 0; under a sigmoid, where nearly every answer is no, all of
-    them sink below -1.
+    `model.loss_name` knows it of a model that vitedu trained. Where that is
+    None, as of others' weights, the head's biases tell: a softmax pushes them
+    up as much as down, so their mean stays at 0; under a sigmoid, where nearly
+    every answer is no, all of them sink below -1.
     """
     known = getattr(model, "loss_name", None)
     if known in ("softmax", "sigmoid"):

@@ -10,21 +10,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from vitedu.data.workers import explain_killed_workers
 from vitedu.errors import UserError
 from vitedu.evaluate.batches import Data, batches_of, evaluating
 from vitedu.evaluate.classify import loaded
-from vitedu.model import ViT
-from vitedu.model.resnet import ResNet
 from vitedu.weights.save import inside
 
 
 class Features(NamedTuple):
-    """Features (n, d) in the model's dtype and labels (n,) int64, on the CPU."""
+    """Features (n, d) in the model's dtype, labels (n,) int64, on the CPU."""
 
     features: Tensor
     labels: Tensor
 
 
+@explain_killed_workers()
 @torch.no_grad()
 def features(
     model: nn.Module | str | PathLike[str],
@@ -35,28 +35,32 @@ def features(
 ) -> Features:
     """The features (n, d) of all images, in their order, and their labels (n,).
 
-    A feature is what the head gets: the class token or the pooled patches after the
-    final norm, through the pre-logits layer where there is one; of a ResNet the mean
-    over the places. The head, if any, is ignored.
+    A feature is what the head gets: the class token or the pooled patches after
+    the final norm, through the pre-logits layer where there is one; of a ResNet
+    the mean over the places. The head, if any, is ignored.
 
-    `model` is a model, or what `vitedu.load` takes: a name, a file or a run folder.
+    `model` is a model, or what `vitedu.load` takes: a name, a file or a run
+    folder.
 
-    `data` are (images, labels) batches, as a DataLoader yields them, or anything that
-    `vitedu.data.as_source` takes: a folder of class folders, a torch Dataset, arrays, a
-    Hugging Face dataset. These are prepared by `model.preprocess`, `batch_size` at a
-    time, and labels are the data's own: of a folder the classes in alphabetical order.
+    `data` are (images, labels) batches, as a DataLoader yields them, or
+    anything that `vitedu.data.as_source` takes: a folder of class folders, a
+    torch Dataset, arrays, a Hugging Face dataset. These are prepared by
+    `model.preprocess`, `batch_size` at a time, and labels are the data's own:
+    of a folder the classes in alphabetical order.
 
-    Computed on the model's device and in its dtype, without dropout and gradients. The
-    model's mode is put back as it was.
+    Computed on the model's device and in its dtype, without dropout and
+    gradients. The model's mode is put back as it was.
 
-    UserError: the data are of another form, or the model has no pool. ValueError: there
-    is no image. TypeError: the model is not a ViT or ResNet of vitedu.
+    UserError: the data are of another form, or the model keeps all tokens
+    (pool=none).
+    ValueError: there are no images. TypeError: the model isn't a ViT or ResNet
+    of vitedu.
     """
     network = inside(loaded(model), "features")
-    if isinstance(network, ViT) and network.config.pool == "none":
+    if network.config.pool == "none":
         raise UserError(
-            "the model has features for every token (pool=none) and none for the "
-            "picture as a whole; load it with pool='token' or pool='mean'"
+            "the model has features for every token (pool=none) and none for "
+            "the picture as a whole; load it with pool='token' or pool='mean'"
         )
     batches = batches_of(
         network,
@@ -68,17 +72,9 @@ def features(
     rows, labels = [], []
     with evaluating(network):
         for images, truth in batches:
-            rows.append(before_head(network, images).cpu())
+            tokens = network.forward_features(images)
+            rows.append(network.forward_head(tokens, pre_logits=True).cpu())
             labels.append(truth.long().cpu())
     if not sum(map(len, labels)):
-        raise ValueError("features was given no image")
+        raise ValueError("features needs at least one image, got none")
     return Features(torch.cat(rows), torch.cat(labels))
-
-
-def before_head(network: ViT | ResNet, images: Tensor) -> Tensor:
-    """(b, c, h, w) -> (b, d): what `forward_head` gives its head."""
-    x = network.forward_features(images)
-    if isinstance(network, ResNet):
-        return x.mean(dim=(2, 3))
-    y: Tensor = network.pre_logits(network.pool(x))
-    return y

@@ -4,33 +4,37 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from vitedu.data.workers import explain_killed_workers
 
 
 class Answers(NamedTuple):
-    """Logits (n, classes) float32 and labels (n,) of every image, on the CPU."""
+    """Logits (n, classes) float32 and labels (n,) of all images, on the CPU."""
 
     logits: Tensor
     labels: Tensor
 
 
+@explain_killed_workers()
 @torch.no_grad()
 def all_logits(
     model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]
 ) -> Answers:
     """Run `model`, which must be in eval mode, over (images, labels) batches.
 
-    ValueError: the model is in training mode, or there is no image.
+    ValueError: the model is in training mode, or there are no images.
     """
     if model.training:
-        raise ValueError("all_logits wants the model in eval mode")
+        raise ValueError(
+            "all_logits needs the model in eval mode; call model.eval()"
+        )
     logits, labels = [], []
     for images, truth in batches:
         logits.append(model(images).float().cpu())
         labels.append(truth.cpu())
     if not logits:
-        raise ValueError("all_logits was given no image")
+        raise ValueError("all_logits needs at least one image, got none")
     return Answers(torch.cat(logits), torch.cat(labels))
 
 
@@ -39,8 +43,3 @@ def top_k_correct(answers: Answers, k: int) -> int:
     k = min(k, answers.logits.shape[1])
     best = answers.logits.topk(k, dim=1).indices  # (n, k)
     return int((best == answers.labels[:, None]).any(dim=1).sum())
-
-
-def cross_entropy(answers: Answers) -> float:
-    """Mean over the images, in nats, summed in float64."""
-    return F.cross_entropy(answers.logits.double(), answers.labels).item()

@@ -1,8 +1,8 @@
-"""The losses of a classifier, each a sum over the images, and a check of others'.
+"""The losses of a classifier, each a sum over the images, and a check of yours.
 
-Both cross-entropies take logits (b, classes) and labels, int64 (b,) or soft
-(b, classes), and compute in float32 whatever the network computed in, in float64 if it
-did.
+Both cross-entropies take logits (b, classes) and labels, int64 (b,) or soft (b,
+classes), and compute in float32 whatever the network computed in, in float64 if
+it did.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def softmax_cross_entropy(
 ) -> Tensor:
     """One class an image: minus the log of its probability, summed over images.
 
-    Smoothing s makes of a target y the target (1 - s) y + s / classes.
+    Smoothing s turns a target y into (1 - s) y + s / classes.
     """
     return F.cross_entropy(
         at_least_float32(logits),
@@ -37,9 +37,10 @@ def sigmoid_cross_entropy(
 ) -> Tensor:
     """Every class a yes or no of its own, summed over classes and images.
 
-    An image may have several labels, or none. A network that says 1/2 everywhere
-    begins with a loss of classes * ln 2; a training config's `head_bias` of about
-    -ln(classes) begins with "no". Smoothing as for softmax.
+    An image may have several labels, or none. A network that says 1/2
+    everywhere begins with a loss of classes * ln 2; a training config's
+    `head_bias` of about -ln(classes) begins with "no". Smoothing as for
+    softmax.
     Source: big_vision's sigmoid_xent, the loss of its ImageNet-21k runs.
     """
     logits = at_least_float32(logits)
@@ -62,7 +63,7 @@ class GivenLoss:
     """A loss of the caller's, checked: logits (b, classes) and labels -> a sum.
 
     The logits come in float32 or better, the labels as int64 (b,) or soft
-    (b, classes). UserError: the loss is no single number, or a mean.
+    (b, classes). UserError: the loss isn't a single number, or is a mean.
     """
 
     def __init__(self, loss: Loss, name: str) -> None:
@@ -78,8 +79,8 @@ class GivenLoss:
             shape = getattr(loss, "shape", None)
             what = type(loss).__name__ if shape is None else tuple(shape)
             raise UserError(
-                f"loss={self.name} returned {what} for {len(logits)} images; it must "
-                "return one number, the sum over the images (reduction='sum')"
+                f"loss={self.name} returned {what} for {len(logits)} images; it "
+                "must return one number, the sum over the images (reduction='sum')"
             )
         if not self.is_checked and len(logits):
             self.check(loss.detach(), logits.detach(), labels)
@@ -87,15 +88,15 @@ class GivenLoss:
 
     @torch.no_grad()
     def check(self, once: Tensor, logits: Tensor, labels: Tensor) -> None:
-        """UserError if the same images twice over have the loss of once: a mean."""
+        """UserError if the same images twice have the same loss: a mean."""
         twice = self.loss(
             torch.cat([logits, logits]), torch.cat([labels, labels])
         )
         once, twice = once.double(), twice.double()
         if once != 0 and torch.isclose(twice, once, rtol=1e-3):
             raise UserError(
-                f"loss={self.name} is the same for a batch and for that batch twice "
-                "over, so it is a mean; return the sum over the images "
+                f"loss={self.name} is the same for a batch and for that batch "
+                "twice over, so it is a mean; return the sum over the images "
                 "(reduction='sum')"
             )
         self.is_checked = bool(once != 0)  # of 0 the mean is the sum
@@ -108,12 +109,12 @@ def checked(loss: Loss) -> Loss:
 
 
 def name_of(loss: Loss) -> str:
-    """What a loss is called: its own `name`, else that of the function or class."""
+    """What a loss is called: its own `name`, or its function's or class's."""
     loss = getattr(loss, "func", loss)  # of functools.partial
     own = getattr(loss, "name", None) or getattr(loss, "__name__", None)
     return str(own or type(loss).__name__)
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
-    """Half formats widened: their exponentials and sums would be off by percents."""
+    """Half formats widened: their sums would be off by percents."""
     return logits if logits.dtype == torch.float64 else logits.float()

@@ -1,4 +1,4 @@
-"""The network. Imports torch and einops, and of vitedu `errors` and `pictures`."""
+"""The network, and every variant of its parts."""
 
 from vitedu.model.attention import (
     MultiHeadAttention,
@@ -6,10 +6,11 @@ from vitedu.model.attention import (
     record_attention,
 )
 from vitedu.model.axial import Axial, AxialBlock, AxisAttention
-from vitedu.model.bottleneck import (
+from vitedu.model.bottleneck import Bottleneck, PreActBottleneck
+from vitedu.model.classifier import Classifier, LoadReport
+from vitedu.model.config import HYBRIDS, NAMES, ViTConfig, vit_config
+from vitedu.model.convolution import (
     BiTConv2d,
-    Bottleneck,
-    PreActBottleneck,
     SamePool,
     StdConv2d,
     pad_same,
@@ -17,29 +18,22 @@ from vitedu.model.bottleneck import (
     standardise,
     standardise_bit,
 )
-from vitedu.model.classifier import Classifier, LoadReport
-from vitedu.model.config import HYBRIDS, NAMES, ViTConfig, vit_config
 from vitedu.model.encoder import MLP, DropPath, Encoder, EncoderBlock, Standard
 from vitedu.model.hybrid import Hybrid, HybridEmbedding
 from vitedu.model.initialise import initialise, lecun_normal
-from vitedu.model.network import new_network
+from vitedu.model.network import (
+    network_config,
+    network_config_of,
+    new_network,
+)
 from vitedu.model.patches import PatchEmbedding, Patches, patchify, unpatchify
 from vitedu.model.pool import AttentionPool, KeyValue, Pool, build_pool
-from vitedu.model.position import (
-    Learned1D,
-    Learned2D,
-    NoPosition,
-    Relative,
-    SinCos2D,
-)
+from vitedu.model.position import Learned1D, Learned2D, NoPosition, SinCos2D
+from vitedu.model.relative import Relative
 from vitedu.model.resize import resize_pos_embed, resize_positions
-from vitedu.model.resnet import (
-    RESNETS,
-    ResNet,
-    ResNetConfig,
-    resnet,
-    resnet_config,
-)
+from vitedu.model.resnet import ResNet, resnet
+from vitedu.model.resnet_config import RESNETS, ResNetConfig, resnet_config
+from vitedu.model.rope import RoPE
 from vitedu.model.tables import sincos_table
 from vitedu.model.vit import ViT, vit
 
@@ -73,6 +67,7 @@ __all__ = [
     "Relative",
     "ResNet",
     "ResNetConfig",
+    "RoPE",
     "SamePool",
     "SinCos2D",
     "Standard",
@@ -83,6 +78,8 @@ __all__ = [
     "build_pool",
     "initialise",
     "lecun_normal",
+    "network_config",
+    "network_config_of",
     "new_network",
     "pad_same",
     "patchify",

@@ -1,29 +1,30 @@
-"""What a network carries besides its configuration and weights, and its JSON.
+"""How a network is used: its pictures, what its outputs mean; and the JSON of that.
 
-`About(PreprocessSpec(224), ("cat", "dog")).to_json()`
+`Usage(PreprocessSpec(224), ("cat", "dog")).to_json()`
 """
 
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, get_args
 
+from vitedu.errors import UserError
 from vitedu.model.resize import ResizeMode
 from vitedu.pictures import PreprocessSpec
 
 LossName = Literal["softmax", "sigmoid"]
 
 
-class About(NamedTuple):
-    """What a file says of a network, apart from its configuration and weights.
+class Usage(NamedTuple):
+    """What travels with a network, apart from its configuration and weights.
 
-    `loss_name` is the loss that it was trained by. A file says "sigmoid" alone, so that
-    of any other network None comes back: unknown.
+    `loss_name` is the loss that it was trained with. A file says "sigmoid" alone, so
+    that for any other network None comes back: unknown.
     """
 
     preprocess: PreprocessSpec
     class_names: tuple[str, ...] = ()  # by index; empty: unknown
     loss_name: LossName | None = None
-    resize_mode: ResizeMode = (
-        "paper"  # whose resampling fits positions to a grid
-    )
+    # whose resampling fits the positions to another grid
+    resize_mode: ResizeMode = "paper"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; the loss and the way of resizing if they are not the usual."""
@@ -38,15 +39,16 @@ class About(NamedTuple):
         return content
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "About":
+    def from_json(cls, values: dict[str, Any]) -> "Usage":
         """What `to_json` wrote; other keys are left alone.
 
-        ValueError, KeyError, TypeError or AttributeError: it cannot be understood.
+        UserError: it cannot be understood.
         """
+        for name in ("preprocess", "class_names"):
+            if name not in values:
+                raise UserError(f"{name} is missing")
         spec = PreprocessSpec.from_json(values["preprocess"])
-        names = values["class_names"]
-        if not isinstance(names, list):
-            raise TypeError("class_names is not a list")
+        names = checked_names(values["class_names"])
         loss, resize = values.get("loss"), values.get("resize", "paper")
         for key, value, known in (
             ("loss", loss, (None, *get_args(LossName))),
@@ -54,5 +56,18 @@ class About(NamedTuple):
         ):
             if value not in known:
                 words = ", ".join(filter(None, known))
-                raise ValueError(f"{key} is {value!r}, not one of {words}")
-        return cls(spec, tuple(names), loss, resize)
+                raise UserError(f"{key} is {value!r}, not one of {words}")
+        return cls(spec, names, loss, resize)
+
+
+def checked_names(names: Any) -> tuple[str, ...]:
+    """Names of classes as a tuple. UserError: not a list, or one isn't a string."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise UserError(f"class_names must be a list of names, got {names!r}")
+    names = tuple(names)
+    for index, name in enumerate(names):
+        if not isinstance(name, str):
+            raise UserError(
+                f"class_names must be strings, got {name!r} for class {index}"
+            )
+    return names

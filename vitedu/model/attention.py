@@ -1,18 +1,21 @@
 """Attention: equations (5) to (8).
 
-`attention` is the implementation to read, `MultiHeadAttention` the layer; it uses
-PyTorch's fused kernel unless `record_attention` asks for the weights.
+`attention` is the implementation to read, `MultiHeadAttention` the layer; it
+uses PyTorch's fused kernel unless `record_attention` asks for the weights.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, fx, nn
 
-# a call that torch.fx keeps, since einops wants real tensors
+from vitedu.errors import UserError
+
+# a call that torch.fx keeps, since einops needs real tensors
 fx.wrap("rearrange")
 
 
@@ -21,8 +24,9 @@ def attention(
 ) -> tuple[Tensor, Tensor]:
     """Equations (6), (7): q, k, v (b, heads, t, hd) -> values and weights.
 
-    Values are (b, heads, t, hd), weights (b, heads, t, t) with rows that sum to 1.
-    `bias`, if given, broadcasts to the weights and is added before the softmax.
+    Values are (b, heads, t, hd), weights (b, heads, t, t) with rows that sum to
+    1. `bias`, if given, broadcasts to the weights and is added before the
+    softmax.
     """
     scores = q @ k.mT / math.sqrt(q.shape[-1])  # (b, heads, t, t)
     if bias is not None:
@@ -34,8 +38,9 @@ def attention(
 class MultiHeadAttention(nn.Module):
     """Equations (5) to (8), all heads at once: (b, t, d) -> (b, t, d).
 
-    `qkv` holds q, k and v of all heads, in this order, as timm does. `position_bias`,
-    if a module is put there, maps q (b, heads, t, hd) to a bias (b, heads, t, t).
+    `qkv` holds q, k and v of all heads, in this order, as timm does. A position
+    may put a module into `position_bias`, q (b, heads, t, hd) -> bias (b,
+    heads, t, t), or into `rotate`, (q, k) -> (q, k).
 
     ValueError: `embed_dim` does not divide into `num_heads`.
     Source: paper, appendix A.
@@ -50,11 +55,14 @@ class MultiHeadAttention(nn.Module):
                 f"embed_dim={embed_dim} does not divide into {num_heads} heads"
             )
         self.num_heads = num_heads
-        self.qkv = nn.Linear(embed_dim, 3 * embed_dim)  # U_qkv of equation (5)
-        self.proj = nn.Linear(embed_dim, embed_dim)  # U_msa of equation (8)
+        # U_qkv of equation (5) and U_msa of equation (8)
+        self.qkv = nn.Linear(embed_dim, 3 * embed_dim)
+        self.proj = nn.Linear(embed_dim, embed_dim)
         self.dropout = nn.Dropout(dropout)
         self.position_bias: nn.Module | None = None
-        self.maps: list[Tensor] | None = None  # see record_attention
+        self.rotate: nn.Module | None = None
+        # see record_attention
+        self.maps: list[Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, t, d) -> (b, t, d)."""
@@ -64,22 +72,43 @@ class MultiHeadAttention(nn.Module):
             three=3,
             heads=self.num_heads,
         )
-        bias = None if self.position_bias is None else self.position_bias(q)
-        if self.maps is None:
-            values = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        else:
-            values, weights = attention(q, k, v, bias)
-            self.maps.append(weights)
+        values = self.attend(q, k, v)
         return self.dropout(
             self.proj(rearrange(values, "b heads t hd -> b t (heads hd)"))
         )
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Equations (6), (7): q, k, v (b, heads, t, hd) -> values, as large."""
+        if self.rotate is not None:
+            q, k = self.rotate(q, k)
+        bias = None if self.position_bias is None else self.position_bias(q)
+        if self.maps is None:
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        values, weights = attention(q, k, v, bias)
+        self.maps.append(weights)
+        return values
+
+
+def attention_layers(blocks: Iterable[nn.Module], position: str) -> list[Any]:
+    """The attention of each block, for a position that acts inside of it.
+
+    UserError: a block doesn't attend over all tokens.
+    """
+    layers = [getattr(block, "attn", None) for block in blocks]
+    for block, layer in zip(blocks, layers, strict=True):
+        if not isinstance(layer, MultiHeadAttention):
+            raise UserError(
+                f"{position} needs blocks with one attention over all tokens, "
+                f"as block=Standard() builds them, not {type(block).__name__}"
+            )
+    return layers
 
 
 class Detached(list[Tensor]):
     """A list that keeps what is appended without its gradient."""
 
     def append(self, weights: Tensor) -> None:
-        """Keep the weights (b, heads, t, t), and let go of what they came from."""
+        """Keep the weights (b, heads, t, t) without their history."""
         super().append(weights.detach())
 
 
@@ -87,34 +116,35 @@ class Detached(list[Tensor]):
 def record_attention(
     model: nn.Module, detach: bool = True
 ) -> Iterator[list[Tensor]]:
-    """Collect the attention weights of every forward pass inside the `with` block.
+    """Collect the attention weights of every forward pass in a `with` block.
 
-    Yields a list that gains one (b, heads, t, t) per layer and pass, in the order of
-    computation. `detach=False` keeps the weights as they are in the graph, so that
-    gradients with respect to them can be taken:
+    Yields a list that gains one (b, heads, t, t) per layer and pass, in the
+    order of computation. `detach=False` keeps the weights as they are in the
+    graph, so that gradients with respect to them can be taken:
 
     >>> with record_attention(model, detach=False) as maps:
     ...     logits = model(images)
     >>> gradients = torch.autograd.grad(logits[:, 207].sum(), maps)
 
-    A layer is any sub-module that stands under the name `attn`; its own forward puts
-    the weights into the list `maps` that it holds. For gradients, the model is neither
-    compiled nor does it recompute its blocks (`set_grad_checkpointing`): the weights of
-    such a forward pass are not those that the backward pass comes through.
+    A layer is any sub-module called `attn`; its own forward appends the weights
+    to its list `maps`. For gradients, the model is neither compiled nor does it
+    recompute its blocks (`set_grad_checkpointing`): the weights of such a
+    forward pass are not those that the backward pass comes through.
 
-    ValueError: the model has no sub-module called `attn`.
+    ValueError: no sub-module of the model is called `attn`.
     """
     layers = [
         m for name, m in model.named_modules() if name.split(".")[-1] == "attn"
     ]
     if not layers:
         raise ValueError(
-            f"{type(model).__name__} has no attention layer named 'attn'"
+            f"{type(model).__name__} doesn't have an attention layer named "
+            "'attn'"
         )
     if any(not hasattr(layer, "maps") for layer in layers):
         raise ValueError(
-            "an attention layer has no attribute 'maps'; set it to None in __init__ "
-            "and append the weights to it in forward where it is a list"
+            "an attention layer lacks the attribute 'maps'; set it to None in "
+            "__init__ and append the weights to it in forward where it is a list"
         )
     maps: list[Tensor] = Detached() if detach else []
     previous = [layer.maps for layer in layers]

@@ -1,4 +1,4 @@
-"""Axial attention: along the rows of the grid of patches, then along its columns.
+"""Axial attention: along the rows of the grid, then along its columns.
 
 `vit("ViT-B/16", block=Axial())`; paper, appendix D.6.
 """
@@ -7,33 +7,36 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 from einops import rearrange, repeat
 from torch import Tensor, fx, nn
 
-from vitedu.model.attention import MultiHeadAttention, attention
-from vitedu.model.encoder import EncoderBlock
+from vitedu.model.attention import MultiHeadAttention
+from vitedu.model.encoder import EncoderBlock, Standard
+from vitedu.model.footprint import MODULE, Footprint
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
 
-fx.wrap("rearrange")  # calls that torch.fx keeps, as in vitedu.model.attention
+# calls that torch.fx keeps, as in vitedu.model.attention
+fx.wrap("rearrange")
 fx.wrap("repeat")
 
 
 class AxisAttention(MultiHeadAttention):
-    """Equations (5) to (8) inside each line of the grid: (b, t, d) -> (b, t, d).
+    """Equations (5) to (8) in each line of the grid: (b, t, d) -> (b, t, d).
 
-    `axis` is "row" or "column": which lines. `grid` is (rows, columns); the last
-    rows * columns tokens are the grid, row by row. A token before them, the class
-    token, stands in every line: it has one q, k and v, is read by the tokens of all
-    lines, asks each line by itself and takes the mean of the answers.
+    `axis` is "row" or "column": which lines. `grid` is (rows, columns); the
+    last rows * columns tokens are the grid, row by row. A token before them,
+    such as the class token, belongs to every line: it has one q, k and v, the
+    tokens of all lines read it, and it takes the mean of what it reads in each
+    line.
 
-    Under `record_attention` the weights are (b*lines, heads, s, s), image after image
-    and line after line; s is the length of a line, and one more with a class token,
-    which comes first. A `position_bias` sees q of that shape.
+    Under `record_attention` the weights are (b*lines, heads, s, s), image after
+    image and line after line; s is the length of a line, and one more with a
+    class token, which comes first. A `position_bias` sees q of that shape.
 
-    ValueError: `embed_dim` does not divide into `num_heads`, or no such axis.
+    ValueError: `embed_dim` does not divide into `num_heads`, or the axis is
+    unknown.
     """
 
     def __init__(
@@ -58,17 +61,12 @@ class AxisAttention(MultiHeadAttention):
             three=3,
             heads=self.num_heads,
         )
-        bias = None if self.position_bias is None else self.position_bias(q)
-        if self.maps is None:
-            values = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        else:
-            values, weights = attention(q, k, v, bias)
-            self.maps.append(weights)
+        values = self.attend(q, k, v)
         values = rearrange(values, "bl heads s hd -> bl s (heads hd)")
         return self.dropout(self.proj(self.from_lines(values)))
 
     def to_lines(self, x: Tensor) -> Tensor:
-        """(b, t, d) -> (b*lines, s, d), with the class token before each line."""
+        """(b, t, d) -> (b*lines, s, d), prefix tokens before each line."""
         rows, columns = self.grid
         first, patches = x[:, : -rows * columns], x[:, -rows * columns :]
         order = "b gh gw d" if self.axis == "row" else "b gw gh d"
@@ -79,7 +77,7 @@ class AxisAttention(MultiHeadAttention):
         return torch.cat([first, lines], dim=2).flatten(0, 1)
 
     def from_lines(self, lines: Tensor) -> Tensor:
-        """(b*lines, s, d) -> (b, t, d): the way back; the class token is the mean."""
+        """(b*lines, s, d) -> (b, t, d), with the mean of each prefix token."""
         rows, columns = self.grid
         count, length, order = (
             (rows, columns, "b gh gw d")
@@ -95,9 +93,10 @@ class AxisAttention(MultiHeadAttention):
 class AxialBlock(nn.Module):
     """Row attention, MLP, column attention, MLP: (b, t, d) -> (b, t, d).
 
-    Two encoder blocks, `row` and `column`, each with norms, residual paths and an MLP
-    of its own: twice the weights of one EncoderBlock. After both, every token has seen
-    every other. `drop_path` is the rate of each of the four branches, image by image.
+    Two encoder blocks, `row` and `column`, each with norms, residual paths and
+    an MLP of its own: twice the weights of one EncoderBlock. After both, every
+    token has seen every other. `drop_path` is the rate of each of the four
+    branches, image by image.
     Source: paper, appendix D.6.
     """
 
@@ -136,22 +135,24 @@ class AxialBlock(nn.Module):
 class Axial:
     """Attention along one axis of the grid at a time, in place of Standard().
 
-    The paper says: instead of self-attention and an MLP, a block is row attention and
-    an MLP, then column attention and an MLP, on tokens kept in their 2-D shape. It
-    leaves open what becomes of the class token, which has no place in that shape, and
-    whether a row attention reads inside a row or across rows. Ours: inside a row comes
-    first, and the class token stands in every row and every column (see
-    AxisAttention), so that each pool works; all else is Standard's, twice.
+    The paper says: instead of self-attention and an MLP, a block is row
+    attention and an MLP, then column attention and an MLP, on tokens kept in
+    their 2-D shape. It leaves open what becomes of the class token, which has
+    no place in the grid, and whether a row attention reads inside a row or
+    across rows. Ours: inside a row comes first, and the class token is part of
+    every row and every column (see AxisAttention), so that each pool works; all
+    else is Standard's, twice.
 
-    A co-author's later code (scenic's X-ViT) reads across rows first, and has no class
-    token: that is class_token=False, pool="mean" here, on the transposed grid.
+    A co-author's later code (scenic's X-ViT) reads across rows first, without a
+    class token: that is class_token=False, pool="mean" here, on the transposed
+    grid.
     Source: paper, appendix D.6.
     """
 
     name: str = field(default="Axial", init=False, repr=False)
 
     def build(self, config: "ViTConfig", drop_path: float) -> AxialBlock:
-        """One block of the encoder; both halves have this share of stochastic depth."""
+        """One block of the encoder; `drop_path` is that of both halves."""
         return AxialBlock(
             config.embed_dim,
             config.num_heads,
@@ -162,3 +163,7 @@ class Axial:
             dropout=config.dropout,
             drop_path=drop_path,
         )
+
+    def footprint(self, config: "ViTConfig") -> Footprint:
+        """What one such block takes up."""
+        return 2 * Standard().footprint(config) + MODULE

@@ -1,8 +1,8 @@
 """What a network of ours carries besides its weights.
 
-`model.preprocess` says how a picture becomes its input, `model.class_names` what its
-outputs are called, `model.loss_name` what it was trained by, `model.load_report` what
-became of the file that it came from.
+`model.preprocess` says how a picture becomes its input, `model.class_names`
+what its outputs are called, `model.loss_name` what it was trained by,
+`model.load_report` what became of the file that it came from.
 """
 
 import json
@@ -15,8 +15,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vitedu.errors import UserError
-from vitedu.model.about import About, LossName
+from vitedu.model.about import LossName, Usage
+from vitedu.model.resize import ResizeMode
 from vitedu.pictures import PreprocessSpec
+
+if TYPE_CHECKING:
+    from vitedu.model.config import ViTConfig
+    from vitedu.model.resnet_config import ResNetConfig
 
 
 class LoadReport(NamedTuple):
@@ -27,32 +32,37 @@ class LoadReport(NamedTuple):
     loaded: tuple[str, ...]  # taken over unchanged
     dropped: tuple[str, ...]  # in the file, not in the model
     new: tuple[str, ...]  # in the model, not in the file
-    resized: tuple[str, ...] = ()  # positions, fitted to another grid
+    # positions, resized to another grid
+    resized: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # what else is to be known, a sentence each
 
 
 class Classifier(nn.Module):
     """A network from images to logits, and what is known about it.
 
-    A new one has the authors' preprocessing for its size and channels, no class names,
-    no loss and no report; `vitedu.load` puts what the file says in their place.
+    A new one has the authors' preprocessing for its size and channels, no class
+    names, no loss and no report; `vitedu.load` puts what the file says in their
+    place.
 
-    A class that adds Hugging Face's mixin, `class HubViT(ViT, PyTorchModelHubMixin)`,
-    keeps all that in its config.json: `from_pretrained` brings it back, and
-    `vitedu.load` reads the folder too.
+    A class that adds Hugging Face's mixin, `class HubViT(ViT,
+    PyTorchModelHubMixin)`, keeps all that in its config.json: `from_pretrained`
+    brings it back, and `vitedu.load` reads the folder too.
     """
 
     head_name: ClassVar[str]  # of the layer that gives the logits
     takes_any_size: ClassVar[bool]
 
-    def __init__(
-        self, image_size: tuple[int, int], in_channels: int, num_classes: int
-    ) -> None:
+    def __init__(self, config: "ViTConfig | ResNetConfig") -> None:
         super().__init__()
-        self.num_classes = num_classes
-        self.preprocess = PreprocessSpec(image_size, in_channels)
-        self.class_names: tuple[str, ...] = ()  # by index; empty: unknown
-        self.loss_name: LossName | None = None  # trained by it; None: unknown
+        self.config: Any = config
+        self.num_classes = config.num_classes
+        self.preprocess = PreprocessSpec(config.image_size, config.in_channels)
+        # by index; empty: unknown
+        self.class_names: tuple[str, ...] = ()
+        # trained by it; None: unknown
+        self.loss_name: LossName | None = None
+        # whose resampling fits learned positions to another grid
+        self.resize_mode: ResizeMode = "paper"
         self.load_report: LoadReport | None = None
 
     if TYPE_CHECKING:  # nn.Module says that a call returns Any
@@ -65,12 +75,17 @@ class Classifier(nn.Module):
         """The blocks between stem and final norm, the first first."""
         raise NotImplementedError
 
+    def get_classifier(self) -> nn.Module:
+        """The layer that gives the logits; without classes an nn.Identity."""
+        return self.get_submodule(self.head_name)
+
     @property
     def pretrained_cfg(self) -> dict[str, Any]:
-        """What timm's functions ask a model about its input, under timm's names.
+        """What timm's functions want to know of the input, in timm's words.
 
-        With it `timm.data.resolve_model_data_config(model)` finds `model.preprocess`.
-        A new dict each time; change `model.preprocess` to change it.
+        With it `timm.data.resolve_model_data_config(model)` finds
+        `model.preprocess`. A new dict each time; change `model.preprocess` to
+        change it.
         """
         spec = self.preprocess
         convolutions = (
@@ -93,11 +108,11 @@ class Classifier(nn.Module):
         }
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Store only each block's input and recompute the rest in the backward pass.
+        """Store each block's input alone; recompute the rest going backward.
 
-        Less memory, a third more time. Dropout is that of the first time, and names of
-        parameters stay. Whatever chose the kernels of the forward pass has to be in
-        force in the backward pass as well.
+        Less memory, a third more time. Dropout masks are the same both times,
+        and parameters keep their names. Settings that choose the kernels of the
+        forward pass must still hold in the backward pass.
         """
         for block in self.blocks_in_order():
             vars(block).pop("forward", None)  # the class's own is left
@@ -106,18 +121,19 @@ class Classifier(nn.Module):
                     checkpoint, block.forward, use_reentrant=False
                 )
 
-    # What Hugging Face's mixin calls. It stands behind this class, so `super` is it; as
-    # Any, since a network without it has no such methods.
+    # What Hugging Face's mixin calls. It comes after this class in the order of
+    # bases, so `super` is it; Any, since a network without it lacks these
+    # methods.
 
     def _save_pretrained(self, save_directory: Path) -> None:
         """Its weights, and a config.json of what this network is now."""
         mixin: Any = super()
         mixin._save_pretrained(save_directory)
-        about = About(
+        about = Usage(
             self.preprocess,
             tuple(self.class_names),
             self.loss_name,
-            getattr(self, "resize_mode", "paper"),
+            self.resize_mode,
         )
         content = self.config.to_json() | {"vitedu": about.to_json()}
         text = json.dumps(content, sort_keys=True, indent=2)
@@ -140,9 +156,10 @@ class Classifier(nn.Module):
             return model
         try:
             content = json.loads(path.read_text(encoding="utf-8")).get("vitedu")
-            if content is None:  # saved by a version that said no more
+            # saved by a version that wrote no more than the configuration
+            if content is None:
                 return model
-            about = About.from_json(content)
+            about = Usage.from_json(content)
             names = names_for(model.num_classes, about.class_names)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
@@ -150,21 +167,20 @@ class Classifier(nn.Module):
             ) from None
         model.preprocess, model.class_names = about.preprocess, names
         model.loss_name = about.loss_name
-        if hasattr(model, "resize_mode"):
-            model.resize_mode = about.resize_mode
+        model.resize_mode = about.resize_mode
         return model
 
 
 def names_for(num_classes: int, class_names: Sequence[str]) -> tuple[str, ...]:
-    """The names as a tuple. UserError: there are some, but not one for each class."""
+    """The names as a tuple. UserError: not one for each class, nor none."""
     if isinstance(class_names, str):
         raise UserError(
-            f"class_names={class_names!r} is one string; give a list with a name for "
-            "each class, or leave it out"
+            f"class_names={class_names!r} is one string; give a list with a name "
+            "for each class, or leave it out"
         )
     if class_names and len(class_names) != num_classes:
         raise UserError(
-            f"{len(class_names)} class names do not fit {num_classes} classes; give "
-            "one for each class, or none"
+            f"{len(class_names)} class names do not fit {num_classes} classes; "
+            "give one for each class, or none"
         )
     return tuple(class_names)

@@ -4,28 +4,40 @@
 """
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypedDict,
+    Unpack,
+)
 
 from vitedu.errors import UserError, did_you_mean
-from vitedu.model.checks import (
-    Gelu,
-    Pooling,
-    check_config,
+from vitedu.fields import (
+    Count,
+    Positive,
+    Range,
+    Rate,
+    Size,
     check_fields,
-    pair,
+    check_names,
+    from_json,
+    to_json,
 )
 from vitedu.model.encoder import Standard
+from vitedu.model.footprint import MODULE, Depth, Footprint, dense, norm
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.patches import Patches
+from vitedu.model.pool import footprint_of_pool
 from vitedu.model.position import Learned1D
-from vitedu.model.seams import (
-    SEAMS,
-    Block,
-    Position,
-    Stem,
-    seam_from_json,
-    seams_to_json,
-)
+from vitedu.model.seams import SEAMS, Block, Position, Stem, seam_from_json
+
+Pooling = Literal["token", "mean", "map", "none"]
+Gelu = Literal["exact", "tanh"]
+# what others call ours, where the nearest spelling would lead astray ("gap",
+# "map")
+POOLING_ELSEWHERE = {"gap": "mean", "avg": "mean", "tok": "token"}
 
 # Paper, Table 1; Ti and S from "How to train your ViT?" (Steiner et al. 2022).
 # name: embed_dim D, depth L, num_heads k, mlp_dim
@@ -39,10 +51,10 @@ SIZES = {
 PATCH_SIZES = (8, 14, 16, 32)
 NAMES = tuple(f"ViT-{size}/{patch}" for size in SIZES for patch in PATCH_SIZES)
 
-# Paper, Tables 3 and 6; R26 and R+Ti from "How to train your ViT?". The number behind
-# the slash is the stride in pixels of the image, but for R+ViT-Ti/16: its root divides
-# by 4 where the name counts 2, so its true stride is 32.
-# name: size, units of the ResNet's stages, patch size on its feature map
+# Paper, Tables 3 and 6; R26 and R+Ti from "How to train your ViT?". The number
+# behind the slash is the stride in pixels of the image, but for R+ViT-Ti/16:
+# its root divides by 4 where the name counts 2, so its true stride is 32. name:
+# size, units of the ResNet's stages, patch size on its feature map
 HYBRIDS = {
     "R50+ViT-B/16": ("B", (3, 4, 9), 1),
     "R50+ViT-B/32": ("B", (3, 4, 6, 3), 1),
@@ -55,7 +67,7 @@ HYBRIDS = {
 
 
 class ViTFields(TypedDict, total=False):
-    """The fields of a ViTConfig as the arguments of a call, for type checkers."""
+    """The fields of a ViTConfig as arguments, for type checkers."""
 
     image_size: int | tuple[int, int]
     patch_size: int | tuple[int, int]
@@ -70,6 +82,7 @@ class ViTFields(TypedDict, total=False):
     block: Block
     pool: Pooling
     class_token: bool
+    registers: int
     pre_logits: int | None
     gelu: Gelu
     norm_eps: float
@@ -81,13 +94,13 @@ class ViTFields(TypedDict, total=False):
 class ViTConfig:
     """Everything needed to build the network before its weights are loaded.
 
-    The defaults are ViT-B/16 at 224 pixels with 1,000 classes. The names of Table 1
-    set patch_size, embed_dim, depth, num_heads and mlp_dim.
+    The defaults are ViT-B/16 at 224 pixels with 1,000 classes. The names of
+    Table 1 set patch_size, embed_dim, depth, num_heads and mlp_dim.
 
     Attributes:
         image_size: height and width in pixels (H, W); one number means a square
-        patch_size: height and width of a patch in pixels (P); one number means a
-            square. For a hybrid, pixels of the ResNet's feature map
+        patch_size: height and width of a patch in pixels (P); one number means
+            a square. For a hybrid, pixels of the ResNet's feature map
         in_channels: 3 for RGB, 1 for grey (C)
         num_classes: outputs of the head; 0 means no head, and the model returns
             features
@@ -96,53 +109,62 @@ class ViTConfig:
         num_heads: attention heads in a block (k); embed_dim is a multiple of it
         mlp_dim: width of the hidden layer in a block's MLP
         stem: how an image becomes tokens: Patches() or Hybrid(), a ResNet
-        position: how tokens know their place: Learned1D(), Learned2D(), Relative(),
-            SinCos2D() or NoPosition()
+        position: how tokens know their place: Learned1D(), Learned2D(),
+            Relative(), SinCos2D(), RoPE() or NoPosition()
         block: what a layer of the encoder is: Standard() or Axial()
-        pool: how all tokens become one row: "token" takes the class token, "mean" the
-            mean of the patches, "map" attention pooling, "none" keeps every token
-        class_token: whether a learned class token stands before the patches
-        pre_logits: width of a tanh layer before the head; None means no such layer
-        gelu: "exact" (PyTorch's and timm's) or "tanh" (the authors' approximation)
-        norm_eps: epsilon of the LayerNorms; 1e-6 is the authors', PyTorch's is 1e-5
+        pool: how all tokens become one row: "token" takes the class token,
+            "mean" the mean of the patches, "map" attention pooling, "none"
+            keeps every token
+        class_token: whether a learned class token comes before the patches
+        registers: how many learned tokens that no pool reads come between them
+        pre_logits: width of a tanh layer before the head; None leaves it out
+        gelu: "exact" (PyTorch's and timm's) or "tanh" (the authors'
+            approximation)
+        norm_eps: epsilon of the LayerNorms; 1e-6 is the authors', PyTorch's is
+            1e-5
         dropout: probability of dropout after the positions and each dense layer
-        drop_path: stochastic depth: probability of leaving out a branch of the last
-            block; rises linearly from 0 at the first
+        drop_path: stochastic depth: probability of leaving out a branch of the
+            last block; rises linearly from 0 at the first
 
     UserError: sizes that do not fit each other, or are not positive.
     """
 
-    image_size: tuple[int, int] = (224, 224)
-    patch_size: tuple[int, int] = (16, 16)
-    in_channels: int = 3
-    num_classes: int = 1000
-    embed_dim: int = 768
-    depth: int = 12
-    num_heads: int = 12
-    mlp_dim: int = 3072
+    image_size: Size = (224, 224)
+    patch_size: Size = (16, 16)
+    in_channels: Count = 3
+    num_classes: Annotated[int, Range(0)] = 1000
+    embed_dim: Count = 768
+    depth: Depth = 12
+    num_heads: Count = 12
+    mlp_dim: Count = 3072
     stem: Stem = field(default_factory=Patches)
     position: Position = field(default_factory=Learned1D)
     block: Block = field(default_factory=Standard)
     pool: Pooling = "token"
     class_token: bool = True
-    pre_logits: int | None = None
+    registers: Annotated[int, Range(0)] = 0
+    pre_logits: Count | None = None
     gelu: Gelu = "exact"
-    norm_eps: float = 1e-6
-    dropout: float = 0.0
-    drop_path: float = 0.0
+    norm_eps: Positive = 1e-6
+    dropout: Rate = 0.0
+    drop_path: Rate = 0.0
 
     if TYPE_CHECKING:  # a call may give one number for a pair
 
         def __init__(self, **fields: Unpack[ViTFields]) -> None: ...
 
     def __post_init__(self) -> None:
-        for name in ("image_size", "patch_size"):
-            size = pair(name, getattr(self, name))
-            object.__setattr__(self, name, size)  # the way past `frozen`
-        for name in SEAMS:  # as a dict where the configuration was JSON
-            value = seam_from_json(name, getattr(self, name))
-            object.__setattr__(self, name, value)
-        check_config(self)
+        # as a dict where the configuration was JSON
+        for seam in SEAMS:
+            value = seam_from_json(seam, getattr(self, seam))
+            # the way past `frozen`
+            object.__setattr__(self, seam, value)
+        if ours := POOLING_ELSEWHERE.get(str(self.pool)):
+            raise UserError(
+                f"pool={self.pool!r} is not known; did you mean {ours!r}?"
+            )
+        check_fields(self)
+        check_together(self)
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -156,30 +178,85 @@ class ViTConfig:
 
     @property
     def num_prefix_tokens(self) -> int:
-        """How many tokens stand before the patches, 1 with a class token, else 0."""
-        return int(self.class_token)
+        """The number of tokens before the patches, class token and registers."""
+        return self.class_token + self.registers
 
     @property
     def num_tokens(self) -> int:
-        """N + 1 with a class token, else N."""
+        """N + 1 with a class token and no registers."""
         return self.num_patches + self.num_prefix_tokens
 
+    @property
+    def num_layers(self) -> int:
+        """How many blocks there are."""
+        return self.depth
+
+    @property
+    def has_resnet(self) -> bool:
+        """Whether it is a ResNet, or a ViT with one in front."""
+        return isinstance(self.stem, Hybrid)
+
+    def footprints(self) -> dict[str, Footprint]:
+        """What each attribute of the network takes up."""
+        d, hidden = self.embed_dim, self.pre_logits
+        in_model, in_block = self.position.footprint(self)
+        block = self.block.footprint(self) + in_block
+        pre_logits = MODULE
+        if hidden:
+            pre_logits = dense(d, hidden) + 2 * MODULE
+        head = MODULE
+        if self.num_classes:
+            head = dense(hidden or d, self.num_classes)
+        return {
+            "patch_embed": self.stem.footprint(self),
+            "cls_token": Footprint(weights=self.class_token * d),
+            "reg_token": Footprint(weights=self.registers * d),
+            "pos_embed": in_model,
+            "dropout": MODULE,
+            "blocks": self.depth * block + MODULE,
+            "norm": norm(d),
+            "pool": footprint_of_pool(self),
+            "pre_logits": pre_logits,
+            "head": head,
+        }
+
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers, strings and lists; the inverse of `from_json`."""
-        return seams_to_json(self)
+        """Plain numbers, strings and lists; the inverse of `from_json`.
+
+        Without registers it doesn't mention them, as before there were any.
+        """
+        values = to_json(self)
+        if not self.registers:
+            del values["registers"]
+        return values
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "ViTConfig":
-        """What `to_json` wrote. UserError: a field is unknown."""
-        check_fields("ViTConfig", values, (each.name for each in fields(cls)))
-        return cls(**values)
+    def from_json(cls, values: Any) -> "ViTConfig":
+        """What `to_json` wrote. UserError: a field is unknown or wrong."""
+        return from_json(cls, values)
+
+
+def check_together(config: ViTConfig) -> None:
+    """UserError naming two fields that don't fit each other."""
+    if config.embed_dim % config.num_heads:
+        raise UserError(
+            f"embed_dim={config.embed_dim} does not divide into "
+            f"{config.num_heads} heads"
+        )
+    if config.pool == "token" and not config.class_token:
+        raise UserError(
+            "pool='token' needs class_token=True; or set pool='mean'"
+        )
+    # says itself what does not fit
+    config.stem.grid(config)
 
 
 def vit_config(name: str, **overrides: Unpack[ViTFields]) -> ViTConfig:
-    """The configuration of a name, "ViT-B/16" or a hybrid's, with fields overridden.
+    """The configuration of a name, such as "ViT-B/16", with other fields.
 
-    Names of Table 1, and "R50+ViT-B/16" and the like, whose patch size counts pixels of
-    the ResNet's feature map. The true stride of "R+ViT-Ti/16" is 32 pixels.
+    Names of Table 1, and "R50+ViT-B/16" and the like, whose patch size counts
+    pixels of the ResNet's feature map. The true stride of "R+ViT-Ti/16" is 32
+    pixels.
     UserError: the name or a field is unknown.
     """
     if name not in NAMES and name not in HYBRIDS:
@@ -187,7 +264,7 @@ def vit_config(name: str, **overrides: Unpack[ViTFields]) -> ViTConfig:
         raise UserError(
             f"there is no model {name!r}; " + did_you_mean(name, known)
         )
-    check_fields(
+    check_names(
         "ViTConfig", overrides, (each.name for each in fields(ViTConfig))
     )
     if name in HYBRIDS:

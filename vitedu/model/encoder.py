@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from vitedu.model.attention import MultiHeadAttention
+from vitedu.model.footprint import MODULE, Footprint, dense, norm
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 class MLP(nn.Module):
     """Two dense layers with a GELU between them: (b, t, d) -> (b, t, d).
 
-    `gelu` is "exact" (erf, PyTorch's and timm's) or "tanh" (the approximation of the
-    authors' code). Dropout after both layers.
+    `gelu` is "exact" (erf, PyTorch's and timm's) or "tanh" (the approximation
+    of the authors' code). Dropout after both layers.
     Source: paper, section 3.1.
     """
 
@@ -63,7 +64,7 @@ class DropPath(nn.Module):
 class EncoderBlock(nn.Module):
     """Equations (2) and (3): (b, t, d) -> (b, t, d).
 
-    The norm stands before each sub-layer and the residual path is left untouched
+    The norm comes before each sub-layer and leaves the residual path untouched
     (pre-norm). `drop_path` is the probability of leaving a branch out.
     Source: paper, section 3.1.
     """
@@ -110,12 +111,26 @@ class Standard:
             drop_path=drop_path,
         )
 
+    def footprint(self, config: "ViTConfig") -> Footprint:
+        """What one such block takes up."""
+        d, m = config.embed_dim, config.mlp_dim
+        norms = 2 * norm(d)
+        attention = dense(d, 3 * d) + dense(d, d)
+        # the block, its attention and that one's dropout, drop_path
+        return norms + attention + footprint_of_mlp(d, m) + 4 * MODULE
+
+
+def footprint_of_mlp(embed_dim: int, mlp_dim: int) -> Footprint:
+    """What an MLP takes up: itself, two layers, GELU and dropout."""
+    layers = dense(embed_dim, mlp_dim) + dense(mlp_dim, embed_dim)
+    return layers + 3 * MODULE
+
 
 class Encoder(nn.Sequential):
     """L blocks, without the final norm: (b, t, d) -> (b, t, d).
 
-    Stochastic depth rises linearly from 0 at the first block to `config.drop_path`
-    at the last.
+    Stochastic depth rises linearly from 0 at the first block to
+    `config.drop_path` at the last.
     """
 
     def __init__(self, config: "ViTConfig") -> None:

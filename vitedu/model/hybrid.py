@@ -12,27 +12,32 @@ from einops import rearrange
 from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
+from vitedu.fields import Positive, check_fields
 from vitedu.model.bottleneck import (
     Bottleneck,
     build_root,
     build_stages,
-    check_layers,
+    check_stages,
+    footprint_of_root,
+    footprint_of_stages,
     out_channels,
 )
+from vitedu.model.footprint import MODULE, Depth, Footprint, dense, norm
 from vitedu.model.patches import check_images
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
 
-fx.wrap("rearrange")  # calls that torch.fx keeps, as in vitedu.model.attention
+# calls that torch.fx keeps, as in vitedu.model.attention
+fx.wrap("rearrange")
 fx.wrap("check_images")
 
 
 class HybridEmbedding(nn.Module):
     """Features of an image, then E of equation (1): (b, c, h, w) -> (b, n, d).
 
-    `backbone` makes of the images a feature map of `channels`; the patches of
-    `config.patch_size` are cut from that.
+    `backbone` turns images into a feature map of `channels`; patches of
+    `config.patch_size` are cut from it.
 
     ValueError: the images have another number of axes, channels or pixels.
     Source: paper, section 3.1, "Hybrid Architecture".
@@ -63,25 +68,25 @@ class HybridEmbedding(nn.Module):
 class Hybrid:
     """The paper's other stem: a ResNet (bit-v1) in front of the patches.
 
-    `layers` are the units of each stage; none leaves the root alone. Root and stages
-    divide the image by 4, 8, 16, 32 (rounded up: SAME padding at every size), so
-    `layers=()` by 4, as one stage does, and four stages by 32. The patch size counts
-    pixels of that feature map: 1 everywhere but in R+ViT-Ti/16, whose root divides by 4
-    and whose patches are 8x8: its tokens are 32 pixels apart, whatever its name says.
-    `width` multiplies all channels of the ResNet.
+    `layers` are the units of each stage; none leaves the root alone. Root and
+    stages divide the image by 4, 8, 16, 32 (rounded up: SAME padding at every
+    size), so `layers=()` by 4, as one stage does, and four stages by 32. The
+    patch size counts pixels of that feature map: 1 everywhere but in
+    R+ViT-Ti/16, whose root divides by 4 and whose patches are 8x8: its tokens
+    are 32 pixels apart, whatever its name says. `width` multiplies all channels
+    of the ResNet.
 
-    UserError: a stage of no unit, or channels that are no multiple of 32.
+    UserError: a stage is empty, or GroupNorm cannot divide the channels.
     Source: paper, section 3.1; vit_jax's models_resnet.py and configs.
     """
 
     name: str = field(default="Hybrid", init=False, repr=False)
-    layers: tuple[int, ...] = (3, 4, 9)
-    width: float = 1.0
+    layers: tuple[Depth, ...] = (3, 4, 9)
+    width: Positive = 1.0
 
     def __post_init__(self) -> None:
-        layers, width = check_layers(self.layers, self.width)
-        object.__setattr__(self, "layers", layers)  # the way past `frozen`
-        object.__setattr__(self, "width", width)
+        check_fields(self)
+        check_stages(self.layers, self.width)
 
     @property
     def stride(self) -> int:
@@ -94,12 +99,13 @@ class Hybrid:
         for size, patch in zip(
             config.image_size, config.patch_size, strict=True
         ):
-            features = math.ceil(size / self.stride)
+            # rounded up
+            features = -(-size // self.stride)
             if features % patch:
                 raise UserError(
-                    f"image size {size} makes {features} rows or columns of features, "
-                    f"which is not a multiple of the patch size {patch}; take a "
-                    f"multiple of {self.stride * patch} pixels"
+                    f"image size {size} makes {features} rows or columns of "
+                    f"features, which is not a multiple of the patch size "
+                    f"{patch}; take a multiple of {self.stride * patch} pixels"
                 )
             sides.append(features // patch)
         return sides[0], sides[1]
@@ -112,3 +118,14 @@ class Hybrid:
             backbone = nn.Sequential(OrderedDict(stem=backbone, stages=stages))
         channels = out_channels(self.layers, self.width)
         return HybridEmbedding(backbone, channels, config)
+
+    def footprint(self, config: "ViTConfig") -> Footprint:
+        """What that module takes up."""
+        root = footprint_of_root(config.in_channels, self.width)
+        backbone = root + norm(int(64 * self.width))
+        if self.layers:
+            stages = footprint_of_stages(Bottleneck, self.layers, self.width)
+            backbone += stages + MODULE
+        channels = out_channels(self.layers, self.width)
+        patch = math.prod(config.patch_size) * channels
+        return backbone + dense(patch, config.embed_dim) + MODULE

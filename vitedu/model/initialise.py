@@ -8,8 +8,9 @@ from torch import Tensor, nn
 def lecun_normal(weight: Tensor) -> None:
     """Fill (out, in, ...) in place: truncated normal, std sqrt(1 / fan_in).
 
-    Cut at two standard deviations of the normal before cutting, which is wider by
-    1 / 0.8796, so that the std after cutting is the one named. Source: flax.
+    Cut at two standard deviations of the normal before cutting, which is wider
+    by 1 / 0.8796, so that after cutting the std is sqrt(1 / fan_in). Source:
+    flax.
     """
     fan_in = weight[0].numel()
     std = fan_in**-0.5 / 0.87962566103423978
@@ -20,11 +21,12 @@ def lecun_normal(weight: Tensor) -> None:
 def initialise(model: nn.Module) -> None:
     """Set every weight of a ViT in place to the authors' initial values.
 
-    Dense kernels are Xavier-uniform, q, k and v each on its own as a (d, d) matrix;
-    convolutions and `pre_logits` LeCun-normal; biases zero, those of the MLP normal
-    with std 1e-6; positions normal with std 0.02; class token and head zero.
-    Randomness is torch's global generator.
-    Source: vit_jax's models_vit.py; the head's zeros are flax's `head` initialiser.
+    Dense kernels are Xavier-uniform, q, k and v each on its own as a (d, d)
+    matrix; convolutions and `pre_logits` LeCun-normal; biases zero, but in the
+    MLP normal with std 1e-6; positions normal with std 0.02; class token and
+    head zero. Randomness is torch's global generator.
+    Source: vit_jax's models_vit.py; the head's zeros are flax's `head`
+    initialiser.
     """
     if model.norm.weight.is_meta:
         return  # shapes without numbers
@@ -49,5 +51,7 @@ def initialise(model: nn.Module) -> None:
             nn.init.normal_(module.bias, std=1e-6 if ".mlp." in name else 0.0)
     if model.cls_token is not None:
         nn.init.zeros_(model.cls_token)
+    if model.reg_token is not None:
+        nn.init.normal_(model.reg_token, std=1e-6)
     if isinstance(model.pos_embed, nn.Parameter):
         nn.init.normal_(model.pos_embed, std=0.02)

@@ -1,13 +1,19 @@
-"""From a configuration to its network.
+"""Either kind of network: from a name, JSON or a configuration.
 
-`new_network(vit_config("ViT-B/16"))` is a ViT.
+`new_network(network_config_of("ViT-B/16"))` is a ViT.
 """
 
-from typing import overload
+from collections.abc import Mapping
+from typing import Any, TypeAlias, overload
 
-from vitedu.model.config import ViTConfig
-from vitedu.model.resnet import ResNet, ResNetConfig
+from vitedu.errors import UserError, did_you_mean
+from vitedu.model.config import HYBRIDS, NAMES, ViTConfig, vit_config
+from vitedu.model.resnet import ResNet
+from vitedu.model.resnet_config import RESNETS, ResNetConfig, resnet_config
 from vitedu.model.vit import ViT
+
+Network: TypeAlias = ViT | ResNet
+NetworkConfig: TypeAlias = ViTConfig | ResNetConfig
 
 
 @overload
@@ -15,7 +21,29 @@ def new_network(config: ViTConfig) -> ViT: ...
 @overload
 def new_network(config: ResNetConfig) -> ResNet: ...
 @overload
-def new_network(config: ViTConfig | ResNetConfig) -> ViT | ResNet: ...
-def new_network(config: ViTConfig | ResNetConfig) -> ViT | ResNet:
-    """The network of a configuration with freshly drawn weights."""
+def new_network(config: NetworkConfig) -> Network: ...
+def new_network(config: NetworkConfig) -> Network:
+    """The network of a configuration, with initial weights."""
     return ResNet(config) if isinstance(config, ResNetConfig) else ViT(config)
+
+
+def network_config(values: Any) -> NetworkConfig:
+    """The configuration that `to_json` of either kind wrote.
+
+    UserError: a field is unknown or wrong.
+    """
+    is_resnet = isinstance(values, Mapping) and "family" in values
+    return (ResNetConfig if is_resnet else ViTConfig).from_json(values)
+
+
+def network_config_of(name: str, **fields: Any) -> NetworkConfig:
+    """The configuration of a name of the paper, with fields overridden.
+
+    UserError: the name or a field is unknown.
+    """
+    if name in RESNETS:
+        return resnet_config(name, **fields)
+    if name in NAMES or name in HYBRIDS:
+        return vit_config(name, **fields)
+    end = did_you_mean(name, [*NAMES, *HYBRIDS, *RESNETS])
+    raise UserError(f"there is no model {name!r}; {end}")

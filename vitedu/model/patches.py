@@ -1,9 +1,10 @@
 """Images to tokens: the first half of equation (1).
 
-`PatchEmbedding((224, 224), (16, 16), 3, 768)(images)` turns (b, 3, 224, 224) into
-(b, 196, 768).
+`PatchEmbedding((224, 224), (16, 16), 3, 768)(images)` turns (b, 3, 224, 224)
+into (b, 196, 768).
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,13 @@ from einops import rearrange
 from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
+from vitedu.model.footprint import MODULE, Footprint, dense
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
 
-fx.wrap("rearrange")  # calls that torch.fx keeps, as in vitedu.model.attention
+# calls that torch.fx keeps, as in vitedu.model.attention
+fx.wrap("rearrange")
 fx.wrap("check_images")
 
 
@@ -33,7 +36,7 @@ def patchify(images: Tensor, patch_size: int | tuple[int, int]) -> Tensor:
     p, q = patch_size
     if images.ndim != 4:
         raise ValueError(
-            f"patchify wants (b, c, h, w), got {tuple(images.shape)}; "
+            f"patchify needs (b, c, h, w), got {tuple(images.shape)}; "
             "one image is images[None]"
         )
     h, w = images.shape[-2:]
@@ -65,7 +68,7 @@ def unpatchify(
     rows, columns = grid
     if patches.ndim != 3 or patches.shape[1] != rows * columns:
         raise ValueError(
-            f"unpatchify wants (b, {rows * columns}, p*q*c) for a "
+            f"unpatchify needs (b, {rows * columns}, p*q*c) for a "
             f"{rows}x{columns} grid, got {tuple(patches.shape)}"
         )
     if patches.shape[2] % (p * q):
@@ -79,17 +82,17 @@ def unpatchify(
 
 
 def check_images(images: Tensor, input_shape: tuple[int, int, int]) -> None:
-    """ValueError unless `images` are (b, *input_shape): channels, rows, columns."""
+    """ValueError unless `images` are (b, *input_shape)."""
     c, h, w = input_shape
     if images.ndim != 4:
         raise ValueError(
-            f"the model wants images (b, {c}, {h}, {w}), got "
+            f"the model needs images (b, {c}, {h}, {w}), got "
             f"{tuple(images.shape)}; one image is images[None]"
         )
     if images.shape[1:] != input_shape:
         channels, height, width = images.shape[1:]
         raise ValueError(
-            f"the model wants images of {c} channels, {h}x{w} pixels, "
+            f"the model needs images of {c} channels, {h}x{w} pixels, "
             f"got {channels} channels, {height}x{width}"
         )
 
@@ -97,10 +100,11 @@ def check_images(images: Tensor, input_shape: tuple[int, int, int]) -> None:
 class PatchEmbedding(nn.Module):
     """Each patch times E of equation (1): (b, c, h, w) -> (b, n, d).
 
-    E is stored as the kernel of the equal convolution, `proj.weight` (d, c, p, q).
+    E is stored as the kernel of the equal convolution, `proj.weight` (d, c, p,
+    q).
 
-    ValueError: the size does not divide into patches, or the images have another
-    number of axes, channels or pixels.
+    ValueError: the size does not divide into patches, or the images have
+    another number of axes, channels or pixels.
     Source: paper, section 3.1; the bias is the authors' code's.
     """
 
@@ -136,12 +140,12 @@ class PatchEmbedding(nn.Module):
 
 @dataclass(frozen=True)
 class Patches:
-    """The paper's stem: non-overlapping patches, each one a linear map."""
+    """The paper's stem: patches that don't overlap, each mapped linearly."""
 
     name: str = field(default="Patches", init=False, repr=False)
 
     def grid(self, config: "ViTConfig") -> tuple[int, int]:
-        """Rows and columns. UserError: the image does not divide into patches."""
+        """Rows and columns. UserError: the image doesn't divide evenly."""
         for size, patch in zip(
             config.image_size, config.patch_size, strict=True
         ):
@@ -161,3 +165,8 @@ class Patches:
             config.in_channels,
             config.embed_dim,
         )
+
+    def footprint(self, config: "ViTConfig") -> Footprint:
+        """What that module takes up."""
+        pixels = math.prod(config.patch_size) * config.in_channels
+        return dense(pixels, config.embed_dim) + MODULE

@@ -1,4 +1,4 @@
-"""All tokens to one row: equation (4), and what else can stand in its place."""
+"""All tokens to one row: equation (4), and what can replace it."""
 
 from typing import TYPE_CHECKING
 
@@ -7,12 +7,14 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, fx, nn
 
-from vitedu.model.encoder import MLP
+from vitedu.model.encoder import MLP, footprint_of_mlp
+from vitedu.model.footprint import MODULE, Footprint, dense, norm
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
 
-fx.wrap("rearrange")  # a call that torch.fx keeps, as in vitedu.model.attention
+# a call that torch.fx keeps, as in vitedu.model.attention
+fx.wrap("rearrange")
 
 
 class Pool(nn.Module):
@@ -37,9 +39,9 @@ class Pool(nn.Module):
 class KeyValue(nn.Module):
     """k and v of every token in one product: (b, t, d) -> (b, t, 2*d).
 
-    An nn.Linear in all but the class: `initialise` would see one (2d, d) matrix there,
-    and draw from a bound sqrt(1.5) too small. Here k and v are Xavier-uniform each on
-    its own, as everywhere in the authors' code.
+    An nn.Linear in all but the class: `initialise` would see one (2d, d) matrix
+    there, and draw from a bound sqrt(1.5) too small. Here k and v are
+    Xavier-uniform each on its own, as everywhere in the authors' code.
     """
 
     def __init__(self, embed_dim: int) -> None:
@@ -63,18 +65,18 @@ class KeyValue(nn.Module):
 class AttentionPool(nn.Module):
     """A learned probe asks the patches: (b, t, d) -> (b, d), pool "map".
 
-    With x what the probe is told, the result is x + MLP(LN(x)). The probe itself is
-    not added, no norm stands before the attention (the tokens come normed), and there
-    is no dropout. A class token is left out, as the mean does and timm by default;
-    big_vision has none beside this pool.
+    With x what the probe reads, the result is x + MLP(LN(x)). The probe itself
+    isn't added, there isn't a norm before the attention (the tokens come
+    normed), nor any dropout. Prefix tokens are left out, as in the mean and by
+    default in timm; big_vision has none beside this pool.
 
-    `initialise` sets q, proj, norm and mlp; `latent` and `kv` get their values here.
-    A model that was built without numbers (on the meta device) needs
-    `reset_parameters` besides. `record_attention` leaves the probe's weights out, for
-    they are no (t, t) map of a layer.
+    `initialise` sets q, proj, norm and mlp; `latent` and `kv` get their values
+    here. A model that was built without numbers (on the meta device) needs
+    `reset_parameters` besides. `record_attention` leaves the probe's weights
+    out, since they aren't a (t, t) map of a layer.
 
     ValueError: `embed_dim` does not divide into `num_heads`.
-    Source: big_vision's vit.py, MAPHead; keys are those of timm's AttentionPoolLatent.
+    Source: big_vision's vit.py, MAPHead; keys as in timm's AttentionPoolLatent.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class AttentionPool(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set the initial values of what `initialise` does not know, in place."""
+        """Set the initial values that `initialise` doesn't set, in place."""
         # one row (1, d), as the authors' fan-in of 1: bound sqrt(6 / (1 + d))
         nn.init.xavier_uniform_(self.latent[0])
         self.kv.reset_parameters()
@@ -129,9 +131,9 @@ class AttentionPool(nn.Module):
 
 
 def build_pool(config: "ViTConfig") -> nn.Module:
-    """The module that `config.pool` names; "none" leaves the tokens as they are.
+    """The module that `config.pool` names; "none" keeps every token.
 
-    With "none" the head stands on every token, the class token's included: logits are
+    With "none" the head reads every token, prefix tokens included: logits are
     (b, t, classes), as with vit_jax's classifier "token_unpooled".
     """
     if config.pool == "none":
@@ -146,3 +148,13 @@ def build_pool(config: "ViTConfig") -> nn.Module:
             norm_eps=config.norm_eps,
         )
     return Pool(config.pool, config.num_patches)
+
+
+def footprint_of_pool(config: "ViTConfig") -> Footprint:
+    """What that module takes up."""
+    if config.pool != "map":
+        return MODULE
+    d = config.embed_dim
+    probe = Footprint(weights=d, modules=1)
+    attention = dense(d, d) + dense(d, 2 * d) + dense(d, d)
+    return probe + attention + norm(d) + footprint_of_mlp(d, config.mlp_dim)

@@ -1,7 +1,7 @@
-"""Learned positions at another resolution: section 3.2, "fine-tuning at higher".
+"""Learned positions at another resolution, as in section 3.2.
 
-`resize_pos_embed(pos_embed, (24, 24), num_prefix_tokens=1)` takes (1, 197, d) of a
-14x14 grid and a class token to (1, 577, d).
+`resize_pos_embed(pos_embed, (24, 24), num_prefix_tokens=1)` takes (1, 197, d)
+of a 14x14 grid and a class token to (1, 577, d).
 """
 
 import math
@@ -13,10 +13,11 @@ from einops import rearrange
 from torch import Tensor
 
 from vitedu.errors import UserError, did_you_mean
-from vitedu.model.position import Relative
+from vitedu.model.relative import Relative
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
+    from vitedu.model.resnet_config import ResNetConfig
 
 ResizeMode = Literal["paper", "timm", "torchvision", "hf"]
 
@@ -29,26 +30,28 @@ def resize_pos_embed(
     num_prefix_tokens: int,
     mode: ResizeMode = "paper",
 ) -> Tensor:
-    """Fit learned positions to another patch grid: (1, t_old, d) -> (1, t_new, d).
+    """Resize learned positions to another grid: (1, t_old, d) -> (1, t_new, d).
 
-    The first `num_prefix_tokens` rows (the class token's is one) are kept as they are;
-    the others are read as an image of `old_grid` (rows, columns; None: a square) and
-    resampled to `grid`. An equal grid returns `pos_embed` itself. `mode` is whose
-    resampling it is:
+    The first `num_prefix_tokens` rows (the class token's is one) are kept as
+    they are; the others are read as an image of `old_grid` (rows, columns;
+    None: a square) and resampled to `grid`. An equal grid returns `pos_embed`
+    itself. `mode` is whose resampling it is:
 
     - "paper": the authors', linear between neighbours, corners stay corners
     - "timm": bicubic with antialias, what timm does outside of .npz files
     - "torchvision": bicubic, corners stay corners
     - "hf": bicubic of pixel areas, Hugging Face's `interpolate_pos_encoding`
 
-    Computed in float64 on the CPU, whatever comes in; dtype and device are kept. timm,
-    torchvision and Hugging Face compute in float32, which moves values of size 1 by up
-    to 1e-5. The authors call scipy.ndimage.zoom(order=1); for some sizes (8 -> 26,
-    28 -> 24) its rounding puts the last row and column outside of the image, and they
-    become zeros. Here they are the last row and column of the old grid.
+    Computed in float64 on the CPU, whatever comes in; dtype and device are
+    kept. timm, torchvision and Hugging Face compute in float32, which moves
+    values of size 1 by up to 1e-5. The authors call
+    scipy.ndimage.zoom(order=1); for some sizes (8 -> 26, 28 -> 24) its rounding
+    puts the last row and column outside of the image, and they become zeros.
+    Here they are the last row and column of the old grid.
 
-    UserError: the rows do not form `old_grid`, or none is given and they form no
-    square; the mode is unknown. ValueError: no (1, t, d), or a grid without patches.
+    UserError: the rows do not form `old_grid`, or none is given and they form
+    no square; the mode is unknown. ValueError: no (1, t, d), or a grid without
+    patches.
     Source: paper, section 3.2; vit_jax's interpolate_posembed.
     """
     modes = {
@@ -59,11 +62,12 @@ def resize_pos_embed(
     }
     if mode not in modes:
         raise UserError(
-            f"resize_pos_embed has no mode {mode!r}; {did_you_mean(mode, modes)}"
+            f"resize_pos_embed has no mode {mode!r}; "
+            + did_you_mean(mode, modes)
         )
     if pos_embed.ndim != 3 or len(pos_embed) != 1 or min(grid) < 1:
         raise ValueError(
-            "resize_pos_embed wants (1, t, d) and a grid of at least 1x1, got "
+            "resize_pos_embed needs (1, t, d) and a grid of at least 1x1, got "
             f"{tuple(pos_embed.shape)} and {tuple(grid)}"
         )
     patches = pos_embed[:, num_prefix_tokens:]
@@ -75,15 +79,15 @@ def resize_pos_embed(
         shape = f"{old_grid[0]}x{old_grid[1]}"
     if num_prefix_tokens < 0 or n < 1 or math.prod(old_grid) != n:
         raise UserError(
-            f"{pos_embed.shape[1]} positions, {num_prefix_tokens} of them for prefix "
-            f"tokens, form no {shape} grid; give old_grid=(rows, columns), or "
+            f"{pos_embed.shape[1]} positions, {num_prefix_tokens} of them for "
+            f"prefix tokens, form no {shape} grid; give old_grid=(rows, columns), or "
             "another num_prefix_tokens"
         )
     if tuple(grid) == tuple(old_grid):
         return pos_embed
     image = rearrange(patches, "1 (gh gw) d -> 1 d gh gw", gh=old_grid[0])
-    # Not every device has float64. In the other layout torch 2.13's antialias is wrong
-    # by the size of the values where the new grid is one column wide.
+    # Not every device has float64. In the other layout torch 2.13's antialias
+    # is wrong by the size of the values where the new grid is one column wide.
     image = image.to("cpu", torch.float64).clone(
         memory_format=torch.channels_last
     )
@@ -94,32 +98,34 @@ def resize_pos_embed(
 
 def resize_positions(
     state_dict: dict[str, Tensor],
-    old: "ViTConfig",
-    new: "ViTConfig",
+    old: "ViTConfig | ResNetConfig",
+    new: "ViTConfig | ResNetConfig",
     *,
     mode: ResizeMode = "paper",
 ) -> dict[str, Tensor]:
-    """The state_dict of `old` with every position table fitted to the grid of `new`.
+    """The state_dict of `old`, with its positions resized to the grid of `new`.
 
-    All else is passed on. A table in a block is resized as the model's own. Those of
-    Learned2D are resized each along its own axis, which resizes the grid that they
-    span: all modes treat rows and columns separately, and what is constant along an
-    axis stays so.
+    All else is passed on; a ResNet's too. A table in a block is resized as the
+    model's own. Those of Learned2D are resized each along its own axis, which
+    resizes the grid that they span: all modes treat rows and columns
+    separately, and what is constant along an axis stays so.
 
     UserError: Relative, where the grid changes.
     """
-    if old.grid == new.grid:
+    has_tables = any("pos_embed" in name for name in state_dict)
+    if not has_tables or old.grid == new.grid:
         return dict(state_dict)
     if isinstance(old.position, Relative):
         raise UserError(
-            f"Relative() positions learned on a {old.grid[0]}x{old.grid[1]} grid "
-            f"do not fit one of {new.grid[0]}x{new.grid[1]}: their offsets count "
-            f"places in a row of {old.num_tokens} tokens; keep image_size="
-            f"{old.image_size}"
+            f"Relative() positions learned on a {old.grid[0]}x{old.grid[1]} "
+            f"grid do not fit one of {new.grid[0]}x{new.grid[1]}: their "
+            f"offsets count places in a row of {old.num_tokens} tokens; keep "
+            f"image_size={old.image_size}"
         )
     (old_rows, old_columns), (rows, columns) = old.grid, new.grid
     prefix = old.num_prefix_tokens
-    grids = {  # end of a key: old grid, new grid, prefix tokens
+    # end of a key: old grid, new grid, prefix tokens
+    grids = {
         "pos_embed": (old.grid, new.grid, prefix),
         "pos_embed.x": ((1, old_columns), (1, columns), 0),
         "pos_embed.y": ((old_rows, 1), (rows, 1), 0),

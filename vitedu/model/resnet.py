@@ -31,167 +31,39 @@ logit of random weights that moves BiT-R50x1 by 1e-5 and R50+ViT-B/16 by 5e-4.
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from dataclasses import replace
+from typing import Any, Unpack
 
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from vitedu.errors import UserError, did_you_mean
 from vitedu.model.bottleneck import (
     Bottleneck,
     PreActBottleneck,
     build_bit_root,
     build_root,
     build_stages,
-    check_layers,
-    out_channels,
-)
-from vitedu.model.checks import (
-    check_count,
-    check_fields,
-    pair,
-    with_meanings,
 )
 from vitedu.model.classifier import Classifier, names_for
 from vitedu.model.initialise import lecun_normal
+from vitedu.model.meanings import with_meanings
+from vitedu.model.resize import ResizeMode
+from vitedu.model.resnet_config import (
+    ResNetConfig,
+    ResNetFields,
+    resnet_config,
+)
 
-fx.wrap("check_channels")  # a call that torch.fx keeps
-
-# He et al. 2016; 26 and the widths: BiT and vit_jax. Units of each of the four stages.
-LAYERS = {
-    26: (2, 2, 2, 2),
-    50: (3, 4, 6, 3),
-    101: (3, 4, 23, 3),
-    152: (3, 8, 36, 3),
-    200: (3, 24, 36, 3),
-}
-WIDTHS = (1, 2, 3, 4)
-# name: family, layers, width
-RESNETS = {
-    f"{prefix}R{depth}x{width}": (family, layers, width)
-    for prefix, family in (("BiT-", "bit-v2"), ("", "bit-v1"))
-    for depth, layers in LAYERS.items()
-    for width in WIDTHS
-}
-# what the pool finds beyond the image; the first is the family's own
-POOL_PADDING = {"bit-v2": ("zeros", "-inf"), "bit-v1": ("-inf",)}
-
-
-Family = Literal["bit-v2", "bit-v1"]
-PoolPadding = Literal["zeros", "-inf"]
-
-
-class ResNetFields(TypedDict, total=False):
-    """The fields of a ResNetConfig as the arguments of a call, for type checkers."""
-
-    family: Family
-    layers: tuple[int, ...]
-    width: float
-    num_classes: int
-    in_channels: int
-    image_size: int | tuple[int, int]
-    pool_padding: PoolPadding | None
-
-
-@dataclass(frozen=True)
-class ResNetConfig:
-    """Everything needed to build a ResNet before its weights are loaded.
-
-    The defaults are BiT's R50x1. The names set family, layers and width.
-
-    Attributes:
-        family: "bit-v2", the BiT release's, or "bit-v1", the ViT authors' own
-        layers: number of units in each stage
-        width: factor on all channels; 64 * width leave the root
-        num_classes: outputs of the head; 0 means no head, and the model returns
-            features
-        in_channels: 3 for RGB, 1 for grey
-        image_size: height and width in pixels that the weights were trained on; one
-            number means a square. The network takes any size
-        pool_padding: what the root's pool finds beyond the image: "zeros" or "-inf";
-            None means the family's own
-
-    UserError: a field is unknown or not possible.
-    """
-
-    family: Family = "bit-v2"
-    layers: tuple[int, ...] = (3, 4, 6, 3)
-    width: float = 1.0
-    num_classes: int = 1000
-    in_channels: int = 3
-    image_size: tuple[int, int] = (224, 224)
-    pool_padding: PoolPadding | None = None
-
-    if TYPE_CHECKING:  # a call may give one number for a pair
-
-        def __init__(self, **fields: Unpack[ResNetFields]) -> None: ...
-
-    def __post_init__(self) -> None:
-        if self.family not in list(POOL_PADDING):
-            end = did_you_mean(str(self.family), POOL_PADDING)
-            raise UserError(f"family={self.family!r} is not known; {end}")
-        layers, width = check_layers(self.layers, self.width)
-        if not layers:
-            raise UserError("layers is empty: a ResNet has at least one stage")
-        check_count("num_classes", self.num_classes, at_least=0)
-        check_count("in_channels", self.in_channels, at_least=1)
-        known = POOL_PADDING[self.family]
-        padding = known[0] if self.pool_padding is None else self.pool_padding
-        if padding not in known:
-            raise UserError(
-                f"pool_padding={padding!r} is not known for {self.family}; "
-                f"known: {', '.join(known)}"
-            )
-        size = pair("image_size", self.image_size)
-        values = (layers, width, size, padding)
-        names = ("layers", "width", "image_size", "pool_padding")
-        for name, value in zip(names, values, strict=True):
-            object.__setattr__(self, name, value)  # the way past `frozen`
-
-    @property
-    def num_features(self) -> int:
-        """Channels of the feature map that the head reads."""
-        return out_channels(self.layers, self.width)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain numbers, strings and lists; the inverse of `from_json`."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
-        }
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "ResNetConfig":
-        """What `to_json` wrote. UserError: a field is unknown."""
-        check_fields(
-            "ResNetConfig", values, (each.name for each in fields(cls))
-        )
-        return cls(**values)
-
-
-def resnet_config(name: str, **overrides: Unpack[ResNetFields]) -> ResNetConfig:
-    """The configuration of a name, "BiT-R50x1" or "R50x1", with fields overridden.
-
-    With "BiT-" it is the BiT release's (bit-v2), without the ViT authors' (bit-v1).
-    UserError: the name or a field is unknown.
-    """
-    if name not in RESNETS:
-        raise UserError(
-            f"there is no model {name!r}; " + did_you_mean(name, RESNETS)
-        )
-    known = (each.name for each in fields(ResNetConfig))
-    check_fields("ResNetConfig", overrides, known)
-    family, layers, width = RESNETS[name]
-    table = {"family": family, "layers": layers, "width": width}
-    return ResNetConfig(**(table | overrides))
+# a call that torch.fx keeps
+fx.wrap("check_channels")
 
 
 class ResNet(Classifier):
     """A ResNet of either family: images (b, c, h, w) -> logits (b, classes).
 
-    state_dict keys and shapes are those of timm's ResNetV2, the head being a 1x1
-    convolution. Any image size will do. With `num_classes=0` it returns features.
+    Keys and shapes of the state_dict are timm's ResNetV2's, with a 1x1
+    convolution for a head. Any image size will do. With `num_classes=0` it
+    returns features.
     ValueError: the images have another number of axes or channels.
     Source: Kolesnikov et al. 2020, "Big Transfer"; paper, section 4.1.
     """
@@ -200,10 +72,7 @@ class ResNet(Classifier):
     takes_any_size = True
 
     def __init__(self, config: ResNetConfig) -> None:
-        super().__init__(
-            config.image_size, config.in_channels, config.num_classes
-        )
-        self.config = config
+        super().__init__(config)
         if config.family == "bit-v2":
             border = 0.0 if config.pool_padding == "zeros" else -math.inf
             self.stem = build_bit_root(config.in_channels, config.width, border)
@@ -223,13 +92,18 @@ class ResNet(Classifier):
         """(b, c, h, w) -> (b, features, h / 32, w / 32), rounded up."""
         check_channels(images, self.config.in_channels)
         x = self.norm(self.stages(self.stem(images)))
-        # to the features of bit-v1, which are ReLU's already, it does nothing
+        # bit-v1 ends in a ReLU already, which a second one leaves alone
         return F.relu(x)
 
-    def forward_head(self, features: Tensor) -> Tensor:
-        """(b, features, h, w) -> (b, classes): mean over the places, then the head."""
+    def forward_head(
+        self, features: Tensor, pre_logits: bool = False
+    ) -> Tensor:
+        """(b, features, h, w) -> (b, classes): mean over places, then the head.
+
+        With `pre_logits` what the head gets, (b, features).
+        """
         y = features.mean(dim=(2, 3), keepdim=True)  # (b, features, 1, 1)
-        return self.head(y).flatten(1)
+        return (y if pre_logits else self.head(y)).flatten(1)
 
     def forward(self, images: Tensor) -> Tensor:
         """(b, c, h, w) -> (b, classes)."""
@@ -240,7 +114,8 @@ class ResNet(Classifier):
     ) -> None:
         """Replace the head by a head of zeros; 0 classes: none.
 
-        The old classes' names and loss go with it; `class_names` are the new ones'.
+        The names and the loss of the old classes go with it; `class_names` are
+        the new.
         UserError: there are names, but not one for each class.
         """
         names = names_for(num_classes, class_names)
@@ -255,8 +130,18 @@ class ResNet(Classifier):
             head = head.to(self.stem.conv.weight)  # its device and dtype
         self.head = nn.Sequential(OrderedDict(fc=head))
 
-    def set_input_size(self, image_size: int | tuple[int, int]) -> None:
-        """Say that images are of another size, in place: the weights fit any."""
+    def set_input_size(
+        self,
+        image_size: int | tuple[int, int],
+        *,
+        mode: ResizeMode | None = None,
+    ) -> None:
+        """Expect images of another size, in place: the weights fit any.
+
+        A ResNet doesn't have positions that `mode` could resize.
+
+        UserError: the size isn't positive.
+        """
         self.config = replace(self.config, image_size=image_size)
         self.preprocess = replace(
             self.preprocess, image_size=self.config.image_size
@@ -267,14 +152,14 @@ class ResNet(Classifier):
         return (unit for stage in self.stages for unit in stage.blocks)
 
     def no_weight_decay(self) -> set[str]:
-        """None but what timm's optimizers leave out anyway: biases and norms."""
+        """Nothing but biases and norms, which timm leaves out anyway."""
         return set()
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
-        """Which parameters form a layer, as patterns of names for timm's layer decay.
+        """Which parameters form a layer, for timm's layer decay.
 
-        The root is layer 0, then each unit is one (`coarse`: each stage); the final
-        norm belongs to the last, and the head comes behind it.
+        The root is layer 0, then each unit is one (`coarse`: each stage); the
+        final norm belongs to the last, and the head comes behind it.
         """
         unit = [(r"^stages\.(\d+)\.blocks\.(\d+)", None), (r"^norm", (99999,))]
         return {
@@ -287,7 +172,7 @@ def check_channels(images: Tensor, in_channels: int) -> None:
     """ValueError unless `images` are (b, in_channels, h, w)."""
     if images.ndim != 4 or images.shape[1] != in_channels:
         raise ValueError(
-            f"the model wants images (b, {in_channels}, h, w), got "
+            f"the model needs images (b, {in_channels}, h, w), got "
             f"{tuple(images.shape)}; one image is images[None]"
         )
 
@@ -295,8 +180,8 @@ def check_channels(images: Tensor, in_channels: int) -> None:
 def resnet(name: str, **fields: Unpack[ResNetFields]) -> ResNet:
     """A new ResNet by its name, "BiT-R50x1" or "R50x1", with fields overridden.
 
-    The fields are ResNetConfig's. UserError: the name or a field is unknown, or the
-    fields do not fit each other.
+    The fields are ResNetConfig's. UserError: the name or a field is unknown, or
+    the fields do not fit each other.
     """
     return ResNet(resnet_config(name, **fields))
 

@@ -1,34 +1,33 @@
 """What positions are made of: tables (1, t, d), and adding them to the tokens.
 
-`sincos_table((14, 14), 768)` is the fixed one, (1, 196, 768); `vitedu.model.position`
-says which of them a model has.
+`sincos_table((14, 14), 768)` is fixed, (1, 196, 768); `vitedu.model.position`
+says which table a model has.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from einops import repeat
 from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
 
-if TYPE_CHECKING:
-    from vitedu.model.config import ViTConfig
-
-fx.wrap("repeat")  # calls that torch.fx keeps, as in vitedu.model.attention
+# calls that torch.fx keeps, as in vitedu.model.attention
+fx.wrap("repeat")
 fx.wrap("beside")
 
 
 class GridTables(nn.Module):
     """What Learned2D learns: () -> (1, t, d).
 
-    `x` (1, gw, d/2), `y` (1, gh, d/2) and, with a class token, `cls` (1, 1, d), all
-    normal with std 0.02.
+    `x` (1, gw, d/2), `y` (1, gh, d/2) and, for the tokens before the patches,
+    `cls` (1, prefix, d), all normal with std 0.02.
     """
 
     def __init__(
-        self, grid: tuple[int, int], embed_dim: int, class_token: bool
+        self, grid: tuple[int, int], embed_dim: int, num_prefix_tokens: int
     ) -> None:
         super().__init__()
         rows, columns = grid
@@ -36,8 +35,9 @@ class GridTables(nn.Module):
         self.x = draw(nn.Parameter(torch.zeros(1, columns, half)))
         self.y = draw(nn.Parameter(torch.zeros(1, rows, half)))
         self.cls = None
-        if class_token:
-            self.cls = draw(nn.Parameter(torch.zeros(1, 1, embed_dim)))
+        if num_prefix_tokens:
+            prefix = torch.zeros(1, num_prefix_tokens, embed_dim)
+            self.cls = draw(nn.Parameter(prefix))
 
     def forward(self) -> Tensor:
         """() -> (1, t, d), patches row by row."""
@@ -49,55 +49,99 @@ class GridTables(nn.Module):
         return torch.cat([self.cls, patches], dim=1)
 
 
-def sincos_table(grid: tuple[int, int], embed_dim: int) -> Tensor:
-    """Grid (rows, columns) -> (1, n, d) of float64, patches row by row.
+def sincos_table(
+    grid: tuple[int, int],
+    embed_dim: int,
+    *,
+    dtype: torch.dtype = torch.float64,
+    num_prefix_tokens: int = 0,
+) -> Tensor:
+    """Grid (rows, columns) -> (1, t, d), patches row by row, always on the CPU.
 
-    With k = d/4 frequencies w, falling geometrically from 1 to 1/10,000, a patch at
-    row r and column c has [sin(c w), cos(c w), sin(r w), cos(r w)]. Always on the CPU.
+    With k = d/4 frequencies w, falling geometrically from 1 to 1/10,000, a
+    patch at row r and column c has [sin(c w), cos(c w), sin(r w), cos(r w)],
+    computed in float64 and then made `dtype`. Prefix tokens come first, with
+    rows of zeros.
 
-    UserError: d is no multiple of 4, or below 8, where the frequencies are undefined.
+    UserError: d isn't a multiple of 4, or is below 8, where w is undefined.
     Source: big_vision's table, which it equals to 1e-15.
     """
     if embed_dim % 4 or embed_dim < 8:
         raise UserError(
-            "SinCos2D needs an embed_dim that is a multiple of 4 and at least 8, "
-            f"got {embed_dim}"
+            "SinCos2D needs an embed_dim that is a multiple of 4 and at least "
+            f"8, got {embed_dim}"
         )
-    # the device is named, since a model may be built under torch.device("meta")
-    exact: dict[str, Any] = {"dtype": torch.float64, "device": "cpu"}
     k = embed_dim // 4
-    frequency = 10_000.0 ** -(torch.arange(k, **exact) / (k - 1))
-    rows, columns = (torch.arange(side, **exact)[:, None] for side in grid)
-    y = repeat(rows * frequency, "gh k -> (gh gw) k", gw=grid[1])
-    x = repeat(columns * frequency, "gw k -> (gh gw) k", gh=grid[0])
-    return torch.cat([x.sin(), x.cos(), y.sin(), y.cos()], dim=-1)[None]
+    frequencies = 10_000.0 ** -(numbers(k) / (k - 1))
+    y, x = (numbers(side)[:, None] * frequencies for side in grid)
+    patches = over_grid([x.sin(), x.cos()], [y.sin(), y.cos()], dtype)
+    return F.pad(patches, (0, 0, num_prefix_tokens, 0))[None]
+
+
+def rotation_table(
+    grid: tuple[int, int],
+    head_dim: int,
+    theta: float,
+    *,
+    dtype: torch.dtype = torch.float64,
+    num_prefix_tokens: int = 0,
+) -> Tensor:
+    """Grid (rows, columns) -> RoPE's cosines and sines, (2, t, hd/2), on CPU.
+
+    With k = hd/4 speeds w, falling geometrically from 1 to theta^(1/k - 1), a
+    patch at row r and column c is turned by the angles [c w, r w], computed in
+    float64. Prefix tokens come first, and are turned by 0.
+    """
+    k = head_dim // 4
+    speeds = theta ** -(numbers(k) / k)
+    y, x = (numbers(side)[:, None] * speeds for side in grid)
+    cosines = over_grid([x.cos()], [y.cos()], dtype)
+    sines = over_grid([x.sin()], [y.sin()], dtype)
+    before = (0, 0, num_prefix_tokens, 0)
+    return torch.stack(
+        [F.pad(cosines, before, value=1.0), F.pad(sines, before)]
+    )
+
+
+def numbers(count: int) -> Tensor:
+    """0, 1, ... in float64, on the CPU also under torch.device("meta")."""
+    return torch.arange(count, dtype=torch.float64, device="cpu")
+
+
+def over_grid(
+    of_columns: Sequence[Tensor], of_rows: Sequence[Tensor], dtype: torch.dtype
+) -> Tensor:
+    """Tables (gw, k) and (gh, k) joined for every patch: (n, k * tables)."""
+    rows, columns = len(of_rows[0]), len(of_columns[0])
+    parts = [each.to(dtype)[None].expand(rows, -1, -1) for each in of_columns]
+    parts += [
+        each.to(dtype)[:, None].expand(-1, columns, -1) for each in of_rows
+    ]
+    return torch.cat(parts, dim=-1).flatten(0, 1)
 
 
 class FixedTable(nn.Module):
-    """The table of SinCos2D, a row of zeros first for a class token: () -> (1, t, d).
+    """A table that isn't learned: () -> what `compute(grid, dtype=...)` gives.
 
-    It is not part of the state_dict. A change of dtype computes it again, so that a
-    model turned to float64 has it in float64 and not float32 widened. Built under
-    torch.device("meta") it lies on the CPU all the same, since no file will bring it.
+    It is not part of the state_dict. A change of dtype computes it again, so
+    that a model turned to float64 has it in float64 and not float32 widened.
+    Built under torch.device("meta") it is on the CPU all the same, since no
+    file will bring it.
     """
 
+    table: Tensor
+
     def __init__(
-        self, grid: tuple[int, int], embed_dim: int, class_token: bool
+        self, grid: tuple[int, int], compute: Callable[..., Tensor]
     ) -> None:
         super().__init__()
         self.grid = grid
-        self.embed_dim = embed_dim
-        self.class_token = class_token
-        table = self.compute().to(torch.get_default_dtype())
+        self.compute = compute
+        table = compute(grid, dtype=torch.get_default_dtype())
         self.register_buffer("table", table, persistent=False)
 
-    def compute(self) -> Tensor:
-        """() -> (1, t, d) of float64 on the CPU."""
-        patches = sincos_table(self.grid, self.embed_dim)
-        return nn.functional.pad(patches, (0, 0, int(self.class_token), 0))
-
     def forward(self) -> Tensor:
-        """() -> (1, t, d)."""
+        """() -> the table."""
         return self.table
 
     def _apply(
@@ -105,16 +149,16 @@ class FixedTable(nn.Module):
     ) -> nn.Module:
         # what `.to()`, `.double()`, `.cuda()` and `.to_empty()` all call
         super()._apply(fn, recurse)
-        # dtype first: not every device has float64
-        table = self.compute().to(self.table.dtype)
+        table = self.compute(self.grid, dtype=self.table.dtype)
         self.table = table.to(self.table.device)
         return self
 
 
-def refit_fixed_tables(model: nn.Module, incompatible_keys: Any) -> None:
-    """After loading: give fixed tables the dtype and device of the loaded weights.
+def recompute_after_loading(model: nn.Module, incompatible_keys: Any) -> None:
+    """Give fixed tables the dtype and device of the weights that were loaded.
 
-    `load_state_dict(assign=True)` changes those of all else without a call to `.to()`.
+    `load_state_dict(assign=True)` changes all other dtypes without a call to
+    `.to()`.
     """
     if model.norm.weight.is_meta:
         return
@@ -126,7 +170,7 @@ def refit_fixed_tables(model: nn.Module, incompatible_keys: Any) -> None:
 def add_table(tokens: Tensor, pos_embed: nn.Parameter | nn.Module) -> Tensor:
     """(b, t, d) plus a table (1, t, d), or what a module gives for one."""
     if isinstance(pos_embed, nn.Module):
-        # a fixed table lies on the CPU also in a model without numbers
+        # a fixed table is on the CPU also in a model without numbers
         pos_embed = beside(tokens, pos_embed())
     return tokens + pos_embed
 
@@ -136,29 +180,11 @@ def beside(tokens: Tensor, table: Tensor) -> Tensor:
     return table.to(tokens.device)
 
 
-def add_in_blocks(
-    model: nn.Module,
-    at: str,
-    table: Callable[["ViTConfig"], nn.Parameter | nn.Module],
-) -> None:
-    """Hook the adding of a table into every block; nothing for at="stem"."""
-    if at == "stem":
-        return
-    for block in model.blocks:
-        owner = model
-        if at == "layers":
-            owner = block
-            own = table(model.config)
-            block.pos_embed = (
-                draw(own) if isinstance(own, nn.Parameter) else own
-            )
-        block.register_forward_pre_hook(AddTable(owner))
-
-
 class AddTable:
-    """A block's forward pre-hook: adds the table that `owner.pos_embed` then is.
+    """A block's forward pre-hook: adds the table in `owner.pos_embed`.
 
-    An object and no closure, so that copy.deepcopy and pickle take the copy's owner.
+    An object and no closure, so that copy.deepcopy and pickle take the copy's
+    owner.
     """
 
     def __init__(self, owner: nn.Module) -> None:
@@ -172,6 +198,7 @@ class AddTable:
 def draw(table: nn.Parameter) -> nn.Parameter:
     """`table`, filled with the authors' initial values: normal with std 0.02.
 
-    For all tables but a parameter of the model itself, which `initialise` sees to.
+    For all tables but a parameter of the model itself, which `initialise`
+    fills.
     """
     return nn.init.normal_(table, std=0.02)

@@ -12,11 +12,11 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from vitedu.model.checks import pair, with_meanings
 from vitedu.model.classifier import Classifier, names_for
 from vitedu.model.config import ViTConfig, ViTFields, vit_config
 from vitedu.model.encoder import Encoder
 from vitedu.model.initialise import initialise
+from vitedu.model.meanings import with_meanings
 from vitedu.model.pool import build_pool
 from vitedu.model.resize import ResizeMode, resize_positions
 from vitedu.model.tables import FixedTable
@@ -34,16 +34,15 @@ class ViT(Classifier):
     takes_any_size = False
 
     def __init__(self, config: ViTConfig) -> None:
-        super().__init__(
-            config.image_size, config.in_channels, config.num_classes
-        )
-        self.config = config
-        self.resize_mode: ResizeMode = "paper"  # see set_input_size
+        super().__init__(config)
         d = config.embed_dim
         self.patch_embed = config.stem.build(config)
         self.cls_token = (
             nn.Parameter(torch.zeros(1, 1, d)) if config.class_token else None
         )
+        self.reg_token = None
+        if config.registers:
+            self.reg_token = nn.Parameter(torch.zeros(1, config.registers, d))
         self.pos_embed = config.position.build(config)
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = Encoder(config)
@@ -60,20 +59,24 @@ class ViT(Classifier):
         initialise(self)
 
     def embed(self, images: Tensor) -> Tensor:
-        """Equation (1): (b, c, h, w) -> (b, t, d), the tokens that block 0 is given."""
+        """Equation (1): (b, c, h, w) -> (b, t, d), the input of block 0."""
         x = self.patch_embed(images)  # (b, n, d)
-        if self.cls_token is not None:
-            x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], 1)
+        for prefix in (self.reg_token, self.cls_token):
+            if prefix is not None:
+                x = torch.cat([prefix.expand(x.shape[0], -1, -1), x], 1)
         return self.dropout(self.config.position.add(x, self.pos_embed))
 
     def forward_features(self, images: Tensor) -> Tensor:
         """(b, c, h, w) -> (b, t, d): all tokens after the final norm."""
         return self.norm(self.blocks(self.embed(images)))
 
-    def forward_head(self, tokens: Tensor) -> Tensor:
-        """(b, t, d) -> (b, classes): pool, then the head."""
-        y = self.pool(tokens)  # equation (4)
-        return self.head(self.pre_logits(y))
+    def forward_head(self, tokens: Tensor, pre_logits: bool = False) -> Tensor:
+        """(b, t, d) -> (b, classes): pool, then the head.
+
+        With `pre_logits` what the head gets, (b, d).
+        """
+        y = self.pre_logits(self.pool(tokens))  # equation (4)
+        return y if pre_logits else self.head(y)
 
     def forward(self, images: Tensor) -> Tensor:
         """(b, c, h, w) -> (b, classes)."""
@@ -110,15 +113,16 @@ class ViT(Classifier):
     ) -> list[Tensor] | list[tuple[Tensor, Tensor]]:
         """The patches' tokens behind some of the blocks: a list of (b, n, d).
 
-        `n` is how many blocks, counted from the last, or their numbers, of which -1 is
-        the last. The list is in the order of the blocks, whatever the order in `n`.
+        `n` is how many blocks, counted from the last, or their numbers, of
+        which -1 is the last. The list is in the order of the blocks, whatever
+        the order in `n`.
 
         - reshape: as images of features, (b, d, rows, columns)
-        - return_prefix_tokens: pairs of the patches' tokens and those in front of them,
-          (b, 1, d) with a class token, else (b, 0, d)
+        - return_prefix_tokens: pairs of the patches' tokens and the tokens
+          before them, (b, num_prefix_tokens, d)
         - norm: with the final norm behind each
 
-        ValueError: there is no such block, or none is asked for.
+        ValueError: `n` names a block that doesn't exist, or none.
         Source: timm's method of this name, after DINO's.
         """
         wanted = which_blocks(n, len(self.blocks))
@@ -147,7 +151,8 @@ class ViT(Classifier):
     ) -> None:
         """Replace head and pre-logits by a head of zeros; 0 classes: none.
 
-        The old classes' names and loss go with it; `class_names` are the new ones'.
+        The names and the loss of the old classes go with it; `class_names` are
+        the new.
         UserError: there are names, but not one for each class.
         Source: paper, section 3.2 and appendix B.1.1.
         """
@@ -169,22 +174,24 @@ class ViT(Classifier):
         *,
         mode: ResizeMode | None = None,
     ) -> None:
-        """Take images of another size, in place: positions are fitted to its grid.
+        """Take images of another size, in place: positions are resized.
 
-        `mode` is whose resampling it is, as in `resize_pos_embed`. If not given it is
-        `model.resize_mode`, that of the file's source as in `vitedu.load`, or the
-        paper's. A table of positions that is resized becomes a new parameter: build an
-        optimizer after it. All other parameters stay the objects that they are.
+        `mode` is whose resampling it is, as in `resize_pos_embed`. By default
+        it is `model.resize_mode`: the paper's, or what the source of the
+        weights uses. A table of positions that is resized becomes a new
+        parameter: build an optimizer after it. All other parameters stay the
+        same objects.
 
-        UserError: the patches do not fit the size, or the positions cannot be resized.
-        Then nothing has changed.
+        UserError: the patches don't fit the size, or the positions cannot be
+        resized; nothing has changed then.
         """
-        config = replace(self.config, image_size=pair("image_size", image_size))
+        config = replace(self.config, image_size=image_size)
         before = dict(self.named_parameters())
         after = resize_positions(
             before, self.config, config, mode=mode or self.resize_mode
         )
-        with torch.device("meta"):  # no numbers, just what its modules know
+        # no numbers, just what its modules know
+        with torch.device("meta"):
             other = ViT(config)
         for name, module in self.named_modules():
             for size in ("input_shape", "grid", "num_patches"):
@@ -192,7 +199,8 @@ class ViT(Classifier):
                     new = getattr(other.get_submodule(name), size)
                     setattr(module, size, new)
             if isinstance(module, FixedTable):
-                module.to(module.table)  # computes it again
+                # computes it again
+                module.to(module.table)
         for name, table in after.items():
             if table is not before[name]:
                 owner, _, last = name.rpartition(".")
@@ -207,33 +215,34 @@ class ViT(Classifier):
         return self.blocks
 
     def no_weight_decay(self) -> set[str]:
-        """Names of what timm's optimizers are not to decay: class token, positions."""
+        """What timm's optimizers don't decay: prefix tokens and positions."""
         names = (name for name, _ in self.named_parameters())
-        own = {"cls_token", "pos_embed"}
+        own = {"cls_token", "reg_token", "pos_embed"}
         return {name for name in names if own & {*name.split(".")}}
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
-        """Which parameters form a layer, as patterns of names for timm's layer decay.
+        """Which parameters form a layer, for timm's layer decay.
 
-        The stem is layer 0, with class token and positions; the final norm belongs to
-        the last block, and the head comes behind it. `coarse` changes nothing here.
+        The stem is layer 0, with class token and positions; the final norm
+        belongs to the last block, and the head comes behind it. `coarse`
+        changes nothing here.
         """
         return {
-            "stem": r"^(?:cls_token|pos_embed|patch_embed)",
+            "stem": r"^(?:cls_token|reg_token|pos_embed|patch_embed)",
             "blocks": [(r"^blocks\.(\d+)", None), (r"^norm", (99999,))],
         }
 
 
 def which_blocks(n: int | Sequence[int], depth: int) -> set[int]:
-    """The numbers of the last `n` blocks, or of those listed, counted from the first.
+    """The numbers of the last `n` blocks, or of those listed, from the first.
 
-    ValueError: there is no such block, or none is asked for.
+    ValueError: `n` names a block that doesn't exist, or none.
     """
     numbers = range(-n, 0) if isinstance(n, int) else n
     if not len(numbers) or not all(-depth <= i < depth for i in numbers):
         raise ValueError(
-            f"n={n!r} asks for none or too many of {depth} blocks; give a number from "
-            f"1 to {depth}, or a list of numbers from 0 to {depth - 1}"
+            f"n={n!r} asks for none or too many of {depth} blocks; give a "
+            f"number from 1 to {depth}, or a list of numbers from 0 to {depth - 1}"
         )
     return {i % depth for i in numbers}
 
@@ -241,8 +250,10 @@ def which_blocks(n: int | Sequence[int], depth: int) -> set[int]:
 def vit(name: str, **fields: Unpack[ViTFields]) -> ViT:
     """A new model by its name in Table 1, "ViT-B/16", with fields overridden.
 
-    `vit("ViT-Ti/16", image_size=64, num_classes=10)`; the fields are ViTConfig's.
-    UserError: the name or a field is unknown, or the fields do not fit each other.
+    `vit("ViT-Ti/16", image_size=64, num_classes=10)`; the fields are
+    ViTConfig's.
+    UserError: the name or a field is unknown, or the fields do not fit each
+    other.
     """
     return ViT(vit_config(name, **fields))
 

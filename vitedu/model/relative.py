@@ -1,0 +1,104 @@
+"""Relative attention: how far apart two tokens are, as a bias of logits.
+
+`vit("ViT-B/16", position=Relative())`; paper, appendix D.4.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from einops import rearrange
+from torch import Tensor, fx, nn
+
+from vitedu.model.attention import attention_layers
+from vitedu.model.footprint import MODULE, NOTHING, Footprint
+from vitedu.model.position import Position
+from vitedu.model.tables import draw
+
+if TYPE_CHECKING:
+    from vitedu.model.config import ViTConfig
+    from vitedu.model.vit import ViT
+
+# calls that torch.fx keeps, as in vitedu.model.attention
+fx.wrap("rearrange")
+fx.wrap("rows_of_offsets")
+
+
+@dataclass(frozen=True)
+class Relative(Position):
+    """1-D relative attention: a bias of the logits from query and offset.
+
+    Every offset p_q - p_k has a learned key embedding; its product with the
+    query, divided by sqrt(hd) as all logits are, is added before the softmax.
+    Places are those of the sequence: the class token has place 0 and the
+    patches 1 to n, so offsets run from -(t-1) to t-1, and pairs of patches
+    share those of the class token. Row o + t - 1 of the table (1, 2t - 1, d)
+    belongs to offset o; each head has its own part of the row, as it has of a
+    key.
+
+    `at` is "layers", a table for every block, or "shared"; not "stem", since
+    tokens have no queries there. The paper says neither whether layers or heads
+    share, nor what the class token's offsets are.
+
+    UserError: `at` is something else; when the model is built, the blocks
+    aren't those of `Standard()`.
+    Source: paper, appendix D.4.
+    """
+
+    name: str = field(default="Relative", init=False, repr=False)
+    at: Literal["layers", "shared"] = "layers"
+
+    def table(self, config: "ViTConfig") -> nn.Parameter:
+        """A key embedding per offset, (1, 2t - 1, d), not yet drawn."""
+        offsets = 2 * config.num_tokens - 1
+        return nn.Parameter(torch.zeros(1, offsets, config.embed_dim))
+
+    def build(self, config: "ViTConfig") -> nn.Parameter | None:
+        """The table of the model; None where every block has its own."""
+        return None if self.at == "layers" else self.table(config)
+
+    def attach(self, model: "ViT") -> None:
+        """Give every attention layer its `position_bias`."""
+        layers = attention_layers(model.blocks, "Relative()")
+        for block, layer in zip(model.blocks, layers, strict=True):
+            if self.at == "layers":
+                block.pos_embed = draw(self.table(model.config))
+            owner = block if self.at == "layers" else model
+            layer.position_bias = RelativeBias(owner)
+
+    def footprint(self, config: "ViTConfig") -> tuple[Footprint, Footprint]:
+        """The table, in the model or in every block, and what reads it."""
+        offsets = 2 * config.num_tokens - 1
+        table = Footprint(weights=offsets * config.embed_dim)
+        if self.at == "layers":
+            return NOTHING, table + MODULE
+        return table, MODULE
+
+
+class RelativeBias(nn.Module):
+    """The bias of Relative: q (b, heads, t, hd) -> (b, heads, t, t).
+
+    Reads the table from `owner.pos_embed` at every call. The owner, the block
+    or the model, is kept in a tuple: as an attribute it would become a part of
+    this module.
+    """
+
+    def __init__(self, owner: nn.Module) -> None:
+        super().__init__()
+        self.owner = (owner,)
+
+    def forward(self, q: Tensor) -> Tensor:
+        """(b, heads, t, hd) -> (b, heads, t, t)."""
+        b, heads, t, hd = q.shape
+        table = self.owner[0].pos_embed
+        keys = rearrange(table, "1 o (heads hd) -> heads hd o", heads=heads)
+        scores = q @ keys / math.sqrt(hd)  # (b, heads, t, 2t - 1)
+        return scores.gather(-1, rows_of_offsets(q).expand(b, heads, t, t))
+
+
+def rows_of_offsets(q: Tensor) -> Tensor:
+    """The table's row for each query and key: (b, heads, t, hd) -> (t, t)."""
+    t = q.shape[2]
+    place = torch.arange(t, device=q.device)
+    return place[:, None] - place + t - 1

@@ -24,7 +24,8 @@ from torch import nn
 
 from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig
-from vitedu.weights import load
+from vitedu.pictures import PreprocessSpec
+from vitedu.weights import Checkpoint, load
 from vitedu.weights.npz import from_vitedu
 
 TINY = ViTConfig(
@@ -49,7 +50,7 @@ def drawn_model():
 
 def google_arrays():
     """The weights under Google's names, which are a ViT in every container."""
-    return from_vitedu(TINY, drawn_model().state_dict())
+    return from_vitedu(Checkpoint(TINY, drawn_model().state_dict()))
 
 
 def save_npz(arrays, path):
@@ -547,6 +548,47 @@ def test_a_torch_file_that_lies_is_one_sentence(tmp_path, write_torch, case):
     sentence(write_torch(tmp_path / "w.pth", CLAIMS[case]))
 
 
+TOO_LARGE = {
+    "blocks": {"depth": 10**6},
+    "stages": {"stem": {"name": "Hybrid", "layers": [10**9], "width": 1}},
+    "width": {"embed_dim": 4_000_000},
+    "positions": {"position": {"name": "SinCos2D"}, "image_size": [20_000] * 2},
+    "classes": {"num_classes": 10**11},
+    "registers": {"registers": 10**12},
+    "digits": {"embed_dim": 10**400},
+}
+
+
+def too_large(folder, case):
+    """A file of vitedu's whose metadata promise another network."""
+    path = folder / "w.safetensors"
+    config = TINY.to_json() | TOO_LARGE[case]
+    spec = PreprocessSpec(image_size=tuple(config["image_size"]))
+    content = {"config": config, "preprocess": spec.to_json()}
+    text = json.dumps(content | {"class_names": []})
+    save_file(drawn_model().state_dict(), path, {"vitedu": text})
+    return path
+
+
+@pytest.mark.parametrize("case", TOO_LARGE)
+def test_metadata_of_a_network_too_large_are_one_sentence(tmp_path, case):
+    sentence(too_large(tmp_path, case))
+
+
+def full_of_nothing(path):
+    """A file of 9 TB that takes up no room on the disk."""
+    start = b"PK\x03\x04" if path.suffix == ".pth" else b"\x80\x02"
+    path.write_bytes(start)
+    os.truncate(path, 2**43)
+    return path
+
+
+@pytest.mark.parametrize("name", ["w.npz", "w.safetensors", "w.pth", "w.pt"])
+def test_a_file_larger_than_the_memory_is_one_sentence(tmp_path, name):
+    path = full_of_nothing(tmp_path / name)
+    assert "8.8 TB of memory" in sentence(path)
+
+
 MEASURE = """
 import resource, sys
 from pathlib import Path
@@ -591,6 +633,10 @@ def test_no_header_makes_it_allocate(tmp_path):
         files.append(old_torch(folder() / "w.pth", claim))
     for numel in (2**27, 2**29):
         files.append(lying_list(folder(), numel))
+    for case in TOO_LARGE:
+        files.append(too_large(folder(), case))
+    for name in ("w.npz", "w.safetensors", "w.pth", "w.pt"):
+        files.append(full_of_nothing(folder() / name))
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", MEASURE, good, *files],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},

@@ -14,7 +14,7 @@ from vitedu.data.imagenet import imagenet_21k_classes, imagenet_classes
 from vitedu.model import ViT, ViTConfig
 from vitedu.weights import DIALECTS, Checkpoint, convert, load, write_weights
 from vitedu.weights.files import read_safetensors
-from vitedu.weights.hf_about import ids_of
+from vitedu.weights.hf_config import ids_of
 
 IMAGENET = imagenet_classes().names
 OWN = tuple(f"bird {i}" for i in range(1000))
@@ -68,10 +68,10 @@ def test_a_head_of_1000_classes_without_names_gets_imagenets(foreign):
     assert model.class_names == IMAGENET
     assert model.load_report.dialect == "timm"
     notes = [
-        note for note in model.load_report.notes if "without names" in note
+        note for note in model.load_report.notes if "have no names" in note
     ]
     assert notes == [
-        "it has 1,000 classes without names, which are taken for ImageNet-1k's"
+        "its 1,000 classes have no names, so they are taken to be ImageNet-1k's"
     ]
 
 
@@ -124,13 +124,13 @@ def test_names_in_a_file_of_others_go_before_imagenets(tmp_path, to, names):
     model = quiet_load(target, **hints)
     keeps_names = to != "torchvision" and names
     assert model.class_names == (names if keeps_names else IMAGENET)
-    is_said = any("without names" in x for x in model.load_report.notes)
+    is_said = any("have no names" in x for x in model.load_report.notes)
     assert is_said != bool(keeps_names)
 
 
 def test_a_conversion_keeps_the_names_and_says_whence(foreign, tmp_path):
     done = quiet_convert(foreign(1000), tmp_path / "ours.safetensors", "vitedu")
-    assert any("without names" in note for note in done.notes)
+    assert any("have no names" in note for note in done.notes)
     model = load(tmp_path / "ours.safetensors")
     assert model.class_names == IMAGENET and model.load_report.notes == ()
 
@@ -154,8 +154,7 @@ def assert_ids_are_names(config, names):
 def test_imagenets_names_reach_hugging_face_from_every_dialect(
     tmp_path, dialect
 ):
-    config, state, *_ = checkpoint(1000)
-    arrays = DIALECTS[dialect].from_vitedu(config, state)
+    arrays = DIALECTS[dialect].from_vitedu(checkpoint(1000))
     path = tmp_path / f"theirs{'.npz' if dialect == 'npz' else '.safetensors'}"
     if dialect == "npz":
         np.savez(path, **{name: x.numpy() for name, x in arrays.items()})
@@ -207,6 +206,9 @@ def test_no_two_classes_get_one_label():
 
 @pytest.mark.slow
 def test_transformers_reads_the_names(tmp_path):
+    from vitedu.compat import import_torchvision
+
+    import_torchvision()
     transformers = pytest.importorskip("transformers")
     path = tmp_path / "ours.safetensors"
     write_weights(path, checkpoint(1000, IMAGENET))

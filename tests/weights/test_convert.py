@@ -19,13 +19,10 @@ from vitedu import PreprocessSpec, UserError, load
 from vitedu.compat import import_timm, import_torchvision
 from vitedu.model import Learned1D, ViT, ViTConfig
 from vitedu.model.hybrid import Hybrid
-from vitedu.model.position import (
-    Learned2D,
-    NoPosition,
-    Relative,
-    SinCos2D,
-)
-from vitedu.model.resnet import ResNet, ResNetConfig
+from vitedu.model.position import Learned2D, NoPosition, SinCos2D
+from vitedu.model.relative import Relative
+from vitedu.model.resnet import ResNet
+from vitedu.model.resnet_config import ResNetConfig
 from vitedu.weights import Checkpoint, write_weights
 from vitedu.weights.convert import SUFFIXES, convert
 from vitedu.weights.dialects import DIALECTS

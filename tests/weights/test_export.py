@@ -13,8 +13,11 @@ from vitedu import PreprocessSpec, load
 from vitedu.model import Learned1D, ViT, ViTConfig
 from vitedu.model.axial import Axial
 from vitedu.model.hybrid import Hybrid
-from vitedu.model.position import Learned2D, NoPosition, Relative, SinCos2D
-from vitedu.model.resnet import ResNet, ResNetConfig
+from vitedu.model.position import Learned2D, NoPosition, SinCos2D
+from vitedu.model.relative import Relative
+from vitedu.model.resnet import ResNet
+from vitedu.model.resnet_config import ResNetConfig
+from vitedu.model.rope import RoPE
 from vitedu.weights import Checkpoint, write_weights
 
 pytestmark = pytest.mark.slow  # seconds each
@@ -50,6 +53,8 @@ KINDS = {
     "2-D in blocks": replace(TINY, position=Learned2D(at="layers")),
     "relative": replace(TINY, position=Relative()),
     "relative shared": replace(TINY, position=Relative(at="shared")),
+    "rope": replace(TINY, position=RoPE()),
+    "registers": replace(TINY, registers=2),
     "axial": replace(TINY, block=Axial()),
     "root": replace(TINY, stem=Hybrid(()), patch_size=2),
     "hybrid": replace(TINY, stem=Hybrid((1, 1), width=0.5), patch_size=1),

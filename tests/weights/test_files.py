@@ -175,19 +175,21 @@ def test_tied_weights_are_read(tmp_path):
 
 def test_safetensors_metadata_come_along(tmp_path):
     save_file(ARRAYS, tmp_path / "w.safetensors", {"format": "pt"})
-    assert read_arrays(tmp_path / "w.safetensors").metadata == {"format": "pt"}
+    assert read_arrays(tmp_path / "w.safetensors").about.metadata == {
+        "format": "pt"
+    }
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_the_json_beside_a_file_comes_along(tmp_path, name):
     CONTAINERS[name](ARRAYS, tmp_path / name)
     found = read_arrays(tmp_path / name)
-    assert found.config is None and found.preprocessor is None
+    assert found.about.config == found.about.preprocessor == {}
     (tmp_path / "config.json").write_text('{"num_heads": 3}')
     (tmp_path / "preprocessor_config.json").write_text('{"size": 224}')
     found = read_arrays(tmp_path / name)
-    assert found.config == {"num_heads": 3}
-    assert found.preprocessor == {"size": 224}
+    assert found.about.config == {"num_heads": 3}
+    assert found.about.preprocessor == {"size": 224}
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,7 @@ def test_a_file_has_the_name_of_its_model(tmp_path, path, name):
     path.parent.mkdir(exist_ok=True)
     writers = {".npz": save_npz, ".bin": torch.save, ".json": save_shards}
     writers.get(path.suffix, save_file)(ARRAYS, path)
-    assert read_arrays(path).name == (name or path.stem)
+    assert read_arrays(path).about.name == (name or path.stem)
 
 
 # --- folders
@@ -254,12 +256,12 @@ def test_a_folder_of_several_files_asks_for_one(tmp_path):
 
 
 def test_an_empty_folder_is_one_sentence(tmp_path):
-    assert "holds no model.safetensors" in sentence(tmp_path)
+    assert "doesn't contain model.safetensors" in sentence(tmp_path)
 
 
 def test_a_run_that_is_not_done_has_no_weights(tmp_path):
     torch.save({"model": ARRAYS}, tmp_path / "checkpoint.pt")
-    assert "holds no model.safetensors" in sentence(tmp_path)
+    assert "doesn't contain model.safetensors" in sentence(tmp_path)
 
 
 def test_nothing_there_is_one_sentence(tmp_path):
@@ -281,9 +283,9 @@ def test_json_that_is_none_is_one_sentence(tmp_path, text, name):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({}, "no weight_map"),
-        ({"weight_map": ["a"]}, "no weight_map"),
-        ({"weight_map": {"a": 3}}, "no weight_map"),
+        ({}, "weight_map is missing"),
+        ({"weight_map": ["a"]}, "weight_map is missing"),
+        ({"weight_map": {"a": 3}}, "weight_map is missing"),
         (
             {"weight_map": {"a": "../model.safetensors"}},
             "'../model.safetensors'",
@@ -293,7 +295,7 @@ def test_json_that_is_none_is_one_sentence(tmp_path, text, name):
         ({"weight_map": {"a": ""}}, "''"),
         ({"weight_map": {"a": "gone.safetensors"}}, "not beside it"),
         ({"weight_map": {"a": "one.safetensors"}}, "lack 1 of its arrays (a)"),
-        ({"weight_map": {}}, "holds no arrays"),
+        ({"weight_map": {}}, "doesn't contain any arrays"),
     ],
 )
 def test_an_index_that_leads_astray_is_one_sentence(tmp_path, content, said):

@@ -54,7 +54,7 @@ def write_shards(folder):
     from safetensors.torch import save_file
 
     write_model(folder / "whole")
-    arrays = from_vitedu(TINY, ViT(TINY).state_dict())
+    arrays = from_vitedu(Checkpoint(TINY, ViT(TINY).state_dict()))
     names, places = list(arrays), {}
     for i, part in enumerate((names[:4], names[4:])):
         file = f"model-{i}.safetensors"
@@ -121,14 +121,14 @@ import sys
 from vitedu.errors import UserError
 from vitedu.weights import load
 from vitedu.weights.hub import find
-from vitedu.weights.stored import find_arrays
+from vitedu.weights.read import find_arrays
 try:
     if sys.argv[1] == "-c":
         exec(sys.argv[2])
         print("done")
     elif sys.argv[1] == "load":
         model = load(sys.argv[2])
-        print("loaded", model.class_names, find_arrays(sys.argv[2]).name)
+        print("loaded", model.class_names, find_arrays(sys.argv[2]).about.name)
     else:
         print(*sorted(path.name for path in find(sys.argv[2]).iterdir()))
 except UserError as error:
@@ -227,6 +227,16 @@ def test_shards_are_fetched_by_their_index(tmp_path, server):
     assert found == (
         "model-0.safetensors model-1.safetensors model.safetensors.index.json"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["/etc/passwd", "../../secret", ".."])
+def test_an_index_that_points_elsewhere_is_one_sentence(tmp_path, server, file):
+    folder = hub_model(server, "someone/astray")
+    index = json.dumps({"weight_map": {"head.weight": file}})
+    (folder / "model.safetensors.index.json").write_text(index)
+    said = fetch(tmp_path, "someone/astray", port=server.server_port)
+    assert said.startswith("UserError") and f"names {file!r}" in said
 
 
 @pytest.mark.slow

@@ -13,9 +13,11 @@ import vitedu
 from vitedu.data import PreprocessSpec
 from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig
-from vitedu.model.position import Learned2D, NoPosition, Relative, SinCos2D
+from vitedu.model.position import Learned2D, NoPosition, SinCos2D
+from vitedu.model.relative import Relative
 from vitedu.model.resize import resize_pos_embed
-from vitedu.model.resnet import ResNet, ResNetConfig
+from vitedu.model.resnet import ResNet
+from vitedu.model.resnet_config import ResNetConfig
 from vitedu.weights import load, read_weights, write_weights
 from vitedu.weights.load import checkpoint_of
 
@@ -499,16 +501,18 @@ def test_a_resnet_has_no_field_of_a_vit(resnet_file):
 
 
 def test_a_folder_without_weights_is_one_sentence(tmp_path):
-    assert "holds no model.safetensors" in sentence(tmp_path)
+    assert "doesn't contain model.safetensors" in sentence(tmp_path)
 
 
 @pytest.mark.parametrize(
     "name",
-    ["google/vit-base-patch16-224", "ViT-B/16", "", "runs/nothing", "a.pth"],
+    ["google/vit-base-patch16-224", "ViT-B/16", "runs/nothing", "a.pth"],
 )
 def test_a_name_of_nothing_here_is_one_sentence(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert repr(name) in sentence(name) or "holds no model" in sentence(name)
+    assert repr(name) in sentence(name) or "doesn't contain model" in sentence(
+        name
+    )
 
 
 def test_the_name_of_a_model_without_weights_says_how_to_build_it():
@@ -516,18 +520,19 @@ def test_the_name_of_a_model_without_weights_says_how_to_build_it():
 
 
 def test_a_path_that_cannot_be_is_one_sentence():
-    assert "cannot be a path" in sentence("a" * 5000 + "/b")
+    assert "File name too long" in sentence("a" * 5000 + "/b")
+    assert "the path is empty" in sentence("")
 
 
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"depth": 10**6}, "too few for 1000000 layers"),
-        ({"embed_dim": 2**40, "mlp_dim": 2**40}, "cannot be built"),
-        ({"mlp_dim": 10**30}, "cannot be built"),
+        ({"depth": 4000}, "too few for 4000 layers"),
+        ({"embed_dim": 2**40, "mlp_dim": 2**40}, "bytes of memory"),
+        ({"mlp_dim": 10**30}, "a number of 31 digits, which is too large"),
         (
             {"position": {"name": "SinCos2D"}, "image_size": [10**6, 10**6]},
-            "too large",
+            "a table too large to compute",
         ),
     ],
 )

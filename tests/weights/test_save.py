@@ -201,7 +201,7 @@ def test_class_names_of_another_number_are_refused(tmp_path, names):
 def test_class_names_are_texts(tmp_path, names):
     model = tiny()
     model.class_names = names
-    assert "sequence of strings" in sentence(tmp_path, model)
+    assert "class_names must be" in sentence(tmp_path, model)
 
 
 @pytest.mark.parametrize(

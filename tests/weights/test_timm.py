@@ -5,6 +5,7 @@ Every tensor is drawn, the scales of norms and all biases too, so that none can 
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,15 @@ from torch.testing import assert_close
 
 from vitedu import UserError, load
 from vitedu.compat import import_timm
-from vitedu.model import Learned1D, Patches, ViT, ViTConfig
+from vitedu.model import Learned1D, Patches, RoPE, ViT, ViTConfig
 from vitedu.model.axial import Axial
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import Learned2D, NoPosition
-from vitedu.model.resnet import ResNet, ResNetConfig
+from vitedu.model.resnet import ResNet
+from vitedu.model.resnet_config import ResNetConfig
+from vitedu.weights import About, Checkpoint, timm_config
 from vitedu.weights import timm as dialect
-from vitedu.weights import timm_about
-from vitedu.weights.sizes import crop_share
+from vitedu.weights.vit_sizes import crop_share
 
 # tokens 3x4, three heads of 8, an MLP that is no multiple of the width
 SMALL = {
@@ -123,6 +125,9 @@ def quiet_load(path, **overrides):
         {"global_pool": "token", "fc_norm": True},
         {"no_embed_class": True},
         {"pos_embed": "none"},
+        {"reg_tokens": 4},
+        {"reg_tokens": 4, "no_embed_class": True},
+        {"reg_tokens": 2, "global_pool": "avg", "fc_norm": False},
     ],
     ids=str,
 )
@@ -182,7 +187,9 @@ def test_a_missing_table_is_believed_only_where_it_is_said(tmp_path):
         load(path, num_heads=3, image_size=32)
     ours = quiet_load(path, num_heads=3, image_size=32, position="none")
     assert ours.config.position == NoPosition()
-    with pytest.raises(UserError, match="no positions, which fit any size"):
+    with pytest.raises(
+        UserError, match="no table of positions, so any size fits"
+    ):
         load(path, num_heads=3, position="none")
 
 
@@ -255,9 +262,9 @@ def test_the_name_says_the_heads(timm, tmp_path, name):
 
 def test_the_name_says_the_heads_before_table_1(timm):
     # as wide and deep as ViT-B, but with 16 heads and mean pooling
-    hints = {"name": "vit_base_patch16_gap_224.in1k_ijepa"}
-    said = timm_about.said_of(hints, 768, 12)
-    assert (said["num_heads"], said["pool"]) == (16, "mean")
+    about = About("vit_base_patch16_gap_224.in1k_ijepa")
+    known = timm_config.fields_of(about, 768, 12)
+    assert (known["num_heads"], known["pool"]) == (16, "mean")
 
 
 def test_a_name_of_another_models_size_is_not_believed(tmp_path):
@@ -311,11 +318,10 @@ def real_file():
 # --- preprocessing
 
 
-def spec_of(about):
-    config = ViTConfig(image_size=224, num_classes=5)
-    return timm_about.preprocess(
-        config, {"config": {"architecture": NAME, "pretrained_cfg": about}}
-    )
+def preprocess(cfg, **fields):
+    config = ViTConfig(**{"image_size": 224} | fields)
+    beside = {"architecture": NAME, "pretrained_cfg": cfg}
+    return timm_config.preprocess(config, About(config=beside))
 
 
 def test_preprocessing_is_that_of_config_json():
@@ -326,21 +332,22 @@ def test_preprocessing_is_that_of_config_json():
         "interpolation": "bilinear",
         "crop_pct": 0.96,
     }
-    spec = spec_of(about)
+    spec, _ = preprocess(about)
     assert (spec.mean, spec.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
     assert (spec.interpolation, spec.crop) == ("bilinear", 0.96)
 
 
 def test_what_config_json_leaves_out_is_timms_default(timm):
     default = timm.models.PretrainedCfg()
-    spec = spec_of({"license": "mit"})
+    spec, _ = preprocess({"license": "mit"})
     assert (spec.mean, spec.std) == (default.mean, default.std)
     assert spec.interpolation == default.interpolation
     assert spec.crop == default.crop_pct
 
 
 def test_a_squash_is_a_resize_without_crop():
-    assert spec_of({"crop_pct": 1.0, "crop_mode": "squash"}).crop is None
+    spec, doubts = preprocess({"crop_pct": 1.0, "crop_mode": "squash"})
+    assert (spec.crop, doubts) == (None, ())
 
 
 @pytest.mark.parametrize(
@@ -352,22 +359,20 @@ def test_a_squash_is_a_resize_without_crop():
     ],
 )
 def test_preprocessing_that_vitedu_cannot_do_is_said(about, what):
-    with pytest.warns(UserWarning, match=f"{what}.*which vitedu cannot do"):
-        spec_of(about)
+    _, (doubt,) = preprocess(about)
+    assert re.search(f"{what}.*which vitedu cannot do", doubt)
 
 
 def test_other_channels_get_the_mean_of_the_numbers_as_in_timm():
-    config = ViTConfig(in_channels=1)
-    about = {"mean": [0.2, 0.3, 0.4], "std": [0.5, 0.5, 0.5]}
-    hints = {"config": {"architecture": NAME, "pretrained_cfg": about}}
-    spec = timm_about.preprocess(config, hints)
+    cfg = {"mean": [0.2, 0.3, 0.4], "std": [0.5, 0.5, 0.5]}
+    spec, _ = preprocess(cfg, in_channels=1)
     assert spec.mean == (pytest.approx(0.3),) and spec.std == (0.5,)
 
 
 def test_preprocessing_of_a_name_is_that_of_timms_table(timm, tmp_path):
     name = "vit_base_patch16_224.mae"
     about = timm.models.get_pretrained_cfg(name)
-    spec = timm_about.preprocess(ViTConfig(), {"name": name})
+    spec, _ = timm_config.preprocess(ViTConfig(), About(name))
     assert (spec.mean, spec.std) == (about.mean, about.std)
     assert (spec.crop, spec.interpolation) == (about.crop_pct, "bicubic")
     assert spec.mean == IMAGENET
@@ -383,23 +388,23 @@ def test_preprocessing_of_a_name_is_that_of_timms_table(timm, tmp_path):
     ],
 )
 def test_files_of_deit_dino_and_mae_are_known_by_name(name, architecture):
-    found, about = timm_about.look_up(name)
+    found, about = timm_config.look_up(name)
     assert found == architecture
     assert about["mean"] == IMAGENET
 
 
 def test_another_file_of_the_three_families_gets_imagenets_numbers():
-    spec = timm_about.preprocess(ViTConfig(), {"name": "my_dino_run"})
-    assert spec.mean == IMAGENET
+    spec, doubts = timm_config.preprocess(ViTConfig(), About("my_dino_run"))
+    assert (spec.mean, doubts) == (IMAGENET, ())
 
 
 def test_a_tag_that_timm_does_not_have_says_nothing():
-    assert timm_about.look_up(f"{NAME}.my_own") == (NAME, {})
+    assert timm_config.look_up(f"{NAME}.my_own") == (NAME, {})
 
 
 def test_preprocessing_that_nobody_says_is_warned_of_with_both_numbers():
-    with pytest.warns(UserWarning, match=r"std 0\.5 are assumed.*0\.485"):
-        spec = timm_about.preprocess(ViTConfig(), {"name": "checkpoint"})
+    spec, (doubt,) = timm_config.preprocess(ViTConfig(), About("checkpoint"))
+    assert re.search(r"std 0\.5 are assumed.*0\.485", doubt)
     assert spec.mean == (0.5, 0.5, 0.5)
 
 
@@ -511,6 +516,7 @@ HELD = {
         "in_channels": 1,
     },
     "no positions": {"position": NoPosition()},
+    "registers": {"registers": 4},
     # 21 * (51 / 21) is a little less than 51
     "odd mlp": {"embed_dim": 21, "mlp_dim": 51},
 }
@@ -533,24 +539,24 @@ def drawn(**changes):
 @pytest.mark.parametrize("changes", HELD.values(), ids=HELD)
 def test_there_and_back_is_the_same_configuration_and_bits(changes):
     config, state = drawn(**changes)
-    arrays = dialect.from_vitedu(config, state)
-    spec = timm_about.spec_of(dict(timm_about.DEFAULT), config)
-    written = dialect.beside(config, spec, ())["config.json"]
-    hints = {"config": json.loads(json.dumps(written))}
-    again, found = dialect.to_vitedu(arrays, hints)
-    assert again == config
+    arrays = dialect.from_vitedu(Checkpoint(config, state))
+    spec, _ = timm_config.spec_of(timm_config.DEFAULT, config)
+    beside = dialect.beside(Checkpoint(config, {}, spec))
+    about = About(config=json.loads(json.dumps(beside["config.json"])))
+    again = dialect.to_vitedu(arrays, about)
+    found = again.state_dict
+    assert again.config == config
     assert found.keys() == state.keys()
     assert all(torch.equal(found[name], state[name]) for name in state)
-    assert dialect.preprocess(again, hints) == spec
+    assert again.preprocess == spec
 
 
 @pytest.mark.parametrize("changes", HELD.values(), ids=HELD)
 def test_timm_takes_what_is_written(timm, tmp_path, changes):
     config, state = drawn(**changes)
-    arrays = dialect.from_vitedu(config, state)
+    arrays = dialect.from_vitedu(Checkpoint(config, state))
     save_file(arrays, tmp_path / "model.safetensors")
-    spec = timm_about.spec_of(dict(timm_about.DEFAULT), config)
-    written = dialect.beside(config, spec, ())["config.json"]
+    written = dialect.beside(Checkpoint(config, {}))["config.json"]
     (tmp_path / "config.json").write_text(json.dumps(written))
     theirs = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
     ours = ViT(config)
@@ -563,6 +569,7 @@ def test_timm_takes_what_is_written(timm, tmp_path, changes):
     [
         ({"pre_logits": 8}, "a pre-logits layer"),
         ({"position": Learned2D()}, "Learned2D"),
+        ({"position": RoPE()}, "RoPE"),
         ({"position": Learned1D(at="layers")}, "at='layers'"),
         ({"block": Axial()}, "Axial"),
         ({"stem": Hybrid((1, 1)), "patch_size": 1}, "Hybrid"),
@@ -575,7 +582,7 @@ def test_what_timm_cannot_be_is_refused(changes, what):
     with pytest.raises(
         UserError, match=f"timm's ViT has no place for .*{what}"
     ):
-        dialect.from_vitedu(config, {})
+        dialect.from_vitedu(Checkpoint(config, {}))
 
 
 @pytest.mark.parametrize(
@@ -590,18 +597,18 @@ def test_what_timms_bit_cannot_be_is_refused(changes, what):
     with pytest.raises(
         UserError, match=f"timm's BiT has no place for .*{what}"
     ):
-        dialect.from_vitedu(ResNetConfig(**changes), {})
+        dialect.from_vitedu(Checkpoint(ResNetConfig(**changes), {}))
 
 
 @pytest.mark.slow  # builds 21 models, up to H/14 and BiT-R152x4, without numbers
 def test_every_architecture_that_is_written_is_timms(timm):
-    for sizes, name in timm_about.ARCHITECTURES.items():
-        about = timm_about.said_by_table(name)
+    for sizes, name in timm_config.ARCHITECTURES.items():
+        about = timm_config.fields_by_name(name)
         patch_size = int(name.split("patch")[1].split("_")[0])
         assert (about["embed_dim"], about["depth"], patch_size) == sizes
-    for name in timm_about.HYBRIDS.values():
-        assert timm_about.said_by_table(name)
-    for (layers, width), name in timm_about.RESNETS.items():
+    for name in timm_config.HYBRIDS.values():
+        assert timm_config.fields_by_name(name)
+    for (layers, width), name in timm_config.RESNETS.items():
         with torch.device("meta"):
             theirs = timm.create_model(name).state_dict()
             ours = ResNet(ResNetConfig(layers=layers, width=width)).state_dict()
@@ -630,7 +637,7 @@ def with_arrays(**more):
     "arrays, sentence",
     [
         (with_arrays(dist_token=torch.zeros(1, 1, 24)), "distillation token"),
-        (with_arrays(reg_token=torch.zeros(1, 4, 24)), "register tokens"),
+        (with_arrays(reg_token=torch.zeros(4, 24)), "reg_token has shape"),
         (
             {
                 k.replace("norm.", "fc_norm.")
@@ -699,7 +706,7 @@ def deep_bit_arrays():
             {k: v for k, v in bit_arrays().items() if "1.blocks.0" not in k},
             "stages .0, 1., but not all of them",
         ),
-        (deep_bit_arrays(), "its network cannot be built"),
+        (deep_bit_arrays(), "layers has 70 stages"),
         (
             bit_arrays() | {"stem.conv.weight": torch.zeros(50, 3, 7, 7)},
             "width",
@@ -767,7 +774,7 @@ def test_a_config_json_of_other_sizes_is_refused(tmp_path):
 
 def test_a_network_with_timms_names_but_other_blocks_is_refused(timm):
     with pytest.raises(UserError, match="blocks ResPostBlock"):
-        timm_about.said_by_table("vit_base_patch16_rpn_224")
+        timm_config.fields_by_name("vit_base_patch16_rpn_224")
 
 
 @pytest.mark.parametrize(
@@ -782,26 +789,29 @@ def test_a_network_with_timms_names_but_other_blocks_is_refused(timm):
 )
 def test_preprocessing_that_is_no_numbers_is_refused(about):
     with pytest.raises(UserError):
-        spec_of(about)
+        preprocess(about)
 
 
 def test_only_timms_names_are_recognised():
-    assert dialect.recognises(plain_arrays())
-    assert not dialect.recognises({"patch_embed.proj.weight": torch.zeros(1)})
-    assert not dialect.recognises({"head.weight": torch.zeros(1)})
+    def is_its(names):
+        return any(marks <= {*names} for marks in dialect.MARKS)
+
+    assert is_its(plain_arrays())
+    assert not is_its(["patch_embed.proj.weight"])
+    assert not is_its(["head.weight"])
     assert Patches() == ViTConfig().stem
 
 
 def test_the_arrays_are_written_as_they_lie_in_the_file(tmp_path):
     config, state = drawn()
     half = {name: tensor.half() for name, tensor in state.items()}
-    save_file(dialect.from_vitedu(config, half), tmp_path / "w")
+    save_file(dialect.from_vitedu(Checkpoint(config, half)), tmp_path / "w")
     found = load_file(tmp_path / "w")
     assert {x.dtype for x in found.values()} == {torch.float16}
     assert all(torch.equal(found[name], half[name]) for name in half)
 
 
-@pytest.mark.filterwarnings("ignore:neither a config.json:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*neither a config.json:UserWarning")
 def test_a_new_size_after_loading_is_that_of_loading_with_it(tmp_path):
     path = timm_file(tmp_path, plain_arrays())
     at_once = load(path, image_size=48, num_heads=3)

@@ -16,7 +16,9 @@ from vitedu.model import Learned1D, ViT, ViTConfig
 from vitedu.model.axial import Axial
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import NoPosition
-from vitedu.model.resnet import ResNetConfig
+from vitedu.model.resnet_config import ResNetConfig
+from vitedu.model.rope import RoPE
+from vitedu.weights import About, Checkpoint
 from vitedu.weights import torchvision as dialect
 
 SMALL = {
@@ -184,9 +186,7 @@ def test_a_known_file_is_prepared_as_torchvision_does(name):
     import math
 
     crop, resized, interpolation = dialect.PREPROCESS[name]
-    spec = dialect.preprocess(
-        ViTConfig(image_size=crop, patch_size=1), {"name": name}
-    )
+    spec = dialect.preprocess(ViTConfig(image_size=crop, patch_size=1), name)
     assert (spec.image_size, spec.interpolation) == (
         (crop, crop),
         interpolation,
@@ -197,7 +197,7 @@ def test_a_known_file_is_prepared_as_torchvision_does(name):
 
 def test_another_name_gets_the_first_of_the_size():
     def crop_of(**fields):
-        return dialect.preprocess(ViTConfig(**fields), {"name": "my"}).crop
+        return dialect.preprocess(ViTConfig(**fields), "my").crop
 
     large = {"embed_dim": 1024, "depth": 24, "num_heads": 16}
     assert crop_of() == 0.875
@@ -213,8 +213,8 @@ def test_another_name_gets_the_first_of_the_size():
 @pytest.mark.parametrize("changes", [{}, {"pre_logits": 16}], ids=str)
 def test_there_and_back_is_the_same_configuration_and_bits(changes):
     config, state = drawn(**changes)
-    arrays = dialect.from_vitedu(config, state)
-    again, found = dialect.to_vitedu(arrays, {"num_heads": 3})
+    arrays = dialect.from_vitedu(Checkpoint(config, state))
+    again, found, *_ = dialect.to_vitedu(arrays, About(num_heads=3))
     assert again == config
     assert found.keys() == state.keys()
     assert all(torch.equal(found[name], state[name]) for name in state)
@@ -223,7 +223,9 @@ def test_there_and_back_is_the_same_configuration_and_bits(changes):
 def test_torchvision_takes_what_is_written(models):
     config, state = drawn(pre_logits=16)
     theirs = models.VisionTransformer(**SMALL, representation_size=16)
-    theirs.load_state_dict(dialect.from_vitedu(config, state), strict=True)
+    theirs.load_state_dict(
+        dialect.from_vitedu(Checkpoint(config, state)), strict=True
+    )
     ours = ViT(config)
     ours.load_state_dict(state)
     assert_same_function(ours.double().eval(), theirs.eval())
@@ -238,6 +240,8 @@ def test_torchvision_takes_what_is_written(models):
         ({"patch_size": (8, 4)}, "patches of 8x4"),
         ({"in_channels": 1}, "in_channels=1"),
         ({"position": NoPosition()}, "NoPosition"),
+        ({"position": RoPE()}, "RoPE"),
+        ({"registers": 2}, "registers=2"),
         ({"position": Learned1D(at="layers")}, "at='layers'"),
         ({"block": Axial()}, "Axial"),
         ({"stem": Hybrid((1, 1)), "patch_size": 1}, "Hybrid"),
@@ -247,12 +251,12 @@ def test_torchvision_takes_what_is_written(models):
 def test_what_its_vit_cannot_be_is_refused(changes, what):
     config = ViTConfig(**{"image_size": 32, "patch_size": 8} | changes)
     with pytest.raises(UserError, match=f"ViT has no place for .*{what}"):
-        dialect.from_vitedu(config, {})
+        dialect.from_vitedu(Checkpoint(config, {}))
 
 
 def test_a_resnet_is_refused():
     with pytest.raises(UserError, match="no place for a ResNet"):
-        dialect.from_vitedu(ResNetConfig(), {})
+        dialect.from_vitedu(Checkpoint(ResNetConfig(), {}))
 
 
 # --- refused in a sentence
@@ -274,18 +278,19 @@ def test_a_resnet_is_refused():
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_other_arrays_are_refused_in_a_sentence(tmp_path, more, sentence):
-    arrays = dialect.from_vitedu(*drawn()) | more
+    arrays = dialect.from_vitedu(Checkpoint(*drawn())) | more
     arrays = {name: x for name, x in arrays.items() if x is not None}
     with pytest.raises(UserError, match=sentence):
         load(saved(tmp_path / "w.pth", arrays), num_heads=3)
 
 
 def test_only_its_names_are_recognised():
-    assert dialect.recognises(dialect.from_vitedu(*drawn()))
-    assert not dialect.recognises(drawn()[1])
+    arrays = dialect.from_vitedu(Checkpoint(*drawn()))
+    assert dialect.MARKS[0] <= arrays.keys()
+    assert not dialect.MARKS[0] <= drawn()[1].keys()
 
 
 def test_a_config_json_of_another_program_beside_it_is_passed_over(tmp_path):
-    arrays = dialect.from_vitedu(*drawn())
+    arrays = dialect.from_vitedu(Checkpoint(*drawn()))
     (tmp_path / "config.json").write_text(json.dumps({"recipe": "mnist-tiny"}))
     assert load(saved(tmp_path / "w.pth", arrays), num_heads=3)

@@ -3,20 +3,20 @@
 from typing import get_args, get_type_hints
 
 from vitedu.model.config import ViTFields
+from vitedu.weights.checkpoint import ANSWERS
 from vitedu.weights.convert import SUFFIXES, Format
 from vitedu.weights.hub import EMBEDDED, HUB, Trained
 from vitedu.weights.load import LoadFields
-from vitedu.weights.stored import HINTS
 
 
 def test_the_names_that_give_a_vit_are_those_of_the_tables():
     assert get_args(Trained) == (*EMBEDDED, *HUB)
 
 
-def test_the_fields_of_load_are_the_configurations_and_the_hints():
+def test_the_fields_of_load_are_the_configurations_and_the_answers():
     known = get_type_hints(LoadFields).keys()
     assert known == {*get_type_hints(ViTFields), "pool_padding"}
-    assert {*HINTS} <= known
+    assert {*ANSWERS} <= known
 
 
 def test_the_formats_of_convert_are_those_it_writes():

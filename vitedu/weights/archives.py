@@ -1,8 +1,8 @@
 """Zip archives of arrays: what numpy.savez writes, read with nothing believed.
 
 `read_npz(Path("ViT-B_16.npz"))["head/kernel"]` is a tensor. Before a byte is unpacked
-the archive's own list is compared with the file, and before an array is made its header
-with the bytes that follow it.
+the archive's own list is compared with the file and the free memory, and before an
+array is made its header with the bytes that follow it.
 """
 
 import io
@@ -18,14 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitedu.errors import UserError
-from vitedu.files import reason
+from vitedu.errors import UserError, reason
+from vitedu.limits import check_memory
 
 HEADER_BYTES = 1 << 14  # of one array; numpy writes 128
 CHUNK_BYTES = 1 << 22
 # A head of zeros packs 1,000 times, but weights hardly; so an archive that unpacks to
 # more than both of these is taken for a trap.
-MOST_BYTES, MOST_TIMES = 1 << 30, 100
+MOST_BYTES, MOST_TIMES = 1 << 30, 10
 
 # What reading a damaged archive may raise.
 DAMAGE = (
@@ -45,6 +45,8 @@ def read_npz(path: Path) -> dict[str, Tensor]:
             f"{path} is not an npz file (a zip archive), or it ends early"
         )
     members, arrays = check_members(path), {}
+    unpacked = sum(member.file_size for member in members)
+    check_memory(unpacked, f"{path}, unpacked,")
     with zipfile.ZipFile(path) as archive:
         for member in members:
             name = member.filename.removesuffix(".npy")
@@ -99,6 +101,30 @@ def check_members(path: Path) -> list[zipfile.ZipInfo]:
             "not; it is damaged or malicious"
         )
     return members
+
+
+def check_stored(path: Path) -> None:
+    """UserError unless every member of a zip archive is stored unpacked and whole.
+
+    torch maps such an archive into memory, where it would take packed bytes for the
+    numbers, and it compares no checksums.
+    """
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.compress_type != zipfile.ZIP_STORED:
+                raise UserError(
+                    f"{path} holds {member.filename!r} compressed, which torch.save "
+                    "never does (TorchScript does: then save its state_dict instead)"
+                )
+            try:
+                with archive.open(member) as file:
+                    while file.read(CHUNK_BYTES):
+                        pass  # to the end, where the checksum is compared
+            except DAMAGE as error:
+                raise UserError(
+                    f"{path}: {member.filename!r} is damaged: {reason(error)}; "
+                    "download it again"
+                ) from None
 
 
 def read_array(file: BinaryIO, file_size: int) -> Tensor:

@@ -1,13 +1,13 @@
 """Weights from any dialect to any other: `vitedu convert`.
 
 `convert("ViT-B_16.npz", "vit-b16-hf", to="hf")` writes a folder that
-`ViTForImageClassification.from_pretrained` takes. The arrays keep their bits. What the
-other format cannot say is written nowhere: a warning tells it, with what it changes.
+`ViTForImageClassification.from_pretrained` takes. The arrays keep their bits. A warning
+says what the other format cannot hold, and what that changes.
 """
 
 import json
 import os
-import shutil
+import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,17 +19,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitedu.errors import UserError, did_you_mean
-from vitedu.files import reason, replace_file
-from vitedu.model import Learned1D, ViT, ViTConfig
-from vitedu.model.checks import check_fields
-from vitedu.model.position import Learned2D, NoPosition, SinCos2D
-from vitedu.model.resnet import ResNetConfig
+from vitedu.errors import UserError, did_you_mean, reason
+from vitedu.fields import check_names
+from vitedu.files import list_folder, replace_file, user_path
+from vitedu.model import Learned1D, Learned2D, NoPosition, SinCos2D, ViT
+from vitedu.weights.checkpoint import ANSWERS, Checkpoint, NetworkConfig
 from vitedu.weights.dialects import DIALECTS
-from vitedu.weights.load import LoadFields, check_tensors, skeleton
-from vitedu.weights.lost import losses
-from vitedu.weights.stored import HINTS, Stored, in_form, read_stored
-from vitedu.weights.vitedu import Checkpoint, write_weights
+from vitedu.weights.load import (
+    LoadFields,
+    check_finite,
+    check_floats,
+    check_tensors,
+    empty_model,
+    in_kept_form,
+)
+from vitedu.weights.read import WeightsFile, read_checkpoint
+from vitedu.weights.roundtrip import not_told
+from vitedu.weights.vitedu import write_weights
 
 Format = Literal["vitedu", "npz", "hf", "torchvision", "timm"]
 # the suffixes of a format that is one file; none: a folder with JSON beside the arrays
@@ -56,7 +62,7 @@ class Conversion(NamedTuple):
     dialect: str  # its
     target: str
     format: str
-    config: ViTConfig | ResNetConfig
+    config: NetworkConfig
     num_arrays: int
     notes: tuple[str, ...]  # what is another than in the source
 
@@ -67,42 +73,43 @@ def convert(
     *,
     to: Format,
     ignore: str | Sequence[str] = (),
-    **hints: Unpack[LoadFields],
+    **answers: Unpack[LoadFields],
 ) -> Conversion:
     """Write the weights of `source`, as `load` takes it, to `target` in another format.
 
     `to` is "vitedu" or "npz", files; "torchvision", a file .pth or .safetensors;
     "timm" or "hf", new folders with config.json and what else these read. Every array
-    keeps its dtype and its bits. `hints` answer what the source cannot say, as in
+    keeps its dtype and its bits. `answers` are what the source cannot say, as in
     `load`: image_size, num_heads, pool, position, pool_padding. Nothing is resized.
     Arrays whose names fit a pattern of `ignore` are left out.
 
-    A warning tells what a reader of the target will take to be otherwise, because the
+    A warning says what a reader of the target will take to be otherwise, because the
     format has no place for it, and by how much that moves the logits; or that the
     preprocessing is lost. It is written whole or not at all.
 
     UserError: nothing to read, `target` is there already or of another form, or the
     format cannot hold the network.
     """
-    target = Path(target)
+    target = user_path(target)
     check_target(target, to)
-    check_fields("convert", hints, HINTS)
-    given = in_form({**hints})
-    stored = read_stored(source, ignore=ignore, **given)
-    check_hints(stored, given)
+    check_names("convert", answers, ANSWERS)
+    given = in_kept_form({**answers})
+    stored = read_checkpoint(source, ignore=ignore, **given)
+    check_answers(stored, given)
     check_whole(stored)
     checkpoint, notes = in_the_form_of(to, stored.checkpoint)
-    config, state, spec, names, *_ = checkpoint
-    names = names if len(names) == config.num_classes else ()
-    checkpoint = checkpoint._replace(class_names=names)
+    names = checkpoint.class_names
+    if len(names) != checkpoint.config.num_classes:
+        checkpoint = checkpoint._replace(class_names=())
     if to == "vitedu":
         write_weights(target, checkpoint)
-        num_arrays, lost = len(state), ()
+        num_arrays, lost = len(checkpoint.state_dict), ()
     else:
-        arrays, beside = DIALECTS[to].from_vitedu(config, state), {}
-        if hasattr(DIALECTS[to], "beside"):
-            beside = DIALECTS[to].beside(config, spec, names)
-        lost = losses(to, checkpoint, arrays, beside, target)
+        dialect, beside = DIALECTS[to], {}
+        arrays = dialect.from_vitedu(checkpoint)
+        if hasattr(dialect, "beside"):
+            beside = dialect.beside(checkpoint)
+        lost = not_told(to, checkpoint, arrays, beside, target)
         if SUFFIXES[to]:
             write_file(target, arrays)
         else:
@@ -115,9 +122,9 @@ def convert(
         stored.dialect,
         str(target),
         to,
-        config,
+        checkpoint.config,
         num_arrays,
-        stored.notes + notes + lost,
+        stored.checkpoint.notes + notes + lost,
     )
 
 
@@ -138,18 +145,21 @@ def check_target(target: Path, to: str) -> None:
             f"{to} is written to a folder, with config.json in it; name one, not "
             f"{target.name!r}"
         )
-    is_empty = target.is_dir() and not any(target.iterdir())
-    if target.exists() and not (is_empty and not suffixes):
+    try:
+        is_empty = target.is_dir() and not list_folder(target)
+        is_there = target.exists()
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {reason(error)}") from None
+    if is_there and not (is_empty and not suffixes):
         raise UserError(
             f"{target} is there already; remove it or name another place"
         )
 
 
-def check_hints(stored: Stored, hints: dict[str, Any]) -> None:
-    """UserError where the file itself says something else than a hint."""
-    config = stored.checkpoint.config
-    for name, value in hints.items():
-        found = getattr(config, name, None)
+def check_answers(stored: WeightsFile, answers: dict[str, Any]) -> None:
+    """UserError where the file itself says something else than an answer."""
+    for name, value in answers.items():
+        found = getattr(stored.checkpoint.config, name, None)
         if found != value:
             raise UserError(
                 f"{stored.path} says itself that {name} is {found}, not {value}; leave "
@@ -157,21 +167,13 @@ def check_hints(stored: Stored, hints: dict[str, Any]) -> None:
             )
 
 
-def check_whole(stored: Stored) -> None:
+def check_whole(stored: WeightsFile) -> None:
     """UserError unless the arrays are all that the model has, and finite."""
     config, state, *_ = stored.checkpoint
-    expected = skeleton(stored, config).state_dict()
+    expected = empty_model(stored, config).state_dict()
     check_tensors(stored.path, state, expected, False)
-    for name, tensor in state.items():
-        if not tensor.is_floating_point():
-            raise UserError(
-                f"{stored.path} holds {name} as {tensor.dtype}; weights are floats"
-            )
-        if not torch.isfinite(tensor).all():
-            raise UserError(
-                f"{stored.path} holds NaN or infinity in {name}; it was saved after "
-                "training failed, or is damaged"
-            )
+    check_floats(stored)
+    check_finite(stored, state)
 
 
 def in_the_form_of(
@@ -227,18 +229,20 @@ def write_folder(
     """Write model.safetensors and the JSON beside it into a new folder."""
     from safetensors.torch import save
 
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
-        temporary.mkdir()
-        for name, content in beside.items():
-            text = json.dumps(content, indent=2) + "\n"
-            replace_file(temporary / name, text)
-        content = save(arrays, {"format": "pt"})
-        replace_file(temporary / "model.safetensors", content)
-        if target.is_dir():  # empty, see check_target
-            target.rmdir()
-        os.replace(temporary, target)
+        with tempfile.TemporaryDirectory(
+            prefix=f"{target.name}.", suffix=".part", dir=target.parent
+        ) as temporary:
+            # in it, since the temporary folder is closed to everybody else
+            folder = Path(temporary, target.name)
+            folder.mkdir()
+            for name, content in beside.items():
+                text = json.dumps(content, indent=2) + "\n"
+                replace_file(folder / name, text)
+            content = save(arrays, {"format": "pt"})
+            replace_file(folder / "model.safetensors", content)
+            if target.is_dir():  # empty, see check_target
+                target.rmdir()
+            os.replace(folder, target)
     except OSError as error:
         raise UserError(f"cannot write {target}: {reason(error)}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -2,25 +2,17 @@
 
 A dialect is a module of this package with
 
-    recognises(arrays) -> bool          by names and shapes of the arrays alone
-    to_vitedu(arrays, hints) -> (config, state_dict)        uses every array once
-    from_vitedu(config, state_dict) -> arrays               its inverse
-    preprocess(config, hints) -> PreprocessSpec             of its own evaluation
-    RESIZE                              its mode of `resize_pos_embed`
+    MARKS                                   names of arrays, see `recognise`
+    to_vitedu(arrays, about) -> Checkpoint  uses every array once
+    from_vitedu(checkpoint) -> arrays       its inverse
 
-and, where it has something to say,
+and, where its readers want JSON beside the arrays,
 
-    dropped(arrays, hints)              names of arrays that it leaves out on purpose
-    LEFT_OUT                            and what these are
-    class_names(config, hints)          where it stores them
-    notes(config, hints)                sentences for the load report
-    beside(config, spec, class_names)   the JSON files that belong to its arrays
+    beside(checkpoint) -> {file: content}
 
-All of them are pure. `hints` is a dict in which every key may be absent: image_size,
-num_heads, pool, position, pool_padding (what the caller of `load` said), config and
-preprocessor (the JSON beside the file), metadata (of a safetensors file) and name.
+All of them are pure. `about` is an `About`: what is known apart from the arrays.
 
-`DIALECTS[recognise(read_arrays("ViT-B_16.npz"))].to_vitedu(...)`
+`DIALECTS[recognise(found)].to_vitedu(found.arrays, found.about)`
 """
 
 import re
@@ -68,10 +60,12 @@ REFUSED = {
 def recognise(found: Arrays) -> str:
     """The dialect, a key of `DIALECTS`, in which a file is written.
 
+    A file is vitedu's if its metadata say so, or a config.json of Hugging Face's mixin;
+    else that of the first dialect with all names of one of its `MARKS`.
     UserError: it is another architecture, or nothing that is known here.
     """
-    by_mixin = isinstance((found.config or {}).get("vitedu"), dict)
-    if "vitedu" in found.metadata or by_mixin:
+    config = found.about.config.get("vitedu")
+    if "vitedu" in found.about.metadata or isinstance(config, dict):
         return "vitedu"
     for name, pattern in REFUSED.items():
         if any(re.search(pattern, key) for key in found.arrays):
@@ -80,7 +74,7 @@ def recognise(found: Arrays) -> str:
                 "a ViT or BiT of the paper; vitedu does not read it"
             )
     for name, dialect in DIALECTS.items():
-        if dialect.recognises(found.arrays):
+        if any(marks <= found.arrays.keys() for marks in dialect.MARKS):
             return name
     names = sorted(found.arrays)
     raise UserError(

@@ -2,10 +2,10 @@
 
 `read_arrays("model.safetensors").arrays` maps names to tensors. No code of a file is
 run, and nothing is allocated because a header says so: what a header promises is
-compared with the bytes that are there.
+compared with the bytes that are there, and these with the memory that is free.
 """
 
-import json
+import os
 import re
 from collections.abc import Sequence
 from os import PathLike
@@ -14,18 +14,19 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from vitedu.errors import UserError
-from vitedu.files import reason
+from vitedu.errors import UserError, reason
+from vitedu.files import check_regular, list_folder, read_json, user_path
+from vitedu.limits import check_memory
 from vitedu.weights.archives import read_npz
-from vitedu.weights.torch_files import Content, read_torch
-from vitedu.weights.unknown import (
+from vitedu.weights.checkpoint import About
+from vitedu.weights.leftovers import (
     as_patterns,
     check_all_used,
     refusal,
     without,
 )
+from vitedu.weights.torch_files import Content, read_torch
 
-JSON_BYTES = 1 << 24  # the index of a thousand shards is far smaller
 # what training programs wrap around the names of a model, one at a time
 WRAPPERS = ("module.", "_orig_mod.", "model.")
 # what a folder of weights may hold, the first wins
@@ -38,16 +39,16 @@ IN_FOLDER = (
 PICKLED = (".pth", ".pt", ".bin", ".ckpt")
 SUFFIXES = (".npz", ".safetensors", *PICKLED)
 BEST = "best.safetensors"  # in the folder of a run with keep=best
+# The longest name that a library writes has some 90 letters, and every dialect searches
+# all names.
+MOST_LETTERS = 500
 
 
 class Arrays(NamedTuple):
-    """What a file of weights holds, and what is beside it."""
+    """What a file of weights holds, and what is known about it."""
 
     arrays: dict[str, Tensor]  # on the CPU, in the precision of the file
-    metadata: dict[str, str]  # of a safetensors file
-    config: dict[str, Any] | None  # config.json beside it
-    preprocessor: dict[str, Any] | None  # preprocessor_config.json beside it
-    name: str  # of the file or, where it is "model", of its folder; no suffix
+    about: About
     path: Path  # the file that was read
     notes: tuple[str, ...] = ()  # what was left out, a sentence each
     ignored: tuple[str, ...] = ()  # names of arrays that `ignore` left out
@@ -64,37 +65,36 @@ def read_arrays(
     file of weights. A wrapper around all names, such as "module.", is taken off.
     Arrays whose names fit a pattern of `ignore`, `"extra/*"`, are left out.
 
-    UserError: nothing to read there, damaged, holding more than arrays, or arrays that
-    are neither in the state_dict nor a training's state; a pattern fits no array.
+    UserError: nothing to read there, damaged, too large for the memory, holding more
+    than arrays, or arrays that are neither in the state_dict nor a training's state; a
+    pattern fits no array.
     """
     patterns = as_patterns(ignore)
-    path = weights_file(Path(source))
+    source = user_path(source)
+    path = weights_file(source)
     is_index = path.name.endswith(".index.json")
     content = read_shards(path) if is_index else read_file(path)
     notes = content.notes
-    if path.name == BEST and path != Path(source):
+    if path.name == BEST and path != source:
         notes += (
             f"the run in {path.parent} is not done, so {BEST} was read: the best "
             "weights so far on its validation part",
         )
     if not content.arrays:
-        raise UserError(f"{path} holds no arrays")
+        raise UserError(f"{path} doesn't contain any arrays")
     for name in content.arrays:
-        if not name.isprintable():
+        if not name.isprintable() or len(name) > MOST_LETTERS:
             raise UserError(
-                f"{path} holds an array {name!r}, which cannot be a name"
+                f"{path} holds an array {name[:100]!r}, which cannot be a name"
             )
     arrays, ignored = without_ignored(path, content, patterns)
-    return Arrays(
-        arrays,
-        content.metadata,
-        read_json(path.with_name("config.json")),
-        read_json(path.with_name("preprocessor_config.json")),
+    about = About(
         name_of(path),
-        path,
-        notes,
-        ignored,
+        content.metadata,
+        json_beside(path, "config.json"),
+        json_beside(path, "preprocessor_config.json"),
     )
+    return Arrays(arrays, about, path, notes, ignored)
 
 
 def without_ignored(
@@ -124,27 +124,31 @@ def without_ignored(
 
 def weights_file(path: Path) -> Path:
     """The file of weights that `path` is or holds. UserError: there is none."""
-    if path.is_file():
-        return path
-    if not path.is_dir():
-        raise UserError(f"there is no file or run folder {str(path)!r}")
+    try:
+        if not path.exists():
+            raise UserError(f"there is no file or run folder {str(path)!r}")
+        if not path.is_dir():
+            return path
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {reason(error)}") from None
+    held = list_folder(path)
     for name in IN_FOLDER:
-        if (path / name).is_file():
+        if name in held:
             return path / name
     # a run that is not done holds checkpoint.pt, which is more than weights
     suffixes = (".npz", ".safetensors", ".pth")
-    files = sorted(file for file in path.iterdir() if file.suffix in suffixes)
+    files = [name for name in held if Path(name).suffix in suffixes]
     if len(files) > 1:
-        held = ", ".join(file.name for file in files[:4])
         raise UserError(
-            f"{path} holds {len(files)} files of weights ({held}); give the path of one"
+            f"{path} holds {len(files)} files of weights ({', '.join(files[:4])}); "
+            "give the path of one"
         )
     if not files:
         raise UserError(
-            f"{path} holds no model.safetensors or other file of weights; a run "
-            "writes it when it is done"
+            f"{path} doesn't contain model.safetensors or another file of weights; a "
+            "run writes it when it is done"
         )
-    return files[0]
+    return path / files[0]
 
 
 def name_of(path: Path) -> str:
@@ -162,10 +166,19 @@ def has_suffix(name: str) -> bool:
     return Path(name).suffix.lower() in SUFFIXES
 
 
+def json_beside(path: Path, name: str) -> dict[str, Any]:
+    """The JSON object in a file beside `path`; empty where there is no such file."""
+    beside = path.with_name(name)
+    # a pipe of that name is nobody's JSON, and reading it would wait
+    return read_json(beside) if os.path.isfile(beside) else {}
+
+
 def read_file(path: Path) -> Content:
     """What one file holds, read as its suffix says."""
-    if not path.stat().st_size:
+    size = check_regular(path).st_size
+    if not size:
         raise UserError(f"{path} is empty; download it again")
+    check_memory(size, str(path))
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return Content(read_npz(path), {})
@@ -182,6 +195,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """
     from safetensors import SafetensorError, safe_open
 
+    check_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
             arrays = {k: file.get_tensor(k).clone() for k in file.keys()}
@@ -194,23 +208,16 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def read_shards(path: Path) -> Content:
     """The arrays of all files that an index names; they are beside it."""
-    index = read_json(path) or {}
-    places = index.get("weight_map")
-    if not isinstance(places, dict) or not all(
-        isinstance(file, str) for file in places.values()
-    ):
-        raise UserError(
-            f"{path} is not an index of shards: it has no weight_map"
-        )
-    whole = Content({}, {})
-    for file in sorted(set(places.values())):
-        if Path(file).name != file or file in ("", ".", ".."):
+    places = shards_in(path)
+    shards = [path.parent / file for file in sorted({*places.values()})]
+    for shard in shards:
+        if not shard.exists():
             raise UserError(
-                f"{path} names {file!r}; shards must be in the folder of their index"
+                f"{path} names {shard.name}, which is not beside it"
             )
-        if not (path.parent / file).is_file():
-            raise UserError(f"{path} names {file}, which is not beside it")
-        shard = read_file(path.parent / file)
+    check_memory(sum(check_regular(x).st_size for x in shards), str(path))
+    whole = Content({}, {})
+    for shard in map(read_file, shards):
         twice = sorted(whole.arrays.keys() & shard.arrays.keys())
         if twice:
             raise UserError(
@@ -231,21 +238,22 @@ def read_shards(path: Path) -> Content:
     return whole
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None where there is no file."""
-    if not path.is_file():
-        return None
-    try:
-        with open(path, "rb") as file:
-            text = file.read(JSON_BYTES + 1)
-        if len(text) > JSON_BYTES:
-            raise ValueError(f"longer than {JSON_BYTES:,} bytes")
-        values = json.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not valid JSON: {reason(error)}") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{path} does not hold a JSON object")
-    return values
+def shards_in(path: Path) -> dict[str, str]:
+    """The file in which each array is, by an index. UserError: it is not an index."""
+    places = read_json(path).get("weight_map")
+    if not isinstance(places, dict) or not all(
+        isinstance(file, str) for file in places.values()
+    ):
+        raise UserError(
+            f"{path} is not an index of shards: its weight_map is missing"
+        )
+    for file in places.values():
+        is_plain = file.isprintable() and re.fullmatch(r"[^/\\:]+", file)
+        if not is_plain or file in (".", ".."):
+            raise UserError(
+                f"{path} names {file!r}; shards must be in the folder of their index"
+            )
+    return places
 
 
 def unwrapped(arrays: dict[str, Tensor]) -> dict[str, Tensor]:

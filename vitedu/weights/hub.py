@@ -12,10 +12,9 @@ from typing import Literal
 
 from vitedu.compat import import_timm
 from vitedu.data.sources import cache_folder, is_offline
-from vitedu.errors import UserError, did_you_mean
-from vitedu.files import reason
+from vitedu.errors import UserError, did_you_mean, reason
 from vitedu.model import HYBRIDS, NAMES
-from vitedu.weights.files import IN_FOLDER, has_suffix, read_json
+from vitedu.weights.files import IN_FOLDER, has_suffix, shards_in
 
 BESIDE = ("config.json", "preprocessor_config.json")
 # In the package, so that there are trained weights where nothing can be fetched. The
@@ -199,10 +198,9 @@ def fetch(repository: str, *, from_cache: bool) -> Path | None:
             f"the model {repository!r} of the hub has no {IN_FOLDER[0]} or "
             f"{IN_FOLDER[2]}"
         )
-    index = read_json(weights) if weights.suffix == ".json" else None
-    places = (index or {}).get("weight_map") or {}
-    shards = set(places.values()) if isinstance(places, dict) else ()
-    for name in (*sorted(map(str, shards)), *BESIDE):
+    is_index = weights.suffix == ".json"
+    shards = {*shards_in(weights).values()} if is_index else ()
+    for name in (*sorted(shards), *BESIDE):
         fetch_file(repository, name, from_cache)
     return weights.parent
 

@@ -11,24 +11,25 @@ from pathlib import Path
 from typing import Any, Unpack, overload
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from vitedu.errors import UserError
-from vitedu.files import reason
-from vitedu.model import ViT, ViTConfig, lecun_normal, new_network
-from vitedu.model.checks import check_fields
+from vitedu import budget
+from vitedu.errors import UserError, reason
+from vitedu.fields import Size, check_names, converted
+from vitedu.model import NoPosition, SinCos2D, ViT, lecun_normal, new_network
 from vitedu.model.classifier import LoadReport
 from vitedu.model.config import ViTFields
-from vitedu.model.position import SinCos2D
+from vitedu.model.network import Network
 from vitedu.model.resize import resize_positions
-from vitedu.model.resnet import PoolPadding, ResNet, ResNetConfig
+from vitedu.model.resnet_config import PoolPadding
+from vitedu.weights.checkpoint import ANSWERS, Checkpoint, NetworkConfig
 from vitedu.weights.hub import Trained
-from vitedu.weights.stored import HINTS, Stored, in_form, read_stored
-from vitedu.weights.unknown import pattern_for
-from vitedu.weights.vitedu import Checkpoint
+from vitedu.weights.leftovers import pattern_for
+from vitedu.weights.read import WeightsFile, read_checkpoint
 
-# numbers in a table of fixed positions; H/14 has as many at 4,500 pixels
-MOST_POSITIONS = 1 << 27
+# Numbers in a table of fixed positions, which is computed whatever a file holds; H/14
+# has as many at 3,200 pixels.
+MOST_POSITIONS = 1 << 26
 
 
 class LoadFields(ViTFields, total=False):
@@ -88,52 +89,62 @@ def load(
     old head, unless `pre_logits` names its width. Overrides also answer what a file
     cannot say: a sentence asks for them.
 
-    A warning tells of a head of zeros, and of JSON beside the file that says another
-    preprocessing.
+    A warning says so if the head is all zeros, if the JSON beside the file says another
+    preprocessing, or if nothing does.
     UserError: nothing to read at `source`, damaged, NaN or infinity in it, an array
-    that nobody knows, or tensors that do not fit the configuration with its overrides.
+    without a place, or tensors that do not fit the configuration with its overrides.
     Then there is no model at all.
     """
     if not dtype.is_floating_point:
         raise ValueError(f"a model's weights are floats, dtype is {dtype}")
-    given = in_form({**overrides})
-    hints = {name: given[name] for name in HINTS if name in given}
-    stored = read_stored(source, ignore=ignore, **hints)
-    config = overridden(stored, given)
-    model = skeleton(stored, config)
-    state, resized = fitted(stored, config)
-    state, dropped, new = with_head(stored, model, state)
+    given = in_kept_form({**overrides})
+    answers = {name: given[name] for name in ANSWERS if name in given}
+    stored = read_checkpoint(source, ignore=ignore, **answers)
+    checkpoint, config = stored.checkpoint, overridden(stored, given)
+    model = empty_model(stored, config)
+    state, resized = resized_state(stored, config)
+    state, dropped, new = with_head(checkpoint.config, model, state)
     check_tensors(stored.path, state, model.state_dict(), bool(given))
     model.load_state_dict(placed(stored, state, device, dtype), assign=True)
-    spec, names = stored.checkpoint.preprocess, stored.checkpoint.class_names
-    model.preprocess = replace(spec, image_size=config.image_size)
+    names, loss_name = checkpoint.class_names, checkpoint.loss_name
+    has_its_head = config.num_classes == checkpoint.config.num_classes
+    model.preprocess = checkpoint.preprocess.sized(
+        config.image_size, config.in_channels
+    )
     model.class_names = names if len(names) == config.num_classes else ()
-    has_its_head = config.num_classes == stored.checkpoint.config.num_classes
-    model.loss_name = stored.checkpoint.loss_name if has_its_head else None
-    if isinstance(model, ViT):
-        model.resize_mode = stored.checkpoint.resize_mode
+    model.loss_name = loss_name if has_its_head else None
+    model.resize_mode = checkpoint.resize_mode
     model.load_report = LoadReport(
         str(stored.path),
         stored.dialect,
         loaded=tuple(x for x in state if x not in new and x not in resized),
-        dropped=stored.dropped + dropped,
+        dropped=checkpoint.dropped + dropped,
         new=new,
         resized=resized,
-        notes=stored.notes + notes_on(stored, config, new, model),
+        notes=checkpoint.notes + notes_on(stored, model, new),
     )
     return model.eval()
 
 
-def overridden(
-    stored: Stored, overrides: dict[str, Any]
-) -> ViTConfig | ResNetConfig:
+def in_kept_form(overrides: dict[str, Any]) -> dict[str, Any]:
+    """The overrides, an image size as a pair, "none" of positions as its object."""
+    overrides = dict(overrides)
+    if "image_size" in overrides:
+        size = converted("image_size", overrides["image_size"], Size)
+        overrides["image_size"] = size
+    if overrides.get("position") == "none":  # as a command line says it
+        overrides["position"] = NoPosition()
+    return overrides
+
+
+def overridden(stored: WeightsFile, overrides: dict[str, Any]) -> NetworkConfig:
     """The configuration of the file with its overrides.
 
     UserError: a field is unknown, or cannot be changed once there are weights.
     """
     before = stored.checkpoint.config
     known = [each.name for each in fields(before)]
-    check_fields(type(before).__name__, overrides, known)
+    check_names(type(before).__name__, overrides, known)
     classes = overrides.get("num_classes", before.num_classes)
     if classes != before.num_classes and "pre_logits" in known:
         # the head goes as a whole, as in the authors' fine-tuning load
@@ -149,24 +160,25 @@ def overridden(
     return config
 
 
-def skeleton(stored: Stored, config: ViTConfig | ResNetConfig) -> ViT | ResNet:
+def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
     """The model of a configuration, its weights shapes without numbers.
 
-    UserError: it cannot be built, or would be far larger than the arrays in the file.
+    UserError: it cannot be built, has far more layers than the file has arrays, or
+    needs more memory than is free.
     """
-    is_resnet = isinstance(config, ResNetConfig)
-    depth = sum(config.layers) if is_resnet else config.depth
     num_arrays = len(stored.checkpoint.state_dict)
-    if depth > num_arrays:
+    if config.num_layers > num_arrays:
         raise UserError(
-            f"{stored.path} holds {num_arrays} tensors, too few for {depth} layers"
+            f"{stored.path} holds {num_arrays} tensors, too few for "
+            f"{config.num_layers} layers"
         )
-    is_fixed = not is_resnet and isinstance(config.position, SinCos2D)
+    is_fixed = isinstance(getattr(config, "position", None), SinCos2D)
     if is_fixed and config.num_tokens * config.embed_dim > MOST_POSITIONS:
         raise UserError(
             f"{stored.path}: images of {config.image_size} make {config.num_tokens:,} "
             f"tokens of width {config.embed_dim:,}, a table too large to compute"
         )
+    budget.check_memory(config, f"{stored.path}: its network")
     try:
         with torch.device("meta"):
             return new_network(config)
@@ -176,42 +188,36 @@ def skeleton(stored: Stored, config: ViTConfig | ResNetConfig) -> ViT | ResNet:
         ) from None
 
 
-def fitted(
-    stored: Stored, config: ViTConfig | ResNetConfig
+def resized_state(
+    stored: WeightsFile, config: NetworkConfig
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """The state_dict in float32 or better for the images of `config`, and what changed.
 
     Positions are resized before they get another dtype, so that they are those which
     their source computes in float32.
     """
-    before = stored.checkpoint.config
-    state = {}
-    for name, tensor in stored.checkpoint.state_dict.items():
-        if not tensor.is_floating_point():
-            raise UserError(
-                f"{stored.path} holds {name} as {tensor.dtype}; weights are floats"
-            )
-        state[name] = (
-            tensor if tensor.dtype == torch.float64 else tensor.float()
-        )
-    if isinstance(before, ResNetConfig) or before.grid == config.grid:
+    before, mode = stored.checkpoint.config, stored.checkpoint.resize_mode
+    check_floats(stored)
+    state = {
+        name: tensor if tensor.dtype == torch.float64 else tensor.float()
+        for name, tensor in stored.checkpoint.state_dict.items()
+    }
+    # tables of another kind of positions will not fit, which a sentence says
+    if getattr(before, "position", None) != getattr(config, "position", None):
         return state, ()
-    if before.position != config.position:
-        return state, ()  # the tables will not fit, and that is said
-    mode = stored.checkpoint.resize_mode
     after = resize_positions(state, before, config, mode=mode)
     return after, tuple(x for x in after if after[x] is not state[x])
 
 
 def with_head(
-    stored: Stored, model: ViT | ResNet, state: dict[str, Tensor]
+    before: NetworkConfig, model: Network, state: dict[str, Tensor]
 ) -> tuple[dict[str, Tensor], tuple[str, ...], tuple[str, ...]]:
     """The state_dict with a head of zeros if `model` has other classes than the file.
 
     Also the names that went and those that are new. A pre-logits layer of the stored
     width stays; one of another width is drawn, since two layers of zeros stay zeros.
     """
-    before, config = stored.checkpoint.config, model.config
+    config = model.config
     if config.num_classes == before.num_classes:
         return state, (), ()
     parts: tuple[str, ...] = ("head.",)
@@ -266,7 +272,7 @@ def check_tensors(
 
 
 def placed(
-    stored: Stored,
+    stored: WeightsFile,
     state: dict[str, Tensor],
     device: str | torch.device,
     dtype: torch.dtype,
@@ -284,23 +290,35 @@ def placed(
         raise UserError(
             f"device {str(device)!r} is not available: {reason(error)}"
         ) from None
-    for name, tensor in state.items():
-        if not torch.isfinite(tensor).all():
-            raise UserError(
-                f"{stored.path} holds NaN or infinity in {name} (as {dtype}); it was "
-                "saved after training failed, or is damaged"
-            )
+    check_finite(stored, state)
     return state
 
 
+def check_floats(stored: WeightsFile) -> None:
+    """UserError naming the first tensor that holds other numbers than floats."""
+    for name, tensor in stored.checkpoint.state_dict.items():
+        if not tensor.is_floating_point():
+            raise UserError(
+                f"{stored.path} holds {name} as {tensor.dtype}; weights are floats"
+            )
+
+
+def check_finite(stored: WeightsFile, state: dict[str, Tensor]) -> None:
+    """UserError naming the first tensor that holds NaN or infinity."""
+    for name, tensor in state.items():
+        if not torch.isfinite(tensor).all():
+            raise UserError(
+                f"{stored.path} holds NaN or infinity in {name} (as {tensor.dtype}); "
+                "it was saved after training failed, or is damaged"
+            )
+
+
 def notes_on(
-    stored: Stored,
-    config: ViTConfig | ResNetConfig,
-    new: tuple[str, ...],
-    model: nn.Module,
+    stored: WeightsFile, model: Network, new: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """What else is to be known of a loaded model; a head of zeros is warned of too."""
-    notes, before = [], stored.checkpoint.config
+    """What else a loaded model's report says; a head of zeros is warned of too."""
+    notes = []
+    before, config = stored.checkpoint.config, model.config
     if getattr(before, "grid", None) != getattr(config, "grid", None):
         (rows, columns), (to_rows, to_columns) = before.grid, config.grid
         notes.append(
@@ -318,7 +336,7 @@ def notes_on(
     return tuple(notes)
 
 
-def checkpoint_of(model: ViT | ResNet) -> Checkpoint:
+def checkpoint_of(model: Network) -> Checkpoint:
     """What `write_weights` needs, from a model that carries preprocess and names."""
     return Checkpoint(
         model.config,
@@ -326,5 +344,5 @@ def checkpoint_of(model: ViT | ResNet) -> Checkpoint:
         model.preprocess,
         model.class_names,
         model.loss_name,
-        model.resize_mode if isinstance(model, ViT) else "paper",
+        model.resize_mode,
     )

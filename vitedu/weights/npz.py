@@ -8,32 +8,41 @@ Sources: vit_jax's models_vit.py and checkpoint.py, big_vision's vit.py, bit.py 
 bit_paper.py; paper, section 3.1.
 """
 
-import math
 import re
-from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from vitedu.errors import UserError
-from vitedu.model import Patches, Standard, ViTConfig
-from vitedu.model.hybrid import Hybrid
-from vitedu.model.position import Learned1D, SinCos2D
-from vitedu.model.resnet import ResNetConfig
+from vitedu.model import (
+    Hybrid,
+    Learned1D,
+    Patches,
+    ResNetConfig,
+    SinCos2D,
+    ViTConfig,
+)
 from vitedu.pictures import PreprocessSpec
+from vitedu.weights.checkpoint import About, Checkpoint, NetworkConfig
+from vitedu.weights.leftovers import refusal
 from vitedu.weights.npz_names import (
     LINEN,
     POSITIONS,
     RELEASED,
-    Numbers,
+    PartNames,
     legacy_names,
     resnet_names,
     vit_names,
 )
-from vitedu.weights.rows import shape_of, to_ours, to_theirs
-from vitedu.weights.unknown import refusal
+from vitedu.weights.renaming import (
+    check_holds,
+    check_vit,
+    note_on_dropped,
+    shape_of,
+    to_ours,
+    to_theirs,
+)
+from vitedu.weights.vit_sizes import image_size_of, with_prefix_rows
 
-RESIZE = "paper"
 # of all files, and nowhere in them
 FIXED = {"gelu": "tanh", "norm_eps": 1e-6}
 
@@ -44,27 +53,10 @@ BIT_ROOT = "root_block/conv_root/kernel"
 FIRST = ("embedding/kernel", "conv_root/kernel", BIT_ROOT, LEGACY_ROOT)
 # what vit_jax and big_vision keep beside the weights while they train
 TRAINING = re.compile(r"(opt|opt_state|chrono)/|(step|epoch)$")
-LEFT_OUT = "the state of a training"
+MARKS = tuple({prefix + name} for prefix in PREFIXES for name in FIRST)
 
 
-def recognises(arrays: dict[str, Tensor]) -> bool:
-    """Whether the first layer has one of the names of Google's files."""
-    return prefix_of(arrays) is not None
-
-
-def dropped(arrays: dict[str, Tensor], hints: dict[str, Any]) -> list[str]:
-    """The names of what a training program kept beside the weights."""
-    prefix = prefix_of(arrays) or ""
-    return [
-        name
-        for name in arrays
-        if TRAINING.match(name) and not (prefix and name.startswith(prefix))
-    ]
-
-
-def preprocess(
-    config: ViTConfig | ResNetConfig, hints: dict[str, Any]
-) -> PreprocessSpec:
+def preprocess(config: NetworkConfig) -> PreprocessSpec:
     """The authors' evaluation: resized straight to size, bilinear, range -1..1.
 
     That is vit_jax's and BiT's. Files that only big_vision writes, with attention
@@ -78,19 +70,18 @@ def preprocess(
     return PreprocessSpec(config.image_size, config.in_channels, crop=crop)
 
 
-def to_vitedu(
-    arrays: dict[str, Tensor], hints: dict[str, Any]
-) -> tuple[ViTConfig | ResNetConfig, dict[str, Tensor]]:
-    """Configuration and state_dict of a file; its arrays say nearly all.
+def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
+    """The checkpoint in a file; its arrays say nearly all.
 
-    `hints` count where they say nothing: `image_size`, where the patches form no
-    square or there is no table of positions; `position`, where there is none (else
-    SinCos2D); `pool` "none"; `pool_padding` of BiT, by default -inf under the flat
-    names, as in big_vision, and zeros under the legacy ones, as in the release.
+    The caller's answers in `about` count where they say nothing: `image_size`, where
+    the patches form no square or there is no table of positions; `position`, where
+    there is none (else SinCos2D); `pool` "none"; `pool_padding` of BiT, by default -inf
+    under the flat names, as in big_vision, and zeros under the legacy ones, as in the
+    release.
 
     UserError: something must be asked for, is missing, or is left over.
     """
-    prefix, stack = prefix_of(arrays) or "", "Transformer/encoderblock/"
+    prefix, stack = prefix_of(arrays), "Transformer/encoderblock/"
     is_stacked = any(name.startswith(prefix + stack) for name in arrays)
 
     def in_file(name: str) -> str:
@@ -98,24 +89,28 @@ def to_vitedu(
             name = re.sub(r"^Transformer/encoderblock_\d+/", stack, name)
         return prefix + name
 
+    dropped = training_state(arrays)
     arrays = unstacked(bare(arrays))
     if "embedding/kernel" not in arrays:
-        config = resnet_config_in(arrays, hints)
+        config = resnet_config_in(arrays, about)
         names = legacy_names if LEGACY_ROOT in arrays else resnet_names
-        return config, to_ours(names(config), arrays, 0, in_file)
-    config, table = vit_config_in(arrays, hints), table_in(arrays)
-    numbers = numbers_in(arrays)._replace(positions=table)
-    rows = vit_names(config, numbers, has_positions=table is not None)
-    state = to_ours(rows, arrays, config.num_heads, in_file)
-    if table and state["pos_embed"].shape[1] < config.num_tokens:
-        # they add positions before the class token comes: it has none
-        state["pos_embed"] = F.pad(state["pos_embed"], (0, 0, 1, 0))
-    return config, state
+        state = to_ours(names(config), arrays, 0, in_file)
+    else:
+        config, table = vit_config_in(arrays, about), table_in(arrays)
+        parts = parts_in(arrays)._replace(positions=table)
+        rows = vit_names(config, parts, has_positions=table is not None)
+        state = to_ours(rows, arrays, config.num_heads, in_file)
+        state = with_prefix_rows(state, config)
+    return Checkpoint(
+        config,
+        state,
+        preprocess(config),
+        dropped=dropped,
+        notes=note_on_dropped(dropped, "the state of a training"),
+    )
 
 
-def from_vitedu(
-    config: ViTConfig | ResNetConfig, state_dict: dict[str, Tensor]
-) -> dict[str, Tensor]:
+def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The arrays under the released names, or big_vision's where it alone has such.
 
     The format has no place for the GELU and the norms' epsilon; `FIXED` holds what
@@ -123,16 +118,21 @@ def from_vitedu(
 
     UserError: the format cannot hold the model.
     """
+    config, state_dict = checkpoint.config, checkpoint.state_dict
     if isinstance(config, ResNetConfig):
         is_legacy = (config.family, config.pool_padding) == ("bit-v2", "zeros")
         names = legacy_names if is_legacy else resnet_names
         return flat_norms(to_theirs(names(config), state_dict, 0), is_legacy)
-    check_writable(config)
+    owner = "Google's npz format"
+    held = (Learned1D(), SinCos2D())
+    check_vit(owner, config, stem=(), pool=(), position=held)
+    is_mean = config.pool == "mean" and config.class_token
+    check_holds(owner, {"pool='mean' beside a class token": is_mean})
     is_fixed = isinstance(config.position, SinCos2D)
-    numbers = LINEN if is_fixed or config.pool == "map" else RELEASED
+    parts = LINEN if is_fixed or config.pool == "map" else RELEASED
     if config.class_token:
-        numbers = numbers._replace(positions=POSITIONS[0])
-    rows = vit_names(config, numbers, has_positions=not is_fixed)
+        parts = parts._replace(positions=POSITIONS[0])
+    rows = vit_names(config, parts, has_positions=not is_fixed)
     return to_theirs(rows, state_dict, config.num_heads)
 
 
@@ -146,27 +146,22 @@ def flat_norms(arrays: dict[str, Tensor], is_legacy: bool) -> dict[str, Tensor]:
     }
 
 
-def check_writable(config: ViTConfig) -> None:
-    """UserError unless a reader of the file would build this network again."""
-    reasons = {
-        f"stem={config.stem}": not isinstance(config.stem, Patches | Hybrid),
-        f"block={config.block}": not isinstance(config.block, Standard),
-        f"position={config.position}": config.position
-        not in (Learned1D(), SinCos2D()),
-        "pool='mean' beside a class token": config.pool == "mean"
-        and config.class_token,
-    }
-    for what, is_so in reasons.items():
-        if is_so:
-            raise UserError(f"Google's npz files cannot say {what}")
-
-
-def prefix_of(arrays: dict[str, Tensor]) -> str | None:
-    """The prefix of all names; None: this is not a file of Google's."""
+def prefix_of(arrays: dict[str, Tensor]) -> str:
+    """The prefix of all names of a network."""
     for prefix in PREFIXES:
         if any(prefix + name in arrays for name in FIRST):
             return prefix
-    return None
+    return ""
+
+
+def training_state(arrays: dict[str, Tensor]) -> tuple[str, ...]:
+    """The names of what a training program kept beside the weights."""
+    prefix = prefix_of(arrays)
+    return tuple(
+        name
+        for name in arrays
+        if TRAINING.match(name) and not (prefix and name.startswith(prefix))
+    )
 
 
 def bare(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -174,7 +169,7 @@ def bare(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
 
     UserError: an array is neither below the prefix nor a training's.
     """
-    prefix, left_out = prefix_of(arrays) or "", set(dropped(arrays, {}))
+    prefix, left_out = prefix_of(arrays), {*training_state(arrays)}
     kept = {name: arrays[name] for name in arrays if name not in left_out}
     outside = [name for name in kept if not name.startswith(prefix)]
     if outside:
@@ -203,7 +198,7 @@ def unstacked(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
     return blocks
 
 
-def numbers_in(arrays: dict[str, Tensor]) -> Numbers:
+def parts_in(arrays: dict[str, Tensor]) -> PartNames:
     """What the parts of the blocks are called in these arrays."""
     is_released = any(f"/{RELEASED.attention}/" in name for name in arrays)
     return RELEASED if is_released else LINEN
@@ -219,19 +214,14 @@ def width_of(arrays: dict[str, Tensor], name: str, ndim: int = 2) -> int | None:
     return shape_of(arrays, name, ndim)[-1] if name in arrays else None
 
 
-def resnet_config_in(
-    arrays: dict[str, Tensor], hints: dict[str, Any]
-) -> ResNetConfig:
+def resnet_config_in(arrays: dict[str, Tensor], about: About) -> ResNetConfig:
     """The configuration of a ResNet's arrays."""
     is_legacy = LEGACY_ROOT in arrays
     is_v2 = is_legacy or BIT_ROOT in arrays
     first = LEGACY_ROOT if is_legacy else BIT_ROOT if is_v2 else FIRST[1]
     *_, in_channels, channels = shape_of(arrays, first, 4)
     head = "resnet/head/conv2d/kernel" if is_legacy else "head/kernel"
-    given = {}
-    if "image_size" in hints:
-        given["image_size"] = hints["image_size"]
-    padding = hints.get("pool_padding")
+    padding = about.pool_padding
     if is_v2 and padding is None:
         padding = "zeros" if is_legacy else "-inf"
     return ResNetConfig(
@@ -241,13 +231,13 @@ def resnet_config_in(
         num_classes=width_of(arrays, head, 4 if is_legacy else 2) or 0,
         in_channels=in_channels,
         pool_padding=padding,
-        **given,
+        **({"image_size": about.image_size} if about.image_size else {}),
     )
 
 
 def layers_in(arrays: dict[str, Tensor]) -> tuple[int, ...]:
     """Units of each stage, by the names of arrays."""
-    found = re.findall(r"block(\d+)/unit(\d+)/", "\n".join(arrays))
+    found = re.findall(r"block(\d{1,3})/unit(\d{1,3})/", "\n".join(arrays))
     units: dict[int, int] = {}
     for stage, unit in found:
         units[int(stage)] = max(units.get(int(stage), 0), int(unit))
@@ -258,33 +248,38 @@ def layers_in(arrays: dict[str, Tensor]) -> tuple[int, ...]:
     return tuple(units[stage] for stage in sorted(units))
 
 
-def vit_config_in(
-    arrays: dict[str, Tensor], hints: dict[str, Any]
-) -> ViTConfig:
+def vit_config_in(arrays: dict[str, Tensor], about: About) -> ViTConfig:
     """The configuration of a ViT's or a hybrid's arrays."""
     p, q, in_channels, embed_dim = shape_of(arrays, "embedding/kernel", 4)
     stem = Patches()
     if "conv_root/kernel" in arrays:
         *_, in_channels, channels = shape_of(arrays, "conv_root/kernel", 4)
         stem = Hybrid(layers_in(arrays), width=channels / 64)
-    found = re.findall(r"Transformer/encoderblock_(\d+)/", "\n".join(arrays))
-    first, numbers = "Transformer/encoderblock_0", numbers_in(arrays)
-    query = f"{first}/{numbers.attention}/query/kernel"
+    found = re.findall(
+        r"Transformer/encoderblock_(\d{1,4})/", "\n".join(arrays)
+    )
+    first, parts = "Transformer/encoderblock_0", parts_in(arrays)
+    query = f"{first}/{parts.attention}/query/kernel"
     _, num_heads, _ = shape_of(arrays, query, 3)
-    if hints.get("num_heads", num_heads) != num_heads:
+    if about.num_heads not in (None, num_heads):
         raise UserError(
-            f"its attention has {num_heads} heads, not {hints['num_heads']}; leave "
+            f"its attention has {num_heads} heads, not {about.num_heads}; leave "
             "num_heads out"
         )
-    mlp = f"{first}/{numbers.mlp}/Dense_0/kernel"
+    mlp = f"{first}/{parts.mlp}/Dense_0/kernel"
     pool = "map" if "MAPHead_0/probe" in arrays else "mean"
     if pool == "mean" and "cls" in arrays:
         pool = "token"
-    position = Learned1D()
-    if table_in(arrays) is None:
-        position = hints.get("position", SinCos2D())
+    position, table = Learned1D(), table_in(arrays)
+    counts = []
+    if table is None:
+        position = about.position or SinCos2D()
+    else:
+        # vit_jax's table begins with the class token's row, big_vision's doesn't
+        has_class_row = "cls" in arrays and table == POSITIONS[0]
+        counts = [shape_of(arrays, table, 3)[1] - has_class_row]
     return ViTConfig(
-        image_size=image_size_in(arrays, (p, q), stem, hints),
+        image_size=image_size_of(counts, (p, q), stem, {}, about),
         patch_size=(p, q),
         in_channels=in_channels,
         num_classes=width_of(arrays, "head/kernel") or 0,
@@ -294,48 +289,8 @@ def vit_config_in(
         mlp_dim=shape_of(arrays, mlp, 2)[1],
         stem=stem,
         position=position,
-        pool=hints.get("pool", pool),
+        pool=about.pool or pool,
         class_token="cls" in arrays,
         pre_logits=width_of(arrays, "pre_logits/kernel"),
         **FIXED,
     )
-
-
-def image_size_in(
-    arrays: dict[str, Tensor],
-    patch_size: tuple[int, int],
-    stem: Patches | Hybrid,
-    hints: dict[str, Any],
-) -> tuple[int, int]:
-    """The size of the images that a file was trained on.
-
-    A square number of positions is a square grid, all released files have one, and
-    `load` resizes it where another size is asked for.
-    UserError: the arrays do not say it, and `hints` do not or say what cannot be.
-    """
-    given = hints.get("image_size")
-    table = table_in(arrays)
-    ask = "give image_size=(height, width) of the images that it was trained on"
-    if table is None:
-        if given is None:
-            raise UserError(
-                "it has no table of positions, which are then fixed sines and cosines "
-                f"and fit any size; {ask}"
-            )
-        return given
-    rows = shape_of(arrays, table, 3)[1]
-    # vit_jax's table begins with the class token's row, big_vision's has none
-    num_patches = rows - ("cls" in arrays and table == POSITIONS[0])
-    side = math.isqrt(num_patches)
-    if side * side == num_patches:
-        pixels = getattr(stem, "stride", 1) * side
-        return pixels * patch_size[0], pixels * patch_size[1]
-    if given is None:
-        raise UserError(f"its {num_patches} positions form no square; {ask}")
-    grid = ViTConfig(image_size=given, patch_size=patch_size, stem=stem).grid
-    if math.prod(grid) != num_patches:
-        raise UserError(
-            f"its {num_patches} positions are no {grid[0]}x{grid[1]} grid, as "
-            f"image_size={tuple(given)} wants, and no square; {ask}"
-        )
-    return given

@@ -1,4 +1,4 @@
-"""Google's names for weights, beside ours, as rows of `vitedu.weights.rows`.
+"""Google's names for weights, beside ours, as rows of `vitedu.weights.renaming`.
 
 `vit_names(config, RELEASED)` yields those of a ViT in a released file.
 """
@@ -6,12 +6,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from vitedu.model import ViTConfig
-from vitedu.model.resnet import ResNetConfig
-from vitedu.weights.rows import Row
+from vitedu.model import ResNetConfig, ViTConfig
+from vitedu.weights.renaming import Row
 
 
-class Numbers(NamedTuple):
+class PartNames(NamedTuple):
     """What the parts of an encoder block are called, and the table of positions."""
 
     norm1: str
@@ -25,16 +24,16 @@ class Numbers(NamedTuple):
 # class by itself. big_vision's table of positions has no row for a class token.
 POSITIONS = ("Transformer/posembed_input/pos_embedding", "pos_embedding")
 ATTENTION = "MultiHeadDotProductAttention"
-RELEASED = Numbers(
+RELEASED = PartNames(
     "LayerNorm_0", f"{ATTENTION}_1", "LayerNorm_2", "MlpBlock_3", POSITIONS[0]
 )
-LINEN = Numbers(
+LINEN = PartNames(
     "LayerNorm_0", f"{ATTENTION}_0", "LayerNorm_1", "MlpBlock_0", POSITIONS[1]
 )
 
 
 def vit_names(
-    config: ViTConfig, numbers: Numbers, *, has_positions: bool
+    config: ViTConfig, parts: PartNames, *, has_positions: bool
 ) -> Iterator[Row]:
     """The rows of a ViT, big_vision's attention pooling and hybrids included."""
     if hasattr(config.stem, "layers"):
@@ -47,20 +46,20 @@ def vit_names(
     if config.class_token:
         yield Row("cls_token", ("cls",), "same")
     if has_positions:
-        yield Row("pos_embed", (numbers.positions,), "same")
+        yield Row("pos_embed", (parts.positions,), "same")
     for i in range(config.depth):
         ours, theirs = f"blocks.{i}", f"Transformer/encoderblock_{i}"
-        yield from norm_names(f"{ours}.norm1", f"{theirs}/{numbers.norm1}")
-        attention, parts = f"{theirs}/{numbers.attention}", ("qkv",)
-        yield from attention_names(f"{ours}.attn", attention, parts)
-        yield from norm_names(f"{ours}.norm2", f"{theirs}/{numbers.norm2}")
-        yield from mlp_names(f"{ours}.mlp", f"{theirs}/{numbers.mlp}")
+        yield from norm_names(f"{ours}.norm1", f"{theirs}/{parts.norm1}")
+        attention = f"{theirs}/{parts.attention}"
+        yield from attention_names(f"{ours}.attn", attention, ("qkv",))
+        yield from norm_names(f"{ours}.norm2", f"{theirs}/{parts.norm2}")
+        yield from mlp_names(f"{ours}.mlp", f"{theirs}/{parts.mlp}")
     yield from norm_names("norm", "Transformer/encoder_norm")
     if config.pool == "map":
         theirs = "MAPHead_0"
         yield Row("pool.latent", (f"{theirs}/probe",), "same")
-        attention, parts = f"{theirs}/{LINEN.attention}", ("q", "kv")
-        yield from attention_names("pool", attention, parts)
+        attention = f"{theirs}/{LINEN.attention}"
+        yield from attention_names("pool", attention, ("q", "kv"))
         yield from norm_names("pool.norm", f"{theirs}/LayerNorm_0")
         yield from mlp_names("pool.mlp", f"{theirs}/MlpBlock_0")
     if config.pre_logits:
@@ -88,11 +87,11 @@ def mlp_names(ours: str, theirs: str) -> Iterator[Row]:
 
 
 def attention_names(
-    ours: str, theirs: str, parts: tuple[str, ...]
+    ours: str, theirs: str, joined: tuple[str, ...]
 ) -> Iterator[Row]:
-    """An attention layer; `parts` says which of q, k, v are one matrix in ours."""
+    """An attention layer; `joined` says which of q, k, v are one matrix in ours."""
     words = {"q": "query", "k": "key", "v": "value"}
-    for part in parts:
+    for part in joined:
         for ending, word, kind in (
             ("weight", "kernel", "to heads"),
             ("bias", "bias", "to heads, bias"),

@@ -10,12 +10,16 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from vitedu.errors import UserError
-from vitedu.model import ResNet, ResNetConfig, ViT, ViTConfig, new_network
+from vitedu.errors import UserError, reason
+from vitedu.files import user_path
+from vitedu.model import Classifier, new_network
+from vitedu.model.about import checked_names
+from vitedu.model.network import Network, NetworkConfig
 from vitedu.pictures import PreprocessSpec
-from vitedu.weights.files import read_json
+from vitedu.weights.checkpoint import About
+from vitedu.weights.files import json_beside
 from vitedu.weights.load import checkpoint_of
-from vitedu.weights.vitedu import described, metadata_of, write_weights
+from vitedu.weights.vitedu import metadata_of, to_vitedu, write_weights
 
 # what a wrapper calls the network inside: torch.compile, then DistributedDataParallel
 INSIDE = ("_orig_mod", "module")
@@ -42,21 +46,24 @@ def save(model: nn.Module, path: str | PathLike[str]) -> Path:
     checkpoint = checkpoint_of(network)._replace(
         state_dict=plain_state(network),
         preprocess=checked_spec(network),
-        class_names=checked_names(network),
+        class_names=names_of(network),
     )
-    target = checked_path(Path(path).expanduser())
     try:
-        described({"metadata": metadata_of(checkpoint)})
+        target = checked_path(user_path(path))
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {reason(error)}") from None
+    try:
+        to_vitedu({}, About(metadata=metadata_of(checkpoint)))
     except UserError as error:
         raise UserError(f"the model cannot be saved: {error}") from None
     write_weights(target, checkpoint)
     return target
 
 
-def inside(model: nn.Module, caller: str = "save") -> ViT | ResNet:
-    """The network itself, out of its wrappers. TypeError: it is another's."""
+def inside(model: nn.Module, caller: str = "save") -> Network:
+    """The network itself, out of its wrappers. TypeError: it is not vitedu's."""
     network: object = model
-    while not isinstance(network, ViT | ResNet):
+    while not isinstance(network, Classifier):
         held = (getattr(network, name, None) for name in INSIDE)
         network = next((x for x in held if isinstance(x, nn.Module)), None)
         if network is None:
@@ -68,7 +75,7 @@ def inside(model: nn.Module, caller: str = "save") -> ViT | ResNet:
     return network
 
 
-def plain_state(network: ViT | ResNet) -> dict[str, Tensor]:
+def plain_state(network: Network) -> dict[str, Tensor]:
     """The state_dict as tensors of their own, on the CPU, contiguous and finite.
 
     UserError: names or shapes are not those of the configuration, or a tensor is not of
@@ -106,7 +113,7 @@ def plain_state(network: ViT | ResNet) -> dict[str, Tensor]:
 
 
 def expected_shapes(
-    config: ViTConfig | ResNetConfig,
+    config: NetworkConfig,
 ) -> dict[str, torch.Size]:
     """Names and shapes of the weights that `load` will look for."""
     with torch.device("meta"):
@@ -117,7 +124,7 @@ def expected_shapes(
 def check_fits(
     state: dict[str, Tensor],
     expected: dict[str, torch.Size],
-    network: ViT | ResNet,
+    network: Network,
 ) -> None:
     """UserError naming the first weight that is not as the configuration says."""
     missing = [name for name in expected if name not in state]
@@ -131,11 +138,11 @@ def check_fits(
     if not found:
         return
     name = found[0]
-    said = "is missing"
+    fault = "is missing"
     if name in unknown:
-        said = "has no place in its configuration"
+        fault = "has no place in its configuration"
     elif name in wrong:
-        said = (
+        fault = (
             f"has shape {tuple(state[name].shape)}, but its configuration says "
             f"{tuple(expected[name])}"
         )
@@ -150,10 +157,10 @@ def check_fits(
         )
     elif "pos_embed" in name and name in wrong:
         advice = "resize with model.set_input_size, which changes both"
-    raise UserError(f"the model cannot be saved: {name} {said}; {advice}")
+    raise UserError(f"the model cannot be saved: {name} {fault}; {advice}")
 
 
-def checked_spec(network: ViT | ResNet) -> PreprocessSpec:
+def checked_spec(network: Network) -> PreprocessSpec:
     """The preprocessing. UserError: it is none, or for images of another kind."""
     spec, config = network.preprocess, network.config
     if not isinstance(spec, PreprocessSpec):
@@ -172,21 +179,20 @@ def checked_spec(network: ViT | ResNet) -> PreprocessSpec:
     return spec
 
 
-def checked_names(network: ViT | ResNet) -> tuple[str, ...]:
+def names_of(network: Network) -> tuple[str, ...]:
     """The class names. UserError: they are not strings, or not one for each class."""
-    names, num_classes = network.class_names, network.config.num_classes
-    if isinstance(names, str) or not all(isinstance(x, str) for x in names):
-        raise UserError(
-            "the model cannot be saved: model.class_names must be a sequence of "
-            f"strings, got {names!r}"
-        )
+    num_classes = network.config.num_classes
+    try:
+        names = checked_names(network.class_names)
+    except UserError as error:
+        raise UserError(f"the model cannot be saved: {error}") from None
     if names and len(names) != num_classes:
         raise UserError(
             f"the model cannot be saved: it has {num_classes} classes and "
             f"{len(names)} class names; set model.class_names to one for each class, "
             "or to ()"
         )
-    return tuple(names)
+    return names
 
 
 def checked_path(path: Path) -> Path:
@@ -210,5 +216,5 @@ def checked_path(path: Path) -> Path:
             f"{path} belongs to the run in that folder; save under another name"
         )
     for name in ("config.json", "preprocessor_config.json"):
-        read_json(folder / name)  # which `load` reads too
+        json_beside(path, name)  # which `load` reads too
     return path

@@ -1,7 +1,7 @@
 """timm's dialect, with its variants: DeiT, DINO (the first) and MAE's encoder.
 
 Their names are ours, but for attention pooling. What the arrays cannot say is in
-`vitedu.weights.timm_about`: a config.json beside them, or timm's table of names.
+`vitedu.weights.timm_config`: a config.json beside them, or timm's table of names.
 
 `load("vit_tiny_patch16_224.augreg_in21k_ft_in1k.safetensors")`
 """
@@ -14,43 +14,44 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitedu.errors import UserError
-from vitedu.files import reason
-from vitedu.model import Patches, Standard, ViT, ViTConfig
-from vitedu.model.hybrid import Hybrid
-from vitedu.model.position import Learned1D, NoPosition
-from vitedu.model.resnet import ResNet, ResNetConfig
-from vitedu.pictures import PreprocessSpec
-from vitedu.weights.rows import Row, shape_of, to_ours, to_theirs
-from vitedu.weights.sizes import (
-    Names,
-    check_holds,
-    depth_in,
-    sizes_in,
-    with_class_row,
+from vitedu.errors import UserError, reason
+from vitedu.model import (
+    Hybrid,
+    Learned1D,
+    NoPosition,
+    Patches,
+    ResNetConfig,
+    ViTConfig,
+    new_network,
 )
-from vitedu.weights.timm_about import (
+from vitedu.weights.checkpoint import About, Checkpoint, NetworkConfig
+from vitedu.weights.renaming import (
+    Row,
+    check_holds,
+    check_vit,
+    note_on_dropped,
+    shape_of,
+    to_ours,
+    to_theirs,
+)
+from vitedu.weights.timm_config import (
     HYBRIDS,
     RESNETS,
-    about_of,
+    beside,
     class_names,
-    config_json,
+    fields_of,
     preprocess,
-    said_of,
+    pretrained_cfg,
+)
+from vitedu.weights.vit_sizes import (
+    Names,
+    check_no_distillation,
+    depth_in,
+    sizes_in,
+    with_prefix_rows,
 )
 
-__all__ = [
-    "beside",
-    "class_names",
-    "dropped",
-    "from_vitedu",
-    "notes",
-    "preprocess",
-    "recognises",
-    "to_vitedu",
-]
-
-RESIZE = "timm"
+__all__ = ["MARKS", "beside", "from_vitedu", "to_vitedu"]
 
 NAMES = Names(
     patches="patch_embed.proj.weight",
@@ -69,65 +70,60 @@ BACKBONE = "patch_embed.backbone."
 DECODER = re.compile(
     r"decoder_(embed|blocks|norm|pred)\.|(decoder_pos_embed|mask_token)$"
 )
-LEFT_OUT = "MAE's decoder"
-REFUSED = {
-    "dist_token": "it has a distillation token and a head for it; take the DeiT that "
-    "was trained without, vitedu's network has no place for them",
-    "reg_token": "it has register tokens, which vitedu's network has no place for",
-}
 
 
-def recognises(arrays: dict[str, Tensor]) -> bool:
-    """Whether it has patches and blocks under timm's names, or is a ResNetV2 of its."""
-    return {NAMES.patches, BLOCK} <= arrays.keys() or is_resnet(arrays)
+# a ViT or a hybrid, and a ResNetV2
+MARKS = ({NAMES.patches, BLOCK}, {ROOT, UNIT})
 
 
-def is_resnet(arrays: dict[str, Tensor]) -> bool:
-    """Whether it is a ResNetV2 of timm."""
-    return {ROOT, UNIT} <= arrays.keys()
-
-
-def dropped(arrays: dict[str, Tensor], hints: dict[str, Any]) -> list[str]:
-    """The names of MAE's decoder."""
-    return [name for name in arrays if DECODER.match(name)]
-
-
-def to_vitedu(
-    arrays: dict[str, Tensor], hints: dict[str, Any]
-) -> tuple[ViTConfig | ResNetConfig, dict[str, Tensor]]:
-    """Configuration and state_dict of a file.
+def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
+    """The checkpoint in a file.
 
     Where nothing says otherwise, GELU is exact and epsilon 1e-6, and the pool is the
     class token's, without one the mean. A norm after the pool (fc_norm) is read where
-    the pool is said to be the class token's: there it is the same function.
+    the pool is known to be the class token's: there it is the same function.
 
     UserError: something must be asked for, is missing or left over, or ours cannot be
     that network.
     """
-    arrays = {k: v for k, v in arrays.items() if not DECODER.match(k)}
-    for name, sentence in REFUSED.items():
-        if name in arrays:
-            raise UserError(sentence)
-    if is_resnet(arrays):
-        config = resnet_config_in(arrays, hints)
-        return config, to_ours(rows_in(config), arrays, num_heads=0)
-    config, is_fc_norm = vit_config_in(arrays, hints)
-    rows = rows_in(config, norm="fc_norm" if is_fc_norm else "norm")
-    state = to_ours(rows, arrays, config.num_heads)
-    return config, with_class_row(state, config)
+    dropped = tuple(name for name in arrays if DECODER.match(name))
+    arrays = {k: v for k, v in arrays.items() if k not in dropped}
+    check_no_distillation("dist_token" in arrays)
+    is_resnet = MARKS[1] <= arrays.keys()
+    config = (resnet_config_in if is_resnet else vit_config_in)(arrays, about)
+    norm = "fc_norm" if "fc_norm.weight" in arrays else "norm"
+    state = to_ours(rows_in(config, norm), arrays, num_heads=0)
+    spec, doubts = preprocess(config, about)
+    return Checkpoint(
+        config,
+        state if is_resnet else with_prefix_rows(state, config),
+        spec,
+        class_names(config, about),
+        resize_mode="paper" if is_resnet else "timm",
+        dropped=dropped,
+        notes=note_on_dropped(dropped, "MAE's decoder") + note_on_norms(config),
+        doubts=doubts,
+    )
 
 
-def vit_config_in(
-    arrays: dict[str, Tensor], hints: dict[str, Any]
-) -> tuple[ViTConfig, bool]:
-    """The configuration of a ViT's or a hybrid's arrays, and whether it has fc_norm."""
+def vit_config_in(arrays: dict[str, Tensor], about: About) -> ViTConfig:
+    """The configuration of a ViT's or a hybrid's arrays."""
     embed_dim = shape_of(arrays, NAMES.patches, 4)[0]
-    said = said_of(hints, embed_dim, depth_in(arrays, NAMES.block))
+    stated = fields_of(about, embed_dim, depth_in(arrays, NAMES.block))
     stem, channels = stem_in(arrays)
-    sizes = sizes_in(arrays, NAMES, said=said, hints=hints, stem=stem)
-    is_fc_norm = "fc_norm.weight" in arrays
-    pool = hints.get("pool", said.get("pool"))
-    if is_fc_norm and pool not in ("token", "none"):
+    registers = 0
+    if "reg_token" in arrays:
+        registers = shape_of(arrays, "reg_token", 3)[1]
+    sizes = sizes_in(
+        arrays,
+        NAMES,
+        stated=stated,
+        about=about,
+        stem=stem,
+        registers=registers,
+    )
+    pool = about.pool or stated.get("pool")
+    if "fc_norm.weight" in arrays and pool not in ("token", "none"):
         raise UserError(
             "it takes the norm of the mean of the tokens (timm's fc_norm), where "
             "vitedu takes the mean of normed tokens, which is another function"
@@ -135,7 +131,7 @@ def vit_config_in(
     if pool is None:
         pool = "token" if sizes["class_token"] else "mean"
         pool = "map" if "attn_pool.latent" in arrays else pool
-    is_over_all = said.get("with_prefix") and sizes["class_token"]
+    is_over_all = stated.get("pool_include_prefix") and sizes["class_token"]
     if is_over_all and pool in ("mean", "map"):
         raise UserError(
             "it pools over the class token too (timm's pool_include_prefix), which "
@@ -143,11 +139,11 @@ def vit_config_in(
         )
     return ViTConfig(
         **sizes | channels,
-        position=position_in(arrays, said, hints),
+        position=position_in(arrays, stated, about),
         pool=pool,
-        gelu=said.get("gelu", "exact"),
-        norm_eps=said.get("norm_eps", 1e-6),
-    ), is_fc_norm
+        gelu=stated.get("gelu", "exact"),
+        norm_eps=stated.get("norm_eps", 1e-6),
+    )
 
 
 def stem_in(
@@ -163,12 +159,12 @@ def stem_in(
 
 
 def position_in(
-    arrays: dict[str, Tensor], said: dict[str, Any], hints: dict[str, Any]
+    arrays: dict[str, Tensor], stated: dict[str, Any], about: About
 ) -> Learned1D | NoPosition:
-    """The positions. UserError: there are none, and nobody said that."""
+    """The positions. UserError: there are none, and nothing says why."""
     if NAMES.positions in arrays:
         return Learned1D()
-    position = hints.get("position", said.get("position"))
+    position = about.position or stated.get("position")
     if position != NoPosition():
         raise UserError(
             f"it lacks {NAMES.positions!r}; if it was trained without positions, give "
@@ -177,24 +173,20 @@ def position_in(
     return position
 
 
-def resnet_config_in(
-    arrays: dict[str, Tensor], hints: dict[str, Any]
-) -> ResNetConfig:
+def resnet_config_in(arrays: dict[str, Tensor], about: About) -> ResNetConfig:
     """The configuration of a ResNetV2's arrays: BiT's, or the backbone of hybrids."""
     channels, in_channels, *_ = shape_of(arrays, ROOT, 4)
     head = "head.fc.weight"
-    size = about_of(hints).get("input_size")
-    given = {"image_size": hints["image_size"]} if "image_size" in hints else {}
-    if isinstance(size, list | tuple):
-        given = {"image_size": tuple(size[1:])}
+    size = pretrained_cfg(about).get("input_size")
+    size = size[1:] if isinstance(size, list | tuple) else about.image_size
     return ResNetConfig(
         family="bit-v1" if "stem.norm.weight" in arrays else "bit-v2",
         layers=layers_in(arrays, ""),
         width=channels / 64,
         num_classes=shape_of(arrays, head, 4)[0] if head in arrays else 0,
         in_channels=in_channels,
-        pool_padding=hints.get("pool_padding"),
-        **given,
+        pool_padding=about.pool_padding,
+        **({"image_size": size} if size else {}),
     )
 
 
@@ -214,48 +206,43 @@ def layers_in(arrays: dict[str, Tensor], prefix: str) -> tuple[int, ...]:
     return layers
 
 
-def rows_in(
-    config: ViTConfig | ResNetConfig, norm: str = "norm"
-) -> Iterator[Row]:
+def rows_in(config: NetworkConfig, norm: str = "norm") -> Iterator[Row]:
     """Our names beside timm's; `norm` is what it calls the final norm."""
-    network = ResNet if isinstance(config, ResNetConfig) else ViT
     try:
         with torch.device("meta"):
-            names = network(config).state_dict()
+            names = new_network(config).state_dict()
     except (RuntimeError, OverflowError, TypeError) as error:
         raise UserError(
             f"its network cannot be built: {reason(error)}"
         ) from None
     for ours in names:
         theirs = re.sub(r"^pool\.", "attn_pool.", ours)
-        if network is ViT:
-            theirs = re.sub(r"^norm\.", f"{norm}.", theirs)
-        yield Row(ours, (theirs,), "same")
+        yield Row(ours, (re.sub(r"^norm\.", f"{norm}.", theirs),), "same")
 
 
-def from_vitedu(
-    config: ViTConfig | ResNetConfig, state_dict: dict[str, Tensor]
-) -> dict[str, Tensor]:
+def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The arrays under timm's names. UserError: timm has no such network."""
+    config = checkpoint.config
     if isinstance(config, ResNetConfig):
         check_resnet(config)
     else:
-        check_vit(config)
-    return to_theirs(rows_in(config), state_dict, num_heads=0)
+        check_writable(config)
+    return to_theirs(rows_in(config), checkpoint.state_dict, num_heads=0)
 
 
-def check_vit(config: ViTConfig) -> None:
+def check_writable(config: ViTConfig) -> None:
     """UserError unless timm's VisionTransformer can be this network."""
-    stem, is_hybrid = config.stem, isinstance(config.stem, Hybrid)
-    position = config.position
+    owner, stem = "timm's ViT", config.stem
+    positions = (Learned1D(), NoPosition())
+    check_vit(owner, config, stem=(), pool=(), registers=(), position=positions)
+    is_unknown = config.has_resnet and (
+        stem.width != 1 or stem.layers not in HYBRIDS
+    )
     check_holds(
-        "timm's ViT",
+        owner,
         {
             "a pre-logits layer": config.pre_logits is not None,
-            f"block={config.block}": config.block != Standard(),
-            f"position={position}": position not in (Learned1D(), NoPosition()),
-            f"stem={stem}": is_hybrid
-            and (stem.width != 1 or stem.layers not in HYBRIDS),
+            f"stem={stem}": is_unknown,
         },
     )
 
@@ -275,25 +262,12 @@ def check_resnet(config: ResNetConfig) -> None:
     )
 
 
-def beside(
-    config: ViTConfig | ResNetConfig,
-    spec: PreprocessSpec,
-    names: tuple[str, ...],
-) -> dict[str, dict[str, Any]]:
-    """The JSON that belongs beside the arrays."""
-    return {"config.json": config_json(config, spec, names)}
-
-
-def notes(
-    config: ViTConfig | ResNetConfig, hints: dict[str, Any]
-) -> tuple[str, ...]:
+def note_on_norms(config: NetworkConfig) -> tuple[str, ...]:
     """Where timm computes otherwise than the authors, whom vitedu follows."""
-    if isinstance(config, ResNetConfig):
-        kind, moved = "BiT", "1e-5"
-    elif isinstance(config.stem, Hybrid):
-        kind, moved = "hybrids", "5e-4"
-    else:
+    if not config.has_resnet:
         return ()
+    is_bit = isinstance(config, ResNetConfig)
+    kind, moved = ("BiT", "1e-5") if is_bit else ("hybrids", "5e-4")
     return (
         f"timm has other small numbers in the norms of {kind} than their authors; "
         f"vitedu has the authors', which moves logits by up to {moved} of the largest",

@@ -10,19 +10,23 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vitedu.errors import UserError
-from vitedu.files import reason
-from vitedu.weights.archives import check_members
-from vitedu.weights.unknown import arrays_in, listed
+from vitedu.errors import UserError, reason
+from vitedu.weights.archives import check_members, check_stored
+from vitedu.weights.leftovers import arrays_in, in_words, listed
 
 # under which of their keys they keep the model
 CONTAINERS = ("state_dict", "model_state_dict", "model_state", "model", "net")
+MOST_CONTAINERS = 8  # one in the other
 # and under which the state of a training that is of no use without it
 TRAINING = re.compile(
     r"optim|^opt($|_)|sched|scaler|scaling|^loops$|^callbacks$"
     r"|(^|_)(ema|rng)($|_)",
     re.IGNORECASE,
 )
+
+# Files that ran code although torch.load had been told to read weights only: the first
+# release without the fault, and its name.
+FAULTS = {(2, 6): "CVE-2025-32434", (2, 10): "CVE-2026-24747"}
 
 
 class Content(NamedTuple):
@@ -41,13 +45,15 @@ def read_torch(path: Path) -> Content:
     file. So a zip archive is mapped, where a storage cannot be longer than the file,
     and what comes out may not be larger than what the file holds.
     """
+    check_torch(torch.__version__, path)
     try:
         with open(path, "rb") as file:
             is_zip = file.read(4) == b"PK\x03\x04"  # where torch itself looks
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {reason(error)}") from None
+        raise UserError(f"cannot read {path}: {reason(error)}") from None
     if is_zip:
         check_members(path)
+        check_stored(path)
     try:
         content = torch.load(
             path, map_location="cpu", weights_only=True, mmap=is_zip
@@ -84,6 +90,19 @@ def read_torch(path: Path) -> Content:
     )
 
 
+def check_torch(version: str, path: str | Path) -> None:
+    """UserError under a torch whose `weights_only` is known to let code through."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    for release, fault in FAULTS.items():
+        if found and tuple(map(int, found.groups())) < release:
+            raise UserError(
+                f"{path} is a pickled file, and reading one with torch {version} could "
+                f"run code that is hidden in it ({fault}); upgrade to torch "
+                f"{'.'.join(map(str, [*FAULTS][-1]))} or take a .safetensors or .npz "
+                "file"
+            )
+
+
 def unreadable(path: Path, error: Exception) -> UserError:
     """The sentence for what torch.load refused: what it holds, or its damage."""
     found = re.findall(r"GLOBAL ([\w.]+\.\w+) (?:whose|was)", str(error))
@@ -97,25 +116,20 @@ def unreadable(path: Path, error: Exception) -> UserError:
         return UserError(
             f"{path} is a TorchScript program, which is code; save its state_dict"
         )
-    said = f"{type(error).__name__}: {reason(error)[:120]}"
-    if (
-        "Weights only" in said
-    ):  # and four lines of advice on how to read it anyway
-        said = type(error).__name__
+    why = f"{type(error).__name__}: {reason(error)[:120]}"
+    # and four lines of advice on how to read it anyway
+    if "Weights only" in why:
+        why = type(error).__name__
     return UserError(
         f"{path} cannot be read as a torch checkpoint: it is damaged or another "
-        f"kind of file ({said})"
+        f"kind of file ({why})"
     )
 
 
 def foreign_names(path: Path) -> list[str]:
     """Every class or function that a checkpoint names and torch does not allow."""
-    # newer than the oldest torch that vitedu takes; without it one name is said
-    names = getattr(
-        torch.serialization, "get_unsafe_globals_in_checkpoint", None
-    )
     try:
-        return names(path) if names else []
+        return torch.serialization.get_unsafe_globals_in_checkpoint(path)
     # The file is refused already, and this only names more of what it holds: whatever a
     # damaged or pre-1.6 file raises here must not hide that sentence.
     except Exception:
@@ -129,9 +143,9 @@ def state_dict_in(path: Path, content: Any) -> Content:
     be weights.
     """
     left_out: dict[str, Any] = {}
-    seen = set()
-    while isinstance(content, dict) and id(content) not in seen:
-        seen.add(id(content))  # a pickle may hold itself
+    for _ in range(MOST_CONTAINERS):  # a pickle may hold itself
+        if not isinstance(content, dict):
+            break
         tensors = {k: v for k, v in content.items() if isinstance(v, Tensor)}
         inner = [
             key
@@ -169,6 +183,6 @@ def beside_in(left_out: dict[str, Any]) -> tuple[str, ...]:
     return tuple(
         name
         for key, value in left_out.items()
-        if not TRAINING.search(str(key)) and key not in CONTAINERS
-        for name in arrays_in(str(key), value)
+        if not TRAINING.search(in_words(key)) and key not in CONTAINERS
+        for name in arrays_in(in_words(key), value)
     )

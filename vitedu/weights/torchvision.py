@@ -8,18 +8,21 @@ heads that of Table 1, and the preprocessing goes by the name of the file.
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from torch import Tensor
 
-from vitedu.model import Patches, Standard, ViTConfig
-from vitedu.model.position import Learned1D
-from vitedu.model.resnet import ResNetConfig
+from vitedu.model import ViTConfig
 from vitedu.pictures import PreprocessSpec
-from vitedu.weights.rows import Row, to_ours, to_theirs
-from vitedu.weights.sizes import Names, check_holds, crop_share, sizes_in
-
-RESIZE = "torchvision"
+from vitedu.weights.checkpoint import About, Checkpoint
+from vitedu.weights.renaming import (
+    Row,
+    check_holds,
+    check_vit,
+    layer,
+    to_ours,
+    to_theirs,
+)
+from vitedu.weights.vit_sizes import Names, crop_share, sizes_in
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
 LAYER = "encoder.layers.encoder_layer_"
@@ -39,18 +42,11 @@ PREPROCESS = {
     "vit_h_14_swag-80465313": (518, 518, "bicubic"),
     "vit_h_14_lc_swag-c1eb923e": (224, 224, "bicubic"),
 }
+MARKS = ({"conv_proj.weight", f"{LAYER}0.self_attention.in_proj_weight"},)
 
 
-def recognises(arrays: dict[str, Tensor]) -> bool:
-    """Whether it has patches and blocks under torchvision's names."""
-    qkv = f"{LAYER}0.self_attention.in_proj_weight"
-    return {"conv_proj.weight", qkv} <= arrays.keys()
-
-
-def to_vitedu(
-    arrays: dict[str, Tensor], hints: dict[str, Any]
-) -> tuple[ViTConfig, dict[str, Tensor]]:
-    """Configuration and state_dict of a file.
+def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
+    """The checkpoint in a file.
 
     UserError: something must be asked for, is missing or left over.
     """
@@ -65,54 +61,49 @@ def to_vitedu(
         head="heads.head.weight",
         pre_logits="heads.pre_logits.weight",
     )
-    sizes = sizes_in(arrays, names, said={}, hints=hints, class_token=True)
+    sizes = sizes_in(arrays, names, stated={}, about=about, class_token=True)
     config = ViTConfig(**sizes)
-    return config, to_ours(rows_in(config, mlp), arrays, config.num_heads)
+    return Checkpoint(
+        config,
+        to_ours(rows_in(config, mlp), arrays, config.num_heads),
+        preprocess(config, about.name),
+        resize_mode="torchvision",
+    )
 
 
 def rows_in(config: ViTConfig, mlp: tuple[str, str]) -> Iterator[Row]:
     """Our names beside torchvision's; `mlp` are the two layers of the MLP."""
 
-    def both(ours: str, theirs: str, joint: str = ".") -> Iterator[Row]:
-        for end in ("weight", "bias"):
-            yield Row(f"{ours}.{end}", (f"{theirs}{joint}{end}",), "same")
-
     yield Row("cls_token", ("class_token",), "same")
     yield Row("pos_embed", ("encoder.pos_embedding",), "same")
-    yield from both("patch_embed.proj", "conv_proj")
+    yield from layer("patch_embed.proj", "conv_proj")
     for i in range(config.depth):
         ours, theirs = f"blocks.{i}", f"{LAYER}{i}"
-        yield from both(f"{ours}.norm1", f"{theirs}.ln_1")
+        yield from layer(f"{ours}.norm1", f"{theirs}.ln_1")
         attention = f"{theirs}.self_attention"
-        yield from both(f"{ours}.attn.qkv", f"{attention}.in_proj", "_")
-        yield from both(f"{ours}.attn.proj", f"{attention}.out_proj")
-        yield from both(f"{ours}.norm2", f"{theirs}.ln_2")
-        yield from both(f"{ours}.mlp.fc1", f"{theirs}.mlp.{mlp[0]}")
-        yield from both(f"{ours}.mlp.fc2", f"{theirs}.mlp.{mlp[1]}")
-    yield from both("norm", "encoder.ln")
+        yield from layer(f"{ours}.attn.qkv", f"{attention}.in_proj", joint="_")
+        yield from layer(f"{ours}.attn.proj", f"{attention}.out_proj")
+        yield from layer(f"{ours}.norm2", f"{theirs}.ln_2")
+        yield from layer(f"{ours}.mlp.fc1", f"{theirs}.mlp.{mlp[0]}")
+        yield from layer(f"{ours}.mlp.fc2", f"{theirs}.mlp.{mlp[1]}")
+    yield from layer("norm", "encoder.ln")
     if config.pre_logits:
-        yield from both("pre_logits.fc", "heads.pre_logits")
+        yield from layer("pre_logits.fc", "heads.pre_logits")
     if config.num_classes:
-        yield from both("head", "heads.head")
+        yield from layer("head", "heads.head")
 
 
-def from_vitedu(
-    config: ViTConfig | ResNetConfig, state_dict: dict[str, Tensor]
-) -> dict[str, Tensor]:
+def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The arrays under torchvision's names of today.
 
     UserError: its VisionTransformer cannot be this network.
     """
     owner = "torchvision's ViT"
-    check_holds(owner, {"a ResNet": isinstance(config, ResNetConfig)})
+    config = check_vit(owner, checkpoint.config)
     (height, width), (p, q) = config.image_size, config.patch_size
     check_holds(
         owner,
         {
-            f"stem={config.stem}": config.stem != Patches(),
-            f"block={config.block}": config.block != Standard(),
-            f"position={config.position}": config.position != Learned1D(),
-            f"pool={config.pool!r}": config.pool != "token",
             f"images of {height}x{width} in patches of {p}x{q}, only for squares": (
                 height != width or p != q
             ),
@@ -122,14 +113,15 @@ def from_vitedu(
             "a network without a head": not config.num_classes,
         },
     )
-    return to_theirs(rows_in(config, MLPS[1]), state_dict, num_heads=0)
+    return to_theirs(rows_in(config, MLPS[1]), checkpoint.state_dict, 0)
 
 
-def preprocess(config: ViTConfig, hints: dict[str, Any]) -> PreprocessSpec:
+def preprocess(config: ViTConfig, name: str) -> PreprocessSpec:
     """torchvision's evaluation of these weights, by the name of their file.
 
-    Where it is another's, that of the first weights that it fetches for images and
-    patches of these sizes, and of a like depth; else the short side is 8/7 of the crop.
+    For other names, the first weights that it fetches for images and patches of
+    these sizes and of a like depth count; without any, the short side is 8/7 of the
+    crop.
     """
     size = config.image_size[0]
     kind = {24: "l", 32: "h"}.get(config.depth, "b")
@@ -142,8 +134,8 @@ def preprocess(config: ViTConfig, hints: dict[str, Any]) -> PreprocessSpec:
     ]
     if fits:
         resized, interpolation = fits[0]
-    if hints.get("name") in PREPROCESS:
-        size, resized, interpolation = PREPROCESS[hints["name"]]
+    if name in PREPROCESS:
+        size, resized, interpolation = PREPROCESS[name]
     mean, std = (MEAN, STD) if config.in_channels == 3 else (0.5, 0.5)
     return PreprocessSpec(
         size,

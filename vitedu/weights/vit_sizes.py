@@ -1,8 +1,8 @@
 """The sizes of a ViT out of its arrays, for the dialects of PyTorch.
 
 Arrays say all but the number of heads and, where the patches form no square, the size
-of the images. What was said of them elsewhere comes as `said`, a dict in our terms: a
-config.json, a table of names.
+of the images. What a config.json or a table of names states comes as `stated`, fields
+of a ViTConfig; what the caller of `load` says is in `about`.
 """
 
 import math
@@ -13,11 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitedu.errors import UserError
+from vitedu.fields import Size, converted
 from vitedu.model import Patches, ViTConfig
-from vitedu.model.checks import pair
 from vitedu.model.config import SIZES
 from vitedu.model.hybrid import Hybrid
-from vitedu.weights.rows import shape_of
+from vitedu.weights.checkpoint import About
+from vitedu.weights.renaming import shape_of
 
 
 class Names(NamedTuple):
@@ -36,16 +37,17 @@ def sizes_in(
     arrays: dict[str, Tensor],
     names: Names,
     *,
-    said: dict[str, Any],
-    hints: dict[str, Any],
+    stated: dict[str, Any],
+    about: About,
     stem: Patches | Hybrid | None = None,
     class_token: bool | None = None,
+    registers: int = 0,
 ) -> dict[str, Any]:
     """The fields of a ViTConfig that are sizes.
 
     `class_token` is whether the dialect has one; None: where its array is there.
-    UserError: an array is missing, `said` is of another network, or the number of heads
-    or the size of the images must be asked for.
+    UserError: an array is missing, `stated` is another network's, or the number of
+    heads or the size of the images must be asked for.
     """
     embed_dim, in_channels, p, q = shape_of(arrays, names.patches, 4)
     stem = stem or Patches()
@@ -61,20 +63,22 @@ def sizes_in(
         "mlp_dim": shape_of(arrays, names.mlp, 2)[0],
         "stem": stem,
         "class_token": class_token,
+        "registers": registers,
         "pre_logits": rows_of(arrays, names.pre_logits),
     }
     for name in ("embed_dim", "depth", "mlp_dim"):
-        if said.get(name, sizes[name]) != sizes[name]:
+        if stated.get(name, sizes[name]) != sizes[name]:
             raise UserError(
-                f"the config.json beside it says {name}={said[name]}, its arrays "
+                f"the config.json beside it says {name}={stated[name]}, its arrays "
                 f"{sizes[name]}; put the config.json of these weights there, or none"
             )
-    sizes["num_heads"] = num_heads_of(embed_dim, depth, said, hints)
-    shape = (p, q), stem, class_token
-    rows = None
+    sizes["num_heads"] = num_heads_of(embed_dim, depth, stated, about)
+    counts = []
     if names.positions in arrays:
         rows = shape_of(arrays, names.positions, 3)[1]
-    sizes["image_size"] = image_size_of(rows, *shape, said, hints)
+        # with or without those of class token and registers
+        counts = [n for n in (rows - class_token - registers, rows) if n > 0]
+    sizes["image_size"] = image_size_of(counts, (p, q), stem, stated, about)
     return sizes
 
 
@@ -98,23 +102,24 @@ def rows_of(arrays: dict[str, Tensor], name: str) -> int | None:
 
 
 def num_heads_of(
-    embed_dim: int, depth: int, said: dict[str, Any], hints: dict[str, Any]
+    embed_dim: int, depth: int, stated: dict[str, Any], about: About
 ) -> int:
     """The number of heads, which no array shows: 3 and 12 have the same shapes.
 
     The first that knows it: the caller, the file's metadata, the config.json beside it
-    or the table of its name (`said`), Table 1 by width and depth. UserError: none does.
+    or the table of its name (`stated`), Table 1 by width and depth.
+    UserError: none does.
     """
-    stored = hints.get("metadata", {}).get("num_heads", "")
-    if "num_heads" in hints:
-        return hints["num_heads"]
-    if stored.isdecimal():
-        return int(stored)
-    if "num_heads" in said:
-        return said["num_heads"]
-    for of_table in SIZES.values():
-        if of_table[:2] == (embed_dim, depth):
-            return of_table[2]
+    if about.num_heads is not None:
+        return about.num_heads
+    in_metadata = about.metadata.get("num_heads", "")
+    if re.fullmatch(r"[0-9]{1,18}", in_metadata):
+        return int(in_metadata)
+    if "num_heads" in stated:
+        return stated["num_heads"]
+    for width, of_depth, num_heads, _ in SIZES.values():
+        if (width, of_depth) == (embed_dim, depth):
+            return num_heads
     raise UserError(
         f"its arrays do not say the number of heads, and no model of Table 1 has width "
         f"{embed_dim} and {depth} blocks; give num_heads="
@@ -122,31 +127,30 @@ def num_heads_of(
 
 
 def image_size_of(
-    rows: int | None,
+    counts: list[int],
     patch_size: tuple[int, int],
     stem: Patches | Hybrid,
-    class_token: bool,
-    said: dict[str, Any],
-    hints: dict[str, Any],
+    stated: dict[str, Any],
+    about: About,
 ) -> tuple[int, int]:
-    """The size of the images that `rows` positions were learned on; None: no positions.
+    """The size of the images that a file was trained on.
 
-    What `said` says counts if it fits the rows, then a square, then the caller's. So an
-    image_size to resize to, which may have as many patches, is not taken for the old.
+    `counts` are how many patches its positions may be for; none: it has no positions.
+    What is stated counts if it fits one of them, then a square, then the caller's. So
+    an image_size to resize to, which may have as many patches, isn't taken for the old.
     """
     ask = "give image_size=(height, width) of the images that it was trained on"
-    stated, given = (
-        pair("image_size", each["image_size"]) if "image_size" in each else None
-        for each in (said, hints)
-    )
-    if rows is None:
-        if not (stated or given):
-            raise UserError(f"it has no positions, which fit any size; {ask}")
-        return stated or given
-    # with or without one for the class token
-    counts = [n for n in (rows - class_token, rows) if n > 0]
-    if stated and num_patches(stated, patch_size, stem) in counts:
-        return stated
+    given, size = about.image_size, None
+    if "image_size" in stated:
+        size = converted("image_size", stated["image_size"], Size)
+    if not counts:
+        if not (size or given):
+            raise UserError(
+                f"it has no table of positions, so any size fits; {ask}"
+            )
+        return size or given
+    if size and num_patches(size, patch_size, stem) in counts:
+        return size
     for n in counts:
         side = math.isqrt(n)
         if side * side == n:
@@ -154,7 +158,8 @@ def image_size_of(
             return pixels * patch_size[0], pixels * patch_size[1]
     if given and num_patches(given, patch_size, stem) in counts:
         return given
-    raise UserError(f"its {counts[0]} positions form no square; {ask}")
+    fault = f", and image_size={given} has another number" if given else ""
+    raise UserError(f"its {counts[0]} positions form no square{fault}; {ask}")
 
 
 def num_patches(
@@ -171,24 +176,27 @@ def num_patches(
         return None
 
 
-def with_class_row(
+def check_no_distillation(has_token: bool) -> None:
+    """UserError for a DeiT that was trained with a teacher."""
+    if has_token:
+        raise UserError(
+            "it has a distillation token and a head for it; take the DeiT that was "
+            "trained without, vitedu's network has no place for them"
+        )
+
+
+def with_prefix_rows(
     state: dict[str, Tensor], config: ViTConfig
 ) -> dict[str, Tensor]:
-    """The state_dict, with a row of zeros first in a table that has none for the class.
+    """The state_dict, its positions with a row for each token before the patches.
 
-    Whoever adds positions before the class token comes has none.
+    A library that adds positions before those tokens has none for them: zeros.
     """
     table = state.get("pos_embed")
-    if table is None or table.shape[1] != config.num_tokens - 1:
+    if table is None or table.shape[1] != config.num_patches:
         return state
-    return state | {"pos_embed": F.pad(table, (0, 0, 1, 0))}
-
-
-def check_holds(owner: str, reasons: dict[str, bool]) -> None:
-    """UserError naming the first of the reasons that is true."""
-    for what, is_so in reasons.items():
-        if is_so:
-            raise UserError(f"{owner} has no place for {what}")
+    padding = (0, 0, config.num_prefix_tokens, 0)
+    return state | {"pos_embed": F.pad(table, padding)}
 
 
 def crop_share(size: int, resized: int) -> float:

@@ -1,16 +1,16 @@
-"""What Hugging Face says of weights beside their arrays, in two JSON files.
+"""The two JSON files of Hugging Face beside a model's arrays, read and written.
 
-`beside(config, spec, names)["config.json"]["id2label"]` has the names of the classes.
+`beside(checkpoint)["config.json"]["id2label"]` has the names of the classes.
 """
 
 import math
-import warnings
 from typing import Any
 
+from vitedu.fields import Size, converted
 from vitedu.model import ViTConfig
-from vitedu.model.checks import pair
 from vitedu.pictures import PreprocessSpec
-from vitedu.weights.sizes import crop_share
+from vitedu.weights.checkpoint import About, Checkpoint, names_in
+from vitedu.weights.vit_sizes import crop_share
 
 # what it calls the two GELUs; the first is written
 GELUS = {
@@ -20,19 +20,18 @@ GELUS = {
 RESAMPLE = {2: "bilinear", 3: "bicubic"}  # pillow's numbers
 
 
-def config_of(hints: dict[str, Any]) -> dict[str, Any]:
-    """The config.json among the hints if it is Hugging Face's, else {}."""
-    config = hints.get("config") or {}
-    return config if "hidden_size" in config else {}
+def config_of(about: About) -> dict[str, Any]:
+    """The config.json beside the arrays if it is Hugging Face's, else {}."""
+    return about.config if "hidden_size" in about.config else {}
 
 
-def class_names(config: ViTConfig, hints: dict[str, Any]) -> tuple[str, ...]:
+def class_names(config: ViTConfig, about: About) -> tuple[str, ...]:
     """The names in config.json, unless they are only LABEL_0, LABEL_1, ..."""
-    names = config_of(hints).get("id2label")
+    labels = config_of(about).get("id2label")
     keys = [str(i) for i in range(config.num_classes)]
-    if not isinstance(names, dict) or {*names} != {*keys}:
+    if not isinstance(labels, dict) or {*labels} != {*keys}:
         return ()
-    found = tuple(str(names[key]) for key in keys)
+    found = names_in([labels[key] for key in keys])
     return () if found == default_names(config) else found
 
 
@@ -41,68 +40,71 @@ def default_names(config: ViTConfig) -> tuple[str, ...]:
     return tuple(f"LABEL_{i}" for i in range(config.num_classes))
 
 
-def preprocess(config: ViTConfig, hints: dict[str, Any]) -> PreprocessSpec:
-    """What preprocessor_config.json says.
+def preprocess(
+    config: ViTConfig, about: About
+) -> tuple[PreprocessSpec, tuple[str, ...]]:
+    """What preprocessor_config.json says, and what of it may be wrong here.
 
-    Without one that of ViTImageProcessor by default, with a warning: resized straight
-    to size, bilinear, range -1..1.
+    Without that file what ViTImageProcessor does by default: resized straight to size,
+    bilinear, range -1..1.
     """
-    about = hints.get("preprocessor")
-    if about is None:
-        warnings.warn(
+    if not about.preprocessor:
+        doubt = (
             "no preprocessor_config.json says how its pictures are prepared; mean and "
             "std 0.5 are assumed, as for Google's ViTs, where DeiT, DINO and MAE want "
-            "(0.485, 0.456, 0.406) and (0.229, 0.224, 0.225)",
-            stacklevel=4,
+            "(0.485, 0.456, 0.406) and (0.229, 0.224, 0.225)"
         )
-        return PreprocessSpec(config.image_size, config.in_channels)
-    spec, not_held = spec_of(about, config)
-    if not_held:
-        warnings.warn(
-            f"its preprocessor_config.json says {'; '.join(not_held)}",
-            stacklevel=4,
-        )
-    return spec
+        return PreprocessSpec(config.image_size, config.in_channels), (doubt,)
+    spec, unsupported = spec_of(about.preprocessor, config)
+    if not unsupported:
+        return spec, ()
+    return spec, (
+        f"its preprocessor_config.json says {'; '.join(unsupported)}",
+    )
 
 
 def spec_of(
-    about: dict[str, Any], config: ViTConfig
+    written: dict[str, Any], config: ViTConfig
 ) -> tuple[PreprocessSpec, list[str]]:
     """A preprocessor_config.json as a PreprocessSpec, and what that cannot hold."""
-    size = sides_of(about.get("size"), config.image_size)
-    not_held, crop, kept = [], None, size
-    if not about.get("do_resize", True):
-        not_held.append("do_resize=false, vitedu resizes all the same")
-    elif about.get("do_center_crop"):
-        kept = sides_of(about.get("crop_size"), config.image_size)
+    size = sides_of(written.get("size"), config.image_size)
+    unsupported, crop, kept = [], None, size
+    if not written.get("do_resize", True):
+        unsupported.append("do_resize=false, vitedu resizes all the same")
+    elif written.get("do_center_crop"):
+        kept = sides_of(written.get("crop_size"), config.image_size)
         crop = crop_share(min(kept), min(size))
-        if not is_shortest_edge(about.get("size")):
-            not_held.append(
+        if not is_shortest_edge(written.get("size")):
+            unsupported.append(
                 f"a squash to {size} before the crop, vitedu keeps the aspect"
             )
         if crop > 1 or kept[0] != kept[1]:
-            not_held.append(
+            unsupported.append(
                 f"a crop of {kept} out of {min(size)}, vitedu resizes to that"
             )
             crop = None
-    elif is_shortest_edge(about.get("size")):
-        not_held.append("no crop to the model's size, vitedu resizes to that")
-    resample = about.get("resample", 2)
+    elif is_shortest_edge(written.get("size")):
+        unsupported.append(
+            "no crop to the model's size, vitedu resizes to that"
+        )
+    resample = written.get("resample", 2)
     interpolation = "bicubic"
     if isinstance(resample, int) and resample in RESAMPLE:
         interpolation = RESAMPLE[resample]
     else:
-        not_held.append(f"resample={resample!r}, vitedu takes bicubic")
-    if about.get("rescale_factor", 1 / 255) != 1 / 255 or not about.get(
+        unsupported.append(f"resample={resample!r}, vitedu takes bicubic")
+    if written.get("rescale_factor", 1 / 255) != 1 / 255 or not written.get(
         "do_rescale", True
     ):
-        not_held.append("another rescale_factor than 1/255, which vitedu takes")
-    mean, std = about.get("image_mean", 0.5), about.get("image_std", 0.5)
-    if not about.get("do_normalize", True):
+        unsupported.append(
+            "another rescale_factor than 1/255, which vitedu takes"
+        )
+    mean, std = written.get("image_mean", 0.5), written.get("image_std", 0.5)
+    if not written.get("do_normalize", True):
         mean, std = 0.0, 1.0
     return PreprocessSpec(
         kept, config.in_channels, mean, std, interpolation, crop
-    ), not_held
+    ), unsupported
 
 
 def is_shortest_edge(size: Any) -> bool:
@@ -117,14 +119,13 @@ def sides_of(size: Any, otherwise: tuple[int, int]) -> tuple[int, int]:
         size = (size.get("height", edge), size.get("width", edge))
     if size is None:
         return otherwise
-    return pair("a size in its preprocessor_config.json", size)
+    return converted("a size in its preprocessor_config.json", size, Size)
 
 
-def beside(
-    config: ViTConfig, spec: PreprocessSpec, names: tuple[str, ...]
-) -> dict[str, dict[str, Any]]:
+def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
     """config.json and preprocessor_config.json."""
-    labels = names or default_names(config)
+    config, spec = checkpoint.config, checkpoint.preprocess
+    labels = checkpoint.class_names or default_names(config)
     (p, q), (height, width) = config.patch_size, config.image_size
     model = {
         "architectures": [

@@ -1,22 +1,24 @@
-"""What timm says of weights beside their arrays: config.json, and its table of names.
+"""What timm says about a model beside its arrays: config.json, and its table of names.
 
-`said_of({"name": "vit_tiny_patch16_224"})` knows that the model has 3 heads.
+`fields_of(About(name="vit_tiny_patch16_224"), 192, 12)` knows that it has 3 heads.
 """
 
 import math
 import re
-import warnings
 from typing import Any
 
 import torch
 
 from vitedu.compat import import_timm
 from vitedu.errors import UserError
-from vitedu.model import ViTConfig
-from vitedu.model.hybrid import Hybrid
-from vitedu.model.position import NoPosition
-from vitedu.model.resnet import ResNetConfig
+from vitedu.model import Hybrid, NoPosition, ResNetConfig, ViTConfig
 from vitedu.pictures import INTERPOLATIONS, PreprocessSpec
+from vitedu.weights.checkpoint import (
+    About,
+    Checkpoint,
+    NetworkConfig,
+    names_in,
+)
 
 POOLS = {"token": "token", "avg": "mean", "map": "map", "": "none"}
 GELUS = {"gelu": "exact", "gelu_tanh": "tanh"}
@@ -65,57 +67,50 @@ RESNETS = {
 }
 
 
-def config_of(hints: dict[str, Any]) -> dict[str, Any] | None:
-    """The config.json among the hints if it is timm's."""
-    config = hints.get("config") or {}
-    return config if isinstance(config.get("architecture"), str) else None
+def config_of(about: About) -> dict[str, Any] | None:
+    """The config.json beside the arrays if it is timm's."""
+    is_timms = isinstance(about.config.get("architecture"), str)
+    return about.config if is_timms else None
 
 
-def said_of(
-    hints: dict[str, Any], embed_dim: int = 0, depth: int = 0
-) -> dict[str, Any]:
-    """What a config.json says, else timm's table of names: fields of a ViTConfig.
+def fields_of(about: About, embed_dim: int, depth: int) -> dict[str, Any]:
+    """Fields of a ViTConfig that a config.json states, else timm's table of names.
 
-    Also is_fc_norm (a norm after the pool) and with_prefix (a pool over all tokens). A
-    name is not believed if its model has another width or depth than the arrays.
+    Also pool_include_prefix: whether it pools over all tokens. A name is not believed
+    if its model has another width or depth than the arrays.
     UserError: it is a network that ours cannot be.
     """
-    config = config_of(hints)
+    config = config_of(about)
     if config is None:
-        said = said_by_table(name_of(hints))
-        sizes = said.get("embed_dim"), said.get("depth")
-        return said if sizes == (embed_dim, depth) else {}
+        known = fields_by_name(name_of(about))
+        sizes = known.get("embed_dim"), known.get("depth")
+        return known if sizes == (embed_dim, depth) else {}
     args = config.get("model_args")
     args = args if isinstance(args, dict) else {}
     needed = {"num_heads", "global_pool", "act_layer", "norm_layer"}
-    said = {}
+    known = {}
     if needed - args.keys():
-        said = said_by_table(config["architecture"])
-    return said | said_by_args(args)
+        known = fields_by_name(config["architecture"])
+    return known | fields_by_args(args)
 
 
-def name_of(hints: dict[str, Any]) -> str:
+def name_of(about: About) -> str:
     """The name of the model: in the metadata, else the file's."""
-    name = hints.get("metadata", {}).get("architecture") or hints.get("name")
-    return name or ""
+    return about.metadata.get("architecture") or about.name
 
 
-def said_by_args(args: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of timm's VisionTransformer in our terms."""
-    said = {
+def fields_by_args(args: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of timm's VisionTransformer as fields of a ViTConfig."""
+    known = {
         name: args[name]
-        for name in ("embed_dim", "depth", "num_heads")
+        for name in ("embed_dim", "depth", "num_heads", "pool_include_prefix")
         if name in args
     }
     if "img_size" in args:
-        said["image_size"] = args["img_size"]
+        known["image_size"] = args["img_size"]
     if args.get("pos_embed", "learn") in ("", "none"):
-        said["position"] = NoPosition()
-    if "fc_norm" in args:
-        said["is_fc_norm"] = args["fc_norm"]
-    if args.get("pool_include_prefix"):
-        said["with_prefix"] = True
-    for name, ours, known in (
+        known["position"] = NoPosition()
+    for name, ours, values in (
         ("global_pool", "pool", POOLS),
         ("act_layer", "gelu", GELUS),
         ("norm_layer", "norm_eps", dict.fromkeys(NORMS, 1e-6)),
@@ -123,20 +118,21 @@ def said_by_args(args: dict[str, Any]) -> dict[str, Any]:
         value = args.get(name)
         if name not in args or (value is None and name == "act_layer"):
             continue
-        if not isinstance(value, str | None) or value not in known:
+        if not isinstance(value, str | None) or value not in values:
+            names = ", ".join(repr(x) for x in values if x is not None)
             raise UserError(
                 f"its config.json says {name}={value!r}, which vitedu's network cannot "
-                f"be; known: {', '.join(repr(x) for x in known if x is not None)}"
+                f"be; known: {names}"
             )
-        said[ours] = known[value]
-    return said
+        known[ours] = values[value]
+    return known
 
 
-def said_by_table(name: str) -> dict[str, Any]:
+def fields_by_name(name: str) -> dict[str, Any]:
     """What timm's own model of that name is, built without numbers; {} if it has none.
 
     `name` is timm's, with or without a tag, or that of a file that timm fetches.
-    UserError: it is no plain ViT.
+    UserError: it isn't a plain ViT.
     """
     architecture, _ = look_up(name)
     if architecture is None or architecture.startswith("resnetv2"):
@@ -154,14 +150,13 @@ def said_by_table(name: str) -> dict[str, Any]:
             f"timm's {architecture} is a {kinds[0]} with blocks {kinds[1]}, which is "
             "another network than the paper's ViT"
         )
-    said = {
+    known = {
         "embed_dim": model.embed_dim,
         "depth": len(model.blocks),
         "num_heads": block.attn.num_heads,
         "image_size": tuple(model.patch_embed.img_size),
         "norm_eps": block.norm1.eps,
-        "is_fc_norm": not isinstance(model.fc_norm, torch.nn.Identity),
-        "with_prefix": model.pool_include_prefix,
+        "pool_include_prefix": model.pool_include_prefix,
     }
     approximate = getattr(block.mlp.act, "approximate", None)
     if type(block.mlp.act).__name__ == "GELUTanh":
@@ -172,8 +167,8 @@ def said_by_table(name: str) -> dict[str, Any]:
             f"timm's {architecture} pools by {model.global_pool!r} and has "
             f"{type(block.mlp.act).__name__}, which vitedu's network cannot"
         )
-    said |= {"pool": POOLS[model.global_pool], "gelu": gelus[approximate]}
-    return said
+    pool, gelu = POOLS[model.global_pool], gelus[approximate]
+    return known | {"pool": pool, "gelu": gelu}
 
 
 def look_up(name: str) -> tuple[str | None, dict[str, Any]]:
@@ -198,85 +193,86 @@ def look_up(name: str) -> tuple[str | None, dict[str, Any]]:
     for other in list_pretrained():
         about = get_pretrained_cfg(other)
         url = about.url if isinstance(about.url, str) else ""
-        if re.search(rf"/{re.escape(name)}\.\w+$", url):
+        if url.rpartition("/")[2].rpartition(".")[0] == name:
             return other.partition(".")[0], about.to_dict()
     return None, {}
 
 
-def about_of(hints: dict[str, Any]) -> dict[str, Any]:
-    """The pretrained_cfg of a config.json, else of timm's table of names, else {}."""
-    config = config_of(hints)
+def pretrained_cfg(about: About) -> dict[str, Any]:
+    """The one in config.json, else the one in timm's table of names, else {}."""
+    config = config_of(about)
     if config is None:
-        return look_up(name_of(hints))[1]
-    about = config.get("pretrained_cfg")
-    return about if isinstance(about, dict) else config  # older files' form
+        return look_up(name_of(about))[1]
+    inner = config.get("pretrained_cfg")
+    return inner if isinstance(inner, dict) else config  # older files' form
 
 
-def class_names(
-    config: ViTConfig | ResNetConfig, hints: dict[str, Any]
-) -> tuple[str, ...]:
+def class_names(config: NetworkConfig, about: About) -> tuple[str, ...]:
     """The label_names of a config.json."""
-    written = config_of(hints) or {}
-    names = written.get("label_names") or about_of(hints).get("label_names")
+    beside = config_of(about) or {}
+    names = beside.get("label_names") or pretrained_cfg(about).get(
+        "label_names"
+    )
     if not isinstance(names, list) or len(names) != config.num_classes:
         return ()
-    return tuple(map(str, names))
+    return names_in(names)
 
 
 def preprocess(
-    config: ViTConfig | ResNetConfig, hints: dict[str, Any]
-) -> PreprocessSpec:
+    config: NetworkConfig, about: About
+) -> tuple[PreprocessSpec, tuple[str, ...]]:
     """timm's evaluation: pretrained_cfg of config.json, else of its table of names.
 
-    Where neither is there, that of nearly all of its ViTs is taken, with a warning.
+    Where neither is there, that of nearly all of its ViTs is taken, with a doubt.
     """
-    about = about_of(hints)
-    if not about:
-        about = dict(USUAL)
-        if FAMILIES.search(name_of(hints)):
-            about |= {"mean": DEFAULT["mean"], "std": DEFAULT["std"]}
+    cfg, doubts = pretrained_cfg(about), ()
+    if not cfg:
+        cfg = dict(USUAL)
+        if FAMILIES.search(name_of(about)):
+            cfg |= {"mean": DEFAULT["mean"], "std": DEFAULT["std"]}
         else:
-            warnings.warn(
+            doubts = (
                 "neither a config.json nor the file's name says how its pictures are "
                 "prepared; mean and std 0.5 are assumed, as for most ViTs of timm, "
                 f"where DeiT, DINO and MAE want {DEFAULT['mean']} and {DEFAULT['std']}",
-                stacklevel=4,
             )
-    return spec_of({**DEFAULT, **about}, config)
+    spec, unsupported = spec_of({**DEFAULT, **cfg}, config)
+    if unsupported:
+        doubts += (
+            f"its pictures are prepared with {', '.join(unsupported)}, which vitedu "
+            "cannot do",
+        )
+    return spec, doubts
 
 
 def spec_of(
-    about: dict[str, Any], config: ViTConfig | ResNetConfig
-) -> PreprocessSpec:
-    """A pretrained_cfg as a PreprocessSpec. A warning says what cannot be held."""
-    size = about.get("input_size")
+    cfg: dict[str, Any], config: NetworkConfig
+) -> tuple[PreprocessSpec, list[str]]:
+    """A pretrained_cfg as a PreprocessSpec, and what that cannot hold."""
+    size = cfg.get("input_size")
     size = (
         tuple(size[1:]) if isinstance(size, list | tuple) else config.image_size
     )
-    crop = about["crop_pct"] or DEFAULT["crop_pct"]
-    mode = about["crop_mode"]
-    interpolation, not_held = about["interpolation"], []
+    crop, mode = cfg["crop_pct"] or DEFAULT["crop_pct"], cfg["crop_mode"]
+    interpolation, unsupported = cfg["interpolation"], []
     if interpolation not in INTERPOLATIONS:
-        not_held.append(f"interpolation={interpolation!r} (bicubic is taken)")
+        unsupported.append(
+            f"interpolation={interpolation!r} (bicubic is taken)"
+        )
         interpolation = "bicubic"
     if mode == "squash" and crop == 1:
         crop = None
     elif mode not in ("center", None):
-        not_held.append(
+        unsupported.append(
             f"crop_mode={mode!r} with crop_pct={crop} (the centre is cut out)"
         )
-    if not_held:
-        warnings.warn(
-            f"its pictures are prepared with {', '.join(not_held)}, which vitedu "
-            "cannot do",
-            stacklevel=5,
-        )
     mean, std = (
-        per_channel(about[name], config.in_channels) for name in ("mean", "std")
+        per_channel(cfg[name], config.in_channels) for name in ("mean", "std")
     )
-    return PreprocessSpec(
+    spec = PreprocessSpec(
         size, config.in_channels, mean, std, interpolation, crop
     )
+    return spec, unsupported
 
 
 def per_channel(values: Any, channels: int) -> Any:
@@ -289,25 +285,10 @@ def per_channel(values: Any, channels: int) -> Any:
     return sum(values) / len(values)
 
 
-def config_json(
-    config: ViTConfig | ResNetConfig,
-    spec: PreprocessSpec,
-    class_names: tuple[str, ...],
-) -> dict[str, Any]:
+def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
     """The config.json from which timm builds the model, `local-dir:` in its names."""
-    pretrained = {
-        "tag": "",
-        "custom_load": False,
-        "input_size": [spec.in_channels, *spec.image_size],
-        "fixed_input_size": isinstance(config, ViTConfig),
-        "interpolation": spec.interpolation,
-        "crop_pct": 1.0 if spec.crop is None else spec.crop,
-        "crop_mode": "squash" if spec.crop is None else "center",
-        "mean": list(spec.mean),
-        "std": list(spec.std),
-        "num_classes": config.num_classes,
-        "pool_size": None,
-    }
+    config, spec = checkpoint.config, checkpoint.preprocess
+    names = list(checkpoint.class_names)
     if isinstance(config, ResNetConfig):
         architecture = RESNETS[config.layers, config.width]
         args = {"in_chans": config.in_channels}
@@ -317,16 +298,29 @@ def config_json(
         architecture, args = architecture_of(config), args_of(config)
         places = {"first_conv": first_convolution(config), "classifier": "head"}
         features, pool = config.embed_dim, args["global_pool"]
-    names = {"label_names": list(class_names)} if class_names else {}
-    return {
+    content = {
         "architecture": architecture,
         "num_classes": config.num_classes,
         "num_features": features,
         "global_pool": pool,
-        **names,
+        **({"label_names": names} if names else {}),
         "model_args": args,
-        "pretrained_cfg": pretrained | places,
+        "pretrained_cfg": {
+            "tag": "",
+            "custom_load": False,
+            "input_size": [spec.in_channels, *spec.image_size],
+            "fixed_input_size": isinstance(config, ViTConfig),
+            "interpolation": spec.interpolation,
+            "crop_pct": 1.0 if spec.crop is None else spec.crop,
+            "crop_mode": "squash" if spec.crop is None else "center",
+            "mean": list(spec.mean),
+            "std": list(spec.std),
+            "num_classes": config.num_classes,
+            "pool_size": None,
+            **places,
+        },
     }
+    return {"config.json": content}
 
 
 def architecture_of(config: ViTConfig) -> str:
@@ -361,6 +355,7 @@ def args_of(config: ViTConfig) -> dict[str, Any]:
         "num_heads": config.num_heads,
         "mlp_ratio": ratio,
         "class_token": config.class_token,
+        **({"reg_tokens": config.registers} if config.registers else {}),
         "pos_embed": "none" if config.position == NoPosition() else "learn",
         "global_pool": ours[config.pool],
         # the mean of normed tokens; timm's own is the norm of their mean

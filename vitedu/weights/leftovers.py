@@ -1,4 +1,4 @@
-"""Arrays that nobody knows: refused, unless the caller lets them go.
+"""Arrays that no part of a network takes: refused, unless the caller lets them go.
 
 `load("w.npz", ignore="extra/*")`. A file may hold more than its network: the
 state of an optimizer, a decoder. What a dialect knows it leaves out and reports; all
@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from vitedu.errors import UserError
+from vitedu.fields import shown
 
 # what the names of arrays are made of, in the dialects
 SEPARATORS = "/."
+MOST_LETTERS = 500  # of a name that is shown
 Value = TypeVar("Value")
 
 
@@ -57,7 +59,7 @@ def check_all_used(
 
 
 def refusal(unknown: Collection[str], all_names: Iterable[str]) -> UserError:
-    """The sentence on arrays that nobody knows, and how to leave them out."""
+    """The sentence about arrays that the network has no place for."""
     names = sorted(unknown)
     count, them = "an array", "it"
     if len(names) > 1:
@@ -99,14 +101,21 @@ def arrays_in(name: str, value: Any) -> list[str]:
             seen.add(id(value))  # a pickle may hold itself
             is_dict = isinstance(value, dict)
             inner = value.items() if is_dict else enumerate(value)
-            todo += [(f"{name}/{key}", each) for key, each in inner]
+            start = name[:MOST_LETTERS]
+            todo += [(f"{start}/{in_words(key)}", each) for key, each in inner]
     return found
 
 
 def listed(names: Iterable[Any], most: int = 8) -> str:
     """Names out of a file, in a sentence; they may be anything."""
-    words = [str(name) for name in names]
+    words = [in_words(name) for name in names]
     shown = [x if x.isprintable() else repr(x) for x in words[:most]]
     if len(words) > most:
         shown.append(f"and {len(words) - most} more")
     return ", ".join(shown)
+
+
+def in_words(key: Any) -> str:
+    """The key of a dictionary in a file, which may be anything, in a sentence."""
+    text = key if isinstance(key, str) else shown(key)
+    return text[:MOST_LETTERS]

@@ -4,15 +4,18 @@ A dialect yields `Row("head.weight", ("head/kernel",), "dense")`: our `head.weig
 made of theirs, one behind the other, each rearranged as `KINDS["dense"]` says.
 """
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 import torch
 from einops import EinopsError, rearrange
 from torch import Tensor
 
 from vitedu.errors import UserError
-from vitedu.weights.unknown import refusal
+from vitedu.model import ViTConfig
+from vitedu.weights.checkpoint import NetworkConfig
+from vitedu.weights.leftovers import refusal
 
 # Theirs and ours, in einops' words: d in, e out of a dense layer, p q pixels.
 KINDS = {
@@ -28,12 +31,28 @@ KINDS = {
 }
 
 
+# Fields of a ViTConfig that every dialect can hold, or whose loss is reported after
+# writing. A new field is refused until its dialect knows it.
+HELD_BY_ALL = {
+    *("image_size", "patch_size", "in_channels", "num_classes", "embed_dim"),
+    *("depth", "num_heads", "mlp_dim", "class_token", "pre_logits"),
+    *("gelu", "norm_eps", "dropout", "drop_path"),
+}
+
+
 class Row(NamedTuple):
     """One row of the table of names."""
 
     ours: str
     theirs: tuple[str, ...]
     kind: str
+
+
+def layer(ours: str, *theirs: str, joint: str = ".") -> Iterator[Row]:
+    """Weight and bias of a layer, or of several that are one in ours."""
+    for end in ("weight", "bias"):
+        names = tuple(f"{name}{joint}{end}" for name in theirs)
+        yield Row(f"{ours}.{end}", names, "same")
 
 
 def to_ours(
@@ -83,6 +102,39 @@ def to_theirs(
             part = rearrange(part.detach().cpu(), pattern, **heads)
             arrays[name] = part.clone(memory_format=torch.contiguous_format)
     return arrays
+
+
+def check_holds(owner: str, excess: dict[str, bool]) -> None:
+    """UserError naming the first thing of a network that `owner` has no place for."""
+    for what, is_there in excess.items():
+        if is_there:
+            raise UserError(f"{owner} has no place for {what}")
+
+
+def note_on_dropped(names: tuple[str, ...], what: str) -> tuple[str, ...]:
+    """For the load report: arrays that a dialect leaves out, and `what` they are."""
+    if not names:
+        return ()
+    count = "1 array is" if len(names) == 1 else f"{len(names)} arrays are"
+    return (f"{count} left out: {what}",)
+
+
+def check_vit(
+    owner: str, config: NetworkConfig, **values: Collection[Any]
+) -> ViTConfig:
+    """UserError unless it is a ViT whose every field is one that `owner` has.
+
+    `values` are those that `owner` has for a field, empty for any; where it is not
+    among them, the default of ViTConfig alone.
+    """
+    if not isinstance(config, ViTConfig):
+        raise UserError(f"{owner} has no place for a ResNet")
+    for each in fields(ViTConfig):
+        held = values.get(each.name, (getattr(ViTConfig(), each.name),))
+        value = getattr(config, each.name)
+        if each.name not in HELD_BY_ALL and held and value not in held:
+            raise UserError(f"{owner} has no place for {each.name}={value!r}")
+    return config
 
 
 def shape_of(

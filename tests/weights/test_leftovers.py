@@ -13,10 +13,10 @@ from vitedu.model import ViT, ViTConfig
 from vitedu.weights import Checkpoint, convert, load, write_weights
 from vitedu.weights.hf import beside as hf_beside
 from vitedu.weights.hf import from_vitedu as to_hf
+from vitedu.weights.leftovers import pattern_for
 from vitedu.weights.npz import from_vitedu as to_npz
 from vitedu.weights.timm import from_vitedu as to_timm
 from vitedu.weights.torchvision import from_vitedu as to_torchvision
-from vitedu.weights.unknown import pattern_for
 
 TINY = ViTConfig(
     image_size=8,
@@ -31,7 +31,7 @@ SPEC = PreprocessSpec(image_size=8)
 HEADS = {"num_heads": 2}  # which most arrays cannot say
 EXTRA = {"extra/a": torch.ones(2), "extra/b": torch.ones(3)}
 
-pytestmark = pytest.mark.filterwarnings("ignore:neither a config")
+pytestmark = pytest.mark.filterwarnings("ignore:.*neither a config")
 
 
 def state():
@@ -42,24 +42,26 @@ def state():
 
 
 def write_npz(path, more):
-    arrays = {k: v.numpy() for k, v in (to_npz(TINY, state()) | more).items()}
-    np.savez(path / "w.npz", **arrays)
+    arrays = to_npz(Checkpoint(TINY, state())) | more
+    np.savez(path / "w.npz", **{k: v.numpy() for k, v in arrays.items()})
     return path / "w.npz"
 
 
 def write_timm(path, more):
-    save_file(to_timm(TINY, state()) | more, path / "w.safetensors")
+    save_file(to_timm(Checkpoint(TINY, state())) | more, path / "w.safetensors")
     return path / "w.safetensors"
 
 
 def write_torchvision(path, more):
-    torch.save(to_torchvision(TINY, state()) | more, path / "w.pth")
+    torch.save(to_torchvision(Checkpoint(TINY, state())) | more, path / "w.pth")
     return path / "w.pth"
 
 
 def write_hf(path, more):
-    save_file(to_hf(TINY, state()) | more, path / "model.safetensors")
-    for name, content in hf_beside(TINY, SPEC, ()).items():
+    save_file(
+        to_hf(Checkpoint(TINY, state())) | more, path / "model.safetensors"
+    )
+    for name, content in hf_beside(Checkpoint(TINY, {}, SPEC)).items():
         (path / name).write_text(json.dumps(content))
     return path
 
@@ -100,7 +102,7 @@ def test_what_is_ignored_is_left_out_and_reported(tmp_path, dialect, ignore):
     model = load(write(tmp_path, EXTRA), ignore=ignore, **hints)
     assert model.load_report.dialect == dialect
     assert set(model.load_report.dropped) == EXTRA.keys()
-    said = "2 arrays are left out, as ignore= says"
+    said = "2 arrays are left out: ignore= matches them"
     assert said in model.load_report.notes
     for name, tensor in state().items():
         assert torch.equal(model.state_dict()[name], tensor)
@@ -133,7 +135,7 @@ def test_convert_leaves_out_what_is_ignored_too(tmp_path):
     done = convert(
         path, tmp_path / "w.safetensors", to="vitedu", ignore="extra/*"
     )
-    assert any("as ignore= says" in note for note in done.notes)
+    assert any("ignore= matches them" in note for note in done.notes)
     assert load(done.target).load_report.dropped == ()
 
 
@@ -154,7 +156,9 @@ def test_the_suggested_pattern_spares_what_is_needed(unknown, needed, pattern):
 
 
 def test_the_names_are_those_of_the_file(tmp_path):
-    arrays = {f"params/{k}": v for k, v in to_npz(TINY, state()).items()}
+    arrays = {
+        f"params/{k}": v for k, v in to_npz(Checkpoint(TINY, state())).items()
+    }
     arrays = {k: v.numpy() for k, v in arrays.items()}
     np.savez(tmp_path / "w.npz", **arrays, **{"params/extra/a": np.ones(2)})
     said = sentence(tmp_path / "w.npz")
@@ -163,7 +167,9 @@ def test_the_names_are_those_of_the_file(tmp_path):
 
 
 def test_an_array_outside_of_the_prefix_replaces_none_inside(tmp_path):
-    arrays = {f"params/{k}": v for k, v in to_npz(TINY, state()).items()}
+    arrays = {
+        f"params/{k}": v for k, v in to_npz(Checkpoint(TINY, state())).items()
+    }
     arrays = {k: v.numpy() for k, v in arrays.items()}
     np.savez(tmp_path / "w.npz", **arrays, cls=np.full((1, 1, 8), 9.0))
     assert "no place for: cls" in sentence(tmp_path / "w.npz")
@@ -257,7 +263,7 @@ def test_a_pickle_that_holds_itself_ends(tmp_path):
 
 
 def test_an_array_in_two_shards_is_refused(tmp_path):
-    arrays = to_timm(TINY, state())
+    arrays = to_timm(Checkpoint(TINY, state()))
     save_file(arrays, tmp_path / "one.safetensors")
     twice = {"norm.bias": arrays["norm.bias"] + 1}
     save_file(twice, tmp_path / "two.safetensors")

@@ -1,12 +1,12 @@
 """What a file of weights in another format does not tell its readers.
 
-`losses("torchvision", checkpoint, arrays, {}, Path("b16.pth"))` are sentences. The file
-is read again, as `load` would, and what comes out is compared with what went in.
+`not_told("torchvision", checkpoint, arrays, {}, Path("b16.pth"))` are sentences. The
+arrays are read again, as `load` would, and what comes out is compared with what went
+in.
 """
 
 import math
-import warnings
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +15,35 @@ from torch import Tensor, nn
 
 from vitedu.compat import import_timm
 from vitedu.errors import UserError
-from vitedu.model import Hybrid, ResNetConfig, ViTConfig, new_network
+from vitedu.model import ResNetConfig, new_network
 from vitedu.pictures import PreprocessSpec
+from vitedu.weights.checkpoint import (
+    ANSWERS,
+    About,
+    Checkpoint,
+    NetworkConfig,
+)
 from vitedu.weights.dialects import DIALECTS
-from vitedu.weights.vitedu import Checkpoint
 
 
-def losses(
+def not_told(
     to: str,
-    checkpoint: Checkpoint,
+    before: Checkpoint,
     arrays: dict[str, Tensor],
     beside: dict[str, dict[str, Any]],
     target: Path,
 ) -> tuple[str, ...]:
     """What a reader of the target will not learn from it, a sentence each.
 
-    It is read again as `load` would, and compared.
     UserError: a reader would take the positions for another grid's.
     """
-    config, state, spec, names, loss_name, _ = checkpoint
-    dialect, hints = DIALECTS[to], {"name": target.stem}
-    for file, hint in (
-        ("config.json", "config"),
-        ("preprocessor_config.json", "preprocessor"),
-    ):
-        hints |= {hint: beside[file]} if file in beside else {}
-    again, lost = read_again(to, checkpoint, arrays, hints)
+    about = About(
+        name=target.stem,
+        config=beside.get("config.json", {}),
+        preprocessor=beside.get("preprocessor_config.json", {}),
+    )
+    after, sentences = read_again(to, before, arrays, about)
+    config, again = before.config, after.config
     changed = {
         each.name
         for each in fields(config)
@@ -55,63 +58,58 @@ def losses(
             f"{config.image_size}; a reader takes {again.image_size}"
         )
     if changed & unused:
-        lost.append(f"{to} has no place for {said(config, changed & unused)}")
+        values = listed_fields(config, changed & unused)
+        sentences.append(f"{to} has no place for {values}")
     if changed - unused:
-        by = moved(of(config, state), of(again, state), config)
-        lost.append(
-            f"{to} has no place for {said(config, changed - unused)}; a reader "
-            f"takes {said(again, changed - unused)}, which {by}"
+        difference = measured(model_of(before), model_of(before, again), config)
+        sentences.append(
+            f"{to} has no place for {listed_fields(config, changed - unused)}; a "
+            f"reader takes {listed_fields(again, changed - unused)}, which {difference}"
         )
-    if to == "timm" and has_resnet(config):
-        theirs = timm_model(beside["config.json"], arrays)
-        lost.append(
+    if to == "timm" and config.has_resnet:
+        theirs = timm_model(about.config, arrays)
+        sentences.append(
             "timm has other small numbers in the norms of its ResNets, which "
-            + moved(of(config, state), theirs, config)
+            + measured(model_of(before), theirs, config)
         )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        taken = dialect.preprocess(again, hints)
+    spec, taken = before.preprocess, after.preprocess
     if geometry(taken) != geometry(spec):
-        differ = {"mean", "std", "interpolation", "crop"}
-        differ = {x for x in differ if getattr(spec, x) != getattr(taken, x)}
-        lost.append(
-            f"{to} has no place for the preprocessing {said(spec, differ)}; a "
-            f"reader takes {said(taken, differ)}"
+        names = ("mean", "std", "interpolation", "crop")
+        differ = {x for x in names if getattr(spec, x) != getattr(taken, x)}
+        sentences.append(
+            f"{to} has no place for the preprocessing {listed_fields(spec, differ)}; a "
+            f"reader takes {listed_fields(taken, differ)}"
         )
-    if names and not beside:
-        lost.append(f"{to} has no place for the names of the classes")
-    if loss_name == "sigmoid":
-        lost.append(
+    if before.class_names and not beside:
+        sentences.append(f"{to} has no place for the names of the classes")
+    if before.loss_name == "sigmoid":
+        sentences.append(
             f"{to} has no place for the loss, the sigmoid's; a reader may take the "
             "softmax of the logits, which gives other probabilities"
         )
-    return tuple(lost)
+    return tuple(sentences)
 
 
 def read_again(
-    to: str,
-    checkpoint: Checkpoint,
-    arrays: dict[str, Tensor],
-    hints: dict[str, Any],
-) -> tuple[ViTConfig | ResNetConfig, list[str]]:
-    """The configuration that a reader finds, and what else it must be told."""
-    config, state, *_ = checkpoint
+    to: str, before: Checkpoint, arrays: dict[str, Tensor], about: About
+) -> tuple[Checkpoint, list[str]]:
+    """What a reader finds, and what else it must be told to find it."""
     asks = []
     try:
-        again, found = DIALECTS[to].to_vitedu(arrays, hints)
+        after = DIALECTS[to].to_vitedu(arrays, about)
     except UserError as error:
         asks.append(f"a reader has to be told more: {error}")
-        for name in ("image_size", "num_heads", "pool", "position"):
-            hints = hints | {name: getattr(config, name, None)}
-        again, found = DIALECTS[to].to_vitedu(arrays, hints)
-    if state.keys() != found.keys() or not all(
-        torch.equal(state[name].cpu(), found[name]) for name in state
+        answers = {x: getattr(before.config, x, None) for x in ANSWERS}
+        after = DIALECTS[to].to_vitedu(arrays, replace(about, **answers))
+    stored, found = before.state_dict, after.state_dict
+    if stored.keys() != found.keys() or not all(
+        torch.equal(stored[name].cpu(), found[name]) for name in stored
     ):
         raise ValueError(f"{to} gives back other arrays than it was given")
-    return again, asks
+    return after, asks
 
 
-def said(owner: Any, names: set[str]) -> str:
+def listed_fields(owner: Any, names: set[str]) -> str:
     """Fields of a configuration or a spec, for a sentence."""
     return ", ".join(f"{x}={getattr(owner, x)!r}" for x in sorted(names))
 
@@ -122,16 +120,13 @@ def geometry(spec: PreprocessSpec) -> tuple[Any, ...]:
     return spec.mean, spec.std, spec.interpolation, resized
 
 
-def has_resnet(config: ViTConfig | ResNetConfig) -> bool:
-    """Whether it is a ResNet or has one in front."""
-    return isinstance(config, ResNetConfig) or isinstance(config.stem, Hybrid)
-
-
-def of(config: ViTConfig | ResNetConfig, state: dict[str, Tensor]) -> nn.Module:
-    """The model of these weights, in float32 or better."""
+def model_of(
+    checkpoint: Checkpoint, config: NetworkConfig | None = None
+) -> nn.Module:
+    """The model of these weights, in float32 or better; `config` another's."""
     with torch.device("meta"):
-        model = new_network(config)
-    model.load_state_dict(widened(state), assign=True)
+        model = new_network(config or checkpoint.config)
+    model.load_state_dict(widened(checkpoint.state_dict), assign=True)
     return model.eval()
 
 
@@ -154,19 +149,18 @@ def widened(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def moved(
-    ours: nn.Module, theirs: nn.Module, config: ViTConfig | ResNetConfig
-) -> str:
+def measured(ours: nn.Module, theirs: nn.Module, config: NetworkConfig) -> str:
     """How far the answers of two models are apart, on two images of noise."""
     generator = torch.Generator().manual_seed(0)
     shape = (2, config.in_channels, *config.image_size)
     images = torch.randn(shape, generator=generator)
     images = images.to(next(ours.parameters()))
-    one, other = ours(images), theirs(images)
+    first, second = ours(images), theirs(images)
     what = "logits" if config.num_classes else "features"
-    if one.shape != other.shape:
-        return f"gives {what} {tuple(other.shape)}, not {tuple(one.shape)}"
+    if first.shape != second.shape:
+        return f"gives {what} {tuple(second.shape)}, not {tuple(first.shape)}"
     return (
         f"moves the {what} of two images of noise by up to "
-        f"{(one - other).abs().max():.1e} (the largest is {one.abs().max():.1e})"
+        f"{(first - second).abs().max():.1e} (the largest is "
+        f"{first.abs().max():.1e})"
     )

@@ -1,0 +1,69 @@
+"""What the dialects share: what is known about arrays, and what comes of them.
+
+`to_vitedu(arrays, About(name="vit_tiny_patch16_224"))` is a Checkpoint.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from vitedu.model.about import LossName, Usage, checked_names
+from vitedu.model.config import Pooling
+from vitedu.model.network import NetworkConfig
+from vitedu.model.position import Position
+from vitedu.model.resize import ResizeMode
+from vitedu.model.resnet_config import PoolPadding
+from vitedu.pictures import PreprocessSpec
+
+# the fields of About that the caller of `load` may give
+ANSWERS = ("image_size", "num_heads", "pool", "position", "pool_padding")
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known about the arrays of a file, apart from the arrays.
+
+    The last five are the caller's answers to what a file cannot say; None: not given.
+    """
+
+    name: str = ""  # of the file or the hub's model, without suffix
+    metadata: dict[str, str] = field(default_factory=dict)  # of safetensors
+    # config.json and preprocessor_config.json beside the file; empty: none
+    config: dict[str, Any] = field(default_factory=dict)
+    preprocessor: dict[str, Any] = field(default_factory=dict)
+    image_size: tuple[int, int] | None = None
+    num_heads: int | None = None
+    pool: Pooling | None = None
+    position: Position | None = None
+    pool_padding: PoolPadding | None = None
+
+
+class Checkpoint(NamedTuple):
+    """What a file of weights holds, in our terms."""
+
+    config: NetworkConfig
+    state_dict: dict[str, Tensor]
+    preprocess: PreprocessSpec = PreprocessSpec()
+    class_names: tuple[str, ...] = ()  # by index; empty: unknown
+    loss_name: LossName | None = None  # trained with it; None: unknown
+    resize_mode: ResizeMode = "paper"  # for its positions
+    # names of arrays that its dialect knows and leaves out
+    dropped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # for the load report, a sentence each
+    doubts: tuple[str, ...] = ()  # what `load` warns of, a sentence each
+
+    @property
+    def usage(self) -> Usage:
+        """All that is neither configuration nor weights."""
+        return Usage(
+            self.preprocess,
+            self.class_names,
+            self.loss_name,
+            self.resize_mode,
+        )
+
+
+def names_in(labels: list[Any]) -> tuple[str, ...]:
+    """The names of classes in somebody's JSON. UserError: one isn't a string."""
+    return checked_names([str(x) if type(x) is int else x for x in labels])

@@ -1,17 +1,23 @@
 """Any form of a picture, a file, bytes, pixels, as a pillow image of grey or RGB.
 
-`as_image("cat.jpg", 3)` is an image in mode RGB, whatever the file holds.
+`as_image("cat.jpg", 3)` is an image in mode RGB, whatever is in the file.
 """
 
 import io
-from os import PathLike, fspath
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Union
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vitedu.errors import UserError
+from vitedu.errors import UserError, reason
+from vitedu.files import check_regular, user_path
+from vitedu.limits import check_memory
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,18 +27,39 @@ Picture: TypeAlias = Union[
     str, PathLike[str], bytes, BinaryIO, "Image", np.ndarray[Any, Any], Tensor
 ]
 
+# Formats that a camera or a phone writes, and that not every pillow reads.
+FOREIGN = (".avif", ".heic", ".heif", ".jxl")
+# Length by width. Resized, a strip takes as many times the memory of a square.
+MOST_ASPECT = 100
+# From here on a picture is held against the free memory.
+LARGE_PIXELS = 1 << 24
+# Decoded and converted, each with a byte for alpha.
+BYTES_PER_PIXEL = 8
+
+
+class UnreadablePicture(UserError):
+    """A file is not a picture that can be used, whatever memory there is."""
+
 
 def as_image(picture: Picture, channels: int) -> "Image":
     """What `read_image` takes, as a pillow image in its full size, L or RGB."""
     from PIL import Image
 
+    check_channels(channels)
     if isinstance(picture, Image.Image):
-        return _converted(picture, channels)
-    if isinstance(picture, Tensor):
-        return _converted(_from_tensor(picture, channels), channels)
-    if isinstance(picture, str | bytes | PathLike) or hasattr(picture, "read"):
+        whole = picture
+    elif isinstance(picture, Tensor):
+        whole = _from_tensor(picture, channels)
+    elif isinstance(picture, str | bytes | PathLike) or hasattr(
+        picture, "read"
+    ):
         return open_image(picture, channels)
-    return _converted(_from_array(picture), channels)
+    else:
+        whole = _from_array(picture)
+    with reading("the picture"):
+        image = converted(whole, channels)
+    # what the caller does with it leaves the picture alone
+    return image.copy() if image is picture else image
 
 
 def open_image(
@@ -40,34 +67,75 @@ def open_image(
 ) -> "Image":
     """The picture in a file as a pillow image, decoded, of 1 or 3 channels.
 
-    `file` is its path, its bytes, or itself, opened in binary mode; an open file is
-    read from its beginning and left open.
-    UserError: a file that is missing, damaged or no picture.
+    `file` is its path, its bytes, or the file itself, opened in binary mode; an open
+    file is read from its beginning and left open.
+    UserError: a file that is missing, damaged, too large or not a picture.
     """
-    from PIL import Image, UnidentifiedImageError
+    check_channels(channels)
+    with warnings.catch_warnings():
+        # of pillow, about what it could read all the same
+        warnings.simplefilter("ignore")
+        with opened(file) as image:
+            return converted(image, channels)
 
+
+@contextmanager
+def opened(file: str | PathLike[str] | bytes | BinaryIO) -> Iterator["Image"]:
+    """A picture whose header alone has been read; pillow decodes it when it is used.
+
+    UnreadablePicture: whatever goes wrong with it, then or now.
+    """
+    from PIL import Image
+
+    source: Path | BinaryIO
     if isinstance(file, str | PathLike):
-        name, source = fspath(file), fspath(file)
+        path = user_path(file) if isinstance(file, str) else Path(file)
+        try:
+            check_regular(path)
+        except UserError as error:
+            raise UnreadablePicture(str(error)) from None
+        name, source = str(path), path
     elif isinstance(file, bytes):
         name, source = f"the picture of {len(file)} bytes", io.BytesIO(file)
     else:
         name, source = str(getattr(file, "name", "the open file")), file
-    try:
         if isinstance(file, io.TextIOBase):
-            raise ValueError('it is opened as text; open it with "rb"')
-        with Image.open(source) as image:
-            return _converted(image, channels)
-    except UnidentifiedImageError as error:
-        raise UserError(f"{name} is no picture that pillow can read") from error
-    # pillow's decoders raise SyntaxError and ValueError for some kinds of damage
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        Image.DecompressionBombError,
-    ) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{name} cannot be read: {reason}") from error
+            raise UserError(f'{name} is opened as text; open it with "rb"')
+    with reading(name), Image.open(source) as image:
+        yield image
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Turns whatever pillow raises inside into one sentence about `name`."""
+    try:
+        yield
+    except UserError as error:
+        raise type(error)(f"cannot read {name}: {error}") from error
+    except MemoryError as error:
+        raise UserError(f"cannot read {name}: not enough memory") from error
+    # What a decoder raises depends on where the damage leads it.
+    except Exception as error:
+        why = _damage(error, Path(name).suffix.lower())
+        raise UnreadablePicture(f"cannot read {name}: {why}") from error
+
+
+def _damage(error: Exception, suffix: str) -> str:
+    """Why pillow could not read a picture, to be said after its name."""
+    from PIL import Image, UnidentifiedImageError, __version__
+
+    if isinstance(error, UnidentifiedImageError):
+        if suffix in FOREIGN and suffix not in Image.registered_extensions():
+            return (
+                f"pillow {__version__} does not read {suffix}; save it as JPEG"
+            )
+        return "it is not a picture that pillow can read"
+    if isinstance(error, Image.DecompressionBombError):
+        return f"{reason(error).partition(', could')[0]}; scale it down"
+    is_sentence = isinstance(
+        error, OSError | SyntaxError | ValueError | RuntimeError
+    )
+    return reason(error) if is_sentence else "it is damaged"
 
 
 def _from_tensor(pixels: Tensor, channels: int) -> "Image":
@@ -75,22 +143,22 @@ def _from_tensor(pixels: Tensor, channels: int) -> "Image":
 
     if pixels.ndim != 3 or len(pixels) != channels or not pixels.numel():
         raise UserError(
-            f"an image as a tensor is ({channels}, h, w), got {tuple(pixels.shape)}"
+            f"a picture as a tensor is ({channels}, h, w), "
+            f"got {tuple(pixels.shape)}"
         )
     if pixels.is_floating_point():
         low, high = pixels.min().item(), pixels.max().item()
         if not 0 <= low <= high <= 1:
             raise UserError(
-                "an image as a tensor of floats holds 0..1, got "
+                "a picture as a tensor of floats is in 0..1, got "
                 f"{low:.3g}..{high:.3g}; give it as it is before it is normalised, "
                 "and pixels of 0..255 as uint8"
             )
         pixels = (pixels.detach().float() * 255).round().byte()
     if pixels.dtype != torch.uint8:
         raise UserError(
-            f"an image as a tensor is uint8 or floats in 0..1, got {pixels.dtype}"
+            f"a picture as a tensor is uint8 or floats in 0..1, got {pixels.dtype}"
         )
-    _check_channels(channels)
     rows = pixels.cpu().permute(1, 2, 0).numpy()  # (h, w, c)
     return Image.fromarray(rows[..., 0] if channels == 1 else rows)
 
@@ -117,26 +185,47 @@ def _from_array(array: Any) -> "Image":
     return Image.fromarray(pixels)
 
 
-def _check_channels(channels: int) -> None:
+def check_channels(channels: int) -> None:
+    """UserError: pictures don't come with as many channels."""
     if channels not in (1, 3):
         raise UserError(
             f"a picture is grey or RGB, but the model wants {channels} channels"
         )
 
 
-def _converted(image: "Image", channels: int) -> "Image":
-    """The image in mode L or RGB."""
+def converted(image: "Image", channels: int) -> "Image":
+    """The image in mode L or RGB, decoded. UserError: it is too large."""
     from PIL import Image
 
-    _check_channels(channels)
+    _check_size(image)
+    image.load()
     if image.mode == "F":
-        raise UserError("pictures of floating-point pixels have no known range")
+        raise UnreadablePicture("its floating-point pixels have no known range")
     if image.mode.startswith("I"):  # pillow would cut 16 bits off at 255
-        pixels = np.asarray(image).astype(np.int64)
-        image = Image.fromarray((pixels.clip(0, 65535) // 256).astype(np.uint8))
+        pixels = np.asarray(image).clip(0, 65535) >> 8
+        image = Image.fromarray(pixels.astype(np.uint8))
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")  # a straight conversion warns
-    return image.convert("L" if channels == 1 else "RGB")
+    mode = "L" if channels == 1 else "RGB"
+    return image if image.mode == mode else image.convert(mode)
+
+
+def _check_size(image: "Image") -> None:
+    width, height = image.size
+    pixels = width * height
+    if not pixels:
+        raise UnreadablePicture("it has no pixels")
+    if max(width, height) > MOST_ASPECT * min(width, height):
+        raise UnreadablePicture(
+            f"a picture of {width:,} by {height:,} pixels is more than {MOST_ASPECT} "
+            "times as long as wide; cut out the part that matters"
+        )
+    if pixels >= LARGE_PIXELS:
+        check_memory(
+            BYTES_PER_PIXEL * pixels,
+            f"a picture of {width:,} by {height:,} pixels",
+            "scale it down, or read fewer at a time (num_workers)",
+        )
 
 
 def as_pixels(image: "Image") -> Tensor:

@@ -32,10 +32,8 @@ if TYPE_CHECKING:
 Interpolation = Literal["bicubic", "bilinear"]
 INTERPOLATIONS = get_args(Interpolation)
 PerChannel = Annotated[tuple[float, ...], OneForAll()]
-Crop = Annotated[float, Range(0.1, at_most=1)]
-MOST_STRETCHED = (
-    20  # times the input size; past that only the centre is resized
-)
+# A smaller share would blow a long picture up to gigabytes; timm's smallest is 0.875.
+Crop = Annotated[float, Range(0.25, at_most=1)]
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from vitedu.data.arrays import IDX_FILES, Arrays, load_dataset, split, subset
+from vitedu.data.arrays import Arrays, load_dataset, split, subset
+from vitedu.data.catalogue import CATALOGUE
 from vitedu.errors import UserError
 
 REAL_DATA = os.environ.get("VITEDU_DATA", "")
 X = np.random.default_rng(0).integers(0, 256, (6, 5, 4), dtype=np.uint8)
 Y = np.array([0, 1, 2, 0, 1, 2], dtype=np.uint8)
+IDX_FILES = dict(
+    zip(
+        ("x_train", "y_train", "x_test", "y_test"),
+        CATALOGUE["mnist"].layouts[0][1],
+        strict=True,
+    )
+)
 GOOD = {"x_train": X, "y_train": Y, "x_test": X[:3], "y_test": Y[:3]}
 
 
@@ -118,13 +126,45 @@ def test_shapes_are_made_here():
 
 
 def test_shapes_are_not_read(tmp_path):
-    with pytest.raises(UserError, match="shapes is made, not read"):
+    with pytest.raises(UserError, match="shapes is drawn, not read"):
         load_dataset("shapes", data=tmp_path)
 
 
 def test_data_that_is_not_there_is_said_whatever_the_set():
     with pytest.raises(UserError, match="data=somewhere does not exist"):
         load_dataset("shapes", data="somewhere")
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("", "the path is empty"),
+        ("~nosuchuser/x.npz", "no such user"),
+        ("x" * 300 + ".npz", "File name too long"),
+        ("a\0b.npz", "it contains a zero byte"),
+        ("gone.npz", "gone.npz does not exist"),
+        ("{tmp_path}/pipe.npz", "is a pipe, a socket or a device"),
+        ("{tmp_path}/folder.npz", "is a folder; a file is needed"),
+    ],
+)
+def test_a_path_that_is_not_a_file_is_one_sentence(tmp_path, path, sentence):
+    os.mkfifo(tmp_path / "pipe.npz")
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(UserError, match=sentence):
+        load_dataset("mnist", data=path.format(tmp_path=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("shapes-999999k", "999,999,000 shapes needs 12.3 TB of memory"),
+        ("shapes-" + "9" * 5000 + "k", "there is no data set"),
+        ("\x1b[31m", r"there is no data set '\\x1b\[31m'"),
+    ],
+)
+def test_a_name_beyond_all_measure_is_one_sentence(name, sentence):
+    with pytest.raises(UserError, match=sentence):
+        load_dataset(name)
 
 
 def test_the_digest_tells_data_apart(tmp_path):
@@ -161,17 +201,15 @@ def test_a_missing_set_is_an_error_without_a_fallback():
 
 def test_a_fallback_stands_in_and_says_so():
     digits = load_dataset("mnist", fallback="digits")
-    assert (digits.name, digits.requested, digits.origin) == (
-        *("digits", "mnist"),
-        "package",
-    )
+    found = digits.name, digits.requested, digits.origin
+    assert found == ("digits", "mnist", "package")
 
 
 def test_a_fallback_is_not_used_for_a_damaged_set(tmp_path):
     data = write_idx_folder(tmp_path / "folder")
     (data / IDX_FILES["y_test"]).write_bytes(b"")
     with pytest.raises(
-        UserError, match="t10k-labels-idx1-ubyte is no idx file"
+        UserError, match="t10k-labels-idx1-ubyte is not an idx file"
     ):
         load_dataset("mnist", data=data, fallback="digits")
 
@@ -184,7 +222,7 @@ def test_only_digits_can_stand_in():
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"y_test": None}, "has no y_test"),
+        ({"y_test": None}, "lacks y_test"),
         (
             {"x_train": X.astype(np.float32)},
             "x_train is float32, should be uint8",
@@ -203,11 +241,11 @@ def test_only_digits_can_stand_in():
         ({"y_test": Y[:3, None]}, r"y_test is uint8 of shape \(3, 1\)"),
         (
             {"y_train": Y.astype(int) - 1},
-            "y_train has a label -1; labels begin at 0",
+            "y_train has the label -1; labels begin at 0",
         ),
         (
             {"class_names": np.array(["a", "b"])},
-            "y_train has a label 2, but there are 2 classes, 0 to 1",
+            "y_train has the label 2, but there are 2 classes, counted",
         ),
         ({"class_names": np.arange(3)}, "class_names is int64 of shape"),
         (
@@ -227,7 +265,7 @@ def test_a_bad_idx_label_names_its_file(tmp_path):
     data = write_idx_folder(tmp_path / "folder", bad, ".gz")
     with pytest.raises(
         UserError,
-        match=r"t10k-labels-idx1-ubyte\.gz has a label 10, but .* 10 classes",
+        match=r"t10k-labels-idx1-ubyte\.gz has the label 10, but .* 10 classes",
     ):
         load_dataset("mnist", data=data)
 

@@ -149,9 +149,8 @@ def test_a_positive_angle_turns_counter_clockwise():
 
 def test_a_crop_shows_its_box_over_the_whole_picture():
     rows = draw(Augment(), 1)
-    rows[0, 7:11] = torch.tensor(
-        [-0.5, 0.5, 0.5, 0.5]
-    )  # the upper right quarter
+    # the upper right quarter
+    rows[0, 7:11] = torch.tensor([-0.5, 0.5, 0.5, 0.5])
     picture = torch.zeros(1, 1, 8, 8)
     picture[:, :, :4, 4:] = 200
     # away from the border, where the outside is mixed in
@@ -241,30 +240,44 @@ def test_floats_are_taken_as_the_pixels_they_are():
     )
 
 
-def test_whole_numbers_and_floats_are_the_same_augmentation():
-    assert Augment(shift=2.0, rotate=10) == Augment(shift=2, rotate=10.0)
+def test_a_whole_number_is_the_same_augmentation_as_its_float():
+    assert Augment(rotate=10) == Augment(rotate=10.0)
 
 
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"shift": -1}, "augment.shift=-1 must be a number from 0 up"),
-        ({"shift": 1.5}, "augment.shift=1.5 must be a whole number"),
-        ({"rotate": math.nan}, "augment.rotate=nan must be a number from 0 up"),
-        ({"rotate": "far"}, "augment.rotate='far' must be a number from 0 up"),
-        ({"scale": 1}, "augment.scale=1.0 must be below 1"),
-        ({"shear": 90}, "augment.shear=90.0 must be below 90"),
-        ({"crop": 1.2}, "augment.crop=1.2 must be a share of the area"),
-        ({"flip": 1}, "augment.flip=1 must be true or false"),
-        ({"rand_layers": 1.5}, "rand_layers=1.5 must be a whole number"),
-        ({"rand_magnitude": 31}, "rand_magnitude=31.0 must be at most 30"),
-        ({"jitter": 2}, "augment.jitter=2.0 must be a share of the value"),
-        ({"erase": 25}, "augment.erase=25.0 must be a share of the samples"),
+        ({"shift": -1}, "shift must be a whole number of at least 0, got -1"),
+        ({"shift": 1.5}, "shift must be a whole number .* got 1.5"),
+        ({"shift": 10**400}, "shift must be a whole number .* 401 digits"),
+        ({"rotate": math.nan}, "rotate must be a number .* got nan"),
+        ({"rotate": "far"}, "rotate must be a number of at least 0, got 'far'"),
+        ({"scale": 1}, "scale must be .* at least 0 and below 1, got 1"),
+        ({"shear": 90}, "shear must be .* at least 0 and below 90, got 90"),
+        ({"crop": 1.2}, "crop must be .* at least 0 and at most 1, got 1.2"),
+        ({"flip": 1}, "flip must be true or false, got 1"),
+        ({"rand_layers": 1.5}, "rand_layers must be a whole number .* got 1.5"),
+        (
+            {"rand_layers": 10**9},
+            "rand_layers must be .* at most 100, got 1000",
+        ),
+        (
+            {"rand_magnitude": 31},
+            "rand_magnitude must be .* at most 30, got 31",
+        ),
+        ({"jitter": 2}, "jitter must be .* at most 1, got 2"),
+        ({"erase": 25}, "erase must be .* at most 1, got 25"),
     ],
 )
 def test_a_field_out_of_range_is_named_with_its_value(fields, sentence):
     with pytest.raises(UserError, match=sentence):
         Augment(**fields)
+
+
+def test_a_shift_beyond_the_picture_takes_no_more_memory_than_one_across_it():
+    images = torch.full((3, 1, 5, 7), 9, dtype=torch.uint8)
+    augment = Augment(shift=2**62)
+    assert apply(augment, images, draw(augment, 3)).eq(0).all()
 
 
 def test_the_first_draws_are_those_of_earlier_versions():

@@ -3,6 +3,9 @@
 import multiprocessing
 import os
 import signal
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -23,6 +26,7 @@ from vitedu.data.folders import folder_classes
 from vitedu.data.kinds import open_data
 
 SPEC = PreprocessSpec(image_size=8, mean=0.0, std=1 / 255)
+NOBODY = 65534
 AUGMENT = Augment(crop=0.3, flip=True, rotate=9, rand_layers=1, erase=0.5)
 
 
@@ -111,8 +115,8 @@ def test_of_class_folders_alone_a_share_of_each_class_is_held_out(flat):
 
 def test_what_is_held_out_is_said(flat):
     assert load_folder(flat).notes == (
-        "zoo has no train/ and val/, so 3 of its 18 pictures (20 % of each class, "
-        "drawn with seed 0) are held out for testing",
+        "zoo doesn't have train/ and val/, so 3 of its 18 pictures (20 % of "
+        "each class, drawn with seed 0) are held out for testing",
     )
 
 
@@ -137,7 +141,7 @@ def test_of_train_alone_a_share_is_held_out_as_well(flat, tmp_path):
     pets = load_folder(root)
     assert (len(pets.train), len(pets.test)) == (15, 3)
     assert pets.notes == (
-        "pets has neither val/ nor test/, so 3 of its 18 pictures (20 % of each "
+        "pets doesn't have val/ and test/, so 3 of its 18 pictures (20 % of each "
         "class, drawn with seed 0) are held out for testing",
     )
 
@@ -161,8 +165,8 @@ def test_a_folder_of_other_things_says_what_it_holds(tmp_path):
     (tmp_path / "x" / "notes.txt").write_text("")
     with pytest.raises(
         UserError,
-        match=r"x holds 3 folders without pictures \(a, b, c\) and 1 file "
-        r"\(notes.txt\); a folder to train on holds a folder of pictures for each",
+        match=r"x contains 3 folders without pictures \(a, b, c\) and 1 file "
+        r"\(notes.txt\); a folder to train on contains a folder of pictures for",
     ):
         load_folder(tmp_path / "x")
 
@@ -172,32 +176,133 @@ def test_pictures_outside_of_class_folders_are_counted(tmp_path):
         write(tmp_path / "x" / f"{i}.png")
     with pytest.raises(
         UserError,
-        match=r"holds 5 pictures outside of class folders \(0.png, 1.png, 2.png, "
+        match=r"contains 5 pictures outside of class folders \(0.png, 1.png, 2.png, "
         r"\.\.\.\);",
     ):
         load_folder(tmp_path / "x")
 
 
 def test_an_empty_folder_holds_nothing(tmp_path):
-    with pytest.raises(UserError, match="holds nothing; a folder to train"):
+    with pytest.raises(UserError, match="contains nothing; a folder to"):
         load_folder(tmp_path)
 
 
 def test_a_class_without_pictures_is_named(folder):
     """Nothing could be learned of it, and the model would have a class too many."""
     (folder / "train/dog").mkdir()
-    with pytest.raises(UserError, match=r"train/dog holds no pictures"):
+    with pytest.raises(UserError, match=r"no pictures in .*train/dog, so"):
         load_folder(folder)
 
 
 def test_hidden_folders_and_files_are_no_pictures(flat):
-    write(flat / ".cache" / "x.png")
-    write(flat / "__MACOSX" / "x.png")
+    for name in (".cache", ".ipynb_checkpoints", "__MACOSX", "@eaDir"):
+        write(flat / name / "x.png")
     write(flat / "ant" / ".ipynb_checkpoints" / "0-checkpoint.png")
     (flat / "bee" / "._0.png").write_bytes(b"what macOS leaves")
     zoo = load_folder(flat)
     assert zoo.class_names == ("ant", "bee", "cat", "dog")
     assert len(zoo.train) + len(zoo.test) == 18
+
+
+def test_a_class_folder_that_is_not_utf8_is_refused(flat):
+    (flat / "ant").rename(flat / os.fsdecode(b"\xe4nt"))
+    with pytest.raises(
+        UserError, match=r"class folder .*\\xe4nt is not UTF-8; rename it"
+    ):
+        load_folder(flat)
+
+
+def test_a_picture_may_have_any_name(flat):
+    picture = flat / "ant" / "0.png"
+    picture.rename(picture.with_name(os.fsdecode(b"\xe4\x1b[31m.png")))
+    zoo = load_folder(flat)
+    assert len(zoo.train) + len(zoo.test) == 18
+    assert open_data(zoo.train).digest() != zoo.digest
+
+
+@contextmanager
+def somebody_else():
+    """Root may read everything, so it has to be another user for a while."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize("closed", ["", "ant", "ant/deeper"])
+def test_a_folder_that_cannot_be_listed_is_one_sentence(closed):
+    # pytest's own folders are open to their owner alone
+    with TemporaryDirectory() as place:
+        folder = Path(place)
+        write(folder / "ant" / "deeper" / "x.png")
+        write(folder / "bee" / "x.png")
+        folder.chmod(0o755)
+        (folder / closed).chmod(0)
+        with (
+            somebody_else(),
+            pytest.raises(
+                UserError, match=r"cannot list .*: Permission denied"
+            ),
+        ):
+            load_folder(folder)
+        (folder / closed).chmod(0o755)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "", "~nobody-here/x"])
+def test_a_name_that_cannot_be_a_folder_is_one_sentence(name):
+    for read in (load_folder, find_images, folder_classes):
+        with pytest.raises(UserError):
+            read(name)
+
+
+# --- pictures that cannot be read
+
+
+def damage(folder, *names):
+    for name in names:
+        path = folder / name
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def test_damaged_pictures_are_left_out_and_listed(folder):
+    damage(folder, "val/ant/1.png", "train/bee/2.png")
+    (folder / "train/cat/far.heic").write_bytes(b"\0\0\0\x18ftypheic")
+    pets = load_folder(folder)
+    assert pets.train.labels == (0, 0, 0, 1, 1, 2, 2, 2)
+    assert pets.test.labels == (0, 1, 1, 2, 2)
+    first, second, third = pets.skipped
+    assert first.startswith("cannot read train/bee/2.png: ")
+    assert second.startswith("cannot read train/cat/far.heic: pillow ")
+    assert third.startswith("cannot read val/ant/1.png: ")
+    (note,) = pets.notes
+    assert note == f"3 of 16 pictures are left out: {first}; {second}; {third}"
+
+
+def test_a_run_on_a_folder_does_not_see_that_broken_pictures_were_deleted(flat):
+    names = "ant/3.png", "bee/0.png"
+    damage(flat, *names)
+    before = load_folder(flat)
+    for name in names:
+        (flat / name).unlink()
+    after = load_folder(flat)
+    assert before.digest == after.digest
+    assert before.train.paths == after.train.paths
+    assert before.test.paths == after.test.paths
+    assert open_data(before.train).digest() == open_data(after.train).digest()
+    assert (len(before.skipped), after.skipped) == (2, ())
+
+
+def test_a_class_whose_every_picture_is_damaged_is_named(folder):
+    damage(folder, *(f"train/bee/{i}.png" for i in range(3)))
+    with pytest.raises(
+        UserError,
+        match="no picture of the class 'bee' can be read; 3 of 9 pictures are left",
+    ):
+        load_folder(folder)
 
 
 @pytest.mark.parametrize("name", ["valid", "validation", "Test", "testing"])
@@ -368,14 +473,6 @@ def test_erased_pictures_hold_zeros_after_the_normalisation(one_epoch):
     assert torch.equal(images[images != 0], plain[images != 0])
 
 
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_a_damaged_picture_is_named_in_training(folder, num_workers):
-    (folder / "train/bee/1.png").write_bytes(b"no picture at all")
-    source = feed(folder, num_workers=num_workers)
-    with pytest.raises(UserError, match=r"1\.png is no picture"):
-        list(source.batches(batch_size=2))
-
-
 def test_workers_go_on_when_a_signal_reaches_them(one_epoch):
     """Ctrl-C does; the run then wants the rest of its step before it saves."""
     root, want = one_epoch
@@ -391,7 +488,7 @@ def test_workers_go_on_when_a_signal_reaches_them(one_epoch):
 def test_a_picture_that_has_gone_is_named(folder):
     source = feed(folder)
     (folder / "train/bee/1.png").unlink()
-    with pytest.raises(UserError, match=r"1\.png cannot be read"):
+    with pytest.raises(UserError, match=r"1\.png does not exist"):
         list(source.batches(batch_size=2))
 
 

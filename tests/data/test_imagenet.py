@@ -62,7 +62,7 @@ def test_as_many_classes_are_taken_for_imagenets_and_that_is_said(number):
     names, notes = assumed_names(number)
     assert names == BOTH[number]().names == classes_of(number).names
     (note,) = notes
-    assert f"{number:,} classes without names" in note
+    assert f"{number:,} classes have no names" in note
     assert f"ImageNet-{'1k' if number == 1_000 else '21k'}'s" in note
 
 

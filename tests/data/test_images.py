@@ -1,5 +1,7 @@
 """Pictures on a disk: which are found, how they are labelled and fed."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -74,6 +76,7 @@ def test_a_table_labels_a_flat_folder_by_name(tmp_path):
         ("filename,class_index\nx.png,one\n", "whole number from 0 up"),
         ("filename,class_index\nx.png,-1\n", "whole number from 0 up"),
         ("filename,class_index\nx.png,\n", "without a class_index"),
+        (f"filename,class_index\nx.png,{10**20}\n", "at most 9 digits"),
         ("filename,class_index\nx.png,1\nx.png,2\n", "'x.png' twice"),
         ("filename,class_index\ngone.png,1\n", "the first is gone.png"),
     ],
@@ -116,12 +119,37 @@ def test_reading_draws_nothing_from_the_global_generator(folder):
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_a_damaged_picture_is_named_in_one_sentence(folder, num_workers):
-    (folder / "cat/b.png").write_bytes(b"no picture at all")
+def test_a_picture_damaged_in_mid_run_is_named_in_one_sentence(
+    folder, num_workers
+):
     source = ImageSource(find_images(folder), SPEC, num_workers=num_workers)
-    with pytest.raises(UserError, match=r"b\.png is no picture") as caught:
+    (folder / "cat/b.png").write_bytes(b"no picture at all")
+    with pytest.raises(UserError, match=r"b\.png: it is not a pic") as caught:
         list(source.batches(batch_size=2))
     assert "Traceback" not in str(caught.value)
+
+
+def test_damaged_pictures_of_a_table_are_left_out(tmp_path):
+    for name in ("x.png", "y.png"):
+        picture(tmp_path / name)
+    labels = table(tmp_path, "filename,class_index\ny.png,3\nx.png,7\n")
+    (tmp_path / "x.png").write_bytes(b"no picture at all")
+    pictures = find_images(tmp_path, labels=labels)
+    assert (pictures.labels, len(pictures.skipped)) == ((3,), 1)
+    (tmp_path / "y.png").write_bytes(b"no picture at all")
+    with pytest.raises(
+        UserError, match=r"none of the 2 pictures in .* first: can"
+    ):
+        find_images(tmp_path, labels=labels)
+
+
+def test_a_pipe_is_left_out_without_waiting_for_it(folder):
+    os.mkfifo(folder / "cat/pipe.png")
+    (folder / "cat/gone.png").symlink_to(folder / "nowhere.png")
+    assert find_images(folder).skipped == (
+        "cat/gone.png does not exist",
+        "cat/pipe.png is a pipe, a socket or a device; copy it into a file first",
+    )
 
 
 def test_labels_become_the_models_own(folder):

@@ -122,7 +122,9 @@ def test_joined_datasets_have_all_labels_if_each_has_them():
 
 def test_joined_datasets_with_other_classes_are_refused():
     one, two = Photos(classes=["ant", "bee"]), Photos(classes=["bee", "ant"])
-    with pytest.raises(UserError, match=r"different classes, .* number them"):
+    with pytest.raises(
+        UserError, match=r"different classes, .* give both the same"
+    ):
         from_torch(ConcatDataset([one, two]))
 
 
@@ -153,9 +155,9 @@ WRONG = {
     "a-name": ((pillow(), "ant"), "the label 'ant'; a label is a whole number"),
     "below-0": ((pillow(), -1), "the label -1; labels begin at 0"),
     "too-high": ((pillow(), 2), "the label 2, but there are 2 classes"),
-    "no-label": ((pillow(),), "is 1 things; a picture and its label"),
-    "three": ((pillow(), 0, "x.png"), "is 3 things; a picture and its label"),
-    "a-picture-alone": (pillow(), "is Image; a picture and its label"),
+    "no-label": ((pillow(),), "is of type tuple of length 1;"),
+    "three": ((pillow(), 0, "x.png"), "is of type tuple of length 3;"),
+    "a-picture-alone": (pillow(), "is of type Image; a picture and its label"),
     "a-dict": ({"image": pillow(), "cls": 1}, r"has image, cls; an image \("),
 }
 

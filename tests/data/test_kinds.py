@@ -377,8 +377,8 @@ class Endless(IterableDataset):
 
 FLOATS = np.zeros((5, 3, 6, 8), np.float32)
 WRONG = {
-    "a-generator": (once(), "a generator can be run through only once"),
-    "an-iterator": (iter([1]), "can be run through only once"),
+    "a-generator": (once(), "a generator can be iterated only once"),
+    "an-iterator": (iter([1]), "can be iterated only once"),
     "nothing": (None, r"can't use NoneType as data; pass a folder of class"),
     "a-number": (7, "can't use int as data"),
     "parts": ({"train": 1, "test": 2}, r"of train, test .* data\['train'\]"),
@@ -411,7 +411,7 @@ WRONG = {
     ),
     "floats-of-0-to-1": (
         (PIXELS.transpose(0, 3, 1, 2) / 255, LABELS),
-        r"floats in 0.*\.\.1, .* fed -1\.\.1: .*mean 0\.5, std 0\.5",
+        r"floats in 0.*\.\.1, .* expects -1\.\.1: .*mean 0\.5, std 0\.5",
     ),
     "floats-of-0-to-255": ((FLOATS + 255, LABELS), r"in 255\.\.255"),
 }
@@ -546,7 +546,7 @@ def test_a_damaged_picture_of_a_dataset_is_named(folder):
     path = folder / "a" / "0.png"
     path.write_bytes(b"no picture at all")
     pairs = [(Path(path), 0)] * 3
-    with pytest.raises(UserError, match=r"0\.png is no picture"):
+    with pytest.raises(UserError, match=r"0\.png: it is not a picture"):
         everything(as_source(pairs, preprocess=SPEC))
 
 

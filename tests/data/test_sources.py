@@ -1,26 +1,28 @@
 import hashlib
 import os
 import signal
-import subprocess
 import sys
-import threading
-import time
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from vitedu.data import load_dataset, sources
-from vitedu.data.sources import CATALOGUE, MissingDataError, locate, where
+from vitedu.data.catalogue import CATALOGUE, File
+from vitedu.data.sources import MissingDataError, locate, where
 from vitedu.errors import UserError
 
-FILES = {name: name.encode() * 999 for name in CATALOGUE["mnist"].md5}
-MD5 = {
-    name: hashlib.md5(content).hexdigest() for name, content in FILES.items()
+FILES = {
+    file.name: file.name.encode() * 999 for file in CATALOGUE["mnist"].files
 }
 # MNIST, were its files these few bytes
-SMALL = replace(CATALOGUE["mnist"], md5=MD5)
+SMALL = replace(
+    CATALOGUE["mnist"],
+    files=tuple(
+        File(name, len(content), hashlib.sha256(content).hexdigest())
+        for name, content in FILES.items()
+    ),
+)
 FIRST = next(iter(FILES))
 
 
@@ -35,50 +37,10 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache" / "mnist"
 
 
-class Handler(BaseHTTPRequestHandler):
-    """/good/FILE is the file; every other first part of the path is a fault."""
-
-    def do_GET(self):
-        _, fault, name = self.path.split("/")
-        content = FILES[name]
-        if fault == "absent":
-            self.send_error(404)
-            return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if fault == "cut":
-            content = content[: len(content) // 2]
-        if fault == "wrong":
-            content = content[::-1]
-        if fault == "slow":  # long enough for another process to come between
-            for byte in range(0, len(content), 1 + len(content) // 10):
-                self.wfile.write(content[byte : byte + 1 + len(content) // 10])
-                self.wfile.flush()
-                time.sleep(0.02)
-        elif fault == "stuck":
-            self.wfile.write(content[:100])
-            self.wfile.flush()
-            self.server.asked.set()
-            self.server.released.wait(60)
-        else:
-            self.wfile.write(content)
-
-    def log_message(self, *arguments):
-        pass
-
-
 @pytest.fixture
-def server():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        running.asked, running.released = threading.Event(), threading.Event()
-        running.address = f"http://127.0.0.1:{running.server_port}"
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
-        yield running
-        running.released.set()
-        running.shutdown()
-        thread.join()
+def server(file_server):
+    file_server.files = FILES
+    return file_server
 
 
 def fill(folder, names=FILES):
@@ -90,29 +52,6 @@ def fill(folder, names=FILES):
 
 def files_in(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def child(code, **options):
-    """A process that has SMALL in its catalogue and then runs `code`."""
-    script = f"""
-import os, sys
-from dataclasses import replace
-from vitedu.data.sources import CATALOGUE, locate
-from vitedu.errors import UserError
-CATALOGUE["mnist"] = replace(CATALOGUE["mnist"], md5={MD5!r})
-try:
-    {code}
-except UserError as error:
-    print(error)
-"""
-    path = os.pathsep.join([str(Path(sources.__file__).parents[2]), *sys.path])
-    return subprocess.Popen(
-        [sys.executable, "-c", script],
-        env=os.environ | {"PYTHONPATH": path},
-        stdout=subprocess.PIPE,
-        text=True,
-        **options,
-    )
 
 
 # Looking
@@ -156,7 +95,7 @@ def test_data_that_does_not_hold_the_set_is_never_passed_over(tmp_path, cache):
         (tmp_path / "given" / name).mkdir(parents=True)
     with pytest.raises(
         UserError,
-        match=r"given holds 2 folders without pictures \(a, b\); give the folder of "
+        match=r"given has 2 folders without pictures \(a, b\); give the folder of "
         r"MNIST's files \(train-images-idx3-ubyte.gz, .*\), or pictures: class",
     ) as error:
         locate("mnist", data=tmp_path / "given")
@@ -169,7 +108,7 @@ def test_data_for_a_set_that_needs_none_says_what_it_holds(tmp_path, name):
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(
         UserError,
-        match=r"leave out data=.*, which holds 1 file \(notes.txt\) and no folders, or "
+        match=r"leave out data=.*, which has 1 file \(notes.txt\) and no folders, or "
         "give pictures: class folders",
     ):
         load_dataset(name, data=tmp_path)
@@ -181,6 +120,24 @@ def test_an_unset_variable_is_said_to_be_unset(monkeypatch):
         MissingDataError, match=r"mnist \(VITEDU_DATA is not set\) or"
     ):
         locate("mnist")
+
+
+@pytest.mark.parametrize("variable", ["VITEDU_DATA", "VITEDU_CACHE"])
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("~nosuchuser/x", "~nosuchuser/x: no such user"),
+        (os.devnull, "MNIST could not be downloaded|cannot write .*null/mnist"),
+        ("x" * 300, "MNIST could not be downloaded|cannot write x.* too long"),
+    ],
+    ids=["no-user", "device", "too-long"],
+)
+def test_a_variable_that_is_not_a_folder_is_one_sentence(
+    monkeypatch, variable, value, sentence
+):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(UserError, match=sentence):
+        locate("mnist", mirrors=("http://127.0.0.1:9/",))
 
 
 @pytest.mark.parametrize("inner", [".", "MNIST/raw"])
@@ -196,7 +153,7 @@ def test_idx_files_may_be_plain_and_in_torchvisions_place(
 def test_a_folder_that_lacks_a_file_does_not_have_the_set(tmp_path):
     folder = fill(tmp_path / "given", list(FILES)[:3])
     with pytest.raises(
-        UserError, match=r"given holds 3 files .* and no folders; .*t10k-labels"
+        UserError, match=r"given has 3 files .* and no folders; .*t10k-labels"
     ):
         locate("mnist", data=folder)
 
@@ -272,7 +229,7 @@ def test_where_lists_every_set_without_a_download(cache):
 def test_the_digits_of_the_package_are_nowhere_else(tmp_path):
     assert locate("digits").path.name == "digits.npz"
     with pytest.raises(
-        UserError, match="digits lies in the package; leave out data="
+        UserError, match="digits comes with the package; leave out data="
     ):
         locate("digits", data=tmp_path)
 
@@ -294,13 +251,6 @@ def test_each_platform_has_its_cache(platform, variables, want, monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "platform", platform)
     assert sources.cache_folder() == Path(want)
-
-
-def test_every_listed_file_has_a_checksum_and_a_place_to_come_from():
-    for named in CATALOGUE.values():
-        assert named.md5 and named.mirrors
-        assert all(len(md5) == 32 for md5 in named.md5.values())
-        assert all(mirror.endswith("/") for mirror in named.mirrors)
 
 
 # Downloading
@@ -339,9 +289,9 @@ def test_when_all_mirrors_fail_each_reason_is_given_and_nothing_is_left(
         locate("mnist", mirrors=(*mirrors, "http://127.0.0.1:9/"))
     for part in (
         f"MNIST could not be downloaded ({mirrors[0]}{FIRST}: HTTP Error 404",
-        f"{mirrors[1]}{FIRST}: ended after {size // 2} of {size} bytes",
-        f"{mirrors[2]}{FIRST}: md5 is ",
-        f", should be {MD5[FIRST]}; http://127.0.0.1:9/{FIRST}: urlopen error",
+        f"{mirrors[1]}{FIRST}: ended after {size // 2:,} of {size:,} bytes",
+        f"{mirrors[2]}{FIRST}: sha256 is ",
+        f", should be {SMALL.files[0].sha256}; http://127.0.0.1:9/{FIRST}: urlopen",
         f"put {first}, {second}, {third} and {last} into {cache} yourself, "
         "or pass fallback=digits",
     ):
@@ -356,18 +306,23 @@ def test_offline_forbids_the_download(server, cache, monkeypatch):
     assert not cache.exists()
 
 
-def test_two_processes_fill_one_cache(server, cache):
-    code = f"print(locate('mnist', mirrors=('{server.address}/slow/',)).origin)"
-    both = [child(code) for _ in range(2)]
-    assert [process.communicate()[0] for process in both] == ["cache\n"] * 2
+def test_two_processes_fill_one_cache(server, cache, fork):
+    mirrors = (f"{server.address}/slow/",)
+    both = [
+        fork(lambda: locate("mnist", mirrors=mirrors).origin) for _ in range(2)
+    ]
+    assert [process.answer() for process in both] == ["cache"] * 2
     assert files_in(cache) == FILES
 
 
-def test_a_download_that_was_killed_leaves_nothing_to_trust(server, cache):
-    killed = child(f"locate('mnist', mirrors=('{server.address}/stuck/',))")
+def test_a_download_that_was_killed_leaves_nothing_to_trust(
+    server, cache, fork
+):
+    mirrors = (f"{server.address}/stuck/",)
+    killed = fork(lambda: locate("mnist", mirrors=mirrors).origin)
     assert server.asked.wait(60)
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
+    os.kill(killed.pid, signal.SIGKILL)
+    assert killed.answer() == ""
     assert where()["mnist"] is None
     locate("mnist", mirrors=(f"{server.address}/good/",))
     left = files_in(cache)
@@ -383,27 +338,31 @@ def test_a_cache_that_is_a_file_is_one_sentence(tmp_path, cache):
         locate("mnist", mirrors=("http://127.0.0.1:9/",))
 
 
-def test_a_cache_that_may_not_be_written_is_one_sentence(tmp_path, cache):
-    pytest.importorskip("pwd", reason="there are no user ids on this platform")
+def test_a_cache_that_may_not_be_written_is_one_sentence(tmp_path, cache, fork):
     tmp_path.chmod(0o500)
-    # root may write anywhere; 65534 is nobody
-    code = "os.getuid() or os.seteuid(65534); locate('mnist', mirrors=('http://x/',))"
-    sentence, _ = child(code).communicate()
+
+    def locate_without_rights():
+        if os.geteuid() == 0:  # root may write anywhere
+            os.seteuid(65534)
+        locate("mnist", mirrors=("http://127.0.0.1:9/",))
+
+    sentence = fork(locate_without_rights).answer()
     tmp_path.chmod(0o700)
     assert sentence == (
-        f"cannot write {cache}: Permission denied; make room there, "
-        "or set VITEDU_CACHE to a folder that can be written\n"
+        f"UserError: cannot write {cache}: Permission denied; make room there, "
+        "or set VITEDU_CACHE to a folder that can be written"
     )
 
 
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(server, cache):
-    pytest.importorskip("resource", reason="this platform limits no file sizes")
-    code = (
-        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (999, 999)); "
-        f"locate('mnist', mirrors=('{server.address}/good/',))"
-    )
-    sentence, _ = child(code).communicate()
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(server, cache, fork):
+    resource = pytest.importorskip("resource")
+
+    def locate_with_little_space():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (999, 999))
+        locate("mnist", mirrors=(f"{server.address}/good/",))
+
+    sentence = fork(locate_with_little_space).answer()
     assert sentence.startswith(
-        f"cannot write {cache / FIRST}: File too large; make"
+        f"UserError: cannot write {cache / FIRST}: File too large; make"
     )
     assert files_in(cache) == {}

@@ -1,4 +1,4 @@
-"""Batches from arrays that live on the device, and what the batches depend on.
+"""Batches from arrays in the device's memory, and what the batches depend on.
 
 Which samples are in a batch, and what augmentation does to each, depends on (seed,
 epoch) and the sample alone; so the position of a run is one integer.
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from vitedu.data.arrays import Arrays
 from vitedu.data.augment import Augment, apply, augmentation_table, erase
+from vitedu.data.labels import check_labels, whole_labels
 from vitedu.data.order import batch_rows, check_batches, epoch_generator
 from vitedu.data.prepared import check_not_prepared
 from vitedu.errors import UserError
@@ -30,8 +31,8 @@ class ArraySource:
     """Batches from arrays on the device: shuffled, augmented, normalised.
 
     Images of floats are fed as they are, neither augmented nor normalised.
-    UserError: the images are not of the size or channels that `preprocess` names, or
-    are floats that should be augmented.
+    UserError: the images don't have the size or channels of `preprocess`, or are floats
+    that should be augmented; a label isn't a whole number with a class.
     """
 
     def __init__(
@@ -46,6 +47,8 @@ class ArraySource:
     ) -> None:
         """Put `arrays` on `device`; `augment=None` changes nothing at random."""
         check_size(arrays.images, preprocess)
+        labels = whole_labels(arrays.labels, "the data")
+        check_labels("the data", labels, len(class_names))
         if augment is not None and not augment.is_off:
             check_not_prepared(arrays.images)
         self.class_names = tuple(class_names)
@@ -53,7 +56,7 @@ class ArraySource:
         self.augment = None if augment is None or augment.is_off else augment
         self.shuffle = shuffle
         self.images = arrays.images.to(device)
-        self.labels = arrays.labels.to(device)
+        self.labels = labels.to(device)
 
     def __len__(self) -> int:
         """The number of samples."""
@@ -78,34 +81,31 @@ class ArraySource:
 
         Every sample comes once; the last batch may be short. `start` is the first batch
         to yield. Of each global batch, process `rank` of `world` takes rows
-        [rank::world]: together they have what one process would, and each the same
-        number of batches (the last one may be empty for some).
+        [rank::world]: together they get the batches of a single process, and each of
+        them equally many (the last one may be empty for some).
         """
         check_batches(batch_size, start, rank, world)
-        return self._batches(epoch, seed, batch_size, start, rank, world)
-
-    def _batches(
-        self,
-        epoch: int,
-        seed: int,
-        batch_size: int,
-        start: int,
-        rank: int,
-        world: int,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        n, device = len(self), self.labels.device
+        n = len(self)
         # Drawn for all samples, whatever part of them this process is to see, and kept
         # on the CPU: reading them back from a device would wait for it.
         generator = epoch_generator(seed, epoch)
         order = torch.arange(n)
         if self.shuffle:
             order = torch.randperm(n, generator=generator)
+        table = None
         if self.augment is not None:
             table = augmentation_table(self.augment, n, generator)
         batches = batch_rows(
             order, batch_size=batch_size, start=start, rank=rank, world=world
         )
-        values = batch_size * self.images[0].numel() // world
+        return self._prepared(batches, table, batch_size // world)
+
+    def _prepared(
+        self, batches: list[Tensor], table: Tensor | None, size: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Batches of about `size` samples, several of them made at a time."""
+        device = self.labels.device
+        values = size * self.images[0].numel()
         most = BLOCK_VALUES if device.type == "cpu" else DEVICE_BLOCK_VALUES
         per_block = max(1, most // max(1, values))
         for first in range(0, len(batches), per_block):
@@ -114,13 +114,13 @@ class ArraySource:
             place = rows.to(device, non_blocking=True)
             images = self.images.index_select(0, place)
             labels = self.labels.index_select(0, place)
-            if self.augment is not None:
+            if self.augment is not None and table is not None:
                 drawn = table.index_select(0, rows)
                 images = apply(self.augment, images, drawn)
-            if not images.is_floating_point() or self.augment is not None:
                 images = normalise(images, self.preprocess)
-            if self.augment is not None:
                 images = erase(self.augment, images, drawn)
+            elif not images.is_floating_point():
+                images = normalise(images, self.preprocess)
             sizes = [len(share) for share in block]
             yield from zip(
                 images.split(sizes), labels.split(sizes), strict=True
@@ -128,7 +128,7 @@ class ArraySource:
 
 
 def check_size(images: Tensor, preprocess: PreprocessSpec) -> None:
-    """UserError: (n, c, h, w) has not the size or channels that `preprocess` names."""
+    """UserError: (n, c, h, w) differs in size or channels from `preprocess`."""
     channels, *size = images.shape[1:]
     if tuple(size) != preprocess.image_size:
         wanted = "x".join(map(str, preprocess.image_size))
@@ -138,7 +138,7 @@ def check_size(images: Tensor, preprocess: PreprocessSpec) -> None:
         )
     if channels != preprocess.in_channels:
         raise UserError(
-            f"the images come with in_channels={channels}, the model wants "
+            f"the images have in_channels={channels}, the model wants "
             f"{preprocess.in_channels}; "
             f"set model.in_channels={channels} or take another data set"
         )

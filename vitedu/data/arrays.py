@@ -1,4 +1,4 @@
-"""Small data sets as uint8 arrays: named sets, drawn shapes, and files FILE.npz.
+"""Small data sets as uint8 arrays: named sets, drawn shapes and FILE.npz.
 
 `mnist = load_dataset("mnist")`
 `mnist.train.images.shape` is (60000, 1, 28, 28).
@@ -14,30 +14,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitedu.data import formats, sources
+from vitedu.data import sources
+from vitedu.data.catalogue import CATALOGUE, DIGIT_NAMES
+from vitedu.data.cifar10 import cifar10_arrays
+from vitedu.data.formats import (
+    KEYS,
+    StoredArray,
+    idx_arrays,
+    in_memory,
+    npz_arrays,
+)
+from vitedu.data.labels import check_labels, names_from_labels, whole_labels
 from vitedu.data.order import hold_out
 from vitedu.errors import UserError, did_you_mean
+from vitedu.files import user_path
 
-DIGIT_NAMES = tuple("0123456789")
-CLASS_NAMES = {
-    "mnist": DIGIT_NAMES,
-    "digits": DIGIT_NAMES,
-    "fashion-mnist": (
-        *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
-        *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
-    ),
-    "cifar10": (
-        *("airplane", "automobile", "bird", "cat", "deer"),
-        *("dog", "frog", "horse", "ship", "truck"),
-    ),
-}
-IDX_FILES = {
-    "x_train": "train-images-idx3-ubyte",
-    "y_train": "train-labels-idx1-ubyte",
-    "x_test": "t10k-images-idx3-ubyte",
-    "y_test": "t10k-labels-idx1-ubyte",
-}
-SHAPES_NAME = re.compile(r"shapes(?:-([1-9][0-9]*)k)?")
+SHAPES_NAME = re.compile(r"shapes(?:-([1-9][0-9]{0,5})k)?")
 SHAPES_TEST_IMAGES = 2_000
 
 
@@ -50,7 +42,7 @@ class Arrays(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A data set with its two parts, and where it came from."""
+    """A data set with its two parts, and where it was found."""
 
     name: str
     train: Arrays
@@ -58,13 +50,14 @@ class Dataset:
     class_names: tuple[str, ...]
     digest: str  # of shapes, pixels and labels of both parts: equal data, equal digest
     origin: str  # "data=...", "$VITEDU_DATA", "cache", "package" or "made"
-    requested: str  # the name asked for; another than `name` after a fallback
+    requested: str  # the name that was given; after a fallback not `name`
 
 
 def is_array_set(name: str) -> bool:
     """Whether `load_dataset` knows this name: a named set, shapes or FILE.npz."""
-    is_named = name in CLASS_NAMES or SHAPES_NAME.fullmatch(name) is not None
-    return is_named or name.endswith(".npz")
+    is_named = name == "digits" or name in CATALOGUE
+    is_made = SHAPES_NAME.fullmatch(name) is not None
+    return is_named or is_made or name.endswith(".npz")
 
 
 def classes_of_set(
@@ -72,7 +65,7 @@ def classes_of_set(
 ) -> tuple[str, ...]:
     """The classes of what `load_dataset` would read; nothing is downloaded for it.
 
-    Only shapes looks at `num_classes`, and only a FILE.npz is read.
+    `num_classes` is for shapes alone, and only a FILE.npz is read.
     UserError: an unknown name, a damaged file.
     """
     if name.endswith(".npz") or str(data).endswith(".npz"):
@@ -81,9 +74,11 @@ def classes_of_set(
         from vitedu.data import shapes
 
         return shapes.class_names(num_classes)
-    if name not in CLASS_NAMES:
+    if name == "digits":
+        return DIGIT_NAMES
+    if name not in CATALOGUE:
         raise _unknown(name)
-    return CLASS_NAMES[name]
+    return CATALOGUE[name].class_names
 
 
 def load_dataset(
@@ -98,11 +93,12 @@ def load_dataset(
     """Read a data set: a name, or a FILE.npz (as the name, or as `data` of any name).
 
     Names: mnist, fashion-mnist, cifar10 (found by `sources.locate`), digits (embedded),
-    shapes (made here, 10,000 images) and shapes-<N>k. Only shapes reads image_size (64
-    if not given), num_classes (10) and max_images: it draws no more than asked for.
-    fallback="digits" stands in for a set that is found nowhere; the result then says so
+    shapes (drawn here, 10,000 images) and shapes-<N>k. image_size (64 if not given),
+    num_classes (10) and max_images are for shapes alone.
+    fallback="digits" stands in for a set that isn't found; the result then says so
     (`requested` differs from `name`).
-    UserError: an unknown name, a set that is missing or a file that is damaged.
+    UserError: an unknown name, a set that is missing, a damaged file, more than fits
+    into memory.
     """
     if fallback not in (None, "digits"):
         raise UserError(
@@ -110,24 +106,21 @@ def load_dataset(
         )
     for file in (data, name):
         if str(file).endswith(".npz"):
-            path = Path(file).expanduser()
+            path = user_path(file)
             # called as the file is: a copy of cifar10 may not be cifar10
-            found = _dataset(
-                path.name, formats.read_npz(path), f"data={file}", path
-            )
+            found = _dataset(path.name, npz_arrays(path), f"data={file}")
             return replace(found, requested=Path(name).name)
     shapes = SHAPES_NAME.fullmatch(name)
     if shapes:
         if data is not None:
             raise sources.unfit(
-                f"{name} is made, not read; leave out data={data}", data
+                f"{name} is drawn, not read; leave out data={data}", data
             )
-        num_images = 1000 * int(shapes[1] or 10)
-        counts = num_images, SHAPES_TEST_IMAGES
+        counts = 1000 * int(shapes[1] or 10), SHAPES_TEST_IMAGES
         if max_images is not None:
             counts = tuple(min(count, max_images) for count in counts)
         return _make_shapes(name, counts, image_size or 64, num_classes or 10)
-    if name not in CLASS_NAMES:
+    if not is_array_set(name):
         raise _unknown(name)
     try:
         path, origin = sources.locate(name, data=data)
@@ -136,28 +129,23 @@ def load_dataset(
             raise
         return replace(load_dataset(fallback), requested=name)
     if name == "digits":
-        return _dataset(name, formats.read_npz(path), origin, path)
-    names = CLASS_NAMES[name]
-    if name == "cifar10":
-        return _dataset(name, formats.read_cifar10(path), origin, path, names)
-    files = {key: _idx_file(path / stem) for key, stem in IDX_FILES.items()}
-    arrays = {
-        key: formats.read_idx(file, ndim=3 if key.startswith("x_") else 1)
-        for key, file in files.items()
-    }
-    return _dataset(name, arrays, origin, path, names, files)
+        return _dataset(name, npz_arrays(path), origin)
+    named = CATALOGUE[name]
+    if named.format == "npz":
+        stored = npz_arrays(path)
+    elif named.format == "cifar10":
+        stored = cifar10_arrays(path)
+    else:
+        stored = idx_arrays(path, named.layouts[0][1])
+    return _dataset(name, stored, origin, named.class_names)
 
 
 def _unknown(name: str) -> UserError:
-    known = (*CLASS_NAMES, "shapes", "shapes-100k")
+    known = ("digits", *CATALOGUE, "shapes", "shapes-100k")
     return UserError(
         f"there is no data set {name!r} here; data=FOLDER names pictures of your own, "
         "in a folder for each class; " + did_you_mean(name, known)
     )
-
-
-def _idx_file(plain: Path) -> Path:
-    return plain if plain.is_file() else plain.with_name(f"{plain.name}.gz")
 
 
 def _make_shapes(
@@ -166,99 +154,105 @@ def _make_shapes(
     image_size: int | tuple[int, int],
     num_classes: int,
 ) -> Dataset:
-    # Here, so that only whoever wants shapes loads what draws them.
+    # here, since most users never need what draws them
     from vitedu.data import shapes
 
-    arrays = {}
-    for part, count, seed in zip(
-        ("train", "test"), counts, (0, 1), strict=True
-    ):
-        pixels, labels = shapes.make_arrays(
-            count, image_size, num_classes, seed
-        )
-        arrays |= {f"x_{part}": pixels, f"y_{part}": labels}
-    names = shapes.class_names(num_classes)
-    return _dataset(name, arrays, "made", Path(name), names)
+    arrays = []
+    for count, seed in zip(counts, (0, 1), strict=True):
+        arrays += shapes.make_arrays(count, image_size, num_classes, seed)
+    stored = {
+        key: in_memory(f"{name}: {key}", array)
+        for key, array in zip(KEYS, arrays, strict=True)
+    }
+    return _dataset(name, stored, "made", shapes.class_names(num_classes))
 
 
 def _dataset(
     name: str,
-    arrays: dict[str, np.ndarray],
+    stored: dict[str, StoredArray],
     origin: str,
-    path: Path,
     class_names: tuple[str, ...] | None = None,
-    files: dict[str, Path] | None = None,
 ) -> Dataset:
-    """Check what was read and bring it into one form.
+    """Check the arrays of a set by their headers, then read them into one form.
 
-    `path` is what the arrays came from, `files` the file of each where it has its own:
-    messages name them. No class names, neither given nor stored: they are the numbers.
+    Without `class_names` the names are those that are stored, or the numbers.
     """
-    where = files or {key: f"{path}: {key}" for key in arrays}
-    parts = [_checked(arrays, part, where) for part in ("train", "test")]
-    sizes = ["x".join(map(str, part.images.shape[1:])) for part in parts]
-    if sizes[0] != sizes[1]:
+    for part in ("train", "test"):
+        _check_part(stored[f"x_{part}"], stored[f"y_{part}"])
+    train, test = stored["x_train"], stored["x_test"]
+    if _image_shape(train) != _image_shape(test):
+        sizes = ["x".join(map(str, _image_shape(x))) for x in (train, test)]
         raise UserError(
-            f"{where['x_train']} has images of {sizes[0]}, "
-            f"{where['x_test']} of {sizes[1]}; both parts must be alike"
+            f"{train.where} has images of {sizes[0]}, {test.where} of {sizes[1]}; "
+            "both parts must have the same size"
         )
-    if "class_names" in arrays:
-        stored = arrays["class_names"]
-        if stored.dtype.kind != "U" or stored.ndim != 1 or not stored.size:
-            raise UserError(
-                f"{where['class_names']} is {stored.dtype} of shape {stored.shape}, "
-                "should be one text a class"
-            )
-        class_names = tuple(str(each) for each in stored)
-    elif class_names is None:
-        highest = max(int(part.labels.max()) for part in parts)
-        class_names = tuple(str(label) for label in range(highest + 1))
-    for part, key in zip(parts, ("y_train", "y_test"), strict=True):
-        if part.labels.max() >= len(class_names):
-            raise UserError(
-                f"{where[key]} has a label {int(part.labels.max())}, "
-                f"but there are {len(class_names)} classes, 0 to {len(class_names) - 1}"
-            )
+    if class_names is None and "class_names" in stored:
+        class_names = _stored_names(stored["class_names"])
+    numbers = []
+    for labels in (stored["y_train"], stored["y_test"]):
+        numbers.append(whole_labels(labels.read(), labels.where))
+        check_labels(labels.where, numbers[-1], len(class_names or ()))
+    if class_names is None:
+        class_names = names_from_labels(name, torch.cat(numbers))
+    parts = [
+        Arrays(_pixels(images), labels)
+        for images, labels in zip((train, test), numbers, strict=True)
+    ]
     return Dataset(
         name, *parts, class_names, _digest(parts), origin, requested=name
     )
 
 
-def _checked(
-    arrays: dict[str, np.ndarray], part: str, where: dict[str, Path | str]
-) -> Arrays:
-    """One part as tensors, images (n, c, h, w); `where` says what a message names."""
-    images, labels = arrays[f"x_{part}"], arrays[f"y_{part}"]
-    x, y = where[f"x_{part}"], where[f"y_{part}"]
+def _check_part(images: StoredArray, labels: StoredArray) -> None:
+    """UserError: these are not images and as many labels."""
+    x, y = images.where, labels.where
     if images.dtype != np.uint8:
         raise UserError(
             f"{x} is {images.dtype}, should be uint8 (pixels in 0..255)"
         )
-    if not np.issubdtype(labels.dtype, np.integer) or labels.ndim != 1:
+    if labels.dtype.kind not in "iu" or len(labels.shape) != 1:
         raise UserError(
             f"{y} is {labels.dtype} of shape {labels.shape}, "
-            "should be one whole number an image"
+            "should be one whole number per image"
         )
-    if images.ndim == 3:
-        images = images[:, None]
-    if images.ndim != 4 or images.shape[1] not in (1, 3):
+    if len(images.shape) not in (3, 4) or _image_shape(images)[0] not in (1, 3):
         raise UserError(
             f"{x} has images of shape {images.shape[1:]}, "
             "should be (h, w) or (h, w, c) with 1 or 3 channels"
         )
-    if images.size == 0:
-        raise UserError(f"{x} is empty ({len(images)} images)")
-    if len(images) != len(labels):
+    num_images, num_labels = images.shape[0], labels.shape[0]
+    if not images.num_bytes:
+        raise UserError(f"{x} is empty ({num_images} images)")
+    if num_images != num_labels:
         raise UserError(
-            f"{x} has {len(images):,} images, but {y} {len(labels):,} labels"
+            f"{x} has {num_images:,} images, but {y} {num_labels:,} labels"
         )
-    if labels.min() < 0:
-        raise UserError(f"{y} has a label {labels.min()}; labels begin at 0")
+
+
+def _image_shape(images: StoredArray) -> tuple[int, ...]:
+    """(c, h, w) of one image."""
+    shape = images.shape[1:]
+    return shape if len(shape) == 3 else (1, *shape)
+
+
+def _stored_names(stored: StoredArray) -> tuple[str, ...]:
+    if (
+        stored.dtype.kind != "U"
+        or len(stored.shape) != 1
+        or not stored.shape[0]
+    ):
+        raise UserError(
+            f"{stored.where} is {stored.dtype} of shape {stored.shape}, "
+            "should be one text per class"
+        )
+    return tuple(str(each) for each in stored.read())
+
+
+def _pixels(stored: StoredArray) -> Tensor:
+    """Images as (n, c, h, w)."""
     # torch wants memory that may be written, which what was read from bytes is not
-    images = np.require(images, requirements=["C", "W"])
-    return Arrays(
-        torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64))
-    )
+    images = np.require(stored.read(), requirements=["C", "W"])
+    return torch.from_numpy(images.reshape(len(images), *_image_shape(stored)))
 
 
 def _digest(parts: list[Arrays]) -> str:
@@ -273,14 +267,14 @@ def _digest(parts: list[Arrays]) -> str:
 def subset(arrays: Arrays, n: int) -> Arrays:
     """The first n samples (all, if there are fewer)."""
     if n < 1:
-        raise ValueError(f"subset wants at least 1 sample, got n={n}")
+        raise ValueError(f"subset needs at least 1 sample, got n={n}")
     return Arrays(arrays.images[:n], arrays.labels[:n])
 
 
 def split(arrays: Arrays, fraction: float, seed: int) -> tuple[Arrays, Arrays]:
-    """Hold out a share of every class, drawn by `seed`: (train, validation).
+    """Hold out a share of every class, chosen by `seed`: (train, validation).
 
-    Both stay in file order. UserError: a part would be empty.
+    Both keep the order of the file. UserError: a part would be empty.
     """
     held_out = hold_out(arrays.labels, fraction, seed)
     return tuple(

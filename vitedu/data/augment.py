@@ -8,22 +8,31 @@ where a run was resumed.
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from vitedu.data import randaugment
-from vitedu.errors import UserError
+from vitedu.fields import Range, Share, check_fields
 
 # Columns of the table. The matrix m takes an output pixel (y, x from the centre) to the
 # input pixel that it is read from. The box is the crop's centre (0 is the picture's,
 # its edges are at -1 and 1) and its size (1 is the whole side).
 GEOMETRY = (
-    *("shift_down", "shift_right", "flip"),
-    *("m_yy", "m_yx", "m_xy", "m_xx"),
-    *("box_y", "box_x", "box_height", "box_width"),
+    "shift_down",
+    "shift_right",
+    "flip",
+    "m_yy",
+    "m_yx",
+    "m_xy",
+    "m_xx",
+    "box_y",
+    "box_x",
+    "box_height",
+    "box_width",
 )
 # The upper left corner and the size of what is erased, as shares of the picture's.
 ERASED = ("erase_y", "erase_x", "erase_height", "erase_width")
@@ -58,41 +67,20 @@ class Augment:
         erase: share of the samples that lose a rectangle to the mean
     """
 
-    shift: int = 0
-    rotate: float = 0.0
-    scale: float = 0.0
-    shear: float = 0.0
-    crop: float = 0.0
+    shift: Annotated[int, Range(0)] = 0
+    rotate: Annotated[float, Range(0)] = 0.0
+    scale: Annotated[float, Range(0, below=1)] = 0.0
+    shear: Annotated[float, Range(0, below=90)] = 0.0
+    crop: Share = 0.0
     flip: bool = False
-    rand_layers: int = 0
-    rand_magnitude: float = 10.0
-    jitter: float = 0.0
-    erase: float = 0.0
+    rand_layers: Annotated[int, Range(0, at_most=100)] = 0
+    rand_magnitude: Annotated[float, Range(0, at_most=30)] = 10.0
+    jitter: Share = 0.0
+    erase: Share = 0.0
 
     def __post_init__(self) -> None:
-        """Bring the fields into their kept types, or say which of them is wrong."""
-        for field in fields(self):
-            object.__setattr__(self, field.name, _checked(self, field.name))
-        for name, limit in (("scale", 1), ("shear", 90)):
-            if getattr(self, name) >= limit:
-                raise UserError(
-                    f"augment.{name}={getattr(self, name)} must be below {limit}"
-                )
-        if self.rand_magnitude > 30:
-            raise UserError(
-                f"augment.rand_magnitude={self.rand_magnitude} must be at most 30; "
-                "10 is the whole range"
-            )
-        for name, what in (
-            ("crop", "a share of the area"),
-            ("jitter", "a share of the value"),
-            ("erase", "a share of the samples"),
-        ):
-            if getattr(self, name) > 1:
-                raise UserError(
-                    f"augment.{name}={getattr(self, name)} must be {what}, "
-                    "0 (off) to 1"
-                )
+        """Check the fields. UserError: the sentence names the one that is wrong."""
+        check_fields(self)
 
     @property
     def is_off(self) -> bool:
@@ -121,20 +109,6 @@ class Augment:
         return bool(self.rand_layers or self.jitter)
 
 
-def _checked(augment: Augment, name: str) -> int | float | bool:
-    value, wanted = getattr(augment, name), type(Augment.__dict__[name])
-    if wanted is bool:
-        if isinstance(value, bool):
-            return value
-        raise UserError(f"augment.{name}={value!r} must be true or false")
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value < 0:
-        raise UserError(f"augment.{name}={value!r} must be a number from 0 up")
-    if wanted is int and value != int(value):
-        raise UserError(f"augment.{name}={value} must be a whole number")
-    return wanted(value)
-
-
 def augmentation_table(
     augment: Augment, n: int, generator: torch.Generator, aspect: float = 1.0
 ) -> Tensor:
@@ -161,11 +135,16 @@ def augmentation_table(
     shear = torch.tan(math.radians(augment.shear) * signed[:, 5])
     cos, sin = torch.cos(angle) / zoom, torch.sin(angle) / zoom
     columns = [
-        *(shift[:, 0], shift[:, 1], flip.float()),
-        *(cos + sin * shear, sin, cos * shear - sin, cos),
+        shift[:, 0],
+        shift[:, 1],
+        flip.float(),
+        cos + sin * shear,
+        sin,
+        cos * shear - sin,
+        cos,
         *_crop_box(augment, uniform[:, 6:], aspect),
     ]
-    # later fields draw after the earlier ones, which keep their numbers so
+    # later fields draw after the earlier ones, which so keep their numbers
     uniform = torch.rand(n, 8, generator=generator)
     columns += _erased_box(augment, uniform[:, :5])
     columns += (1 + augment.jitter * (2 * uniform[:, 5:] - 1)).unbind(1)
@@ -251,17 +230,26 @@ def apply(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
         images = _move(augment, images, here)
     if augment.recolours:
         images = images.round().clamp(0, 255).to(torch.uint8)
+        images = recolour(augment, images, rows)
+    return images.float()
+
+
+def recolour(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
+    """RandAugment, then jitter: (b, c, h, w) uint8, changed by `rows` as in `apply`."""
     if augment.rand_layers:
         images = randaugment.apply_layers(
             images, rows[:, len(COLUMNS) :], augment.rand_magnitude
         )
     if augment.jitter:
         first = len(GEOMETRY) + len(ERASED)
-        brightness, contrast, colour = here[:, first : len(COLUMNS)].unbind(1)
+        factors = rows[:, first : len(COLUMNS)].to(
+            images.device, non_blocking=True
+        )
+        brightness, contrast, colour = factors.unbind(1)
         images = randaugment.brightness(images, brightness)
         images = randaugment.contrast(images, contrast)
         images = randaugment.colour(images, colour)
-    return images.float()
+    return images
 
 
 def erase(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
@@ -291,11 +279,11 @@ def _move(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
     if not augment.shift and not augment.flip:
         return images
     b, c, h, w = images.shape
-    pad = augment.shift
+    # a picture that is moved by its whole side is gone, however far it goes on
+    pad = min(augment.shift, max(h, w))
     columns = torch.arange(w, device=rows.device)
     # padded row r holds picture row r - pad; output row y shows picture row y - shift
-    top = pad - rows[:, 0].long()
-    left = pad - rows[:, 1].long()
+    top, left = pad - rows[:, :2].clamp(-pad, pad).long().T
     columns = torch.where(rows[:, 2:3] > 0, w - 1 - columns, columns)  # (b, w)
     columns = columns + left[:, None]
     lines = torch.arange(h, device=rows.device) + top[:, None]  # (b, h)

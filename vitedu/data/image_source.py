@@ -5,7 +5,6 @@
 `for images, labels in source.batches(batch_size=64): ...`
 """
 
-import signal
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from vitedu.data.prepared import (
     is_prepared,
 )
 from vitedu.data.randomness import Draws
+from vitedu.data.workers import explain_killed_workers, follow_the_parent
 from vitedu.decode import as_image
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, normalise, read_image
@@ -44,9 +44,9 @@ class ImageSource:
     Without `augment` each is prepared as for evaluation. With an `Augment` it is
     changed by pillow on the worker, as `vitedu.data.transforms` says. A function in
     its place (torchvision's `TrivialAugmentWide()`, say) gets the pillow picture in
-    its full size and returns what is then prepared. What is drawn at random, by that
-    function or by the data set itself, is decided by (seed, epoch, sample) alone: not
-    by the batch, the workers or where a run was resumed.
+    its full size and returns what is then prepared. What that function or the data set
+    itself draws at random depends on (seed, epoch, sample) alone, and not on the
+    batch, the workers or where a run was resumed.
 
     An item whose picture is a tensor of floats is fed as it is, neither resized nor
     normalised.
@@ -63,7 +63,7 @@ class ImageSource:
         device: torch.device | str = "cpu",
         check_range: bool = True,
     ) -> None:
-        """`num_workers` processes decode; 0: this one does.
+        """`num_workers` processes decode; 0: this process does.
 
         `check_range`: floats that do not look normalised are refused.
         """
@@ -79,7 +79,7 @@ class ImageSource:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """Names by index; empty where only indices are known."""
+        """Names by index; empty where the data have indices alone."""
         return self.pictures.class_names
 
     @property
@@ -104,7 +104,7 @@ class ImageSource:
         """One epoch: (images (b, c, h, w) float32, labels (b,) int64), on the device.
 
         Order, `start`, `rank` and `world` as in `ArraySource.batches`.
-        UserError: a picture cannot be decoded; a silent gap would change what is
+        UserError: a picture cannot be decoded; leaving it out would change what is
         measured.
         """
         check_batches(batch_size, start, rank, world)
@@ -126,26 +126,27 @@ class ImageSource:
             num_workers=self.num_workers,
             collate_fn=epoch.collate,
             pin_memory=self.device.type == "cuda",
-            worker_init_fn=leave_signals_to_the_parent,
+            worker_init_fn=follow_the_parent,
             generator=torch.Generator(),  # leaves the global one alone
         )
         check = RangeCheck(self.preprocess, "the pictures")
-        for batch in loader:
-            if isinstance(batch, UserError):
-                raise batch
-            pixels, labels, drawn = batch
-            images = pixels.to(self.device, non_blocking=True)
-            if pixels.dtype == torch.uint8:
-                images = normalise(images, self.preprocess)
-            elif self.check_range:
-                check.see(pixels)
-            if isinstance(self.augment, Augment):
-                images = erase(self.augment, images, drawn)
-            yield images, labels.to(self.device, non_blocking=True)
+        with explain_killed_workers():
+            for batch in loader:
+                if isinstance(batch, UserError):
+                    raise batch
+                pixels, labels, drawn = batch
+                images = pixels.to(self.device, non_blocking=True)
+                if pixels.dtype == torch.uint8:
+                    images = normalise(images, self.preprocess)
+                elif self.check_range:
+                    check.see(pixels)
+                if isinstance(self.augment, Augment):
+                    images = erase(self.augment, images, drawn)
+                yield images, labels.to(self.device, non_blocking=True)
 
 
 class Epoch(torch.utils.data.Dataset[Any]):
-    """The pictures of a source as they are in one epoch; what workers are sent."""
+    """The pictures of a source as they are in one epoch: what workers get."""
 
     def __init__(self, source: ImageSource, epoch: int, seed: int) -> None:
         self.source = source
@@ -155,16 +156,17 @@ class Epoch(torch.utils.data.Dataset[Any]):
     def __getitem__(self, index: int) -> tuple[Tensor, int, Tensor] | UserError:
         """Pixels uint8 (c, h, w), label, and what was drawn; or what went wrong.
 
-        The UserError is handed over, since raised on a worker it would become a page
-        of traceback.
+        The UserError is returned: raised on a worker it would become a page of
+        traceback.
         """
         source = self.source
         numbers = self.seed, self.epoch, index
         try:
             if isinstance(source.pictures, Pictures) and (
                 source.augment is None or isinstance(source.augment, Augment)
-            ):  # nothing of others, which may draw as it likes
+            ):
                 return self.read(index, mixed(*numbers))
+            # code of others, which may draw as it likes
             with Draws(*numbers, 1).in_force():
                 return self.read(index, mixed(*numbers))
         except UserError as error:
@@ -183,7 +185,7 @@ class Epoch(torch.utils.data.Dataset[Any]):
             return as_prepared(picture, spec), label, torch.empty(0)
         if not isinstance(augment, Augment):
             return read_image(picture, spec), label, torch.empty(0)
-        # here, so that pillow is loaded by whoever reads pictures, and by no other
+        # here, so that pillow is loaded only where pictures are read
         from vitedu.data.transforms import training_pixels
 
         generator = torch.Generator().manual_seed(seed)
@@ -214,9 +216,3 @@ class Epoch(torch.utils.data.Dataset[Any]):
                 "the data set mixes float tensors and pictures; return one kind"
             )
         return torch.stack(pixels), torch.tensor(labels), torch.stack(drawn)
-
-
-def leave_signals_to_the_parent(worker: int) -> None:
-    """Ctrl-C reaches every process of a run, and one of them decides when to stop."""
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)

@@ -1,11 +1,11 @@
-"""The classes of ImageNet: their names, and the codes that folders bear.
+"""The classes of ImageNet: their names, and the codes that its folders are called.
 
 `imagenet_classes().names[285]` is "Egyptian cat".
 
-The 1,000 of ImageNet-1k lie beside this module, a line of code and name for each. They
-are WordNet's, in the order of the codes and with the first synonym alone, as timm
-1.0.31 lists them. The 21,843 of ImageNet-21k, in the order of Google's checkpoints, are
-left where they are: in timm, whose import takes seconds.
+The 1,000 of ImageNet-1k are in a file beside this module, code and name on each line:
+WordNet's, in the order of the codes and with the first synonym alone, as timm 1.0.31
+lists them. The 21,843 of ImageNet-21k, in the order of Google's checkpoints, stay in
+timm, whose import takes seconds.
 """
 
 from functools import cache
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from vitedu.compat import import_timm
 
-# how a file of weights may say that its classes are these, in place of all the names
+# what a file of weights may say instead of listing all the names
 IMAGENET_1K = "imagenet-1k"
 NUM_1K, NUM_21K = 1_000, 21_843
 
@@ -28,9 +28,9 @@ class ImageNetClasses(NamedTuple):
 
 @cache
 def imagenet_classes() -> ImageNetClasses:
-    """The 1,000 of ImageNet-1k. Two names stand for two classes each.
+    """The 1,000 of ImageNet-1k.
 
-    These are "crane" (a bird, a machine) and "maillot" (two bathing suits).
+    Two names come twice: "crane" (a bird, a machine), "maillot" (two bathing suits).
     """
     file = resources.files("vitedu.data") / f"{IMAGENET_1K}.txt"
     lines = file.read_text(encoding="utf-8").splitlines()
@@ -48,17 +48,17 @@ def classes_of(num_classes: int) -> ImageNetClasses | None:
 def assumed_names(
     num_classes: int,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names for as many classes without any, and a sentence that says whose they are.
+    """Names for so many classes, and a sentence that says where they come from.
 
-    Nearly every file of others with a head of 1,000 or 21,843 classes is of ImageNet,
-    and hardly one carries the names. No names and no sentence for other numbers.
+    Nearly every file with a head of 1,000 or 21,843 classes was trained on ImageNet,
+    and hardly any has the names in it. Neither for other numbers.
     """
     classes = classes_of(num_classes)
     if classes is None:
         return (), ()
     which = "1k" if num_classes == NUM_1K else "21k"
     note = (
-        f"it has {num_classes:,} classes without names, which are taken for "
+        f"its {num_classes:,} classes have no names, so they are taken to be "
         f"ImageNet-{which}'s"
     )
     return classes.names, (note,)

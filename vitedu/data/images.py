@@ -1,26 +1,40 @@
-"""Pictures on a disk and what is on them: class folders, or a flat one with a CSV.
+"""Pictures on a disk and what they show: class folders, or one folder with a CSV.
 
 `pictures = find_images("photos/val")`
 `pictures[0]` is (Path("photos/val/ants/1.jpg"), 0).
 """
 
 import csv
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 
 from vitedu.data.imagenet import classes_of
-from vitedu.data.listing import class_folders, contents, pictures_in
-from vitedu.errors import UserError
+from vitedu.data.listing import (
+    class_folders,
+    contents,
+    existing_folder,
+    pictures_in,
+)
+from vitedu.data.readable import unreadable
+from vitedu.errors import UserError, reason
+from vitedu.files import check_regular, user_path
+
+MOST_SHOWN = 3  # sentences in one note
+MOST_DIGITS = 9  # of a class_index
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """Files and what is on them; nothing is decoded yet."""
+    """Files and what they show."""
 
     paths: tuple[Path, ...]
     labels: tuple[int, ...]  # indices
     class_names: tuple[str, ...]  # empty where a CSV gave indices alone
+    # a sentence for each file that was left out, since it cannot be read
+    skipped: tuple[str, ...] = ()
 
     @property
     def num_classes(self) -> int:
@@ -35,6 +49,11 @@ class Pictures:
         """One file and its label."""
         return self.paths[index], self.labels[index]
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence about what was left out, if anything was."""
+        return left_out(self.skipped, len(self))
+
     def take(self, rows: Sequence[int]) -> "Pictures":
         """These pictures alone, in this order; the classes stay."""
         return Pictures(
@@ -45,35 +64,63 @@ class Pictures:
 
 
 def find_images(
-    folder: str | Path, *, labels: str | Path | None = None
+    folder: str | PathLike[str], *, labels: str | PathLike[str] | None = None
 ) -> Pictures:
-    """The pictures of a folder, in the order of their names.
+    """The pictures of a folder that can be read, in the order of their names.
 
     Without `labels`, each sub-folder is a class; classes are numbered by the sorted
     names. With it the folder is flat, and `labels` is a CSV with a header: the columns
-    `filename` and `class_index` (a number) or `class` (a name).
+    `filename` and `class_index` (a number) or `class` (a name). Every picture is
+    decoded once, as `vitedu.data.readable` says; `skipped` has the damaged ones.
 
     UserError: no picture, a picture without a label, a CSV that does not fit.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"there is no folder {str(folder)!r}")
-    if labels is not None:
-        return _flat(folder, Path(labels))
-    classes = class_folders(folder)
+    folder = existing_folder(folder)
+    if labels is None:
+        return pictures_by_class(folder, folder)
+    return _readable(_listed(folder, user_path(labels)), folder)
+
+
+def pictures_by_class(part: Path, folder: Path) -> Pictures:
+    """The same of class folders in `part`; what is skipped is named below `folder`."""
+    classes = class_folders(part)
     found = [
         (path, index)
         for index, name in enumerate(classes)
-        for path in sorted(pictures_in(folder / name))
+        for path in sorted(pictures_in(part / name))
     ]
     if not found:
         raise UserError(
-            f"{folder} holds no pictures in class folders, but {contents(folder)}; "
-            "put each class into a folder of its own, or name a table with "
-            "labels=FILE.csv"
+            f"there are no pictures in class folders in {part}, but "
+            f"{contents(part)}; put each class into a folder of its own, or name a "
+            "table with labels=FILE.csv"
         )
     paths, indices = zip(*found, strict=True)
-    return Pictures(paths, indices, tuple(classes))
+    return _readable(Pictures(paths, indices, tuple(classes)), folder)
+
+
+def _readable(pictures: Pictures, folder: Path) -> Pictures:
+    bad = unreadable(pictures.paths, folder)
+    rows = [i for i, path in enumerate(pictures.paths) if path not in bad]
+    if not rows:
+        raise UserError(
+            f"none of the {len(pictures):,} pictures in {folder} can be read; the "
+            f"first: {next(iter(bad.values()))}"
+        )
+    return replace(pictures.take(rows), skipped=tuple(bad.values()))
+
+
+def left_out(skipped: tuple[str, ...], num_left: int) -> tuple[str, ...]:
+    """A sentence about pictures that cannot be read, if there are any."""
+    if not skipped:
+        return ()
+    verb = "is" if len(skipped) == 1 else "are"
+    num_more = len(skipped) - MOST_SHOWN
+    more = f"; and {num_more:,} more" if num_more > 0 else ""
+    return (
+        f"{len(skipped):,} of {len(skipped) + num_left:,} pictures {verb} left out: "
+        f"{'; '.join(skipped[:MOST_SHOWN])}{more}",
+    )
 
 
 def match_classes(
@@ -82,7 +129,7 @@ def match_classes(
     """`pictures` with labels as a model counts them: its class `names`, in order.
 
     Folders are matched by name; a model without names gets them in sorted order.
-    ImageNet's folders may bear WordNet's codes.
+    ImageNet's folders may be named by WordNet's codes.
 
     UserError: the folders are not classes of the model.
     """
@@ -103,21 +150,24 @@ def match_classes(
     if unknown:
         known = ", ".join(list(names)[:5]) or f"{num_classes} without names"
         raise UserError(
-            f"{len(unknown)} folders are no classes of the model, the first is "
+            f"{len(unknown)} folders are not classes of the model, the first is "
             f"{unknown[0]!r}; its classes: {known}"
         )
     place = {name: index for index, name in enumerate(names)}
     labels = tuple(place[ours[label]] for label in pictures.labels)
-    return Pictures(pictures.paths, labels, tuple(names))
+    return replace(pictures, labels=labels, class_names=tuple(names))
 
 
-def _flat(folder: Path, table: Path) -> Pictures:
+def _listed(folder: Path, table: Path) -> Pictures:
     """Pictures named by a CSV; every line's file must be there, once."""
+    check_regular(table)
     try:
         with table.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"labels={table} cannot be read: {error}") from None
+        raise UserError(
+            f"cannot read labels={table}: {reason(error)}"
+        ) from None
     columns = set(rows[0]) if rows else set()
     key = next((k for k in ("class_index", "class") if k in columns), None)
     if "filename" not in columns or key is None:
@@ -125,32 +175,31 @@ def _flat(folder: Path, table: Path) -> Pictures:
             f"labels={table} must have a header with the columns filename and "
             "class_index (a number) or class (a name)"
         )
-    by_file: dict[str, str] = {}
+    label_of: dict[str, str] = {}
     for row in rows:
         name, value = row["filename"], row[key]
-        if not name or not value or name in by_file:
+        if not name or not value or name in label_of:
             raise UserError(
                 f"labels={table} names {name!r} twice, or without a {key}"
             )
-        by_file[name] = value
-    missing = [name for name in by_file if not (folder / name).is_file()]
+        label_of[name] = value
+    missing = [name for name in label_of if not os.path.lexists(folder / name)]
     if missing:
         raise UserError(
             f"labels={table} names {len(missing)} pictures that are not in "
             f"{folder}, the first is {missing[0]}"
         )
-    names = sorted(by_file)
+    names = sorted(label_of)
     paths = tuple(folder / name for name in names)
     if key == "class":
-        classes = tuple(sorted(set(by_file.values())))
-        place = {name: index for index, name in enumerate(classes)}
-        return Pictures(
-            paths, tuple(place[by_file[name]] for name in names), classes
-        )
-    wrong = [value for value in by_file.values() if not value.isdecimal()]
-    if wrong:
-        raise UserError(
-            f"labels={table}: class_index must be a whole number from 0 up, "
-            f"got {wrong[0]!r}"
-        )
-    return Pictures(paths, tuple(int(by_file[name]) for name in names), ())
+        classes = tuple(sorted(set(label_of.values())))
+        index_of = {name: index for index, name in enumerate(classes)}
+        labels = tuple(index_of[label_of[name]] for name in names)
+        return Pictures(paths, labels, classes)
+    for value in label_of.values():
+        if not value.isdecimal() or len(value) > MOST_DIGITS:
+            raise UserError(
+                f"labels={table}: class_index must be a whole number from 0 up, of "
+                f"at most {MOST_DIGITS} digits, got {value!r}"
+            )
+    return Pictures(paths, tuple(int(label_of[name]) for name in names), ())

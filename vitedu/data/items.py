@@ -1,10 +1,9 @@
-"""Pictures that are read by index: any torch Dataset, or one from Hugging Face.
+"""Pictures that are read by index, from any torch Dataset or one of Hugging Face.
 
 `photos = from_torch(torchvision.datasets.ImageFolder("photos"))`
 `photos[0]` is (picture, label), and `photos.labels` are known without a picture.
 """
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +13,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
+from vitedu.data.labels import (
+    check_labels,
+    numbered_names,
+    whole_label,
+    whole_labels,
+)
 from vitedu.errors import UserError
+from vitedu.fields import Count, converted
 
 # What the two parts of an item are called where an item is a dict.
 PICTURE_KEYS = ("image", "img", "pixel_values")
@@ -25,17 +31,17 @@ LABEL_ATTRIBUTES = ("targets", "labels", "_labels")
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """Pictures and labels by index, and what is known of them before one is read.
+    """Pictures and labels by index, and what is known before one of them is read.
 
     A picture is whatever `vitedu.pictures.read_image` takes, or a tensor of floats
     (c, h, w), which is fed to the model as it is.
     """
 
-    name: str  # for sentences and results
+    name: str  # for messages and results
     dataset: Any  # dataset[row] is (picture, label), or a dict of both
     class_names: tuple[str, ...]  # empty: unknown
-    labels: Tensor | None  # (n,) int64; None: only reading tells
-    # of the dataset that are meant; None: all
+    labels: Tensor | None  # (n,) int64; None: they aren't known before reading
+    # the part of the dataset that is meant; None: all of it
     rows: Sequence[int] | None = None
 
     def __len__(self) -> int:
@@ -43,11 +49,11 @@ class Items:
         return len(self.dataset if self.rows is None else self.rows)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
-        """One picture and its label. UserError: it is not of that form."""
+        """One picture and its label. UserError: the item has another form."""
         row = index if self.rows is None else self.rows[index]
         where = f"{self.name}[{row}]"
         picture, label = pair_of(self.dataset[row], where)
-        number = label_of(label, where)
+        number = whole_label(label, where)
         if self.labels is not None and number != int(self.labels[index]):
             raise UserError(
                 f"{where} comes with the label {number}, but the labels that the data "
@@ -66,13 +72,11 @@ class Items:
         return len(self.class_names)
 
     def take(self, rows: Sequence[int]) -> "Items":
-        """These items alone, in this order; the classes stay."""
-        own = self.rows
-        return replace(
-            self,
-            labels=None if self.labels is None else self.labels[list(rows)],
-            rows=tuple(rows if own is None else (own[row] for row in rows)),
-        )
+        """Only these items, in this order, with all the classes."""
+        labels = None if self.labels is None else self.labels[list(rows)]
+        if self.rows is not None:
+            rows = [self.rows[row] for row in rows]
+        return replace(self, labels=labels, rows=tuple(rows))
 
 
 def from_torch(
@@ -85,10 +89,10 @@ def from_torch(
 
     Its items are (picture, label) or dicts with an image and a label. The picture may
     be a pillow image, a path, uint8 pixels, or a tensor of floats (c, h, w) that is
-    prepared already. The labels are whole numbers from 0. The classes are
-    those of its attribute `classes`, else as many as its labels say where it keeps
-    them (`targets`, `labels`); `class_names` or `num_classes` say it for others.
-    UserError: it is empty, its items have another form, or its labels do.
+    already normalised. Labels are whole numbers from 0. The classes come from the
+    dataset's attribute `classes`, or from its labels if it keeps them (`targets`,
+    `labels`); for other datasets give `class_names` or `num_classes`.
+    UserError: it is empty, or its items or labels have another form.
     """
     return items_of(dataset, class_names, num_classes)
 
@@ -98,8 +102,8 @@ def items_of(
     class_names: Sequence[str] | None = None,
     num_classes: int | None = None,
 ) -> Items:
-    """Anything with a length that is read by index, a Hugging Face dataset too."""
-    name = name_of(dataset)
+    """The same for anything with a length and an index, such as Hugging Face's."""
+    name = type(dataset).__name__
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise UserError(
             f"{name} cannot be read by index; a Dataset with __len__ and __getitem__ "
@@ -111,7 +115,7 @@ def items_of(
     names = named_classes(
         name, own_class_names(dataset), class_names, num_classes
     )
-    check_labels(name, labels, names)
+    check_labels(name, labels, len(names))
     return Items(name, dataset, names, labels)
 
 
@@ -126,39 +130,19 @@ def named_classes(
         own = tuple(str(each) for each in class_names)
     if num_classes is None:
         return own
+    num_classes = converted("num_classes", num_classes, Count)
     if own and len(own) != num_classes:
         raise UserError(
             f"{name} has {len(own)} classes, but num_classes={num_classes}"
         )
-    return own or numbers(num_classes)
-
-
-def numbers(num_classes: int) -> tuple[str, ...]:
-    """What classes without names are called: "0", "1", ..."""
-    return tuple(str(label) for label in range(num_classes))
-
-
-def check_labels(
-    name: str, labels: Tensor | None, names: tuple[str, ...]
-) -> None:
-    """UserError: a label is below 0, or there is no class of it."""
-    if labels is None or not len(labels):
-        return
-    lowest, highest = int(labels.min()), int(labels.max())
-    if lowest < 0:
-        raise UserError(
-            f"{name} has the label {lowest}; labels begin at 0, and pictures without "
-            "one cannot be used here"
-        )
-    if names and highest >= len(names):
-        raise UserError(
-            f"{name} has the label {highest}, but there are {len(names)} classes, "
-            "counted from 0"
-        )
+    return own or numbered_names(num_classes)
 
 
 def pair_of(item: Any, where: str) -> tuple[Any, Any]:
-    """The picture and the label of an item, or of a batch. UserError: not both."""
+    """Picture and label of an item, or images and labels of a batch.
+
+    UserError: it doesn't have both.
+    """
     if isinstance(item, Mapping):
         picture_key = next((key for key in PICTURE_KEYS if key in item), None)
         label_key = next((key for key in LABEL_KEYS if key in item), None)
@@ -174,52 +158,17 @@ def pair_of(item: Any, where: str) -> tuple[Any, Any]:
         return picture, item[label_key]
     if isinstance(item, tuple | list) and len(item) == 2:
         return item[0], item[1]
-    held = type(item).__name__
+    found = type(item).__name__
     if isinstance(item, tuple | list):
-        held = f"{len(item)} things"
-    raise UserError(f"{where} is {held}; a picture and its label are needed")
-
-
-def label_of(label: Any, where: str) -> int:
-    """A label as a plain number. UserError: it is no whole number from 0 up."""
-    try:
-        number = operator.index(label)
-    except TypeError:
-        raise UserError(
-            f"{where} has the label {label!r}; a label is a whole number from 0 up"
-        ) from None
-    if number < 0:
-        raise UserError(f"{where} has the label {number}; labels begin at 0")
-    return number
-
-
-def whole_labels(labels: Any, name: str) -> Tensor:
-    """Labels of whatever kind as int64 (n,). UserError: they are not whole numbers."""
-    if isinstance(labels, Tensor):
-        labels = labels.detach().cpu().numpy()
-    try:
-        array = np.asarray(labels)
-    except ValueError:  # rows of different lengths
-        array = np.empty(0, object)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        example = (
-            f", such as {array.ravel().tolist()[0]!r}" if array.size else ""
-        )
-        mend = (
-            "; number the classes (a Hugging Face dataset by class_encode_column)"
-            if array.dtype.kind == "U"
-            else ""
-        )
-        raise UserError(
-            f"the labels of {name} are {array.dtype} of shape {array.shape}{example}, "
-            f"but a label is one whole number from 0 up{mend}"
-        )
-    return torch.from_numpy(array.astype(np.int64))
+        found += f" of length {len(item)}"
+    raise UserError(
+        f"{where} is of type {found}; a picture and its label are needed"
+    )
 
 
 def kept_labels(dataset: Any) -> Tensor | None:
-    """The labels in the order of the pictures, where no picture is read for it."""
-    name = name_of(dataset)
+    """The labels in the order of the pictures; None if pictures must be read for it."""
+    name = type(dataset).__name__
     if isinstance(dataset, Subset):
         labels = kept_labels(dataset.dataset)
         return None if labels is None else labels[list(dataset.indices)]
@@ -250,7 +199,7 @@ def kept_labels(dataset: Any) -> Tensor | None:
 
 
 def own_class_names(dataset: Any) -> tuple[str, ...]:
-    """What the data set calls its classes; (): it does not say."""
+    """What the data set calls its classes; () if it doesn't say."""
     if isinstance(dataset, Subset):
         return own_class_names(dataset.dataset)
     if isinstance(dataset, ConcatDataset):
@@ -258,9 +207,9 @@ def own_class_names(dataset: Any) -> tuple[str, ...]:
         if len(names) > 1:
             first, second, *_ = sorted(names)
             raise UserError(
-                f"the parts of {name_of(dataset)} have different classes, such as "
-                f"{', '.join(first[:5])} and {', '.join(second[:5])}, so that a label "
-                "would mean two things; number them alike"
+                f"the parts of {type(dataset).__name__} have different classes, such "
+                f"as {', '.join(first[:5])} and {', '.join(second[:5])}, so a label "
+                "would mean two things; give both the same classes in the same order"
             )
         return names.pop() if names else ()
     if is_hugging_face(dataset):
@@ -270,7 +219,7 @@ def own_class_names(dataset: Any) -> tuple[str, ...]:
         return ()  # the labels may mean other classes now
     classes = getattr(dataset, "classes", None)
     if isinstance(classes, int | np.integer):  # how many there are
-        return numbers(int(classes))
+        return numbered_names(int(classes))
     if isinstance(classes, str) or not isinstance(classes, Iterable):
         return ()  # not names: a method, say
     # ImageNet's classes have several names each
@@ -290,12 +239,7 @@ def _label_column(dataset: Any) -> str:
     label = next((key for key in LABEL_KEYS if key in names), None)
     if label is None or not any(key in names for key in PICTURE_KEYS):
         raise UserError(
-            f"{name_of(dataset)} has the columns {', '.join(names)}; rename them to "
-            "image and label with its rename_column"
+            f"{type(dataset).__name__} has the columns {', '.join(names)}; rename them "
+            "to image and label with its rename_column"
         )
     return label
-
-
-def name_of(data: Any) -> str:
-    """What a sentence and a result call data without a name: the kind of it."""
-    return type(data).__name__

@@ -1,10 +1,11 @@
-"""Data of the caller's own, of whatever kind, as a source of batches.
+"""Your own data, of any kind, as a source of batches.
 
 `source = as_source(dataset, preprocess=model.preprocess, shuffle=True)`
 `source = as_source("photos/val", preprocess=model.preprocess)`
 `source = as_source((images, labels), preprocess=model.preprocess)`
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -16,25 +17,28 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from vitedu.data.arrays import Arrays, Dataset
 from vitedu.data.augment import Augment
-from vitedu.data.batches import yields_batches
 from vitedu.data.folders import FolderDataset, training_part
 from vitedu.data.images import Pictures, find_images
 from vitedu.data.items import (
     Items,
-    check_labels,
     is_hugging_face,
     items_of,
-    name_of,
     named_classes,
-    numbers,
     pair_of,
+)
+from vitedu.data.labels import (
+    check_labels,
+    names_from_labels,
+    numbered_names,
     whole_labels,
 )
+from vitedu.data.loader_source import yields_batches
 from vitedu.data.memory import arrays_of, is_pair
 from vitedu.data.opened import Opened, few
 from vitedu.data.randomness import Draws
 from vitedu.data.source import Source
 from vitedu.errors import UserError
+from vitedu.files import user_path
 from vitedu.pictures import PreprocessSpec
 
 if TYPE_CHECKING:
@@ -62,27 +66,27 @@ def as_source(
 
     `data` may be
 
-    * a folder that holds a folder of pictures for each class;
+    * a folder with a folder of pictures for each class;
     * a pair (images, labels) in memory: uint8 as arrays (n, h, w) or (n, h, w, c) or
       tensors (n, c, h, w), of any size; or floats (n, c, h, w) of the model's size;
     * a torch Dataset with items (picture, label), or a Hugging Face dataset with an
       image and a label: the picture is a pillow image, a path, uint8 pixels or floats
       (c, h, w);
-    * a DataLoader, or another iterable of (images, labels) batches that can be run
-      through more than once and has a length: its order and augmentation are its own;
+    * a DataLoader, or another iterable of (images, labels) batches that has a length
+      and can be iterated again: it keeps its own order and augmentation;
     * a `Source`, which is returned as it is.
 
     Pictures and uint8 pixels are resized and normalised as `preprocess` says. Floats
     are fed as they are: they must be normalised already, and are refused if none of the
-    first images goes below the mean, unless `check_range=False` says that they are
-    right. Labels are whole numbers from 0; `class_names` or `num_classes` say how many
-    there are where the data do not.
+    first images goes below the mean, unless you say `check_range=False`. Labels are
+    whole numbers from 0; where the data don't say how many classes there are, give
+    `class_names` or `num_classes`.
 
     `augment` is an `Augment`, or a function from pillow image to pillow image that is
-    applied before the picture is resized. It and `shuffle` are for training. What they
-    draw depends on (seed, epoch, index) alone, as does what a Dataset draws itself.
+    applied before the picture is resized. It and `shuffle` are for training. Their
+    random numbers depend on (seed, epoch, index) alone, and so do a Dataset's own.
 
-    UserError: the data are of no such kind, are empty, or do not fit.
+    UserError: the data are of another kind, empty, or don't fit.
     """
     return open_data(data, class_names, num_classes).source(
         preprocess=preprocess,
@@ -99,14 +103,14 @@ def open_data(
     class_names: Sequence[str] | None = None,
     num_classes: int | None = None,
 ) -> Opened:
-    """What kind `data` are, and what they tell about themselves.
+    """Which kind of data it is, and what is known before the data are read.
 
-    UserError: they are of no kind in KINDS, or empty.
+    UserError: they are empty, or not one of KINDS.
     """
     if isinstance(data, Opened):
         return data
     if isinstance(data, str | PathLike):
-        folder = Path(data).expanduser()
+        folder = user_path(data)
         pictures = _known(_class_folders(folder), class_names, num_classes)
         return replace(pictures, name=folder.resolve().name)
     if isinstance(data, Dataset | FolderDataset):
@@ -119,17 +123,19 @@ def open_data(
         data = arrays_of(*data)
     if isinstance(data, Arrays):
         names = named_classes("the data", (), class_names, num_classes)
-        check_labels("the data", data.labels, names)
-        return Opened("arrays", data, len(data.labels), names, data.labels)
+        labels = whole_labels(data.labels, "the data")
+        check_labels("the data", labels, len(names))
+        data = Arrays(data.images, labels)
+        return Opened("arrays", data, len(labels), names, labels)
     if isinstance(data, Iterator) or hasattr(data, "__next__"):
         raise UserError(
-            f"a {name_of(data)} can be run through only once, but an epoch is run "
-            f"through again and again; give {KINDS}"
+            f"a {type(data).__name__} can be iterated only once, but training needs "
+            f"it once per epoch; give {KINDS}"
         )
     if isinstance(data, dict):
         raise UserError(
-            f"a {name_of(data)} of {few(tuple(map(str, data)))} was given; give one "
-            "part of it, such as data['train']"
+            f"a {type(data).__name__} of {few(tuple(map(str, data)))} has several "
+            "parts; give one of them, such as data['train']"
         )
     if yields_batches(data):
         return _batches(data, class_names, num_classes)
@@ -138,7 +144,9 @@ def open_data(
         or is_hugging_face(data)
         or isinstance(data, IterableDataset)
     ):
-        raise UserError(f"can't use {name_of(data)} as data; pass {KINDS}")
+        raise UserError(
+            f"can't use {type(data).__name__} as data; pass {KINDS}"
+        )
     return _known(
         _first_read(items_of(data, class_names, num_classes)), None, None
     )
@@ -149,23 +157,23 @@ def _known(
     class_names: Sequence[str] | None,
     num_classes: int | None,
 ) -> Opened:
-    """What says itself how many classes it has."""
-    name = data.name if isinstance(data, Items) else name_of(data)
+    """Data that know their own classes."""
+    name = data.name if isinstance(data, Items) else type(data).__name__
     labels = getattr(data, "labels", None)
     if isinstance(data, Pictures):
         labels = torch.tensor(data.labels)
-    own = named_classes(name, data.class_names, class_names, num_classes)
-    if isinstance(data, Source) and not own:
-        own = numbers(data.num_classes)
+    names = named_classes(name, data.class_names, class_names, num_classes)
+    if isinstance(data, Source) and not names:
+        names = numbered_names(data.num_classes)
     if isinstance(data, Items):
-        data = replace(data, class_names=own)
+        data = replace(data, class_names=names)
     if not isinstance(data, Pictures | Items):
         labels = None
-    return Opened(name, data, len(data), own, labels)
+    return Opened(name, data, len(data), names, labels)
 
 
 def _first_read(items: Items) -> Items:
-    """`items`, once the first of them was found to be of the right form."""
+    """`items`, after a look at the first one. UserError: it has another form."""
     with Draws(0).in_force():
         items[0]
     return items
@@ -177,7 +185,7 @@ def _class_folders(folder: Path) -> Pictures:
             f"{folder} has several parts; give one of them, such as "
             f"vitedu.data.load_dataset({str(folder)!r}).train"
         )
-    if folder.is_dir() and training_part(folder) != folder:
+    if os.path.isdir(folder) and training_part(folder) != folder:
         raise UserError(
             f"{folder} has several parts; give one of them, such as "
             f"{folder / 'train'}"
@@ -190,13 +198,13 @@ def _batches(
     class_names: Sequence[str] | None,
     num_classes: int | None,
 ) -> Opened:
-    """What yields batches; its images are counted, by a first run through if needed."""
-    name = name_of(loader)
+    """Batches of the caller's; if need be, their images are counted by reading all."""
+    name = type(loader).__name__
     sampler: Any = getattr(loader, "sampler", None)
     if getattr(sampler, "num_replicas", 1) > 1:
         raise UserError(
-            f"the {name} has a DistributedSampler and would be cut twice: every batch "
-            "is shared by the processes here, so leave the sampler out"
+            f"the {name} has a DistributedSampler, but vitedu already divides every "
+            "batch among the processes; leave the sampler out"
         )
     names = named_classes(name, (), class_names, num_classes)
     if isinstance(loader, DataLoader) and _is_counted(loader):
@@ -212,8 +220,8 @@ def _batches(
         len(loader)
     except TypeError:
         raise UserError(
-            f"the {name} has no length (the number of its batches), so an epoch might "
-            "not end; give it a __len__"
+            f"the {name} doesn't have a length (its number of batches), so an epoch "
+            "might never end; give it a __len__"
         ) from None
     with Draws(0).in_force():
         labels = [
@@ -223,15 +231,15 @@ def _batches(
     every = torch.cat([*labels, torch.empty(0, dtype=torch.int64)])
     if not len(every):
         raise UserError(f"the {name} is empty")
-    check_labels(name, every, names)
-    names = names or numbers(int(every.max()) + 1)
+    check_labels(name, every, len(names))
+    names = names or names_from_labels(name, every)
     return Opened(name, loader, len(every), names, None)
 
 
 def _classes_behind(loader: "DataLoader[Any]") -> tuple[str, ...]:
-    """The classes that its data set tells; (): it does not, or not in a known form.
+    """The classes of its data set; () if they aren't known, or the form isn't.
 
-    A collate_fn of the user's own may make batches of anything.
+    A collate_fn of the user's may make batches out of anything.
     """
     try:
         items = items_of(loader.dataset)
@@ -244,6 +252,6 @@ def _classes_behind(loader: "DataLoader[Any]") -> tuple[str, ...]:
 
 
 def _is_counted(loader: "DataLoader[Any]") -> bool:
-    """Whether its own parts say how many images an epoch holds."""
+    """Whether it says how many images an epoch has."""
     is_indexed = not isinstance(loader.dataset, IterableDataset)
     return is_indexed and loader.batch_size is not None

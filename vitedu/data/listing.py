@@ -1,75 +1,107 @@
-"""What a folder holds: class folders, pictures, and how to say so in a sentence.
+"""What a folder contains: class folders, pictures, and how to say so in a sentence.
 
 `class_folders(Path("photos"))` is `["ants", "bees"]`.
 """
 
 import os
 from collections.abc import Iterator
+from os import PathLike
 from pathlib import Path
 
-SUFFIXES = (
-    *(".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm"),
-    *(".tif", ".tiff", ".webp"),
-)
+from vitedu.decode import FOREIGN
+from vitedu.errors import UserError, reason
+from vitedu.files import user_path
+
+SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff"}
+SUFFIXES |= {".webp", *FOREIGN}
+# Editors and systems keep copies there that are not the user's pictures: a notebook's
+# .ipynb_checkpoints/, macOS's ._cat.jpg and __MACOSX/, the thumbnails of a file server.
+HIDDEN = (".", "__MACOSX", "@eaDir")
 MOST_NAMES = 3  # in one sentence
 
 
-def class_folders(folder: Path) -> list[str]:
-    """The sub-folders, by sorted name; hidden ones (.git, .cache) are no classes.
+def existing_folder(folder: str | PathLike[str]) -> Path:
+    """The folder that a caller names. UserError: it doesn't exist."""
+    path = user_path(folder)
+    if not os.path.isdir(path):
+        raise UserError(f"there is no folder '{path}'")
+    return path
 
-    Nor is `__MACOSX`, which a Mac puts into every zip that it makes.
+
+def visible(folder: Path) -> tuple[list[str], list[str]]:
+    """The names of the sub-folders and of all else, sorted; nothing hidden.
+
+    UserError: the folder cannot be listed.
     """
-    return sorted(
-        path.name
-        for path in folder.iterdir()
-        if path.is_dir() and not path.name.startswith((".", "__MACOSX"))
-    )
+    folders: list[str] = []
+    others: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.name.startswith(HIDDEN):
+                    (folders if entry.is_dir() else others).append(entry.name)
+    except OSError as error:
+        raise UserError(f"cannot list {folder}: {reason(error)}") from None
+    return sorted(folders), sorted(others)
+
+
+def class_folders(folder: Path) -> list[str]:
+    """The names of the sub-folders, sorted.
+
+    UserError: one is not UTF-8, so it could not be written down as a class.
+    """
+    folders, _ = visible(folder)
+    for name in folders:
+        if any("\udc80" <= letter <= "\udcff" for letter in name):
+            raise UserError(
+                f"the name of the class folder {folder / name} is not UTF-8; "
+                "rename it"
+            )
+    return folders
+
+
+def is_picture(name: str) -> bool:
+    """Whether a file's name ends like a picture's."""
+    return os.path.splitext(name)[1].lower() in SUFFIXES
 
 
 def pictures_in(folder: Path) -> Iterator[Path]:
-    """Files with a picture's suffix, however deep, in no order.
+    """Files that are named like pictures, however deep.
 
-    Nothing hidden: editors and systems keep copies there that are no pictures of
-    the user's, such as `.ipynb_checkpoints/` and macOS's `._cat.jpg`.
+    UserError: a folder on the way cannot be listed.
     """
-    for path in folder.rglob("*"):
-        if path.suffix.lower() not in SUFFIXES or not path.is_file():
-            continue
-        # asked of few: of a million pictures it would take seconds
-        if f"{os.sep}." in f"{os.sep}{path}":
-            inside = path.relative_to(folder).parts
-            if any(part.startswith(".") for part in inside):
-                continue
-        yield path
+    waiting = [folder]
+    while waiting:
+        inside = waiting.pop()
+        folders, files = visible(inside)
+        yield from (inside / name for name in files if is_picture(name))
+        # a link may lead back up
+        waiting += [
+            inside / name
+            for name in folders
+            if not os.path.islink(inside / name)
+        ]
 
 
 def has_pictures(folder: Path) -> bool:
-    """Whether there is a picture anywhere inside; the first one ends the search."""
+    """Whether there is a picture anywhere inside."""
     return next(pictures_in(folder), None) is not None
 
 
 def has_pictures_itself(folder: Path) -> bool:
-    """Whether a picture lies in the folder, not in one of its sub-folders."""
-    return any(
-        path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-        for path in folder.iterdir()
-    )
+    """Whether there is a picture in the folder, outside of its sub-folders."""
+    return any(map(is_picture, visible(folder)[1]))
 
 
 def contents(folder: Path) -> str:
-    """What a folder holds, for a sentence about one that does not fit."""
+    """What is in a folder, for a sentence about one that does not fit."""
     if not folder.is_dir():
         return "no folder"
-    folders = class_folders(folder)
+    folders, files = visible(folder)
     full = [name for name in folders if has_pictures(folder / name)]
     empty = [name for name in folders if name not in full]
-    names = sorted(
-        path.name
-        for path in folder.iterdir()
-        if not path.is_dir() and not path.name.startswith(".")
-    )
-    loose = [name for name in names if Path(name).suffix.lower() in SUFFIXES]
-    others = [name for name in names if name not in loose]
+    loose = [name for name in files if is_picture(name)]
+    others = [name for name in files if name not in loose]
     found = [
         _counted(full, "folder", " of pictures"),
         _counted(empty, "folder", " without pictures"),
@@ -81,7 +113,7 @@ def contents(folder: Path) -> str:
 
 
 def _counted(names: list[str], noun: str, what: str) -> str:
-    """'2 folders without pictures (a, b)'; no names, no words."""
+    """'2 folders without pictures (a, b)'; '' without names."""
     if not names:
         return ""
     more = ", ..." if len(names) > MOST_NAMES else ""

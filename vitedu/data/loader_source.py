@@ -1,31 +1,38 @@
-"""A DataLoader, or another thing that yields batches, as a source.
+"""Batches that somebody else puts together, a DataLoader's say, as a source.
 
+`yields_batches(loader)` is True.
 `source = LoaderSource(loader, spec, class_names, num_images=len(loader.dataset))`
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
 
-from vitedu.data.batches import read_batch
-from vitedu.data.items import check_labels
+from vitedu.data.arrays import Arrays
+from vitedu.data.items import is_hugging_face, pair_of
+from vitedu.data.labels import check_labels, whole_labels
+from vitedu.data.memory import is_pair
 from vitedu.data.order import check_batches, mixed
-from vitedu.data.prepared import RangeCheck, as_prepared
+from vitedu.data.prepared import RangeCheck, as_prepared, is_prepared
 from vitedu.data.randomness import Draws
+from vitedu.data.source import Source
+from vitedu.data.workers import explain_killed_workers
 from vitedu.errors import UserError
-from vitedu.pictures import PreprocessSpec
+from vitedu.pictures import PreprocessSpec, normalise, read_image
 
 
 class LoaderSource:
-    """Batches that somebody else puts together, cut anew to the size that is asked for.
+    """Batches that somebody else puts together, cut to the size that a run asks for.
 
     Order, augmentation and the reading of files are the loader's own. Before each
     epoch torch, numpy, random and the loader's generators are seeded by (seed, epoch),
-    and `sampler.set_epoch` is called where there is one; so an epoch can be had again,
-    and a run goes on by passing over what it has seen. Images are floats that are
-    prepared already, or uint8 (b, c, h, w), which are resized and normalised.
+    and `sampler.set_epoch` is called where there is one; so an epoch can be repeated,
+    and a resumed run reads past what it has seen. Images are floats that are prepared
+    already, or uint8 (b, c, h, w), which are resized and normalised.
 
     UserError: the loader keeps its workers from one epoch to the next, and with them
     what they have drawn.
@@ -41,7 +48,7 @@ class LoaderSource:
         device: torch.device | str = "cpu",
         check_range: bool = True,
     ) -> None:
-        """`num_images` is what an epoch of `loader` holds.
+        """`num_images` is how many an epoch of `loader` has.
 
         `check_range`: floats that do not look normalised are refused.
         """
@@ -111,7 +118,7 @@ class LoaderSource:
         for number, batch in enumerate(self._drawn(epoch, seed)):
             where = f"batch {number}"
             images, labels = read_batch(batch, spec, where, check)
-            check_labels(where, labels, self.class_names)
+            check_labels(where, labels, self.num_classes)
             num_seen += len(labels)
             if num_seen > self.num_images:
                 break
@@ -140,7 +147,7 @@ class LoaderSource:
         with draws.in_force():
             iterator = iter(self.loader)
         while True:
-            with draws.in_force():
+            with draws.in_force(), explain_killed_workers():
                 try:
                     batch = next(iterator)
                 except StopIteration:
@@ -173,3 +180,71 @@ def _cut(
 def _joined(batches: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     images, labels = zip(*batches, strict=True)
     return torch.cat(images), torch.cat(labels)
+
+
+def yields_batches(data: Any) -> bool:
+    """Whether `data` are run through batch by batch, and not read picture by picture.
+
+    A DataLoader, an iterator, another iterable without an index, or a list of batches:
+    there the images are an array and their labels another, or a list.
+    """
+    if isinstance(data, DataLoader) or hasattr(data, "__next__"):
+        return True
+    if isinstance(data, Arrays | Source | IterableDataset):
+        return False
+    if is_pair(data) or is_hugging_face(data):
+        return False
+    if not isinstance(data, list | tuple):
+        return hasattr(data, "__iter__") and not hasattr(data, "__getitem__")
+    if not data:
+        return True
+    images, labels = pair_of(data[0], f"{type(data).__name__}[0]")
+    is_array = isinstance(labels, np.ndarray | Tensor) and labels.ndim > 0
+    return isinstance(images, np.ndarray | Tensor) and (
+        is_array or isinstance(labels, list | tuple)
+    )
+
+
+def read_batch(
+    batch: Any,
+    spec: PreprocessSpec | None,
+    where: str,
+    check: RangeCheck | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The images (b, c, h, w) of a batch as floats, and its labels (b,) int64.
+
+    uint8 is resized and normalised as `spec` says. Floats come as they are, once
+    `check` was shown their range. Without a `spec` images of any kind and shape do.
+    UserError: the batch has another form; `where` is what a sentence calls it.
+    """
+    images, labels = pair_of(batch, where)
+    labels = whole_labels(labels, where)
+    try:
+        images = torch.as_tensor(images)
+    except (TypeError, ValueError, RuntimeError):
+        raise UserError(
+            f"{where} has images of {type(images).__name__}; they are an array or a "
+            "tensor (b, c, h, w)"
+        ) from None
+    is_shaped = images.ndim == 4 if spec else images.ndim > 0
+    if not is_shaped or len(images) != len(labels):
+        raise UserError(
+            f"{where} has images of shape {tuple(images.shape)} and {len(labels)} "
+            "labels; images are (b, c, h, w), with a label for each"
+        )
+    if spec is None:
+        return images, labels
+    if is_prepared(images):
+        if check is not None:
+            check.see(images)
+        return images, labels
+    if images.dtype != torch.uint8:
+        raise UserError(
+            f"{where} has images of {images.dtype}; they are uint8, or floats that are "
+            "prepared already"
+        )
+    wanted = (spec.in_channels, *spec.image_size)
+    if len(images) and images.shape[1:] != wanted:
+        rows = [image.permute(1, 2, 0).cpu().numpy() for image in images]
+        images = torch.stack([read_image(row, spec) for row in rows])
+    return normalise(images, spec), labels

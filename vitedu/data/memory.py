@@ -1,4 +1,4 @@
-"""Images and labels that the caller has in memory.
+"""Images and labels that you have in memory, as a source.
 
 `arrays = arrays_of(images, labels)  # uint8 (n, h, w, c) and whole numbers (n,)`
 """
@@ -14,7 +14,8 @@ from vitedu.data.array_source import ArraySource
 from vitedu.data.arrays import Arrays
 from vitedu.data.augment import Augment
 from vitedu.data.image_source import ImageSource
-from vitedu.data.items import Items, check_labels, whole_labels
+from vitedu.data.items import Items
+from vitedu.data.labels import check_labels, whole_labels
 from vitedu.data.prepared import RangeCheck, as_prepared, is_prepared
 from vitedu.data.source import Source
 from vitedu.errors import UserError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def is_pair(data: Any) -> bool:
-    """Whether it is (images, labels): two arrays, or an array and a list."""
+    """Whether `data` is (images, labels): two arrays, or an array and a list."""
     return (
         isinstance(data, tuple | list)
         and not isinstance(data, Arrays)
@@ -36,14 +37,14 @@ def is_pair(data: Any) -> bool:
 
 
 def arrays_of(images: Any, labels: Any) -> Arrays:
-    """Images and labels in memory as tensors: (n, c, h, w) uint8 or float, (n,) int64.
+    """Images and labels as tensors: (n, c, h, w) uint8 or float, (n,) int64.
 
     uint8: arrays (n, h, w) or (n, h, w, c), tensors (n, c, h, w) or (n, h, w). Floats
-    are (n, c, h, w). UserError: another shape or type, or not as many of both.
+    are (n, c, h, w). UserError: another shape or type, or unequal lengths.
     """
     shape = tuple(images.shape)
     is_float = is_prepared(images)
-    is_rows_last = isinstance(images, np.ndarray) and not is_float
+    has_channels_last = isinstance(images, np.ndarray) and not is_float
     pixels = (
         torch.from_numpy(np.require(images, requirements=["C", "W"]))
         if isinstance(images, np.ndarray)
@@ -56,30 +57,30 @@ def arrays_of(images: Any, labels: Any) -> Arrays:
         )
     if pixels.ndim == 3 and not is_float:
         pixels = pixels[:, None]
-    elif pixels.ndim == 4 and is_rows_last:
+    elif pixels.ndim == 4 and has_channels_last:
         pixels = pixels.permute(0, 3, 1, 2).contiguous()
-    has_colours = is_float or pixels.ndim != 4 or pixels.shape[1] in (1, 3)
-    if pixels.ndim != 4 or not has_colours:
-        wanted = "(n, h, w, c)" if is_rows_last else "(n, c, h, w)"
+    is_fine = pixels.ndim == 4 and (is_float or pixels.shape[1] in (1, 3))
+    if not is_fine:
+        wanted = "a tensor is (n, c, h, w)"
+        if has_channels_last:
+            wanted = "an array of uint8 is (n, h, w, c)"
         raise UserError(
-            f"the images have the shape {shape}; "
-            f"{'an array of uint8' if is_rows_last else 'a tensor'} is {wanted} with 1 "
-            "or 3 channels"
+            f"the images have the shape {shape}; {wanted} with 1 or 3 channels"
         )
     if not pixels.numel():
         raise UserError(f"there are no images in the shape {shape}")
-    whole = whole_labels(labels, "the images")
-    if len(whole) != len(pixels):
+    labels = whole_labels(labels, "the images")
+    if len(labels) != len(pixels):
         raise UserError(
-            f"there are {len(pixels):,} images, but {len(whole):,} labels"
+            f"there are {len(pixels):,} images, but {len(labels):,} labels"
         )
-    check_labels("the data", whole, ())
-    return Arrays(pixels, whole)
+    check_labels("the data", labels)
+    return Arrays(pixels, labels)
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Arrays by index, as pictures of numpy: what is resized one by one."""
+    """Arrays by index, as NumPy pictures that are resized one by one."""
 
     arrays: Arrays
 
@@ -106,7 +107,7 @@ def array_source(
     device: torch.device | str,
     check_range: bool,
 ) -> Source:
-    """On the device where the size fits; else picture by picture, through pillow."""
+    """On the device if the size fits, else picture by picture through pillow."""
     images, labels = arrays
     spec = preprocess
     if images.is_floating_point():

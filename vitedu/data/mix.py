@@ -1,6 +1,6 @@
-"""Mixup and CutMix: a batch mixed with itself, and labels mixed alike.
+"""Mixup and CutMix: a batch mixed with itself, labels included.
 
-Drawn once a batch, from a seed and on the CPU, so that nothing waits for the device.
+Drawn once per batch, from a seed and on the CPU, so that nothing waits for the device.
 
 `images, labels = mix(images, labels, 10, mixup=0.2, cutmix=1.0, seed=seed)`
 """
@@ -19,18 +19,18 @@ def mix(
     cutmix: float = 0.0,
     seed: int,
 ) -> tuple[Tensor, Tensor]:
-    """Mix (b, c, h, w) and labels (b,) int64: the same images, labels (b, classes).
+    """Mix (b, c, h, w) and labels (b,) int64: images alike, labels (b, classes).
 
     `mixup` and `cutmix` are the alpha of a Beta(alpha, alpha), from which the share
-    that an image keeps is drawn, once for the batch; 0 is off. With both on, each batch
-    takes one of them, by a fair coin. With both off nothing changes, labels stay hard.
-    The partner of an image is the one before it, of the first the last. Soft labels
-    (b, classes) may be given too.
+    that an image keeps is drawn, once for the batch; 0 is off. With both on, a fair
+    coin chooses one of them for each batch. With both off nothing changes, and labels
+    stay hard. Each image is mixed with the one before it, the first with the last.
+    Soft labels (b, classes) may be given too.
 
-    Mixup (Zhang et al. 2017) as big_vision has it, where the share is the larger of
-    the drawn one and 1 minus it; in DeiT it may be the smaller, and the partner comes
-    from the reversed batch. CutMix (Yun et al. 2019): a rectangle of the partner, its
-    centre anywhere, so that the border may cut it off; labels weigh what is left.
+    Mixup (Zhang et al. 2017) as in big_vision, where the share is the larger of the
+    drawn one and 1 minus it; in DeiT it may be the smaller, and the partner comes from
+    the reversed batch. CutMix (Yun et al. 2019) pastes a rectangle of the partner whose
+    centre may be anywhere, so the border may cut it off; labels weigh what is left.
     """
     if not mixup and not cutmix:
         return images, labels
@@ -59,7 +59,7 @@ def cut_box(
 ) -> tuple[int, int, int, int]:
     """Top, bottom, left, right of a box of the picture's shape and 1 - kept its area.
 
-    The box is drawn by its centre; what lies outside of the picture is cut off.
+    Its centre is drawn; what is outside of the picture is cut off.
     """
     side = (1 - kept) ** 0.5
     edges = []

@@ -1,10 +1,11 @@
-"""Data that a caller gave, known as far as it takes to count, to part and to feed them.
+"""Data from a caller, read far enough to count them, to split them and to feed them.
 
 `train, test = open_data(dataset).split(0.2, seed=0)`
 `source = train.source(preprocess=model.preprocess, shuffle=True)`
 """
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,19 @@ from torch import Tensor
 from vitedu.data.arrays import Arrays
 from vitedu.data.augment import Augment
 from vitedu.data.image_source import ImageSource
-from vitedu.data.images import Pictures, match_classes
-from vitedu.data.items import Items, check_labels, numbers
+from vitedu.data.images import Pictures, left_out, match_classes
+from vitedu.data.items import Items
+from vitedu.data.labels import (
+    check_labels,
+    names_from_labels,
+    numbered_names,
+)
 from vitedu.data.loader_source import LoaderSource
 from vitedu.data.memory import array_source
 from vitedu.data.order import hold_out
 from vitedu.data.source import Source
 from vitedu.errors import UserError
+from vitedu.files import check_regular
 from vitedu.pictures import PreprocessSpec
 
 if TYPE_CHECKING:
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """Data as they were given, read as far as it takes to know what they are."""
+    """Data as they were given, and what can be known before they are read."""
 
     name: str
     content: Any  # a Source, Arrays, Pictures, Items, or what yields batches
@@ -39,8 +46,19 @@ class Opened:
     labels: Tensor | None  # (n,) int64; None: only reading tells
 
     @property
+    def skipped(self) -> tuple[str, ...]:
+        """A sentence for each picture of a folder that cannot be read."""
+        content = self.content
+        return content.skipped if isinstance(content, Pictures) else ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know: how many pictures of a folder are left out."""
+        return left_out(self.skipped, len(self))
+
+    @property
     def knows_classes(self) -> bool:
-        """Whether `classes` can be told."""
+        """Whether the data say what `classes` there are."""
         return bool(self.class_names) or self.labels is not None
 
     def __len__(self) -> int:
@@ -60,7 +78,7 @@ class Opened:
                 "or class_names= to vitedu.data.as_source or from_torch, or a data set "
                 "with the attribute classes or targets"
             )
-        return numbers(int(self.labels.max()) + 1)
+        return names_from_labels(self.name, self.labels)
 
     def called(self, class_names: tuple[str, ...]) -> "Opened":
         """The same data with labels that mean `class_names`, in this order.
@@ -70,14 +88,14 @@ class Opened:
         """
         content = self.content
         own = self.class_names
-        is_named = class_names != numbers(len(class_names))
+        is_named = class_names != numbered_names(len(class_names))
         if isinstance(content, Pictures) and own and is_named:
             content = match_classes(content, class_names, len(class_names))
             labels = torch.tensor(content.labels)
             return replace(
                 self, content=content, class_names=class_names, labels=labels
             )
-        if is_named and own not in ((), class_names, numbers(len(own))):
+        if is_named and own not in ((), class_names, numbered_names(len(own))):
             raise UserError(
                 f"{self.name} has the classes {few(own)}, but {few(class_names)} are "
                 "wanted, in this order"
@@ -87,13 +105,13 @@ class Opened:
                 f"{self.name} has {len(own)} classes, but there are "
                 f"{len(class_names)}: {few(class_names)}"
             )
-        check_labels(self.name, self.labels, class_names)
+        check_labels(self.name, self.labels, len(class_names))
         if isinstance(content, Items):
             content = replace(content, class_names=class_names)
         return replace(self, content=content, class_names=class_names)
 
     def take(self, rows: Sequence[int]) -> "Opened":
-        """Some of the images alone, in this order. UserError: they have no index."""
+        """Some of the images, in this order. UserError: they have no index."""
         content = self.content
         if isinstance(content, Arrays):
             chosen = torch.as_tensor(rows)
@@ -102,9 +120,9 @@ class Opened:
             content = content.take(rows)
         else:
             raise UserError(
-                f"of {self.name} no part can be taken, since it decides itself what "
-                "comes when; give the parts (train, validation, test) one by one, and "
-                "leave validation= and max_images= out"
+                f"{self.name} decides itself what comes when, so no part of it can be "
+                "used alone; give the parts one by one (train=, validation=, test=), "
+                "and leave out the fields validation and max_images"
             )
         labels = None if self.labels is None else self.labels[list(rows)]
         return replace(
@@ -112,7 +130,7 @@ class Opened:
         )
 
     def spread(self, n: int) -> "Opened":
-        """n images at even distances, so that every class is met (all, if fewer)."""
+        """n images at even distances, so that every class comes up (all, if fewer)."""
         if n >= len(self):
             return self
         return self.take((torch.arange(n) * len(self) // n).tolist())
@@ -124,9 +142,9 @@ class Opened:
         """
         if self.labels is None:
             raise UserError(
-                f"no share of each class of {self.name} can be held out, since only "
-                "reading it tells the labels; give the parts one by one, "
-                "train=, validation= and test="
+                f"the labels of {self.name} are known only when it is read, so no "
+                "share of each class can be held out; give the parts one by one "
+                "(train=, validation=, test=)"
             )
         held_out = hold_out(self.labels, share, seed)
         kept, taken = (
@@ -151,7 +169,8 @@ class Opened:
         if isinstance(self.content, Pictures):
             for path in self.content.paths:
                 place = f"{path.parent.name}/{path.name}"
-                digest.update(f"{place} {path.stat().st_size}\n".encode())
+                size = check_regular(path).st_size
+                digest.update(os.fsencode(f"{place} {size}\n"))
         if self.labels is not None:
             digest.update(self.labels.numpy().astype("<i8").tobytes())
         return digest.hexdigest()[:16]
@@ -168,29 +187,20 @@ class Opened:
     ) -> Source:
         """What feeds a model with these data, as `as_source` says."""
         content, names = self.content, self.classes()
+        options: dict[str, Any] = {
+            "preprocess": preprocess,
+            "augment": augment,
+            "shuffle": shuffle,
+            "num_workers": num_workers,
+            "device": device,
+            "check_range": check_range,
+        }
         if isinstance(content, Arrays):
-            return array_source(
-                content,
-                names,
-                preprocess=preprocess,
-                augment=augment,
-                shuffle=shuffle,
-                num_workers=num_workers,
-                device=device,
-                check_range=check_range,
-            )
+            return array_source(content, names, **options)
         if isinstance(content, Items):
             content = replace(content, class_names=names)
         if isinstance(content, Pictures | Items):
-            return ImageSource(
-                content,
-                preprocess,
-                augment=augment,
-                shuffle=shuffle,
-                num_workers=num_workers,
-                device=device,
-                check_range=check_range,
-            )
+            return ImageSource(content, **options)
         if isinstance(content, Source):
             return content
         if not (

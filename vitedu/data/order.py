@@ -12,13 +12,13 @@ from vitedu.errors import UserError
 
 
 def mixed(*numbers: int) -> int:
-    """One seed from several, such that near ones give unrelated draws."""
+    """One seed from several numbers; neighbours give unrelated draws."""
     words = [number % (1 << 64) for number in numbers]
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
 
 
 def epoch_generator(seed: int, epoch: int) -> torch.Generator:
-    """What draws the order of an epoch, then its augmentation; on the CPU."""
+    """The generator of an epoch's order, and then of its augmentation; on the CPU."""
     return torch.Generator().manual_seed(mixed(seed, epoch))
 
 
@@ -26,7 +26,7 @@ def check_batches(batch_size: int, start: int, rank: int, world: int) -> None:
     """ValueError: the arguments of `batches` contradict each other."""
     if batch_size < 1 or start < 0:
         raise ValueError(
-            f"batches wants batch_size from 1 and start from 0, "
+            f"batches needs batch_size from 1 and start from 0, "
             f"got {batch_size} and {start}"
         )
     if not 0 <= rank < world:
@@ -44,18 +44,18 @@ def batch_rows(
     """The samples of each batch from the batch `start` on; `order` (n,) is int64.
 
     Of each global batch, process `rank` of `world` takes rows [rank::world]: together
-    they have what one process would, and each the same number of batches (the last one
-    may be empty for some).
+    they get the batches of a single process, and each of them equally many (the last
+    one may be empty for some).
     """
     firsts = range(start * batch_size, len(order), batch_size)
     return [order[first : first + batch_size][rank::world] for first in firsts]
 
 
 def hold_out(labels: Tensor, fraction: float, seed: int) -> Tensor:
-    """Which samples a held-out share of every class takes: bool, like labels (n,).
+    """Which samples are held out, a share of every class: bool (n,), like the labels.
 
-    Each class gives round(share * its size) samples, drawn by `seed`. UserError: a part
-    would be empty.
+    Each class gives round(share * its size) samples, chosen by `seed`. UserError: a
+    part would be empty.
     """
     if not 0 < fraction < 1:
         raise UserError(

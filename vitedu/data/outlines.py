@@ -15,26 +15,22 @@ TWO_PI = 6283185307179586476925287 * 2**60 // 10**24  # in 1/2^60
 
 # In the order in which they join as num_classes grows.
 FORMS = (
-    *(
-        "disc",
-        "triangle",
-        "ring",
-        "cross",
-        "square",
-        "stripes",
-        "star",
-        "half_disc",
-    ),
-    *(
-        "hexagon",
-        "frame",
-        "ellipse",
-        "arrow",
-        "crescent",
-        "letter_l",
-        "letter_t",
-    ),
-    *("pentagon",),
+    "disc",
+    "triangle",
+    "ring",
+    "cross",
+    "square",
+    "stripes",
+    "star",
+    "half_disc",
+    "hexagon",
+    "frame",
+    "ellipse",
+    "arrow",
+    "crescent",
+    "letter_l",
+    "letter_t",
+    "pentagon",
 )
 # Sides, and their distance from the middle in percent of the radius.
 POLYGONS = dict(
@@ -108,9 +104,8 @@ def outline(form: str, place: Place, radius: Array) -> Array:
             return reduce(
                 np.minimum, (box(88, 20, at_v=at) for at in (-68, 0, 68))
             )
-        case (
-            "star"
-        ):  # outside at most one of the lines that join every second point
+        case "star":
+            # outside at most one of the lines that join every second point
             lines = np.stack(
                 [place.along(side * TURN // 5) for side in range(5)]
             )

@@ -1,8 +1,8 @@
-"""Five photographs in the package, to show a model something real without a network.
+"""Five photographs in the package: something real for a model, without a download.
 
 `vitedu.data.photo("hopper").crop((0, 20, 512, 532))`
 
-`photos/CREDITS.txt` says whose they are.
+`photos/CREDITS.txt` says who took them.
 """
 
 from importlib import resources
@@ -19,7 +19,7 @@ PHOTOS = ("hopper", "cat", "coffee", "astronaut", "rocket")
 def photo(name: str) -> "Image":
     """A photograph as an RGB picture of pillow: one of `PHOTOS`.
 
-    UserError: there is none of that name.
+    UserError: there is no photograph of that name.
     """
     from PIL import Image
 

@@ -1,4 +1,4 @@
-"""Images that come as floats: taken as prepared, and checked as far as that goes.
+"""Images that come as floats: they should be prepared already, and this checks it.
 
 `images = as_prepared(picture, model.preprocess)`
 """
@@ -18,7 +18,7 @@ ENOUGH_IMAGES = 4
 
 
 def is_prepared(picture: Any) -> bool:
-    """Whether it holds floats: (x - mean) / std was done, or should have been."""
+    """Whether it consists of floats, which should be (x - mean) / std already."""
     if isinstance(picture, Tensor):
         return picture.is_floating_point()
     return isinstance(picture, np.ndarray) and picture.dtype.kind == "f"
@@ -38,7 +38,7 @@ def as_prepared(picture: Any, spec: PreprocessSpec) -> Tensor:
 
 
 def check_not_prepared(picture: Any) -> None:
-    """UserError: it holds floats, which cannot be augmented."""
+    """UserError: it consists of floats, which cannot be augmented."""
     if is_prepared(picture):
         raise UserError(
             "the pictures come as floats, which are fed to the model as they are and "
@@ -48,10 +48,10 @@ def check_not_prepared(picture: Any) -> None:
 
 
 class RangeCheck:
-    """Whether floats are normalised as `spec` says, told by the first ones' range.
+    """Whether floats are normalised as `spec` says, by the range of the first images.
 
     They are not if no value in ENOUGH_IMAGES of them is below the mean, or if values
-    lie far beyond what white can become. Fewer images do not tell.
+    are far beyond what white can become. Fewer images prove nothing.
     """
 
     def __init__(self, spec: PreprocessSpec, name: str) -> None:
@@ -84,8 +84,8 @@ class RangeCheck:
         is_raw = black < 0 <= lowest < highest
         if is_raw or highest > 10 * max(white, -black):
             raise UserError(
-                f"{self.name} hold floats in {lowest:.3g}..{highest:.3g}, but the "
-                f"model is fed {black:.3g}..{white:.3g}: normalise them as its "
+                f"{self.name} are floats in {lowest:.3g}..{highest:.3g}, but the "
+                f"model expects {black:.3g}..{white:.3g}: normalise them as its "
                 f"preprocess says (mean {_short(spec.mean)}, std {_short(spec.std)}), "
                 "or give pixels of 0..255 as uint8; if they are right as they are, "
                 "give vitedu.data.as_source(data, preprocess=model.preprocess, "

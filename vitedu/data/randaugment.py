@@ -1,16 +1,16 @@
-"""RandAugment on batches: every sample goes through operations of its own.
+"""RandAugment on batches: every sample goes through its own operations.
 
-Cubuk et al. 2019 (arXiv 1909.13719) and its 14 operations, each as pillow computes it,
-with torchvision's ranges. The magnitude is counted as the authors count it: 10 is the
-whole range, where torchvision writes 30. As there, and in timm's "inc1" variants, a
-higher magnitude always changes more; beyond 10 the ranges go on, but no factor falls
-under 0.1 (timm) and at least one bit is kept. Pixels are moved to the nearest place and
-what comes from outside is grey, 128, both as the authors do it.
+The 14 operations of Cubuk et al. 2019 (arXiv 1909.13719), each with pillow's pixels and
+torchvision's ranges. The magnitude is counted as the authors count it: 10 is the whole
+range, where torchvision writes 30. As there, and in timm's "inc1" variants, a higher
+magnitude always changes more; beyond 10 the ranges continue, but no factor falls below
+0.1 (timm) and at least one bit is kept. Moved pixels come from the nearest place, and
+from outside the picture comes grey, 128, both as in the authors' code.
 
-Not the same: big_vision has Invert, SolarizeAdd and Cutout besides, and draws factors
-that change nothing at magnitude 5; timm too has Invert and SolarizeAdd, applies each
-operation to every other sample alone, can draw the magnitude, and interpolates.
-Torchvision's transform draws once for a whole batch; that is why this module is here.
+Differences: big_vision adds Invert, SolarizeAdd and Cutout, and its factors change
+nothing at magnitude 5; timm adds Invert and SolarizeAdd, applies each operation to half
+of the samples, can draw the magnitude, and interpolates. Torchvision's transform draws
+once for a whole batch, which is why this module exists.
 
 `images = apply_layers(images, rows, magnitude=10)`
 """
@@ -94,8 +94,8 @@ def equalize(images: Tensor) -> Tensor:
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
     """Keep the `bits` (b,) highest bits of every value."""
-    lost = 2 ** (8 - bits)
-    return images - images % lost.to(torch.uint8)[:, None, None, None]
+    step = 2 ** (8 - bits)
+    return images - images % step.to(torch.uint8)[:, None, None, None]
 
 
 def solarize(images: Tensor, threshold: Tensor) -> Tensor:
@@ -121,11 +121,9 @@ def contrast(images: Tensor, factor: Tensor) -> Tensor:
 
 def colour(images: Tensor, factor: Tensor) -> Tensor:
     """Mix with the picture in greys; a grey picture stays as it is."""
-    return (
-        images
-        if images.shape[1] == 1
-        else _blend(_luma(images), images, factor)
-    )
+    if images.shape[1] == 1:
+        return images
+    return _blend(_luma(images), images, factor)
 
 
 def sharpness(images: Tensor, factor: Tensor) -> Tensor:
@@ -175,19 +173,12 @@ def translate_y(images: Tensor, share: Tensor) -> Tensor:
 
 
 class Operation(NamedTuple):
-    """What is done to a group of samples, and how much of it at which level."""
+    """What is done to a group of samples, and how much of it."""
 
-    change: Callable[
-        [Tensor, Tensor], Tensor
-    ]  # (b, c, h, w) uint8, values (b,)
-    value: Callable[
-        [Tensor], Tensor
-    ]  # of levels (b,); -1 to 1 is the whole range
-
-
-def no_value(level: Tensor) -> Tensor:
-    """Of an operation that has no strength."""
-    return level
+    # of (b, c, h, w) uint8 and values (b,)
+    change: Callable[[Tensor, Tensor], Tensor]
+    # of levels (b,), where -1 to 1 is the whole range
+    value: Callable[[Tensor], Tensor] = lambda level: level
 
 
 def factor(level: Tensor) -> Tensor:
@@ -206,9 +197,9 @@ def threshold(level: Tensor) -> Tensor:
 
 
 OPERATIONS = {
-    "identity": Operation(lambda images, _: images, no_value),
-    "autocontrast": Operation(lambda images, _: autocontrast(images), no_value),
-    "equalize": Operation(lambda images, _: equalize(images), no_value),
+    "identity": Operation(lambda images, _: images),
+    "autocontrast": Operation(lambda images, _: autocontrast(images)),
+    "equalize": Operation(lambda images, _: equalize(images)),
     "posterize": Operation(posterize, bits),
     "solarize": Operation(solarize, threshold),
     "brightness": Operation(brightness, factor),
@@ -234,9 +225,9 @@ def _luma(images: Tensor) -> Tensor:
 
 def _blend(first: Tensor, second: Tensor, factor: Tensor) -> Tensor:
     """first + factor (second - first), cut off at 0 and 255, rounded down."""
-    difference = second.float() - first
-    mixed = first + factor[:, None, None, None] * difference
-    return mixed.clamp(0, 255).to(torch.uint8)
+    mixed = second.float().sub_(first)
+    mixed.mul_(factor[:, None, None, None]).add_(first)
+    return mixed.clamp_(0, 255).to(torch.uint8)
 
 
 def _warp(

@@ -1,4 +1,4 @@
-"""Letting code of others draw its random numbers from a seed, and nothing else.
+"""Other people's code, whose random numbers are decided by a seed of ours.
 
 `with Draws(seed, epoch, index).in_force(): picture, label = dataset[index]`
 """
@@ -15,10 +15,10 @@ from vitedu.data.order import mixed
 
 
 class Draws:
-    """What torch, numpy and random would draw on the CPU, decided by some numbers.
+    """The draws of torch, numpy and random on the CPU, decided by a few numbers.
 
-    Each time they are in force the draws go on where they stopped; in between, and
-    afterwards, the rest of the program draws what it would have drawn without.
+    Each time they are in force they continue where they stopped; the rest of the
+    program draws as if they had never been.
     """
 
     def __init__(self, *numbers: int) -> None:

@@ -1,14 +1,15 @@
-"""The procedural image set `shapes`: coloured figures on textured ground, told by form.
+"""The procedural image set `shapes`: coloured figures on textured ground.
 
 images, labels = make_arrays(1000, image_size=64, num_classes=10, seed=0)
 
 A class is a form and nothing else: place, size, angle, colours, ground and distractors
-are drawn alike for all classes. Bytes are equal on every machine: every draw is a word
-of `PCG64.random_raw`, every step is integer arithmetic, and no number is a float.
+are drawn in the same way for all classes. Bytes are equal on every machine: every draw
+is a word of `PCG64.random_raw`, every step is integer arithmetic, and no number is a
+float.
 
-Image i is drawn from words of its own, so it does not depend on how many images are
-made; a set begins with every smaller set of the same seed. Scenes are drawn in parts of
-the image, so a seed shows the same ones at every size; only the pixel noise differs.
+Image i has its own words, so it doesn't depend on how many images are made; a set
+begins with every smaller set of the same seed. Lengths are parts of the image, so a
+seed shows the same scenes at every size; only the pixel noise differs.
 
 Test accuracy in percent at 64 pixels and 10 classes, where chance is 10, of a linear
 model, a small CNN and a small ViT (`benchmarks/shapes_difficulty.py`, recorded in
@@ -30,6 +31,7 @@ from io import BytesIO
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated
 
 import numpy as np
 from numpy import ndarray as Array
@@ -44,7 +46,10 @@ from vitedu.data.outlines import (
     outline,
     sine_table,
 )
-from vitedu.errors import UserError
+from vitedu.errors import UserError, reason
+from vitedu.fields import Count, OneForAll, Range, converted
+from vitedu.files import user_path
+from vitedu.limits import check_memory
 
 MIN_SIZE, MAX_SIZE = 16, 1024
 PIXELS_AT_ONCE = 2**17
@@ -52,6 +57,14 @@ MIN_CLASSES = 4
 
 WORDS_PER_IMAGE = 256  # 244 are taken, most as lattice points of the clouds
 COARSE_CELLS, FINE_CELLS = 4, 12
+
+Sides = Annotated[
+    tuple[
+        Annotated[int, Range(MIN_SIZE, MAX_SIZE)],
+        Annotated[int, Range(MIN_SIZE, MAX_SIZE)],
+    ],
+    OneForAll(),
+]
 
 # Colours start at DARKEST; a figure's differs by MIN_CONTRAST or more in each channel.
 DARKEST, LEVELS, MIN_CONTRAST = 32, 192, 50
@@ -61,12 +74,13 @@ GROUND, FIGURE = 28, 24
 RADIUS = (220, 370)
 # `write_folder` draws val/ from seed + VALIDATION_SEED.
 VALIDATION_SEED = 2**32
+MOST_FILES = 1_000_000  # whose numbers have six digits
 
 
 def class_names(num_classes: int = 10) -> tuple[str, ...]:
     """The first `num_classes` forms of FORMS, in alphabetical order; labels index it.
 
-    Readers of image folders number classes so: their labels and ours agree.
+    Readers of image folders number classes in the same way.
     UserError: not 4 to 16 classes.
     """
     if not MIN_CLASSES <= num_classes <= len(FORMS):
@@ -94,23 +108,12 @@ def make_arrays(
     UserError: sizes, counts or seed out of range.
     """
     names = class_names(num_classes)
-    size = (
-        (image_size, image_size) if isinstance(image_size, int) else image_size
-    )
-    if len(size) != 2 or not all(MIN_SIZE <= side <= MAX_SIZE for side in size):
-        raise UserError(
-            f"shapes draws sides of {MIN_SIZE} to {MAX_SIZE} pixels, got image_size="
-            f"{image_size}; give one side or (height, width)"
-        )
-    if num_images < 1:
-        raise UserError(
-            f"shapes makes at least 1 image, got num_images={num_images}"
-        )
-    for name, value in (("seed", seed), ("start", start)):
-        if value < 0:
-            raise UserError(
-                f"shapes wants a {name} of 0 or more, got {name}={value}"
-            )
+    size = converted("image_size", image_size, Sides)
+    num_images = converted("num_images", num_images, Count)
+    start = converted("start", start, Annotated[int, Range(0, 10**12)])
+    seed = converted("seed", seed, Annotated[int, Range(0)])
+    num_bytes = num_images * (3 * size[0] * size[1] + 8)
+    check_memory(num_bytes, f"{num_images:,} shapes", "make fewer at a time")
 
     images = np.empty((num_images, 3, *size), np.uint8)
     labels = np.arange(start, start + num_images, dtype=np.int64) % num_classes
@@ -138,25 +141,22 @@ def write_folder(
 
     The number, six digits, is the image's index in `make_arrays` with the same
     arguments; val/ has `seed + VALIDATION_SEED`. The bytes of the files depend on the
-    JPEG library. The folder appears when it is whole: after a failure nothing is left.
+    JPEG library. The folder appears when it is whole: a failure leaves nothing behind.
 
-    UserError: folder exists or cannot be written, or an argument is out of range.
+    UserError: the folder exists or cannot be written, or an argument is out of range.
     """
-    folder = Path(folder)
+    folder = user_path(folder)
     if os.path.lexists(folder):
         raise UserError(
             f"{folder} exists already; name a new folder or remove it"
         )
     class_names(num_classes)
-    if min(num_train, num_val) < num_classes:
-        raise UserError(
-            f"{num_classes} classes need as many images in train and in val, got "
-            f"num_train={num_train} and num_val={num_val}; raise them"
-        )
-    if not 1 <= quality <= 100:
-        raise UserError(f"JPEG quality is 1 to 100, got quality={quality}")
+    counts = Annotated[int, Range(num_classes, MOST_FILES)]
+    num_train = converted("num_train", num_train, counts)
+    num_val = converted("num_val", num_val, counts)
+    quality = converted("quality", quality, Annotated[int, Range(1, 100)])
 
-    # Inside a temporary folder, which is closed to others, one of the usual mode.
+    # A temporary folder is closed to others; the one inside it has the usual mode.
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(
@@ -170,7 +170,7 @@ def write_folder(
             whole.rename(folder)
     except OSError as error:
         raise UserError(
-            f"cannot write {folder}: {error.strerror or error}; name another folder"
+            f"cannot write {folder}: {reason(error)}; name another folder"
         ) from error
 
 
@@ -223,9 +223,8 @@ def _distract(
 def _cover(canvas: Array, edge: Array, colour: Array) -> Array:
     """`colour` laid over the inside of an outline whose edge is one pixel wide."""
     share = np.clip(PIXEL // 2 - edge, 0, PIXEL).astype(np.int16)[:, None]
-    return canvas + (
-        (colour - canvas) * share >> 6
-    )  # |differences| * 64 < 2^15
+    # |differences| * 64 < 2^15
+    return canvas + ((colour - canvas) * share >> 6)
 
 
 class _Draws:

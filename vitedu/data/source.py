@@ -1,7 +1,7 @@
-"""What training and evaluation are fed from: the one interface that they know.
+"""Where training and evaluation get their batches: the only interface they know.
 
-`isinstance(ArraySource(...), Source)` is True, and so it is for a class of your own
-that has these four members.
+`isinstance(ArraySource(...), Source)` is True, and it is for a class of your own that
+has these four members.
 """
 
 from collections.abc import Iterator

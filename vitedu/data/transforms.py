@@ -1,22 +1,17 @@
-"""Augmentation of one picture on the CPU, by pillow: what a worker does with it.
+"""Augmentation of one picture on the CPU: what a worker does with it.
 
 The fields of `Augment` and the drawn numbers mean what they mean for a batch of arrays
-(`vitedu.data.augment`), and the operations give the same pixels; only the crop is taken
-from the picture in its full size, by an antialiased resize.
+(`vitedu.data.augment`), and colours and RandAugment are the same code; only the crop is
+taken from the picture in its full size, by an antialiased resize.
 
 `pixels, row = training_pixels(path, spec, augment, generator)`
 """
 
-import math
-from collections.abc import Callable
-
 import torch
 from PIL import Image, ImageOps
-from PIL.ImageEnhance import Brightness, Color, Contrast, Sharpness
 from torch import Tensor
 
-from vitedu.data import randaugment
-from vitedu.data.augment import COLUMNS, JITTER, Augment, augmentation_table
+from vitedu.data.augment import COLUMNS, Augment, augmentation_table, recolour
 from vitedu.decode import Picture, as_image, as_pixels
 from vitedu.pictures import PreprocessSpec, resampling, resized
 
@@ -40,14 +35,8 @@ def training_pixels(
     image = (
         _cropped(image, spec, drawn) if augment.crop else resized(image, spec)
     )
-    image = _moved(image, augment, drawn)
-    for number, sign in row[len(COLUMNS) :].view(-1, 2).tolist():
-        level = sign * augment.rand_magnitude / 10
-        image = _apply_layer(image, int(number), level)
-    if augment.jitter:
-        for name in JITTER:
-            image = OPERATIONS[name](image, drawn[name])
-    return as_pixels(image), row
+    pixels = as_pixels(_moved(image, augment, drawn))
+    return recolour(augment, pixels[None], row[None])[0], row
 
 
 def _cropped(
@@ -76,80 +65,14 @@ def _moved(
         return ImageOps.mirror(image) if drawn["flip"] else image
     side = -1 if drawn["flip"] else 1
     down, right = drawn["shift_down"], drawn["shift_right"]
-    m_yy, m_yx, m_xy, m_xx = (
-        drawn[f"m_{entry}"] for entry in ("yy", "yx", "xy", "xx")
-    )
-    matrix = _from_centre(
-        image,
-        *(side * m_xx, m_xy, -m_xx * right - m_xy * down),
-        *(side * m_yx, m_yy, -m_yx * right - m_yy * down),
-    )
-    return image.transform(
-        image.size,
-        Image.Transform.AFFINE,
-        matrix,
-        Image.Resampling.BILINEAR,
-        fillcolor=_filled(image, 0),
-    )
-
-
-def _from_centre(
-    image: Image.Image,
-    *matrix: float,
-) -> tuple[float, ...]:
-    """A matrix between places counted from the centre, for pillow: from the corner."""
-    a, b, c, d, e, f = matrix
+    m_xx, m_xy = drawn["m_xx"], drawn["m_xy"]
+    m_yx, m_yy = drawn["m_yx"], drawn["m_yy"]
+    a, b, c = side * m_xx, m_xy, -m_xx * right - m_xy * down
+    d, e, f = side * m_yx, m_yy, -m_yx * right - m_yy * down
+    # this matrix counts from the centre of the picture, and pillow from its corner
     x, y = image.width / 2, image.height / 2
-    return a, b, c + x - a * x - b * y, d, e, f + y - d * x - e * y
-
-
-def _filled(image: Image.Image, value: int) -> int | tuple[int, ...]:
-    bands = len(image.getbands())
-    return value if bands == 1 else (value,) * bands
-
-
-def _warped(image: Image.Image, *matrix: float) -> Image.Image:
-    """Read (x, y) at (a x + b y + c, d x + e y + f), to the nearest pixel."""
+    matrix = (a, b, c + x - a * x - b * y, d, e, f + y - d * x - e * y)
+    # what comes from outside is black
     return image.transform(
-        image.size,
-        Image.Transform.AFFINE,
-        matrix,
-        Image.Resampling.NEAREST,
-        fillcolor=_filled(image, randaugment.GREY),
+        image.size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR
     )
-
-
-def _rotated(image: Image.Image, degrees: float) -> Image.Image:
-    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-    matrix = _from_centre(image, cos, -sin, 0, sin, cos, 0)
-    return _warped(image, *matrix)
-
-
-# By the names of `randaugment.OPERATIONS`, which has the ranges of the values.
-OPERATIONS: dict[str, Callable[[Image.Image, float], Image.Image]] = {
-    "identity": lambda image, _: image,
-    "autocontrast": lambda image, _: ImageOps.autocontrast(image),
-    "equalize": lambda image, _: ImageOps.equalize(image),
-    "posterize": lambda image, bits: ImageOps.posterize(image, int(bits)),
-    "solarize": lambda image, first: ImageOps.solarize(image, int(first)),
-    "brightness": lambda image, factor: Brightness(image).enhance(factor),
-    "contrast": lambda image, factor: Contrast(image).enhance(factor),
-    "colour": lambda image, factor: Color(image).enhance(factor),
-    "sharpness": lambda image, factor: Sharpness(image).enhance(factor),
-    "rotate": lambda image, degrees: _rotated(image, degrees),
-    "shear_x": lambda image, by: _warped(image, 1, by, 0, 0, 1, 0),
-    "shear_y": lambda image, by: _warped(image, 1, 0, 0, by, 1, 0),
-    "translate_x": lambda image, by: _warped(
-        image, 1, 0, by * image.width, 0, 1, 0
-    ),
-    "translate_y": lambda image, by: _warped(
-        image, 1, 0, 0, 0, 1, by * image.height
-    ),
-}
-
-
-def _apply_layer(image: Image.Image, number: int, level: float) -> Image.Image:
-    """One layer of RandAugment."""
-    name = list(OPERATIONS)[number]
-    value = randaugment.OPERATIONS[name].value(torch.tensor(level))
-    return OPERATIONS[name](image, value.item())

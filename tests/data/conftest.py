@@ -1,0 +1,103 @@
+import os
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+
+class Handler(BaseHTTPRequestHandler):
+    """/good/FILE is the file; every other first part of the path is a fault."""
+
+    def do_GET(self):
+        _, fault, name = self.path.split("/")
+        content = self.server.files[name]
+        if fault == "absent":
+            self.send_error(404)
+            return
+        self.send_response(200)
+        if fault == "lying":  # that the file is longer than it should be
+            self.send_header("Content-Length", str(10**12))
+        elif fault not in ("endless", "drip"):
+            self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if fault == "cut":
+            content = content[: len(content) // 2]
+        if fault == "wrong":
+            content = content[::-1]
+        try:
+            self.send_body(fault, content)
+        except ConnectionError:
+            pass  # the client has heard enough
+
+    def send_body(self, fault, content):
+        if fault == "slow":  # long enough for another process to come between
+            for byte in range(0, len(content), 1 + len(content) // 10):
+                self.wfile.write(content[byte : byte + 1 + len(content) // 10])
+                self.wfile.flush()
+                time.sleep(0.02)
+        elif fault == "drip":
+            for byte in content:
+                self.wfile.write(bytes([byte]))
+                self.wfile.flush()
+                time.sleep(0.02)
+        elif fault in ("endless", "lying"):
+            while not self.server.released.is_set():
+                self.wfile.write(content)
+        elif fault == "stuck":
+            self.wfile.write(content[:100])
+            self.wfile.flush()
+            self.server.asked.set()
+            self.server.released.wait(60)
+        else:
+            self.wfile.write(content)
+
+    def log_message(self, *arguments):
+        pass
+
+
+class Fork:
+    """A process that does one thing: its rights and limits die with it."""
+
+    def __init__(self, action):
+        read, write = os.pipe()
+        self.pid, self.output = os.fork(), read
+        if self.pid == 0:
+            try:
+                text = action() or "no error"
+            except BaseException as error:
+                text = f"{type(error).__name__}: {error}"
+            os.write(write, text.encode())
+            os._exit(0)
+        os.close(write)
+
+    def answer(self):
+        """What `action` returned or raised, as text; "" if it was killed."""
+        with os.fdopen(self.output) as output:
+            text = output.read()
+        os.waitpid(self.pid, 0)
+        return text
+
+
+@pytest.fixture
+def fork():
+    """Do something in a process of its own: `fork(action).answer()`."""
+    if not hasattr(os, "fork"):
+        pytest.skip("this platform has no fork")
+    return Fork
+
+
+@pytest.fixture
+def file_server(monkeypatch):
+    """A server of `files` (name to bytes) at `address`, with no proxy before it."""
+    monkeypatch.setenv("no_proxy", "*")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        running.files = {}
+        running.asked, running.released = threading.Event(), threading.Event()
+        running.address = f"http://127.0.0.1:{running.server_port}"
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield running
+        running.released.set()
+        running.shutdown()
+        thread.join()

@@ -1,0 +1,161 @@
+"""Labels are checked in the type that they come in, on every way into the package."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from vitedu.data import (
+    Arrays,
+    ArraySource,
+    PreprocessSpec,
+    as_source,
+    from_torch,
+    load_dataset,
+)
+from vitedu.data.labels import (
+    names_from_labels,
+    numbered_names,
+    whole_label,
+    whole_labels,
+)
+from vitedu.errors import UserError
+
+SPEC = PreprocessSpec(image_size=4, in_channels=1)
+PIXELS = np.zeros((3, 4, 4), np.uint8)
+WRAPPING = 2**64 - 100  # as int64 it is -100, which cross-entropy ignores
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.uint8, np.int8, np.uint16, np.int32, np.uint64, np.int64]
+)
+def test_whole_numbers_of_any_type_become_int64(dtype):
+    for kind in (np.array, torch.tensor, list, tuple):
+        labels = whole_labels(kind(np.array([0, 100, 7], dtype)), "it")
+        assert labels.dtype == torch.int64 and labels.tolist() == [0, 100, 7]
+
+
+BAD = {
+    "wrapping": (np.array([0, 1, WRAPPING], np.uint64), f"label {WRAPPING}"),
+    "huge": ([0, 1, 2**70], "are object"),
+    "halves": (np.array([0.0, 0.5, 1.0]), "are float64 .* such as 0.0,"),
+    "nan": (torch.tensor([0.0, torch.nan, 1.0]), "are float32"),
+    "bfloat16": (torch.ones(3, dtype=torch.bfloat16), "are float32"),
+    "bool": (np.array([True, False, True]), r"are bool .* \.astype\(int\)"),
+    "objects": (np.array([0, 1, 2], object), "are object"),
+    "texts": (["ant", "bee", "ant"], "are <U3 .* number the classes"),
+    "negative": (np.array([0, -1, 2], np.int8), "label -1; labels begin at 0"),
+}
+
+
+class Photos(Dataset):
+    """A dataset that keeps its labels."""
+
+    def __init__(self, labels):
+        self.targets = labels
+
+    def __len__(self):
+        return len(self.targets)
+
+    def __getitem__(self, row):
+        return PIXELS[row], self.targets[row]
+
+
+def as_batches(labels):
+    """The epoch of a loader whose batches have these labels."""
+    batches = [(torch.zeros(3, 1, 4, 4, dtype=torch.uint8), labels)]
+    return list(as_source(batches, preprocess=SPEC).batches(batch_size=3))
+
+
+WAYS = {
+    "a pair": lambda labels: as_source((PIXELS, labels), preprocess=SPEC),
+    "a dataset": lambda labels: from_torch(Photos(labels)),
+    "batches": as_batches,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", BAD)
+def test_bad_labels_are_one_sentence_on_every_way(way, name):
+    labels, sentence = BAD[name]
+    with pytest.raises(UserError, match=sentence):
+        WAYS[way](labels)
+
+
+@pytest.mark.parametrize("name", ["wrapping", "halves", "bool", "negative"])
+def test_bad_labels_in_an_npz_are_one_sentence(tmp_path, name):
+    labels, _ = BAD[name]
+    path = tmp_path / "set.npz"
+    np.savez(
+        path, x_train=PIXELS, y_train=labels, x_test=PIXELS, y_test=[0] * 3
+    )
+    with pytest.raises(
+        UserError, match=r"set\.npz: y_train (is|has the label)"
+    ):
+        load_dataset(str(path))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        torch.tensor([0.5, 1, 2]),
+        torch.tensor([0, 1, WRAPPING], dtype=torch.uint64),
+        torch.tensor([0, 1, -100]),
+        torch.tensor([0, 1, 3]),
+    ],
+    ids=["halves", "wrapping", "ignored", "no-class"],
+)
+def test_arrays_that_were_put_together_by_hand_are_checked(labels):
+    arrays = Arrays(torch.zeros(3, 1, 4, 4, dtype=torch.uint8), labels)
+    with pytest.raises(UserError, match="label"):
+        ArraySource(arrays, ("a", "b", "c"), preprocess=SPEC)
+    with pytest.raises(UserError, match="label"):
+        as_source(arrays, preprocess=SPEC, num_classes=3)
+
+
+@pytest.mark.parametrize("labels", [[0.5, 0, 1], [0, 1, -100]])
+def test_batches_of_a_dataloader_are_checked(labels):
+    images = torch.zeros(3, 1, 4, 4, dtype=torch.uint8)
+    loader = DataLoader(TensorDataset(images, torch.tensor(labels)), 3)
+    with pytest.raises(UserError, match="label"):
+        source = as_source(loader, preprocess=SPEC, num_classes=2)
+        list(source.batches(batch_size=3))
+
+
+@pytest.mark.parametrize("label", [True, np.True_, 0.0, 2**64 - 100, -1, "0"])
+def test_one_label_is_a_whole_number_that_int64_holds(label):
+    with pytest.raises(UserError, match="has the label"):
+        whole_label(label, "it[0]")
+
+
+def test_a_label_of_10_to_the_9_makes_no_head_of_as_many_classes(tmp_path):
+    labels = np.array([0, 1, 10**9])
+    path = tmp_path / "set.npz"
+    np.savez(path, x_train=PIXELS, y_train=labels, x_test=PIXELS, y_test=labels)
+    for read in (
+        lambda: load_dataset(str(path)),
+        lambda: as_source((PIXELS, labels), preprocess=SPEC),
+        lambda: as_batches(labels),
+    ):
+        with pytest.raises(
+            UserError, match=r"1,000,000,001 classes of \d images"
+        ):
+            read()
+
+
+def test_many_classes_are_fine_with_as_many_images():
+    assert len(names_from_labels("it", torch.arange(100_002))) == 100_002
+    with pytest.raises(UserError, match="100,001 classes of 1 images"):
+        names_from_labels("it", torch.tensor([100_000]))
+
+
+@pytest.mark.parametrize("num_classes", [10**12, 10**400])
+def test_names_that_do_not_fit_into_memory_are_one_sentence(num_classes):
+    with pytest.raises(UserError, match=r"class names needs .* memory"):
+        numbered_names(num_classes)
+
+
+@pytest.mark.parametrize("num_classes", [0, -1, 2.5, 10**400, "many"])
+def test_a_number_of_classes_is_a_whole_number_from_1(num_classes):
+    with pytest.raises(UserError, match="num_classes must be a whole number"):
+        as_source((PIXELS, [0, 0, 0]), preprocess=SPEC, num_classes=num_classes)

@@ -1,0 +1,131 @@
+"""Labels: whole numbers from 0, checked in the type that they come in.
+
+`labels = whole_labels(np.array([0, 2, 1], np.uint64), "photos")  # int64 (n,)`
+`check_labels("photos", labels, num_classes=3)`
+"""
+
+import operator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vitedu.errors import UserError
+from vitedu.limits import check_memory
+
+LARGEST = 2**63 - 1  # what int64 can hold
+# Labels alone make no more classes than this, unless there are as many images: a head
+# for the label 10^9 would be a mistake in the file, and 3 TB.
+MOST_CLASSES = 100_000
+NAME_BYTES = 64  # of memory for one class name
+
+
+def whole_labels(labels: Any, where: str) -> Tensor:
+    """Labels of any kind as int64 (n,); `where` is what a sentence calls them.
+
+    UserError: they are not whole numbers, or too large for int64.
+    """
+    if isinstance(labels, Tensor):
+        if labels.dtype == torch.int64 and labels.ndim == 1:
+            return labels.detach().cpu()
+        labels = labels.detach().cpu()
+        # NumPy doesn't know bfloat16
+        labels = (
+            labels.float() if labels.is_floating_point() else labels
+        ).numpy()
+    try:
+        array = np.asarray(labels)
+    except (ValueError, OverflowError):  # rows of different lengths
+        array = np.empty(0, object)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        example = (
+            f", such as {array.ravel()[:1].tolist()[0]!r}" if array.size else ""
+        )
+        remedy = {
+            "U": "; number the classes (a Hugging Face dataset by class_encode_column)",
+            "b": "; convert them, for example by .astype(int)",
+        }
+        raise UserError(
+            f"the labels of {where} are {array.dtype} of shape {array.shape}{example}, "
+            "but a label is one whole number from 0 up"
+            + remedy.get(array.dtype.kind, "")
+        )
+    # in their own type, since as int64 2**64 - 100 would be -100
+    if array.dtype.kind == "u" and array.size and array.max() > LARGEST:
+        raise too_large(where, int(array.max()))
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def whole_label(label: Any, where: str) -> int:
+    """One label as a plain number. UserError: it is not a whole number from 0 up."""
+    try:
+        if isinstance(label, bool):
+            raise TypeError
+        number = operator.index(label)
+    except TypeError:
+        raise UserError(
+            f"{where} has the label {label!r}; a label is a whole number from 0 up"
+        ) from None
+    if number < 0:
+        raise UserError(f"{where} has the label {number}; labels begin at 0")
+    if number > LARGEST:
+        raise too_large(where, number)
+    return number
+
+
+def too_large(where: str, label: int) -> UserError:
+    """The sentence about a label that int64 cannot hold."""
+    return UserError(
+        f"{where} has the label {label}, which is too large; number the classes "
+        "0, 1, 2, ..."
+    )
+
+
+def check_labels(
+    where: str, labels: Tensor | None, num_classes: int = 0
+) -> None:
+    """UserError: a label is below 0, or there are not so many classes (0: unknown)."""
+    if labels is None or not len(labels):
+        return
+    lowest, highest = (int(each) for each in labels.aminmax())
+    if lowest < 0:
+        raise UserError(
+            f"{where} has the label {lowest}; labels begin at 0, and pictures without "
+            "one cannot be used here"
+        )
+    if num_classes and highest >= num_classes:
+        raise UserError(
+            f"{where} has the label {highest}, but there are {num_classes} classes, "
+            "counted from 0"
+        )
+
+
+def numbered_names(num_classes: int) -> tuple[str, ...]:
+    """What classes without names are called: "0", "1", ...
+
+    UserError: so many names do not fit into memory.
+    """
+    if num_classes > MOST_CLASSES:
+        check_memory(
+            NAME_BYTES * num_classes,
+            f"a list of {num_classes:,} class names",
+            "give fewer classes",
+        )
+    return tuple(str(label) for label in range(num_classes))
+
+
+def names_from_labels(where: str, labels: Tensor) -> tuple[str, ...]:
+    """The numbers up to the highest label, as names.
+
+    UserError: a label is below 0, or makes many more classes than there are images.
+    """
+    check_labels(where, labels)
+    num_classes = int(labels.max()) + 1
+    if num_classes > max(MOST_CLASSES, len(labels)):
+        raise UserError(
+            f"{where} has the label {num_classes - 1:,}, which makes "
+            f"{num_classes:,} classes of {len(labels):,} images; number the classes "
+            "0, 1, 2, ..."
+        )
+    return numbered_names(num_classes)

@@ -1,0 +1,54 @@
+"""What the processes that read data have in common with the one that they read for.
+
+`DataLoader(..., worker_init_fn=follow_the_parent)`
+"""
+
+import multiprocessing
+import os
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from vitedu.errors import UserError
+
+
+def follow_the_parent(worker: int) -> None:
+    """Leave Ctrl-C to the parent, which still needs its batch, and end when it ends.
+
+    A parent that is killed can't stop its workers, and they would keep memory and
+    files that the next run needs.
+    """
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+
+
+def _end_with_the_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def explain_killed_workers() -> Iterator[None]:
+    """Says in one sentence what torch raises when a worker was killed.
+
+    torch raises it wherever the program is at that moment, in the middle of a step
+    too, so this goes around everything that is done with the batches.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        found = re.match(r"DataLoader worker \(pid.*?(\d+)", str(error))
+        if found is None:
+            raise
+        is_shared = "Bus error" in str(error)
+        memory = "shared memory (/dev/shm)" if is_shared else "memory"
+        raise UserError(
+            f"the data worker with process number {found[1]} was killed, most likely "
+            f"because {memory} ran out; set num_workers to a smaller number (0: no "
+            "workers), or give the machine more"
+        ) from error

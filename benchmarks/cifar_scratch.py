@@ -37,12 +37,12 @@ DEVICE = torch.device("cpu")
 def train_vit(config: TrainConfig, sources: Sources) -> tuple[dict, float]:
     """Metrics of the recipe's run, its curve among them; seconds of training."""
     state = build_state(config, sources.train, DEVICE)
-    loop = Loop(config, state, sources, None, [], 0.0, None)
+    loop = Loop(state, sources)
     metrics, measuring = {}, 0.0
 
     def look() -> bool:
         nonlocal measuring
-        epochs, rest = divmod(state.step, CURVE_EPOCHS * loop.epoch_steps)
+        epochs, rest = divmod(state.step, CURVE_EPOCHS * state.epoch_steps)
         if rest == 0:
             began = time.process_time()
             found = evaluate(state, sources.test, lambda: False)

@@ -1,6 +1,7 @@
 """Recorded results: the schema refuses damage, and what is recorded follows it."""
 
 import json
+from dataclasses import fields
 from importlib import resources
 
 import pytest
@@ -86,7 +87,8 @@ def test_a_whole_result_is_accepted(changes):
 
 @pytest.mark.parametrize("name", GOOD)
 def test_a_missing_field_is_named(name):
-    assert repr(name) in refused({k: v for k, v in GOOD.items() if k != name})
+    said = refused({k: v for k, v in GOOD.items() if k != name})
+    assert f"lacks {name}" in said
 
 
 WRONG = {
@@ -118,12 +120,12 @@ def test_a_field_of_the_wrong_type_is_named(name, value):
 
 
 def test_every_field_of_the_schema_is_tried():
-    assert WRONG.keys() == results.FIELDS.keys() | results.OPTIONAL.keys()
+    assert WRONG.keys() == {each.name for each in fields(results.Result)}
 
 
 @pytest.mark.parametrize("result", [None, [], "text", 3, [GOOD]])
-def test_what_is_no_object_is_refused(result):
-    assert "holds no object" in refused(result)
+def test_what_is_not_an_object_is_refused(result):
+    assert "must be a JSON object" in refused(result)
 
 
 def test_an_unknown_field_names_the_nearest():
@@ -132,11 +134,29 @@ def test_an_unknown_field_names_the_nearest():
 
 
 @pytest.mark.parametrize(
-    "metric", [98.0, None, [98.0], {}, {"value": 98.0}, {"unit": "percent"}]
+    ("metric", "reason"),
+    [
+        *((metric, "must be a JSON object") for metric in (98.0, None, [98.0])),
+        ({}, "lacks value and unit"),
+        ({"value": 98.0}, "lacks unit"),
+        ({"unit": "percent"}, "lacks value"),
+    ],
 )
-def test_a_metric_without_value_and_unit_is_named(metric):
+def test_a_metric_without_value_and_unit_is_named(metric, reason):
     said = refused(GOOD | {"metrics": {"test_accuracy": metric}})
-    assert "test_accuracy wants a value and a unit" in said
+    assert "metric test_accuracy: " in said
+    assert reason in said
+
+
+def test_an_interrupted_run_may_have_measured_nothing():
+    results.check(GOOD | {"status": "interrupted", "metrics": {}}, "where")
+
+
+def test_pictures_that_were_skipped_are_listed():
+    dataset = GOOD["dataset"] | {"skipped": ["val/ants/7.jpg"]}
+    results.check(GOOD | {"dataset": dataset}, "where")
+    dataset["skipped"] = [7]
+    assert "skipped" in refused(GOOD | {"dataset": dataset})
 
 
 @pytest.mark.parametrize("values", [[], [98.0], [97.9, 98.0, 98.1]])
@@ -152,7 +172,10 @@ NAN, INF = float("nan"), float("inf")
 @pytest.mark.parametrize(
     "changes",
     [
-        {"seeds": [], "metrics": {}},
+        {"seeds": []},
+        {"metrics": {}},
+        {"wall_seconds": "12"},
+        {"wall_seconds": 10**400},
         {"seeds": ["0", "1"]},
         {"wall_seconds": NAN},
         {"wall_seconds": -1.0},
@@ -202,7 +225,7 @@ def test_equal_results_are_equal_bytes(tmp_path):
 
 def test_a_damaged_result_is_not_written(tmp_path):
     results.write(tmp_path / "r.json", GOOD)
-    with pytest.raises(UserError, match="'status' is missing"):
+    with pytest.raises(UserError, match="lacks status"):
         results.write(
             tmp_path / "r.json", {k: GOOD[k] for k in GOOD if k != "status"}
         )
@@ -212,25 +235,27 @@ def test_a_damaged_result_is_not_written(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"\xff\xfe", b"\0\0", json.dumps(GOOD).encode()[:-20]],
+    [
+        *(b"", b"{", b"\xff\xfe", b"\0\0", json.dumps(GOOD).encode()[:-20]),
+        b"[" * 100_000,
+        b'{"wall_seconds": ' + b"9" * 5_000 + b"}",
+    ],
 )
-def test_a_file_that_is_no_json_is_one_sentence(tmp_path, content):
+def test_a_file_that_is_not_json_is_one_sentence(tmp_path, content):
     (tmp_path / "r.json").write_bytes(content)
-    with pytest.raises(
-        UserError, match=r"r\.json cannot be read as a result"
-    ) as error:
+    with pytest.raises(UserError, match=r"r\.json is not valid JSON") as error:
         results.read_file(tmp_path / "r.json")
     assert "\n" not in str(error.value)
 
 
 def test_json_of_another_kind_is_one_sentence(tmp_path):
     (tmp_path / "r.json").write_text("[1, 2]")
-    with pytest.raises(UserError, match=r"r\.json is no result"):
+    with pytest.raises(UserError, match=r"r\.json must be a JSON object"):
         results.read_file(tmp_path / "r.json")
 
 
 def test_a_missing_file_is_one_sentence(tmp_path):
-    with pytest.raises(UserError, match=r"nowhere\.json cannot be read"):
+    with pytest.raises(UserError, match=r"nowhere\.json does not exist"):
         results.read_file(tmp_path / "nowhere.json")
 
 

@@ -34,14 +34,16 @@ def test_what_is_there_holds_tensors(name):
     "name", [name for name in ("cuda", "cuda:0", "mps") if name[:4] not in HERE]
 )
 def test_a_device_that_is_absent_is_one_sentence_naming_what_is_there(name):
-    with pytest.raises(UserError, match=f"'{name}' is not there") as error:
+    with pytest.raises(
+        UserError, match=f"doesn't have the device '{name}'"
+    ) as error:
         find_device(name)
-    assert str(error.value).endswith("this machine has " + ", ".join(HERE))
+    assert str(error.value).endswith("it has " + ", ".join(HERE))
 
 
 def test_a_gpu_beyond_the_last_is_one_sentence():
     with pytest.raises(
-        UserError, match="'cuda:99' is not there; this machine has"
+        UserError, match="doesn't have the device 'cuda:99'; it has"
     ):
         find_device("cuda:99")
 

@@ -19,8 +19,9 @@ from vitedu.errors import UserError
 from vitedu.model import ViTConfig
 from vitedu.train import TrainConfig, fit
 from vitedu.train.checkpoint import read_checkpoint
-from vitedu.train.distributed import World, own_device
 from vitedu.train.folder import RunFolder
+from vitedu.train.processes import ALONE, from_environment
+from vitedu.train.processes.several import Several
 from vitedu.weights import read_weights
 
 # A process takes seconds to import PyTorch, more on a busy machine.
@@ -268,28 +269,96 @@ def test_a_process_that_is_killed_ends_the_run_and_is_named(here):
     assert "SIGKILL" in cause
 
 
+# --- what the environment says
+
+WORLD = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """A function that sets the variables of torchrun; None: not set."""
+    for name in (*WORLD, "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+
+    def set_variables(**values):
+        for name, value in (WORLD | values).items():
+            if value is not None:
+                monkeypatch.setenv(name, value)
+
+    return set_variables
+
+
+def test_torchrun_says_which_process_this_is(environment):
+    environment()
+    assert from_environment() == Several(1, 2, 1)
+
+
+def test_without_torchrun_a_process_is_alone(environment):
+    environment(LOCAL_RANK=None)
+    assert from_environment() is ALONE
+
+
+def test_one_process_of_torchrun_is_alone(environment):
+    environment(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
+    assert from_environment() is ALONE
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (
+            {"RANK": None, "WORLD_SIZE": None},
+            "LOCAL_RANK is set, but RANK isn't",
+        ),
+        ({"WORLD_SIZE": None}, "LOCAL_RANK is set, but WORLD_SIZE isn't"),
+        ({"RANK": "one"}, "RANK must be a whole number, got 'one'"),
+        ({"LOCAL_RANK": ""}, "LOCAL_RANK must be a whole number, got ''"),
+        ({"WORLD_SIZE": "2.5"}, "WORLD_SIZE must be a whole number"),
+        ({"WORLD_SIZE": "9" * 5000}, "WORLD_SIZE must be a whole number"),
+        ({"RANK": "-1"}, "RANK must be a whole number, got '-1'"),
+        ({"RANK": "2"}, "RANK=2, WORLD_SIZE=2 and LOCAL_RANK=1 contradict"),
+        ({"WORLD_SIZE": "0"}, "RANK=1, WORLD_SIZE=0 and LOCAL_RANK=1"),
+    ],
+)
+def test_what_torchrun_would_not_set_is_one_sentence(
+    environment, values, sentence
+):
+    environment(**values)
+    with pytest.raises(UserError, match=sentence) as error:
+        from_environment()
+    assert "torchrun" in str(error.value)
+
+
+def test_processes_that_cannot_reach_each_other_are_one_sentence(environment):
+    environment()
+    with (
+        pytest.raises(
+            UserError, match="2 processes, but MASTER_ADDR isn't set"
+        ),
+        from_environment().connected(torch.device("cpu")),
+    ):
+        pass
+
+
 # --- without other processes
 
 
 def test_a_process_alone_answers_itself():
-    alone = World()
-    assert alone.sum([1, 2.5]) == [1, 2.5]
-    assert alone.any(True)
-    assert not alone.any(False)
-    assert alone.first(lambda: "this") == "this"
+    assert ALONE.total([1, 2.5]) == [1, 2.5]
+    assert ALONE.first(lambda: "this") == "this"
 
 
 @pytest.mark.parametrize("device", ["mps", "cuda:1"])
 def test_processes_cannot_share_a_device(device):
     with pytest.raises(UserError, match="set device=cuda, and each"):
-        own_device(World(1, 2, 1), torch.device(device))
+        Several(1, 2, 1).device(torch.device(device))
 
 
-def test_a_process_too_many_is_told_how_many_devices_there_are():
+def test_a_process_too_many_hears_how_many_devices_there_are():
     count = torch.cuda.device_count()
     with pytest.raises(UserError, match=f"--nproc-per-node {count}$"):
-        own_device(World(9, 10, local_rank=9), torch.device("cuda"))
+        Several(9, 10, local_number=9).device(torch.device("cuda"))
 
 
 def test_on_the_cpu_processes_share_the_device():
-    assert own_device(World(1, 2, 1), torch.device("cpu")).type == "cpu"
+    assert Several(1, 2, 1).device(torch.device("cpu")).type == "cpu"

@@ -17,7 +17,7 @@ from vitedu.model import SinCos2D, ViTConfig, resnet
 from vitedu.pictures import PreprocessSpec
 from vitedu.train import TrainConfig, fit, override, recipe
 from vitedu.train.finetune import (
-    OF_MODEL,
+    MODEL_FIELDS,
     FinetuneFields,
     finetune_config,
 )
@@ -204,7 +204,7 @@ def test_a_finished_folder_is_not_the_run_of_other_data(here):
     said = sentence(
         vitedu.finetune, "start.safetensors", Greys(14), "out", **SHORT
     )
-    assert "out holds a finished run on other data" in said
+    assert "out contains a finished run on other data" in said
 
 
 def test_best_weights_can_be_asked_for(here):
@@ -386,7 +386,7 @@ def test_a_resnet_can_be_fine_tuned(here):
 
 def test_dropout_of_a_built_model_is_refused(here):
     said = sentence(vitedu.finetune, trained(), "photos", dropout=0.1)
-    assert "this model was built without it" in said
+    assert "cannot be set in a model that is built" in said
     assert "load it with dropout=0.1" in said
 
 
@@ -418,11 +418,18 @@ def test_weights_that_are_not_there_are_one_sentence(here):
     assert "none.npz" in sentence(vitedu.finetune, "none.npz", "photos")
 
 
+@pytest.mark.parametrize("start", ["start.safetensors", "a model"])
+def test_an_image_size_beyond_the_memory_is_one_sentence(here, start):
+    weights = vitedu.load("start.safetensors") if start == "a model" else start
+    said = sentence(vitedu.finetune, weights, "photos", image_size=16 * 10**6)
+    assert "of memory" in said
+
+
 def test_a_wrong_value_is_said_before_anything_is_written(here):
     said = sentence(
         vitedu.finetune, "start.safetensors", "photos", "out", layer_decay=2.0
     )
-    assert "layer_decay is 2.0, it must be in (0, 1]" in said
+    assert "layer_decay must be a number above 0 and at most 1" in said
     assert not (here / "out").exists()
 
 
@@ -432,8 +439,8 @@ def test_the_settings_for_type_checkers_are_those_of_the_configuration():
     # what `finetune` decides, or takes by a parameter of its own
     decided = {"recipe", "model", "dataset", "data", "weights", "given"}
     decided |= {"loss", "augment", "validation"}
-    assert ours.keys() == theirs.keys() - decided | {*OF_MODEL}
-    for name in ours.keys() - {*OF_MODEL}:
+    assert ours.keys() == theirs.keys() - decided | {*MODEL_FIELDS}
+    for name in ours.keys() - {*MODEL_FIELDS}:
         assert ours[name] == theirs[name], name
 
 
@@ -515,7 +522,8 @@ def test_weights_of_a_resnet_do_not_fit_a_vit(here):
     vitedu.save(model, "resnet.safetensors")
     said = sentence(fit, plain_config(weights="resnet.safetensors"))
     assert (
-        "is a ResNet, the model of this run is described by a ViTConfig" in said
+        "is a ResNet, but the model of this run is described by a ViTConfig"
+        in said
     )
 
 

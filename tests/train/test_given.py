@@ -23,7 +23,7 @@ from vitedu.model import ViTConfig, resnet
 from vitedu.pictures import PreprocessSpec
 from vitedu.train import TrainConfig, fit
 from vitedu.train.folder import RunFolder
-from vitedu.train.given import Objects, check_given, name_of, names_given
+from vitedu.train.given import Passed, check_passed_again, name_of
 
 TINY = ViTConfig(
     image_size=8,
@@ -212,7 +212,7 @@ def test_a_head_that_its_configuration_does_not_describe_is_refused(here):
     model = own_model()
     model.head = nn.Linear(8, 4)
     said = sentence(CONFIG, "run", model=model)
-    assert "head.bias has the shape (4,) in the model, (3,) by" in said
+    assert "head.bias has the shape (4,) in the model and (3,) in" in said
     assert "model.reset_classifier" in said
     assert not (here / "run").exists()
 
@@ -220,8 +220,9 @@ def test_a_head_that_its_configuration_does_not_describe_is_refused(here):
 def test_a_parameter_that_no_configuration_describes_is_refused(here):
     model = own_model()
     model.register = nn.Parameter(torch.zeros(1, 4, 8))
-    assert "register has the shape (1, 4, 8) in the model, none by" in sentence(
-        CONFIG, model=model
+    assert (
+        "register has the shape (1, 4, 8) in the model and none in"
+        in sentence(CONFIG, model=model)
     )
 
 
@@ -369,7 +370,7 @@ def test_a_finished_run_is_not_that_of_other_data(here):
     first = fit(CONFIG, "run", train=data)
     before = weights(here / "run")
     said = sentence(CONFIG, "run", train=other)
-    assert said.startswith("run holds a finished run on other data than")
+    assert said.startswith("run contains a finished run on other data than")
     assert weights(here / "run") == before
     again = fit(CONFIG, "run", train=data)
     assert again.result["dataset"] == first.result["dataset"]
@@ -379,7 +380,7 @@ def test_a_finished_run_is_not_that_of_other_data(here):
 def test_a_finished_run_is_not_that_of_other_parts(here, part):
     fit(CONFIG, "run", **{part: Squares(9)})
     said = sentence(CONFIG, "run", **{part: Squares(12)})
-    assert "holds a finished run on other data" in said
+    assert "contains a finished run on other data" in said
     assert fit(CONFIG, "run", **{part: Squares(9)})
 
 
@@ -491,7 +492,7 @@ def test_what_is_neither_a_name_nor_a_function_is_a_wrong_call(here, option):
 
 def test_label_smoothing_does_not_reach_a_given_loss(here):
     said = sentence(replace(CONFIG, label_smoothing=0.3), loss=focal_loss)
-    assert "loss=focal_loss would not know of it" in said
+    assert "and not with loss=focal_loss; set label_smoothing=0" in said
     assert "label_smoothing=0" in said
 
 
@@ -606,39 +607,39 @@ def test_what_is_given_is_called_by_its_name():
     assert name_of(lambda logits, labels: 0) == "lambda"
     assert name_of(nn.CrossEntropyLoss(reduction="sum")) == "CrossEntropyLoss"
     assert name_of(Squares(3)) == "Squares"
-    assert names_given(loss=focal_loss, train=None) == "loss=focal_loss"
-    assert names_given(loss=None) is None
+    assert Passed(loss=focal_loss).names == "loss=focal_loss"
+    assert Passed().names is None
 
 
 def test_a_name_may_have_blanks(here):
-    given = names_given(
+    given = Passed(
         train=Squares(3), test="my photos/it's", loss=focal_loss
-    )
+    ).names
     recorded = replace(CONFIG, given=given)
     assert recorded.given_names == {
         "train": "Squares",
         "test": "my photos/it's",
         "loss": "focal_loss",
     }
-    check_given(given, given)
+    check_passed_again(given, given)
     with pytest.raises(UserError, match="given test=my photos/it's in Python"):
-        check_given(given, "train=Squares loss=focal_loss")
+        check_passed_again(given, "train=Squares loss=focal_loss")
 
 
 def test_a_path_with_an_equals_sign_is_no_model():
-    recorded = replace(CONFIG, given=names_given(test="a model=b"))
+    recorded = replace(CONFIG, given=Passed(test="a model=b").names)
     assert not recorded.starts_trained
     assert replace(CONFIG, given="model=ViT").starts_trained
 
 
 def test_half_a_quotation_is_refused():
-    with pytest.raises(UserError, match="without its other half"):
+    with pytest.raises(UserError, match="isn't closed"):
         replace(CONFIG, given="test='photos")
 
 
 def test_only_what_no_path_names_is_data_in_memory():
-    assert Objects(train=drawn(3)).has_data
-    assert not Objects(train="photos", loss=focal_loss).has_data
+    assert Passed(train=drawn(3)).has_data
+    assert not Passed(train="photos", loss=focal_loss).has_data
 
 
 def test_a_resume_without_what_was_given_names_it(here):
@@ -651,7 +652,7 @@ def test_a_resume_without_what_was_given_names_it(here):
     assert "fit(config, out, train=train, loss=loss)" in said
     said = sentence(recorded, "run", train=Squares(30))
     assert "given loss=focal_loss in Python" in said
-    assert "holds a run that was given train=Squares loss=focal_loss" in (
+    assert "contains a run that was given train=Squares loss=focal_loss" in (
         sentence(CONFIG, "run")
     )
     assert before == {
@@ -663,7 +664,9 @@ def test_a_resume_without_what_was_given_names_it(here):
 def test_what_a_run_was_not_given_is_refused_when_it_goes_on(here):
     fit(CONFIG, "run", should_stop=stopper(2))
     said = sentence(CONFIG, "run", loss=plain_loss)
-    assert "was given nothing in Python, this one is given loss=plain" in said
+    assert (
+        "was given nothing in Python, and this one is given loss=plain" in said
+    )
 
 
 def test_a_finished_run_wants_nothing_again(here):
@@ -673,8 +676,8 @@ def test_a_finished_run_wants_nothing_again(here):
 
 
 def test_what_is_given_again_is_enough():
-    check_given("loss=f train=Squares", "loss=f train=Squares")
-    check_given(None, "loss=f")
+    check_passed_again("loss=f train=Squares", "loss=f train=Squares")
+    check_passed_again(None, "loss=f")
 
 
 # --- who watches

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import chdir
 from dataclasses import replace
 
 import numpy as np
@@ -44,17 +45,22 @@ BEST = TrainConfig(
 AVERAGED = replace(BEST, ema=0.9)
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """A folder with a set of 40 + 11 noisy images in three classes."""
-    monkeypatch.chdir(tmp_path)
+def write_set(folder):
+    """A set of 40 + 11 noisy images in three classes."""
     drawn, arrays = np.random.default_rng(0), {}
     for part, count in (("train", 40), ("test", 11)):
         labels = np.arange(count) % 3
         images = drawn.integers(0, 200, (count, 8, 8))
         images = images + 25 * labels[:, None, None]
         arrays |= {f"x_{part}": images.astype(np.uint8), f"y_{part}": labels}
-    np.savez("set.npz", **arrays)
+    np.savez(folder / "set.npz", **arrays)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with the set in it."""
+    monkeypatch.chdir(tmp_path)
+    write_set(tmp_path)
     return tmp_path
 
 
@@ -160,21 +166,27 @@ def killer(line):
     return kill
 
 
-@pytest.fixture
-def whole(here):
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
     """The folder of a run that nothing disturbed."""
-    fit(replace(AVERAGED, save_every=4), "whole")
-    return here / "whole"
+    folder = tmp_path_factory.mktemp("whole")
+    write_set(folder)
+    with chdir(folder):
+        fit(replace(AVERAGED, save_every=4), "whole")
+    return folder / "whole"
 
 
-@pytest.mark.parametrize("line", range(1, 25))
-def test_a_run_killed_at_any_line_ends_on_the_same_best_bytes(whole, line):
+# before the first save, around a validation, after a save, in the last epoch
+@pytest.mark.parametrize("line", [1, 4, 5, 8, 14, 23, 24])
+def test_a_run_killed_at_any_line_ends_on_the_same_best_bytes(
+    here, whole, line
+):
     config = replace(AVERAGED, save_every=4)
     with pytest.raises(Killed):
         fit(config, "parts", on_progress=killer(line))
     fit(config, "parts")
-    assert weights(whole.parent / "parts") == weights(whole)
-    assert lines(whole.parent / "parts") == lines(whole)
+    assert weights(here / "parts") == weights(whole)
+    assert lines(here / "parts") == lines(whole)
 
 
 def test_a_run_killed_between_weights_and_line_ends_on_the_same_bytes(here):
@@ -210,7 +222,7 @@ def test_best_weights_that_a_later_step_wrote_do_not_count(here):
     assert weights(here / "parts") == weights(here / "whole")
 
 
-@pytest.mark.parametrize("stops", [[1], [3], [7, 5], [1] * 17], ids=str)
+@pytest.mark.parametrize("stops", [[3], [7, 5]], ids=str)
 def test_a_stopped_run_ends_on_the_same_best_bytes(here, stops):
     fit(AVERAGED, "whole")
     for steps in stops:

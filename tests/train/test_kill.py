@@ -61,10 +61,10 @@ def test_a_request_to_end_saves_and_the_run_goes_on(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_same_signal_sent_twice_at_once_is_one(capfd, number):
     with Interrupt() as interrupt:
-        assert not interrupt.asked()
+        assert not interrupt.is_requested()
         signal.raise_signal(number)
         signal.raise_signal(number)
-        assert interrupt.asked()
+        assert interrupt.is_requested()
     assert capfd.readouterr().err.count("stopping") == 1
 
 

@@ -2,28 +2,36 @@
 
 import json
 import math
+import multiprocessing
 import os
 import random
 import re
 import shutil
-from contextlib import suppress
+import signal
+from contextlib import chdir, suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from PIL import Image
 
 from vitedu.data import Arrays, ArraySource, Augment
 from vitedu.errors import UserError
 from vitedu.model import ViTConfig
 from vitedu.results import check
 from vitedu.train import TrainConfig, fit, recipe, train_step
-from vitedu.train.checkpoint import first_not_finite, read_checkpoint
+from vitedu.train.checkpoint import (
+    as_bytes,
+    first_not_finite,
+    read_checkpoint,
+)
 from vitedu.train.folder import RunFolder
-from vitedu.train.loop import Loop, step_seed
+from vitedu.train.loop import Loop
 from vitedu.train.sources import open_sources
 from vitedu.train.state import build_state
+from vitedu.train.step import step_seed
 from vitedu.weights import read_weights
 
 CPU = torch.device("cpu")
@@ -68,10 +76,8 @@ PLAIN = TrainConfig(
 TIMING = ("images_per_second", "wall_seconds")
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """A folder with a set of 30 + 11 images in three classes that can be learned."""
-    monkeypatch.chdir(tmp_path)
+def write_set(folder):
+    """A set of 30 + 11 images in three classes that can be learned."""
     drawn, arrays = np.random.default_rng(0), {}
     for part, count in (("train", 30), ("test", 11)):
         labels = np.arange(count) % 3
@@ -79,8 +85,25 @@ def here(tmp_path, monkeypatch):
             drawn.integers(0, 100, (count, 8, 8)) + 70 * labels[:, None, None]
         )
         arrays |= {f"x_{part}": images.astype(np.uint8), f"y_{part}": labels}
-    np.savez("set.npz", **arrays)
+    np.savez(folder / "set.npz", **arrays)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with the set in it."""
+    monkeypatch.chdir(tmp_path)
+    write_set(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The folder of a run of FULL that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    write_set(folder)
+    with chdir(folder):
+        fit(FULL, "whole")
+    return folder / "whole"
 
 
 def stopper(steps):
@@ -141,7 +164,7 @@ def test_every_epoch_comes_in_an_order_of_its_own(here):
     state.model.register_forward_pre_hook(
         lambda _, args: seen.extend(args[0].flatten(1).tolist())
     )
-    Loop(config, state, sources, None, [], 0.0, None).run(lambda: False)
+    Loop(state, sources).run(lambda: False)
     first, second = seen[:30], seen[30:]
     assert first != second
     assert sorted(first) == sorted(second)
@@ -149,10 +172,10 @@ def test_every_epoch_comes_in_an_order_of_its_own(here):
 
 def test_seeds_of_steps_do_not_collide():
     drawn = {
-        step_seed(seed, step, rank)
+        step_seed(seed, step, process)
         for seed in range(20)
         for step in range(200)
-        for rank in range(3)
+        for process in range(3)
     }
     # 12,000 numbers of 64 bits meet with a probability of 4e-12
     assert len(drawn) == 20 * 200 * 3
@@ -163,30 +186,28 @@ def test_seeds_of_steps_do_not_collide():
 
 STOPS = {
     "after-step-1": [1],
-    "after-step-2": [2],
-    "mid-epoch": [3],
     "end-of-epoch": [4],
-    "mid-second-epoch": [7],
     "before-the-last": [9],
-    "every-step": [1] * 9,
     "several-times": [3, 1, 4],
 }
 
 
 @pytest.mark.parametrize("stops", STOPS.values(), ids=STOPS)
-def test_a_stopped_and_resumed_run_gives_the_same_bytes_and_log(here, stops):
-    fit(FULL, "whole")
+def test_a_stopped_and_resumed_run_gives_the_same_bytes_and_log(
+    here, whole, stops
+):
     for steps in stops:
         stopped = fit(FULL, "parts", should_stop=stopper(steps))
         assert stopped.result["status"] == "interrupted"
         assert RunFolder("parts").finished(FULL) is None
     assert fit(FULL, "parts").result["status"] == "finished"
-    assert weights(here / "parts") == weights(here / "whole")
-    assert lines(here / "parts") == lines(here / "whole")
+    assert weights(here / "parts") == weights(whole)
+    assert lines(here / "parts") == lines(whole)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize(
+    ("optimizer", "precision"), [("adam", "bf16"), ("sgd", "fp16")]
+)
 def test_other_optimizers_and_formats_resume_to_the_same_bytes(
     here, optimizer, precision
 ):
@@ -237,7 +258,7 @@ def test_a_run_killed_between_two_saves_goes_on_from_the_last_one(here):
     assert lines(here / "parts") == lines(here / "whole")
 
 
-def test_a_run_killed_before_its_first_save_starts_anew(here):
+def test_a_run_killed_before_its_first_save_starts_anew(here, whole):
     class Killed(Exception):
         pass
 
@@ -248,18 +269,16 @@ def test_a_run_killed_before_its_first_save_starts_anew(here):
         fit(FULL, "parts", on_progress=kill)
     assert len(lines(here / "parts")) == 1
     fit(FULL, "parts")
-    fit(FULL, "whole")
-    assert weights(here / "parts") == weights(here / "whole")
-    assert lines(here / "parts") == lines(here / "whole")
+    assert weights(here / "parts") == weights(whole)
+    assert lines(here / "parts") == lines(whole)
 
 
-def test_a_log_whose_last_line_was_cut_is_whole_in_the_end(here):
-    fit(FULL, "whole")
+def test_a_log_whose_last_line_was_cut_is_whole_in_the_end(here, whole):
     fit(FULL, "parts", should_stop=stopper(5))
     log = here / "parts" / "log.jsonl"
     log.write_bytes(log.read_bytes() + b'{"step": 6, "los')
     fit(FULL, "parts")
-    assert lines(here / "parts") == lines(here / "whole")
+    assert lines(here / "parts") == lines(whole)
 
 
 def test_another_way_of_cutting_a_batch_may_take_over(here):
@@ -278,14 +297,13 @@ def test_the_seconds_of_a_resumed_run_add_up(here):
     )
 
 
-def test_a_run_stopped_after_its_last_step_has_its_measures_left(here):
-    fit(FULL, "whole")
+def test_a_run_stopped_after_its_last_step_has_its_measures_left(here, whole):
     run = fit(FULL, "parts", should_stop=stopper(10))
     assert run.result["status"] == "interrupted"
     assert not any("test_accuracy" in line for line in run.history)
     assert fit(FULL, "parts").result["status"] == "finished"
-    assert weights(here / "parts") == weights(here / "whole")
-    assert lines(here / "parts") == lines(here / "whole")
+    assert weights(here / "parts") == weights(whole)
+    assert lines(here / "parts") == lines(whole)
 
 
 def test_an_interrupted_run_has_no_measure_of_the_test_part(here):
@@ -414,7 +432,7 @@ def test_a_truncated_result_is_one_sentence(here):
     result = here / "run" / "result.json"
     result.write_bytes(result.read_bytes()[:100])
     with pytest.raises(
-        UserError, match=r"result\.json cannot be read"
+        UserError, match=r"result\.json is not valid JSON"
     ) as error:
         fit(PLAIN, "run")
     assert "\n" not in str(error.value)
@@ -534,7 +552,7 @@ def test_what_is_not_done_as_asked_is_in_log_and_result(here):
     state = build_state(config, sources.train, CPU)
     state.notes += ["one thing", "another"]
     told = []
-    loop = Loop(config, state, sources, None, [], 0.0, told.append)
+    loop = Loop(state, sources, on_progress=told.append)
     loop.run(lambda: False)
     result = loop.finish("test").result
     assert result["notes"] == "one thing; another"
@@ -560,7 +578,7 @@ def test_steps_between_two_lines_do_not_wait_for_the_device(here, monkeypatch):
 
     sources = open_sources(config, CPU)
     state = build_state(config, sources.train, CPU)
-    loop = Loop(config, state, sources, None, [], 0.0, None)
+    loop = Loop(state, sources)
     batches = iter(sources.train.batches(batch_size=8))
     loop.update(next(batches))
     for name in ("item", "tolist", "__float__", "__int__", "__bool__", "cpu"):
@@ -597,7 +615,7 @@ def test_every_line_of_the_log_is_strict_json(here):
     state = build_state(config, sources.train, CPU)
     # so high a scale that the first norms are infinite
     state.precision.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
-    loop = Loop(config, state, sources, folder, [], 0.0, None)
+    loop = Loop(state, sources, folder=folder)
     loop.run(lambda: False)
 
     def refuse(name):
@@ -692,7 +710,7 @@ def watched_run(config):
 
     validation, test = watch(sources.validation), watch(sources.test)
     sources = sources._replace(validation=validation, test=test)
-    loop = Loop(config, state, sources, None, [], 0.0, None)
+    loop = Loop(state, sources)
     loop.run(lambda: False)
     return validation.read, test.read, loop.finish("test")
 
@@ -744,9 +762,7 @@ def test_measuring_does_not_change_the_run(here):
     sources = open_sources(FULL, CPU)
     config = replace(FULL, validation=0.0)
     state = build_state(config, sources.train, CPU)
-    loop = Loop(
-        config, state, sources._replace(validation=None), None, [], 0.0, None
-    )
+    loop = Loop(state, sources._replace(validation=None))
     loop.run(lambda: False)
     other = loop.finish("test").model.state_dict()
     for name, tensor in with_validation.model.state_dict().items():
@@ -855,7 +871,7 @@ def test_going_on_from_a_good_state_says_the_same_again(here):
     assert sentence(config, "run") == sentence(config, "run")
 
 
-@pytest.mark.parametrize("lr", [1e10, 1e20, 1e30, 1e38])
+@pytest.mark.parametrize("lr", [1e10, 1e38])
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
 def test_no_rate_however_high_makes_a_bad_checkpoint(here, optimizer, lr):
     config = replace(
@@ -867,6 +883,90 @@ def test_no_rate_however_high_makes_a_bad_checkpoint(here, optimizer, lr):
     assert finite_json(here / "run")
 
 
+class Unanswerable(ArraySource):
+    """A source whose first image in a batch is NaN."""
+
+    def batches(self, **options):
+        for images, labels in super().batches(**options):
+            images[0] = math.nan
+            yield images, labels
+
+
+def test_answers_that_are_not_finite_count_as_wrong_and_end_no_run(here):
+    config = replace(PLAIN, validation=0.2)
+    sources, folder = open_sources(config, CPU), RunFolder("run")
+    validation, test = (
+        Unanswerable(
+            Arrays(part.images, part.labels),
+            part.class_names,
+            preprocess=config.preprocess,
+        )
+        for part in (sources.validation, sources.test)
+    )
+    sources = sources._replace(validation=validation, test=test)
+    folder.prepare(config)
+    state = build_state(config, sources.train, CPU)
+    loop = Loop(state, sources, folder=folder)
+    loop.run(lambda: False)
+    result = loop.finish("test").result
+    assert result["metrics"].keys() == {"validation_accuracy", "test_accuracy"}
+    assert result["metrics"]["test_accuracy"]["value"] <= 100 * 10 / 11
+    end = "answers NaN or infinity for 1 of 11 images, which count as wrong"
+    assert end in result["notes"]
+    for text in (folder.log.read_text(), folder.result.read_text()):
+        assert "NaN," not in text
+        assert "validation_loss" not in text
+    assert fit(config, "run").result == json.loads(folder.result.read_text())
+
+
+def test_a_checkpoint_from_beyond_the_last_step_does_not_end_the_run(here):
+    fit(PLAIN, "run", should_stop=stopper(2))
+    path = here / "run" / "checkpoint.pt"
+    content = read_checkpoint(path) | {"step": 10**6}
+    path.write_bytes(as_bytes(content))
+    assert "its step is 1000000, and this run takes 6 steps" in (
+        sentence(PLAIN, "run")
+    )
+    assert RunFolder("run").finished(PLAIN) is None
+
+
+# --- processes that read data
+
+
+def write_pictures(folder, count):
+    """`count` pictures of 8 x 8 in each of two class folders."""
+    for part in ("train", "val"):
+        for label, name in enumerate("ab"):
+            (folder / part / name).mkdir(parents=True)
+            for number in range(count):
+                picture = Image.new("L", (8, 8), 100 * label + number)
+                picture.save(folder / part / name / f"{number}.png")
+
+
+def test_a_killed_data_worker_is_one_sentence(here):
+    write_pictures(here / "photos", 20)
+    config = replace(
+        PLAIN,
+        model=replace(TINY, num_classes=2),
+        dataset=str(here / "photos"),
+        steps=1000,
+        batch_size=2,
+        log_every=1,
+        num_workers=1,
+    )
+    killed = []
+
+    def kill(progress):
+        for worker in multiprocessing.active_children():
+            killed.append(worker.pid)
+            os.kill(worker.pid, signal.SIGKILL)
+
+    with pytest.raises(UserError, match="num_workers") as error:
+        fit(config, "run", on_progress=kill)
+    assert killed
+    assert re.search(r"data worker .* was killed.* memory", str(error.value))
+
+
 # --- folders and devices
 
 
@@ -874,14 +974,14 @@ def test_another_configuration_is_refused_and_nothing_touched(here):
     fit(FULL, "run", should_stop=stopper(3))
     before = {path.name: path.read_bytes() for path in (here / "run").iterdir()}
     said = sentence(replace(FULL, lr=0.02), "run")
-    assert "holds a run with lr=0.01, this one has lr=0.02" in said
+    assert "contains a run with lr=0.01, this one has lr=0.02" in said
     assert before == {
         path.name: path.read_bytes() for path in (here / "run").iterdir()
     }
 
 
 def test_a_folder_that_is_no_run_is_refused(here):
-    assert ". is no run folder" in sentence(PLAIN, ".")
+    assert ". is not a run folder" in sentence(PLAIN, ".")
 
 
 def test_an_absent_device_is_refused_before_anything_is_written(here):

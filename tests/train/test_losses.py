@@ -1,6 +1,7 @@
 """Two cross-entropies: against the formula, and what they begin with."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -8,7 +9,8 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from vitedu.model import ViTConfig
-from vitedu.train.config import CHOICES, TrainConfig
+from vitedu.model.about import LossName
+from vitedu.train.config import TrainConfig
 from vitedu.train.losses import (
     LOSSES,
     build_loss,
@@ -137,7 +139,7 @@ def test_a_head_that_says_no_begins_with_little_loss():
 
 
 def test_every_choice_of_a_config_is_a_loss():
-    assert set(CHOICES["loss"]) == set(LOSSES)
+    assert set(get_args(LossName)) == set(LOSSES)
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
@@ -13,8 +14,9 @@ from vitedu.errors import UserError
 from vitedu.model import Hybrid, ViT, ViTConfig, resnet
 from vitedu.model.position import Learned1D
 from vitedu.pictures import PreprocessSpec
-from vitedu.train.config import CHOICES, TrainConfig
+from vitedu.train.config import Optimizer, TrainConfig
 from vitedu.train.optimizer import (
+    OPTIMIZERS,
     Group,
     MovingAverage,
     build_optimizer,
@@ -197,9 +199,10 @@ def test_adamw_decays_by_rate_times_decay_where_there_is_no_gradient():
 def test_every_choice_of_a_config_is_built():
     kinds = [
         type(optimizer_of(two_weights(), config(optimizer=name)))
-        for name in CHOICES["optimizer"]
+        for name in get_args(Optimizer)
     ]
     assert kinds == [torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD]
+    assert list(get_args(Optimizer)) == list(OPTIMIZERS)
 
 
 def test_set_lr_reaches_every_group():

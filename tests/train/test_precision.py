@@ -1,6 +1,7 @@
 """Number formats: what is computed in them, and what a scaled loss does."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch.testing import assert_close
 
 from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig
-from vitedu.train.config import CHOICES, TrainConfig
+from vitedu.train.config import Attention, Precision, TrainConfig
 from vitedu.train.precision import (
     KERNELS,
     PRECISIONS,
@@ -212,9 +213,9 @@ def test_formats_without_a_scale_have_no_state(name):
 
 
 def test_every_choice_of_a_config_has_its_class():
-    assert set(CHOICES["precision"]) == {"auto", *PRECISIONS}
+    assert set(get_args(Precision)) == {"auto", *PRECISIONS}
     assert {kind.name for kind in PRECISIONS.values()} == set(PRECISIONS)
-    assert set(CHOICES["attention"]) == {"auto", *KERNELS}
+    assert set(get_args(Attention)) == {"auto", *KERNELS}
 
 
 @pytest.mark.parametrize(
@@ -380,7 +381,7 @@ def test_an_error_that_is_not_the_kernels_stays_what_it_was():
 def test_a_device_of_one_kernel_offers_no_choice():
     mps = torch.device("mps")
     assert build_precision("fp32", mps, "math").attention == "math"
-    with pytest.raises(UserError, match="one kernel alone for the device mps"):
+    with pytest.raises(UserError, match="only one kernel for the device mps"):
         build_precision("fp32", mps, "flash")
 
 

@@ -4,12 +4,13 @@ import json
 import math
 import os
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vitedu.train.config import CHOICES
+from vitedu.train.config import Schedule
 from vitedu.train.schedule import (
     SCHEDULES,
     build_schedule,
@@ -179,4 +180,4 @@ def test_is_a_function_of_the_step_alone(name):
 
 
 def test_every_choice_of_a_config_has_its_function():
-    assert set(CHOICES["schedule"]) == set(SCHEDULES)
+    assert set(get_args(Schedule)) == set(SCHEDULES)

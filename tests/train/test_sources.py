@@ -18,6 +18,7 @@ from vitedu.data import (
 )
 from vitedu.errors import UserError
 from vitedu.model import ViTConfig
+from vitedu.results import read_file
 from vitedu.train import fit
 from vitedu.train.config import TrainConfig
 from vitedu.train.folder import RunFolder
@@ -160,7 +161,7 @@ def test_another_number_of_classes_is_one_sentence(here, num_classes):
 def test_one_class_alone_is_one_sentence(here):
     one = Photos()
     one.classes, one.targets = ("ant",), [0] * len(one)
-    with pytest.raises(UserError, match="Photos has one class alone, ant"):
+    with pytest.raises(UserError, match="Photos has only one class, ant"):
         sources(model={"num_classes": 1}, given_train=one)
 
 
@@ -253,6 +254,60 @@ def test_a_folder_with_val_and_test_validates_on_val(pets):
     assert len(numbers(of_pets(validation=0.5).validation)) == 6
 
 
+def broken(picture):
+    """Cut a picture in the middle, as an interrupted copy does."""
+    picture.write_bytes(picture.read_bytes()[:40])
+    return picture
+
+
+@pytest.fixture
+def damaged(pets):
+    """The broken pictures of pets/: one in train/, one in val/."""
+    return [broken(pets / "train/ant/5.png"), broken(pets / "val/bee/1.png")]
+
+
+def test_broken_pictures_are_left_out_noted_and_listed_in_the_result(damaged):
+    run = fit(configured(model={"num_classes": 2}, dataset="pets"), "run")
+    result = read_file(RunFolder("run").result)
+    assert run.result["status"] == result["status"] == "finished"
+    dataset = result["dataset"]
+    assert (dataset["num_train"], dataset["num_test"]) == (11, 3)
+    names = [sentence.split(":")[0] for sentence in dataset["skipped"]]
+    assert sorted(names) == [
+        "cannot read train/ant/5.png",
+        "cannot read val/bee/1.png",
+    ]
+    notes = [line["note"] for line in run.history if "note" in line]
+    assert any("2 of 16 pictures are left out" in note for note in notes)
+    assert "2 of 16 pictures are left out" in result["notes"]
+
+
+def test_a_run_goes_on_after_its_broken_pictures_were_deleted(damaged):
+    config = configured(
+        model={"num_classes": 2}, dataset="pets", steps=6, batch_size=4
+    )
+    fit(config, "whole")
+    steps = iter(range(1, 9))
+    fit(config, "parted", should_stop=lambda: next(steps) == 3)
+    for picture in damaged:
+        picture.unlink()
+    parted = fit(config, "parted").result
+    assert parted["status"] == "finished"
+    assert "skipped" not in parted["dataset"]
+    whole, parted = (RunFolder(name).weights for name in ("whole", "parted"))
+    assert whole.read_bytes() == parted.read_bytes()
+
+
+def test_broken_pictures_of_folders_that_are_passed_are_listed_too(damaged):
+    parts = sources(
+        model={"num_classes": 2},
+        given_train="pets/train",
+        given_test="pets/val",
+    )
+    assert len(parts.skipped) == 2
+    assert sum("left out" in note for note in parts.notes) == 2
+
+
 def test_max_images_takes_pictures_of_every_class(pets):
     parts = of_pets(max_images=2)
     assert sorted(numbers(parts.train)) == [0, 100]
@@ -319,8 +374,8 @@ def test_class_folders_are_trained_on_whatever_the_recipe(zoo, place):
     assert sorted(seen) == [*range(10), *range(100, 105)]
     assert len(parts.test) == 3
     assert parts.notes == (
-        "zoo has no train/ and val/, so 3 of its 15 pictures (20 % of each class, "
-        "drawn with seed 0) are held out for testing",
+        "zoo doesn't have train/ and val/, so 3 of its 15 pictures (20 % of each "
+        "class, drawn with seed 0) are held out for testing",
     )
 
 
@@ -354,7 +409,7 @@ def test_data_that_does_not_fit_is_never_passed_over(here):
     (here / "x" / "a").mkdir(parents=True)
     for dataset in ("mnist", "shapes-1k", "digits", "cifar10"):
         with pytest.raises(
-            UserError, match=r"holds 1 folder without pictures \(a\)"
+            UserError, match=r"has 1 folder without pictures \(a\)"
         ):
             sources(dataset=dataset, data="x", fallback="digits")
 
@@ -478,10 +533,12 @@ def a_loader(images=PAIR):
 def test_where_only_reading_tells_the_labels_a_test_part_is_asked_for(
     here, data
 ):
-    with pytest.raises(UserError, match=r"only reading it tells .* test="):
+    with pytest.raises(
+        UserError, match=r"only known by reading it; pass test="
+    ):
         sources(given_train=data)
     with pytest.raises(
-        UserError, match=r"only reading it tells .* validation="
+        UserError, match=r"known only when it is read.* validation="
     ):
         sources(given_train=data, given_test=OTHER, validation=0.1)
     assert len(sources(given_train=data, given_test=OTHER).train) == 30
@@ -489,7 +546,7 @@ def test_where_only_reading_tells_the_labels_a_test_part_is_asked_for(
 
 def test_no_part_of_a_loader_can_be_taken(here):
     with pytest.raises(
-        UserError, match=r"no part can be taken, .* max_images="
+        UserError, match=r"no part of it can be used alone; .* max_images"
     ):
         sources(given_train=a_loader(), given_test=OTHER, max_images=3)
 

@@ -8,9 +8,10 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig
 from vitedu.train.config import TrainConfig
-from vitedu.train.state import build_model, build_state
+from vitedu.train.state import build_model, build_state, num_copies
 from vitedu.train.step import train_step
 
 CPU = torch.device("cpu")
@@ -91,6 +92,23 @@ def test_the_bias_of_the_head_begins_with_what_is_asked():
     assert_close(
         weights[1].state_dict(), weights[0].state_dict(), rtol=0, atol=0
     )
+
+
+@pytest.mark.parametrize(
+    "size", [{"depth": 4000, "mlp_dim": 10**5}, {"embed_dim": 4_000_000}]
+)
+def test_a_model_that_does_not_fit_into_memory_is_not_built(size):
+    # gigabytes in any machine's memory, and minutes
+    with pytest.raises(UserError, match=r"training this model needs .* of mem"):
+        build(model=replace(TINY, **{"embed_dim": 4096, **size}))
+
+
+def test_training_holds_the_weights_several_times():
+    copies = [
+        num_copies(config(optimizer=name, ema=ema))
+        for name, ema in (("sgd", None), ("adamw", None), ("adamw", 0.9))
+    ]
+    assert copies == [3, 4, 5]
 
 
 def test_nothing_is_noted_where_all_is_done_as_asked():

@@ -15,7 +15,8 @@ from vitedu.train.losses import build_loss
 from vitedu.train.optimizer import MovingAverage, optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.schedule import build_schedule
-from vitedu.train.step import TrainState, micro_batches, train_step
+from vitedu.train.state import TrainState
+from vitedu.train.step import micro_batches, train_step
 
 TINY = ViTConfig(
     image_size=8,
@@ -86,7 +87,7 @@ def mean_gradients(state, batch):
     return torch.autograd.grad(loss, list(state.model.parameters()))
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 10, 11, 50])
+@pytest.mark.parametrize("size", [1, 3, 10, 50])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_micro_batches_give_the_step_of_the_whole_batch(size, smoothing):
     batch = drawn_batch()
@@ -145,7 +146,7 @@ def test_clipping_acts_on_the_gradient_of_the_whole_batch(size):
     assert_close(list(weights(state).values()), want, **CLOSE)
 
 
-@pytest.mark.parametrize("size", [1, 4, 7, 10])
+@pytest.mark.parametrize("size", [1, 7])
 def test_unequal_micro_batches_are_clipped_and_averaged_as_the_whole(size):
     batch, states = drawn_batch(), []
     for micro_batch_size in (None, size):

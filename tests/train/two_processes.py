@@ -5,7 +5,6 @@ the two are. At the end the second one fails, alone.
 """
 
 import json
-import os
 import sys
 from dataclasses import replace
 
@@ -15,25 +14,14 @@ from torch import nn
 from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig
 from vitedu.train.config import TrainConfig
-from vitedu.train.distributed import (
-    ALONE,
-    Together,
-    World,
-    distributed_step,
-    gather,
-    is_part,
-    process_group,
-    scatter,
-    spread,
-    whole_results,
-)
 from vitedu.train.loop import Loop
 from vitedu.train.optimizer import MovingAverage, optimizer_of
 from vitedu.train.precision import build_precision
+from vitedu.train.processes import ALONE, from_environment
 from vitedu.train.schedule import build_schedule
 from vitedu.train.sources import open_sources
-from vitedu.train.state import build_state
-from vitedu.train.step import TrainState, train_step
+from vitedu.train.state import TrainState, build_state
+from vitedu.train.step import StepResult
 
 CPU = torch.device("cpu")
 CONFIG = TrainConfig(
@@ -66,7 +54,7 @@ CONFIG = TrainConfig(
 BATCH_SIZES = (8, 7, 1, 5)
 
 
-def build(world, shard):
+def build(processes, shard):
     """A float64 state in which every weight matters."""
     torch.manual_seed(0)
     model = ViT(CONFIG.model).double()
@@ -74,17 +62,12 @@ def build(world, shard):
         nn.init.normal_(weight, std=0.3)
     if shard:
         model.set_grad_checkpointing()
-    spread_model = spread(model.train(), world, shard)
-    precision = build_precision("fp32", CPU)
-    if world.size > 1:
-        size = CONFIG.micro_batch_size
-        precision = Together(precision, spread_model, world, size)
     return TrainState(
         config=CONFIG,
-        model=spread_model,
+        model=processes.spread(model.train(), shard),
         optimizer=optimizer_of(model, CONFIG),
         schedule=build_schedule("cosine", CONFIG.lr, CONFIG.steps, 0.1),
-        precision=precision,
+        precision=build_precision("fp32", CPU),
         ema=MovingAverage(model, CONFIG.ema),
     )
 
@@ -99,15 +82,13 @@ def batches(count):
         yield images, torch.randint(3, (size,), generator=drawn)
 
 
-def step(state, batch, world):
-    """A step of all processes; its result of all of them."""
-    if world.size == 1:
-        return train_step(state, batch)
+def step(state, batch, processes):
+    """A step of all processes; the result is that of all of them."""
     images, labels = batch
-    share = slice(world.rank, None, world.size)
-    own = images[share], labels[share]
-    result = distributed_step(state, own, len(images))
-    return whole_results([result], world)[0]
+    share = slice(processes.number, None, processes.count)
+    result = processes.step(state, (images[share], labels[share]), len(images))
+    sums = processes.total(result[:3])
+    return StepResult(*sums, result.grad_norm)
 
 
 def distance(one, other):
@@ -121,12 +102,17 @@ def distance(one, other):
     )
 
 
-def equality(world, shard):
+def equality(processes, shard):
     """20 steps together and alone; how far what comes out is apart."""
-    together, alone, sums = build(world, shard), build(ALONE, False), 0.0
-    assert all(is_part(x) == shard for x in together.model.parameters())
+    together, alone, sums = build(processes, shard), build(ALONE, False), 0.0
+    assert all(
+        hasattr(x, "full_tensor") == shard for x in together.model.parameters()
+    )
     for batch in batches(CONFIG.steps):
-        ours, theirs = step(together, batch, world), step(alone, batch, ALONE)
+        ours, theirs = (
+            step(together, batch, processes),
+            step(alone, batch, ALONE),
+        )
         assert ours.num_images == theirs.num_images
         assert ours.correct == theirs.correct
         sums = max(
@@ -139,17 +125,17 @@ def equality(world, shard):
         "ema": alone.ema.average,
         "optimizer": alone.optimizer.state_dict()["state"],
     }
-    whole = gather(together, world)
+    whole = processes.gather(together)
     found = {"sums": sums}
-    if world.is_first:
+    if processes.is_first:
         found |= {
             name: distance(parts[name], part(whole, name)) for name in parts
         }
-    restored = build(world, shard)
+    restored = build(processes, shard)
     restored.step = together.step
-    scatter(whole if world.is_first else {}, restored, world)
-    again = gather(restored, world)
-    if world.is_first:
+    processes.scatter(lambda: dict(whole), restored)
+    again = processes.gather(restored)
+    if processes.is_first:
         found["restored"] = max(
             distance(part(whole, name), part(again, name)) for name in parts
         )
@@ -165,9 +151,9 @@ def equality(world, shard):
         found["updates"] = averages
     for batch in batches(2):
         for state in (together, restored):
-            step(state, batch, world)
-    both = [gather(state, world)["model"] for state in (together, restored)]
-    if world.is_first:
+            step(state, batch, processes)
+    both = [processes.gather(state)["model"] for state in (together, restored)]
+    if processes.is_first:
         found["gone on"] = distance(*both)
     return found
 
@@ -178,48 +164,55 @@ def part(whole, name):
     return whole[name][inside[name]] if name in inside else whole[name]
 
 
-def evaluations(world, shard):
+def evaluations(processes, shard):
     """How many images of the test part are counted, and how, together and alone."""
     config = replace(CONFIG, shard=shard)
     sources = open_sources(config, CPU)
     measured = []
-    for each in (world, ALONE):
+    for each in (processes, ALONE):
         state = build_state(config, sources.train, CPU, each)
-        loop = Loop(config, state, sources, None, [], 0.0, None, world=each)
+        loop = Loop(state, sources, processes=each)
         measured.append(loop.evaluate(sources.test))
     return measured
+
+
+def anyone(processes, holds):
+    """Whether it holds on at least one process."""
+    return bool(processes.total([holds])[0] > 0)
 
 
 def first_fails():
     raise UserError("the first says no")
 
 
-def main(world):
+def main(processes):
     """All that is asked of two processes."""
     answers = {}
     for name, shard in (("ddp", False), ("fsdp2", True)):
-        answers[name] = equality(world, shard)
-        answers[f"{name} counts"] = evaluations(world, shard)
-    answers["any"] = [world.any(world.rank == 1), world.any(False)]
-    answers["first"] = world.first(lambda: world.rank)
+        answers[name] = equality(processes, shard)
+        answers[f"{name} counts"] = evaluations(processes, shard)
+    answers["any"] = [
+        anyone(processes, processes.number == 1),
+        anyone(processes, False),
+    ]
+    answers["first"] = processes.first(lambda: processes.number)
     try:
-        world.first(first_fails)
+        processes.first(first_fails)
     except UserError as error:
         answers["error"] = str(error)
     told = torch.tensor(float(answers["error"] == "the first says no"))
-    answers["told"] = world.sum([told])[0]
-    if world.is_first:
+    answers["told"] = float(processes.total([told])[0])
+    if processes.is_first:
         with open(sys.argv[2], "w") as file:
             json.dump(answers, file)
-    world.sum([0.0])
-    if world.rank == 1:
+    processes.total([0.0])
+    if processes.number == 1:
         raise UserError("the second fails alone")
-    world.sum([0.0])
+    processes.total([0.0])
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-    here = World(*(int(os.environ[name]) for name in names))
-    with process_group(here, CPU):
+    here = from_environment()
+    with here.connected(CPU):
         main(here)

@@ -4,39 +4,103 @@
 """
 
 import json
-import math
 import platform
 import re
 import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import metadata, resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
 
 from vitedu.errors import UserError, did_you_mean
-from vitedu.files import replace_file
+from vitedu.fields import Range, check_fields, from_json, shown
+from vitedu.files import read_json, replace_file
 
 SCHEMA = 1
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-STATUSES = ("finished", "interrupted")
-FIELDS = {
-    "schema": int,
-    "status": str,
-    "name": str,
-    "command": str,
-    "config": dict,
-    "tier": str,
-    "metrics": dict,
-    "seeds": list,
-    "dataset": dict,
-    "hardware": str,
-    "versions": dict,
-    "commit": str | None,
-    "date": str,
-    "wall_seconds": int | float,
-}
-OPTIONAL = {"reproduces": dict, "notes": str}
+Whole = Annotated[int, Range(0)]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number that was measured; a result may say more about it."""
+
+    value: float
+    unit: str
+    per_seed: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The data of a run, and the pictures among them that could not be read."""
+
+    name: str
+    digest: str
+    num_train: Whole
+    num_test: Whole
+    skipped: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not self.name or not self.digest:
+            raise UserError(
+                "the name and the digest of the data can't be empty"
+            )
+
+
+@dataclass(frozen=True)
+class Reproduces:
+    """A row of the paper's tables, and how far it was reproduced."""
+
+    row: str
+    scale: Literal["full", "small"]
+    ours: float | str | None
+    paper: float | str | None
+    n: Whole
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The fields of a result."""
+
+    schema: int
+    status: Literal["finished", "interrupted"]
+    name: str
+    command: str
+    config: dict[str, Any]
+    tier: str
+    metrics: dict[str, Any]  # a Metric for each name
+    seeds: tuple[Whole, ...]
+    dataset: Dataset
+    hardware: str
+    versions: dict[str, Any]
+    commit: str | None
+    date: str
+    wall_seconds: Annotated[float, Range(0)]
+    reproduces: dict[str, Any] = field(default_factory=dict)
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.schema != SCHEMA:
+            raise UserError(
+                f"its schema is {self.schema}, and this vitedu reads {SCHEMA}"
+            )
+        if not self.seeds:
+            raise UserError("seeds must be a list of at least one whole number")
+        if not DATE.fullmatch(self.date):
+            raise UserError(f"date must be YYYY-MM-DD, got {self.date!r}")
+        if self.status == "finished" and not self.metrics:
+            raise UserError("the run is finished, but metrics is empty")
 
 
 def names() -> list[str]:
@@ -50,7 +114,7 @@ def names() -> list[str]:
 
 
 def read(name: str) -> dict[str, Any]:
-    """One recorded result. UserError: there is none of that name."""
+    """One recorded result. UserError: no result has that name."""
     if name not in names():
         raise UserError(
             f"no result {name!r} is recorded; " + did_you_mean(name, names())
@@ -60,11 +124,8 @@ def read(name: str) -> dict[str, Any]:
 
 
 def read_file(path: str | Path) -> dict[str, Any]:
-    """A result by its path, checked. UserError: it is missing or no result."""
-    try:
-        result = json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read as a result: {error}") from None
+    """A result by its path, checked. UserError: it is missing or not a result."""
+    result = read_json(path)
     check(result, str(path))
     return result
 
@@ -75,94 +136,31 @@ def write(path: str | Path, result: dict[str, Any]) -> None:
     replace_file(path, json.dumps(result, indent=2, sort_keys=True) + "\n")
 
 
-def check(result: dict[str, Any], where: str) -> None:
-    """UserError naming the first thing in `result` that the schema does not allow."""
-    if not isinstance(result, dict):
-        raise UserError(f"{where} is no result: it holds no object")
-    for name, kind in FIELDS.items():
-        if name not in result:
-            raise UserError(f"{where} is no result: {name!r} is missing")
-        if not isinstance(result[name], kind):
-            raise UserError(
-                f"{where} is no result: {name} is {result[name]!r}, wanted {kind}"
-            )
-    for name, value in result.items():
-        kind = FIELDS.get(name) or OPTIONAL.get(name)
-        if kind is None:
-            end = did_you_mean(name, [*FIELDS, *OPTIONAL])
-            raise UserError(
-                f"{where} is no result: there is no field {name!r}; {end}"
-            )
-        if not isinstance(value, kind):
-            raise UserError(
-                f"{where} is no result: {name} is {value!r}, wanted {kind}"
-            )
-    if result["schema"] != SCHEMA or result["status"] not in STATUSES:
-        raise UserError(
-            f"{where} has schema {result['schema']} and status {result['status']!r}; "
-            f"known: {SCHEMA} and {' or '.join(STATUSES)}"
-        )
-    if not result["seeds"] or not all(
-        is_whole(seed) for seed in result["seeds"]
-    ):
-        raise UserError(
-            f"{where}: seeds are {result['seeds']}, wanted whole numbers"
-        )
-    if not is_number(result["wall_seconds"]) or result["wall_seconds"] < 0:
-        raise UserError(f"{where}: wall_seconds is {result['wall_seconds']}")
-    if not DATE.fullmatch(result["date"]):
-        raise UserError(
-            f"{where}: date is {result['date']!r}, wanted YYYY-MM-DD"
-        )
+def check(result: Any, where: str) -> None:
+    """UserError naming the first thing in `result` that the schema doesn't allow."""
+    try:
+        from_json(Result, result)
+        if "reproduces" in result:
+            from_json(Reproduces, result["reproduces"])
+    except UserError as error:
+        raise UserError(f"{where} is not a result: {error}") from None
     for name, metric in result["metrics"].items():
-        check_metric(metric, len(result["seeds"]), f"{where}: metric {name}")
-    for name in ("name", "digest", "num_train", "num_test"):
-        value = result["dataset"].get(name)
-        right = is_whole(value) if name.startswith("num_") else bool(value)
-        if not right:
-            raise UserError(f"{where}: dataset has {name}={value!r}")
-    if "reproduces" in result:
-        check_reproduces(result["reproduces"], f"{where}: reproduces")
+        try:
+            check_metric(metric, len(result["seeds"]))
+        except UserError as error:
+            raise UserError(f"{where}: metric {name}: {error}") from None
 
 
-def check_metric(metric: Any, num_seeds: int, where: str) -> None:
-    """UserError unless `metric` has a number, a unit, and a number for each seed."""
-    if not isinstance(metric, dict) or not {"value", "unit"} <= metric.keys():
-        raise UserError(f"{where} wants a value and a unit")
-    if not is_number(metric["value"]) or not isinstance(metric["unit"], str):
-        raise UserError(f"{where} is {metric['value']!r} in {metric['unit']!r}")
-    values = metric.get("per_seed", [metric["value"]] * num_seeds)
-    if not isinstance(values, list) or not all(map(is_number, values)):
+def check_metric(values: Any, num_seeds: int) -> None:
+    """UserError unless `values` have a number, a unit, and a number for each seed."""
+    if not isinstance(values, Mapping):
+        raise UserError(f"it must be a JSON object, got {shown(values)}")
+    known = ("value", "unit", "per_seed")
+    metric = from_json(Metric, {x: values[x] for x in known if x in values})
+    if "per_seed" in values and len(metric.per_seed) != num_seeds:
         raise UserError(
-            f"{where} has per_seed={values!r}, wanted a list of numbers"
+            f"it has {len(metric.per_seed)} values for {num_seeds} seeds"
         )
-    if len(values) != num_seeds:
-        raise UserError(
-            f"{where} has {len(values)} values for {num_seeds} seeds"
-        )
-
-
-def check_reproduces(values: dict[str, Any], where: str) -> None:
-    """UserError unless `values` say which row, at which scale, ours and the paper's."""
-    missing = {"row", "scale", "ours", "paper", "n"} - values.keys()
-    if missing:
-        raise UserError(f"{where} lacks {', '.join(sorted(missing))}")
-    if values["scale"] not in ("full", "small") or not is_whole(values["n"]):
-        raise UserError(
-            f"{where} has scale={values['scale']!r} and n={values['n']!r}; "
-            "wanted full or small, and a whole number"
-        )
-
-
-def is_whole(value: Any) -> bool:
-    """Whether `value` is a whole number of at least 0."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def is_number(value: Any) -> bool:
-    """Whether `value` is a finite number."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value)
 
 
 def machine(device: torch.device) -> dict[str, Any]:
@@ -171,9 +169,8 @@ def machine(device: torch.device) -> dict[str, Any]:
     for package in ("torch", "vitedu", "numpy"):
         try:
             versions[package] = metadata.version(package)
-        except (
-            metadata.PackageNotFoundError
-        ):  # run from a checkout, not installed
+        # run from a checkout without being installed
+        except metadata.PackageNotFoundError:
             versions[package] = "not installed"
     return {
         "hardware": hardware(device),
@@ -205,7 +202,7 @@ def processor() -> str:
 
 
 def commit() -> str | None:
-    """The commit of the checkout that this package lies in; None outside of one."""
+    """The commit of the checkout that this package is in; None outside of one."""
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None

@@ -9,7 +9,8 @@ from vitedu.train.optimizer import build_optimizer, parameter_groups, set_lr
 from vitedu.train.precision import build_precision
 from vitedu.train.recipes import RECIPES, recipe
 from vitedu.train.schedule import warmup_constant, warmup_cosine, warmup_linear
-from vitedu.train.step import StepResult, TrainState, train_step
+from vitedu.train.state import TrainState
+from vitedu.train.step import StepResult, train_step
 
 __all__ = [
     "RECIPES",

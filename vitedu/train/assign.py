@@ -6,8 +6,7 @@ from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vitedu.errors import UserError
-from vitedu.model.checks import check_fields
-from vitedu.train.config import fitted
+from vitedu.fields import check_names
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -28,13 +27,19 @@ def override(config: Config, assignments: dict[str, str]) -> Config:
     hints = typing.get_type_hints(type(config))
     for name, text in assignments.items():
         head, _, rest = name.partition(".")
-        check_fields(type(config).__name__, [head], hints)
-        if rest and is_dataclass(getattr(config, head)):
-            nested.setdefault(head, {})[rest] = text
-        elif rest:
+        check_names(type(config).__name__, [head], hints)
+        is_part = is_dataclass(getattr(config, head))
+        if rest and not is_part:
             raise UserError(f"{head} has no fields, so {name!r} means nothing")
+        if is_part and not rest:
+            raise UserError(
+                f"{head} cannot be set as a whole; set its fields, as in "
+                f"{head}.NAME=VALUE"
+            )
+        if is_part:
+            nested.setdefault(head, {})[rest] = text
         else:
-            changes[head] = parse(head, text, hints[head])
+            changes[head] = parsed(text, hints[head])
     for head in sorted(nested):  # the model before its preprocessing
         part = getattr(config, head)
         if head == "preprocess":
@@ -43,7 +48,8 @@ def override(config: Config, assignments: dict[str, str]) -> Config:
                     raise UserError(
                         f"preprocess.{name} follows the model; set model.{name}"
                     )
-            part = fitted(part, changes.get("model", config.model))
+            model = changes.get("model", config.model)
+            part = part.sized(model.image_size, model.in_channels)
         changes[head] = override(part, nested[head])
     return changed(config, changes)
 
@@ -56,28 +62,27 @@ def changed(config: Config, changes: dict[str, Any]) -> Config:
     return replace(config, **changes)
 
 
-def parse(name: str, text: str, kind: Any) -> Any:
-    """The value that `text` stands for in a field of type `kind`."""
-    if isinstance(kind, types.UnionType):
+def parsed(text: str, kind: Any) -> Any:
+    """The value that `text` stands for in a field of type `kind`.
+
+    If it stands for none the text itself, which the configuration then refuses with
+    the sentence that it has for any wrong value.
+    """
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
         kinds = typing.get_args(kind)
         if text.lower() == "none" and type(None) in kinds:
             return None
-        kind = next(k for k in kinds if k is not type(None))
+        kind = next(each for each in kinds if each is not type(None))
     if typing.get_origin(kind) is tuple:
         inner = typing.get_args(kind)[0]
-        values = tuple(parse(name, part, inner) for part in text.split(","))
+        values = tuple(parsed(part, inner) for part in text.split(","))
         # one number is taken for both sides of a pair of sizes
         return values[0] if len(values) == 1 and inner is int else values
     if kind is bool:
-        if text.lower() in ("true", "false"):
-            return text.lower() == "true"
-        raise UserError(f"{name} must be true or false, got {text!r}")
+        return {"true": True, "false": False}.get(text.lower(), text)
     if kind in (int, float):
         try:
             return kind(text)
         except ValueError:
-            wanted = "a whole number" if kind is int else "a number"
-            raise UserError(f"{name} must be {wanted}, got {text!r}") from None
-    if kind is str or typing.get_origin(kind) is typing.Literal:
-        return text
-    raise UserError(f"{name} cannot be set from the command line")
+            return text
+    return text

@@ -8,7 +8,7 @@ from vitedu.errors import UserError
 def find_device(name: str) -> torch.device:
     """The device called `name`; "auto" is the first of cuda, mps, cpu that is there.
 
-    UserError: there is no such device.
+    UserError: this machine doesn't have it.
     """
     there = {
         "cuda": torch.cuda.is_available(),
@@ -26,14 +26,15 @@ def find_device(name: str) -> torch.device:
     available = [kind for kind in there if there[kind]]
     if not there.get(device.type, False):
         raise UserError(
-            f"device {name!r} is not there; this machine has {', '.join(available)}"
+            f"this machine doesn't have the device {name!r}; it has "
+            + ", ".join(available)
         )
     if (
         device.type == "cuda"
         and (device.index or 0) >= torch.cuda.device_count()
     ):
         raise UserError(
-            f"device {name!r} is not there; this machine has "
+            f"this machine doesn't have the device {name!r}; it has "
             f"{torch.cuda.device_count()} cuda devices, counted from 0"
         )
     return device

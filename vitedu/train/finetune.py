@@ -4,22 +4,24 @@
 """
 
 from collections.abc import Callable
-from dataclasses import fields as fields_of
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+from vitedu.budget import check_memory
 from vitedu.data.arrays import Arrays
 from vitedu.data.augment import Augment
 from vitedu.data.images import Pictures
-from vitedu.data.items import Items, numbers
+from vitedu.data.items import Items
 from vitedu.data.kinds import open_data
+from vitedu.data.labels import numbered_names
 from vitedu.data.prepared import is_prepared
 from vitedu.data.randomness import Draws
 from vitedu.errors import UserError
-from vitedu.model import ResNet, ViT
+from vitedu.fields import check_names, field_types
+from vitedu.model import Classifier
 from vitedu.model.about import LossName
-from vitedu.model.checks import check_fields
+from vitedu.model.network import Network
 from vitedu.pictures import PreprocessSpec
 from vitedu.train.assign import changed
 from vitedu.train.config import (
@@ -32,18 +34,18 @@ from vitedu.train.config import (
     TrainConfig,
 )
 from vitedu.train.device import find_device
-from vitedu.train.fit import Start, fit_objects
-from vitedu.train.given import Objects, name_of
+from vitedu.train.fit import Start, fit_passed
+from vitedu.train.given import Passed, name_of
 from vitedu.train.journal import Progress, Run
 from vitedu.train.losses import Loss
-from vitedu.train.recipes import recipe
-from vitedu.train.sources import class_names_of
-from vitedu.train.state import (
+from vitedu.train.network import (
     is_zero_head,
     load_to_train,
     other_classes,
     zero_head,
 )
+from vitedu.train.recipes import recipe
+from vitedu.train.sources import class_names_of
 
 if TYPE_CHECKING:
     from vitedu.data.image_source import PictureChange
@@ -82,7 +84,7 @@ class FinetuneFields(TypedDict, total=False):
     shard: bool
     seed: int
     max_images: int | None
-    fallback: str | None
+    fallback: Literal["digits"] | None
     device: str
     threads: int | None
     num_workers: int
@@ -90,11 +92,11 @@ class FinetuneFields(TypedDict, total=False):
     save_every: int | None
 
 
-OF_MODEL = ("image_size", "dropout", "drop_path")
+MODEL_FIELDS = ("image_size", "dropout", "drop_path")
 
 
 def finetune(
-    weights: str | PathLike[str] | ViT | ResNet,
+    weights: str | PathLike[str] | Network,
     data: Any,
     out: str | PathLike[str] | None = None,
     *,
@@ -108,36 +110,36 @@ def finetune(
     command: str = "vitedu.finetune",
     **fields: Unpack[FinetuneFields],
 ) -> Run:
-    """Train a model that knows something on data of your own; one line is enough.
+    """Train a model that has learned something on data of your own, in one line.
 
     >>> vitedu.finetune("ViT-Ti/16", "photos", "out", epochs=5, layer_decay=0.75)
 
     `weights` is what `vitedu.load` takes (a name, a file, a run folder), or a model
-    that you have: this is then itself changed and trained. `data` is a folder with a
+    that you have, which is then changed and trained itself. `data` is a folder with a
     folder of pictures for each class (with train/ and val/ above them, or without), a
-    named data set, or anything else that `vitedu.data.as_source` takes. The classes
-    are counted from it. The head starts from zeros unless the weights know the same
-    classes by the same names, or as many where the data only count them; pictures are
-    prepared as for the weights, positions resized to `image_size`.
+    named data set, or anything else that `vitedu.data.as_source` takes. Its classes
+    are counted. The head starts from zeros unless the weights were trained on classes
+    of the same names, or on as many if the data only number them. Pictures are
+    prepared as for the weights, and positions are resized to `image_size`.
 
-    `validation` is data to choose by, or the share of `data` to hold out for that;
-    without `test` a share is held out to test on, if `data` has no part for it. `loss`
-    and `augment` are settings or functions of yours, and `on_start`, `on_progress`,
-    `should_stop` and `out` what `fit` says of them: the same line again goes on with
-    a run that was stopped. Images that come prepared, or in batches, are not augmented;
+    `validation` is data to choose by, or the share of `data` to hold out for that.
+    Without `test` a share is held out to test on, unless `data` has a part for it.
+    `loss` and `augment` are settings or functions of yours; `on_start`, `on_progress`,
+    `should_stop` and `out` are those of `fit`: the same line again goes on with a run
+    that was stopped. Images that come prepared, or in batches, are not augmented, and
     a note says so.
 
     The other settings are TrainConfig's (`help(vitedu.train.TrainConfig)` says what
-    each means), and `image_size`, `dropout` and `drop_path` of the model. What you
-    leave out is as in the recipe `finetune`; tier "smoke" takes 20 steps, to prove
+    each means), and the model's `image_size`, `dropout` and `drop_path`. Their
+    defaults are those of the recipe `finetune`; tier "smoke" takes 20 steps, to prove
     that it runs.
 
     UserError: a setting is unknown, or what `fit` says.
     """
-    check_fields("finetune", fields, FinetuneFields.__annotations__)
+    check_names("finetune", fields, FinetuneFields.__annotations__)
     tier = fields.pop("tier", None) or tier_of(fields.get("device", "auto"))
-    own = {name: fields.pop(name) for name in OF_MODEL if name in fields}
     settings: dict[str, Any] = dict(fields)
+    of_model = {x: settings.pop(x) for x in MODEL_FIELDS if x in settings}
     notes: list[str] = []
     if augment is None and not can_augment(data):
         augment = Augment()
@@ -151,22 +153,19 @@ def finetune(
     config = replace(recipe("finetune", tier), dataset=named)
     names = class_names_of(config, train)
     model = None
-    if isinstance(weights, ViT | ResNet):
+    if isinstance(weights, Classifier):
         model = weights
-        notes += fit_classes(model, names, own)
+        notes += adapt(model, names, of_model)
         config = replace(config, weights=None)
     else:
         config = for_weights(config, fspath(weights), len(names))
-        check_fields(
-            type(config.model).__name__,
-            own,
-            (each.name for each in fields_of(config.model)),
-        )
-        config = replace(config, model=replace(config.model, **own))
-    return fit_objects(
+        network = type(config.model)
+        check_names(network.__name__, of_model, field_types(network))
+        config = replace(config, model=replace(config.model, **of_model))
+    return fit_passed(
         changed(config, settings),
         out,
-        Objects(model, train, validation, test, loss, augment),
+        Passed(model, train, validation, test, loss, augment),
         on_start=on_start,
         on_progress=on_progress,
         should_stop=should_stop,
@@ -184,21 +183,21 @@ def finetune_config(
 ) -> TrainConfig:
     """The configuration of a command line: trained weights on a folder or named set.
 
-    With a `dataset`, `data` is the place where that is. `override` changes the rest.
+    With a `dataset`, `data` is the place of that. `override` changes the rest.
     UserError: no data are named, or what `load` says.
     """
-    plain = recipe("finetune", tier)
-    place = {"dataset": data}
-    if dataset is not None:
-        place = {"dataset": dataset, "data": data}
-    if place["dataset"] is None:
+    if dataset is None:
+        dataset, data = data, None
+    if dataset is None:
         raise UserError(
             "finetune has no data set of its own; name yours: data=FOLDER, with a "
             "folder of pictures for each class in it"
         )
-    config = replace(plain, **place)
+    config = replace(recipe("finetune", tier), dataset=dataset, data=data)
     names = class_names_of(config)
-    return for_weights(config, weights or plain.weights, len(names))
+    if weights is None:
+        weights = str(config.weights)
+    return for_weights(config, weights, len(names))
 
 
 def for_weights(
@@ -214,28 +213,31 @@ def for_weights(
     )
 
 
-def fit_classes(
-    model: ViT | ResNet, names: tuple[str, ...], own: dict[str, Any]
+def adapt(
+    model: Network, names: tuple[str, ...], settings: dict[str, Any]
 ) -> list[str]:
-    """Make a given model one for these classes and images of this size, in place.
+    """Prepare a model for these classes and images of this size, in place.
 
-    What it returns is to be known about it.
-    UserError: it is to have another dropout, which it was built with.
+    Returns notes on it for the user.
+    UserError: it should get another dropout, which is built into its layers.
     """
     for name in ("dropout", "drop_path"):
-        if name in own:
+        if name in settings:
             raise UserError(
-                f"{name}={own[name]}: this model was built without it; give the name "
-                f"or the file of its weights, or load it with {name}={own[name]}"
+                f"{name}={settings[name]} cannot be set in a model that is built; give "
+                "the name or the file of its weights instead, or load it with "
+                f"{name}={settings[name]}"
             )
-    if "image_size" in own:
-        model.set_input_size(own["image_size"])
+    if "image_size" in settings:
+        resized = replace(model.config, image_size=settings["image_size"])
+        check_memory(resized, "this model with images of that size")
+        model.set_input_size(resized.image_size)
     if model.num_classes != len(names):
         model.reset_classifier(len(names), names)
     elif model.class_names != names:
-        is_counted = names == numbers(len(names))
+        is_counted = names == numbered_names(len(names))
         if is_counted and model.class_names:
-            return []  # the model's names are taken
+            return []  # the names of the model stay
         is_known = not is_zero_head(model)
         zero_head(model)
         model.class_names = names
@@ -244,15 +246,15 @@ def fit_classes(
 
 
 def tier_of(device: str) -> str:
-    """The tier of a run on this device, if none is asked for."""
+    """The tier of a run on this device, unless another is asked for."""
     return "cpu" if find_device(device).type == "cpu" else "gpu"
 
 
 def can_augment(data: Any) -> bool:
     """Whether random changes can be made to the pictures of `data` one by one.
 
-    Of a DataLoader or a Source they cannot: it yields what it yields. Floats are
-    prepared already, which the first item tells.
+    Not if they come in batches, as from a DataLoader or a Source, or as floats, which
+    are prepared already: the first item tells.
     """
     if isinstance(data, str | PathLike):
         return True

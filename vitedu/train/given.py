@@ -1,7 +1,7 @@
-"""What a caller gave to `fit` in Python: named in the configuration, and checked.
+"""What a caller passes to `fit` in Python: recorded by its name, and checked.
 
-A file of settings cannot hold a function, a model or data in memory. It holds their
-names, so that a run which goes on without them says what it lacks.
+The settings of a run are text. They cannot contain a function, a model or data in
+memory, so they record its name: a run that goes on without it can then say so.
 """
 
 import re
@@ -14,20 +14,22 @@ import torch
 
 from vitedu.data.augment import Augment
 from vitedu.errors import UserError
-from vitedu.model import ResNet, ViT
+from vitedu.model import Classifier
 from vitedu.model.about import LossName
+from vitedu.model.network import Network
 from vitedu.train.config import TrainConfig
 from vitedu.train.losses import Loss
+from vitedu.train.parts import path_as_dataset
 from vitedu.weights.save import expected_shapes
 
 if TYPE_CHECKING:
     from vitedu.data.image_source import PictureChange
 
 
-class Objects(NamedTuple):
-    """What `fit` was given besides a configuration; None: nothing."""
+class Passed(NamedTuple):
+    """The arguments of `fit` besides the configuration; None: not passed."""
 
-    model: ViT | ResNet | None = None
+    model: Network | None = None
     train: Any = None
     validation: Any = None
     test: Any = None
@@ -36,12 +38,20 @@ class Objects(NamedTuple):
 
     @property
     def names(self) -> str | None:
-        """ "train=ImageFolder loss=focal_loss", of what is given; None: nothing."""
-        return names_given(**self._asdict())
+        """What `TrainConfig.given` records: "train=ImageFolder loss=focal_loss".
+
+        As in a shell, a word with a blank in it is quoted: `'test=my photos'`.
+        """
+        words = [
+            f"{argument}={name_of(value)}"
+            for argument, value in self._asdict().items()
+            if value is not None
+        ]
+        return " ".join(map(quoted, words)) or None
 
     @property
     def has_data(self) -> bool:
-        """Whether data are among them that no path names."""
+        """Whether there are data among them that no path names."""
         parts = (self.train, self.validation, self.test)
         return any(
             part is not None and not isinstance(part, str | PathLike)
@@ -49,78 +59,57 @@ class Objects(NamedTuple):
         )
 
 
-def settled(
-    config: TrainConfig, objects: Objects
-) -> tuple[TrainConfig, Objects]:
-    """`config` with what settings can say, and the objects that are left over.
+def into_settings(
+    config: TrainConfig, passed: Passed
+) -> tuple[TrainConfig, Passed]:
+    """Move into `config` what settings can say; the objects that are left over.
 
     A path to train on, a share to validate on, a loss by its name and an `Augment`
-    are settings. What an object takes the place of goes to its default. UserError:
-    label smoothing, which a loss of the caller's would not know of.
+    are settings. A setting that an object replaces goes to its default.
+    UserError: there is label smoothing, which a loss function wouldn't know of.
     """
+    config, train = path_as_dataset(config, passed.train)
+    left = passed._replace(train=train)
     changes: dict[str, Any] = {}
-    train, validation = objects.train, objects.validation
-    loss, augment = objects.loss, objects.augment
-    if isinstance(train, str | PathLike):
-        changes |= {"dataset": fspath(train), "data": None}
-        train = None
-    if isinstance(validation, int | float):
-        changes["validation"] = validation
-        validation = None
-    if isinstance(loss, str):
-        changes["loss"] = loss
-        loss = None
-    elif loss is not None:
-        if not callable(loss):
-            raise TypeError(
-                f"loss must be a name or a function, got {type(loss).__name__}"
-            )
+    if isinstance(passed.validation, int | float):
+        changes["validation"] = passed.validation
+        left = left._replace(validation=None)
+    if isinstance(passed.loss, str):
+        changes["loss"] = passed.loss
+        left = left._replace(loss=None)
+    elif passed.loss is not None:
+        check_callable("loss", passed.loss, "a name")
         if config.label_smoothing:
             raise UserError(
-                f"label_smoothing={config.label_smoothing} belongs to the losses that "
-                f"have a name, and loss={name_of(loss)} would not know of it; set "
+                f"label_smoothing={config.label_smoothing} works with the losses that "
+                f"have a name, and not with loss={name_of(passed.loss)}; set "
                 "label_smoothing=0, and smooth in your loss"
             )
         changes["loss"] = "softmax"
-    if isinstance(augment, Augment):
-        changes["augment"] = augment
-        augment = None
-    elif augment is not None:
-        if not callable(augment):
-            raise TypeError(
-                "augment must be an Augment or a function, got "
-                f"{type(augment).__name__}"
-            )
+    if isinstance(passed.augment, Augment):
+        changes["augment"] = passed.augment
+        left = left._replace(augment=None)
+    elif passed.augment is not None:
+        check_callable("augment", passed.augment, "an Augment")
         changes["augment"] = Augment()
-    left = Objects(
-        objects.model, train, validation, objects.test, loss, augment
-    )
     return replace(config, **changes), left
 
 
-def names_given(**given: Any) -> str | None:
-    """ "loss=focal_loss train=ImageFolder", of what is not None; None: nothing.
-
-    As in a shell, a word with a blank in it is quoted: `'test=my photos'`.
-    """
-    words = [
-        f"{name}={name_of(value)}"
-        for name, value in given.items()
-        if value is not None
-    ]
-    return joined(words) or None
+def check_callable(name: str, value: Any, other: str) -> None:
+    """TypeError unless `value` is a function; `other` is what else it might be."""
+    if not callable(value):
+        raise TypeError(
+            f"{name} must be {other} or a function, got {type(value).__name__}"
+        )
 
 
-def joined(words: list[str]) -> str:
-    """Words with blanks between them, from which `shlex.split` makes the words."""
-    return " ".join(
-        shlex.quote(word) if re.search(r"""[\s"'\\]""", word) else word
-        for word in words
-    )
+def quoted(word: str) -> str:
+    """A word that `shlex.split` gives back; plain ones are left as they are."""
+    return shlex.quote(word) if re.search(r"""[\s"'\\]""", word) else word
 
 
 def name_of(value: Any) -> str:
-    """What to call an object: a path, a function's name, or that of its type."""
+    """What to call an object: its path, the function's name or its type's."""
     if isinstance(value, str | PathLike):
         return fspath(value)
     if hasattr(value, "func"):  # functools.partial
@@ -129,37 +118,34 @@ def name_of(value: Any) -> str:
     return str(name).strip("<>")  # <lambda>
 
 
-def check_given(recorded: str | None, given: str | None) -> None:
-    """UserError if a configuration names objects that are not given now."""
-    if recorded is None or recorded == given:
+def check_passed_again(recorded: str | None, now: str | None) -> None:
+    """UserError if a configuration names objects that aren't passed now."""
+    if recorded is None or recorded == now:
         return
-    words, now = shlex.split(recorded), shlex.split(given or "")
-    lacking = [word for word in words if word not in now]
-    arguments = [
-        "{0}={0}".format(word.partition("=")[0]) for word in lacking or words
-    ]
+    words, present = shlex.split(recorded), shlex.split(now or "")
+    missing = [word for word in words if word not in present] or words
+    arguments = ["{0}={0}".format(word.partition("=")[0]) for word in missing]
     raise UserError(
-        f"this run was given {' and '.join(lacking or words)} in Python, which can't "
-        "be stored; resume from Python: vitedu.train.fit(config, out, "
-        f"{', '.join(arguments)})"
+        f"this run was given {' and '.join(missing)} in Python, which can't be stored; "
+        f"resume from Python: vitedu.train.fit(config, out, {', '.join(arguments)})"
     )
 
 
-def check_model(model: ViT | ResNet) -> None:
-    """Whether a model that was given can be trained, and written.
+def check_model(model: Network) -> None:
+    """Refuse a model that can't be trained or written.
 
-    TypeError: it is none of vitedu's. UserError: it is not in float32, or it holds
-    other weights than its configuration describes.
+    TypeError: it isn't one of vitedu's. UserError: it is not in float32, or has other
+    weights than its configuration describes.
     """
-    if not isinstance(model, ViT | ResNet):
+    if not isinstance(model, Classifier):
         raise TypeError(
             f"model must be a ViT or a ResNet of vitedu, got {type(model).__name__}; "
-            "of a wrapper (DDP, torch.compile) give the model inside"
+            "if it is a wrapper (DDP, torch.compile), pass the model inside"
         )
     for name, weight in model.named_parameters():
         if weight.dtype != torch.float32:
             raise UserError(
-                f"{name} is {weight.dtype}, and training wants weights in float32; "
+                f"{name} is {weight.dtype}, and training needs weights in float32; "
                 "call model.float(), and set precision= for the arithmetic"
             )
     described = expected_shapes(model.config)
@@ -171,7 +157,7 @@ def check_model(model: ViT | ResNet) -> None:
         )
         if here != there:
             raise UserError(
-                f"{name} has the shape {here} in the model, {there} by its "
+                f"{name} has the shape {here} in the model and {there} in its "
                 "configuration, so its weights could not be loaded again; change the "
                 "head with model.reset_classifier, and train anything else in a loop "
                 "of your own"

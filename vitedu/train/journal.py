@@ -1,18 +1,26 @@
-"""The log of a run: its lines in memory and in the folder, and whoever watches."""
+"""What a run measures: sums on the device become lines of the log, then the result."""
 
-from collections.abc import Callable
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from vitedu import results
+from vitedu.evaluate import Evaluation
 from vitedu.model import ViT
-from vitedu.train.distributed import World, bare
 from vitedu.train.folder import RunFolder
-from vitedu.train.step import TrainState
+from vitedu.train.processes import ALONE, Processes
+from vitedu.train.sources import Sources
+from vitedu.train.state import TrainState
+from vitedu.train.step import StepResult
 
 
 class Progress(NamedTuple):
-    """What `on_progress` is told at each measurement.
+    """What `on_progress` gets at each measurement.
 
-    `line` holds what was measured: the training loss and more every `log_every` steps,
+    `line` is what was measured: the training loss and more every `log_every` steps,
     else an accuracy on validation or test data, or a note. `model` is the network with
     its weights as they are now (not averaged), in training mode: look at them, but
     leave them as they are. With TensorBoard's writer:
@@ -24,7 +32,7 @@ class Progress(NamedTuple):
 
     step: int
     num_steps: int
-    line: dict[str, Any]  # as it stands in the log
+    line: dict[str, Any]  # as the log has it
     images_per_second: float
     model: ViT | Any  # or a ResNet
 
@@ -42,53 +50,182 @@ class Run(NamedTuple):
 
 
 class Journal:
-    """The lines so far, `history`, and where the next one goes."""
+    """The lines of the log, the clock, and the results that are not in a line yet."""
 
     def __init__(
         self,
-        history: list[dict[str, Any]],
         state: TrainState,
-        num_steps: int,
-        folder: RunFolder | None,
-        on_progress: Callable[[Progress], None] | None,
-        world: World,
+        sources: Sources,
+        folder: RunFolder | None = None,
+        processes: Processes = ALONE,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        self.history = history
         self.state = state
-        self.num_steps = num_steps
+        self.sources = sources
         self.folder = folder
+        self.processes = processes
         self.on_progress = on_progress
-        self.world = world
+        self.history: list[dict[str, Any]] = []
+        self.pending: list[StepResult] = []  # of the steps since the last line
+        self.started = time.perf_counter()
 
-    def record(self, line: dict[str, Any], speed: float = 0.0) -> None:
-        """Put a line into the log and tell whoever watches."""
-        self.history.append(line)
-        folder = self.folder
-        if folder is not None:
-            self.world.first(lambda: folder.append(line))
-        if self.on_progress is not None:
-            model = bare(self.state.model)
-            step = self.state.step
-            self.on_progress(Progress(step, self.num_steps, line, speed, model))
+    @property
+    def seconds(self) -> float:
+        """Of training so far; evaluation and pauses are left out."""
+        return time.perf_counter() - self.started
+
+    @seconds.setter
+    def seconds(self, seconds: float) -> None:
+        self.started = time.perf_counter() - seconds
+
+    @contextmanager
+    def clock_stopped(self) -> Iterator[None]:
+        """What happens in this block is not training."""
+        seconds = self.seconds
+        yield
+        self.seconds = seconds
+
+    def totals(self) -> list[StepResult]:
+        """Each pending result added up over all processes; waits for the device."""
+        numbers = [
+            number
+            for result in self.pending
+            for number in (
+                result.loss_sum,
+                0 if result.correct is None else result.correct,
+                result.num_images,
+            )
+        ]
+        sums = self.processes.total(numbers)
+        columns = sums[0::3], sums[1::3], sums[2::3]
+        return [
+            StepResult(
+                loss_sum,
+                None if result.correct is None else correct,
+                int(num_images),
+                result.grad_norm,
+            )
+            for result, loss_sum, correct, num_images in zip(
+                self.pending, *columns, strict=True
+            )
+        ]
+
+    def measure(self, totals: list[StepResult]) -> None:
+        """Record the mean of the steps since the last line."""
+        state, seconds = self.state, self.seconds
+        num_images = sum(result.num_images for result in totals)
+        before = self.last("loss")["wall_seconds"]
+        speed = num_images / max(seconds - before, 1e-9)
+        line = self.place() | {
+            "loss": float(sum(x.loss_sum for x in totals)) / max(num_images, 1),
+            "lr": state.schedule(state.step - 1),
+            "precision": state.config.precision,
+            "images_per_second": round(speed, 1),
+            "wall_seconds": round(seconds, 3),
+        }
+        if totals[0].correct is not None:
+            correct = int(sum(result.correct for result in totals))
+            line["train_accuracy"] = 100.0 * correct / num_images
+        norm = totals[-1].grad_norm
+        # a scaler skips what overflowed
+        if norm is not None and norm.isfinite():
+            line["grad_norm"] = float(norm)
+        self.pending = []
+        self.record(line, speed)
+
+    def validated(self, measured: Evaluation) -> None:
+        """Record what the held-out part says."""
+        self.record(self.place() | self.numbers("validation", measured))
+
+    def numbers(self, part: str, measured: Evaluation) -> dict[str, float]:
+        """Accuracy and loss of one part of the data, by name.
+
+        A loss that is not finite is left out; a note says why.
+        """
+        found = {f"{part}_accuracy": measured.accuracy}
+        if math.isfinite(measured.loss):
+            return found | {f"{part}_loss": measured.loss}
+        note = (
+            f"the {part} loss is not finite at step {self.state.step}: the model "
+            f"answers NaN or infinity for {measured.num_unanswered} of "
+            f"{measured.num_images} images, which count as wrong"
+        )
+        self.state.notes.append(note)
+        self.note(note)
+        return found
 
     def note(self, sentence: str) -> None:
         """Record a sentence, unless the log has it from before the run was stopped."""
         if not any(line.get("note") == sentence for line in self.history):
             self.record({"step": self.state.step, "note": sentence})
 
-    def seconds(self) -> float:
-        """Of training, until the last line of it."""
-        lines = (x for x in reversed(self.history) if "loss" in x)
-        return next(lines, {"wall_seconds": 0.0})["wall_seconds"]
+    def place(self) -> dict[str, Any]:
+        """How every line of a measurement begins."""
+        step = self.state.step
+        return {"step": step, "epoch": (step - 1) // self.state.epoch_steps}
 
-    def validations(self) -> list[dict[str, Any]]:
-        """The lines that measured the validation part."""
-        return [line for line in self.history if "validation_loss" in line]
+    def record(self, line: dict[str, Any], speed: float = 0.0) -> None:
+        """Append a line to the log, and show it to the caller."""
+        self.history.append(line)
+        folder, state = self.folder, self.state
+        if folder is not None:
+            self.processes.first(lambda: folder.append(line))
+        if self.on_progress is not None and self.processes.is_first:
+            self.on_progress(
+                Progress(
+                    state.step, state.num_steps, line, speed, state.network
+                )
+            )
+
+    def last(self, name: str) -> dict[str, Any]:
+        """The last line with such a number; before there is one, that of step 0."""
+        lines = (line for line in reversed(self.history) if name in line)
+        return next(lines, {"step": 0, "wall_seconds": 0.0})
 
     def best(self) -> dict[str, Any] | None:
         """The first of the lines with the highest accuracy on the validation part."""
         return max(
-            self.validations(),
+            (line for line in self.history if "validation_accuracy" in line),
             key=lambda line: line["validation_accuracy"],
             default=None,
         )
+
+    def result(self, command: str, test: Evaluation | None) -> dict[str, Any]:
+        """The fields of result.json; `test` is None if the run was stopped."""
+        state, config = self.state, self.state.config
+        numbers: dict[str, float] = {}
+        chosen = None
+        if test is not None:
+            best, last = self.best(), self.last("validation_accuracy")
+            chosen = best if config.keep == "best" else last
+            names = "validation_accuracy", "validation_loss"
+            numbers = {name: chosen[name] for name in names if name in chosen}
+            numbers |= self.numbers("test", test)
+            self.record({"step": state.step, "test_accuracy": test.accuracy})
+        notes = [*self.sources.notes, *state.notes]
+        if chosen is not None and config.keep == "best":
+            notes.append(
+                f"the weights are those of step {chosen['step']}, the best on the "
+                "validation part"
+            )
+        return {
+            "schema": results.SCHEMA,
+            "status": "interrupted" if test is None else "finished",
+            "name": config.recipe,
+            "command": command,
+            "config": config.to_json(),
+            "tier": config.tier,
+            "metrics": {x: metric(x, numbers[x]) for x in numbers},
+            "seeds": [config.seed],
+            "dataset": self.sources.record(),
+            **results.machine(state.device),
+            "date": datetime.now(UTC).date().isoformat(),
+            "wall_seconds": round(self.seconds, 1),
+            **({"notes": "; ".join(notes)} if notes else {}),
+        }
+
+
+def metric(name: str, value: float) -> dict[str, Any]:
+    """A number of a run as a result stores it."""
+    unit = "nats" if name.endswith("_loss") else "percent"
+    return {"value": value, "unit": unit, "per_seed": [value]}

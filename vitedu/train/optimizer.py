@@ -8,9 +8,9 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model.classifier import Classifier
-from vitedu.train.config import CHOICES, TrainConfig
+from vitedu.train.config import TrainConfig
 
-# attributes of a network that stand before its blocks, and behind its final norm
+# attributes of a network before its blocks, and after its final norm
 BEFORE = ("patch_embed", "cls_token", "pos_embed", "stem")
 BEHIND = ("pool", "pre_logits", "head")
 
@@ -66,7 +66,7 @@ def parameter_groups(
 
 
 def layers_of(model: nn.Module) -> dict[str, int]:
-    """The layer of each parameter: 0 the stem, i + 1 block i, then what is behind them.
+    """The layer of each parameter: 0 the stem, i + 1 block i, then what follows.
 
     Class token and positions belong to the stem, the final norm to the last block.
     ValueError: the place of a parameter is not known.
@@ -134,6 +134,52 @@ def decay_table(model: nn.Module, config: TrainConfig) -> list[Group]:
     ]
 
 
+Groups = list[dict[str, Any]]
+Betas = tuple[float, float]
+
+
+def adamw(
+    groups: Groups, lr: float, betas: Betas, fused: bool
+) -> torch.optim.Optimizer:
+    """Adam, whose decay is decoupled: decay times learning rate."""
+    return torch.optim.AdamW(groups, lr=lr, betas=betas, fused=fused)
+
+
+def adam(
+    groups: Groups, lr: float, betas: Betas, fused: bool
+) -> torch.optim.Optimizer:
+    """Adam; a decay would be part of the gradient."""
+    return torch.optim.Adam(groups, lr=lr, betas=betas, fused=fused)
+
+
+def sgd(
+    groups: Groups, lr: float, betas: Betas, fused: bool
+) -> torch.optim.Optimizer:
+    """SGD, whose momentum is the first of `betas`."""
+    # PyTorch 2.13 cannot fuse it for weights distributed over processes (FSDP2)
+    is_distributed = hasattr(groups[0]["params"][0], "full_tensor")
+    optimizer = torch.optim.SGD(
+        groups, lr=lr, momentum=betas[0], fused=fused and not is_distributed
+    )
+    start_at_rest(optimizer)
+    return optimizer
+
+
+def start_at_rest(optimizer: torch.optim.SGD) -> None:
+    """Velocities of 0, from which the first step is the same as without any.
+
+    PyTorch (up to 2.13) allocates those of fused SGD in the first step and fills them
+    in the kernel; if a loss scaler skips that step, they stay what the memory held.
+    """
+    for group in optimizer.param_groups:
+        for parameter in group["params"] if group["momentum"] else ():
+            velocity = torch.zeros_like(parameter)
+            optimizer.state[parameter]["momentum_buffer"] = velocity
+
+
+OPTIMIZERS = {"adamw": adamw, "adam": adam, "sgd": sgd}
+
+
 def build_optimizer(
     model: nn.Module,
     name: str = "adamw",
@@ -143,32 +189,19 @@ def build_optimizer(
     weight_decay: float = 0.0,
     layer_decay: float = 1.0,
 ) -> torch.optim.Optimizer:
-    """AdamW (decay times learning rate, decoupled), Adam, or SGD with momentum.
+    """The optimizer called `name`, over the groups of `parameter_groups`.
 
-    `name` is "adamw", "adam" or "sgd", whose momentum is the first of `betas`. Its
-    groups are those of `parameter_groups`; `set_lr` sets the rate of the next step.
-    UserError: there is no optimizer of that name.
+    `set_lr` sets the rate of the next step. UserError: there isn't one of that name.
     """
-    if name not in CHOICES["optimizer"]:
+    if name not in OPTIMIZERS:
         raise UserError(
-            f"there is no optimizer {name!r}; "
-            + did_you_mean(name, CHOICES["optimizer"])
+            f"there is no optimizer {name!r}; {did_you_mean(name, OPTIMIZERS)}"
         )
     groups = parameter_groups(
         model, weight_decay=weight_decay, layer_decay=layer_decay
     )
-    weight = next(model.parameters())
-    fused = weight.device.type in ("cpu", "cuda")
-    if name == "sgd":
-        # which PyTorch 2.13 cannot fuse for weights spread over processes (FSDP2)
-        fused &= not hasattr(weight, "full_tensor")
-        optimizer = torch.optim.SGD(
-            groups, lr=lr, momentum=betas[0], fused=fused
-        )
-        start_at_rest(optimizer)
-    else:
-        kind = torch.optim.AdamW if name == "adamw" else torch.optim.Adam
-        optimizer = kind(groups, lr=lr, betas=betas, fused=fused)
+    is_fused = next(model.parameters()).device.type in ("cpu", "cuda")
+    optimizer = OPTIMIZERS[name](groups, lr, betas, is_fused)
     set_lr(optimizer, lr)
     return optimizer
 
@@ -185,18 +218,6 @@ def optimizer_of(
         weight_decay=config.weight_decay,
         layer_decay=config.layer_decay,
     )
-
-
-def start_at_rest(optimizer: torch.optim.SGD) -> None:
-    """Velocities of 0, from which the first step is the same as without any.
-
-    PyTorch (2.4 to 2.13) allocates those of fused SGD in the first step and fills them
-    in the kernel; if a loss scaler skips that step, they stay what the memory held.
-    """
-    for group in optimizer.param_groups:
-        for parameter in group["params"] if group["momentum"] else ():
-            velocity = torch.zeros_like(parameter)
-            optimizer.state[parameter]["momentum_buffer"] = velocity
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
@@ -234,7 +255,7 @@ class MovingAverage:
         return {"num_updates": self.num_updates, "average": self.average}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of `state_dict`; tensors go to where the average lies."""
+        """The inverse of `state_dict`; tensors are copied in place."""
         self.num_updates = state["num_updates"]
         for name, tensor in state["average"].items():
             self.average[name].copy_(tensor)

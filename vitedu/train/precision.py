@@ -1,4 +1,4 @@
-"""Number formats of a training step, behind one interface.
+"""Number formats of a training step, with one interface.
 
 `autocast()` surrounds the forward pass, `backward(loss)` adds to the gradients,
 `update(optimizer, max_norm)` clips, steps and clears them.
@@ -84,7 +84,7 @@ class FullPrecision:
 
 
 class TF32(FullPrecision):
-    """float32, whose products a GPU takes of factors with 10 bits instead of 23."""
+    """float32, but a GPU multiplies factors rounded to 10 bits instead of 23."""
 
     name = "tf32"
     tf32 = True
@@ -159,12 +159,12 @@ def build_precision(
 ) -> FullPrecision:
     """The precision called `name`; its own `name` is never "auto".
 
-    UserError: the device does not have it, or no choice of attention kernels.
+    UserError: the device does not support it, or offers no choice of attention kernels.
     """
     name = resolve_precision(name, device.type, capability(device))
     if attention not in ("auto", "math") and device.type not in ("cpu", "cuda"):
         raise UserError(
-            f"attention={attention}: PyTorch has one kernel alone for the device "
+            f"attention={attention}: PyTorch has only one kernel for the device "
             f"{device.type}; use attention=auto"
         )
     return PRECISIONS[name](device, attention)
@@ -173,7 +173,7 @@ def build_precision(
 def concrete(config: TrainConfig, device: torch.device) -> TrainConfig:
     """`config` with the precision that "auto" means on `device`.
 
-    UserError: the device does not have the one that is asked for.
+    UserError: the device does not support the precision.
     """
     name = resolve_precision(config.precision, device.type, capability(device))
     return replace(config, precision=name)
@@ -217,7 +217,7 @@ def float32_products(device: torch.device, *, tf32: bool) -> Iterator[None]:
     """Whether a GPU may round the factors of float32 products to TF32, for a while.
 
     By default PyTorch rounds in convolutions and not in matrix products; here both do
-    the same. What was set before is set again behind.
+    the same. Afterwards the settings are what they were before.
     """
     if device.type != "cuda":
         yield
@@ -235,9 +235,9 @@ def float32_products(device: torch.device, *, tf32: bool) -> Iterator[None]:
 
 @contextmanager
 def attention_kernel(name: str) -> Iterator[None]:
-    """The one kernel that attention may use, for a while; "auto" leaves the choice.
+    """Attention uses this kernel, for a while; "auto" leaves PyTorch the choice.
 
-    UserError: it cannot compute what it is given.
+    UserError: the kernel cannot compute it.
     """
     if name == "auto":
         yield
@@ -246,8 +246,8 @@ def attention_kernel(name: str) -> Iterator[None]:
         with sdpa_kernel(KERNELS[name]):
             yield
     except RuntimeError as error:
-        # PyTorch's two ways to say it; what it depends on (device, format, size of a
-        # head, bias) is PyTorch's to know
+        # PyTorch's two messages; it depends on the device, the format, the size of a
+        # head and the bias
         refusals = "No available kernel", "No viable backend"
         if not any(each in str(error) for each in refusals):
             raise

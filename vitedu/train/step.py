@@ -1,45 +1,15 @@
 """One update of the weights."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 
-from vitedu.train.config import TrainConfig
-from vitedu.train.losses import LOSSES, Loss, build_loss
-from vitedu.train.optimizer import MovingAverage, set_lr
-from vitedu.train.precision import FullPrecision
-from vitedu.train.schedule import Schedule
+from vitedu.train.optimizer import set_lr
 
-
-@dataclass
-class TrainState:
-    """What a step reads and changes; `step` counts the updates done.
-
-    `loss` is the one that `config` names unless another is given; it sums over images.
-    What an evaluation reports, `plain_loss`, is the same without label smoothing.
-    """
-
-    config: TrainConfig
-    model: nn.Module
-    optimizer: Optimizer
-    schedule: Schedule
-    precision: FullPrecision
-    ema: MovingAverage | None = None
-    step: int = 0
-    loss: Loss | None = None
-    data_digest: str = ""  # of the data set, see vitedu.data.Dataset
-    class_names: tuple[str, ...] = ()  # what the result calls its outputs
-    # a sentence for each thing that is not done as `config` asks
-    notes: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.plain_loss = self.loss or LOSSES[self.config.loss]
-        if self.loss is None:
-            self.loss = build_loss(self.config)
+if TYPE_CHECKING:
+    from vitedu.train.state import TrainState
 
 
 class StepResult(NamedTuple):
@@ -59,7 +29,7 @@ def micro_batches(
     return zip(images.split(size), labels.split(size), strict=True)
 
 
-def train_step(state: TrainState, batch: tuple[Tensor, Tensor]) -> StepResult:
+def train_step(state: "TrainState", batch: tuple[Tensor, Tensor]) -> StepResult:
     """One update of `state`: no print, no clock, no waiting for the device.
 
     `batch` is images (b, c, h, w), ready for the model, and labels, int64 (b,) or
@@ -86,9 +56,8 @@ def train_step(state: TrainState, batch: tuple[Tensor, Tensor]) -> StepResult:
     return StepResult(loss_sum, correct, len(images), grad_norm)
 
 
-def step_seed(seed: int, step: int, rank: int = 0) -> int:
-    """The seed of what is drawn inside the network at one step of one process."""
-    mixed = np.random.SeedSequence([seed, step, rank]).generate_state(
-        2, np.uint32
-    )
-    return int(mixed[0]) << 32 | int(mixed[1])
+def step_seed(seed: int, step: int, process: int = 0) -> int:
+    """The seed of what one process draws inside the network at one step."""
+    words = np.random.SeedSequence([seed, step, process])
+    high, low = words.generate_state(2, np.uint32)
+    return int(high) << 32 | int(low)

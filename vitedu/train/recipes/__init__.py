@@ -45,9 +45,9 @@ LARGE = (*WITH_ROWS, "imagenet-s16", "deit-s")
 def recipe(name: str, tier: str, model: str | None = None) -> TrainConfig:
     """The configuration called `name` at a tier ("smoke", "cpu" or "gpu").
 
-    `model` chooses a row of the recipes of the paper's Table 3, such as "ViT-L/16". At
-    tier smoke it is cut down to 512 images and 20 steps, the recipes for ImageNet to
-    drawn shapes and two thin blocks too: proof that it runs.
+    `model` chooses a row of the recipes of the paper's Table 3, such as "ViT-L/16".
+    Tier smoke takes 512 images and 20 steps, and for the ImageNet recipes drawn shapes
+    and two thin blocks, which proves that the recipe runs.
     UserError: the name, the tier or the row is unknown.
     """
     if name not in RECIPES:

@@ -15,7 +15,7 @@ def cifar10_scratch(tier: str) -> TrainConfig:
     Command: vitedu train cifar10-scratch (any later call goes on with the run).
     Tier gpu: 9.5 M weights, 300 epochs; planned for 8 minutes of a Hopper GPU and 93 %
     or better, not yet measured. Tier cpu: 5,000 images, 0.8 M weights, ten minutes on
-    one core, without what pays off in long runs alone.
+    one core, without what only pays off in long runs.
     """
     large = tier == "gpu"
     width, depth = (384, 8) if large else (128, 6)

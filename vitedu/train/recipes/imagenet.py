@@ -32,7 +32,7 @@ class Row(NamedTuple):
     dropout: float
 
 
-# Paper, Table 3. Where a row has two lengths the longer stands here.
+# Paper, Table 3. Where a row has two lengths, this is the longer one.
 TABLE_3 = {
     "imagenet": {
         name: Row(300, 3e-3, "cosine", 0.3, 0.1)
@@ -61,7 +61,7 @@ BATCH_SIZE, WARMUP_STEPS = 4_096, 10_000
 def paper_imagenet(tier: str, model: str = "ViT-B/16") -> TrainConfig:
     """The paper's ImageNet run: about 11 hours on eight GPUs.
 
-    ViT-B/16 unless `model` says another row. 300 epochs at batch 4,096, AdamW at 3e-3
+    ViT-B/16 unless `model` names another row. 300 epochs at batch 4,096, AdamW at 3e-3
     with decay 0.3, dropout 0.1, clipping at 1, cosine; images of 224 pixels,
     inception crop and flip (Table 3, section B.1).
     Command: vitedu train paper-imagenet data=FOLDER.
@@ -74,7 +74,7 @@ def paper_imagenet(tier: str, model: str = "ViT-B/16") -> TrainConfig:
 def paper_imagenet21k(tier: str, model: str = "ViT-B/16") -> TrainConfig:
     """The paper's ImageNet-21k run: about 37 hours on 8 GPUs.
 
-    ViT-B/16 unless `model` says another row. 90 epochs at batch 4,096, AdamW at 1e-3
+    ViT-B/16 unless `model` names another row. 90 epochs at batch 4,096, AdamW at 1e-3
     with decay 0.03, dropout 0.1, linear decay. The paper does not state the loss;
     this one is the sigmoid cross-entropy, with -10 as the first bias of the head, as
     the authors' newer code has it.
@@ -98,7 +98,7 @@ def paper_jft(tier: str, model: str = "ViT-B/16") -> TrainConfig:
 
 
 def table_3(dataset: str, model: str, tier: str) -> TrainConfig:
-    """The configuration of one row. UserError: the table has none for this model."""
+    """The configuration of one row. UserError: this model isn't in the table."""
     rows = TABLE_3[dataset]
     if model not in rows:
         raise UserError(
@@ -218,7 +218,7 @@ def deit_s(tier: str) -> TrainConfig:
 def shrunk(config: TrainConfig) -> TrainConfig:
     """A large recipe for tier smoke: 32 drawn shapes at a time, and two thin blocks.
 
-    All that the recipe switches on stays on, so that all of it runs.
+    Whatever the recipe switches on stays on, and so is tried.
     """
     model: ViTConfig = config.model
     patch = model.patch_size[0]

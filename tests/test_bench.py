@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from vitedu import bench, budget
-from vitedu.bench import measure, peers
+from vitedu.bench import compare, measure, peers, turns
 from vitedu.errors import UserError
 from vitedu.model import ResNetConfig, ViTConfig
 
@@ -33,7 +33,7 @@ def short_turns(monkeypatch):
 
 
 def test_another_begins_each_round():
-    rounds = [measure.order(["a", "b", "c"], index) for index in range(4)]
+    rounds = [turns.order(["a", "b", "c"], index) for index in range(4)]
     assert rounds == [list("abc"), list("bca"), list("cab"), list("abc")]
 
 
@@ -47,8 +47,8 @@ def test_turns_are_taken_in_that_order_and_timed_apart():
 
         return take
 
-    turns = {"a": turn("a", 1.0), "b": turn("b", 4.0)}
-    seconds = measure.take_turns(turns, 3, CPU, lambda: now[0])
+    both = {"a": turn("a", 1.0), "b": turn("b", 4.0)}
+    seconds = turns.take_turns(both, 3, CPU, lambda: now[0])
     assert "".join(taken) == "abbaab"
     assert seconds == {"a": [1.0] * 3, "b": [4.0] * 3}
 
@@ -60,7 +60,7 @@ def test_ratios_are_taken_within_a_round_and_to_the_fastest():
         "near": [1.1, 9.0, 2.0, 0.9, 1.0],
         "other": [0.1] * 5,  # another function: no rival
     }
-    answer = measure.compare(seconds, 6, {"vitedu", "slow", "near"})
+    answer = compare.compare(seconds, 6, {"vitedu", "slow", "near"})
     assert answer["fastest_peer"] == "near"
     rows = answer["contestants"]
     assert answer["ratio"] == rows["near"]["ratio"]
@@ -72,7 +72,7 @@ def test_ratios_are_taken_within_a_round_and_to_the_fastest():
 
 
 def test_without_a_peer_there_is_no_ratio():
-    answer = measure.compare({"vitedu": [1.0, 2.0]}, 1, {"vitedu"})
+    answer = compare.compare({"vitedu": [1.0, 2.0]}, 1, {"vitedu"})
     assert answer["fastest_peer"] is None and answer["ratio"] is None
 
 
@@ -127,7 +127,7 @@ def test_a_resnet_is_compared_with_timms_alone():
 
 
 def test_a_peer_with_another_function_stays_away(monkeypatch):
-    def other(config, state):
+    def other(checkpoint):
         return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 3))
 
     monkeypatch.setitem(peers.PEERS, "timm", other)
@@ -156,10 +156,10 @@ def test_an_unknown_peer_names_the_nearest():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"rounds": 4}, "rounds is 4, it must be at least 5"),
-        ({"batch_size": 0}, "batch_size is 0"),
-        ({"threads": 0}, "threads is 0"),
-        ({"kinds": ("trainig",)}, "did you mean 'training'"),
+        ({"rounds": 4}, "rounds must be a whole number of at least 5"),
+        ({"batch_size": 0}, "batch_size must be a whole number"),
+        ({"threads": 0}, "threads must be a whole number"),
+        ({"kinds": ("trainig",)}, "a list of 'inference' or 'training'"),
     ],
 )
 def test_settings_are_checked(changes, said):
@@ -226,16 +226,16 @@ def test_a_training_turn_changes_the_weights_of_its_model():
 
 
 def test_one_thread_is_timed_by_the_clock_of_the_process():
-    with measure.num_threads(1):
-        assert measure.clock_of(CPU) is time.process_time
-        assert measure.clock_of(torch.device("cuda")) is time.perf_counter
-    with measure.num_threads(2):
-        assert measure.clock_of(CPU) is time.perf_counter
+    with turns.num_threads(1):
+        assert turns.clock_of(CPU) is time.process_time
+        assert turns.clock_of(torch.device("cuda")) is time.perf_counter
+    with turns.num_threads(2):
+        assert turns.clock_of(CPU) is time.perf_counter
 
 
 def test_the_number_of_threads_is_put_back():
     before = torch.get_num_threads()
-    with measure.num_threads(before + 1):
+    with turns.num_threads(before + 1):
         assert torch.get_num_threads() == before + 1
     assert torch.get_num_threads() == before
 

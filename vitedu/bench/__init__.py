@@ -3,10 +3,12 @@
 `bench(vit_config("ViT-S/16"), Settings(batch_size=4))["inference"]["ratio"]`
 """
 
-from vitedu.bench.measure import Settings, bench, matmul_ceiling
+from vitedu.bench.measure import KINDS, Settings, bench
 from vitedu.bench.peers import PEERS, Contestant, contestants
+from vitedu.bench.turns import matmul_ceiling
 
 __all__ = [
+    "KINDS",
     "PEERS",
     "Contestant",
     "Settings",

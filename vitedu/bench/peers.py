@@ -13,13 +13,23 @@ from torch import Tensor, nn
 
 from vitedu.compat import import_timm, import_torchvision
 from vitedu.errors import UserError, did_you_mean
-from vitedu.model import ResNet, ResNetConfig, ViT, ViTConfig
+from vitedu.model import ViTConfig, new_network
+from vitedu.model.network import NetworkConfig
 from vitedu.pictures import PreprocessSpec
-from vitedu.weights import DIALECTS
-from vitedu.weights.sizes import check_holds
+from vitedu.weights import DIALECTS, Checkpoint
+from vitedu.weights.renaming import check_holds
 
-Config = ViTConfig | ResNetConfig
-State = dict[str, Tensor]
+# the fields of a ViTConfig that every ViT has
+SIZES = (
+    "image_size",
+    "patch_size",
+    "in_channels",
+    "num_classes",
+    "embed_dim",
+    "depth",
+    "num_heads",
+    "mlp_dim",
+)
 
 # Of the largest logit. Rounding moves the logits of a deep ViT by 1e-5, timm's small
 # numbers in the norms of hybrids by 5e-4.
@@ -51,24 +61,23 @@ class Logits(nn.Module):
         return self.model(images).logits
 
 
-def timm_model(config: Config, state: State) -> nn.Module:
+def timm_model(checkpoint: Checkpoint) -> nn.Module:
     """timm's. UserError: it has no such network."""
     timm, dialect = import_timm(), DIALECTS["timm"]
-    arrays = dialect.from_vitedu(config, state)
-    spec = PreprocessSpec(config.image_size, config.in_channels)
-    about = dialect.beside(config, spec, ())["config.json"]
+    about = dialect.beside(checkpoint)["config.json"]
     model = timm.create_model(
         about["architecture"],
-        num_classes=config.num_classes,
+        num_classes=checkpoint.config.num_classes,
         **about["model_args"],
     )
-    model.load_state_dict(arrays)
+    model.load_state_dict(dialect.from_vitedu(checkpoint))
     return model
 
 
-def torchvision_model(config: Config, state: State) -> nn.Module:
+def torchvision_model(checkpoint: Checkpoint) -> nn.Module:
     """torchvision's. UserError: its VisionTransformer cannot be this network."""
-    arrays = DIALECTS["torchvision"].from_vitedu(config, state)
+    config = checkpoint.config
+    arrays = DIALECTS["torchvision"].from_vitedu(checkpoint)
     tanh = {"gelu='tanh'": config.gelu == "tanh"}
     check_holds("torchvision's ViT", tanh)
     model = import_torchvision().models.VisionTransformer(
@@ -86,36 +95,34 @@ def torchvision_model(config: Config, state: State) -> nn.Module:
     return model
 
 
-def transformers_model(config: Config, state: State) -> nn.Module:
+def transformers_model(checkpoint: Checkpoint) -> nn.Module:
     """Hugging Face's, with fused attention. UserError: it cannot be this network."""
     import_torchvision()  # which transformers imports too, see vitedu.compat
     import transformers
 
     dialect = DIALECTS["hf"]
-    arrays = dialect.from_vitedu(config, state)
-    spec = PreprocessSpec(config.image_size, config.in_channels)
-    about = dialect.beside(config, spec, ())["config.json"]
+    about = dialect.beside(checkpoint)["config.json"]
     transformers.utils.logging.disable_progress_bar()
     model = transformers.ViTForImageClassification.from_pretrained(
         None,
         config=transformers.ViTConfig(**about),
-        state_dict=arrays,
+        state_dict=dialect.from_vitedu(checkpoint),
         attn_implementation="sdpa",
     )
     return Logits(model)
 
 
-def vit_pytorch_model(config: Config, state: State) -> nn.Module:
-    """vit-pytorch's ViT of these sizes, a near relative: it has no bias in q, k and v,
-    two norms more in the stem, and weights of its own.
+def vit_pytorch_model(checkpoint: Checkpoint) -> nn.Module:
+    """vit-pytorch's ViT of these sizes, a near relative: no bias in q, k and v, two
+    more norms in the stem, and weights of its own.
 
     UserError: it cannot have these sizes.
     """
     import vit_pytorch
 
-    names = "image_size patch_size in_channels num_classes embed_dim depth num_heads"
+    config = checkpoint.config
     plain = isinstance(config, ViTConfig) and config == ViTConfig(
-        **{x: getattr(config, x) for x in (*names.split(), "mlp_dim")}
+        **{name: getattr(config, name) for name in SIZES}
     )
     check_holds("vit-pytorch's ViT", {"anything but the plain ViT": not plain})
     return vit_pytorch.ViT(
@@ -141,12 +148,12 @@ DEPARTS = ("vit-pytorch",)  # from the paper, so it is another function
 
 
 def contestants(
-    config: Config, against: Iterable[str]
+    config: NetworkConfig, against: Iterable[str]
 ) -> tuple[list[Contestant], dict[str, str]]:
-    """Ours first, then the peers, on the CPU; and why others stay away.
+    """Ours first, then the peers, on the CPU; and why the others do not take part.
 
-    All of them have the same weights, but for what departs from the paper. Those of
-    the head are drawn too: behind zeros no gradient would flow.
+    All have the same weights, except for DEPARTS. The head's are random too: behind
+    zeros no gradient would flow.
 
     UserError: a peer's name is unknown, or the model has no head or has dropout, which
     the libraries place differently.
@@ -168,6 +175,8 @@ def contestants(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         ours = build(config)
+        spec = PreprocessSpec(config.image_size, config.in_channels)
+        checkpoint = Checkpoint(config, ours.state_dict(), spec)
         images = torch.randn(1, config.in_channels, *config.image_size)
         entered, away = [contestant("vitedu", ours, ours, images)], {}
         for name in against:
@@ -175,17 +184,17 @@ def contestants(
                 away[name] = f"{name} is not installed"
                 continue
             try:
-                model = PEERS[name](config, ours.state_dict())
+                model = PEERS[name](checkpoint)
                 entered.append(contestant(name, model, ours, images))
             except UserError as error:
                 away[name] = str(error)
     return entered, away
 
 
-def build(config: Config) -> nn.Module:
+def build(config: NetworkConfig) -> nn.Module:
     """Our model, its head drawn like any other kernel."""
-    model = (ResNet if isinstance(config, ResNetConfig) else ViT)(config)
-    head = model.head if isinstance(model, ViT) else model.head.fc
+    model = new_network(config)
+    head = model.get_classifier()
     nn.init.trunc_normal_(head.weight, std=head.weight.shape[1] ** -0.5)
     return model
 
@@ -193,7 +202,7 @@ def build(config: Config) -> nn.Module:
 def contestant(
     name: str, model: nn.Module, ours: nn.Module, images: Tensor
 ) -> Contestant:
-    """One that takes part.
+    """A model that takes part.
 
     UserError: it should be our function and has other logits or parameters.
     """
@@ -220,5 +229,5 @@ def relative_difference(
 
 
 def num_parameters(model: nn.Module) -> int:
-    """Numbers that are learned."""
+    """How many numbers are learned."""
     return sum(weight.numel() for weight in model.parameters())

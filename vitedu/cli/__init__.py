@@ -3,21 +3,31 @@
 stdout is for results, stderr for talk; a UserError is one sentence and exit code 2.
 """
 
-import argparse
 import json
-import os
 import sys
+from contextlib import suppress
 
 from vitedu import __version__
 from vitedu.cli.bench import BENCH
-from vitedu.cli.command import parser_of, section
+from vitedu.cli.command import (
+    Command,
+    Rows,
+    parse,
+    parser_of,
+    section,
+    split_at_dashes,
+)
+from vitedu.cli.completion import completion
 from vitedu.cli.convert import CONVERT
 from vitedu.cli.evaluate import EVALUATE
 from vitedu.cli.info import INFO
+from vitedu.cli.interrupt import CTRL_C
 from vitedu.cli.predict import PREDICT
+from vitedu.cli.settings import explanations
+from vitedu.cli.talk import complain, print_answer, safe_streams
 from vitedu.cli.train import TRAIN
-from vitedu.errors import UserError, did_you_mean
-from vitedu.train.loop import this_process
+from vitedu.errors import UserError, did_you_mean, printable
+from vitedu.train.processes import from_environment
 
 COMMANDS = {
     "info": INFO,
@@ -27,64 +37,73 @@ COMMANDS = {
     "convert": CONVERT,
     "bench": BENCH,
 }
-FIRST_STEPS = [
+FIRST_STEPS: Rows = [
     ("vitedu train digits", "a first model; nothing to download"),
     ("vitedu predict ViT-Ti/16 photo.jpg", "what a photograph shows"),
     ("vitedu info", "recipes, models and data sets"),
     ("vitedu train --help", "all of one command"),
 ]
+READER_LEFT = 141  # as the shell says it of a program that SIGPIPE ended
+EXIT_CODES: Rows = [
+    ("0", "done; or stopped by SIGTERM, and saved"),
+    ("1", "a bug in vitedu, with a traceback"),
+    ("2", "a mistake that you can correct, in one sentence"),
+    ("130", "stopped by Ctrl-C; a training run is saved"),
+    ("141", "nobody reads the answer, as behind `| head`"),
+]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command and return its exit code.
-
-    0: done, or stopped by SIGTERM and saved. 2: the user can mend it. 130: Ctrl-C.
-    """
+    """Run the command and return its exit code; see EXIT_CODES."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    world = this_process()
-    try:
-        if asked := help_asked(arguments):
-            print(asked)
-            return 0
-        if arguments[0] == "--version":
-            print(__version__)
-            return 0
-        options = parse(arguments)
+    before, _ = split_at_dashes(arguments)
+    with safe_streams():
+        try:
+            return run(arguments)
+        except (Exception, KeyboardInterrupt) as error:
+            is_bug = not isinstance(error, UserError | KeyboardInterrupt)
+            is_ctrl_c = isinstance(error, KeyboardInterrupt)
+            message = "interrupted" if is_ctrl_c else printable(str(error))
+            if "--json" in before:
+                with suppress(UserError, BrokenPipeError):
+                    print_answer(json.dumps({"error": message}))
+            if is_bug or "--debug" in before:
+                raise
+            complain(message)
+            return CTRL_C if is_ctrl_c else 2
+
+
+def run(arguments: list[str]) -> int:
+    """Print what the arguments ask for; the exit code."""
+    is_first = from_environment().is_first
+    code = 0
+    if arguments[:1] == ["--version"]:
+        text = __version__
+    elif arguments[:1] == ["--print-completion"]:
+        text = completion(" ".join(arguments[1:]), COMMANDS)
+    elif not arguments or arguments[0] in ("-h", "--help"):
+        text = overview()
+    elif arguments[0] == "help":
+        text = help_of(arguments[1]) if arguments[1:] else overview()
+    else:
+        name = arguments[0]
+        options = parse(name, command_of(name), arguments[1:])
         if options.help:
-            print(help_of(options.command))
-            return 0
-        answer = COMMANDS[options.command].run(options)
-        if world.is_first:
-            print(
-                json.dumps(answer.values, sort_keys=True)
-                if options.json
-                else answer.text
-            )
-        return answer.code
-    except UserError as error:
-        if "--debug" in arguments:
-            raise
-        who = f"process {world.rank}: " if world.size > 1 else ""
-        sentence = " ".join(str(error).split())
-        print(f"vitedu: {who}{sentence}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        if "--debug" in arguments:
-            raise
-        print("vitedu: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # whoever reads stdout has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
-
-
-def help_asked(arguments: list[str]) -> str | None:
-    """The help that the words ask for: `vitedu`, `vitedu help [COMMAND]`."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        return overview()
-    if arguments[0] != "help":
-        return None
-    return help_of(arguments[1]) if arguments[1:] else overview()
+            text = help_of(name)
+        else:
+            options.arguments = arguments
+            answer = COMMANDS[name].run(options)
+            text, code = answer.text, answer.code
+            if options.json:
+                text = json.dumps(
+                    answer.values, sort_keys=True, allow_nan=False
+                )
+    try:
+        if is_first:
+            print_answer(text)
+    except BrokenPipeError:
+        return READER_LEFT
+    return code
 
 
 def overview() -> str:
@@ -95,37 +114,25 @@ def overview() -> str:
             "usage: vitedu COMMAND ... [options]",
             section("commands", rows),
             section("first steps", FIRST_STEPS),
+            section("exit codes", EXIT_CODES, indent=8),
             "`vitedu COMMAND --help` shows the words and options of a command, "
             "and examples.\n"
-            "`vitedu --version` prints the version.",
+            "`vitedu --version` prints the version, `vitedu --print-completion "
+            "bash`\n(or zsh, tcsh) a script that completes commands and options.",
         ]
     )
 
 
 def help_of(name: str) -> str:
-    """The help of one command. UserError: there is no such command."""
-    check_command(name)
-    return parser_of(name, COMMANDS[name]).format_help().rstrip()
+    """The help of a command, or of all settings. UserError: there is no such help."""
+    if name == "settings":
+        return explanations()
+    return parser_of(name, command_of(name)).format_help().rstrip()
 
 
-def check_command(name: str) -> None:
-    """UserError with the nearest name if there is no such command."""
+def command_of(name: str) -> Command:
+    """The command of this name. UserError: there is none; the nearest is named."""
     if name not in COMMANDS:
         end = did_you_mean(name, COMMANDS)
         raise UserError(f"there is no command {name!r}; {end}")
-
-
-def parse(arguments: list[str]) -> argparse.Namespace:
-    """Options by name, and all other words, in any order, as `words`."""
-    name = arguments[0]
-    check_command(name)
-    parser = parser_of(name, COMMANDS[name])
-    options, words = parser.parse_known_args(arguments[1:])
-    for word in words:
-        if word.startswith("-"):
-            known = [x for x in parser._option_string_actions if "--" in x]
-            end = did_you_mean(word.split("=")[0], known)
-            raise UserError(f"{name} has no option {word!r}; {end}")
-    options.command, options.words = name, words
-    options.arguments = arguments
-    return options
+    return COMMANDS[name]

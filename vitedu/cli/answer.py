@@ -1,11 +1,8 @@
-"""What a command answers, and how it is shown."""
+"""What a command answers, and how values are shown."""
 
-import shutil
-import sys
-import textwrap
 from typing import Any, NamedTuple
 
-from vitedu.train.loop import this_process
+from vitedu.errors import printable
 
 
 class Answer(NamedTuple):
@@ -18,38 +15,22 @@ class Answer(NamedTuple):
 
 def table(rows: list[tuple[str, Any]]) -> str:
     """Names and values in two columns."""
+    rows = [(one_line(name), one_line(as_typed(value))) for name, value in rows]
     width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {shown(value)}" for name, value in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
-def shown(value: Any) -> str:
+def one_line(text: str) -> str:
+    """All of a text in one row, whatever a file put into it."""
+    return printable(text, most=len(text))
+
+
+def as_typed(value: Any) -> str:
     """A value as the command line takes it."""
     if value is None:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return ",".join(shown(item) for item in value)
+        return ",".join(as_typed(item) for item in value)
     return str(value)
-
-
-def wrapped(name: str, line: str) -> str:
-    """A line behind its name; on a terminal, broken where it is too long for it."""
-    if not sys.stderr.isatty():
-        return name + line
-    return textwrap.fill(
-        line,
-        width=shutil.get_terminal_size().columns - 1,
-        initial_indent=name,
-        subsequent_indent=" " * len(name),
-        break_on_hyphens=False,
-    )
-
-
-def say(text: str) -> None:
-    """Talk to the user on stderr, so that stdout holds results alone.
-
-    Of several processes the first one talks.
-    """
-    if this_process().is_first:
-        print(text, file=sys.stderr, flush=True)

@@ -1,41 +1,35 @@
 """`vitedu bench`: a model's speed beside other libraries', in one run."""
 
 import argparse
+from dataclasses import fields
 from typing import Any
 
-from vitedu.bench import PEERS, Settings
+from vitedu.bench import KINDS, PEERS, Settings
 from vitedu.bench import bench as measure
-from vitedu.cli.answer import Answer, say
+from vitedu.cli.answer import Answer
 from vitedu.cli.command import Command
-from vitedu.errors import UserError, did_you_mean
-from vitedu.model import (
-    HYBRIDS,
-    NAMES,
-    RESNETS,
-    ResNetConfig,
-    ViTConfig,
-    resnet_config,
-    vit_config,
-)
+from vitedu.cli.talk import say
+from vitedu.cli.words import split_words
+from vitedu.errors import UserError
+from vitedu.model import HYBRIDS, NAMES, RESNETS, ViTConfig
+from vitedu.model.network import network_config_of
 from vitedu.train import find_device, override
 
 
 def bench(options: argparse.Namespace) -> Answer:
     """Images a second of ours and of the peers, ratios, memory, utilisation."""
-    names = [word for word in options.words if "=" not in word]
-    # train says model.image_size=384, here there is nothing but a model
-    fields = dict(
-        word.removeprefix("model.").split("=", 1)
-        for word in options.words
-        if "=" in word
-    )
+    names, changes = split_words(options.words)
+    # train takes model.image_size=384, here there is nothing but a model
+    changes = {
+        name.removeprefix("model."): value for name, value in changes.items()
+    }
     if len(names) != 1:
         raise UserError(
-            "bench wants one MODEL, as in `vitedu bench ViT-S/16 image_size=384`"
+            "bench needs one MODEL, as in `vitedu bench ViT-S/16 image_size=384`"
         )
-    config = override(config_of(names[0]), fields)
+    config = override(network_config_of(names[0]), changes)
     device = find_device(options.device)
-    asked = [x for x in ("inference", "training") if getattr(options, x)]
+    kinds = tuple(x for x in KINDS if getattr(options, x))
     batch_size = options.batch
     if batch_size is None:
         batch_size = 4 if device.type == "cpu" else 128
@@ -45,7 +39,7 @@ def bench(options: argparse.Namespace) -> Answer:
         compile=options.compile,
         rounds=options.rounds,
         threads=options.threads,
-        **({"kinds": tuple(asked)} if asked else {}),
+        kinds=kinds or KINDS,
     )
     against = tuple(name for name in options.against.split(",") if name)
     measured = measure(
@@ -61,13 +55,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--against",
         default=",".join(PEERS),
         metavar="LIST",
-        help=f"of {', '.join(PEERS)}; all of them unless told",
+        help=f"of {', '.join(PEERS)}; all of them by default",
     )
     parser.add_argument(
         "--batch",
         type=int,
         metavar="N",
-        help="images at a time: 4 on a CPU, 128 elsewhere unless told",
+        help="images at a time: 4 on a CPU, 128 elsewhere",
     )
     parser.add_argument(
         "--precision",
@@ -83,35 +77,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--threads",
         type=int,
         metavar="N",
-        help="of the CPU; torch's own number",
+        help="threads of the CPU; by default as many as torch takes",
     )
     parser.add_argument(
         "--rounds",
         type=int,
         default=9,
         metavar="N",
-        help="how often all take their turn; 9 unless told, 5 at least",
+        help="how often all take their turn; 9 by default, at least 5",
     )
     parser.add_argument(
-        "--inference", action="store_true", help="this alone, without training"
+        "--inference", action="store_true", help="only inference"
     )
-    parser.add_argument(
-        "--training", action="store_true", help="this alone, without inference"
-    )
-
-
-def config_of(name: str) -> ViTConfig | ResNetConfig:
-    """The configuration of a name. UserError: there is no such model."""
-    if name in RESNETS:
-        return resnet_config(name)
-    if name in NAMES or name in HYBRIDS:
-        return vit_config(name)
-    end = did_you_mean(name, [*NAMES, *HYBRIDS, *RESNETS])
-    raise UserError(f"there is no model {name!r}; {end}")
+    parser.add_argument("--training", action="store_true", help="only training")
 
 
 def text(values: dict[str, Any]) -> str:
-    """A table for each kind, and before it what holds for all of them."""
+    """A table for each kind, below what is the same for all of them."""
     settings, config = values["settings"], values["config"]
     height, width = config["image_size"]
     count = values["contestants"]["vitedu"]["parameters"]
@@ -124,13 +106,13 @@ def text(values: dict[str, Any]) -> str:
         f"{settings['rounds']} rounds, clock {values['clock']}",
     ]
     for ceiling, value in values["ceilings"].items():
-        shown = f"{value / 1e12:.4g} TFLOP/s" if value else "not known"
+        shown = f"{value / 1e12:.4g} TFLOP/s" if value else "unknown"
         lines.append(f"ceiling ({ceiling.replace('_', ' ')}): {shown}")
     for kind in settings["kinds"]:
         lines += ["", *rows(kind, values[kind], list(values["ceilings"]))]
     lines += [
-        f"{name} took no part: {reason}"
-        for name, reason in values["away"].items()
+        f"{name} did not take part: {why}"
+        for name, why in values["away"].items()
     ]
     return "\n".join(lines)
 
@@ -142,18 +124,17 @@ def rows(kind: str, measured: dict[str, Any], ceilings: list[str]) -> list[str]:
     table = [[kind, *head]]
     for name, row in measured["contestants"].items():
         memory = row["peak_memory"]
+        shares = [
+            f"{100 * row['mfu'][each]:.1f} %" if each in row["mfu"] else ""
+            for each in ceilings
+        ]
         table.append(
             [
                 name,
                 spread(row["images_per_second"], ".1f"),
                 spread(row["ratio"], ".3f") if "ratio" in row else "",
                 f"{memory / 2**30:.2f} GiB" if memory else "not counted",
-                *(
-                    f"{100 * row['mfu'][each]:.1f} %"
-                    if each in row["mfu"]
-                    else ""
-                    for each in ceilings
-                ),
+                *shares,
             ]
         )
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -176,8 +157,8 @@ def spread(values: dict[str, float], form: str) -> str:
 BENCH = Command(
     bench,
     usage="MODEL [field=value ...]",
-    summary="a model's speed beside that of other libraries",
-    about="Measure a model's speed beside that of other libraries, all in one run "
+    summary="a model's speed compared to other libraries",
+    about="Measure a model's speed against other libraries, all in one run "
     "and turn by turn: images a second, ratios, memory, utilisation.",
     words=[
         (
@@ -194,4 +175,6 @@ BENCH = Command(
         ),
     ],
     add_options=add_options,
+    fields=lambda: [each.name for each in fields(ViTConfig)],
+    completions=lambda: [*NAMES, *HYBRIDS, *RESNETS],
 )

@@ -5,12 +5,11 @@ import argparse
 from vitedu.cli.answer import Answer
 from vitedu.cli.command import Command
 from vitedu.cli.words import (
-    HINTS_HELP,
+    FIELDS_HELP,
     OF_WEIGHTS,
     WEIGHTS,
-    hints_in,
-    named_fields,
-    warnings_said,
+    answers_in,
+    split_words,
 )
 from vitedu.errors import UserError
 from vitedu.weights.convert import SUFFIXES
@@ -18,15 +17,14 @@ from vitedu.weights.convert import convert as convert_weights
 
 
 def convert(options: argparse.Namespace) -> Answer:
-    """Write weights in another format; what that cannot say is told on stderr."""
-    words, given = named_fields(options.words, OF_WEIGHTS)
+    """Write weights in another format; stderr says what is lost."""
+    words, fields = split_words(options.words, OF_WEIGHTS)
     if len(words) != 2 or options.to is None:
         raise UserError(
-            "convert wants WEIGHTS, TARGET and --to FORMAT, of which there are "
+            "convert needs WEIGHTS, TARGET and --to FORMAT; known: "
             + ", ".join(SUFFIXES)
         )
-    with warnings_said():
-        done = convert_weights(*words, to=options.to, **hints_in(given))
+    done = convert_weights(*words, to=options.to, **answers_in(fields))
     values = {
         "source": done.source,
         "dialect": done.dialect,
@@ -57,19 +55,20 @@ CONVERT = Command(
     convert,
     usage="WEIGHTS TARGET --to FORMAT [name=value ...]",
     summary="write weights in the format of another library",
-    about="Write weights in another format. The arrays keep their bits; what the "
-    "format cannot say is told, with what it changes.",
+    about="Write weights in another format. The arrays stay the same bit for bit; "
+    "if the format cannot express something, you are told what that changes.",
     words=[
         *WEIGHTS,
         (
             "TARGET",
             "the file or folder to write; its suffix is the format's own",
         ),
-        *HINTS_HELP,
+        *FIELDS_HELP,
     ],
     examples=[
         ("vitedu convert runs/mine mine-hf --to hf", "for transformers"),
         ("vitedu convert ViT-B_16.npz b16.pth --to torchvision", "one file"),
     ],
     add_options=add_options,
+    fields=lambda: OF_WEIGHTS,
 )

@@ -1,20 +1,23 @@
 """`vitedu evaluate`: how often trained weights are right."""
 
 import argparse
+import math
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from tqdm import tqdm
 
-from vitedu.cli.answer import Answer, say, wrapped
+from vitedu.cli.answer import Answer
 from vitedu.cli.command import Command
+from vitedu.cli.talk import say, wrapped
 from vitedu.cli.words import (
-    HINTS_HELP,
+    FIELDS_HELP,
     OF_WEIGHTS,
     WEIGHTS,
     load_model,
-    named_fields,
+    split_words,
 )
 from vitedu.data import Dataset, load_dataset
 from vitedu.data.folders import (
@@ -30,10 +33,11 @@ from vitedu.evaluate import accuracy
 from vitedu.evaluate.classify import check_has_classes, is_trained_by_sigmoid
 from vitedu.evaluate.logits import all_logits, top_k_correct
 from vitedu.evaluate.losses import LOSSES
-from vitedu.model import ResNet, ViT
+from vitedu.model.network import Network
 from vitedu.train import TrainConfig, find_device
 from vitedu.train.folder import RunFolder
 
+FIELDS = ("data", "labels", *OF_WEIGHTS)
 # with fewer classes, five guesses are nearly always right
 LEAST_FOR_TOP_5 = 6
 LOSS_NAMES = {"softmax": "cross-entropy", "sigmoid": "sigmoid cross-entropy"}
@@ -41,10 +45,10 @@ LOSS_NAMES = {"softmax": "cross-entropy", "sigmoid": "sigmoid cross-entropy"}
 
 def evaluate(options: argparse.Namespace) -> Answer:
     """Accuracy on the test part of a data set, or on a folder of pictures."""
-    words, fields = named_fields(options.words, ("data", "labels", *OF_WEIGHTS))
+    words, fields = split_words(options.words, FIELDS)
     if not 1 <= len(words) <= 2:
         raise UserError(
-            "evaluate wants WEIGHTS and at most one DATASET or FOLDER"
+            "evaluate needs WEIGHTS and at most one DATASET or FOLDER"
         )
     weights = words[0]
     device = find_device(options.device)
@@ -63,15 +67,15 @@ def evaluate(options: argparse.Namespace) -> Answer:
         labels = fields.get("labels")
         if labels is None and is_split_by_run(weights, folder):
             split = load_folder(folder)
-            for note in split.notes:
-                say(wrapped("note: ", note))
+            say_notes(split.notes)
             return evaluate_pictures(model, weights, str(folder), split.test)
         part = str(evaluation_part(folder))
         pictures = find_images(part, labels=labels)
+        say_notes(pictures.notes)
         return evaluate_pictures(model, weights, part, pictures)
     if "labels" in fields:
         raise UserError(
-            f"labels= belongs to a folder of pictures, {name} is none"
+            f"labels= is for a folder of pictures, and {name} isn't one"
         )
     dataset = load_dataset(
         name,
@@ -84,10 +88,10 @@ def evaluate(options: argparse.Namespace) -> Answer:
 
 
 def is_split_by_run(weights: str, folder: Path) -> bool:
-    """Whether the run of `weights` held out what to test on from this folder itself.
+    """Whether the run of `weights` split this folder into training and test pictures.
 
-    Everything in it, measured, would be for the most part what the run has learned.
-    Nothing was held out for a run that was given its test data in Python.
+    Then only the test pictures say how good it is; it was trained on the others. A run
+    that was given its test data in Python split nothing.
     """
     run = run_of(weights)
     if run is None:
@@ -95,15 +99,22 @@ def is_split_by_run(weights: str, folder: Path) -> bool:
     config = run.read_config()
     if {"train", "test"} & config.given_names.keys():
         return False
-    theirs = folder_of(config.dataset, config.data)
-    if theirs is None or theirs.resolve() != folder.resolve():
+    trained = folder_of(config.dataset, config.data)
+    if trained is None or trained.resolve() != folder.resolve():
         return False
-    alone = training_part(folder) == folder
-    return alone or not any((folder / x).is_dir() for x in ("val", "test"))
+    has_parts = training_part(folder) != folder
+    has_test = any((folder / x).is_dir() for x in ("val", "test"))
+    return not (has_parts and has_test)
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """What is to be known about the pictures, a line each."""
+    for note in notes:
+        say(wrapped("note: ", note))
 
 
 def evaluate_pictures(
-    model: ViT | ResNet, weights: str, name: str, pictures: Pictures
+    model: Network, weights: str, name: str, pictures: Pictures
 ) -> Answer:
     """Top-1 and top-5 accuracy on some pictures; top-5 is null below 6 classes."""
     num_classes = model.config.num_classes
@@ -128,7 +139,7 @@ def evaluate_pictures(
         top_5 = top_k_correct(answers, 5)
     kind = loss_of(model, weights)
     loss_sum = LOSSES[kind](answers.logits.double(), answers.labels)
-    loss = loss_sum.item() / num_images
+    loss = finite(loss_sum.item() / num_images, weights)
     values = {
         "weights": weights,
         "dataset": {"name": name},
@@ -139,25 +150,24 @@ def evaluate_pictures(
         "num_correct": correct,
         "num_top5_correct": top_5,
         "num_images": num_images,
+        "skipped": list(pictures.skipped),
     }
-    said = [
+    parts = [
         f"{'accuracy' if top_5 is None else 'top-1'} {values['accuracy']:.2f} % "
         f"({correct:,} of {num_images:,} pictures of {name})"
     ]
     if top_5 is not None:
-        said.append(f"top-5 {values['top5_accuracy']:.2f} %")
-    said.append(f"{LOSS_NAMES[kind]} {loss:.4f} nats")
-    return Answer(values, ", ".join(said))
+        parts.append(f"top-5 {values['top5_accuracy']:.2f} %")
+    parts.append(f"{LOSS_NAMES[kind]} {loss:.4f} nats")
+    return Answer(values, ", ".join(parts))
 
 
-def evaluate_dataset(
-    model: ViT | ResNet, weights: str, dataset: Dataset
-) -> Answer:
+def evaluate_dataset(model: Network, weights: str, dataset: Dataset) -> Answer:
     """Accuracy on the test part of a named set or a FILE.npz."""
     if len(dataset.class_names) != model.config.num_classes:
         raise UserError(
             f"{dataset.name} has {len(dataset.class_names)} classes, "
-            f"{weights} was made for {model.config.num_classes}"
+            f"{weights} has {model.config.num_classes}"
         )
     kind = loss_of(model, weights)
     measured = accuracy(model, dataset.test, loss=LOSSES[kind], batch_size=256)
@@ -165,7 +175,7 @@ def evaluate_dataset(
         "weights": weights,
         "dataset": {"name": dataset.name, "digest": dataset.digest},
         "accuracy": measured.accuracy,
-        "loss": measured.loss,
+        "loss": finite(measured.loss, weights),
         "loss_name": kind,
         "num_correct": measured.num_correct,
         "num_images": measured.num_images,
@@ -178,10 +188,20 @@ def evaluate_dataset(
     return Answer(values, text)
 
 
-def loss_of(model: ViT | ResNet, weights: str) -> str:
-    """What the model was trained by, "softmax" or "sigmoid".
+def finite(loss: float, weights: str) -> float:
+    """`loss`. UserError: it is NaN or infinity."""
+    if not math.isfinite(loss):
+        raise UserError(
+            f"the loss of {weights} is {loss}: its arithmetic overflows, or its "
+            "weights are damaged"
+        )
+    return loss
 
-    The run knows; of others' weights the head's biases tell.
+
+def loss_of(model: Network, weights: str) -> str:
+    """The loss that the model was trained with, "softmax" or "sigmoid".
+
+    A run folder says it; for other weights, the biases of the head show it.
     """
     if run := run_of(weights):
         return run.read_config().loss
@@ -191,30 +211,30 @@ def loss_of(model: ViT | ResNet, weights: str) -> str:
 def run_of(weights: str) -> RunFolder | None:
     """The run folder that a file or folder of weights belongs to, if it does."""
     path = Path(weights)
-    # a name has none: the folder that we happen to be in is not its own
-    if not path.exists():
+    # a model's name isn't in a folder, even if the working folder is a run's
+    if not os.path.exists(path):
         return None
     folder = RunFolder(path if path.is_dir() else path.parent)
     return folder if folder.config.is_file() else None
 
 
-def trained_on(model: ViT | ResNet, weights: str) -> TrainConfig:
-    """The configuration in the run folder that `weights` belong to; it names the data.
+def trained_on(model: Network, weights: str) -> TrainConfig:
+    """The configuration in the run folder of `weights`, which names the data.
 
-    UserError: they belong to none.
+    UserError: they aren't in a run folder.
     """
     folder = run_of(weights)
     if folder is None:
         example = "mnist" if model.config.num_classes == 10 else "photos/val"
         raise UserError(
-            f"{weights} does not say what it was trained on; name a data set or a "
+            f"{weights} doesn't say what it was trained on; name a data set or a "
             f"folder of pictures, as in `vitedu evaluate {weights} {example}`"
         )
     return folder.read_config()
 
 
 def check_not_given(config: TrainConfig, weights: str) -> None:
-    """UserError if what the run was trained or tested on was an object in Python."""
+    """UserError if the run was trained or tested on an object in Python."""
     given = config.given_names
     for part, verb in (("train", "trained"), ("test", "tested")):
         if part in given:
@@ -230,8 +250,8 @@ EVALUATE = Command(
     usage="WEIGHTS [DATASET|FOLDER] [name=value ...]",
     summary="accuracy on a data set or on your photographs",
     about="Measure how often a model is right: on the test part of a data set, on a "
-    "folder of pictures, or, of a run, on the data that it was trained with. Top-5 is "
-    "left out (in --json null) below 6 classes.",
+    "folder of pictures or, for a run, on the test part of its own data. Top-5 is left "
+    "out (in --json null) below 6 classes.",
     words=[
         *WEIGHTS,
         ("DATASET", "a named set (`vitedu info data`) or FILE.npz"),
@@ -242,8 +262,9 @@ EVALUATE = Command(
         ),
         ("data=PATH", "where the named set is"),
         ("labels=FILE.csv", "columns filename and class or class_index"),
-        *HINTS_HELP,
+        *FIELDS_HELP,
     ],
+    fields=lambda: FIELDS,
     examples=[
         ("vitedu evaluate runs/digits-49b19050", "on what it was trained with"),
         ("vitedu evaluate ViT-Ti/16 photos/val", "on your own photographs"),

@@ -2,9 +2,9 @@
 
 import argparse
 import inspect
+import os
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 import torch
@@ -12,46 +12,36 @@ import torch
 from vitedu import __version__, budget, results
 from vitedu.cli.answer import Answer, table
 from vitedu.cli.command import Command, Rows, section
-from vitedu.cli.train import tier_asked
+from vitedu.cli.plan import tier_for
 from vitedu.cli.words import (
-    HINTS_HELP,
+    FIELDS_HELP,
     OF_WEIGHTS,
-    hints_in,
+    answers_in,
     load_model,
-    named_fields,
+    split_words,
 )
 from vitedu.data import where
 from vitedu.errors import UserError, did_you_mean
-from vitedu.model import (
-    HYBRIDS,
-    NAMES,
-    RESNETS,
-    ResNetConfig,
-    ViTConfig,
-    new_network,
-    resnet_config,
-    vit_config,
-)
+from vitedu.model import HYBRIDS, NAMES, RESNETS, ViTConfig, new_network
+from vitedu.model.network import NetworkConfig, network_config_of
 from vitedu.train import RECIPES, TrainConfig, find_device, recipe
-from vitedu.train.folder import flat
+from vitedu.train.folder import dotted
 from vitedu.train.optimizer import decay_table
 from vitedu.weights.hub import EMBEDDED, HUB
-from vitedu.weights.unknown import listed
+from vitedu.weights.leftovers import listed
 
 
 def info(options: argparse.Namespace) -> Answer:
     """What there is; what a model, a file of weights or a recipe is; data; device."""
-    words, fields = named_fields(options.words, OF_WEIGHTS)
+    words, fields = split_words(options.words, OF_WEIGHTS)
     if len(words) > 1:
         raise UserError(f"info takes one name, got {len(words)}")
-    name = words[0] if words else ""
-    if name in NAMES or name in HYBRIDS:
+    name = words[0] if words else None
+    if name in (*NAMES, *HYBRIDS, *RESNETS):
         return info_paper(name, fields)
-    if name in RESNETS:
-        return info_model(name, resnet_config(name, **hints_in(fields)))
-    if fields and (not name or name in ("data", "device") or name in RECIPES):
+    if fields and (name in (None, "data", "device") or name in RECIPES):
         raise UserError(f"{', '.join(fields)} belongs to a model or to weights")
-    if not name:
+    if name is None:
         return info_overview()
     if name == "data":
         return info_data()
@@ -62,32 +52,46 @@ def info(options: argparse.Namespace) -> Answer:
         return Answer(values, f"{device}: {hardware}")
     if name in RECIPES:
         return info_recipe(name, options)
-    known = [*NAMES, *HYBRIDS, *RESNETS, *RECIPES, "data", "device"]
-    end = did_you_mean(name, known)
-    # a name on the hub is OWNER/MODEL, and none of ours mistyped
-    is_ours = "/" not in name or ("ViT-" in name and "did you mean" in end)
-    if not Path(name).exists() and is_ours:
-        if "did you mean" not in end:
-            end = "`vitedu info` lists what there is"
-        raise UserError(
-            f"{name!r} is no model, recipe, file or run folder; {end}"
-        )
+    check_may_be_weights(name)
     return info_weights(name, fields)
+
+
+def check_may_be_weights(name: str) -> None:
+    """UserError unless `name` is a file, a folder or a model on the hub.
+
+    The nearest name is suggested.
+    """
+    end = did_you_mean(name, names())
+    is_near = end.startswith("did you mean")
+    # a name on the hub is OWNER/MODEL, unless it is one of ours mistyped
+    is_on_hub = "/" in name and not ("ViT-" in name and is_near)
+    if os.path.exists(name) or is_on_hub or name.startswith("~"):
+        return
+    if not is_near:
+        end = "`vitedu info` lists what there is"
+    raise UserError(
+        f"{name!r} is not a model, a recipe, a file or a run folder; {end}"
+    )
+
+
+def names() -> list[str]:
+    """All that `vitedu info` knows by name."""
+    return [*NAMES, *HYBRIDS, *RESNETS, *RECIPES, "data", "device"]
 
 
 def info_paper(name: str, fields: dict[str, str]) -> Answer:
     """Size and cost of a model of the paper, and where its trained weights are."""
     weights = HUB.get(name)
-    said = f"{weights} on the hub" if weights else "none known"
+    place = f"{weights} on the hub" if weights else "none known"
     if name in EMBEDDED:
-        weights, said = str(EMBEDDED[name]), "in the package"
-    config = vit_config(name, **hints_in(fields))
-    answer = info_model(name, config, {"trained weights": said})
+        weights, place = str(EMBEDDED[name]), "in the package"
+    config = network_config_of(name, **answers_in(fields))
+    answer = info_model(name, config, {"trained weights": place})
     return answer._replace(values=answer.values | {"weights": weights})
 
 
 def info_weights(name: str, fields: dict[str, str]) -> Answer:
-    """What a file holds, where it came from, and what its pictures must be."""
+    """What is in a file, where it came from, and how it takes its pictures."""
     model = load_model(name, fields)
     report = model.load_report
     answer = info_model(name, model.config)
@@ -104,7 +108,7 @@ def info_weights(name: str, fields: dict[str, str]) -> Answer:
     rows = [
         ("file", report.source),
         ("dialect", report.dialect),
-        *flat({"preprocess": preprocess}),
+        *dotted({"preprocess": preprocess}),
         ("class_names", listed(model.class_names) or "none"),
     ]
     for what in ("resized", "dropped"):
@@ -116,15 +120,15 @@ def info_weights(name: str, fields: dict[str, str]) -> Answer:
 
 def info_recipe(name: str, options: argparse.Namespace) -> Answer:
     """What a recipe is for, and every setting of it."""
-    config = recipe(name, tier_asked(None, options))
+    config = recipe(name, tier_for(options))
     about = inspect.getdoc(RECIPES[name])
     values = config.to_json()
-    rows = [*flat(values), *optimizer_rows(config)]
+    rows = [*dotted(values), *optimizer_rows(config)]
     return Answer(values | {"about": about}, f"{about}\n\n{table(rows)}")
 
 
 def optimizer_rows(config: TrainConfig) -> Rows:
-    """Which weights decay, and at what share of the rate they learn."""
+    """Which weights decay, and how fast they learn compared to the others."""
     with torch.device("meta"):  # shapes alone, no memory
         model = new_network(config.model)
     return [
@@ -161,7 +165,7 @@ def info_overview() -> Answer:
     datasets += [
         (
             "shapes",
-            "drawn here: shapes-1k, shapes-100k, any number of thousands",
+            "drawn when needed: shapes-1k, shapes-100k, any number of thousands",
         ),
         ("FOLDER, FILE.npz", "your own: data=photos"),
     ]
@@ -229,7 +233,7 @@ def info_data() -> Answer:
 
 def info_model(
     name: str,
-    config: ViTConfig | ResNetConfig,
+    config: NetworkConfig,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> Answer:
     """Size and cost of a configuration, and `more` rows on it."""
@@ -252,7 +256,7 @@ def info_model(
     if isinstance(config, ViTConfig):
         values["tokens"] = config.num_tokens
         rows.append(("tokens", f"{config.num_tokens}"))
-    rows += [*more.items(), *flat(config.to_json())]
+    rows += [*more.items(), *dotted(config.to_json())]
     return Answer(values, table(rows))
 
 
@@ -264,12 +268,14 @@ INFO = Command(
     "and what it costs.",
     words=[
         ("MODEL", "size and cost of a model of the paper: ViT-B/16"),
-        ("WEIGHTS", "what a file, a run folder or a model on the hub holds"),
+        ("WEIGHTS", "what is in a file, a run folder or a model on the hub"),
         ("RECIPE", "what it is for, and every setting of it"),
         ("data", "where each data set would be taken from"),
         ("device", "what would be computed on"),
-        *HINTS_HELP,
+        *FIELDS_HELP,
     ],
+    fields=lambda: OF_WEIGHTS,
+    completions=names,
     examples=[
         ("vitedu info", "everything that has a name"),
         ("vitedu info digits", "a recipe"),

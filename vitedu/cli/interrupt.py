@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import suppress
 from types import FrameType
 
 CTRL_C = 130  # the exit code of what Ctrl-C ended, as shells have it
@@ -11,8 +12,8 @@ CTRL_C = 130  # the exit code of what Ctrl-C ended, as shells have it
 class Interrupt:
     """Ctrl-C or SIGTERM as a question; a second one stops at once.
 
-    The second counts from a second after the first: whoever started this process may
-    pass on a signal that it was sent itself, as torchrun does at Ctrl-C.
+    The second counts from a second after the first: torchrun passes Ctrl-C on to
+    processes that the terminal has sent it to already.
     """
 
     def __init__(self) -> None:
@@ -34,15 +35,17 @@ class Interrupt:
         """Note the first signal; a later one does what it does elsewhere."""
         if self.received is None:
             self.received, self.number = time.monotonic(), number
-            # print cannot be entered again if the signal came in the middle of it;
-            # a terminal's cursor stands behind a bar and "^C"
             line = b"stopping after this step and saving; repeat to quit immediately\n"
-            os.write(2, b"\n" + line if os.isatty(2) else line)
+            # print cannot be entered again if the signal came in the middle of it;
+            # and nobody may be reading
+            with suppress(OSError):
+                # on a terminal, the line begins with a bar and "^C"
+                os.write(2, b"\n" + line if os.isatty(2) else line)
         elif time.monotonic() > self.received + 1:
             self.__exit__()
             signal.raise_signal(number)
 
-    def asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether a signal came."""
         return self.received is not None
 
@@ -50,6 +53,7 @@ class Interrupt:
     def code(self) -> int:
         """The exit code of a run that was stopped and saved.
 
-        0 where a scheduler asked, which would take anything else for a failure.
+        0 after SIGTERM, which a scheduler sends: it would take anything else for a
+        failure.
         """
         return CTRL_C if self.number == signal.SIGINT else 0

@@ -1,18 +1,19 @@
-"""`vitedu predict`: what trained weights say of pictures."""
+"""`vitedu predict`: what a trained model sees in pictures."""
 
 import argparse
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from vitedu.cli.answer import Answer, table
 from vitedu.cli.command import Command
 from vitedu.cli.words import (
-    HINTS_HELP,
+    FIELDS_HELP,
     OF_WEIGHTS,
     WEIGHTS,
     load_model,
-    named_fields,
+    split_words,
 )
 from vitedu.decode import open_image
 from vitedu.errors import UserError
@@ -21,16 +22,16 @@ from vitedu.evaluate.classify import (
     class_names,
     probabilities,
 )
-from vitedu.model import ResNet, ViT
+from vitedu.model.network import Network
 from vitedu.pictures import preprocess
 from vitedu.train import find_device
 
 
 def predict(options: argparse.Namespace) -> Answer:
     """The likeliest classes of each picture, with their probabilities."""
-    words, fields = named_fields(options.words, OF_WEIGHTS)
+    words, fields = split_words(options.words, OF_WEIGHTS)
     if len(words) < 2:
-        raise UserError("predict wants WEIGHTS and at least one IMAGE")
+        raise UserError("predict needs WEIGHTS and at least one IMAGE")
     if options.top < 1:
         raise UserError(f"--top is {options.top}, it must be at least 1")
     weights, *images = words
@@ -38,29 +39,26 @@ def predict(options: argparse.Namespace) -> Answer:
     model = load_model(weights, fields, device)
     check_has_classes(model, weights)
     names = class_names(model, model.config.num_classes)
-    pixels = torch.cat(
-        [picture_for(model, image, options.invert) for image in images]
-    )
-    top = probabilities(model, pixels).topk(min(options.top, len(names)))
-    values: dict[str, Any] = {"weights": weights, "predictions": []}
+    predictions: list[dict[str, Any]] = []
     rows = []
-    for image, shares, indices in zip(images, *top, strict=True):
+    for image in images:
+        shares = probabilities(model, picture_for(model, image, options.invert))
+        best = shares[0].topk(min(options.top, len(names)))
         classes = [
             {"class": names[index], "index": index, "probability": share}
-            for share, index in zip(
-                shares.tolist(), indices.tolist(), strict=True
-            )
+            for share, index in zip(*map(Tensor.tolist, best), strict=True)
         ]
-        values["predictions"].append({"image": image, "top": classes})
-        found = ", ".join(
+        predictions.append({"image": image, "top": classes})
+        texts = (
             f"{x['class']} {100 * x['probability']:.1f} %" for x in classes
         )
-        rows.append((image, found))
+        rows.append((image, ", ".join(texts)))
+    values = {"weights": weights, "predictions": predictions}
     return Answer(values, table(rows))
 
 
-def picture_for(model: ViT | ResNet, path: str, invert: bool) -> torch.Tensor:
-    """A picture as the model wants it, (1, c, h, w); with dark and light swapped.
+def picture_for(model: Network, path: str, invert: bool) -> torch.Tensor:
+    """A picture as the model takes it, (1, c, h, w); inverted, dark and light swapped.
 
     A digit in ink on paper is dark on light, those of MNIST are light on dark.
     """
@@ -79,7 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=5,
         metavar="N",
-        help="how many classes of each picture are shown; 5 unless told",
+        help="how many classes of each picture are shown; 5 by default",
     )
     parser.add_argument(
         "--invert",
@@ -98,7 +96,7 @@ PREDICT = Command(
     words=[
         *WEIGHTS,
         ("IMAGE", "a picture that pillow can read; any number of them"),
-        *HINTS_HELP,
+        *FIELDS_HELP,
     ],
     examples=[
         ("vitedu predict ViT-Ti/16 cat.jpg dog.jpg", "two photographs"),
@@ -108,4 +106,5 @@ PREDICT = Command(
         ),
     ],
     add_options=add_options,
+    fields=lambda: OF_WEIGHTS,
 )

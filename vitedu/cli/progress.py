@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from vitedu.cli.answer import say, wrapped
+from vitedu.cli.talk import say, wrapped
 from vitedu.train import Progress, Start
 
 EVERY = 60.0  # seconds between two lines where there is no terminal
-LEAST_BAR = 5  # columns of the bar itself; numbers that leave less are left out
-# how the log's accuracies are called beside the bar
+# columns of the bar itself; numbers are left out to keep them
+LEAST_BAR = 5
+# what the accuracies of the log are called beside the bar
 ACCURACIES = {"train": "acc", "validation": "val", "test": "test"}
 
 
@@ -72,7 +73,7 @@ class Bar(tqdm):
 
 
 def fitting(parts: Sequence[Part], columns: int) -> list[str]:
-    """The texts in their order, less what matters least, until they fit."""
+    """The texts in their order, without the least important ones if they don't fit."""
     kept = list(parts)
     while kept and sum(len(part.text) + 2 for part in kept) - 2 > columns:
         kept.remove(min(kept, key=lambda part: part.importance))
@@ -80,7 +81,7 @@ def fitting(parts: Sequence[Part], columns: int) -> list[str]:
 
 
 def time_left(step: int, first: int, last: int, seconds: float) -> str:
-    """ "01:23 left" at the speed so far; empty where it is not known, or nothing."""
+    """ "01:23 left" at the speed so far; "" before the first step and at the end."""
     if step <= first or step >= last:
         return ""
     left = seconds / (step - first) * (last - step)
@@ -90,23 +91,23 @@ def time_left(step: int, first: int, last: int, seconds: float) -> str:
 class Reporter:
     """Shows a run on stderr, from its first step on."""
 
-    def __init__(self, start: Start, said: Sequence[str] = ()) -> None:
+    def __init__(self, start: Start, shown_notes: Sequence[str] = ()) -> None:
         self.start = start
-        self.said = said  # notes that the user has read already
+        self.shown_notes = shown_notes
         self.first = start.state.step
         self.began = time.monotonic()
         self.next_line = self.began  # the first measurement is shown at once
-        self.line: dict[str, Any] = {}
-        self.seen: int | None = None  # the step of the last call of `stepped`
+        self.numbers: dict[str, Any] = {}  # the last of each
+        self.last_step: int | None = None  # at the last call of `stepped`
         self.bar = Bar(start) if sys.stderr.isatty() else None
 
     def stepped(self) -> None:
-        """Look how far the run is. Cheap: it is called after every step.
+        """Look how far the run is: after every step, so this has to be cheap.
 
-        And between the batches of an evaluation, where the step stays the same.
+        Also between the batches of an evaluation, where the step stays the same.
         """
         step = self.start.state.step
-        is_evaluating, self.seen = step == self.seen, step
+        is_evaluating, self.last_step = step == self.last_step, step
         if self.bar is not None:
             self.bar.update(step - self.bar.n)
             if is_evaluating != self.bar.is_evaluating:
@@ -118,12 +119,12 @@ class Reporter:
     def measured(self, progress: Progress) -> None:
         """Show one measurement."""
         if "note" in progress.line:
-            if progress.line["note"] not in self.said:
-                self.note(progress.line["note"])
+            if progress.line["note"] not in self.shown_notes:
+                say(wrapped("note    ", progress.line["note"]))
             return
-        self.line |= progress.line
+        self.numbers |= progress.line
         if self.bar is not None:
-            self.bar.measured = self.line
+            self.bar.measured = self.numbers
             self.bar.is_evaluating = False
             self.bar.update(progress.step - self.bar.n)
             self.bar.refresh()
@@ -133,21 +134,13 @@ class Reporter:
         ):
             self.say_line(progress.step)
 
-    def note(self, text: str) -> None:
-        """Something that the run has to say."""
-        line = wrapped("note    ", text)
-        if self.bar is None:
-            say(line)
-        else:
-            self.bar.write(line, file=sys.stderr)
-
     def say_line(self, step: int) -> None:
         """Step, loss, accuracies, speed and the time left, in a line."""
         now = time.monotonic()
         self.next_line = now + EVERY
         last = self.start.num_steps
-        numbers = [
-            f"{name} {self.line[key]:.4g}{unit}"
+        parts = [
+            f"{name} {self.numbers[key]:.4g}{unit}"
             for name, key, unit in (
                 ("loss", "loss", ""),
                 ("lr", "lr", ""),
@@ -155,13 +148,13 @@ class Reporter:
                 ("validation accuracy", "validation_accuracy", " %"),
                 ("test accuracy", "test_accuracy", " %"),
             )
-            if key in self.line
+            if key in self.numbers
         ]
-        if "images_per_second" in self.line:
-            numbers.append(f"{self.line['images_per_second']:,.0f} images/s")
+        if "images_per_second" in self.numbers:
+            parts.append(f"{self.numbers['images_per_second']:,.0f} images/s")
         left = time_left(step, self.first, last, now - self.began)
-        numbers += [left] if left else []
-        say(f"step {step} of {last}: {', '.join(numbers) or 'under way'}")
+        parts += [left] if left else []
+        say(f"step {step} of {last}: {', '.join(parts) or 'under way'}")
 
     def close(self) -> None:
         """Leave the terminal's line."""

@@ -2,15 +2,15 @@
 
 from dataclasses import MISSING, fields, is_dataclass
 
-from vitedu.cli.answer import shown
-from vitedu.cli.command import Rows
+from vitedu.cli.answer import as_typed
+from vitedu.cli.command import Rows, filled, section
 from vitedu.data.augment import Augment
 from vitedu.model import ViTConfig
-from vitedu.model.checks import meanings
+from vitedu.model.meanings import meanings
 from vitedu.pictures import PreprocessSpec
 from vitedu.train import TrainConfig
 
-# fields that no word sets: parts, and what follows from others
+# fields that cannot be typed: parts, and what other fields decide
 NO_WORDS = {
     "": ("recipe", "tier", "model", "preprocess", "augment", "given"),
     "preprocess.": ("image_size", "in_channels"),
@@ -18,7 +18,7 @@ NO_WORDS = {
 
 
 def settings() -> list[tuple[str, Rows]]:
-    """Every field with its default and its meaning, as it is typed."""
+    """Titles, and under each the fields as name=default with their meanings."""
     return [
         ("settings", rows_of(TrainConfig)),
         ("model.*, the network", rows_of(ViTConfig, "model.")),
@@ -41,7 +41,29 @@ def rows_of(owner: type, prefix: str = "") -> Rows:
         value = getattr(defaults, each.name, each.default)
         if is_dataclass(value):
             continue  # a part of the network is chosen in Python
-        default = "NAME" if value is MISSING else shown(value)
+        default = "NAME" if value is MISSING else as_typed(value)
         name = f"{prefix}{each.name}={default}"
         rows.append((name, known.get(each.name, "")))
     return rows
+
+
+def setting_names() -> list[str]:
+    """What can stand before the "=" of a word of `vitedu train`."""
+    return [row.partition("=")[0] for _, rows in settings() for row, _ in rows]
+
+
+def overview() -> str:
+    """All settings with their defaults, for the help of train."""
+    parts = []
+    for title, rows in settings():
+        names = filled("  ".join(name for name, _ in rows), "  ")
+        parts.append(f"{title}:\n{names}")
+    parts[0] = parts[0].replace(
+        ":", " (what they mean: `vitedu help settings`):", 1
+    )
+    return "\n\n".join(parts)
+
+
+def explanations() -> str:
+    """All settings with what they mean."""
+    return "\n\n".join(section(title, rows) for title, rows in settings())

@@ -1,21 +1,22 @@
-"""What the commands that read weights have in common: words name=value, and loading."""
+"""Words of the command line: plain ones, and name=value; weights that they describe."""
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Container
 from typing import Any
 
 import torch
 
-from vitedu.cli.answer import say, wrapped
 from vitedu.cli.command import Rows
 from vitedu.errors import UserError
-from vitedu.model import ResNet, ViT
+from vitedu.fields import Count, Size, converted
+from vitedu.model.network import Network
+from vitedu.train.assign import parsed
 from vitedu.weights import load
-from vitedu.weights.stored import HINTS
+from vitedu.weights.checkpoint import ANSWERS
 
-# what can be said of weights, as in image_size=384
-OF_WEIGHTS = (*HINTS, "ignore")
+# the names in words on weights, such as image_size=384
+OF_WEIGHTS = (*ANSWERS, "ignore")
+# of the fields that are numbers, as text is read, and what they may be
+NUMBERS = {"image_size": (tuple[int, int], Size), "num_heads": (int, Count)}
 # for the help of the commands that read weights
 WEIGHTS: Rows = [
     (
@@ -24,7 +25,7 @@ WEIGHTS: Rows = [
         "ViT-B/16 and others of the paper, or a model on the hub, OWNER/MODEL",
     ),
 ]
-HINTS_HELP: Rows = [
+FIELDS_HELP: Rows = [
     ("image_size=384", "the positions are resized to another size of image"),
     (
         "num_heads=12",
@@ -43,14 +44,17 @@ HINTS_HELP: Rows = [
 ]
 
 
-def named_fields(
-    words: list[str], known: tuple[str, ...]
+def split_words(
+    words: list[str], known: Container[str] | None = None
 ) -> tuple[list[str], dict[str, str]]:
-    """Plain words, and those of the form name=value with a `known` name."""
+    """Plain words, and those of the form name=value; with `known`, only these names.
+
+    UserError: a name is given twice.
+    """
     plain, fields = [], {}
     for word in words:
         name, equals, value = word.partition("=")
-        if not equals or name not in known:
+        if not equals or (known is not None and name not in known):
             plain.append(word)
         elif name in fields:
             raise UserError(f"{name}= is given twice")
@@ -59,49 +63,25 @@ def named_fields(
     return plain, fields
 
 
-def hints_in(fields: dict[str, str]) -> dict[str, Any]:
-    """What words say of weights: image_size=384, pool=none, ignore=extra/*.
+def answers_in(fields: dict[str, str]) -> dict[str, Any]:
+    """What words say of weights, for `load`: image_size=384, ignore=extra/*.
 
-    UserError: no number where one is wanted.
+    UserError: a number is needed.
     """
-    return {
-        name: hint(name, value)
-        for name, value in fields.items()
-        if name in OF_WEIGHTS
-    }
-
-
-def hint(name: str, value: str) -> Any:
-    """The value of one such word."""
-    if name == "ignore":
-        return tuple(value.split(","))
-    if name not in ("image_size", "num_heads"):
-        return value
-    numbers = value.split(",")
-    if not all(number.isdecimal() for number in numbers):
-        raise UserError(
-            f"{name}={value} must be whole numbers, as in {name}=16"
-        )
-    if len(numbers) == 1:
-        return int(value)
-    return tuple(map(int, numbers))
-
-
-@contextmanager
-def warnings_said() -> Iterator[None]:
-    """Say warnings in a line each, without Python's own line of code."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            yield
-        finally:
-            for each in caught:
-                say(wrapped("warning: ", str(each.message)))
+    answers: dict[str, Any] = {}
+    for name, value in fields.items():
+        if name == "ignore":
+            answers[name] = tuple(value.split(","))
+        elif name in NUMBERS:
+            kind, allowed = NUMBERS[name]
+            answers[name] = converted(name, parsed(value, kind), allowed)
+        elif name in OF_WEIGHTS:
+            answers[name] = value
+    return answers
 
 
 def load_model(
     name: str, fields: dict[str, str], device: torch.device | str = "cpu"
-) -> ViT | ResNet:
-    """`load`, with the words that answer what the file cannot say."""
-    with warnings_said():
-        return load(name, device=device, **hints_in(fields))
+) -> Network:
+    """`load`, with words for what the file cannot say."""
+    return load(name, device=device, **answers_in(fields))

@@ -12,23 +12,11 @@ REAL = "ViT-Ti/16"
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    """A folder with two photographs, and no network."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("VITEDU_DATA", raising=False)
+def here(here):
+    """A folder with two photographs."""
     for name in ("cat", "coffee"):
-        photo(name).save(tmp_path / f"{name}.png")
-    return tmp_path
-
-
-def sentence(capsys, *words):
-    """The one sentence of a command that fails."""
-    assert main([*words]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.startswith("vitedu: ") and err.count("\n") == 1
-    return err
+        photo(name).save(here / f"{name}.png")
+    return here
 
 
 def test_predict_names_photographs(here, capsys):
@@ -54,17 +42,17 @@ def test_predict_answers_in_json(here, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([REAL, "gone.png"], "gone.png cannot be read"),
-        ([REAL, "notes.txt"], "notes.txt is no picture"),
+        ([REAL, "gone.png"], "gone.png does not exist"),
+        ([REAL, "notes.txt"], "notes.txt: it is not a picture"),
         (["ViT-B/16", "cat.png"], "which needs no network"),
         (["ViT-Ti/61", "cat.png"], "did you mean 'ViT-Ti/16'"),
         (["ViT-Ti/14", "cat.png"], "no trained weights of 'ViT-Ti/14'"),
         ([REAL, "cat.png", "--top", "0"], "--top is 0"),
     ],
 )
-def test_predict_says_what_is_wrong(here, capsys, words, said):
+def test_predict_says_what_is_wrong(here, words, said, sentence):
     (here / "notes.txt").write_text("no picture")
-    assert said in sentence(capsys, "predict", *words)
+    assert said in sentence("predict", *words)
 
 
 def test_classes_without_names_are_numbers(here, capsys):
@@ -111,9 +99,9 @@ def test_evaluate_reads_class_folders_by_name_and_by_code(here, capsys):
         assert (answer["num_correct"], answer["num_images"]) == (2, 2)
 
 
-def test_evaluate_alone_asks_for_pictures_even_inside_a_run(here, capsys):
+def test_evaluate_alone_asks_for_pictures_even_inside_a_run(here, sentence):
     (here / "config.json").write_text("{}")  # of another model
-    said = sentence(capsys, "evaluate", REAL)
+    said = sentence("evaluate", REAL)
     assert "name a data set or a folder of pictures" in said
-    said = sentence(capsys, "evaluate", REAL, "digits")
-    assert "digits has 10 classes, ViT-Ti/16 was made for 1000" in said
+    said = sentence("evaluate", REAL, "digits")
+    assert "digits has 10 classes, ViT-Ti/16 has 1000" in said

@@ -12,18 +12,16 @@ from vitedu.weights import Checkpoint, write_weights
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(here):
     """An empty folder to work in, with one file of weights."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
     sizes = {"image_size": 16, "patch_size": 8, "embed_dim": 24, "depth": 1}
     config = ViTConfig(**sizes, num_heads=3, mlp_dim=32, num_classes=5)
     torch.manual_seed(0)
     model = ViT(config)
     torch.nn.init.normal_(model.head.weight)
     checkpoint = Checkpoint(config, model.state_dict(), PreprocessSpec(16), ())
-    write_weights(tmp_path / "w.safetensors", checkpoint)
-    return tmp_path
+    write_weights(here / "w.safetensors", checkpoint)
+    return here
 
 
 def test_a_folder_for_timm_is_written_and_said_in_one_line(here, capsys):
@@ -69,20 +67,23 @@ def test_what_the_source_cannot_say_is_a_word(here, capsys):
 @pytest.mark.parametrize(
     "words, sentence",
     [
-        (["w.safetensors", "t"], "--to FORMAT, of which there are vitedu, npz"),
-        (["w.safetensors", "--to", "timm"], "wants WEIGHTS, TARGET and --to"),
-        (["w.safetensors", "a", "b", "--to", "timm"], "wants WEIGHTS, TARGET"),
+        (
+            ["w.safetensors", "t"],
+            "TARGET and --to FORMAT; known: vitedu, npz",
+        ),
+        (["w.safetensors", "--to", "timm"], "needs WEIGHTS, TARGET and --to"),
+        (["w.safetensors", "a", "b", "--to", "timm"], "needs WEIGHTS, TARGET"),
         (["w.safetensors", "t", "--to", "tim"], "did you mean 'timm'"),
         (["w.safetensors", "t", "--into", "timm"], "did you mean '--to'"),
         (["absent.npz", "t", "--to", "timm"], "absent.npz"),
         (["w.safetensors", "w.npz", "--to", "timm"], "written to a folder"),
         (
             ["w.safetensors", "t", "--to", "timm", "num_heads=two"],
-            "must be whole numbers",
+            "num_heads must be a whole number of at least 1, got 'two'",
         ),
         (
             ["w.safetensors", "t", "--to", "timm", "image_size=16,x"],
-            "must be whole numbers",
+            "image_size must be one number, or 2 whole numbers",
         ),
         (
             ["w.safetensors", "t", "--to", "timm", "num_heads=2"],
@@ -135,7 +136,7 @@ def test_what_a_file_cannot_say_is_a_word_of_every_command(foreign, capsys):
 def test_a_warning_of_loading_is_one_line_on_stderr(foreign, capsys):
     assert main(["info", "theirs.safetensors", "num_heads=3"]) == 0
     out, err = capsys.readouterr()
-    assert err.count("\n") == 1 and err.startswith("warning: ")
+    assert err.count("\n") == 1 and err.startswith("vitedu: warning: ")
     assert "mean and std 0.5 are assumed" in err
     assert "class_names               none" in out
     assert "file                      theirs.safetensors" in out
@@ -152,7 +153,7 @@ def test_a_warning_of_loading_is_one_line_on_stderr(foreign, capsys):
 @pytest.mark.parametrize(
     "fields, sentence",
     [
-        (["num_heads=three"], "must be whole numbers"),
+        (["num_heads=three"], "must be a whole number"),
         (["num_heads=3", "num_heads=3"], "num_heads= is given twice"),
         (["num_heads=3", "pool=none"], "logits for every token"),
         (["num_heads=3", "pool=nun"], "did you mean 'none'"),

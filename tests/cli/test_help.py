@@ -8,7 +8,7 @@ import pytest
 from vitedu.cli import COMMANDS, main
 from vitedu.cli.command import parser_of
 from vitedu.cli.settings import NO_WORDS, settings
-from vitedu.cli.words import HINTS_HELP
+from vitedu.cli.words import FIELDS_HELP
 from vitedu.data import Augment
 from vitedu.model import ViTConfig, resnet_config
 from vitedu.train import RECIPES, TrainConfig, override, recipe
@@ -16,16 +16,12 @@ from vitedu.weights.convert import SUFFIXES
 
 
 @pytest.fixture(autouse=True)
-def eighty_columns(monkeypatch, tmp_path):
+def eighty_columns(monkeypatch, here):
     """A terminal of 80 columns, on a computer without data."""
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("VITEDU_DATA", raising=False)
-    monkeypatch.delenv("VITEDU_TIER", raising=False)
 
 
-def said(capsys, *words):
+def printed(capsys, *words):
     """What a command prints."""
     assert main([*words]) == 0
     out, err = capsys.readouterr()
@@ -35,15 +31,15 @@ def said(capsys, *words):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_a_help_of_its_own(capsys, name):
-    out = said(capsys, name, "--help")
-    assert out == said(capsys, name, "-h") == said(capsys, "help", name)
+    out = printed(capsys, name, "--help")
+    assert out == printed(capsys, name, "-h") == printed(capsys, "help", name)
     assert out.startswith(f"usage: vitedu {name} ")
     assert "examples:\n  vitedu " in out
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_names_every_option_with_its_meaning(capsys, name):
-    out = said(capsys, name, "--help")
+    out = printed(capsys, name, "--help")
     parser = parser_of(name, COMMANDS[name])
     for action in parser._actions:
         assert action.help, action.option_strings
@@ -51,15 +47,16 @@ def test_the_help_names_every_option_with_its_meaning(capsys, name):
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], *([x, "--help"] for x in COMMANDS)]
+    "words",
+    [["--help"], ["help", "settings"], *([x, "--help"] for x in COMMANDS)],
 )
 def test_the_help_fits_80_columns(capsys, words):
-    assert max(map(len, said(capsys, *words).splitlines())) <= 80
+    assert max(map(len, printed(capsys, *words).splitlines())) <= 80
 
 
 def test_the_help_of_all_has_a_line_for_each_command(capsys):
-    out = said(capsys, "--help")
-    assert out == said(capsys) == said(capsys, "help")
+    out = printed(capsys, "--help")
+    assert out == printed(capsys) == printed(capsys, "help")
     for name, command in COMMANDS.items():
         assert f"  {name:<22}{command.summary}\n" in out
 
@@ -70,11 +67,15 @@ def test_the_help_of_an_unknown_command_names_the_nearest(capsys):
 
 
 def test_the_help_comes_without_the_words_that_a_command_needs(capsys):
-    assert said(capsys, "predict", "--top", "3", "--help").startswith("usage")
+    assert printed(capsys, "predict", "--top", "3", "--help").startswith(
+        "usage"
+    )
 
 
 def test_the_help_of_train_names_every_setting(capsys):
-    out = said(capsys, "train", "--help")
+    out = printed(capsys, "train", "--help")
+    assert len(out.splitlines()) < 80
+    meanings = printed(capsys, "help", "settings")
     for owner, prefix in (
         (TrainConfig, ""),
         (ViTConfig, "model."),
@@ -83,7 +84,8 @@ def test_the_help_of_train_names_every_setting(capsys):
         parts = ("stem", "position", "block") if prefix == "model." else ()
         for each in fields(owner):
             if each.name not in (*NO_WORDS.get(prefix, ()), *parts):
-                assert f"\n  {prefix}{each.name}=" in out, each.name
+                assert f"  {prefix}{each.name}=" in out, each.name
+                assert f"\n  {prefix}{each.name}=" in meanings, each.name
 
 
 def test_every_setting_in_the_help_has_a_meaning():
@@ -102,7 +104,7 @@ def test_what_the_help_shows_can_be_typed():
 
 
 def test_the_padding_in_the_help_is_one_that_a_resnet_takes():
-    words = dict(name.split("=") for name, _ in HINTS_HELP)
+    words = dict(name.split("=") for name, _ in FIELDS_HELP)
     padding = words["pool_padding"]
     assert (
         resnet_config("BiT-R50x1", pool_padding=padding).pool_padding == padding
@@ -110,23 +112,23 @@ def test_the_padding_in_the_help_is_one_that_a_resnet_takes():
 
 
 def test_the_help_of_convert_names_the_formats(capsys):
-    out = said(capsys, "convert", "--help")
+    out = printed(capsys, "convert", "--help")
     assert all(name in out for name in SUFFIXES)
 
 
 def test_info_has_one_line_for_each_recipe(capsys):
-    out = said(capsys, "info")
+    out = printed(capsys, "info")
     lines = out.partition("recipes, for ")[2].partition("\n\n")[0].splitlines()
     assert [line.split()[0] for line in lines[1:]] == sorted(RECIPES)
     assert all(len(line.split()) > 3 for line in lines[1:])
 
 
 def test_info_fits_80_columns(capsys):
-    assert max(map(len, said(capsys, "info").splitlines())) <= 80
+    assert max(map(len, printed(capsys, "info").splitlines())) <= 80
 
 
 def test_info_in_json_names_everything_and_what_recipes_are_for(capsys):
-    answer = json.loads(said(capsys, "info", "--json"))
+    answer = json.loads(printed(capsys, "info", "--json"))
     assert answer["recipes"] == sorted(RECIPES)
     assert {"ViT-B/16", "R50+ViT-B/16", "BiT-R50x1"} <= set(answer["models"])
     assert {"digits", "mnist"} <= set(answer["datasets"])
@@ -134,7 +136,7 @@ def test_info_in_json_names_everything_and_what_recipes_are_for(capsys):
 
 
 def test_info_of_a_recipe_shows_every_setting_and_what_decays(capsys):
-    out = said(capsys, "info", "digits")
+    out = printed(capsys, "info", "digits")
     flat = {line.split()[0] for line in out.splitlines() if line.strip()}
     assert {each.name for each in fields(TrainConfig)} - flat <= {
         *("model", "preprocess", "augment")

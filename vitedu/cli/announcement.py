@@ -1,10 +1,9 @@
 """The five lines before a run: data, model, device, plan and folder."""
 
-from pathlib import Path
-from typing import Any, NamedTuple
-
 from vitedu import budget
-from vitedu.cli.answer import shown, wrapped
+from vitedu.cli.answer import as_typed
+from vitedu.cli.plan import Plan
+from vitedu.cli.talk import wrapped
 from vitedu.data import Source
 from vitedu.model import (
     HYBRIDS,
@@ -16,25 +15,18 @@ from vitedu.model import (
 )
 from vitedu.train import Start, TrainConfig
 from vitedu.train.config import MAY_DIFFER
-from vitedu.train.loop import this_process
+from vitedu.train.processes import from_environment
 
-NAMES_SHOWN = 3  # of the classes, where they are more than
-FEW = 5
-# what makes a model of Table 1, whatever its images and classes are
+# more classes than this are not all named, only the first of them
+MOST_NAMED = 5
+FIRST_NAMED = 3
+# the fields that make a model of Table 1, for any images and classes
 TABLE_1 = ("stem", "patch_size", "embed_dim", "depth", "num_heads", "mlp_dim")
-# what follows from the model, and need not be said again
+# they follow from the model
 DERIVED = ("preprocess.image_size", "preprocess.in_channels")
 
 
-class Plan(NamedTuple):
-    """What the words of the command mean."""
-
-    config: TrainConfig
-    out: Path
-    differs: dict[str, Any]  # from the recipe
-
-
-def lines_before(start: Start, plan: Plan) -> str:
+def announcement(start: Start, plan: Plan) -> str:
     """What is about to be trained, and where; as wide as the terminal."""
     rows = {
         "data": data_line(start),
@@ -59,19 +51,17 @@ def data_line(start: Start) -> str:
     if validation is not None:
         parts.append(f"{len(validation):,} to validate")
     parts.append(f"{len(test):,} to test")
-    asked = getattr(dataset, "requested", dataset.name)
-    instead = f" in place of {asked}" if asked != dataset.name else ""
-    return (
-        f"{dataset.name}{instead}: {', '.join(parts)}; {classes_named(train)}"
-    )
+    requested = getattr(dataset, "requested", dataset.name)
+    instead = f" instead of {requested}" if requested != dataset.name else ""
+    return f"{dataset.name}{instead}: {', '.join(parts)}; {class_line(train)}"
 
 
-def classes_named(source: Source) -> str:
+def class_line(source: Source) -> str:
     """How many classes, and the first of them: "2 classes: ants, bees"."""
     line = f"{source.num_classes:,} classes"
     names = source.class_names
-    if len(names) > FEW:
-        names = (*names[:NAMES_SHOWN], "...")
+    if len(names) > MOST_NAMED:
+        names = (*names[:FIRST_NAMED], "...")
     return f"{line}: {', '.join(names)}" if names else line
 
 
@@ -80,11 +70,11 @@ def model_line(config: TrainConfig) -> str:
     model = config.model
     height, width = model.image_size
     parameters = budget.parameters(model).total
-    line = f"{named(model)} of {height}x{width} images; {parameters:,} weights"
+    line = f"{model_name(model)} of {height}x{width} images; {parameters:,} weights"
     return f"{line}, from {config.weights}" if config.weights else line
 
 
-def named(model: ViTConfig | ResNetConfig) -> str:
+def model_name(model: ViTConfig | ResNetConfig) -> str:
     """ "ViT-B/16", or what it is made of."""
     if isinstance(model, ResNetConfig):
         made_of = (model.family, model.layers, model.width)
@@ -108,7 +98,7 @@ def device_line(config: TrainConfig) -> str:
         parts.append(counted(config.threads, "thread"))
     if config.compile:
         parts.append("compiled")
-    if (size := this_process().size) > 1:
+    if (size := from_environment().count) > 1:
         parts.append(f"{size} processes")
     return ", ".join(parts)
 
@@ -131,16 +121,14 @@ def counted(number: int, thing: str) -> str:
 
 
 def run_line(start: Start, plan: Plan) -> str:
-    """The folder, where the run in it stands, and what differs from the recipe.
-
-    Of epochs and steps, the one that was not given is none.
-    """
+    """The folder, the step at which a run goes on, and what differs from the recipe."""
     line = str(plan.out)
     if start.state.step:
         line += f", going on at step {start.state.step:,}"
+    # epochs or steps is none, whichever was not given
     changed = [
-        f"{name}={shown(value)}"
-        for name, value in plan.differs.items()
+        f"{name}={as_typed(value)}"
+        for name, value in plan.changed.items()
         if name not in (*MAY_DIFFER, *DERIVED) and value is not None
     ]
     if changed:

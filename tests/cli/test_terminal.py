@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import struct
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -15,12 +14,11 @@ import torch
 
 import vitedu
 from vitedu.cli import main, progress
-from vitedu.cli.before import classes_named, named
+from vitedu.cli.announcement import class_line, model_name
 from vitedu.cli.progress import Part, Reporter, fitting, time_left
-from vitedu.cli.train import is_finished
 from vitedu.data import Arrays, ArraySource
 from vitedu.model import vit_config
-from vitedu.train import fit, recipe
+from vitedu.train import Progress, fit, recipe
 from vitedu.train.folder import RunFolder
 
 TINY = [
@@ -33,48 +31,36 @@ SMOKE = ["train", "digits", *TINY, "--tier", "smoke"]
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    """An empty folder to work in, on a computer without data."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("VITEDU_DATA", raising=False)
-    monkeypatch.delenv("VITEDU_TIER", raising=False)
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
-    return tmp_path
+def on_terminal(process):
+    """Run a command on a terminal; its exit code, and each state of a line."""
 
+    def run(columns, *words):
+        fcntl = pytest.importorskip("fcntl", reason="no terminals on Windows")
+        import pty
+        import termios
 
-def on_terminal(columns, *words):
-    """Exit code of the command, and each state of a line of its terminal."""
-    fcntl = pytest.importorskip("fcntl", reason="no terminals on Windows")
-    import pty
-    import termios
+        ours, theirs = pty.openpty()
+        size = struct.pack("HHHH", 24, columns, 0, 0)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
+        name = os.ttyname(theirs)
+        process.start(*words, stdin=name, stdout=name, stderr=name)
+        # only when the command has opened it
+        written = os.read(ours, 65536)
+        os.close(theirs)
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # Linux: the other end is closed
+                part = b""
+            if not part:
+                break
+            written += part
+        os.close(ours)
+        lines = re.split(r"[\r\n]+", written.decode())
+        code = process.wait().code
+        return code, [line.rstrip() for line in lines if line.strip()]
 
-    ours, theirs = pty.openpty()
-    size = struct.pack("HHHH", 24, columns, 0, 0)
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
-    root = os.path.dirname(vitedu.__path__[0])
-    environment = os.environ | {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
-    environment.pop("COLUMNS", None)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "vitedu", *words],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=environment,
-    )
-    os.close(theirs)
-    written = b""
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # Linux: the other end is closed
-            part = b""
-        if not part:
-            break
-        written += part
-    os.close(ours)
-    lines = re.split(r"[\r\n]+", written.decode())
-    return process.wait(), [line.rstrip() for line in lines if line.strip()]
+    return run
 
 
 # --- five lines
@@ -121,30 +107,29 @@ def test_few_classes_are_all_named_and_many_are_not():
         labels = torch.arange(len(names))
         return ArraySource(Arrays(images, labels), names, preprocess=spec)
 
-    assert classes_named(source(("ants", "bees"))) == "2 classes: ants, bees"
+    assert class_line(source(("ants", "bees"))) == "2 classes: ants, bees"
     many = source(tuple("abcdefg"))
-    assert classes_named(many) == "7 classes: a, b, c, ..."
+    assert class_line(many) == "7 classes: a, b, c, ..."
 
 
 @pytest.mark.parametrize("name", ["ViT-Ti/16", "ViT-B/32", "R50+ViT-B/16"])
 def test_a_model_of_the_paper_is_called_by_its_name(name):
-    assert named(vit_config(name, num_classes=3)) == name
-    other = named(vit_config(name, depth=3))
+    assert model_name(vit_config(name, num_classes=3)) == name
+    other = model_name(vit_config(name, depth=3))
     assert other.startswith("3 blocks, ")
 
 
 # --- the bar
 
 
-@pytest.mark.parametrize("columns", [80, 40, 20])
-def test_the_bar_is_never_wider_than_the_terminal(here, columns):
-    code, lines = on_terminal(columns, *SMOKE, "--out", "r")
+def test_the_bar_is_never_wider_than_the_terminal(here, on_terminal):
+    code, lines = on_terminal(20, *SMOKE, "--out", "r")
     bars = [line for line in lines if "%|" in line]
     assert code == 0 and bars
-    assert max(map(len, bars)) < columns
+    assert max(map(len, bars)) < 20
 
 
-def test_the_bar_moves_before_the_first_measurement(here):
+def test_the_bar_moves_before_the_first_measurement(here, on_terminal):
     words = [*SMOKE, "steps=400", "log_every=400", "--out", "r"]
     code, lines = on_terminal(80, *words)
     unmeasured = [
@@ -156,37 +141,25 @@ def test_the_bar_moves_before_the_first_measurement(here):
     assert any("img/s" in line and " left" in line for line in unmeasured)
 
 
-def test_the_bar_shows_loss_and_accuracies(here):
+def test_a_run_on_a_terminal(here, on_terminal):
     words = [*SMOKE, "validation=0.2", "steps=40", "log_every=5", "--out", "r"]
-    code, lines = on_terminal(100, *words)
+    # 500 test images in 16 batches, and a note that one process needs no sharding
+    words += ["batch_size=16", "shard=true"]
+    code, lines = on_terminal(78, *words)
+    bars = [line for line in lines if "%|" in line]
+    first_bar = lines.index(bars[0])
     assert code == 0
+    # the lines before the run are broken to fit, and a note stands below them once
+    assert first_bar >= 5 and max(map(len, lines)) < 78
+    note = "note    shard=true has no effect: there is one process"
+    assert lines.count(note) == 1 and lines.index(note) == first_bar - 1
+    # the bar shows loss and accuracies, and that it is evaluating
     assert any(
-        re.search(r"loss \S+  acc [\d.]+%  val [\d.]+%", line) for line in lines
+        re.search(r"loss \S+  acc [\d.]+%  val [\d.]+%", line) for line in bars
     )
-    assert any(re.search(r"  test [\d.]+%", line) for line in lines)
-
-
-def test_the_bar_says_that_it_is_evaluating(here):
-    words = [*SMOKE, "batch_size=16", "--out", "r"]  # 500 images in 16 batches
-    code, lines = on_terminal(80, *words)
-    assert code == 0
-    assert any(line.endswith("  evaluating") for line in lines)
-    assert not lines[-3].endswith("evaluating")  # the last bar
-
-
-def test_the_lines_before_a_run_are_broken_to_fit(here):
-    code, lines = on_terminal(60, *SMOKE, "--out", "r")
-    first_bar = next(i for i, line in enumerate(lines) if "%|" in line)
-    assert code == 0 and first_bar >= 5
-    assert max(map(len, lines[:first_bar])) < 60
-
-
-def test_a_note_stands_below_the_five_lines_once(here):
-    code, lines = on_terminal(80, *SMOKE, "shard=true", "--out", "r")
-    line = "note    shard=true has no effect: there is one process"
-    assert code == 0
-    assert lines.count(line) == 1
-    assert "%|" in lines[lines.index(line) + 1]
+    assert any(re.search(r"  test [\d.]+%", line) for line in bars)
+    assert any(line.endswith("  evaluating") for line in bars)
+    assert not bars[-1].endswith("evaluating")
 
 
 def test_a_note_in_the_course_of_a_run_is_broken_to_fit(
@@ -200,7 +173,7 @@ def test_a_note_in_the_course_of_a_run_is_broken_to_fit(
     reporter = Reporter(*starts)
     capsys.readouterr()
     text = "step 7 was left out, since its gradient was not finite"
-    reporter.note(text)
+    reporter.measured(Progress(7, 20, {"note": text}, 0.0, None))
     first, second, *_ = capsys.readouterr().err.lstrip("\r ").splitlines()
     reporter.close()
     assert first == "note    step 7 was left out, since its"
@@ -253,39 +226,28 @@ def test_the_time_left_follows_the_speed_since_the_run_went_on():
 # --- stopping and going on
 
 
-def stopped(folder, number, *words):
-    """Exit code and stdout of a long run that gets a signal in its course."""
-    root = os.path.dirname(vitedu.__path__[0])
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "vitedu", "train", "digits", *TINY),
-            *("--out", str(folder), "epochs=2000", "log_every=1", *words),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
-        text=True,
-    )
-    log = folder / "log.jsonl"
-    while process.poll() is None and not (
-        log.exists() and log.stat().st_size > 500
-    ):
-        time.sleep(0.05)
-    process.send_signal(number)
-    out, err = process.communicate()
-    assert "stopping after this step and saving; repeat to quit" in err
-    return process.returncode, out
+@pytest.fixture
+def stopped(process):
+    """Send a signal to a long run in its course; what is left of it."""
+
+    def run(folder, number, *words):
+        words = [*words, "--out", folder, "epochs=2000", "log_every=1"]
+        child = process.start("train", "digits", *TINY, *words)
+        log = folder / "log.jsonl"
+        while not (log.exists() and log.stat().st_size > 500):
+            time.sleep(0.02)
+        os.kill(child, number)
+        done = process.wait()
+        assert "stopping after this step and saving; repeat to" in done.err
+        return done
+
+    return run
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 0)],
-    ids=["Ctrl-C", "SIGTERM"],
-)
-def test_a_signal_saves_and_the_exit_code_says_which(here, number, code):
-    returned, out = stopped(here / "run", number, "--json")
-    assert returned == code
-    assert json.loads(out)["status"] == "interrupted"
+def test_sigterm_saves_and_is_no_failure(here, stopped):
+    done = stopped(here / "run", signal.SIGTERM, "--json")
+    assert done.code == 0
+    assert json.loads(done.out)["status"] == "interrupted"
     result = json.loads((here / "run/result.json").read_text())
     assert result["status"] == "interrupted"
     saved = torch.load(here / "run/checkpoint.pt", weights_only=True)["step"]
@@ -293,18 +255,18 @@ def test_a_signal_saves_and_the_exit_code_says_which(here, number, code):
     assert saved == json.loads(last)["step"]
 
 
-def test_a_run_that_was_stopped_says_that_it_can_go_on(here, capsys):
-    code, out = stopped(here / "run", signal.SIGINT)
-    assert code == 130
+def test_ctrl_c_saves_and_says_that_the_run_can_go_on(here, stopped):
+    done = stopped(here / "run", signal.SIGINT)
+    assert done.code == 130
     assert re.fullmatch(
         r"interrupted at step [\d,]+ of 80,000 and saved; the same command goes "
         r"on: \S+/run\n",
-        out,
+        done.out,
     )
     step = torch.load(here / "run/checkpoint.pt", weights_only=True)["step"]
-    assert f"at step {step:,} of" in out
+    assert f"at step {step:,} of" in done.out
     folder = RunFolder(here / "run")
-    assert not is_finished(folder, folder.read_config())
+    assert folder.finished(folder.read_config()) is None
 
 
 def test_another_run_in_the_folder_is_not_said_to_be_this_one(here, capsys):
@@ -312,7 +274,7 @@ def test_another_run_in_the_folder_is_not_said_to_be_this_one(here, capsys):
     capsys.readouterr()
     assert main([*SMOKE, "lr=0.5", "--out", "run"]) == 2
     err = capsys.readouterr().err
-    assert err.startswith("vitedu: run holds a run with lr=0.003")
+    assert err.startswith("vitedu: run contains a run with lr=0.003")
     assert err.count("\n") == 1
 
 
@@ -321,7 +283,7 @@ def test_only_a_finished_run_is_said_to_be_one(here, capsys):
     assert main(words) == 0
     assert "finished; --fresh repeats it" not in capsys.readouterr().err
     assert main(words) == 0
-    assert "run holds this run, finished; --fresh" in capsys.readouterr().err
+    assert "run in run was already finished; --fresh" in capsys.readouterr().err
     # as after Ctrl-C, which leaves weights too
     result = json.loads((here / "run/result.json").read_text())
     result["status"] = "interrupted"

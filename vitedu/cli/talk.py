@@ -1,0 +1,141 @@
+"""What the command writes: the answer to stdout, all talk to stderr.
+
+Talk that nobody reads never ends a run: where stderr is closed, full or a pipe whose
+reader has left, it is dropped.
+"""
+
+import os
+import shutil
+import sys
+import textwrap
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, suppress
+from typing import Any, TextIO
+
+from tqdm import tqdm
+
+from vitedu.errors import UserError, printable, reason
+from vitedu.train.processes import from_environment
+
+
+class Droppable:
+    """A stream for talk; writing to it always succeeds."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self.stream = stream or open(os.devnull, "w")  # None: it is closed
+
+    def write(self, text: str) -> int:
+        """Write `text`, or drop it and all that follows."""
+        try:
+            self.stream.write(text)
+        except (OSError, ValueError):
+            abandon(self.stream)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the stream, or drop what it still had to write."""
+        try:
+            self.stream.flush()
+        except (OSError, ValueError):
+            abandon(self.stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def abandon(stream: TextIO) -> None:
+    """From now on, what is written to `stream` goes nowhere.
+
+    Python would otherwise try once more at exit, and fail.
+    """
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextmanager
+def safe_streams() -> Iterator[None]:
+    """Everything written to stderr inside is talk, warnings of other packages too."""
+    fill_closed_descriptors()
+    for stream in (sys.stdout, sys.stderr):
+        # a terminal that is not UTF-8, a file name that is not
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    with redirect_stderr(Droppable(sys.stderr)), warnings.catch_warnings():
+        warnings.showwarning = say_warning
+        if not sys.warnoptions:
+            warnings.simplefilter("default", UserWarning)
+        yield
+
+
+def fill_closed_descriptors() -> None:
+    """Keep files that are opened later from becoming stdin, stdout or stderr."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest that is free
+
+
+def print_answer(text: str) -> None:
+    """Write the answer of the command.
+
+    BrokenPipeError: the reader of stdout has left. UserError: it is closed, or the disk
+    is full.
+    """
+    if sys.stdout is None:
+        raise UserError("cannot print the answer: stdout is closed")
+    try:
+        sys.stdout.write(f"{without_controls(text)}\n")
+        sys.stdout.flush()
+    except OSError as error:
+        abandon(sys.stdout)
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise UserError(f"cannot print the answer: {reason(error)}") from None
+
+
+def say(text: str) -> None:
+    """Talk to the user; a bar on the terminal moves below it.
+
+    Of several processes only the first one talks.
+    """
+    if from_environment().is_first:
+        tqdm.write(without_controls(text), file=sys.stderr)
+        sys.stderr.flush()
+
+
+def complain(text: str) -> None:
+    """Say what went wrong; of several processes, which one it happened to."""
+    who = "vitedu: "
+    # what went wrong may be the very variables that say which process this is
+    with suppress(UserError):
+        process = from_environment()
+        if process.count > 1:
+            who += f"process {process.number}: "
+    tqdm.write(without_controls(who + text), file=sys.stderr)
+
+
+def say_warning(message: Warning | str, *where: Any, **file: Any) -> None:
+    """A warning of any package in one line, without its line of code."""
+    say(wrapped("vitedu: warning: ", printable(str(message))))
+
+
+def without_controls(text: str) -> str:
+    """Lines that cannot change the terminal, whatever names they contain."""
+    return "\n".join(
+        printable(line, most=len(line)) for line in text.split("\n")
+    )
+
+
+def wrapped(name: str, line: str) -> str:
+    """A line behind its name; on a terminal, broken where it is too long for it."""
+    if not sys.stderr.isatty():
+        return name + line
+    return textwrap.fill(
+        line,
+        width=shutil.get_terminal_size().columns - 1,
+        initial_indent=name,
+        subsequent_indent=" " * len(name),
+        break_on_hyphens=False,
+    )

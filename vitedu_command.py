@@ -1,0 +1,17 @@
+"""The script `vitedu`, outside the package, so that Ctrl-C works while it loads."""
+
+import signal
+
+
+def main() -> int:
+    """Import the command and run it.
+
+    Importing torch takes seconds; Ctrl-C ends them at once, without a traceback.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # nohup ignores it, and so do we
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from vitedu.cli import main as run
+
+    signal.signal(signal.SIGINT, before)
+    return run()

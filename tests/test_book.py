@@ -4,6 +4,8 @@ What a single notebook must have is a rule of `tools/chapter_form.py`; all are a
 here, of the notebooks as they are committed.
 """
 
+import ast
+import functools
 import json
 import re
 import sys
@@ -20,6 +22,8 @@ nbformat = pytest.importorskip(
 )
 lock = pytest.importorskip("lock")
 notebooks = pytest.importorskip("notebooks")
+cells = pytest.importorskip("cells")
+dress = pytest.importorskip("dress")
 chapter_form = pytest.importorskip("chapter_form")
 measure_chapters = pytest.importorskip("measure_chapters")
 
@@ -38,10 +42,15 @@ def rules(functions):
     )
 
 
+@functools.cache
+def written(text):
+    """A chapter's notebook as it is committed, which no test changes."""
+    return notebooks.written(text)
+
+
 def taught(text):
     """The names that a chapter's notebook teaches, in order."""
-    cells = chapter_form.taught_cells(notebooks.written(text))
-    return [lock.taught_name(cell.source) for cell in cells]
+    return [lock.taught_name(c.source) for c in cells.taught(written(text))]
 
 
 # ------------------------------------------------------------------ text and notebook
@@ -56,7 +65,7 @@ def test_every_notebook_has_a_text_and_every_text_a_notebook():
 def test_text_and_notebook_hold_the_same_cells(text):
     """Kind, source and all metadata: tags, folding, what the tool fills in."""
     ours = notebooks.cells_of(notebooks.read_text(text))
-    theirs = notebooks.cells_of(notebooks.written(text))
+    theirs = notebooks.cells_of(written(text))
     number = text.stem[:2]
     assert ours == theirs, (
         f"make execute CHAPTER={number}, or make text CHAPTER={number}"
@@ -70,7 +79,7 @@ def test_a_text_survives_the_way_to_a_notebook_and_back(text):
 
 @named(TEXTS)
 def test_outputs_come_from_this_code(text):
-    notebook = notebooks.written(text)
+    notebook = written(text)
     assert notebooks.executed(notebook) == notebooks.digest(notebook), (
         f"the code changed: make execute CHAPTER={text.stem[:2]}"
     )
@@ -78,14 +87,14 @@ def test_outputs_come_from_this_code(text):
 
 @named(TEXTS)
 def test_every_cell_was_executed_in_order(text):
-    cells = chapter_form.code(notebooks.written(text))
-    counts = [cell.execution_count for cell in cells]
+    code = cells.code(written(text))
+    counts = [cell.execution_count for cell in code]
     assert counts == list(range(1, len(counts) + 1))
 
 
 @named(TEXTS)
 def test_nothing_of_a_machine_is_committed(text):
-    assert notebooks.complaints(notebooks.written(text)) == []
+    assert notebooks.complaints(written(text)) == []
 
 
 @named(TEXTS)
@@ -105,7 +114,7 @@ def test_metadata_of_a_notebook_is_what_the_tool_writes(text):
 def test_taught_code_is_the_package_code(text):
     definitions = lock.chapter_definitions(text.stem)
     differences = []
-    for cell in chapter_form.taught_cells(notebooks.written(text)):
+    for cell in cells.taught(written(text)):
         name = lock.taught_name(cell.source)
         package = lock.package_source(name, definitions)
         differences.append(
@@ -138,13 +147,13 @@ def test_plain_names_a_chapter_for_each_of_its_definitions():
 @named(TEXTS)
 @rules(chapter_form.EVERYWHERE)
 def test_an_executed_page(rule, text):
-    assert rule(notebooks.written(text)) == []
+    assert rule(written(text)) == []
 
 
 @named(CHAPTERS)
 @rules(chapter_form.CHAPTERS)
 def test_a_chapter(rule, text):
-    assert rule(notebooks.written(text)) == []
+    assert rule(written(text)) == []
 
 
 @named(CHAPTERS)
@@ -158,11 +167,25 @@ def test_a_chapter_keeps_to_its_length_and_talks_to_the_reader(text):
 @named(TEXTS)
 def test_links_and_setup_lead_to_this_page(text):
     """Not to another chapter's: what the tool writes into this notebook."""
-    notebook = notebooks.written(text)
-    dressed = notebooks.dress(notebooks.written(text), text.stem)
+    notebook = written(text)
+    dressed = dress.dress(notebooks.written(text), text.stem)
     assert notebook.cells[:2] == dressed.cells[:2]
     assert f"/book/{text.stem}.ipynb)" in notebook.cells[0].source
     assert f"/book/{text.stem}.html)" in notebook.cells[0].source
+
+
+@named(CHAPTERS)
+def test_a_chapter_draws_with_its_own_module_and_what_all_share(text):
+    """`vitedu/figures/NAME.py` is named after the chapter `NN_NAME`."""
+    own = text.stem[3:]
+    drawn_with = {
+        alias.name
+        for node in ast.walk(ast.parse(text.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module == "vitedu.figures"
+        for alias in node.names
+    }
+    assert drawn_with <= {own, "photos"}
+    assert (ROOT / f"vitedu/figures/{own}.py").is_file()
 
 
 @named(CHAPTERS)

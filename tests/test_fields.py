@@ -55,6 +55,7 @@ class Outer:
         ("alpha", np.float32(0.5), 0.5),
         ("images", np.int64(3), 3),
         ("images", None, None),
+        ("lr", 1e300, 1e300),
         ("size", 4, (4, 4)),
         ("size", [4, 5], (4, 5)),
         ("mean", [1, 2], (1.0, 2.0)),

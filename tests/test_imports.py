@@ -266,7 +266,7 @@ def uses(tree):
 
 # Parts below vitedu/ that may; a folder means all of it.
 MAY = {
-    "environment": ("cli", "train/loop", "data/sources"),
+    "environment": ("cli", "train/processes", "data/sources"),
     "print": ("cli",),
     "exit": ("cli", "__main__"),
 }

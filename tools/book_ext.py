@@ -7,26 +7,30 @@ Notebooks are portable Markdown; the site adds to them:
 * A link to a paper of the bibliography bears the paper's title (`name_papers`).
 * Headings are called as in Jupyter, blanks as dashes (`place_of`), so that a link to a
   place leads there in both.
-* Search quotes the passage that was found, a cell tagged `margin` stands in the text
-  where there is no margin, and `<details>` have a frame: `tools/static/`.
+* Search quotes the passage that was found, a cell tagged `margin` moves into the text
+  where the margin is missing, and `<details>` have a frame: `tools/static/`.
 
 What Jupyter Book 1.0.4 leaves out or gets wrong:
 
-* Version and date stand at the foot of every page.
+* Version and date are at the foot of every page.
 * A figure's alt text comes from its output's metadata, where `vitedu.figures.show`
   writes it; myst-nb 1.4 reads only the cell's.
 * Korean and Chinese terms are marked as such, for their fonts and for screen readers.
 * sphinx-thebe 0.3.1 declares a constant twice on every page, an error, and names
-  another host; the book has no live cells and leaves its scripts out.
+  another host; the book doesn't have live cells and leaves its scripts out.
 * MathJax is loaded on pages with equations alone.
 * A default that a dataclass makes anew reads `...`, not `<factory>`.
 * docutils gives the bibliography roles that its children do not have, and myst-nb
   labels the summary of a hidden cell with words other than the visible ones.
 """
 
+import functools
+import operator
 import os
 import re
 import time
+import types
+import typing
 from base64 import b64decode
 from functools import cached_property
 from html import escape
@@ -46,31 +50,37 @@ FOOTER = (
 STATIC = Path(__file__).with_name("static")
 # Their first mention on a page is rarely the one that the glossary explains.
 EVERYDAY = {"head", "hybrid", "key", "query", "step", "transfer", "value"}
-# Pages of lists, which are no reading: words there are not explained.
+# Pages of lists, where words aren't explained.
 LISTS = ("glossary", "api", "bibliography", "ledger")
-# Where a word stands for itself, or is a link already.
+# Where a word means itself, or is a link already.
 NOT_IN = (
-    *(nodes.literal, nodes.math, nodes.reference, nodes.title, nodes.entry),
-    *(nodes.caption, nodes.term, nodes.raw, addnodes.pending_xref),
+    nodes.literal,
+    nodes.math,
+    nodes.reference,
+    nodes.title,
+    nodes.entry,
+    nodes.caption,
+    nodes.term,
+    nodes.raw,
+    addnodes.pending_xref,
 )
+# replaced in this order
 TEX = {
-    **{r"\ln": "ln ", r"\times": "\u00d7", r"\Phi": "\u03a6", r"\,": " "},
-    **{"^2": "\u00b2", "{": "", "}": "", "\\": ""},
+    r"\ln": "ln ",
+    r"\times": "\u00d7",
+    r"\Phi": "\u03a6",
+    r"\,": " ",
+    "^2": "\u00b2",
+    "{": "",
+    "}": "",
+    "\\": "",
 }
 REPAIRS = [
     (re.compile(r'(class="[^"]*citation-list"[^>]*) role="list"'), r"\1"),
     (re.compile(r' role="list"( class="[^"]*citation-list")'), r"\1"),
     (re.compile(r' role="doc-biblioentry"'), ""),
-    (
-        re.compile(r'<summary aria-label="Toggle hidden content">'),
-        "<summary>",
-    ),
-    (
-        re.compile(
-            r'<script type="text/x-thebe-config">.*?</script>', re.DOTALL
-        ),
-        "",
-    ),
+    (re.compile(r'<summary aria-label="Toggle hidden content">'), "<summary>"),
+    (re.compile(r'<script type="text/x-thebe-config">.*?</script>', re.S), ""),
     (re.compile(r"<script>kernelName = .*?</script>"), ""),
 ]
 
@@ -153,7 +163,7 @@ class Glossary:
 
     @cached_property
     def page(self):
-        """The name of the page that holds the glossary; None: there is none."""
+        """The name of the glossary's page; None if there isn't one."""
         objects = self.app.env.get_domain("std").objects
         pages = {
             page for (kind, _), (page, _) in objects.items() if kind == "term"
@@ -210,7 +220,7 @@ class Glossary:
         for found in pattern.finditer(words):
             term = terms[found.lastindex - 1]
             spelled, place, definition = self.entries[term]
-            # MAC is a term and a Mac is none
+            # MAC is a term, a Mac isn't
             exact = sum(map(str.isupper, spelled)) > 1
             if term in seen or (exact and not found[0].startswith(spelled)):
                 continue
@@ -236,7 +246,7 @@ def inside(node, *kinds):
 
 
 def first_sentence(definition):
-    """Of a glossary's definition, as plain text: no citations, hardly any TeX."""
+    """A definition's first sentence, as plain text without citations and most TeX."""
     definition = definition.deepcopy()
     for node in list(definition.findall(addnodes.pending_xref)):
         if node.get("refdomain") == "cite":
@@ -298,6 +308,27 @@ def shorten_defaults(app, what, name, each, options, signature, returns):
     return signature and signature.replace("<factory>", "..."), returns
 
 
+def hide_ranges(app, each, bound_method):
+    """Show a field's type on the page; `Attributes` says which values it may have."""
+    function = getattr(each, "__func__", each)
+    hints = getattr(function, "__annotations__", {})
+    if function.__module__.startswith("vitedu"):
+        for name, hint in hints.items():
+            hints[name] = without_ranges(hint)
+
+
+def without_ranges(hint):
+    """A type without the `Annotated` in and around it."""
+    if typing.get_origin(hint) is typing.Annotated:
+        return without_ranges(typing.get_args(hint)[0])
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        parts = map(without_ranges, typing.get_args(hint))
+        return functools.reduce(operator.or_, parts)
+    if typing.get_origin(hint) is tuple:
+        return tuple[tuple(map(without_ranges, typing.get_args(hint)))]
+    return hint
+
+
 def is_equation(node):
     """Whether MathJax has something to do here."""
     return isinstance(node, nodes.math | nodes.math_block)
@@ -342,6 +373,7 @@ def setup(app):
     app.connect("doctree-read", strip_margins)
     app.connect("doctree-read", mark_languages)
     app.setup_extension("sphinx.ext.autodoc")
+    app.connect("autodoc-before-process-signature", hide_ranges)
     app.connect("autodoc-process-signature", shorten_defaults)
     app.connect("html-page-context", clean_page, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

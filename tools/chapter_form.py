@@ -18,11 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import lock
-import measure_chapters
 import nbformat
 import notebooks
 from book_ext import place_of
+from cells import alt_text, code, markdown, pictures, printed, tags, visible
+from dress import SETUP, dress
 from nbformat import NotebookNode
+from prose import CODE_IN_LINE, FENCED, headings, links, readable, section
 
 MOST_LINES, MOST_COLUMNS, MOST_PRINTED = 25, 80, 72
 SECTIONS = [
@@ -51,57 +53,18 @@ PAPERS = re.compile(
     r"mlr\.press|nips\.cc|neurips\.cc|thecvf\.com|jmlr\.org)/"
 )
 YEAR = re.compile(r"\b(?:19|20)\d\d[a-z]?\)?\s*$")
-LINK = re.compile(
-    r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(\s*<?([^()\s<>]*(?:\([^()\s]*\))?[^()\s<>]*)>?"
-    r"[^()]*\)"
-)
-FENCED = measure_chapters.NO_WORDS[0]
 # of a language, not of a directive
 CODE_BLOCK = re.compile(
     r"^(?P<fence>```+|~~~+)(?!\{).*?^(?P=fence)\s*$", re.MULTILINE | re.DOTALL
 )
-CODE_IN_LINE = re.compile(r"(?<!`)(?P<ticks>``?)(?!`)[^`]+?(?P=ticks)(?!`)")
 DRAWING = {"matplotlib", "plt", "pyplot", "imshow", "subplots", "savefig"}
 PLUMBING = {"register_forward_hook", "register_forward_pre_hook"}
 
 
 def number(text: Path) -> int | None:
-    """A chapter's number; None for a page that is none."""
+    """A chapter's number; None for another page."""
     found = re.match(r"(\d\d)_", text.stem)
     return int(found[1]) if found else None
-
-
-def tags(cell: NotebookNode) -> list[str]:
-    """A cell's tags; none is an empty list."""
-    return cell.metadata.get("tags", [])
-
-
-def code(notebook: NotebookNode) -> list[NotebookNode]:
-    """The code cells."""
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
-
-
-def markdown(notebook: NotebookNode) -> list[NotebookNode]:
-    """The Markdown cells."""
-    return [cell for cell in notebook.cells if cell.cell_type == "markdown"]
-
-
-def visible(notebook: NotebookNode) -> list[NotebookNode]:
-    """The code cells whose code a reader sees."""
-    hidden = measure_chapters.HIDDEN
-    return [cell for cell in code(notebook) if not hidden & set(tags(cell))]
-
-
-def taught_cells(notebook: NotebookNode) -> list[NotebookNode]:
-    """The cells that hold a definition of the package."""
-    return [cell for cell in code(notebook) if "teaches" in tags(cell)]
-
-
-def links(source: str) -> Iterator[tuple[str, str]]:
-    """(text, address) of every link of a Markdown cell, outside of code."""
-    plain = CODE_IN_LINE.sub("`code`", FENCED.sub("", source))
-    for found in LINK.finditer(plain):
-        yield found[1], found[2]
 
 
 def bibliography() -> dict[str, str]:
@@ -201,11 +164,11 @@ def has_no_raw_myst(notebook: NotebookNode) -> list[str]:
 def has_no_placeholders(notebook: NotebookNode) -> list[str]:
     """No braces that a format string left behind, and nothing unfinished."""
     shown = [
-        re.sub(r"`[^`]*`", " ", measure_chapters.readable(cell.source))
+        re.sub(r"`[^`]*`", " ", readable(cell.source))
         for cell in markdown(notebook)
     ]
     for cell in code(notebook):
-        shown += [printed(cell), *alt_texts(cell)]
+        shown += [printed(cell), *map(alt_text, pictures(cell))]
     pages = "\n".join(shown)
     found = [*PLACEHOLDER.findall(pages), *UNFINISHED.findall(pages)]
     return [f"a placeholder is left: {each}" for each in found]
@@ -226,7 +189,7 @@ def shows_errors_in_failure_cells_alone(notebook: NotebookNode) -> list[str]:
 def checks_print_one_line(notebook: NotebookNode) -> list[str]:
     """A check cell asserts and prints one line; there is at least one."""
     checks = [c for c in code(notebook) if "nbval-check-output" in tags(c)]
-    bad = [] if checks else ["there is no check cell (nbval-check-output)"]
+    bad = [] if checks else ["a check cell is missing (nbval-check-output)"]
     for cell in checks:
         if "assert" not in cell.source:
             bad.append(f"a check without assert: {first_line(cell.source)}")
@@ -239,14 +202,12 @@ def has_alt_text(notebook: NotebookNode) -> list[str]:
     """Each figure says in words what is seen."""
     bad = []
     for cell in code(notebook):
-        for output in cell.outputs:
-            if "image/png" not in output.get("data", {}):
-                continue
-            alt = output.metadata.get("image/png", {}).get("alt", "")
+        for picture in pictures(cell):
+            alt = alt_text(picture)
             if len(alt) < 20 or re.search(r"\.(png|jpe?g|svg)$", alt.lower()):
                 bad.append(f"alt text {alt!r}: {first_line(cell.source)}")
             # `show` writes both; nbval compares the text, nobody the metadata
-            elif alt != output.data.get("text/plain"):
+            elif alt != picture.data.get("text/plain"):
                 bad.append(f"show(figure, alt): {first_line(cell.source)}")
     return bad
 
@@ -254,7 +215,7 @@ def has_alt_text(notebook: NotebookNode) -> list[str]:
 def folds_what_is_hidden(notebook: NotebookNode) -> list[str]:
     """Hidden cells are folded in Jupyter and Colab, and only they are."""
     dressed = nbformat.from_dict(json.loads(json.dumps(notebook)))
-    dressed = notebooks.dress(dressed, "any")
+    dressed = dress(dressed, "any")
     return [
         f"make execute folds it: {first_line(cell.source)}"
         for cell, other in zip(notebook.cells, dressed.cells, strict=True)
@@ -265,7 +226,11 @@ def folds_what_is_hidden(notebook: NotebookNode) -> list[str]:
 def links_lead_somewhere(notebook: NotebookNode) -> list[str]:
     """Papers are in the bibliography, pages exist, places on a page are headings."""
     known = bibliography()
-    headings = places(notebook)
+    places = {
+        place_of(heading)
+        for cell in markdown(notebook)
+        for heading in headings(cell.source)
+    }
     bad = []
     for cell in markdown(notebook):
         for text, address in links(cell.source):
@@ -277,21 +242,11 @@ def links_lead_somewhere(notebook: NotebookNode) -> list[str]:
                 if paper and address not in known:
                     bad.append(f"no entry of references.bib has {address}")
             elif address.startswith("#"):
-                if place not in headings:
+                if place not in places:
                     bad.append(f"no heading here is called {address}")
             elif not (notebooks.BOOK / name).is_file():
                 bad.append(f"book/{name} does not exist")
     return bad
-
-
-def places(notebook: NotebookNode) -> set[str]:
-    """What Jupyter, GitHub and the site call the headings: blanks are dashes."""
-    found = set()
-    for cell in markdown(notebook):
-        source = FENCED.sub("", cell.source)
-        for heading in re.findall(r"^#{1,6} +(.+?)\s*$", source, re.MULTILINE):
-            found.add(place_of(re.sub(r"[`*]|\$", "", heading)))
-    return found
 
 
 def keeps_its_columns(notebook: NotebookNode) -> list[str]:
@@ -304,24 +259,6 @@ def keeps_its_columns(notebook: NotebookNode) -> list[str]:
             if len(line) > MOST_COLUMNS:
                 bad.append(f"a line of {len(line)} columns: {line[:60]}")
     return bad
-
-
-def printed(cell: NotebookNode) -> str:
-    """What a cell prints."""
-    return "".join(
-        output.text
-        for output in cell.outputs
-        if output.output_type == "stream" and output.name == "stdout"
-    )
-
-
-def alt_texts(cell: NotebookNode) -> list[str]:
-    """The words of a cell's figures."""
-    return [
-        output.metadata.get("image/png", {}).get("alt", "")
-        for output in cell.outputs
-        if "image/png" in output.get("data", {})
-    ]
 
 
 # --------------------------------------------------------------- rules of chapters
@@ -418,19 +355,6 @@ def has_exercises_with_solutions(notebook: NotebookNode) -> list[str]:
     return bad + [each for c in markdown(notebook) for each in folds(c.source)]
 
 
-def section(source: str, heading: str) -> str:
-    """What stands below a heading of the second level; empty without it."""
-    parts = re.split(r"^(## .+?)\s*$", source, flags=re.MULTILINE)
-    return next(
-        (
-            text
-            for name, text in zip(parts[1::2], parts[2::2], strict=True)
-            if name == heading
-        ),
-        "",
-    )
-
-
 def folds(source: str) -> list[str]:
     """What is wrong with `<details>` in a cell: GitHub asks for blank lines."""
     bad = []
@@ -449,7 +373,7 @@ def taught_code_is_self_contained(notebook: NotebookNode) -> list[str]:
     lines = []
     for cell in code(notebook):
         if "setup" in tags(cell):
-            lines.append(notebooks.SETUP)
+            lines.append(SETUP)
         elif "failure" in tags(cell):
             continue
         elif "teaches" in tags(cell):

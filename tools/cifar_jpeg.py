@@ -3,10 +3,10 @@
     python tools/cifar_jpeg.py FOLDER cifar10-jpeg75.npz
     vitedu train cifar10-scratch data=cifar10-jpeg75.npz
 
-FOLDER holds train.npz and test.npz, each with `header` (the bytes that all its files
+In FOLDER are train.npz and test.npz, each with `header` (the bytes that all its files
 begin with), `lengths` and `scans` (what follows, one image after the other), `labels`
-and `class_names`. The copy is lossy: a number measured on it is one for CIFAR-10 as
-JPEG at quality 75, and is to be called so.
+and `class_names`. The copy is lossy: a number measured on it is for CIFAR-10 as JPEG
+at quality 75; say so where you state it.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def decode(packed: dict[str, np.ndarray]) -> np.ndarray:
     if len(ends) != len(packed["labels"]) or ends[-1] != len(scans):
         raise UserError(
             f"{len(packed['labels'])} labels, {len(ends)} lengths that add up to "
-            f"{ends[-1]:,} of {len(scans):,} bytes; the file is not whole"
+            f"{ends[-1]:,} of {len(scans):,} bytes: the file is damaged"
         )
     images = np.empty((len(ends), *SHAPE), np.uint8)
     begin = 0
@@ -41,7 +41,7 @@ def decode(packed: dict[str, np.ndarray]) -> np.ndarray:
             file = io.BytesIO(header + scans[begin:end] + END)
             image = np.asarray(Image.open(file).convert("RGB"))
         except OSError as error:
-            raise UserError(f"image {i} is no JPEG: {error}") from None
+            raise UserError(f"image {i} isn't a JPEG: {error}") from None
         if image.shape != SHAPE:
             raise UserError(f"image {i} is {image.shape}, should be {SHAPE}")
         images[i], begin = image, end
@@ -70,12 +70,12 @@ def unpack(folder: Path, target: Path) -> dict[str, int]:
     return {part: len(arrays[f"y_{part}"]) for part in ("train", "test")}
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Unpack one folder."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("target", type=Path)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     try:
         counts = unpack(options.folder, options.target)
     except UserError as error:

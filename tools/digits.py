@@ -4,7 +4,7 @@
 
 The first 250 images of each class of MNIST's training part and the first 50 of its test
 part, in MNIST's own order. MNIST is looked for as always (`vitedu.data.locate`). Equal
-input gives equal bytes: the archive holds no date and no other trace of the machine.
+input gives equal bytes: no date and no other trace of the machine is in the archive.
 Licence and attribution: vitedu/data/digits.LICENSE.txt.
 """
 
@@ -48,22 +48,14 @@ def digits_npz() -> bytes:
         arrays[f"x_{part}"] = images[:, 0].numpy()
         arrays[f"y_{part}"] = labels.numpy().astype(np.uint8)
     content = io.BytesIO()
-    with zipfile.ZipFile(
-        content, "w", zipfile.ZIP_DEFLATED, compresslevel=9
-    ) as file:
+    with zipfile.ZipFile(content, "w") as file:
         for name, array in arrays.items():
             stored = io.BytesIO()
-            np.lib.format.write_array(
-                stored, array, version=(1, 0), allow_pickle=False
-            )
-            entry = zipfile.ZipInfo(
-                f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0)
-            )
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.create_system = (
-                3  # else the archive names the system it was made on
-            )
-            file.writestr(entry, stored.getvalue())
+            np.lib.format.write_array(stored, array, (1, 0), allow_pickle=False)
+            entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+            # else the archive names the system it was made on
+            entry.create_system = 3
+            file.writestr(entry, stored.getvalue(), zipfile.ZIP_DEFLATED)
     return content.getvalue()
 
 

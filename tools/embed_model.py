@@ -7,10 +7,10 @@
 of 16-bit floats, with ImageNet's class names: vitedu/weights/vit-ti-16.safetensors.
 Equal input gives equal bytes.
 
-`compare` holds that file against SOURCE, a file or a name; if there is none, against
-the published weights that it is taken to be, which are fetched from the hub. That these
-are the ones is inferred (see NOTICE), and this is how anyone with a network can settle
-it: the published numbers, rounded to 16 bits, are ours or they are not.
+`compare` compares that file with SOURCE, a file or a name; without one, with the
+published weights that it most likely is, which are fetched from the hub. That these
+are the right ones is inferred (see NOTICE), and with a network anyone can settle it:
+the published numbers, rounded to 16 bits, are ours or they aren't.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from vitedu.errors import UserError
 from vitedu.model import vit_config
 from vitedu.weights import Checkpoint, read_weights, write_weights
 from vitedu.weights.hub import EMBEDDED
-from vitedu.weights.stored import read_stored
+from vitedu.weights.read import read_checkpoint
 
 NAME = "ViT-Ti/16"
 PUBLISHED = "timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k"
@@ -41,15 +41,13 @@ class Comparison(NamedTuple):
 
 
 def embedded_form(source: str | Path) -> Checkpoint:
-    """What `source` holds as the package carries it. UserError: no such network."""
-    checkpoint = read_stored(source).checkpoint
+    """`source` as the package carries it. UserError: it is another network."""
+    checkpoint = read_checkpoint(source).checkpoint
     if checkpoint.config != vit_config(NAME):
-        raise UserError(f"{source} holds another network than {NAME}")
+        raise UserError(f"{source} is another network than {NAME}")
     state = {name: x.half() for name, x in checkpoint.state_dict.items()}
     if not all(torch.isfinite(x).all() for x in state.values()):
-        raise UserError(
-            f"{source} holds numbers too large for 16 bits, or none"
-        )
+        raise UserError(f"{source} has numbers that 16 bits can't represent")
     names = imagenet_classes().names
     # the weights are the authors', whatever the file's names: resized as the paper's
     return checkpoint._replace(
@@ -109,9 +107,7 @@ def compare(source: str = PUBLISHED) -> str:
             f"that our file is {PUBLISHED} stays inferred: this was another one"
         )
     elif is_same:
-        lines.append(
-            f"our file is {PUBLISHED}: no longer inferred, but compared"
-        )
+        lines.append(f"our file is {PUBLISHED}: compared, not just inferred")
     else:
         lines.append(f"our file is not {PUBLISHED}: mend NOTICE")
     return "\n".join(lines)

@@ -17,16 +17,33 @@ from fontTools.ttLib import TTFont
 
 # what pages and the theme's scripts name; what its style sheet shows is read from there
 SOLID = (
-    *("angle-down", "angle-left", "angle-right", "arrow-up", "bars"),
-    *("circle-half-stroke", "download", "expand", "file", "file-pdf"),
-    *("lightbulb", "list", "magnifying-glass", "moon", "rocket", "sun"),
+    "angle-down",
+    "angle-left",
+    "angle-right",
+    "arrow-up",
+    "bars",
+    "circle-half-stroke",
+    "download",
+    "expand",
+    "file",
+    "file-pdf",
+    "lightbulb",
+    "list",
+    "magnifying-glass",
+    "moon",
+    "rocket",
+    "sun",
     "xmark",
 )
 BRANDS = ("github",)
 SHOWN = re.compile(r'--pst-icon-[\w-]+: *"(.)"')  # admonitions, links, ...
 UNUSED = (
-    *("scripts/fontawesome.js*", "scripts/*.map", "styles/*.map"),
-    *("vendor/fontawesome", "sphinx-thebe.*", "locales"),
+    "scripts/fontawesome.js*",
+    "scripts/*.map",
+    "styles/*.map",
+    "vendor/fontawesome",
+    "sphinx-thebe.*",
+    "locales",
 )
 # The licence keeps the font's name for the whole font.
 STYLE = """\
@@ -69,16 +86,16 @@ def theme() -> Path:
 
 
 def codepoints(names: tuple[str, ...], style: str) -> list[int]:
-    """Where the icons stand in their font, as the theme's `style` sheet says.
+    """The code points of icons in their font, as the theme's `style` sheet says.
 
-    ValueError: it has no such icon.
+    ValueError: an icon is missing there.
     """
     points = []
     for name in names:
         rule = re.escape(f".fa-{name}:before")
         found = re.search(rf'{rule}[^{{]*{{content:"\\([0-9a-f]+)"}}', style)
         if found is None:
-            raise ValueError(f"the theme has no icon {name!r}")
+            raise ValueError(f"the theme doesn't have the icon {name!r}")
         points.append(int(found[1], 16))
     return points
 

@@ -48,7 +48,7 @@ Result = dict[str, Any]
 
 
 class Rows(NamedTuple):
-    """What `book/ledger.toml` holds; chapters by number, rows in their order."""
+    """`book/ledger.toml`: chapters by number, rows in their order."""
 
     chapters: dict[int, dict[str, str]]
     paper: list[Row]
@@ -75,14 +75,16 @@ def read_rows(path: Path) -> Rows:
                     raise UserError(f"row {name} has a field {field!r}; {end}")
             for field, needed in fields.items():
                 if needed and field not in row:
-                    raise UserError(f"row {name} has no {field!r}")
+                    raise UserError(
+                        f"row {name} needs {field!r}, which is missing"
+                    )
             if row["chapter"] not in chapters:
                 raise UserError(
                     f"row {name} names chapter {row['chapter']!r}, which [chapters] "
                     f"does not list; write its number, 1 to {max(chapters)}"
                 )
             if name in seen:
-                raise UserError(f"row {name} stands twice")
+                raise UserError(f"row {name} is there twice")
             seen.add(name)
     return rows
 
@@ -97,7 +99,7 @@ def assign(rows: Rows, recorded: Iterable[Result]) -> dict[str, list[Result]]:
 
     A result belongs to the row of the paper that its `reproduces` names, and to the row
     of ours that bears its name.
-    UserError: it names a row that does not exist, or it belongs to none.
+    UserError: it names a row that does not exist, or belongs nowhere.
     """
     paper = [row["id"] for row in rows.paper]
     ours = [row["id"] for row in rows.ours]
@@ -118,7 +120,7 @@ def assign(rows: Rows, recorded: Iterable[Result]) -> dict[str, list[Result]]:
             found.setdefault(name, []).append(result)
         elif claim is None:
             raise UserError(
-                f"result {name} stands in no row of {ROWS.name}; add one of ours "
+                f"result {name} belongs to no row of {ROWS.name}; add one of ours "
                 f"with id = {name!r}, or say in the result what it reproduces"
             )
     return found
@@ -127,7 +129,7 @@ def assign(rows: Rows, recorded: Iterable[Result]) -> dict[str, list[Result]]:
 def check_comparable(name: str, claim: dict[str, Any]) -> None:
     """UserError if the result `name` is at full scale but lacks one of two numbers."""
     for side in ("ours", "paper"):
-        if claim["scale"] == "full" and not results.is_number(claim[side]):
+        if claim["scale"] == "full" and isinstance(claim[side], str | None):
             raise UserError(
                 f"result {name}: {side} is {claim[side]!r}; at full scale two "
                 "numbers are compared"
@@ -137,15 +139,15 @@ def check_comparable(name: str, claim: dict[str, Any]) -> None:
 def state(found: list[Result]) -> str:
     """What the results of a row of the paper make it: one of the three states.
 
-    Reproduced if every one at full scale holds; open if one does not.
+    Reproduced if every result at full scale agrees; open if one does not.
     """
     full = [each for each in found if each["reproduces"]["scale"] == "full"]
     if full:
-        return REPRODUCED if all(map(holds, full)) else OPEN
+        return REPRODUCED if all(map(agrees, full)) else OPEN
     return SMALL if found else OPEN
 
 
-def holds(result: Result) -> bool:
+def agrees(result: Result) -> bool:
     """Whether ours is within 2 standard deviations or 0.3 points of the paper's."""
     claim = result["reproduces"]
     difference = abs(claim["ours"] - claim["paper"])
@@ -275,7 +277,7 @@ def chapter(rows: Rows, row: Row) -> str:
 
 
 def unwritten(rows: Rows) -> str:
-    """The chapters that have no page yet, in one sentence; empty if there is none."""
+    """The chapters without a page yet, in one sentence; empty if all have one."""
     titles = [
         f"{number} {known['title']}"
         for number, known in sorted(rows.chapters.items())
@@ -374,7 +376,7 @@ def number(value: float) -> str:
 
 def plain(value: object) -> str:
     """A number in four digits, anything else as it is."""
-    return number(value) if results.is_number(value) else str(value)
+    return number(value) if isinstance(value, int | float) else str(value)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,9 +1,9 @@
 """The lock between the book and the package: a chapter's code is the package's code.
 
-A cell tagged `teaches` holds one top-level definition. It must be, to the letter, the
-definition of that name in `vitedu/`, with docstrings cut to their first line on both
-sides: chapters 1 to 5 write `vitedu/plain.py`, the others teach the rest. The package
-is the source; nothing here writes to it.
+A cell tagged `teaches` is one top-level definition. It must be, to the letter,
+the definition of that name in `vitedu/`, with docstrings cut to their first line
+on both sides: chapters 1 to 5 write `vitedu/plain.py`, the others teach the rest.
+The package is the source; nothing here writes to it.
 """
 
 import ast
@@ -22,16 +22,18 @@ def shortened(source: str) -> str:
     """A definition's text, dedented, with every docstring cut to its first line."""
     source = textwrap.dedent(source).strip("\n")
     lines = source.splitlines()
-    for node in reversed(list(ast.walk(ast.parse(source)))):
-        if not isinstance(node, DEFINITIONS) or not ast.get_docstring(node):
-            continue
+    definitions = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, DEFINITIONS) and ast.get_docstring(node)
+    ]
+    # from the last to the first, so that the line numbers before it stay right
+    for node in sorted(definitions, key=lambda each: each.lineno, reverse=True):
         text = node.body[0]
-        if text.lineno == text.end_lineno:
-            continue
-        first = ast.get_docstring(node).splitlines()[0]
-        cut = " " * text.col_offset + f'"""{first}"""'
-        lines[text.lineno - 1 : text.end_lineno] = [cut]
-        return shortened("\n".join(lines))
+        if text.lineno < text.end_lineno:
+            first = ast.get_docstring(node).splitlines()[0]
+            cut = " " * text.col_offset + f'"""{first}"""'
+            lines[text.lineno - 1 : text.end_lineno] = [cut]
     return "\n".join(lines)
 
 
@@ -43,9 +45,8 @@ def definitions_of(source: str) -> dict[str, str]:
         if isinstance(node, DEFINITIONS):
             decorators = [each.lineno for each in node.decorator_list]
             first = min([node.lineno, *decorators])
-            found[node.name] = shortened(
-                "\n".join(lines[first - 1 : node.end_lineno])
-            )
+            text = "\n".join(lines[first - 1 : node.end_lineno])
+            found[node.name] = shortened(text)
     return found
 
 
@@ -92,18 +93,18 @@ def taught_name(cell_source: str) -> str:
     body = ast.parse(cell_source).body
     if len(body) != 1 or not isinstance(body[0], DEFINITIONS):
         raise ValueError(
-            "a cell tagged `teaches` holds one definition and nothing else"
+            "a cell tagged `teaches` must be one definition and nothing else"
         )
     return body[0].name
 
 
 def package_source(name: str, definitions: dict[str, list[str]]) -> str:
-    """What the package says for `name`. ValueError: nothing, or two things."""
+    """The package's text of `name`. ValueError: there are none, or several."""
     sources = definitions.get(name, [])
     if len(sources) != 1:
-        where = "is not" if not sources else f"stands {len(sources)} times"
         raise ValueError(
-            f"{name} {where} in the package, so no chapter can teach it"
+            f"{name} is defined {len(sources)} times in the package, so no "
+            "chapter can teach it"
         )
     return sources[0]
 

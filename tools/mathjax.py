@@ -1,8 +1,8 @@
 """Copy MathJax 3.2.2 into the book, so that the site asks no other host for it.
 
 The file comes out of the Python package sphinx-mathjax-offline (requirements.txt), a
-carrier of the unchanged npm package. It is no extension of the book: as one it would
-copy 24 MB and choose an output that needs font files.
+carrier of the unchanged npm package. The book doesn't load it as an extension, which
+would copy 24 MB and choose an output that needs font files.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ TARGET = Path(__file__).parents[1] / "book/_static/mathjax" / NAME
 def copy(target: Path = TARGET) -> None:
     """Put MathJax at `target`.
 
-    ValueError: the installed file is another than the one the book was tested with.
+    ValueError: the installed file isn't the one that the book was tested with.
     """
     carrier = distribution("sphinx-mathjax-offline")
     (source,) = [file for file in carrier.files or [] if file.name == NAME]
@@ -35,7 +35,7 @@ def copy(target: Path = TARGET) -> None:
 
 
 def main() -> int:
-    """Copy; one sentence and exit code 2 if it is the wrong file."""
+    """Copy; a sentence and exit code 2 if it is the wrong file."""
     try:
         copy()
     except ValueError as error:

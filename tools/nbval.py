@@ -18,13 +18,17 @@ ROOT = Path(__file__).resolve().parents[1]
 STRICT = ("01", "02", "03", "04")
 OPTIONS = [
     # relative, and the folder named as root: else all cells would have one name
-    *("--rootdir", ".", "--nbval-sanitize-with", "nbval_sanitise.cfg"),
-    *("--nbval-kernel-name", "python3"),
-    *("--nbval-cell-timeout", "600"),
-    *("--nbval-kernel-startup-timeout", "120"),
+    "--rootdir=.",
+    "--nbval-sanitize-with=nbval_sanitise.cfg",
+    "--nbval-kernel-name=python3",
+    "--nbval-cell-timeout=600",
+    "--nbval-kernel-startup-timeout=120",
     # the cells of one notebook must go to one kernel
-    *("-n", "2", "--dist", "loadfile"),
-    *("-p", "no:cacheprovider", "-q", "-W", "error"),
+    "--numprocesses=2",
+    "--dist=loadfile",
+    "-pno:cacheprovider",
+    "-q",
+    "-Werror",
 ]
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -77,15 +81,11 @@ def main() -> int:
         empty.mkdir()
         shutil.copy(ROOT / "tests/nbval_sanitise.cfg", empty)
         where = "import vitedu; print(vitedu.__file__)"
-        found = subprocess.run(
-            [sys.executable, "-c", where],
-            **{"cwd": empty, "env": variables, "text": True, "check": True},
-            capture_output=True,
+        found = subprocess.check_output(
+            [sys.executable, "-c", where], cwd=empty, env=variables, text=True
         )
-        if not found.stdout.startswith(str(site)):
-            print(
-                f"nbval: the wheel is hidden by {found.stdout}", file=sys.stderr
-            )
+        if not found.startswith(str(site)):
+            print(f"nbval: the wheel is hidden by {found}", file=sys.stderr)
             return 1
         strict = [path for path in notebooks if path.name.startswith(STRICT)]
         lax = [path for path in notebooks if path not in strict]
@@ -93,14 +93,8 @@ def main() -> int:
         for mode, paths in (("--nbval", strict), ("--nbval-lax", lax)):
             copies = [Path(shutil.copy(path, empty)).name for path in paths]
             if copies:
-                command = [
-                    sys.executable,
-                    "-m",
-                    "pytest",
-                    mode,
-                    *OPTIONS,
-                    *copies,
-                ]
+                pytest = [sys.executable, "-m", "pytest", mode]
+                command = [*pytest, *OPTIONS, *copies]
                 done = subprocess.run(command, cwd=empty, env=variables)
                 worst = max(worst, done.returncode)
     return worst

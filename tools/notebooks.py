@@ -5,16 +5,9 @@
     python tools/notebooks.py text 05            notebook -> text
     python tools/notebooks.py sync               package -> taught cells of both
 
-`book/text/NN_name.py` (py:percent) and `book/NN_name.ipynb` hold the same cells. What
-the outputs came from stands in the notebook's metadata, `vitedu.executed`.
-
-A notebook says in full what its text says in short (`dress`, and back: `undress`):
-
-* the cell tagged `links` has the words COLAB and SITE for addresses; the notebook has
-  those of the repository that `_config.yml` names;
-* the cell tagged `setup` is `import vitedu`; the notebook installs it where it is
-  missing, or stops with a sentence;
-* it and the cells tagged `hide-input` or `hide-cell` are folded in Jupyter and Colab.
+`book/text/NN_name.py` (py:percent) and `book/NN_name.ipynb` have the same cells; a
+notebook says in full what its text says in short (`dress.py`). The digest of the code
+that the outputs came from is in the notebook's metadata, `vitedu.executed`.
 """
 
 import argparse
@@ -28,10 +21,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+import cells
 import jupytext
 import lock
 import nbformat
-import set_repository
+from dress import dress, undress
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
@@ -55,44 +49,6 @@ RUFF = str(Path(sys.executable).with_name("ruff"))
 MACHINE_PATH = re.compile(r"/(home|root|tmp|Users|work)/|site-packages")
 MOST_OUTPUT = 300_000  # characters of one output
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
-# what stands in a text, and between the parentheses of a link in the cell `links`
-LINKS = {"Open in Colab": "COLAB", "this page on the site": "SITE"}
-SETUP = "import vitedu"
-# `_render_traceback_`: Jupyter and Colab show the sentence, and no frames; Colab shows
-# the title where the cell is folded
-SETUP_IN_FULL = """\
-# @title Install vitedu where it is missing
-import importlib.util
-
-if importlib.util.find_spec("vitedu") is None:
-    source = "vitedu @ git+%(address)s@main"
-    if "/%(nobody)s/" not in source:
-        %%pip install -q "{source}"
-        importlib.invalidate_caches()
-
-if importlib.util.find_spec("vitedu") is None:
-
-    class Stop(Exception):
-        def _render_traceback_(self):
-            return [str(self)]
-
-    raise Stop(
-        "vitedu is not installed: clone the repository that this notebook comes "
-        "from, run `pip install .` there (Python 3.11 or newer), and restart."
-    )
-
-import vitedu"""
-# where a code cell's folding is kept: JupyterLab (`jupyter`), Colab (`cellView`), and
-# nbformat's own `collapsed`, which both know for outputs
-FOLDED = {
-    "setup": {"cellView": "form", "jupyter": {"source_hidden": True}},
-    "hide-input": {"cellView": "form", "jupyter": {"source_hidden": True}},
-    "hide-cell": {
-        "cellView": "form",
-        "collapsed": True,
-        "jupyter": {"outputs_hidden": True, "source_hidden": True},
-    },
-}
 
 
 def text_paths() -> list[Path]:
@@ -106,7 +62,7 @@ def notebook_path(text: Path) -> Path:
 
 
 def written(text: Path) -> NotebookNode | None:
-    """The notebook of a text as it is on disk; None if there is none yet."""
+    """The notebook of a text as it is on disk; None if it isn't there yet."""
     path = notebook_path(text)
     return nbformat.read(path, as_version=4) if path.exists() else None
 
@@ -128,96 +84,26 @@ def read_text(text: Path) -> NotebookNode:
     return dress(notebook, text.stem)
 
 
-def addresses(stem: str) -> dict[str, str]:
-    """Where the words of `LINKS` lead for one page."""
-    slug = set_repository.configured(ROOT)
-    owner, name = slug.split("/")
-    return {
-        "COLAB": "https://colab.research.google.com/github/"
-        f"{slug}/blob/main/book/{stem}.ipynb",
-        "SITE": f"https://{owner}.github.io/{name}/book/{stem}.html",
-    }
-
-
-def with_links(source: str, targets: dict[str, str]) -> str:
-    """The line of links with other addresses: label to address."""
-    for label, target in targets.items():
-        link = re.compile(rf"\[{label}\]\([^)]*\)")
-        source = link.sub(f"[{label}]({target})", source)
-    return source
-
-
-def dress(notebook: NotebookNode, stem: str) -> NotebookNode:
-    """Say in full, in place, what a text says in short."""
-    where = addresses(stem)
-    targets = {label: where[word] for label, word in LINKS.items()}
-    slug = set_repository.configured(ROOT)
-    setup = SETUP_IN_FULL % {
-        "address": set_repository.HUB + slug,
-        "nobody": set_repository.NOBODY,
-    }
-    for cell in notebook.cells:
-        tags = cell.metadata.get("tags", [])
-        unfold(cell)
-        if "links" in tags:
-            cell.source = with_links(cell.source, targets)
-        if cell.cell_type != "code":
-            continue
-        if "setup" in tags:
-            cell.source = setup
-        for tag, folded in FOLDED.items():
-            if tag in tags:
-                fresh = json.loads(json.dumps(folded))
-                cell.metadata.update(nbformat.from_dict(fresh))
-    return notebook
-
-
-def undress(notebook: NotebookNode) -> NotebookNode:
-    """Say in short, in place, what `dress` said in full."""
-    for cell in notebook.cells:
-        tags = cell.metadata.get("tags", [])
-        unfold(cell)
-        if "links" in tags:
-            cell.source = with_links(cell.source, LINKS)
-        if "setup" in tags:
-            cell.source = SETUP
-    return notebook
-
-
-def unfold(cell: NotebookNode) -> None:
-    """Take out of a cell's metadata whether a client folds it."""
-    for key in ("cellView", "collapsed"):
-        cell.metadata.pop(key, None)
-    jupyter = cell.metadata.get("jupyter", {})
-    for key in ("outputs_hidden", "source_hidden"):
-        jupyter.pop(key, None)
-    if not jupyter:
-        cell.metadata.pop("jupyter", None)
-
-
 def write_text(notebook: NotebookNode) -> str:
     """The py:percent text of a notebook; `read_text` is its inverse."""
     notebook = undress(nbformat.from_dict(json.loads(json.dumps(notebook))))
     notebook.metadata["jupytext"] = TEXT_METADATA
     text = jupytext.writes(notebook, fmt="py:percent")
     # blank lines around a cell are ruff's to decide, not jupytext's
-    done = subprocess.run(
-        [
-            RUFF,
-            "format",
-            "-q",
-            "--stdin-filename",
-            str(BOOK / "text/chapter.py"),
-            "-",
-        ],
+    name = str(BOOK / "text/chapter.py")
+    command = [RUFF, "format", "-q", "--stdin-filename", name, "-"]
+    return subprocess.run(
+        command,
+        cwd=ROOT,
         input=text,
-        **{"capture_output": True, "text": True, "check": True, "cwd": ROOT},
-    )
-    return done.stdout
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
 
 
 def metadata(executed_digest: str) -> NotebookNode:
-    """All that stands in a notebook's own metadata."""
+    """A notebook's own metadata, all of it."""
     return nbformat.from_dict(
         {
             "kernelspec": KERNEL,
@@ -241,8 +127,8 @@ def digest(notebook: NotebookNode) -> str:
     The cell tagged `setup` is left out; comments and layout do not count.
     """
     trees = []
-    for cell in notebook.cells:
-        if cell.cell_type != "code" or "setup" in cell.metadata.get("tags", []):
+    for cell in cells.code(notebook):
+        if "setup" in cells.tags(cell):
             continue
         tree = ast.parse(cell.source)
         for node in ast.walk(tree):
@@ -254,9 +140,8 @@ def digest(notebook: NotebookNode) -> str:
 
 def with_outputs(fresh: NotebookNode, old: NotebookNode) -> NotebookNode:
     """`fresh` with the outputs and counts of `old`'s code cells, in order."""
-    before = [cell for cell in old.cells if cell.cell_type == "code"]
-    after = [cell for cell in fresh.cells if cell.cell_type == "code"]
-    for cell, source in zip(after, before, strict=False):
+    pairs = zip(cells.code(fresh), cells.code(old), strict=False)
+    for cell, source in pairs:
         cell.outputs = source.outputs
         cell.execution_count = source.execution_count
     fresh.metadata = metadata(executed(old))
@@ -332,7 +217,7 @@ def save(notebook: NotebookNode, path: Path) -> None:
 
 
 def chosen(numbers: list[str]) -> list[Path]:
-    """The texts whose name begins with one of `numbers`; all, if there are none."""
+    """The texts whose name begins with one of `numbers`; without numbers, all."""
     paths = text_paths()
     if numbers:
         paths = [path for path in paths if path.stem.startswith(tuple(numbers))]
@@ -379,10 +264,9 @@ def sync_command() -> None:
             is_text = path.suffix == ".py"
             notebook = read_text(path) if is_text else nbformat.read(path, 4)
             before = cells_of(notebook)
-            for cell in notebook.cells:
-                if "teaches" in cell.metadata.get("tags", []):
-                    name = lock.taught_name(cell.source)
-                    cell.source = lock.package_source(name, definitions)
+            for cell in cells.taught(notebook):
+                name = lock.taught_name(cell.source)
+                cell.source = lock.package_source(name, definitions)
             if cells_of(notebook) == before:
                 continue
             if is_text:

@@ -19,6 +19,7 @@ import vitedu
 from vitedu.figures.palette import (
     ATTENTION,
     CLASS,
+    GREY,
     MAP,
     MLP,
     PATCHES,
@@ -31,7 +32,6 @@ SIDE, GAP = 28, 4  # pixels of a patch as drawn, and between two of them
 COLUMNS, ROWS = 12, 8  # patches of a small picture
 COLORS = 255  # of a picture, beside what is transparent
 SEED = 922  # of the patches that part V keeps: with both eyes
-DOT = (122, 128, 138)  # a grey for a white page and a dark one
 LOGO = ["bbob", "bgpb", "brgb", "obbb"]
 NAMES = {
     "b": PATCHES,
@@ -240,12 +240,13 @@ def beyond() -> Image.Image:
     kept = (order < ROWS * COLUMNS // 4).reshape(ROWS, COLUMNS)
     dot = np.zeros((SIDE, SIDE), bool)
     dot[SIDE // 3 : -SIDE // 3, SIDE // 3 : -SIDE // 3] = True
+    grey = [round(255 * part) for part in to_rgb(GREY)]
     picture = np.asarray(sheet(photo)).copy()
     step = SIDE + GAP
     for row, column in zip(*np.nonzero(~kept), strict=True):
         top, left = row * step, column * step
         place = picture[top : top + SIDE, left : left + SIDE]
-        place[...] = np.where(dot[..., None], (*DOT, 255), 0)
+        place[...] = np.where(dot[..., None], (*grey, 255), 0)
     return Image.fromarray(picture)
 
 

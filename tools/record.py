@@ -2,7 +2,7 @@
 
     python tools/record.py runs/mnist-tiny-* [--name NAME] [--notes TEXT]
 
-writes `vitedu/results/NAME.json`; the name is the recipe's if none is given.
+writes `vitedu/results/NAME.json`; the name is the recipe's unless it is given.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from vitedu.train.folder import RunFolder
 
 
 def join(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """One result from several: metrics are means, `per_seed` holds each run's value.
+    """One result from several: metrics are means, `per_seed` has each run's value.
 
     The commit is kept if it is the same for all.
 
@@ -26,7 +26,7 @@ def join(runs: list[dict[str, Any]]) -> dict[str, Any]:
     for run in runs:
         if run["status"] != "finished":
             raise UserError(
-                f"a run of {run['name']} is {run['status']}, not finished"
+                f"a run of {run['name']} isn't finished, but {run['status']}"
             )
         for part in ("config", "dataset", "hardware", "versions"):
             theirs, ours = without_seed(run[part]), without_seed(runs[0][part])
@@ -37,7 +37,7 @@ def join(runs: list[dict[str, Any]]) -> dict[str, Any]:
                 )
     seeds = [seed for run in runs for seed in run["seeds"]]
     if len(set(seeds)) != len(seeds):
-        raise UserError(f"a seed stands twice among {seeds}")
+        raise UserError(f"a seed is there twice: {', '.join(map(str, seeds))}")
     metrics = {}
     for name, first in runs[0]["metrics"].items():
         values = [run["metrics"][name]["value"] for run in runs]

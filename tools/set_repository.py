@@ -4,7 +4,7 @@
     python tools/set_repository.py --check [https://github.com/<you>/<name>]
 
 `repository.url` in `_config.yml` decides, everything else repeats it, and
-`tests/tools/test_site_tools.py` holds them equal. `--check` is what publishing asks
+`tests/tools/test_set_repository.py` compares them. `--check` is what publishing asks
 first: has an address been set, is it the one that publishes, does every link follow it?
 """
 
@@ -26,7 +26,7 @@ NAME = r"[\w-]+(?:\.[\w-]+)*"
 def parse(url: str) -> str:
     """`owner/name` of an address on GitHub; Colab and Pages serve no others.
 
-    ValueError: it is no such address.
+    ValueError: it isn't such an address.
     """
     found = re.fullmatch(rf"{re.escape(HUB)}([\w-]+/{NAME})/?", url.strip())
     if found is None:
@@ -53,7 +53,9 @@ def mentions(slug: str) -> re.Pattern[str]:
     return re.compile(
         rf"(?P<install>vitedu @ git\+{re.escape(HUB)})[\w-]+/{NAME}"
         rf"|(?P<host>{hosts}){ours}"
-        rf"|(?P<owner>{NOBODY}|[\w-]+)\.github\.io/(?:{name}(?![\w-])|(?<={NOBODY}\.github\.io/){NAME})"
+        # from the start of a word alone: in a picture's base64 each is long
+        rf"|(?P<owner>(?<![\w-])[\w-]+)\.github\.io/"
+        rf"(?:{name}(?![\w-])|(?<={NOBODY}\.github\.io/){NAME})"
     )
 
 
@@ -101,7 +103,7 @@ def astray(root: Path = ROOT) -> list[Path]:
 def set_address(url: str, root: Path = ROOT) -> list[Path]:
     """Write `url` everywhere; the files that changed.
 
-    ValueError: `url` is no address of a repository on GitHub.
+    ValueError: `url` isn't the address of a repository on GitHub.
     """
     old, new = configured(root), parse(url)
     changed = []

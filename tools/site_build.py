@@ -20,6 +20,7 @@ import mathjax
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "_build"
 SITE = BUILD / "html"
+TITLE = "An Image is Worth 16x16 Words, step by step"
 ZIP = "book/vitedu-site.zip"  # where book/index.md links to, below the site
 DOOR = """\
 <!DOCTYPE html>
@@ -61,33 +62,29 @@ def take_along(site: Path, seconds: int) -> None:
         for path in paths:
             name = f"vitedu-site/{path.relative_to(site).as_posix()}"
             entry = zipfile.ZipInfo(name, date)
-            entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, path.read_bytes())
+            content = path.read_bytes()
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
 
 
 def build() -> Path:
     """Build the site into `_build/html`; the path of its index.html.
 
-    SystemExit: it warned or failed; what it said stands above.
+    SystemExit: it warned or failed; its output is above.
     """
     mathjax.copy()
     shutil.rmtree(BUILD, ignore_errors=True)
     seconds = source_date()
-    command = [
-        *(Path(sys.executable).with_name("jupyter-book"), "build", ROOT),
-        *("-n", "-W", "--keep-going", "--quiet"),
-    ]
-    environment = os.environ | {
-        "SOURCE_DATE_EPOCH": str(seconds),
-        "PYTHONHASHSEED": "0",
-    }
-    if subprocess.run(command, env=environment).returncode:
+    program = Path(sys.executable).with_name("jupyter-book")
+    options = ["-n", "-W", "--keep-going", "--quiet"]
+    fixed = {"SOURCE_DATE_EPOCH": str(seconds), "PYTHONHASHSEED": "0"}
+    done = subprocess.run(
+        [program, "build", ROOT, *options], env=os.environ | fixed
+    )
+    if done.returncode:
         sys.exit("site: the build warned or failed, see above")
     icons.lighten(SITE)
-    open_door(
-        SITE, "book/index.html", "An Image is Worth 16x16 Words, step by step"
-    )
+    open_door(SITE, "book/index.html", TITLE)
     take_along(SITE, seconds)
     return SITE / "index.html"
 

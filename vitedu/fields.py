@@ -33,18 +33,20 @@ Kind = TypeVar("Kind")
 class Range:
     """The numbers that a field may hold; None leaves a side open.
 
-    No whole number is larger than torch can hold.
+    A whole number is at most what torch can hold, unless `at_most` says more.
     """
 
     at_least: float | None = None
-    at_most: float | None = LARGEST
+    at_most: float | None = None
     above: float | None = None
     below: float | None = None
 
     def holds(self, number: float) -> bool:
         """Whether `number` is one of them."""
+        largest = LARGEST if isinstance(number, int) else math.inf
         return (
             (self.at_least is None or number >= self.at_least)
+            and (self.at_most is not None or number <= largest)
             and (self.at_most is None or number <= self.at_most)
             and (self.above is None or number > self.above)
             and (self.below is None or number < self.below)
@@ -60,7 +62,7 @@ class Range:
         return " and ".join(
             f"{word} {bound}"
             for word, bound in bounds.items()
-            if bound not in (None, LARGEST)
+            if bound is not None
         )
 
 

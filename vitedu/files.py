@@ -13,9 +13,8 @@ from typing import Any, BinaryIO
 from vitedu.errors import UserError, reason
 from vitedu.limits import readable_bytes
 
-MOST_JSON = (
-    100_000_000  # bytes; the largest index of a sharded model has a few MB
-)
+# Bytes. The largest index of a sharded model has a few MB.
+MOST_JSON = 100_000_000
 
 
 def user_path(value: str | PathLike[str]) -> Path:

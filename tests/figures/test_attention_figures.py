@@ -41,39 +41,55 @@ def two_heads():
     return torch.stack([left, right])
 
 
-def one_of_each():
+def dictionary():
+    answered = {"length 1": torch.tensor([1.0, 2.0, 3.0, 2.0, 1.0])}
+    return answers(torch.arange(0, 361, 90.0), answered, {0: 1})
+
+
+def slopes():
+    return steepness({"near": 0.0, "far": 7.6})
+
+
+def dealt():
+    rows = {"pixels": DIM, "learned": BRIGHT}
+    return deal(CARDS[0], CARDS, rows, 7)
+
+
+def tables():
     column = torch.zeros(2, 4).bool()
     column[:, 1] = True
-    return {
-        "named": named(PICTURE, {"cap": (0, 1)}, 16),
-        "answers": answers(
-            torch.arange(0, 361, 90.0),
-            {"length 1": torch.tensor([1.0, 2.0, 3.0, 2.0, 1.0])},
-            {0: 1},
-        ),
-        "triangle": triangle(THREE, INWARDS),
-        "steepness": steepness({"near": 0.0, "far": 7.6}),
-        "deal": deal(CARDS[0], CARDS, {"pixels": DIM, "learned": BRIGHT}, 7),
-        "layer": layer(),
-        "moved": moved({"default": column, "told": ~column}, (0, 1)),
-        "heads": heads(
-            PICTURE, {"block 1": (two_heads(), (0, 1))}, "Maps of " * 4
-        ),
-    }
+    return moved({"default": column, "swapped": ~column}, (0, 1))
 
 
-@pytest.mark.parametrize("name", one_of_each())
+def looks():
+    return heads(PICTURE, {"block 1": (two_heads(), (0, 1))}, "Maps of " * 4)
+
+
+DRAWINGS = {
+    "named": lambda: named(PICTURE, {"cap": (0, 1)}, 16),
+    "answers": dictionary,
+    "triangle": lambda: triangle(THREE, INWARDS),
+    "steepness": slopes,
+    "deal": dealt,
+    "moved": tables,
+    "heads": looks,
+    "layer": layer,
+}
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
 def test_every_drawing_can_be_saved_and_says_what_is_seen(name):
-    figure, alt = one_of_each()[name]
+    figure, alt = DRAWINGS[name]()
     assert png(figure).startswith(b"\x89PNG")
     assert len(alt) > 20 and "\n" not in alt
     assert figure.get_figwidth() <= 5
 
 
-@pytest.mark.parametrize("name", set(one_of_each()) - {"layer"})
-def test_drawings_with_axes_are_opaque(name):
-    figure, _ = one_of_each()[name]
-    assert figure.get_facecolor()[3] == 1
+def test_drawings_with_axes_are_opaque():
+    grounds = {
+        name: draw()[0].get_facecolor()[3] for name, draw in DRAWINGS.items()
+    }
+    assert grounds == dict.fromkeys(DRAWINGS, 1) | {"layer": 0}
 
 
 def test_a_frame_is_around_its_patch():
@@ -85,7 +101,7 @@ def test_a_frame_is_around_its_patch():
 
 
 def test_the_dictionary_is_drawn_against_the_direction():
-    figure, alt = one_of_each()["answers"]
+    figure, alt = dictionary()
     line, entries = figure.axes[0].lines
     assert line.get_xdata().tolist() == [0, 90, 180, 270, 360]
     assert line.get_ydata().tolist() == [1, 2, 3, 2, 1]
@@ -105,20 +121,19 @@ def test_outputs_are_drawn_inside_the_triangle():
 
 
 def test_the_slope_is_drawn_where_it_is_named():
-    figure, alt = one_of_each()["steepness"]
+    figure, alt = slopes()
     curve, *marks = figure.axes[0].lines
     assert curve.get_ydata()[0] == 0.5
     (left, right), (low, high) = marks[0].get_data()
-    assert (high - low) / (right - left) == pytest.approx(
-        0.25
-    )  # at equal scores
+    # at equal scores
+    assert (high - low) / (right - left) == pytest.approx(0.25)
     (left, right), (low, high) = marks[2].get_data()
     assert (high - low) / (right - left) == pytest.approx(0.0005, abs=1e-5)
     assert "near 0.2, far 0.0005" in alt
 
 
 def test_the_right_card_is_framed_and_bars_are_weights():
-    figure, alt = one_of_each()["deal"]
+    figure, alt = dealt()
     (axes,) = figure.axes
     frames = [patch for patch in axes.patches if not patch.get_fill()]
     assert [frame.get_xy() for frame in frames] == [(2.01, 1.69)]  # second row
@@ -147,7 +162,7 @@ def test_each_step_of_the_layer_has_its_green_and_its_equation():
 
 
 def test_what_moves_is_counted():
-    figure, alt = one_of_each()["moved"]
+    figure, alt = tables()
     assert "default: 2 tokens move, in 2 pictures" in alt
     (legend,) = figure.legends
     names = [text.get_text() for text in legend.get_texts()]
@@ -157,7 +172,7 @@ def test_what_moves_is_counted():
 
 
 def test_maps_are_brightest_where_a_head_looks():
-    figure, alt = one_of_each()["heads"]
+    figure, alt = looks()
     first, second = figure.axes[:2]
     for axes, (row, column) in ((first, (0, 0)), (second, (1, 2))):
         red = torch.tensor(axes.images[0].get_array())[..., 0]  # (16, 24)

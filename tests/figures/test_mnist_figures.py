@@ -100,9 +100,8 @@ def test_confusion_leaves_out_what_is_right():
     assert "Most frequent (2 times): a 0 read as a 1" in alt
     shown = figure.axes[0].images[0].get_array()
     assert shown.mask.tolist() == [[True, False], [False, True]]
-    assert (
-        shown[1, 0] == 0
-    )  # no mistake has the darkest colour, as the bar says
+    # no mistake has the darkest colour, as the bar says
+    assert shown[1, 0] == 0
     assert counts.tolist() == [[9, 2], [0, 7]]
 
 

@@ -6,7 +6,7 @@ from matplotlib.patches import FancyBboxPatch
 
 from vitedu.figures import network, palette
 from vitedu.figures.network import LIT, PARTS
-from vitedu.figures.schematic import GREY
+from vitedu.figures.palette import GREY
 
 
 def faces(figure):

@@ -107,9 +107,8 @@ def test_shares_of_the_weights_sum_to_a_hundred():
 
 
 def test_a_map_shows_which_positions_are_like_that_of_its_patch():
-    rows = torch.eye(4).repeat(
-        4, 1
-    )  # 4 by 4 places: a column has one direction
+    # 4 by 4 places: a column has one direction
+    rows = torch.eye(4).repeat(4, 1)
     figure, alt = neighbours(rows, (1, 7))
     first, second, scale = figure.axes
     assert [axes.get_title() for axes in (first, second)] == [

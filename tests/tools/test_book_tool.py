@@ -1,13 +1,9 @@
 """`make book`: what it trains on, and what it says."""
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
 pytest.importorskip("fontTools", reason="the book's tools are not installed")
 book = pytest.importorskip("book")
 

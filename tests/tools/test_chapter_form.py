@@ -1,16 +1,12 @@
 """The rules of a chapter, each on a small notebook that breaks it."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
 nbformat = pytest.importorskip(
     "nbformat", reason="the book's tools are not installed"
 )
 form = pytest.importorskip("chapter_form")
+cells = pytest.importorskip("cells")
 notebooks = pytest.importorskip("notebooks")
 
 TEXT = """\
@@ -122,7 +118,7 @@ def chapter(tmp_path):
     text = tmp_path / "07_words.py"
     text.write_text(TEXT)
     notebook = notebooks.read_text(text)
-    setup, versions, teaches, failure, check, figure = form.code(notebook)
+    setup, versions, teaches, failure, check, figure = cells.code(notebook)
     versions.outputs = [stream("versions\n")]
     error = {"ename": "ZeroDivisionError", "evalue": "", "traceback": []}
     failure.outputs = [nbformat.v4.new_output("error", **error)]
@@ -186,8 +182,8 @@ def test_placeholders_are_found(chapter, words):
 
 
 def test_placeholders_are_found_in_outputs_and_alt_text(chapter):
-    form.code(chapter)[1].outputs = [stream("{x:.1f} %")]
-    form.code(chapter)[5].outputs = [picture("A line up to {top} percent.")]
+    cells.code(chapter)[1].outputs = [stream("{x:.1f} %")]
+    cells.code(chapter)[5].outputs = [picture("A line up to {top} percent.")]
     assert len(form.has_no_placeholders(chapter)) == 2
 
 
@@ -227,7 +223,7 @@ def test_other_links_are_left_alone(chapter):
     ],
 )
 def test_plumbing_in_a_visible_cell_is_found(chapter, source, what):
-    cell = form.code(chapter)[2]
+    cell = cells.code(chapter)[2]
     cell.source, cell.metadata = source, {}
     (found,) = form.hides_its_plumbing(chapter)
     assert found.startswith(f"{what} in a visible cell")
@@ -236,7 +232,7 @@ def test_plumbing_in_a_visible_cell_is_found(chapter, source, what):
 
 
 def test_a_figure_of_one_line_may_be_seen(chapter):
-    cell = form.code(chapter)[2]
+    cell = cells.code(chapter)[2]
     cell.source, cell.metadata = "figures.show(*images.numbered(x))", {}
     assert form.hides_its_plumbing(chapter) == []
 
@@ -262,7 +258,7 @@ def test_exercises_and_sections(chapter, before, after, rule):
 
 def cell_of(tag):
     def find(chapter):
-        return next(c for c in form.code(chapter) if tag in form.tags(c))
+        return next(c for c in cells.code(chapter) if tag in cells.tags(c))
 
     return find
 

@@ -2,11 +2,9 @@
 
 import io
 import os
-import runpy
-import subprocess
-import sys
 from pathlib import Path
 
+import cifar_jpeg
 import numpy as np
 import pytest
 from PIL import Image
@@ -14,8 +12,6 @@ from PIL import Image
 from vitedu.data import load_dataset
 from vitedu.errors import UserError
 
-PATH = Path(__file__).parents[2] / "tools" / "cifar_jpeg.py"
-TOOL = runpy.run_path(str(PATH))
 REAL_DATA = os.environ.get("VITEDU_DATA", "")
 
 
@@ -50,19 +46,17 @@ def folder(tmp_path):
 
 
 def test_every_image_is_what_its_file_shows():
-    images = TOOL["decode"](packed(COLORS))
+    images = cifar_jpeg.decode(packed(COLORS))
     assert images.shape == (3, 32, 32, 3) and images.dtype == np.uint8
     for image, color in zip(images, COLORS, strict=True):
         expected = np.asarray(Image.open(io.BytesIO(jpeg(color))))
         assert np.array_equal(image, expected)
 
 
-def test_the_command_writes_what_train_reads(folder):
+def test_the_command_writes_what_train_reads(folder, capsys):
     target = folder / "cifar.npz"
-    command = [sys.executable, str(PATH), str(folder), str(target)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "3 + 3 images" in done.stdout
+    cifar_jpeg.main([str(folder), str(target)])
+    assert "3 + 3 images" in capsys.readouterr().out
     data = load_dataset("cifar10", data=target)
     assert data.train.images.shape == (3, 3, 32, 32)
     assert data.class_names == ("red", "green", "blue")
@@ -83,22 +77,22 @@ def damaged(what):
 @pytest.mark.parametrize(
     ("what", "sentence"),
     [
-        ("lengths", "is not whole"),
-        ("scans", "is not whole"),
-        ("header", "image 0 is no JPEG"),
+        ("lengths", "is damaged"),
+        ("scans", "is damaged"),
+        ("header", "image 0 isn't a JPEG"),
     ],
 )
-def test_what_is_damaged_is_said(what, sentence):
+def test_damage_is_reported(what, sentence):
     with pytest.raises(UserError, match=sentence):
-        TOOL["decode"](damaged(what))
+        cifar_jpeg.decode(damaged(what))
 
 
 def test_a_missing_or_foreign_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"cannot read .*train\.npz"):
-        TOOL["unpack"](tmp_path, tmp_path / "out.npz")
+        cifar_jpeg.unpack(tmp_path, tmp_path / "out.npz")
     np.savez(tmp_path / "train.npz", x=np.zeros(3))
     with pytest.raises(UserError, match="header"):
-        TOOL["unpack"](tmp_path, tmp_path / "out.npz")
+        cifar_jpeg.unpack(tmp_path, tmp_path / "out.npz")
     assert not (tmp_path / "out.npz").exists()
 
 
@@ -108,14 +102,13 @@ def test_the_real_copy_is_close_to_the_lossless_sample():
     sample_file = Path(REAL_DATA) / "cifar10-sample" / "cifar10_sample.npz"
     if not REAL_DATA or not packed_file.is_file():
         pytest.skip("VITEDU_DATA names no folder with cifar10-jpeg/")
-    arrays = TOOL["read"](packed_file)
-    few = 600  # interleaved by class
-    arrays["lengths"], arrays["labels"] = (
-        arrays["lengths"][:few],
-        arrays["labels"][:few],
-    )
+    arrays = cifar_jpeg.read(packed_file)
+    # interleaved by class
+    few = 600
+    for name in ("lengths", "labels"):
+        arrays[name] = arrays[name][:few]
     arrays["scans"] = arrays["scans"][: int(arrays["lengths"].sum())]
-    images = TOOL["decode"](arrays).astype(np.float32)
+    images = cifar_jpeg.decode(arrays).astype(np.float32)
     sample = np.load(sample_file)["x_train"].astype(np.float32)
     # each lossless image has its copy somewhere among these
     small = images.reshape(few, -1)

@@ -1,17 +1,14 @@
-"""The style sheet of icons: what stays of the theme's own."""
+"""The style sheet of icons: its fonts, and what stays of the theme's own."""
 
-import importlib.util
-from pathlib import Path
+import io
+import re
+from base64 import b64decode
 
 import pytest
 
 pytest.importorskip("pydata_sphinx_theme")
 pytest.importorskip("fontTools")
-
-PATH = Path(__file__).parents[2] / "tools/icons.py"
-SPEC = importlib.util.spec_from_file_location("icons_tool", PATH)
-icons = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(icons)
+icons = pytest.importorskip("icons")
 
 
 def test_the_rules_of_icons_that_no_page_shows_are_left_out():
@@ -30,3 +27,24 @@ def test_other_rules_stay_as_they_are():
         '.fa-x:before,.fa-y:before{content:"\\f001"}.fa-1:before{content:"1"}'
     )
     assert icons.without_unused(unused + style) == style
+
+
+def test_the_fonts_hold_the_icons_and_nothing_else():
+    from fontTools.ttLib import TTFont
+
+    solid, brands = re.findall(r"base64,([^)]*)", icons.style_sheet())
+    names = {
+        data: set(TTFont(io.BytesIO(b64decode(data))).getBestCmap())
+        for data in (solid, brands)
+    }
+    style = (icons.theme() / "styles/pydata-sphinx-theme.css").read_text()
+    assert names[brands] == set(icons.codepoints(icons.BRANDS, style))
+    assert names[solid] >= set(icons.codepoints(icons.SOLID, style))
+    assert len(names[solid]) < 40
+
+
+def test_an_icon_that_the_theme_does_not_have_is_refused():
+    with pytest.raises(
+        ValueError, match="doesn't have the icon 'no-such-icon'"
+    ):
+        icons.codepoints(("no-such-icon",), ".fa-sun:before{content:'x'}")

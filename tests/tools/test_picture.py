@@ -1,10 +1,10 @@
 """The pictures of the front page: cut as the network cuts, and true."""
 
-import importlib.util
 import re
 from pathlib import Path
 
 import numpy as np
+import picture
 import pytest
 import torch
 from PIL import Image
@@ -12,11 +12,6 @@ from PIL import Image
 import vitedu
 
 ROOT = Path(__file__).parents[2]
-SPEC = importlib.util.spec_from_file_location(
-    "picture_tool", ROOT / "tools/picture.py"
-)
-picture = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(picture)
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +21,12 @@ def model():
 
 def test_the_first_page_says_what_the_model_answers(model):
     page = (ROOT / "book/index.md").read_text()
-    said = re.findall(
+    message = re.findall(
         r'--share: (\d+)"><span>([^<]+)</span> <span>(\d+) %</span>', page
     )
     guesses = vitedu.classify(model, vitedu.data.photo("hopper"), top=3)
     shares = [round(100 * guess.probability) for guess in guesses]
-    assert said == [
+    assert message == [
         (str(share), guess.name, str(share))
         for guess, share in zip(guesses, shares, strict=True)
     ]

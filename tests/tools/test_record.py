@@ -1,18 +1,10 @@
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
+import record
 
 from vitedu import results
 from vitedu.errors import UserError
-
-ROOT = Path(__file__).parents[2]
-spec = importlib.util.spec_from_file_location(
-    "record", ROOT / "tools/record.py"
-)
-record = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(record)
 
 
 def run(seed, accuracy, **changes):
@@ -52,16 +44,16 @@ def test_metrics_are_means_with_each_seed_kept():
 
 
 @pytest.mark.parametrize(
-    ("second", "said"),
+    ("second", "message"),
     [
-        (run(1, 98.0, status="interrupted"), "interrupted, not finished"),
+        (run(1, 98.0, status="interrupted"), "isn't finished, but interrupted"),
         (run(1, 98.0, config={"lr": 0.2, "seed": 1}), "differ in config"),
         (run(1, 98.0, hardware="another"), "differ in hardware"),
-        (run(0, 98.0), "stands twice"),
+        (run(0, 98.0), "is there twice"),
     ],
 )
-def test_runs_that_do_not_belong_together_are_refused(second, said):
-    with pytest.raises(UserError, match=said):
+def test_runs_that_do_not_belong_together_are_refused(second, message):
+    with pytest.raises(UserError, match=message):
         record.join([run(0, 97.0), second])
 
 

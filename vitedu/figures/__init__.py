@@ -1,6 +1,8 @@
-"""Drawings used in more than one place: every function returns a figure and alt text.
+"""The book's drawings: every function returns a figure and its alt text.
 
-`figures.show(*figures.network("attention"))` in a notebook.
+`figures.show(*figures.network("attention"))` in a notebook. `palette`, `charts`,
+`schematic` and `photos` are what all drawings are made of; a chapter's own are
+in the module of its name: `images`, `attention`, `encoder`, `vit`, `mnist`.
 """
 
 from vitedu.figures.curves import curves

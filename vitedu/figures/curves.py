@@ -1,6 +1,8 @@
-"""Drawings used in more than one place."""
+"""The curves of a run: its loss, and the accuracies that were measured."""
 
 from typing import TYPE_CHECKING, Any
+
+from vitedu.figures.charts import chart
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,53 +19,40 @@ STYLES = {
 def curves(history: list[dict[str, Any]]) -> "tuple[Figure, str]":
     """The lines of a run's log as two panels, and their alt text.
 
-    Left the training loss in nats, right accuracy in percent, both over steps; a
-    single measurement is a point. Where no accuracy was measured the left panel is
-    alone.
-    ValueError: no line holds a loss.
+    Left the training loss in nats, right accuracy in percent, both over steps;
+    a single measurement is a point. If no accuracy was measured, the left panel
+    is alone.
+    ValueError: no line has a loss.
     """
-    from matplotlib.figure import Figure
-
-    lines = [line for line in history if "loss" in line]
-    if not lines:
-        raise ValueError("the history holds no line with a loss")
+    losses = measured(history, "loss")
+    if not losses:
+        raise ValueError("the history has no line with a loss")
     accuracies = {
         part: points
         for part in STYLES
         if (points := measured(history, f"{part}_accuracy"))
     }
-    num_panels = 2 if accuracies else 1
-    figure = Figure(figsize=(4 * num_panels, 3), layout="constrained")
-    panels = figure.subplots(1, num_panels, squeeze=False)[0]
-    panels[0].plot(
-        *zip(*measured(history, "loss"), strict=True),
-        marker="o" if len(lines) == 1 else "",
-        color="black",
-    )
-    panels[0].set(xlabel="step", ylabel="training loss (nats)")
-    if all(line["loss"] > 0 for line in lines):
-        panels[0].set_yscale("log")
-    alt = (
-        f"Training loss goes from {lines[0]['loss']:.2f} to {lines[-1]['loss']:.2f} "
-        f"nats over {lines[-1]['step']} steps"
-    )
-    if len(lines) == 1:
-        alt = (
-            f"Training loss is {lines[0]['loss']:.2f} nats at step "
-            f"{lines[0]['step']}"
-        )
-    for part, points in accuracies.items():
-        dash, shade = STYLES[part]
-        panels[1].plot(
-            *zip(*points, strict=True),
-            "o" if len(points) == 1 else dash,
-            color=shade,
-            label=part,
-        )
-    if accuracies:
-        panels[1].set(xlabel="step", ylabel="accuracy (%)")
-        panels[1].legend()
-        part, points = list(accuracies.items())[-1]
+    columns = 2 if accuracies else 1
+    figure, panels = chart(4 * columns, 3, 1, columns, squeeze=False)
+    left, *right = panels[0]
+    marker = "o" if len(losses) == 1 else ""
+    left.plot(*zip(*losses, strict=True), marker=marker, color="black")
+    left.set(xlabel="step", ylabel="training loss (nats)")
+    if all(loss > 0 for _, loss in losses):
+        left.set_yscale("log")
+    (_, first), (step, last) = losses[0], losses[-1]
+    alt = f"Training loss goes from {first:.2f} to {last:.2f} nats over {step} steps"
+    if len(losses) == 1:
+        alt = f"Training loss is {last:.2f} nats at step {step}"
+    for axes in right:
+        for part, points in accuracies.items():
+            dash, shade = STYLES[part]
+            style = "o" if len(points) == 1 else dash
+            axes.plot(
+                *zip(*points, strict=True), style, color=shade, label=part
+            )
+        axes.set(xlabel="step", ylabel="accuracy (%)")
+        axes.legend()
         alt += f"; {part} accuracy ends at {points[-1][1]:.1f} %"
     return figure, f"{alt}."
 
@@ -71,5 +60,5 @@ def curves(history: list[dict[str, Any]]) -> "tuple[Figure, str]":
 def measured(
     history: list[dict[str, Any]], name: str
 ) -> list[tuple[int, float]]:
-    """Step and value of every line that holds `name`."""
+    """Step and value of every line that has `name`."""
     return [(line["step"], line[name]) for line in history if name in line]

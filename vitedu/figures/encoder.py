@@ -1,27 +1,35 @@
-"""Drawings of the chapter on the encoder: the block, its parts, the real stream.
+"""Drawings of chapter 3: the block, its parts, the real stream.
 
-`figures.show(*block())` in a notebook; every function returns a figure and alt text.
+Every function returns a figure and its alt text, for `figures.show(*...)`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from vitedu.figures.palette import ATTENTION, CLASS, MLP, STREAM
-from vitedu.figures.photos import draw_picture, maps
-from vitedu.figures.schematic import (
+from vitedu.figures.charts import chart
+from vitedu.figures.palette import (
+    ATTENTION,
+    CLASS,
     DARK,
     GREY,
+    MLP,
+    PALE,
+    STREAM,
+)
+from vitedu.figures.photos import draw_picture, maps
+from vitedu.figures.schematic import (
     arrow,
     box,
-    chart,
-    figure,
+    canvas,
     label,
     line,
+    plus,
+    rectangle,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +38,6 @@ if TYPE_CHECKING:
 
 WIDTH = 4.8  # inches, so that 10 points stay legible on a phone
 TEXT = 11  # points of ticks and labels
-PALE = "#9aa1aa"  # what is compared with, beside a colour of the book
 COLUMNS = 14  # of patches in a photograph
 
 
@@ -39,165 +46,143 @@ def likeness(
 ) -> "tuple[Figure, str]":
     """A picture (3, h, w) in 0..1 and how like one patch all others are.
 
-    `streams` are tokens (t, d) under the titles of their maps; rows in front of the
-    last 196 belong to no patch. The maps are cosines, all on one scale from 0 to 1.
+    `streams` are tokens (t, d) under the titles of their maps; rows in front of
+    the last 196 belong to no patch. The maps are cosines, all on one scale from
+    0 to 1.
     """
-    drawn, told = {}, []
+    drawn, means = {}, []
     for title, tokens in streams.items():
         drawn[title] = _cosines(tokens, patch)
         others = drawn[title].flatten()
         others = torch.cat([others[:patch], others[patch + 1 :]])
-        told.append(f"{title}: {100 * others.mean():.0f} %")
+        means.append(f"{title}: {100 * others.mean():.0f} %")
     alt = (
         "A photograph with one patch framed, and maps of how like it every patch is, "
         "as cosines from 0, dark, to 1, bright. Mean over all other patches, "
-        f"{'; '.join(told)}."
+        f"{'; '.join(means)}."
     )
     name = "cosine with the framed patch (dark: 0 or less)"
-    columns = 2 if len(drawn) <= 3 else 3  # large panels if there are few
+    # large panels if there are few
+    columns = 2 if len(drawn) <= 3 else 3
     return maps(picture, drawn, name, alt, divmod(patch, COLUMNS), columns)
 
 
 def averages(steps: Sequence[Tensor]) -> "tuple[Figure, str]":
     """Tokens (t, 2) in the plane, before and after each layer of averaging."""
-    drawing = chart(3.4, 3.0)
-    axes = drawing.subplots()
+    figure, axes = chart(3.4, 3.0)
     middle = steps[0].mean(dim=0)
     for before, after in pairwise(steps):
         for start, end in zip(before.tolist(), after.tolist(), strict=True):
             if start != end:
-                arrow(axes, start, end, color=PALE)
-    far = []
-    for place, tokens in enumerate(steps):
-        name = "tokens" if place == 0 else f"after {place}"
-        shade = (DARK, ATTENTION, "#7cc292")[place]
-        look = {"color": shade, "markersize": 9 - 2 * place, "label": name}
-        axes.plot(*tokens.T.numpy(), "o", linestyle="none", **look)
-        far.append((tokens - middle).norm(dim=1).max().item())
+                arrow(axes, start, end, PALE, 1)
+    farthest = []
+    for number, tokens in enumerate(steps):
+        axes.plot(
+            *tokens.T.numpy(),
+            "o",
+            linestyle="none",
+            color=(DARK, ATTENTION, "#7cc292")[number],
+            markersize=9 - 2 * number,
+            label=f"after {number}" if number else "tokens",
+        )
+        distance = (tokens - middle).norm(dim=1).max().item()
+        farthest.append(f"{distance:.2f}")
     axes.set(xlim=(-0.5, 4.5), ylim=(-0.5, 4.5), aspect="equal")
     axes.set(xticks=range(5), yticks=range(5))
     axes.legend(fontsize=10, loc="upper right")
-    told = ", ".join(f"{distance:.2f}" for distance in far)
     alt = (
         f"{len(steps[0])} points in a plane move towards their mean; the farthest is "
-        f"{told} away from it before and after each layer."
+        f"{', '.join(farthest)} away from it before and after each layer."
     )
-    return drawing, alt
+    return figure, alt
 
 
 def block() -> "tuple[Figure, str]":
     """One block: boxes, equations (2) and (3) and the two lines of code, in colour."""
-    drawing, axes = figure(400, 520)
-    drawing.patch.set_alpha(1)  # coloured words need a white ground
-    stream = 30  # where the stream runs down
-    line(axes, [(stream, 492), (stream, 34)], STREAM, width=9)
-    arrow(axes, (stream, 36), (stream, 14), color=STREAM, width=7)
-    label(axes, (54, 504), r"$\mathbf{z}_{\ell-1}$", STREAM, 15, ha="left")
+    figure, axes = canvas(400, 520, opaque=True)
+    x = 30  # where the stream runs down
+    line(axes, [(x, 492), (x, 34)], STREAM, width=9)
+    arrow(axes, (x, 36), (x, 14), STREAM, 7)
+    start, between, end = (
+        r"\mathbf{z}_{\ell-1}",
+        r"\mathbf{z}'_\ell",
+        r"\mathbf{z}_\ell",
+    )
+    for y, symbol in ((504, start), (270, between), (20, end)):
+        label(axes, (54, y), f"${symbol}$", STREAM, 15, ha="left")
     label(axes, (110, 504), "the residual stream", STREAM, ha="left")
-    parts = (
+    for top, name, color, given, result, function, code in (
         (
             484,
-            ATTENTION,
             "attention",
-            (
-                r"$\mathbf{z}'_\ell = $",
-                r"$\mathrm{MSA}$",
-                r"\mathbf{z}_{\ell-1}",
-            ),
-            ("x = x + ", "self.attn", "norm1"),
+            ATTENTION,
+            start,
+            between,
+            "MSA",
+            ("x = x + ", "self.attn(", "self.norm1(x)"),
         ),
         (
             254,
-            MLP,
             "MLP",
-            (r"$\mathbf{z}_\ell = $", r"$\mathrm{MLP}$", r"\mathbf{z}'_\ell"),
-            ("return x + ", "self.mlp", "norm2"),
+            MLP,
+            between,
+            end,
+            "MLP",
+            ("return x + ", "self.mlp(", "self.norm2(x)"),
         ),
-    )
-    for top, color, name, symbols, words in parts:
-        _branch(axes, stream, top, name, color)
-        out, function, read = symbols
+    ):
+        _branch(axes, x, top, name, color)
         equation = (
-            (out, STREAM),
-            (f"{function}$($", color),
-            (rf"$\mathrm{{LN}}({read})$", GREY),
+            (f"${result} = $", STREAM),
+            (rf"$\mathrm{{{function}}}$$($", color),
+            (rf"$\mathrm{{LN}}({given})$", GREY),
             ("$)$", color),
-            (rf"$\;+\;{read}$", STREAM),
+            (rf"$\;+\;{given}$", STREAM),
         )
-        _words_in_colors(axes, (62, top - 152), equation, 15)
-        add, call, norm = words
-        code = (
-            (add, STREAM),
-            (f"{call}(", color),
-            (f"self.{norm}(x)", GREY),
-            (")", color),
-        )
-        _words_in_colors(axes, (62, top - 184), code, 11.5, "monospace")
-    label(axes, (54, 270), r"$\mathbf{z}'_\ell$", STREAM, 15, ha="left")
-    label(axes, (54, 20), r"$\mathbf{z}_\ell$", STREAM, 15, ha="left")
+        _words_in_colors(axes, (62, top - 152), equation, fontsize=15)
+        colors = (STREAM, color, GREY, color)
+        pieces = zip((*code, ")"), colors, strict=True)
+        look = {"fontsize": 11.5, "family": "monospace"}
+        _words_in_colors(axes, (62, top - 184), pieces, **look)
     alt = (
         "One encoder block, from top to bottom. The residual stream passes it "
         "untouched. Attention reads it through a norm and adds its result to it: "
         "equation (2), x = x + self.attn(self.norm1(x)). The MLP does the same: "
         "equation (3), return x + self.mlp(self.norm2(x))."
     )
-    return drawing, alt
+    return figure, alt
 
 
-def _branch(
-    axes: "Axes", stream: float, top: float, name: str, color: str
-) -> None:
-    """A branch off the stream: read, norm, function, plus."""
-    reads, writes = top - 36, top - 104
+def _branch(axes: "Axes", x: float, top: float, name: str, color: str) -> None:
+    """A branch off the stream at `x`: read, norm, function, plus."""
+    reads, adds = top - 36, top - 104
     right = 240  # the middle of its boxes
-    arrow(axes, (stream, reads), (right - 108, reads), color=GREY, width=1.8)
+    arrow(axes, (x, reads), (right - 108, reads), width=1.8)
     box(axes, (right, reads), (212, 40), "norm", GREY, lit=False)
-    arrow(
-        axes, (right, reads - 20), (right, writes + 22), color=GREY, width=1.8
-    )
-    box(axes, (right, writes), (212, 44), name, color, fontsize=14)
-    arrow(
-        axes, (right - 107, writes), (stream + 14, writes), color=color, width=2
-    )
-    axes.plot(
-        stream,
-        writes,
-        marker="o",
-        markersize=20,
-        color="white",
-        markeredgecolor=color,
-        markeredgewidth=2,
-        zorder=3,
-    )
-    label(axes, (stream, writes), "+", color, 16, zorder=4, weight="bold")
-    label(axes, (stream + 52, reads + 12), "reads", GREY, 11)
-    label(axes, (stream + 56, writes + 12), "adds", color, 11)
+    arrow(axes, (right, reads - 20), (right, adds + 22), width=1.8)
+    box(axes, (right, adds), (212, 44), name, color, fontsize=14)
+    arrow(axes, (right - 107, adds), (x + 14, adds), color, 2)
+    plus(axes, (x, adds), color, diameter=20, edge=2, fontsize=16)
+    label(axes, (x + 52, reads + 12), "reads", fontsize=11)
+    label(axes, (x + 56, adds + 12), "adds", color, 11)
 
 
 def _words_in_colors(
     axes: "Axes",
     place: Sequence[float],
-    pieces: Sequence[tuple[str, str]],
-    size: float,
-    family: str | None = None,
+    pieces: Iterable[tuple[str, str]],
+    **look: Any,
 ) -> None:
     """Words one after the other, each in its colour, from `place` to the right."""
     from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 
-    look = {"fontsize": size} | ({"family": family} if family else {})
     areas = [
-        TextArea(text, textprops={"color": c, **look}) for text, c in pieces
+        TextArea(words, textprops={"color": color, **look})
+        for words, color in pieces
     ]
     packed = HPacker(children=areas, align="baseline", pad=0, sep=0)
-    axes.add_artist(
-        AnnotationBbox(
-            packed,
-            place,
-            box_alignment=(0, 0.5),
-            frameon=False,
-            pad=0,
-        )
-    )
+    alignment = {"box_alignment": (0, 0.5), "frameon": False, "pad": 0}
+    axes.add_artist(AnnotationBbox(packed, place, **alignment))
 
 
 def influence(matrices: Mapping[str, Tensor]) -> "tuple[Figure, str]":
@@ -205,9 +190,8 @@ def influence(matrices: Mapping[str, Tensor]) -> "tuple[Figure, str]":
     from matplotlib.colors import ListedColormap
 
     colors = {"attention": ATTENTION, "MLP": MLP}
-    drawing = chart(WIDTH, 2.1)
-    panels = drawing.subplots(1, len(matrices), sharey=True)
-    told = []
+    figure, panels = chart(WIDTH, 2.1, 1, len(matrices), sharey=True)
+    counts = []
     for axes, (name, matrix) in zip(panels, matrices.items(), strict=True):
         touched = ListedColormap(["white", colors.get(name, STREAM)])
         axes.imshow((matrix > 0).numpy(), cmap=touched, vmin=0, vmax=1)
@@ -220,20 +204,19 @@ def influence(matrices: Mapping[str, Tensor]) -> "tuple[Figure, str]":
         axes.set(xticks=[], yticks=[])
         axes.set_xlabel("input token", fontsize=TEXT)
         pairs = int((matrix - matrix.diag().diag() > 0).sum())
-        told.append(f"{name} {pairs}")
+        counts.append(f"{name} {pairs}")
     panels[0].set_ylabel("output token", fontsize=TEXT)
-    several = len(matrix) * (len(matrix) - 1)
+    pairs = len(matrix) * (len(matrix) - 1)
     alt = (
-        f"Which of {len(matrix)} tokens each part lets talk to which. Of {several} "
-        f"pairs of different tokens: {', '.join(told)}."
+        f"Which of {len(matrix)} tokens each part lets talk to which. Of {pairs} "
+        f"pairs of different tokens: {', '.join(counts)}."
     )
-    return drawing, alt
+    return figure, alt
 
 
 def activations() -> "tuple[Figure, str]":
     """GELU beside ReLU."""
-    drawing = chart(3.4, 2.5)
-    axes = drawing.subplots()
+    figure, axes = chart(3.4, 2.5)
     x = torch.linspace(-3.5, 3.5, 701, dtype=torch.float64)
     gelu = nn.functional.gelu(x)
     axes.axhline(0, color="0.8", linewidth=1)
@@ -245,7 +228,7 @@ def activations() -> "tuple[Figure, str]":
         "ReLU is 0 left of zero and the diagonal right of it; GELU is the same with "
         f"the corner rounded, and dips to {gelu.min():.2f} left of zero."
     )
-    return drawing, alt
+    return figure, alt
 
 
 def answers(
@@ -254,104 +237,90 @@ def answers(
 ) -> "tuple[Figure, str]":
     """What the head would say after each block, for several photographs.
 
-    `guesses` are (name, probability) after 0, 1, 2, ... blocks; `pictures` (3, h, w)
-    in 0..1 under the same names.
+    `guesses` are (name, probability) after 0, 1, 2, ... blocks; `pictures`
+    (3, h, w) in 0..1 under the same names.
     """
     rows = len(next(iter(guesses.values())))
     width, left, high, head = 500, 38, 30, 146
     wide = (width - left) / len(pictures)
     height = head + rows * high + 4
-    drawing, axes = figure(width, height)
-    drawing.patch.set_alpha(1)  # names in black, on white
+    middles = [height - head - (row + 0.5) * high for row in range(rows)]
+    figure, axes = canvas(width, height, opaque=True)
     for column, (title, picture) in enumerate(pictures.items()):
-        middle = left + (column + 0.5) * wide
-        x, y = (middle - 58) / width, (height - 122) / height
-        photo = drawing.add_axes((x, y, 116 / width, 116 / height))
+        x = left + (column + 0.5) * wide
+        below = (height - 122) / height
+        photo = figure.add_axes(
+            ((x - 58) / width, below, 116 / width, 116 / height)
+        )
         photo.axis("off")
         draw_picture(photo, picture)
-        for row, (name, share) in enumerate(guesses[title]):
-            y = height - head - (row + 0.5) * high
-            place = (left + column * wide + 2, y - high / 2 + 2)
-            _bar(axes, place, (wide - 6, high - 4), share)
-            words = f"{name} {100 * share:.0f}"
-            axes.text(middle, y, words, ha="center", va="center", fontsize=10)
-    for row in range(rows):
-        y = height - head - (row + 0.5) * high
-        axes.text(left - 8, y, f"{row}", ha="right", va="center", fontsize=TEXT)
-    y = height - head + 2
-    axes.text(2, y, "after\nblock", ha="left", va="bottom", fontsize=10)
-    told = "; ".join(
+        begin = left + column * wide + 2
+        for y, (name, share) in zip(middles, guesses[title], strict=True):
+            corner, full = (begin, y - high / 2 + 2), wide - 6
+            look = {"facecolor": "#f6f6f7", "linewidth": 0}
+            rectangle(axes, corner, (full, high - 4), **look)
+            look["facecolor"] = "#eca9ad"
+            rectangle(axes, corner, (full * share, high - 4), **look)
+            label(axes, (x, y), f"{name} {100 * share:.0f}", "black", 10)
+    for row, y in enumerate(middles):
+        label(axes, (left - 8, y), f"{row}", "black", TEXT, ha="right")
+    place = (2, height - head + 2)
+    label(axes, place, "after\nblock", "black", 10, ha="left", va="bottom")
+    ends = "; ".join(
         f"{title} begins with {line[0][0]} and ends with {line[-1][0]}, "
         f"{100 * line[-1][1]:.0f} %"
         for title, line in guesses.items()
     )
-    alt = f"The likeliest class after each of {rows - 1} blocks: {told}."
-    return drawing, alt
-
-
-def _bar(
-    axes: "Axes",
-    corner: Sequence[float],
-    size: Sequence[float],
-    share: float,
-) -> None:
-    """A box of the class token's colour, filled from the left by a share."""
-    from matplotlib.patches import Rectangle
-
-    (x, y), (width, height) = corner, size
-    ground = {"facecolor": "#f6f6f7", "linewidth": 0}
-    filled = {"facecolor": "#eca9ad", "linewidth": 0}
-    axes.add_patch(Rectangle((x, y), width, height, **ground))
-    axes.add_patch(Rectangle((x, y), width * share, height, **filled))
+    alt = f"The likeliest class after each of {rows - 1} blocks: {ends}."
+    return figure, alt
 
 
 def losses(
     lines: Mapping[str, Sequence[float]], constant: float
 ) -> "tuple[Figure, str]":
     """Training loss over steps, and the loss of the best constant answer."""
-    drawing = chart(WIDTH, 3.6)
-    axes = drawing.subplots()
+    figure, axes = chart(WIDTH, 3.6)
     axes.axhline(constant, color=PALE, linewidth=1.5, linestyle=":", zorder=0)
     looks = (ATTENTION, "-"), (CLASS, "--"), (CLASS, ":")
-    for (color, dash), (name, values) in zip(
-        looks, lines.items(), strict=False
+    for (name, values), (color, dash) in zip(
+        lines.items(), looks, strict=False
     ):
         axes.plot(values, color=color, linestyle=dash, linewidth=2, label=name)
     last = len(next(iter(lines.values()))) - 1
-    words = {"ha": "right", "va": "bottom", "fontsize": 10, "color": "0.35"}
-    axes.text(last, constant + 0.04, "the best constant answer", **words)
+    look = {"ha": "right", "va": "bottom", "fontsize": 10, "color": "0.35"}
+    axes.text(last, constant + 0.04, "the best constant answer", **look)
     axes.set(ylim=(0, None), xticks=range(0, last + 1, 5))
     axes.set_xlabel("step", fontsize=TEXT)
     axes.set_ylabel("loss", fontsize=TEXT)
-    drawing.legend(fontsize=10, loc="outside upper left")  # off the curves
-    told = "; ".join(f"{name} {v[-1]:.1f}" for name, v in lines.items())
+    figure.legend(fontsize=10, loc="outside upper left")  # off the curves
+    ends = "; ".join(f"{name} {v[-1]:.1f}" for name, v in lines.items())
     alt = (
         f"Loss over {last} steps; the best constant answer has {constant:.1f}. "
-        f"At the end: {told}."
+        f"At the end: {ends}."
     )
-    return drawing, alt
+    return figure, alt
 
 
 def medians(
     depths: Sequence[int],
     panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]],
 ) -> "tuple[Figure, str]":
-    """A panel a quantity over the depth: medians as lines, seeds as dots."""
-    drawing = chart(WIDTH, 2.4 * len(panels) + 0.3)
-    grid = drawing.subplots(len(panels), 1, sharex=True, squeeze=False)
+    """A panel for each quantity over the depth: medians as lines, seeds as dots."""
+    rows = len(panels)
+    height = 2.4 * rows + 0.3
+    figure, grid = chart(WIDTH, height, rows, 1, sharex=True, squeeze=False)
     looks = (ATTENTION, "-", "o"), (CLASS, "--", "s")
-    told = []
+    ends = []
     for axes, (title, runs) in zip(grid.flat, panels.items(), strict=True):
-        for (color, dash, dot), (name, seeds) in zip(
-            looks, runs.items(), strict=True
+        for (name, seeds), (color, dash, dot) in zip(
+            runs.items(), looks, strict=True
         ):
             middle = [median(each) for each in seeds]
-            dots = {"color": color, "alpha": 0.35, "markeredgewidth": 0}
-            axes.plot(depths, seeds, dot, markersize=4, **dots)
+            look = {"color": color, "alpha": 0.35, "markeredgewidth": 0}
+            axes.plot(depths, seeds, dot, markersize=4, **look)
             look = {"color": color, "linestyle": dash, "marker": dot}
             axes.plot(depths, middle, label=name, markersize=5, **look)
-            ends = f"{middle[0]:.2g} to {middle[-1]:.2g}"
-            told.append(f"{title}, {name}: {ends}")
+            ends.append(f"{title}, {name}: {middle[0]:.2g} to {middle[-1]:.2g}")
         axes.set(xscale="log", yscale="log")
         axes.minorticks_off()
         axes.set_title(title, fontsize=TEXT)
@@ -361,9 +330,9 @@ def medians(
     grid[0, 0].legend(fontsize=10)
     alt = (
         f"Medians of {len(seeds[0])} seeds, from {depths[0]} block to {depths[-1]}. "
-        f"{'; '.join(told)}."
+        f"{'; '.join(ends)}."
     )
-    return drawing, alt
+    return figure, alt
 
 
 def _plain_ticks(axes: "Axes") -> None:
@@ -375,7 +344,7 @@ def _plain_ticks(axes: "Axes") -> None:
 
 
 def _cosines(tokens: Tensor, patch: int) -> Tensor:
-    """The cosine of every patch's token (t, d) with that of one patch: (14, 14)."""
+    """The cosine of every patch's token (t, d) with one patch's: (14, 14)."""
     patches = tokens[-(COLUMNS**2) :]
     unit = nn.functional.normalize(patches, dim=-1)
     return (unit @ unit[patch]).view(COLUMNS, COLUMNS)

@@ -1,4 +1,4 @@
-"""Chapter 5's drawings: digits, one turn of the loop, rates, runs and mistakes.
+"""Drawings of chapter 5: digits, one turn of the loop, rates, runs and mistakes.
 
 Every function returns a figure and its alt text, for `figures.show(*...)`.
 """
@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from vitedu.figures import schematic
-from vitedu.figures.palette import CLASS, MAP, PATCHES, STREAM
-from vitedu.figures.photos import WIDTH
-from vitedu.figures.schematic import chart
+from vitedu.figures.charts import WIDTH, bare, chart, note
+from vitedu.figures.palette import CLASS, DARK, MAP, PATCHES, STREAM
+from vitedu.figures.schematic import arrow, box, canvas, label, line
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK = "#202020"
-NIGHT = "#3b4350"  # of a box: seen on a white page and on a dark one
+NIGHT = "#3b4350"  # of a box: legible on a white page and on a dark one
 
 
 def digit_grid(
@@ -32,13 +29,11 @@ def digit_grid(
     patch_size: int | None = None,
 ) -> "tuple[Figure, str]":
     """Images (n, 1, h, w), any range, each under its title; lines cut the patches."""
-
     rows = math.ceil(len(images) / columns)
-    figure = chart(WIDTH, 1.3 * rows)
-    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for axes in panels:
+    figure, grid = chart(WIDTH, 1.3 * rows, rows, columns, squeeze=False)
+    for axes in grid.flat:
         axes.axis("off")
-    for axes, image, title in zip(panels, images, titles, strict=False):
+    for axes, image, title in zip(grid.flat, images, titles, strict=False):
         axes.imshow(image[0].numpy(), cmap="gray_r")
         axes.set_title(title, fontsize=12)
         size = image.shape[-1]
@@ -51,7 +46,8 @@ def digit_grid(
 
 def training_loop() -> "tuple[Figure, str]":
     """One step: each box with its symbol, and the line of code that does it."""
-    drawing, axes = schematic.figure(340, 452)
+    figure, axes = canvas(340, 452)
+    gradient = r"the gradient  $g = \partial\ell / \partial w$"
     turns = (
         ("a batch of images", PATCHES, "x, y = images[batch], labels[batch]"),
         (
@@ -59,52 +55,39 @@ def training_loop() -> "tuple[Figure, str]":
             CLASS,
             "loss = F.cross_entropy(model(x), y)",
         ),
-        (
-            r"the gradient  $g = \partial\ell / \partial w$",
-            STREAM,
-            "loss.backward()",
-        ),
+        (gradient, STREAM, "loss.backward()"),
         ("the step", NIGHT, "optimizer.step()"),
     )
     tops = [420 - 112 * turn for turn in range(len(turns))]
     for top, (words, color, code) in zip(tops, turns, strict=True):
-        schematic.box(axes, (188, top), (276, 50), words, color)
-        schematic.label(
-            axes, (188, top - 40), code, fontsize=10, family="monospace"
-        )
+        box(axes, (188, top), (276, 50), words, color)
+        label(axes, (188, top - 40), code, fontsize=10, family="monospace")
     for above, below in pairwise(tops):
-        place = (188, above - 52), (188, below + 26)
-        schematic.arrow(axes, *place, color=schematic.GREY, width=1.6)
-    way = [(46, tops[-1]), (20, tops[-1]), (20, tops[0])]
-    schematic.line(axes, way)
-    schematic.arrow(
-        axes, (20, tops[0]), (48, tops[0]), color=schematic.GREY, width=1.6
-    )
-    schematic.label(axes, (9, 252), "next batch", rotation=90)
+        arrow(axes, (188, above - 52), (188, below + 26))
+    line(axes, [(46, tops[-1]), (20, tops[-1]), (20, tops[0])])
+    arrow(axes, (20, tops[0]), (48, tops[0]))
+    label(axes, (9, 252), "next batch", rotation=90)
     alt = (
         "One turn of the training loop, four boxes from top to bottom, each with its "
         "line of code: a batch of images; the loss, minus the logarithm of the true "
         "class's probability; the gradient, by loss.backward(); the step, by "
         "optimizer.step(). An arrow leads back to the next batch."
     )
-    return drawing, alt
+    return figure, alt
 
 
 def schedule(values: Sequence[float]) -> "tuple[Figure, str]":
     """The learning rate of every step of a run."""
-
-    figure = chart(WIDTH, 2.3)
-    axes = figure.subplots()
-    axes.plot(values, color=INK, linewidth=2.5)
+    figure, axes = chart(WIDTH, 2.3)
+    axes.plot(values, color=DARK, linewidth=2.5)
     top = max(range(len(values)), key=lambda step: values[step])
     axes.plot([top] * 2, [0, values[top]], "--", color="0.7", linewidth=1)
     places = {"warm-up": 0, "decay": (top + len(values)) / 2}
     for words, place in places.items():
         axes.text(place, 1.1 * values[top], f" {words}", fontsize=12)
-    _bare(axes)
+    bare(axes)
     axes.set(xlabel="step", ylabel="learning rate")
-    axes.set_ylim(0, 1.24 * values[top])
-    axes.set_xlim(0, len(values) - 1)
+    axes.set(xlim=(0, len(values) - 1), ylim=(0, 1.24 * values[top]))
     alt = (
         f"Learning rate over {len(values) - 1} steps: a straight line up to "
         f"{values[top]:g} at step {top}, then half a cosine down to "
@@ -115,32 +98,24 @@ def schedule(values: Sequence[float]) -> "tuple[Figure, str]":
 
 def rates(mistakes: Mapping[float, float]) -> "tuple[Figure, str]":
     """Mistakes in percent over the highest learning rate, both logarithmic."""
-
-    figure = chart(WIDTH, 2.9)
-    axes = figure.subplots()
-    axes.loglog(
-        list(mistakes), list(mistakes.values()), "o-", color=INK, linewidth=2
-    )
-    low, high = min(mistakes.values()), max(mistakes.values())
-    after = [*list(mistakes.values())[1:], 0.0]
+    figure, axes = chart(WIDTH, 2.9)
+    percents = list(mistakes.values())
+    axes.loglog(list(mistakes), percents, "o-", color=DARK, linewidth=2)
+    low, high = min(percents), max(percents)
+    after = [*percents[1:], 0.0]
     for (rate, percent), following in zip(mistakes.items(), after, strict=True):
         lowest, rising = percent == low, following > percent
-        axes.annotate(
-            f"{percent:.1f} %",
-            (rate, percent),
-            (0 if lowest else 4, -19 if rising else 7),
-            textcoords="offset points",
-            ha="center" if lowest or percent == high else "left",
-            fontsize=12,
-        )
+        offset = (0 if lowest else 4, -19 if rising else 7)
+        align = "center" if lowest or percent == high else "left"
+        note(axes, f"{percent:.1f} %", (rate, percent), offset, 12, ha=align)
     ticks = [t for t in (2, 5, 10, 20, 50, 100) if low / 2 < t < 2 * high]
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.set_xticks(list(mistakes), [f"{rate:g}" for rate in mistakes])
     axes.minorticks_off()
-    axes.set_xlim(0.6 * min(mistakes), max(mistakes) / 0.6)
-    axes.set_ylim(0.6 * low, 1.5 * high)
+    axes.set(xlim=(0.6 * min(mistakes), max(mistakes) / 0.6))
+    axes.set(ylim=(0.6 * low, 1.5 * high))
     axes.set(xlabel="highest learning rate", ylabel="mistakes (%)")
-    _bare(axes)
+    bare(axes)
     points = ", ".join(f"{m:.1f} % at {rate:g}" for rate, m in mistakes.items())
     return figure, f"Mistakes on held-out digits by learning rate: {points}."
 
@@ -148,41 +123,26 @@ def rates(mistakes: Mapping[float, float]) -> "tuple[Figure, str]":
 def ladder(
     rungs: Mapping[str, Sequence[float]], errors: Mapping[str, float]
 ) -> "tuple[Figure, str]":
-    """Mistakes in percent, a row a rung: every seed, their mean, its standard error."""
-
-    figure = chart(WIDTH, 0.62 * len(rungs) + 0.7)
-    axes = figure.subplots()
+    """Mistakes in percent, one row per rung: the seeds, their mean and its error."""
+    figure, axes = chart(WIDTH, 0.62 * len(rungs) + 0.7)
     names = [textwrap.fill(name, 16) for name in rungs]
     axes.set_yticks(range(len(rungs)), names, fontsize=12)
     axes.set(ylim=(len(rungs) - 0.5, -0.5), xlabel="mistakes (%)")
-    words = []
+    beside = axes.get_yaxis_transform()
+    listed = []
     for row, (name, values) in enumerate(rungs.items()):
         mean, error = sum(values) / len(values), errors[name]
         number = f"{mean:.1f} ± {error:.1f}"
-        words.append(f"{name} {number}")
+        listed.append(f"{name} {number}")
         below = [row + 0.2] * len(values)
         axes.plot(values, below, "o", color="0.6", markersize=5)
-        axes.errorbar(
-            [mean],
-            [row - 0.12],
-            xerr=[error],
-            fmt="|",
-            color=INK,
-            linewidth=2,
-            capsize=4,
-            markersize=12,
-        )
-        axes.text(
-            1.02,
-            row,
-            number,
-            va="center",
-            fontsize=12,
-            transform=axes.get_yaxis_transform(),
-        )
+        look = {"color": DARK, "linewidth": 2, "capsize": 4, "markersize": 12}
+        axes.errorbar([mean], [row - 0.12], xerr=[error], fmt="|", **look)
+        look = {"va": "center", "fontsize": 12, "transform": beside}
+        axes.text(1.02, row, number, **look)
     axes.grid(axis="x", alpha=0.3)
-    _bare(axes)
-    return figure, f"Mistakes on held-out digits, percent: {'; '.join(words)}."
+    bare(axes)
+    return figure, f"Mistakes on held-out digits, percent: {'; '.join(listed)}."
 
 
 def runs(
@@ -192,19 +152,16 @@ def runs(
 ) -> "tuple[Figure, str]":
     """Losses (steps,) and rates of two runs, over their epochs.
 
-    The losses are above, each drawn as the mean of every fifth of an epoch; the rates
-    are below, under the same names.
+    The losses are above, each drawn as the mean of every fifth of an epoch; the
+    rates are below, under the same names.
     """
-
-    figure = chart(WIDTH, 3.8)
-    upper, lower = figure.subplots(
-        2, 1, sharex=True, gridspec_kw={"height_ratios": [2, 1]}
+    figure, (upper, lower) = chart(
+        WIDTH, 3.8, 2, 1, sharex=True, height_ratios=(2, 1)
     )
     part = max(1, per_epoch // 5)
-    words, lowest = [], math.inf
-    for (name, values), color in zip(
-        losses.items(), ("0.55", CLASS), strict=True
-    ):
+    listed, lowest = [], math.inf
+    colors = ("0.55", CLASS)
+    for (name, values), color in zip(losses.items(), colors, strict=True):
         means = [chunk.mean().item() for chunk in values.split(part)]
         middles = [(i + 0.5) * part / per_epoch for i in range(len(means))]
         upper.plot(middles, means, color=color, linewidth=2, label=name)
@@ -212,7 +169,7 @@ def runs(
         lower.plot(epochs, rates[name], color=color, linewidth=2.5)
         lowest = min(lowest, *means)
         by_epoch = [chunk.mean().item() for chunk in values.split(per_epoch)]
-        words.append(
+        listed.append(
             f"{name}, from {by_epoch[0]:.2f} in the first epoch over "
             f"{by_epoch[len(by_epoch) // 2]:.2f} halfway to {by_epoch[-1]:.2f} in "
             "the last"
@@ -224,27 +181,26 @@ def runs(
     upper.legend(frameon=False, fontsize=12)
     lower.set(xlabel="epoch", ylabel="rate", ylim=(0, None))
     for axes in (upper, lower):
-        _bare(axes)
-    return figure, f"Training losses above learning rates: {'; '.join(words)}."
+        bare(axes)
+    return figure, f"Training losses above learning rates: {'; '.join(listed)}."
 
 
 def paths(walks: Mapping[str, Tensor]) -> "tuple[Figure, str]":
     """Walks (steps, weights), a panel each, one above the other on one scale."""
-
-    figure = chart(WIDTH, 3.6)
-    panels = figure.subplots(len(walks), 1, sharex=True, sharey=True)
-    words = []
+    shared = {"sharex": True, "sharey": True}
+    figure, panels = chart(WIDTH, 3.6, len(walks), 1, **shared)
+    listed = []
     for axes, (name, walk) in zip(panels, walks.items(), strict=True):
-        axes.plot(walk.numpy(), color=INK, linewidth=0.4, alpha=0.4)
+        axes.plot(walk.numpy(), color=DARK, linewidth=0.4, alpha=0.4)
         axes.axhline(0, color=CLASS, linewidth=1.2)
         axes.set_title(f"rate: {name}", fontsize=12)
         axes.set_ylabel("weight")
-        _bare(axes)
+        bare(axes)
         end = walk[-1].abs().mean().item()
-        words.append(f"{name}, on average {end:.2f} from 0 at the end")
+        listed.append(f"{name}, on average {end:.2f} from 0 at the end")
     panels[-1].set_xlabel("step")
     number = next(iter(walks.values())).shape[1]
-    return figure, f"Paths of {number} weights towards 0: {'; '.join(words)}."
+    return figure, f"Paths of {number} weights towards 0: {'; '.join(listed)}."
 
 
 def confusion(
@@ -254,18 +210,18 @@ def confusion(
     from matplotlib import colormaps
 
     counts = counts.clone().fill_diagonal_(0)
-    figure = chart(WIDTH, 4.4)
-    axes = figure.subplots()
+    figure, axes = chart(WIDTH, 4.4)
     most = int(counts.max())
-    blank = counts.double().fill_diagonal_(math.nan)  # drawn as white
+    # nan is drawn as white
+    without_diagonal = counts.double().fill_diagonal_(math.nan)
     colors = colormaps[MAP].with_extremes(bad="white")
-    shown = axes.imshow(blank.numpy(), cmap=colors, vmin=0, vmax=most)
-    for true, row in enumerate(counts.tolist()):
-        for answered, count in enumerate(row):
-            if count:
-                color = "black" if count > most / 2 else "white"
-                middle = {"ha": "center", "va": "center"}
-                axes.text(answered, true, count, color=color, **middle)
+    shown = axes.imshow(
+        without_diagonal.numpy(), cmap=colors, vmin=0, vmax=most
+    )
+    for true, answered in counts.nonzero().tolist():
+        count = int(counts[true, answered])
+        color = "black" if count > most / 2 else "white"
+        label(axes, (answered, true), str(count), color, 10)
     places = range(len(class_names))
     axes.set_xticks(places, class_names)
     axes.set_yticks(places, class_names)
@@ -290,30 +246,24 @@ def two_maps(
 
     They are of different kinds, so each has a scale of its own.
     """
-
-    figure = chart(WIDTH, 3.2)
-    words = []
-    for axes, values, name in zip(
-        figure.subplots(1, 2), (left, right), names, strict=True
-    ):
+    figure, panels = chart(WIDTH, 3.2, 1, 2)
+    listed = []
+    for axes, values, name in zip(panels, (left, right), names, strict=True):
         axes.imshow(values.numpy(), cmap=MAP)
         middle = (values.max() + values.min()) / 2
         places = 0 if values.max() >= 10 else 2
         for y, row in enumerate(values.tolist()):
             for x, value in enumerate(row):
                 color = "black" if value > middle else "white"
-                text = f"{round(value, places) + 0.0:.{places}f}"  # no "-0.0"
-                axes.text(x, y, text, ha="center", va="center", color=color)
+                # + 0.0, so that no "-0.0" is printed
+                words = f"{round(value, places) + 0.0:.{places}f}"
+                label(axes, (x, y), words, color, 10)
         axes.set(xticks=[], yticks=[])
         axes.set_title(name, fontsize=11)
         y, x = divmod(int(values.argmax()), values.shape[1])
-        words.append(
-            f"{name.replace(chr(10), ' ')}: highest "
-            f"{values.max():.{places}f} in row {y + 1}, column {x + 1}"
+        title = name.replace("\n", " ")
+        highest = f"{values.max():.{places}f}"
+        listed.append(
+            f"{title}: highest {highest} in row {y + 1}, column {x + 1}"
         )
-    return figure, "Two maps of the patches. " + "; ".join(words) + "."
-
-
-def _bare(axes: "Axes") -> None:
-    """Without the lines on top and to the right."""
-    axes.spines[["top", "right"]].set_visible(False)
+    return figure, f"Two maps of the patches. {'; '.join(listed)}."

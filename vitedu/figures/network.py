@@ -1,4 +1,4 @@
-"""The drawing that every chapter starts from: the whole network, some of it lit."""
+"""The drawing that every chapter starts from: the network, some of it lit."""
 
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,14 @@ from vitedu.figures.palette import (
     STREAM,
 )
 from vitedu.figures.schematic import (
-    GREY,
+    TIMES,
     arrow,
     box,
-    figure,
+    canvas,
     label,
     line,
+    outline,
+    plus,
     squares,
 )
 
@@ -24,9 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TIMES = "\N{MULTIPLICATION SIGN}"
 WIDE, HALF, INNER = (280, 40), (135, 40), (190, 44)  # sizes of boxes
-# part: (what stands in its box, its colour, the box's middle, its size)
+# part: (the words in its box, its colour, the box's middle, its size)
 PARTS = {
     "patches": (f"cut into patches, {TIMES} E", PATCHES, (160, 108), WIDE),
     "token": ("class token", CLASS, (87.5, 202), HALF),
@@ -36,11 +37,8 @@ PARTS = {
     "norm": ("norm", STREAM, (160, 470), WIDE),
     "head": ("class token → head", CLASS, (160, 530), WIDE),
 }
-# what a chapter may light by one name
-LIT = {
-    "encoder": ("attention", "mlp"),
-    "network": tuple(PARTS),
-}
+# several parts that a chapter may light by one name
+LIT = {"encoder": ("attention", "mlp"), "network": tuple(PARTS)}
 STREAM_AT = 42  # the residual stream runs up here
 PATCHES_DRAWN = 16
 
@@ -50,7 +48,7 @@ def network(*lit: str) -> "tuple[Figure, str]":
 
     `lit` are names of PARTS, "encoder" (attention and MLP) or "network" (all of
     it). The ground is transparent.
-    ValueError: no name, or one that is none of these.
+    ValueError: there is no name, or an unknown one.
     """
     for name in lit or ("",):
         if name not in PARTS and name not in LIT:
@@ -58,21 +56,20 @@ def network(*lit: str) -> "tuple[Figure, str]":
                 f"lit must be one of {', '.join([*PARTS, *LIT])}, got {name!r}"
             )
     names = {part for name in lit for part in LIT.get(name, (name,))}
-    drawing, axes = figure(320, 590)
+    figure, axes = canvas(320, 590)
     _image(axes)
     _stream(axes)
     _between(axes)
     for name, (words, color, middle, size) in PARTS.items():
         box(axes, middle, size, words, color, lit=name in names)
-    ordered = [part for part in PARTS if part in names]
-    shown = "; ".join(PARTS[part][0] for part in ordered)
+    in_color = "; ".join(PARTS[part][0] for part in PARTS if part in names)
     alt = (
         "The network from the bottom up: image, patches times E, class token and "
         "positions, L encoder blocks of attention and MLP, each added to what came "
         "before, then norm, head, class. In colour: "
-        f"{'all of it' if len(names) == len(PARTS) else shown}."
+        f"{'all of it' if len(names) == len(PARTS) else in_color}."
     )
-    return drawing, alt
+    return figure, alt
 
 
 def _image(axes: "Axes") -> None:
@@ -88,40 +85,23 @@ def _image(axes: "Axes") -> None:
 
 def _stream(axes: "Axes") -> None:
     """The residual stream: each block reads it, and adds to it."""
-    everyone = [(286, 260), (STREAM_AT, 260), (STREAM_AT, 440)]
-    line(axes, everyone, width=4)
-    arrow(axes, (STREAM_AT, 439), (STREAM_AT, 450), color=GREY, width=4)
+    x = STREAM_AT
+    line(axes, [(286, 260), (x, 260), (x, 440)], width=4)
+    arrow(axes, (x, 439), (x, 450), width=4)
     for name in ("attention", "mlp"):
-        _, _, (x, y), (width, _) = PARTS[name]
-        near = x - width / 2
-        line(axes, [(STREAM_AT, y - 14), (near - 2, y - 14)])
-        arrow(axes, (STREAM_AT, y - 14), (near, y - 14), color=GREY, width=1.6)
-        arrow(axes, (near, y + 14), (STREAM_AT + 9, y + 14), color=GREY)
-        axes.plot(
-            STREAM_AT,
-            y + 14,
-            marker="o",
-            markersize=15,
-            color="white",
-            markeredgecolor=GREY,
-            markeredgewidth=1.6,
-            zorder=3,
-        )
-        label(axes, (STREAM_AT, y + 14), "+", zorder=4, weight="bold")
-    corners = [(18, 282), (302, 282), (302, 426), (18, 426), (18, 282)]
-    line(axes, corners, width=1, dashed=True)
+        _, _, (middle, y), (width, _) = PARTS[name]
+        near = middle - width / 2
+        line(axes, [(x, y - 14), (near - 2, y - 14)])
+        arrow(axes, (x, y - 14), (near, y - 14))
+        arrow(axes, (near, y + 14), (x + 9, y + 14), width=1)
+        plus(axes, (x, y + 14))
+    outline(axes, (18, 282), (302, 426), dashed=True)
     label(axes, (280, 354), f"{TIMES} L", fontsize=13)
 
 
 def _between(axes: "Axes") -> None:
-    """Arrows between the parts that follow each other, and what comes out."""
-    for below, above in (
-        (62, 86),
-        (130, 145),
-        (164, 180),
-        (224, 238),
-        (491, 508),
-    ):
-        arrow(axes, (160, below), (160, above), color=GREY, width=1.6)
-    arrow(axes, (160, 551), (160, 566), color=GREY, width=1.6)
+    """Arrows between the parts that follow each other, and the class."""
+    heights = ((62, 86), (130, 145), (164, 180), (224, 238), (491, 508))
+    for below, above in (*heights, (551, 566)):
+        arrow(axes, (160, below), (160, above))
     label(axes, (160, 578), "class")

@@ -1,7 +1,7 @@
 """The book's colours: one for each part of the network, everywhere the same.
 
-Every colour is legible as a line and as a box with white words, on a light page and on
-a dark one. Maps of attention have one scale: dark is little, bright is much.
+Every colour is legible as a line and as a box with white words, on a light page
+and on a dark one. Maps have one scale: dark is little, bright is much.
 """
 
 PATCHES = "#2f6fb0"  # image, patches and stem: blue
@@ -20,5 +20,9 @@ TINTS = {
     CLASS: "#f7d9da",
     STREAM: "#e5e7ea",
 }
+
+DARK = "#202020"  # words and lines on an opaque white ground
+GREY = "#7a808a"  # words and lines on a ground that may be white or dark
+PALE = "#9aa1aa"  # a comparison, beside a colour of the book
 
 MAP = "cividis"  # of weights and shares

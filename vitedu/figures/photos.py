@@ -11,15 +11,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vitedu.figures.charts import WIDTH, bare, chart
 from vitedu.figures.palette import MAP
-from vitedu.figures.schematic import chart
+from vitedu.figures.schematic import rectangle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy import ndarray
 
-WIDTH = 5  # inches: 11 points stay legible on a phone
 LEVELS = 15  # of a colour as drawn, so that a photograph stays a small PNG
 MOST = 0.1  # share of attention from which on a map is as bright as can be
 GHOST = 0.55  # of the photograph, where a map over it is dark
@@ -30,7 +30,7 @@ def pictures(
     panels: Mapping[str, Tensor], alt: str, columns: int | None = None
 ) -> "tuple[Figure, str]":
     """Pictures (3, h, w) in 0..1, each under its title, in rows of `columns`."""
-    figure, grid = _panels(len(panels), columns)
+    figure, grid = _panels(len(panels), columns or len(panels))
     for axes, (title, picture) in zip(grid, panels.items(), strict=False):
         draw_picture(axes, picture)
         axes.set_title(title, fontsize=11)
@@ -47,8 +47,9 @@ def maps(
 ) -> "tuple[Figure, str]":
     """A picture (3, h, w), then maps (gh, gw) under their titles, on one scale.
 
-    The scale runs from 0 to the largest weight of all and is printed once, as `label`.
-    `marked` is the row and column of the patch that asks: it is framed everywhere.
+    The scale runs from 0 to the largest weight of all and is printed once, as
+    `label`. `marked` is the row and column of the patch that asks: it is framed
+    everywhere.
     """
     columns = columns or min(len(weights) + 1, 3)
     figure, grid = _panels(len(weights) + 1, columns, below=0.6)
@@ -74,8 +75,7 @@ def named(
     """A picture (3, h, w) in 0..1 with patches framed and named: (row, column)."""
     from matplotlib.patheffects import withStroke
 
-    drawing = chart(3.2, 3.2)
-    axes = drawing.subplots()
+    figure, axes = chart(3.2, 3.2)
     draw_picture(axes, picture)
     axes.axis("off")
     for name, (row, column) in places.items():
@@ -84,27 +84,30 @@ def named(
             (column + 1.4) * patch_size,
             (row + 0.5) * patch_size,
             name,
-            **{"color": "white", "fontsize": 13, "weight": "bold"},
+            color="white",
+            fontsize=13,
+            weight="bold",
             va="center_baseline",
             path_effects=[withStroke(linewidth=2.5, foreground="black")],
         )
-    words = ", ".join(
+    listed = ", ".join(
         f"the {name} at row {row}, column {column}"
         for name, (row, column) in places.items()
     )
-    return drawing, f"The photograph with frames around two patches: {words}."
+    return figure, f"The photograph with frames around two patches: {listed}."
 
 
 def heads(
     picture: Tensor,
     maps: Mapping[str, tuple[Tensor, tuple[int, int]]],
-    seen: str,
+    alt: str,
     across: int = 1,
 ) -> "tuple[Figure, str]":
-    """What a patch looks at, head by head, on one scale, over the photograph (3, h, w).
+    """What a patch looks at, head by head, on one scale, over a photograph.
 
-    `maps` is name to (maps (heads, gh, gw), row and column of the patch that asks). One
-    name fills a row, or `across` of them do; `seen` is the alt text.
+    `maps` is name to (maps (heads, gh, gw), row and column of the patch that
+    asks), over the photograph (3, h, w). A name fills a row, or `across` names
+    share one.
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
@@ -113,36 +116,37 @@ def heads(
     columns, lines = many * across, math.ceil(len(maps) / across)
     side = (WIDTH - 0.3) / columns
     height = lines * (side + 0.06 + 0.2 * (across > 1)) + 1.0
-    drawing = chart(WIDTH, height)
-    drawing.get_layout_engine().set(w_pad=0.02, h_pad=0.02)
-    grid = drawing.subplots(lines, columns, squeeze=False)
+    figure, grid = chart(WIDTH, height, lines, columns, squeeze=False)
+    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02)
     ghost = F.avg_pool2d(picture.mean(dim=0)[None], 2)[0]  # (h / 2, w / 2)
     for number, (name, (each, place)) in enumerate(maps.items()):
         row, column = divmod(number, across)
         for head, shares in enumerate(each):
             axes = grid[row, column * many + head]
             axes.imshow(_over(ghost, shares), interpolation="nearest")
-            side_of_patch = len(ghost) / len(shares)
-            frame_patch(axes, place, side_of_patch, [("white", 1.2)])
+            patch_side = len(ghost) / len(shares)
+            frame_patch(axes, place, patch_side, [("white", 1.2)])
             axes.set(xticks=[], yticks=[])
-            for spine in axes.spines.values():
-                spine.set_visible(False)
+            bare(axes, "top", "right", "bottom", "left")
             if across > 1:
                 axes.set_title(f"{name}.{head + 1}", fontsize=11, pad=3)
             elif not row:
                 axes.set_title(f"head {head + 1}", fontsize=12)
             if across == 1 and not head:
                 axes.set_ylabel(name, fontsize=12)
-    for axes in list(grid.flat)[many * len(maps) :]:
+    for axes in grid.flat[many * len(maps) :]:
         axes.axis("off")
-    drawing.colorbar(
+    figure.colorbar(
         ScalarMappable(Normalize(0, MOST), MAP),
         ax=grid,
         ticks=(0, MOST / 2, MOST),
         format=lambda tick, _: f"{tick:g}" + " or more" * int(tick == MOST),
-        **{"location": "bottom", "aspect": 40, "shrink": 0.8, "pad": 0.02},
+        location="bottom",
+        aspect=40,
+        shrink=0.8,
+        pad=0.02,
     ).set_label("share of attention", fontsize=11)
-    return drawing, seen
+    return figure, alt
 
 
 def draw_picture(axes: "Axes", picture: Tensor) -> None:
@@ -162,15 +166,13 @@ def frame_patch(
 ) -> None:
     """A frame around the patch at (row, column), `side` pixels wide.
 
-    `lines` are its colours and widths, the lowest first; these two show on any ground.
+    `lines` are its colours and widths, the lowest first; these two are visible
+    on any ground.
     """
-    from matplotlib.patches import Rectangle
-
     row, column = place
     corner = (column * side - 0.5, row * side - 0.5)
     for color, width in lines:
-        frame = Rectangle(corner, side, side, fill=False, ec=color, lw=width)
-        axes.add_patch(frame)
+        rectangle(axes, corner, (side, side), fill=False, ec=color, lw=width)
 
 
 def _over(ghost: Tensor, shares: Tensor) -> "ndarray":
@@ -188,18 +190,15 @@ def _over(ghost: Tensor, shares: Tensor) -> "ndarray":
 
 
 def _panels(
-    number: int, columns: int | None, below: float = 0.0
+    number: int, columns: int, below: float = 0.0
 ) -> "tuple[Figure, list[Axes]]":
     """A figure with bare panels in rows; those beyond `number` stay empty.
 
     `below` is the room under the last row, in inches.
     """
-
-    columns = columns or number
     rows = math.ceil(number / columns)
-    size = WIDTH / columns
-    figure = chart(WIDTH, rows * (size + 0.27) + below)
-    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for axes in grid:
+    height = rows * (WIDTH / columns + 0.27) + below
+    figure, grid = chart(WIDTH, height, rows, columns, squeeze=False)
+    for axes in grid.flat:
         axes.axis("off")
-    return figure, grid
+    return figure, list(grid.flat)

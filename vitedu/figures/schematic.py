@@ -1,44 +1,62 @@
-"""What drawings without data are made of: a ground, boxes, arrows, words.
+"""Schematics, drawings without data: a ground, boxes, arrows, words.
 
-A schematic's ground is transparent. What stands in a box is white on the part's
-colour; what stands outside is a grey that is legible on a white page and on a
-dark one.
+The ground is transparent unless asked otherwise. Words in a box are white on
+the part's colour; words outside are a grey that is legible on a white page and
+on a dark one.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from vitedu.figures.palette import GREY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DARK = "#202020"  # on an opaque white ground
-GREY = "#7a808a"  # words and lines on a ground that may be white or dark
-UNITS = 100  # to an inch, in the axes of `figure`
+UNITS = 100  # to an inch, in the axes of `canvas`
 TEXT = 12  # points
+TIMES = "\N{MULTIPLICATION SIGN}"
 
 
-def figure(width: float, height: float) -> "tuple[Figure, Axes]":
-    """A transparent ground from (0, 0) to (width, height), y upwards.
+def canvas(
+    width: float, height: float, *, opaque: bool = False
+) -> "tuple[Figure, Axes]":
+    """A ground from (0, 0) to (width, height), y upwards.
 
     100 units are one inch, so a drawing 320 wide is 384 pixels wide on a page;
-    keep it under 480, and its words stay legible on a phone.
+    keep it under 480, and its words stay legible on a phone. Dark or coloured
+    words outside of boxes need an opaque ground, which is white.
     """
     from matplotlib.figure import Figure
 
-    drawing = Figure(figsize=(width / UNITS, height / UNITS))
-    drawing.patch.set_alpha(0)
-    axes = drawing.add_axes((0, 0, 1, 1))
+    figure = Figure(figsize=(width / UNITS, height / UNITS))
+    figure.patch.set_alpha(1 if opaque else 0)
+    axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, width), ylim=(0, height))
     axes.axis("off")
-    return drawing, axes
+    return figure, axes
 
 
-def chart(width: float, height: float) -> "Figure":
-    """An empty figure for plots and pictures, on white; sizes in inches."""
-    from matplotlib.figure import Figure
+def rectangle(
+    axes: "Axes", corner: Sequence[float], size: Sequence[float], **options: Any
+) -> None:
+    """A rectangle from `corner` (x, y), (width, height) large."""
+    from matplotlib.patches import Rectangle
 
-    return Figure(figsize=(width, height), layout="constrained")
+    axes.add_patch(Rectangle(corner, *size, **options))
+
+
+def rounded(
+    axes: "Axes", middle: Sequence[float], size: Sequence[float], **options: Any
+) -> None:
+    """A rectangle with round corners around `middle`."""
+    from matplotlib.patches import FancyBboxPatch
+
+    (x, y), (width, height) = middle, size
+    corner = (x - width / 2, y - height / 2)
+    shape = "round,pad=0,rounding_size=7"
+    axes.add_patch(FancyBboxPatch(corner, width, height, shape, **options))
 
 
 def box(
@@ -50,33 +68,21 @@ def box(
     lit: bool = True,
     fontsize: float = TEXT,
 ) -> None:
-    """A rounded box of this color around `middle`, (width, height) large.
+    """A rounded box with words in it.
 
-    Lit, its words are white and bold; else it is an outline with grey words.
+    Lit, it is filled and its words are white and bold; else it is an outline
+    with grey words.
     """
-    from matplotlib.patches import FancyBboxPatch
-
-    (x, y), (width, height) = middle, size
-    axes.add_patch(
-        FancyBboxPatch(
-            (x - width / 2, y - height / 2),
-            width,
-            height,
-            "round,pad=0,rounding_size=7",
-            facecolor=color if lit else "none",
-            edgecolor=color,
-            linewidth=1.6,
-            zorder=3,
-        )
-    )
-    axes.text(
-        x,
-        y,
+    face = color if lit else "none"
+    look = {"edgecolor": color, "linewidth": 1.6, "zorder": 3}
+    rounded(axes, middle, size, facecolor=face, **look)
+    label(
+        axes,
+        middle,
         words,
-        ha="center",
+        "white" if lit else GREY,
+        fontsize,
         va="center_baseline",
-        color="white" if lit else GREY,
-        fontsize=fontsize,
         weight="bold" if lit else "normal",
         zorder=4,
     )
@@ -88,31 +94,24 @@ def label(
     words: str,
     color: str = GREY,
     fontsize: float = TEXT,
-    **options: object,
+    **options: Any,
 ) -> None:
-    """Words outside of any box, centred at `place` unless `options` say else."""
-    around = {"ha": "center", "va": "center", **options}
-    axes.text(*place, words, color=color, fontsize=fontsize, **around)
+    """Words, centred at `place` unless `options` align them otherwise."""
+    look = {"ha": "center", "va": "center", **options}
+    axes.text(*place, words, color=color, fontsize=fontsize, **look)
 
 
 def arrow(
     axes: "Axes",
     start: Sequence[float],
     end: Sequence[float],
-    dashed: bool = False,
-    color: str = DARK,
-    width: float = 1,
+    color: str = GREY,
+    width: float = 1.6,
 ) -> None:
-    """An arrow between two points (x, y) of `axes`."""
-    style = {
-        "arrowstyle": "->",
-        "color": color,
-        "linewidth": width,
-        "shrinkA": 0,
-        "shrinkB": 0,
-        "linestyle": "--" if dashed else "-",
-    }
-    axes.annotate("", tuple(end), tuple(start), arrowprops=style)
+    """An arrow between two points (x, y)."""
+    look = {"arrowstyle": "->", "color": color, "linewidth": width}
+    look |= {"shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", tuple(end), tuple(start), arrowprops=look)
 
 
 def line(
@@ -132,6 +131,41 @@ def line(
     )
 
 
+def outline(
+    axes: "Axes",
+    corner: Sequence[float],
+    opposite: Sequence[float],
+    color: str = GREY,
+    width: float = 1,
+    dashed: bool = False,
+) -> None:
+    """A rectangle as a line, from a corner to the opposite one and back."""
+    (left, top), (right, bottom) = corner, opposite
+    corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
+    line(axes, [*corners, corners[0]], color, width, dashed)
+
+
+def plus(
+    axes: "Axes",
+    place: Sequence[float],
+    color: str = GREY,
+    diameter: float = 15,
+    edge: float = 1.6,
+    fontsize: float = TEXT,
+) -> None:
+    """A plus in a circle, where something is added to the stream."""
+    axes.plot(
+        *place,
+        marker="o",
+        markersize=diameter,
+        color="white",
+        markeredgecolor=color,
+        markeredgewidth=edge,
+        zorder=3,
+    )
+    label(axes, place, "+", color, fontsize, zorder=4, weight="bold")
+
+
 def squares(
     axes: "Axes",
     corner: Sequence[float],
@@ -142,15 +176,11 @@ def squares(
 ) -> None:
     """Small squares from `corner` (left, lower) to the right, in rows upwards.
 
-    `columns` of them stand in a row; all of them unless it is said.
+    `columns` of them in a row; all of them if it isn't given.
     """
-    from matplotlib.patches import Rectangle
-
     columns = columns or len(colors)
-    for place, color in enumerate(colors):
-        row, column = divmod(place, columns)
+    for number, color in enumerate(colors):
+        row, column = divmod(number, columns)
         left = corner[0] + column * (side + gap)
         lower = corner[1] + row * (side + gap)
-        axes.add_patch(
-            Rectangle((left, lower), side, side, color=color, linewidth=0)
-        )
+        rectangle(axes, (left, lower), (side, side), color=color, linewidth=0)

@@ -1,0 +1,71 @@
+"""What is put around a built site: MathJax, the front door, the zip, the date."""
+
+import hashlib
+import os
+import time
+import zipfile
+
+import pytest
+
+pytest.importorskip("fontTools", reason="the book's tools are not installed")
+mathjax = pytest.importorskip("mathjax")
+site_build = pytest.importorskip("site_build")
+
+
+def test_mathjax_is_the_file_that_was_tested(tmp_path):
+    mathjax.copy(tmp_path / "new/mathjax.js")
+    data = (tmp_path / "new/mathjax.js").read_bytes()
+    assert hashlib.sha256(data).hexdigest() == mathjax.SHA256
+
+
+def test_another_mathjax_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(mathjax, "SHA256", "0" * 64)
+    with pytest.raises(ValueError, match="install requirements"):
+        mathjax.copy(tmp_path / "mathjax.js")
+    assert list(tmp_path.iterdir()) == []
+    assert mathjax.main() == 2
+    assert capsys.readouterr().err.startswith("mathjax: ")
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A built site of two files."""
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book/index.html").write_text("<p>words</p>")
+    (tmp_path / "style.css").write_text("p {}")
+    return tmp_path
+
+
+def test_the_zip_holds_every_file_but_itself(site):
+    site_build.take_along(site, 86_400 * 365 * 20)
+    with zipfile.ZipFile(site / site_build.ZIP) as archive:
+        assert archive.namelist() == [
+            "vitedu-site/book/index.html",
+            "vitedu-site/style.css",
+        ]
+        assert archive.read("vitedu-site/style.css") == b"p {}"
+        assert archive.infolist()[0].date_time[0] == 1989
+
+
+def test_equal_sites_give_equal_zips(site):
+    zips = []
+    for _ in range(2):
+        site_build.take_along(site, 10**9)
+        zips.append((site / site_build.ZIP).read_bytes())
+        os.utime(site / "style.css", (0, time.time()))
+    assert zips[0] == zips[1]
+
+
+def test_the_front_door_is_a_whole_page(site):
+    site_build.open_door(site, "book/index.html", "A title")
+    page = (site / "index.html").read_text()
+    assert '<html lang="en">' in page
+    assert 'url=book/index.html"' in page
+    assert '<a href="book/index.html">A title</a>' in page
+
+
+def test_the_date_is_the_last_commit_unless_it_is_given(monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "12345")
+    assert site_build.source_date() == 12345
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    assert 1.7e9 < site_build.source_date() <= time.time() + 1

@@ -29,6 +29,7 @@ def serve():
 def run(words, folder, environment, streams):
     """Be the command, to the end of this process."""
     os.chdir(folder)
+    os.environ.clear()  # the first test may have had others
     os.environ.update(environment)
     for descriptor, path in enumerate(streams):
         if path is not None:

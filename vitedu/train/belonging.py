@@ -94,11 +94,12 @@ def checked_optimizer(
         groups.append(own | {"params": theirs["params"], "lr": theirs["lr"]})
     if found["state"].keys() - set(range(len(shapes))):
         raise ValueError("optimizer.state has other parameters")
-    # by number of axes: an optimizer may treat matrices in its own way
-    names: dict[int, set[str]] = {}
+    # an optimizer may treat matrices in its own way (Muon), and the rest alike
+    names: dict[bool, set[str]] = {}
     for number, moments in found["state"].items():
         allowed = (), shapes[number]
-        expected = names.setdefault(len(shapes[number]), set(moments))
+        is_matrix = len(shapes[number]) == 2
+        expected = names.setdefault(is_matrix, set(moments))
         if set(moments) != expected or not all(
             isinstance(x, Tensor) and x.shape in allowed
             for x in moments.values()

@@ -6,6 +6,7 @@ import pytest
 from vitedu.errors import UserError
 from vitedu.limits import (
     available_memory,
+    cached,
     check_memory,
     container_memory,
     readable_bytes,
@@ -31,10 +32,17 @@ def test_the_limit_of_a_control_group_counts_without_what_it_caches(tmp_path):
     for name, text in (
         ("memory.max", "1000\n"),
         ("memory.current", "600\n"),
-        ("memory.stat", "anon 1\ninactive_file 100\n"),
+        ("memory.stat", "anon 1\ninactive_file 70\nactive_file 30\n"),
     ):
         (tmp_path / name).write_text(text)
     assert container_memory(tmp_path) == [500]
+
+
+def test_what_the_groups_inside_cache_counts_too(tmp_path):
+    # version 1 of the control groups
+    lines = "inactive_file 1\ntotal_inactive_file 70\ntotal_active_file 30\n"
+    (tmp_path / "memory.stat").write_text(lines)
+    assert cached(tmp_path) == 100
 
 
 def test_a_group_without_a_limit_leaves_it_to_the_system(tmp_path):

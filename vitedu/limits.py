@@ -65,11 +65,12 @@ def container_memory(root: Path = CGROUPS) -> list[int]:
 
 def cached(group: Path) -> int:
     """Bytes of a control group that only cache files, and are given up at need."""
-    for line in (group / "memory.stat").read_text().splitlines():
-        name, _, value = line.partition(" ")
-        if name in ("inactive_file", "total_inactive_file"):
-            return int(value)
-    return 0
+    lines = (group / "memory.stat").read_text().splitlines()
+    sizes = dict(line.split(" ", 1) for line in lines)
+    # version 1 counts the groups inside apart
+    prefix = "total_" if "total_active_file" in sizes else ""
+    names = f"{prefix}active_file", f"{prefix}inactive_file"
+    return sum(int(sizes.get(name, 0)) for name in names)
 
 
 def readable_bytes(num_bytes: int) -> str:

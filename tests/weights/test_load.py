@@ -19,7 +19,8 @@ from vitedu.model.resize import resize_pos_embed
 from vitedu.model.resnet import ResNet
 from vitedu.model.resnet_config import ResNetConfig
 from vitedu.weights import load, read_weights, write_weights
-from vitedu.weights.load import checkpoint_of
+from vitedu.weights.load import bytes_to_add, checkpoint_of
+from vitedu.weights.read import read_checkpoint
 
 TINY = ViTConfig(
     image_size=8,
@@ -594,3 +595,16 @@ def test_reading_and_writing_go_through_the_same_names(file):
         read_weights(file).state_dict.keys()
         == drawn_model().state_dict().keys()
     )
+
+
+def test_the_tensors_of_a_file_are_not_counted_twice(tmp_path):
+    small = vitedu.vit("ViT-S/16", image_size=32, depth=2, num_classes=10)
+    vitedu.save(small, tmp_path / "w.safetensors")
+    stored = read_checkpoint(tmp_path / "w.safetensors")
+    size = (tmp_path / "w.safetensors").stat().st_size
+    assert bytes_to_add(stored, small.config) < size / 50
+    # a head of more classes is made anew, and counts
+    wide = replace(small.config, num_classes=100_000)
+    assert bytes_to_add(stored, wide) > 4 * 384 * 99_000
+    with pytest.raises(UserError, match=r"its network needs .* are free; load"):
+        load(tmp_path / "w.safetensors", num_classes=10**12)

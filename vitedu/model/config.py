@@ -53,8 +53,8 @@ NAMES = tuple(f"ViT-{size}/{patch}" for size in SIZES for patch in PATCH_SIZES)
 
 # Paper, Tables 3 and 6; R26 and R+Ti from "How to train your ViT?". The number
 # behind the slash is the stride in pixels of the image, but for R+ViT-Ti/16:
-# its root divides by 4 where the name counts 2, so its true stride is 32. name:
-# size, units of the ResNet's stages, patch size on its feature map
+# its root divides by 4 where the name counts 2, so its true stride is 32.
+# name: size, units of the ResNet's stages, patch size on its feature map
 HYBRIDS = {
     "R50+ViT-B/16": ("B", (3, 4, 9), 1),
     "R50+ViT-B/32": ("B", (3, 4, 6, 3), 1),

@@ -123,7 +123,8 @@ def check_stored(path: Path) -> None:
             except DAMAGE as error:
                 raise UserError(
                     f"{path}: {member.filename!r} is damaged: {reason(error)}; "
-                    "download it again"
+                    "download it again, or save it again, without "
+                    "torch.serialization.set_crc32_options(False)"
                 ) from None
 
 

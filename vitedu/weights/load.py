@@ -13,9 +13,10 @@ from typing import Any, Unpack, overload
 import torch
 from torch import Tensor
 
-from vitedu import budget
+from vitedu.budget.building import bytes_on_meta, footprint
 from vitedu.errors import UserError, reason
 from vitedu.fields import Size, check_names, converted
+from vitedu.limits import check_memory
 from vitedu.model import NoPosition, SinCos2D, ViT, lecun_normal, new_network
 from vitedu.model.classifier import LoadReport
 from vitedu.model.config import ViTFields
@@ -178,7 +179,11 @@ def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
             f"{stored.path}: images of {config.image_size} make {config.num_tokens:,} "
             f"tokens of width {config.embed_dim:,}, a table too large to compute"
         )
-    budget.check_memory(config, f"{stored.path}: its network")
+    check_memory(
+        bytes_to_add(stored, config),
+        f"{stored.path}: its network",
+        "load it where there is more memory",
+    )
     try:
         with torch.device("meta"):
             return new_network(config)
@@ -186,6 +191,17 @@ def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
         raise UserError(
             f"{stored.path}: its network cannot be built: {reason(error)}"
         ) from None
+
+
+def bytes_to_add(stored: WeightsFile, config: NetworkConfig) -> int:
+    """Bytes that a network takes besides the tensors of its file, used as they are."""
+    num_held = sum(
+        tensor.numel()
+        for tensor in stored.checkpoint.state_dict.values()
+        if tensor.dtype in (torch.float32, torch.float64)
+    )
+    num_new = max(footprint(config).weights - num_held, 0)
+    return bytes_on_meta(config) + 4 * num_new
 
 
 def resized_state(

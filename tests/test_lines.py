@@ -15,6 +15,9 @@ from PIL import Image
 import vitedu
 from vitedu.weights import convert
 
+# one group, so that each library's programs run once
+pytestmark = pytest.mark.xdist_group("lines")
+
 ROOT = Path(__file__).parents[1]
 spec = importlib.util.spec_from_file_location(
     "table", ROOT / "benchmarks/lines/table.py"
@@ -50,8 +53,7 @@ NEEDS = {
 }
 # Beside a CPU build of torch, torchvision's wheel cannot load its compiled part (see
 # vitedu.compat), and with it the decoder that transformers reads a path with.
-RUN = """
-import runpy, sys
+HELP = """
 import numpy, torch
 from PIL import Image
 from vitedu.compat import import_torchvision
@@ -64,7 +66,19 @@ import_torchvision()
 import torchvision.io
 if not torchvision.extension._has_ops():
     torchvision.io.decode_image = decode
-runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+# One after the other in one process, which imports the library once.
+RUN = """
+import contextlib, io, json, runpy, sys, traceback
+printed = {}
+for program in sys.argv[1:]:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            runpy.run_path(program, run_name="__main__")
+        except BaseException:
+            traceback.print_exc(file=out)
+    printed[program] = out.getvalue()
+print(json.dumps(printed))
 """
 
 
@@ -97,16 +111,25 @@ def here(tmp_path_factory):
     return here
 
 
-def printed(task, library, here):
-    """What a program prints, run as it is in that folder."""
-    for name in [library, *NEEDS.get(f"{task}_{library}", [])]:
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"{name} is not installed")
-    program = str(table.path(task, library))
+def can_run(task, library):
+    """Whether everything is installed that a program needs."""
+    names = [library, *NEEDS.get(f"{task}_{library}", [])]
+    return all(importlib.util.find_spec(name) for name in names)
+
+
+@pytest.fixture(scope="module", params=table.LIBRARIES)
+def printed(request, here):
+    """What the programs of a library print, run as they are in that folder."""
+    library = request.param
+    paths = {
+        task: str(table.path(task, library))
+        for task in table.TASKS
+        if can_run(task, library)
+    }
     # ours needs no torchvision, and runs without any help
-    start = [] if library == "vitedu" else ["-c", RUN]
+    start = RUN if library == "vitedu" else HELP + RUN
     done = subprocess.run(
-        [sys.executable, *start, program],
+        [sys.executable, "-c", start, *paths.values()],
         cwd=here,
         env=os.environ
         | {
@@ -120,7 +143,14 @@ def printed(task, library, here):
         text=True,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    outputs = json.loads(done.stdout.splitlines()[-1])
+
+    def printed_by(task):
+        if task not in paths:
+            pytest.skip(f"{library} is not installed, or what else it needs")
+        return outputs[paths[task]]
+
+    return printed_by
 
 
 @pytest.mark.parametrize("task", table.TASKS)
@@ -166,40 +196,33 @@ def test_no_program_saves_lines_by_tricks():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", table.LIBRARIES)
-def test_the_photograph_is_named(library, here):
-    assert "military uniform" in printed("label", library, here)
+def test_the_photograph_is_named(printed):
+    assert "military uniform" in printed("label")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", table.LIBRARIES)
-def test_the_photograph_is_named_at_384_pixels(library, here):
-    assert "military uniform" in printed("resolution", library, here)
+def test_the_photograph_is_named_at_384_pixels(printed):
+    assert "military uniform" in printed("resolution")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", table.LIBRARIES)
-def test_a_probe_tells_red_from_blue(library, here):
-    assert float(printed("probe", library, here)) == 1
+def test_a_probe_tells_red_from_blue(printed):
+    assert float(printed("probe")) == 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", table.LIBRARIES)
-def test_fine_tuning_prints_an_accuracy(library, here):
-    *_, last = printed("finetune", library, here).splitlines()
+def test_fine_tuning_prints_an_accuracy(printed, here):
+    *_, last = printed("finetune").splitlines()
     assert 0 <= float(last) <= 100
     assert list(here.glob("tuned*"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", table.LIBRARIES)
-def test_attention_is_a_square_map_per_head(library, here):
-    shape = printed("attention", library, here).strip()
-    assert shape == "torch.Size([1, 3, 197, 197])"
+def test_attention_is_a_square_map_per_head(printed):
+    assert printed("attention").strip() == "torch.Size([1, 3, 197, 197])"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", table.LIBRARIES)
-def test_four_blocks_give_a_map_each(library, here):
-    maps = printed("blocks", library, here).split("\n")[:-1]
+def test_four_blocks_give_a_map_each(printed):
+    maps = printed("blocks").splitlines()
     assert maps == ["torch.Size([1, 192, 14, 14])"] * 4

@@ -1,4 +1,3 @@
-import os
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -54,37 +53,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *arguments):
         pass
-
-
-class Fork:
-    """A process that does one thing: its rights and limits die with it."""
-
-    def __init__(self, action):
-        read, write = os.pipe()
-        self.pid, self.output = os.fork(), read
-        if self.pid == 0:
-            try:
-                text = action() or "no error"
-            except BaseException as error:
-                text = f"{type(error).__name__}: {error}"
-            os.write(write, text.encode())
-            os._exit(0)
-        os.close(write)
-
-    def answer(self):
-        """What `action` returned or raised, as text; "" if it was killed."""
-        with os.fdopen(self.output) as output:
-            text = output.read()
-        os.waitpid(self.pid, 0)
-        return text
-
-
-@pytest.fixture
-def fork():
-    """Do something in a process of its own: `fork(action).answer()`."""
-    if not hasattr(os, "fork"):
-        pytest.skip("this platform has no fork")
-    return Fork
 
 
 @pytest.fixture

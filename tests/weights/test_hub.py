@@ -1,13 +1,12 @@
 """Weights by the name of a hub's model: fetched, found again, or one sentence.
 
 The hub is a server on this computer; huggingface_hub reads its address when it is
-imported, so every fetch runs in a process of its own.
+imported, so every fetch runs in a forked process that imports it anew.
 """
 
 import http.server
 import json
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -28,6 +27,7 @@ from vitedu.weights.hub import (
     place_of,
     repository_of,
 )
+from vitedu.weights.read import find_arrays
 from vitedu.weights.vitedu import Checkpoint, from_vitedu
 
 TINY = ViTConfig(
@@ -108,7 +108,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def server(tmp_path):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.root, server.asked = tmp_path / "hub", []
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield server
     server.shutdown()
@@ -116,54 +116,57 @@ def server(tmp_path):
     server.server_close()
 
 
-PROGRAM = """
-import sys
-from vitedu.errors import UserError
-from vitedu.weights import load
-from vitedu.weights.hub import find
-from vitedu.weights.read import find_arrays
-try:
-    if sys.argv[1] == "-c":
-        exec(sys.argv[2])
-        print("done")
-    elif sys.argv[1] == "load":
-        model = load(sys.argv[2])
-        print("loaded", model.class_names, find_arrays(sys.argv[2]).about.name)
-    else:
-        print(*sorted(path.name for path in find(sys.argv[2]).iterdir()))
-except UserError as error:
-    print("UserError:", error)
-"""
+def in_a_hub_of(environment, action):
+    """What `action` prints where huggingface_hub is imported in this environment."""
+    for name in [*os.environ]:
+        if name.upper().endswith("_PROXY") or name.startswith("HF_"):
+            del os.environ[name]
+    os.environ.update(environment)
+    for name in [*sys.modules]:
+        if name.startswith("huggingface_hub"):
+            del sys.modules[name]
+    try:
+        return action()
+    except UserError as error:
+        return f"UserError: {error}"
 
 
-def fetch(tmp_path, name, *, port, what="load", **environment):
-    """The last line that a new process prints which loads (or finds) `name`."""
-    (tmp_path / "work").mkdir(exist_ok=True)
-    kept = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.upper().endswith("_PROXY") and not key.startswith("HF_")
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, what, name],
-        cwd=tmp_path / "work",
-        env={
-            **kept,
-            "PYTHONPATH": str(Path(__file__).parents[2]),
+def loaded(name):
+    model = load(name)
+    return f"loaded {model.class_names} {find_arrays(name).about.name}"
+
+
+def found(name):
+    return " ".join(sorted(path.name for path in find(name).iterdir()))
+
+
+def fetched_by_timm(name):
+    from huggingface_hub import hf_hub_download
+
+    hf_hub_download(name, "model.safetensors")
+
+
+@pytest.fixture
+def fetch(fork, tmp_path):
+    """What a new process says which loads (or does `what` with) `name`."""
+    (tmp_path / "work").mkdir()
+
+    def fetched(name, *, port, what=loaded, **environment):
+        environment = {
             "HF_ENDPOINT": f"http://127.0.0.1:{port}",
             "HF_HOME": str(tmp_path / "hf"),
             "HF_HUB_DISABLE_XET": "1",
             "VITEDU_CACHE": str(tmp_path / "cache"),
             "VITEDU_OFFLINE": "0",
-            **environment,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip().splitlines()[-1]
+        } | environment
+
+        def action():
+            os.chdir(tmp_path / "work")
+            return in_a_hub_of(environment, lambda: what(name))
+
+        return fork(action).answer()
+
+    return fetched
 
 
 def hub_model(server, name):
@@ -178,113 +181,93 @@ def tiny(server):
     return server
 
 
-@pytest.mark.slow
-def test_a_model_is_fetched_and_then_needs_no_hub(tmp_path, tiny):
+def test_a_model_is_fetched_and_then_needs_no_hub(fetch, tiny):
     (tiny.root / "someone/tiny/README.md").write_text("not wanted")
     want = "loaded ('a', 'b', 'c') tiny"
-    assert fetch(tmp_path, "someone/tiny", port=tiny.server_port) == want
+    assert fetch("someone/tiny", port=tiny.server_port) == want
     assert not any("README" in path for path in tiny.asked)
     asked = len(tiny.asked)
-    again = fetch(tmp_path, "hf-hub:someone/tiny", port=9, VITEDU_OFFLINE="1")
+    again = fetch("hf-hub:someone/tiny", port=9, VITEDU_OFFLINE="1")
     assert again == want
     assert len(tiny.asked) == asked
 
 
-@pytest.mark.slow
-def test_what_was_fetched_is_not_asked_for_again(tmp_path, tiny):
-    fetch(tmp_path, "someone/tiny", port=tiny.server_port)
+def test_what_was_fetched_is_not_asked_for_again(fetch, tiny):
+    fetch("someone/tiny", port=tiny.server_port)
     asked = len(tiny.asked)
-    assert "loaded" in fetch(tmp_path, "someone/tiny", port=tiny.server_port)
+    assert "loaded" in fetch("someone/tiny", port=tiny.server_port)
     assert tiny.asked[asked:] == []
 
 
-@pytest.mark.slow
-def test_weights_that_timm_fetched_get_their_json(tmp_path, tiny):
+def test_weights_that_timm_fetched_get_their_json(fetch, tiny):
     (tiny.root / "someone/tiny/config.json").write_text("{}")
-    program = (
-        "from huggingface_hub import hf_hub_download as fetch;"
-        "fetch('someone/tiny', 'model.safetensors')"
-    )
-    fetch(tmp_path, program, port=tiny.server_port, what="-c")
-    found = fetch(tmp_path, "someone/tiny", port=tiny.server_port, what="find")
-    assert found == "config.json model.safetensors"
+    fetch("someone/tiny", port=tiny.server_port, what=fetched_by_timm)
+    files = fetch("someone/tiny", port=tiny.server_port, what=found)
+    assert files == "config.json model.safetensors"
 
 
-@pytest.mark.slow
-def test_the_json_beside_the_weights_is_fetched_too(tmp_path, tiny):
+def test_the_json_beside_the_weights_is_fetched_too(fetch, tiny):
     for name in ("config.json", "preprocessor_config.json"):
         (tiny.root / "someone/tiny" / name).write_text("{}")
-    found = fetch(tmp_path, "someone/tiny", port=tiny.server_port, what="find")
-    assert found == "config.json model.safetensors preprocessor_config.json"
+    files = fetch("someone/tiny", port=tiny.server_port, what=found)
+    assert files == "config.json model.safetensors preprocessor_config.json"
 
 
-@pytest.mark.slow
-def test_shards_are_fetched_by_their_index(tmp_path, server):
+def test_shards_are_fetched_by_their_index(fetch, server):
     write_shards(hub_model(server, "someone/shards"))
-    found = fetch(
-        tmp_path, "someone/shards", port=server.server_port, what="find"
-    )
-    assert found == (
+    files = fetch("someone/shards", port=server.server_port, what=found)
+    assert files == (
         "model-0.safetensors model-1.safetensors model.safetensors.index.json"
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("file", ["/etc/passwd", "../../secret", ".."])
-def test_an_index_that_points_elsewhere_is_one_sentence(tmp_path, server, file):
+def test_an_index_that_points_elsewhere_is_one_sentence(fetch, server, file):
     folder = hub_model(server, "someone/astray")
     index = json.dumps({"weight_map": {"head.weight": file}})
     (folder / "model.safetensors.index.json").write_text(index)
-    said = fetch(tmp_path, "someone/astray", port=server.server_port)
+    said = fetch("someone/astray", port=server.server_port)
     assert said.startswith("UserError") and f"names {file!r}" in said
 
 
-@pytest.mark.slow
-def test_pickles_are_fetched_where_there_is_nothing_better(tmp_path, server):
+def test_pickles_are_fetched_where_there_is_nothing_better(fetch, server):
     folder = hub_model(server, "someone/old")
     torch.save({"w": torch.ones(2)}, folder / "pytorch_model.bin")
-    found = fetch(tmp_path, "someone/old", port=server.server_port, what="find")
-    assert found == "pytorch_model.bin"
+    files = fetch("someone/old", port=server.server_port, what=found)
+    assert files == "pytorch_model.bin"
 
 
-@pytest.mark.slow
-def test_a_name_of_timm_is_its_repository(tmp_path, server):
+def test_a_name_of_timm_is_its_repository(fetch, server):
     folder = hub_model(server, "timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k")
     write_model(folder / "model.safetensors")
     # timm's default weights of this architecture
-    found = fetch(
-        tmp_path, "vit_tiny_patch16_224", port=server.server_port, what="find"
-    )
-    assert found == "model.safetensors"
+    files = fetch("vit_tiny_patch16_224", port=server.server_port, what=found)
+    assert files == "model.safetensors"
 
 
-@pytest.mark.slow
-def test_a_name_of_table_1_is_its_repository(tmp_path, server):
+def test_a_name_of_table_1_is_its_repository(fetch, server):
     write_model(hub_model(server, HUB["ViT-B/16"]) / "model.safetensors")
     want = "loaded ('a', 'b', 'c') vit_base_patch16_224.augreg_in21k_ft_in1k"
-    assert fetch(tmp_path, "ViT-B/16", port=server.server_port) == want
-    again = fetch(tmp_path, "ViT-B/16", port=9, VITEDU_OFFLINE="1")
+    assert fetch("ViT-B/16", port=server.server_port) == want
+    again = fetch("ViT-B/16", port=9, VITEDU_OFFLINE="1")
     assert again == want
 
 
-@pytest.mark.slow
-def test_a_model_the_hub_has_not_is_one_sentence(tmp_path, tiny):
-    said = fetch(tmp_path, "someone/else", port=tiny.server_port)
+def test_a_model_the_hub_has_not_is_one_sentence(fetch, tiny):
+    said = fetch("someone/else", port=tiny.server_port)
     assert said.startswith(
         "UserError: there is no file or run folder 'someone/else'"
     )
 
 
-@pytest.mark.slow
-def test_a_model_without_weights_is_one_sentence(tmp_path, server):
+def test_a_model_without_weights_is_one_sentence(fetch, server):
     (hub_model(server, "someone/flax") / "flax_model.msgpack").touch()
-    said = fetch(tmp_path, "someone/flax", port=server.server_port)
+    said = fetch("someone/flax", port=server.server_port)
     assert "has no model.safetensors or pytorch_model.bin" in said
 
 
-@pytest.mark.slow
-def test_a_hub_out_of_reach_says_what_to_put_where(tmp_path):
-    said = fetch(tmp_path, "someone/tiny", port=9)
+def test_a_hub_out_of_reach_says_what_to_put_where(fetch, tmp_path):
+    said = fetch("someone/tiny", port=9)
     place = tmp_path / "cache" / "weights" / "someone--tiny"
     assert said.startswith(
         "UserError: 'someone/tiny' is not a file or run folder here"

@@ -29,6 +29,10 @@ TABLE_1 = {
     "ViT-L/16": {"depth": 2},
     "ViT-H/14": {"depth": 2},
 }
+SIZES = [
+    pytest.param(x, marks=pytest.mark.slow if x[4] in "BLH" else ())
+    for x in TABLE_1
+]
 # relative to the largest logit, in float64: only the order of sums differs
 EQUAL = 1e-10
 
@@ -62,7 +66,7 @@ def check_equal(ours, theirs, images):
     assert (got - want).abs().max() <= EQUAL * want.abs().max()
 
 
-@pytest.mark.parametrize("name", TABLE_1)
+@pytest.mark.parametrize("name", SIZES)
 def test_equals_the_package(name):
     torch.manual_seed(0)
     config = vitedu.vit_config(name, **TABLE_1[name])
@@ -72,7 +76,7 @@ def test_equals_the_package(name):
     check_equal(ours, theirs, torch.randn(1, 3, 224, 224).double())
 
 
-@pytest.mark.parametrize("name", TABLE_1)
+@pytest.mark.parametrize("name", SIZES)
 def test_equals_timm(name):
     torch.manual_seed(0)
     config = vitedu.vit_config(name, **TABLE_1[name])
@@ -181,6 +185,7 @@ def test_accuracy_counts_every_image_once():
     assert got == 31 / 75
 
 
+@pytest.mark.slow
 def test_the_file_trains_itself_past_ninety_percent():
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "vitedu.plain"],

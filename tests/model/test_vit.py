@@ -99,7 +99,8 @@ def test_equals_timm_at_two_blocks(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TIMM_NAMES)
+# L and H differ from these in widths alone, which the test above has
+@pytest.mark.parametrize("name", ["ViT-Ti/16", "ViT-S/16", "ViT-B/16"])
 def test_equals_timm_at_full_depth(name):
     assert_same_function_as_timm(name, 224)
 

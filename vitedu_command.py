@@ -9,9 +9,12 @@ def main() -> int:
     Importing torch takes seconds; Ctrl-C ends them at once, without a traceback.
     """
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # nohup ignores it, and so do we
+    # nohup ignores it, and so do we; a handler that isn't Python's is None
+    is_pythons = before is signal.default_int_handler
+    if is_pythons:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from vitedu.cli import main as run
 
-    signal.signal(signal.SIGINT, before)
+    if is_pythons:
+        signal.signal(signal.SIGINT, before)
     return run()

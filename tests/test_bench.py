@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from vitedu import bench, budget
+from vitedu import bench, budget, limits
 from vitedu.bench import compare, measure, peers, turns
+from vitedu.budget.building import building_bytes
 from vitedu.errors import UserError
 from vitedu.model import ResNetConfig, ViTConfig
 
@@ -157,6 +158,7 @@ def test_an_unknown_peer_names_the_nearest():
     ("changes", "said"),
     [
         ({"rounds": 4}, "rounds must be a whole number of at least 5"),
+        ({"rounds": 10**7}, "and at most 1000000, got 10000000"),
         ({"batch_size": 0}, "batch_size must be a whole number"),
         ({"threads": 0}, "threads must be a whole number"),
         ({"kinds": ("trainig",)}, "a list of 'inference' or 'training'"),
@@ -165,6 +167,29 @@ def test_an_unknown_peer_names_the_nearest():
 def test_settings_are_checked(changes, said):
     with pytest.raises(UserError, match=said):
         replace(SETTINGS, **changes)
+
+
+def test_only_memory_that_is_needed_is_asked_for(monkeypatch):
+    free = building_bytes(TINY, copies=2)
+    monkeypatch.setattr(limits, "available_memory", lambda: free)
+    gpu = torch.device("cuda")
+    # on a GPU, four copies of the weights are in its own memory
+    measure.check_sizes(TINY, SETTINGS, 2, gpu)
+    with pytest.raises(UserError, match=r"of 3 models .* --against timm"):
+        measure.check_sizes(TINY, SETTINGS, 3, gpu)
+    with pytest.raises(UserError, match=r"the model smaller$"):
+        measure.check_sizes(TINY, SETTINGS, 1, CPU)
+    inference = replace(SETTINGS, kinds=("inference",))
+    measure.check_sizes(TINY, inference, 2, CPU)
+
+
+def test_what_is_not_installed_needs_no_memory(monkeypatch):
+    monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: None)
+    free = building_bytes(TINY, copies=4)
+    monkeypatch.setattr(limits, "available_memory", lambda: free)
+    settings = replace(SETTINGS, kinds=("training",))
+    measured = bench.bench(TINY, settings, device=CPU)
+    assert set(measured["away"]) == set(bench.PEERS)
 
 
 def test_a_precision_that_is_unknown_is_refused():

@@ -45,6 +45,18 @@ def test_every_name_it_points_at_is_in_its_file():
         )
 
 
+# the first half of the run of the worked example; its command goes on with it
+STOPPED = """
+from dataclasses import replace
+from vitedu.train import fit
+from vitedu.train.recipes import recipe
+config = replace(recipe("digits", "smoke"), optimizer="muon", log_every=1)
+steps = iter(range(1, 100))
+run = fit(config, "run", should_stop=lambda: next(steps) == 10)
+assert run.result["status"] == "interrupted", run.result
+"""
+
+
 def replaced(path, old, new):
     text = path.read_text()
     assert text.count(old) == 1, f"{path.name}: {old}"
@@ -65,15 +77,16 @@ def test_the_worked_example_trains_as_it_is_written(tmp_path):
     config = package / "train/config.py"
     replaced(config, "Optimizer = Literal[", 'Optimizer = Literal["muon", ')
     command = re.search(r"`vitedu (train .* --tier smoke)`", TEXT)[1]
-    program = [sys.executable, "-m", "vitedu"]
-    done = subprocess.run(
-        [*program, *command.split(), "log_every=1", "--out", "run"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    words = [*command.split(), "log_every=1", "--out", "run"]
+    for program in (["-c", STOPPED], ["-m", "vitedu", *words]):
+        done = subprocess.run(
+            [sys.executable, *program],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
     log = (tmp_path / "run/log.jsonl").read_text().splitlines()
     losses = [x["loss"] for x in map(json.loads, log) if "loss" in x]
     # from 2.30, which knows nothing, to 2.16 in 20 steps

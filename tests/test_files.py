@@ -12,6 +12,7 @@ from vitedu.errors import UserError, reason
 from vitedu.files import (
     check_regular,
     list_folder,
+    parse_json,
     read_json,
     replace_file,
     user_path,
@@ -161,13 +162,7 @@ def test_a_name_that_is_too_long_is_one_sentence(tmp_path):
 # Writes argv[1] over and over, each time 100 kB of the digit argv[2].
 WRITER = """
 import sys
-from vitedu.files import (
-    check_regular,
-    list_folder,
-    read_json,
-    replace_file,
-    user_path,
-)
+from vitedu.files import replace_file
 for _ in range(20):
     replace_file(sys.argv[1], sys.argv[2] * 100_000)
 """
@@ -215,8 +210,20 @@ def test_what_cannot_be_a_path_is_one_sentence(value, sentence):
         user_path(value)
 
 
-def test_a_tilde_is_the_home_folder():
+def test_a_tilde_in_text_is_the_home_folder():
     assert user_path("~/a") == Path.home() / "a"
+
+
+@pytest.mark.parametrize("name", ["~nosuchuser", "~", "~root/a"])
+def test_a_name_that_begins_with_a_tilde_can_be_written_with_a_dot(
+    tmp_path, monkeypatch, name
+):
+    monkeypatch.chdir(tmp_path)
+    path = user_path(f"./{name}")
+    assert path == tmp_path / name
+    # however often, and in whatever form
+    assert user_path(path) == user_path(str(path)) == path
+    assert user_path(Path(name)) == path
 
 
 def test_what_cannot_be_read_without_waiting_is_one_sentence(tmp_path):
@@ -262,5 +269,20 @@ def test_a_json_file_of_gigabytes_is_not_read(tmp_path):
     path = tmp_path / "a.json"
     with open(path, "wb") as file:
         file.truncate(60_000_000_000)  # takes no room on the disk
-    with pytest.raises(UserError, match=r"60\.0 GB, too many for a JSON file"):
+    with pytest.raises(UserError, match=r"60\.0 GB, and JSON of at most 20\.0"):
         read_json(path)
+
+
+def test_json_is_read_up_to_a_size_that_fits_into_memory(tmp_path):
+    text = b'{"a": "' + 2_000_000 * b"x" + b'"}'
+    path = tmp_path / "a.json"
+    path.write_bytes(text)
+    assert len(read_json(path)["a"]) == 2_000_000
+    with pytest.raises(
+        UserError, match=r"2\.0 MB, and JSON of at most 1\.0 MB"
+    ):
+        read_json(path, most=1_000_000)
+    with pytest.raises(
+        UserError, match=r"metadata has 22\.0 MB, and JSON of at"
+    ):
+        parse_json(11 * text, "metadata")

@@ -268,6 +268,11 @@ def test_an_unknown_name_is_one_sentence(name):
     assert repr(name) in str(error.value)
 
 
+def test_any_seed_of_a_run_can_be_recorded():
+    results.check(GOOD | {"seeds": [0, 2**64 - 1]}, "where")
+    assert "seeds must be" in refused(GOOD | {"seeds": [0, 2**64]})
+
+
 # --- hardware, versions, commit
 
 

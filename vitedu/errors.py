@@ -9,6 +9,8 @@ from difflib import get_close_matches
 
 MOST_NAMES = 24  # in one sentence
 MOST_LETTERS = 2000  # of one sentence
+# What is left of a longer one goes into another sentence without being cut again.
+FIRST_LETTERS, LAST_LETTERS = 1000, 500
 # Controls, half characters and line breaks; and what turns the direction of writing.
 UNPRINTABLE = {"Cc", "Cs", "Zl", "Zp"}
 TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e") | frozenset(
@@ -27,22 +29,27 @@ class UserError(ValueError):
         super().__init__(printable(str(message)))
 
 
-def printable(text: str, most: int = MOST_LETTERS) -> str:
-    r"""`text` on one line, control characters escaped (`\x1b`), the middle cut out.
+def printable(text: str) -> str:
+    """`text` as `escaped` shows it; of more than MOST_LETTERS only both ends."""
+    # what is cut out in any case, of hundreds of megabytes too
+    num_cut = max(len(text) - 2 * MOST_LETTERS, 0)
+    if num_cut:
+        text = text[:MOST_LETTERS] + text[-MOST_LETTERS:]
+    text = escaped(text)
+    if len(text) <= MOST_LETTERS:
+        return text
+    num_cut += len(text) - FIRST_LETTERS - LAST_LETTERS
+    return f"{text[:FIRST_LETTERS]} [{num_cut} letters] {text[-LAST_LETTERS:]}"
 
-    At most about `most` letters are left of it.
-    """
-    if len(text) > most:
-        left, right = most * 2 // 3, most // 3
-        cut = f" [{len(text) - left - right} letters] "
-        text = text[:left] + cut + text[-right:]
+
+def escaped(text: str) -> str:
+    r"""`text` on one line, with its control characters as `\x1b`."""
     if text.isprintable():
         return text
-    return "".join(map(escaped, text))
+    return "".join(map(_escaped_letter, text))
 
 
-def escaped(letter: str) -> str:
-    """One letter as it is shown."""
+def _escaped_letter(letter: str) -> str:
     code = ord(letter)
     if 0xDC80 <= code <= 0xDCFF:  # a byte of a name that is not UTF-8
         return f"\\x{code - 0xDC00:02x}"

@@ -75,6 +75,7 @@ Count = Annotated[int, Range(1)]
 Positive = Annotated[float, Range(above=0)]
 Rate = Annotated[float, Range(0, below=1)]
 Share = Annotated[float, Range(0, at_most=1)]
+Seed = Annotated[int, Range(0, 2**64 - 1)]  # what torch takes as one
 Size = Annotated[tuple[Count, Count], OneForAll()]  # height, width
 
 

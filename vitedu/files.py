@@ -13,13 +13,15 @@ from typing import Any, BinaryIO
 from vitedu.errors import UserError, reason
 from vitedu.limits import readable_bytes
 
-# Bytes. The largest index of a sharded model has a few MB.
-MOST_JSON = 100_000_000
+# Bytes; Python takes up to 27 times as much to read them. The largest index of a
+# sharded model has a few MB.
+MOST_JSON = 20_000_000
 
 
 def user_path(value: str | PathLike[str]) -> Path:
-    """A path as a person writes it; `~` is the home folder.
+    """A path as a person writes it; in text, `~` is the home folder.
 
+    What it returns can be passed to it again, as text too.
     UserError: it is empty, cannot be a path, or names a user who does not exist.
     """
     text = os.fsdecode(value)
@@ -27,12 +29,15 @@ def user_path(value: str | PathLike[str]) -> Path:
         raise UserError("the path is empty; name a file or a folder")
     if "\0" in text:
         raise UserError(f"{text} cannot be a path: it contains a zero byte")
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:
-        raise UserError(
-            f"{text}: no such user; write ./{text} if the name begins with ~"
-        ) from None
+    if isinstance(value, str):
+        text = os.path.expanduser(text)
+        if text.startswith("~"):
+            raise UserError(
+                f"{text}: no such user; write ./{text} if the name begins with ~"
+            )
+    path = Path(text)
+    # a Path drops the "./" of "./~a", which would then be a user's home
+    return path.absolute() if str(path).startswith("~") else path
 
 
 def check_regular(path: str | Path) -> os.stat_result:
@@ -65,13 +70,12 @@ def list_folder(path: str | Path) -> list[str]:
         raise UserError(f"cannot list {path}: {reason(error)}") from None
 
 
-def read_json(path: str | Path) -> dict[str, Any]:
-    """The JSON object in a file. UserError: it cannot be read, or is something else."""
-    size = check_regular(path).st_size
-    if size > MOST_JSON:
-        raise UserError(
-            f"{path} has {readable_bytes(size)}, too many for a JSON file"
-        )
+def read_json(path: str | Path, most: int = MOST_JSON) -> dict[str, Any]:
+    """The JSON object in a file of at most `most` bytes.
+
+    UserError: it is larger, cannot be read, or is something else.
+    """
+    check_json_size(check_regular(path).st_size, str(path), most)
     try:
         text = Path(path).read_bytes()
     except OSError as error:
@@ -80,7 +84,11 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes, where: str) -> dict[str, Any]:
-    """The JSON object in a text that came from `where`. UserError: it is not one."""
+    """The JSON object in a text that came from `where`.
+
+    UserError: it isn't one, or it has more than MOST_JSON letters.
+    """
+    check_json_size(len(text), where, MOST_JSON)
     try:
         values = json.loads(text)
     except RecursionError:
@@ -95,6 +103,15 @@ def parse_json(text: str | bytes, where: str) -> dict[str, Any]:
             f"{where} must be a JSON object, got a {type(values).__name__}"
         )
     return values
+
+
+def check_json_size(num_bytes: int, where: str, most: int) -> None:
+    """UserError if a JSON object is too large to be read."""
+    if num_bytes > most:
+        raise UserError(
+            f"{where} has {readable_bytes(num_bytes)}, and JSON of at most "
+            f"{readable_bytes(most)} is read here"
+        )
 
 
 def replace_file(

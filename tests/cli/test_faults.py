@@ -12,8 +12,12 @@ import torch
 from PIL import Image
 
 import vitedu
+import vitedu_command
 from vitedu.cli import COMMANDS, main
+from vitedu.cli.train import draw_curves
 from vitedu.model import ViT, ViTConfig
+from vitedu.train.folder import RunFolder
+from vitedu.train.lock import FolderLock
 from vitedu.weights import checkpoint_of, write_weights
 
 TINY = [
@@ -115,9 +119,21 @@ def test_fresh_leaves_other_files_where_they_are(here, sentence):
     assert (here / "photos/ants/0.png").is_file()
 
 
-def test_the_way_out_of_a_taken_folder_is_an_option(here, sentence):
-    said = sentence(*SMOKE, "--out", "photos")
+def test_fresh_is_offered_only_where_it_helps(here, sentence):
+    assert main([*SMOKE, "--out", "run"]) == 0
+    said = sentence(*SMOKE, "--out", "run", "seed=5")
     assert said.endswith("(--out DIR trains elsewhere, --fresh starts again)")
+    # files of others, which --fresh leaves where they are
+    assert "--fresh" not in sentence(*SMOKE, "--out", "photos")
+    with FolderLock(here / "run"):
+        said = sentence(*SMOKE, "--out", "run", "--fresh")
+    assert "another process" in said and "--fresh" not in said
+
+
+def test_what_pillow_warns_of_is_read_in_silence(here, capsys, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 16 * 16 - 1)
+    assert main(["predict", "w.safetensors", "a.png"]) == 0
+    assert "warning" not in capsys.readouterr().err
 
 
 def test_unreadable_pictures_are_counted(here, capsys, answer):
@@ -144,12 +160,13 @@ def test_unreadable_pictures_are_counted(here, capsys, answer):
         ("train digits num_workers=1" + 30 * "0", "at most 1024"),
         ("train digits micro_batch_size=1" + 19 * "0", "too large"),
         ("train digits lr=1e400", "lr must be a number"),
-        ("predict w.safetensors a.png image_size=80000", "of memory"),
+        ("predict w.safetensors a.png image_size=800000", "of memory"),
         ("predict w.safetensors a.png --top " + 5000 * "9", "--top"),
         ("info ViT-B/16 image_size=1" + 30 * "0", "too large"),
         ("bench ViT-S/16 mlp_dim=4000000000", "of memory"),
         ("bench ViT-S/16 --batch 1000000000", "take a smaller batch"),
         ("bench ViT-S/16 --threads 1000000000", "at most 1024"),
+        ("bench ViT-S/16 --rounds 1000000000", "at most 1000000"),
     ],
     ids=lambda text: text[:40],
 )
@@ -243,6 +260,22 @@ def test_curves_that_cannot_be_drawn_do_not_end_a_run(
     assert "curves.png could not be drawn: no fonts" in capsys.readouterr().err
 
 
+def test_curves_are_not_drawn_into_the_run_that_follows(here, capsys):
+    assert main([*SMOKE, "--out", "run"]) == 0
+    folder = RunFolder("run")
+    first = folder.history()
+    assert main([*SMOKE, "--out", "run", "--fresh"]) == 0
+    (here / "run/curves.png").unlink()
+    draw_curves(first, folder)
+    assert not (here / "run/curves.png").exists()
+    capsys.readouterr()
+    with FolderLock(here / "run"):
+        draw_curves(folder.history(), folder)
+    assert "another process is training" in capsys.readouterr().err
+    draw_curves(folder.history(), folder)
+    assert (here / "run/curves.png").exists()
+
+
 def test_ctrl_c_during_the_import_ends_without_a_traceback(tmp_path):
     package = tmp_path / "vitedu"  # one that takes a minute to import
     package.mkdir()
@@ -264,3 +297,12 @@ def test_ctrl_c_during_the_import_ends_without_a_traceback(tmp_path):
     # shells call it 130
     assert child.returncode == -signal.SIGINT
     assert out == "" and "Traceback" not in err
+
+
+def test_a_handler_of_ctrl_c_that_is_not_pythons_is_left_alone(
+    monkeypatch, capsys
+):
+    monkeypatch.setattr(signal, "getsignal", lambda number: None)
+    monkeypatch.setattr(sys, "argv", ["vitedu", "--version"])
+    assert vitedu_command.main() == 0
+    assert capsys.readouterr().out == f"{vitedu.__version__}\n"

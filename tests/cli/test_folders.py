@@ -168,6 +168,13 @@ def test_a_run_is_measured_on_what_it_held_out(run, answer):
         assert found["accuracy"] == trained["test_accuracy"]["value"]
 
 
+def test_what_a_run_skipped_is_in_its_evaluation(run, answer):
+    (run.parent / "photos/ants/0.png").write_bytes(b"no picture")
+    for words in ([], [run.parent / "photos"]):
+        (skipped,) = answer("evaluate", run, *words)["skipped"]
+        assert skipped.startswith("cannot read ants/0.png: ")
+
+
 def test_a_note_of_the_evaluation_is_broken_to_fit(run, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)

@@ -12,7 +12,7 @@ from PIL import Image
 
 import vitedu
 from vitedu.cli import main
-from vitedu.cli.talk import Droppable
+from vitedu.cli.talk import Droppable, abandon
 from vitedu.model import ViT, ViTConfig
 from vitedu.weights import checkpoint_of, write_weights
 
@@ -77,11 +77,25 @@ def test_a_bar_does_not_need_its_terminal(monkeypatch):
 
     reading, writing = os.pipe()
     os.close(reading)
-    with os.fdopen(writing, "w") as stream:
-        talk = Droppable(stream)
+    with os.fdopen(writing, "w") as stream, open(os.devnull, "w") as nowhere:
+        talk = Droppable(stream, nowhere)
         assert list(tqdm(range(3), file=talk, mininterval=0)) == [0, 1, 2]
         talk.write("all\n")
         talk.flush()
+
+
+@linux
+def test_a_reader_that_left_costs_no_descriptor(here):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stream, open(os.devnull, "w") as nowhere:
+        talk = Droppable(stream, nowhere)
+        before = os.listdir("/proc/self/fd")
+        for _ in range(20):
+            talk.write("a line\n")
+            talk.flush()
+            abandon(stream)
+        assert os.listdir("/proc/self/fd") == before
 
 
 @linux
@@ -204,6 +218,21 @@ def test_json_is_json_after_every_mistake(here, capsys, words):
     assert main([*words, "--json"]) == 2
     out, err = capsys.readouterr()
     assert err == f"vitedu: {json.loads(out)['error']}\n"
+
+
+def test_of_several_processes_only_the_first_answers_in_json(
+    monkeypatch, capsys
+):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    answers = []
+    for number in ("0", "1"):
+        monkeypatch.setenv("RANK", number)
+        monkeypatch.setenv("LOCAL_RANK", number)
+        assert main(["trian", "--json"]) == 2
+        out, err = capsys.readouterr()
+        assert err.startswith(f"vitedu: process {number}: there is no command")
+        answers.append(out)
+    assert "error" in json.loads(answers[0]) and answers[1] == ""
 
 
 def test_json_is_json_even_after_a_bug(here, capsys, monkeypatch):

@@ -266,6 +266,15 @@ def test_what_is_not_finite_is_never_saved(tmp_path, part, value):
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_result_that_is_not_finite_is_never_written(tmp_path):
+    saver = Saver(build(), RunFolder(tmp_path), ALONE)
+    saver.state.ema.average["head.bias"][1] = math.nan
+    for write in (saver.keep_best, lambda: saver.final_model(True)):
+        with pytest.raises(UserError, match=r"^model\.head\.bias became nan"):
+            write()
+    assert list(tmp_path.iterdir()) == []
+
+
 NOTHING = {"model": {}, "optimizer": {}, "ema": None}
 
 
@@ -592,6 +601,48 @@ def test_a_whole_file_with_a_wrong_value_is_one_sentence(
     assert "c.pt does not belong to this run: " in str(error.value)
     assert str(error.value).count("does not belong") == 1
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "path", ["model/head.bias", f"ema/{BIAS}", "optimizer/state/2/exp_avg_sq"]
+)
+def test_a_whole_file_that_is_not_finite_is_not_gone_on_with(
+    tmp_path, content, path
+):
+    *outer, name = path.split("/")
+    tensor = content
+    for each in [*outer, name]:
+        tensor = tensor[int(each) if each.isdigit() else each]
+    bad = torch.full_like(tensor, math.nan)
+    with pytest.raises(UserError, match=f"{name} in it is nan or infinite"):
+        loaded(tmp_path, changed(content, path, bad))
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
+def test_moments_that_the_steps_must_have_left_are_missed(tmp_path, optimizer):
+    state = build(optimizer=optimizer)
+    step(state, 2)
+    whole = checkpoint_content(state, 0.0)
+    for left in (0, 1):
+        moments = {x: whole["optimizer"]["state"][x] for x in range(left)}
+        content = changed(whole, "optimizer/state", moments)
+        (tmp_path / "c.pt").write_bytes(as_bytes(content))
+        missing = rf"optimizer\.state\.{left} is missing after 2 steps"
+        with pytest.raises(UserError, match=missing):
+            load_checkpoint(tmp_path / "c.pt", build(optimizer=optimizer))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"optimizer": "sgd", "betas": (0.0, 0.0)}, {"precision": "fp16"}],
+    ids=["no momentum", "all steps skipped"],
+)
+def test_where_there_cannot_be_moments_none_are_missed(tmp_path, fields):
+    before, after = build(**fields), build(seed=1, **fields)
+    before.step = 2
+    save(tmp_path / "c.pt", before)
+    load_checkpoint(tmp_path / "c.pt", after)
+    assert after.step == 2
 
 
 def dotted(values, name=""):

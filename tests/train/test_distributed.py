@@ -187,6 +187,12 @@ def test_processes_agree(answers):
 
 
 @pytest.mark.slow
+def test_the_other_processes_find_what_the_first_one_made(answers):
+    assert answers["found"] == [False, True]
+    assert answers["waited"] == 0  # for what the first one couldn't make
+
+
+@pytest.mark.slow
 def test_a_process_that_fails_ends_all_and_is_named(answers):
     assert answers["code"] != 0
     assert "the second fails alone" in answers["said"]
@@ -346,6 +352,7 @@ def test_processes_that_cannot_reach_each_other_are_one_sentence(environment):
 def test_a_process_alone_answers_itself():
     assert ALONE.total([1, 2.5]) == [1, 2.5]
     assert ALONE.first(lambda: "this") == "this"
+    assert ALONE.in_turn(lambda: "this") == "this"
 
 
 @pytest.mark.parametrize("device", ["mps", "cuda:1"])

@@ -19,7 +19,7 @@ from vitedu.errors import UserError
 from vitedu.model import Learned1D, ViTConfig
 from vitedu.train import fit
 from vitedu.train.config import MAY_DIFFER, TrainConfig
-from vitedu.train.folder import FolderTaken, RunFolder, dotted
+from vitedu.train.folder import FolderTaken, OtherRun, RunFolder, dotted
 
 FORK = multiprocessing.get_context("fork" if os.name == "posix" else None)
 
@@ -115,7 +115,7 @@ def test_another_run_is_refused_by_the_field_that_differs(tmp_path, name):
     folder.prepare(BASE)
     before = snapshot(tmp_path)
     with pytest.raises(
-        FolderTaken, match=f"{name}=.* this one has {name}="
+        OtherRun, match=f"{name}=.* this one has {name}="
     ) as error:
         folder.prepare(replace(BASE, **OTHER[name]))
     assert "\n" not in str(error.value)
@@ -164,8 +164,9 @@ def test_a_folder_of_other_things_is_not_a_run_folder(tmp_path):
     (tmp_path / "thesis.tex").write_text("my only copy")
     with pytest.raises(
         FolderTaken, match=r"is not a run folder: .* no config\.json"
-    ):
+    ) as error:
         RunFolder(tmp_path).prepare(BASE)
+    assert not isinstance(error.value, OtherRun)
     assert snapshot(tmp_path) == {"thesis.tex": b"my only copy"}
 
 
@@ -253,6 +254,13 @@ def test_a_damaged_config_is_one_sentence(tmp_path, content):
         RunFolder(tmp_path).read_config()
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 2_500
+
+
+def test_a_config_of_many_bytes_is_not_read(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.config.write_text(json.dumps(BASE.to_json()) + " " * 1_000_000)
+    with pytest.raises(UserError, match=r"config\.json has 1\.0 MB"):
+        folder.read_config()
 
 
 @pytest.mark.parametrize("name", ["config.json", "log.jsonl"])
@@ -381,7 +389,12 @@ OTHERS = {"config.json": '{"model_type": "vit"}', "model.safetensors": "..."}
 
 
 @pytest.mark.parametrize(
-    "files", [{"thesis.tex": "my only copy"}, OTHERS, {"config.json": "{"}]
+    "files",
+    [
+        {"thesis.tex": "my only copy"},
+        {"thesis.tex": "my only copy", "config.json.4711.part": "{"},
+        OTHERS,
+    ],
 )
 def test_fresh_does_not_move_what_is_not_a_run(tmp_path, files):
     theirs = tmp_path / "theirs"
@@ -391,6 +404,24 @@ def test_fresh_does_not_move_what_is_not_a_run(tmp_path, files):
     with pytest.raises(UserError, match=r"config\.json"):
         RunFolder(theirs).set_aside()
     assert list(tmp_path.iterdir()) == [theirs]
+
+
+@pytest.mark.parametrize(
+    "config", ["", '{"recipe": "te', '{"recipe": "test", "unheard_of": 1}']
+)
+def test_fresh_moves_a_run_whose_config_is_damaged(tmp_path, config):
+    folder = RunFolder(tmp_path / "run")
+    folder.prepare(BASE)
+    folder.config.write_text(config)
+    assert folder.set_aside() == tmp_path / "run.1"
+    assert snapshot(tmp_path) == {"run.1/config.json": config.encode()}
+
+
+def test_fresh_moves_a_run_killed_while_it_wrote_its_first_file(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    (folder.path / "config.json.4711.part").write_text('{"recipe": "te')
+    assert folder.set_aside() == tmp_path / "run.1"
 
 
 def test_a_folder_with_a_dot_in_its_name_is_set_aside(tmp_path):

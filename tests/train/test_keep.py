@@ -148,6 +148,16 @@ def test_keeping_the_best_wants_something_to_choose_by(here):
     assert not (here / "run").exists()
 
 
+def test_weights_that_are_not_finite_are_never_the_best(here):
+    config = replace(
+        BEST, optimizer="sgd", lr=1e30, save_every=1000, log_every=1000
+    )
+    with pytest.raises(UserError, match=r"model\.\S+ became nan or infinite"):
+        fit(config, "run")
+    assert not (here / "run" / "best.safetensors").exists()
+    assert "validation_accuracy" not in (here / "run/log.jsonl").read_text()
+
+
 # --- killed and resumed
 
 

@@ -919,6 +919,31 @@ def test_answers_that_are_not_finite_count_as_wrong_and_end_no_run(here):
     assert fit(config, "run").result == json.loads(folder.result.read_text())
 
 
+def test_a_note_of_a_measurement_outlives_a_resume(here):
+    config = replace(PLAIN, validation=0.2)  # three steps an epoch
+    results = []
+    for name, stops in (("whole", ()), ("stopped", (4,))):
+        for should_stop in (*map(stopper, stops), lambda: False):
+            folder, sources = RunFolder(name), open_sources(config, CPU)
+            part = sources.validation
+            source = Unanswerable(
+                Arrays(part.images, part.labels),
+                part.class_names,
+                preprocess=config.preprocess,
+            )
+            folder.prepare(config)
+            state = build_state(config, sources.train, CPU)
+            sources = sources._replace(validation=source)
+            loop = Loop(state, sources, folder=folder)
+            loop.resume()
+            loop.run(should_stop)
+            result = loop.finish("test").result
+        results.append(result)
+    notes = [each["notes"] for each in results]
+    assert "the validation loss is not finite at step 3" in notes[0]
+    assert notes[0] == notes[1]
+
+
 def test_a_checkpoint_from_beyond_the_last_step_does_not_end_the_run(here):
     fit(PLAIN, "run", should_stop=stopper(2))
     path = here / "run" / "checkpoint.pt"
@@ -986,6 +1011,40 @@ def test_a_folder_that_is_no_run_is_refused(here):
 
 def test_an_absent_device_is_refused_before_anything_is_written(here):
     assert "cuda:99" in sentence(replace(PLAIN, device="cuda:99"), "run")
+    assert not (here / "run").exists()
+
+
+def test_the_largest_seed_is_recorded(here):
+    config = replace(PLAIN, seed=2**64 - 1)
+    result = fit(config, "run").result
+    assert result["seeds"] == [2**64 - 1]
+    assert RunFolder("run").finished(config) == result
+
+
+def test_what_could_not_be_recorded_is_refused_before_the_first_step(here):
+    started = []
+    said = sentence(PLAIN, "run", command=None, on_start=started.append)
+    assert "what this run would record is not a result: command must" in said
+    assert not started
+    assert not (here / "run").exists()
+
+
+def test_another_run_is_refused_before_the_data_are_read(here):
+    RunFolder("run").prepare(PLAIN)
+    (here / "set.npz").unlink()
+    assert "contains a run with lr=" in sentence(replace(PLAIN, lr=1), "run")
+
+
+def test_another_process_is_noticed_before_the_data_are_read(here):
+    with RunFolder("run").held(PLAIN):
+        (here / "set.npz").unlink()
+        assert "another process is training" in sentence(PLAIN, "run")
+
+
+def test_a_model_too_large_is_refused_before_the_data_are_read(here):
+    large = replace(TINY, embed_dim=10**6, mlp_dim=10**6)
+    config = replace(PLAIN, model=large, dataset="nothing.npz")
+    assert "training this model needs" in sentence(config, "run")
     assert not (here / "run").exists()
 
 

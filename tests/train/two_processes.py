@@ -6,7 +6,10 @@ the two are. At the end the second one fails, alone.
 
 import json
 import sys
+import time
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -185,6 +188,28 @@ def first_fails():
     raise UserError("the first says no")
 
 
+def made_before():
+    """Whether a file was there; it is from now on."""
+    path = Path(sys.argv[2] + ".made")
+    was_there = path.exists()
+    time.sleep(0.2)
+    path.touch()
+    return was_there
+
+
+def made_in_vain(processes):
+    """How often this process makes what the first one cannot make."""
+    calls = []
+
+    def make():
+        calls.append(processes.number)
+        raise UserError("it cannot be made")
+
+    with suppress(UserError):
+        processes.in_turn(make)
+    return len(calls) - processes.is_first
+
+
 def main(processes):
     """All that is asked of two processes."""
     answers = {}
@@ -202,6 +227,12 @@ def main(processes):
         answers["error"] = str(error)
     told = torch.tensor(float(answers["error"] == "the first says no"))
     answers["told"] = float(processes.total([told])[0])
+    answers["found"] = [
+        anyone(processes, found and processes.number == number)
+        for found in [processes.in_turn(made_before)]
+        for number in (0, 1)
+    ]
+    answers["waited"] = float(processes.total([made_in_vain(processes)])[0])
     if processes.is_first:
         with open(sys.argv[2], "w") as file:
             json.dump(answers, file)

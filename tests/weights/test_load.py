@@ -608,3 +608,6 @@ def test_the_tensors_of_a_file_are_not_counted_twice(tmp_path):
     assert bytes_to_add(stored, wide) > 4 * 384 * 99_000
     with pytest.raises(UserError, match=r"its network needs .* are free; load"):
         load(tmp_path / "w.safetensors", num_classes=10**12)
+    # positions are resized in float64, before they are the model's
+    large = replace(small.config, image_size=3200)
+    assert bytes_to_add(stored, large) > 28 * 200 * 200 * 384

@@ -11,7 +11,12 @@ from torch import Tensor
 
 from vitedu import budget, results
 from vitedu.bench.compare import compare
-from vitedu.bench.peers import PEERS, Contestant, contestants
+from vitedu.bench.peers import (
+    PEERS,
+    Contestant,
+    contestants,
+    is_installed,
+)
 from vitedu.bench.turns import (
     Clock,
     clock_of,
@@ -21,6 +26,7 @@ from vitedu.bench.turns import (
     take_turns,
     wait,
 )
+from vitedu.budget.building import building_bytes
 from vitedu.errors import UserError
 from vitedu.fields import Count, Range, check_fields
 from vitedu.limits import check_memory
@@ -36,6 +42,7 @@ from vitedu.train.state import compile_model
 Kind = Literal["inference", "training"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FEWEST_ROUNDS = 5
+MOST_ROUNDS = 1_000_000
 TURN_SECONDS = 0.3  # shorter turns are filled up with more steps
 WARM_UP = 3  # steps of each contestant that are not timed; the first compiles
 
@@ -53,7 +60,7 @@ class Settings:
     batch_size: Count
     precision: str = "auto"
     compile: bool = False
-    rounds: Annotated[int, Range(FEWEST_ROUNDS)] = 9
+    rounds: Annotated[int, Range(FEWEST_ROUNDS, MOST_ROUNDS)] = 9
     threads: Threads | None = None
     kinds: tuple[Kind, ...] = KINDS
 
@@ -81,7 +88,7 @@ def bench(
     UserError: a name is unknown, the precision is not the device's, or the batch does
     not fit into memory.
     """
-    check_sizes(config, settings, num_models=1 + len(against))
+    check_sizes(config, settings, 1 + sum(map(is_installed, against)), device)
     with num_threads(settings.threads):
         tell("building the contestants")
         entered, away = contestants(config, against)
@@ -117,11 +124,23 @@ def bench(
 
 
 def check_sizes(
-    config: NetworkConfig, settings: Settings, num_models: int
+    config: NetworkConfig,
+    settings: Settings,
+    num_models: int,
+    device: torch.device,
 ) -> None:
-    """UserError if the models or a batch of images do not fit into memory."""
-    copies = 4 if "training" in settings.kinds else 1
-    budget.check_memory(config, "the benchmark", copies=copies * num_models)
+    """UserError if the models or a batch of images don't fit into memory."""
+    # built here, and trained here unless the device has memory of its own
+    is_trained_here = "training" in settings.kinds and device.type != "cuda"
+    num_bytes = building_bytes(
+        config, copies=num_models * (4 if is_trained_here else 1)
+    )
+    fewer = "; --against timm compares with one library alone"
+    check_memory(
+        num_bytes,
+        f"the benchmark of {num_models} models",
+        "make the model smaller" + (fewer if num_models > 2 else ""),
+    )
     pixels = config.in_channels * math.prod(config.image_size)
     num_bytes = 4 * settings.batch_size * pixels
     what = f"a batch of {settings.batch_size} images"

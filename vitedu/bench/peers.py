@@ -180,7 +180,7 @@ def contestants(
         images = torch.randn(1, config.in_channels, *config.image_size)
         entered, away = [contestant("vitedu", ours, ours, images)], {}
         for name in against:
-            if importlib.util.find_spec(name.replace("-", "_")) is None:
+            if not is_installed(name):
                 away[name] = f"{name} is not installed"
                 continue
             try:
@@ -189,6 +189,11 @@ def contestants(
             except UserError as error:
                 away[name] = str(error)
     return entered, away
+
+
+def is_installed(name: str) -> bool:
+    """Whether a peer can be imported."""
+    return importlib.util.find_spec(name.replace("-", "_")) is not None
 
 
 def build(config: NetworkConfig) -> nn.Module:

@@ -24,7 +24,12 @@ from vitedu.cli.info import INFO
 from vitedu.cli.interrupt import CTRL_C
 from vitedu.cli.predict import PREDICT
 from vitedu.cli.settings import explanations
-from vitedu.cli.talk import complain, print_answer, safe_streams
+from vitedu.cli.talk import (
+    complain,
+    print_answer,
+    safe_streams,
+    this_process,
+)
 from vitedu.cli.train import TRAIN
 from vitedu.errors import UserError, did_you_mean, printable
 from vitedu.train.processes import from_environment
@@ -64,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
             is_bug = not isinstance(error, UserError | KeyboardInterrupt)
             is_ctrl_c = isinstance(error, KeyboardInterrupt)
             message = "interrupted" if is_ctrl_c else printable(str(error))
-            if "--json" in before:
+            if "--json" in before and this_process().is_first:
                 with suppress(UserError, BrokenPipeError):
                     print_answer(json.dumps({"error": message}))
             if is_bug or "--debug" in before:

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from vitedu.errors import printable
+from vitedu.errors import escaped
 
 
 class Answer(NamedTuple):
@@ -15,14 +15,9 @@ class Answer(NamedTuple):
 
 def table(rows: list[tuple[str, Any]]) -> str:
     """Names and values in two columns."""
-    rows = [(one_line(name), one_line(as_typed(value))) for name, value in rows]
+    rows = [(escaped(name), escaped(as_typed(value))) for name, value in rows]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
-
-
-def one_line(text: str) -> str:
-    """All of a text in one row, whatever a file put into it."""
-    return printable(text, most=len(text))
 
 
 def as_typed(value: Any) -> str:

@@ -5,6 +5,7 @@ import math
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from tqdm import tqdm
@@ -33,6 +34,7 @@ from vitedu.evaluate import accuracy
 from vitedu.evaluate.classify import check_has_classes, is_trained_by_sigmoid
 from vitedu.evaluate.logits import all_logits, top_k_correct
 from vitedu.evaluate.losses import LOSSES
+from vitedu.files import user_path
 from vitedu.model.network import Network
 from vitedu.train import TrainConfig, find_device
 from vitedu.train.folder import RunFolder
@@ -68,7 +70,8 @@ def evaluate(options: argparse.Namespace) -> Answer:
         if labels is None and is_split_by_run(weights, folder):
             split = load_folder(folder)
             say_notes(split.notes)
-            return evaluate_pictures(model, weights, str(folder), split.test)
+            test = replace(split.test, skipped=split.skipped)
+            return evaluate_pictures(model, weights, str(folder), test)
         part = str(evaluation_part(folder))
         pictures = find_images(part, labels=labels)
         say_notes(pictures.notes)
@@ -210,7 +213,7 @@ def loss_of(model: Network, weights: str) -> str:
 
 def run_of(weights: str) -> RunFolder | None:
     """The run folder that a file or folder of weights belongs to, if it does."""
-    path = Path(weights)
+    path = user_path(weights)
     # a model's name isn't in a folder, even if the working folder is a run's
     if not os.path.exists(path):
         return None

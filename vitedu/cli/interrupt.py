@@ -29,7 +29,8 @@ class Interrupt:
 
     def __exit__(self, *error: object) -> None:
         for number, handler in zip(self.signals, self.before, strict=True):
-            signal.signal(number, handler)
+            # None: it isn't Python's, and cannot be put back
+            signal.signal(number, handler or signal.SIG_DFL)
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         """Note the first signal; a later one does what it does elsewhere."""

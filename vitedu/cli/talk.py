@@ -15,22 +15,26 @@ from typing import Any, TextIO
 
 from tqdm import tqdm
 
-from vitedu.errors import UserError, printable, reason
-from vitedu.train.processes import from_environment
+from vitedu.errors import UserError, escaped, printable, reason
+from vitedu.train.processes import ALONE, Processes, from_environment
 
 
 class Droppable:
-    """A stream for talk; writing to it always succeeds."""
+    """A stream for talk; writing to it always succeeds.
 
-    def __init__(self, stream: TextIO | None) -> None:
-        self.stream = stream or open(os.devnull, "w")  # None: it is closed
+    What cannot be written goes to `nowhere`, and so does all that follows.
+    """
+
+    def __init__(self, stream: TextIO | None, nowhere: TextIO) -> None:
+        self.stream = stream or nowhere  # None: it is closed
+        self.nowhere = nowhere
 
     def write(self, text: str) -> int:
-        """Write `text`, or drop it and all that follows."""
+        """Write `text`, or drop it."""
         try:
             self.stream.write(text)
         except (OSError, ValueError):
-            abandon(self.stream)
+            self.drop()
         return len(text)
 
     def flush(self) -> None:
@@ -38,7 +42,12 @@ class Droppable:
         try:
             self.stream.flush()
         except (OSError, ValueError):
-            abandon(self.stream)
+            self.drop()
+
+    def drop(self) -> None:
+        """Give the stream up."""
+        abandon(self.stream)
+        self.stream = self.nowhere
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
@@ -49,8 +58,8 @@ def abandon(stream: TextIO) -> None:
 
     Python would otherwise try once more at exit, and fail.
     """
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
 
 
 @contextmanager
@@ -61,10 +70,16 @@ def safe_streams() -> Iterator[None]:
         # a terminal that is not UTF-8, a file name that is not
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    with redirect_stderr(Droppable(sys.stderr)), warnings.catch_warnings():
+    with (
+        open(os.devnull, "w") as nowhere,
+        redirect_stderr(Droppable(sys.stderr, nowhere)),
+        warnings.catch_warnings(),
+    ):
         warnings.showwarning = say_warning
         if not sys.warnoptions:
             warnings.simplefilter("default", UserWarning)
+        # of pictures that pillow could read all the same
+        warnings.filterwarnings("ignore", module="PIL")
         yield
 
 
@@ -107,13 +122,17 @@ def say(text: str) -> None:
 
 def complain(text: str) -> None:
     """Say what went wrong; of several processes, which one it happened to."""
-    who = "vitedu: "
-    # what went wrong may be the very variables that say which process this is
-    with suppress(UserError):
-        process = from_environment()
-        if process.count > 1:
-            who += f"process {process.number}: "
-    tqdm.write(without_controls(who + text), file=sys.stderr)
+    process = this_process()
+    who = f"process {process.number}: " if process.count > 1 else ""
+    tqdm.write(without_controls(f"vitedu: {who}{text}"), file=sys.stderr)
+
+
+def this_process() -> Processes:
+    """Which one this is; if the environment contradicts itself, the only one."""
+    try:
+        return from_environment()
+    except UserError:
+        return ALONE
 
 
 def say_warning(message: Warning | str, *where: Any, **file: Any) -> None:
@@ -123,9 +142,7 @@ def say_warning(message: Warning | str, *where: Any, **file: Any) -> None:
 
 def without_controls(text: str) -> str:
     """Lines that cannot change the terminal, whatever names they contain."""
-    return "\n".join(
-        printable(line, most=len(line)) for line in text.split("\n")
-    )
+    return "\n".join(map(escaped, text.split("\n")))
 
 
 def wrapped(name: str, line: str) -> str:

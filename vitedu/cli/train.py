@@ -16,7 +16,7 @@ from vitedu.cli.talk import say
 from vitedu.errors import UserError, reason
 from vitedu.train import RECIPES, Progress, Start, fit
 from vitedu.train.config import MAY_DIFFER, TIERS
-from vitedu.train.folder import FolderTaken, RunFolder
+from vitedu.train.folder import OtherRun, RunFolder
 from vitedu.train.processes import from_environment
 
 
@@ -38,7 +38,9 @@ def train(options: argparse.Namespace) -> Answer:
                 should_stop=watcher.stepped,
                 command=shlex.join(["vitedu", *options.arguments]),
             )
-        except FolderTaken as error:
+        except OtherRun as error:
+            if options.resume is not None:
+                raise
             raise UserError(
                 f"{error} (--out DIR trains elsewhere, --fresh starts again)"
             ) from None
@@ -113,10 +115,13 @@ def draw_curves(history: list[dict[str, Any]], folder: RunFolder) -> None:
         from vitedu import figures
 
         figure, _ = figures.curves(history)
-        folder.write(
-            folder.path / "curves.png",
-            lambda file: figure.savefig(file, format="png", dpi=120),
-        )
+        with folder.lock:
+            # the run has left its folder, and another may have begun there
+            if folder.history() == history:
+                folder.write(
+                    folder.path / "curves.png",
+                    lambda file: figure.savefig(file, format="png", dpi=120),
+                )
     except Exception as error:
         say(f"curves.png could not be drawn: {reason(error)}")
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import torch
 
 from vitedu.errors import UserError, did_you_mean
-from vitedu.fields import Range, check_fields, from_json, shown
+from vitedu.fields import Range, Seed, check_fields, from_json, shown
 from vitedu.files import read_json, replace_file
 
 SCHEMA = 1
@@ -79,7 +79,7 @@ class Result:
     config: dict[str, Any]
     tier: str
     metrics: dict[str, Any]  # a Metric for each name
-    seeds: tuple[Whole, ...]
+    seeds: tuple[Seed, ...]
     dataset: Dataset
     hardware: str
     versions: dict[str, Any]

@@ -52,6 +52,7 @@ def check_parts(content: dict[str, Any], state: TrainState) -> None:
     content["optimizer"] = checked_optimizer(
         content["optimizer"], state.optimizer
     )
+    check_moments(content, state)
 
 
 def check_like(name: str, found: Any, wanted: Any) -> None:
@@ -109,6 +110,23 @@ def checked_optimizer(
                 f"{tuple(shapes[number])}"
             )
     return {"state": found["state"], "param_groups": groups}
+
+
+def check_moments(content: dict[str, Any], state: TrainState) -> None:
+    """ValueError: moments that the steps so far must have left are missing."""
+    groups = state.optimizer.param_groups
+    moments = content["optimizer"]["state"]
+    missing = set(range(sum(len(each["params"]) for each in groups)))
+    missing -= moments.keys()
+    # without momentum SGD keeps nothing, and a scaler may have skipped all the steps
+    may_be_empty = groups[0].get("momentum") == 0 or (
+        state.config.precision == "fp16" and not state.optimizer.state
+    )
+    if content["step"] == 0 or not missing or (may_be_empty and not moments):
+        return
+    raise ValueError(
+        f"optimizer.state.{min(missing)} is missing after {content['step']} steps"
+    )
 
 
 def is_step_result(value: Any) -> bool:

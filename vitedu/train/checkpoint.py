@@ -62,6 +62,7 @@ def first_not_finite(content: dict[str, Any]) -> str | None:
     names = (
         name
         for part in PARTS
+        if part in content
         for name, tensor in named_tensors(content[part], part)
         if tensor.is_floating_point() and not tensor.isfinite().all()
     )
@@ -103,6 +104,11 @@ def load_checkpoint(
             check_parts(content, state)
         except WRONG as error:
             raise not_this_run(path, error) from None
+        if name := first_not_finite(content):
+            raise UserError(
+                f"{path} cannot be used: {name} in it is nan or infinite; delete it to "
+                "start the run anew"
+            )
         return content
 
     try:

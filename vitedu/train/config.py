@@ -13,6 +13,7 @@ from vitedu.fields import (
     Positive,
     Range,
     Rate,
+    Seed,
     Share,
     check_fields,
     from_json,
@@ -32,8 +33,7 @@ Attention = Literal["auto", "flash", "efficient", "cudnn", "math"]
 
 # More would run for years, or ask the system for more than it has.
 Length = Annotated[int, Range(1, 10**9)]
-Seed = Annotated[int, Range(0, 2**64 - 1)]
-Processes = Annotated[int, Range(0, 1024)]
+Workers = Annotated[int, Range(0, 1024)]
 Threads = Annotated[int, Range(1, 1024)]
 NotNegative = Annotated[float, Range(0)]
 
@@ -149,7 +149,7 @@ class TrainConfig:
     given: str | None = None
     device: str = "auto"
     threads: Threads | None = None
-    num_workers: Processes = 0
+    num_workers: Workers = 0
     log_every: Count = 50
     save_every: Count | None = None
 

@@ -29,7 +29,7 @@ from vitedu.train.losses import GivenLoss, Loss
 from vitedu.train.precision import concrete
 from vitedu.train.processes import from_environment
 from vitedu.train.sources import Sources, digest_of, open_sources
-from vitedu.train.state import TrainState, build_state
+from vitedu.train.state import TrainState, build_state, check_room
 from vitedu.train.threads import choose_threads, cpu_threads
 from vitedu.weights import load
 
@@ -137,7 +137,12 @@ def fit_passed(
         threads = processes.first(lambda: threads_of(config, folder))
         config = replace(config, threads=threads)
         stack.enter_context(cpu_threads(threads))
-        sources = sources_of(config, passed, device)
+        # what is cheap to refuse comes before the data, which may take minutes
+        if folder is not None:
+            processes.first(lambda: folder.check(config))
+        if passed.model is None:
+            check_room(config, device)
+        sources = processes.in_turn(lambda: sources_of(config, passed, device))
         state = build_state(
             config,
             sources.train,
@@ -148,8 +153,6 @@ def fit_passed(
         )
         state.data_digest = sources.dataset.digest
         state.notes = [*notes, *state.notes]
-        if folder is not None:
-            processes.first(lambda: stack.enter_context(folder.held(config)))
         loop = Loop(
             state,
             sources,
@@ -157,6 +160,9 @@ def fit_passed(
             processes=processes,
             on_progress=on_progress,
         )
+        loop.journal.check_result(command)
+        if folder is not None:
+            processes.first(lambda: stack.enter_context(folder.held(config)))
         loop.resume()
         if on_start is not None and processes.is_first:
             on_start(Start(config, sources, state, state.num_steps))

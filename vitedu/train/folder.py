@@ -24,7 +24,12 @@ from vitedu.weights import Checkpoint, write_weights
 
 # What a line of the log with the first of these numbers must have as well.
 TOGETHER = {"loss": "wall_seconds", "validation_loss": "validation_accuracy"}
+MOST_CONFIG = 1_000_000  # bytes; a configuration has a few thousand
 WORDS = ("note", "precision")  # all else in a line of the log is a number
+
+
+class OtherRun(FolderTaken):
+    """The run in the folder has other settings; `--fresh` would put it aside."""
 
 
 class RunFolder:
@@ -58,6 +63,12 @@ class RunFolder:
             self.prepare(config)
             yield
 
+    def check(self, config: TrainConfig) -> None:
+        """What `held` would refuse, without making or writing anything."""
+        if not is_missing(self.path):
+            with self.lock:
+                self._check_belongs(config)
+
     def prepare(self, config: TrainConfig) -> None:
         """Make the folder, or check that the run in it is this one.
 
@@ -70,17 +81,25 @@ class RunFolder:
             raise UserError(
                 f"cannot make {self.path}: {reason(error)}"
             ) from None
-        parts = self._half_written()
-        if not is_missing(self.config):
+        self._check_belongs(config)
+        for name in self._half_written():
+            (self.path / name).unlink(missing_ok=True)
+        self.write(self.config, json.dumps(config.to_json(), indent=2) + "\n")
+
+    def _check_belongs(self, config: TrainConfig) -> None:
+        """FolderTaken unless the folder is free for `config`'s run, or has it."""
+        if is_missing(self.config):
+            self._check_nothing_else()
+        else:
             self.check_same(config)
-        elif set(list_folder(self.path)) - set(parts):
+
+    def _check_nothing_else(self) -> None:
+        """FolderTaken: there are other files than a killed run leaves behind."""
+        if set(list_folder(self.path)) - set(self._half_written()):
             raise FolderTaken(
                 f"{self.path} is not a run folder: it has files, but no config.json; "
                 "train in an empty or a new folder"
             )
-        for name in parts:
-            (self.path / name).unlink(missing_ok=True)
-        self.write(self.config, json.dumps(config.to_json(), indent=2) + "\n")
 
     def _half_written(self) -> list[str]:
         """What a run leaves behind that is killed while it writes a file."""
@@ -145,7 +164,7 @@ class RunFolder:
             raise FolderTaken(
                 f"{self.path} is not a run folder: config.json is missing"
             )
-        values = read_json(self.config)
+        values = read_json(self.config, most=MOST_CONFIG)
         try:
             return TrainConfig.from_json(values)
         except UserError as error:
@@ -198,6 +217,7 @@ class RunFolder:
     def set_aside(self) -> Path | None:
         """Rename the folder of a run to the first free `.1`, `.2`, …
 
+        A damaged run can be renamed too, so its config.json need not be readable.
         None: there is nothing to rename. UserError: the folder isn't that of a run, a
         process is training in it, or it can't be renamed.
         """
@@ -208,7 +228,13 @@ class RunFolder:
             raise FolderTaken(
                 f"cannot rename {self.path}; train in another folder"
             )
-        self.read_config()
+        if is_missing(self.config):
+            self._check_nothing_else()
+        elif is_foreign(self.config):
+            raise FolderTaken(
+                f"{self.path} is not a run folder: its config.json describes something "
+                "else; train in another folder"
+            )
         while os.path.lexists(old := self.path.with_name(f"{name}.{number}")):
             number += 1
         with self.lock:
@@ -221,17 +247,17 @@ class RunFolder:
         return old
 
     def check_same(self, config: TrainConfig) -> None:
-        """FolderTaken naming the settings in which the run here isn't `config`'s."""
+        """OtherRun naming the settings in which the run here isn't `config`'s."""
         before, now = differences(self.read_config(), config)
         if "given" in before:
-            raise FolderTaken(
+            raise OtherRun(
                 f"{self.path} contains a run that was given "
                 f"{before['given'] or 'nothing'} in Python, and this one is given "
                 f"{now['given'] or 'nothing'}; give vitedu.train.fit the same to go "
                 "on, or train in another folder"
             )
         if before:
-            raise FolderTaken(
+            raise OtherRun(
                 f"{self.path} contains a run with {as_settings(before)}, this one has "
                 f"{as_settings(now)}; train in another folder"
             )
@@ -246,6 +272,14 @@ def is_missing(path: Path) -> bool:
     except OSError:
         return False
     return False
+
+
+def is_foreign(config: Path) -> bool:
+    """Whether a config.json is another program's; a damaged one counts as a run's."""
+    try:
+        return "recipe" not in read_json(config)
+    except UserError:
+        return False
 
 
 def check_line(line: Any, where: str) -> None:

@@ -150,7 +150,6 @@ class Journal:
             f"answers NaN or infinity for {measured.num_unanswered} of "
             f"{measured.num_images} images, which count as wrong"
         )
-        self.state.notes.append(note)
         self.note(note)
         return found
 
@@ -190,6 +189,10 @@ class Journal:
             default=None,
         )
 
+    def check_result(self, command: str) -> None:
+        """UserError now, if the result could not be recorded after the last step."""
+        results.check(self.result(command, None), "what this run would record")
+
     def result(self, command: str, test: Evaluation | None) -> dict[str, Any]:
         """The fields of result.json; `test` is None if the run was stopped."""
         state, config = self.state, self.state.config
@@ -202,7 +205,9 @@ class Journal:
             numbers = {name: chosen[name] for name in names if name in chosen}
             numbers |= self.numbers("test", test)
             self.record({"step": state.step, "test_accuracy": test.accuracy})
-        notes = [*self.sources.notes, *state.notes]
+        # the log has those from before the run was stopped as well
+        logged = [line["note"] for line in self.history if "note" in line]
+        notes = [*dict.fromkeys([*self.sources.notes, *state.notes, *logged])]
         if chosen is not None and config.keep == "best":
             notes.append(
                 f"the weights are those of step {chosen['step']}, the best on the "

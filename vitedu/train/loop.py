@@ -117,6 +117,7 @@ class Loop:
             return
         if self.journal.last("validation_accuracy")["step"] == state.step:
             return
+        self.saver.finite_weights()  # what they answer would mean nothing
         measured = self.evaluate(source)
         if measured is None:
             self.save()
@@ -142,8 +143,9 @@ class Loop:
     def finish(self, command: str) -> Run:
         """The result of the run, measured and written.
 
-        A run that was stopped has its weights written as they are, averaged if
-        `config.ema`: it can be loaded, and goes on from its checkpoint.
+        A run that was stopped can be loaded, and goes on from its checkpoint. Its
+        weights are written as they are, averaged if `config.ema`; if it was stopped
+        while the test part was measured, they are already those of the result.
         """
         is_finished = self.state.is_done and not self.stopped
         model, test = self.saver.final_model(is_finished), None

@@ -90,10 +90,25 @@ class Saver:
             f"(precision {precision}); {good}; try {advice}"
         )
 
+    def finite_weights(self) -> dict[str, Tensor]:
+        """The weights that would be the result now.
+
+        UserError: not all of them are finite.
+        """
+        weights = self.state.result_weights()
+        self.check_weights(weights)
+        return weights
+
+    def check_weights(self, weights: dict[str, Tensor]) -> None:
+        """UserError: not all of these weights of a network are finite."""
+        if name := first_not_finite({"model": weights}):
+            since = self.saved_step or 0
+            self.stop_not_finite(f"{name} became nan or infinite", since)
+
     def keep_best(self) -> None:
         """Put the weights that would be the result now where `best` looks."""
         state, folder = self.state, self.folder
-        weights = state.result_weights()
+        weights = self.finite_weights()
         if folder is None:
             self.best_weights = {x: weights[x].clone() for x in weights}
             return
@@ -120,6 +135,7 @@ class Saver:
         state, config = self.state, self.state.config
         takes_best = is_finished and config.keep == "best"
         weights = self.best() if takes_best else state.result_weights()
+        self.check_weights(weights)
         model = state.network
         if config.shard and self.processes.count > 1:
             model = type(model)(model.config).to(state.device)

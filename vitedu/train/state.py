@@ -122,9 +122,7 @@ def build_state(
     """
     class_names = tuple(getattr(train, "class_names", ()))
     if model is None:
-        is_here = device.type == "cpu"
-        copies = num_copies(config) if is_here else 1
-        check_memory(config.model, "training this model", copies=copies)
+        check_room(config, device)
         model, notes = first_network(config, class_names)
     else:
         notes = check_order(model, class_names)
@@ -164,6 +162,13 @@ def build_model(config: TrainConfig) -> Network:
     UserError: those are of another architecture.
     """
     return first_network(config, ())[0]
+
+
+def check_room(config: TrainConfig, device: torch.device) -> None:
+    """UserError: there isn't enough memory to build and train the network."""
+    # it is built on the CPU, but only what learns here is kept several times
+    copies = num_copies(config) if device.type == "cpu" else 1
+    check_memory(config.model, "training this model", copies=copies)
 
 
 def num_copies(config: TrainConfig) -> int:

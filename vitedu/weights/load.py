@@ -19,7 +19,7 @@ from vitedu.fields import Size, check_names, converted
 from vitedu.limits import check_memory
 from vitedu.model import NoPosition, SinCos2D, ViT, lecun_normal, new_network
 from vitedu.model.classifier import LoadReport
-from vitedu.model.config import ViTFields
+from vitedu.model.config import ViTConfig, ViTFields
 from vitedu.model.network import Network
 from vitedu.model.resize import resize_positions
 from vitedu.model.resnet_config import PoolPadding
@@ -194,14 +194,22 @@ def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
 
 
 def bytes_to_add(stored: WeightsFile, config: NetworkConfig) -> int:
-    """Bytes that a network takes besides the tensors of its file, used as they are."""
+    """Bytes that a network takes besides the tensors of its file, used as they are.
+
+    Positions are resized in float64, where the new table is held up to three times.
+    """
     num_held = sum(
         tensor.numel()
         for tensor in stored.checkpoint.state_dict.values()
         if tensor.dtype in (torch.float32, torch.float64)
     )
     num_new = max(footprint(config).weights - num_held, 0)
-    return bytes_on_meta(config) + 4 * num_new
+    before, resizing = stored.checkpoint.config, 0
+    if isinstance(config, ViTConfig) and config.image_size != before.image_size:
+        names = stored.checkpoint.state_dict
+        if any(name.endswith("pos_embed") for name in names):
+            resizing = 24 * config.num_tokens * config.embed_dim
+    return bytes_on_meta(config) + 4 * num_new + resizing
 
 
 def resized_state(

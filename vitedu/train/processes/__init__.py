@@ -1,13 +1,13 @@
 """The processes that train one model; usually this one is alone.
 
-Training asks five things of them: `step`, `total`, `gather`, `scatter` and `first`. It
-reads the same for one process and for many.
+While it runs, training asks five things of them: `step`, `total`, `gather`, `scatter`
+and `first`. It reads the same for one process and for many.
 """
 
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vitedu.train.state import TrainState
 
 Number = float | Tensor  # a tensor of one element
+Made = TypeVar("Made")
 
 
 class Processes(Protocol):
@@ -64,6 +65,14 @@ class Processes(Protocol):
 
     def first(self, make: Callable[[], Any]) -> Any:
         """What `make()` returns on the first process; a UserError reaches all too."""
+        ...
+
+    def in_turn(self, make: Callable[[], Made]) -> Made:
+        """What `make()` returns on each process; the first one makes its own first.
+
+        The others then find what it has downloaded or cached. Its UserError reaches
+        all, and they don't make anything.
+        """
         ...
 
     def device(self, device: torch.device) -> torch.device:
@@ -121,6 +130,10 @@ class Alone:
         return content
 
     def first(self, make: Callable[[], Any]) -> Any:
+        """What `make()` returns."""
+        return make()
+
+    def in_turn(self, make: Callable[[], Made]) -> Made:
         """What `make()` returns."""
         return make()
 

@@ -3,8 +3,10 @@
 `as_image("cat.jpg", 3)` is an image in mode RGB, whatever is in the file.
 """
 
+import errno
 import io
-import warnings
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -29,16 +31,17 @@ Picture: TypeAlias = Union[
 
 # Formats that a camera or a phone writes, and that not every pillow reads.
 FOREIGN = (".avif", ".heic", ".heif", ".jxl")
-# Length by width. Resized, a strip takes as many times the memory of a square.
-MOST_ASPECT = 100
 # From here on a picture is held against the free memory.
 LARGE_PIXELS = 1 << 24
 # Decoded and converted, each with a byte for alpha.
 BYTES_PER_PIXEL = 8
+# What the system says of a file that stays broken: a link that leads nowhere, damage
+# that sends pillow to a place before the file. All else may be mended in a moment.
+LASTING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL}
 
 
 class UnreadablePicture(UserError):
-    """A file is not a picture that can be used, whatever memory there is."""
+    """A file is not a picture that can be used, whatever the machine does."""
 
 
 def as_image(picture: Picture, channels: int) -> "Image":
@@ -72,50 +75,93 @@ def open_image(
     UserError: a file that is missing, damaged, too large or not a picture.
     """
     check_channels(channels)
-    with warnings.catch_warnings():
-        # of pillow, about what it could read all the same
-        warnings.simplefilter("ignore")
-        with opened(file) as image:
-            return converted(image, channels)
+    with opened(file) as image:
+        return converted(image, channels)
 
 
 @contextmanager
 def opened(file: str | PathLike[str] | bytes | BinaryIO) -> Iterator["Image"]:
     """A picture whose header alone has been read; pillow decodes it when it is used.
 
-    UnreadablePicture: whatever goes wrong with it, then or now.
+    UnreadablePicture: it is damaged or no picture, as it turns out then or now.
+    UserError: the system couldn't read it this time.
     """
     from PIL import Image
 
     source: Path | BinaryIO
     if isinstance(file, str | PathLike):
-        path = user_path(file) if isinstance(file, str) else Path(file)
-        try:
-            check_regular(path)
-        except UserError as error:
-            raise UnreadablePicture(str(error)) from None
-        name, source = str(path), path
+        source = path_of(file)
+        _check_file(source)
     elif isinstance(file, bytes):
-        name, source = f"the picture of {len(file)} bytes", io.BytesIO(file)
+        source = io.BytesIO(file)
     else:
-        name, source = str(getattr(file, "name", "the open file")), file
+        source = file
         if isinstance(file, io.TextIOBase):
-            raise UserError(f'{name} is opened as text; open it with "rb"')
-    with reading(name), Image.open(source) as image:
+            raise UserError(
+                f'{name_of(file)} is opened as text; open it with "rb"'
+            )
+    with reading(name_of(file)), Image.open(source) as image:
         yield image
 
 
+def path_of(file: str | PathLike[str]) -> Path:
+    """Where the file is; `~` in a string is the home folder, unless a file has it."""
+    if not isinstance(file, str) or os.path.lexists(file):
+        return Path(file)
+    return user_path(file)
+
+
+def name_of(picture: Picture) -> str:
+    """What a sentence calls a picture."""
+    if isinstance(picture, str | PathLike):
+        return str(path_of(picture))
+    if isinstance(picture, bytes):
+        return f"the picture of {len(picture)} bytes"
+    if hasattr(picture, "read"):
+        return str(getattr(picture, "name", "the open file"))
+    return "the picture"
+
+
+def _check_file(path: Path) -> None:
+    """UnreadablePicture: there is no file. UserError: it may not be read just now."""
+    try:
+        check_regular(path)
+    except UserError as error:
+        try:
+            is_file = stat.S_ISREG(os.stat(path).st_mode)
+        except (OSError, ValueError) as why:
+            is_file = getattr(why, "errno", None) not in LASTING
+        if is_file:
+            raise
+        raise UnreadablePicture(str(error)) from None
+
+
 @contextmanager
-def reading(name: str) -> Iterator[None]:
-    """Turns whatever pillow raises inside into one sentence about `name`."""
+def naming(name: str) -> Iterator[None]:
+    """Puts `name` into a sentence about what the user can mend."""
     try:
         yield
     except UserError as error:
         raise type(error)(f"cannot read {name}: {error}") from error
     except MemoryError as error:
         raise UserError(f"cannot read {name}: not enough memory") from error
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Turns whatever pillow raises inside into one sentence about `name`."""
+    try:
+        with naming(name):
+            yield
+    # a warning, where the caller has made errors of them, says nothing of the picture
+    except (UserError, Warning):
+        raise
     # What a decoder raises depends on where the damage leads it.
     except Exception as error:
+        # pillow's own have no number
+        number = getattr(error, "errno", None)
+        if number is not None and number not in LASTING:
+            raise UserError(f"cannot read {name}: {reason(error)}") from error
         why = _damage(error, Path(name).suffix.lower())
         raise UnreadablePicture(f"cannot read {name}: {why}") from error
 
@@ -215,11 +261,6 @@ def _check_size(image: "Image") -> None:
     pixels = width * height
     if not pixels:
         raise UnreadablePicture("it has no pixels")
-    if max(width, height) > MOST_ASPECT * min(width, height):
-        raise UnreadablePicture(
-            f"a picture of {width:,} by {height:,} pixels is more than {MOST_ASPECT} "
-            "times as long as wide; cut out the part that matters"
-        )
     if pixels >= LARGE_PIXELS:
         check_memory(
             BYTES_PER_PIXEL * pixels,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from vitedu.decode import Picture, as_image, as_pixels
+from vitedu.decode import Picture, as_image, as_pixels, name_of, naming
 from vitedu.errors import UserError
 from vitedu.fields import (
     Count,
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 Interpolation = Literal["bicubic", "bilinear"]
 INTERPOLATIONS = get_args(Interpolation)
 PerChannel = Annotated[tuple[float, ...], OneForAll()]
-# A smaller share would blow a long picture up to gigabytes; timm's smallest is 0.875.
-Crop = Annotated[float, Range(0.25, at_most=1)]
+Crop = Annotated[float, Range(above=0, at_most=1)]
+# That a resize makes, of 4 bytes each. A bound on its own, not the free memory: a
+# picture that is too long is so on every machine.
+MOST_PIXELS = 150_000_000
 
 
 @dataclass(frozen=True)
@@ -160,11 +162,13 @@ def read_image(picture: Picture, spec: PreprocessSpec) -> Tensor:
     Grey is pillow's luma, transparency is dropped, 16 bits become 8, of an animation
     the first frame is taken, and an EXIF rotation is not applied (nor is it in timm).
 
-    UserError: a file or bytes that are missing, damaged or no picture; a tensor of
-    another shape, dtype or range; another kind of object. ValueError: an array of
-    another shape or dtype.
+    UserError: a file or bytes that are missing, damaged or no picture; a picture so
+    long that resizing it would take gigabytes; a tensor of another shape, dtype or
+    range; another kind of object. ValueError: an array of another shape or dtype.
     """
-    return as_pixels(resized(as_image(picture, spec.in_channels), spec))
+    image = as_image(picture, spec.in_channels)
+    with naming(name_of(picture)):
+        return as_pixels(resized(image, spec))
 
 
 def resized(image: "Image", spec: PreprocessSpec) -> "Image":
@@ -172,14 +176,30 @@ def resized(image: "Image", spec: PreprocessSpec) -> "Image":
     if spec.crop is not None:
         return _resize_and_crop(image, spec)
     height, width = spec.image_size
-    return image.resize((width, height), resampling(spec))
+    return resize(image, (width, height), spec)
 
 
-def resampling(spec: PreprocessSpec) -> int:
-    """What pillow calls the interpolation of `spec`."""
+def resize(
+    image: "Image",
+    size: tuple[int, int],
+    spec: PreprocessSpec,
+    box: tuple[float, float, float, float] | None = None,
+) -> "Image":
+    """A picture, or a box of it, at this width and height.
+
+    UserError: it would have more than MOST_PIXELS.
+    """
     from PIL import Image
 
-    return getattr(Image.Resampling, spec.interpolation.upper())
+    width, height = size
+    if width * height > MOST_PIXELS:
+        raise UserError(
+            f"resized from {image.width:,} by {image.height:,} to {width:,} by "
+            f"{height:,} it would have {width * height:,} pixels, and the limit is "
+            f"{MOST_PIXELS:,}; cut out the part that matters"
+        )
+    how = getattr(Image.Resampling, spec.interpolation.upper())
+    return image.resize(size, how, box=box)
 
 
 def preprocess(
@@ -212,7 +232,11 @@ def preprocess(
 def _resize_and_crop(image: "Image", spec: PreprocessSpec) -> "Image":
     """Short side to floor(size / crop), then the centre; rounding is timm's."""
     height, width = spec.image_size
-    target = [math.floor(side / spec.crop) for side in spec.image_size]
+    # beyond MOST_PIXELS it is refused, and may be too large for a whole number
+    target = [
+        math.floor(min(side / spec.crop, MOST_PIXELS + 1))
+        for side in spec.image_size
+    ]
     if target[0] == target[1]:
         short, long = sorted(image.size)
         short, long = target[0], int(target[0] * long / short)
@@ -220,7 +244,7 @@ def _resize_and_crop(image: "Image", spec: PreprocessSpec) -> "Image":
     else:
         ratio = min(image.height / target[0], image.width / target[1])
         size = (round(image.width / ratio), round(image.height / ratio))
-    image = image.resize(size, resampling(spec))
+    image = resize(image, size, spec)
     left = round((image.width - width) / 2)
     top = round((image.height - height) / 2)
     return image.crop((left, top, left + width, top + height))

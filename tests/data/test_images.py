@@ -152,6 +152,39 @@ def test_a_pipe_is_left_out_without_waiting_for_it(folder):
     )
 
 
+def test_a_link_to_itself_is_a_file_that_is_no_picture(folder):
+    for name in ("cat/loop", "cat/loop.png", "loop"):
+        (folder / name).symlink_to(folder / name)
+    pictures = find_images(folder)
+    assert (len(pictures), pictures.class_names) == (3, ("ant", "cat"))
+    (sentence,) = pictures.skipped
+    assert sentence.startswith("cannot read cat/loop.png: Too many levels")
+
+
+def test_a_strip_isnt_left_out_but_named_when_it_is_prepared(folder):
+    Image.new("L", (1, 400_000)).save(folder / "cat/strip.png")
+    pictures = find_images(folder)
+    assert (len(pictures), pictures.skipped) == (4, ())
+    source = ImageSource(pictures, PreprocessSpec(crop=0.9))
+    with pytest.raises(
+        UserError, match=r"cat/strip\.png: resized from 1 by 400,0"
+    ):
+        list(source.batches(batch_size=4))
+
+
+def test_what_pillow_warns_of_is_read_on_a_worker_in_silence(
+    tmp_path, monkeypatch, capfd
+):
+    picture(tmp_path / "cat/a.png")
+    with Image.open(tmp_path / "cat/a.png") as image:
+        width, height = image.size
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", width * height - 1)
+    source = ImageSource(find_images(tmp_path), SPEC, num_workers=1)
+    ((images, _),) = source.batches(batch_size=2)
+    assert len(images) == 1
+    assert capfd.readouterr().err == ""
+
+
 def test_labels_become_the_models_own(folder):
     pictures = match_classes(find_images(folder), ("dog", "cat", "ant"), 3)
     assert pictures.labels == (2, 1, 1)

@@ -91,6 +91,19 @@ def test_a_path_says_the_same_as_its_text(folder):
     assert torch.equal(images, text)
 
 
+def test_a_warning_names_what_is_left_out_of_a_folder(folder):
+    (folder / "a/0.png").write_bytes(b"no picture")
+    with pytest.warns(
+        UserWarning, match=r"photos: 1 of 5 pictures is left out: .* a/0\.png"
+    ) as caught:
+        source = as_source(folder, preprocess=SPEC)
+    (warning,) = caught
+    assert warning.filename == __file__
+    assert len(source) == len(everything(source)[1]) == 4
+    # they name it themselves
+    as_source(find_images(folder), preprocess=SPEC)
+
+
 def test_pictures_that_were_found_are_a_source(folder):
     source = as_source(find_images(folder), preprocess=SPEC)
     assert torch.equal(everything(source)[1], torch.tensor([0, 0, 1, 1, 2]))

@@ -2,12 +2,15 @@
 
 import os
 import shutil
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from PIL import Image
 
-from vitedu.data import find_images, readable
+from vitedu.data import find_images, load_folder, readable
 from vitedu.data.sources import cache_folder
+from vitedu.errors import UserError
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +62,67 @@ def test_a_folder_that_has_moved_is_known(folder, cache, tmp_path):
     assert len(list(cache.iterdir())) == 1
 
 
+def test_a_part_of_a_folder_that_was_opened_is_known(folder, cache):
+    parts = folder.parent / "parts"
+    shutil.copytree(folder, parts / "train")
+    shutil.copytree(folder, parts / "val")
+    (first, *_) = load_folder(parts).skipped
+    assert first.startswith("cannot read train/ant/007.png: ")
+    assert skipped(parts / "val")[0] == "cannot read ant/007.png"
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_a_picture_that_was_mended_in_place_is_looked_at_again(folder, cache):
+    find_images(folder)
+    path = folder / "ant/007.png"
+    status = path.stat()
+    good = (folder / "ant/000.png").read_bytes()
+    (folder / "ant/000.png").write_bytes(good[:40] + bytes(len(good) - 40))
+    os.utime(folder / "ant/000.png", (1, 1))
+    assert len(find_images(folder).skipped) == 3
+    (folder / "ant/000.png").write_bytes(good)
+    os.utime(folder / "ant/000.png", (1, 1))
+    assert path.stat() == status
+    assert len(find_images(folder).skipped) == 2
+
+
+def test_another_limit_of_pillow_is_looked_at_again(folder, monkeypatch):
+    assert len(find_images(folder).skipped) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+        with pytest.raises(UserError, match="exceeds limit of 20 pixels"):
+            find_images(folder)
+    assert len(find_images(folder).skipped) == 2
+
+
+def test_another_plug_in_of_pillow_is_looked_at_again(
+    folder, cache, monkeypatch
+):
+    find_images(folder)
+    monkeypatch.setitem(Image.EXTENSION, ".xyz", "PNG")
+    find_images(folder)
+    assert len(list(cache.iterdir())) == 2
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/mem"), reason="Linux fails on demand"
+)
+# pillow leaves such a file to the garbage collector
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_fault_of_the_system_leaves_nothing_out_and_nothing_behind(
+    folder, cache
+):
+    # a file that is there and whose first byte cannot be read
+    (folder / "ant/fault.png").symlink_to("/proc/self/mem")
+    with pytest.raises(
+        UserError, match=r"cannot read .*fault\.png: Input/output error"
+    ):
+        find_images(folder)
+    assert not cache.exists()
+    (folder / "ant/fault.png").unlink()
+    assert len(find_images(folder).skipped) == 2
+
+
 @pytest.mark.parametrize("rubbish", [b"", b"[1]", b"\xff", b"[" * 100_000])
 def test_a_damaged_cache_is_looked_past(folder, cache, rubbish):
     find_images(folder)
@@ -70,6 +134,20 @@ def test_a_damaged_cache_is_looked_past(folder, cache, rubbish):
 def test_a_cache_that_cannot_be_written_is_done_without(folder, monkeypatch):
     monkeypatch.setenv("VITEDU_CACHE", str(folder / "ant/000.png"))
     assert len(find_images(folder).skipped) == 2
+
+
+def test_without_a_place_for_a_cache_nothing_is_kept(folder, monkeypatch):
+    monkeypatch.setenv("VITEDU_CACHE", "~nobody-of-that-name/cache")
+    assert len(find_images(folder).skipped) == 2
+
+
+def test_folders_opened_side_by_side_leave_the_warning_filters_alone(folder):
+    (folder / "ant/000.png").unlink()  # too few for the cache
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(find_images, [folder] * 12))
+    assert {len(pictures.skipped) for pictures in found} == {2}
+    assert warnings.filters == before
 
 
 def test_a_few_pictures_leave_nothing_in_the_cache(folder, cache):

@@ -8,6 +8,7 @@ from torch.testing import assert_close
 from vitedu.data import Augment, PreprocessSpec, read_image
 from vitedu.data.augment import apply
 from vitedu.data.transforms import training_pixels
+from vitedu.errors import UserError
 
 SIDE = 20
 SPEC = PreprocessSpec(image_size=SIDE)
@@ -95,6 +96,15 @@ def test_without_a_crop_the_picture_is_brought_to_size_as_for_evaluation(
     spec = PreprocessSpec(image_size=8, crop=0.9)
     pixels, _ = drawn(path, Augment(erase=0.5), spec=spec)
     assert torch.equal(pixels, read_image(path, spec))
+
+
+def test_a_strip_too_long_to_be_resized_is_named(tmp_path):
+    path = tmp_path / "strip.png"
+    Image.new("L", (1, 1_000_000)).save(path)
+    spec = PreprocessSpec(SIDE, crop=0.9)
+    with pytest.raises(UserError, match=r"strip\.png: resized from 1 by 1,00"):
+        drawn(path, Augment(flip=True), spec=spec)
+    assert drawn(path, Augment(crop=0.1), spec=spec)[0].shape == (3, SIDE, SIDE)
 
 
 def test_the_generator_decides_all(photo):

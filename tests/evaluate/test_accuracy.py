@@ -324,6 +324,18 @@ def test_the_classes_of_a_folder_are_matched_by_name(folder):
     assert len(hits) == 2
 
 
+def test_a_warning_names_what_is_left_out_of_a_folder(folder):
+    model = one_sided(0.0)
+    model.class_names = ("egg", "fig", "ant")
+    (folder / "val/egg/0.png").write_bytes(b"no picture")
+    with pytest.warns(
+        UserWarning, match=r"1 of 4 pictures .* egg/0\.png"
+    ) as caught:
+        assert accuracy(model, folder / "val", batch_size=1).num_images == 3
+    (warning,) = caught
+    assert warning.filename == __file__
+
+
 def test_of_a_folder_with_parts_val_is_measured(folder):
     model = one_sided(0.0)
     model.class_names = ("egg", "fig", "ant")

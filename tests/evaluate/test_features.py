@@ -162,6 +162,17 @@ def test_of_a_folder_labels_are_the_sorted_classes(folder):
     torch.testing.assert_close(found.features, want)
 
 
+def test_a_warning_names_what_is_left_out_of_a_folder(folder):
+    (folder / "ant/1.png").write_bytes(b"no picture")
+    with pytest.warns(
+        UserWarning, match=r"1 of 4 pictures .* ant/1\.png"
+    ) as caught:
+        found = features(tiny(), folder, batch_size=1)
+    (warning,) = caught
+    assert warning.filename == __file__
+    assert found.labels.tolist() == [0, 1, 1]
+
+
 def test_a_folder_may_have_other_classes_than_the_model(folder):
     model = tiny()
     model.class_names = ("cat", "dog", "egg")

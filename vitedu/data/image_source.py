@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 class ImageSource:
     """Pictures decoded on workers, ready for a model with the given `preprocess`.
 
+    Those of a folder are the ones that could be read when `find_images` opened it;
+    `pictures.skipped` names the others.
+
     Without `augment` each is prepared as for evaluation. With an `Augment` it is
     changed by pillow on the worker, as `vitedu.data.transforms` says. A function in
     its place (torchvision's `TrivialAugmentWide()`, say) gets the pillow picture in
@@ -104,8 +107,8 @@ class ImageSource:
         """One epoch: (images (b, c, h, w) float32, labels (b,) int64), on the device.
 
         Order, `start`, `rank` and `world` as in `ArraySource.batches`.
-        UserError: a picture cannot be decoded; leaving it out would change what is
-        measured.
+        UserError: a picture cannot be decoded, or no longer can; leaving it out now
+        would change what is measured.
         """
         check_batches(batch_size, start, rank, world)
         order = torch.arange(len(self))

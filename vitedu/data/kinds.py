@@ -6,6 +6,7 @@
 """
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -86,9 +87,13 @@ def as_source(
     applied before the picture is resized. It and `shuffle` are for training. Their
     random numbers depend on (seed, epoch, index) alone, and so do a Dataset's own.
 
+    Pictures of a folder that cannot be read are left out, and a warning names them.
+
     UserError: the data are of another kind, empty, or don't fit.
     """
-    return open_data(data, class_names, num_classes).source(
+    opened = open_data(data, class_names, num_classes)
+    warn_of_skipped(data, opened, stacklevel=3)
+    return opened.source(
         preprocess=preprocess,
         augment=augment,
         shuffle=shuffle,
@@ -96,6 +101,16 @@ def as_source(
         device=device,
         check_range=check_range,
     )
+
+
+def warn_of_skipped(data: Any, opened: Opened, stacklevel: int) -> None:
+    """Warn of pictures that were left out of a folder, where `data` is its path.
+
+    A caller of `find_images` has its `skipped` at hand.
+    """
+    if isinstance(data, str | PathLike):
+        for note in opened.notes:
+            warnings.warn(f"{data}: {note}", stacklevel=stacklevel)
 
 
 def open_data(

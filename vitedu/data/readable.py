@@ -6,12 +6,14 @@ reading, 2.5 ms a photograph and processor, and is what lets a run depend on the
 readable pictures alone. Their number, order, split and digest are the same once the
 others have been deleted, and no picture is missed in the middle of an epoch. Of a
 folder with WORTH_KEEPING pictures or more the answer is kept in the cache, and asked
-for again by names, sizes, dates and the version of pillow.
+for again by names, sizes, dates and what pillow can read. A file that the system
+cannot read this time is no broken picture: nothing is left out then, nor kept.
 
 `bad = unreadable(paths, folder)`
 """
 
 import hashlib
+import inspect
 import json
 import os
 import threading
@@ -23,6 +25,7 @@ from pathlib import Path
 
 import PIL
 
+from vitedu import decode
 from vitedu.data.sources import cache_folder
 from vitedu.decode import LARGE_PIXELS, UnreadablePicture, converted, opened
 from vitedu.errors import UserError, printable
@@ -31,47 +34,87 @@ from vitedu.files import read_json, replace_file
 WORTH_KEEPING = 100
 BLOCK = 64  # pictures that a thread takes at a time
 MOST_THREADS = 16  # past that they wait for Python's lock
+# Two pools at once would put back each other's warning filters.
+ONE_POOL = threading.Lock()
 
 
 def unreadable(paths: Sequence[Path], folder: Path) -> dict[Path, str]:
     """Those of `paths` that cannot be read, and a sentence that says why for each.
 
     The sentence names a file as it is below `folder`.
-    UserError: there isn't enough memory to find out.
+    UserError: the system cannot read a file, or there isn't enough memory to find out.
     """
+    from PIL import Image
+
+    Image.init()  # all plug-ins, before threads would load them side by side
     above = f"{folder.as_posix()}/"
-    names = {path: path.as_posix().removeprefix(above) for path in paths}
+    return {
+        path: _renamed(
+            sentence, _in_class(path), path.as_posix().removeprefix(above)
+        )
+        for path, sentence in _known(paths).items()
+    }
+
+
+def _known(paths: Sequence[Path]) -> dict[Path, str]:
+    """From the cache if it is there; a sentence names a file in its class folder."""
     if len(paths) < WORTH_KEEPING:
-        return _decode_all(names)
-    kept = cache_folder() / "unreadable" / f"{_digest(names)}.json"
+        return _decode_all(paths)
+    try:
+        kept = cache_folder() / "unreadable" / f"{_digest(paths)}.json"
+    except UserError:  # nobody knows where it would be
+        return _decode_all(paths)
     with suppress(UserError):
         known = read_json(kept)
-        return {p: str(known[n]) for p, n in names.items() if n in known}
-    bad = _decode_all(names)
+        rows = {str(row): path for row, path in enumerate(paths)}
+        return {rows[row]: str(known[row]) for row in rows if row in known}
+    bad = _decode_all(paths)
     with suppress(OSError, UserError):  # then it is found out again next time
         kept.parent.mkdir(parents=True, exist_ok=True)
-        by_name = {names[path]: sentence for path, sentence in bad.items()}
-        replace_file(kept, json.dumps(by_name))
+        by_row = {
+            row: bad[path] for row, path in enumerate(paths) if path in bad
+        }
+        replace_file(kept, json.dumps(by_row))
     return bad
 
 
-def _digest(names: dict[Path, str]) -> str:
-    """16 hex digits that change with a file's name, size or date."""
-    digest = hashlib.sha256(f"pillow {PIL.__version__}\n".encode())
-    for path, name in names.items():
+def _in_class(path: Path) -> str:
+    """A name that is the same whichever folder above it was opened."""
+    return f"{path.parent.name}/{path.name}"
+
+
+def _renamed(sentence: str, old: str, new: str) -> str:
+    return sentence.replace(printable(old), printable(new), 1)
+
+
+def _digest(paths: Sequence[Path]) -> str:
+    """16 hex digits that change with the files, and with what pillow makes of them."""
+    from PIL import Image, ImageFile
+
+    reader = [
+        PIL.__version__,
+        Image.MAX_IMAGE_PIXELS,
+        ImageFile.LOAD_TRUNCATED_IMAGES,
+        *sorted(Image.registered_extensions().items()),
+    ]
+    with suppress(OSError):  # a frozen program comes without its text
+        reader.append(inspect.getsource(decode))
+    digest = hashlib.sha256(f"{reader}\n".encode())
+    for path in paths:
         with suppress(OSError):
             status = path.stat()
-            digest.update(f"{status.st_size} {status.st_mtime_ns} ".encode())
-        digest.update(os.fsencode(name) + b"\n")
+            dates = f"{status.st_mtime_ns} {status.st_ctime_ns}"
+            digest.update(f"{status.st_size} {dates} ".encode())
+        digest.update(os.fsencode(_in_class(path)) + b"\n")
     return digest.hexdigest()[:16]
 
 
-def _decode_all(names: dict[Path, str]) -> dict[Path, str]:
-    paths = list(names)
+def _decode_all(paths: Sequence[Path]) -> dict[Path, str]:
     blocks = [paths[i : i + BLOCK] for i in range(0, len(paths), BLOCK)]
     one_large = threading.Lock()
     bad: dict[Path, str] = {}
     with (
+        ONE_POOL,
         warnings.catch_warnings(),
         ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS)) as threads,
     ):
@@ -80,7 +123,7 @@ def _decode_all(names: dict[Path, str]) -> dict[Path, str]:
         for found in threads.map(lambda x: _decode(x, one_large), blocks):
             bad |= found
     return {
-        path: sentence.replace(printable(str(path)), printable(names[path]))
+        path: _renamed(sentence, str(path), _in_class(path))
         for path, sentence in bad.items()
     }
 

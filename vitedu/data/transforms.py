@@ -12,8 +12,8 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from vitedu.data.augment import COLUMNS, Augment, augmentation_table, recolour
-from vitedu.decode import Picture, as_image, as_pixels
-from vitedu.pictures import PreprocessSpec, resampling, resized
+from vitedu.decode import Picture, as_image, as_pixels, name_of, naming
+from vitedu.pictures import PreprocessSpec, resize, resized
 
 
 def training_pixels(
@@ -32,9 +32,12 @@ def training_pixels(
     aspect = image.width * height / (image.height * width)
     [row] = augmentation_table(augment, 1, generator, aspect)
     drawn = dict(zip(COLUMNS, row.tolist(), strict=False))
-    image = (
-        _cropped(image, spec, drawn) if augment.crop else resized(image, spec)
-    )
+    with naming(name_of(picture)):
+        image = (
+            _cropped(image, spec, drawn)
+            if augment.crop
+            else resized(image, spec)
+        )
     pixels = as_pixels(_moved(image, augment, drawn))
     return recolour(augment, pixels[None], row[None])[0], row
 
@@ -47,7 +50,7 @@ def _cropped(
     left, right = _edges(drawn["box_x"], drawn["box_width"], image.width)
     height, width = spec.image_size
     box = left, top, right, bottom
-    return image.resize((width, height), resampling(spec), box=box)
+    return resize(image, (width, height), spec, box)
 
 
 def _edges(centre: float, size: float, length: int) -> tuple[float, float]:

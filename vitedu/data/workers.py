@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,6 +24,8 @@ def follow_the_parent(worker: int) -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    # of pictures that pillow could read all the same
+    warnings.filterwarnings("ignore", module="PIL")
 
 
 def _end_with_the_parent() -> None:

@@ -51,6 +51,9 @@ def accuracy(
 ) -> Evaluation:
     """Top-1 accuracy and loss of a model over data; every image counts once.
 
+    Pictures of a folder that cannot be read are left out, and a warning names
+    them.
+
     `model` is a model, or what `vitedu.load` takes: a name, a file or a run
     folder.
 

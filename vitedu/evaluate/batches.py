@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from vitedu.data.folders import evaluation_part
 from vitedu.data.images import Pictures, match_classes
-from vitedu.data.kinds import open_data
+from vitedu.data.kinds import open_data, warn_of_skipped
 from vitedu.data.labels import check_labels
 from vitedu.data.loader_source import read_batch, yields_batches
 from vitedu.data.prepared import RangeCheck
@@ -21,6 +21,9 @@ from vitedu.pictures import PreprocessSpec
 
 # (images, labels) batches, or whatever else `vitedu.data.as_source` takes
 Data: TypeAlias = Any
+# How many functions, decorators among them, are between a warning of `prepared` and
+# the line that calls a measure.
+TO_THE_CALLER = 7
 
 
 @contextmanager
@@ -47,7 +50,8 @@ def batches_of(
 
     Batches of the caller come as they are cut: floats as they are, uint8
     prepared as `model.preprocess` says. Of all else `batch_size` images are
-    prepared at a time. `by_class_of_model`: labels mean the model's classes;
+    prepared at a time; pictures of a folder that cannot be read are left out,
+    and a warning names them. `by_class_of_model`: labels mean the model's classes;
     otherwise the data's own, of a folder in alphabetical order. A model without
     weights gets its batches unmoved.
 
@@ -99,6 +103,7 @@ def prepared(
     if by_class_of_model and isinstance(data, str | PathLike):
         data = evaluation_part(data)
     known = open_data(data)
+    warn_of_skipped(data, known, TO_THE_CALLER)
     names = tuple(getattr(model, "class_names", ()))
     num_classes = num_classes_of(model)
     if by_class_of_model and isinstance(known.content, Pictures):

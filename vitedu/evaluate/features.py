@@ -33,7 +33,10 @@ def features(
     batch_size: int = 64,
     num_workers: int = 0,
 ) -> Features:
-    """The features (n, d) of all images, in their order, and their labels (n,).
+    """The features (n, d) of the images, in their order, and their labels (n,).
+
+    Pictures of a folder that cannot be read are left out, and a warning names
+    them.
 
     A feature is what the head gets: the class token or the pooled patches after
     the final norm, through the pre-logits layer where there is one; of a ResNet

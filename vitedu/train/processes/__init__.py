@@ -7,7 +7,7 @@ and `first`. It reads the same for one process and for many.
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from vitedu.train.state import TrainState
 
 Number = float | Tensor  # a tensor of one element
-Made = TypeVar("Made")
 
 
 class Processes(Protocol):
@@ -67,7 +66,7 @@ class Processes(Protocol):
         """What `make()` returns on the first process; a UserError reaches all too."""
         ...
 
-    def in_turn(self, make: Callable[[], Made]) -> Made:
+    def in_turn(self, make: Callable[[], Any]) -> Any:
         """What `make()` returns on each process; the first one makes its own first.
 
         The others then find what it has downloaded or cached. Its UserError reaches
@@ -133,7 +132,7 @@ class Alone:
         """What `make()` returns."""
         return make()
 
-    def in_turn(self, make: Callable[[], Made]) -> Made:
+    def in_turn(self, make: Callable[[], Any]) -> Any:
         """What `make()` returns."""
         return make()
 

@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from vitedu.data import Source
 from vitedu.errors import UserError
 from vitedu.train.optimizer import set_lr
-from vitedu.train.processes import Made, Number
+from vitedu.train.processes import Number
 from vitedu.train.state import TrainState, whole
 from vitedu.train.step import StepResult, micro_batches
 
@@ -166,7 +166,7 @@ class Several:
         """What `make()` returns on the first process; a UserError reaches all too."""
         return self.send(*self.attempt(make))
 
-    def in_turn(self, make: Callable[[], Made]) -> Made:
+    def in_turn(self, make: Callable[[], Any]) -> Any:
         """What `make()` returns on each process; the first one makes its own first."""
         made, error = self.attempt(make)
         self.send(None, error)

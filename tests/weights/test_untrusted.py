@@ -12,6 +12,7 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from vitedu.errors import UserError
@@ -229,9 +230,12 @@ def test_names_of_classes_in_somebodys_json_are_strings(tmp_path, to, name):
 # --- sizes
 
 
-def test_a_crop_that_blows_up_the_picture_is_one_sentence(tmp_path):
-    spec = PreprocessSpec(TINY.image_size).to_json() | {"crop": 0.001}
-    assert "crop" in sentence(ours(tmp_path, preprocess=spec))
+def test_a_crop_that_would_blow_up_a_picture_is_one_sentence(tmp_path):
+    spec = PreprocessSpec(TINY.image_size).to_json() | {"crop": 1e-5}
+    model = load(ours(tmp_path, preprocess=spec), num_classes=0)
+    Image.new("RGB", (300, 200)).save(tmp_path / "photo.jpg")
+    with pytest.raises(UserError, match=r"photo\.jpg.* pixels"):
+        model.preprocess(tmp_path / "photo.jpg")
 
 
 def test_shards_larger_than_the_memory_are_one_sentence(tmp_path):

@@ -21,12 +21,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from numbers import Integral, Real
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from vitedu.errors import UserError, did_you_mean
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 LARGEST = 2**63 - 1  # what torch holds
-Kind = TypeVar("Kind")
+Kind = TypeVar("Kind", bound="DataclassInstance")
 
 
 @dataclass(frozen=True)
@@ -248,7 +251,7 @@ def from_json(kind: type[Kind], values: Any) -> Kind:
     owner = kind.__name__
     if not isinstance(values, Mapping):
         raise UserError(f"{owner} must be a JSON object, got {shown(values)}")
-    known = [each for each in fields(kind) if each.init]  # type: ignore[arg-type]
+    known = [each for each in fields(kind) if each.init]
     check_names(owner, values, (each.name for each in known))
     missing = [
         each.name

@@ -186,17 +186,8 @@ def test_a_finished_run_is_not_repeated(run, capsys):
 
 
 def test_fresh_keeps_the_old_run_aside(run):
-    words = [
-        "train",
-        "digits",
-        *TINY,
-        "--tier",
-        "smoke",
-        "--out",
-        str(run),
-        "--fresh",
-    ]
-    assert main(words) == 0
+    words = ["train", "digits", *TINY, "--tier", "smoke"]
+    assert main([*words, "--out", str(run), "--fresh"]) == 0
     assert (run.with_name("run.1") / "model.safetensors").is_file()
     first = (run.with_name("run.1") / "model.safetensors").read_bytes()
     assert (run / "model.safetensors").read_bytes() == first

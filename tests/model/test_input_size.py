@@ -24,6 +24,7 @@ from vitedu.model import (
     ViTConfig,
     resize_positions,
 )
+from vitedu.model.tables import FixedTable
 
 TINY = ViTConfig(
     image_size=(8, 12),
@@ -187,3 +188,20 @@ def test_a_resnet_takes_any_size_and_says_the_new_one():
     assert torch.equal(model(torch.ones(1, 3, 48, 40)), want)
     with pytest.raises(UserError, match="image_size must be one number, or"):
         model.set_input_size(0)
+
+
+def test_a_fixed_table_that_depends_on_the_grid_is_the_new_grids():
+    class Scaled(SinCos2D):
+        def table(self, config):
+            rows = config.grid[0]
+            return FixedTable(
+                config.grid,
+                lambda grid, *, dtype: torch.full(
+                    (1, 1 + grid[0] * grid[1], 32), float(rows), dtype=dtype
+                ),
+            )
+
+    model = random_model(replace(TINY, position=Scaled()))
+    assert (model.pos_embed() == 2).all()
+    model.set_input_size((16, 12))
+    assert (model.pos_embed() == 4).all()

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Mapping
+from typing import Any
 
 from vitedu.cli.command import Command, add_common_options
 from vitedu.errors import UserError, did_you_mean
@@ -26,7 +27,10 @@ def completion(shell: str, commands: Mapping[str, Command]) -> str:
         command.add_options(each)
         add_common_options(each)
         names = list(command.completions())
-        words = each.add_argument("words", nargs="*", choices=names or None)
+        # an attribute of shtab's own
+        words: Any = each.add_argument(
+            "words", nargs="*", choices=names or None
+        )
         if not names:
-            words.complete = shtab.FILE  # type: ignore[attr-defined]
+            words.complete = shtab.FILE
     return shtab.complete(parser, shell)

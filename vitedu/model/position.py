@@ -10,6 +10,7 @@ what a kind may do. Table 8 compares them: what they are, and where they enter,
 `vit("ViT-B/16", position=Learned2D(at="layers"))`
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -78,18 +79,18 @@ class NoPosition(Position):
 
 
 @dataclass(frozen=True)
-class AddedTable(Position):
+class AddedTable(Position, ABC):
     """A table (1, t, d) that is added to the tokens; a kind says which."""
 
     at: Place = "stem"
 
+    @abstractmethod
     def table(self, config: "ViTConfig") -> nn.Parameter | nn.Module:
         """The table, or a module that gives it when called."""
-        raise NotImplementedError
 
+    @abstractmethod
     def footprint_of_table(self, config: "ViTConfig") -> Footprint:
         """What one such table takes up."""
-        raise NotImplementedError
 
     def build(self, config: "ViTConfig") -> nn.Parameter | nn.Module | None:
         """The table of the model; None where every block has its own."""

@@ -194,7 +194,7 @@ class ViT(Classifier):
         with torch.device("meta"):
             other = ViT(config)
         for name, module in self.named_modules():
-            for size in ("input_shape", "grid", "num_patches"):
+            for size in ("input_shape", "grid", "num_patches", "compute"):
                 if hasattr(module, size):
                     new = getattr(other.get_submodule(name), size)
                     setattr(module, size, new)

@@ -2,7 +2,7 @@
 
 Each picture is decoded once, on all processors, by the code that reads it later: no
 header tells of a file that breaks off in the middle. It takes less than an epoch of
-reading, 2.5 ms a photograph and processor, and is what lets a run depend on the
+reading, a few milliseconds a photograph, and is what lets a run depend on the
 readable pictures alone. Their number, order, split and digest are the same once the
 others have been deleted, and no picture is missed in the middle of an epoch. Of a
 folder with WORTH_KEEPING pictures or more the answer is kept in the cache, and asked

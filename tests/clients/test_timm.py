@@ -18,8 +18,9 @@ def timm():
 
 
 def test_its_transform_is_ours(timm, model):
-    config = timm.data.resolve_model_data_config(model)
-    transform = timm.data.create_transform(**config)
+    from timm.data import create_transform, resolve_model_data_config
+
+    transform = create_transform(**resolve_model_data_config(model))
     photo = vitedu.data.photo("hopper")
     (want,) = vitedu.preprocess(model, photo)
     # both resample with pillow; what is left is one division in float32
@@ -42,7 +43,9 @@ def test_layer_decay_makes_the_groups_of_its_own_model(timm, model):
 
 
 def test_its_optimizer_leaves_biases_and_positions_undecayed(timm, model):
-    optimizer = timm.optim.create_optimizer_v2(
+    from timm.optim import create_optimizer_v2
+
+    optimizer = create_optimizer_v2(
         model, opt="adamw", lr=1e-3, weight_decay=0.05
     )
     decayed = {
@@ -61,7 +64,9 @@ def test_its_optimizer_leaves_biases_and_positions_undecayed(timm, model):
 
 @pytest.mark.parametrize("average", ["ModelEmaV2", "ModelEmaV3"])
 def test_its_average_follows_the_weights(timm, tiny, average):
-    averaged = getattr(timm.utils, average)(tiny, decay=0.75)
+    from timm import utils
+
+    averaged = getattr(utils, average)(tiny, decay=0.75)
     before = tiny.head.weight.detach().clone()
     with torch.no_grad():
         tiny.head.weight += 1
@@ -70,13 +75,15 @@ def test_its_average_follows_the_weights(timm, tiny, average):
 
 
 def test_its_attention_maps_are_the_recorded_ones(timm, model):
+    from timm.utils import AttentionExtract
+
     images = vitedu.preprocess(model, vitedu.data.photo("hopper"))
     with vitedu.record_attention(model) as maps, torch.no_grad():
         model(images)
     # it looks for a softmax, which fused attention has not: recording, the model
     # computes one, as timm's own does after `set_fused_attn(False)`
     with vitedu.record_attention(model):
-        extract = timm.utils.AttentionExtract(model)
+        extract = AttentionExtract(model)
     with torch.no_grad():
         found = list(extract(images).values())
     assert len(found) == len(maps) == 12

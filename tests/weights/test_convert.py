@@ -415,7 +415,9 @@ def test_timm_gives_our_logits(tmp_path):
         found = theirs.double().eval()(images(model.config))
     # float64, sums of at most 192 terms in another order: measured 1e-14
     assert_close(found, logits(model), rtol=0, atol=1e-10)
-    data = timm.data.resolve_model_data_config(theirs)
+    from timm.data import resolve_model_data_config
+
+    data = resolve_model_data_config(theirs)
     assert (data["mean"][0], data["crop_mode"]) == (0.5, "squash")
 
 

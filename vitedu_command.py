@@ -6,7 +6,8 @@ import signal
 def main() -> int:
     """Import the command and run it.
 
-    Importing torch takes seconds; Ctrl-C ends them at once, without a traceback.
+    Importing torch takes seconds; Ctrl-C ends them at once, without a
+    traceback.
     """
     before = signal.getsignal(signal.SIGINT)
     # nohup ignores it, and so do we; a handler that isn't Python's is None

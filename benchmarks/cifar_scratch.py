@@ -2,11 +2,12 @@
 
     python benchmarks/cifar_scratch.py cifar10-jpeg75.npz
 
-The plain ViT of the recipe learns from 5,000 images for 20 epochs. Then a CNN of four
-convolutions learns from the same images, moved and mirrored, for as many seconds of one
-thread, at Adam's usual rate. Both are tested on 5,000 images; n = 1. What the ViT
-reaches there after every fifth epoch is its curve; nothing was chosen by it. Written to
-`vitedu/results/cifar10-scratch-cpu.json`. `tools/cifar_jpeg.py` makes the file.
+The plain ViT of the recipe learns from 5,000 images for 20 epochs. Then a CNN
+of four convolutions learns from the same images, moved and mirrored, for as
+many seconds of one thread, at Adam's usual rate. Both are tested on 5,000
+images; n = 1. What the ViT reaches there after every fifth epoch is its curve;
+nothing was chosen by it. Written to `vitedu/results/cifar10-scratch-cpu.json`.
+`tools/cifar_jpeg.py` makes the file.
 """
 
 import argparse

@@ -2,10 +2,11 @@
 
     python benchmarks/cifar_switches.py cifar10-jpeg75.npz [SWITCH ...]
 
-A network of 0.3 M weights sees 3,000 images 40 times each and is judged on 3,000
-others, both of the training part; n = 1. Each switch undoes or adds one thing. What
-comes out is written to `vitedu/results/cifar-switches.json` after each run, and a run
-that stands there is not repeated. `tools/cifar_jpeg.py` makes the file.
+A network of 0.3 M weights sees 3,000 images 40 times each and is judged on
+3,000 others, both of the training part; n = 1. Each switch undoes or adds one
+thing. What comes out is written to `vitedu/results/cifar-switches.json` after
+each run, and a run that stands there is not repeated. `tools/cifar_jpeg.py`
+makes the file.
 """
 
 import argparse

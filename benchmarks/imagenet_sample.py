@@ -2,11 +2,11 @@
 
     VITEDU_DATA=... python benchmarks/imagenet_sample.py
 
-The AugReg checkpoint and one image of each class (`weights/` and `imagenet-sample/` in
-$VITEDU_DATA) through `vitedu.load` and our own preprocessing; then once more for each
-common mistake: another GELU, mean, channel order, geometry or epsilon. Counts of 1,000
-and the mean cross-entropy are printed and written to
-`vitedu/results/imagenet-sample.json`.
+The AugReg checkpoint and one image of each class (`weights/` and
+`imagenet-sample/` in $VITEDU_DATA) through `vitedu.load` and our own
+preprocessing; then once more for each common mistake: another GELU, mean,
+channel order, geometry or epsilon. Counts of 1,000 and the mean cross-entropy
+are printed and written to `vitedu/results/imagenet-sample.json`.
 """
 
 import csv
@@ -113,8 +113,8 @@ def main() -> int:
     """Measure every change, print and record."""
     if "VITEDU_DATA" not in os.environ:
         print(
-            "imagenet_sample: set VITEDU_DATA to the folder that holds weights/ and "
-            "imagenet-sample/",
+            "imagenet_sample: set VITEDU_DATA to the folder that holds "
+            "weights/ and imagenet-sample/",
             file=sys.stderr,
         )
         return 2

@@ -2,11 +2,12 @@
 
     python benchmarks/kill_and_resume.py
 
-One run goes to its end undisturbed. A second is killed with SIGKILL again and again,
-every other time while a checkpoint is being written, and started again with the same
-command; a third is stopped with SIGTERM, which saves and exits with 0. On the CPU with
-one thread all three must end with the same bytes and the same log. What happened is
-printed and written to `vitedu/results/kill-and-resume.json`.
+One run goes to its end undisturbed. A second is killed with SIGKILL again and
+again, every other time while a checkpoint is being written, and started again
+with the same command; a third is stopped with SIGTERM, which saves and exits
+with 0. On the CPU with one thread all three must end with the same bytes and
+the same log. What happened is printed and written to
+`vitedu/results/kill-and-resume.json`.
 """
 
 import argparse
@@ -204,8 +205,8 @@ def main() -> None:
         },
     )
     print(
-        f"{options.kills} kills, {num_in_write} in a write, {options.terms} stops: "
-        f"{same} of 2 runs equal the undisturbed one"
+        f"{options.kills} kills, {num_in_write} in a write, {options.terms} "
+        f"stops: {same} of 2 runs equal the undisturbed one"
     )
     if same != 2:
         raise SystemExit(1)

@@ -1,13 +1,15 @@
 """Seconds of training until 96 % of MNIST's test images are right.
 
-The usual loop against vitedu, on the same 7,850 weights and threads, in one run:
+The usual loop against vitedu, on the same 7,850 weights and threads, in one
+run:
 
     VITEDU_DATA=... python benchmarks/mnist_time_to_accuracy.py
 
-The usual loop is what tutorials show: a DataLoader over torchvision's MNIST, Adam
-1e-3, batch 64, a ViT with tanh on its logits. Both sides are evaluated every 16,384
-images; that is not timed. They take turns, so that a slow minute hits both. The last
-line printed is the ratio: median over the seeds, and the range.
+The usual loop is what tutorials show: a DataLoader over torchvision's MNIST,
+Adam 1e-3, batch 64, a ViT with tanh on its logits. Both sides are evaluated
+every 16,384 images; that is not timed. They take turns, so that a slow minute
+hits both. The last line printed is the ratio: median over the seeds, and the
+range.
 """
 
 import argparse
@@ -213,13 +215,15 @@ def main() -> None:
             for name, side in sides.items():
                 end = "" if side.reached else f", {TARGET} % never reached"
                 print(
-                    f"seed {seed} {name}: {side.seconds:.2f} s, best {side.best:.2f} % "
-                    f"in {side.num_evaluations} evaluations{end}",
+                    f"seed {seed} {name}: {side.seconds:.2f} s, best "
+                    f"{side.best:.2f} % in {side.num_evaluations} "
+                    f"evaluations{end}",
                     flush=True,
                 )
                 seconds[name].append(side.seconds)
                 best[name].append(side.best)
-    # a side that never got there has at least this many seconds: the ratio is a bound
+    # a side that never got there has at least this many seconds: the ratio is a
+    # bound
     ratios = [
         u / v for u, v in zip(seconds["usual"], seconds["vitedu"], strict=True)
     ]

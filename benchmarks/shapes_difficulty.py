@@ -2,9 +2,9 @@
 
     python benchmarks/shapes_difficulty.py
 
-A linear model on pixels, a small CNN and the ViT of `shapes-small`, 64 x 64 pixels, 10
-classes, no augmentation, AdamW with a cosine schedule, bfloat16; n = 1. What they reach
-on 2,000 images of another seed is printed and written to
+A linear model on pixels, a small CNN and the ViT of `shapes-small`, 64 x 64
+pixels, 10 classes, no augmentation, AdamW with a cosine schedule, bfloat16; n =
+1. What they reach on 2,000 images of another seed is printed and written to
 `vitedu/results/shapes-difficulty.json`.
 """
 

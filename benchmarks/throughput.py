@@ -3,12 +3,13 @@
     python benchmarks/throughput.py                      the device that is there
     python benchmarks/throughput.py --device cpu --threads 1 --rounds 21
 
-On a GPU: ViT-Ti, S, B and L at 224 pixels and B/16 at 384, bf16, with and without
-torch.compile. On a CPU: ViT-Ti/16 and ViT-S/16 in fp32. Each row is what `vitedu bench`
-answers. It is saved in a folder before the next begins, and a row that is there already
-is not measured again: a run that was cut off goes on. After each row the table so far
-is written to vitedu/results/throughput-cpu.json or throughput-gpu.json, which names the
-rows that are open.
+On a GPU: ViT-Ti, S, B and L at 224 pixels and B/16 at 384, bf16, with and
+without torch.compile. On a CPU: ViT-Ti/16 and ViT-S/16 in fp32. Each row is
+what `vitedu bench` answers. It is saved in a folder before the next begins, and
+a row that is there already is not measured again: a run that was cut off goes
+on. After each row the table so far is written to
+vitedu/results/throughput-cpu.json or throughput-gpu.json, which names the rows
+that are open.
 """
 
 import argparse
@@ -109,8 +110,8 @@ def write_table(
     rows = [json.loads(x.read_text()) for x in paths.values() if x.exists()]
     still_open = [name for name, path in paths.items() if not path.exists()]
     notes = (
-        "a ratio is ours to the fastest peer's: median and quartiles over the rounds, "
-        "in each of which everybody has a turn"
+        "a ratio is ours to the fastest peer's: median and quartiles over the "
+        "rounds, in each of which everybody has a turn"
     )
     if still_open:
         notes += f"; open: {', '.join(still_open)}"

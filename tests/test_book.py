@@ -1,7 +1,7 @@
 """The lock between the book and the package, and what every chapter must have.
 
-What a single notebook must have is a rule of `tools/chapter_form.py`; all are asked
-here, of the notebooks as they are committed.
+What a single notebook must have is a rule of `tools/chapter_form.py`; all are
+asked here, of the notebooks as they are committed.
 """
 
 import ast

@@ -286,14 +286,16 @@ def test_flops_of_named_models_equal_torchs_counter(name):
 
 
 def test_torchs_counter_sees_attention_on_the_meta_device_alone():
-    # On meta scaled_dot_product_attention is two batched products, which are counted;
-    # the CPU's fused kernel has no entry in the counter, so qk^T and Av are lost there.
+    # On meta scaled_dot_product_attention is two batched products, which are
+    # counted; the CPU's fused kernel has no entry in the counter, so qk^T and
+    # Av are lost there.
     quadratic = 2 * TINY.depth * 2 * TINY.num_tokens**2 * TINY.embed_dim
     assert counted_by_torch(TINY, device="cpu") == flops(TINY) - quadratic
 
 
 def test_training_flops_are_torchs_count_plus_the_gradient_of_the_pixels():
-    # three times forward includes a gradient of the images, which nobody asks for
+    # three times forward includes a gradient of the images, which nobody asks
+    # for
     stem = 2 * TINY.num_patches * (4 * 8 * 3) * TINY.embed_dim
     assert training_flops(TINY) == counted_by_torch(TINY, backward=True) + stem
 
@@ -303,7 +305,8 @@ def test_training_flops_are_torchs_count_plus_the_gradient_of_the_pixels():
 def test_activations_are_what_autograd_saves(
     shape, batch_size, bytes_saved_for_backward
 ):
-    # Exact on the CPU. 1% for the few bytes another version of a kernel may keep.
+    # Exact on the CPU. 1% for the few bytes another version of a kernel may
+    # keep.
     config = replace(TINY, **SHAPES[shape])
     torch.manual_seed(0)
     images = torch.randn(batch_size, config.in_channels, *config.image_size)

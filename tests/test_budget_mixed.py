@@ -26,8 +26,8 @@ SHAPES = {
     "no-head": {"num_classes": 0},
 }
 BATCH = 16
-# Of it half is needed: biases are cast too, and the gradient of a kernel lives while
-# it is added to those of the steps before. The bar on a GPU is 15%.
+# Of it half is needed: biases are cast too, and the gradient of a kernel lives
+# while it is added to those of the steps before. The bar on a GPU is 15%.
 CLOSE = 0.1
 
 
@@ -138,7 +138,8 @@ def test_what_no_formula_describes_is_refused(config, options, said):
 
 def test_utilisation_is_the_share_of_a_ceiling():
     config = vit_config("ViT-B/16")
-    # by hand: 17.56 GMAC forward, three times that in training, two operations each
+    # by hand: 17.56 GMAC forward, three times that in training, two operations
+    # each
     assert budget.mfu(config, 1000, 6 * 17.5637e12 * 4) == pytest.approx(
         0.25, rel=1e-4
     )

@@ -22,7 +22,8 @@ from vitedu.model.relative import Relative
 from vitedu.model.resnet import ResNet
 from vitedu.model.resnet_config import ResNetConfig, resnet_config
 
-# 1,000 classes: weights of bit-v1 and of bit-v2, GMAC of bit-v1 at 224 as printed
+# 1,000 classes: weights of bit-v1 and of bit-v2, GMAC of bit-v1 at 224 as
+# printed
 TABLE = {
     "R50x1": (25_557_032, 25_549_352, "4.09"),
     "R50x2": (98_004_072, 97_988_712, "16.12"),
@@ -101,7 +102,8 @@ def test_training_of_a_hybrid_refits_table_6():
 
 
 def test_products_of_the_resnets_are_those_of_their_layers():
-    # by hand: 7x7 root at half size, then two units and one, at a quarter, an eighth
+    # by hand: 7x7 root at half size, then two units and one, at a quarter, an
+    # eighth
     config = replace(RESNET, image_size=(32, 32))
     root = 16 * 16 * 32 * 3 * 49
     first = 8 * 8 * (32 * 32 + 32 * 32 * 9 + 32 * 128 + 32 * 128)
@@ -128,7 +130,8 @@ def test_parts_are_those_of_the_built_model(shape):
 def test_activations_are_what_autograd_saves(
     shape, batch_size, bytes_saved_for_backward
 ):
-    # Exact on the CPU. 1% for the few bytes another version of a kernel may keep.
+    # Exact on the CPU. 1% for the few bytes another version of a kernel may
+    # keep.
     config = SHAPES[shape]
     images = images_of(config, batch_size)
     counted = memory(config, batch_size=batch_size).activations
@@ -176,8 +179,9 @@ def test_activations_without_training_are_the_widest_moment(shape):
 
 @small_configs
 def test_bytes_of_half_as_wide_numbers_are_about_half(shape):
-    # The places that the pool remembers are wider, and bit-v2 standardises its filters
-    # in float32; in networks as small as these, filters are most of what is held.
+    # The places that the pool remembers are wider, and bit-v2 standardises its
+    # filters in float32; in networks as small as these, filters are most of
+    # what is held.
     whole, half = (
         memory(SHAPES[shape], batch_size=2, dtype=dtype)
         for dtype in (torch.float32, torch.bfloat16)

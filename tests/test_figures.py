@@ -118,7 +118,8 @@ def test_a_single_measurement_is_a_point_that_can_be_seen():
     assert len(lines) == 3
     assert all(line.get_marker() == "o" for line in lines)
     assert alt == (
-        "Training loss is 2.00 nats at step 5; validation accuracy ends at 12.0 %."
+        "Training loss is 2.00 nats at step 5; validation accuracy ends at "
+        "12.0 %."
     )
 
 

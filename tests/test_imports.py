@@ -13,9 +13,10 @@ import vitedu
 PACKAGE = Path(vitedu.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-# What each part of the package may import of the others (design: arrows to the right,
-# cli -> train -> evaluate, interpret -> weights -> data -> model -> errors). Every part
-# may import itself. `vitedu` is the package itself, `vitedu/__init__.py`.
+# What each part of the package may import of the others (design: arrows to the
+# right, cli -> train -> evaluate, interpret -> weights -> data -> model ->
+# errors). Every part may import itself. `vitedu` is the package itself,
+# `vitedu/__init__.py`.
 FOUNDATION = {"errors", "limits", "fields", "files", "decode", "pictures"}
 FOUNDATION |= {"compat"}
 DATA = FOUNDATION | {"model"}

@@ -51,8 +51,9 @@ NEEDS = {
     "probe_transformers": ["sklearn", "datasets"],
     "finetune_transformers": ["accelerate", "datasets"],
 }
-# Beside a CPU build of torch, torchvision's wheel cannot load its compiled part (see
-# vitedu.compat), and with it the decoder that transformers reads a path with.
+# Beside a CPU build of torch, torchvision's wheel cannot load its compiled part
+# (see vitedu.compat), and with it the decoder that transformers reads a path
+# with.
 HELP = """
 import numpy, torch
 from PIL import Image

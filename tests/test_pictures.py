@@ -108,7 +108,8 @@ def test_normalise_is_the_formula(mean, dtype):
     )
     got = normalise(images, spec)
     assert got.dtype == torch.float32
-    # float32, the same sum in another order: a few units of 1.2e-7 at values of 3
+    # float32, the same sum in another order: a few units of 1.2e-7 at values of
+    # 3
     assert_close(got, (images / 255 - mean) / std, rtol=0, atol=2e-6)
 
 
@@ -469,8 +470,8 @@ def test_timm_finds_the_preprocessing_of_a_model(crop, interpolation):
     config = resolve_model_data_config(model)
     theirs = create_transform(**config, is_training=False)
     picture = photo("hopper")
-    # The same pixels; then (x / 255 - mean) / std against x * scale + offset: a few
-    # roundings in float32 of numbers up to 3, measured 5e-7.
+    # The same pixels; then (x / 255 - mean) / std against x * scale + offset: a
+    # few roundings in float32 of numbers up to 3, measured 5e-7.
     assert_close(theirs(picture), model.preprocess(picture), rtol=0, atol=2e-6)
 
 

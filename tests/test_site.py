@@ -1,7 +1,8 @@
 """The built site: what its files hold, and what a browser makes of them.
 
-Needs `_build/html` (or the site in $VITEDU_SITE) and, for most, a Chromium in PATH or
-$CHROMIUM. Tests skip where one is missing; with VITEDU_BROWSER=required they fail.
+Needs `_build/html` (or the site in $VITEDU_SITE) and, for most, a Chromium in
+PATH or $CHROMIUM. Tests skip where one is missing; with VITEDU_BROWSER=required
+they fail.
 """
 
 import functools

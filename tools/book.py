@@ -2,8 +2,9 @@
 
     python tools/book.py [--download]
 
-MNIST where it is found ($VITEDU_DATA, the cache, or downloaded with --download), else
-the 3,000 digits inside the package. A run that is finished is not trained again.
+MNIST where it is found ($VITEDU_DATA, the cache, or downloaded with
+--download), else the 3,000 digits inside the package. A run that is finished is
+not trained again.
 """
 
 import argparse

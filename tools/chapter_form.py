@@ -2,10 +2,10 @@
 
     python tools/chapter_form.py [01 05 ...]
 
-prints what is wrong with the notebook that a text gives (with the outputs that were
-committed). Each rule is a function from a notebook to a list of complaints;
-`tests/test_book.py` asks them all. `EVERYWHERE` are the rules of every executed page,
-`CHAPTERS` those of chapters alone.
+prints what is wrong with the notebook that a text gives (with the outputs that
+were committed). Each rule is a function from a notebook to a list of
+complaints; `tests/test_book.py` asks them all. `EVERYWHERE` are the rules of
+every executed page, `CHAPTERS` those of chapters alone.
 """
 
 import argparse
@@ -47,7 +47,8 @@ MYST = {
 }
 PLACEHOLDER = re.compile(r"\{[A-Za-z_][\w.]*(?:![rs])?(?::[^{}]*)?\}")
 UNFINISHED = re.compile(r"\bNN\b|\bTODO\b|\bFIXME\b|\bXXX\b")
-# where papers live; what is there, or is cited with a year, is in the bibliography
+# where papers live; what is there, or is cited with a year, is in the
+# bibliography
 PAPERS = re.compile(
     r"https?://(?:[\w.-]+\.)?(?:arxiv\.org|doi\.org|openreview\.net|aclanthology\.org|"
     r"mlr\.press|nips\.cc|neurips\.cc|thecvf\.com|jmlr\.org)/"
@@ -293,8 +294,8 @@ def shows_a_failure(notebook: NotebookNode) -> list[str]:
 def hides_its_plumbing(notebook: NotebookNode) -> list[str]:
     """Asserts, alt text, drawing code and hooks are in hidden cells.
 
-    Alt text is a string of more columns than a line may print. A taught cell is the
-    package's, and a line `figures.show(*module.function(...))` may be seen.
+    Alt text is a string of more columns than a line may print. A taught cell is
+    the package's, and a line `figures.show(*module.function(...))` may be seen.
     """
     bad = []
     for cell in visible(notebook):

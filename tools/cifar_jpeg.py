@@ -3,10 +3,10 @@
     python tools/cifar_jpeg.py FOLDER cifar10-jpeg75.npz
     vitedu train cifar10-scratch data=cifar10-jpeg75.npz
 
-In FOLDER are train.npz and test.npz, each with `header` (the bytes that all its files
-begin with), `lengths` and `scans` (what follows, one image after the other), `labels`
-and `class_names`. The copy is lossy: a number measured on it is for CIFAR-10 as JPEG
-at quality 75; say so where you state it.
+In FOLDER are train.npz and test.npz, each with `header` (the bytes that all its
+files begin with), `lengths` and `scans` (what follows, one image after the
+other), `labels` and `class_names`. The copy is lossy: a number measured on it
+is for CIFAR-10 as JPEG at quality 75; say so where you state it.
 """
 
 import argparse
@@ -31,8 +31,8 @@ def decode(packed: dict[str, np.ndarray]) -> np.ndarray:
     ends = np.cumsum(packed["lengths"], dtype=np.int64)
     if len(ends) != len(packed["labels"]) or ends[-1] != len(scans):
         raise UserError(
-            f"{len(packed['labels'])} labels, {len(ends)} lengths that add up to "
-            f"{ends[-1]:,} of {len(scans):,} bytes: the file is damaged"
+            f"{len(packed['labels'])} labels, {len(ends)} lengths that add up "
+            f"to {ends[-1]:,} of {len(scans):,} bytes: the file is damaged"
         )
     images = np.empty((len(ends), *SHAPE), np.uint8)
     begin = 0

@@ -2,10 +2,11 @@
 
     python tools/digits.py [FILE]
 
-The first 250 images of each class of MNIST's training part and the first 50 of its test
-part, in MNIST's own order. MNIST is looked for as always (`vitedu.data.locate`). Equal
-input gives equal bytes: no date and no other trace of the machine is in the archive.
-Licence and attribution: vitedu/data/digits.LICENSE.txt.
+The first 250 images of each class of MNIST's training part and the first 50 of
+its test part, in MNIST's own order. MNIST is looked for as always
+(`vitedu.data.locate`). Equal input gives equal bytes: no date and no other
+trace of the machine is in the archive. Licence and attribution:
+vitedu/data/digits.LICENSE.txt.
 """
 
 import io

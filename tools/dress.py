@@ -19,8 +19,8 @@ from nbformat import NotebookNode
 # the words in the cell `links`, and what a text has for their addresses
 LINKS = {"Open in Colab": "COLAB", "this page on the site": "SITE"}
 SETUP = "import vitedu"
-# `_render_traceback_`: Jupyter and Colab show the sentence, and no frames; Colab shows
-# the title where the cell is folded
+# `_render_traceback_`: Jupyter and Colab show the sentence, and no frames;
+# Colab shows the title where the cell is folded
 SETUP_IN_FULL = """\
 # @title Install vitedu where it is missing
 import importlib.util
@@ -43,8 +43,8 @@ if importlib.util.find_spec("vitedu") is None:
     )
 
 import vitedu"""
-# where a code cell's folding is kept: JupyterLab (`jupyter`), Colab (`cellView`), and
-# nbformat's own `collapsed`, which both know for outputs
+# where a code cell's folding is kept: JupyterLab (`jupyter`), Colab
+# (`cellView`), and nbformat's own `collapsed`, which both know for outputs
 FOLDED = {
     "setup": {"cellView": "form", "jupyter": {"source_hidden": True}},
     "hide-input": {"cellView": "form", "jupyter": {"source_hidden": True}},

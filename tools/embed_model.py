@@ -3,14 +3,15 @@
     python tools/embed_model.py make SOURCE [TARGET]
     python tools/embed_model.py compare [SOURCE]
 
-`make` writes a ViT-Ti/16 in any dialect that `vitedu.load` reads as vitedu's own file
-of 16-bit floats, with ImageNet's class names: vitedu/weights/vit-ti-16.safetensors.
-Equal input gives equal bytes.
+`make` writes a ViT-Ti/16 in any dialect that `vitedu.load` reads as vitedu's
+own file of 16-bit floats, with ImageNet's class names:
+vitedu/weights/vit-ti-16.safetensors. Equal input gives equal bytes.
 
-`compare` compares that file with SOURCE, a file or a name; without one, with the
-published weights that it most likely is, which are fetched from the hub. That these
-are the right ones is inferred (see NOTICE), and with a network anyone can settle it:
-the published numbers, rounded to 16 bits, are ours or they aren't.
+`compare` compares that file with SOURCE, a file or a name; without one, with
+the published weights that it most likely is, which are fetched from the hub.
+That these are the right ones is inferred (see NOTICE), and with a network
+anyone can settle it: the published numbers, rounded to 16 bits, are ours or
+they aren't.
 """
 
 import hashlib
@@ -49,7 +50,8 @@ def embedded_form(source: str | Path) -> Checkpoint:
     if not all(torch.isfinite(x).all() for x in state.values()):
         raise UserError(f"{source} has numbers that 16 bits can't represent")
     names = imagenet_classes().names
-    # the weights are the authors', whatever the file's names: resized as the paper's
+    # the weights are the authors', whatever the file's names: resized as the
+    # paper's
     return checkpoint._replace(
         state_dict=state, class_names=names, resize_mode="paper"
     )
@@ -95,9 +97,9 @@ def compare(source: str = PUBLISHED) -> str:
     theirs = embedded_form(source)
     found = compared(ours, theirs)
     lines = [
-        f"{found.num_equal} of {found.num_tensors} tensors of {source} are equal to "
-        f"ours bit for bit, {found.num_missing} are in one file alone, the largest "
-        f"difference is {found.most:.3g}"
+        f"{found.num_equal} of {found.num_tensors} tensors of {source} are "
+        f"equal to ours bit for bit, {found.num_missing} are in one file "
+        f"alone, the largest difference is {found.most:.3g}"
     ]
     is_same = found.num_equal == found.num_tensors
     if ours.preprocess != theirs.preprocess:

@@ -1,8 +1,8 @@
 """Put the icons that the book shows into one small style sheet, in place of all others.
 
-The theme loads 1.5 MB of script, or 270 kB of fonts, on every page, for twenty icons of
-the 2,000 in Font Awesome. Fonts in files are also refused by some browsers to a page
-that is read from disk; a font inside a style sheet is not.
+The theme loads 1.5 MB of script, or 270 kB of fonts, on every page, for twenty
+icons of the 2,000 in Font Awesome. Fonts in files are also refused by some
+browsers to a page that is read from disk; a font inside a style sheet is not.
 """
 
 import re
@@ -15,7 +15,8 @@ import pydata_sphinx_theme
 from fontTools.subset import Options, Subsetter
 from fontTools.ttLib import TTFont
 
-# what pages and the theme's scripts name; what its style sheet shows is read from there
+# what pages and the theme's scripts name; what its style sheet shows is read
+# from there
 SOLID = (
     "angle-down",
     "angle-left",

@@ -2,9 +2,10 @@
 
     python tools/ledger.py
 
-`book/ledger.toml` says which tables and figures the paper has, and what we measure
-beside them; `vitedu/results` what was measured. `book/ledger.md` joins the two. Nobody
-types a number or a state into it: equal rows and results give an equal page.
+`book/ledger.toml` says which tables and figures the paper has, and what we
+measure beside them; `vitedu/results` what was measured. `book/ledger.md` joins
+the two. Nobody types a number or a state into it: equal rows and results give
+an equal page.
 """
 
 import argparse
@@ -80,8 +81,9 @@ def read_rows(path: Path) -> Rows:
                     )
             if row["chapter"] not in chapters:
                 raise UserError(
-                    f"row {name} names chapter {row['chapter']!r}, which [chapters] "
-                    f"does not list; write its number, 1 to {max(chapters)}"
+                    f"row {name} names chapter {row['chapter']!r}, which "
+                    "[chapters] does not list; write its number, 1 to "
+                    f"{max(chapters)}"
                 )
             if name in seen:
                 raise UserError(f"row {name} is there twice")
@@ -97,8 +99,8 @@ def read_results() -> list[Result]:
 def assign(rows: Rows, recorded: Iterable[Result]) -> dict[str, list[Result]]:
     """The results of each row that has any.
 
-    A result belongs to the row of the paper that its `reproduces` names, and to the row
-    of ours that bears its name.
+    A result belongs to the row of the paper that its `reproduces` names, and to
+    the row of ours that bears its name.
     UserError: it names a row that does not exist, or belongs nowhere.
     """
     paper = [row["id"] for row in rows.paper]
@@ -120,8 +122,9 @@ def assign(rows: Rows, recorded: Iterable[Result]) -> dict[str, list[Result]]:
             found.setdefault(name, []).append(result)
         elif claim is None:
             raise UserError(
-                f"result {name} belongs to no row of {ROWS.name}; add one of ours "
-                f"with id = {name!r}, or say in the result what it reproduces"
+                f"result {name} belongs to no row of {ROWS.name}; add one of "
+                f"ours with id = {name!r}, or say in the result what it "
+                "reproduces"
             )
     return found
 
@@ -322,7 +325,8 @@ def run(result: Result) -> str:
     facts = [
         f"Seed{'s' if len(result['seeds']) > 1 else ''} {seeds}",
         f"tier {result['tier']}",
-        f"data {data['name']} ({data['num_train']:,} and {data['num_test']:,} images)",
+        f"data {data['name']} ({data['num_train']:,} and {data['num_test']:,} "
+        "images)",
         result["hardware"],
         f"torch {result['versions'].get('torch', 'not recorded')}",
         f"{result['wall_seconds']:,.0f} seconds in all",

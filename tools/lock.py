@@ -1,9 +1,9 @@
 """The lock between the book and the package: a chapter's code is the package's code.
 
 A cell tagged `teaches` is one top-level definition. It must be, to the letter,
-the definition of that name in `vitedu/`, with docstrings cut to their first line
-on both sides: chapters 1 to 5 write `vitedu/plain.py`, the others teach the rest.
-The package is the source; nothing here writes to it.
+the definition of that name in `vitedu/`, with docstrings cut to their first
+line on both sides: chapters 1 to 5 write `vitedu/plain.py`, the others teach
+the rest. The package is the source; nothing here writes to it.
 """
 
 import ast

@@ -1,8 +1,9 @@
 """Copy MathJax 3.2.2 into the book, so that the site asks no other host for it.
 
-The file comes out of the Python package sphinx-mathjax-offline (requirements.txt), a
-carrier of the unchanged npm package. The book doesn't load it as an extension, which
-would copy 24 MB and choose an output that needs font files.
+The file comes out of the Python package sphinx-mathjax-offline
+(requirements.txt), a carrier of the unchanged npm package. The book doesn't
+load it as an extension, which would copy 24 MB and choose an output that needs
+font files.
 """
 
 import hashlib
@@ -27,8 +28,9 @@ def copy(target: Path = TARGET) -> None:
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest != SHA256:
         raise ValueError(
-            f"{NAME} of sphinx-mathjax-offline {carrier.version} has the digest "
-            f"{digest[:8]}, the book wants {SHA256[:8]}; install requirements.txt"
+            f"{NAME} of sphinx-mathjax-offline {carrier.version} has the "
+            f"digest {digest[:8]}, the book wants {SHA256[:8]}; install "
+            "requirements.txt"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(path, target)

@@ -4,8 +4,8 @@
 
 What is measured is the *main path* of `book/text/NN_name.py`: everything before
 the heading `## Exercises`. Exercises, second reading, the paper, readings and
-solutions don't count, nor does the cell of links. A `!` marks what is beyond its
-limit (`LIMITS`).
+solutions don't count, nor does the cell of links. A `!` marks what is beyond
+its limit (`LIMITS`).
 
 words
     Of Markdown, split at white space, where a piece has a letter or a digit: prose,

@@ -1,11 +1,17 @@
 """How many small mistakes in the package the tests notice.
 
-    python tools/mutants.py [--sample 100] [--seed 0] [--out FILE] [--root CLONE]
+    python tools/mutants.py CLONE [--sample 100] [--seed 0] [--out FILE]
 
-changes the package of a clone in one place at a time: a comparison flipped, a term
-dropped, an axis swapped, `and` for `or`. After each change the tests that mirror the
-module are run, and then the fast ones, until the first failure. One line per change
-is printed; FILE keeps the answers, and a run that was stopped goes on from it.
+changes the package of a clone in one place at a time: a comparison flipped, a
+term dropped, an axis swapped, `and` for `or`. After each change the tests that
+mirror the module are run, slow ones too, and then the fast ones, until the
+first failure. Of the fast ones only the files that execute the statement: the
+others can't notice, and coverage.py has found out which they are, in
+subprocesses too (FILE.reach.json).
+
+One line per change is printed. FILE keeps the answers, and a run that was
+stopped goes on from it. Two runs with a clone each may share the work: `--half
+0`, `--half 1`.
 
 The clone is written to: make one for this alone (`git clone . CLONE`).
 """
@@ -17,10 +23,13 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import coverage
 
 FLIPPED = {
     ast.Lt: ast.GtE,
@@ -38,9 +47,18 @@ FLIPPED = {
 }
 DROPPED = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv)
 AXES = {"dim", "axis"}
-# long enough for every mirrored test on a slow machine; an endless loop is noticed
+# long enough for every mirrored test on a slow machine; an endless loop is
+# noticed
 SECONDS = 3600
 FAST = "not slow and not browser"
+ALL = "not browser"
+COVERAGE = """
+[run]
+parallel = true
+patch = subprocess, fork, _exit
+source = vitedu
+disable_warnings = no-data-collected, module-not-imported, couldnt-parse
+"""
 
 
 class Mutant(NamedTuple):
@@ -48,6 +66,7 @@ class Mutant(NamedTuple):
 
     module: str  # vitedu/model/vit.py
     line: int
+    statement: int  # the first line of the statement that it is in
     start: int  # offsets in the source, in bytes
     end: int
     text: str  # what is put there
@@ -61,7 +80,7 @@ def mutants_of(root: Path, module: Path) -> Iterator[Mutant]:
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line))
-    for node in ast.walk(ast.parse(source)):
+    for node, statement in statements(ast.parse(source)):
         for part, new in changes(node):
             start = starts[part.lineno - 1] + part.col_offset
             end = starts[part.end_lineno - 1] + part.end_col_offset
@@ -69,11 +88,20 @@ def mutants_of(root: Path, module: Path) -> Iterator[Mutant]:
             yield Mutant(
                 module.relative_to(root).as_posix(),
                 part.lineno,
+                statement,
                 start,
                 end,
                 f"({new})",
                 f"{was} -> {new}",
             )
+
+
+def statements(tree: ast.AST, line: int = 1) -> Iterator[tuple[ast.AST, int]]:
+    """Every node, and the first line of the innermost statement around it."""
+    for node in ast.iter_child_nodes(tree):
+        at = node.lineno if isinstance(node, ast.stmt) else line
+        yield node, at
+        yield from statements(node, at)
 
 
 def changes(node: ast.AST) -> Iterator[tuple[Any, str]]:
@@ -116,32 +144,60 @@ def mirrored(root: Path, module: str) -> list[str]:
     folder = root / "tests" / path.parent
     stem = path.parent.name if path.stem == "__init__" else path.stem
     found = sorted(folder.glob(f"test_{stem}*.py"))
-    if (
-        not found and path.parent.name
-    ):  # vitedu/cli/train.py: tests/test_cli*.py
+    if not found and path.parent.name:
+        # vitedu/cli/train.py: tests/test_cli*.py
         found = sorted((root / "tests").glob(f"test_{path.parts[0]}*.py"))
         found = found or sorted(folder.glob("test_*.py"))
     return [str(test.relative_to(root)) for test in found]
 
 
-def fails(root: Path, tests: list[str]) -> bool:
-    """Whether a test fails (or never ends) in the clone as it is now."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", FAST]
-    command += ["-n", "2"] if not tests else []
+def run_tests(
+    root: Path, tests: list[str], marked: str, *words: str, **environment: str
+) -> int:
+    """The exit code of pytest in the clone as it is now; 1 if it never ends."""
+    command = [sys.executable, *words, "-m", "pytest", "-q", "-x", "-m", marked]
     try:
-        done = subprocess.run(
+        return subprocess.run(
             [*command, "-p", "no:cacheprovider", *tests],
             cwd=root,
             capture_output=True,
             timeout=SECONDS,
-            env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
-        )
+            env={
+                **os.environ,
+                "PYTHONPATH": str(root),
+                "OMP_NUM_THREADS": "1",
+                **environment,
+            },
+        ).returncode
     except subprocess.TimeoutExpired:
-        return True
-    return done.returncode not in (0, 5)  # 5: no test was chosen
+        return 1
 
 
-def verdict(root: Path, mutant: Mutant) -> str:
+def fails(root: Path, tests: list[str], marked: str) -> bool:
+    """Whether one of these tests fails; 5: none of them was chosen."""
+    return bool(tests) and run_tests(root, tests, marked) not in (0, 5)
+
+
+def reach(root: Path, test: str) -> dict[str, list[int]]:
+    """The lines of each module that the fast tests of one file execute."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder, "coverage.ini")
+        config.write_text(f"{COVERAGE}data_file = {folder}/data\n")
+        words = ("-m", "coverage", "run", f"--rcfile={config}")
+        code = run_tests(root, [test], FAST, *words)
+        if code not in (0, 5):
+            raise SystemExit(f"{test} fails before anything is changed")
+        measured = coverage.Coverage(config_file=str(config))
+        measured.combine()
+        data = measured.get_data()
+        return {
+            Path(file).relative_to(root).as_posix(): sorted(lines)
+            for file in data.measured_files()
+            if (lines := data.lines(file))
+        }
+
+
+def verdict(root: Path, mutant: Mutant, fast: list[str]) -> str:
     """Who notices: the "mirrored" tests, the "fast" ones, or "nobody"."""
     path = root / mutant.module
     source = path.read_bytes()
@@ -149,9 +205,10 @@ def verdict(root: Path, mutant: Mutant) -> str:
     path.write_bytes(source[: mutant.start] + text + source[mutant.end :])
     try:
         tests = mirrored(root, mutant.module)
-        if tests and fails(root, tests):
+        if fails(root, tests, ALL):
             return "mirrored"
-        return "fast" if fails(root, []) else "nobody"
+        others = [test for test in fast if test not in tests]
+        return "fast" if fails(root, others, FAST) else "nobody"
     finally:
         path.write_bytes(source)
 
@@ -159,25 +216,40 @@ def verdict(root: Path, mutant: Mutant) -> str:
 def main() -> None:
     """Sample, try each, and say how many were noticed."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("root", type=Path, metavar="CLONE")
     parser.add_argument("--sample", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--root", type=Path, default=Path.cwd())
+    parser.add_argument("--half", type=int, choices=(0, 1))
     parser.add_argument("--out", type=Path, default=Path("mutants.json"))
     options = parser.parse_args()
     root = options.root.resolve()
+    reached = options.out.with_suffix(".reach.json")
+    lines = json.loads(reached.read_text()) if reached.exists() else {}
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        test = path.relative_to(root).as_posix()
+        if test not in lines:
+            lines[test] = reach(root, test)
+            reached.write_text(json.dumps(lines))
     every = [
         mutant
         for module in sorted((root / "vitedu").rglob("*.py"))
         for mutant in mutants_of(root, module)
     ]
     chosen = random.Random(options.seed).sample(every, options.sample)
+    if options.half is not None:
+        chosen = chosen[options.half :: 2]
     known = {}
     if options.out.exists():
         known = json.loads(options.out.read_text())["mutants"]
     for mutant in chosen:
         name = f"{mutant.module}:{mutant.line}: {mutant.change}"
         if name not in known:
-            known[name] = verdict(root, mutant)
+            fast = [
+                test
+                for test, modules in lines.items()
+                if mutant.statement in modules.get(mutant.module, ())
+            ]
+            known[name] = verdict(root, mutant, fast)
             print(known[name], name, flush=True)
         counts = dict(Counter(known.values()))
         content = {"places": len(every), "noticed": counts, "mutants": known}

@@ -5,9 +5,10 @@
     python tools/notebooks.py text 05            notebook -> text
     python tools/notebooks.py sync               package -> taught cells of both
 
-`book/text/NN_name.py` (py:percent) and `book/NN_name.ipynb` have the same cells; a
-notebook says in full what its text says in short (`dress.py`). The digest of the code
-that the outputs came from is in the notebook's metadata, `vitedu.executed`.
+`book/text/NN_name.py` (py:percent) and `book/NN_name.ipynb` have the same
+cells; a notebook says in full what its text says in short (`dress.py`). The
+digest of the code that the outputs came from is in the notebook's metadata,
+`vitedu.executed`.
 """
 
 import argparse
@@ -158,7 +159,8 @@ def execute(notebook: NotebookNode) -> NotebookNode:
             notebook,
             timeout=1800,
             kernel_name="python3",
-            # ipykernel 7 warns on stderr about an unencrypted loopback connection
+            # ipykernel 7 warns on stderr about an unencrypted loopback
+            # connection
             extra_arguments=["--IPKernelApp.log_level=40"],
             resources={"metadata": {"path": folder}},
             record_timing=False,
@@ -223,7 +225,8 @@ def chosen(numbers: list[str]) -> list[Path]:
         paths = [path for path in paths if path.stem.startswith(tuple(numbers))]
     if not paths:
         sys.exit(
-            f"notebooks: no text in book/text begins with {' or '.join(numbers)}"
+            "notebooks: no text in book/text begins with "
+            f"{' or '.join(numbers)}"
         )
     return paths
 

@@ -2,8 +2,9 @@
 
     python tools/picture.py [--into book]
 
-Everything on them is computed here: the photographs are `vitedu.data.photo`, the
-maps and names come from `vitedu.load("ViT-Ti/16")`. Equal weights give equal files.
+Everything on them is computed here: the photographs are `vitedu.data.photo`,
+the maps and names come from `vitedu.load("ViT-Ti/16")`. Equal weights give
+equal files.
 """
 
 import argparse
@@ -56,8 +57,9 @@ def seen(photo: Image.Image, model: vitedu.ViT) -> Image.Image:
 def rollout(maps: list[torch.Tensor]) -> torch.Tensor:
     """How much of each token reaches each other one through all layers: (t, t).
 
-    In every layer half of a token is what it was and half is what attention mixes
-    in, averaged over heads (Abnar and Zuidema 2020). `maps` are (1, heads, t, t).
+    In every layer half of a token is what it was and half is what attention
+    mixes in, averaged over heads (Abnar and Zuidema 2020). `maps` are (1,
+    heads, t, t).
     """
     reached = torch.eye(maps[0].shape[-1])
     for weights in maps:

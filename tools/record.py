@@ -20,7 +20,8 @@ def join(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
     The commit is kept if it is the same for all.
 
-    UserError: a run is not finished, differs in more than the seed, or repeats one.
+    UserError: a run is not finished, differs in more than the seed, or repeats
+    one.
     """
     runs = sorted(runs, key=lambda run: run["seeds"])
     for run in runs:
@@ -32,8 +33,8 @@ def join(runs: list[dict[str, Any]]) -> dict[str, Any]:
             theirs, ours = without_seed(run[part]), without_seed(runs[0][part])
             if theirs != ours:
                 raise UserError(
-                    f"the runs differ in {part}: seed {run['seeds'][0]} has {theirs}, "
-                    f"seed {runs[0]['seeds'][0]} has {ours}"
+                    f"the runs differ in {part}: seed {run['seeds'][0]} has "
+                    f"{theirs}, seed {runs[0]['seeds'][0]} has {ours}"
                 )
     seeds = [seed for run in runs for seed in run["seeds"]]
     if len(set(seeds)) != len(seeds):

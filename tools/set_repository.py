@@ -4,8 +4,9 @@
     python tools/set_repository.py --check [https://github.com/<you>/<name>]
 
 `repository.url` in `_config.yml` decides, everything else repeats it, and
-`tests/tools/test_set_repository.py` compares them. `--check` is what publishing asks
-first: has an address been set, is it the one that publishes, does every link follow it?
+`tests/tools/test_set_repository.py` compares them. `--check` is what publishing
+asks first: has an address been set, is it the one that publishes, does every
+link follow it?
 """
 
 import argparse
@@ -45,7 +46,8 @@ def configured(root: Path = ROOT) -> str:
 def mentions(slug: str) -> re.Pattern[str]:
     """Where a text leads to this repository, under `slug` or an address before it.
 
-    Links to GitHub, its raw files, Colab and Pages; the line that installs vitedu.
+    Links to GitHub, its raw files, Colab and Pages; the line that installs
+    vitedu.
     """
     name = re.escape(slug.split("/")[1])
     ours = rf"(?:{NOBODY}/{NAME}|[\w-]+/{name}(?![\w-]))"
@@ -129,14 +131,14 @@ def check(url: str | None = None, root: Path = ROOT) -> str:
     if url is not None and parse(url).lower() != slug.lower():
         raise ValueError(
             f"{HUB}{parse(url)} publishes, but every link leads to {HUB}{slug} "
-            f"({CONFIG}); run `make set-repository URL={HUB}{parse(url)}`, commit, "
-            "and publish again"
+            f"({CONFIG}); run `make set-repository URL={HUB}{parse(url)}`, "
+            "commit, and publish again"
         )
     if paths := astray(root):
         raise ValueError(
-            f"{len(paths)} files lead to another repository than {HUB}{slug}, the "
-            f"first is {paths[0].relative_to(root)}; run "
-            f"`make set-repository URL={HUB}{slug}`, commit, and publish again"
+            f"{len(paths)} files lead to another repository than {HUB}{slug}, "
+            f"the first is {paths[0].relative_to(root)}; run `make "
+            f"set-repository URL={HUB}{slug}`, commit, and publish again"
         )
     return HUB + slug
 

@@ -2,8 +2,8 @@
 
     python tools/site_build.py
 
-Warnings are errors. Equal sources give equal bytes: the date on the pages is that
-of the last commit, or SOURCE_DATE_EPOCH.
+Warnings are errors. Equal sources give equal bytes: the date on the pages is
+that of the last commit, or SOURCE_DATE_EPOCH.
 """
 
 import os

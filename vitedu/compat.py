@@ -1,10 +1,11 @@
 """Import torchvision and timm beside a torch that they were not built for.
 
-torchvision's wheel for Linux links against the CUDA libraries of torch. Beside a CPU
-build its compiled part does not load, and `import torchvision` ends in `operator
-torchvision::nms does not exist`. Declaring the two operators that it describes at
-import is enough for its Python part (models, transforms) and for timm. The compiled
-operators (`nms`, `decode_jpeg`) stay away and say so when called.
+torchvision's wheel for Linux links against the CUDA libraries of torch. Beside
+a CPU build its compiled part does not load, and `import torchvision` ends in
+`operator torchvision::nms does not exist`. Declaring the two operators that it
+describes at import is enough for its Python part (models, transforms) and for
+timm. The compiled operators (`nms`, `decode_jpeg`) stay away and say so when
+called.
 
 `timm = import_timm()`
 """
@@ -13,7 +14,8 @@ import importlib
 import warnings
 from types import ModuleType
 
-# torch withdraws the operators of a Library when it is collected, so one must be kept.
+# torch withdraws the operators of a Library when it is collected, so one must
+# be kept.
 _KEPT_LIBRARIES: list[object] = []
 
 
@@ -22,7 +24,8 @@ def import_torchvision() -> ModuleType:
     try:
         return importlib.import_module("torchvision")
     except RuntimeError as error:
-        # Only after this very error: declared under a CUDA torch, the operators abort.
+        # Only after this very error: declared under a CUDA torch, the operators
+        # abort.
         if "operator torchvision::nms does not exist" not in str(error):
             raise
     import torch
@@ -40,7 +43,7 @@ def import_timm() -> ModuleType:
     """The timm module, after torchvision has been made importable."""
     import_torchvision()
     with warnings.catch_warnings():
-        # timm reaches tqdm.auto, which asks for ipywidgets in every notebook and prints
-        # a path of the reader's machine while doing so.
+        # timm reaches tqdm.auto, which asks for ipywidgets in every notebook
+        # and prints a path of the reader's machine while doing so.
         warnings.filterwarnings("ignore", message="IProgress not found")
         return importlib.import_module("timm")

@@ -35,8 +35,9 @@ FOREIGN = (".avif", ".heic", ".heif", ".jxl")
 LARGE_PIXELS = 1 << 24
 # Decoded and converted, each with a byte for alpha.
 BYTES_PER_PIXEL = 8
-# What the system says of a file that stays broken: a link that leads nowhere, damage
-# that sends pillow to a place before the file. All else may be mended in a moment.
+# What the system says of a file that stays broken: a link that leads nowhere,
+# damage that sends pillow to a place before the file. All else may be mended in
+# a moment.
 LASTING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL}
 
 
@@ -70,8 +71,8 @@ def open_image(
 ) -> "Image":
     """The picture in a file as a pillow image, decoded, of 1 or 3 channels.
 
-    `file` is its path, its bytes, or the file itself, opened in binary mode; an open
-    file is read from its beginning and left open.
+    `file` is its path, its bytes, or the file itself, opened in binary mode; an
+    open file is read from its beginning and left open.
     UserError: a file that is missing, damaged, too large or not a picture.
     """
     check_channels(channels)
@@ -153,7 +154,8 @@ def reading(name: str) -> Iterator[None]:
     try:
         with naming(name):
             yield
-    # a warning, where the caller has made errors of them, says nothing of the picture
+    # a warning, where the caller has made errors of them, says nothing of the
+    # picture
     except (UserError, Warning):
         raise
     # What a decoder raises depends on where the damage leads it.
@@ -197,13 +199,14 @@ def _from_tensor(pixels: Tensor, channels: int) -> "Image":
         if not 0 <= low <= high <= 1:
             raise UserError(
                 "a picture as a tensor of floats is in 0..1, got "
-                f"{low:.3g}..{high:.3g}; give it as it is before it is normalised, "
-                "and pixels of 0..255 as uint8"
+                f"{low:.3g}..{high:.3g}; give it as it is before it is "
+                "normalised, and pixels of 0..255 as uint8"
             )
         pixels = (pixels.detach().float() * 255).round().byte()
     if pixels.dtype != torch.uint8:
         raise UserError(
-            f"a picture as a tensor is uint8 or floats in 0..1, got {pixels.dtype}"
+            "a picture as a tensor is uint8 or floats in 0..1, got "
+            f"{pixels.dtype}"
         )
     rows = pixels.cpu().permute(1, 2, 0).numpy()  # (h, w, c)
     return Image.fromarray(rows[..., 0] if channels == 1 else rows)
@@ -214,8 +217,8 @@ def _from_array(array: Any) -> "Image":
 
     if not hasattr(array, "__array__"):
         raise UserError(
-            "a picture is a path, bytes, a file opened in binary mode, a pillow image, "
-            f"an array or a tensor, got {type(array).__name__}"
+            "a picture is a path, bytes, a file opened in binary mode, a "
+            f"pillow image, an array or a tensor, got {type(array).__name__}"
         )
     pixels = np.asarray(array)
     if pixels.ndim == 3 and pixels.shape[-1] == 1:
@@ -225,8 +228,8 @@ def _from_array(array: Any) -> "Image":
     )
     if pixels.dtype != np.uint8 or not is_picture or not pixels.size:
         raise ValueError(
-            "a picture as an array is uint8 of shape (h, w), (h, w, 1) or (h, w, 3), "
-            f"got {pixels.dtype} {pixels.shape}"
+            "a picture as an array is uint8 of shape (h, w), (h, w, 1) or (h, "
+            f"w, 3), got {pixels.dtype} {pixels.shape}"
         )
     return Image.fromarray(pixels)
 

@@ -9,9 +9,11 @@ from difflib import get_close_matches
 
 MOST_NAMES = 24  # in one sentence
 MOST_LETTERS = 2000  # of one sentence
-# What is left of a longer one goes into another sentence without being cut again.
+# What is left of a longer one goes into another sentence without being cut
+# again.
 FIRST_LETTERS, LAST_LETTERS = 1000, 500
-# Controls, half characters and line breaks; and what turns the direction of writing.
+# Controls, half characters and line breaks; and what turns the direction of
+# writing.
 UNPRINTABLE = {"Cc", "Cs", "Zl", "Zp"}
 TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e") | frozenset(
     "\u2066\u2067\u2068\u2069"
@@ -21,8 +23,8 @@ TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e") | frozenset(
 class UserError(ValueError):
     """A mistake outside the code; the command says it in one sentence, exit code 2.
 
-    What comes from outside (file names, class names, metadata) cannot change the
-    terminal or fill the screen: the message is `printable`.
+    What comes from outside (file names, class names, metadata) cannot change
+    the terminal or fill the screen: the message is `printable`.
     """
 
     def __init__(self, message: object = "") -> None:
@@ -71,7 +73,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     known = sorted(known)
     folded = {other.casefold(): other for other in known}
-    # a name of thousands of letters is near nothing, and would be compared for minutes
+    # a name of thousands of letters is near nothing, and would be compared for
+    # minutes
     near = get_close_matches(name[:100].casefold(), folded, n=3, cutoff=0.5)
     if near:
         names = " or ".join(repr(folded[other]) for other in near)

@@ -85,9 +85,9 @@ Size = Annotated[tuple[Count, Count], OneForAll()]  # height, width
 def check_fields(config: Any) -> None:
     """Check every field of a frozen dataclass against its type, in place.
 
-    An int becomes a float where that is the type, a list a tuple, a number a pair where
-    the type is a `Size`. UserError: a field is of another type or out of range; the
-    sentence names it.
+    An int becomes a float where that is the type, a list a tuple, a number a
+    pair where the type is a `Size`. UserError: a field is of another type or
+    out of range; the sentence names it.
     """
     for name, kind in field_types(type(config)).items():
         value = converted(name, getattr(config, name), kind)

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 from vitedu.errors import UserError, reason
 from vitedu.limits import readable_bytes
 
-# Bytes; Python takes up to 27 times as much to read them. The largest index of a
-# sharded model has a few MB.
+# Bytes; Python takes up to 27 times as much to read them. The largest index of
+# a sharded model has a few MB.
 MOST_JSON = 20_000_000
 
 
@@ -22,7 +22,8 @@ def user_path(value: str | PathLike[str]) -> Path:
     """A path as a person writes it; in text, `~` is the home folder.
 
     What it returns can be passed to it again, as text too.
-    UserError: it is empty, cannot be a path, or names a user who does not exist.
+    UserError: it is empty, cannot be a path, or names a user who does not
+    exist.
     """
     text = os.fsdecode(value)
     if not text:
@@ -33,7 +34,8 @@ def user_path(value: str | PathLike[str]) -> Path:
         text = os.path.expanduser(text)
         if text.startswith("~"):
             raise UserError(
-                f"{text}: no such user; write ./{text} if the name begins with ~"
+                f"{text}: no such user; write ./{text} if the name begins with "
+                "~"
             )
     path = Path(text)
     # a Path drops the "./" of "./~a", which would then be a user's home
@@ -43,7 +45,8 @@ def user_path(value: str | PathLike[str]) -> Path:
 def check_regular(path: str | Path) -> os.stat_result:
     """What the system knows of a file that can be opened and read without waiting.
 
-    UserError: it doesn't exist, may not be read, or is a folder, a pipe or a device.
+    UserError: it doesn't exist, may not be read, or is a folder, a pipe or a
+    device.
     """
     try:
         status = os.stat(path)
@@ -120,7 +123,8 @@ def replace_file(
     """Put `content` at `path`; a reader sees the old file or the new one, never a part.
 
     `content` is what to write, or a function that writes it into an open file.
-    UserError: the folder cannot be written, or the disk is full; the old file stays.
+    UserError: the folder cannot be written, or the disk is full; the old file
+    stays.
     """
     path = Path(path)
     # Nobody can guess the name, and "x" follows no link that was put there.

@@ -14,7 +14,8 @@ CGROUPS = Path("/sys/fs/cgroup")
 def check_memory(num_bytes: int, what: str, remedy: str = "") -> None:
     """UserError with both numbers, unless `num_bytes` of memory are free.
 
-    `what` begins the sentence ("photo.png, 50000 by 50000 pixels,"); `remedy` ends it.
+    `what` begins the sentence ("photo.png, 50000 by 50000 pixels,"); `remedy`
+    ends it.
     """
     free = available_memory()
     if num_bytes > free:

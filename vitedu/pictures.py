@@ -1,7 +1,8 @@
 """From a picture to the numbers that a model wants: size, channels, range.
 
-A `PreprocessSpec` travels with the weights; `read_image` applies its geometry to one
-picture, `normalise` its numbers to a batch. Paper: section 4.1 and appendix B.
+A `PreprocessSpec` travels with the weights; `read_image` applies its geometry
+to one picture, `normalise` its numbers to a batch. Paper: section 4.1 and
+appendix B.
 
 `logits = model(vitedu.preprocess(model, "cat.jpg"))`
 """
@@ -33,8 +34,8 @@ Interpolation = Literal["bicubic", "bilinear"]
 INTERPOLATIONS = get_args(Interpolation)
 PerChannel = Annotated[tuple[float, ...], OneForAll()]
 Crop = Annotated[float, Range(above=0, at_most=1)]
-# That a resize makes, of 4 bytes each. A bound on its own, not the free memory: a
-# picture that is too long is so on every machine.
+# That a resize makes, of 4 bytes each. A bound on its own, not the free memory:
+# a picture that is too long is so on every machine.
 MOST_PIXELS = 150_000_000
 
 
@@ -42,22 +43,25 @@ MOST_PIXELS = 150_000_000
 class PreprocessSpec:
     """What must be done to a picture before this model sees it.
 
-    The defaults are the ViT authors' evaluation: 224 pixels, mean and std 0.5 (so the
-    range is -1..1), a direct bilinear resize that does not keep the picture's aspect
-    (`crop=None`). timm evaluates the same weights with bicubic and crop 0.9 at 224, 1.0
-    at 384; the choice moves the accuracy by tenths of a point, so it is kept here.
+    The defaults are the ViT authors' evaluation: 224 pixels, mean and std 0.5
+    (so the range is -1..1), a direct bilinear resize that does not keep the
+    picture's aspect (`crop=None`). timm evaluates the same weights with bicubic
+    and crop 0.9 at 224, 1.0 at 384; the choice moves the accuracy by tenths of
+    a point, so it is kept here.
 
     Called, it is a transform: a picture becomes float32 (c, h, w), so that
-    `ImageFolder("photos", transform=model.preprocess)` is a data set for the model.
+    `ImageFolder("photos", transform=model.preprocess)` is a data set for the
+    model.
 
     Attributes:
         image_size: height and width in pixels; one number means a square
         in_channels: 3 for RGB, 1 for grey
-        mean: subtracted from pixels in 0..1; one number for each channel, or for all
+        mean: subtracted from pixels in 0..1; one number for each channel, or
+        for all
         std: divided by after that; one number for each channel, or for all
         interpolation: "bilinear" or "bicubic"
-        crop: share of the resized short side that the crop in the centre keeps; None
-            means a resize without a crop
+        crop: share of the resized short side that the crop in the centre keeps;
+            None means a resize without a crop
     """
 
     image_size: Size = (224, 224)
@@ -100,7 +104,8 @@ class PreprocessSpec:
     ) -> "PreprocessSpec":
         """The same for a model of this input size and of as many channels.
 
-        A mean and std that are equal in every channel are so in the new ones too.
+        A mean and std that are equal in every channel are so in the new ones
+        too.
         """
         changes: dict[str, Any] = {"image_size": image_size}
         if in_channels != self.in_channels:
@@ -130,7 +135,8 @@ def normalise(images: Tensor, spec: PreprocessSpec) -> Tensor:
     """(b, c, h, w) uint8, or float in 0..255, to float32: (x / 255 - mean) / std."""
     if images.ndim != 4 or images.shape[1] != spec.in_channels:
         raise ValueError(
-            f"normalise wants (b, {spec.in_channels}, h, w), got {tuple(images.shape)}"
+            f"normalise wants (b, {spec.in_channels}, h, w), got "
+            f"{tuple(images.shape)}"
         )
     scale, offset = _scale_and_offset(spec, images.device)
     return images.float().mul(scale).add_(offset)
@@ -154,17 +160,19 @@ def _scale_and_offset(
 def read_image(picture: Picture, spec: PreprocessSpec) -> Tensor:
     """One picture to uint8 (c, h, w) of the size and channels that `spec` names.
 
-    `picture` is a path, an encoded picture as bytes or as a file opened in binary mode,
-    a pillow image, a uint8 array, (h, w) or (h, w, 1 or 3), or a tensor (c, h, w),
-    uint8 or floats in 0..1, of as many channels as `spec` names.
-    With a crop, the short side is resized to floor(size / crop) and the centre cut out,
-    pixel for pixel as timm does; without, it is resized as it is.
-    Grey is pillow's luma, transparency is dropped, 16 bits become 8, of an animation
-    the first frame is taken, and an EXIF rotation is not applied (nor is it in timm).
+    `picture` is a path, an encoded picture as bytes or as a file opened in
+    binary mode, a pillow image, a uint8 array, (h, w) or (h, w, 1 or 3), or a
+    tensor (c, h, w), uint8 or floats in 0..1, of as many channels as `spec`
+    names. With a crop, the short side is resized to floor(size / crop) and the
+    centre cut out, pixel for pixel as timm does; without, it is resized as it
+    is. Grey is pillow's luma, transparency is dropped, 16 bits become 8, of an
+    animation the first frame is taken, and an EXIF rotation is not applied (nor
+    is it in timm).
 
-    UserError: a file or bytes that are missing, damaged or no picture; a picture so
-    long that resizing it would take gigabytes; a tensor of another shape, dtype or
-    range; another kind of object. ValueError: an array of another shape or dtype.
+    UserError: a file or bytes that are missing, damaged or no picture; a
+    picture so long that resizing it would take gigabytes; a tensor of another
+    shape, dtype or range; another kind of object. ValueError: an array of
+    another shape or dtype.
     """
     image = as_image(picture, spec.in_channels)
     with naming(name_of(picture)):
@@ -195,8 +203,8 @@ def resize(
     if width * height > MOST_PIXELS:
         raise UserError(
             f"resized from {image.width:,} by {image.height:,} to {width:,} by "
-            f"{height:,} it would have {width * height:,} pixels, and the limit is "
-            f"{MOST_PIXELS:,}; cut out the part that matters"
+            f"{height:,} it would have {width * height:,} pixels, and the "
+            f"limit is {MOST_PIXELS:,}; cut out the part that matters"
         )
     how = getattr(Image.Resampling, spec.interpolation.upper())
     return image.resize(size, how, box=box)
@@ -207,11 +215,12 @@ def preprocess(
 ) -> Tensor:
     """Pictures as `model` wants them: float (b, c, h, w).
 
-    One picture, as `read_image` takes it, is a batch of one; a list or a tuple of them,
-    of any sizes, is a batch of as many. On the model's device and in its dtype.
+    One picture, as `read_image` takes it, is a batch of one; a list or a tuple
+    of them, of any sizes, is a batch of as many. On the model's device and in
+    its dtype.
 
-    UserError: a picture cannot be read. ValueError: the list is empty, or the model has
-    no PreprocessSpec.
+    UserError: a picture cannot be read. ValueError: the list is empty, or the
+    model has no PreprocessSpec.
     """
     spec = getattr(model, "preprocess", None)
     if not isinstance(spec, PreprocessSpec):

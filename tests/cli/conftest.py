@@ -86,8 +86,8 @@ class Process:
     def start(self, *words, **changes):
         """Start a command; its process id.
 
-        `changes`: environment variables in capitals, and paths for stdin, stdout and
-        stderr in place of empty files.
+        `changes`: environment variables in capitals, and paths for stdin,
+        stdout and stderr in place of empty files.
         """
         paths = {"stdin": os.devnull}
         for name in ("stdout", "stderr"):

@@ -1,8 +1,9 @@
 """Runs commands in real processes, but imports torch only once for all of them.
 
-Each line of stdin is an order in JSON: the words, the working folder, the environment,
-and where stdin, stdout and stderr lead to (a path; null: closed). A forked child is the
-command; the answers are its process id and, when it has ended, its exit code.
+Each line of stdin is an order in JSON: the words, the working folder, the
+environment, and where stdin, stdout and stderr lead to (a path; null: closed).
+A forked child is the command; the answers are its process id and, when it has
+ended, its exit code.
 """
 
 import importlib
@@ -54,7 +55,8 @@ def stream(descriptor, path):
 
 
 if __name__ == "__main__":
-    # what every training imports on its way: a second that no child needs to spend
+    # what every training imports on its way: a second that no child needs to
+    # spend
     for name in ("matplotlib.figure", "torch._dynamo"):
         importlib.import_module(name)
     serve()

@@ -43,7 +43,8 @@ def on_terminal(process):
         size = struct.pack("HHHH", 24, columns, 0, 0)
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
         name = os.ttyname(theirs)
-        # COLUMNS, which pytest-xdist sets, would go before the size of the terminal
+        # COLUMNS, which pytest-xdist sets, would go before the size of the
+        # terminal
         streams = {"stdin": name, "stdout": name, "stderr": name}
         process.start(*words, COLUMNS="", **streams)
         # only when the command has opened it
@@ -97,8 +98,8 @@ def test_a_recipe_as_it_is_differs_in_nothing(here, capsys):
 def test_the_lines_say_how_many_weights_and_threads(here, capsys):
     main([*SMOKE, "threads=1"])
     err = capsys.readouterr().err
-    # patches 400, class token 8, positions 136, the block's norms 32, attention 288
-    # and MLP 144, the last norm 16, the head 90
+    # patches 400, class token 8, positions 136, the block's norms 32, attention
+    # 288 and MLP 144, the last norm 16, the head 90
     assert " 1,114 weights" in err and ", 1 thread\n" in err
 
 
@@ -145,13 +146,15 @@ def test_the_bar_moves_before_the_first_measurement(here, on_terminal):
 
 def test_a_run_on_a_terminal(here, on_terminal):
     words = [*SMOKE, "validation=0.2", "steps=40", "log_every=5", "--out", "r"]
-    # 500 test images in 16 batches, and a note that one process needs no sharding
+    # 500 test images in 16 batches, and a note that one process needs no
+    # sharding
     words += ["batch_size=16", "shard=true"]
     code, lines = on_terminal(78, *words)
     bars = [line for line in lines if "%|" in line]
     first_bar = lines.index(bars[0])
     assert code == 0
-    # the lines before the run are broken to fit, and a note stands below them once
+    # the lines before the run are broken to fit, and a note stands below them
+    # once
     assert first_bar >= 5
     assert max(map(len, lines)) < 78, max(lines, key=len)
     note = "note    shard=true has no effect: there is one process"

@@ -27,8 +27,9 @@ def test_integrated_gradients_find_the_cat_and_add_up(model, cat_on_the_left):
     )
     left, right = found.abs()[..., :112].mean(), found.abs()[..., 112:].mean()
     assert left > 10 * right
-    # completeness: the attributions add up to the logit's rise above that of the
-    # baseline, but for the error of 32 steps (0.20 of 12.1 when this was written)
+    # completeness: the attributions add up to the logit's rise above that of
+    # the baseline, but for the error of 32 steps (0.20 of 12.1 when this was
+    # written)
     with torch.no_grad():
         logits = model(torch.cat([images, torch.zeros_like(images)]))
     rise = (logits[0] - logits[1])[cat]

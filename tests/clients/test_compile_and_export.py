@@ -10,8 +10,8 @@ from torch.testing import assert_close
 import vitedu
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
-# float32, a dozen blocks, sums in another order: measured 1.4e-5 where the largest
-# logit is 15; a forgotten layer would move them by whole numbers
+# float32, a dozen blocks, sums in another order: measured 1.4e-5 where the
+# largest logit is 15; a forgotten layer would move them by whole numbers
 CLOSE = {"rtol": 1e-4, "atol": 2e-4}
 
 

@@ -80,8 +80,8 @@ def test_its_attention_maps_are_the_recorded_ones(timm, model):
     images = vitedu.preprocess(model, vitedu.data.photo("hopper"))
     with vitedu.record_attention(model) as maps, torch.no_grad():
         model(images)
-    # it looks for a softmax, which fused attention has not: recording, the model
-    # computes one, as timm's own does after `set_fused_attn(False)`
+    # it looks for a softmax, which fused attention has not: recording, the
+    # model computes one, as timm's own does after `set_fused_attn(False)`
     with vitedu.record_attention(model):
         extract = AttentionExtract(model)
     with torch.no_grad():

@@ -19,7 +19,8 @@ pytestmark = [
 class WithLoss(nn.Module):
     """What Trainer expects of a model: named inputs, and a loss with the logits.
 
-    It also keeps `model.config` out of Trainer's sight, who would write into it.
+    It also keeps `model.config` out of Trainer's sight, who would write into
+    it.
     """
 
     def __init__(self, model):

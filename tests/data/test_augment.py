@@ -85,7 +85,8 @@ def test_everything_off_leaves_the_pixels_alone():
 def test_resampling_with_zero_parameters_is_the_identity():
     images = random_images(3, 3, 9, 12)
     rows = draw(Augment(), 3)  # nothing drawn: unit matrices and whole boxes
-    # float32 coordinates are off by about 1e-6 of 12 pixels, times a step of 255
+    # float32 coordinates are off by about 1e-6 of 12 pixels, times a step of
+    # 255
     assert_close(
         apply(Augment(rotate=10), images, rows),
         images.float(),
@@ -135,7 +136,8 @@ def test_rotation_equals_a_direct_computation(h, w):
                     math.cos(angle) * dx - math.sin(angle) * dy + (w - 1) / 2
                 )
                 want = bilinear(image, read_y, read_x)
-                # float32 coordinates, about 1e-6 of 14 pixels, times a step of 255
+                # float32 coordinates, about 1e-6 of 14 pixels, times a step of
+                # 255
                 assert abs(float(turned[y, x]) - want) < 1e-2
 
 

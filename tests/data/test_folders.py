@@ -141,8 +141,8 @@ def test_of_train_alone_a_share_is_held_out_as_well(flat, tmp_path):
     pets = load_folder(root)
     assert (len(pets.train), len(pets.test)) == (15, 3)
     assert pets.notes == (
-        "pets doesn't have val/ and test/, so 3 of its 18 pictures (20 % of each "
-        "class, drawn with seed 0) are held out for testing",
+        "pets doesn't have val/ and test/, so 3 of its 18 pictures (20 % of "
+        "each class, drawn with seed 0) are held out for testing",
     )
 
 

@@ -148,7 +148,8 @@ def test_a_pipe_is_left_out_without_waiting_for_it(folder):
     (folder / "cat/gone.png").symlink_to(folder / "nowhere.png")
     assert find_images(folder).skipped == (
         "cat/gone.png does not exist",
-        "cat/pipe.png is a pipe, a socket or a device; copy it into a file first",
+        "cat/pipe.png is a pipe, a socket or a device; copy it into a file "
+        "first",
     )
 
 

@@ -98,7 +98,8 @@ def test_with_both_on_a_fair_coin_chooses():
         )
         # whole numbers everywhere: a box, or nothing, was pasted
         takes_mixup += not torch.equal(images, images.round())
-    # binomial(400, 0.5) has standard deviation 10; some factors are 1 in float32
+    # binomial(400, 0.5) has standard deviation 10; some factors are 1 in
+    # float32
     assert 130 < takes_mixup < 260
 
 

@@ -96,10 +96,12 @@ def test_an_operation_gives_pillows_pixels(name, channels):
     assert got.dtype == torch.uint8
     difference = (got.int() - want.int()).abs()
     if name == "autocontrast":
-        # ours are whole numbers throughout; pillow's float64 falls below some of them
+        # ours are whole numbers throughout; pillow's float64 falls below some
+        # of them
         assert difference.max() <= 1
     elif name == "rotate":
-        # a place on the border of two pixels: float32 here, 1/65536 of a pixel there
+        # a place on the border of two pixels: float32 here, 1/65536 of a pixel
+        # there
         assert (difference > 0).float().mean() < 1e-3
     else:
         assert torch.equal(got, want)
@@ -122,7 +124,8 @@ def test_the_whole_range_is_the_stated_one(name, reference):
     want = by_pillow(
         lambda image, level: reference(image), images, torch.ones(4)
     )
-    # pillow's rotate and point round in their own ways: one value, or a border pixel
+    # pillow's rotate and point round in their own ways: one value, or a border
+    # pixel
     assert ((got.int() - want.int()).abs() > 1).float().mean() < 5e-3
 
 
@@ -163,7 +166,8 @@ def test_every_sample_goes_through_its_own_operations_in_order():
 def test_operations_and_signs_are_drawn_about_equally_often():
     generator = torch.Generator().manual_seed(0)
     number, sign = draw(torch.rand(14_000, 2, generator=generator))
-    # binomial(14000, 1/14): 30.5; binomial(14000, 1/2): 59; 6 of them: 1 in 10^8
+    # binomial(14000, 1/14): 30.5; binomial(14000, 1/2): 59; 6 of them: 1 in
+    # 10^8
     counts = number.long().bincount()
     assert len(counts) == 14 and (counts - 1000).abs().max() < 6 * 30.5
     assert set(sign.tolist()) == {-1.0, 1.0}

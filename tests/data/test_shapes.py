@@ -107,7 +107,8 @@ def test_a_seed_shows_the_same_scenes_at_every_size():
     # crescent, cross, disc, ellipse, frame, half_disc.
     large, small = (make_arrays(6, size, 16, start=1)[0] for size in (1024, 64))
     difference = np.abs(large[..., 8::16, 8::16].astype(int) - small)
-    # Pixel noise alone gives 3.8 on average, edges add up to 1.1, a lost form over 5.
+    # Pixel noise alone gives 3.8 on average, edges add up to 1.1, a lost form
+    # over 5.
     assert difference.mean(axis=(1, 2, 3)).max() < 6
 
 
@@ -138,7 +139,8 @@ def test_every_form_covers_the_area_of_its_formula():
         # No class is told by its area alone: radii differ by 1.7, areas by 2.8.
         assert 1.1 < area < 2.3, form
         if form in formulas:
-            # Lengths are rounded to 1/64 pixel, the border is 400 pixels of 6,000.
+            # Lengths are rounded to 1/64 pixel, the border is 400 pixels of
+            # 6,000.
             assert area == pytest.approx(formulas[form], rel=0.02), form
 
 
@@ -202,7 +204,8 @@ def test_a_written_folder_holds_the_arrays(tmp_path):
                 assert file.format == "JPEG"
                 pixels = np.asarray(file.convert("RGB"), dtype=int)
             differences.append(np.abs(pixels - image.transpose(1, 2, 0)).mean())
-        # Colour is stored at half resolution; two scenes differ by 70 levels or so.
+        # Colour is stored at half resolution; two scenes differ by 70 levels or
+        # so.
         assert max(differences) < 20
 
 

@@ -81,9 +81,9 @@ def test_a_set_found_nowhere_names_every_place_and_every_file(
     with pytest.raises(MissingDataError) as error:
         locate("mnist")
     assert str(error.value) == (
-        f"MNIST is not in $VITEDU_DATA/mnist ({tmp_path}/data/mnist) or the cache "
-        f"({cache}), and VITEDU_OFFLINE=1 forbids the download; unset it, put "
-        "train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, "
+        f"MNIST is not in $VITEDU_DATA/mnist ({tmp_path}/data/mnist) or the "
+        f"cache ({cache}), and VITEDU_OFFLINE=1 forbids the download; unset "
+        "it, put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, "
         "t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz into "
         f"{cache}, or pass fallback=digits"
     )
@@ -291,7 +291,8 @@ def test_when_all_mirrors_fail_each_reason_is_given_and_nothing_is_left(
         f"MNIST could not be downloaded ({mirrors[0]}{FIRST}: HTTP Error 404",
         f"{mirrors[1]}{FIRST}: ended after {size // 2:,} of {size:,} bytes",
         f"{mirrors[2]}{FIRST}: sha256 is ",
-        f", should be {SMALL.files[0].sha256}; http://127.0.0.1:9/{FIRST}: urlopen",
+        f", should be {SMALL.files[0].sha256}; http://127.0.0.1:9/{FIRST}: "
+        "urlopen",
         f"put {first}, {second}, {third} and {last} into {cache} yourself, "
         "or pass fallback=digits",
     ):

@@ -18,8 +18,8 @@ from vitedu.model import (
     record_attention,
 )
 
-# float64, at most 32 terms per sum in another order: measured below 1e-15, and 1e-12
-# leaves room for another BLAS.
+# float64, at most 32 terms per sum in another order: measured below 1e-15, and
+# 1e-12 leaves room for another BLAS.
 EXACT = {"rtol": 0, "atol": 1e-12}
 TINY = ViTConfig(
     image_size=(8, 12),
@@ -153,7 +153,8 @@ def test_shuffling_the_batch_shuffles_the_output():
 
 
 def test_images_of_a_batch_do_not_see_each_other():
-    # catches attention over the wrong axis, which a shuffle of the batch does not
+    # catches attention over the wrong axis, which a shuffle of the batch does
+    # not
     layer, x = layer_and_tokens()
     assert_close(layer(x)[2:3], layer(x[2:3]), **EXACT)
 
@@ -219,7 +220,8 @@ def test_gradients_are_the_same_in_both_implementations():
             layer(x).square().sum(), layer.parameters()
         )
     for one, other in zip(fast, readable, strict=True):
-        # sums of up to 35 products of numbers up to 10: relative as well as absolute
+        # sums of up to 35 products of numbers up to 10: relative as well as
+        # absolute
         assert_close(one, other, rtol=1e-10, atol=1e-10)
 
 
@@ -230,7 +232,8 @@ def test_dropout_acts_after_the_projection_and_in_training_only():
     whole = layer.eval()(x)
     dropped = layer.train()(x)
     zero = dropped == 0
-    # 896 numbers kept with probability 1/2; outside 0.4 ... 0.6 with probability 2e-9
+    # 896 numbers kept with probability 1/2; outside 0.4 ... 0.6 with
+    # probability 2e-9
     assert 0.4 < zero.float().mean() < 0.6
     assert_close(dropped[~zero], 2 * whole[~zero])
 
@@ -311,7 +314,8 @@ def test_recording_does_not_change_the_logits():
     without = model(images)
     with record_attention(model):
         recorded = model(images)
-    # three layers of sums in another order, logits of size 10: measured below 1e-14
+    # three layers of sums in another order, logits of size 10: measured below
+    # 1e-14
     assert_close(recorded, without, rtol=0, atol=1e-11)
     assert torch.equal(model(images), without)
 

@@ -285,8 +285,8 @@ def test_drop_path_leaves_branches_out_image_by_image():
         outputs = {
             tuple(image) for image in block.train()(x).flatten(1).tolist()
         }
-    # four branches, each there or not; were lines dropped, there would be 400. To miss
-    # one of the 16 has probability 16 * (15 / 16)^400 = 1e-10.
+    # four branches, each there or not; were lines dropped, there would be 400.
+    # To miss one of the 16 has probability 16 * (15 / 16)^400 = 1e-10.
     assert len(outputs) == 16
     assert tuple(x[0].flatten().tolist()) in outputs
 

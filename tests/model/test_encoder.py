@@ -18,8 +18,8 @@ from vitedu.model import (
     ViTConfig,
 )
 
-# float64, at most 96 terms per sum in another order: measured below 1e-14, and 1e-12
-# leaves room for another BLAS.
+# float64, at most 96 terms per sum in another order: measured below 1e-14, and
+# 1e-12 leaves room for another BLAS.
 EXACT = {"rtol": 0, "atol": 1e-12}
 TINY = ViTConfig(
     image_size=8, patch_size=4, embed_dim=32, depth=4, num_heads=4, mlp_dim=96
@@ -139,7 +139,8 @@ def test_dropout_of_the_mlp_acts_in_training_only():
     x = torch.randn(4, 7, 32)
     assert torch.equal(mlp.eval()(x), mlp.eval()(x))
     zero = mlp.train()(x) == 0
-    # 896 numbers kept with probability 1/2; outside 0.4 ... 0.6 with probability 2e-9
+    # 896 numbers kept with probability 1/2; outside 0.4 ... 0.6 with
+    # probability 2e-9
     assert 0.4 < zero.float().mean() < 0.6
 
 
@@ -174,7 +175,8 @@ def test_drop_path_keeps_or_drops_whole_images():
 def test_drop_path_keeps_the_mean():
     torch.manual_seed(0)
     ones = torch.ones(20_000, 1, 1)
-    # sd of the mean is sqrt(0.25 / 0.75 / 20000) = 0.0041: 0.02 is 4.9 sd, alarm 1e-6
+    # sd of the mean is sqrt(0.25 / 0.75 / 20000) = 0.0041: 0.02 is 4.9 sd,
+    # alarm 1e-6
     assert DropPath(0.25)(ones).mean().item() == pytest.approx(1, abs=0.02)
 
 
@@ -189,7 +191,8 @@ def test_drop_path_leaves_a_whole_branch_out_of_a_block():
     block = EncoderBlock(32, 4, 96, drop_path=0.5)
     x = torch.randn(1, 7, 32).expand(200, -1, -1)
     outputs = {tuple(row) for row in block.train()(x)[:, 0].tolist()}
-    # neither branch, one, the other, both; to miss one of them has probability 4e-25
+    # neither branch, one, the other, both; to miss one of them has probability
+    # 4e-25
     assert len(outputs) == 4
     assert tuple(x[0, 0].tolist()) in outputs
 

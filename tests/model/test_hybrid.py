@@ -247,7 +247,8 @@ def test_initial_values_are_those_that_the_authors_code_draws(golden):
     }
     for name, theirs in of_the_stem.items():
         ours = state[our_name(name, has_stages=True)]
-        # 6 times the error of a deviation measured twice; exact for ones and zeros
+        # 6 times the error of a deviation measured twice; exact for ones and
+        # zeros
         close = 6 / math.sqrt(ours.numel())
         assert ours.std(correction=0).item() == pytest.approx(
             theirs["std"], rel=close
@@ -259,7 +260,8 @@ def test_initial_values_are_those_that_the_authors_code_draws(golden):
 
 # --- against timm
 
-# name: timm's, and how far timm's epsilons move the logits on random weights: from, to
+# name: timm's, and how far timm's epsilons move the logits on random weights:
+# from, to
 TIMM = {
     "R50+ViT-B/16": ("vit_base_r50_s16_224", 1e-4, 2e-3),
     "R26+ViT-S/32": ("vit_small_r26_s32_224", 1e-5, 5e-4),
@@ -304,8 +306,8 @@ def test_equals_timm_where_the_definitions_agree(name, image_size):
     for module in theirs.modules():
         if isinstance(module, nn.GroupNorm):
             module.eps = 1e-6
-    # std + 1e-5 and sqrt(var + 1e-8) agree where the deviation is large, and filters
-    # that are standardised may be scaled at will
+    # std + 1e-5 and sqrt(var + 1e-8) agree where the deviation is large, and
+    # filters that are standardised may be scaled at will
     for module in ours.patch_embed.backbone.modules():
         if isinstance(module, nn.Conv2d):
             module.weight.data *= 2**22

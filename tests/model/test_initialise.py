@@ -1,7 +1,7 @@
 """Initial values against the authors' distributions, tensor by tensor.
 
-The bounds and deviations are those of their code; where VITEDU_GOLDEN is set, also
-against what their code drew.
+The bounds and deviations are those of their code; where VITEDU_GOLDEN is set,
+also against what their code drew.
 """
 
 import json
@@ -31,8 +31,9 @@ def base():
 
 
 def assert_uniform(weight, bound):
-    # Of at least 589,000 uniform draws the largest is below 0.999 of the bound with
-    # probability 1e-256; the deviation's own error is 0.06%, 0.4% is 6 times that.
+    # Of at least 589,000 uniform draws the largest is below 0.999 of the bound
+    # with probability 1e-256; the deviation's own error is 0.06%, 0.4% is 6
+    # times that.
     assert weight.abs().max() <= bound * (1 + 1e-6)  # float32
     assert weight.abs().max() > 0.999 * bound
     assert weight.std() == pytest.approx(bound / math.sqrt(3), rel=0.004)
@@ -65,7 +66,8 @@ def test_mlp_kernels_are_xavier_uniform(base, layer):
 @pytest.mark.parametrize("layer", ["fc1", "fc2"])
 def test_mlp_biases_are_normal_with_a_deviation_of_one_millionth(base, layer):
     bias = base.blocks[0].mlp.get_submodule(layer).bias
-    # of 768 draws the deviation's own error is 2.6%: 13% is 5 times that, alarm 6e-7
+    # of 768 draws the deviation's own error is 2.6%: 13% is 5 times that, alarm
+    # 6e-7
     assert bias.std() == pytest.approx(1e-6, rel=0.13)
     assert bias.mean().abs() < 6e-6 / math.sqrt(len(bias))
 
@@ -115,7 +117,8 @@ def test_positions_are_normal_with_a_deviation_of_one_fiftieth(base):
     positions = base.pos_embed
     # 13,056 draws: the deviation's own error is 0.6%
     assert positions.std() == pytest.approx(0.02, rel=0.04)
-    # not truncated: of so many draws some are above 3 deviations (all below: 5e-16)
+    # not truncated: of so many draws some are above 3 deviations (all below:
+    # 5e-16)
     assert positions.abs().max() > 0.06
     class_token = positions[0, 0]
     assert class_token.std() == pytest.approx(0.02, rel=0.16)
@@ -187,7 +190,8 @@ def measured(golden):
     return json.loads((golden / "init.json").read_text())["measured"]["vit"]
 
 
-# the released names of tensors of one block, and how ours are cut out of the model
+# the released names of tensors of one block, and how ours are cut out of the
+# model
 BLOCK = "Transformer/encoderblock_0"
 ATTENTION = f"{BLOCK}/MultiHeadDotProductAttention_0"
 THEIRS = {
@@ -225,7 +229,8 @@ def test_each_tensor_spreads_as_the_authors_own(measured, theirs):
     measured = measured[theirs]
     ours = THEIRS[theirs](tiny_model(pre_logits=128))
     assert ours.numel() == math.prod(measured["shape"])
-    # two samples of n normal draws: their deviations differ by 1 / sqrt(n) as a rule
+    # two samples of n normal draws: their deviations differ by 1 / sqrt(n) as a
+    # rule
     room = 5 / math.sqrt(ours.numel())
     assert ours.std().item() == pytest.approx(measured["std"], rel=room)
     error = measured["std"] * room * math.sqrt(2)

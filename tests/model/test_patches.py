@@ -120,7 +120,8 @@ def test_patch_embedding_is_patches_times_a_matrix(patch_size):
     images = torch.randn(2, 3, 8, 16, dtype=torch.float64)
     kernel = rearrange(stem.proj.weight, "d c p q -> d (p q c)")
     want = patchify(images, patch_size) @ kernel.mT + stem.proj.bias
-    # float64, at most 96 terms per sum in another order: 1e-12 leaves room for any BLAS
+    # float64, at most 96 terms per sum in another order: 1e-12 leaves room for
+    # any BLAS
     assert_close(stem(images), want, rtol=0, atol=1e-12)
 
 

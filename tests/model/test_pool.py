@@ -1,7 +1,7 @@
 """What stands between the tokens and the head: pools, and pre-logits behind each.
 
-Attention pooling and per-token logits against the authors' outputs where VITEDU_GOLDEN
-is set, against timm and against equations written out everywhere.
+Attention pooling and per-token logits against the authors' outputs where
+VITEDU_GOLDEN is set, against timm and against equations written out everywhere.
 """
 
 import json
@@ -229,15 +229,15 @@ def assert_uniform(weight, bound, rel):
 
 
 def test_the_probe_is_xavier_uniform_as_a_matrix_of_one_row(initial):
-    # of 192 draws the deviation's own error is 3.2%: 16% is 5 times that; that none
-    # is above 0.95 of the bound has probability 5e-5
+    # of 192 draws the deviation's own error is 3.2%: 16% is 5 times that; that
+    # none is above 0.95 of the bound has probability 5e-5
     assert_uniform(initial.pool.latent, math.sqrt(6 / 193), rel=0.16)
 
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_k_and_v_of_the_pool_are_xavier_uniform_each_on_its_own(initial, half):
-    # of 36,864 uniform draws the deviation's own error is 0.23%: 1.5% is 6 times that.
-    # One (2d, d) matrix would have a bound sqrt(1.5) smaller.
+    # of 36,864 uniform draws the deviation's own error is 0.23%: 1.5% is 6
+    # times that. One (2d, d) matrix would have a bound sqrt(1.5) smaller.
     matrix = initial.pool.kv.weight.chunk(2)[half]
     assert_uniform(matrix, math.sqrt(3 / 192), rel=0.015)
 
@@ -472,8 +472,8 @@ def outputs(arrays, case):
     return io, rearrange(io["images"], "b h w c -> b c h w").double()
 
 
-# The authors' MLP of attention pooling stays float32 also in their float64 run, so
-# 2e-6 behind it; 1e-10 elsewhere.
+# The authors' MLP of attention pooling stays float32 also in their float64 run,
+# so 2e-6 behind it; 1e-10 elsewhere.
 THEIR_FLOAT32 = {"rtol": 0, "atol": 2e-6}
 THEIR_FLOAT64 = {"rtol": 0, "atol": 1e-10}
 
@@ -585,7 +585,8 @@ def test_each_tensor_of_the_pool_spreads_as_big_visions(
     # two samples of n uniform draws: their deviations differ by 0.6 / sqrt(n)
     room = 4 / math.sqrt(weight.numel())
     assert weight.std().item() == pytest.approx(measured["std"], rel=room)
-    # the largest of n draws is below (1 - 10 / n) of the bound with probability e^-10
+    # the largest of n draws is below (1 - 10 / n) of the bound with probability
+    # e^-10
     room = 0.01 + 10 / weight.numel()
     assert weight.abs().max().item() == pytest.approx(
         measured["absmax"], rel=room

@@ -272,7 +272,8 @@ def test_tables_start_normal_with_a_deviation_of_002(position):
         if "pos_embed" not in name:
             continue
         table = weight.detach()
-        # of n draws the deviation's own error is 1 / sqrt(2n); 5 times that: 6e-7
+        # of n draws the deviation's own error is 1 / sqrt(2n); 5 times that:
+        # 6e-7
         error = 5 / math.sqrt(2 * table.numel())
         assert table.std() == pytest.approx(0.02, rel=error), name
         assert table.mean().abs() < 5 * 0.02 / math.sqrt(table.numel()), name

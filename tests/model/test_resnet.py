@@ -32,7 +32,8 @@ from vitedu.model.resnet_config import RESNETS, ResNetConfig, resnet_config
 TINY = ResNetConfig(layers=(2, 1), width=0.5, num_classes=5)
 FAMILIES = ("bit-v2", "bit-v1")
 both_families = pytest.mark.parametrize("family", FAMILIES)
-# float64; up to a few thousand terms per sum in another order: measured below 1e-13
+# float64; up to a few thousand terms per sum in another order: measured below
+# 1e-13
 EXACT = {"rtol": 0, "atol": 1e-11}
 
 # Units of the two forms side by side: their convolution and their epsilons.
@@ -194,8 +195,9 @@ def test_small_filters_keep_their_form_in_float16(form, divisor, scale):
     weight = (scale * random_images(4, 32, 3, 3)).half()
     filters = form(weight)
     assert filters.dtype == torch.float16
-    # Numbers of up to 4 with 11 bits are 0.002 off; the deviation adds as much. At
-    # 1e-4 its own few bits add 2%. (Without float32 inside, BiT's would be infinite.)
+    # Numbers of up to 4 with 11 bits are 0.002 off; the deviation adds as much.
+    # At 1e-4 its own few bits add 2%. (Without float32 inside, BiT's would be
+    # infinite.)
     wanted = form(weight.double())
     assert (filters - wanted).abs().max() < 0.01 + 1e-5 / scale
 
@@ -377,7 +379,8 @@ def test_initial_values_are_those_that_the_authors_code_draws(golden):
     assert {our_name(name) for name in drawn["bit"]} == set(state)
     for name, theirs in drawn["bit"].items():
         ours = state[our_name(name)]
-        # 6 times the error of a deviation measured twice; exact for ones and zeros
+        # 6 times the error of a deviation measured twice; exact for ones and
+        # zeros
         close = 6 / math.sqrt(ours.numel())
         assert ours.std(correction=0).item() == pytest.approx(
             theirs["std"], rel=close
@@ -509,8 +512,8 @@ def test_images_do_not_see_each_other(family):
 
 @both_families
 def test_a_shift_by_the_whole_stride_shifts_the_features(family):
-    # the border aside, and the norms, whose mean is of the whole image: of a black
-    # frame that holds the same picture
+    # the border aside, and the norms, whose mean is of the whole image: of a
+    # black frame that holds the same picture
     model = random_model(family=family, layers=(1,))
     frame = torch.zeros(1, 3, 96, 96, dtype=torch.float64)
     here, there = frame.clone(), frame.clone()

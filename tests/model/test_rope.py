@@ -71,7 +71,8 @@ def test_equals_timm(grid, registers):
         init_values=1.0,
         num_reg_tokens=registers,
     )
-    # timm rounds its frequencies to float32; here they are its formula in float64
+    # timm rounds its frequencies to float32; here they are its formula in
+    # float64
     bands = theirs.rope.bands.numel()
     theirs.double().eval()
     theirs.rope.bands = 100.0 ** -(torch.arange(bands).double() / bands)

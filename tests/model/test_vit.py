@@ -38,7 +38,8 @@ TIMM_NAMES = {
 def random_tensors(model, dtype=torch.float64):
     """Values for every tensor of a state_dict; no zeros or ones as after `initialise`.
 
-    Matrices keep the size of what they multiply, so that attention does not saturate.
+    Matrices keep the size of what they multiply, so that attention does not
+    saturate.
     """
     torch.manual_seed(0)
     tensors = {}
@@ -73,7 +74,8 @@ def assert_equal_to_timm(ours, theirs):
 
 
 def assert_same_function_as_timm(name, image_size, **fields):
-    # Built without numbers; then both hold the same tensors (ViT-H: 5 GB in float64).
+    # Built without numbers; then both hold the same tensors (ViT-H: 5 GB in
+    # float64).
     fields = {"num_classes": 1000, **fields}
     with torch.device("meta"):
         ours = vit(name, image_size=image_size, **fields).eval()

@@ -59,7 +59,8 @@ def test_words(markdown, words):
         ("three hundred", 0),
         ("$224$ and `224`", 0),
         (
-            "[chapter 3](03_encoder.ipynb), [Xiong et al. 2020](https://x.org/1)",
+            "[chapter 3](03_encoder.ipynb), [Xiong et al. "
+            "2020](https://x.org/1)",
             0,
         ),
         ("1. one\n2. two\n\n**3.** three", 0),

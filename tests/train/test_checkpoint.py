@@ -168,7 +168,8 @@ def draw():
 
 @pytest.mark.parametrize("drawn_before", [0, 1, 700])
 def test_what_a_caller_draws_goes_on(tmp_path, drawn_before):
-    # after an odd count, normal and gauss keep a second number for the next call
+    # after an odd count, normal and gauss keep a second number for the next
+    # call
     for _ in range(drawn_before):
         draw()
     save(tmp_path / "c.pt", build())

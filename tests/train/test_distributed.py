@@ -30,8 +30,8 @@ TORCHRUN = [
     sys.executable,
     *("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
 ]
-# 31 + 13 images, so that no share is even; no draws inside the network, which each
-# process has of its own.
+# 31 + 13 images, so that no share is even; no draws inside the network, which
+# each process has of its own.
 CONFIG = TrainConfig(
     recipe="test",
     tier="cpu",
@@ -59,8 +59,9 @@ CONFIG = TrainConfig(
 )
 # asked to stop after steps alone, there being no evaluation
 LONG = replace(CONFIG, steps=100_000, validation=0.0)
-# float32, a dozen steps of rate 0.01, sums in another order: measured 3e-8 for weights,
-# 2e-6 for velocities; a share of a batch that weighs wrong is off by 1e-3
+# float32, a dozen steps of rate 0.01, sums in another order: measured 3e-8 for
+# weights, 2e-6 for velocities; a share of a batch that weighs wrong is off by
+# 1e-3
 CLOSE = {"rtol": 0, "atol": 1e-5}
 
 
@@ -154,8 +155,8 @@ needs_proc = pytest.mark.skipif(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ddp", "fsdp2"])
 def test_two_processes_train_as_one(answers, name):
-    # 20 steps in float64 with sums in another order; measured 4e-12 for Adam, whose
-    # denominator magnifies what is near 0
+    # 20 steps in float64 with sums in another order; measured 4e-12 for Adam,
+    # whose denominator magnifies what is near 0
     for part in ("model", "ema", "optimizer", "sums"):
         assert answers[name][part] < 1e-9, part
 

@@ -129,8 +129,8 @@ def test_another_run_is_refused_by_all_the_fields_that_differ(tmp_path):
     with pytest.raises(UserError) as error:
         folder.prepare(other)
     assert (
-        "contains a run with model.gelu=exact and lr=0.001 and seed=0, this one has "
-        "model.gelu=tanh and lr=0.5 and seed=1; train in another folder"
+        "contains a run with model.gelu=exact and lr=0.001 and seed=0, this "
+        "one has model.gelu=tanh and lr=0.5 and seed=1; train in another folder"
     ) in str(error.value)
 
 
@@ -567,8 +567,9 @@ def test_an_orphaned_worker_does_not_keep_the_lock(tmp_path):
 
 # --- disks that refuse, in a process of its own
 
-# Everything happens in one child, since it takes seconds to start. It answers with one
-# JSON object: for each trial what `fit` said, and what stood in the folder then.
+# Everything happens in one child, since it takes seconds to start. It answers
+# with one JSON object: for each trial what `fit` said, and what stood in the
+# folder then.
 CHILD = """
 import json, os, resource, sys
 from pathlib import Path

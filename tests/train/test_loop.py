@@ -45,8 +45,9 @@ TINY = ViTConfig(
     num_heads=2,
     mlp_dim=16,
 )
-# Everything that carries a state from step to step, or draws: 30 training images, of
-# which 6 are held out, in batches of 7: 4 steps an epoch, the last batch of 3 images.
+# Everything that carries a state from step to step, or draws: 30 training
+# images, of which 6 are held out, in batches of 7: 4 steps an epoch, the last
+# batch of 3 images.
 FULL = TrainConfig(
     recipe="test",
     tier="cpu",
@@ -144,7 +145,8 @@ def test_another_seed_gives_other_bytes(here):
 def test_micro_batches_change_no_more_than_rounding(here, size):
     whole = fit(PLAIN).model.state_dict()
     parts = fit(replace(PLAIN, micro_batch_size=size)).model.state_dict()
-    # float32, 6 steps of Adam, whose first steps divide tiny gradients by their size
+    # float32, 6 steps of Adam, whose first steps divide tiny gradients by their
+    # size
     torch.testing.assert_close(parts, whole, rtol=0, atol=1e-4)
 
 
@@ -826,8 +828,8 @@ def test_before_anything_was_saved_the_sentence_says_so(here):
 
 
 def test_a_weight_that_is_not_finite_is_not_saved_though_the_loss_was(here):
-    # a rate that float32 does not hold: after one step the weights are infinite, and
-    # the loss of that step was still that of guessing
+    # a rate that float32 does not hold: after one step the weights are
+    # infinite, and the loss of that step was still that of guessing
     config = replace(PLAIN, lr=1e39, log_every=1, save_every=1)
     said = sentence(config, "run")
     assert re.match(
@@ -1076,9 +1078,9 @@ def test_the_loss_falls_on_what_can_be_learned(here):
     assert sum(losses[-4:]) / 4 < 0.5 * math.log(3)
 
 
-# The loss of each of the 20 steps, recorded with torch 2.13.0 on one thread of an x86
-# processor. Whoever changes the recipe on purpose records it anew: the failing test
-# prints what to put here.
+# The loss of each of the 20 steps, recorded with torch 2.13.0 on one thread of
+# an x86 processor. Whoever changes the recipe on purpose records it anew: the
+# failing test prints what to put here.
 RECORDED = [
     *(2.302585, 2.302585, 2.293965, 2.269163, 2.234868),
     *(2.203024, 2.144995, 2.028493, 2.162150, 2.042783),

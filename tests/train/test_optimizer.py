@@ -423,7 +423,8 @@ def test_layer_decay_shortens_the_steps_of_early_layers():
 def test_the_table_tells_what_decays_and_how_much():
     # patches of 4 x 4 pixels to 8; a block's four; 8 to 6 to 3
     kernels = 16 * 8 + 2 * (8 * 24 + 8 * 8 + 2 * 8 * 16) + 8 * 6 + 6 * 3
-    # bias, class token, 5 positions; a block's biases and two norms; norm; two biases
+    # bias, class token, 5 positions; a block's biases and two norms; norm; two
+    # biases
     others = 8 + 8 + 40 + 2 * (24 + 8 + 16 + 8 + 4 * 8) + 16 + 6 + 3
     assert decay_table(ViT(TINY), config(weight_decay=0.3)) == [
         Group("kernels", 1 + 2 * 4 + 2, kernels, 0.3, 1.0),

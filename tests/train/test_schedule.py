@@ -22,8 +22,8 @@ from vitedu.train.schedule import (
 GOLDEN = os.environ.get("VITEDU_GOLDEN")
 golden = pytest.mark.skipif(not GOLDEN, reason="VITEDU_GOLDEN is not set")
 
-# What the authors' two code bases have that this package has too. Their other shapes
-# (rsqrt, stair, polynomial) have no counterpart here.
+# What the authors' two code bases have that this package has too. Their other
+# shapes (rsqrt, stair, polynomial) have no counterpart here.
 GOLDEN_NAMES = (
     *(f"vit_jax_{i}" for i in ("0_cosine", "1_linear", "2_linear", "3_cosine")),
     *(f"vit_jax_{i}" for i in ("4_linear", "5_cosine", "6_linear")),
@@ -78,8 +78,8 @@ def test_equals_the_authors_values(name):
         schedule(int(step), lr, num_steps, warmup_steps, **options)
         for step in steps
     ]
-    # float64, a handful of operations: 1e-12 of the peak; near the end of a cosine the
-    # value itself is a difference of nearly equal numbers
+    # float64, a handful of operations: 1e-12 of the peak; near the end of a
+    # cosine the value itself is a difference of nearly equal numbers
     assert ours == pytest.approx(want.tolist(), rel=0, abs=1e-12 * lr)
 
 

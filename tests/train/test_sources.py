@@ -374,8 +374,8 @@ def test_class_folders_are_trained_on_whatever_the_recipe(zoo, place):
     assert sorted(seen) == [*range(10), *range(100, 105)]
     assert len(parts.test) == 3
     assert parts.notes == (
-        "zoo doesn't have train/ and val/, so 3 of its 15 pictures (20 % of each "
-        "class, drawn with seed 0) are held out for testing",
+        "zoo doesn't have train/ and val/, so 3 of its 15 pictures (20 % of "
+        "each class, drawn with seed 0) are held out for testing",
     )
 
 

@@ -194,8 +194,8 @@ def test_without_a_compiler_a_sentence_says_so_and_training_goes_on(
     monkeypatch.setattr(torch, "compile", refuse)
     state = build(compile=True)
     assert state.notes == [
-        "compile=true has no effect, torch.compile fails here (no compiler here); "
-        "training goes on uncompiled"
+        "compile=true has no effect, torch.compile fails here (no compiler "
+        "here); training goes on uncompiled"
     ]
     assert state.model._compiled_call_impl is None
     assert_close(after_steps(state), after_steps(build()), rtol=0, atol=0)

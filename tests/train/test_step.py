@@ -28,8 +28,8 @@ TINY = ViTConfig(
     num_heads=2,
     mlp_dim=16,
 )
-# float64 all through, 11 images in another order; a part that weighs wrong is off by
-# 1e-2
+# float64 all through, 11 images in another order; a part that weighs wrong is
+# off by 1e-2
 CLOSE = {"rtol": 0, "atol": 1e-10}
 
 
@@ -163,8 +163,9 @@ def test_unequal_micro_batches_are_clipped_and_averaged_as_the_whole(size):
             norm = train_step(state, batch).grad_norm
         assert norm > 0.01
         states.append((norm, weights(state), state.ema.average))
-    # Adam divides by the size of the gradient: 1e-16 of it is 1e-16 of the step, save
-    # where it is zero but for rounding and the eps of 1e-8 keeps the step below 1e-10
+    # Adam divides by the size of the gradient: 1e-16 of it is 1e-16 of the
+    # step, save where it is zero but for rounding and the eps of 1e-8 keeps the
+    # step below 1e-10
     assert_close(states[1], states[0], rtol=0, atol=1e-10)
 
 
@@ -318,14 +319,16 @@ def test_half_precision_takes_nearly_the_step_of_float32(precision):
         )
         for state in (full, half)
     ]
-    # bfloat16 keeps 8 bits: each product is off by up to 0.4 %, measured 1 % in all
+    # bfloat16 keeps 8 bits: each product is off by up to 0.4 %, measured 1 % in
+    # all
     assert (steps[1] - steps[0]).norm() < 0.05 * steps[0].norm()
 
 
 @pytest.mark.parametrize("labels", ["whole", "soft"])
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
 def test_nothing_is_read_from_the_device(optimizer, labels):
-    # tensors of the meta device hold no numbers: whoever reads one gets an error
+    # tensors of the meta device hold no numbers: whoever reads one gets an
+    # error
     state = build(
         device="meta",
         optimizer=optimizer,
@@ -481,8 +484,8 @@ def test_twenty_steps_give_the_recorded_losses(one_thread):
         micro_batch_size=4,
         steps=20,
     )
-    # uniform numbers of float64 are the generator's bits on every processor, which
-    # normal ones are not
+    # uniform numbers of float64 are the generator's bits on every processor,
+    # which normal ones are not
     torch.manual_seed(0)
     for weight in state.model.parameters():
         nn.init.uniform_(weight, -0.5, 0.5)

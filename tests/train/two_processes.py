@@ -1,7 +1,7 @@
 """What test_distributed.py runs under torchrun: `two_processes.py SET.npz OUT.json`.
 
-The first process also does alone what all do together, and writes down how far apart
-the two are. At the end the second one fails, alone.
+The first process also does alone what all do together, and writes down how far
+apart the two are. At the end the second one fails, alone.
 """
 
 import json
@@ -52,8 +52,8 @@ CONFIG = TrainConfig(
     label_smoothing=0.1,
     ema=0.9,
 )
-# Shares of 4 and 4, in parts of 3 and 1; of 4 and 3, so that the second process has
-# a part less; of 1 and none; of 3 and 2.
+# Shares of 4 and 4, in parts of 3 and 1; of 4 and 3, so that the second process
+# has a part less; of 1 and none; of 3 and 2.
 BATCH_SIZES = (8, 7, 1, 5)
 
 

@@ -1,6 +1,7 @@
 """Files that are damaged, hostile or somebody else's: one sentence, or success.
 
-Never code from a file, never half a model, never a gigabyte because a header says so.
+Never code from a file, never half a model, never a gigabyte because a header
+says so.
 """
 
 import argparse

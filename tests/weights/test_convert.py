@@ -28,7 +28,8 @@ from vitedu.weights.convert import SUFFIXES, convert
 from vitedu.weights.dialects import DIALECTS
 from vitedu.weights.files import read_arrays
 
-# Sizes of Table 1's ViT-Ti in width and depth, so that 3 heads need not be told.
+# Sizes of Table 1's ViT-Ti in width and depth, so that 3 heads need not be
+# told.
 TINY = {
     "image_size": 16,
     "patch_size": 8,
@@ -145,7 +146,8 @@ def test_the_function_is_the_same_once_told_what_was_warned_of(
         if name not in can_say.get(to, "") and asked[name] != reader[name]
     }
     again = quiet_load(done.target, **told)
-    # The same network and numbers; the source has the format's own order of loading.
+    # The same network and numbers; the source has the format's own order of
+    # loading.
     assert_close(logits(again), logits(model), rtol=0, atol=1e-12)
 
 

@@ -1,7 +1,8 @@
 """Hugging Face's dialect against transformers' own modules, small and drawn at random.
 
-Every tensor is drawn, the scales of norms and all biases too. What needs transformers
-itself is slow, for its import takes seconds; the names are tested without it.
+Every tensor is drawn, the scales of norms and all biases too. What needs
+transformers itself is slow, for its import takes seconds; the names are tested
+without it.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Weights by the name of a hub's model: fetched, found again, or one sentence.
 
-The hub is a server on this computer; huggingface_hub reads its address when it is
-imported, so every fetch runs in a forked process that imports it anew.
+The hub is a server on this computer; huggingface_hub reads its address when it
+is imported, so every fetch runs in a forked process that imports it anew.
 """
 
 import http.server

@@ -1,6 +1,7 @@
 """Google's .npz files: the authors' numbers, what must be asked for, both directions.
 
-Where VITEDU_GOLDEN is set, against what the authors' code computed with these files.
+Where VITEDU_GOLDEN is set, against what the authors' code computed with these
+files.
 """
 
 import json
@@ -32,7 +33,8 @@ from vitedu.weights.npz import (
     unstacked,
 )
 
-# Every case of the golden set, and the arguments that its file alone does not say.
+# Every case of the golden set, and the arguments that its file alone does not
+# say.
 CASES = {
     "a_vit_token_p8": {},
     "b_vit_rep_p8": {},

@@ -1,6 +1,7 @@
 """timm's dialect against timm's own modules, built small and with random numbers.
 
-Every tensor is drawn, the scales of norms and all biases too, so that none can hide.
+Every tensor is drawn, the scales of norms and all biases too, so that none can
+hide.
 """
 
 import json
@@ -301,7 +302,8 @@ def test_the_real_file_names_what_timm_named():
         with torch.no_grad():
             found = model(x).softmax(-1)[0].topk(5)
         want = [float(row[f"prob{i}"]) for i in range(1, 6)]
-        # the csv has rounded numbers, and JPEG decoders differ by one grey value
+        # the csv has rounded numbers, and JPEG decoders differ by one grey
+        # value
         assert_close(found.values, torch.tensor(want), rtol=0, atol=2e-3)
         if want[0] - want[1] > 0.01:
             assert found.indices[0] == int(row["p1"])
@@ -483,8 +485,8 @@ def test_a_hybrid_is_read_with_a_difference_that_is_noted(timm, tmp_path, name):
     randomise(theirs)
     ours = load(saved(timm, tmp_path, theirs), dtype=torch.float64)
     assert isinstance(ours.config.stem, Hybrid)
-    # GroupNorm has epsilon 1e-5 for 1e-6, standardised filters have another too; here
-    # measured 5e-7. Another padding would be 0.1 and more.
+    # GroupNorm has epsilon 1e-5 for 1e-6, standardised filters have another
+    # too; here measured 5e-7. Another padding would be 0.1 and more.
     assert 1e-9 < measured(ours, theirs) < 1e-5
     assert any("norms of hybrids" in note for note in ours.load_report.notes)
 
@@ -496,7 +498,8 @@ def test_bit_is_read_with_a_difference_that_is_noted(timm, tmp_path):
     ours = load(folder, dtype=torch.float64, image_size=64)
     assert (ours.config.family, ours.config.pool_padding) == ("bit-v2", "zeros")
     assert ours.config.layers == (3, 4, 6, 3)
-    # sqrt(var + 1e-8) for sqrt(var + 1e-10) in filters of deviation 1 / sqrt(fan-in)
+    # sqrt(var + 1e-8) for sqrt(var + 1e-10) in filters of deviation 1 /
+    # sqrt(fan-in)
     assert 1e-9 < measured(ours, theirs) < 1e-5
     assert any("norms of BiT" in note for note in ours.load_report.notes)
 

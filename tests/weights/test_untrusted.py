@@ -1,6 +1,7 @@
 """Files that a stranger made: what they promise, how they nest, and what they are.
 
-Nothing hangs, nothing is taken for numbers that is not, and each ends in one sentence.
+Nothing hangs, nothing is taken for numbers that is not, and each ends in one
+sentence.
 """
 
 import json

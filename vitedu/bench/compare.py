@@ -22,8 +22,9 @@ def compare(
 ) -> dict[str, Any]:
     """Speeds and ratios from the seconds of turns of `num_images` each.
 
-    A ratio is ours to theirs within a round, above 1 where ours is faster. Only the
-    peers in `same`, which compute the same function, can be the fastest peer.
+    A ratio is ours to theirs within a round, above 1 where ours is faster. Only
+    the peers in `same`, which compute the same function, can be the fastest
+    peer.
     """
     speeds = {
         name: [num_images / each for each in turns]

@@ -51,9 +51,9 @@ WARM_UP = 3  # steps of each contestant that are not timed; the first compiles
 class Settings:
     """What is the same for all contestants.
 
-    `batch_size` images a step, `rounds` turns of each contestant, `threads` of the
-    CPU (None: as many as torch has now). The step is that of `vitedu train`: softmax
-    cross-entropy and fused AdamW, without gradient clipping.
+    `batch_size` images a step, `rounds` turns of each contestant, `threads` of
+    the CPU (None: as many as torch has now). The step is that of `vitedu
+    train`: softmax cross-entropy and fused AdamW, without gradient clipping.
     UserError: a number is too small, or a kind is unknown.
     """
 
@@ -78,15 +78,15 @@ def bench(
 ) -> dict[str, Any]:
     """Time ours and the peers that are there, all on the same random images.
 
-    For each kind: images a second of each contestant, how many times as fast ours is
-    (`ratio`, with its quartiles over the rounds; `ratio` beside the contestants is the
-    one to the fastest peer that computes the same function), the peak memory of a step
-    in bytes (None where the device does not count it), and the share of the matrix
-    products' ceiling that the model's operations reach (`mfu`). `away` says why a peer
-    did not take part.
+    For each kind: images a second of each contestant, how many times as fast
+    ours is (`ratio`, with its quartiles over the rounds; `ratio` beside the
+    contestants is the one to the fastest peer that computes the same function),
+    the peak memory of a step in bytes (None where the device does not count
+    it), and the share of the matrix products' ceiling that the model's
+    operations reach (`mfu`). `away` says why a peer did not take part.
 
-    UserError: a name is unknown, the precision is not the device's, or the batch does
-    not fit into memory.
+    UserError: a name is unknown, the precision is not the device's, or the
+    batch does not fit into memory.
     """
     check_sizes(config, settings, 1 + sum(map(is_installed, against)), device)
     with num_threads(settings.threads):
@@ -100,8 +100,8 @@ def bench(
             measured = measure(entered, config, settings, device, tell)
         except torch.cuda.OutOfMemoryError:
             raise UserError(
-                f"{len(entered)} models and a batch of {settings.batch_size} images do "
-                "not fit into memory; take a smaller batch"
+                f"{len(entered)} models and a batch of {settings.batch_size} "
+                "images do not fit into memory; take a smaller batch"
             ) from None
         threads = torch.get_num_threads()
     return {

@@ -1,6 +1,7 @@
 """The network of a configuration as other libraries build it, with the same weights.
 
-`contestants(vit_config("ViT-S/16"), ("timm",))` is ours, timm's, and who stays away.
+`contestants(vit_config("ViT-S/16"), ("timm",))` is ours, timm's, and who stays
+away.
 """
 
 import importlib.util
@@ -31,16 +32,16 @@ SIZES = (
     "mlp_dim",
 )
 
-# Of the largest logit. Rounding moves the logits of a deep ViT by 1e-5, timm's small
-# numbers in the norms of hybrids by 5e-4.
+# Of the largest logit. Rounding moves the logits of a deep ViT by 1e-5, timm's
+# small numbers in the norms of hybrids by 5e-4.
 SAME = 1e-3
 
 
 class Contestant(NamedTuple):
     """A model that takes part: images (b, c, h, w) -> logits (b, classes).
 
-    `difference` is how far its logits are from ours, as a share of the largest; None:
-    it is another function, and so are its operations.
+    `difference` is how far its logits are from ours, as a share of the largest;
+    None: it is another function, and so are its operations.
     """
 
     name: str
@@ -152,11 +153,11 @@ def contestants(
 ) -> tuple[list[Contestant], dict[str, str]]:
     """Ours first, then the peers, on the CPU; and why the others do not take part.
 
-    All have the same weights, except for DEPARTS. The head's are random too: behind
-    zeros no gradient would flow.
+    All have the same weights, except for DEPARTS. The head's are random too:
+    behind zeros no gradient would flow.
 
-    UserError: a peer's name is unknown, or the model has no head or has dropout, which
-    the libraries place differently.
+    UserError: a peer's name is unknown, or the model has no head or has
+    dropout, which the libraries place differently.
     """
     against = tuple(against)
     for name in against:
@@ -169,8 +170,8 @@ def contestants(
     for name in ("dropout", "drop_path"):
         if getattr(config, name, 0.0):
             raise UserError(
-                f"{name} is {getattr(config, name)}, which peers place elsewhere; "
-                "leave it at 0"
+                f"{name} is {getattr(config, name)}, which peers place "
+                "elsewhere; leave it at 0"
             )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -218,7 +219,8 @@ def contestant(
         if difference > SAME or counted != wanted:
             raise UserError(
                 f"{name} builds another network: {counted:,} parameters for "
-                f"{wanted:,}, and logits that differ by {difference:.0e} of the largest"
+                f"{wanted:,}, and logits that differ by {difference:.0e} of "
+                "the largest"
             )
     return Contestant(name, model, counted, difference)
 

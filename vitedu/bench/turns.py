@@ -1,8 +1,8 @@
 """Timing contestants in turns.
 
-A round is one turn of each contestant. Another one begins each round, so that a slow
-minute of the machine hits all of them alike. On one thread of the CPU the clock is the
-process's own, which stops while other programs have the processor.
+A round is one turn of each contestant. Another one begins each round, so that a
+slow minute of the machine hits all of them alike. On one thread of the CPU the
+clock is the process's own, which stops while other programs have the processor.
 """
 
 import math

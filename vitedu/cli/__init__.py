@@ -1,6 +1,7 @@
 """The command `vitedu`. The only modules that print to a user or exit.
 
-stdout is for results, stderr for talk; a UserError is one sentence and exit code 2.
+stdout is for results, stderr for talk; a UserError is one sentence and exit
+code 2.
 """
 
 import json

@@ -25,7 +25,8 @@ def bench(options: argparse.Namespace) -> Answer:
     }
     if len(names) != 1:
         raise UserError(
-            "bench needs one MODEL, as in `vitedu bench ViT-S/16 image_size=384`"
+            "bench needs one MODEL, as in `vitedu bench ViT-S/16 "
+            "image_size=384`"
         )
     config = override(network_config_of(names[0]), changes)
     device = find_device(options.device)
@@ -102,8 +103,8 @@ def text(values: dict[str, Any]) -> str:
         f"{config['num_classes']:,} classes",
         f"{values['hardware']}; batch {settings['batch_size']}, "
         f"{values['precision']}, "
-        f"{'compiled' if settings['compile'] else 'not compiled'}, AdamW (fused), "
-        f"{settings['rounds']} rounds, clock {values['clock']}",
+        f"{'compiled' if settings['compile'] else 'not compiled'}, AdamW "
+        f"(fused), {settings['rounds']} rounds, clock {values['clock']}",
     ]
     for ceiling, value in values["ceilings"].items():
         shown = f"{value / 1e12:.4g} TFLOP/s" if value else "unknown"

@@ -31,7 +31,8 @@ class Command(NamedTuple):
     words: Rows
     examples: Rows
     add_options: Callable[[argparse.ArgumentParser], None] = no_options
-    # the names in name=value, and what a shell completes plain words to, if not files
+    # the names in name=value, and what a shell completes plain words to, if not
+    # files
     fields: Callable[[], Iterable[str]] = tuple
     completions: Callable[[], Iterable[str]] = tuple
     more_help: Callable[[], str] = str
@@ -84,7 +85,8 @@ def unknown_option(
         )
     end = did_you_mean(option, [x for x in known if x.startswith("--")])
     return UserError(
-        f"{name} has no option {option!r}; {end} (what follows -- is never an option)"
+        f"{name} has no option {option!r}; {end} (what follows -- is never an "
+        "option)"
     )
 
 

@@ -14,8 +14,8 @@ def completion(shell: str, commands: Mapping[str, Command]) -> str:
         import shtab
     except ImportError:
         raise UserError(
-            "shell completion is written by shtab; install it with `pip install "
-            "shtab`"
+            "shell completion is written by shtab; install it with `pip "
+            "install shtab`"
         ) from None
     if shell not in shtab.SUPPORTED_SHELLS:
         end = did_you_mean(shell, shtab.SUPPORTED_SHELLS)

@@ -35,8 +35,8 @@ def convert(options: argparse.Namespace) -> Answer:
         "notes": list(done.notes),
     }
     text = (
-        f"{done.target}: {done.num_arrays} arrays of {done.source} ({done.dialect}) "
-        f"as {done.format}"
+        f"{done.target}: {done.num_arrays} arrays of {done.source} "
+        f"({done.dialect}) as {done.format}"
     )
     return Answer(values, text)
 

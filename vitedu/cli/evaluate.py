@@ -93,8 +93,8 @@ def evaluate(options: argparse.Namespace) -> Answer:
 def is_split_by_run(weights: str, folder: Path) -> bool:
     """Whether the run of `weights` split this folder into training and test pictures.
 
-    Then only the test pictures say how good it is; it was trained on the others. A run
-    that was given its test data in Python split nothing.
+    Then only the test pictures say how good it is; it was trained on the
+    others. A run that was given its test data in Python split nothing.
     """
     run = run_of(weights)
     if run is None:
@@ -156,8 +156,8 @@ def evaluate_pictures(
         "skipped": list(pictures.skipped),
     }
     parts = [
-        f"{'accuracy' if top_5 is None else 'top-1'} {values['accuracy']:.2f} % "
-        f"({correct:,} of {num_images:,} pictures of {name})"
+        f"{'accuracy' if top_5 is None else 'top-1'} {values['accuracy']:.2f} "
+        f"% ({correct:,} of {num_images:,} pictures of {name})"
     ]
     if top_5 is not None:
         parts.append(f"top-5 {values['top5_accuracy']:.2f} %")
@@ -195,8 +195,8 @@ def finite(loss: float, weights: str) -> float:
     """`loss`. UserError: it is NaN or infinity."""
     if not math.isfinite(loss):
         raise UserError(
-            f"the loss of {weights} is {loss}: its arithmetic overflows, or its "
-            "weights are damaged"
+            f"the loss of {weights} is {loss}: its arithmetic overflows, or "
+            "its weights are damaged"
         )
     return loss
 
@@ -230,8 +230,8 @@ def trained_on(model: Network, weights: str) -> TrainConfig:
     if folder is None:
         example = "mnist" if model.config.num_classes == 10 else "photos/val"
         raise UserError(
-            f"{weights} doesn't say what it was trained on; name a data set or a "
-            f"folder of pictures, as in `vitedu evaluate {weights} {example}`"
+            f"{weights} doesn't say what it was trained on; name a data set or "
+            f"a folder of pictures, as in `vitedu evaluate {weights} {example}`"
         )
     return folder.read_config()
 
@@ -242,9 +242,9 @@ def check_not_given(config: TrainConfig, weights: str) -> None:
     for part, verb in (("train", "trained"), ("test", "tested")):
         if part in given:
             raise UserError(
-                f"{weights} was {verb} on data given in Python ({part}={given[part]}); "
-                "name a data set or a folder of pictures, as in `vitedu evaluate "
-                f"{weights} photos/val`"
+                f"{weights} was {verb} on data given in Python "
+                f"({part}={given[part]}); name a data set or a folder of "
+                f"pictures, as in `vitedu evaluate {weights} photos/val`"
             )
 
 
@@ -253,15 +253,15 @@ EVALUATE = Command(
     usage="WEIGHTS [DATASET|FOLDER] [name=value ...]",
     summary="accuracy on a data set or on your photographs",
     about="Measure how often a model is right: on the test part of a data set, on a "
-    "folder of pictures or, for a run, on the test part of its own data. Top-5 is left "
-    "out (in --json null) below 6 classes.",
+    "folder of pictures or, for a run, on the test part of its own data. Top-5 "
+    "is left out (in --json null) below 6 classes.",
     words=[
         *WEIGHTS,
         ("DATASET", "a named set (`vitedu info data`) or FILE.npz"),
         (
             "FOLDER",
-            "pictures in a folder for each class (of a FOLDER with val/ or test/, "
-            "those), or all in one folder with labels=FILE.csv",
+            "pictures in a folder for each class (of a FOLDER with val/ or "
+            "test/, those), or all in one folder with labels=FILE.csv",
         ),
         ("data=PATH", "where the named set is"),
         ("labels=FILE.csv", "columns filename and class or class_index"),

@@ -165,7 +165,8 @@ def info_overview() -> Answer:
     datasets += [
         (
             "shapes",
-            "drawn when needed: shapes-1k, shapes-100k, any number of thousands",
+            "drawn when needed: shapes-1k, shapes-100k, any number of "
+            "thousands",
         ),
         ("FOLDER, FILE.npz", "your own: data=photos"),
     ]

@@ -12,8 +12,8 @@ CTRL_C = 130  # the exit code of what Ctrl-C ended, as shells have it
 class Interrupt:
     """Ctrl-C or SIGTERM as a question; a second one stops at once.
 
-    The second counts from a second after the first: torchrun passes Ctrl-C on to
-    processes that the terminal has sent it to already.
+    The second counts from a second after the first: torchrun passes Ctrl-C on
+    to processes that the terminal has sent it to already.
     """
 
     def __init__(self) -> None:
@@ -37,8 +37,8 @@ class Interrupt:
         if self.received is None:
             self.received, self.number = time.monotonic(), number
             line = b"stopping after this step and saving; repeat to quit immediately\n"
-            # print cannot be entered again if the signal came in the middle of it;
-            # and nobody may be reading
+            # print cannot be entered again if the signal came in the middle of
+            # it; and nobody may be reading
             with suppress(OSError):
                 # on a terminal, the line begins with a bar and "^C"
                 os.write(2, b"\n" + line if os.isatty(2) else line)
@@ -54,7 +54,7 @@ class Interrupt:
     def code(self) -> int:
         """The exit code of a run that was stopped and saved.
 
-        0 after SIGTERM, which a scheduler sends: it would take anything else for a
-        failure.
+        0 after SIGTERM, which a scheduler sends: it would take anything else
+        for a failure.
         """
         return CTRL_C if self.number == signal.SIGINT else 0

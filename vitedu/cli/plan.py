@@ -79,8 +79,8 @@ def resumed(
     """The configuration in the folder, where only what may differ can be changed."""
     if options.fresh or options.out is not None or options.tier is not None:
         raise UserError(
-            "--resume uses the run's own folder and tier; leave out --fresh, --out "
-            "and --tier"
+            "--resume uses the run's own folder and tier; leave out --fresh, "
+            "--out and --tier"
         )
     out = user_path(options.resume)
     config = RunFolder(out).read_config()

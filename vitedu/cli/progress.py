@@ -104,7 +104,8 @@ class Reporter:
     def stepped(self) -> None:
         """Look how far the run is: after every step, so this has to be cheap.
 
-        Also between the batches of an evaluation, where the step stays the same.
+        Also between the batches of an evaluation, where the step stays the
+        same.
         """
         step = self.start.state.step
         is_evaluating, self.last_step = step == self.last_step, step

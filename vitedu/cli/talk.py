@@ -1,7 +1,7 @@
 """What the command writes: the answer to stdout, all talk to stderr.
 
-Talk that nobody reads never ends a run: where stderr is closed, full or a pipe whose
-reader has left, it is dropped.
+Talk that nobody reads never ends a run: where stderr is closed, full or a pipe
+whose reader has left, it is dropped.
 """
 
 import os
@@ -95,8 +95,8 @@ def fill_closed_descriptors() -> None:
 def print_answer(text: str) -> None:
     """Write the answer of the command.
 
-    BrokenPipeError: the reader of stdout has left. UserError: it is closed, or the disk
-    is full.
+    BrokenPipeError: the reader of stdout has left. UserError: it is closed, or
+    the disk is full.
     """
     if sys.stdout is None:
         raise UserError("cannot print the answer: stdout is closed")

@@ -148,8 +148,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--tier",
         metavar="TIER",
         help=f"{', '.join(TIERS)}: how much is computed; smoke is 20 steps, to see "
-        "that it runs; by default $VITEDU_TIER, else gpu or cpu, depending on the "
-        "device",
+        "that it runs; by default $VITEDU_TIER, else gpu or cpu, depending on "
+        "the device",
     )
 
 
@@ -158,16 +158,16 @@ TRAIN = Command(
     usage="RECIPE [field=value ...]",
     summary="train a recipe, or go on with a run",
     about="Train a recipe. A run that was stopped goes on with the same command, and "
-    "ends with the weights that it would have had anyway; a finished one prints its "
-    "result. Several processes share a run under `torchrun --nproc-per-node N -m "
-    "vitedu train ...`, one per GPU.",
+    "ends with the weights that it would have had anyway; a finished one "
+    "prints its result. Several processes share a run under `torchrun "
+    "--nproc-per-node N -m vitedu train ...`, one per GPU.",
     words=[
         ("RECIPE", "where the settings come from; `vitedu info` lists them"),
         (
             "field=value",
-            "another value of a setting. Those below are the defaults, `vitedu info "
-            "RECIPE` shows a recipe's own. Unless it is given, model.num_classes is "
-            "counted from the data",
+            "another value of a setting. Those below are the defaults, `vitedu "
+            "info RECIPE` shows a recipe's own. Unless it is given, "
+            "model.num_classes is counted from the data",
         ),
         (
             "data=PATH",

@@ -1,11 +1,12 @@
 """Batches from arrays in the device's memory, and what the batches depend on.
 
-Which samples are in a batch, and what augmentation does to each, depends on (seed,
-epoch) and the sample alone; so the position of a run is one integer.
+Which samples are in a batch, and what augmentation does to each, depends on
+(seed, epoch) and the sample alone; so the position of a run is one integer.
 
 `mnist = load_dataset("mnist")`
-`source = ArraySource(mnist.train, mnist.class_names, preprocess=spec, shuffle=True)`
-`for images, labels in source.batches(epoch=3, seed=0, batch_size=64): ...`
+`source = ArraySource(mnist.train, mnist.class_names, preprocess=spec,
+shuffle=True)` `for images, labels in source.batches(epoch=3, seed=0,
+batch_size=64): ...`
 """
 
 from collections.abc import Iterator
@@ -21,8 +22,9 @@ from vitedu.data.prepared import check_not_prepared
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, normalise
 
-# Values that ArraySource prepares in one go: small batches share the cost of the calls,
-# and the block still fits a processor's cache. On another device calls cost more.
+# Values that ArraySource prepares in one go: small batches share the cost of
+# the calls, and the block still fits a processor's cache. On another device
+# calls cost more.
 BLOCK_VALUES = 1 << 18
 DEVICE_BLOCK_VALUES = 1 << 23
 
@@ -31,8 +33,9 @@ class ArraySource:
     """Batches from arrays on the device: shuffled, augmented, normalised.
 
     Images of floats are fed as they are, neither augmented nor normalised.
-    UserError: the images don't have the size or channels of `preprocess`, or are floats
-    that should be augmented; a label isn't a whole number with a class.
+    UserError: the images don't have the size or channels of `preprocess`, or
+    are floats that should be augmented; a label isn't a whole number with a
+    class.
     """
 
     def __init__(
@@ -79,15 +82,17 @@ class ArraySource:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """One epoch: (images (b, c, h, w) float32, labels (b,) int64), on the device.
 
-        Every sample comes once; the last batch may be short. `start` is the first batch
-        to yield. Of each global batch, process `rank` of `world` takes rows
-        [rank::world]: together they get the batches of a single process, and each of
-        them equally many (the last one may be empty for some).
+        Every sample comes once; the last batch may be short. `start` is the
+        first batch to yield. Of each global batch, process `rank` of `world`
+        takes rows [rank::world]: together they get the batches of a single
+        process, and each of them equally many (the last one may be empty for
+        some).
         """
         check_batches(batch_size, start, rank, world)
         n = len(self)
-        # Drawn for all samples, whatever part of them this process is to see, and kept
-        # on the CPU: reading them back from a device would wait for it.
+        # Drawn for all samples, whatever part of them this process is to see,
+        # and kept on the CPU: reading them back from a device would wait for
+        # it.
         generator = epoch_generator(seed, epoch)
         order = torch.arange(n)
         if self.shuffle:

@@ -92,13 +92,13 @@ def load_dataset(
 ) -> Dataset:
     """Read a data set: a name, or a FILE.npz (as the name, or as `data` of any name).
 
-    Names: mnist, fashion-mnist, cifar10 (found by `sources.locate`), digits (embedded),
-    shapes (drawn here, 10,000 images) and shapes-<N>k. image_size (64 if not given),
-    num_classes (10) and max_images are for shapes alone.
-    fallback="digits" stands in for a set that isn't found; the result then says so
-    (`requested` differs from `name`).
-    UserError: an unknown name, a set that is missing, a damaged file, more than fits
-    into memory.
+    Names: mnist, fashion-mnist, cifar10 (found by `sources.locate`), digits
+    (embedded), shapes (drawn here, 10,000 images) and shapes-<N>k. image_size
+    (64 if not given), num_classes (10) and max_images are for shapes alone.
+    fallback="digits" stands in for a set that isn't found; the result then says
+    so (`requested` differs from `name`).
+    UserError: an unknown name, a set that is missing, a damaged file, more than
+    fits into memory.
     """
     if fallback not in (None, "digits"):
         raise UserError(
@@ -143,8 +143,8 @@ def load_dataset(
 def _unknown(name: str) -> UserError:
     known = ("digits", *CATALOGUE, "shapes", "shapes-100k")
     return UserError(
-        f"there is no data set {name!r} here; data=FOLDER names pictures of your own, "
-        "in a folder for each class; " + did_you_mean(name, known)
+        f"there is no data set {name!r} here; data=FOLDER names pictures of "
+        "your own, in a folder for each class; " + did_you_mean(name, known)
     )
 
 
@@ -183,8 +183,8 @@ def _dataset(
     if _image_shape(train) != _image_shape(test):
         sizes = ["x".join(map(str, _image_shape(x))) for x in (train, test)]
         raise UserError(
-            f"{train.where} has images of {sizes[0]}, {test.where} of {sizes[1]}; "
-            "both parts must have the same size"
+            f"{train.where} has images of {sizes[0]}, {test.where} of "
+            f"{sizes[1]}; both parts must have the same size"
         )
     if class_names is None and "class_names" in stored:
         class_names = _stored_names(stored["class_names"])
@@ -250,7 +250,8 @@ def _stored_names(stored: StoredArray) -> tuple[str, ...]:
 
 def _pixels(stored: StoredArray) -> Tensor:
     """Images as (n, c, h, w)."""
-    # torch wants memory that may be written, which what was read from bytes is not
+    # torch wants memory that may be written, which what was read from bytes is
+    # not
     images = np.require(stored.read(), requirements=["C", "W"])
     return torch.from_numpy(images.reshape(len(images), *_image_shape(stored)))
 

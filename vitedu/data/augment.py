@@ -1,8 +1,8 @@
 """Augmentation in batches, on the device, from a table of drawn numbers.
 
-The table has a row for every sample of an epoch and is drawn in one go, so what happens
-to a sample depends on (seed, epoch, sample) alone: not on the batch it lands in, nor on
-where a run was resumed.
+The table has a row for every sample of an epoch and is drawn in one go, so what
+happens to a sample depends on (seed, epoch, sample) alone: not on the batch it
+lands in, nor on where a run was resumed.
 
 `augmented = apply(augment, images, table[indices])`
 """
@@ -18,9 +18,10 @@ from torch import Tensor
 from vitedu.data import randaugment
 from vitedu.fields import Range, Share, check_fields
 
-# Columns of the table. The matrix m takes an output pixel (y, x from the centre) to the
-# input pixel that it is read from. The box is the crop's centre (0 is the picture's,
-# its edges are at -1 and 1) and its size (1 is the whole side).
+# Columns of the table. The matrix m takes an output pixel (y, x from the
+# centre) to the input pixel that it is read from. The box is the crop's centre
+# (0 is the picture's, its edges are at -1 and 1) and its size (1 is the whole
+# side).
 GEOMETRY = (
     "shift_down",
     "shift_right",
@@ -34,10 +35,12 @@ GEOMETRY = (
     "box_height",
     "box_width",
 )
-# The upper left corner and the size of what is erased, as shares of the picture's.
+# The upper left corner and the size of what is erased, as shares of the
+# picture's.
 ERASED = ("erase_y", "erase_x", "erase_height", "erase_width")
 JITTER = ("brightness", "contrast", "colour")  # factors; 1 changes nothing
-# Two more follow for each layer of RandAugment: the operation's number and its sign.
+# Two more follow for each layer of RandAugment: the operation's number and its
+# sign.
 COLUMNS = (*GEOMETRY, *ERASED, *JITTER)
 ASPECT = (3 / 4, 4 / 3)  # of an inception-style crop, width to height
 ERASED_AREA = (0.02, 1 / 3)  # share of the picture, if it is erased at all
@@ -48,11 +51,12 @@ ERASED_ASPECT = (0.3, 1 / 0.3)  # both as torchvision and timm have them
 class Augment:
     """How far each sample may be changed, at random; all off by default.
 
-    `shift` and `flip` alone move whole pixels and invent no values. As soon as another
-    field of the geometry (rotate, scale, shear, crop) is on, all of it is one bilinear
-    resampling, and the shift may be fractional. What comes from outside the picture
-    is 0. Then RandAugment (`vitedu.data.randaugment` says whose), then `jitter`, in
-    whole pixel values; `erase` comes after the normalisation.
+    `shift` and `flip` alone move whole pixels and invent no values. As soon as
+    another field of the geometry (rotate, scale, shear, crop) is on, all of it
+    is one bilinear resampling, and the shift may be fractional. What comes from
+    outside the picture is 0. Then RandAugment (`vitedu.data.randaugment` says
+    whose), then `jitter`, in whole pixel values; `erase` comes after the
+    normalisation.
 
     Attributes:
         shift: pixels, up to this many along each axis
@@ -114,18 +118,19 @@ def augmentation_table(
 ) -> Tensor:
     """Draw what happens to each of n samples: float32 (n, 18 + 2 rand_layers).
 
-    Columns as in COLUMNS. `aspect` says how much wider the picture is, for its height,
-    than what a crop of it is resized to; 1 for arrays.
-    Every field has its own draws, used or not: switching one on leaves the others as
-    they were. `generator` lives on the CPU, and so does the table. A positive angle
-    turns counter-clockwise.
+    Columns as in COLUMNS. `aspect` says how much wider the picture is, for its
+    height, than what a crop of it is resized to; 1 for arrays. Every field has
+    its own draws, used or not: switching one on leaves the others as they were.
+    `generator` lives on the CPU, and so does the table. A positive angle turns
+    counter-clockwise.
     """
     uniform = torch.rand(n, 10, generator=generator)
     signed = 2 * uniform - 1
     shift = augment.shift * signed[:, :2]
     if not augment.resamples:
         count = 2 * augment.shift + 1
-        # rand may round up to 1 after the product, so the last value is held down
+        # rand may round up to 1 after the product, so the last value is held
+        # down
         shift = (uniform[:, :2] * count).floor().clamp_(
             max=count - 1
         ) - augment.shift
@@ -159,9 +164,10 @@ def _crop_box(
 ) -> tuple[Tensor, ...]:
     """Centre and size of an inception-style crop, from uniform (n, 4).
 
-    The area is uniform between `crop` and 1 (or what a very wide or high picture has
-    room for). The aspect, relative to that of the result, is log-uniform over that part
-    of ASPECT which fits into the picture, so that no draw need be thrown away.
+    The area is uniform between `crop` and 1 (or what a very wide or high
+    picture has room for). The aspect, relative to that of the result, is
+    log-uniform over that part of ASPECT which fits into the picture, so that no
+    draw need be thrown away.
     """
     if not augment.crop:
         zeros, ones = torch.zeros(len(uniform)), torch.ones(len(uniform))
@@ -184,8 +190,8 @@ def _crop_box(
 def _erased_box(augment: Augment, uniform: Tensor) -> tuple[Tensor, ...]:
     """Corner and size of the erased rectangle, from uniform (n, 5); 0 high: none.
 
-    Zhong et al. 2017 with the ranges of ERASED_AREA and ERASED_ASPECT; like a crop it
-    is drawn so that it fits, where they draw again.
+    Zhong et al. 2017 with the ranges of ERASED_AREA and ERASED_ASPECT; like a
+    crop it is drawn so that it fits, where they draw again.
     """
     if not augment.erase:
         return torch.zeros(4, len(uniform)).unbind()
@@ -207,9 +213,9 @@ def _erased_box(augment: Augment, uniform: Tensor) -> tuple[Tensor, ...]:
 def apply(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
     """Augment (b, c, h, w), uint8 or float in 0..255, to float of the same range.
 
-    `rows` are the samples' rows of `augmentation_table`, on the CPU: with RandAugment
-    on, reading them from another device would wait for it.
-    In the order crop, then zoom, shear and rotation about the centre, shift, flip,
+    `rows` are the samples' rows of `augmentation_table`, on the CPU: with
+    RandAugment on, reading them from another device would wait for it. In the
+    order crop, then zoom, shear and rotation about the centre, shift, flip,
     RandAugment, jitter. `erase` is apart.
     """
     if images.ndim != 4:
@@ -255,7 +261,8 @@ def recolour(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
 def erase(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
     """Set each sample's rectangle to 0, after normalisation: (b, c, h, w) float.
 
-    0 is then the mean that the images were normalised with. `rows` as for `apply`.
+    0 is then the mean that the images were normalised with. `rows` as for
+    `apply`.
     """
     if not augment.erase:
         return images
@@ -282,7 +289,8 @@ def _move(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
     # a picture that is moved by its whole side is gone, however far it goes on
     pad = min(augment.shift, max(h, w))
     columns = torch.arange(w, device=rows.device)
-    # padded row r holds picture row r - pad; output row y shows picture row y - shift
+    # padded row r holds picture row r - pad; output row y shows picture row y -
+    # shift
     top, left = pad - rows[:, :2].clamp(-pad, pad).long().T
     columns = torch.where(rows[:, 2:3] > 0, w - 1 - columns, columns)  # (b, w)
     columns = columns + left[:, None]
@@ -298,7 +306,8 @@ def _sampling_grid(rows: Tensor, h: int, w: int) -> Tensor:
     down, right, flip, m_yy, m_yx, m_xy, m_xx, box_y, box_x, box_h, box_w = (
         column[:, None] for column in rows.unbind(1)
     )
-    # centres of pixels; sums only, so that each sample's values ignore its batch
+    # centres of pixels; sums only, so that each sample's values ignore its
+    # batch
     y = (2 * torch.arange(h, device=rows.device) + 1) / h - 1
     x = (2 * torch.arange(w, device=rows.device) + 1) / w - 1
     y = y - down * (2 / h)  # (b, h)

@@ -2,8 +2,8 @@
 
 `CATALOGUE["mnist"].class_names` is ("0", "1", ..., "9").
 
-With its entry a set is listed by `vitedu info data`, found in $VITEDU_DATA/NAME and in
-the cache, downloaded, read by `load_dataset` and trained on.
+With its entry a set is listed by `vitedu info data`, found in $VITEDU_DATA/NAME
+and in the cache, downloaded, read by `load_dataset` and trained on.
 """
 
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class NamedSet:
 
     Attributes:
         title: its name in a sentence
-        format: how its files are read, by `vitedu.data.formats`: "idx" is MNIST's, four
-            files; "cifar10" a folder of batches or an archive of one; "npz" a file with
-            x_train, y_train, x_test and y_test
-        files: what to download; for "idx" training images, their labels, test images,
-            their labels
+        format: how its files are read, by `vitedu.data.formats`: "idx" is
+            MNIST's, four files; "cifar10" a folder of batches or an archive of
+            one; "npz" a file with x_train, y_train, x_test and y_test
+        files: what to download; for "idx" training images, their labels, test
+            images, their labels
         mirrors: addresses that end in "/", in the order in which they are tried
         class_names: what label 0, 1, ... is called
         inner_folder: where another program puts the files inside a folder
@@ -45,8 +45,8 @@ class NamedSet:
     def layouts(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Forms in which a folder may contain the set, each a path and its files.
 
-        A file may also be there with ".gz" behind its name. No files: the path itself
-        is a file.
+        A file may also be there with ".gz" behind its name. No files: the path
+        itself is a file.
         """
         if self.format == "npz":
             return tuple((file.name, ()) for file in self.files)

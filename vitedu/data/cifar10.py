@@ -29,8 +29,8 @@ ARCHIVE_BYTES = 1 << 28  # all of them together have 186 MB
 def cifar10_arrays(path: Path) -> dict[str, StoredArray]:
     """x_train, y_train, x_test, y_test of CIFAR-10, images (n, 3, 32, 32).
 
-    `path` is a folder of batches or an archive of one, binary or pickled. No batch may
-    be larger than CIFAR-10's are, so they are read at once.
+    `path` is a folder of batches or an archive of one, binary or pickled. No
+    batch may be larger than CIFAR-10's are, so they are read at once.
     """
     batches = cifar_folder(path) if os.path.isdir(path) else cifar_archive(path)
     arrays = {}
@@ -97,8 +97,8 @@ def cifar_archive(path: Path) -> dict[str, bytes]:
 def too_large(path: Path, most: int) -> UserError:
     """The sentence about a file that is larger than CIFAR-10's."""
     return UserError(
-        f"{path} has more than {readable_bytes(most)}, so it isn't CIFAR-10; fetch it "
-        "again"
+        f"{path} has more than {readable_bytes(most)}, so it isn't CIFAR-10; "
+        "fetch it again"
     )
 
 
@@ -109,8 +109,8 @@ def binary_batch(
     record = 1 + 3 * 32 * 32
     if not content or len(content) % record:
         raise UserError(
-            f"{path}: {name} has {len(content):,} bytes, which is not a multiple of "
-            f"{record:,}, the size of a record; fetch it again"
+            f"{path}: {name} has {len(content):,} bytes, which is not a "
+            f"multiple of {record:,}, the size of a record; fetch it again"
         )
     records = np.frombuffer(content, np.uint8).reshape(-1, record)
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
@@ -136,10 +136,12 @@ def pickled_batch(
         labels = np.array(batch["labels"])
         if len(pixels) != len(labels):
             raise ValueError(f"{len(pixels)} images, {len(labels)} labels")
-    # A hostile or damaged pickle may raise nearly anything; all of it means one thing.
+    # A hostile or damaged pickle may raise nearly anything; all of it means one
+    # thing.
     except Exception as error:
         raise UserError(
-            f"{path}: {name} is not a CIFAR-10 batch ({reason(error)}); fetch it again"
+            f"{path}: {name} is not a CIFAR-10 batch ({reason(error)}); fetch "
+            "it again"
         ) from error
     return pixels, labels
 

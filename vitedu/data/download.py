@@ -1,6 +1,7 @@
 """Bringing a file from the network: of the right size and digest, in limited time.
 
-`download(CATALOGUE["mnist"].files[0], Path("cache"), ("https://example.org/",))`
+`download(CATALOGUE["mnist"].files[0], Path("cache"),
+("https://example.org/",))`
 """
 
 import hashlib
@@ -36,12 +37,13 @@ def download(
 ) -> None:
     """Put `file` into `folder`, from the first mirror that has it.
 
-    It is written under a random name and renamed once its digest is right: processes
-    that fill the same cache don't disturb each other, and nothing half-written is ever
-    taken for the file. `seconds`: how long a mirror may take in all.
+    It is written under a random name and renamed once its digest is right:
+    processes that fill the same cache don't disturb each other, and nothing
+    half-written is ever taken for the file. `seconds`: how long a mirror may
+    take in all.
 
-    MirrorError: all of them failed, with each one's reason. UserError: the folder
-    cannot be written.
+    MirrorError: all of them failed, with each one's reason. UserError: the
+    folder cannot be written.
     """
     if seconds is None:
         seconds = 60 + file.num_bytes / SLOWEST
@@ -84,8 +86,8 @@ def fetch(url: str, file: File, folder: Path, seconds: float) -> None:
 def not_writable(path: Path, error: OSError) -> UserError:
     """The sentence about a cache that refuses a file."""
     return UserError(
-        f"cannot write {path}: {reason(error)}; make room there, or set VITEDU_CACHE "
-        "to a folder that can be written"
+        f"cannot write {path}: {reason(error)}; make room there, or set "
+        "VITEDU_CACHE to a folder that can be written"
     )
 
 
@@ -104,8 +106,9 @@ def received(url: str, num_bytes: int, seconds: float) -> Iterator[bytes]:
                 yield chunk
                 if time.monotonic() > end:
                     raise MirrorError(
-                        f"only {readable_bytes(count)} of {readable_bytes(num_bytes)} "
-                        f"came in {seconds:.0f} seconds"
+                        f"only {readable_bytes(count)} of "
+                        f"{readable_bytes(num_bytes)} came in {seconds:.0f} "
+                        "seconds"
                     )
     except urllib.error.HTTPError as error:
         error.close()

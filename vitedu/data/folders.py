@@ -71,10 +71,10 @@ class FolderDataset:
 def folder_of(dataset: str, data: str | None = None) -> Path | None:
     """The folder of pictures that `dataset` and `data` mean; None: they mean arrays.
 
-    `data` is one if it has train/ or class folders of pictures, whatever set a recipe
-    names, unless it has that set's own files. A name that `load_dataset` knows is
-    never taken for a folder that is called so (./mnist is); any other names one, which
-    may be at `data`.
+    `data` is one if it has train/ or class folders of pictures, whatever set a
+    recipe names, unless it has that set's own files. A name that `load_dataset`
+    knows is never taken for a folder that is called so (./mnist is); any other
+    names one, which may be at `data`.
     """
     is_named = is_array_set(dataset)
     if dataset.endswith(".npz") or (data or "").endswith(".npz"):
@@ -109,8 +109,8 @@ def evaluation_part(folder: str | PathLike[str]) -> Path:
     if parts := parts_to_test_on(folder):
         return folder / parts[0]
     raise UserError(
-        f"{folder} has train/, but neither val/ nor test/; put the pictures to measure "
-        "with into one of them, in class folders like those of train/"
+        f"{folder} has train/, but neither val/ nor test/; put the pictures to "
+        "measure with into one of them, in class folders like those of train/"
     )
 
 
@@ -156,20 +156,22 @@ def folder_classes(folder: str | PathLike[str]) -> tuple[str, ...]:
         if name in names and has_pictures_itself(folder / name):
             continue  # a class that is called so
         raise UserError(
-            f"{folder} has {name}/, which looks like a part of the data and not "
-            f"like a class; the parts are called train/, val/ and test/"
+            f"{folder} has {name}/, which looks like a part of the data and "
+            "not like a class; the parts are called train/, val/ and test/"
         )
     empty = [name for name in names if not has_pictures(root / name)]
     if len(empty) == len(names):
         raise UserError(
-            f"{root} contains {contents(root)}; a folder to train on contains a folder "
-            "of pictures for each class, or train/ and val/ with such folders"
+            f"{root} contains {contents(root)}; a folder to train on contains "
+            "a folder of pictures for each class, or train/ and val/ with such "
+            "folders"
         )
     if empty:
         more = f" and {len(empty) - 1} more" if len(empty) > 1 else ""
         raise UserError(
-            f"there are no pictures in {root / empty[0]}{more}, so nothing could be "
-            "learned about this class; put some there, or move the folder away"
+            f"there are no pictures in {root / empty[0]}{more}, so nothing "
+            "could be learned about this class; put some there, or move the "
+            "folder away"
         )
     return tuple(names)
 
@@ -179,14 +181,14 @@ def load_folder(
 ) -> FolderDataset:
     """The pictures to train on and to test on in a folder, those that can be read.
 
-    FOLDER/train and FOLDER/test, or FOLDER/val if there is no test/; with both, val/
-    is for validation. Each part has class folders, as `find_images` reads them.
-    Where there is neither test/ nor val/, or class folders alone, TEST_SHARE of every
-    class is held out for testing: the same pictures every time, none of a class with
-    one or two. `notes` says so, and how many pictures are left out. `name` is the
-    folder's own if not given.
-    UserError: there are no class folders, one has no picture that can be read, or a
-    later part has a class that train/ doesn't have.
+    FOLDER/train and FOLDER/test, or FOLDER/val if there is no test/; with both,
+    val/ is for validation. Each part has class folders, as `find_images` reads
+    them. Where there is neither test/ nor val/, or class folders alone,
+    TEST_SHARE of every class is held out for testing: the same pictures every
+    time, none of a class with one or two. `notes` says so, and how many
+    pictures are left out. `name` is the folder's own if not given.
+    UserError: there are no class folders, one has no picture that can be read,
+    or a later part has a class that train/ doesn't have.
     """
     folder = existing_folder(folder)
     folder_classes(folder)
@@ -227,8 +229,9 @@ def held_out_words(num_held_out: int, num_all: int) -> str:
     """How a part that was held out for testing came about, for a sentence."""
     verb = "is" if num_held_out == 1 else "are"
     return (
-        f"{num_held_out:,} of its {num_all:,} pictures ({100 * TEST_SHARE:g} % of "
-        f"each class, drawn with seed {TEST_SEED}) {verb} held out for testing"
+        f"{num_held_out:,} of its {num_all:,} pictures ({100 * TEST_SHARE:g} % "
+        f"of each class, drawn with seed {TEST_SEED}) {verb} held out for "
+        "testing"
     )
 
 
@@ -238,7 +241,8 @@ def _check_no_class_is_lost(train: Pictures) -> None:
     for label, name in enumerate(train.class_names):
         if label not in left:
             raise UserError(
-                f"no picture of the class {name!r} can be read; {train.notes[0]}"
+                f"no picture of the class {name!r} can be read; "
+                f"{train.notes[0]}"
             )
 
 
@@ -265,8 +269,8 @@ def _like(train: Pictures, part: Path, folder: Path) -> Pictures:
     strange = [name for name in pictures.class_names if name not in known]
     if strange:
         raise UserError(
-            f"{part} has the class {strange[0]!r}, which train/ doesn't have; its "
-            f"classes: {', '.join(known[:5])}"
+            f"{part} has the class {strange[0]!r}, which train/ doesn't have; "
+            f"its classes: {', '.join(known[:5])}"
         )
     return match_classes(pictures, known, len(known))
 

@@ -1,7 +1,8 @@
 """Arrays in idx and npz files, of which only the headers are read at first.
 
-So shapes and types can be compared with each other, and sizes with the memory that is
-free, before any value is read or unpacked. Nothing runs code from a file.
+So shapes and types can be compared with each other, and sizes with the memory
+that is free, before any value is read or unpacked. Nothing runs code from a
+file.
 
 `images = idx_array(Path("mnist/train-images-idx3-ubyte.gz"), ndim=3)`
 `images.shape` is (60000, 28, 28), and `images.read()` the pixels.
@@ -72,8 +73,8 @@ def idx_arrays(folder: Path, names: tuple[str, ...]) -> dict[str, StoredArray]:
 def idx_array(path: Path, *, ndim: int) -> StoredArray:
     """An array of uint8 in an idx file, plain or .gz; `ndim` axes are expected.
 
-    The format: two zero bytes, a type (8 is uint8), the number of axes, each axis as
-    four bytes (big-endian), then the values.
+    The format: two zero bytes, a type (8 is uint8), the number of axes, each
+    axis as four bytes (big-endian), then the values.
     """
     size = check_regular(path).st_size
     header_bytes = 4 + 4 * ndim
@@ -133,7 +134,8 @@ def npz_arrays(path: Path) -> dict[str, StoredArray]:
     """x_train, y_train, x_test, y_test and perhaps class_names.
 
     Images (n, h, w, c) come as (n, c, h, w), everything else as it is stored.
-    UserError: not an npz, damaged, one of the four missing, or Python objects inside.
+    UserError: not an npz, damaged, one of the four missing, or Python objects
+    inside.
     """
     check_regular(path)
     try:
@@ -174,7 +176,8 @@ def npz_array(
             shape, dtype = npy_header(file)
         except ValueError as error:
             raise UserError(
-                f"{where} is not an array ({reason(error)}); numpy.savez writes them"
+                f"{where} is not an array ({reason(error)}); numpy.savez "
+                "writes them"
             ) from error
         header_bytes = file.tell()
     if dtype.hasobject:
@@ -187,8 +190,9 @@ def npz_array(
         or header_bytes + num_bytes != member.file_size
     ):
         raise UserError(
-            f"{where} takes {member.file_size - header_bytes:,} bytes, but its header "
-            f"says {dtype} of shape {shape}, {num_bytes:,} bytes; save it again"
+            f"{where} takes {member.file_size - header_bytes:,} bytes, but its "
+            f"header says {dtype} of shape {shape}, {num_bytes:,} bytes; save "
+            "it again"
         )
     if key == "class_names" and num_bytes > MOST_NAMES_BYTES:
         raise UserError(

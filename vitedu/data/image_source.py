@@ -41,18 +41,18 @@ if TYPE_CHECKING:
 class ImageSource:
     """Pictures decoded on workers, ready for a model with the given `preprocess`.
 
-    Those of a folder are the ones that could be read when `find_images` opened it;
-    `pictures.skipped` names the others.
+    Those of a folder are the ones that could be read when `find_images` opened
+    it; `pictures.skipped` names the others.
 
-    Without `augment` each is prepared as for evaluation. With an `Augment` it is
-    changed by pillow on the worker, as `vitedu.data.transforms` says. A function in
-    its place (torchvision's `TrivialAugmentWide()`, say) gets the pillow picture in
-    its full size and returns what is then prepared. What that function or the data set
-    itself draws at random depends on (seed, epoch, sample) alone, and not on the
-    batch, the workers or where a run was resumed.
+    Without `augment` each is prepared as for evaluation. With an `Augment` it
+    is changed by pillow on the worker, as `vitedu.data.transforms` says. A
+    function in its place (torchvision's `TrivialAugmentWide()`, say) gets the
+    pillow picture in its full size and returns what is then prepared. What that
+    function or the data set itself draws at random depends on (seed, epoch,
+    sample) alone, and not on the batch, the workers or where a run was resumed.
 
-    An item whose picture is a tensor of floats is fed as it is, neither resized nor
-    normalised.
+    An item whose picture is a tensor of floats is fed as it is, neither resized
+    nor normalised.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class ImageSource:
         """One epoch: (images (b, c, h, w) float32, labels (b,) int64), on the device.
 
         Order, `start`, `rank` and `world` as in `ArraySource.batches`.
-        UserError: a picture cannot be decoded, or no longer can; leaving it out now
-        would change what is measured.
+        UserError: a picture cannot be decoded, or no longer can; leaving it out
+        now would change what is measured.
         """
         check_batches(batch_size, start, rank, world)
         order = torch.arange(len(self))

@@ -2,10 +2,10 @@
 
 `imagenet_classes().names[285]` is "Egyptian cat".
 
-The 1,000 of ImageNet-1k are in a file beside this module, code and name on each line:
-WordNet's, in the order of the codes and with the first synonym alone, as timm 1.0.31
-lists them. The 21,843 of ImageNet-21k, in the order of Google's checkpoints, stay in
-timm, whose import takes seconds.
+The 1,000 of ImageNet-1k are in a file beside this module, code and name on each
+line: WordNet's, in the order of the codes and with the first synonym alone, as
+timm 1.0.31 lists them. The 21,843 of ImageNet-21k, in the order of Google's
+checkpoints, stay in timm, whose import takes seconds.
 """
 
 from functools import cache
@@ -30,7 +30,8 @@ class ImageNetClasses(NamedTuple):
 def imagenet_classes() -> ImageNetClasses:
     """The 1,000 of ImageNet-1k.
 
-    Two names come twice: "crane" (a bird, a machine), "maillot" (two bathing suits).
+    Two names come twice: "crane" (a bird, a machine), "maillot" (two bathing
+    suits).
     """
     file = resources.files("vitedu.data") / f"{IMAGENET_1K}.txt"
     lines = file.read_text(encoding="utf-8").splitlines()
@@ -50,8 +51,8 @@ def assumed_names(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names for so many classes, and a sentence that says where they come from.
 
-    Nearly every file with a head of 1,000 or 21,843 classes was trained on ImageNet,
-    and hardly any has the names in it. Neither for other numbers.
+    Nearly every file with a head of 1,000 or 21,843 classes was trained on
+    ImageNet, and hardly any has the names in it. Neither for other numbers.
     """
     classes = classes_of(num_classes)
     if classes is None:

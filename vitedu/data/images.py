@@ -68,10 +68,11 @@ def find_images(
 ) -> Pictures:
     """The pictures of a folder that can be read, in the order of their names.
 
-    Without `labels`, each sub-folder is a class; classes are numbered by the sorted
-    names. With it the folder is flat, and `labels` is a CSV with a header: the columns
-    `filename` and `class_index` (a number) or `class` (a name). Every picture is
-    decoded once, as `vitedu.data.readable` says; `skipped` has the damaged ones.
+    Without `labels`, each sub-folder is a class; classes are numbered by the
+    sorted names. With it the folder is flat, and `labels` is a CSV with a
+    header: the columns `filename` and `class_index` (a number) or `class` (a
+    name). Every picture is decoded once, as `vitedu.data.readable` says;
+    `skipped` has the damaged ones.
 
     UserError: no picture, a picture without a label, a CSV that does not fit.
     """
@@ -92,8 +93,8 @@ def pictures_by_class(part: Path, folder: Path) -> Pictures:
     if not found:
         raise UserError(
             f"there are no pictures in class folders in {part}, but "
-            f"{contents(part)}; put each class into a folder of its own, or name a "
-            "table with labels=FILE.csv"
+            f"{contents(part)}; put each class into a folder of its own, or "
+            "name a table with labels=FILE.csv"
         )
     paths, indices = zip(*found, strict=True)
     return _readable(Pictures(paths, indices, tuple(classes)), folder)
@@ -104,8 +105,8 @@ def _readable(pictures: Pictures, folder: Path) -> Pictures:
     rows = [i for i, path in enumerate(pictures.paths) if path not in bad]
     if not rows:
         raise UserError(
-            f"none of the {len(pictures):,} pictures in {folder} can be read; the "
-            f"first: {next(iter(bad.values()))}"
+            f"none of the {len(pictures):,} pictures in {folder} can be read; "
+            f"the first: {next(iter(bad.values()))}"
         )
     return replace(pictures.take(rows), skipped=tuple(bad.values()))
 
@@ -118,8 +119,8 @@ def left_out(skipped: tuple[str, ...], num_left: int) -> tuple[str, ...]:
     num_more = len(skipped) - MOST_SHOWN
     more = f"; and {num_more:,} more" if num_more > 0 else ""
     return (
-        f"{len(skipped):,} of {len(skipped) + num_left:,} pictures {verb} left out: "
-        f"{'; '.join(skipped[:MOST_SHOWN])}{more}",
+        f"{len(skipped):,} of {len(skipped) + num_left:,} pictures {verb} left "
+        f"out: {'; '.join(skipped[:MOST_SHOWN])}{more}",
     )
 
 
@@ -128,8 +129,8 @@ def match_classes(
 ) -> Pictures:
     """`pictures` with labels as a model counts them: its class `names`, in order.
 
-    Folders are matched by name; a model without names gets them in sorted order.
-    ImageNet's folders may be named by WordNet's codes.
+    Folders are matched by name; a model without names gets them in sorted
+    order. ImageNet's folders may be named by WordNet's codes.
 
     UserError: the folders are not classes of the model.
     """
@@ -137,8 +138,8 @@ def match_classes(
     if not ours:
         if max(pictures.labels) >= num_classes:
             raise UserError(
-                f"the table has the class {max(pictures.labels)}, but the model has "
-                f"{num_classes} classes, counted from 0"
+                f"the table has the class {max(pictures.labels)}, but the "
+                f"model has {num_classes} classes, counted from 0"
             )
         return pictures
     if not set(ours) <= set(names) and (classes := classes_of(num_classes)):
@@ -150,8 +151,8 @@ def match_classes(
     if unknown:
         known = ", ".join(list(names)[:5]) or f"{num_classes} without names"
         raise UserError(
-            f"{len(unknown)} folders are not classes of the model, the first is "
-            f"{unknown[0]!r}; its classes: {known}"
+            f"{len(unknown)} folders are not classes of the model, the first "
+            f"is {unknown[0]!r}; its classes: {known}"
         )
     place = {name: index for index, name in enumerate(names)}
     labels = tuple(place[ours[label]] for label in pictures.labels)
@@ -199,7 +200,7 @@ def _listed(folder: Path, table: Path) -> Pictures:
     for value in label_of.values():
         if not value.isdecimal() or len(value) > MOST_DIGITS:
             raise UserError(
-                f"labels={table}: class_index must be a whole number from 0 up, of "
-                f"at most {MOST_DIGITS} digits, got {value!r}"
+                f"labels={table}: class_index must be a whole number from 0 "
+                f"up, of at most {MOST_DIGITS} digits, got {value!r}"
             )
     return Pictures(paths, tuple(int(label_of[name]) for name in names), ())

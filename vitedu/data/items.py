@@ -1,7 +1,8 @@
 """Pictures that are read by index, from any torch Dataset or one of Hugging Face.
 
 `photos = from_torch(torchvision.datasets.ImageFolder("photos"))`
-`photos[0]` is (picture, label), and `photos.labels` are known without a picture.
+`photos[0]` is (picture, label), and `photos.labels` are known without a
+picture.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,8 +34,8 @@ LABEL_ATTRIBUTES = ("targets", "labels", "_labels")
 class Items:
     """Pictures and labels by index, and what is known before one of them is read.
 
-    A picture is whatever `vitedu.pictures.read_image` takes, or a tensor of floats
-    (c, h, w), which is fed to the model as it is.
+    A picture is whatever `vitedu.pictures.read_image` takes, or a tensor of
+    floats (c, h, w), which is fed to the model as it is.
     """
 
     name: str  # for messages and results
@@ -56,8 +57,9 @@ class Items:
         number = whole_label(label, where)
         if self.labels is not None and number != int(self.labels[index]):
             raise UserError(
-                f"{where} comes with the label {number}, but the labels that the data "
-                f"set keeps say {int(self.labels[index])}; make them match"
+                f"{where} comes with the label {number}, but the labels that "
+                f"the data set keeps say {int(self.labels[index])}; make them "
+                "match"
             )
         if self.class_names and number >= len(self.class_names):
             raise UserError(
@@ -87,11 +89,12 @@ def from_torch(
 ) -> Items:
     """A map-style torch Dataset as pictures and labels, for `fit` and `as_source`.
 
-    Its items are (picture, label) or dicts with an image and a label. The picture may
-    be a pillow image, a path, uint8 pixels, or a tensor of floats (c, h, w) that is
-    already normalised. Labels are whole numbers from 0. The classes come from the
-    dataset's attribute `classes`, or from its labels if it keeps them (`targets`,
-    `labels`); for other datasets give `class_names` or `num_classes`.
+    Its items are (picture, label) or dicts with an image and a label. The
+    picture may be a pillow image, a path, uint8 pixels, or a tensor of floats
+    (c, h, w) that is already normalised. Labels are whole numbers from 0. The
+    classes come from the dataset's attribute `classes`, or from its labels if
+    it keeps them (`targets`, `labels`); for other datasets give `class_names`
+    or `num_classes`.
     UserError: it is empty, or its items or labels have another form.
     """
     return items_of(dataset, class_names, num_classes)
@@ -106,8 +109,8 @@ def items_of(
     name = type(dataset).__name__
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise UserError(
-            f"{name} cannot be read by index; a Dataset with __len__ and __getitem__ "
-            "is needed, or a DataLoader around it"
+            f"{name} cannot be read by index; a Dataset with __len__ and "
+            "__getitem__ is needed, or a DataLoader around it"
         )
     if len(dataset) == 0:
         raise UserError(f"{name} is empty")
@@ -148,9 +151,9 @@ def pair_of(item: Any, where: str) -> tuple[Any, Any]:
         label_key = next((key for key in LABEL_KEYS if key in item), None)
         if picture_key is None or label_key is None:
             raise UserError(
-                f"{where} has {', '.join(map(str, item)) or 'nothing'}; an image "
-                f"({', '.join(PICTURE_KEYS)}) and a label ({', '.join(LABEL_KEYS)}) "
-                "are needed"
+                f"{where} has {', '.join(map(str, item)) or 'nothing'}; an "
+                f"image ({', '.join(PICTURE_KEYS)}) and a label "
+                f"({', '.join(LABEL_KEYS)}) are needed"
             )
         picture = item[picture_key]
         if isinstance(picture, Mapping):  # Hugging Face's Image(decode=False)
@@ -207,9 +210,10 @@ def own_class_names(dataset: Any) -> tuple[str, ...]:
         if len(names) > 1:
             first, second, *_ = sorted(names)
             raise UserError(
-                f"the parts of {type(dataset).__name__} have different classes, such "
-                f"as {', '.join(first[:5])} and {', '.join(second[:5])}, so a label "
-                "would mean two things; give both the same classes in the same order"
+                f"the parts of {type(dataset).__name__} have different "
+                f"classes, such as {', '.join(first[:5])} and "
+                f"{', '.join(second[:5])}, so a label would mean two things; "
+                "give both the same classes in the same order"
             )
         return names.pop() if names else ()
     if is_hugging_face(dataset):
@@ -239,7 +243,7 @@ def _label_column(dataset: Any) -> str:
     label = next((key for key in LABEL_KEYS if key in names), None)
     if label is None or not any(key in names for key in PICTURE_KEYS):
         raise UserError(
-            f"{type(dataset).__name__} has the columns {', '.join(names)}; rename them "
-            "to image and label with its rename_column"
+            f"{type(dataset).__name__} has the columns {', '.join(names)}; "
+            "rename them to image and label with its rename_column"
         )
     return label

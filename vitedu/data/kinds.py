@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from vitedu.data.image_source import PictureChange
 
 KINDS = (
-    "a folder of class folders, a pair (images, labels) of arrays, a torch Dataset, a "
-    "Hugging Face dataset, a DataLoader or a vitedu Source"
+    "a folder of class folders, a pair (images, labels) of arrays, a torch "
+    "Dataset, a Hugging Face dataset, a DataLoader or a vitedu Source"
 )
 
 
@@ -77,17 +77,19 @@ def as_source(
       and can be iterated again: it keeps its own order and augmentation;
     * a `Source`, which is returned as it is.
 
-    Pictures and uint8 pixels are resized and normalised as `preprocess` says. Floats
-    are fed as they are: they must be normalised already, and are refused if none of the
-    first images goes below the mean, unless you say `check_range=False`. Labels are
-    whole numbers from 0; where the data don't say how many classes there are, give
-    `class_names` or `num_classes`.
+    Pictures and uint8 pixels are resized and normalised as `preprocess` says.
+    Floats are fed as they are: they must be normalised already, and are refused
+    if none of the first images goes below the mean, unless you say
+    `check_range=False`. Labels are whole numbers from 0; where the data don't
+    say how many classes there are, give `class_names` or `num_classes`.
 
-    `augment` is an `Augment`, or a function from pillow image to pillow image that is
-    applied before the picture is resized. It and `shuffle` are for training. Their
-    random numbers depend on (seed, epoch, index) alone, and so do a Dataset's own.
+    `augment` is an `Augment`, or a function from pillow image to pillow image
+    that is applied before the picture is resized. It and `shuffle` are for
+    training. Their random numbers depend on (seed, epoch, index) alone, and so
+    do a Dataset's own.
 
-    Pictures of a folder that cannot be read are left out, and a warning names them.
+    Pictures of a folder that cannot be read are left out, and a warning names
+    them.
 
     UserError: the data are of another kind, empty, or don't fit.
     """
@@ -144,13 +146,13 @@ def open_data(
         return Opened("arrays", data, len(labels), names, labels)
     if isinstance(data, Iterator) or hasattr(data, "__next__"):
         raise UserError(
-            f"a {type(data).__name__} can be iterated only once, but training needs "
-            f"it once per epoch; give {KINDS}"
+            f"a {type(data).__name__} can be iterated only once, but training "
+            f"needs it once per epoch; give {KINDS}"
         )
     if isinstance(data, dict):
         raise UserError(
-            f"a {type(data).__name__} of {few(tuple(map(str, data)))} has several "
-            "parts; give one of them, such as data['train']"
+            f"a {type(data).__name__} of {few(tuple(map(str, data)))} has "
+            "several parts; give one of them, such as data['train']"
         )
     if yields_batches(data):
         return _batches(data, class_names, num_classes)
@@ -218,8 +220,8 @@ def _batches(
     sampler: Any = getattr(loader, "sampler", None)
     if getattr(sampler, "num_replicas", 1) > 1:
         raise UserError(
-            f"the {name} has a DistributedSampler, but vitedu already divides every "
-            "batch among the processes; leave the sampler out"
+            f"the {name} has a DistributedSampler, but vitedu already divides "
+            "every batch among the processes; leave the sampler out"
         )
     names = named_classes(name, (), class_names, num_classes)
     if isinstance(loader, DataLoader) and _is_counted(loader):
@@ -235,8 +237,8 @@ def _batches(
         len(loader)
     except TypeError:
         raise UserError(
-            f"the {name} doesn't have a length (its number of batches), so an epoch "
-            "might never end; give it a __len__"
+            f"the {name} doesn't have a length (its number of batches), so an "
+            "epoch might never end; give it a __len__"
         ) from None
     with Draws(0).in_force():
         labels = [

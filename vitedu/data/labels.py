@@ -15,8 +15,8 @@ from vitedu.errors import UserError
 from vitedu.limits import check_memory
 
 LARGEST = 2**63 - 1  # what int64 can hold
-# Labels alone make no more classes than this, unless there are as many images: a head
-# for the label 10^9 would be a mistake in the file, and 3 TB.
+# Labels alone make no more classes than this, unless there are as many images:
+# a head for the label 10^9 would be a mistake in the file, and 3 TB.
 MOST_CLASSES = 100_000
 NAME_BYTES = 64  # of memory for one class name
 
@@ -47,8 +47,8 @@ def whole_labels(labels: Any, where: str) -> Tensor:
             "b": "; convert them, for example by .astype(int)",
         }
         raise UserError(
-            f"the labels of {where} are {array.dtype} of shape {array.shape}{example}, "
-            "but a label is one whole number from 0 up"
+            f"the labels of {where} are {array.dtype} of shape "
+            f"{array.shape}{example}, but a label is one whole number from 0 up"
             + remedy.get(array.dtype.kind, "")
         )
     # in their own type, since as int64 2**64 - 100 would be -100
@@ -65,7 +65,8 @@ def whole_label(label: Any, where: str) -> int:
         number = operator.index(label)
     except TypeError:
         raise UserError(
-            f"{where} has the label {label!r}; a label is a whole number from 0 up"
+            f"{where} has the label {label!r}; a label is a whole number from "
+            "0 up"
         ) from None
     if number < 0:
         raise UserError(f"{where} has the label {number}; labels begin at 0")
@@ -77,8 +78,8 @@ def whole_label(label: Any, where: str) -> int:
 def too_large(where: str, label: int) -> UserError:
     """The sentence about a label that int64 cannot hold."""
     return UserError(
-        f"{where} has the label {label}, which is too large; number the classes "
-        "0, 1, 2, ..."
+        f"{where} has the label {label}, which is too large; number the "
+        "classes 0, 1, 2, ..."
     )
 
 
@@ -91,13 +92,13 @@ def check_labels(
     lowest, highest = (int(each) for each in labels.aminmax())
     if lowest < 0:
         raise UserError(
-            f"{where} has the label {lowest}; labels begin at 0, and pictures without "
-            "one cannot be used here"
+            f"{where} has the label {lowest}; labels begin at 0, and pictures "
+            "without one cannot be used here"
         )
     if num_classes and highest >= num_classes:
         raise UserError(
-            f"{where} has the label {highest}, but there are {num_classes} classes, "
-            "counted from 0"
+            f"{where} has the label {highest}, but there are {num_classes} "
+            "classes, counted from 0"
         )
 
 
@@ -118,14 +119,15 @@ def numbered_names(num_classes: int) -> tuple[str, ...]:
 def names_from_labels(where: str, labels: Tensor) -> tuple[str, ...]:
     """The numbers up to the highest label, as names.
 
-    UserError: a label is below 0, or makes many more classes than there are images.
+    UserError: a label is below 0, or makes many more classes than there are
+    images.
     """
     check_labels(where, labels)
     num_classes = int(labels.max()) + 1
     if num_classes > max(MOST_CLASSES, len(labels)):
         raise UserError(
             f"{where} has the label {num_classes - 1:,}, which makes "
-            f"{num_classes:,} classes of {len(labels):,} images; number the classes "
-            "0, 1, 2, ..."
+            f"{num_classes:,} classes of {len(labels):,} images; number the "
+            "classes 0, 1, 2, ..."
         )
     return numbered_names(num_classes)

@@ -15,8 +15,9 @@ from vitedu.files import user_path
 
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff"}
 SUFFIXES |= {".webp", *FOREIGN}
-# Editors and systems keep copies there that are not the user's pictures: a notebook's
-# .ipynb_checkpoints/, macOS's ._cat.jpg and __MACOSX/, the thumbnails of a file server.
+# Editors and systems keep copies there that are not the user's pictures: a
+# notebook's .ipynb_checkpoints/, macOS's ._cat.jpg and __MACOSX/, the
+# thumbnails of a file server.
 HIDDEN = (".", "__MACOSX", "@eaDir")
 MOST_NAMES = 3  # in one sentence
 

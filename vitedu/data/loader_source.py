@@ -1,7 +1,8 @@
 """Batches that somebody else puts together, a DataLoader's say, as a source.
 
 `yields_batches(loader)` is True.
-`source = LoaderSource(loader, spec, class_names, num_images=len(loader.dataset))`
+`source = LoaderSource(loader, spec, class_names,
+num_images=len(loader.dataset))`
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,14 +29,15 @@ from vitedu.pictures import PreprocessSpec, normalise, read_image
 class LoaderSource:
     """Batches that somebody else puts together, cut to the size that a run asks for.
 
-    Order, augmentation and the reading of files are the loader's own. Before each
-    epoch torch, numpy, random and the loader's generators are seeded by (seed, epoch),
-    and `sampler.set_epoch` is called where there is one; so an epoch can be repeated,
-    and a resumed run reads past what it has seen. Images are floats that are prepared
-    already, or uint8 (b, c, h, w), which are resized and normalised.
+    Order, augmentation and the reading of files are the loader's own. Before
+    each epoch torch, numpy, random and the loader's generators are seeded by
+    (seed, epoch), and `sampler.set_epoch` is called where there is one; so an
+    epoch can be repeated, and a resumed run reads past what it has seen. Images
+    are floats that are prepared already, or uint8 (b, c, h, w), which are
+    resized and normalised.
 
-    UserError: the loader keeps its workers from one epoch to the next, and with them
-    what they have drawn.
+    UserError: the loader keeps its workers from one epoch to the next, and with
+    them what they have drawn.
     """
 
     def __init__(
@@ -54,9 +56,10 @@ class LoaderSource:
         """
         if getattr(loader, "persistent_workers", False):
             raise UserError(
-                f"the {type(loader).__name__} has persistent_workers=True, so what its "
-                "workers draw in an epoch would depend on the epochs before, and a run "
-                "that is resumed would differ; give it persistent_workers=False"
+                f"the {type(loader).__name__} has persistent_workers=True, so "
+                "what its workers draw in an epoch would depend on the epochs "
+                "before, and a run that is resumed would differ; give it "
+                "persistent_workers=False"
             )
         self.loader = loader
         self.preprocess = preprocess
@@ -86,10 +89,10 @@ class LoaderSource:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """One epoch: (images (b, c, h, w) float32, labels (b,) int64), on the device.
 
-        `start`, `rank` and `world` as in `Source.batches`; what comes before `start`
-        is read and passed over, and every process reads all of it.
-        UserError: a batch has another form, a label has no class, or the epoch is not
-        as long as it should be.
+        `start`, `rank` and `world` as in `Source.batches`; what comes before
+        `start` is read and passed over, and every process reads all of it.
+        UserError: a batch has another form, a label has no class, or the epoch
+        is not as long as it should be.
         """
         check_batches(batch_size, start, rank, world)
         return self._batches(epoch, seed, batch_size, start, rank, world)
@@ -127,9 +130,9 @@ class LoaderSource:
             more = "more than " if num_seen > self.num_images else ""
             count = self.num_images if more else num_seen
             raise UserError(
-                f"the {type(self.loader).__name__} gave {more}{count} images in epoch "
-                f"{epoch}, but {self.num_images} were expected; every epoch must have "
-                "as many"
+                f"the {type(self.loader).__name__} gave {more}{count} images "
+                f"in epoch {epoch}, but {self.num_images} were expected; every "
+                "epoch must have as many"
             )
 
     def _drawn(self, epoch: int, seed: int) -> Iterator[Any]:
@@ -185,8 +188,8 @@ def _joined(batches: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 def yields_batches(data: Any) -> bool:
     """Whether `data` are run through batch by batch, and not read picture by picture.
 
-    A DataLoader, an iterator, another iterable without an index, or a list of batches:
-    there the images are an array and their labels another, or a list.
+    A DataLoader, an iterator, another iterable without an index, or a list of
+    batches: there the images are an array and their labels another, or a list.
     """
     if isinstance(data, DataLoader) or hasattr(data, "__next__"):
         return True
@@ -213,8 +216,9 @@ def read_batch(
 ) -> tuple[Tensor, Tensor]:
     """The images (b, c, h, w) of a batch as floats, and its labels (b,) int64.
 
-    uint8 is resized and normalised as `spec` says. Floats come as they are, once
-    `check` was shown their range. Without a `spec` images of any kind and shape do.
+    uint8 is resized and normalised as `spec` says. Floats come as they are,
+    once `check` was shown their range. Without a `spec` images of any kind and
+    shape do.
     UserError: the batch has another form; `where` is what a sentence calls it.
     """
     images, labels = pair_of(batch, where)
@@ -223,14 +227,15 @@ def read_batch(
         images = torch.as_tensor(images)
     except (TypeError, ValueError, RuntimeError):
         raise UserError(
-            f"{where} has images of {type(images).__name__}; they are an array or a "
-            "tensor (b, c, h, w)"
+            f"{where} has images of {type(images).__name__}; they are an array "
+            "or a tensor (b, c, h, w)"
         ) from None
     is_shaped = images.ndim == 4 if spec else images.ndim > 0
     if not is_shaped or len(images) != len(labels):
         raise UserError(
-            f"{where} has images of shape {tuple(images.shape)} and {len(labels)} "
-            "labels; images are (b, c, h, w), with a label for each"
+            f"{where} has images of shape {tuple(images.shape)} and "
+            f"{len(labels)} labels; images are (b, c, h, w), with a label for "
+            "each"
         )
     if spec is None:
         return images, labels
@@ -240,8 +245,8 @@ def read_batch(
         return images, labels
     if images.dtype != torch.uint8:
         raise UserError(
-            f"{where} has images of {images.dtype}; they are uint8, or floats that are "
-            "prepared already"
+            f"{where} has images of {images.dtype}; they are uint8, or floats "
+            "that are prepared already"
         )
     wanted = (spec.in_channels, *spec.image_size)
     if len(images) and images.shape[1:] != wanted:

@@ -39,8 +39,9 @@ def is_pair(data: Any) -> bool:
 def arrays_of(images: Any, labels: Any) -> Arrays:
     """Images and labels as tensors: (n, c, h, w) uint8 or float, (n,) int64.
 
-    uint8: arrays (n, h, w) or (n, h, w, c), tensors (n, c, h, w) or (n, h, w). Floats
-    are (n, c, h, w). UserError: another shape or type, or unequal lengths.
+    uint8: arrays (n, h, w) or (n, h, w, c), tensors (n, c, h, w) or (n, h, w).
+    Floats are (n, c, h, w). UserError: another shape or type, or unequal
+    lengths.
     """
     shape = tuple(images.shape)
     is_float = is_prepared(images)
@@ -52,8 +53,8 @@ def arrays_of(images: Any, labels: Any) -> Arrays:
     )
     if pixels.dtype != torch.uint8 and not is_float:
         raise UserError(
-            f"the images are {images.dtype}; give pixels of 0..255 as uint8, or floats "
-            "that are normalised already"
+            f"the images are {images.dtype}; give pixels of 0..255 as uint8, "
+            "or floats that are normalised already"
         )
     if pixels.ndim == 3 and not is_float:
         pixels = pixels[:, None]
@@ -119,8 +120,8 @@ def array_source(
     if is_ours and (fits or images.is_floating_point()):
         if num_workers:
             raise UserError(
-                f"num_workers={num_workers}: this data set lives on the device and is "
-                "fed without workers; leave it at 0"
+                f"num_workers={num_workers}: this data set lives on the device "
+                "and is fed without workers; leave it at 0"
             )
         return ArraySource(
             arrays,

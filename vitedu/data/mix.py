@@ -1,6 +1,7 @@
 """Mixup and CutMix: a batch mixed with itself, labels included.
 
-Drawn once per batch, from a seed and on the CPU, so that nothing waits for the device.
+Drawn once per batch, from a seed and on the CPU, so that nothing waits for the
+device.
 
 `images, labels = mix(images, labels, 10, mixup=0.2, cutmix=1.0, seed=seed)`
 """
@@ -21,16 +22,17 @@ def mix(
 ) -> tuple[Tensor, Tensor]:
     """Mix (b, c, h, w) and labels (b,) int64: images alike, labels (b, classes).
 
-    `mixup` and `cutmix` are the alpha of a Beta(alpha, alpha), from which the share
-    that an image keeps is drawn, once for the batch; 0 is off. With both on, a fair
-    coin chooses one of them for each batch. With both off nothing changes, and labels
-    stay hard. Each image is mixed with the one before it, the first with the last.
-    Soft labels (b, classes) may be given too.
+    `mixup` and `cutmix` are the alpha of a Beta(alpha, alpha), from which the
+    share that an image keeps is drawn, once for the batch; 0 is off. With both
+    on, a fair coin chooses one of them for each batch. With both off nothing
+    changes, and labels stay hard. Each image is mixed with the one before it,
+    the first with the last. Soft labels (b, classes) may be given too.
 
-    Mixup (Zhang et al. 2017) as in big_vision, where the share is the larger of the
-    drawn one and 1 minus it; in DeiT it may be the smaller, and the partner comes from
-    the reversed batch. CutMix (Yun et al. 2019) pastes a rectangle of the partner whose
-    centre may be anywhere, so the border may cut it off; labels weigh what is left.
+    Mixup (Zhang et al. 2017) as in big_vision, where the share is the larger of
+    the drawn one and 1 minus it; in DeiT it may be the smaller, and the partner
+    comes from the reversed batch. CutMix (Yun et al. 2019) pastes a rectangle
+    of the partner whose centre may be anywhere, so the border may cut it off;
+    labels weigh what is left.
     """
     if not mixup and not cutmix:
         return images, labels

@@ -74,17 +74,18 @@ class Opened:
             return self.class_names
         if self.labels is None:
             raise UserError(
-                f"{self.name} does not say how many classes it has; give num_classes= "
-                "or class_names= to vitedu.data.as_source or from_torch, or a data set "
-                "with the attribute classes or targets"
+                f"{self.name} does not say how many classes it has; give "
+                "num_classes= or class_names= to vitedu.data.as_source or "
+                "from_torch, or a data set with the attribute classes or "
+                "targets"
             )
         return names_from_labels(self.name, self.labels)
 
     def called(self, class_names: tuple[str, ...]) -> "Opened":
         """The same data with labels that mean `class_names`, in this order.
 
-        Folders are matched by name; where one side has numbers for names, only their
-        count is compared. UserError: the data have other classes.
+        Folders are matched by name; where one side has numbers for names, only
+        their count is compared. UserError: the data have other classes.
         """
         content = self.content
         own = self.class_names
@@ -97,8 +98,8 @@ class Opened:
             )
         if is_named and own not in ((), class_names, numbered_names(len(own))):
             raise UserError(
-                f"{self.name} has the classes {few(own)}, but {few(class_names)} are "
-                "wanted, in this order"
+                f"{self.name} has the classes {few(own)}, but "
+                f"{few(class_names)} are wanted, in this order"
             )
         if len(own) > len(class_names):
             raise UserError(
@@ -120,9 +121,10 @@ class Opened:
             content = content.take(rows)
         else:
             raise UserError(
-                f"{self.name} decides itself what comes when, so no part of it can be "
-                "used alone; give the parts one by one (train=, validation=, test=), "
-                "and leave out the fields validation and max_images"
+                f"{self.name} decides itself what comes when, so no part of it "
+                "can be used alone; give the parts one by one (train=, "
+                "validation=, test=), and leave out the fields validation and "
+                "max_images"
             )
         labels = None if self.labels is None else self.labels[list(rows)]
         return replace(
@@ -142,9 +144,9 @@ class Opened:
         """
         if self.labels is None:
             raise UserError(
-                f"the labels of {self.name} are known only when it is read, so no "
-                "share of each class can be held out; give the parts one by one "
-                "(train=, validation=, test=)"
+                f"the labels of {self.name} are known only when it is read, so "
+                "no share of each class can be held out; give the parts one by "
+                "one (train=, validation=, test=)"
             )
         held_out = hold_out(self.labels, share, seed)
         kept, taken = (
@@ -156,8 +158,8 @@ class Opened:
     def digest(self) -> str:
         """16 hex digits that change with the data, as far as that is cheap.
 
-        Arrays: their content. Else the kind, the number of images, the classes and,
-        where they are known, the labels; files by name and size.
+        Arrays: their content. Else the kind, the number of images, the classes
+        and, where they are known, the labels; files by name and size.
         """
         digest = hashlib.sha256()
         if isinstance(self.content, Arrays):
@@ -207,8 +209,8 @@ class Opened:
             augment is None or (isinstance(augment, Augment) and augment.is_off)
         ):
             raise UserError(
-                f"{self.name} augments its images itself, or leaves them as they are; "
-                "give a Dataset to have augment applied, or none "
+                f"{self.name} augments its images itself, or leaves them as "
+                "they are; give a Dataset to have augment applied, or none "
                 "(augment=Augment())"
             )
         return LoaderSource(

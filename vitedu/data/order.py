@@ -43,9 +43,9 @@ def batch_rows(
 ) -> list[Tensor]:
     """The samples of each batch from the batch `start` on; `order` (n,) is int64.
 
-    Of each global batch, process `rank` of `world` takes rows [rank::world]: together
-    they get the batches of a single process, and each of them equally many (the last
-    one may be empty for some).
+    Of each global batch, process `rank` of `world` takes rows [rank::world]:
+    together they get the batches of a single process, and each of them equally
+    many (the last one may be empty for some).
     """
     firsts = range(start * batch_size, len(order), batch_size)
     return [order[first : first + batch_size][rank::world] for first in firsts]
@@ -54,8 +54,8 @@ def batch_rows(
 def hold_out(labels: Tensor, fraction: float, seed: int) -> Tensor:
     """Which samples are held out, a share of every class: bool (n,), like the labels.
 
-    Each class gives round(share * its size) samples, chosen by `seed`. UserError: a
-    part would be empty.
+    Each class gives round(share * its size) samples, chosen by `seed`.
+    UserError: a part would be empty.
     """
     if not 0 < fraction < 1:
         raise UserError(

@@ -1,7 +1,7 @@
 """Outlines of the figures of `shapes`, in integers.
 
-Lengths are in 1/64 pixel, angles in 1/720 turn, sines in 1/2^14; `shapes` says why no
-number overflows.
+Lengths are in 1/64 pixel, angles in 1/720 turn, sines in 1/2^14; `shapes` says
+why no number overflows.
 """
 
 from functools import reduce
@@ -49,7 +49,8 @@ class Place(NamedTuple):
     def along(self, turn: int | Array = 0) -> Array:
         """Each pixel's coordinate along the figure's angle + `turn`: (b, h, w) int32.
 
-        A coordinate is an outer sum of a row and a column, so no pixel is multiplied.
+        A coordinate is an outer sum of a row and a column, so no pixel is
+        multiplied.
         """
         angle = (self.angle + turn) % TURN
         x = (
@@ -67,9 +68,10 @@ class Place(NamedTuple):
 def outline(form: str, place: Place, radius: Array) -> Array:
     """Each pixel's distance from a form's outline: (b, h, w) int32, negative inside.
 
-    `radius` is (b, 1, 1); distances are in 1/64 pixel and exact only near the outline.
-    Union is the minimum, intersection the maximum, the complement a minus. Lengths are
-    percentages of the radius; areas are about equal, so that size tells no class.
+    `radius` is (b, 1, 1); distances are in 1/64 pixel and exact only near the
+    outline. Union is the minimum, intersection the maximum, the complement a
+    minus. Lengths are percentages of the radius; areas are about equal, so that
+    size tells no class.
     """
     radius = radius.astype(np.int32)
     u, v = place.along(), place.along(TURN // 4)
@@ -143,7 +145,8 @@ def box_of(u: Array, v: Array, half_u: Array, half_v: Array) -> Array:
 def sine_table() -> Array:
     """sin(2 pi k / TURN) in 1/2^14 for k = 0 … TURN - 1, rounded: (720,) int64.
 
-    A quarter by Taylor's series in 1/2^60, good to 20 of these; the rest mirrored.
+    A quarter by Taylor's series in 1/2^60, good to 20 of these; the rest
+    mirrored.
     """
     rising = []
     for step in range(TURN // 4 + 1):

@@ -30,9 +30,10 @@ def as_prepared(picture: Any, spec: PreprocessSpec) -> Tensor:
     wanted = (spec.in_channels, *spec.image_size)
     if images.shape[-3:] != wanted or images.ndim not in (3, 4):
         raise UserError(
-            f"images of floats are fed to the model as they are, but these are "
-            f"{_shape(images.shape[-3:])} and it wants {_shape(wanted)} (channels, "
-            "rows, columns); give pixels of 0..255 as uint8 to have them resized"
+            "images of floats are fed to the model as they are, but these are "
+            f"{_shape(images.shape[-3:])} and it wants {_shape(wanted)} "
+            "(channels, rows, columns); give pixels of 0..255 as uint8 to have "
+            "them resized"
         )
     return images
 
@@ -41,17 +42,18 @@ def check_not_prepared(picture: Any) -> None:
     """UserError: it consists of floats, which cannot be augmented."""
     if is_prepared(picture):
         raise UserError(
-            "the pictures come as floats, which are fed to the model as they are and "
-            "cannot be augmented; give pictures or pixels of 0..255 (a data set "
-            "without its transform), or train without augmentation (augment=Augment())"
+            "the pictures come as floats, which are fed to the model as they "
+            "are and cannot be augmented; give pictures or pixels of 0..255 (a "
+            "data set without its transform), or train without augmentation "
+            "(augment=Augment())"
         )
 
 
 class RangeCheck:
     """Whether floats are normalised as `spec` says, by the range of the first images.
 
-    They are not if no value in ENOUGH_IMAGES of them is below the mean, or if values
-    are far beyond what white can become. Fewer images prove nothing.
+    They are not if no value in ENOUGH_IMAGES of them is below the mean, or if
+    values are far beyond what white can become. Fewer images prove nothing.
     """
 
     def __init__(self, spec: PreprocessSpec, name: str) -> None:
@@ -65,7 +67,8 @@ class RangeCheck:
     def see(self, images: Tensor) -> None:
         """Take a batch (b, c, h, w) into account, in whatever sizes batches come.
 
-        UserError: with these there are enough images, and they are not normalised.
+        UserError: with these there are enough images, and they are not
+        normalised.
         """
         if self.num_seen >= ENOUGH_IMAGES or not images.numel():
             return
@@ -84,12 +87,12 @@ class RangeCheck:
         is_raw = black < 0 <= lowest < highest
         if is_raw or highest > 10 * max(white, -black):
             raise UserError(
-                f"{self.name} are floats in {lowest:.3g}..{highest:.3g}, but the "
-                f"model expects {black:.3g}..{white:.3g}: normalise them as its "
-                f"preprocess says (mean {_short(spec.mean)}, std {_short(spec.std)}), "
-                "or give pixels of 0..255 as uint8; if they are right as they are, "
-                "give vitedu.data.as_source(data, preprocess=model.preprocess, "
-                "check_range=False)"
+                f"{self.name} are floats in {lowest:.3g}..{highest:.3g}, but "
+                f"the model expects {black:.3g}..{white:.3g}: normalise them "
+                f"as its preprocess says (mean {_short(spec.mean)}, std "
+                f"{_short(spec.std)}), or give pixels of 0..255 as uint8; if "
+                "they are right as they are, give vitedu.data.as_source(data, "
+                "preprocess=model.preprocess, check_range=False)"
             )
 
 

@@ -7,10 +7,11 @@ magnitude always changes more; beyond 10 the ranges continue, but no factor fall
 0.1 (timm) and at least one bit is kept. Moved pixels come from the nearest place, and
 from outside the picture comes grey, 128, both as in the authors' code.
 
-Differences: big_vision adds Invert, SolarizeAdd and Cutout, and its factors change
-nothing at magnitude 5; timm adds Invert and SolarizeAdd, applies each operation to half
-of the samples, can draw the magnitude, and interpolates. Torchvision's transform draws
-once for a whole batch, which is why this module exists.
+Differences: big_vision adds Invert, SolarizeAdd and Cutout, and its factors
+change nothing at magnitude 5; timm adds Invert and SolarizeAdd, applies each
+operation to half of the samples, can draw the magnitude, and interpolates.
+Torchvision's transform draws once for a whole batch, which is why this module
+exists.
 
 `images = apply_layers(images, rows, magnitude=10)`
 """
@@ -54,7 +55,8 @@ def _apply_layer(
     place = number.argsort(stable=True)
     counts = number.long().bincount(minlength=len(OPERATIONS)).tolist()
     levels = sign[place] * (magnitude / 10)
-    # sorted on the CPU: the sizes of the groups are known without asking the device
+    # sorted on the CPU: the sizes of the groups are known without asking the
+    # device
     place = place.to(images.device, non_blocking=True)
     levels = levels.to(images.device, non_blocking=True)
     groups = zip(

@@ -17,8 +17,8 @@ from vitedu.data.order import mixed
 class Draws:
     """The draws of torch, numpy and random on the CPU, decided by a few numbers.
 
-    Each time they are in force they continue where they stopped; the rest of the
-    program draws as if they had never been.
+    Each time they are in force they continue where they stopped; the rest of
+    the program draws as if they had never been.
     """
 
     def __init__(self, *numbers: int) -> None:

@@ -1,13 +1,14 @@
 """Which pictures of a folder can be read, found out before anything uses them.
 
-Each picture is decoded once, on all processors, by the code that reads it later: no
-header tells of a file that breaks off in the middle. It takes less than an epoch of
-reading, a few milliseconds a photograph, and is what lets a run depend on the
-readable pictures alone. Their number, order, split and digest are the same once the
-others have been deleted, and no picture is missed in the middle of an epoch. Of a
-folder with WORTH_KEEPING pictures or more the answer is kept in the cache, and asked
-for again by names, sizes, dates and what pillow can read. A file that the system
-cannot read this time is no broken picture: nothing is left out then, nor kept.
+Each picture is decoded once, on all processors, by the code that reads it
+later: no header tells of a file that breaks off in the middle. It takes less
+than an epoch of reading, a few milliseconds a photograph, and is what lets a
+run depend on the readable pictures alone. Their number, order, split and digest
+are the same once the others have been deleted, and no picture is missed in the
+middle of an epoch. Of a folder with WORTH_KEEPING pictures or more the answer
+is kept in the cache, and asked for again by names, sizes, dates and what pillow
+can read. A file that the system cannot read this time is no broken picture:
+nothing is left out then, nor kept.
 
 `bad = unreadable(paths, folder)`
 """
@@ -42,7 +43,8 @@ def unreadable(paths: Sequence[Path], folder: Path) -> dict[Path, str]:
     """Those of `paths` that cannot be read, and a sentence that says why for each.
 
     The sentence names a file as it is below `folder`.
-    UserError: the system cannot read a file, or there isn't enough memory to find out.
+    UserError: the system cannot read a file, or there isn't enough memory to
+    find out.
     """
     from PIL import Image
 

@@ -2,28 +2,29 @@
 
 images, labels = make_arrays(1000, image_size=64, num_classes=10, seed=0)
 
-A class is a form and nothing else: place, size, angle, colours, ground and distractors
-are drawn in the same way for all classes. Bytes are equal on every machine: every draw
-is a word of `PCG64.random_raw`, every step is integer arithmetic, and no number is a
-float.
+A class is a form and nothing else: place, size, angle, colours, ground and
+distractors are drawn in the same way for all classes. Bytes are equal on every
+machine: every draw is a word of `PCG64.random_raw`, every step is integer
+arithmetic, and no number is a float.
 
-Image i has its own words, so it doesn't depend on how many images are made; a set
-begins with every smaller set of the same seed. Lengths are parts of the image, so a
-seed shows the same scenes at every size; only the pixel noise differs.
+Image i has its own words, so it doesn't depend on how many images are made; a
+set begins with every smaller set of the same seed. Lengths are parts of the
+image, so a seed shows the same scenes at every size; only the pixel noise
+differs.
 
-Test accuracy in percent at 64 pixels and 10 classes, where chance is 10, of a linear
-model, a small CNN and a small ViT (`benchmarks/shapes_difficulty.py`, recorded in
-`vitedu/results/shapes-difficulty.json`, n = 1):
+Test accuracy in percent at 64 pixels and 10 classes, where chance is 10, of a
+linear model, a small CNN and a small ViT (`benchmarks/shapes_difficulty.py`,
+recorded in `vitedu/results/shapes-difficulty.json`, n = 1):
 
      images   linear      CNN      ViT
       1,000     12.4     16.9     24.8
      10,000     12.8     76.5     45.7
     100,000     11.4     98.8     80.3
 
-Lengths are in 1/64 pixel, angles in 1/720 turn, sines in 1/2^14. Sides end at 1024
-pixels because pixels are computed in int32: the largest number there is twice a squared
-distance in 1/16 pixel, at most 2 * 25900^2 < 2^31. Numbers that belong to an image, a
-row or a column are int64 and stay under 2^48.
+Lengths are in 1/64 pixel, angles in 1/720 turn, sines in 1/2^14. Sides end at
+1024 pixels because pixels are computed in int32: the largest number there is
+twice a squared distance in 1/16 pixel, at most 2 * 25900^2 < 2^31. Numbers that
+belong to an image, a row or a column are int64 and stay under 2^48.
 """
 
 import os
@@ -66,7 +67,8 @@ Sides = Annotated[
     OneForAll(),
 ]
 
-# Colours start at DARKEST; a figure's differs by MIN_CONTRAST or more in each channel.
+# Colours start at DARKEST; a figure's differs by MIN_CONTRAST or more in each
+# channel.
 DARKEST, LEVELS, MIN_CONTRAST = 32, 192, 50
 # How far textures change ground and figure at most, in levels.
 GROUND, FIGURE = 28, 24
@@ -85,8 +87,8 @@ def class_names(num_classes: int = 10) -> tuple[str, ...]:
     """
     if not MIN_CLASSES <= num_classes <= len(FORMS):
         raise UserError(
-            f"shapes has {MIN_CLASSES} to {len(FORMS)} classes, got {num_classes}; "
-            "choose a number in this range"
+            f"shapes has {MIN_CLASSES} to {len(FORMS)} classes, got "
+            f"{num_classes}; choose a number in this range"
         )
     return tuple(sorted(FORMS[:num_classes]))
 
@@ -101,9 +103,10 @@ def make_arrays(
 ) -> tuple[Array, Array]:
     """Draw images `start` to `start + num_images`: uint8 (b, 3, h, w), int64 (b,).
 
-    `image_size` is one side or (height, width), 16 to 1024 pixels each. Label i is
-    i modulo `num_classes`, so every class has the same number of images, give or take
-    one: shuffle before training. Test images come from another seed.
+    `image_size` is one side or (height, width), 16 to 1024 pixels each. Label i
+    is i modulo `num_classes`, so every class has the same number of images,
+    give or take one: shuffle before training. Test images come from another
+    seed.
 
     UserError: sizes, counts or seed out of range.
     """
@@ -140,10 +143,12 @@ def write_folder(
     """Write JPEG files `train/<class>/<number>.jpg` and `val/<class>/<number>.jpg`.
 
     The number, six digits, is the image's index in `make_arrays` with the same
-    arguments; val/ has `seed + VALIDATION_SEED`. The bytes of the files depend on the
-    JPEG library. The folder appears when it is whole: a failure leaves nothing behind.
+    arguments; val/ has `seed + VALIDATION_SEED`. The bytes of the files depend
+    on the JPEG library. The folder appears when it is whole: a failure leaves
+    nothing behind.
 
-    UserError: the folder exists or cannot be written, or an argument is out of range.
+    UserError: the folder exists or cannot be written, or an argument is out of
+    range.
     """
     folder = user_path(folder)
     if os.path.lexists(folder):
@@ -156,7 +161,8 @@ def write_folder(
     num_val = converted("num_val", num_val, counts)
     quality = converted("quality", quality, Annotated[int, Range(1, 100)])
 
-    # A temporary folder is closed to others; the one inside it has the usual mode.
+    # A temporary folder is closed to others; the one inside it has the usual
+    # mode.
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(
@@ -189,7 +195,8 @@ def _paint(labels: Array, names: tuple[str, ...], draws: "_Draws") -> Array:
 
     radius = draws.length(*RADIUS)
     place = draws.place(margin=radius * 85 // 100)
-    # Modulo LEVELS, every level is at least MIN_CONTRAST away from the ground's.
+    # Modulo LEVELS, every level is at least MIN_CONTRAST away from the
+    # ground's.
     rise = draws.levels(MIN_CONTRAST, LEVELS - MIN_CONTRAST)
     colour = DARKEST + (ground - DARKEST + rise) % LEVELS
     colour = colour + (clouds * draws.levels(-FIGURE, FIGURE + 1) >> 7)
@@ -252,7 +259,8 @@ class _Draws:
         self, low: int | Array, high: int | Array, count: int = 1
     ) -> Array:
         """`count` whole numbers from `low` to `high` - 1: (b, count) int64."""
-        # Through int64, since uint64 times int64 is a float; 31 bits times under 2^17.
+        # Through int64, since uint64 times int64 is a float; 31 bits times
+        # under 2^17.
         return low + (
             (self.take(count) >> 33).astype(np.int64) * (high - low) >> 31
         )
@@ -281,7 +289,8 @@ class _Draws:
             levels = (self.take((cells + 1) ** 2) >> 56).astype(np.int32)
             levels = levels.reshape(-1, cells + 1, cells + 1)
             for axis, shape in ((1, (-1, 1)), (2, (1, -1))):
-                # Pixel centres in 1/64 cell; levels are linear between lattice points.
+                # Pixel centres in 1/64 cell; levels are linear between lattice
+                # points.
                 at = np.arange(1, 2 * self.size[axis - 1], 2) * (cells * 32)
                 at = at // self.size[axis - 1]
                 share = (at & 63).astype(np.int32).reshape(shape)
@@ -322,7 +331,8 @@ def _write_part(
         for number, label, image in zip(count(first), labels, images):
             path = folder / names[label] / f"{number:06d}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Through memory: given a path, pillow misses a write cut short (full disk).
+            # Through memory: given a path, pillow misses a write cut short
+            # (full disk).
             jpeg, pixels = BytesIO(), image.transpose(1, 2, 0)
             Image.fromarray(pixels).save(jpeg, "JPEG", quality=quality)
             path.write_bytes(jpeg.getvalue())

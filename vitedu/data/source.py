@@ -1,7 +1,7 @@
 """Where training and evaluation get their batches: the only interface they know.
 
-`isinstance(ArraySource(...), Source)` is True, and it is for a class of your own that
-has these four members.
+`isinstance(ArraySource(...), Source)` is True, and it is for a class of your
+own that has these four members.
 """
 
 from collections.abc import Iterator
@@ -44,10 +44,10 @@ class Source(Protocol):
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """One epoch: (images (b, c, h, w) float, labels (b,) int64), on the device.
 
-        Every image comes once; the last batch may be short. Order and augmentation
-        depend on (seed, epoch) alone, so that a run which goes on at the batch `start`
-        sees what it would have seen. Of each batch, process `rank` of `world` takes
-        rows [rank::world]; none may be left for some in the last batch, which they
-        get empty.
+        Every image comes once; the last batch may be short. Order and
+        augmentation depend on (seed, epoch) alone, so that a run which goes on
+        at the batch `start` sees what it would have seen. Of each batch,
+        process `rank` of `world` takes rows [rank::world]; none may be left for
+        some in the last batch, which they get empty.
         """
         ...

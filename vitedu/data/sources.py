@@ -1,8 +1,9 @@
 """Where a named data set is on this computer, or how it gets here.
 
-Four places are tried, and the first that has it wins: the path that you give (`data=`),
-the folder in $VITEDU_DATA, the cache, and last a download into the cache, which
-VITEDU_OFFLINE=1 forbids. Only this module reads those three variables for data.
+Four places are tried, and the first that has it wins: the path that you give
+(`data=`), the folder in $VITEDU_DATA, the cache, and last a download into the
+cache, which VITEDU_OFFLINE=1 forbids. Only this module reads those three
+variables for data.
 
 `folder = locate("mnist").path`
 """
@@ -39,8 +40,8 @@ def locate(
 ) -> Location:
     """Find a data set in the four places; in the last it is downloaded to the cache.
 
-    `data` is a folder (or the archive itself): if it is given, no other place is
-    tried. `mirrors` replaces the listed addresses, each ending in "/".
+    `data` is a folder (or the archive itself): if it is given, no other place
+    is tried. `mirrors` replaces the listed addresses, each ending in "/".
     UserError: an unknown name, a `data` without the set, a cache that cannot be
     written; MissingDataError: it isn't here and cannot be downloaded.
     """
@@ -51,9 +52,9 @@ def locate(
     folder = cache_folder() / name
     if is_offline():
         raise MissingDataError(
-            f"{named.title} is not in {_places(name)}, and VITEDU_OFFLINE=1 forbids "
-            f"the download; unset it, put {_files(named)} into {folder}"
-            f"{_or_digits(named)}"
+            f"{named.title} is not in {_places(name)}, and VITEDU_OFFLINE=1 "
+            f"forbids the download; unset it, put {_files(named)} into "
+            f"{folder}{_or_digits(named)}"
         )
     for file in named.files:
         if os.path.isfile(folder / file.name):
@@ -62,8 +63,8 @@ def locate(
             download(file, folder, mirrors or named.mirrors)
         except MirrorError as error:
             raise MissingDataError(
-                f"{named.title} could not be downloaded ({error}); put {_files(named)} "
-                f"into {folder} yourself{_or_digits(named)}"
+                f"{named.title} could not be downloaded ({error}); put "
+                f"{_files(named)} into {folder} yourself{_or_digits(named)}"
             ) from None
     return Location(_found(named, folder), "cache")
 
@@ -113,8 +114,8 @@ def _home() -> Path:
         return Path.home()
     except RuntimeError:
         raise UserError(
-            "this user doesn't have a home folder; set VITEDU_CACHE to a folder for "
-            "downloads"
+            "this user doesn't have a home folder; set VITEDU_CACHE to a "
+            "folder for downloads"
         ) from None
 
 
@@ -150,14 +151,14 @@ def unfit(sentence: str, data: str | Path) -> UserError:
     path = user_path(data)
     if not os.path.exists(path):
         return UserError(
-            f"data={data} does not exist; give a folder with a folder of pictures for "
-            "each class, or FILE.npz"
+            f"data={data} does not exist; give a folder with a folder of "
+            "pictures for each class, or FILE.npz"
         )
     if not path.is_dir():
         return UserError(sentence)
     return UserError(
-        f"{sentence}, which has {contents(path)}, or give pictures: class folders, "
-        "in train/ and val/ or alone"
+        f"{sentence}, which has {contents(path)}, or give pictures: class "
+        "folders, in train/ and val/ or alone"
     )
 
 
@@ -165,17 +166,17 @@ def _given(named: NamedSet, path: Path) -> Path:
     """The first place: a folder in one of the layouts, or the file of one."""
     if not os.path.exists(path):
         raise UserError(
-            f"data={path} does not exist; give the folder of {named.title}'s files, "
-            "or one of pictures"
+            f"data={path} does not exist; give the folder of {named.title}'s "
+            "files, or one of pictures"
         )
     if os.path.isdir(path):
         found = _found(named, path)
         if found is not None:
             return found
         raise UserError(
-            f"data={path} has {contents(path)}; give the folder of {named.title}'s "
-            f"files ({_files(named)}), or pictures: class folders, in train/ and val/ "
-            "or alone"
+            f"data={path} has {contents(path)}; give the folder of "
+            f"{named.title}'s files ({_files(named)}), or pictures: class "
+            "folders, in train/ and val/ or alone"
         )
     if any(not files for _, files in named.layouts):
         return path

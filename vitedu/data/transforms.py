@@ -1,8 +1,9 @@
 """Augmentation of one picture on the CPU: what a worker does with it.
 
-The fields of `Augment` and the drawn numbers mean what they mean for a batch of arrays
-(`vitedu.data.augment`), and colours and RandAugment are the same code; only the crop is
-taken from the picture in its full size, by an antialiased resize.
+The fields of `Augment` and the drawn numbers mean what they mean for a batch of
+arrays (`vitedu.data.augment`), and colours and RandAugment are the same code;
+only the crop is taken from the picture in its full size, by an antialiased
+resize.
 
 `pixels, row = training_pixels(path, spec, augment, generator)`
 """
@@ -72,7 +73,8 @@ def _moved(
     m_yx, m_yy = drawn["m_yx"], drawn["m_yy"]
     a, b, c = side * m_xx, m_xy, -m_xx * right - m_xy * down
     d, e, f = side * m_yx, m_yy, -m_yx * right - m_yy * down
-    # this matrix counts from the centre of the picture, and pillow from its corner
+    # this matrix counts from the centre of the picture, and pillow from its
+    # corner
     x, y = image.width / 2, image.height / 2
     matrix = (a, b, c + x - a * x - b * y, d, e, f + y - d * x - e * y)
     # what comes from outside is black

@@ -18,8 +18,8 @@ from vitedu.errors import UserError
 def follow_the_parent(worker: int) -> None:
     """Leave Ctrl-C to the parent, which still needs its batch, and end when it ends.
 
-    A parent that is killed can't stop its workers, and they would keep memory and
-    files that the next run needs.
+    A parent that is killed can't stop its workers, and they would keep memory
+    and files that the next run needs.
     """
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
@@ -39,8 +39,8 @@ def _end_with_the_parent() -> None:
 def explain_killed_workers() -> Iterator[None]:
     """Says in one sentence what torch raises when a worker was killed.
 
-    torch raises it wherever the program is at that moment, in the middle of a step
-    too, so this goes around everything that is done with the batches.
+    torch raises it wherever the program is at that moment, in the middle of a
+    step too, so this goes around everything that is done with the batches.
     """
     try:
         yield
@@ -51,7 +51,7 @@ def explain_killed_workers() -> Iterator[None]:
         is_shared = "Bus error" in str(error)
         memory = "shared memory (/dev/shm)" if is_shared else "memory"
         raise UserError(
-            f"the data worker with process number {found[1]} was killed, most likely "
-            f"because {memory} ran out; set num_workers to a smaller number (0: no "
-            "workers), or give the machine more"
+            f"the data worker with process number {found[1]} was killed, most "
+            f"likely because {memory} ran out; set num_workers to a smaller "
+            "number (0: no workers), or give the machine more"
         ) from error

@@ -21,8 +21,8 @@ from vitedu.pictures import PreprocessSpec
 
 # (images, labels) batches, or whatever else `vitedu.data.as_source` takes
 Data: TypeAlias = Any
-# How many functions, decorators among them, are between a warning of `prepared` and
-# the line that calls a measure.
+# How many functions, decorators among them, are between a warning of `prepared`
+# and the line that calls a measure.
 TO_THE_CALLER = 7
 
 
@@ -51,9 +51,9 @@ def batches_of(
     Batches of the caller come as they are cut: floats as they are, uint8
     prepared as `model.preprocess` says. Of all else `batch_size` images are
     prepared at a time; pictures of a folder that cannot be read are left out,
-    and a warning names them. `by_class_of_model`: labels mean the model's classes;
-    otherwise the data's own, of a folder in alphabetical order. A model without
-    weights gets its batches unmoved.
+    and a warning names them. `by_class_of_model`: labels mean the model's
+    classes; otherwise the data's own, of a folder in alphabetical order. A
+    model without weights gets its batches unmoved.
 
     UserError: the data have another form, or classes that the model does not
     have.
@@ -97,8 +97,9 @@ def prepared(
     spec = preprocess_of(model)
     if spec is None:
         raise ValueError(
-            "the model has no preprocess, so it only takes prepared batches; load "
-            "it with vitedu.load, or set model.preprocess = PreprocessSpec(...)"
+            "the model has no preprocess, so it only takes prepared batches; "
+            "load it with vitedu.load, or set model.preprocess = "
+            "PreprocessSpec(...)"
         )
     if by_class_of_model and isinstance(data, str | PathLike):
         data = evaluation_part(data)

@@ -88,7 +88,8 @@ def probabilities(model: nn.Module, images: Tensor) -> Tensor:
     if not logits.amax(dim=-1).isfinite().all():
         raise UserError(
             "the model answers NaN or infinity (its arithmetic overflows, or "
-            "its weights are damaged); compute in float32, or load other weights"
+            "its weights are damaged); compute in float32, or load other "
+            "weights"
         )
     is_sigmoid = is_trained_by_sigmoid(model)
     return (logits.sigmoid() if is_sigmoid else logits.softmax(dim=1)).cpu()

@@ -79,8 +79,9 @@ class GivenLoss:
             shape = getattr(loss, "shape", None)
             what = type(loss).__name__ if shape is None else tuple(shape)
             raise UserError(
-                f"loss={self.name} returned {what} for {len(logits)} images; it "
-                "must return one number, the sum over the images (reduction='sum')"
+                f"loss={self.name} returned {what} for {len(logits)} images; "
+                "it must return one number, the sum over the images "
+                "(reduction='sum')"
             )
         if not self.is_checked and len(logits):
             self.check(loss.detach(), logits.detach(), labels)

@@ -1,8 +1,9 @@
 """The book's drawings: every function returns a figure and its alt text.
 
-`figures.show(*figures.network("attention"))` in a notebook. `palette`, `charts`,
-`schematic` and `photos` are what all drawings are made of; a chapter's own are
-in the module of its name: `images`, `attention`, `encoder`, `vit`, `mnist`.
+`figures.show(*figures.network("attention"))` in a notebook. `palette`,
+`charts`, `schematic` and `photos` are what all drawings are made of; a
+chapter's own are in the module of its name: `images`, `attention`, `encoder`,
+`vit`, `mnist`.
 """
 
 from vitedu.figures.curves import curves

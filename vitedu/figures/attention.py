@@ -64,9 +64,9 @@ def answers(
         for name, each in lines.items()
     )
     alt = (
-        "The answer against the direction of the query: a gentle wave for a short "
-        "query, which turns into a staircase through the four entries as the query "
-        f"gets longer. In °C: {ranges}."
+        "The answer against the direction of the query: a gentle wave for a "
+        "short query, which turns into a staircase through the four entries as "
+        f"the query gets longer. In °C: {ranges}."
     )
     return figure, alt
 
@@ -120,9 +120,9 @@ def steepness(gaps: Mapping[str, float]) -> "tuple[Figure, str]":
     axes.set_ylabel("share of the better key")
     axes.tick_params(labelsize=11)
     alt = (
-        "The share of the better of two keys against the gap between their scores: "
-        "it rises from a half and is flat beyond a gap of 6. Slopes at two marks: "
-        f"{', '.join(slopes)}."
+        "The share of the better of two keys against the gap between their "
+        "scores: it rises from a half and is flat beyond a gap of 6. Slopes at "
+        f"two marks: {', '.join(slopes)}."
     )
     return figure, alt
 
@@ -132,8 +132,9 @@ def deal(
 ) -> "tuple[Figure, str]":
     """A query (h, w), ten cards (10, h, w), and a bar under each card per row.
 
-    `rows` are at most two, name to weights (10,): a bar as wide as its card is 1,
-    and the largest of a row has its weight beside it. The right card is framed.
+    `rows` are at most two, name to weights (10,): a bar as wide as its card is
+    1, and the largest of a row has its weight beside it. The right card is
+    framed.
     """
     figure, axes = chart(WIDTH, 3.0)
     axes.set(xlim=(-1.7, 5.05), ylim=(3.45, -0.25), aspect="equal")
@@ -172,8 +173,8 @@ def deal(
     frame = {"fill": False, "edgecolor": ATTENTION, "linewidth": 3}
     rectangle(axes, (left + 0.01, top - 0.06), (0.98, 1.54), **frame)
     alt = (
-        f"A handwritten {right} as the query, ten cards from 0 to 9, and bars under "
-        f"them: {', '.join(chosen)}; the right card is the {right}."
+        f"A handwritten {right} as the query, ten cards from 0 to 9, and bars "
+        f"under them: {', '.join(chosen)}; the right card is the {right}."
     )
     return figure, alt
 
@@ -242,11 +243,11 @@ def layer() -> "tuple[Figure, str]":
     _cells(axes, (middle - 41, 40), [GREENS[3]] * 6)
     label(axes, (middle, 20), "4 new tokens, one a row")
     alt = (
-        "The layer from top to bottom, each step with its equation and its line of "
-        "code in one green. Tokens z times U_qkv give q, k and v, each cut into two "
-        "heads; q and k give one matrix A per head; A mixes the rows of v, which "
-        "pass by at the side; what the 2 heads return is joined and multiplied by "
-        "U_msa."
+        "The layer from top to bottom, each step with its equation and its "
+        "line of code in one green. Tokens z times U_qkv give q, k and v, each "
+        "cut into two heads; q and k give one matrix A per head; A mixes the "
+        "rows of v, which pass by at the side; what the 2 heads return is "
+        "joined and multiplied by U_msa."
     )
     return figure, alt
 
@@ -286,8 +287,8 @@ def moved(
         fontsize=11,
     )
     alt = (
-        "Two tables, a picture a row and a token a column, with the outputs that "
-        f"move. {'; '.join(listed)}."
+        "Two tables, a picture a row and a token a column, with the outputs "
+        f"that move. {'; '.join(listed)}."
     )
     return figure, alt
 

@@ -57,9 +57,9 @@ def likeness(
         others = torch.cat([others[:patch], others[patch + 1 :]])
         means.append(f"{title}: {100 * others.mean():.0f} %")
     alt = (
-        "A photograph with one patch framed, and maps of how like it every patch is, "
-        "as cosines from 0, dark, to 1, bright. Mean over all other patches, "
-        f"{'; '.join(means)}."
+        "A photograph with one patch framed, and maps of how like it every "
+        "patch is, as cosines from 0, dark, to 1, bright. Mean over all other "
+        f"patches, {'; '.join(means)}."
     )
     name = "cosine with the framed patch (dark: 0 or less)"
     # large panels if there are few
@@ -91,8 +91,9 @@ def averages(steps: Sequence[Tensor]) -> "tuple[Figure, str]":
     axes.set(xticks=range(5), yticks=range(5))
     axes.legend(fontsize=10, loc="upper right")
     alt = (
-        f"{len(steps[0])} points in a plane move towards their mean; the farthest is "
-        f"{', '.join(farthest)} away from it before and after each layer."
+        f"{len(steps[0])} points in a plane move towards their mean; the "
+        f"farthest is {', '.join(farthest)} away from it before and after each "
+        "layer."
     )
     return figure, alt
 
@@ -146,9 +147,9 @@ def block() -> "tuple[Figure, str]":
         _words_in_colors(axes, (62, top - 184), pieces, **look)
     alt = (
         "One encoder block, from top to bottom. The residual stream passes it "
-        "untouched. Attention reads it through a norm and adds its result to it: "
-        "equation (2), x = x + self.attn(self.norm1(x)). The MLP does the same: "
-        "equation (3), return x + self.mlp(self.norm2(x))."
+        "untouched. Attention reads it through a norm and adds its result to "
+        "it: equation (2), x = x + self.attn(self.norm1(x)). The MLP does the "
+        "same: equation (3), return x + self.mlp(self.norm2(x))."
     )
     return figure, alt
 
@@ -208,8 +209,8 @@ def influence(matrices: Mapping[str, Tensor]) -> "tuple[Figure, str]":
     panels[0].set_ylabel("output token", fontsize=TEXT)
     pairs = len(matrix) * (len(matrix) - 1)
     alt = (
-        f"Which of {len(matrix)} tokens each part lets talk to which. Of {pairs} "
-        f"pairs of different tokens: {', '.join(counts)}."
+        f"Which of {len(matrix)} tokens each part lets talk to which. Of "
+        f"{pairs} pairs of different tokens: {', '.join(counts)}."
     )
     return figure, alt
 
@@ -225,8 +226,8 @@ def activations() -> "tuple[Figure, str]":
     axes.set(xlabel="goes in", ylabel="comes out", ylim=(-0.6, 3.2))
     axes.legend(fontsize=TEXT)
     alt = (
-        "ReLU is 0 left of zero and the diagonal right of it; GELU is the same with "
-        f"the corner rounded, and dips to {gelu.min():.2f} left of zero."
+        "ReLU is 0 left of zero and the diagonal right of it; GELU is the same "
+        f"with the corner rounded, and dips to {gelu.min():.2f} left of zero."
     )
     return figure, alt
 
@@ -329,8 +330,8 @@ def medians(
     axes.set_xlabel("blocks", fontsize=TEXT)
     grid[0, 0].legend(fontsize=10)
     alt = (
-        f"Medians of {len(seeds[0])} seeds, from {depths[0]} block to {depths[-1]}. "
-        f"{'; '.join(ends)}."
+        f"Medians of {len(seeds[0])} seeds, from {depths[0]} block to "
+        f"{depths[-1]}. {'; '.join(ends)}."
     )
     return figure, alt
 

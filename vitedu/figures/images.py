@@ -105,8 +105,8 @@ def numbered(image: Tensor, patch_size: int) -> "tuple[Figure, str]":
             _cell(axes, (place, h + 1.5 + patch), int(number), patch)
     first = image[:, :p, :p].permute(1, 2, 0).flatten().tolist()
     alt = (
-        f"Above, {c} channels of {h}x{w} numbers in {n} colours, one per patch; "
-        f"below, each patch as a row of {length}. The first row is "
+        f"Above, {c} channels of {h}x{w} numbers in {n} colours, one per "
+        f"patch; below, each patch as a row of {length}. The first row is "
         f"{', '.join(str(int(number)) for number in first)}."
     )
     return figure, alt
@@ -168,10 +168,11 @@ def embedding(picture: Tensor, tokens: Tensor) -> "tuple[Figure, str]":
         label(axes, (222, y + 9), words, color, 11, weight="bold", **look)
         label(axes, (222, y - 10), shape, color, 10.5, **look)
     alt = (
-        "From top to bottom: a photograph x; three of its 196 patches, each with the "
-        "start of its flat row of pixels; the matrix E; and the same three as "
-        "tokens, each a flat row of grey cells. Beside each is its symbol, its code "
-        "and its shape: (1, 3, 224, 224), (1, 196, 768), (768, 192), (1, 196, 192)."
+        "From top to bottom: a photograph x; three of its 196 patches, each "
+        "with the start of its flat row of pixels; the matrix E; and the same "
+        "three as tokens, each a flat row of grey cells. Beside each is its "
+        "symbol, its code and its shape: (1, 3, 224, 224), (1, 196, 768), "
+        "(768, 192), (1, 196, 192)."
     )
     return figure, alt
 
@@ -217,8 +218,8 @@ def digits(
 ) -> "tuple[Figure, str]":
     """Grey images (b, 1, h, w), ink dark, a row under each title.
 
-    `outlines` are the corners (x, y), in pixels, of one polygon for each row; it
-    is drawn on the first image.
+    `outlines` are the corners (x, y), in pixels, of one polygon for each row;
+    it is drawn on the first image.
     """
     from matplotlib.patches import Polygon
 

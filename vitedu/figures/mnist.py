@@ -68,10 +68,11 @@ def training_loop() -> "tuple[Figure, str]":
     arrow(axes, (20, tops[0]), (48, tops[0]))
     label(axes, (9, 252), "next batch", rotation=90)
     alt = (
-        "One turn of the training loop, four boxes from top to bottom, each with its "
-        "line of code: a batch of images; the loss, minus the logarithm of the true "
-        "class's probability; the gradient, by loss.backward(); the step, by "
-        "optimizer.step(). An arrow leads back to the next batch."
+        "One turn of the training loop, four boxes from top to bottom, each "
+        "with its line of code: a batch of images; the loss, minus the "
+        "logarithm of the true class's probability; the gradient, by "
+        "loss.backward(); the step, by optimizer.step(). An arrow leads back "
+        "to the next batch."
     )
     return figure, alt
 
@@ -171,8 +172,8 @@ def runs(
         by_epoch = [chunk.mean().item() for chunk in values.split(per_epoch)]
         listed.append(
             f"{name}, from {by_epoch[0]:.2f} in the first epoch over "
-            f"{by_epoch[len(by_epoch) // 2]:.2f} halfway to {by_epoch[-1]:.2f} in "
-            "the last"
+            f"{by_epoch[len(by_epoch) // 2]:.2f} halfway to {by_epoch[-1]:.2f} "
+            "in the last"
         )
     upper.set(ylabel="training loss", yscale="log")
     ticks = [t for t in (0.05, 0.1, 0.2, 0.5, 1, 2) if t > 0.8 * lowest]

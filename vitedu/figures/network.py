@@ -64,9 +64,9 @@ def network(*lit: str) -> "tuple[Figure, str]":
         box(axes, middle, size, words, color, lit=name in names)
     in_color = "; ".join(PARTS[part][0] for part in PARTS if part in names)
     alt = (
-        "The network from the bottom up: image, patches times E, class token and "
-        "positions, L encoder blocks of attention and MLP, each added to what came "
-        "before, then norm, head, class. In colour: "
+        "The network from the bottom up: image, patches times E, class token "
+        "and positions, L encoder blocks of attention and MLP, each added to "
+        "what came before, then norm, head, class. In colour: "
         f"{'all of it' if len(names) == len(PARTS) else in_color}."
     )
     return figure, alt

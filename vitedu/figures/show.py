@@ -15,8 +15,8 @@ BACKGROUND = "white"  # opaque: a page may be dark
 def show(figure: "Figure", alt: str) -> None:
     """Display a figure as PNG; `alt` says what is seen and the number that matters.
 
-    The alt text goes into the output's metadata, from where the book takes it, and
-    is what a notebook without pictures shows. The ground is white; it stays
+    The alt text goes into the output's metadata, from where the book takes it,
+    and is what a notebook without pictures shows. The ground is white; it stays
     transparent if the figure's own is (`figure.patch.set_alpha(0)`).
     ValueError: the alt text is empty, or the name of a file.
     """

@@ -124,9 +124,9 @@ def tokens(batch: int = 3, patches: int = 4) -> "tuple[Figure, str]":
         box(axes, (first + step * row, y), small, str(row), POSITIONS)
     label(axes, (across, y - 34), f"the same {patches + 1} rows for all")
     alt = (
-        f"A batch of {batch} images, each a row of {patches} patches. One class token "
-        f"of shape (1, 1, d) goes in front of all {batch} rows, and one table of "
-        f"{patches + 1} positions is added to each of them."
+        f"A batch of {batch} images, each a row of {patches} patches. One "
+        f"class token of shape (1, 1, d) goes in front of all {batch} rows, "
+        f"and one table of {patches + 1} positions is added to each of them."
     )
     return figure, alt
 
@@ -152,8 +152,8 @@ def equations() -> "tuple[Figure, str]":
     outline(axes, corner, opposite, STREAM, 1.2, dashed=True)
     label(axes, (right - 34, (upper + lower) / 2), f"{TIMES} L", DARK, 11)
     alt = (
-        "The network from top to bottom, each step with the paper's symbols and its "
-        "line of code: "
+        "The network from top to bottom, each step with the paper's symbols "
+        "and its line of code: "
         + "; ".join(f"{words}: {code}" for words, _, _, code in STATIONS)
         + ". Attention and MLP are in a frame that is repeated L times."
     )
@@ -184,7 +184,8 @@ def losses(
 ) -> "tuple[Figure, str]":
     """Training loss over steps, without and with a tanh behind the head.
 
-    Each point is a mean over 20 steps; the second loss cannot fall below `floor`.
+    Each point is a mean over 20 steps; the second loss cannot fall below
+    `floor`.
     """
     figure, axes = chart(WIDTH, 3.2)
     ends = []
@@ -206,9 +207,9 @@ def losses(
     axes.legend(fontsize=11, frameon=False)
     bare(axes)
     alt = (
-        f"Two training losses over {len(plain)} steps. With plain logits the loss "
-        f"falls to {ends[1]:.1f}; with a tanh on the logits it ends at {ends[0]:.1f}, "
-        f"above a dashed floor at {floor:.1f}."
+        f"Two training losses over {len(plain)} steps. With plain logits the "
+        f"loss falls to {ends[1]:.1f}; with a tanh on the logits it ends at "
+        f"{ends[0]:.1f}, above a dashed floor at {floor:.1f}."
     )
     return figure, alt
 
@@ -252,7 +253,8 @@ def shares(counts: Mapping[str, Mapping[str, int]]) -> "tuple[Figure, str]":
 def neighbours(rows: Tensor, patches: Sequence[int]) -> "tuple[Figure, str]":
     """How similar the position (n, d) of each of `patches` is to all n, as maps.
 
-    Patches are counted from 1, row by row. The measure is the cosine, on one scale.
+    Patches are counted from 1, row by row. The measure is the cosine, on one
+    scale.
     """
     side = math.isqrt(len(rows))
     figure, panels = chart(WIDTH, 2.5, 1, len(patches), squeeze=False)
@@ -275,9 +277,9 @@ def neighbours(rows: Tensor, patches: Sequence[int]) -> "tuple[Figure, str]":
     )
     alt = (
         f"Maps of {side} by {side} places for the patches "
-        f"{', '.join(map(str, patches))}: bright places, whose learned positions are "
-        "like that of the patch, are those around it and those in its own line and "
-        "column; far away it is dark."
+        f"{', '.join(map(str, patches))}: bright places, whose learned "
+        "positions are like that of the patch, are those around it and those "
+        "in its own line and column; far away it is dark."
     )
     return figure, alt
 

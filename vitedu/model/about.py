@@ -16,8 +16,8 @@ LossName = Literal["softmax", "sigmoid"]
 class Usage(NamedTuple):
     """What travels with a network, apart from its configuration and weights.
 
-    `loss_name` is the loss that it was trained with. A file says "sigmoid" alone, so
-    that for any other network None comes back: unknown.
+    `loss_name` is the loss that it was trained with. A file says "sigmoid"
+    alone, so that for any other network None comes back: unknown.
     """
 
     preprocess: PreprocessSpec

@@ -144,7 +144,8 @@ def record_attention(
     if any(not hasattr(layer, "maps") for layer in layers):
         raise ValueError(
             "an attention layer lacks the attribute 'maps'; set it to None in "
-            "__init__ and append the weights to it in forward where it is a list"
+            "__init__ and append the weights to it in forward where it is a "
+            "list"
         )
     maps: list[Tensor] = Detached() if detach else []
     previous = [layer.maps for layer in layers]

@@ -175,8 +175,8 @@ def names_for(num_classes: int, class_names: Sequence[str]) -> tuple[str, ...]:
     """The names as a tuple. UserError: not one for each class, nor none."""
     if isinstance(class_names, str):
         raise UserError(
-            f"class_names={class_names!r} is one string; give a list with a name "
-            "for each class, or leave it out"
+            f"class_names={class_names!r} is one string; give a list with a "
+            "name for each class, or leave it out"
         )
     if class_names and len(class_names) != num_classes:
         raise UserError(

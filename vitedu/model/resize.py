@@ -80,8 +80,8 @@ def resize_pos_embed(
     if num_prefix_tokens < 0 or n < 1 or math.prod(old_grid) != n:
         raise UserError(
             f"{pos_embed.shape[1]} positions, {num_prefix_tokens} of them for "
-            f"prefix tokens, form no {shape} grid; give old_grid=(rows, columns), or "
-            "another num_prefix_tokens"
+            f"prefix tokens, form no {shape} grid; give old_grid=(rows, "
+            "columns), or another num_prefix_tokens"
         )
     if tuple(grid) == tuple(old_grid):
         return pos_embed

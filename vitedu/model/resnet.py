@@ -2,9 +2,9 @@
 
 `resnet("BiT-R50x1")(images)` maps (b, 3, 224, 224) to logits (b, 1000).
 
-"bit-v2" is the ResNet of the BiT paper and its release, "R50x1" (family "bit-v1") the
-ViT authors' own, which is also the backbone of their hybrids. Weights of one give
-nonsense in the other:
+"bit-v2" is the ResNet of the BiT paper and its release, "R50x1" (family
+"bit-v1") the ViT authors' own, which is also the backbone of their hybrids.
+Weights of one give nonsense in the other:
 
 ======================  ==============================  ==============================
 what                    bit-v2                          bit-v1
@@ -22,10 +22,11 @@ GroupNorm's epsilon     1e-5                            1e-6
 last norm of a unit     its scale starts at 1           its scale starts at 0
 ======================  ==============================  ==============================
 
-The pool of bit-v2 is padded with zeros in the BiT release and in timm, with -inf in
-big_vision. timm holds weights of both families, and divides by sqrt(var + 1e-8); its
-bit-v1, the backbone of its hybrids, has a GroupNorm epsilon of 1e-5. Of the largest
-logit of random weights that moves BiT-R50x1 by 1e-5 and R50+ViT-B/16 by 5e-4.
+The pool of bit-v2 is padded with zeros in the BiT release and in timm, with
+-inf in big_vision. timm holds weights of both families, and divides by sqrt(var
++ 1e-8); its bit-v1, the backbone of its hybrids, has a GroupNorm epsilon of
+1e-5. Of the largest logit of random weights that moves BiT-R50x1 by 1e-5 and
+R50+ViT-B/16 by 5e-4.
 """
 
 import math

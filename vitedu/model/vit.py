@@ -242,7 +242,8 @@ def which_blocks(n: int | Sequence[int], depth: int) -> set[int]:
     if not len(numbers) or not all(-depth <= i < depth for i in numbers):
         raise ValueError(
             f"n={n!r} asks for none or too many of {depth} blocks; give a "
-            f"number from 1 to {depth}, or a list of numbers from 0 to {depth - 1}"
+            f"number from 1 to {depth}, or a list of numbers from 0 to "
+            f"{depth - 1}"
         )
     return {i % depth for i in numbers}
 

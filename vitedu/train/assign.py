@@ -18,8 +18,9 @@ Config = TypeVar("Config", bound="DataclassInstance")
 def override(config: Config, assignments: dict[str, str]) -> Config:
     """`config` with fields set from text: {"lr": "3e-4", "model.depth": "4"}.
 
-    A value is read by the field's type; "none" clears an optional field. All of them
-    are set at once, so that the new values need to fit each other only in the end.
+    A value is read by the field's type; "none" clears an optional field. All of
+    them are set at once, so that the new values need to fit each other only in
+    the end.
     UserError: a field is unknown, or a value is of another type.
     """
     changes: dict[str, Any] = {}
@@ -65,8 +66,8 @@ def changed(config: Config, changes: dict[str, Any]) -> Config:
 def parsed(text: str, kind: Any) -> Any:
     """The value that `text` stands for in a field of type `kind`.
 
-    If it stands for none the text itself, which the configuration then refuses with
-    the sentence that it has for any wrong value.
+    If it stands for none the text itself, which the configuration then refuses
+    with the sentence that it has for any wrong value.
     """
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         kinds = typing.get_args(kind)

@@ -32,7 +32,8 @@ def check_parts(content: dict[str, Any], state: TrainState) -> None:
     step, seconds = content["step"], content["seconds"]
     if type(step) is not int or not 0 <= step <= state.num_steps:
         raise ValueError(
-            f"its step is {shown(step)}, and this run takes {state.num_steps} steps"
+            f"its step is {shown(step)}, and this run takes {state.num_steps} "
+            "steps"
         )
     if not is_amount(seconds):
         raise ValueError(
@@ -106,8 +107,8 @@ def checked_optimizer(
             for x in moments.values()
         ):
             raise ValueError(
-                f"optimizer.state.{number} doesn't fit a parameter of the shape "
-                f"{tuple(shapes[number])}"
+                f"optimizer.state.{number} doesn't fit a parameter of the "
+                f"shape {tuple(shapes[number])}"
             )
     return {"state": found["state"], "param_groups": groups}
 
@@ -118,14 +119,16 @@ def check_moments(content: dict[str, Any], state: TrainState) -> None:
     moments = content["optimizer"]["state"]
     missing = set(range(sum(len(each["params"]) for each in groups)))
     missing -= moments.keys()
-    # without momentum SGD keeps nothing, and a scaler may have skipped all the steps
+    # without momentum SGD keeps nothing, and a scaler may have skipped all the
+    # steps
     may_be_empty = groups[0].get("momentum") == 0 or (
         state.config.precision == "fp16" and not state.optimizer.state
     )
     if content["step"] == 0 or not missing or (may_be_empty and not moments):
         return
     raise ValueError(
-        f"optimizer.state.{min(missing)} is missing after {content['step']} steps"
+        f"optimizer.state.{min(missing)} is missing after {content['step']} "
+        "steps"
     )
 
 

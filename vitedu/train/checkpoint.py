@@ -57,7 +57,8 @@ def checkpoint_content(
 def first_not_finite(content: dict[str, Any]) -> str | None:
     """The name of the first tensor with nan or infinity in it; None: all are finite.
 
-    What was measured may be infinite: float16 skips a step whose gradients overflow.
+    What was measured may be infinite: float16 skips a step whose gradients
+    overflow.
     """
     names = (
         name
@@ -106,8 +107,8 @@ def load_checkpoint(
             raise not_this_run(path, error) from None
         if name := first_not_finite(content):
             raise UserError(
-                f"{path} cannot be used: {name} in it is nan or infinite; delete it to "
-                "start the run anew"
+                f"{path} cannot be used: {name} in it is nan or infinite; "
+                "delete it to start the run anew"
             )
         return content
 
@@ -129,9 +130,10 @@ def load_checkpoint(
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """The content of a checkpoint, on the CPU.
 
-    Only tensors and plain types are read, and nothing before the checksum is right.
-    UserError: the file is missing, damaged, or not a checkpoint of this version, or
-    this torch could be made to run what is hidden in one.
+    Only tensors and plain types are read, and nothing before the checksum is
+    right.
+    UserError: the file is missing, damaged, or not a checkpoint of this
+    version, or this torch could be made to run what is hidden in one.
     """
     check_regular(path)
     check_torch(torch.__version__, path)
@@ -149,11 +151,12 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         content = torch.load(
             io.BytesIO(serialised), map_location="cpu", weights_only=True
         )
-    # even with a right checksum it may be anything, and torch has a dozen errors
+    # even with a right checksum it may be anything, and torch has a dozen
+    # errors
     except Exception:
         raise UserError(
-            f"{path} is not a whole checkpoint: it is damaged, or contains more "
-            "than tensors and plain values, which is not read"
+            f"{path} is not a whole checkpoint: it is damaged, or contains "
+            "more than tensors and plain values, which is not read"
         ) from None
     if not isinstance(content, dict) or content.get("format") != 2:
         raise UserError(f"{path} is not a checkpoint of this version of vitedu")

@@ -47,8 +47,9 @@ MAY_DIFFER = (
     "shard",
     "threads",
 )
-# Fields that came after runs had been named by their digest: left out of it where
-# they are at their defaults, so that the folders of those runs are still found.
+# Fields that came after runs had been named by their digest: left out of it
+# where they are at their defaults, so that the folders of those runs are still
+# found.
 LATER = ("weights", "keep", "given")
 
 
@@ -56,18 +57,23 @@ LATER = ("weights", "keep", "given")
 class TrainConfig:
     """A run from its first step to its last; recipes return one.
 
-    A step is one update of the weights, an epoch one pass over the training images.
+    A step is one update of the weights, an epoch one pass over the training
+    images.
 
     Attributes:
         recipe: name of the recipe, and of the result
-        tier: size of the run: "smoke" (seconds), "cpu" (minutes) or "gpu" (all of it)
+        tier: size of the run: "smoke" (seconds), "cpu" (minutes) or "gpu" (all
+        of it)
         model: the network; set its fields by name, as in model.depth=4
-        dataset: a named set, a FILE.npz, or a FOLDER of pictures in class folders
+        dataset: a named set, a FILE.npz, or a FOLDER of pictures in class
+        folders
         data: where the data set is, if not in one of the usual places
-        weights: trained weights to start from: a file, a run folder or a name. The
-            head starts from zeros if its classes are not the data's
-        preprocess: how a picture becomes an input; size and channels are the model's
-        augment: random changes to the training images, set as in augment.flip=true
+        weights: trained weights to start from: a file, a run folder or a name.
+            The head starts from zeros if its classes are not the data's
+        preprocess: how a picture becomes an input; size and channels are the
+        model's
+        augment: random changes to the training images, set as in
+        augment.flip=true
         epochs: length of the run; give either epochs or steps
         steps: length of the run in updates of the weights
         batch_size: images per update
@@ -78,31 +84,38 @@ class TrainConfig:
         weight_decay: decay of kernels; biases, norms and positions do not decay
         schedule: "cosine", "linear" or "constant", after the warm-up
         warmup: share of the steps in which the learning rate rises from 0
-        layer_decay: learning rate of a layer as a share of the next one's; 1 means
-            that all learn at the same rate
+        layer_decay: learning rate of a layer as a share of the next one's; 1
+            means that all learn at the same rate
         max_grad_norm: global norm that gradients are clipped to; none means no
             clipping
-        loss: "softmax" (cross-entropy) or "sigmoid" (a yes or no for each class)
+        loss: "softmax" (cross-entropy) or "sigmoid" (a yes or no for each
+        class)
         head_bias: initial value of the head's bias
         label_smoothing: share of the target that is spread over all classes
         mixup: alpha of Beta(alpha, alpha) for mixing two images; 0 is off
-        cutmix: the same for pasting a box of one image into another; with both on,
-            each batch takes one of them
-        ema: decay of the averaged weights, which are then the result; none is off
-        keep: which weights are the result: "last", or "best" on the validation part
-        precision: "fp32", "tf32", "bf16", "fp16", or "auto": the fastest that the
-            device computes well
+        cutmix: the same for pasting a box of one image into another; with both
+            on, each batch takes one of them
+        ema: decay of the averaged weights, which are then the result; none is
+        off
+        keep: which weights are the result: "last", or "best" on the validation
+        part
+        precision: "fp32", "tf32", "bf16", "fp16", or "auto": the fastest that
+            the device computes well
         attention: kernel of the attention; "auto" leaves the choice to PyTorch
         compile: whether to compile the network with torch.compile
         activation_checkpointing: less memory for a third more work
-        shard: spread the weights over the processes (FSDP2) instead of copying them
+        shard: spread the weights over the processes (FSDP2) instead of copying
+        them
         seed: seed of the initial weights and of all random numbers
         validation: share of the training images held out to choose by
-        max_images: use at most this many images for training, and as many for testing
+        max_images: use at most this many images for training, and as many for
+        testing
         fallback: "digits" uses the embedded digits if the data set is missing
-        given: what was passed to `fit` as a Python object, by name; `fit` writes it
+        given: what was passed to `fit` as a Python object, by name; `fit`
+        writes it
         device: "auto", "cuda", "cuda:1", "mps" or "cpu"
-        threads: CPU threads; none lets the work of a step decide, 1 for small models
+        threads: CPU threads; none lets the work of a step decide, 1 for small
+        models
         num_workers: processes that read pictures
         log_every: steps between two lines of the log
         save_every: steps between two checkpoints; none means once an epoch
@@ -160,19 +173,22 @@ class TrainConfig:
         object.__setattr__(self, "preprocess", preprocess)
         if (self.epochs is None) == (self.steps is None):
             raise UserError(
-                f"either epochs or steps must be given, got epochs={self.epochs} and "
-                f"steps={self.steps}; set the other to none"
+                "either epochs or steps must be given, got "
+                f"epochs={self.epochs} and steps={self.steps}; set the other "
+                "to none"
             )
         if self.optimizer == "adam" and self.weight_decay:
             raise UserError(
-                f"optimizer=adam with weight_decay={self.weight_decay} would add the "
-                "decay to the gradient, which Adam then rescales; use optimizer=adamw"
+                f"optimizer=adam with weight_decay={self.weight_decay} would "
+                "add the decay to the gradient, which Adam then rescales; use "
+                "optimizer=adamw"
             )
         try:
             shlex.split(self.given or "")
         except ValueError:
             raise UserError(
-                f"given={self.given} has an opening quotation mark that isn't closed"
+                f"given={self.given} has an opening quotation mark that isn't "
+                "closed"
             ) from None
 
     @property

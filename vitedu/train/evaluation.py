@@ -19,8 +19,9 @@ def evaluate(
 ) -> Evaluation | None:
     """Accuracy in float32 of the weights that would be the result now, or of `model`.
 
-    The loss is the one that is trained on, without label smoothing. Each process
-    measures its share. None if `should_stop` ended it before all of `source` was seen.
+    The loss is the one that is trained on, without label smoothing. Each
+    process measures its share. None if `should_stop` ended it before all of
+    `source` was seen.
     """
     if len(source) < processes.count:
         processes = ALONE  # a share would be empty: each sees all

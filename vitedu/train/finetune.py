@@ -114,25 +114,26 @@ def finetune(
 
     >>> vitedu.finetune("ViT-Ti/16", "photos", "out", epochs=5, layer_decay=0.75)
 
-    `weights` is what `vitedu.load` takes (a name, a file, a run folder), or a model
-    that you have, which is then changed and trained itself. `data` is a folder with a
-    folder of pictures for each class (with train/ and val/ above them, or without), a
-    named data set, or anything else that `vitedu.data.as_source` takes. Its classes
-    are counted. The head starts from zeros unless the weights were trained on classes
-    of the same names, or on as many if the data only number them. Pictures are
-    prepared as for the weights, and positions are resized to `image_size`.
+    `weights` is what `vitedu.load` takes (a name, a file, a run folder), or a
+    model that you have, which is then changed and trained itself. `data` is a
+    folder with a folder of pictures for each class (with train/ and val/ above
+    them, or without), a named data set, or anything else that
+    `vitedu.data.as_source` takes. Its classes are counted. The head starts from
+    zeros unless the weights were trained on classes of the same names, or on as
+    many if the data only number them. Pictures are prepared as for the weights,
+    and positions are resized to `image_size`.
 
-    `validation` is data to choose by, or the share of `data` to hold out for that.
-    Without `test` a share is held out to test on, unless `data` has a part for it.
-    `loss` and `augment` are settings or functions of yours; `on_start`, `on_progress`,
-    `should_stop` and `out` are those of `fit`: the same line again goes on with a run
-    that was stopped. Images that come prepared, or in batches, are not augmented, and
-    a note says so.
+    `validation` is data to choose by, or the share of `data` to hold out for
+    that. Without `test` a share is held out to test on, unless `data` has a
+    part for it. `loss` and `augment` are settings or functions of yours;
+    `on_start`, `on_progress`, `should_stop` and `out` are those of `fit`: the
+    same line again goes on with a run that was stopped. Images that come
+    prepared, or in batches, are not augmented, and a note says so.
 
-    The other settings are TrainConfig's (`help(vitedu.train.TrainConfig)` says what
-    each means), and the model's `image_size`, `dropout` and `drop_path`. Their
-    defaults are those of the recipe `finetune`; tier "smoke" takes 20 steps, to prove
-    that it runs.
+    The other settings are TrainConfig's (`help(vitedu.train.TrainConfig)` says
+    what each means), and the model's `image_size`, `dropout` and `drop_path`.
+    Their defaults are those of the recipe `finetune`; tier "smoke" takes 20
+    steps, to prove that it runs.
 
     UserError: a setting is unknown, or what `fit` says.
     """
@@ -144,8 +145,9 @@ def finetune(
     if augment is None and not can_augment(data):
         augment = Augment()
         notes.append(
-            "the training images are not augmented, since they come prepared or in "
-            "batches; give pictures, or pixels as uint8, to have them augmented"
+            "the training images are not augmented, since they come prepared "
+            "or in batches; give pictures, or pixels as uint8, to have them "
+            "augmented"
         )
     is_named = isinstance(data, str | PathLike)
     train = None if is_named else data
@@ -190,8 +192,8 @@ def finetune_config(
         dataset, data = data, None
     if dataset is None:
         raise UserError(
-            "finetune has no data set of its own; name yours: data=FOLDER, with a "
-            "folder of pictures for each class in it"
+            "finetune has no data set of its own; name yours: data=FOLDER, "
+            "with a folder of pictures for each class in it"
         )
     config = replace(recipe("finetune", tier), dataset=dataset, data=data)
     names = class_names_of(config)
@@ -224,9 +226,9 @@ def adapt(
     for name in ("dropout", "drop_path"):
         if name in settings:
             raise UserError(
-                f"{name}={settings[name]} cannot be set in a model that is built; give "
-                "the name or the file of its weights instead, or load it with "
-                f"{name}={settings[name]}"
+                f"{name}={settings[name]} cannot be set in a model that is "
+                "built; give the name or the file of its weights instead, or "
+                f"load it with {name}={settings[name]}"
             )
     if "image_size" in settings:
         resized = replace(model.config, image_size=settings["image_size"])
@@ -253,8 +255,8 @@ def tier_of(device: str) -> str:
 def can_augment(data: Any) -> bool:
     """Whether random changes can be made to the pictures of `data` one by one.
 
-    Not if they come in batches, as from a DataLoader or a Source, or as floats, which
-    are prepared already: the first item tells.
+    Not if they come in batches, as from a DataLoader or a Source, or as floats,
+    which are prepared already: the first item tells.
     """
     if isinstance(data, str | PathLike):
         return True

@@ -64,40 +64,41 @@ def fit(
 ) -> Run:
     """Train as `config` says; go on with the run in the folder `out`, if there is one.
 
-    A finished run is not repeated: you get what its folder contains. Without `out`
-    nothing is written. The model of the result is in eval mode.
+    A finished run is not repeated: you get what its folder contains. Without
+    `out` nothing is written. The model of the result is in eval mode.
 
-    `model` is one that you have, on any device: it is trained itself, and the result
-    is the same object. Its configuration and preprocessing replace the config's; its
-    frozen weights (`requires_grad=False`) stay as they are.
+    `model` is one that you have, on any device: it is trained itself, and the
+    result is the same object. Its configuration and preprocessing replace the
+    config's; its frozen weights (`requires_grad=False`) stay as they are.
 
-    `train`, `validation` and `test` are anything that `vitedu.data.as_source` takes: a
-    folder, arrays, a torch Dataset, a DataLoader. They replace `config.dataset`.
-    Without `test` a share of `train` is held out to test on, which needs labels that
-    are known without reading the pictures (`targets`); `validation` may be the share
-    of `train` to choose by. If the data do not name their classes, they get the names
-    of the `model`.
+    `train`, `validation` and `test` are anything that `vitedu.data.as_source`
+    takes: a folder, arrays, a torch Dataset, a DataLoader. They replace
+    `config.dataset`. Without `test` a share of `train` is held out to test on,
+    which needs labels that are known without reading the pictures (`targets`);
+    `validation` may be the share of `train` to choose by. If the data do not
+    name their classes, they get the names of the `model`.
 
-    `loss(logits, labels)` returns a sum over the images of a batch, not a mean, of
-    logits (b, classes) in float32; labels are int64 (b,), or (b, classes) with mixup.
-    `augment(picture)` changes a training picture (pillow's) before it is resized, as
-    torchvision's `TrivialAugmentWide()` does; `config.augment` is then off. The name of
-    a loss ("sigmoid"), an `Augment`, a path and a share are settings as in `config`.
-    Any other object is recorded by its name, and has to be passed again when the run
-    goes on.
+    `loss(logits, labels)` returns a sum over the images of a batch, not a mean,
+    of logits (b, classes) in float32; labels are int64 (b,), or (b, classes)
+    with mixup. `augment(picture)` changes a training picture (pillow's) before
+    it is resized, as torchvision's `TrivialAugmentWide()` does;
+    `config.augment` is then off. The name of a loss ("sigmoid"), an `Augment`,
+    a path and a share are settings as in `config`. Any other object is recorded
+    by its name, and has to be passed again when the run goes on.
 
-    `on_start` is called before the first step, `on_progress` with each line of the log.
-    `should_stop` is called after every step and between the batches of an evaluation:
-    if it returns True, the state is saved, and the weights as they are, so
-    `vitedu.load(out)` works; the same call goes on from there later. The test part is
-    read once, after the last step.
+    `on_start` is called before the first step, `on_progress` with each line of
+    the log. `should_stop` is called after every step and between the batches of
+    an evaluation: if it returns True, the state is saved, and the weights as
+    they are, so `vitedu.load(out)` works; the same call goes on from there
+    later. The test part is read once, after the last step.
 
-    Processes started by `torchrun` share every batch of `batch_size` images, and every
-    evaluation; if one stops, all do; only the first one writes and reports.
+    Processes started by `torchrun` share every batch of `batch_size` images,
+    and every evaluation; if one stops, all do; only the first one writes and
+    reports.
 
-    UserError: the configuration, the data and the model do not fit, the folder has
-    another run in it, or the loss is not finite; the last good state is then in the
-    folder.
+    UserError: the configuration, the data and the model do not fit, the folder
+    has another run in it, or the loss is not finite; the last good state is
+    then in the folder.
     """
     return fit_passed(
         config,
@@ -173,16 +174,16 @@ def fit_passed(
 def described(config: TrainConfig, passed: Passed) -> TrainConfig:
     """`config` as it is recorded: with the given model's own fields, and what else.
 
-    UserError: trained weights are named and a model is given, or what `check_model`
-    says of it.
+    UserError: trained weights are named and a model is given, or what
+    `check_model` says of it.
     """
     model = passed.model
     if model is not None:
         check_model(model)
         if config.weights is not None:
             raise UserError(
-                f"weights={config.weights} and model= are two models to start from; "
-                "leave one of them out"
+                f"weights={config.weights} and model= are two models to start "
+                "from; leave one of them out"
             )
         config = replace(
             config, model=model.config, preprocess=model.preprocess
@@ -195,8 +196,8 @@ def sources_of(
 ) -> Sources:
     """The data that the configuration names, or that were given.
 
-    UserError: there is nothing to choose the best weights by, or what `open_sources`
-    says.
+    UserError: there is nothing to choose the best weights by, or what
+    `open_sources` says.
     """
     sources = open_sources(
         config,
@@ -209,8 +210,8 @@ def sources_of(
     )
     if config.keep == "best" and sources.validation is None:
         raise UserError(
-            "keep=best needs validation data to choose by; hold some out of the "
-            "training data with validation=0.1"
+            "keep=best needs validation data to choose by; hold some out of "
+            "the training data with validation=0.1"
         )
     return sources
 
@@ -251,8 +252,8 @@ def finished_run(
         )
         if now != result["dataset"]["digest"]:
             raise UserError(
-                f"{folder.path} contains a finished run on other data than those given "
-                "now; give another out for a new run"
+                f"{folder.path} contains a finished run on other data than "
+                "those given now; give another out for a new run"
             )
     return Run(result, folder.history(), load(folder.weights))
 

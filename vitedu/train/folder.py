@@ -39,8 +39,8 @@ class RunFolder:
     keep="best" `best.safetensors`, and when the run is done or stopped
     `model.safetensors` and `result.json`, whose status says which.
 
-    While the folder is `held`, every write checks first that it is still the folder
-    that was locked. FolderTaken: it was deleted or replaced.
+    While the folder is `held`, every write checks first that it is still the
+    folder that was locked. FolderTaken: it was deleted or replaced.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -72,8 +72,8 @@ class RunFolder:
     def prepare(self, config: TrainConfig) -> None:
         """Make the folder, or check that the run in it is this one.
 
-        FolderTaken: it belongs to another run (what differs is named), or has other
-        files in it. UserError: it cannot be written.
+        FolderTaken: it belongs to another run (what differs is named), or has
+        other files in it. UserError: it cannot be written.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -97,8 +97,8 @@ class RunFolder:
         """FolderTaken: there are other files than a killed run leaves behind."""
         if set(list_folder(self.path)) - set(self._half_written()):
             raise FolderTaken(
-                f"{self.path} is not a run folder: it has files, but no config.json; "
-                "train in an empty or a new folder"
+                f"{self.path} is not a run folder: it has files, but no "
+                "config.json; train in an empty or a new folder"
             )
 
     def _half_written(self) -> list[str]:
@@ -175,7 +175,8 @@ class RunFolder:
     def finished(self, config: TrainConfig) -> dict[str, Any] | None:
         """The result, if the run is done.
 
-        UserError: the run is another one than `config`'s, or the result is damaged.
+        UserError: the run is another one than `config`'s, or the result is
+        damaged.
         """
         # unlike Path.is_file, these are False too for what may not be looked at
         if not (os.path.isfile(self.result) and os.path.isfile(self.weights)):
@@ -189,7 +190,8 @@ class RunFolder:
                 raise UserError(f"{self.result} lacks the test_accuracy")
         except UserError as error:
             raise UserError(
-                f"{error}; delete {self.result.name}, and the same run writes it again"
+                f"{error}; delete {self.result.name}, and the same run writes "
+                "it again"
             ) from None
         return result
 
@@ -197,7 +199,8 @@ class RunFolder:
         """The log's lines; of steps up to `up_to`, if given.
 
         What follows a line that a crash cut short is left out.
-        UserError: the log can't be read, or a whole line isn't one that a run writes.
+        UserError: the log can't be read, or a whole line isn't one that a run
+        writes.
         """
         if is_missing(self.log):
             return []
@@ -217,9 +220,9 @@ class RunFolder:
     def set_aside(self) -> Path | None:
         """Rename the folder of a run to the first free `.1`, `.2`, …
 
-        A damaged run can be renamed too, so its config.json need not be readable.
-        None: there is nothing to rename. UserError: the folder isn't that of a run, a
-        process is training in it, or it can't be renamed.
+        A damaged run can be renamed too, so its config.json need not be
+        readable. None: there is nothing to rename. UserError: the folder isn't
+        that of a run, a process is training in it, or it can't be renamed.
         """
         if is_missing(self.path) or not list_folder(self.path):
             return None
@@ -232,8 +235,8 @@ class RunFolder:
             self._check_nothing_else()
         elif is_foreign(self.config):
             raise FolderTaken(
-                f"{self.path} is not a run folder: its config.json describes something "
-                "else; train in another folder"
+                f"{self.path} is not a run folder: its config.json describes "
+                "something else; train in another folder"
             )
         while os.path.lexists(old := self.path.with_name(f"{name}.{number}")):
             number += 1
@@ -252,14 +255,14 @@ class RunFolder:
         if "given" in before:
             raise OtherRun(
                 f"{self.path} contains a run that was given "
-                f"{before['given'] or 'nothing'} in Python, and this one is given "
-                f"{now['given'] or 'nothing'}; give vitedu.train.fit the same to go "
-                "on, or train in another folder"
+                f"{before['given'] or 'nothing'} in Python, and this one is "
+                f"given {now['given'] or 'nothing'}; give vitedu.train.fit the "
+                "same to go on, or train in another folder"
             )
         if before:
             raise OtherRun(
-                f"{self.path} contains a run with {as_settings(before)}, this one has "
-                f"{as_settings(now)}; train in another folder"
+                f"{self.path} contains a run with {as_settings(before)}, this "
+                f"one has {as_settings(now)}; train in another folder"
             )
 
 
@@ -292,7 +295,8 @@ def check_line(line: Any, where: str) -> None:
     for name, value in line.items():
         if name not in WORDS and type(value) not in (int, float):
             raise UserError(
-                f"{where}: {name} must be a number, got {shown(value)}; {remedy}"
+                f"{where}: {name} must be a number, got {shown(value)}; "
+                f"{remedy}"
             )
     for name, other in TOGETHER.items():
         if name in line and other not in line:

@@ -1,7 +1,8 @@
 """What a caller passes to `fit` in Python: recorded by its name, and checked.
 
-The settings of a run are text. They cannot contain a function, a model or data in
-memory, so they record its name: a run that goes on without it can then say so.
+The settings of a run are text. They cannot contain a function, a model or data
+in memory, so they record its name: a run that goes on without it can then say
+so.
 """
 
 import re
@@ -64,8 +65,9 @@ def into_settings(
 ) -> tuple[TrainConfig, Passed]:
     """Move into `config` what settings can say; the objects that are left over.
 
-    A path to train on, a share to validate on, a loss by its name and an `Augment`
-    are settings. A setting that an object replaces goes to its default.
+    A path to train on, a share to validate on, a loss by its name and an
+    `Augment` are settings. A setting that an object replaces goes to its
+    default.
     UserError: there is label smoothing, which a loss function wouldn't know of.
     """
     config, train = path_as_dataset(config, passed.train)
@@ -81,9 +83,10 @@ def into_settings(
         check_callable("loss", passed.loss, "a name")
         if config.label_smoothing:
             raise UserError(
-                f"label_smoothing={config.label_smoothing} works with the losses that "
-                f"have a name, and not with loss={name_of(passed.loss)}; set "
-                "label_smoothing=0, and smooth in your loss"
+                f"label_smoothing={config.label_smoothing} works with the "
+                "losses that have a name, and not with "
+                f"loss={name_of(passed.loss)}; set label_smoothing=0, and "
+                "smooth in your loss"
             )
         changes["loss"] = "softmax"
     if isinstance(passed.augment, Augment):
@@ -126,27 +129,30 @@ def check_passed_again(recorded: str | None, now: str | None) -> None:
     missing = [word for word in words if word not in present] or words
     arguments = ["{0}={0}".format(word.partition("=")[0]) for word in missing]
     raise UserError(
-        f"this run was given {' and '.join(missing)} in Python, which can't be stored; "
-        f"resume from Python: vitedu.train.fit(config, out, {', '.join(arguments)})"
+        f"this run was given {' and '.join(missing)} in Python, which can't be "
+        "stored; resume from Python: vitedu.train.fit(config, out, "
+        f"{', '.join(arguments)})"
     )
 
 
 def check_model(model: Network) -> None:
     """Refuse a model that can't be trained or written.
 
-    TypeError: it isn't one of vitedu's. UserError: it is not in float32, or has other
-    weights than its configuration describes.
+    TypeError: it isn't one of vitedu's. UserError: it is not in float32, or has
+    other weights than its configuration describes.
     """
     if not isinstance(model, Classifier):
         raise TypeError(
-            f"model must be a ViT or a ResNet of vitedu, got {type(model).__name__}; "
-            "if it is a wrapper (DDP, torch.compile), pass the model inside"
+            "model must be a ViT or a ResNet of vitedu, got "
+            f"{type(model).__name__}; if it is a wrapper (DDP, torch.compile), "
+            "pass the model inside"
         )
     for name, weight in model.named_parameters():
         if weight.dtype != torch.float32:
             raise UserError(
-                f"{name} is {weight.dtype}, and training needs weights in float32; "
-                "call model.float(), and set precision= for the arithmetic"
+                f"{name} is {weight.dtype}, and training needs weights in "
+                "float32; call model.float(), and set precision= for the "
+                "arithmetic"
             )
     described = expected_shapes(model.config)
     shapes = {name: each.shape for name, each in model.state_dict().items()}
@@ -158,7 +164,7 @@ def check_model(model: Network) -> None:
         if here != there:
             raise UserError(
                 f"{name} has the shape {here} in the model and {there} in its "
-                "configuration, so its weights could not be loaded again; change the "
-                "head with model.reset_classifier, and train anything else in a loop "
-                "of your own"
+                "configuration, so its weights could not be loaded again; "
+                "change the head with model.reset_classifier, and train "
+                "anything else in a loop of your own"
             )

@@ -20,10 +20,10 @@ from vitedu.train.step import StepResult
 class Progress(NamedTuple):
     """What `on_progress` gets at each measurement.
 
-    `line` is what was measured: the training loss and more every `log_every` steps,
-    else an accuracy on validation or test data, or a note. `model` is the network with
-    its weights as they are now (not averaged), in training mode: look at them, but
-    leave them as they are. With TensorBoard's writer:
+    `line` is what was measured: the training loss and more every `log_every`
+    steps, else an accuracy on validation or test data, or a note. `model` is
+    the network with its weights as they are now (not averaged), in training
+    mode: look at them, but leave them as they are. With TensorBoard's writer:
 
         for name, value in progress.line.items():
             if isinstance(value, float):
@@ -40,8 +40,9 @@ class Progress(NamedTuple):
 class Run(NamedTuple):
     """What `fit` returns: the result's fields, the log's lines, and the model.
 
-    The model is in eval mode and carries `preprocess` and `class_names`. Its weights
-    are the result's: averaged if `config.ema`, the best ones if `config.keep` says so.
+    The model is in eval mode and carries `preprocess` and `class_names`. Its
+    weights are the result's: averaged if `config.ema`, the best ones if
+    `config.keep` says so.
     """
 
     result: dict[str, Any]
@@ -146,8 +147,8 @@ class Journal:
         if math.isfinite(measured.loss):
             return found | {f"{part}_loss": measured.loss}
         note = (
-            f"the {part} loss is not finite at step {self.state.step}: the model "
-            f"answers NaN or infinity for {measured.num_unanswered} of "
+            f"the {part} loss is not finite at step {self.state.step}: the "
+            f"model answers NaN or infinity for {measured.num_unanswered} of "
             f"{measured.num_images} images, which count as wrong"
         )
         self.note(note)
@@ -210,8 +211,8 @@ class Journal:
         notes = [*dict.fromkeys([*self.sources.notes, *state.notes, *logged])]
         if chosen is not None and config.keep == "best":
             notes.append(
-                f"the weights are those of step {chosen['step']}, the best on the "
-                "validation part"
+                f"the weights are those of step {chosen['step']}, the best on "
+                "the validation part"
             )
         return {
             "schema": results.SCHEMA,

@@ -15,10 +15,11 @@ class FolderTaken(UserError):
 class FolderLock:
     """`with FolderLock(path):` makes the folder if needed and keeps others out.
 
-    The lock ends with the block or with this process, whichever is first. Where the
-    system or the disk doesn't know locks, nobody is kept out.
+    The lock ends with the block or with this process, whichever is first. Where
+    the system or the disk doesn't know locks, nobody is kept out.
 
-    FolderTaken: another process has the lock. UserError: the folder can't be made.
+    FolderTaken: another process has the lock. UserError: the folder can't be
+    made.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,8 +45,8 @@ class FolderLock:
         except BlockingIOError:
             self.release()
             raise FolderTaken(
-                f"another process is training in {self.path}; wait for it, stop it, or "
-                "train in another folder"
+                f"another process is training in {self.path}; wait for it, "
+                "stop it, or train in another folder"
             ) from None
         except OSError:  # a disk that doesn't know locks
             pass
@@ -82,6 +83,7 @@ class FolderLock:
         locked = os.fstat(self.descriptor)
         if there is None or not os.path.samestat(locked, there):
             raise FolderTaken(
-                f"{self.path} was deleted or replaced while this run was training in "
-                "it; the run stops here, and nothing of it is written to that path"
+                f"{self.path} was deleted or replaced while this run was "
+                "training in it; the run stops here, and nothing of it is "
+                "written to that path"
             )

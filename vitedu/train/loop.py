@@ -108,8 +108,8 @@ class Loop:
     def validate(self) -> None:
         """Measure the held-out part where an epoch ends, unless the log has it.
 
-        With keep="best" the weights are kept if they do better than any before. They
-        are written before the line: what the log says is best is there.
+        With keep="best" the weights are kept if they do better than any before.
+        They are written before the line: what the log says is best is there.
         """
         state, source = self.state, self.sources.validation
         ends_epoch = state.is_done or state.step % state.epoch_steps == 0
@@ -143,9 +143,10 @@ class Loop:
     def finish(self, command: str) -> Run:
         """The result of the run, measured and written.
 
-        A run that was stopped can be loaded, and goes on from its checkpoint. Its
-        weights are written as they are, averaged if `config.ema`; if it was stopped
-        while the test part was measured, they are already those of the result.
+        A run that was stopped can be loaded, and goes on from its checkpoint.
+        Its weights are written as they are, averaged if `config.ema`; if it was
+        stopped while the test part was measured, they are already those of the
+        result.
         """
         is_finished = self.state.is_done and not self.stopped
         model, test = self.saver.final_model(is_finished), None

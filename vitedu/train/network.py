@@ -21,8 +21,8 @@ def first_network(
 ) -> tuple[Network, list[str]]:
     """A new network, or a trained one for these classes; notes on what was changed.
 
-    Trained weights of other classes, or of classes without names, keep their body: the
-    head becomes zeros.
+    Trained weights of other classes, or of classes without names, keep their
+    body: the head becomes zeros.
     """
     notes: list[str] = []
     if config.weights is None:
@@ -59,8 +59,8 @@ def trained_network(config: TrainConfig, weights: str) -> Network:
     model = load_to_train(weights, **overrides)
     if type(model.config) is not type(wanted):
         raise UserError(
-            f"weights={weights} is a {type(model).__name__}, but the model of this run "
-            f"is described by a {type(wanted).__name__}"
+            f"weights={weights} is a {type(model).__name__}, but the model of "
+            f"this run is described by a {type(wanted).__name__}"
         )
     if isinstance(wanted, ViTConfig):
         # they belong to the layers, and aren't in the file
@@ -69,8 +69,8 @@ def trained_network(config: TrainConfig, weights: str) -> Network:
             model = load_to_train(weights, **overrides, **rates)
     if differ := differing(model.config, wanted):
         raise UserError(
-            f"weights={weights} does not fit the model of this run: it has {differ}; "
-            "leave model.* out, and use the recipe finetune"
+            f"weights={weights} does not fit the model of this run: it has "
+            f"{differ}; leave model.* out, and use the recipe finetune"
         )
     return model
 
@@ -87,7 +87,8 @@ def run_classes(
 ) -> tuple[tuple[str, ...], list[str]]:
     """What a run calls its classes: as the data do, and notes if the model does.
 
-    The model's names are taken if the data only number theirs, and have as many.
+    The model's names are taken if the data only number theirs, and have as
+    many.
     """
     known, numbered = model.class_names, numbered_names(len(class_names))
     if class_names != numbered or known == numbered:
@@ -95,8 +96,8 @@ def run_classes(
     if len(known) != len(numbered):
         return class_names, []
     return known, [
-        "the data do not name their classes, so they are taken for the model's: "
-        + few(known)
+        "the data do not name their classes, so they are taken for the "
+        "model's: " + few(known)
     ]
 
 
@@ -111,21 +112,22 @@ def check_order(model: Network, class_names: tuple[str, ...]) -> list[str]:
         return []
     if sorted(known) == sorted(names):
         raise UserError(
-            f"the data have the classes in the order {few(names)}, the model in the "
-            f"order {few(known)}, so a label would mean another class; call "
-            "model.reset_classifier to begin with a new head, as vitedu.finetune does"
+            f"the data have the classes in the order {few(names)}, the model "
+            f"in the order {few(known)}, so a label would mean another class; "
+            "call model.reset_classifier to begin with a new head, as "
+            "vitedu.finetune does"
         )
     return [
-        f"the classes of the model, {few(known)}, are called as those of the data from "
-        f"now on: {few(names)}"
+        f"the classes of the model, {few(known)}, are called as those of the "
+        f"data from now on: {few(names)}"
     ]
 
 
 def other_classes(weights: str) -> str:
     """The note about a head that starts anew."""
     return (
-        f"{weights} has as many classes as the data, but different ones, so the head "
-        "starts from zeros"
+        f"{weights} has as many classes as the data, but different ones, so "
+        "the head starts from zeros"
     )
 
 

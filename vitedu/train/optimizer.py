@@ -20,19 +20,20 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Parameter groups: kernels decay, the rest not; per layer if `layer_decay` < 1.
 
-    A kernel is the weight of a dense or convolutional layer; biases, norms, class
-    token and positions are left alone. The paper does not say; this is the rule of
-    the authors' newer code (big_vision decays only what is called `kernel`). Frozen
-    weights (`requires_grad=False`) are in no group.
+    A kernel is the weight of a dense or convolutional layer; biases, norms,
+    class token and positions are left alone. The paper does not say; this is
+    the rule of the authors' newer code (big_vision decays only what is called
+    `kernel`). Frozen weights (`requires_grad=False`) are in no group.
 
-    With `layer_decay` below 1, each layer learns at that share of the next one's rate
-    (`lr_scale`), the head at the full rate: early layers of a trained network need to
-    change least. The final norm learns with the last block, as in timm. `set_lr` gives
-    every group its share; for a schedule of your own, multiply by `lr_scale`.
+    With `layer_decay` below 1, each layer learns at that share of the next
+    one's rate (`lr_scale`), the head at the full rate: early layers of a
+    trained network need to change least. The final norm learns with the last
+    block, as in timm. `set_lr` gives every group its share; for a schedule of
+    your own, multiply by `lr_scale`.
     Source: BEiT's and MAE's fine-tuning; for the norm, timm's group_matcher.
 
-    UserError: all weights are frozen. ValueError: layer decay does not know the place
-    of a parameter, or of any (the model is not one of vitedu's).
+    UserError: all weights are frozen. ValueError: layer decay does not know the
+    place of a parameter, or of any (the model is not one of vitedu's).
     """
     layers = layers_of(model) if layer_decay < 1.0 else {}
     last = max(layers.values(), default=0)
@@ -59,8 +60,8 @@ def parameter_groups(
     filled = [group for group in groups.values() if group["params"]]
     if not filled:
         raise UserError(
-            "all weights are frozen (requires_grad=False), so there is nothing to "
-            "train; leave at least the head free"
+            "all weights are frozen (requires_grad=False), so there is nothing "
+            "to train; leave at least the head free"
         )
     return filled
 
@@ -68,7 +69,8 @@ def parameter_groups(
 def layers_of(model: nn.Module) -> dict[str, int]:
     """The layer of each parameter: 0 the stem, i + 1 block i, then what follows.
 
-    Class token and positions belong to the stem, the final norm to the last block.
+    Class token and positions belong to the stem, the final norm to the last
+    block.
     ValueError: the place of a parameter is not known.
     """
     if not isinstance(model, Classifier):
@@ -98,9 +100,9 @@ def layers_of(model: nn.Module) -> dict[str, int]:
             layers[name] = len(blocks) + 1
         else:
             raise ValueError(
-                f"layer_decay does not know which layer {name!r} belongs to; put it "
-                f"into a block or under one of {', '.join(BEFORE + BEHIND)}, or train "
-                "without layer decay"
+                f"layer_decay does not know which layer {name!r} belongs to; "
+                "put it into a block or under one of "
+                f"{', '.join(BEFORE + BEHIND)}, or train without layer decay"
             )
     return layers
 
@@ -168,8 +170,9 @@ def sgd(
 def start_at_rest(optimizer: torch.optim.SGD) -> None:
     """Velocities of 0, from which the first step is the same as without any.
 
-    PyTorch (up to 2.13) allocates those of fused SGD in the first step and fills them
-    in the kernel; if a loss scaler skips that step, they stay what the memory held.
+    PyTorch (up to 2.13) allocates those of fused SGD in the first step and
+    fills them in the kernel; if a loss scaler skips that step, they stay what
+    the memory held.
     """
     for group in optimizer.param_groups:
         for parameter in group["params"] if group["momentum"] else ():
@@ -191,7 +194,8 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """The optimizer called `name`, over the groups of `parameter_groups`.
 
-    `set_lr` sets the rate of the next step. UserError: there isn't one of that name.
+    `set_lr` sets the rate of the next step. UserError: there isn't one of that
+    name.
     """
     if name not in OPTIMIZERS:
         raise UserError(
@@ -243,7 +247,8 @@ class MovingAverage:
 
     def update(self, model: nn.Module) -> None:
         """Move the average towards the weights and buffers of `model`."""
-        # swa_utils.AveragedModel would count on a tensor, and read it at each update
+        # swa_utils.AveragedModel would count on a tensor, and read it at each
+        # update
         self.num_updates += 1
         warming = (1 + self.num_updates) / (10 + self.num_updates)
         average = get_ema_multi_avg_fn(min(self.decay, warming))

@@ -120,8 +120,8 @@ def parts_of(
 def array_parts(config: TrainConfig) -> Parts:
     """A named set, drawn shapes or FILE.npz; `max_images` takes the first ones.
 
-    From trained weights on, images of another size are resized; a network that starts
-    from nothing should be made for them.
+    From trained weights on, images of another size are resized; a network that
+    starts from nothing should be made for them.
     """
     dataset = load_dataset(
         config.dataset,
@@ -176,8 +176,8 @@ def passed_parts(config: TrainConfig, train: Any, test: Any) -> Parts:
         return Parts(dataset, data, None, data, data.notes, data.skipped)
     if data.labels is None:
         raise UserError(
-            f"no test part can be held out of {data.name}, since its labels are only "
-            "known by reading it; pass test= as well"
+            f"no test part can be held out of {data.name}, since its labels "
+            "are only known by reading it; pass test= as well"
         )
     kept, tested = data.split(TEST_SHARE, TEST_SEED)
     words = held_out_words(len(tested), len(data))

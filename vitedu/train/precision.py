@@ -27,8 +27,8 @@ KERNELS = {
 class FullPrecision:
     """float32 throughout, also where a GPU multiplies.
 
-    `attention` names the kernel of scaled_dot_product_attention; "auto" is PyTorch's
-    choice.
+    `attention` names the kernel of scaled_dot_product_attention; "auto" is
+    PyTorch's choice.
     """
 
     name = "fp32"
@@ -43,8 +43,9 @@ class FullPrecision:
     def kernels(self) -> Iterator[None]:
         """How matrices are multiplied and attention is computed, for a while.
 
-        The backward pass needs it too: activation checkpointing computes there again
-        what the forward pass threw away, and has to come to the same tensors.
+        The backward pass needs it too: activation checkpointing computes there
+        again what the forward pass threw away, and has to come to the same
+        tensors.
         """
         with (
             float32_products(self.device, tf32=self.tf32),
@@ -97,8 +98,8 @@ class BFloat16(FullPrecision):
     dtype = torch.bfloat16
 
     def __init__(self, device: torch.device, attention: str = "auto") -> None:
-        # PyTorch's fused CPU kernel takes most of a bfloat16 step, backward above
-        # all; without it the step is twice as fast as in float32
+        # PyTorch's fused CPU kernel takes most of a bfloat16 step, backward
+        # above all; without it the step is twice as fast as in float32
         if device.type == "cpu" and attention == "auto":
             attention = "math"
         super().__init__(device, attention)
@@ -159,13 +160,14 @@ def build_precision(
 ) -> FullPrecision:
     """The precision called `name`; its own `name` is never "auto".
 
-    UserError: the device does not support it, or offers no choice of attention kernels.
+    UserError: the device does not support it, or offers no choice of attention
+    kernels.
     """
     name = resolve_precision(name, device.type, capability(device))
     if attention not in ("auto", "math") and device.type not in ("cpu", "cuda"):
         raise UserError(
-            f"attention={attention}: PyTorch has only one kernel for the device "
-            f"{device.type}; use attention=auto"
+            f"attention={attention}: PyTorch has only one kernel for the "
+            f"device {device.type}; use attention=auto"
         )
     return PRECISIONS[name](device, attention)
 
@@ -191,8 +193,9 @@ def resolve_precision(
 ) -> str:
     """`name` itself, or what "auto" is on a device of this kind and capability.
 
-    auto: bf16 on a GPU from capability 8.0 on, fp16 from 7.0 on, else fp32. PyTorch
-    itself reports bfloat16 on older GPUs too, where it is emulated, and slow.
+    auto: bf16 on a GPU from capability 8.0 on, fp16 from 7.0 on, else fp32.
+    PyTorch itself reports bfloat16 on older GPUs too, where it is emulated, and
+    slow.
 
     UserError: the device does not have it.
     """
@@ -206,8 +209,8 @@ def resolve_precision(
         here = "GPU of capability {}.{}".format(*capability) if is_gpu else kind
         instead = resolve_precision("auto", kind, capability)
         raise UserError(
-            f"precision={name} needs a GPU of compute capability 8.0 or higher, this "
-            f"is a {here}; use precision={instead}"
+            f"precision={name} needs a GPU of compute capability 8.0 or "
+            f"higher, this is a {here}; use precision={instead}"
         )
     return name
 
@@ -216,8 +219,8 @@ def resolve_precision(
 def float32_products(device: torch.device, *, tf32: bool) -> Iterator[None]:
     """Whether a GPU may round the factors of float32 products to TF32, for a while.
 
-    By default PyTorch rounds in convolutions and not in matrix products; here both do
-    the same. Afterwards the settings are what they were before.
+    By default PyTorch rounds in convolutions and not in matrix products; here
+    both do the same. Afterwards the settings are what they were before.
     """
     if device.type != "cuda":
         yield
@@ -246,14 +249,14 @@ def attention_kernel(name: str) -> Iterator[None]:
         with sdpa_kernel(KERNELS[name]):
             yield
     except RuntimeError as error:
-        # PyTorch's two messages; it depends on the device, the format, the size of a
-        # head and the bias
+        # PyTorch's two messages; it depends on the device, the format, the size
+        # of a head and the bias
         refusals = "No available kernel", "No viable backend"
         if not any(each in str(error) for each in refusals):
             raise
         raise UserError(
-            f"attention={name}: that kernel does not compute this model's attention on "
-            "this device in this precision; use attention=auto"
+            f"attention={name}: that kernel does not compute this model's "
+            "attention on this device in this precision; use attention=auto"
         ) from None
 
 

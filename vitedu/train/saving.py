@@ -38,7 +38,8 @@ class Saver:
     def load(self) -> tuple[float, list[StepResult]]:
         """Put the last checkpoint, if there is one, into the state.
 
-        Seconds of training until then, and the results that are not in the log yet.
+        Seconds of training until then, and the results that are not in the log
+        yet.
         """
         folder = self.folder
         if folder is None or not self.processes.first(folder.checkpoint.exists):

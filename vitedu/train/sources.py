@@ -59,21 +59,23 @@ def open_sources(
 ) -> Sources:
     """The data of a run: what the configuration names, or what is passed.
 
-    `train`, `validation` and `test` are anything that `vitedu.data.as_source` takes; a
-    path as `train` means what it would as `dataset`: if there is val/ in the folder, it
-    is the test part. Without data to test on, TEST_SHARE of each class of the training
-    data is held out, and `notes` says so; if a Dataset changes its pictures itself, it
-    changes those too. `augment`, a function from picture to picture, replaces
-    `config.augment`. `class_names` are those of a model that was passed: data without
-    names take them.
+    `train`, `validation` and `test` are anything that `vitedu.data.as_source`
+    takes; a path as `train` means what it would as `dataset`: if there is val/
+    in the folder, it is the test part. Without data to test on, TEST_SHARE of
+    each class of the training data is held out, and `notes` says so; if a
+    Dataset changes its pictures itself, it changes those too. `augment`, a
+    function from picture to picture, replaces `config.augment`. `class_names`
+    are those of a model that was passed: data without names take them.
 
-    UserError: the data don't fit the model, or don't say what they must; a `Source`
-    should be augmented, or prepares its images differently from the model.
+    UserError: the data don't fit the model, or don't say what they must; a
+    `Source` should be augmented, or prepares its images differently from the
+    model.
     """
     if validation is not None and config.validation:
         raise UserError(
-            f"validation data were given, and validation={config.validation} would "
-            "hold out some of the training data as well; leave one of them out"
+            f"validation data were given, and validation={config.validation} "
+            "would hold out some of the training data as well; leave one of "
+            "them out"
         )
     parts = parts_of(
         config,
@@ -87,9 +89,9 @@ def open_sources(
         augment = config.augment
     if augment is not None and isinstance(parts.train.content, Source):
         raise UserError(
-            f"{parts.train.name} is a Source, whose images go to the model as they "
-            "are, so they cannot be augmented here; augment them in the Source, and "
-            "leave it out here (augment=Augment())"
+            f"{parts.train.name} is a Source, whose images go to the model as "
+            "they are, so they cannot be augmented here; augment them in the "
+            "Source, and leave it out here (augment=Augment())"
         )
     trained, held_out, tested = parts.train, parts.validation, parts.test
     for part in (trained, held_out, tested):
@@ -124,7 +126,8 @@ def open_sources(
 def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
     """The classes of the data that a run would use, in the order of their labels.
 
-    Cheap: nothing is downloaded, drawn or decoded. `train` as in `open_sources`.
+    Cheap: nothing is downloaded, drawn or decoded. `train` as in
+    `open_sources`.
     UserError: the data are unknown, or do not tell their classes.
     """
     config, train = path_as_dataset(config, train)
@@ -156,8 +159,8 @@ def _check_classes(parts: Parts, config: TrainConfig) -> None:
     if wanted == 1 and config.loss == "softmax":
         raise UserError(
             f"{parts.dataset.name} has only one class, "
-            f"{parts.dataset.class_names[0]}, so every answer would be correct; add "
-            "the pictures of at least one other class"
+            f"{parts.dataset.class_names[0]}, so every answer would be "
+            "correct; add the pictures of at least one other class"
         )
     num_classes = config.model.num_classes
     remedy = f"set model.num_classes={wanted}"
@@ -165,8 +168,8 @@ def _check_classes(parts: Parts, config: TrainConfig) -> None:
         remedy = f"call model.reset_classifier({wanted}) before"
     if wanted != num_classes:
         raise UserError(
-            f"{parts.dataset.name} has {wanted} classes, the model {num_classes}; "
-            f"{remedy}"
+            f"{parts.dataset.name} has {wanted} classes, the model "
+            f"{num_classes}; {remedy}"
         )
 
 
@@ -184,6 +187,6 @@ def _check_preprocess(part: Opened, config: TrainConfig) -> None:
         if getattr(own, each.name) != getattr(config.preprocess, each.name)
     ]
     raise UserError(
-        f"{part.name} prepares its images with {', '.join(differ)}; make it with "
-        "preprocess=model.preprocess, or say the same in the configuration"
+        f"{part.name} prepares its images with {', '.join(differ)}; make it "
+        "with preprocess=model.preprocess, or say the same in the configuration"
     )

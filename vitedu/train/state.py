@@ -23,8 +23,9 @@ from vitedu.train.schedule import Schedule, build_schedule
 class TrainState:
     """What a step reads and changes; `step` counts the updates done.
 
-    `loss` is the one that `config` names unless another is given; it sums over images.
-    What an evaluation reports, `plain_loss`, is the same without label smoothing.
+    `loss` is the one that `config` names unless another is given; it sums over
+    images. What an evaluation reports, `plain_loss`, is the same without label
+    smoothing.
     """
 
     config: TrainConfig
@@ -50,8 +51,8 @@ class TrainState:
     def network(self) -> Network:
         """The model without what torch.compile or DDP wraps around it.
 
-        The wrappers begin every name with `_orig_mod.` or `module.`; a run may go on
-        compiled or not, in one process or in several.
+        The wrappers begin every name with `_orig_mod.` or `module.`; a run may
+        go on compiled or not, in one process or in several.
         """
         model = self.model
         while hasattr(model, "_orig_mod") or hasattr(model, "module"):
@@ -158,7 +159,8 @@ def build_state(
 def build_model(config: TrainConfig) -> Network:
     """The network as the run begins with it, on the CPU.
 
-    With the initial weights of the seed, or with the trained ones of `config.weights`.
+    With the initial weights of the seed, or with the trained ones of
+    `config.weights`.
     UserError: those are of another architecture.
     """
     return first_network(config, ())[0]
@@ -188,16 +190,17 @@ def count_steps(config: TrainConfig, num_images: int) -> int:
 def compile_model(model: nn.Module, device: torch.device) -> str | None:
     """Compile in place, at the first forward pass; names of parameters stay.
 
-    Where that cannot be done (no C++ compiler, no Triton, a Python or a system that
-    torch.compile does not know) the model is left as it is, and a sentence says so.
+    Where that cannot be done (no C++ compiler, no Triton, a Python or a system
+    that torch.compile does not know) the model is left as it is, and a sentence
+    says so.
     """
     try:
         torch.compile(probe)(torch.ones(8, device=device))
     except Exception as error:  # each missing tool raises another kind
         lines = str(error).splitlines() or [type(error).__name__]
         return (
-            f"compile=true has no effect, torch.compile fails here ({lines[0]}); "
-            "training goes on uncompiled"
+            "compile=true has no effect, torch.compile fails here "
+            f"({lines[0]}); training goes on uncompiled"
         )
     model.compile()
     return None

@@ -32,9 +32,10 @@ def micro_batches(
 def train_step(state: "TrainState", batch: tuple[Tensor, Tensor]) -> StepResult:
     """One update of `state`: no print, no clock, no waiting for the device.
 
-    `batch` is images (b, c, h, w), ready for the model, and labels, int64 (b,) or
-    soft (b, classes). Gradients are those of the mean loss over the whole batch,
-    however it is cut into micro-batches. A step that a loss scaler skips counts.
+    `batch` is images (b, c, h, w), ready for the model, and labels, int64 (b,)
+    or soft (b, classes). Gradients are those of the mean loss over the whole
+    batch, however it is cut into micro-batches. A step that a loss scaler skips
+    counts.
     """
     images, labels = batch
     config = state.config

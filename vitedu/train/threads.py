@@ -1,7 +1,8 @@
 """How many CPU threads a run uses: decided by its configuration alone.
 
-The number is recorded and kept when the run goes on: sums that are shared out among
-threads are added in another order, so another number may give other bytes.
+The number is recorded and kept when the run goes on: sums that are shared out
+among threads are added in another order, so another number may give other
+bytes.
 """
 
 from collections.abc import Iterator
@@ -12,9 +13,10 @@ import torch
 from vitedu.budget import training_flops
 from vitedu.train.config import TrainConfig
 
-# Operations of a forward and backward pass from which a second thread pays. Below, the
-# threads mostly wait for each other: with ViTs of 64 to 192 wide, two threads were up
-# to 1.5 times as fast at 2e10, and 1.8 to 1.9 times from 6e10 on.
+# Operations of a forward and backward pass from which a second thread pays.
+# Below, the threads mostly wait for each other: with ViTs of 64 to 192 wide,
+# two threads were up to 1.5 times as fast at 2e10, and 1.8 to 1.9 times from
+# 6e10 on.
 WORTH_SHARING = 3e10
 
 

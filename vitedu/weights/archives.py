@@ -1,8 +1,8 @@
 """Zip archives of arrays: what numpy.savez writes, read with nothing believed.
 
-`read_npz(Path("ViT-B_16.npz"))["head/kernel"]` is a tensor. Before a byte is unpacked
-the archive's own list is compared with the file and the free memory, and before an
-array is made its header with the bytes that follow it.
+`read_npz(Path("ViT-B_16.npz"))["head/kernel"]` is a tensor. Before a byte is
+unpacked the archive's own list is compared with the file and the free memory,
+and before an array is made its header with the bytes that follow it.
 """
 
 import io
@@ -23,8 +23,8 @@ from vitedu.limits import check_memory
 
 HEADER_BYTES = 1 << 14  # of one array; numpy writes 128
 CHUNK_BYTES = 1 << 22
-# A head of zeros packs 1,000 times, but weights hardly; so an archive that unpacks to
-# more than both of these is taken for a trap.
+# A head of zeros packs 1,000 times, but weights hardly; so an archive that
+# unpacks to more than both of these is taken for a trap.
 MOST_BYTES, MOST_TIMES = 1 << 30, 10
 
 # What reading a damaged archive may raise.
@@ -38,7 +38,8 @@ DAMAGE = (
 def read_npz(path: Path) -> dict[str, Tensor]:
     """The arrays of an .npz file, in their own precision; two void bytes are bfloat16.
 
-    UserError: no archive, damaged, or holding something else than arrays of numbers.
+    UserError: no archive, damaged, or holding something else than arrays of
+    numbers.
     """
     if not zipfile.is_zipfile(path):
         raise UserError(
@@ -77,8 +78,8 @@ def check_members(path: Path) -> list[zipfile.ZipInfo]:
         parts = name.replace("\\", "/").split("/")
         if ".." in parts or not parts[0] or ":" in parts[0]:
             raise UserError(
-                f"{path} holds {name!r}, which points out of the archive; it was made "
-                "to do harm"
+                f"{path} holds {name!r}, which points out of the archive; it "
+                "was made to do harm"
             )
         if name in names:
             raise UserError(f"{path} holds {name!r} twice; it is damaged")
@@ -97,8 +98,8 @@ def check_members(path: Path) -> list[zipfile.ZipInfo]:
     unpacked = sum(member.file_size for member in members)
     if unpacked > MOST_BYTES and unpacked > MOST_TIMES * size:
         raise UserError(
-            f"{path} of {size:,} bytes would unpack to {unpacked:,}, which weights do "
-            "not; it is damaged or malicious"
+            f"{path} of {size:,} bytes would unpack to {unpacked:,}, which "
+            "weights do not; it is damaged or malicious"
         )
     return members
 
@@ -106,15 +107,16 @@ def check_members(path: Path) -> list[zipfile.ZipInfo]:
 def check_stored(path: Path) -> None:
     """UserError unless every member of a zip archive is stored unpacked and whole.
 
-    torch maps such an archive into memory, where it would take packed bytes for the
-    numbers, and it compares no checksums.
+    torch maps such an archive into memory, where it would take packed bytes for
+    the numbers, and it compares no checksums.
     """
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             if member.compress_type != zipfile.ZIP_STORED:
                 raise UserError(
-                    f"{path} holds {member.filename!r} compressed, which torch.save "
-                    "never does (TorchScript does: then save its state_dict instead)"
+                    f"{path} holds {member.filename!r} compressed, which "
+                    "torch.save never does (TorchScript does: then save its "
+                    "state_dict instead)"
                 )
             try:
                 with archive.open(member) as file:
@@ -131,8 +133,8 @@ def check_stored(path: Path) -> None:
 def read_array(file: BinaryIO, file_size: int) -> Tensor:
     """One array out of its .npy member of `file_size` bytes.
 
-    ValueError: the header promises another number of bytes than follow it, or no
-    numbers.
+    ValueError: the header promises another number of bytes than follow it, or
+    no numbers.
     """
     start = io.BytesIO(file.read(min(file_size, HEADER_BYTES)))
     read_header = {
@@ -175,6 +177,6 @@ def check_header(
     promised = math.prod(shape) * dtype.itemsize
     if promised != num_bytes:
         raise ValueError(
-            f"its header promises {'x'.join(map(str, shape)) or 'one number'} of "
-            f"{dtype}, {promised:,} bytes, but {num_bytes:,} follow"
+            f"its header promises {'x'.join(map(str, shape)) or 'one number'} "
+            f"of {dtype}, {promised:,} bytes, but {num_bytes:,} follow"
         )

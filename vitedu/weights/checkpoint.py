@@ -24,7 +24,8 @@ ANSWERS = ("image_size", "num_heads", "pool", "position", "pool_padding")
 class About:
     """What is known about the arrays of a file, apart from the arrays.
 
-    The last five are the caller's answers to what a file cannot say; None: not given.
+    The last five are the caller's answers to what a file cannot say; None: not
+    given.
     """
 
     name: str = ""  # of the file or the hub's model, without suffix

@@ -1,8 +1,8 @@
 """Weights from any dialect to any other: `vitedu convert`.
 
 `convert("ViT-B_16.npz", "vit-b16-hf", to="hf")` writes a folder that
-`ViTForImageClassification.from_pretrained` takes. The arrays keep their bits. A warning
-says what the other format cannot hold, and what that changes.
+`ViTForImageClassification.from_pretrained` takes. The arrays keep their bits. A
+warning says what the other format cannot hold, and what that changes.
 """
 
 import json
@@ -38,7 +38,8 @@ from vitedu.weights.roundtrip import not_told
 from vitedu.weights.vitedu import write_weights
 
 Format = Literal["vitedu", "npz", "hf", "torchvision", "timm"]
-# the suffixes of a format that is one file; none: a folder with JSON beside the arrays
+# the suffixes of a format that is one file; none: a folder with JSON beside the
+# arrays
 SUFFIXES = {
     "vitedu": (".safetensors",),
     "npz": (".npz",),
@@ -46,7 +47,8 @@ SUFFIXES = {
     "torchvision": (".pth", ".safetensors"),
     "timm": (),
 }
-# Positions that it can say. Others at the stem are written as the table they amount to.
+# Positions that it can say. Others at the stem are written as the table they
+# amount to.
 POSITIONS = {
     "npz": (Learned1D, SinCos2D),
     "hf": (Learned1D,),
@@ -77,18 +79,20 @@ def convert(
 ) -> Conversion:
     """Write the weights of `source`, as `load` takes it, to `target` in another format.
 
-    `to` is "vitedu" or "npz", files; "torchvision", a file .pth or .safetensors;
-    "timm" or "hf", new folders with config.json and what else these read. Every array
-    keeps its dtype and its bits. `answers` are what the source cannot say, as in
-    `load`: image_size, num_heads, pool, position, pool_padding. Nothing is resized.
-    Arrays whose names fit a pattern of `ignore` are left out.
+    `to` is "vitedu" or "npz", files; "torchvision", a file .pth or
+    .safetensors; "timm" or "hf", new folders with config.json and what else
+    these read. Every array keeps its dtype and its bits. `answers` are what the
+    source cannot say, as in `load`: image_size, num_heads, pool, position,
+    pool_padding. Nothing is resized. Arrays whose names fit a pattern of
+    `ignore` are left out.
 
-    A warning says what a reader of the target will take to be otherwise, because the
-    format has no place for it, and by how much that moves the logits; or that the
-    preprocessing is lost. It is written whole or not at all.
+    A warning says what a reader of the target will take to be otherwise,
+    because the format has no place for it, and by how much that moves the
+    logits; or that the preprocessing is lost. It is written whole or not at
+    all.
 
-    UserError: nothing to read, `target` is there already or of another form, or the
-    format cannot hold the network.
+    UserError: nothing to read, `target` is there already or of another form, or
+    the format cannot hold the network.
     """
     target = user_path(target)
     check_target(target, to)
@@ -137,13 +141,13 @@ def check_target(target: Path, to: str) -> None:
     suffixes = SUFFIXES[to]
     if suffixes and target.suffix not in suffixes:
         raise UserError(
-            f"{to} is written to a file that ends in {' or '.join(suffixes)}, not to "
-            f"{target.name!r}"
+            f"{to} is written to a file that ends in {' or '.join(suffixes)}, "
+            f"not to {target.name!r}"
         )
     if not suffixes and target.suffix in (".npz", ".safetensors", ".pth"):
         raise UserError(
-            f"{to} is written to a folder, with config.json in it; name one, not "
-            f"{target.name!r}"
+            f"{to} is written to a folder, with config.json in it; name one, "
+            f"not {target.name!r}"
         )
     try:
         is_empty = target.is_dir() and not list_folder(target)
@@ -162,8 +166,8 @@ def check_answers(stored: WeightsFile, answers: dict[str, Any]) -> None:
         found = getattr(stored.checkpoint.config, name, None)
         if found != value:
             raise UserError(
-                f"{stored.path} says itself that {name} is {found}, not {value}; leave "
-                f"{name}= out, for convert changes nothing"
+                f"{stored.path} says itself that {name} is {found}, not "
+                f"{value}; leave {name}= out, for convert changes nothing"
             )
 
 
@@ -202,7 +206,8 @@ def in_the_form_of(
         state_dict=state | {"pos_embed": table},
     )
     return changed, (
-        f"the positions {position} are written as the table that they amount to",
+        f"the positions {position} are written as the table that they amount "
+        "to",
     )
 
 

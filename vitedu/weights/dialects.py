@@ -10,7 +10,8 @@ and, where its readers want JSON beside the arrays,
 
     beside(checkpoint) -> {file: content}
 
-All of them are pure. `about` is an `About`: what is known apart from the arrays.
+All of them are pure. `about` is an `About`: what is known apart from the
+arrays.
 
 `DIALECTS[recognise(found)].to_vitedu(found.arrays, found.about)`
 """
@@ -60,8 +61,9 @@ REFUSED = {
 def recognise(found: Arrays) -> str:
     """The dialect, a key of `DIALECTS`, in which a file is written.
 
-    A file is vitedu's if its metadata say so, or a config.json of Hugging Face's mixin;
-    else that of the first dialect with all names of one of its `MARKS`.
+    A file is vitedu's if its metadata say so, or a config.json of Hugging
+    Face's mixin; else that of the first dialect with all names of one of its
+    `MARKS`.
     UserError: it is another architecture, or nothing that is known here.
     """
     config = found.about.config.get("vitedu")
@@ -70,14 +72,16 @@ def recognise(found: Arrays) -> str:
     for name, pattern in REFUSED.items():
         if any(re.search(pattern, key) for key in found.arrays):
             raise UserError(
-                f"{found.path} holds weights of {name}, which is another network than "
-                "a ViT or BiT of the paper; vitedu does not read it"
+                f"{found.path} holds weights of {name}, which is another "
+                "network than a ViT or BiT of the paper; vitedu does not read "
+                "it"
             )
     for name, dialect in DIALECTS.items():
         if any(marks <= found.arrays.keys() for marks in dialect.MARKS):
             return name
     names = sorted(found.arrays)
     raise UserError(
-        f"{found.path} holds {len(names)} arrays ({', '.join(names[:4])}, ...) that "
-        f"belong to no known ViT or BiT; known dialects: {', '.join(DIALECTS)}"
+        f"{found.path} holds {len(names)} arrays ({', '.join(names[:4])}, ...) "
+        "that belong to no known ViT or BiT; known dialects: "
+        f"{', '.join(DIALECTS)}"
     )

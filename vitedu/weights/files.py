@@ -1,8 +1,9 @@
 """Arrays out of the files in which weights come, without trusting any of them.
 
-`read_arrays("model.safetensors").arrays` maps names to tensors. No code of a file is
-run, and nothing is allocated because a header says so: what a header promises is
-compared with the bytes that are there, and these with the memory that is free.
+`read_arrays("model.safetensors").arrays` maps names to tensors. No code of a
+file is run, and nothing is allocated because a header says so: what a header
+promises is compared with the bytes that are there, and these with the memory
+that is free.
 """
 
 import os
@@ -39,8 +40,8 @@ IN_FOLDER = (
 PICKLED = (".pth", ".pt", ".bin", ".ckpt")
 SUFFIXES = (".npz", ".safetensors", *PICKLED)
 BEST = "best.safetensors"  # in the folder of a run with keep=best
-# The longest name that a library writes has some 90 letters, and every dialect searches
-# all names.
+# The longest name that a library writes has some 90 letters, and every dialect
+# searches all names.
 MOST_LETTERS = 500
 
 
@@ -59,15 +60,16 @@ def read_arrays(
 ) -> Arrays:
     """Read a file of weights, or the one in a folder.
 
-    A file is .npz, .safetensors, what torch saved (.pth, .pt, .bin, .ckpt) or an index
-    of shards (.index.json); without one of these suffixes it is read as safetensors.
-    A folder is a run folder, one as Hugging Face and timm write it, or holds a single
-    file of weights. A wrapper around all names, such as "module.", is taken off.
-    Arrays whose names fit a pattern of `ignore`, `"extra/*"`, are left out.
+    A file is .npz, .safetensors, what torch saved (.pth, .pt, .bin, .ckpt) or
+    an index of shards (.index.json); without one of these suffixes it is read
+    as safetensors. A folder is a run folder, one as Hugging Face and timm write
+    it, or holds a single file of weights. A wrapper around all names, such as
+    "module.", is taken off. Arrays whose names fit a pattern of `ignore`,
+    `"extra/*"`, are left out.
 
-    UserError: nothing to read there, damaged, too large for the memory, holding more
-    than arrays, or arrays that are neither in the state_dict nor a training's state; a
-    pattern fits no array.
+    UserError: nothing to read there, damaged, too large for the memory, holding
+    more than arrays, or arrays that are neither in the state_dict nor a
+    training's state; a pattern fits no array.
     """
     patterns = as_patterns(ignore)
     source = user_path(source)
@@ -77,8 +79,8 @@ def read_arrays(
     notes = content.notes
     if path.name == BEST and path != source:
         notes += (
-            f"the run in {path.parent} is not done, so {BEST} was read: the best "
-            "weights so far on its validation part",
+            f"the run in {path.parent} is not done, so {BEST} was read: the "
+            "best weights so far on its validation part",
         )
     if not content.arrays:
         raise UserError(f"{path} doesn't contain any arrays")
@@ -140,13 +142,13 @@ def weights_file(path: Path) -> Path:
     files = [name for name in held if Path(name).suffix in suffixes]
     if len(files) > 1:
         raise UserError(
-            f"{path} holds {len(files)} files of weights ({', '.join(files[:4])}); "
-            "give the path of one"
+            f"{path} holds {len(files)} files of weights "
+            f"({', '.join(files[:4])}); give the path of one"
         )
     if not files:
         raise UserError(
-            f"{path} doesn't contain model.safetensors or another file of weights; a "
-            "run writes it when it is done"
+            f"{path} doesn't contain model.safetensors or another file of "
+            "weights; a run writes it when it is done"
         )
     return path / files[0]
 
@@ -190,8 +192,8 @@ def read_file(path: Path) -> Content:
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The arrays and the metadata of a safetensors file.
 
-    The library itself refuses a header that does not fit the file. The arrays are
-    copies: what it hands out would change with the file.
+    The library itself refuses a header that does not fit the file. The arrays
+    are copies: what it hands out would change with the file.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -221,7 +223,8 @@ def read_shards(path: Path) -> Content:
         twice = sorted(whole.arrays.keys() & shard.arrays.keys())
         if twice:
             raise UserError(
-                f"the shards of {path} hold {twice[0]} twice; download them again"
+                f"the shards of {path} hold {twice[0]} twice; download them "
+                "again"
             )
         whole = Content(
             whole.arrays | shard.arrays,
@@ -251,7 +254,8 @@ def shards_in(path: Path) -> dict[str, str]:
         is_plain = file.isprintable() and re.fullmatch(r"[^/\\:]+", file)
         if not is_plain or file in (".", ".."):
             raise UserError(
-                f"{path} names {file!r}; shards must be in the folder of their index"
+                f"{path} names {file!r}; shards must be in the folder of their "
+                "index"
             )
     return places
 

@@ -1,10 +1,11 @@
 """Hugging Face's dialect: the ViT of transformers, under both of its spellings.
 
-Files carry the older one, `vit.encoder.layer.0.attention.attention.query`, which every
-version reads; in memory transformers 5 says `vit.layers.0.attention.q_proj`. A ViTModel
-alone has no `vit.` in front, and its pooler is our pre-logits layer without a head.
-What the arrays cannot say is in config.json and preprocessor_config.json, which
-`vitedu.weights.hf_config` reads and writes.
+Files carry the older one, `vit.encoder.layer.0.attention.attention.query`,
+which every version reads; in memory transformers 5 says
+`vit.layers.0.attention.q_proj`. A ViTModel alone has no `vit.` in front, and
+its pooler is our pre-logits layer without a head. What the arrays cannot say is
+in config.json and preprocessor_config.json, which `vitedu.weights.hf_config`
+reads and writes.
 
 `load("google/vit-base-patch16-224")`
 """
@@ -87,8 +88,8 @@ def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
     """The checkpoint in a file.
 
     Without a config.json, GELU is exact and epsilon 1e-12, as by default.
-    UserError: something must be asked for, is missing or left over, or ours cannot be
-    that network.
+    UserError: something must be asked for, is missing or left over, or ours
+    cannot be that network.
     """
     dropped = tuple(name for name in arrays if OTHERS.match(name))
     arrays = {k: v for k, v in arrays.items() if k not in dropped}
@@ -114,12 +115,13 @@ def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
     if sizes["pre_logits"] and sizes["num_classes"]:
         # its classifier reads the class token, not the pooler
         raise UserError(
-            f"it has a head and {names.pre_logits!r}, which its head does not see; "
-            "take the pooler away"
+            f"it has a head and {names.pre_logits!r}, which its head does not "
+            "see; take the pooler away"
         )
     if beside.get("pooler_act", "tanh") != "tanh" and sizes["pre_logits"]:
         raise UserError(
-            f"its pooler ends in {beside['pooler_act']!r}, vitedu's pre-logits in tanh"
+            f"its pooler ends in {beside['pooler_act']!r}, vitedu's pre-logits "
+            "in tanh"
         )
     config = ViTConfig(
         **sizes, gelu=stated["gelu"], norm_eps=stated.get("norm_eps", EPS)
@@ -155,7 +157,8 @@ def fields_in(config: dict[str, Any]) -> dict[str, Any]:
         if activation in names:
             return stated | {"gelu": gelu}
     raise UserError(
-        f"its config.json says hidden_act={activation!r}, which vitedu's network does "
+        f"its config.json says hidden_act={activation!r}, which vitedu's "
+        "network does "
         "not have; known: " + ", ".join(sum(GELUS.values(), ()))
     )
 

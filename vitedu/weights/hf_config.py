@@ -45,14 +45,14 @@ def preprocess(
 ) -> tuple[PreprocessSpec, tuple[str, ...]]:
     """What preprocessor_config.json says, and what of it may be wrong here.
 
-    Without that file what ViTImageProcessor does by default: resized straight to size,
-    bilinear, range -1..1.
+    Without that file what ViTImageProcessor does by default: resized straight
+    to size, bilinear, range -1..1.
     """
     if not about.preprocessor:
         doubt = (
-            "no preprocessor_config.json says how its pictures are prepared; mean and "
-            "std 0.5 are assumed, as for Google's ViTs, where DeiT, DINO and MAE want "
-            "(0.485, 0.456, 0.406) and (0.229, 0.224, 0.225)"
+            "no preprocessor_config.json says how its pictures are prepared; "
+            "mean and std 0.5 are assumed, as for Google's ViTs, where DeiT, "
+            "DINO and MAE want (0.485, 0.456, 0.406) and (0.229, 0.224, 0.225)"
         )
         return PreprocessSpec(config.image_size, config.in_channels), (doubt,)
     spec, unsupported = spec_of(about.preprocessor, config)

@@ -1,9 +1,10 @@
 """Weights by name: `vitedu.load("ViT-B/16")`, hub's models and timm's names.
 
-"ViT-Ti/16" is in the package. The other models of the paper's Table 1 stand for weights
-of Google's on the hub, where there are any. Downloads go through huggingface_hub, into
-its own cache. `find("timm/vit_...")` gives the folder. Where nothing can be fetched,
-one sentence names the files to place and where, and the next call finds them there.
+"ViT-Ti/16" is in the package. The other models of the paper's Table 1 stand for
+weights of Google's on the hub, where there are any. Downloads go through
+huggingface_hub, into its own cache. `find("timm/vit_...")` gives the folder.
+Where nothing can be fetched, one sentence names the files to place and where,
+and the next call finds them there.
 """
 
 import re
@@ -17,17 +18,17 @@ from vitedu.model import HYBRIDS, NAMES
 from vitedu.weights.files import IN_FOLDER, has_suffix, shards_in
 
 BESIDE = ("config.json", "preprocessor_config.json")
-# In the package, so that there are trained weights where nothing can be fetched. The
-# first was trained by the recipe of its name; NOTICE and tools/embed_model.py say where
-# the other comes from.
+# In the package, so that there are trained weights where nothing can be
+# fetched. The first was trained by the recipe of its name; NOTICE and
+# tools/embed_model.py say where the other comes from.
 EMBEDDED = {
     "shapes-small": Path(__file__).with_name("shapes-small.safetensors"),
     "ViT-Ti/16": Path(__file__).with_name("vit-ti-16.safetensors"),
 }
-# The weights of Google that a name of the paper's means: those of "How to train your
-# ViT?" (AugReg; ImageNet-21k, then ImageNet-1k) where there are any, else the paper's
-# own, of which L/32 and R50+ViT-B/16 see 384 pixels and H/14 has no head. All are at
-# 224 pixels otherwise, as timm converted them.
+# The weights of Google that a name of the paper's means: those of "How to train
+# your ViT?" (AugReg; ImageNet-21k, then ImageNet-1k) where there are any, else
+# the paper's own, of which L/32 and R50+ViT-B/16 see 384 pixels and H/14 has no
+# head. All are at 224 pixels otherwise, as timm converted them.
 HUB = {
     "ViT-S/16": "timm/vit_small_patch16_224.augreg_in21k_ft_in1k",
     "ViT-S/32": "timm/vit_small_patch32_224.augreg_in21k_ft_in1k",
@@ -71,10 +72,10 @@ def find(name: str) -> Path:
 
     The latter are fetched if they are not here.
 
-    `name` is one of `EMBEDDED` or `HUB`, a repository, "owner/model" (with or without
-    "hf-hub:" before it), or a name of timm's, "vit_tiny_patch16_224.augreg_in21k". What
-    is in the cache is taken without asking the hub for a newer one. VITEDU_OFFLINE=1
-    forbids the download.
+    `name` is one of `EMBEDDED` or `HUB`, a repository, "owner/model" (with or
+    without "hf-hub:" before it), or a name of timm's,
+    "vit_tiny_patch16_224.augreg_in21k". What is in the cache is taken without
+    asking the hub for a newer one. VITEDU_OFFLINE=1 forbids the download.
 
     UserError: there is no such model, or it is not here and cannot be fetched.
     """
@@ -101,12 +102,12 @@ def find(name: str) -> Path:
         )
         if name in HUB:
             raise UserError(
-                f"the weights of {name!r} could not be downloaded ({why}); {remedy}, "
-                "or take 'ViT-Ti/16', which needs no network"
+                f"the weights of {name!r} could not be downloaded ({why}); "
+                f"{remedy}, or take 'ViT-Ti/16', which needs no network"
             )
         raise UserError(
-            f"{name!r} is not a file or run folder here, and as a model of the hub it "
-            f"could not be downloaded ({why}); {remedy}"
+            f"{name!r} is not a file or run folder here, and as a model of the "
+            f"hub it could not be downloaded ({why}); {remedy}"
         )
     return cached
 
@@ -123,8 +124,8 @@ def repository_of(name: str) -> str:
     if name in NAMES or name in HYBRIDS:
         known = ", ".join([*EMBEDDED, *HUB])
         raise UserError(
-            f"no trained weights of {name!r} are known; vitedu.vit({name!r}) builds it "
-            f"without, and there are weights of {known}"
+            f"no trained weights of {name!r} are known; vitedu.vit({name!r}) "
+            f"builds it without, and there are weights of {known}"
         )
     if re.fullmatch(r"(r\d*\+)?vit-\w+/\d+", name, re.I):  # mistyped
         end = did_you_mean(name, (*EMBEDDED, *HUB))
@@ -136,8 +137,8 @@ def repository_of(name: str) -> str:
         if re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)+(\.\w+)?", bare):
             return timm_repository(bare)
     raise UserError(
-        f"there is no file or run folder {name!r}, and it is not the name of a model "
-        "on the hub, such as 'ViT-B/16' or 'google/vit-base-patch16-224'"
+        f"there is no file or run folder {name!r}, and it is not the name of a "
+        "model on the hub, such as 'ViT-B/16' or 'google/vit-base-patch16-224'"
     )
 
 
@@ -157,7 +158,8 @@ def timm_repository(name: str) -> str:
         raise UserError(f"timm has no weights {name!r}: {error}") from None
     if about is None:
         raise UserError(
-            f"there is no file or run folder {name!r}, and timm knows no such model"
+            f"there is no file or run folder {name!r}, and timm knows no such "
+            "model"
         )
     if not about.hf_hub_id:
         where = f"; fetch {about.url} and give its path" if about.url else ""
@@ -168,7 +170,8 @@ def timm_repository(name: str) -> str:
 def check_reachable(repository: str) -> None:
     """_UnreachableError unless the hub answers, whatever it answers.
 
-    Asked once, where a download would try for half a minute, and say so in ten lines.
+    Asked once, where a download would try for half a minute, and say so in ten
+    lines.
     """
     from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url
 
@@ -230,8 +233,8 @@ def fetch_file(repository: str, name: str, from_cache: bool) -> Path | None:
         return None
     except (errors.RepositoryNotFoundError, errors.HFValidationError):
         raise UserError(
-            f"there is no file or run folder {repository!r}, and no model of that name "
-            "on the hub that is open to you"
+            f"there is no file or run folder {repository!r}, and no model of "
+            "that name on the hub that is open to you"
         ) from None
     # What the client's HTTP library raises changes with its version.
     except Exception as error:

@@ -1,8 +1,8 @@
 """Arrays that no part of a network takes: refused, unless the caller lets them go.
 
 `load("w.npz", ignore="extra/*")`. A file may hold more than its network: the
-state of an optimizer, a decoder. What a dialect knows it leaves out and reports; all
-else could be weights that the network would then lack.
+state of an optimizer, a decoder. What a dialect knows it leaves out and
+reports; all else could be weights that the network would then lack.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -27,7 +27,8 @@ def as_patterns(ignore: str | Sequence[str]) -> tuple[str, ...]:
     for pattern in patterns:
         if not isinstance(pattern, str):
             raise TypeError(
-                f"ignore takes patterns of names such as 'extra/*', got {pattern!r}"
+                "ignore takes patterns of names such as 'extra/*', got "
+                f"{pattern!r}"
             )
     return patterns
 
@@ -67,7 +68,8 @@ def refusal(unknown: Collection[str], all_names: Iterable[str]) -> UserError:
     pattern = pattern_for(names, {*all_names} - {*names})
     return UserError(
         f"it holds {count} that this network has no place for: "
-        f"{listed(names, most=4)}; if the model does not need {them}, leave {them} "
+        f"{listed(names, most=4)}; if the model does not need {them}, leave "
+        f"{them} "
         f'out with ignore="{pattern}"'
     )
 
@@ -75,7 +77,8 @@ def refusal(unknown: Collection[str], all_names: Iterable[str]) -> UserError:
 def pattern_for(names: Sequence[str], needed: set[str]) -> str:
     """A pattern that the first of `names` fits, with all that begin as it does.
 
-    The shortest beginning that nothing `needed` has: "extra/*", else the name itself.
+    The shortest beginning that nothing `needed` has: "extra/*", else the name
+    itself.
     """
     first = names[0]
     for end, letter in enumerate(first[:-1], start=1):

@@ -28,8 +28,8 @@ from vitedu.weights.hub import Trained
 from vitedu.weights.leftovers import pattern_for
 from vitedu.weights.read import WeightsFile, read_checkpoint
 
-# Numbers in a table of fixed positions, which is computed whatever a file holds; H/14
-# has as many at 3,200 pixels.
+# Numbers in a table of fixed positions, which is computed whatever a file
+# holds; H/14 has as many at 3,200 pixels.
 MOST_POSITIONS = 1 << 26
 
 
@@ -39,8 +39,8 @@ class LoadFields(ViTFields, total=False):
     pool_padding: PoolPadding | None  # of a ResNet
 
 
-# Nearly every file holds a ViT, so that is what a type checker is told; `Any` says
-# that a BiT's file gives a ResNet.
+# Nearly every file holds a ViT, so that is what a type checker is told; `Any`
+# says that a BiT's file gives a ResNet.
 @overload
 def load(
     source: Trained,
@@ -69,32 +69,35 @@ def load(
 ) -> ViT | Any:
     """A trained model in eval mode, from a file, a folder or a name.
 
-    "ViT-Ti/16" is in the package and needs no network; other names of the paper's
-    Table 1, as "ViT-B/16", names of timm's and models on the hub are downloaded once. A
-    file may be vitedu's or a run folder, or in one of the dialects of
-    `vitedu.weights.dialects`, which is recognised by its arrays. A BiT's file gives a
-    ResNet, all others a ViT. `model.train()` turns dropout on for training.
+    "ViT-Ti/16" is in the package and needs no network; other names of the
+    paper's Table 1, as "ViT-B/16", names of timm's and models on the hub are
+    downloaded once. A file may be vitedu's or a run folder, or in one of the
+    dialects of `vitedu.weights.dialects`, which is recognised by its arrays. A
+    BiT's file gives a ResNet, all others a ViT. `model.train()` turns dropout
+    on for training.
 
-    The model carries `model.preprocess` (a PreprocessSpec), `model.class_names` (where
-    others' files have none, ImageNet's if they are as many: a note says so),
-    `model.loss_name` (where the file says what it was trained by) and
-    `model.load_report`. GELU, epsilons, preprocessing and the way of resizing are those
-    of the file's source, so that the numbers are too.
+    The model carries `model.preprocess` (a PreprocessSpec), `model.class_names`
+    (where others' files have none, ImageNet's if they are as many: a note says
+    so), `model.loss_name` (where the file says what it was trained by) and
+    `model.load_report`. GELU, epsilons, preprocessing and the way of resizing
+    are those of the file's source, so that the numbers are too.
 
-    An array that neither the network nor its dialect knows is refused. `ignore` is a
-    pattern of names, `"extra/*"`, or several: arrays that fit one are left out.
+    An array that neither the network nor its dialect knows is refused. `ignore`
+    is a pattern of names, `"extra/*"`, or several: arrays that fit one are left
+    out.
 
-    `overrides` are fields of the configuration. Another `image_size` has the positions
-    resized. Another `num_classes` puts a head of zeros in place of the stored one, 0
-    none at all, so that the model gives features; the pre-logits layer goes with the
-    old head, unless `pre_logits` names its width. Overrides also answer what a file
-    cannot say: a sentence asks for them.
+    `overrides` are fields of the configuration. Another `image_size` has the
+    positions resized. Another `num_classes` puts a head of zeros in place of
+    the stored one, 0 none at all, so that the model gives features; the
+    pre-logits layer goes with the old head, unless `pre_logits` names its
+    width. Overrides also answer what a file cannot say: a sentence asks for
+    them.
 
-    A warning says so if the head is all zeros, if the JSON beside the file says another
-    preprocessing, or if nothing does.
-    UserError: nothing to read at `source`, damaged, NaN or infinity in it, an array
-    without a place, or tensors that do not fit the configuration with its overrides.
-    Then there is no model at all.
+    A warning says so if the head is all zeros, if the JSON beside the file says
+    another preprocessing, or if nothing does.
+    UserError: nothing to read at `source`, damaged, NaN or infinity in it, an
+    array without a place, or tensors that do not fit the configuration with its
+    overrides. Then there is no model at all.
     """
     if not dtype.is_floating_point:
         raise ValueError(f"a model's weights are floats, dtype is {dtype}")
@@ -155,8 +158,8 @@ def overridden(stored: WeightsFile, overrides: dict[str, Any]) -> NetworkConfig:
         here, there = getattr(before, name, 0), getattr(config, name, 0)
         if here != there:
             raise UserError(
-                f"{stored.path} holds weights for {name} {here}, not {there}; load it "
-                "without that override"
+                f"{stored.path} holds weights for {name} {here}, not {there}; "
+                "load it without that override"
             )
     return config
 
@@ -164,8 +167,8 @@ def overridden(stored: WeightsFile, overrides: dict[str, Any]) -> NetworkConfig:
 def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
     """The model of a configuration, its weights shapes without numbers.
 
-    UserError: it cannot be built, has far more layers than the file has arrays, or
-    needs more memory than is free.
+    UserError: it cannot be built, has far more layers than the file has arrays,
+    or needs more memory than is free.
     """
     num_arrays = len(stored.checkpoint.state_dict)
     if config.num_layers > num_arrays:
@@ -176,8 +179,9 @@ def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
     is_fixed = isinstance(getattr(config, "position", None), SinCos2D)
     if is_fixed and config.num_tokens * config.embed_dim > MOST_POSITIONS:
         raise UserError(
-            f"{stored.path}: images of {config.image_size} make {config.num_tokens:,} "
-            f"tokens of width {config.embed_dim:,}, a table too large to compute"
+            f"{stored.path}: images of {config.image_size} make "
+            f"{config.num_tokens:,} tokens of width {config.embed_dim:,}, a "
+            "table too large to compute"
         )
     check_memory(
         bytes_to_add(stored, config),
@@ -196,7 +200,8 @@ def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
 def bytes_to_add(stored: WeightsFile, config: NetworkConfig) -> int:
     """Bytes that a network takes besides the tensors of its file, used as they are.
 
-    Positions are resized in float64, where the new table is held up to three times.
+    Positions are resized in float64, where the new table is held up to three
+    times.
     """
     num_held = sum(
         tensor.numel()
@@ -217,8 +222,8 @@ def resized_state(
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """The state_dict in float32 or better for the images of `config`, and what changed.
 
-    Positions are resized before they get another dtype, so that they are those which
-    their source computes in float32.
+    Positions are resized before they get another dtype, so that they are those
+    which their source computes in float32.
     """
     before, mode = stored.checkpoint.config, stored.checkpoint.resize_mode
     check_floats(stored)
@@ -238,8 +243,9 @@ def with_head(
 ) -> tuple[dict[str, Tensor], tuple[str, ...], tuple[str, ...]]:
     """The state_dict with a head of zeros if `model` has other classes than the file.
 
-    Also the names that went and those that are new. A pre-logits layer of the stored
-    width stays; one of another width is drawn, since two layers of zeros stay zeros.
+    Also the names that went and those that are new. A pre-logits layer of the
+    stored width stays; one of another width is drawn, since two layers of zeros
+    stay zeros.
     """
     config = model.config
     if config.num_classes == before.num_classes:
@@ -290,8 +296,8 @@ def check_tensors(
     for name, tensor in state.items():
         if tensor.shape != expected[name].shape:
             raise UserError(
-                f"{path} holds {name} of shape {tuple(tensor.shape)}, the model wants "
-                f"{tuple(expected[name].shape)}; {advice}"
+                f"{path} holds {name} of shape {tuple(tensor.shape)}, the "
+                f"model wants {tuple(expected[name].shape)}; {advice}"
             )
 
 
@@ -323,7 +329,8 @@ def check_floats(stored: WeightsFile) -> None:
     for name, tensor in stored.checkpoint.state_dict.items():
         if not tensor.is_floating_point():
             raise UserError(
-                f"{stored.path} holds {name} as {tensor.dtype}; weights are floats"
+                f"{stored.path} holds {name} as {tensor.dtype}; weights are "
+                "floats"
             )
 
 
@@ -332,8 +339,9 @@ def check_finite(stored: WeightsFile, state: dict[str, Tensor]) -> None:
     for name, tensor in state.items():
         if not torch.isfinite(tensor).all():
             raise UserError(
-                f"{stored.path} holds NaN or infinity in {name} (as {tensor.dtype}); "
-                "it was saved after training failed, or is damaged"
+                f"{stored.path} holds NaN or infinity in {name} (as "
+                f"{tensor.dtype}); it was saved after training failed, or is "
+                "damaged"
             )
 
 
@@ -346,14 +354,15 @@ def notes_on(
     if getattr(before, "grid", None) != getattr(config, "grid", None):
         (rows, columns), (to_rows, to_columns) = before.grid, config.grid
         notes.append(
-            f"the grid of patches was {rows}x{columns} and is {to_rows}x{to_columns}"
+            f"the grid of patches was {rows}x{columns} and is "
+            f"{to_rows}x{to_columns}"
         )
     state = model.state_dict()
     kernel = "head.fc.weight" if "head.fc.weight" in state else "head.weight"
     if kernel in state and kernel not in new and not state[kernel].any():
         note = (
-            "its head is all zeros, so every image gets the same logits; train it, or "
-            "take the features with num_classes=0"
+            "its head is all zeros, so every image gets the same logits; train "
+            "it, or take the features with num_classes=0"
         )
         notes.append(note)
         warnings.warn(f"{stored.path}: {note}", stacklevel=3)

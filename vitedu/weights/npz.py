@@ -1,11 +1,12 @@
 """Google's dialect: what vit_jax, big_vision and BiT keep in .npz files.
 
-The arrays alone say the architecture: ViTs with and without pre-logits, hybrids, BiT
-and big_vision's ViTs, under the released names and today's, scanned blocks too. What
-they cannot say is asked for: `load("FILE.npz", image_size=(224, 320))`.
+The arrays alone say the architecture: ViTs with and without pre-logits,
+hybrids, BiT and big_vision's ViTs, under the released names and today's,
+scanned blocks too. What they cannot say is asked for: `load("FILE.npz",
+image_size=(224, 320))`.
 
-Sources: vit_jax's models_vit.py and checkpoint.py, big_vision's vit.py, bit.py and
-bit_paper.py; paper, section 3.1.
+Sources: vit_jax's models_vit.py and checkpoint.py, big_vision's vit.py, bit.py
+and bit_paper.py; paper, section 3.1.
 """
 
 import re
@@ -73,11 +74,11 @@ def preprocess(config: NetworkConfig) -> PreprocessSpec:
 def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
     """The checkpoint in a file; its arrays say nearly all.
 
-    The caller's answers in `about` count where they say nothing: `image_size`, where
-    the patches form no square or there is no table of positions; `position`, where
-    there is none (else SinCos2D); `pool` "none"; `pool_padding` of BiT, by default -inf
-    under the flat names, as in big_vision, and zeros under the legacy ones, as in the
-    release.
+    The caller's answers in `about` count where they say nothing: `image_size`,
+    where the patches form no square or there is no table of positions;
+    `position`, where there is none (else SinCos2D); `pool` "none";
+    `pool_padding` of BiT, by default -inf under the flat names, as in
+    big_vision, and zeros under the legacy ones, as in the release.
 
     UserError: something must be asked for, is missing, or is left over.
     """
@@ -113,8 +114,8 @@ def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The arrays under the released names, or big_vision's where it alone has such.
 
-    The format has no place for the GELU and the norms' epsilon; `FIXED` holds what
-    every reader takes. BiT gets the names that stand for its padding.
+    The format has no place for the GELU and the norms' epsilon; `FIXED` holds
+    what every reader takes. BiT gets the names that stand for its padding.
 
     UserError: the format cannot hold the model.
     """
@@ -263,8 +264,8 @@ def vit_config_in(arrays: dict[str, Tensor], about: About) -> ViTConfig:
     _, num_heads, _ = shape_of(arrays, query, 3)
     if about.num_heads not in (None, num_heads):
         raise UserError(
-            f"its attention has {num_heads} heads, not {about.num_heads}; leave "
-            "num_heads out"
+            f"its attention has {num_heads} heads, not {about.num_heads}; "
+            "leave num_heads out"
         )
     mlp = f"{first}/{parts.mlp}/Dense_0/kernel"
     pool = "map" if "MAPHead_0/probe" in arrays else "mean"
@@ -275,7 +276,8 @@ def vit_config_in(arrays: dict[str, Tensor], about: About) -> ViTConfig:
     if table is None:
         position = about.position or SinCos2D()
     else:
-        # vit_jax's table begins with the class token's row, big_vision's doesn't
+        # vit_jax's table begins with the class token's row, big_vision's
+        # doesn't
         has_class_row = "cls" in arrays and table == POSITIONS[0]
         counts = [shape_of(arrays, table, 3)[1] - has_class_row]
     return ViTConfig(

@@ -20,8 +20,9 @@ class PartNames(NamedTuple):
     positions: str | None
 
 
-# The released files of vit_jax number the parts of a block through, today's flax each
-# class by itself. big_vision's table of positions has no row for a class token.
+# The released files of vit_jax number the parts of a block through, today's
+# flax each class by itself. big_vision's table of positions has no row for a
+# class token.
 POSITIONS = ("Transformer/posembed_input/pos_embedding", "pos_embedding")
 ATTENTION = "MultiHeadDotProductAttention"
 RELEASED = PartNames(
@@ -121,8 +122,8 @@ def unit_names(
 ) -> Iterator[Row]:
     """The units of all stages; `unit` formats their number.
 
-    Where a unit begins a stage, its shortcut has a convolution and, if `has_norm`, a
-    norm.
+    Where a unit begins a stage, its shortcut has a convolution and, if
+    `has_norm`, a norm.
     """
     for i, depth in enumerate(layers):
         for j in range(depth):

@@ -1,6 +1,7 @@
 """From a file, a folder or a name to a Checkpoint: what it holds, in our terms.
 
-`read_checkpoint("ViT-B_16.npz").checkpoint.config` is the network that it is for.
+`read_checkpoint("ViT-B_16.npz").checkpoint.config` is the network that it is
+for.
 """
 
 import warnings
@@ -37,8 +38,8 @@ def read_checkpoint(
     """Read a file and understand it; `answers` are fields of About that it may need.
 
     Arrays whose names fit a pattern of `ignore` are left out.
-    UserError: it cannot be read or recognised, holds an unknown array, or needs an
-    answer; the sentence says which.
+    UserError: it cannot be read or recognised, holds an unknown array, or needs
+    an answer; the sentence says which.
     """
     found = find_arrays(source, ignore)
     dialect = recognise(found)
@@ -92,11 +93,11 @@ def contradictions(checkpoint: Checkpoint, about: About) -> Iterator[str]:
         used = getattr(spec, ours)
         if isinstance(stated, list | tuple) and tuple(stated) != used:
             yield (
-                f"the JSON beside it says {ours} {tuple(stated)}, but {used} is used "
-                "for these weights; one of them gives wrong answers"
+                f"the JSON beside it says {ours} {tuple(stated)}, but {used} "
+                "is used for these weights; one of them gives wrong answers"
             )
     if spec.image_size != config.image_size:
         yield (
-            f"its preprocessing says images of {spec.image_size}, its positions "
-            f"{config.image_size}, which is used"
+            f"its preprocessing says images of {spec.image_size}, its "
+            f"positions {config.image_size}, which is used"
         )

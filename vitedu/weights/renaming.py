@@ -1,7 +1,8 @@
 """Somebody's names for arrays beside ours: a table of rows, read in both directions.
 
-A dialect yields `Row("head.weight", ("head/kernel",), "dense")`: our `head.weight` is
-made of theirs, one behind the other, each rearranged as `KINDS["dense"]` says.
+A dialect yields `Row("head.weight", ("head/kernel",), "dense")`: our
+`head.weight` is made of theirs, one behind the other, each rearranged as
+`KINDS["dense"]` says.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -31,8 +32,8 @@ KINDS = {
 }
 
 
-# Fields of a ViTConfig that every dialect can hold, or whose loss is reported after
-# writing. A new field is refused until its dialect knows it.
+# Fields of a ViTConfig that every dialect can hold, or whose loss is reported
+# after writing. A new field is refused until its dialect knows it.
 HELD_BY_ALL = {
     *("image_size", "patch_size", "in_channels", "num_classes", "embed_dim"),
     *("depth", "num_heads", "mlp_dim", "class_token", "pre_logits"),
@@ -124,8 +125,8 @@ def check_vit(
 ) -> ViTConfig:
     """UserError unless it is a ViT whose every field is one that `owner` has.
 
-    `values` are those that `owner` has for a field, empty for any; where it is not
-    among them, the default of ViTConfig alone.
+    `values` are those that `owner` has for a field, empty for any; where it is
+    not among them, the default of ViTConfig alone.
     """
     if not isinstance(config, ViTConfig):
         raise UserError(f"{owner} has no place for a ResNet")

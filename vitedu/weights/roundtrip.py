@@ -1,8 +1,8 @@
 """What a file of weights in another format does not tell its readers.
 
-`not_told("torchvision", checkpoint, arrays, {}, Path("b16.pth"))` are sentences. The
-arrays are read again, as `load` would, and what comes out is compared with what went
-in.
+`not_told("torchvision", checkpoint, arrays, {}, Path("b16.pth"))` are
+sentences. The arrays are read again, as `load` would, and what comes out is
+compared with what went in.
 """
 
 import math
@@ -63,8 +63,9 @@ def not_told(
     if changed - unused:
         difference = measured(model_of(before), model_of(before, again), config)
         sentences.append(
-            f"{to} has no place for {listed_fields(config, changed - unused)}; a "
-            f"reader takes {listed_fields(again, changed - unused)}, which {difference}"
+            f"{to} has no place for {listed_fields(config, changed - unused)}; "
+            f"a reader takes {listed_fields(again, changed - unused)}, which "
+            f"{difference}"
         )
     if to == "timm" and config.has_resnet:
         theirs = timm_model(about.config, arrays)
@@ -77,15 +78,16 @@ def not_told(
         names = ("mean", "std", "interpolation", "crop")
         differ = {x for x in names if getattr(spec, x) != getattr(taken, x)}
         sentences.append(
-            f"{to} has no place for the preprocessing {listed_fields(spec, differ)}; a "
-            f"reader takes {listed_fields(taken, differ)}"
+            f"{to} has no place for the preprocessing "
+            f"{listed_fields(spec, differ)}; a reader takes "
+            f"{listed_fields(taken, differ)}"
         )
     if before.class_names and not beside:
         sentences.append(f"{to} has no place for the names of the classes")
     if before.loss_name == "sigmoid":
         sentences.append(
-            f"{to} has no place for the loss, the sigmoid's; a reader may take the "
-            "softmax of the logits, which gives other probabilities"
+            f"{to} has no place for the loss, the sigmoid's; a reader may take "
+            "the softmax of the logits, which gives other probabilities"
         )
     return tuple(sentences)
 

@@ -1,7 +1,7 @@
 """A model to a file: `vitedu.save(model, "mine.safetensors")`.
 
-What is written can be loaded: `vitedu.load("mine.safetensors")` gives the same weights,
-preprocessing, class names, loss and way of resizing.
+What is written can be loaded: `vitedu.load("mine.safetensors")` gives the same
+weights, preprocessing, class names, loss and way of resizing.
 """
 
 from os import PathLike
@@ -21,7 +21,8 @@ from vitedu.weights.files import json_beside
 from vitedu.weights.load import checkpoint_of
 from vitedu.weights.vitedu import metadata_of, to_vitedu, write_weights
 
-# what a wrapper calls the network inside: torch.compile, then DistributedDataParallel
+# what a wrapper calls the network inside: torch.compile, then
+# DistributedDataParallel
 INSIDE = ("_orig_mod", "module")
 # files of a run, whose model.safetensors is its result
 OF_A_RUN = ("checkpoint.pt", "log.jsonl", "result.json")
@@ -31,15 +32,17 @@ def save(model: nn.Module, path: str | PathLike[str]) -> Path:
     """Write a ViT or ResNet to a .safetensors file, whole or not at all; its path.
 
     The file holds the weights in their own dtype, the configuration,
-    `model.preprocess`, `model.class_names`, `model.resize_mode` and that the sigmoid's
-    loss trained it, if `model.loss_name` says so: all that `load` needs. A file that is
-    there already is replaced. A model inside torch.compile, DistributedDataParallel or
-    AveragedModel is taken out of it. With several processes, call it in one.
+    `model.preprocess`, `model.class_names`, `model.resize_mode` and that the
+    sigmoid's loss trained it, if `model.loss_name` says so: all that `load`
+    needs. A file that is there already is replaced. A model inside
+    torch.compile, DistributedDataParallel or AveragedModel is taken out of it.
+    With several processes, call it in one.
 
     UserError: `load` would refuse the file, because the weights do not fit
-    `model.config` (a head put there by hand, adapters), are not finite or are not
-    plain floats, or because class names or preprocessing contradict it; or the path is
-    not a new or replaceable .safetensors file. Then nothing is written.
+    `model.config` (a head put there by hand, adapters), are not finite or are
+    not plain floats, or because class names or preprocessing contradict it; or
+    the path is not a new or replaceable .safetensors file. Then nothing is
+    written.
     TypeError: the model is not a ViT or ResNet of vitedu.
     """
     network = inside(model)
@@ -78,8 +81,8 @@ def inside(model: nn.Module, caller: str = "save") -> Network:
 def plain_state(network: Network) -> dict[str, Tensor]:
     """The state_dict as tensors of their own, on the CPU, contiguous and finite.
 
-    UserError: names or shapes are not those of the configuration, or a tensor is not of
-    finite floats.
+    UserError: names or shapes are not those of the configuration, or a tensor
+    is not of finite floats.
     """
     state = {
         name.replace("_orig_mod.", ""): tensor  # blocks compiled one by one
@@ -91,13 +94,13 @@ def plain_state(network: Network) -> dict[str, Tensor]:
         if kind not in (Tensor, nn.Parameter) or not tensor.is_floating_point():
             raise UserError(
                 f"the model cannot be saved: {name} is {kind.__name__} of "
-                f"{tensor.dtype}, not a plain tensor of floats; save it before it is "
-                "quantised or sharded, or gather it first"
+                f"{tensor.dtype}, not a plain tensor of floats; save it before "
+                "it is quantised or sharded, or gather it first"
             )
         if tensor.is_meta:
             raise UserError(
-                f"the model cannot be saved: {name} is on the meta device and has no "
-                "numbers yet"
+                f"the model cannot be saved: {name} is on the meta device and "
+                "has no numbers yet"
             )
         # in the dtype that `load` gives a model
         if not torch.isfinite(tensor.detach().float()).all():
@@ -147,13 +150,13 @@ def check_fits(
             f"{tuple(expected[name])}"
         )
     advice = (
-        "a weight that was added or taken away cannot be loaded again (merge adapters "
-        "into the weights first)"
+        "a weight that was added or taken away cannot be loaded again (merge "
+        "adapters into the weights first)"
     )
     if all(each.startswith("head.") for each in found):
         advice = (
-            "call model.reset_classifier(number of classes), which changes both, and "
-            "copy the weights of your own head into model.head"
+            "call model.reset_classifier(number of classes), which changes "
+            "both, and copy the weights of your own head into model.head"
         )
     elif "pos_embed" in name and name in wrong:
         advice = "resize with model.set_input_size, which changes both"
@@ -165,16 +168,16 @@ def checked_spec(network: Network) -> PreprocessSpec:
     spec, config = network.preprocess, network.config
     if not isinstance(spec, PreprocessSpec):
         raise UserError(
-            f"the model cannot be saved: model.preprocess is {type(spec).__name__}, "
-            "not a vitedu.PreprocessSpec"
+            "the model cannot be saved: model.preprocess is "
+            f"{type(spec).__name__}, not a vitedu.PreprocessSpec"
         )
     given = spec.in_channels, *spec.image_size
     wanted = config.in_channels, *config.image_size
     if given != wanted:
         raise UserError(
             "the model cannot be saved: model.preprocess makes images of "
-            f"{given}, but the model takes {wanted} (channels, height, width); set "
-            "model.preprocess = PreprocessSpec(...) for these"
+            f"{given}, but the model takes {wanted} (channels, height, width); "
+            "set model.preprocess = PreprocessSpec(...) for these"
         )
     return spec
 
@@ -189,8 +192,8 @@ def names_of(network: Network) -> tuple[str, ...]:
     if names and len(names) != num_classes:
         raise UserError(
             f"the model cannot be saved: it has {num_classes} classes and "
-            f"{len(names)} class names; set model.class_names to one for each class, "
-            "or to ()"
+            f"{len(names)} class names; set model.class_names to one for each "
+            "class, or to ()"
         )
     return names
 
@@ -204,8 +207,8 @@ def checked_path(path: Path) -> Path:
         )
     if path.suffix != ".safetensors":
         raise UserError(
-            f"{path} does not end in .safetensors; vitedu.save writes that format, "
-            "vitedu.weights.convert others"
+            f"{path} does not end in .safetensors; vitedu.save writes that "
+            "format, vitedu.weights.convert others"
         )
     folder = path.parent
     if not folder.is_dir():

@@ -1,7 +1,8 @@
 """timm's dialect, with its variants: DeiT, DINO (the first) and MAE's encoder.
 
-Their names are ours, but for attention pooling. What the arrays cannot say is in
-`vitedu.weights.timm_config`: a config.json beside them, or timm's table of names.
+Their names are ours, but for attention pooling. What the arrays cannot say is
+in `vitedu.weights.timm_config`: a config.json beside them, or timm's table of
+names.
 
 `load("vit_tiny_patch16_224.augreg_in21k_ft_in1k.safetensors")`
 """
@@ -79,12 +80,13 @@ MARKS = ({NAMES.patches, BLOCK}, {ROOT, UNIT})
 def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
     """The checkpoint in a file.
 
-    Where nothing says otherwise, GELU is exact and epsilon 1e-6, and the pool is the
-    class token's, without one the mean. A norm after the pool (fc_norm) is read where
-    the pool is known to be the class token's: there it is the same function.
+    Where nothing says otherwise, GELU is exact and epsilon 1e-6, and the pool
+    is the class token's, without one the mean. A norm after the pool (fc_norm)
+    is read where the pool is known to be the class token's: there it is the
+    same function.
 
-    UserError: something must be asked for, is missing or left over, or ours cannot be
-    that network.
+    UserError: something must be asked for, is missing or left over, or ours
+    cannot be that network.
     """
     dropped = tuple(name for name in arrays if DECODER.match(name))
     arrays = {k: v for k, v in arrays.items() if k not in dropped}
@@ -125,8 +127,9 @@ def vit_config_in(arrays: dict[str, Tensor], about: About) -> ViTConfig:
     pool = about.pool or stated.get("pool")
     if "fc_norm.weight" in arrays and pool not in ("token", "none"):
         raise UserError(
-            "it takes the norm of the mean of the tokens (timm's fc_norm), where "
-            "vitedu takes the mean of normed tokens, which is another function"
+            "it takes the norm of the mean of the tokens (timm's fc_norm), "
+            "where vitedu takes the mean of normed tokens, which is another "
+            "function"
         )
     if pool is None:
         pool = "token" if sizes["class_token"] else "mean"
@@ -134,8 +137,8 @@ def vit_config_in(arrays: dict[str, Tensor], about: About) -> ViTConfig:
     is_over_all = stated.get("pool_include_prefix") and sizes["class_token"]
     if is_over_all and pool in ("mean", "map"):
         raise UserError(
-            "it pools over the class token too (timm's pool_include_prefix), which "
-            "vitedu's network does not"
+            "it pools over the class token too (timm's pool_include_prefix), "
+            "which vitedu's network does not"
         )
     return ViTConfig(
         **sizes | channels,
@@ -167,8 +170,9 @@ def position_in(
     position = about.position or stated.get("position")
     if position != NoPosition():
         raise UserError(
-            f"it lacks {NAMES.positions!r}; if it was trained without positions, give "
-            "position=NoPosition() (in the command position=none)"
+            f"it lacks {NAMES.positions!r}; if it was trained without "
+            "positions, give position=NoPosition() (in the command "
+            "position=none)"
         )
     return position
 
@@ -200,8 +204,8 @@ def layers_in(arrays: dict[str, Tensor], prefix: str) -> tuple[int, ...]:
     whole = [(i, j) for i, depth in enumerate(layers) for j in range(depth)]
     if places != whole:
         raise UserError(
-            f"it holds units of the stages {sorted(depths)[:8]}, but not all of them, "
-            "so it is not complete"
+            f"it holds units of the stages {sorted(depths)[:8]}, but not all "
+            "of them, so it is not complete"
         )
     return layers
 
@@ -269,6 +273,7 @@ def note_on_norms(config: NetworkConfig) -> tuple[str, ...]:
     is_bit = isinstance(config, ResNetConfig)
     kind, moved = ("BiT", "1e-5") if is_bit else ("hybrids", "5e-4")
     return (
-        f"timm has other small numbers in the norms of {kind} than their authors; "
-        f"vitedu has the authors', which moves logits by up to {moved} of the largest",
+        f"timm has other small numbers in the norms of {kind} than their "
+        "authors; vitedu has the authors', which moves logits by up to "
+        f"{moved} of the largest",
     )

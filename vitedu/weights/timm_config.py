@@ -1,6 +1,7 @@
 """What timm says about a model beside its arrays: config.json, and its table of names.
 
-`fields_of(About(name="vit_tiny_patch16_224"), 192, 12)` knows that it has 3 heads.
+`fields_of(About(name="vit_tiny_patch16_224"), 192, 12)` knows that it has 3
+heads.
 """
 
 import math
@@ -76,8 +77,8 @@ def config_of(about: About) -> dict[str, Any] | None:
 def fields_of(about: About, embed_dim: int, depth: int) -> dict[str, Any]:
     """Fields of a ViTConfig that a config.json states, else timm's table of names.
 
-    Also pool_include_prefix: whether it pools over all tokens. A name is not believed
-    if its model has another width or depth than the arrays.
+    Also pool_include_prefix: whether it pools over all tokens. A name is not
+    believed if its model has another width or depth than the arrays.
     UserError: it is a network that ours cannot be.
     """
     config = config_of(about)
@@ -121,8 +122,8 @@ def fields_by_args(args: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(value, str | None) or value not in values:
             names = ", ".join(repr(x) for x in values if x is not None)
             raise UserError(
-                f"its config.json says {name}={value!r}, which vitedu's network cannot "
-                f"be; known: {names}"
+                f"its config.json says {name}={value!r}, which vitedu's "
+                f"network cannot be; known: {names}"
             )
         known[ours] = values[value]
     return known
@@ -131,7 +132,8 @@ def fields_by_args(args: dict[str, Any]) -> dict[str, Any]:
 def fields_by_name(name: str) -> dict[str, Any]:
     """What timm's own model of that name is, built without numbers; {} if it has none.
 
-    `name` is timm's, with or without a tag, or that of a file that timm fetches.
+    `name` is timm's, with or without a tag, or that of a file that timm
+    fetches.
     UserError: it isn't a plain ViT.
     """
     architecture, _ = look_up(name)
@@ -147,8 +149,8 @@ def fields_by_name(name: str) -> dict[str, Any]:
     ]
     if kinds != ["VisionTransformer", "Block", "Attention"]:
         raise UserError(
-            f"timm's {architecture} is a {kinds[0]} with blocks {kinds[1]}, which is "
-            "another network than the paper's ViT"
+            f"timm's {architecture} is a {kinds[0]} with blocks {kinds[1]}, "
+            "which is another network than the paper's ViT"
         )
     known = {
         "embed_dim": model.embed_dim,
@@ -175,7 +177,8 @@ def look_up(name: str) -> tuple[str | None, dict[str, Any]]:
     """timm's architecture of a name and its pretrained_cfg; None and {} if unknown.
 
     The name of a file is known too where timm fetches it from elsewhere:
-    "dino_vitbase16_pretrain". Of a tag that timm does not know it has nothing to say.
+    "dino_vitbase16_pretrain". Of a tag that timm does not know it has nothing
+    to say.
     """
     if "_" not in name:
         return None, {}
@@ -223,7 +226,8 @@ def preprocess(
 ) -> tuple[PreprocessSpec, tuple[str, ...]]:
     """timm's evaluation: pretrained_cfg of config.json, else of its table of names.
 
-    Where neither is there, that of nearly all of its ViTs is taken, with a doubt.
+    Where neither is there, that of nearly all of its ViTs is taken, with a
+    doubt.
     """
     cfg, doubts = pretrained_cfg(about), ()
     if not cfg:
@@ -232,15 +236,16 @@ def preprocess(
             cfg |= {"mean": DEFAULT["mean"], "std": DEFAULT["std"]}
         else:
             doubts = (
-                "neither a config.json nor the file's name says how its pictures are "
-                "prepared; mean and std 0.5 are assumed, as for most ViTs of timm, "
-                f"where DeiT, DINO and MAE want {DEFAULT['mean']} and {DEFAULT['std']}",
+                "neither a config.json nor the file's name says how its "
+                "pictures are prepared; mean and std 0.5 are assumed, as for "
+                "most ViTs of timm, where DeiT, DINO and MAE want "
+                f"{DEFAULT['mean']} and {DEFAULT['std']}",
             )
     spec, unsupported = spec_of({**DEFAULT, **cfg}, config)
     if unsupported:
         doubts += (
-            f"its pictures are prepared with {', '.join(unsupported)}, which vitedu "
-            "cannot do",
+            f"its pictures are prepared with {', '.join(unsupported)}, which "
+            "vitedu cannot do",
         )
     return spec, doubts
 

@@ -24,8 +24,8 @@ TRAINING = re.compile(
     re.IGNORECASE,
 )
 
-# Files that ran code although torch.load had been told to read weights only: the first
-# release without the fault, and its name.
+# Files that ran code although torch.load had been told to read weights only:
+# the first release without the fault, and its name.
 FAULTS = {(2, 6): "CVE-2025-32434", (2, 10): "CVE-2026-24747"}
 
 
@@ -41,9 +41,9 @@ class Content(NamedTuple):
 def read_torch(path: Path) -> Content:
     """The state_dict in what torch.save wrote, and what was left out beside it.
 
-    torch.load alone runs no code with `weights_only`, but it believes the sizes in a
-    file. So a zip archive is mapped, where a storage cannot be longer than the file,
-    and what comes out may not be larger than what the file holds.
+    torch.load alone runs no code with `weights_only`, but it believes the sizes
+    in a file. So a zip archive is mapped, where a storage cannot be longer than
+    the file, and what comes out may not be larger than what the file holds.
     """
     check_torch(torch.__version__, path)
     try:
@@ -58,7 +58,8 @@ def read_torch(path: Path) -> Content:
         content = torch.load(
             path, map_location="cpu", weights_only=True, mmap=is_zip
         )
-    # A hostile or damaged pickle may raise nearly anything; all of it means one thing.
+    # A hostile or damaged pickle may raise nearly anything; all of it means one
+    # thing.
     except Exception as error:
         raise unreadable(path, error) from None
     found = state_dict_in(path, content)
@@ -82,8 +83,8 @@ def read_torch(path: Path) -> Content:
     # arrays may share a storage (tied weights), but hardly all of them
     if sum(storages.values()) > held or num_bytes > 2 * held:
         raise UserError(
-            f"{path} holds {held:,} bytes, but promises arrays of {num_bytes:,}; "
-            "it is damaged or malicious"
+            f"{path} holds {held:,} bytes, but promises arrays of "
+            f"{num_bytes:,}; it is damaged or malicious"
         )
     return found._replace(
         arrays={k: t.detach().clone() for k, t in arrays.items()}
@@ -96,10 +97,10 @@ def check_torch(version: str, path: str | Path) -> None:
     for release, fault in FAULTS.items():
         if found and tuple(map(int, found.groups())) < release:
             raise UserError(
-                f"{path} is a pickled file, and reading one with torch {version} could "
-                f"run code that is hidden in it ({fault}); upgrade to torch "
-                f"{'.'.join(map(str, [*FAULTS][-1]))} or take a .safetensors or .npz "
-                "file"
+                f"{path} is a pickled file, and reading one with torch "
+                f"{version} could run code that is hidden in it ({fault}); "
+                f"upgrade to torch {'.'.join(map(str, [*FAULTS][-1]))} or take "
+                "a .safetensors or .npz file"
             )
 
 
@@ -109,20 +110,22 @@ def unreadable(path: Path, error: Exception) -> UserError:
     if found:
         names = listed(sorted(set(foreign_names(path)) or set(found)))
         return UserError(
-            f"{path} holds more than tensors and plain types: {names}; reading that "
-            "could run code, so save its state_dict alone where you trust the file"
+            f"{path} holds more than tensors and plain types: {names}; reading "
+            "that could run code, so save its state_dict alone where you trust "
+            "the file"
         )
     if "TorchScript" in str(error):
         return UserError(
-            f"{path} is a TorchScript program, which is code; save its state_dict"
+            f"{path} is a TorchScript program, which is code; save its "
+            "state_dict"
         )
     why = f"{type(error).__name__}: {reason(error)[:120]}"
     # and four lines of advice on how to read it anyway
     if "Weights only" in why:
         why = type(error).__name__
     return UserError(
-        f"{path} cannot be read as a torch checkpoint: it is damaged or another "
-        f"kind of file ({why})"
+        f"{path} cannot be read as a torch checkpoint: it is damaged or "
+        f"another kind of file ({why})"
     )
 
 
@@ -130,8 +133,9 @@ def foreign_names(path: Path) -> list[str]:
     """Every class or function that a checkpoint names and torch does not allow."""
     try:
         return torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    # The file is refused already, and this only names more of what it holds: whatever a
-    # damaged or pre-1.6 file raises here must not hide that sentence.
+    # The file is refused already, and this only names more of what it holds:
+    # whatever a damaged or pre-1.6 file raises here must not hide that
+    # sentence.
     except Exception:
         return []
 
@@ -139,8 +143,8 @@ def foreign_names(path: Path) -> list[str]:
 def state_dict_in(path: Path, content: Any) -> Content:
     """The dictionary of tensors in a checkpoint; what is beside it, in a note.
 
-    The names of arrays beside it that are no training's state are kept, since they may
-    be weights.
+    The names of arrays beside it that are no training's state are kept, since
+    they may be weights.
     """
     left_out: dict[str, Any] = {}
     for _ in range(MOST_CONTAINERS):  # a pickle may hold itself
@@ -173,8 +177,9 @@ def state_dict_in(path: Path, content: Any) -> Content:
     if isinstance(content, dict):
         held = "a dict of " + (listed(content) or "nothing")
     raise UserError(
-        f"{path} holds {held}, and no dictionary of named tensors, neither at the top "
-        f"nor under {', '.join(CONTAINERS)}; save the model's state_dict"
+        f"{path} holds {held}, and no dictionary of named tensors, neither at "
+        f"the top nor under {', '.join(CONTAINERS)}; save the model's "
+        "state_dict"
     )
 
 

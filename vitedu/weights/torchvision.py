@@ -1,7 +1,7 @@
 """torchvision's dialect: the state_dict of its VisionTransformer.
 
-It has no place for anything but arrays: GELU is exact, epsilon 1e-6, the number of
-heads that of Table 1, and the preprocessing goes by the name of the file.
+It has no place for anything but arrays: GELU is exact, epsilon 1e-6, the number
+of heads that of Table 1, and the preprocessing goes by the name of the file.
 
 `load("vit_b_16-c867db91.pth")`
 """
@@ -28,8 +28,9 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
 LAYER = "encoder.layers.encoder_layer_"
 # torchvision up to 0.12, and with it the files that it fetches, had the first
 MLPS = (("linear_1", "linear_2"), ("0", "3"))
-# Short side after resizing, and interpolation, of the weights that it fetches. Where
-# the name says nothing, the first of the same size of image and patch is taken.
+# Short side after resizing, and interpolation, of the weights that it fetches.
+# Where the name says nothing, the first of the same size of image and patch is
+# taken.
 PREPROCESS = {
     "vit_b_16-c867db91": (224, 256, "bilinear"),
     "vit_b_16_swag-9ac1b537": (384, 384, "bicubic"),
@@ -104,9 +105,8 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     check_holds(
         owner,
         {
-            f"images of {height}x{width} in patches of {p}x{q}, only for squares": (
-                height != width or p != q
-            ),
+            f"images of {height}x{width} in patches of {p}x{q}, only for "
+            "squares": (height != width or p != q),
             f"in_channels={config.in_channels}, only for 3": (
                 config.in_channels != 3
             ),
@@ -120,8 +120,8 @@ def preprocess(config: ViTConfig, name: str) -> PreprocessSpec:
     """torchvision's evaluation of these weights, by the name of their file.
 
     For other names, the first weights that it fetches for images and patches of
-    these sizes and of a like depth count; without any, the short side is 8/7 of the
-    crop.
+    these sizes and of a like depth count; without any, the short side is 8/7 of
+    the crop.
     """
     size = config.image_size[0]
     kind = {24: "l", 32: "h"}.get(config.depth, "b")

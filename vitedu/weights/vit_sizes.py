@@ -1,8 +1,8 @@
 """The sizes of a ViT out of its arrays, for the dialects of PyTorch.
 
-Arrays say all but the number of heads and, where the patches form no square, the size
-of the images. What a config.json or a table of names states comes as `stated`, fields
-of a ViTConfig; what the caller of `load` says is in `about`.
+Arrays say all but the number of heads and, where the patches form no square,
+the size of the images. What a config.json or a table of names states comes as
+`stated`, fields of a ViTConfig; what the caller of `load` says is in `about`.
 """
 
 import math
@@ -45,9 +45,10 @@ def sizes_in(
 ) -> dict[str, Any]:
     """The fields of a ViTConfig that are sizes.
 
-    `class_token` is whether the dialect has one; None: where its array is there.
-    UserError: an array is missing, `stated` is another network's, or the number of
-    heads or the size of the images must be asked for.
+    `class_token` is whether the dialect has one; None: where its array is
+    there.
+    UserError: an array is missing, `stated` is another network's, or the number
+    of heads or the size of the images must be asked for.
     """
     embed_dim, in_channels, p, q = shape_of(arrays, names.patches, 4)
     stem = stem or Patches()
@@ -69,8 +70,9 @@ def sizes_in(
     for name in ("embed_dim", "depth", "mlp_dim"):
         if stated.get(name, sizes[name]) != sizes[name]:
             raise UserError(
-                f"the config.json beside it says {name}={stated[name]}, its arrays "
-                f"{sizes[name]}; put the config.json of these weights there, or none"
+                f"the config.json beside it says {name}={stated[name]}, its "
+                f"arrays {sizes[name]}; put the config.json of these weights "
+                "there, or none"
             )
     sizes["num_heads"] = num_heads_of(embed_dim, depth, stated, about)
     counts = []
@@ -90,8 +92,8 @@ def depth_in(arrays: dict[str, Tensor], block: str) -> int:
     }
     if numbers != {*range(len(numbers))} or not numbers:
         raise UserError(
-            f"it holds the blocks {', '.join(map(str, sorted(numbers)[:8]))}, so it "
-            "is not complete"
+            f"it holds the blocks {', '.join(map(str, sorted(numbers)[:8]))}, "
+            "so it is not complete"
         )
     return len(numbers)
 
@@ -106,8 +108,8 @@ def num_heads_of(
 ) -> int:
     """The number of heads, which no array shows: 3 and 12 have the same shapes.
 
-    The first that knows it: the caller, the file's metadata, the config.json beside it
-    or the table of its name (`stated`), Table 1 by width and depth.
+    The first that knows it: the caller, the file's metadata, the config.json
+    beside it or the table of its name (`stated`), Table 1 by width and depth.
     UserError: none does.
     """
     if about.num_heads is not None:
@@ -121,8 +123,8 @@ def num_heads_of(
         if (width, of_depth) == (embed_dim, depth):
             return num_heads
     raise UserError(
-        f"its arrays do not say the number of heads, and no model of Table 1 has width "
-        f"{embed_dim} and {depth} blocks; give num_heads="
+        "its arrays do not say the number of heads, and no model of Table 1 "
+        f"has width {embed_dim} and {depth} blocks; give num_heads="
     )
 
 
@@ -135,9 +137,10 @@ def image_size_of(
 ) -> tuple[int, int]:
     """The size of the images that a file was trained on.
 
-    `counts` are how many patches its positions may be for; none: it has no positions.
-    What is stated counts if it fits one of them, then a square, then the caller's. So
-    an image_size to resize to, which may have as many patches, isn't taken for the old.
+    `counts` are how many patches its positions may be for; none: it has no
+    positions. What is stated counts if it fits one of them, then a square, then
+    the caller's. So an image_size to resize to, which may have as many patches,
+    isn't taken for the old.
     """
     ask = "give image_size=(height, width) of the images that it was trained on"
     given, size = about.image_size, None
@@ -180,8 +183,8 @@ def check_no_distillation(has_token: bool) -> None:
     """UserError for a DeiT that was trained with a teacher."""
     if has_token:
         raise UserError(
-            "it has a distillation token and a head for it; take the DeiT that was "
-            "trained without, vitedu's network has no place for them"
+            "it has a distillation token and a head for it; take the DeiT that "
+            "was trained without, vitedu's network has no place for them"
         )
 
 
@@ -202,8 +205,8 @@ def with_prefix_rows(
 def crop_share(size: int, resized: int) -> float:
     """The share that a crop of `size` keeps of a short side of `resized` pixels.
 
-    The shortest decimal from which PreprocessSpec finds `resized` again: 0.875 for 224
-    of 256, 0.9256 for 224 of 242.
+    The shortest decimal from which PreprocessSpec finds `resized` again: 0.875
+    for 224 of 256, 0.9256 for 224 of 242.
     """
     for digits in range(1, 17):
         share = round(size / resized, digits)

@@ -1,9 +1,10 @@
 """Our own checkpoint: one safetensors file that says everything about its model.
 
-The tensors carry timm's names; one metadata key, `vitedu`, holds sorted JSON with the
-configuration, the preprocessing and the class names; ImageNet-1k's, which the package
-holds anyway, as one word. `loss` is there where it is "sigmoid", `resize` where it is
-not "paper". There is no date and no commit in it, so equal runs give equal bytes.
+The tensors carry timm's names; one metadata key, `vitedu`, holds sorted JSON
+with the configuration, the preprocessing and the class names; ImageNet-1k's,
+which the package holds anyway, as one word. `loss` is there where it is
+"sigmoid", `resize` where it is not "paper". There is no date and no commit in
+it, so equal runs give equal bytes.
 """
 
 import json
@@ -27,8 +28,8 @@ MARKS = ()
 def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
     """The arrays as they are, and what the metadata say.
 
-    Where there are none, Hugging Face's mixin wrote the file: its config.json says the
-    configuration and, under the key "vitedu", the rest.
+    Where there are none, Hugging Face's mixin wrote the file: its config.json
+    says the configuration and, under the key "vitedu", the rest.
     UserError: they cannot be understood, or contradict each other.
     """
     try:
@@ -103,7 +104,8 @@ def read_weights(path: str | PathLike[str]) -> Checkpoint:
     arrays, metadata = read_safetensors(path)
     if "vitedu" not in metadata:
         raise UserError(
-            f"{path} was not written by vitedu: its metadata have no key 'vitedu'"
+            f"{path} was not written by vitedu: its metadata have no key "
+            "'vitedu'"
         )
     try:
         return to_vitedu(arrays, About(metadata=metadata))

@@ -1,7 +1,7 @@
 """The processes that train one model; usually this one is alone.
 
-While it runs, training asks five things of them: `step`, `total`, `gather`, `scatter`
-and `first`. It reads the same for one process and for many.
+While it runs, training asks five things of them: `step`, `total`, `gather`,
+`scatter` and `first`. It reads the same for one process and for many.
 """
 
 import os
@@ -69,8 +69,8 @@ class Processes(Protocol):
     def in_turn(self, make: Callable[[], Any]) -> Any:
         """What `make()` returns on each process; the first one makes its own first.
 
-        The others then find what it has downloaded or cached. Its UserError reaches
-        all, and they don't make anything.
+        The others then find what it has downloaded or cached. Its UserError
+        reaches all, and they don't make anything.
         """
         ...
 
@@ -168,8 +168,8 @@ def from_environment() -> Processes:
     )
     if not 0 <= rank < world or local_rank < 0:
         raise UserError(
-            f"RANK={rank}, WORLD_SIZE={world} and LOCAL_RANK={local_rank} contradict "
-            "each other; start the processes with torchrun"
+            f"RANK={rank}, WORLD_SIZE={world} and LOCAL_RANK={local_rank} "
+            "contradict each other; start the processes with torchrun"
         )
     if world == 1:
         return ALONE
@@ -183,12 +183,12 @@ def whole_number(name: str) -> int:
     text = os.environ.get(name)
     if text is None:
         raise UserError(
-            f"LOCAL_RANK is set, but {name} isn't; start the processes with torchrun, "
-            "or unset LOCAL_RANK to train in this process alone"
+            f"LOCAL_RANK is set, but {name} isn't; start the processes with "
+            "torchrun, or unset LOCAL_RANK to train in this process alone"
         )
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise UserError(
-            f"{name} must be a whole number, got {text!r}; start the processes with "
-            "torchrun, or unset LOCAL_RANK to train in this process alone"
+            f"{name} must be a whole number, got {text!r}; start the processes "
+            "with torchrun, or unset LOCAL_RANK to train in this process alone"
         )
     return int(text)

@@ -1,8 +1,9 @@
 """Several processes train one model: the same run, however many there are.
 
-Each computes the gradients of its share of every batch; their weighted mean over the
-processes is the gradient of the whole batch. `torchrun` starts the processes, DDP
-copies the model to each, FSDP2 (`shard=true`) distributes its weights.
+Each computes the gradients of its share of every batch; their weighted mean
+over the processes is the gradient of the whole batch. `torchrun` starts the
+processes, DDP copies the model to each, FSDP2 (`shard=true`) distributes its
+weights.
 """
 
 import os
@@ -25,8 +26,9 @@ from vitedu.train.processes import Number
 from vitedu.train.state import TrainState, whole
 from vitedu.train.step import StepResult, micro_batches
 
-# A process that dies ends the run at once (torchrun sees to it); this is for one
-# that hangs. Compiling, or a download, may keep the others waiting for minutes.
+# A process that dies ends the run at once (torchrun sees to it); this is for
+# one that hangs. Compiling, or a download, may keep the others waiting for
+# minutes.
 TIMEOUT = timedelta(minutes=30)
 
 
@@ -51,8 +53,9 @@ class Several:
     ) -> StepResult:
         """`train_step` on this process's share, possibly empty, of `num_images`.
 
-        All make as many passes as the process with the largest share, since sharded
-        weights are collected in each; gradients are exchanged in the last one.
+        All make as many passes as the process with the largest share, since
+        sharded weights are collected in each; gradients are exchanged in the
+        last one.
         """
         images, labels = batch
         config = state.config
@@ -148,8 +151,9 @@ class Several:
             full_state_dict=True, broadcast_from_rank0=True
         )
         if state.ema is not None:
-            # The average is spread as the weights are: it takes their place for a
-            # moment. A copy, since its names become those of the wrapped model.
+            # The average is spread as the weights are: it takes their place for
+            # a moment. A copy, since its names become those of the wrapped
+            # model.
             set_model_state_dict(state.model, dict(average), options=options)
             num_updates = content.pop("num_updates")
             average = state.network.state_dict()
@@ -193,7 +197,8 @@ class Several:
     def device(self, device: torch.device) -> torch.device:
         """The GPU of this process if the run is to use "cuda".
 
-        UserError: there are more processes than devices, or they cannot share one.
+        UserError: there are more processes than devices, or they cannot share
+        one.
         """
         if device.type == "cpu":
             return device
@@ -205,8 +210,9 @@ class Several:
         count = torch.cuda.device_count()
         if self.local_number >= count:
             raise UserError(
-                f"process {self.local_number} of this machine doesn't have a device: "
-                f"there are {count}; start torchrun --nproc-per-node {count}"
+                f"process {self.local_number} of this machine doesn't have a "
+                f"device: there are {count}; start torchrun --nproc-per-node "
+                f"{count}"
             )
         return torch.device("cuda", self.local_number)
 
@@ -214,7 +220,8 @@ class Several:
     def connected(self, device: torch.device) -> Iterator[None]:
         """Connect the processes: gloo between CPUs, and nccl between GPUs.
 
-        UserError: the variables that say where the others are reached are missing.
+        UserError: the variables that say where the others are reached are
+        missing.
         """
         if dist.is_initialized():
             yield
@@ -222,8 +229,8 @@ class Several:
         for name in ("MASTER_ADDR", "MASTER_PORT"):
             if name not in os.environ:
                 raise UserError(
-                    f"there are {self.count} processes, but {name} isn't set; start "
-                    "them with torchrun"
+                    f"there are {self.count} processes, but {name} isn't set; "
+                    "start them with torchrun"
                 )
         backend = "gloo"
         if device.type == "cuda":
@@ -237,11 +244,12 @@ class Several:
     def spread(self, model: nn.Module, shard: bool) -> nn.Module:
         """The same model on all processes, so that they share its gradients.
 
-        With `shard` each process keeps a part of every weight, and a block has its
-        whole weights only while it computes.
+        With `shard` each process keeps a part of every weight, and a block has
+        its whole weights only while it computes.
         """
         if not shard:
-            # the class token's gradient has strides of its own, which costs nothing
+            # the class token's gradient has strides of its own, which costs
+            # nothing
             warnings.filterwarnings("ignore", "Grad strides do not match")
             return DistributedDataParallel(model, gradient_as_bucket_view=True)
         from torch.distributed.fsdp import fully_shard

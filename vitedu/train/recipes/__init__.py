@@ -45,9 +45,9 @@ LARGE = (*WITH_ROWS, "imagenet-s16", "deit-s")
 def recipe(name: str, tier: str, model: str | None = None) -> TrainConfig:
     """The configuration called `name` at a tier ("smoke", "cpu" or "gpu").
 
-    `model` chooses a row of the recipes of the paper's Table 3, such as "ViT-L/16".
-    Tier smoke takes 512 images and 20 steps, and for the ImageNet recipes drawn shapes
-    and two thin blocks, which proves that the recipe runs.
+    `model` chooses a row of the recipes of the paper's Table 3, such as
+    "ViT-L/16". Tier smoke takes 512 images and 20 steps, and for the ImageNet
+    recipes drawn shapes and two thin blocks, which proves that the recipe runs.
     UserError: the name, the tier or the row is unknown.
     """
     if name not in RECIPES:
@@ -64,8 +64,8 @@ def recipe(name: str, tier: str, model: str | None = None) -> TrainConfig:
         config = RECIPES[name](tier, model)
     else:
         raise UserError(
-            f"model={model} chooses a row of {', '.join(WITH_ROWS)}; {name} has one "
-            "model, whose fields are set like model.depth=4"
+            f"model={model} chooses a row of {', '.join(WITH_ROWS)}; {name} "
+            "has one model, whose fields are set like model.depth=4"
         )
     if tier == "smoke" and name in LARGE:
         config = shrunk(config)

@@ -9,13 +9,13 @@ from vitedu.train.config import TrainConfig
 def cifar10_scratch(tier: str) -> TrainConfig:
     """CIFAR-10 from scratch, plain ViT: ten minutes on a CPU.
 
-    What first attempts lack: more views of 50,000 images (RandAugment, mixup, cutmix),
-    a warm-up, decay of kernels alone, the mean of the patches, fixed sin-cos positions,
-    an average of the weights.
-    Command: vitedu train cifar10-scratch (any later call goes on with the run).
-    Tier gpu: 9.5 M weights, 300 epochs; planned for 8 minutes of a Hopper GPU and 93 %
-    or better, not yet measured. Tier cpu: 5,000 images, 0.8 M weights, ten minutes on
-    one core, without what only pays off in long runs.
+    What first attempts lack: more views of 50,000 images (RandAugment, mixup,
+    cutmix), a warm-up, decay of kernels alone, the mean of the patches, fixed
+    sin-cos positions, an average of the weights. Command: vitedu train
+    cifar10-scratch (any later call goes on with the run). Tier gpu: 9.5 M
+    weights, 300 epochs; planned for 8 minutes of a Hopper GPU and 93 % or
+    better, not yet measured. Tier cpu: 5,000 images, 0.8 M weights, ten minutes
+    on one core, without what only pays off in long runs.
     """
     large = tier == "gpu"
     width, depth = (384, 8) if large else (128, 6)
@@ -38,7 +38,8 @@ def cifar10_scratch(tier: str) -> TrainConfig:
         # what is always here, to prove that it runs
         dataset="shapes-1k" if tier == "smoke" else "cifar10",
         preprocess=PreprocessSpec(image_size=(32, 32), crop=1.0),
-        # RandAugment costs a short run more than it gives: see the switches' results
+        # RandAugment costs a short run more than it gives: see the switches'
+        # results
         augment=Augment(shift=4, flip=True, rand_layers=2 if large else 0),
         epochs=300 if large else 20,
         batch_size=512 if large else 64,

@@ -8,19 +8,20 @@ from vitedu.train.config import TrainConfig
 def finetune(tier: str) -> TrainConfig:
     """Trained weights on your own pictures: minutes on a CPU.
 
-    The folder contains one folder of pictures for each class, or train/ and val/ with
-    such folders. The classes are counted, the head starts from zeros, and size,
-    preprocessing and everything else of the model come with the weights.
-    Command: vitedu train finetune weights=ViT-Ti/16 data=FOLDER, and as you like
-    epochs=10, layer_decay=0.75, model.image_size=384.
-    SGD with momentum at a small rate, as the paper fine-tunes (section 4.1, appendix
-    B.1.1); random crops and flips. Expected: 96.7 % on ants-bees (244 photographs).
+    The folder contains one folder of pictures for each class, or train/ and
+    val/ with such folders. The classes are counted, the head starts from zeros,
+    and size, preprocessing and everything else of the model come with the
+    weights. Command: vitedu train finetune weights=ViT-Ti/16 data=FOLDER, and
+    as you like epochs=10, layer_decay=0.75, model.image_size=384. SGD with
+    momentum at a small rate, as the paper fine-tunes (section 4.1, appendix
+    B.1.1); random crops and flips. Expected: 96.7 % on ants-bees (244
+    photographs).
     """
     return TrainConfig(
         recipe="finetune",
         tier=tier,
-        # `finetune_config` replaces both: by the model of the weights, with as many
-        # classes as the data have, and by the data
+        # `finetune_config` replaces both: by the model of the weights, with as
+        # many classes as the data have, and by the data
         model=vit_config("ViT-Ti/16", num_classes=10),
         dataset="shapes-1k" if tier == "smoke" else "FOLDER",
         weights="ViT-Ti/16",

@@ -51,9 +51,9 @@ def mnist_seed(tier: str) -> TrainConfig:
 def mnist_tiny(tier: str) -> TrainConfig:
     """MNIST, as many weights, our recipe: 98.6 %, 100 seconds.
 
-    Against `mnist-seed`: 13 times the rate with warm-up and cosine, AdamW with decay,
-    images moved by up to a pixel, pixels in [-1, 1], the mean of the patch tokens in
-    place of the class token.
+    Against `mnist-seed`: 13 times the rate with warm-up and cosine, AdamW with
+    decay, images moved by up to a pixel, pixels in [-1, 1], the mean of the
+    patch tokens in place of the class token.
     """
     return TrainConfig(
         recipe="mnist-tiny",
@@ -76,9 +76,9 @@ def mnist_tiny(tier: str) -> TrainConfig:
 def mnist_small(tier: str) -> TrainConfig:
     """MNIST with 804,874 weights: 99.5 %, 70 minutes on a CPU.
 
-    That is on one thread, the default. The recorded run used threads=2 and took 52
-    minutes on two cores.
-    bfloat16 is twice as fast where the processor has it; elsewhere precision=fp32.
+    That is on one thread, the default. The recorded run used threads=2 and took
+    52 minutes on two cores. bfloat16 is twice as fast where the processor has
+    it; elsewhere precision=fp32.
     """
     return TrainConfig(
         recipe="mnist-small",

@@ -9,8 +9,8 @@ from vitedu.train.config import TrainConfig
 def shapes_small(tier: str) -> TrainConfig:
     """100,000 drawn shapes: an hour, nothing to download.
 
-    829,578 weights, in bfloat16 where the processor has it.
-    The checkpoint in the package is this run's. The tiers cpu and gpu are the same.
+    829,578 weights, in bfloat16 where the processor has it. The checkpoint in
+    the package is this run's. The tiers cpu and gpu are the same.
     """
     return TrainConfig(
         recipe="shapes-small",

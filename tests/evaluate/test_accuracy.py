@@ -1,4 +1,4 @@
-"""Accuracy against a direct count: every image once, and nothing left changed."""
+"""Accuracy against a direct count: every image once, nothing left changed."""
 
 import math
 from functools import partial
@@ -45,6 +45,7 @@ def direct(logits, labels):
     return hits, loss
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True)
 @given(num_images=st.integers(1, 60), size=st.integers(1, 70))
 def test_equals_a_direct_count_however_the_images_are_cut(num_images, size):
@@ -65,6 +66,27 @@ def test_is_no_mean_of_batch_means():
     logits = torch.tensor([[9.0, 0.0]] * 4)
     labels = torch.tensor([0, 0, 0, 1])
     assert accuracy(Given(), cut(logits, labels, 3)).accuracy == 75.0
+
+
+@pytest.mark.parametrize("size", [1, 4, 30])
+def test_top_5_counts_labels_among_the_five_largest(size):
+    logits, labels = drawn(30, num_classes=12)
+    measured = accuracy(Given(), cut(logits, labels, size))
+    places = logits.argsort(1, descending=True) == labels[:, None]
+    among = sum(place < 5 for place in places.int().argmax(1).tolist())
+    assert measured.num_top5_correct == among
+    assert measured.top5_accuracy == pytest.approx(100 * among / 30)
+
+
+def test_top_5_is_left_out_where_five_guesses_are_nearly_all():
+    measured = accuracy(Given(), cut(*drawn(9, num_classes=5), 4))
+    assert measured.num_top5_correct is None
+    assert measured.top5_accuracy is None
+
+
+def test_an_image_without_an_answer_is_not_among_the_five():
+    logits, labels = torch.full((2, 6), torch.nan), torch.tensor([0, 1])
+    assert accuracy(Given(), [(logits, labels)]).num_top5_correct == 0
 
 
 def test_a_model_that_is_always_right_has_a_hundred_percent():
@@ -106,8 +128,8 @@ def test_logits_of_half_precision_are_summed_in_float32(dtype):
 
 
 def test_sums_are_plain_numbers():
-    measured = accuracy(Given(), cut(*drawn(10), 3))
-    kinds = [int, float, int, str, int]
+    measured = accuracy(Given(), cut(*drawn(10, num_classes=6), 3))
+    kinds = [int, float, int, str, int, int]
     assert [type(value) for value in measured] == kinds
 
 

@@ -1,4 +1,4 @@
-"""The likeliest classes of one picture: the real model's, and every kind of input."""
+"""The likeliest classes of a picture: the real model, every kind of input."""
 
 import os
 import subprocess
@@ -79,6 +79,7 @@ def test_the_books_square_is_a_military_uniform_too(real):
     assert 100 * small.probability == pytest.approx(74, abs=0.6)
 
 
+@pytest.mark.slow
 def test_three_lines_need_no_network_no_timm_and_no_other_file(tmp_path):
     photo("coffee").save(tmp_path / "photo.png")
     program = (

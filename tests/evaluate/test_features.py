@@ -1,4 +1,4 @@
-"""Features are what the head gets, of every image, in order; labels beside them."""
+"""Features are what the head gets of each image, in order; labels beside."""
 
 import numpy as np
 import pytest

@@ -1,17 +1,19 @@
 """`vitedu evaluate`: how often trained weights are right."""
 
 import argparse
-import math
 import os
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from tqdm import tqdm
-
 from vitedu.cli.answer import Answer
 from vitedu.cli.command import Command
+from vitedu.cli.measures import (
+    measure_dataset,
+    measure_objectnet,
+    measure_pictures,
+    measure_real,
+)
 from vitedu.cli.talk import say, wrapped
 from vitedu.cli.words import (
     FIELDS_HELP,
@@ -20,29 +22,29 @@ from vitedu.cli.words import (
     load_model,
     split_words,
 )
-from vitedu.data import Dataset, load_dataset
+from vitedu.data import load_dataset
 from vitedu.data.folders import (
     evaluation_part,
     folder_of,
+    holds_pictures,
     load_folder,
     training_part,
 )
-from vitedu.data.image_source import ImageSource
-from vitedu.data.images import Pictures, find_images, match_classes
+from vitedu.data.images import find_images
 from vitedu.errors import UserError
-from vitedu.evaluate import accuracy
-from vitedu.evaluate.classify import check_has_classes, is_trained_by_sigmoid
-from vitedu.evaluate.logits import all_logits, top_k_correct
-from vitedu.evaluate.losses import LOSSES
+from vitedu.evaluate.classify import (
+    check_has_classes,
+    check_imagenet_classes,
+    is_trained_by_sigmoid,
+)
+from vitedu.evaluate.objectnet import find_objectnet, read_objectnet
+from vitedu.evaluate.real import read_real, validation_pictures
 from vitedu.files import user_path
 from vitedu.model.network import Network
 from vitedu.train import TrainConfig, find_device
 from vitedu.train.folder import RunFolder
 
 FIELDS = ("data", "labels", *OF_WEIGHTS)
-# with fewer classes, five guesses are nearly always right
-LEAST_FOR_TOP_5 = 6
-LOSS_NAMES = {"softmax": "cross-entropy", "sigmoid": "sigmoid cross-entropy"}
 
 
 def evaluate(options: argparse.Namespace) -> Answer:
@@ -66,19 +68,15 @@ def evaluate(options: argparse.Namespace) -> Answer:
         name, data = config.dataset, fields.get("data", config.data)
         fallback = config.fallback
     if folder := folder_of(name, data):
-        labels = fields.get("labels")
-        if labels is None and is_split_by_run(weights, folder):
-            split = load_folder(folder)
-            say_notes(split.notes)
-            test = replace(split.test, skipped=split.skipped)
-            return evaluate_pictures(model, weights, str(folder), test)
-        part = str(evaluation_part(folder))
-        pictures = find_images(part, labels=labels)
-        say_notes(pictures.notes)
-        return evaluate_pictures(model, weights, part, pictures)
+        return evaluate_folder(model, weights, folder, fields, options)
     if "labels" in fields:
         raise UserError(
             f"labels= is for a folder of pictures, and {name} isn't one"
+        )
+    if options.real:
+        raise UserError(
+            f"--real is for a folder of ImageNet's validation pictures, and "
+            f"{name} isn't one"
         )
     dataset = load_dataset(
         name,
@@ -87,11 +85,68 @@ def evaluate(options: argparse.Namespace) -> Answer:
         image_size=model.config.image_size,
         num_classes=model.config.num_classes,
     )
-    return evaluate_dataset(model, weights, dataset)
+    return measure_dataset(
+        model,
+        weights,
+        dataset,
+        kind=loss_of(model, weights),
+        per_class=options.per_class,
+    )
+
+
+def evaluate_folder(
+    model: Network,
+    weights: str,
+    folder: Path,
+    fields: dict[str, str],
+    options: argparse.Namespace,
+) -> Answer:
+    """Accuracy on a folder of pictures, in any of the layouts."""
+    labels = fields.get("labels")
+    real = None
+    if options.real:
+        check_imagenet_classes(model, "ImageNet-ReaL")
+        real = read_real(options.real)
+    if labels is None and (root := find_objectnet(folder)):
+        for option, name in (
+            (options.real, "--real"),
+            (options.per_class, "--per-class"),
+        ):
+            if option:
+                raise UserError(
+                    f"{name} doesn't go with ObjectNet, whose classes aren't "
+                    f"the model's; leave {name} out"
+                )
+        check_imagenet_classes(model, "ObjectNet")
+        objectnet = read_objectnet(root)
+        say_notes(objectnet.pictures.notes)
+        return measure_objectnet(model, weights, str(root), objectnet)
+    if real and labels is None and not holds_pictures(folder):
+        pictures = validation_pictures(folder)
+        say_notes(pictures.notes)
+        return measure_real(model, weights, str(folder), pictures, real)
+    if labels is None and is_split_by_run(weights, folder):
+        split = load_folder(folder)
+        say_notes(split.notes)
+        part = str(folder)
+        pictures = replace(split.test, skipped=split.skipped)
+    else:
+        part = str(evaluation_part(folder))
+        pictures = find_images(part, labels=labels)
+        say_notes(pictures.notes)
+    return measure_pictures(
+        model,
+        weights,
+        part,
+        pictures,
+        kind=loss_of(model, weights),
+        real=real,
+        per_class=options.per_class,
+    )
 
 
 def is_split_by_run(weights: str, folder: Path) -> bool:
-    """Whether the run of `weights` split this folder into training and test pictures.
+    """Whether the run of `weights` split this folder into training and test.
 
     Then only the test pictures say how good it is; it was trained on the
     others. A run that was given its test data in Python split nothing.
@@ -116,91 +171,6 @@ def say_notes(notes: Iterable[str]) -> None:
         say(wrapped("note: ", note))
 
 
-def evaluate_pictures(
-    model: Network, weights: str, name: str, pictures: Pictures
-) -> Answer:
-    """Top-1 and top-5 accuracy on some pictures; top-5 is null below 6 classes."""
-    num_classes = model.config.num_classes
-    pictures = match_classes(pictures, model.class_names, num_classes)
-    device = next(model.parameters()).device
-    workers = min(os.cpu_count() or 1, 8, len(pictures.paths) // 64)
-    source = ImageSource(
-        pictures, model.preprocess, num_workers=workers, device=device
-    )
-    batches = tqdm(
-        source.batches(batch_size=32),
-        total=-(-len(source) // 32),
-        unit="batch",
-        disable=not sys.stderr.isatty(),
-        dynamic_ncols=True,
-    )
-    answers = all_logits(model, batches)
-    num_images = len(source)
-    correct = top_k_correct(answers, 1)
-    top_5 = None
-    if num_classes >= LEAST_FOR_TOP_5:
-        top_5 = top_k_correct(answers, 5)
-    kind = loss_of(model, weights)
-    loss_sum = LOSSES[kind](answers.logits.double(), answers.labels)
-    loss = finite(loss_sum.item() / num_images, weights)
-    values = {
-        "weights": weights,
-        "dataset": {"name": name},
-        "accuracy": 100 * correct / num_images,
-        "top5_accuracy": top_5 if top_5 is None else 100 * top_5 / num_images,
-        "loss": loss,
-        "loss_name": kind,
-        "num_correct": correct,
-        "num_top5_correct": top_5,
-        "num_images": num_images,
-        "skipped": list(pictures.skipped),
-    }
-    parts = [
-        f"{'accuracy' if top_5 is None else 'top-1'} {values['accuracy']:.2f} "
-        f"% ({correct:,} of {num_images:,} pictures of {name})"
-    ]
-    if top_5 is not None:
-        parts.append(f"top-5 {values['top5_accuracy']:.2f} %")
-    parts.append(f"{LOSS_NAMES[kind]} {loss:.4f} nats")
-    return Answer(values, ", ".join(parts))
-
-
-def evaluate_dataset(model: Network, weights: str, dataset: Dataset) -> Answer:
-    """Accuracy on the test part of a named set or a FILE.npz."""
-    if len(dataset.class_names) != model.config.num_classes:
-        raise UserError(
-            f"{dataset.name} has {len(dataset.class_names)} classes, "
-            f"{weights} has {model.config.num_classes}"
-        )
-    kind = loss_of(model, weights)
-    measured = accuracy(model, dataset.test, loss=LOSSES[kind], batch_size=256)
-    values = {
-        "weights": weights,
-        "dataset": {"name": dataset.name, "digest": dataset.digest},
-        "accuracy": measured.accuracy,
-        "loss": finite(measured.loss, weights),
-        "loss_name": kind,
-        "num_correct": measured.num_correct,
-        "num_images": measured.num_images,
-    }
-    text = (
-        f"accuracy {measured.accuracy:.2f} % ({measured.num_correct:,} of "
-        f"{measured.num_images:,} test images of {dataset.name}), "
-        f"{LOSS_NAMES[kind]} {measured.loss:.4f} nats"
-    )
-    return Answer(values, text)
-
-
-def finite(loss: float, weights: str) -> float:
-    """`loss`. UserError: it is NaN or infinity."""
-    if not math.isfinite(loss):
-        raise UserError(
-            f"the loss of {weights} is {loss}: its arithmetic overflows, or "
-            "its weights are damaged"
-        )
-    return loss
-
-
 def loss_of(model: Network, weights: str) -> str:
     """The loss that the model was trained with, "softmax" or "sigmoid".
 
@@ -212,7 +182,7 @@ def loss_of(model: Network, weights: str) -> str:
 
 
 def run_of(weights: str) -> RunFolder | None:
-    """The run folder that a file or folder of weights belongs to, if it does."""
+    """The run folder that a file or folder of weights belongs to, if any."""
     path = user_path(weights)
     # a model's name isn't in a folder, even if the working folder is a run's
     if not os.path.exists(path):
@@ -248,20 +218,36 @@ def check_not_given(config: TrainConfig, weights: str) -> None:
             )
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `vitedu evaluate`."""
+    parser.add_argument(
+        "--per-class",
+        action="store_true",
+        help="also the accuracy of every class, and their mean",
+    )
+    parser.add_argument(
+        "--real",
+        metavar="FILE",
+        help="also ImageNet-ReaL: the authors' real.json, for a FOLDER of "
+        "ImageNet's validation pictures by their own names",
+    )
+
+
 EVALUATE = Command(
     evaluate,
     usage="WEIGHTS [DATASET|FOLDER] [name=value ...]",
     summary="accuracy on a data set or on your photographs",
-    about="Measure how often a model is right: on the test part of a data set, on a "
-    "folder of pictures or, for a run, on the test part of its own data. Top-5 "
-    "is left out (in --json null) below 6 classes.",
+    about="Measure how often a model is right: on the test part of a data set, "
+    "on a folder of pictures or, for a run, on the test part of its own "
+    "data. Top-5 is left out (in --json null) below 6 classes.",
     words=[
         *WEIGHTS,
         ("DATASET", "a named set (`vitedu info data`) or FILE.npz"),
         (
             "FOLDER",
             "pictures in a folder for each class (of a FOLDER with val/ or "
-            "test/, those), or all in one folder with labels=FILE.csv",
+            "test/, those), or all in one folder with labels=FILE.csv; also "
+            "ImageNet-V2, with folders 0 to 999, and objectnet-1.0",
         ),
         ("data=PATH", "where the named set is"),
         ("labels=FILE.csv", "columns filename and class or class_index"),
@@ -272,5 +258,10 @@ EVALUATE = Command(
         ("vitedu evaluate runs/digits-49b19050", "on what it was trained with"),
         ("vitedu evaluate ViT-Ti/16 photos/val", "on your own photographs"),
         ("vitedu evaluate runs/mine mnist data=mnist.npz", "on another set"),
+        (
+            "vitedu evaluate ViT-B/16 imagenet/val --real real.json",
+            "on ImageNet, with all the labels that are right",
+        ),
     ],
+    add_options=add_options,
 )

@@ -2,17 +2,58 @@
 
 from vitedu.evaluate.accuracy import Evaluation, accuracy
 from vitedu.evaluate.classify import Guess, classify
+from vitedu.evaluate.confusion import (
+    ClassScores,
+    Confusion,
+    Predictions,
+    class_scores,
+    confusion_matrix,
+    most_confused,
+    predictions,
+)
 from vitedu.evaluate.features import Features, features
+from vitedu.evaluate.fewshot import (
+    FewShotClassifier,
+    fewshot_accuracy,
+    fewshot_classifier,
+)
 from vitedu.evaluate.logits import Answers, all_logits, top_k_correct
+from vitedu.evaluate.objectnet import ObjectNetEvaluation, objectnet_accuracy
+from vitedu.evaluate.probe import LinearProbe, linear_probe
+from vitedu.evaluate.real import RealEvaluation, real_accuracy
+from vitedu.evaluate.shots import FewShotPoint, fewshot_curve, sample_shots
+from vitedu.evaluate.vtab import VTAB, VtabResult, VtabTask
 
 __all__ = [
+    "VTAB",
     "Answers",
+    "ClassScores",
+    "Confusion",
     "Evaluation",
     "Features",
+    "FewShotClassifier",
+    "FewShotPoint",
     "Guess",
+    "LinearProbe",
+    "ObjectNetEvaluation",
+    "Predictions",
+    "RealEvaluation",
+    "VtabResult",
+    "VtabTask",
     "accuracy",
     "all_logits",
+    "class_scores",
     "classify",
+    "confusion_matrix",
     "features",
+    "fewshot_accuracy",
+    "fewshot_classifier",
+    "fewshot_curve",
+    "linear_probe",
+    "most_confused",
+    "objectnet_accuracy",
+    "predictions",
+    "real_accuracy",
+    "sample_shots",
     "top_k_correct",
 ]

@@ -17,6 +17,9 @@ from vitedu.evaluate.batches import (
 from vitedu.evaluate.classify import is_trained_by_sigmoid, loaded
 from vitedu.evaluate.losses import LOSSES, Loss, checked, name_of
 
+# with fewer classes, five guesses are nearly always right
+LEAST_FOR_TOP_5 = 6
+
 
 class Evaluation(NamedTuple):
     """Sums over all images, as plain numbers."""
@@ -27,11 +30,20 @@ class Evaluation(NamedTuple):
     loss_name: str = "softmax_cross_entropy"
     # images whose logits are NaN or infinite; they count as wrong
     num_unanswered: int = 0
+    # label among the five largest logits; None: too few classes, or not counted
+    num_top5_correct: int | None = None
 
     @property
     def accuracy(self) -> float:
         """Top-1 accuracy in percent."""
         return 100.0 * self.num_correct / self.num_images
+
+    @property
+    def top5_accuracy(self) -> float | None:
+        """Top-5 accuracy in percent; None where it wasn't counted."""
+        if self.num_top5_correct is None:
+            return None
+        return 100.0 * self.num_top5_correct / self.num_images
 
     @property
     def loss(self) -> float:
@@ -49,7 +61,7 @@ def accuracy(
     batch_size: int = 64,
     num_workers: int = 0,
 ) -> Evaluation:
-    """Top-1 accuracy and loss of a model over data; every image counts once.
+    """Top-1, top-5 and loss of a model over data; every image counts once.
 
     Pictures of a folder that cannot be read are left out, and a warning names
     them.
@@ -70,6 +82,8 @@ def accuracy(
 
     An image to which the model answers NaN or infinity counts as wrong, and
     among `num_unanswered`; the loss is then NaN.
+
+    Top-5 is counted where there are 6 classes or more.
 
     Sums are divided once, at the end: a mean of batch means would give the
     images of a short last batch more weight. The model's mode is put back as it
@@ -92,6 +106,7 @@ def accuracy(
     )
     says_classes = num_classes_of(model) > 0
     num_correct, num_answered = torch.tensor(0), torch.tensor(0)
+    num_top_5, has_top_5 = torch.tensor(0), False
     loss_sum, num_images = 0.0, 0
     with evaluating(model):
         for images, labels in batches:
@@ -102,6 +117,9 @@ def accuracy(
             is_answered = logits.amax(dim=-1).isfinite()
             is_correct = (logits.argmax(dim=-1) == labels) & is_answered
             num_correct = num_correct + is_correct.sum()
+            if has_top_5 := logits.shape[-1] >= LEAST_FOR_TOP_5:
+                best = logits.topk(5).indices == labels[:, None]  # (b, 5)
+                num_top_5 = num_top_5 + (best.any(1) & is_answered).sum()
             num_answered = num_answered + is_answered.sum()
             num_images += len(labels)
     if num_images == 0:
@@ -112,4 +130,5 @@ def accuracy(
         num_images,
         name_of(loss),
         num_images - int(num_answered),
+        int(num_top_5) if has_top_5 else None,
     )

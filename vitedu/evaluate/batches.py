@@ -11,12 +11,13 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 
 from vitedu.data.folders import evaluation_part
-from vitedu.data.images import Pictures, match_classes
+from vitedu.data.images import Pictures
 from vitedu.data.kinds import open_data, warn_of_skipped
 from vitedu.data.labels import check_labels
 from vitedu.data.loader_source import read_batch, yields_batches
 from vitedu.data.prepared import RangeCheck
 from vitedu.errors import UserError
+from vitedu.evaluate.match import match_folders
 from vitedu.pictures import PreprocessSpec
 
 # (images, labels) batches, or whatever else `vitedu.data.as_source` takes
@@ -94,13 +95,7 @@ def prepared(
     by_class_of_model: bool,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """The same for data that `model.preprocess` prepares."""
-    spec = preprocess_of(model)
-    if spec is None:
-        raise ValueError(
-            "the model has no preprocess, so it only takes prepared batches; "
-            "load it with vitedu.load, or set model.preprocess = "
-            "PreprocessSpec(...)"
-        )
+    spec = needed_spec(model)
     if by_class_of_model and isinstance(data, str | PathLike):
         data = evaluation_part(data)
     known = open_data(data)
@@ -108,7 +103,7 @@ def prepared(
     names = tuple(getattr(model, "class_names", ()))
     num_classes = num_classes_of(model)
     if by_class_of_model and isinstance(known.content, Pictures):
-        known = open_data(match_classes(known.content, names, num_classes))
+        known = open_data(match_folders(known.content, names, num_classes))
     elif by_class_of_model and names:
         known = known.called(names)
     like = next(model.parameters())
@@ -130,6 +125,18 @@ def preprocess_of(model: nn.Module) -> PreprocessSpec | None:
     """How the model expects its pictures; None: unknown."""
     spec = getattr(model, "preprocess", None)
     return spec if isinstance(spec, PreprocessSpec) else None
+
+
+def needed_spec(model: nn.Module) -> PreprocessSpec:
+    """The same. ValueError: it is unknown."""
+    spec = preprocess_of(model)
+    if spec is None:
+        raise ValueError(
+            "the model has no preprocess, so it only takes prepared batches; "
+            "load it with vitedu.load, or set model.preprocess = "
+            "PreprocessSpec(...)"
+        )
+    return spec
 
 
 def num_classes_of(model: nn.Module) -> int:

@@ -9,8 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from vitedu.data.imagenet import NUM_1K
 from vitedu.errors import UserError
-from vitedu.evaluate.batches import evaluating
+from vitedu.evaluate.batches import evaluating, num_classes_of
+from vitedu.evaluate.match import are_imagenet
 from vitedu.pictures import Picture, preprocess
 from vitedu.weights.load import load
 
@@ -120,6 +122,25 @@ def check_has_classes(model: nn.Module, name: str = "the model") -> None:
         raise UserError(
             f"{name} has logits for every token (pool=none) and none for the "
             "picture as a whole"
+        )
+
+
+def check_imagenet_classes(model: nn.Module, what: str) -> None:
+    """UserError: the classes of the model aren't ImageNet's 1,000.
+
+    `what` is what needs them.
+    """
+    num_classes = num_classes_of(model)
+    if num_classes != NUM_1K:
+        raise UserError(
+            f"{what} needs a model with ImageNet's 1,000 classes, and this one "
+            f"has {num_classes:,}; give one that was trained on ImageNet"
+        )
+    names: tuple[str, ...] = getattr(model, "class_names", ())
+    if names and not are_imagenet(names):
+        raise UserError(
+            f"{what} needs a model with ImageNet's classes, and this one's "
+            f"begin with {names[0]!r}; give one that was trained on ImageNet"
         )
 
 

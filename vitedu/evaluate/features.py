@@ -23,6 +23,10 @@ class Features(NamedTuple):
     features: Tensor
     labels: Tensor
 
+    def take(self, rows: Tensor) -> "Features":
+        """Some of the images: rows int64 (m,), or bool (n,)."""
+        return Features(self.features[rows], self.labels[rows])
+
 
 @explain_killed_workers()
 @torch.no_grad()
@@ -81,3 +85,46 @@ def features(
     if not sum(map(len, labels)):
         raise ValueError("features needs at least one image, got none")
     return Features(torch.cat(rows), torch.cat(labels))
+
+
+def check_features(
+    what: str, features: Tensor, labels: Tensor, width: int | None = None
+) -> None:
+    """What every classifier on features needs; "training images" is a `what`.
+
+    TypeError: they aren't tensors, or the labels aren't int64. ValueError: they
+    aren't (n, d) and (n,), of another width than `width`, none, not finite, or
+    a label is below 0.
+    """
+    if not isinstance(features, Tensor) or not isinstance(labels, Tensor):
+        raise TypeError(
+            f"features and labels of the {what} must be tensors, got "
+            f"{type(features).__name__} and {type(labels).__name__}; "
+            "torch.as_tensor makes them"
+        )
+    if labels.dtype != torch.int64:
+        raise TypeError(
+            f"labels of the {what} must be int64, got {labels.dtype}; convert "
+            "them with labels.long()"
+        )
+    if features.ndim != 2 or labels.shape != features.shape[:1]:
+        raise ValueError(
+            f"the {what} need features (n, d) and labels (n,), got "
+            f"{tuple(features.shape)} and {tuple(labels.shape)}"
+        )
+    if not features.numel():
+        raise ValueError(f"there are no {what}; at least one is needed")
+    if width is not None and features.shape[1] != width:
+        raise ValueError(
+            f"the {what} have {features.shape[1]} features each, but the "
+            f"classifier has {width}; take both from the same model"
+        )
+    if not features.isfinite().all():
+        raise ValueError(
+            f"the features of the {what} contain NaN or infinity; compute them "
+            "in float32, or load other weights"
+        )
+    if labels.min() < 0:
+        raise ValueError(
+            f"the {what} have the label {int(labels.min())}; labels begin at 0"
+        )

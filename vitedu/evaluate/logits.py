@@ -29,13 +29,13 @@ def all_logits(
         raise ValueError(
             "all_logits needs the model in eval mode; call model.eval()"
         )
-    logits, labels = [], []
+    rows, labels = [], []
     for images, truth in batches:
-        logits.append(model(images).float().cpu())
+        rows.append(model(images).float().cpu())
         labels.append(truth.cpu())
-    if not logits:
+    if not rows:
         raise ValueError("all_logits needs at least one image, got none")
-    return Answers(torch.cat(logits), torch.cat(labels))
+    return Answers(torch.cat(rows), torch.cat(labels))
 
 
 def top_k_correct(answers: Answers, k: int) -> int:
@@ -43,3 +43,12 @@ def top_k_correct(answers: Answers, k: int) -> int:
     k = min(k, answers.logits.shape[1])
     best = answers.logits.topk(k, dim=1).indices  # (n, k)
     return int((best == answers.labels[:, None]).any(dim=1).sum())
+
+
+def top_k_among(logits: Tensor, right: Tensor, k: int) -> int:
+    """How many images have a right class among the `k` largest logits.
+
+    Logits (n, classes), and bool of the same shape: which classes are right.
+    """
+    best = logits.topk(min(k, logits.shape[1]), dim=1).indices  # (n, k)
+    return int(right.gather(1, best).any(dim=1).sum())

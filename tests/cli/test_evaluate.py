@@ -1,0 +1,208 @@
+"""`vitedu evaluate` on ImageNet's other test sets, and class by class."""
+
+import csv
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import vitedu
+from vitedu import PreprocessSpec
+from vitedu.cli import main
+from vitedu.data import prepare
+
+CAT, COFFEE = 285, 967
+PHOTOS = Path(vitedu.__file__).parent / "data" / "photos"
+SAMPLE = Path(os.environ.get("VITEDU_DATA") or "/nowhere") / "imagenet-sample"
+
+
+@pytest.fixture
+def weights(here):
+    """A file of a small model that takes everything for a cat, or a coffee."""
+    return save_model(here / "cats.safetensors", 1000, best=(CAT, COFFEE))
+
+
+def save_model(path, num_classes, best, class_names=()):
+    torch.manual_seed(0)
+    model = vitedu.vit(
+        "ViT-Ti/16",
+        image_size=16,
+        embed_dim=8,
+        depth=1,
+        num_heads=2,
+        mlp_dim=8,
+        num_classes=num_classes,
+    )
+    torch.nn.init.normal_(model.head.weight, std=1e-3)
+    for place, label in enumerate(best):
+        model.head.bias.data[label] = 9.0 - place
+    model.preprocess = PreprocessSpec(image_size=16)
+    model.class_names = class_names
+    return vitedu.save(model, path)
+
+
+def put(photo, path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(PHOTOS / f"{photo}.jpg", path)
+
+
+@pytest.fixture
+def pictures(here):
+    """Two cats and a coffee, in folders as ImageNet-V2's."""
+    for folder, name in ((CAT, "a"), (CAT, "b"), (COFFEE, "a")):
+        put("cat", here / "v2" / str(folder) / f"{name}.jpg")
+    return here / "v2"
+
+
+@pytest.fixture
+def validation(here):
+    """ImageNet's first three validation pictures, and their labels."""
+    for number, code in ((1, "n07920052"), (2, "n02124075"), (3, "n02124075")):
+        name = f"ILSVRC2012_val_{number:08}.JPEG"
+        put("coffee", here / "val" / code / name)
+    labels = [[504, CAT], [0], *[[]] * 49_998]
+    (here / "real.json").write_text(json.dumps(labels))
+    return here / "val"
+
+
+def test_numbered_folders_are_imagenets_classes(weights, pictures, answer):
+    found = answer("evaluate", weights, pictures)
+    assert (found["num_correct"], found["num_images"]) == (2, 3)
+    assert found["num_top5_correct"] == 3
+
+
+def test_per_class_lists_the_classes_that_have_images(
+    weights, pictures, answer
+):
+    found = answer("evaluate", weights, pictures, "--per-class")
+    assert [
+        (row["index"], row["class"], row["num_correct"], row["num_images"])
+        for row in found["per_class"]
+    ] == [(CAT, "Egyptian cat", 2, 2), (COFFEE, "espresso", 0, 1)]
+    assert [row["accuracy"] for row in found["per_class"]] == [100.0, 0.0]
+    assert found["mean_class_accuracy"] == 50.0
+
+
+def test_per_class_is_a_line_a_class(weights, pictures, capsys):
+    assert main(["evaluate", str(weights), str(pictures), "--per-class"]) == 0
+    first, *rows = capsys.readouterr().out.splitlines()
+    assert first.endswith("mean of the classes 50.00 %")
+    assert rows == [
+        "Egyptian cat  100.00 %  2 of 2",
+        "espresso        0.00 %  0 of 1",
+    ]
+
+
+def test_per_class_counts_the_images_of_a_named_set(here, answer):
+    names = tuple(map(str, range(10)))
+    path = save_model(here / "three.safetensors", 10, (3,), names)
+    found = answer("evaluate", path, "digits", "--per-class", "image_size=32")
+    rows = {row["class"]: row for row in found["per_class"]}
+    assert list(rows) == list(names)
+    assert sum(row["num_images"] for row in rows.values()) == 500
+    assert [rows[x]["num_correct"] for x in ("2", "3")] == [0, 50]
+    assert found["num_correct"] == 50 and found["mean_class_accuracy"] == 10.0
+
+
+def test_real_labels_count_beside_the_first_ones(weights, validation, capsys):
+    words = [str(weights), str(validation), "--real", "real.json"]
+    assert main(["evaluate", *words]) == 0
+    out = capsys.readouterr().out
+    # the third picture is a cat by its folder, and has no label in ReaL
+    assert f"top-1 66.67 % (2 of 3 pictures of {validation})" in out
+    assert out.endswith("ReaL 50.00 % (1 of 2 pictures with a label)\n")
+
+
+def test_real_labels_do_without_class_folders(weights, validation, answer):
+    flat = validation.parent / "flat"
+    flat.mkdir()
+    for path in validation.glob("*/*"):
+        shutil.move(path, flat)
+    found = answer("evaluate", weights, flat, "--real", "real.json")
+    assert (found["num_real_correct"], found["num_real_images"]) == (1, 2)
+    assert found["real_accuracy"] == 50.0
+    assert "accuracy" not in found and found["skipped"] == []
+
+
+def test_shards_keep_the_names_that_real_labels_need(
+    weights, validation, answer
+):
+    prepare(validation, "shards")
+    found = answer("evaluate", weights, "shards", "--real", "real.json")
+    assert (found["num_real_correct"], found["num_real_images"]) == (1, 2)
+
+
+@pytest.fixture
+def objectnet(here):
+    """ObjectNet with one class, whose picture has its border."""
+    root = here / "objectnet-1.0"
+    (root / "mappings").mkdir(parents=True)
+    put("cat", root / "images" / "cat" / "1.jpg")
+    for name, values in (
+        ("folder_to_objectnet_label", {"cat": "Cat"}),
+        ("objectnet_to_imagenet_1k", {"Cat": "Egyptian cat; tabby"}),
+        ("pytorch_to_imagenet_2012_id", {"285": 0, "281": 1}),
+    ):
+        (root / "mappings" / f"{name}.json").write_text(json.dumps(values))
+    labels = root / "mappings" / "imagenet_to_label_2012_v2"
+    labels.write_text("Egyptian cat\ntabby\n")
+    return root
+
+
+def test_objectnet_is_known_by_its_folder(weights, objectnet, answer):
+    for folder in (objectnet, objectnet / "images"):
+        found = answer("evaluate", weights, folder)
+        assert (found["num_correct"], found["num_images"]) == (1, 1)
+        assert (found["top5_accuracy"], found["num_classes"]) == (100.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["val", "--real", "gone.json"], "gone.json does not exist"),
+        (["v2", "--real", "real.json"], "isn't one of ImageNet's validation"),
+        (["digits", "--real", "real.json"], "digits isn't one"),
+        (["objectnet-1.0", "--per-class"], "leave --per-class out"),
+        (["objectnet-1.0", "--real", "real.json"], "leave --real out"),
+        (["val", "--reel", "real.json"], "did you mean '--real'"),
+    ],
+)
+def test_what_does_not_go_together_is_one_sentence(
+    weights, validation, pictures, objectnet, words, said, sentence
+):
+    assert said in sentence("evaluate", weights, *words)
+
+
+def test_real_labels_need_imagenets_classes(validation, here, sentence):
+    names = ("n02124075", "n07920052")
+    path = save_model(here / "two.safetensors", 2, (0,), names)
+    said = sentence("evaluate", path, "val", "--real", "real.json")
+    assert "ImageNet's 1,000 classes, and this one has 2" in said
+
+
+@pytest.mark.slow
+def test_every_fifth_of_the_sample_is_as_right_as_timms(here, answer):
+    """Of all 1,000, which take a minute, 813 are right and 960 among five."""
+    if not SAMPLE.is_dir():
+        pytest.skip("VITEDU_DATA/imagenet-sample is not there")
+    with open(SAMPLE / "reference_top5.csv", newline="") as file:
+        rows = list(csv.DictReader(file))[::5]
+    with open(here / "labels.csv", "w", newline="") as file:
+        table = csv.DictWriter(
+            file, ["filename", "class_index"], extrasaction="ignore"
+        )
+        table.writeheader()
+        table.writerows(rows)
+    found = answer("evaluate", "ViT-Ti/16", SAMPLE, "labels=labels.csv")
+    top_1 = sum(row["p1"] == row["class_index"] for row in rows)
+    top_5 = sum(
+        row["class_index"] in [row[f"p{k}"] for k in range(1, 6)]
+        for row in rows
+    )
+    # two of the 1,000 have a margin that another machine may turn
+    assert abs(found["num_correct"] - top_1) <= 2
+    assert abs(found["num_top5_correct"] - top_5) <= 2
+    assert found["num_images"] == 200

@@ -1,0 +1,139 @@
+"""Which classes are taken for which: counted by hand and by scikit-learn."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import vitedu
+from vitedu.data import ArraySource, PreprocessSpec, load_dataset, subset
+from vitedu.evaluate import accuracy
+from vitedu.evaluate.confusion import (
+    Predictions,
+    class_scores,
+    confusion_matrix,
+    most_confused,
+    predictions,
+)
+
+LABELS = [0, 0, 0, 1, 1, 2, 2, 2, 2]
+CLASSES = [0, 1, 1, 1, 0, 2, 2, 0, 0]
+
+
+def answers(num_classes=4):
+    """Nine images of three classes out of four."""
+    return Predictions(
+        torch.tensor(LABELS), torch.tensor(CLASSES), torch.ones(9), num_classes
+    )
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """A linear model of digits, and a hundred of them."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10)).eval()
+    data = load_dataset("digits")
+    source = ArraySource(
+        subset(data.test, 100),
+        data.class_names,
+        preprocess=PreprocessSpec(image_size=28, in_channels=1),
+    )
+    return model, source
+
+
+def test_rows_are_the_truth_and_columns_the_answers():
+    assert confusion_matrix(answers()).tolist() == [
+        [1, 2, 0, 0],
+        [1, 1, 0, 0],
+        [2, 0, 2, 0],
+        [0, 0, 0, 0],
+    ]
+
+
+def test_recall_and_precision_of_a_class():
+    scores = class_scores(answers())
+    assert scores.num_images.tolist() == [3, 2, 4, 0]
+    assert scores.num_predicted.tolist() == [4, 3, 2, 0]
+    assert scores.num_correct.tolist() == [1, 1, 2, 0]
+    third = pytest.approx(1 / 3)
+    assert scores.recall[:3].tolist() == [third, 0.5, 0.5]
+    assert scores.precision[:3].tolist() == [0.25, third, 1.0]
+    # a class that isn't there, and never answered
+    assert scores.recall[3].isnan() and scores.precision[3].isnan()
+
+
+def test_the_most_frequent_mistakes_come_first():
+    assert most_confused(answers()) == [(0, 1, 2), (2, 0, 2), (1, 0, 1)]
+    assert most_confused(answers(), 1) == [(0, 1, 2)]
+
+
+def test_without_mistakes_nothing_is_confused():
+    labels = torch.tensor(LABELS)
+    assert most_confused(Predictions(labels, labels, torch.ones(9), 3)) == []
+
+
+@pytest.mark.slow  # scikit-learn takes seconds to import
+def test_all_agree_with_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics")
+    generator = torch.Generator().manual_seed(0)
+    labels, classes = torch.randint(0, 7, (2, 500), generator=generator)
+    found = Predictions(labels, classes, torch.ones(500), 7)
+    matrix = metrics.confusion_matrix(labels, classes, labels=range(7))
+    assert np.array_equal(confusion_matrix(found), matrix)
+    precision, recall, _, count = metrics.precision_recall_fscore_support(
+        labels, classes
+    )
+    scores = class_scores(found)
+    # float32 against float64
+    assert np.allclose(scores.precision, precision, atol=1e-6)
+    assert np.allclose(scores.recall, recall, atol=1e-6)
+    assert np.array_equal(scores.num_images, count)
+
+
+def test_the_trace_is_the_accuracy_however_batches_are_cut(digits):
+    model, source = digits
+    want = accuracy(model, source.batches(batch_size=100)).num_correct
+    for batch_size in (100, 7):
+        found = predictions(model, source.batches(batch_size=batch_size))
+        assert confusion_matrix(found).trace() == want
+        assert found.is_correct.sum() == want
+        assert len(found.labels) == 100 and found.num_classes == 10
+
+
+@pytest.mark.slow
+def test_probabilities_are_those_of_classify():
+    model = vitedu.load("ViT-Ti/16")
+    photo = vitedu.data.photo("cat")
+    images = vitedu.preprocess(model, photo)
+    found = predictions(model, [(images, torch.tensor([285]))])
+    (guess,) = vitedu.classify(model, photo, top=1)
+    assert found.is_correct.tolist() == [True]
+    assert found.probabilities.tolist() == [guess.probability]
+
+
+def test_a_matrix_larger_than_the_memory_is_refused():
+    with pytest.raises(vitedu.UserError, match="most_confused"):
+        confusion_matrix(answers(num_classes=10**8))
+    # and these are not as large
+    assert most_confused(answers(num_classes=10**8))[0].num_images == 2
+
+
+def test_soft_labels_are_refused(digits):
+    model, _ = digits
+    batch = (torch.zeros(2, 1, 28, 28), torch.full((2, 10), 0.1))
+    with pytest.raises(vitedu.UserError):
+        predictions(model, [batch])
+
+
+def test_no_images_are_refused(digits):
+    model, _ = digits
+    with pytest.raises(ValueError, match="at least one image"):
+        predictions(model, iter([]))
+
+
+def test_a_model_that_answers_nan_is_refused(digits):
+    _, source = digits
+    broken = nn.Sequential(nn.Flatten(), nn.Linear(784, 10)).eval()
+    nn.init.constant_(broken[1].weight, float("nan"))
+    with pytest.raises(vitedu.UserError, match="NaN"):
+        predictions(broken, source.batches(batch_size=50))

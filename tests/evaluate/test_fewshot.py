@@ -1,0 +1,175 @@
+"""The closed-form classifier: equal to the authors', and to direct formulas."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from vitedu import UserError
+from vitedu.evaluate import (
+    FewShotClassifier,
+    fewshot_accuracy,
+    fewshot_classifier,
+)
+
+SETS = ("gauss16", "gauss64", "relu24")
+
+
+def drawn(n=12, d=5, num_classes=3, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    return 3 * x + 1, torch.arange(n) % num_classes
+
+
+@pytest.fixture(scope="module")
+def authors(golden):
+    """Arrays and facts of the authors' own runs."""
+    facts = json.loads((golden / "fewshot.json").read_text())
+    with np.load(golden / "fewshot.npz") as arrays:
+        return facts, {key: torch.from_numpy(arrays[key]) for key in arrays}
+
+
+def parts(arrays, name):
+    return [
+        arrays[f"{name}/{part}"].long() if part[-1] == "y" else
+        arrays[f"{name}/{part}"]
+        for part in ("train_x", "train_y", "test_x", "test_y")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_accuracy_is_the_authors(authors, name):
+    facts, arrays = authors
+    x, y, xt, yt = parts(arrays, name)
+    want = arrays[f"{name}/accuracy_f64"]
+    found = torch.empty_like(want)
+    for i, l2 in enumerate(facts["l2"]):
+        for j, k in enumerate(facts["shots"]):
+            for seed, rows in enumerate(arrays[f"{name}/shots{k}/idx"]):
+                few = rows.long()
+                found[i, j, seed] = fewshot_accuracy(x[few], y[few], xt, yt, l2)
+    # one of 200 images is 0.005
+    assert_close(found, want, rtol=0, atol=0.005)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_weights_are_the_authors(authors, name):
+    facts, arrays = authors
+    x, y, xt, _ = parts(arrays, name)
+    for k in facts["shots"]:
+        few = arrays[f"{name}/shots{k}/idx"][0].long()
+        for i, l2 in enumerate(facts["l2"]):
+            found = fewshot_classifier(x[few], y[few], l2)
+            key = f"{name}/shots{k}"
+            assert_close(found.mean, arrays[f"{key}/mean_f64"])
+            assert_close(found.std, arrays[f"{key}/std_f64"])
+            want = arrays[f"{key}/w_f64"][i]
+            error = (found.weights - want).norm() / want.norm()  # Frobenius
+            # float64; XX' of the bias' 100s against l2 2^-10 loses 8 digits
+            assert error < 1e-6
+            scores = arrays[f"{key}/test_scores_first8_f64"][i]
+            assert_close(found.scores(xt[:8]), scores, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("n", "d"), [(12, 5), (6, 5), (5, 5), (4, 9)])
+def test_the_weights_solve_the_normal_equations(n, d):
+    x, y = drawn(n, d)
+    found = fewshot_classifier(x, y, l2=2.0)
+    z = (x - x.mean(0)) / (x.std(0, correction=0) + 1e-5)
+    z = torch.cat([z, torch.full((n, 1), 100.0)], dim=1)
+    targets = torch.where(y[:, None] == torch.arange(3), 1.0, -1.0).double()
+    square = z.mT @ z + 2.0 * torch.eye(d + 1)
+    assert_close(square @ found.weights, z.mT @ targets)
+
+
+@pytest.mark.slow  # scikit-learn's import takes seconds
+def test_is_ridge_regression_with_the_bias_as_a_feature():
+    x, y = drawn(30)
+    found = fewshot_classifier(x, y, l2=3.0)
+    z = (x - found.mean) / found.std
+    z = np.hstack([z.numpy(), np.full((30, 1), 100.0)])
+    targets = 2.0 * np.eye(3)[y.numpy()] - 1.0
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    theirs = linear_model.Ridge(alpha=3.0, fit_intercept=False).fit(z, targets)
+    assert_close(found.weights, torch.from_numpy(theirs.coef_.T.copy()))
+
+
+def test_with_much_l2_only_the_bias_is_left():
+    x, y = drawn(9)
+    found = fewshot_classifier(x, y, l2=1e4)
+    scores = found.scores(torch.randn(4, 5))
+    # the mean of targets 1, -1, -1; the bias' square is 9 * 100^2 = 9e4
+    assert_close(
+        found.weights[-1], torch.full((3,), -1 / 3 * 9e2 / 1e5).double()
+    )
+    assert scores.abs().max() < 1
+
+
+def test_equals_the_share_of_right_answers():
+    x, y = drawn(12)
+    xt, yt = drawn(9, seed=1)
+    answers = fewshot_classifier(x, y).scores(xt).argmax(1)
+    right = sum(
+        a == b for a, b in zip(answers.tolist(), yt.tolist(), strict=True)
+    )
+    assert fewshot_accuracy(x, y, xt, yt) == pytest.approx(right / 9)
+
+
+def test_separable_classes_are_told_apart_from_one_image():
+    x = torch.eye(3)
+    y = torch.tensor([2, 0, 1])
+    assert fewshot_accuracy(x, y, x + 0.1, y) == 1.0
+
+
+def test_a_feature_that_never_changes_does_no_harm():
+    x, y = drawn()
+    still = torch.cat([x, torch.full((12, 1), 7.0)], dim=1)
+    xt, yt = drawn(seed=1)
+    xt = torch.cat([xt, torch.full((12, 1), 7.0)], dim=1)
+    assert fewshot_accuracy(still, y, xt, yt) == fewshot_accuracy(
+        x, y, xt[:, :5], yt
+    )
+
+
+def test_half_precision_features_are_computed_in_float64():
+    x, y = drawn()
+    found = fewshot_classifier(x.half(), y)
+    assert isinstance(found, FewShotClassifier)
+    assert {each.dtype for each in found} == {torch.float64}
+    assert_close(
+        found.weights, fewshot_classifier(x.half().double(), y).weights
+    )
+
+
+def test_a_class_of_the_test_images_that_was_never_seen_counts_as_wrong():
+    x, y = drawn(num_classes=2)
+    assert fewshot_accuracy(x, y, x[:4], torch.full((4,), 7)) == 0.0
+
+
+GOOD = drawn()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"y": GOOD[1][:5]}, ValueError, r"\(12, 5\) and \(5,\)"),
+        ({"y": GOOD[1][:, None]}, ValueError, r"\(12, 1\)"),
+        ({"yt": GOOD[1][:1]}, ValueError, "test images need"),
+        ({"x": GOOD[0][:0], "y": GOOD[1][:0]}, ValueError, "no training"),
+        ({"xt": GOOD[0][:, :4]}, ValueError, "4 features each, .* has 5"),
+        ({"x": GOOD[0] * torch.nan}, ValueError, "NaN or infinity"),
+        ({"xt": GOOD[0] / 0}, ValueError, "NaN or infinity"),
+        ({"y": GOOD[1] - 1}, ValueError, "label -1; labels begin at 0"),
+        ({"y": GOOD[1].int()}, TypeError, r"int32.*labels.long\(\)"),
+        ({"x": GOOD[0].numpy()}, TypeError, "ndarray and Tensor"),
+        ({"l2": 0.0}, ValueError, "l2 must be above 0"),
+        ({"y": GOOD[1] + 10**15}, UserError, "number the classes 0, 1"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_one_sentence(changes, error, said):
+    values = dict(zip(("x", "y", "xt", "yt"), (*GOOD, *GOOD), strict=True))
+    with pytest.raises(error, match=said) as raised:
+        fewshot_accuracy(**(values | changes))
+    assert "\n" not in str(raised.value)

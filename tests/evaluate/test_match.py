@@ -1,0 +1,90 @@
+"""Folders that are numbered, as ImageNet-V2's are, are read as numbers."""
+
+from pathlib import Path
+
+import pytest
+
+from vitedu import UserError
+from vitedu.data.imagenet import imagenet_classes
+from vitedu.data.images import Pictures
+from vitedu.evaluate.match import match_folders
+
+NAMES, CODES = imagenet_classes()
+
+
+def in_folders(*names):
+    """One picture in each, labelled in the order of text as folders are."""
+    names = sorted(names)
+    paths = tuple(Path(name) / "1.png" for name in names)
+    return Pictures(paths, tuple(range(len(names))), tuple(names))
+
+
+def labels_of(pictures):
+    return {
+        path.parent.name: label
+        for path, label in zip(pictures.paths, pictures.labels, strict=True)
+    }
+
+
+@pytest.mark.parametrize("names", [NAMES, ()], ids=["named", "nameless"])
+def test_all_folders_of_imagenet_v2_are_numbers_and_not_text(names):
+    matched = match_folders(in_folders(*map(str, range(1000))), names, 1000)
+    assert labels_of(matched) == {str(x): x for x in range(1000)}
+    assert matched.class_names == NAMES
+
+
+def test_a_part_of_them_keeps_its_numbers():
+    matched = match_folders(in_folders("10", "2", "999"), NAMES, 1000)
+    assert labels_of(matched) == {"10": 10, "2": 2, "999": 999}
+
+
+def test_a_model_whose_classes_are_called_so_is_matched_by_name():
+    names = sorted(map(str, range(1000)))  # as a folder of its own is numbered
+    matched = match_folders(in_folders("10", "2"), names, 1000)
+    assert labels_of(matched) == {
+        "10": names.index("10"),
+        "2": names.index("2"),
+    }
+
+
+def test_codes_and_names_are_matched_as_before():
+    assert labels_of(match_folders(in_folders("tench"), NAMES, 1000)) == {
+        "tench": 0
+    }
+    assert labels_of(match_folders(in_folders("n01443537"), (), 1000)) == {
+        "n01443537": 1
+    }
+
+
+@pytest.mark.parametrize("names", [NAMES, ()], ids=["named", "nameless"])
+def test_names_of_several_words_are_known_by_their_order(names):
+    spelt = tuple(
+        f"{name.upper()}, {code}"
+        for name, code in zip(NAMES, CODES, strict=True)
+    )
+    pictures = Pictures((Path("a"), Path("b")), (7, 134), spelt)
+    matched = match_folders(pictures, names, 1000)
+    assert matched.labels == (7, 134) and matched.class_names == NAMES
+
+
+def test_a_thousand_other_classes_are_not_imagenets():
+    others = tuple(f"fungus {x}" for x in range(1000))
+    pictures = Pictures((Path("a"),), (7,), others)
+    with pytest.raises(UserError, match="the first is 'fungus 0'"):
+        match_folders(pictures, NAMES, 1000)
+    spelt = tuple(
+        f"{name}, {code}" for name, code in zip(NAMES, CODES, strict=True)
+    )
+    with pytest.raises(UserError, match="the first is 'tench, n01440764'"):
+        match_folders(Pictures((Path("a"),), (7,), spelt), others, 1000)
+
+
+@pytest.mark.parametrize("folders", [("0", "1000"), ("0", "07"), ("0", "²")])
+def test_other_numbers_are_no_classes(folders):
+    with pytest.raises(UserError, match="folders are not classes of the model"):
+        match_folders(in_folders(*folders), NAMES, 1000)
+
+
+def test_numbers_mean_nothing_to_a_model_with_other_classes():
+    with pytest.raises(UserError, match="the first is '0'"):
+        match_folders(in_folders("0", "1"), ("ants", "bees"), 2)

@@ -1,0 +1,159 @@
+"""ImageNet-ReaL: any label of a picture is right, and some have none."""
+
+import json
+import re
+
+import pytest
+import torch
+from PIL import Image
+
+import vitedu
+from vitedu import PreprocessSpec, UserError
+from vitedu.evaluate import RealEvaluation, real_accuracy
+from vitedu.evaluate.real import (
+    names_of,
+    read_real,
+    real_counts,
+    real_rows,
+    validation_pictures,
+)
+
+
+def write(path, first):
+    """A real.json in which only the first pictures have labels."""
+    path.write_text(json.dumps([*first, *[[]] * (50_000 - len(first))]))
+    return path
+
+
+def name(number):
+    return f"ILSVRC2012_val_{number:08}.JPEG"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The pictures 1 to 4 of the validation set."""
+    folder = tmp_path / "val"
+    folder.mkdir()
+    for number in (1, 2, 3, 4):
+        Image.new("RGB", (8, 8)).save(folder / name(number), "JPEG")
+    return folder
+
+
+def model_of(num_classes, answer=0, class_names=()):
+    """A small model that always gives the same answer."""
+    torch.manual_seed(0)
+    model = vitedu.vit(
+        "ViT-Ti/16", image_size=16, depth=1, num_classes=num_classes
+    )
+    model.head.bias.data[answer] = 9.0
+    model.preprocess = PreprocessSpec(image_size=16)
+    model.class_names = class_names
+    return model
+
+
+def test_an_answer_counts_if_it_is_one_of_the_labels(folder, tmp_path):
+    # right, as the second of two; wrong; no label; right
+    real = write(tmp_path / "real.json", [[504, 7], [0, 1], [], [7]])
+    found = real_accuracy(model_of(1000, answer=7), folder, real)
+    assert found == RealEvaluation(2, 3, 1)
+    assert found.accuracy == pytest.approx(200 / 3)
+
+
+def test_pictures_are_found_at_any_depth_in_the_order_of_their_numbers(folder):
+    (folder / "n02124075").mkdir()
+    (folder / name(2)).rename(folder / "n02124075" / name(2))
+    found = validation_pictures(folder)
+    assert real_rows(names_of(found)) == [0, 1, 2, 3]
+
+
+def test_counting_is_over_images_and_not_over_labels():
+    logits = torch.eye(1000)[[5, 6, 7]]
+    real = ((5, 6), (5,), (7,))
+    names = [name(number) for number in (1, 2, 3)]
+    assert real_counts(logits, names, real) == RealEvaluation(2, 3, 0)
+
+
+def test_without_any_label_there_is_nothing_to_count():
+    with pytest.raises(UserError, match="none of the 1 pictures has a label"):
+        real_counts(torch.zeros(1, 1000), [name(1)], ((),))
+
+
+def test_the_number_is_read_from_the_name():
+    names = [name(7), "ILSVRC2012_val_00050000.jpg", f"a/x_{name(1)}"]
+    assert real_rows(names) == [6, 49_999, 0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["cat.jpg", name(0), name(50_001), "ILSVRC2012_val_000000011.JPEG"],
+)
+def test_another_picture_is_named(wrong):
+    with pytest.raises(UserError, match="isn't one of ImageNet's validation"):
+        real_rows([wrong])
+
+
+def test_a_broken_picture_is_left_out_and_named(folder):
+    (folder / name(1)).write_bytes(b"no picture")
+    found = validation_pictures(folder)
+    assert real_rows(names_of(found)) == [1, 2, 3]
+    assert name(1) in found.skipped[0]
+
+
+def test_without_a_readable_picture_there_is_one_sentence(folder):
+    for path in folder.iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(UserError, match=r"none of the 4 pictures .* can be"):
+        validation_pictures(folder)
+
+
+def refused(path, said):
+    with pytest.raises(UserError, match=said) as raised:
+        read_real(path)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"{", "cannot read .*real.json"),
+        (b"[" * 100_000, "not valid JSON: it is nested too deeply"),
+        (b"{}", "is a dict, but"),
+        (b"[[1], [2]]", "is a list of 2, but .* 50,000 lists"),
+        (b"\xff\xfe\xff", "cannot read .*real.json"),
+    ],
+    ids=["cut", "deep", "dict", "short", "no text"],
+)
+def test_another_file_is_one_sentence(tmp_path, text, said):
+    path = tmp_path / "real.json"
+    path.write_bytes(text)
+    refused(path, said)
+
+
+@pytest.mark.parametrize("wrong", [[1000], [-1], ["1"], [True], 3, None])
+def test_what_is_no_list_of_classes_is_named(tmp_path, wrong):
+    path = tmp_path / "real.json"
+    path.write_text(f"[{'[], ' * 49_999}{json.dumps(wrong)}]")
+    refused(path, re.escape(f"has {wrong} for picture 50000"))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"gone\.json does not exist"):
+        read_real(tmp_path / "gone.json")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("ant", "bee"), "and this one has 2;"),
+        (tuple(f"fungus {x}" for x in range(1000)), "begin with 'fungus 0'"),
+    ],
+)
+def test_a_model_with_other_classes_is_refused(folder, tmp_path, names, said):
+    model = model_of(len(names), class_names=names)
+    with pytest.raises(UserError, match=said):
+        real_accuracy(model, folder, write(tmp_path / "real.json", []))
+
+
+def test_a_folder_without_pictures_is_one_sentence(tmp_path):
+    with pytest.raises(UserError, match="there are no pictures in"):
+        validation_pictures(tmp_path)

@@ -1,0 +1,260 @@
+"""What `vitedu evaluate` measures, and how it says it: one function a kind."""
+
+import math
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+from vitedu.cli.answer import Answer
+from vitedu.data import Dataset
+from vitedu.data.image_source import ImageSource
+from vitedu.data.images import Pictures
+from vitedu.data.items import Items
+from vitedu.errors import UserError, escaped
+from vitedu.evaluate import accuracy
+from vitedu.evaluate.accuracy import LEAST_FOR_TOP_5
+from vitedu.evaluate.classify import class_names
+from vitedu.evaluate.confusion import Predictions, class_scores, predictions
+from vitedu.evaluate.logits import Answers, all_logits, top_k_correct
+from vitedu.evaluate.losses import LOSSES
+from vitedu.evaluate.match import match_folders
+from vitedu.evaluate.objectnet import ObjectNet
+from vitedu.evaluate.real import (
+    RealEvaluation,
+    RealLabels,
+    names_of,
+    real_counts,
+    real_rows,
+)
+from vitedu.model.network import Network
+
+LOSS_NAMES = {"softmax": "cross-entropy", "sigmoid": "sigmoid cross-entropy"}
+
+
+def measure_pictures(
+    model: Network,
+    weights: str,
+    name: str,
+    pictures: Pictures,
+    *,
+    kind: str,
+    real: RealLabels | None = None,
+    per_class: bool = False,
+) -> Answer:
+    """Top-1 and top-5 accuracy on pictures; top-5 is null below 6 classes.
+
+    `kind` is the loss. With `real`, also the accuracy of ImageNet-ReaL.
+    """
+    num_classes = model.config.num_classes
+    pictures = match_folders(pictures, model.class_names, num_classes)
+    if real is not None:  # refused now, and not after the hour it may take
+        real_rows(names_of(pictures))
+    answers = answers_of(model, pictures)
+    num_images = len(pictures)
+    correct = top_k_correct(answers, 1)
+    top_5 = None
+    if num_classes >= LEAST_FOR_TOP_5:
+        top_5 = top_k_correct(answers, 5)
+    loss_sum = LOSSES[kind](answers.logits.double(), answers.labels)
+    loss = finite(loss_sum.item() / num_images, weights)
+    values = {
+        "weights": weights,
+        "dataset": {"name": name},
+        "accuracy": 100 * correct / num_images,
+        "top5_accuracy": top_5 if top_5 is None else 100 * top_5 / num_images,
+        "loss": loss,
+        "loss_name": kind,
+        "num_correct": correct,
+        "num_top5_correct": top_5,
+        "num_images": num_images,
+        "skipped": list(pictures.skipped),
+    }
+    parts = [
+        f"{'accuracy' if top_5 is None else 'top-1'} {values['accuracy']:.2f} "
+        f"% ({correct:,} of {num_images:,} pictures of {name})"
+    ]
+    if top_5 is not None:
+        parts.append(f"top-5 {values['top5_accuracy']:.2f} %")
+    parts.append(f"{LOSS_NAMES[kind]} {loss:.4f} nats")
+    if real is not None:
+        counted = real_counts(answers.logits, names_of(pictures), real)
+        values |= real_values(counted)
+        parts.append(real_words(counted))
+    answer = Answer(values, ", ".join(parts))
+    if not per_class:
+        return answer
+    best = answers.logits.softmax(dim=1).max(dim=1)
+    said = Predictions(answers.labels, best.indices, best.values, num_classes)
+    names = pictures.class_names or class_names(model, num_classes)
+    return with_classes(answer, said, names)
+
+
+def measure_real(
+    model: Network,
+    weights: str,
+    name: str,
+    pictures: Pictures,
+    real: RealLabels,
+) -> Answer:
+    """ImageNet-ReaL alone, of pictures that aren't in class folders."""
+    answers = answers_of(model, pictures)
+    check_finite(answers, weights)
+    counted = real_counts(answers.logits, names_of(pictures), real)
+    values = {
+        "weights": weights,
+        "dataset": {"name": name},
+        **real_values(counted),
+        "skipped": list(pictures.skipped),
+    }
+    return Answer(values, real_words(counted))
+
+
+def measure_objectnet(
+    model: Network, weights: str, name: str, objectnet: ObjectNet
+) -> Answer:
+    """Top-1 and top-5 accuracy on the classes that ImageNet has too."""
+    answers = answers_of(model, objectnet.items)
+    check_finite(answers, weights)
+    counted = objectnet.counts(*answers)
+    num_classes = len(objectnet.pictures.class_names)
+    values = {
+        "weights": weights,
+        "dataset": {"name": name},
+        "accuracy": counted.accuracy,
+        "top5_accuracy": counted.top5_accuracy,
+        "num_correct": counted.num_correct,
+        "num_top5_correct": counted.num_top5_correct,
+        "num_images": counted.num_images,
+        "num_classes": num_classes,
+        "skipped": list(objectnet.pictures.skipped),
+    }
+    text = (
+        f"top-1 {counted.accuracy:.2f} % ({counted.num_correct:,} of "
+        f"{counted.num_images:,} pictures of {num_classes} classes of "
+        f"ObjectNet), top-5 {counted.top5_accuracy:.2f} %"
+    )
+    return Answer(values, text)
+
+
+def measure_dataset(
+    model: Network,
+    weights: str,
+    dataset: Dataset,
+    *,
+    kind: str,
+    per_class: bool = False,
+) -> Answer:
+    """Accuracy on the test part of a named set or a FILE.npz."""
+    if len(dataset.class_names) != model.config.num_classes:
+        raise UserError(
+            f"{dataset.name} has {len(dataset.class_names)} classes, "
+            f"{weights} has {model.config.num_classes}"
+        )
+    measured = accuracy(model, dataset.test, loss=LOSSES[kind], batch_size=256)
+    values = {
+        "weights": weights,
+        "dataset": {"name": dataset.name, "digest": dataset.digest},
+        "accuracy": measured.accuracy,
+        "loss": finite(measured.loss, weights),
+        "loss_name": kind,
+        "num_correct": measured.num_correct,
+        "num_images": measured.num_images,
+    }
+    text = (
+        f"accuracy {measured.accuracy:.2f} % ({measured.num_correct:,} of "
+        f"{measured.num_images:,} test images of {dataset.name}), "
+        f"{LOSS_NAMES[kind]} {measured.loss:.4f} nats"
+    )
+    answer = Answer(values, text)
+    if not per_class:
+        return answer
+    said = predictions(model, dataset.test, batch_size=256)
+    return with_classes(answer, said, class_names(model, said.num_classes))
+
+
+def answers_of(model: Network, pictures: Pictures | Items) -> Answers:
+    """What the model says of all pictures; a bar on a terminal."""
+    workers = min(os.cpu_count() or 1, 8, len(pictures) // 64)
+    source = ImageSource(
+        pictures,
+        model.preprocess,
+        num_workers=workers,
+        device=next(model.parameters()).device,
+    )
+    batches = tqdm(
+        source.batches(batch_size=32),
+        total=-(-len(source) // 32),
+        unit="batch",
+        disable=not sys.stderr.isatty(),
+        dynamic_ncols=True,
+    )
+    return all_logits(model, batches)
+
+
+def real_values(counted: RealEvaluation) -> dict[str, Any]:
+    """ImageNet-ReaL for `--json`."""
+    return {
+        "real_accuracy": counted.accuracy,
+        "num_real_correct": counted.num_correct,
+        "num_real_images": counted.num_images,
+    }
+
+
+def real_words(counted: RealEvaluation) -> str:
+    """The same for a person."""
+    return (
+        f"ReaL {counted.accuracy:.2f} % ({counted.num_correct:,} of "
+        f"{counted.num_images:,} pictures with a label)"
+    )
+
+
+def with_classes(
+    answer: Answer, said: Predictions, names: Sequence[str]
+) -> Answer:
+    """The answer and, below it, the accuracy of every class that has images."""
+    scores = class_scores(said)
+    present = scores.num_images.nonzero()[:, 0]
+    accuracies = (
+        100 * scores.num_correct[present].double() / scores.num_images[present]
+    )
+    rows = [
+        {
+            "index": index,
+            "class": names[index],
+            "accuracy": share,
+            "num_correct": int(scores.num_correct[index]),
+            "num_images": int(scores.num_images[index]),
+        }
+        for index, share in zip(
+            present.tolist(), accuracies.tolist(), strict=True
+        )
+    ]
+    mean = accuracies.mean().item()
+    width = max(len(escaped(row["class"])) for row in rows)
+    lines = [
+        f"{escaped(row['class']):<{width}}  {row['accuracy']:6.2f} %  "
+        f"{row['num_correct']:,} of {row['num_images']:,}"
+        for row in rows
+    ]
+    return Answer(
+        answer.values | {"mean_class_accuracy": mean, "per_class": rows},
+        "\n".join([f"{answer.text}, mean of the classes {mean:.2f} %", *lines]),
+    )
+
+
+def check_finite(answers: Answers, weights: str) -> None:
+    """UserError: the model answered NaN or infinity."""
+    finite(answers.logits.amax(dim=1).double().sum().item(), weights, "answer")
+
+
+def finite(value: float, weights: str, what: str = "loss") -> float:
+    """`value`. UserError: it is NaN or infinity."""
+    if not math.isfinite(value):
+        raise UserError(
+            f"the {what} of {weights} is {value}: its arithmetic overflows, or "
+            "its weights are damaged"
+        )
+    return value

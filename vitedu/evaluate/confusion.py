@@ -1,0 +1,148 @@
+"""Which classes a model takes for which others.
+
+`answers = predictions(model, "photos/val")`
+`confusion_matrix(answers)[0, 1]` is how many of class 0 it takes for class 1.
+"""
+
+from os import PathLike
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vitedu.data.workers import explain_killed_workers
+from vitedu.errors import UserError
+from vitedu.evaluate.batches import Data, batches_of
+from vitedu.evaluate.classify import loaded, probabilities
+from vitedu.limits import check_memory
+
+
+class Predictions(NamedTuple):
+    """What a model says of n images, in their order; on the CPU."""
+
+    labels: Tensor  # (n,) int64, the truth
+    classes: Tensor  # (n,) int64, the likeliest class
+    probabilities: Tensor  # (n,) float32, of that class
+    num_classes: int
+
+    @property
+    def is_correct(self) -> Tensor:
+        """(n,) bool: whether the likeliest class is the true one."""
+        return self.classes == self.labels
+
+
+class ClassScores(NamedTuple):
+    """Counts of each class, (classes,) int64."""
+
+    num_images: Tensor  # that show it
+    num_predicted: Tensor  # that are taken for it
+    num_correct: Tensor  # both
+
+    @property
+    def recall(self) -> Tensor:
+        """(classes,) in 0..1: correct among those that show it, or NaN."""
+        return self.num_correct / self.num_images
+
+    @property
+    def precision(self) -> Tensor:
+        """(classes,) in 0..1: correct among those taken for it, or NaN."""
+        return self.num_correct / self.num_predicted
+
+
+class Confusion(NamedTuple):
+    """How many images of class `label` are taken for class `predicted`."""
+
+    label: int
+    predicted: int
+    num_images: int
+
+
+@explain_killed_workers()
+@torch.no_grad()
+def predictions(
+    model: nn.Module | str | PathLike[str],
+    data: Data,
+    *,
+    batch_size: int = 64,
+    num_workers: int = 0,
+) -> Predictions:
+    """The likeliest class of every image, beside its true one.
+
+    `model` and `data` are those of `accuracy`: a model or what `vitedu.load`
+    takes; (images, labels) batches or anything that `vitedu.data.as_source`
+    takes. Probabilities are those of `classify`.
+
+    UserError: the data don't fit the model, their labels aren't one class an
+    image, or the model answers NaN or infinity. ValueError: there are no
+    images.
+    """
+    model = loaded(model)
+    labels, classes, shares, num_classes = [], [], [], 0
+    for images, truth in batches_of(
+        model,
+        data,
+        batch_size=batch_size,
+        num_workers=num_workers,
+        by_class_of_model=True,
+    ):
+        if truth.ndim != 1:
+            raise UserError(
+                "the labels are shares of every class, (b, classes); give one "
+                "class an image, (b,) whole numbers"
+            )
+        answers = probabilities(model, images)  # (b, classes)
+        highest = answers.max(dim=1)
+        num_classes = answers.shape[1]
+        labels.append(truth.long().cpu())
+        classes.append(highest.indices)
+        shares.append(highest.values)
+    if not sum(map(len, labels)):
+        raise ValueError("predictions needs at least one image, got none")
+    return Predictions(
+        torch.cat(labels), torch.cat(classes), torch.cat(shares), num_classes
+    )
+
+
+def confusion_matrix(answers: Predictions) -> Tensor:
+    """(classes, classes) int64: rows are the true classes, columns the answers.
+
+    UserError: there are so many classes that it doesn't fit into the memory.
+    """
+    num_classes = answers.num_classes
+    check_memory(
+        8 * num_classes**2,
+        f"a confusion matrix of {num_classes:,} classes",
+        "look at most_confused or class_scores instead",
+    )
+    counts = torch.bincount(pairs(answers), minlength=num_classes**2)
+    return counts.reshape(num_classes, num_classes)
+
+
+def class_scores(answers: Predictions) -> ClassScores:
+    """How often each class is there, is answered, and both."""
+    labels, classes, _, num_classes = answers
+    return ClassScores(
+        *(
+            torch.bincount(each, minlength=num_classes)
+            for each in (labels, classes, labels[answers.is_correct])
+        )
+    )
+
+
+def most_confused(answers: Predictions, count: int = 10) -> list[Confusion]:
+    """The most frequent mistakes, the most frequent first; ties by class."""
+    wrong = pairs(answers)[~answers.is_correct]
+    found, num_images = torch.unique(wrong, return_counts=True)
+    order = num_images.argsort(descending=True, stable=True)[:count]
+    labels, classes = found // answers.num_classes, found % answers.num_classes
+    return [
+        Confusion(*row)
+        for row in torch.stack([labels, classes, num_images])[
+            :, order
+        ].T.tolist()
+    ]
+
+
+def pairs(answers: Predictions) -> Tensor:
+    """(n,): a number for each pair of true class and answer, row by row."""
+    return answers.labels * answers.num_classes + answers.classes

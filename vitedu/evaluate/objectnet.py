@@ -1,0 +1,224 @@
+"""ObjectNet: everyday things photographed from odd sides (Barbu et al. 2019).
+
+113 of its 313 classes are also in ImageNet; only they count, and the answer
+may be any of the model's 1,000 classes (paper, appendix D.9). A class may stand
+for several of ImageNet's. Every picture has a red border of 2 pixels, which is
+cut off.
+
+`objectnet_accuracy("ViT-Ti/16", "objectnet-1.0").accuracy`
+"""
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from vitedu.data.image_source import ImageSource
+from vitedu.data.imagenet import NUM_1K
+from vitedu.data.images import Pictures
+from vitedu.data.items import Items, from_torch
+from vitedu.data.listing import class_folders, existing_folder, pictures_in
+from vitedu.data.readable import unreadable
+from vitedu.decode import open_image
+from vitedu.errors import UserError, reason
+from vitedu.evaluate.batches import evaluating, needed_spec
+from vitedu.evaluate.classify import check_imagenet_classes, loaded
+from vitedu.evaluate.logits import all_logits, top_k_among
+from vitedu.files import MOST_JSON, check_json_size, check_regular, read_json
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+BORDER = 2  # pixels
+# what comes with the pictures, in the folder mappings/
+FOLDERS = "folder_to_objectnet_label.json"
+TO_IMAGENET = "objectnet_to_imagenet_1k.json"
+LABELS = "imagenet_to_label_2012_v2"
+TO_PYTORCH = "pytorch_to_imagenet_2012_id.json"
+
+
+class ObjectNetEvaluation(NamedTuple):
+    """Counted over the pictures of the classes that ImageNet has too."""
+
+    num_correct: int
+    num_top5_correct: int
+    num_images: int
+
+    @property
+    def accuracy(self) -> float:
+        """Top-1 accuracy in percent."""
+        return 100.0 * self.num_correct / self.num_images
+
+    @property
+    def top5_accuracy(self) -> float:
+        """Top-5 accuracy in percent."""
+        return 100.0 * self.num_top5_correct / self.num_images
+
+
+class ObjectNet(NamedTuple):
+    """The pictures that count, and what is right for them."""
+
+    pictures: Pictures  # by ObjectNet's own folders, those in ImageNet alone
+    right: Tensor  # bool (folders, 1000): the classes of ImageNet that count
+
+    @property
+    def items(self) -> Items:
+        """The pictures without their borders."""
+        return from_torch(
+            WithoutBorder(self.pictures),
+            class_names=self.pictures.class_names,
+        )
+
+    def counts(self, logits: Tensor, labels: Tensor) -> ObjectNetEvaluation:
+        """From logits (n, 1000) and labels (n,), which number the folders."""
+        right = self.right[labels]
+        return ObjectNetEvaluation(
+            top_k_among(logits, right, 1),
+            top_k_among(logits, right, 5),
+            len(labels),
+        )
+
+
+class WithoutBorder(Dataset["tuple[Image, int]"]):
+    """Pictures as they were before they got their border."""
+
+    def __init__(self, pictures: Pictures) -> None:
+        self.pictures = pictures
+        self.targets = pictures.labels
+
+    def __len__(self) -> int:
+        """The number of pictures."""
+        return len(self.pictures)
+
+    def __getitem__(self, index: int) -> "tuple[Image, int]":
+        """One picture and its label. UserError: nothing is left of it."""
+        path = self.pictures.paths[index]
+        image = open_image(path, 3)
+        width, height = image.size
+        if min(width, height) <= 2 * BORDER:
+            raise UserError(
+                f"{path} is {width} by {height} pixels and consists of its red "
+                "border alone; fetch ObjectNet again"
+            )
+        box = (BORDER, BORDER, width - BORDER, height - BORDER)
+        return image.crop(box), self.targets[index]
+
+
+def objectnet_accuracy(
+    model: nn.Module | str | PathLike[str],
+    folder: str | PathLike[str],
+    *,
+    batch_size: int = 64,
+    num_workers: int = 0,
+) -> ObjectNetEvaluation:
+    """Top-1 and top-5 accuracy on ObjectNet.
+
+    `folder` is objectnet-1.0 as it is published, with images/ and mappings/ in
+    it. Pictures that can't be read are left out.
+
+    UserError: the model hasn't ImageNet's classes, or the folder is another.
+    """
+    model = loaded(model)
+    check_imagenet_classes(model, "ObjectNet")
+    root = find_objectnet(existing_folder(folder))
+    if root is None:
+        raise UserError(
+            f"{folder} isn't ObjectNet: images/ and mappings/{TO_IMAGENET} are "
+            "needed in it, as in the published objectnet-1.0"
+        )
+    objectnet = read_objectnet(root)
+    source = ImageSource(
+        objectnet.items,
+        needed_spec(model),
+        num_workers=num_workers,
+        device=next(model.parameters()).device,
+    )
+    with evaluating(model):
+        answers = all_logits(model, source.batches(batch_size=batch_size))
+    return objectnet.counts(*answers)
+
+
+def find_objectnet(folder: Path) -> Path | None:
+    """Where images/ and mappings/ are: `folder` or, given its images/, above.
+
+    None: it isn't ObjectNet.
+    """
+    for root in (folder, folder.absolute().parent):
+        is_inside = root == folder or folder.name == "images"
+        has_mapping = (root / "mappings" / TO_IMAGENET).is_file()
+        if is_inside and has_mapping and (root / "images").is_dir():
+            return root
+    return None
+
+
+def read_objectnet(root: Path) -> ObjectNet:
+    """The pictures in `root`/images of the classes that ImageNet has too.
+
+    UserError: a mapping is missing or damaged, or there are no such pictures.
+    """
+    classes = imagenet_classes_of(root / "mappings")
+    images = root / "images"
+    names = [name for name in class_folders(images) if name in classes]
+    found = [
+        (path, label)
+        for label, name in enumerate(names)
+        for path in sorted(pictures_in(images / name))
+    ]
+    bad = unreadable([path for path, _ in found], images)
+    found = [(path, label) for path, label in found if path not in bad]
+    if not found:
+        raise UserError(
+            f"there are no pictures in {images} of a class that ImageNet has "
+            f"too ({', '.join(sorted(classes)[:3])}, ...); fetch ObjectNet "
+            "again"
+        )
+    paths, labels = zip(*found, strict=True)
+    right = torch.zeros(len(names), NUM_1K, dtype=torch.bool)
+    for label, name in enumerate(names):
+        right[label, classes[name]] = True
+    pictures = Pictures(paths, labels, tuple(names), tuple(bad.values()))
+    return ObjectNet(pictures, right)
+
+
+def imagenet_classes_of(mappings: Path) -> dict[str, list[int]]:
+    """The classes of ImageNet, as a model counts them, for each folder.
+
+    UserError: a file of the mapping is missing, damaged, or doesn't fit the
+    others.
+    """
+    folders = read_json(mappings / FOLDERS)
+    to_imagenet = read_json(mappings / TO_IMAGENET)
+    lines = read_lines(mappings / LABELS)
+    to_pytorch = read_json(mappings / TO_PYTORCH)
+    try:
+        # from ImageNet's label to its line, and from there to the model's index
+        index_of_line = {int(line): int(i) for i, line in to_pytorch.items()}
+        index_of = {name: index_of_line[i] for i, name in enumerate(lines)}
+        classes = {
+            folder: [index_of[x.strip()] for x in to_imagenet[label].split(";")]
+            for folder, label in folders.items()
+            if label in to_imagenet
+        }
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise UserError(
+            f"the files in {mappings} are damaged or don't belong together "
+            f"({reason(error)}); fetch ObjectNet again"
+        ) from error
+    if not all(0 <= x < NUM_1K for each in classes.values() for x in each):
+        raise UserError(
+            f"{mappings / TO_PYTORCH} has classes beyond ImageNet's 1,000; "
+            "fetch ObjectNet again"
+        )
+    return classes
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text. UserError: it cannot be read."""
+    check_json_size(check_regular(path).st_size, str(path), MOST_JSON)
+    try:
+        return [line.strip() for line in path.read_text("utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {reason(error)}") from None

@@ -1,0 +1,144 @@
+"""A linear probe: logistic regression on frozen features.
+
+`probe = linear_probe(features(model, "photos/train"))`
+`probe.accuracy(*features(model, "photos/val"))  # a share, 0..1`
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vitedu.data.order import hold_out
+from vitedu.errors import UserError
+from vitedu.evaluate.features import Features, check_features
+from vitedu.limits import check_memory
+
+# from the strongest, which is fitted fastest, to hardly any
+L2S = tuple(10.0**power for power in range(1, -7, -1))
+MOST_STEPS = 1000
+# of the gradient's largest entry, where the mean loss is about 1
+TOLERANCE = 1e-6
+
+
+class LinearProbe(NamedTuple):
+    """A linear classifier on standardised features; float64."""
+
+    mean: Tensor  # (d,)
+    std: Tensor  # (d,)
+    weight: Tensor  # (classes, d)
+    bias: Tensor  # (classes,)
+    l2: float
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Features (n, d) to (n, classes)."""
+        x = (x.double() - self.mean) / self.std
+        return F.linear(x, self.weight, self.bias)
+
+    def accuracy(self, x: Tensor, y: Tensor) -> float:
+        """The share of features (n, d) that get their labels (n,).
+
+        ValueError, TypeError: they don't fit.
+        """
+        check_features("test images", x, y, len(self.mean))
+        answers = self.logits(x).argmax(dim=1)
+        return (answers == y).double().mean().item()
+
+
+def linear_probe(
+    train: Features,
+    *,
+    l2: float | Sequence[float] = L2S,
+    validation: float = 0.2,
+    seed: int = 0,
+) -> LinearProbe:
+    """Multinomial logistic regression on features, by L-BFGS in float64.
+
+    It minimises the mean cross-entropy in nats plus l2 / 2 times the sum of the
+    squared weights; the bias is free. Features are standardised by the mean and
+    the standard deviation of the training images.
+
+    Of several `l2` the best is chosen on the share `validation` of every class,
+    held out by `seed`: the one with the lowest loss there. The classifier is
+    then fitted to all images. scikit-learn's C is 1 / (l2 * n).
+
+    UserError: there are too few images to hold some out, or too many classes
+    for the memory. ValueError, TypeError: the features and labels don't fit
+    together, or an `l2` isn't above 0.
+    """
+    check_features("training images", *train)
+    l2s = sorted([l2] if isinstance(l2, int | float) else l2, reverse=True)
+    if not l2s or not l2s[-1] > 0:
+        raise ValueError(f"l2 must be above 0, got {l2}")
+    num_classes = int(train.labels.max()) + 1
+    check_memory(
+        24 * len(train.labels) * num_classes,
+        f"a probe of {num_classes:,} classes",
+        "number the classes 0, 1, 2, ...",
+    )
+    if len(l2s) == 1:
+        return fitted(train, l2s, num_classes)[0]
+    held_out = held_out_images(train.labels, validation, seed)
+    candidates = fitted(train.take(~held_out), l2s, num_classes)
+    x, y = train.take(held_out)
+    losses = [F.cross_entropy(each.logits(x), y) for each in candidates]
+    best = int(torch.stack(losses).argmin())
+    # the stronger ones come first again, since each starts where the last ended
+    return fitted(train, l2s[: best + 1], num_classes)[-1]
+
+
+def held_out_images(labels: Tensor, share: float, seed: int) -> Tensor:
+    """Which images are held out to choose by: bool (n,)."""
+    try:
+        return hold_out(labels, share, seed)
+    except UserError as error:
+        raise UserError(
+            f"linear_probe can't hold out {share} of {len(labels)} images to "
+            "choose l2 by; give more images of each class, or one l2"
+        ) from error
+
+
+def fitted(
+    train: Features, l2s: Sequence[float], num_classes: int
+) -> list[LinearProbe]:
+    """A probe for each l2, each starting from the one before."""
+    x, y = train.features.double(), train.labels
+    mean, std = x.mean(dim=0), x.std(dim=0, correction=0)
+    std = torch.where(std > 0, std, 1.0)  # a feature that never changes
+    x = (x - mean) / std
+    weight = x.new_zeros(num_classes, x.shape[1])
+    bias = x.new_zeros(num_classes)
+    probes = []
+    for l2 in l2s:
+        minimise(x, y, weight, bias, l2)
+        probes.append(LinearProbe(mean, std, weight.clone(), bias.clone(), l2))
+    return probes
+
+
+def minimise(
+    x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, l2: float
+) -> None:
+    """Move `weight` and `bias`, in place, to where the loss is least."""
+    parameters = [weight.requires_grad_(), bias.requires_grad_()]
+    optimizer = torch.optim.LBFGS(
+        parameters,
+        max_iter=MOST_STEPS,
+        tolerance_grad=TOLERANCE,
+        tolerance_change=0.0,
+        history_size=20,
+        line_search_fn="strong_wolfe",
+    )
+
+    def loss() -> float:
+        optimizer.zero_grad()
+        with torch.enable_grad():
+            total = F.cross_entropy(F.linear(x, weight, bias), y)
+            total = total + l2 / 2 * weight.square().sum()
+        total.backward()
+        return total.item()
+
+    optimizer.step(loss)
+    for parameter in parameters:
+        parameter.requires_grad_(False).grad = None

@@ -1,0 +1,182 @@
+"""ImageNet-ReaL: every class that is right for a picture (Beyer et al. 2020).
+
+The pictures are those of ImageNet's validation set; a file has their labels.
+
+`real_accuracy("ViT-Ti/16", "imagenet/val", "real.json").accuracy`
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vitedu.data.image_source import ImageSource
+from vitedu.data.imagenet import NUM_1K
+from vitedu.data.images import Pictures
+from vitedu.data.listing import existing_folder, pictures_in
+from vitedu.data.readable import unreadable
+from vitedu.errors import UserError, reason
+from vitedu.evaluate.batches import evaluating, needed_spec
+from vitedu.evaluate.classify import check_imagenet_classes, loaded
+from vitedu.evaluate.logits import all_logits, top_k_among
+from vitedu.files import MOST_JSON, check_json_size, check_regular, user_path
+
+NUM_REAL = 50_000
+VALIDATION_NAME = re.compile(r"ILSVRC2012_val_(\d{8})(?!\d)")
+
+# of every validation picture, in the order of their names; empty: none is right
+RealLabels = tuple[tuple[int, ...], ...]
+
+
+class RealEvaluation(NamedTuple):
+    """Counted over the pictures that have a label at all."""
+
+    num_correct: int
+    num_images: int
+    num_unlabelled: int = 0
+
+    @property
+    def accuracy(self) -> float:
+        """ReaL accuracy in percent."""
+        return 100.0 * self.num_correct / self.num_images
+
+
+def real_accuracy(
+    model: nn.Module | str | PathLike[str],
+    folder: str | PathLike[str],
+    labels: str | PathLike[str],
+    *,
+    batch_size: int = 64,
+    num_workers: int = 0,
+) -> RealEvaluation:
+    """ImageNet-ReaL: an answer counts if it is one of the picture's labels.
+
+    `folder` has ImageNet's validation pictures somewhere inside, by their own
+    names (ILSVRC2012_val_00000001.JPEG); `labels` is the file real.json.
+    Pictures without a label are left out of the count, as the authors do.
+
+    UserError: the model hasn't ImageNet's classes, a picture has another name,
+    the file is another one, or none of the pictures has a label.
+    """
+    model = loaded(model)
+    check_imagenet_classes(model, "ImageNet-ReaL")
+    real = read_real(labels)
+    pictures = validation_pictures(folder)
+    source = ImageSource(
+        pictures,
+        needed_spec(model),
+        num_workers=num_workers,
+        device=next(model.parameters()).device,
+    )
+    with evaluating(model):
+        answers = all_logits(model, source.batches(batch_size=batch_size))
+    return real_counts(answers.logits, names_of(pictures), real)
+
+
+def validation_pictures(folder: str | PathLike[str]) -> Pictures:
+    """ImageNet's validation pictures, however deep; their labels aren't known.
+
+    UserError: there are none, or one has another name.
+    """
+    folder = existing_folder(folder)
+    paths = sorted(pictures_in(folder), key=lambda path: path.name)
+    if not paths:
+        raise UserError(f"there are no pictures in {folder}")
+    real_rows([path.name for path in paths])
+    bad = unreadable(paths, folder)
+    left = tuple(path for path in paths if path not in bad)
+    if not left:
+        raise UserError(
+            f"none of the {len(paths):,} pictures in {folder} can be read; the "
+            f"first: {next(iter(bad.values()))}"
+        )
+    return Pictures(left, (0,) * len(left), (), tuple(bad.values()))
+
+
+def names_of(pictures: Pictures) -> list[str]:
+    """What each picture is called, in a folder or in shards."""
+    return [pictures.name_of(index) for index in range(len(pictures))]
+
+
+def real_counts(
+    logits: Tensor, names: Sequence[str], real: RealLabels
+) -> RealEvaluation:
+    """ReaL accuracy from logits (n, 1000) of the pictures called `names`.
+
+    UserError: a picture isn't one of the validation set, or none has a label.
+    """
+    sets = [real[row] for row in real_rows(names)]
+    right = torch.zeros(len(sets), NUM_1K, dtype=torch.bool)
+    for row, classes in enumerate(sets):
+        right[row, list(classes)] = True
+    has_label = right.any(dim=1)
+    num_images = int(has_label.sum())
+    if not num_images:
+        raise UserError(
+            f"none of the {len(sets):,} pictures has a label in ImageNet-ReaL, "
+            "so there is nothing to count; give more of the validation set"
+        )
+    return RealEvaluation(
+        top_k_among(logits[has_label], right[has_label], 1),
+        num_images,
+        len(sets) - num_images,
+    )
+
+
+def real_rows(names: Sequence[str]) -> list[int]:
+    """Which of the 50,000 validation pictures they are, counted from 0.
+
+    UserError: one is called otherwise.
+    """
+    rows = []
+    for path in names:
+        name = path.rpartition("/")[2]
+        found = VALIDATION_NAME.search(name)
+        number = int(found[1]) if found else 0
+        if not 1 <= number <= NUM_REAL:
+            raise UserError(
+                f"{name} isn't one of ImageNet's validation pictures, "
+                "ILSVRC2012_val_00000001 to 00050000, which ImageNet-ReaL "
+                "labels; keep their own names"
+            )
+        rows.append(number - 1)
+    return rows
+
+
+def read_real(path: str | PathLike[str]) -> RealLabels:
+    """The labels of ImageNet-ReaL: for each validation picture some classes.
+
+    `path` is the file real.json of the authors, a list of 50,000 lists.
+    UserError: it is something else.
+    """
+    path = user_path(path)
+    check_json_size(check_regular(path).st_size, str(path), MOST_JSON)
+    try:
+        values: Any = json.loads(path.read_bytes())
+    except RecursionError:
+        raise UserError(
+            f"{path} is not valid JSON: it is nested too deeply"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {reason(error)}") from None
+    if not isinstance(values, list) or len(values) != NUM_REAL:
+        what = type(values).__name__
+        if isinstance(values, list):
+            what = f"list of {len(values):,}"
+        raise UserError(
+            f"{path} is a {what}, but ImageNet-ReaL's real.json is a list of "
+            f"{NUM_REAL:,} lists of class numbers; fetch it again"
+        )
+    for row, classes in enumerate(values):
+        if not isinstance(classes, list) or not all(
+            type(each) is int and 0 <= each < NUM_1K for each in classes
+        ):
+            raise UserError(
+                f"{path} has {str(classes)[:40]} for picture {row + 1}, where "
+                "a list of classes from 0 to 999 is needed; fetch it again"
+            )
+    return tuple(tuple(classes) for classes in values)

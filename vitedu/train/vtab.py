@@ -1,0 +1,212 @@
+"""VTAB-1k: fine-tune on 19 small tasks with one setting, and average.
+
+`result = vitedu.train.run_vtab("ViT-B/16", "data", "runs/vtab")`
+`print(result.mean, result.missing)`
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import Any, Unpack
+
+import torch
+
+from vitedu.data.augment import Augment
+from vitedu.data.kinds import open_data
+from vitedu.data.labels import numbered_names
+from vitedu.data.order import epoch_generator
+from vitedu.errors import UserError, did_you_mean
+from vitedu.evaluate.vtab import VTAB, VtabResult, VtabTask
+from vitedu.evaluate.vtab_data import (
+    MissingTaskError,
+    TaskData,
+    open_task,
+)
+from vitedu.files import user_path
+from vitedu.pictures import PreprocessSpec
+from vitedu.train.finetune import FinetuneFields, finetune
+from vitedu.train.journal import Progress
+from vitedu.train.recipes.transfer import TABLE_4, WARMUP_STEPS
+from vitedu.weights import load
+
+NUM_IMAGES, NUM_TRAIN = 1_000, 800
+ROW = TABLE_4["vtab"]
+# one for all tasks; pictures are squeezed, since a crop or a flip would change
+# the answer to some of the questions
+SETTING: FinetuneFields = {
+    "optimizer": "sgd",
+    "betas": (0.9, 0.999),
+    "lr": ROW.rates[0],
+    "weight_decay": 0.0,
+    "schedule": "cosine",
+    "warmup": WARMUP_STEPS / ROW.steps,
+    "max_grad_norm": 1.0,
+}
+# what tier smoke has smaller
+SIZES: FinetuneFields = {
+    "image_size": 384,
+    "epochs": None,
+    "steps": ROW.steps,
+    "batch_size": 512,
+}
+
+
+def run_vtab(
+    weights: str | PathLike[str],
+    data: str | PathLike[str] | Mapping[str, tuple[Any, Any]] | None = None,
+    out: str | PathLike[str] | None = None,
+    *,
+    tasks: Sequence[str] | None = None,
+    choose: bool = False,
+    on_task: Callable[[VtabTask], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+    **fields: Unpack[FinetuneFields],
+) -> VtabResult:
+    """Fine-tune on each task of VTAB-1k, and measure on its whole test part.
+
+    `weights` is a name, a file or a run folder; each task starts from them.
+    `data` is the folder in which torchvision's data sets are (its `root`), or
+    the parts of some tasks by name: {"dmlab": (train, test)}, each anything
+    that `vitedu.data.as_source` takes. Without it, torchvision's sets are
+    looked for in $VITEDU_DATA and the cache, each in a folder of its name.
+    `tasks` are names in VTAB; all, if they aren't given. What can't be had is
+    in `missing`, with a sentence.
+
+    Of the training part 1,000 images are drawn by `seed`. With `choose`, 800 of
+    them are learned and the other 200 measured on, to choose a setting by;
+    without, all 1,000 are learned. The setting is the paper's for all tasks
+    (section 4.1, Table 4): 2,500 steps of 512 images, SGD at 0.01, cosine, 384
+    pixels. `fields` change it, as in `vitedu.finetune`; memory is saved by
+    micro_batch_size=64. The authors drew other images, by TensorFlow.
+
+    `out` gets a run folder for each task, and the same call goes on where it
+    was stopped. `on_task` is called before each task, `on_progress` and
+    `should_stop` are those of `fit`.
+
+    UserError: a task is unknown, none can be had, the data of one don't fit it,
+    or what `finetune` says.
+    """
+    here, missing = reachable(tasks, data)
+    settings = settings_for(weights, fields)
+    seed = settings.get("seed", 0)
+    accuracies: dict[str, float] = {}
+    for task, parts in here:
+        if on_task is not None:
+            on_task(task)
+        drawn = drawn_images(task, parts, seed, choose)
+        folder = f"{task.name}-choose" if choose else task.name
+        run = finetune(
+            weights,
+            drawn.train,
+            None if out is None else user_path(out) / folder,
+            test=drawn.test,
+            augment=Augment(),
+            on_progress=on_progress,
+            should_stop=should_stop,
+            command="vitedu.train.run_vtab",
+            **settings,
+        )
+        if run.result["status"] != "finished":
+            break
+        metric = run.result["metrics"]["test_accuracy"]
+        accuracies[task.name] = metric["value"]
+    for task, _ in here[len(accuracies) :]:
+        missing[task.name] = (
+            f"{task.title} isn't finished; the same call goes on with it"
+        )
+    return VtabResult(accuracies, missing)
+
+
+def reachable(
+    names: Sequence[str] | None,
+    data: str | PathLike[str] | Mapping[str, tuple[Any, Any]] | None,
+) -> tuple[list[tuple[VtabTask, TaskData]], dict[str, str]]:
+    """The tasks that are here, opened, and a sentence for each of the others.
+
+    UserError: a name is unknown, or none of the tasks is here.
+    """
+    tasks = {task.name: task for task in VTAB}
+    given = list(data) if isinstance(data, Mapping) else []
+    for name in (*(names or ()), *given):
+        if name not in tasks:
+            raise UserError(
+                f"VTAB has no task {name!r}; {did_you_mean(name, tasks)}"
+            )
+    here, missing = [], {}
+    for name in dict.fromkeys(tasks if names is None else names):
+        task = tasks[name]
+        try:
+            here.append((task, data_of(task, data)))
+        except MissingTaskError as error:
+            missing[name] = str(error)
+    if not here:
+        first = next(iter(missing.values()), "no task is named")
+        raise UserError(f"there is nothing to learn: {first}")
+    return here, missing
+
+
+def data_of(
+    task: VtabTask,
+    data: str | PathLike[str] | Mapping[str, tuple[Any, Any]] | None,
+) -> TaskData:
+    """A task's parts, with its number of classes.
+
+    MissingTaskError: they aren't there. UserError: they have other classes, or
+    too few images.
+    """
+    if not isinstance(data, Mapping):
+        parts = open_task(task, data)
+    elif task.name in data:
+        pair = data[task.name]
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise UserError(
+                f"{task.title} needs a pair (train, test) of data, got "
+                f"{type(pair).__name__}"
+            )
+        parts = TaskData(*map(open_data, pair))
+    else:
+        raise MissingTaskError(
+            f"{task.title} isn't among the data given; get it from {task.where}"
+        )
+    names = parts.train.class_names or numbered_names(task.num_classes)
+    if len(names) != task.num_classes:
+        raise UserError(
+            f"the data of {task.title} have {len(names)} classes, but VTAB's "
+            f"have {task.num_classes}: {task.question}"
+        )
+    if len(parts.train) < NUM_IMAGES:
+        raise UserError(
+            f"{task.title} has {len(parts.train):,} training images, but "
+            f"VTAB-1k draws {NUM_IMAGES:,}; give all of its training part"
+        )
+    return TaskData(*(part.called(names) for part in parts))
+
+
+def drawn_images(
+    task: VtabTask, parts: TaskData, seed: int, choose: bool
+) -> TaskData:
+    """1,000 images and the whole test part, or 800 of them and the 200 left."""
+    order = torch.randperm(len(parts.train), generator=epoch_generator(seed, 0))
+    rows = order[:NUM_IMAGES].tolist()
+    name = f"VTAB-1k {task.title}"
+    train = replace(parts.train, name=name)
+    if choose:
+        return TaskData(
+            train.take(rows[:NUM_TRAIN]), train.take(rows[NUM_TRAIN:])
+        )
+    return TaskData(train.take(rows), parts.test)
+
+
+def settings_for(
+    weights: str | PathLike[str], fields: FinetuneFields
+) -> FinetuneFields:
+    """The setting of all tasks, with the range of pixels of the weights."""
+    spec = load(weights).preprocess
+    preprocess = PreprocessSpec(
+        in_channels=spec.in_channels, mean=spec.mean, std=spec.std
+    )
+    settings: FinetuneFields = {**SETTING, "preprocess": preprocess}
+    if fields.get("tier") != "smoke":
+        settings |= SIZES
+    return settings | fields

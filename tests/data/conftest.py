@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def file_server(monkeypatch):
-    """A server of `files` (name to bytes) at `address`, with no proxy before it."""
+    """A server of `files` (name to bytes) at `address`, without a proxy."""
     monkeypatch.setenv("no_proxy", "*")
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
         running.files = {}

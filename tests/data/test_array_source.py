@@ -19,7 +19,7 @@ AUGMENT = Augment(**MOVES, **COLOURS)
 
 
 def numbered(n, classes=3):
-    """n images, each full of its own number, so that a batch tells whom it holds."""
+    """n images, each full of its own number, so a batch tells what's in it."""
     images = torch.arange(n, dtype=torch.uint8)[:, None, None, None].expand(
         n, 1, 5, 4
     )

@@ -51,7 +51,7 @@ def write_npz(tmp_path, **changed):
 
 
 def numbered(n, classes=3):
-    """n images, each full of its own number, so that a batch tells whom it holds."""
+    """n images, each full of its own number, so a batch tells what's in it."""
     images = torch.arange(n, dtype=torch.uint8)[:, None, None, None].expand(
         n, 1, 5, 4
     )
@@ -274,11 +274,13 @@ def test_idx_files_of_unequal_length_are_both_named(tmp_path):
     data = write_idx_folder(tmp_path / "folder", GOOD | {"y_train": Y[:4]})
     with pytest.raises(
         UserError,
-        match=r"train-images-idx3-ubyte has 6 images, but .*train-labels-.* 4 labels",
+        match=r"train-images-idx3-ubyte has 6 images, but "
+        r".*train-labels-.* 4 labels",
     ):
         load_dataset("mnist", data=data)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not REAL_DATA or not Path(REAL_DATA, "mnist").is_dir(),
     reason="VITEDU_DATA names no folder with mnist/",
@@ -344,6 +346,7 @@ def test_split_refuses_to_leave_a_part_empty():
         split(numbered(9), 0.01, seed=0)
 
 
+@pytest.mark.slow
 def test_shapes_draws_no_more_than_asked_for():
     few = load_dataset("shapes-100k", max_images=20)
     assert (len(few.train.labels), len(few.test.labels)) == (20, 20)

@@ -283,7 +283,7 @@ def test_a_shift_beyond_the_picture_takes_no_more_memory_than_one_across_it():
 
 
 def test_the_first_draws_are_those_of_earlier_versions():
-    """Recorded runs rest on them: 10 uniform numbers a sample, in this order."""
+    """Recorded runs rest on these: 10 uniform numbers a sample, in order."""
     uniform = torch.rand(30, 10, generator=torch.Generator().manual_seed(5))
     table = draw(Augment(shift=2, flip=True, **COLOURS), 30, seed=5)
     assert torch.equal(table[:, :2], (5 * uniform[:, :2]).floor() - 2)
@@ -309,7 +309,7 @@ def test_more_layers_leave_the_earlier_ones():
 
 
 def test_a_crop_of_a_wide_picture_keeps_its_aspect_in_the_result():
-    """A picture 2 times as wide: boxes of 3:4 to 4:3 in its pixels, all inside."""
+    """A picture twice as wide: boxes 3:4 to 4:3 in its pixels, all inside."""
     generator = torch.Generator().manual_seed(0)
     table = augmentation_table(Augment(crop=0.1), 5_000, generator, aspect=2.0)
     y, x, height, width = table[:, 7:11].unbind(1)

@@ -25,7 +25,7 @@ def test_every_file_has_a_size_a_digest_and_a_place_to_come_from():
 
 @pytest.fixture
 def stripes(file_server, tmp_path, monkeypatch):
-    """A new set of two classes, in the catalogue and on a server, but not here."""
+    """A new set of two classes, in catalogue and on a server, but not here."""
     random = np.random.default_rng(0)
     labels = np.arange(40) % 2
     images = random.integers(0, 100, (40, 8, 8, 1), dtype=np.uint8)

@@ -73,8 +73,10 @@ def test_every_form_of_cifar10_is_the_same_data(tmp_path, form, packed):
 def test_a_pickle_written_by_python_2_and_old_numpy_is_read(tmp_path):
     # what the published files hold: numpy.core names, bytes as text, protocol 2
     batch = (
-        b"\x80\x02}(U\x04datacnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n"
-        b"K\x00\x85U\x01b\x87R(K\x01K\x01M\x00\x0c\x86cnumpy\ndtype\nU\x02u1K\x00K\x01"
+        b"\x80\x02}(U\x04datacnumpy.core.multiarray\n_reconstruct\n"
+        b"cnumpy\nndarray\n"
+        b"K\x00\x85U\x01b\x87R(K\x01K\x01M\x00\x0c\x86cnumpy\ndtype\n"
+        b"U\x02u1K\x00K\x01"
         b"\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T"
         + (3072).to_bytes(4, "little")
         + bytes(range(256)) * 12

@@ -16,7 +16,7 @@ TOOL = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "digits.py"))
 
 
 def write_mnist(folder):
-    """Thirty images of each class and part, in a folder that stands for VITEDU_DATA."""
+    """Thirty images of each class and part, in a folder like VITEDU_DATA."""
     (folder / "mnist").mkdir(parents=True)
     random = np.random.default_rng(0)
     for part in ("train", "t10k"):

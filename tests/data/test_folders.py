@@ -1,4 +1,4 @@
-"""A folder of one's own: its parts, its classes, and its pictures in training."""
+"""Your own folder: its parts, its classes, and its pictures in training."""
 
 import multiprocessing
 import os
@@ -166,7 +166,8 @@ def test_a_folder_of_other_things_says_what_it_holds(tmp_path):
     with pytest.raises(
         UserError,
         match=r"x contains 3 folders without pictures \(a, b, c\) and 1 file "
-        r"\(notes.txt\); a folder to train on contains a folder of pictures for",
+        r"\(notes.txt\); a folder to train on contains a folder of "
+        r"pictures for",
     ):
         load_folder(tmp_path / "x")
 
@@ -176,8 +177,8 @@ def test_pictures_outside_of_class_folders_are_counted(tmp_path):
         write(tmp_path / "x" / f"{i}.png")
     with pytest.raises(
         UserError,
-        match=r"contains 5 pictures outside of class folders \(0.png, 1.png, 2.png, "
-        r"\.\.\.\);",
+        match=r"contains 5 pictures outside of class folders \(0.png, 1.png, "
+        r"2.png, \.\.\.\);",
     ):
         load_folder(tmp_path / "x")
 
@@ -188,7 +189,7 @@ def test_an_empty_folder_holds_nothing(tmp_path):
 
 
 def test_a_class_without_pictures_is_named(folder):
-    """Nothing could be learned of it, and the model would have a class too many."""
+    """It could not be learned, and the model would have a class too many."""
     (folder / "train/dog").mkdir()
     with pytest.raises(UserError, match=r"no pictures in .*train/dog, so"):
         load_folder(folder)
@@ -300,7 +301,8 @@ def test_a_class_whose_every_picture_is_damaged_is_named(folder):
     damage(folder, *(f"train/bee/{i}.png" for i in range(3)))
     with pytest.raises(
         UserError,
-        match="no picture of the class 'bee' can be read; 3 of 9 pictures are left",
+        match="no picture of the class 'bee' can be read; 3 of 9 pictures "
+        "are left",
     ):
         load_folder(folder)
 

@@ -1,4 +1,4 @@
-"""Labels are checked in the type that they come in, on every way into the package."""
+"""Labels are checked in the type they come in, on every way into vitedu."""
 
 import numpy as np
 import pytest

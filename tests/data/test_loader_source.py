@@ -1,4 +1,4 @@
-"""DataLoaders and the like: their own order, cut anew, and never silently short."""
+"""DataLoaders and the like: their order, cut anew, never silently short."""
 
 import random
 

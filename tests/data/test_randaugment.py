@@ -12,7 +12,7 @@ from vitedu.data.randaugment import GREY, OPERATIONS, apply_layers, draw
 
 
 def moved(image, *matrix):
-    """Each pixel (x, y) from (a x + b y + c, d x + e y + f), the nearest one."""
+    """Pixel (x, y) from (a x + b y + c, d x + e y + f), the nearest one."""
     fill = GREY if image.mode == "L" else (GREY,) * 3
     affine, nearest = Image.Transform.AFFINE, Image.Resampling.NEAREST
     return image.transform(image.size, affine, matrix, nearest, fillcolor=fill)

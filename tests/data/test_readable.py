@@ -1,4 +1,4 @@
-"""Which pictures can be read: found out once, by several threads, and remembered."""
+"""Which pictures can be read: found once, by several threads, remembered."""
 
 import os
 import shutil

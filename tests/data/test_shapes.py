@@ -102,9 +102,10 @@ def test_class_names_are_in_the_order_of_image_folders_and_grow_by_one():
             assert set(class_names(num_classes - 1)) < set(names)
 
 
+@pytest.mark.slow
 def test_a_seed_shows_the_same_scenes_at_every_size():
-    # A product too large for int32 at 1024 pixels would show here, too. From image 1:
-    # crescent, cross, disc, ellipse, frame, half_disc.
+    # A product too large for int32 at 1024 pixels would show here, too. From
+    # image 1: crescent, cross, disc, ellipse, frame, half_disc.
     large, small = (make_arrays(6, size, 16, start=1)[0] for size in (1024, 64))
     difference = np.abs(large[..., 8::16, 8::16].astype(int) - small)
     # Pixel noise alone gives 3.8 on average, edges add up to 1.1, a lost form

@@ -1,4 +1,4 @@
-"""Files that claim, or unpack to, far more than they should: memory stays small."""
+"""Files that claim, or unpack to, far too much: memory stays small."""
 
 import io
 import json
@@ -12,6 +12,7 @@ import zipfile
 import zlib
 
 import numpy as np
+import pytest
 
 from vitedu.data.catalogue import CIFAR_BATCHES
 
@@ -42,7 +43,7 @@ print(json.dumps([answers, (after - before) * 1024]))
 
 
 def packed(start, num_zeros):
-    """A deflate stream of `start` and zeros, made without packing all of them."""
+    """A deflate stream of `start` and zeros, without packing all of those."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     first = packer.compress(start) + packer.flush(zlib.Z_FULL_FLUSH)
     block = packer.compress(bytes(BLOCK)) + packer.flush(zlib.Z_FULL_FLUSH)
@@ -73,7 +74,7 @@ def npy_header(shape):
 
 
 def npz_with_labels(num_labels, num_images=5):
-    """An npz whose y_train is so many zeros, packed, and whose images are few."""
+    """An npz of few images, whose y_train is `num_labels` zeros, packed."""
     content, header = io.BytesIO(), npy_header((num_labels,))
     with zipfile.ZipFile(content, "w") as archive:
         archive.writestr("y_train.npy", packed(header, num_labels))
@@ -144,6 +145,7 @@ SENTENCES = {
 }
 
 
+@pytest.mark.slow
 def test_a_size_taken_on_trust_is_a_sentence_and_under_a_gigabyte(tmp_path):
     write_attacks(tmp_path)
     path = os.pathsep.join(sys.path)

@@ -28,7 +28,7 @@ FIRST = next(iter(FILES))
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """An empty cache, nothing else to be found, and no proxy before localhost."""
+    """An empty cache, no data elsewhere, and no proxy before localhost."""
     for name in ("VITEDU_DATA", "VITEDU_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
@@ -95,8 +95,9 @@ def test_data_that_does_not_hold_the_set_is_never_passed_over(tmp_path, cache):
         (tmp_path / "given" / name).mkdir(parents=True)
     with pytest.raises(
         UserError,
-        match=r"given has 2 folders without pictures \(a, b\); give the folder of "
-        r"MNIST's files \(train-images-idx3-ubyte.gz, .*\), or pictures: class",
+        match=r"given has 2 folders without pictures \(a, b\); give the folder "
+        r"of MNIST's files \(train-images-idx3-ubyte.gz, .*\), or pictures: "
+        "class",
     ) as error:
         locate("mnist", data=tmp_path / "given")
     # else `fallback` would put another set in its place
@@ -108,8 +109,8 @@ def test_data_for_a_set_that_needs_none_says_what_it_holds(tmp_path, name):
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(
         UserError,
-        match=r"leave out data=.*, which has 1 file \(notes.txt\) and no folders, or "
-        "give pictures: class folders",
+        match=r"leave out data=.*, which has 1 file \(notes.txt\) and no "
+        "folders, or give pictures: class folders",
     ):
         load_dataset(name, data=tmp_path)
 
@@ -307,6 +308,7 @@ def test_offline_forbids_the_download(server, cache, monkeypatch):
     assert not cache.exists()
 
 
+@pytest.mark.slow
 def test_two_processes_fill_one_cache(server, cache, fork):
     mirrors = (f"{server.address}/slow/",)
     both = [

@@ -32,7 +32,7 @@ def drawn(path, augment, seed=0, spec=SPEC):
 
 
 def inside(images):
-    """Without the border, where pillow leaves off the outside and arrays mix it in."""
+    """Without the border, where only arrays, not pillow, mix in the outside."""
     return images[..., 8:12, 8:12]
 
 
@@ -68,7 +68,7 @@ def test_colours_and_layers_are_those_of_an_array(photo, seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_crop_is_the_drawn_box_of_the_whole_picture(tmp_path, seed):
-    """A picture whose red is its column and whose green is its row, in percent."""
+    """A picture: its red is the column, its green the row, in percent."""
     height, width = 100, 200
     pixels = torch.zeros(height, width, 3, dtype=torch.uint8)
     pixels[..., 0] = torch.arange(width) // 2

@@ -55,6 +55,17 @@ def test_a_killed_worker_is_one_sentence_about_memory(tmp_path, source, fork):
     )
 
 
+def test_a_worker_killed_while_it_hands_over_a_batch_is_that_sentence():
+    ours, theirs = multiprocessing.Pipe()
+    theirs.close()
+    with pytest.raises(UserError, match=r"^a data worker was killed.*memory"):
+        with explain_killed_workers():
+            ours.recv()
+    with pytest.raises(ConnectionResetError, match="the user's own"):
+        with explain_killed_workers():
+            raise ConnectionResetError("the user's own")
+
+
 def test_it_says_so_of_any_function_and_of_nothing_else():
     @explain_killed_workers()
     def step(message):

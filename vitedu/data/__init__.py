@@ -21,6 +21,8 @@ from vitedu.data.items import Items, from_torch
 from vitedu.data.kinds import as_source
 from vitedu.data.mix import mix
 from vitedu.data.photos import photo
+from vitedu.data.prepare import Prepared, prepare
+from vitedu.data.shards import Shards, find_shards
 from vitedu.data.source import Source
 from vitedu.data.sources import Location, locate, where
 from vitedu.pictures import PreprocessSpec, normalise, read_image
@@ -35,11 +37,14 @@ __all__ = [
     "Items",
     "Location",
     "Pictures",
+    "Prepared",
     "PreprocessSpec",
+    "Shards",
     "Source",
     "as_source",
     "evaluation_part",
     "find_images",
+    "find_shards",
     "folder_of",
     "from_torch",
     "load_dataset",
@@ -49,6 +54,7 @@ __all__ = [
     "mix",
     "normalise",
     "photo",
+    "prepare",
     "read_image",
     "split",
     "subset",

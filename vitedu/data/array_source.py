@@ -48,7 +48,7 @@ class ArraySource:
         shuffle: bool = False,
         device: str | torch.device = "cpu",
     ) -> None:
-        """Put `arrays` on `device`; `augment=None` changes nothing at random."""
+        """Put `arrays` on `device`; with `augment=None` nothing is random."""
         check_size(arrays.images, preprocess)
         labels = whole_labels(arrays.labels, "the data")
         check_labels("the data", labels, len(class_names))
@@ -80,7 +80,7 @@ class ArraySource:
         rank: int = 0,
         world: int = 1,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """One epoch: (images (b, c, h, w) float32, labels (b,) int64), on the device.
+        """One epoch on the device: (b, c, h, w) float32, labels (b,) int64.
 
         Every sample comes once; the last batch may be short. `start` is the
         first batch to yield. Of each global batch, process `rank` of `world`

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vitedu.data import sources
-from vitedu.data.catalogue import CATALOGUE, DIGIT_NAMES
+from vitedu.data.catalogue import ARCHIVES, CATALOGUE, DIGIT_NAMES
 from vitedu.data.cifar10 import cifar10_arrays
 from vitedu.data.formats import (
     KEYS,
@@ -48,13 +48,14 @@ class Dataset:
     train: Arrays
     test: Arrays
     class_names: tuple[str, ...]
-    digest: str  # of shapes, pixels and labels of both parts: equal data, equal digest
+    # of shapes, pixels and labels of both parts: equal data, equal digest
+    digest: str
     origin: str  # "data=...", "$VITEDU_DATA", "cache", "package" or "made"
     requested: str  # the name that was given; after a fallback not `name`
 
 
 def is_array_set(name: str) -> bool:
-    """Whether `load_dataset` knows this name: a named set, shapes or FILE.npz."""
+    """Whether `load_dataset` knows `name`: a named set, shapes or FILE.npz."""
     is_named = name == "digits" or name in CATALOGUE
     is_made = SHAPES_NAME.fullmatch(name) is not None
     return is_named or is_made or name.endswith(".npz")
@@ -63,7 +64,7 @@ def is_array_set(name: str) -> bool:
 def classes_of_set(
     name: str, *, data: str | Path | None = None, num_classes: int
 ) -> tuple[str, ...]:
-    """The classes of what `load_dataset` would read; nothing is downloaded for it.
+    """The classes of what `load_dataset` would read, without a download.
 
     `num_classes` is for shapes alone, and only a FILE.npz is read.
     UserError: an unknown name, a damaged file.
@@ -90,7 +91,7 @@ def load_dataset(
     num_classes: int | None = None,
     max_images: int | None = None,
 ) -> Dataset:
-    """Read a data set: a name, or a FILE.npz (as the name, or as `data` of any name).
+    """Read a data set by name, or a FILE.npz (as name, or as `data` of any).
 
     Names: mnist, fashion-mnist, cifar10 (found by `sources.locate`), digits
     (embedded), shapes (drawn here, 10,000 images) and shapes-<N>k. image_size
@@ -141,7 +142,7 @@ def load_dataset(
 
 
 def _unknown(name: str) -> UserError:
-    known = ("digits", *CATALOGUE, "shapes", "shapes-100k")
+    known = ("digits", *CATALOGUE, *ARCHIVES, "shapes", "shapes-100k")
     return UserError(
         f"there is no data set {name!r} here; data=FOLDER names pictures of "
         "your own, in a folder for each class; " + did_you_mean(name, known)

@@ -83,7 +83,7 @@ class Augment:
     erase: Share = 0.0
 
     def __post_init__(self) -> None:
-        """Check the fields. UserError: the sentence names the one that is wrong."""
+        """Check the fields. UserError: it names the one that is wrong."""
         check_fields(self)
 
     @property
@@ -188,7 +188,7 @@ def _crop_box(
 
 
 def _erased_box(augment: Augment, uniform: Tensor) -> tuple[Tensor, ...]:
-    """Corner and size of the erased rectangle, from uniform (n, 5); 0 high: none.
+    """Corner and size of the erased box, from uniform (n, 5); 0 high: none.
 
     Zhong et al. 2017 with the ranges of ERASED_AREA and ERASED_ASPECT; like a
     crop it is drawn so that it fits, where they draw again.
@@ -211,7 +211,7 @@ def _erased_box(augment: Augment, uniform: Tensor) -> tuple[Tensor, ...]:
 
 
 def apply(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
-    """Augment (b, c, h, w), uint8 or float in 0..255, to float of the same range.
+    """Augment (b, c, h, w), uint8 or float in 0..255, to float in 0..255.
 
     `rows` are the samples' rows of `augmentation_table`, on the CPU: with
     RandAugment on, reading them from another device would wait for it. In the
@@ -241,7 +241,7 @@ def apply(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
 
 
 def recolour(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
-    """RandAugment, then jitter: (b, c, h, w) uint8, changed by `rows` as in `apply`."""
+    """RandAugment, then jitter, by `rows` as in `apply`: (b, c, h, w) uint8."""
     if augment.rand_layers:
         images = randaugment.apply_layers(
             images, rows[:, len(COLUMNS) :], augment.rand_magnitude
@@ -259,7 +259,7 @@ def recolour(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
 
 
 def erase(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
-    """Set each sample's rectangle to 0, after normalisation: (b, c, h, w) float.
+    """Set each sample's rectangle of normalised (b, c, h, w) float to 0.
 
     0 is then the mean that the images were normalised with. `rows` as for
     `apply`.
@@ -302,7 +302,7 @@ def _move(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
 
 
 def _sampling_grid(rows: Tensor, h: int, w: int) -> Tensor:
-    """(b, h, w, 2): where each output pixel is read, (x, y), edges at -1 and 1."""
+    """Where each output pixel is read: (b, h, w, 2) of (x, y), edges at ±1."""
     down, right, flip, m_yy, m_yx, m_xy, m_xx, box_y, box_x, box_h, box_w = (
         column[:, None] for column in rows.unbind(1)
     )

@@ -1,4 +1,4 @@
-"""The named data sets. A new one is one more entry of CATALOGUE, and nothing else.
+"""The named data sets. A new one is one more entry of CATALOGUE, nothing else.
 
 `CATALOGUE["mnist"].class_names` is ("0", "1", ..., "9").
 
@@ -43,7 +43,7 @@ class NamedSet:
 
     @property
     def layouts(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Forms in which a folder may contain the set, each a path and its files.
+        """Layouts of a folder that contains the set, each a path and its files.
 
         A file may also be there with ".gz" behind its name. No files: the path
         itself is a file.
@@ -64,35 +64,92 @@ class NamedSet:
         return ((".", names), (self.inner_folder, names))
 
 
+@dataclass(frozen=True)
+class PictureArchive:
+    """Photographs in class folders that come as one zip.
+
+    Attributes:
+        title: its name in a sentence
+        address: where the zip is
+        most_bytes: no zip and no content beyond this is taken
+        inner_folder: the folder in the zip that has train/ and val/
+        num_pictures: in all parts
+        names_sha256: of the paths of the pictures below that folder, sorted, a
+            line each; nothing else is unpacked. The server publishes no
+            checksum of the zip.
+        class_names: its class folders
+    """
+
+    title: str
+    address: str
+    most_bytes: int
+    inner_folder: str
+    num_pictures: int
+    names_sha256: str
+    class_names: tuple[str, ...]
+
+
 CIFAR_BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 DIGIT_NAMES = tuple("0123456789")
+
+MNIST_FILES = (
+    File(
+        "train-images-idx3-ubyte.gz",
+        9_912_422,
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    ),
+    File(
+        "train-labels-idx1-ubyte.gz",
+        28_881,
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    ),
+    File(
+        "t10k-images-idx3-ubyte.gz",
+        1_648_877,
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    ),
+    File(
+        "t10k-labels-idx1-ubyte.gz",
+        4_542,
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+    ),
+)
+FASHION_FILES = (
+    File(
+        "train-images-idx3-ubyte.gz",
+        26_421_880,
+        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+    ),
+    File(
+        "train-labels-idx1-ubyte.gz",
+        29_515,
+        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+    ),
+    File(
+        "t10k-images-idx3-ubyte.gz",
+        4_422_102,
+        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+    ),
+    File(
+        "t10k-labels-idx1-ubyte.gz",
+        5_148,
+        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+    ),
+)
+# the binary form, since the other one is a pickle
+CIFAR10_FILES = (
+    File(
+        "cifar-10-binary.tar.gz",
+        170_052_171,
+        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+    ),
+)
 
 CATALOGUE = {
     "mnist": NamedSet(
         title="MNIST",
         format="idx",
-        files=(
-            File(
-                "train-images-idx3-ubyte.gz",
-                9_912_422,
-                "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            ),
-            File(
-                "train-labels-idx1-ubyte.gz",
-                28_881,
-                "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-            ),
-            File(
-                "t10k-images-idx3-ubyte.gz",
-                1_648_877,
-                "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            ),
-            File(
-                "t10k-labels-idx1-ubyte.gz",
-                4_542,
-                "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-            ),
-        ),
+        files=MNIST_FILES,
         mirrors=(
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
@@ -103,30 +160,10 @@ CATALOGUE = {
     "fashion-mnist": NamedSet(
         title="Fashion-MNIST",
         format="idx",
-        files=(
-            File(
-                "train-images-idx3-ubyte.gz",
-                26_421_880,
-                "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-            ),
-            File(
-                "train-labels-idx1-ubyte.gz",
-                29_515,
-                "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-            ),
-            File(
-                "t10k-images-idx3-ubyte.gz",
-                4_422_102,
-                "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-            ),
-            File(
-                "t10k-labels-idx1-ubyte.gz",
-                5_148,
-                "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-            ),
-        ),
+        files=FASHION_FILES,
         mirrors=(
-            "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+            "https://github.com/zalandoresearch/fashion-mnist/raw/"
+            "master/data/fashion/",
             "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
         ),
         class_names=(
@@ -146,14 +183,7 @@ CATALOGUE = {
     "cifar10": NamedSet(
         title="CIFAR-10",
         format="cifar10",
-        # the binary form, since the other one is a pickle
-        files=(
-            File(
-                "cifar-10-binary.tar.gz",
-                170_052_171,
-                "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-            ),
-        ),
+        files=CIFAR10_FILES,
         mirrors=("https://www.cs.toronto.edu/~kriz/",),
         class_names=(
             "airplane",
@@ -168,4 +198,18 @@ CATALOGUE = {
             "truck",
         ),
     ),
+}
+
+# 244 + 153 photographs of the transfer-learning tutorial of PyTorch.
+ARCHIVES = {
+    "ants-bees": PictureArchive(
+        title="Ants and bees",
+        address="https://download.pytorch.org/tutorial/hymenoptera_data.zip",
+        most_bytes=100_000_000,
+        inner_folder="hymenoptera_data",
+        num_pictures=397,
+        names_sha256="8d349b42de8bb8c790910e22165b3dc7"
+        "b5a0d108be102dff5b365172b947efa8",
+        class_names=("ants", "bees"),
+    )
 }

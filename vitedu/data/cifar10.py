@@ -1,4 +1,4 @@
-"""CIFAR-10 from a folder of its batches or an archive of them, binary or pickled.
+"""CIFAR-10 from a folder of batches or an archive of them, binary or pickled.
 
 `cifar10_arrays(Path("cifar-10-binary.tar.gz"))["x_test"].read()`
 
@@ -105,7 +105,7 @@ def too_large(path: Path, most: int) -> UserError:
 def binary_batch(
     path: Path, name: str, content: bytes
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Records of one label and 3,072 pixels: red, green, blue planes, row by row."""
+    """Records of a label and 3,072 pixels: red, green, blue planes, by row."""
     record = 1 + 3 * 32 * 32
     if not content or len(content) % record:
         raise UserError(
@@ -119,7 +119,7 @@ def binary_batch(
 def pickled_batch(
     path: Path, name: str, content: bytes
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A batch as Python 2 pickled it: a dict of an array "data" and a list "labels"."""
+    """A batch as Python 2 pickled it: {"data": array, "labels": list}."""
     try:
         for opcode, argument, _ in pickletools.genops(content):
             # a slot of this number in a table would take as much memory
@@ -147,7 +147,7 @@ def pickled_batch(
 
 
 class Pickled:
-    """Keeps what a pickle says about an array or its type, and makes nothing of it.
+    """Keeps what a pickle says about an array or type, and builds nothing.
 
     NumPy's own classes would take sizes and flags from the file on trust.
     """

@@ -1,4 +1,4 @@
-"""Bringing a file from the network: of the right size and digest, in limited time.
+"""Downloading a file, checked for size and digest, in limited time.
 
 `download(CATALOGUE["mnist"].files[0], Path("cache"),
 ("https://example.org/",))`
@@ -91,8 +91,13 @@ def not_writable(path: Path, error: OSError) -> UserError:
     )
 
 
-def received(url: str, num_bytes: int, seconds: float) -> Iterator[bytes]:
-    """The bytes behind an address, which have to be `num_bytes` in all."""
+def received(
+    url: str, num_bytes: int, seconds: float, *, is_exact: bool = True
+) -> Iterator[bytes]:
+    """The bytes behind an address, which have to be `num_bytes` in all.
+
+    Or, if the size isn't known exactly, at most as many.
+    """
     end = time.monotonic() + seconds
     request = urllib.request.Request(url, headers={"User-Agent": "vitedu"})
     count = 0
@@ -117,5 +122,5 @@ def received(url: str, num_bytes: int, seconds: float) -> Iterator[bytes]:
         raise MirrorError(reason(error).strip("<>")) from error
     if count > num_bytes:
         raise MirrorError(f"sent more than the file's {num_bytes:,} bytes")
-    if count < num_bytes:
+    if is_exact and count < num_bytes:
         raise MirrorError(f"ended after {count:,} of {num_bytes:,} bytes")

@@ -1,4 +1,4 @@
-"""A folder of your own as a data set: class folders, in train/ and val/ or alone.
+"""Your own folder as a data set: class folders, in train/ and val/ or alone.
 
 `pets = load_folder("pets")`
 `source = ImageSource(pets.train, spec, augment=augment, shuffle=True)`
@@ -13,7 +13,9 @@ from pathlib import Path
 import torch
 
 from vitedu.data import sources
+from vitedu.data.archives import archive_folder, downloaded, is_archive
 from vitedu.data.arrays import is_array_set
+from vitedu.data.catalogue import ARCHIVES
 from vitedu.data.images import (
     Pictures,
     left_out,
@@ -21,39 +23,39 @@ from vitedu.data.images import (
     pictures_by_class,
 )
 from vitedu.data.listing import (
+    PARTS,
     class_folders,
     contents,
     existing_folder,
     has_pictures,
     has_pictures_itself,
+    visible,
 )
 from vitedu.data.order import hold_out
+from vitedu.data.places import (
+    classes_at,
+    is_place,
+    name_at,
+    parts_at,
+    pictures_at,
+)
+from vitedu.data.prepared_index import check_finished
+from vitedu.data.torchvision_sets import (
+    SETS,
+    torchvision_holds,
+    torchvision_place,
+)
 from vitedu.errors import UserError
-from vitedu.files import check_regular, user_path
+from vitedu.files import user_path
 
 # What is held out for testing where there is no part for it.
 TEST_SHARE = 0.2
 TEST_SEED = 0
-# What others call the parts of a data set, and what we do.
-PARTS = {
-    "train": "train",
-    "training": "train",
-    "train_set": "train",
-    "training_set": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "dev": "val",
-    "val_set": "val",
-    "test": "test",
-    "testing": "test",
-    "test_set": "test",
-}
 
 
 @dataclass(frozen=True, eq=False)
 class FolderDataset:
-    """The parts of a folder, and what a result says of it, as `Dataset` has it."""
+    """The parts of a folder, and what a result says of it, like `Dataset`."""
 
     name: str
     train: Pictures
@@ -69,19 +71,35 @@ class FolderDataset:
 
 
 def folder_of(dataset: str, data: str | None = None) -> Path | None:
-    """The folder of pictures that `dataset` and `data` mean; None: they mean arrays.
+    """The folder of pictures that `dataset` and `data` mean; None for arrays.
 
     `data` is one if it has train/ or class folders of pictures, whatever set a
     recipe names, unless it has that set's own files. A name that `load_dataset`
     knows is never taken for a folder that is called so (./mnist is); any other
     names one, which may be at `data`.
+
+    Shards in brace notation, `hf:NAME` and the names of torchvision's sets
+    count as folders: `load_folder`, `evaluation_part` and `find_images` take
+    what is returned for them.
     """
+    if dataset in SETS:
+        place = None if data is None else user_path(data)
+        if (
+            place is None
+            or not holds_pictures(place)
+            or torchvision_holds(dataset, place)
+        ):
+            return torchvision_place(dataset, place)
+        return place
+    if dataset in ARCHIVES and data is None:
+        return archive_folder(dataset)
     is_named = is_array_set(dataset)
     if dataset.endswith(".npz") or (data or "").endswith(".npz"):
         return None
     if data is None:
         folder = user_path(dataset)
-        return folder if os.path.isdir(folder) and not is_named else None
+        is_there = os.path.isdir(folder) or is_place(folder)
+        return folder if is_there and not is_named else None
     folder = user_path(data)
     if is_named and (
         sources.holds(dataset, folder) or not holds_pictures(folder)
@@ -91,7 +109,9 @@ def folder_of(dataset: str, data: str | None = None) -> Path | None:
 
 
 def holds_pictures(folder: Path) -> bool:
-    """Whether there is train/, or a class folder with a picture in it."""
+    """Whether there is train/, a class folder with a picture, or shards."""
+    if is_place(folder):
+        return True
     return os.path.isdir(folder) and (
         os.path.isdir(folder / "train")
         or any(has_pictures(folder / name) for name in class_folders(folder))
@@ -99,7 +119,7 @@ def holds_pictures(folder: Path) -> bool:
 
 
 def evaluation_part(folder: str | PathLike[str]) -> Path:
-    """Where the pictures to test on are: test/ or val/ of a folder with train/, or it.
+    """The part to test on: test/ or val/ if there is train/, else `folder`.
 
     UserError: there is train/, but neither of the others.
     """
@@ -107,7 +127,7 @@ def evaluation_part(folder: str | PathLike[str]) -> Path:
     if training_part(folder) == folder:
         return folder
     if parts := parts_to_test_on(folder):
-        return folder / parts[0]
+        return parts_at(folder).get(parts[0], folder / parts[0])
     raise UserError(
         f"{folder} has train/, but neither val/ nor test/; put the pictures to "
         "measure with into one of them, in class folders like those of train/"
@@ -120,6 +140,8 @@ def training_part(folder: Path) -> Path:
     A folder called train with pictures right in it, beside other folders of
     pictures, is a class: of vehicles, say.
     """
+    if is_place(folder):
+        return parts_at(folder).get("train", folder)
     train = folder / "train"
     if not os.path.isdir(train):
         return folder
@@ -132,12 +154,14 @@ def training_part(folder: Path) -> Path:
 
 
 def has_test_part(folder: Path) -> bool:
-    """Whether pictures were put aside to test on: test/ or val/, beside train/."""
+    """Whether test pictures were put aside: test/ or val/, beside train/."""
     return training_part(folder) != folder and bool(parts_to_test_on(folder))
 
 
 def parts_to_test_on(folder: Path) -> list[str]:
     """Which of test/ and val/ there are."""
+    if is_place(folder):
+        return [x for x in ("test", "val") if x in parts_at(folder)]
     return [x for x in ("test", "val") if os.path.isdir(folder / x)]
 
 
@@ -146,7 +170,9 @@ def folder_classes(folder: str | PathLike[str]) -> tuple[str, ...]:
 
     UserError: as `load_folder`, as far as the names of files and folders tell.
     """
-    folder = existing_folder(folder)
+    folder = _existing(folder)
+    if is_place(folder):
+        return classes_at(folder)
     root = training_part(folder)
     names = class_folders(root)
     for name in class_folders(folder):
@@ -158,6 +184,13 @@ def folder_classes(folder: str | PathLike[str]) -> tuple[str, ...]:
         raise UserError(
             f"{folder} has {name}/, which looks like a part of the data and "
             "not like a class; the parts are called train/, val/ and test/"
+        )
+    tars = [name for name in visible(root)[1] if name.endswith(".tar")]
+    if tars and not names:
+        raise UserError(
+            f"{root} contains shards ({tars[0]}, ...) without the index of "
+            "`vitedu prepare`; name them, as in "
+            f"data={root}/train-{{000000..000127}}.tar"
         )
     empty = [name for name in names if not has_pictures(root / name)]
     if len(empty) == len(names):
@@ -176,10 +209,17 @@ def folder_classes(folder: str | PathLike[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _existing(folder: str | PathLike[str]) -> Path:
+    place = user_path(folder)
+    if os.path.isdir(place):
+        check_finished(place)
+    return place if is_place(place) else existing_folder(place)
+
+
 def load_folder(
     folder: str | PathLike[str], name: str | None = None
 ) -> FolderDataset:
-    """The pictures to train on and to test on in a folder, those that can be read.
+    """The readable pictures of a folder, to train on and to test on.
 
     FOLDER/train and FOLDER/test, or FOLDER/val if there is no test/; with both,
     val/ is for validation. Each part has class folders, as `find_images` reads
@@ -187,28 +227,27 @@ def load_folder(
     TEST_SHARE of every class is held out for testing: the same pictures every
     time, none of a class with one or two. `notes` says so, and how many
     pictures are left out. `name` is the folder's own if not given.
+
+    `folder` may also be one that `vitedu prepare` filled with shards, a tar or
+    several in brace notation, `hf:NAME`, or what `folder_of` returns for the
+    name of a set of photographs; the splits of these are the parts.
     UserError: there are no class folders, one has no picture that can be read,
     or a later part has a class that train/ doesn't have.
     """
-    folder = existing_folder(folder)
-    folder_classes(folder)
-    own_name = folder.resolve().name
-    root = training_part(folder)
-    train = pictures_by_class(root, folder)
-    _check_no_class_is_lost(train)
-    found = {"train": train}
-    if root != folder:
-        found |= {
-            part: _like(train, folder / part, folder)
-            for part in parts_to_test_on(folder)
-        }
+    folder = _existing(folder)
+    if is_archive(folder):
+        folder = downloaded(folder)
+    own_name = name_at(folder)
+    found = _parts(folder)
+    train = found["train"]
     skipped = sum((part.skipped for part in found.values()), ())
     num_all = sum(map(len, found.values()))
     notes = left_out(skipped, num_all)
     parts = found
     if len(found) == 1:
         parts = _hold_out_test(train, folder)
-        missing = "train/ and val/" if root == folder else "val/ and test/"
+        is_flat = training_part(folder) == folder and not is_place(folder)
+        missing = "train/ and val/" if is_flat else "val/ and test/"
         held_out = held_out_words(len(parts["test"]), len(train))
         notes = (f"{own_name} doesn't have {missing}, so {held_out}", *notes)
     return FolderDataset(
@@ -223,6 +262,25 @@ def load_folder(
         notes,
         skipped,
     )
+
+
+def _parts(folder: Path) -> dict[str, Pictures]:
+    """train, val and test, as far as they are there, with the same classes."""
+    if is_place(folder):
+        parts = parts_at(folder)
+        train = pictures_at(parts.pop("train", folder))
+        return {"train": train} | {
+            part: _as_in_train(train, pictures_at(place), place)
+            for part, place in parts.items()
+        }
+    folder_classes(folder)
+    root = training_part(folder)
+    train = pictures_by_class(root, folder)
+    _check_no_class_is_lost(train)
+    others = parts_to_test_on(folder) if root != folder else []
+    return {"train": train} | {
+        part: _like(train, folder / part, folder) for part in others
+    }
 
 
 def held_out_words(num_held_out: int, num_all: int) -> str:
@@ -264,7 +322,10 @@ def _hold_out_test(train: Pictures, folder: Path) -> dict[str, Pictures]:
 
 def _like(train: Pictures, part: Path, folder: Path) -> Pictures:
     """The pictures of another part, with labels as train/ counts them."""
-    pictures = pictures_by_class(part, folder)
+    return _as_in_train(train, pictures_by_class(part, folder), part)
+
+
+def _as_in_train(train: Pictures, pictures: Pictures, part: Path) -> Pictures:
     known = train.class_names
     strange = [name for name in pictures.class_names if name not in known]
     if strange:
@@ -278,8 +339,6 @@ def _like(train: Pictures, part: Path, folder: Path) -> Pictures:
 def _digest(folder: Path, parts: dict[str, Pictures]) -> str:
     digest = hashlib.sha256()
     for part in sorted(parts):
-        for path in parts[part].paths:
-            place = path.relative_to(folder).as_posix()
-            line = f"{place} {check_regular(path).st_size}\n"
-            digest.update(os.fsencode(line))
+        for stamp in parts[part].stamps(folder):
+            digest.update(stamp)
     return digest.hexdigest()[:16]

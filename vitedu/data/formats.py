@@ -60,7 +60,7 @@ def in_memory(where: str, array: np.ndarray) -> StoredArray:
 
 
 def idx_arrays(folder: Path, names: tuple[str, ...]) -> dict[str, StoredArray]:
-    """x_train, y_train, x_test, y_test from the four idx files of these names."""
+    """x_train, y_train, x_test, y_test from the idx files of these names."""
     arrays = {}
     for key, name in zip(KEYS, names, strict=True):
         path = folder / name
@@ -123,7 +123,7 @@ def opened(path: Path) -> Any:
 def wrong_length(
     path: Path, shape: tuple[int, ...], expected: int, found: str
 ) -> UserError:
-    """The sentence about an idx file that is longer or shorter than its header."""
+    """The sentence about an idx file longer or shorter than its header says."""
     return UserError(
         f"{path} {found}, but its header says {'x'.join(map(str, shape))}, "
         f"{expected:,} bytes; fetch it again"
@@ -169,7 +169,7 @@ def npz_arrays(path: Path) -> dict[str, StoredArray]:
 def npz_array(
     path: Path, archive: zipfile.ZipFile, key: str, member: zipfile.ZipInfo
 ) -> StoredArray:
-    """One array of an npz, whose header must agree with the size of its file."""
+    """One array of an npz; its header must agree with its file's size."""
     where = f"{path}: {key}"
     with archive.open(member) as file:
         try:
@@ -221,7 +221,7 @@ def npz_array(
 
 
 def npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type at the beginning of an npy file. ValueError: it isn't one."""
+    """Shape and type at the start of an npy file. ValueError: it isn't one."""
     readers = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,

@@ -19,6 +19,7 @@ from vitedu.data.order import (
     check_batches,
     epoch_generator,
     mixed,
+    windowed,
 )
 from vitedu.data.prepared import (
     RangeCheck,
@@ -27,6 +28,7 @@ from vitedu.data.prepared import (
     is_prepared,
 )
 from vitedu.data.randomness import Draws
+from vitedu.data.shards import Shards
 from vitedu.data.workers import explain_killed_workers, follow_the_parent
 from vitedu.decode import as_image
 from vitedu.errors import UserError
@@ -38,8 +40,11 @@ if TYPE_CHECKING:
     PictureChange = Callable[[Image], Any]
 
 
+WINDOW = 16  # shards that are read side by side
+
+
 class ImageSource:
-    """Pictures decoded on workers, ready for a model with the given `preprocess`.
+    """Pictures decoded on workers, ready for a model with this `preprocess`.
 
     Those of a folder are the ones that could be read when `find_images` opened
     it; `pictures.skipped` names the others.
@@ -104,9 +109,10 @@ class ImageSource:
         rank: int = 0,
         world: int = 1,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """One epoch: (images (b, c, h, w) float32, labels (b,) int64), on the device.
+        """One epoch on the device: (b, c, h, w) float32, labels (b,) int64.
 
-        Order, `start`, `rank` and `world` as in `ArraySource.batches`.
+        Order, `start`, `rank` and `world` as in `ArraySource.batches`; shards
+        are shuffled WINDOW at a time, so that a disk reads them in large parts.
         UserError: a picture cannot be decoded, or no longer can; leaving it out
         now would change what is measured.
         """
@@ -114,7 +120,11 @@ class ImageSource:
         order = torch.arange(len(self))
         if self.shuffle:
             generator = epoch_generator(seed, epoch)
-            order = torch.randperm(len(self), generator=generator)
+            if isinstance(self.pictures, Shards):
+                shard_of = self.pictures.places[:, 0]
+                order = windowed(shard_of, WINDOW, generator)
+            else:
+                order = torch.randperm(len(self), generator=generator)
         batches = batch_rows(
             order, batch_size=batch_size, start=start, rank=rank, world=world
         )
@@ -157,7 +167,7 @@ class Epoch(torch.utils.data.Dataset[Any]):
         self.seed = seed
 
     def __getitem__(self, index: int) -> tuple[Tensor, int, Tensor] | UserError:
-        """Pixels uint8 (c, h, w), label, and what was drawn; or what went wrong.
+        """Pixels uint8 (c, h, w), label, what was drawn; or what went wrong.
 
         The UserError is returned: raised on a worker it would become a page of
         traceback.

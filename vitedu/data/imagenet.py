@@ -1,4 +1,4 @@
-"""The classes of ImageNet: their names, and the codes that its folders are called.
+"""The classes of ImageNet: their names, and the codes that name its folders.
 
 `imagenet_classes().names[285]` is "Egyptian cat".
 
@@ -40,7 +40,7 @@ def imagenet_classes() -> ImageNetClasses:
 
 
 def classes_of(num_classes: int) -> ImageNetClasses | None:
-    """The classes of ImageNet-1k or ImageNet-21k if they are that many, else None."""
+    """The classes of ImageNet-1k or -21k if they are that many, else None."""
     if num_classes == NUM_1K:
         return imagenet_classes()
     return imagenet_21k_classes() if num_classes == NUM_21K else None
@@ -67,7 +67,7 @@ def assumed_names(
 
 @cache
 def imagenet_21k_classes() -> ImageNetClasses:
-    """The 21,843 of ImageNet-21k (autumn 2011), as Google's checkpoints count them."""
+    """The 21,843 of ImageNet-21k (autumn 2011), as in Google's checkpoints."""
     import_timm()
     from timm.data import ImageNetInfo
 

@@ -1,4 +1,4 @@
-"""Pictures on a disk and what they show: class folders, or one folder with a CSV.
+"""Pictures on disk and what they show: class folders, or one with a CSV.
 
 `pictures = find_images("photos/val")`
 `pictures[0]` is (Path("photos/val/ants/1.jpg"), 0).
@@ -6,10 +6,11 @@
 
 import csv
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 from vitedu.data.imagenet import classes_of
 from vitedu.data.listing import (
@@ -21,6 +22,9 @@ from vitedu.data.listing import (
 from vitedu.data.readable import unreadable
 from vitedu.errors import UserError, reason
 from vitedu.files import check_regular, user_path
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 MOST_SHOWN = 3  # sentences in one note
 MOST_DIGITS = 9  # of a class_index
@@ -43,9 +47,9 @@ class Pictures:
 
     def __len__(self) -> int:
         """The number of pictures."""
-        return len(self.paths)
+        return len(self.labels)
 
-    def __getitem__(self, index: int) -> tuple[Path, int]:
+    def __getitem__(self, index: int) -> "tuple[Path | BinaryIO | Image, int]":
         """One file and its label."""
         return self.paths[index], self.labels[index]
 
@@ -54,6 +58,10 @@ class Pictures:
         """A sentence about what was left out, if anything was."""
         return left_out(self.skipped, len(self))
 
+    def name_of(self, index: int) -> str:
+        """What a sentence or a table calls one picture."""
+        return str(self.paths[index])
+
     def take(self, rows: Sequence[int]) -> "Pictures":
         """These pictures alone, in this order; the classes stay."""
         return Pictures(
@@ -61,6 +69,17 @@ class Pictures:
             tuple(self.labels[row] for row in rows),
             self.class_names,
         )
+
+    def stamps(self, folder: Path | None = None) -> Iterator[bytes]:
+        """For digests: what changes when one of the pictures does.
+
+        Its name below `folder`, or in its own folder, and its size.
+        """
+        for path in self.paths:
+            place = f"{path.parent.name}/{path.name}"
+            if folder is not None:
+                place = path.relative_to(folder).as_posix()
+            yield os.fsencode(f"{place} {check_regular(path).st_size}\n")
 
 
 def find_images(
@@ -72,10 +91,16 @@ def find_images(
     sorted names. With it the folder is flat, and `labels` is a CSV with a
     header: the columns `filename` and `class_index` (a number) or `class` (a
     name). Every picture is decoded once, as `vitedu.data.readable` says;
-    `skipped` has the damaged ones.
+    `skipped` has the damaged ones. Shards in brace notation and `hf:NAME:SPLIT`
+    may stand for a folder.
 
     UserError: no picture, a picture without a label, a CSV that does not fit.
     """
+    # here, since what is at other places is made of Pictures
+    from vitedu.data.places import is_place, pictures_at
+
+    if labels is None and is_place(user_path(folder)):
+        return pictures_at(user_path(folder))
     folder = existing_folder(folder)
     if labels is None:
         return pictures_by_class(folder, folder)
@@ -83,7 +108,7 @@ def find_images(
 
 
 def pictures_by_class(part: Path, folder: Path) -> Pictures:
-    """The same of class folders in `part`; what is skipped is named below `folder`."""
+    """The same of class folders in `part`; skipped names are below `folder`."""
     classes = class_folders(part)
     found = [
         (path, index)
@@ -127,7 +152,7 @@ def left_out(skipped: tuple[str, ...], num_left: int) -> tuple[str, ...]:
 def match_classes(
     pictures: Pictures, names: Sequence[str], num_classes: int
 ) -> Pictures:
-    """`pictures` with labels as a model counts them: its class `names`, in order.
+    """`pictures` with labels as a model counts them: by its class `names`.
 
     Folders are matched by name; a model without names gets them in sorted
     order. ImageNet's folders may be named by WordNet's codes.

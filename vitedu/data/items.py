@@ -1,4 +1,4 @@
-"""Pictures that are read by index, from any torch Dataset or one of Hugging Face.
+"""Pictures read by index, from any torch Dataset or one of Hugging Face.
 
 `photos = from_torch(torchvision.datasets.ImageFolder("photos"))`
 `photos[0]` is (picture, label), and `photos.labels` are known without a
@@ -32,7 +32,7 @@ LABEL_ATTRIBUTES = ("targets", "labels", "_labels")
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """Pictures and labels by index, and what is known before one of them is read.
+    """Pictures and labels by index, and what is known before any is read.
 
     A picture is whatever `vitedu.pictures.read_image` takes, or a tensor of
     floats (c, h, w), which is fed to the model as it is.
@@ -87,7 +87,7 @@ def from_torch(
     class_names: Sequence[str] | None = None,
     num_classes: int | None = None,
 ) -> Items:
-    """A map-style torch Dataset as pictures and labels, for `fit` and `as_source`.
+    """A map-style torch Dataset as `Items`, for `fit` and `as_source`.
 
     Its items are (picture, label) or dicts with an image and a label. The
     picture may be a pillow image, a path, uint8 pixels, or a tensor of floats
@@ -105,8 +105,14 @@ def items_of(
     class_names: Sequence[str] | None = None,
     num_classes: int | None = None,
 ) -> Items:
-    """The same for anything with a length and an index, such as Hugging Face's."""
+    """The same for anything with length and index, like Hugging Face's."""
     name = type(dataset).__name__
+    if is_hugging_face(dataset) and not hasattr(dataset, "__len__"):
+        raise UserError(
+            f"{name} is streamed, so an epoch can't have an order of its own, "
+            "nor a run go on exactly where it stopped; load the data set "
+            "without streaming=True, or make shards of it"
+        )
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise UserError(
             f"{name} cannot be read by index; a Dataset with __len__ and "
@@ -128,7 +134,7 @@ def named_classes(
     class_names: Sequence[str] | None,
     num_classes: int | None,
 ) -> tuple[str, ...]:
-    """The classes that were given, else the data's own; () if neither is known."""
+    """The classes given, else the data's own; () if neither is known."""
     if class_names is not None:
         own = tuple(str(each) for each in class_names)
     if num_classes is None:
@@ -170,7 +176,7 @@ def pair_of(item: Any, where: str) -> tuple[Any, Any]:
 
 
 def kept_labels(dataset: Any) -> Tensor | None:
-    """The labels in the order of the pictures; None if pictures must be read for it."""
+    """The labels in the pictures' order; None if pictures must be read."""
     name = type(dataset).__name__
     if isinstance(dataset, Subset):
         labels = kept_labels(dataset.dataset)

@@ -36,6 +36,7 @@ from vitedu.data.labels import (
 from vitedu.data.loader_source import yields_batches
 from vitedu.data.memory import arrays_of, is_pair
 from vitedu.data.opened import Opened, few
+from vitedu.data.places import is_place, name_at
 from vitedu.data.randomness import Draws
 from vitedu.data.source import Source
 from vitedu.errors import UserError
@@ -63,18 +64,22 @@ def as_source(
     num_classes: int | None = None,
     check_range: bool = True,
 ) -> Source:
-    """Data of your own as a source of batches for a model with this `preprocess`.
+    """Your own data as a source of batches for a model with `preprocess`.
 
     `data` may be
 
-    * a folder with a folder of pictures for each class;
-    * a pair (images, labels) in memory: uint8 as arrays (n, h, w) or (n, h, w, c) or
-      tensors (n, c, h, w), of any size; or floats (n, c, h, w) of the model's size;
-    * a torch Dataset with items (picture, label), or a Hugging Face dataset with an
-      image and a label: the picture is a pillow image, a path, uint8 pixels or floats
-      (c, h, w);
-    * a DataLoader, or another iterable of (images, labels) batches that has a length
-      and can be iterated again: it keeps its own order and augmentation;
+    * a folder with a folder of pictures for each class; WebDataset's shards,
+      `photos/train-{000000..000127}.tar`; a split of a Hugging Face data set,
+      `hf:imagenet-1k:train`;
+    * a pair (images, labels) in memory: uint8 as arrays (n, h, w) or
+      (n, h, w, c) or tensors (n, c, h, w), of any size; or floats
+      (n, c, h, w) of the model's size;
+    * a torch Dataset with items (picture, label), or a Hugging Face dataset
+      with an image and a label: the picture is a pillow image, a path, uint8
+      pixels or floats (c, h, w);
+    * a DataLoader, or another iterable of (images, labels) batches that has
+      a length and can be iterated again: it keeps its own order and
+      augmentation;
     * a `Source`, which is returned as it is.
 
     Pictures and uint8 pixels are resized and normalised as `preprocess` says.
@@ -106,7 +111,7 @@ def as_source(
 
 
 def warn_of_skipped(data: Any, opened: Opened, stacklevel: int) -> None:
-    """Warn of pictures that were left out of a folder, where `data` is its path.
+    """Warn of pictures left out of a folder, where `data` is its path.
 
     A caller of `find_images` has its `skipped` at hand.
     """
@@ -129,7 +134,7 @@ def open_data(
     if isinstance(data, str | PathLike):
         folder = user_path(data)
         pictures = _known(_class_folders(folder), class_names, num_classes)
-        return replace(pictures, name=folder.resolve().name)
+        return replace(pictures, name=name_at(folder))
     if isinstance(data, Dataset | FolderDataset):
         raise UserError(
             f"{data.name} has several parts; give one of them, .train or .test"
@@ -190,7 +195,7 @@ def _known(
 
 
 def _first_read(items: Items) -> Items:
-    """`items`, after a look at the first one. UserError: it has another form."""
+    """`items`, after a look at the first. UserError: it has another form."""
     with Draws(0).in_force():
         items[0]
     return items
@@ -202,10 +207,11 @@ def _class_folders(folder: Path) -> Pictures:
             f"{folder} has several parts; give one of them, such as "
             f"vitedu.data.load_dataset({str(folder)!r}).train"
         )
-    if os.path.isdir(folder) and training_part(folder) != folder:
+    is_whole = os.path.isdir(folder) or is_place(folder)
+    if is_whole and training_part(folder) != folder:
         raise UserError(
             f"{folder} has several parts; give one of them, such as "
-            f"{folder / 'train'}"
+            f"{training_part(folder)}"
         )
     return find_images(folder)
 
@@ -215,7 +221,7 @@ def _batches(
     class_names: Sequence[str] | None,
     num_classes: int | None,
 ) -> Opened:
-    """Batches of the caller's; if need be, their images are counted by reading all."""
+    """The caller's batches; their images are counted, by reading if need be."""
     name = type(loader).__name__
     sampler: Any = getattr(loader, "sampler", None)
     if getattr(sampler, "num_replicas", 1) > 1:

@@ -43,7 +43,8 @@ def whole_labels(labels: Any, where: str) -> Tensor:
             f", such as {array.ravel()[:1].tolist()[0]!r}" if array.size else ""
         )
         remedy = {
-            "U": "; number the classes (a Hugging Face dataset by class_encode_column)",
+            "U": "; number the classes "
+            "(a Hugging Face dataset by class_encode_column)",
             "b": "; convert them, for example by .astype(int)",
         }
         raise UserError(
@@ -58,7 +59,7 @@ def whole_labels(labels: Any, where: str) -> Tensor:
 
 
 def whole_label(label: Any, where: str) -> int:
-    """One label as a plain number. UserError: it is not a whole number from 0 up."""
+    """One label as a plain number. UserError: no whole number from 0 up."""
     try:
         if isinstance(label, bool):
             raise TypeError
@@ -86,7 +87,7 @@ def too_large(where: str, label: int) -> UserError:
 def check_labels(
     where: str, labels: Tensor | None, num_classes: int = 0
 ) -> None:
-    """UserError: a label is below 0, or there are not so many classes (0: unknown)."""
+    """UserError: a label is below 0 or not below `num_classes` (0: unknown)."""
     if labels is None or not len(labels):
         return
     lowest, highest = (int(each) for each in labels.aminmax())

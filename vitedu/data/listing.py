@@ -1,4 +1,4 @@
-"""What a folder contains: class folders, pictures, and how to say so in a sentence.
+"""What a folder contains: class folders, pictures; and how to say so.
 
 `class_folders(Path("photos"))` is `["ants", "bees"]`.
 """
@@ -20,6 +20,21 @@ SUFFIXES |= {".webp", *FOREIGN}
 # thumbnails of a file server.
 HIDDEN = (".", "__MACOSX", "@eaDir")
 MOST_NAMES = 3  # in one sentence
+# What others call the parts of a data set, and what we do.
+PARTS = {
+    "train": "train",
+    "training": "train",
+    "train_set": "train",
+    "training_set": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "val_set": "val",
+    "test": "test",
+    "testing": "test",
+    "test_set": "test",
+}
 
 
 def existing_folder(folder: str | PathLike[str]) -> Path:

@@ -27,7 +27,7 @@ from vitedu.pictures import PreprocessSpec, normalise, read_image
 
 
 class LoaderSource:
-    """Batches that somebody else puts together, cut to the size that a run asks for.
+    """Batches that somebody else puts together, cut to the run's size.
 
     Order, augmentation and the reading of files are the loader's own. Before
     each epoch torch, numpy, random and the loader's generators are seeded by
@@ -87,7 +87,7 @@ class LoaderSource:
         rank: int = 0,
         world: int = 1,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """One epoch: (images (b, c, h, w) float32, labels (b,) int64), on the device.
+        """One epoch on the device: (b, c, h, w) float32, labels (b,) int64.
 
         `start`, `rank` and `world` as in `Source.batches`; what comes before
         `start` is read and passed over, and every process reads all of it.
@@ -115,7 +115,7 @@ class LoaderSource:
                 )
 
     def _read(self, epoch: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """The loader's own batches, prepared; exactly as many images as said."""
+        """The loader's own batches, prepared; as many images as promised."""
         spec, num_seen = self.preprocess, 0
         check = RangeCheck(spec, "the images") if self.check_range else None
         for number, batch in enumerate(self._drawn(epoch, seed)):
@@ -186,7 +186,7 @@ def _joined(batches: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def yields_batches(data: Any) -> bool:
-    """Whether `data` are run through batch by batch, and not read picture by picture.
+    """Whether `data` come batch by batch, and not picture by picture.
 
     A DataLoader, an iterator, another iterable without an index, or a list of
     batches: there the images are an array and their labels another, or a list.

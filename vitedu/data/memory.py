@@ -1,6 +1,6 @@
 """Images and labels that you have in memory, as a source.
 
-`arrays = arrays_of(images, labels)  # uint8 (n, h, w, c) and whole numbers (n,)`
+`arrays = arrays_of(images, labels)  # uint8 (n, h, w, c), whole numbers (n,)`
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def is_pair(data: Any) -> bool:
-    """Whether `data` is (images, labels): two arrays, or an array and a list."""
+    """Whether `data` is (images, labels): two arrays, or array and list."""
     return (
         isinstance(data, tuple | list)
         and not isinstance(data, Arrays)
@@ -108,7 +108,7 @@ def array_source(
     device: torch.device | str,
     check_range: bool,
 ) -> Source:
-    """On the device if the size fits, else picture by picture through pillow."""
+    """On the device if the size fits, else each picture through pillow."""
     images, labels = arrays
     spec = preprocess
     if images.is_floating_point():

@@ -20,7 +20,7 @@ def mix(
     cutmix: float = 0.0,
     seed: int,
 ) -> tuple[Tensor, Tensor]:
-    """Mix (b, c, h, w) and labels (b,) int64: images alike, labels (b, classes).
+    """Mix images (b, c, h, w), and labels (b,) int64 to labels (b, classes).
 
     `mixup` and `cutmix` are the alpha of a Beta(alpha, alpha), from which the
     share that an image keeps is drawn, once for the batch; 0 is off. With both
@@ -59,9 +59,10 @@ def mix(
 def cut_box(
     height: int, width: int, kept: float, random: np.random.Generator
 ) -> tuple[int, int, int, int]:
-    """Top, bottom, left, right of a box of the picture's shape and 1 - kept its area.
+    """Top, bottom, left, right of a box with 1 - kept of the picture's area.
 
-    Its centre is drawn; what is outside of the picture is cut off.
+    It has the picture's shape. Its centre is drawn; what is outside of the
+    picture is cut off.
     """
     side = (1 - kept) ** 0.5
     edges = []

@@ -1,11 +1,10 @@
-"""Data from a caller, read far enough to count them, to split them and to feed them.
+"""Data from a caller, read far enough to be counted, split and fed.
 
 `train, test = open_data(dataset).split(0.2, seed=0)`
 `source = train.source(preprocess=model.preprocess, shuffle=True)`
 """
 
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,6 @@ from vitedu.data.memory import array_source
 from vitedu.data.order import hold_out
 from vitedu.data.source import Source
 from vitedu.errors import UserError
-from vitedu.files import check_regular
 from vitedu.pictures import PreprocessSpec
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ class Opened:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know: how many pictures of a folder are left out."""
+        """What to tell a user: how many pictures of a folder are left out."""
         return left_out(self.skipped, len(self))
 
     @property
@@ -132,7 +130,7 @@ class Opened:
         )
 
     def spread(self, n: int) -> "Opened":
-        """n images at even distances, so that every class comes up (all, if fewer)."""
+        """n evenly spaced images, so every class comes up (all, if fewer)."""
         if n >= len(self):
             return self
         return self.take((torch.arange(n) * len(self) // n).tolist())
@@ -169,10 +167,8 @@ class Opened:
             digest.update(f"{self.name} {self.num_images}\n".encode())
             digest.update("\n".join(self.class_names).encode())
         if isinstance(self.content, Pictures):
-            for path in self.content.paths:
-                place = f"{path.parent.name}/{path.name}"
-                size = check_regular(path).st_size
-                digest.update(os.fsencode(f"{place} {size}\n"))
+            for stamp in self.content.stamps():
+                digest.update(stamp)
         if self.labels is not None:
             digest.update(self.labels.numpy().astype("<i8").tobytes())
         return digest.hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Which samples are in which batch: counted from (seed, epoch), not carried along.
+"""Which samples are in which batch: computed from (seed, epoch), not stored.
 
 `order = torch.randperm(len(labels), generator=epoch_generator(seed, epoch))`
 `for rows in batch_rows(order, batch_size=64): images[rows], labels[rows]`
@@ -18,7 +18,7 @@ def mixed(*numbers: int) -> int:
 
 
 def epoch_generator(seed: int, epoch: int) -> torch.Generator:
-    """The generator of an epoch's order, and then of its augmentation; on the CPU."""
+    """The generator of an epoch's order, then its augmentation; on the CPU."""
     return torch.Generator().manual_seed(mixed(seed, epoch))
 
 
@@ -41,7 +41,7 @@ def batch_rows(
     rank: int = 0,
     world: int = 1,
 ) -> list[Tensor]:
-    """The samples of each batch from the batch `start` on; `order` (n,) is int64.
+    """The samples of each batch from `start` on; `order` (n,) is int64.
 
     Of each global batch, process `rank` of `world` takes rows [rank::world]:
     together they get the batches of a single process, and each of them equally
@@ -51,8 +51,25 @@ def batch_rows(
     return [order[first : first + batch_size][rank::world] for first in firsts]
 
 
+def windowed(
+    shard_of: Tensor, window: int, generator: torch.Generator
+) -> Tensor:
+    """An order for samples in shards (n,): shuffled within windows of shards.
+
+    The shards come in a random order, and `window` of them are read side by
+    side, their samples mixed with each other. So a disk is read nearly from
+    front to back; with at most `window` shards every order is as likely as
+    any other.
+    """
+    shards, number_of = torch.unique(shard_of, return_inverse=True)
+    turn = torch.randperm(len(shards), generator=generator)
+    window_of = turn[number_of] // window
+    order = torch.randperm(len(shard_of), generator=generator)
+    return order[window_of[order].argsort(stable=True)]
+
+
 def hold_out(labels: Tensor, fraction: float, seed: int) -> Tensor:
-    """Which samples are held out, a share of every class: bool (n,), like the labels.
+    """Which samples are held out, a share of every class: bool (n,).
 
     Each class gives round(share * its size) samples, chosen by `seed`.
     UserError: a part would be empty.

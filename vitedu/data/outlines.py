@@ -39,7 +39,7 @@ POLYGONS = dict(
 
 
 class Place(NamedTuple):
-    """Where figures stand, one row an image: pixel centres seen from the figure's."""
+    """Where figures are: pixel centres relative to theirs, a row per image."""
 
     right: Array  # (b, w) int64, 1/64 pixel
     down: Array  # (b, h) int64, 1/64 pixel
@@ -47,7 +47,7 @@ class Place(NamedTuple):
     sine: Array  # (720,) int64
 
     def along(self, turn: int | Array = 0) -> Array:
-        """Each pixel's coordinate along the figure's angle + `turn`: (b, h, w) int32.
+        """Coordinates along the figure's angle + `turn`: (b, h, w) int32.
 
         A coordinate is an outer sum of a row and a column, so no pixel is
         multiplied.
@@ -66,7 +66,7 @@ class Place(NamedTuple):
 
 
 def outline(form: str, place: Place, radius: Array) -> Array:
-    """Each pixel's distance from a form's outline: (b, h, w) int32, negative inside.
+    """Distance of each pixel from an outline: (b, h, w) int32, < 0 inside.
 
     `radius` is (b, 1, 1); distances are in 1/64 pixel and exact only near the
     outline. Union is the minimum, intersection the maximum, the complement a

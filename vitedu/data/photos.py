@@ -1,4 +1,4 @@
-"""Five photographs in the package: something real for a model, without a download.
+"""Five photographs in the package: something real for a model, offline.
 
 `vitedu.data.photo("hopper").crop((0, 20, 512, 532))`
 

@@ -1,4 +1,4 @@
-"""Images that come as floats: they should be prepared already, and this checks it.
+"""Images that come as floats should be prepared already; this checks it.
 
 `images = as_prepared(picture, model.preprocess)`
 """
@@ -18,14 +18,14 @@ ENOUGH_IMAGES = 4
 
 
 def is_prepared(picture: Any) -> bool:
-    """Whether it consists of floats, which should be (x - mean) / std already."""
+    """Whether it is floats, which should be (x - mean) / std already."""
     if isinstance(picture, Tensor):
         return picture.is_floating_point()
     return isinstance(picture, np.ndarray) and picture.dtype.kind == "f"
 
 
 def as_prepared(picture: Any, spec: PreprocessSpec) -> Tensor:
-    """Floats (..., c, h, w) as float32. UserError: of another size than the model's."""
+    """Floats (..., c, h, w) as float32. UserError: not of the model's size."""
     images = torch.as_tensor(picture).float()
     wanted = (spec.in_channels, *spec.image_size)
     if images.shape[-3:] != wanted or images.ndim not in (3, 4):
@@ -50,7 +50,7 @@ def check_not_prepared(picture: Any) -> None:
 
 
 class RangeCheck:
-    """Whether floats are normalised as `spec` says, by the range of the first images.
+    """Whether floats are normalised as `spec` says, by the range of the first.
 
     They are not if no value in ENOUGH_IMAGES of them is below the mean, or if
     values are far beyond what white can become. Fewer images prove nothing.
@@ -65,7 +65,7 @@ class RangeCheck:
         self.highest = -math.inf
 
     def see(self, images: Tensor) -> None:
-        """Take a batch (b, c, h, w) into account, in whatever sizes batches come.
+        """Take a batch (b, c, h, w) into account, of whatever size.
 
         UserError: with these there are enough images, and they are not
         normalised.

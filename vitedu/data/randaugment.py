@@ -1,11 +1,12 @@
 """RandAugment on batches: every sample goes through its own operations.
 
-The 14 operations of Cubuk et al. 2019 (arXiv 1909.13719), each with pillow's pixels and
-torchvision's ranges. The magnitude is counted as the authors count it: 10 is the whole
-range, where torchvision writes 30. As there, and in timm's "inc1" variants, a higher
-magnitude always changes more; beyond 10 the ranges continue, but no factor falls below
-0.1 (timm) and at least one bit is kept. Moved pixels come from the nearest place, and
-from outside the picture comes grey, 128, both as in the authors' code.
+The 14 operations of Cubuk et al. 2019 (arXiv 1909.13719), each with pillow's
+pixels and torchvision's ranges. The magnitude is counted as the authors count
+it: 10 is the whole range, where torchvision writes 30. As there, and in timm's
+"inc1" variants, a higher magnitude always changes more; beyond 10 the ranges
+continue, but no factor falls below 0.1 (timm) and at least one bit is kept.
+Moved pixels come from the nearest place, and from outside the picture comes
+grey, 128, both as in the authors' code.
 
 Differences: big_vision adds Invert, SolarizeAdd and Cutout, and its factors
 change nothing at magnitude 5; timm adds Invert and SolarizeAdd, applies each
@@ -82,7 +83,7 @@ def autocontrast(images: Tensor) -> Tensor:
 
 
 def equalize(images: Tensor) -> Tensor:
-    """Spread each channel's values so that all become about equally frequent."""
+    """Spread each channel's values until all are about equally frequent."""
     values = images.flatten(2).long()  # (b, c, h w)
     counts = values.new_zeros(*values.shape[:2], 256)
     counts.scatter_add_(2, values, torch.ones_like(values))
@@ -108,7 +109,7 @@ def solarize(images: Tensor, threshold: Tensor) -> Tensor:
 
 
 def brightness(images: Tensor, factor: Tensor) -> Tensor:
-    """Mix with black: factor (b,) 0 is black, 1 the picture, 2 twice as bright."""
+    """Mix with black: factor (b,) 0 is black, 1 the picture, 2 twice that."""
     return _blend(torch.zeros_like(images), images, factor)
 
 
@@ -147,14 +148,14 @@ def rotate(images: Tensor, degrees: Tensor) -> Tensor:
 
 
 def shear_x(images: Tensor, amount: Tensor) -> Tensor:
-    """Slide each row by `amount` (b,) times its distance from the upper edge."""
+    """Slide each row by `amount` (b,) times its distance from the top."""
     one, zero = torch.ones_like(amount), torch.zeros_like(amount)
     offset = amount * images.shape[2] / 2
     return _warp(images, (one, amount, offset), (zero, one, zero))
 
 
 def shear_y(images: Tensor, amount: Tensor) -> Tensor:
-    """Slide each column by `amount` (b,) times its distance from the left edge."""
+    """Slide each column by `amount` (b,) times its distance from the left."""
     one, zero = torch.ones_like(amount), torch.zeros_like(amount)
     offset = amount * images.shape[3] / 2
     return _warp(images, (one, zero, zero), (amount, one, offset))
@@ -194,7 +195,7 @@ def bits(level: Tensor) -> Tensor:
 
 
 def threshold(level: Tensor) -> Tensor:
-    """256, which inverts nothing, to 0, which inverts all, over the whole range."""
+    """256, inverting nothing, to 0, inverting all, over the whole range."""
     return (256 - (256 * level.abs()).floor()).clamp(min=0)
 
 
@@ -237,7 +238,7 @@ def _warp(
     to_x: tuple[Tensor, Tensor, Tensor],
     to_y: tuple[Tensor, Tensor, Tensor],
 ) -> Tensor:
-    """Read each pixel from a x + b y + c, to the nearest; x and y from the centre.
+    """Read each pixel from a x + b y + c, the nearest; the centre is (0, 0).
 
     `to_x` and `to_y` are a, b and c, each (b,), of the column and of the row.
     """

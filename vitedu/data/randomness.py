@@ -15,7 +15,7 @@ from vitedu.data.order import mixed
 
 
 class Draws:
-    """The draws of torch, numpy and random on the CPU, decided by a few numbers.
+    """What torch, numpy and random draw on the CPU, set by a few numbers.
 
     Each time they are in force they continue where they stopped; the rest of
     the program draws as if they had never been.

@@ -19,10 +19,11 @@ import json
 import os
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 import PIL
 
@@ -32,6 +33,9 @@ from vitedu.decode import LARGE_PIXELS, UnreadablePicture, converted, opened
 from vitedu.errors import UserError, printable
 from vitedu.files import read_json, replace_file
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 WORTH_KEEPING = 100
 BLOCK = 64  # pictures that a thread takes at a time
 MOST_THREADS = 16  # past that they wait for Python's lock
@@ -40,15 +44,12 @@ ONE_POOL = threading.Lock()
 
 
 def unreadable(paths: Sequence[Path], folder: Path) -> dict[Path, str]:
-    """Those of `paths` that cannot be read, and a sentence that says why for each.
+    """Those of `paths` that cannot be read, each with a sentence that says why.
 
     The sentence names a file as it is below `folder`.
     UserError: the system cannot read a file, or there isn't enough memory to
     find out.
     """
-    from PIL import Image
-
-    Image.init()  # all plug-ins, before threads would load them side by side
     above = f"{folder.as_posix()}/"
     return {
         path: _renamed(
@@ -59,24 +60,37 @@ def unreadable(paths: Sequence[Path], folder: Path) -> dict[Path, str]:
 
 
 def _known(paths: Sequence[Path]) -> dict[Path, str]:
-    """From the cache if it is there; a sentence names a file in its class folder."""
-    if len(paths) < WORTH_KEEPING:
-        return _decode_all(paths)
+    """From the cache if there; a sentence names a file in its class folder."""
+    rows = {path: row for row, path in enumerate(paths)}
+
+    def find() -> dict[int, str]:
+        return {rows[path]: why for path, why in _decode_all(paths).items()}
+
+    digest = "" if len(paths) < WORTH_KEEPING else _digest(paths)
+    found = remembered(digest, len(paths), find)
+    return {path: found[row] for path, row in rows.items() if row in found}
+
+
+def remembered(
+    digest: str, num_pictures: int, find: Callable[[], dict[int, str]]
+) -> dict[int, str]:
+    """What `find` finds out about pictures, kept in the cache by `digest`.
+
+    Not of fewer than WORTH_KEEPING.
+    """
+    if num_pictures < WORTH_KEEPING:
+        return find()
     try:
-        kept = cache_folder() / "unreadable" / f"{_digest(paths)}.json"
+        kept = cache_folder() / "unreadable" / f"{digest}.json"
     except UserError:  # nobody knows where it would be
-        return _decode_all(paths)
-    with suppress(UserError):
+        return find()
+    with suppress(UserError, ValueError):
         known = read_json(kept)
-        rows = {str(row): path for row, path in enumerate(paths)}
-        return {rows[row]: str(known[row]) for row in rows if row in known}
-    bad = _decode_all(paths)
+        return {int(row): str(known[row]) for row in known}
+    bad = find()
     with suppress(OSError, UserError):  # then it is found out again next time
         kept.parent.mkdir(parents=True, exist_ok=True)
-        by_row = {
-            row: bad[path] for row, path in enumerate(paths) if path in bad
-        }
-        replace_file(kept, json.dumps(by_row))
+        replace_file(kept, json.dumps(bad))
     return bad
 
 
@@ -90,7 +104,7 @@ def _renamed(sentence: str, old: str, new: str) -> str:
 
 
 def _digest(paths: Sequence[Path]) -> str:
-    """16 hex digits that change with the files, and with what pillow makes of them."""
+    """16 hex digits that change with the files and with pillow's decoding."""
     from PIL import Image, ImageFile
 
     reader = [
@@ -112,9 +126,29 @@ def _digest(paths: Sequence[Path]) -> str:
 
 
 def _decode_all(paths: Sequence[Path]) -> dict[Path, str]:
-    blocks = [paths[i : i + BLOCK] for i in range(0, len(paths), BLOCK)]
+    return {
+        paths[row]: _renamed(sentence, str(paths[row]), _in_class(paths[row]))
+        for row, sentence in undecodable(paths.__getitem__, len(paths)).items()
+    }
+
+
+def undecodable(
+    picture: Callable[[int], "Path | bytes | BinaryIO | Image"],
+    num_pictures: int,
+) -> dict[int, str]:
+    """Rows of the pictures that cannot be decoded, and why in a sentence.
+
+    `picture` is called for every row, by several threads; what it returns as an
+    Image of pillow was decoded there.
+    UserError: as `unreadable`.
+    """
+    from PIL import Image
+
+    Image.init()  # all plug-ins, before threads would load them side by side
+    rows = range(num_pictures)
+    blocks = [rows[i : i + BLOCK] for i in range(0, num_pictures, BLOCK)]
     one_large = threading.Lock()
-    bad: dict[Path, str] = {}
+    bad: dict[int, str] = {}
     with (
         ONE_POOL,
         warnings.catch_warnings(),
@@ -122,25 +156,31 @@ def _decode_all(paths: Sequence[Path]) -> dict[Path, str]:
     ):
         # of pillow, about what it could read all the same
         warnings.simplefilter("ignore")
-        for found in threads.map(lambda x: _decode(x, one_large), blocks):
+        for found in threads.map(
+            lambda block: _decode(picture, block, one_large), blocks
+        ):
             bad |= found
-    return {
-        path: _renamed(sentence, str(path), _in_class(path))
-        for path, sentence in bad.items()
-    }
+    return bad
 
 
 def _decode(
-    paths: Sequence[Path], one_large: threading.Lock
-) -> dict[Path, str]:
-    """What is wrong with those that cannot be read; one large picture at a time."""
+    picture: Callable[[int], "Path | bytes | BinaryIO | Image"],
+    rows: Sequence[int],
+    one_large: threading.Lock,
+) -> dict[int, str]:
+    """What is wrong with those that fail; one large picture at a time."""
+    from PIL import Image
+
     bad = {}
-    for path in paths:
+    for row in rows:
         try:
-            with opened(path) as image:
+            content = picture(row)
+            if isinstance(content, Image.Image):
+                continue
+            with opened(content) as image:
                 is_large = image.width * image.height >= LARGE_PIXELS
                 with one_large if is_large else nullcontext():
                     converted(image, 3)
         except UnreadablePicture as error:
-            bad[path] = str(error)
+            bad[row] = str(error)
     return bad

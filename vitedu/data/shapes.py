@@ -80,7 +80,7 @@ MOST_FILES = 1_000_000  # whose numbers have six digits
 
 
 def class_names(num_classes: int = 10) -> tuple[str, ...]:
-    """The first `num_classes` forms of FORMS, in alphabetical order; labels index it.
+    """The first `num_classes` of FORMS, sorted by name; labels index it.
 
     Readers of image folders number classes in the same way.
     UserError: not 4 to 16 classes.
@@ -101,7 +101,7 @@ def make_arrays(
     *,
     start: int = 0,
 ) -> tuple[Array, Array]:
-    """Draw images `start` to `start + num_images`: uint8 (b, 3, h, w), int64 (b,).
+    """Draw `num_images` from `start` on: uint8 (b, 3, h, w), int64 (b,).
 
     `image_size` is one side or (height, width), 16 to 1024 pixels each. Label i
     is i modulo `num_classes`, so every class has the same number of images,
@@ -140,7 +140,7 @@ def write_folder(
     seed: int = 0,
     quality: int = 90,
 ) -> None:
-    """Write JPEG files `train/<class>/<number>.jpg` and `val/<class>/<number>.jpg`.
+    """Write JPEGs: `train/<class>/<number>.jpg`, `val/<class>/<number>.jpg`.
 
     The number, six digits, is the image's index in `make_arrays` with the same
     arguments; val/ has `seed + VALIDATION_SEED`. The bytes of the files depend
@@ -213,7 +213,7 @@ def _paint(labels: Array, names: tuple[str, ...], draws: "_Draws") -> Array:
 def _distract(
     canvas: Array, draws: "_Draws", longest: int, broadest: int
 ) -> None:
-    """Paint a bar, or a blob where the limits (thousandths) agree, into half of all."""
+    """Paint a bar into half of all, a blob if limits (thousandths) agree."""
     rows = np.flatnonzero(draws.between(0, 2))
     place = draws.place().rows(rows)
     colour = draws.levels(DARKEST, DARKEST + LEVELS)[rows]
@@ -228,7 +228,7 @@ def _distract(
 
 
 def _cover(canvas: Array, edge: Array, colour: Array) -> Array:
-    """`colour` laid over the inside of an outline whose edge is one pixel wide."""
+    """`colour` over the inside of an outline whose edge is a pixel wide."""
     share = np.clip(PIXEL // 2 - edge, 0, PIXEL).astype(np.int16)[:, None]
     # |differences| * 64 < 2^15
     return canvas + ((colour - canvas) * share >> 6)
@@ -245,7 +245,7 @@ class _Draws:
         self.words, self.taken = self.stream(0, WORDS_PER_IMAGE), 0
 
     def stream(self, which: int, each: int) -> Array:
-        """`each` words an image, from the seed's stream `which`: (b, each) uint64."""
+        """`each` words an image from stream `which`: (b, each) uint64."""
         entropy = np.random.SeedSequence(self.seed, spawn_key=(which,))
         words = np.random.PCG64(entropy).advance(self.first * each)
         return words.random_raw((self.count, each))
@@ -266,15 +266,15 @@ class _Draws:
         )
 
     def length(self, low: int, high: int) -> Array:
-        """A length of `low` to `high` thousandths of the shorter side: (b, 1) int64."""
+        """`low` to `high` thousandths of the shorter side: (b, 1) int64."""
         return self.between(low, high) * min(self.size) * PIXEL // 1000
 
     def levels(self, low: int, high: int) -> Array:
-        """A number from `low` to `high` - 1 for each channel: (b, 3, 1, 1) int16."""
+        """One number in [low, high) per channel: (b, 3, 1, 1) int16."""
         return self.between(low, high, 3).astype(np.int16)[:, :, None, None]
 
     def place(self, margin: int | Array = 0) -> Place:
-        """A place and an angle, `margin` (b, 1) in 1/64 pixel away from the border."""
+        """Place and angle, `margin` (b, 1) in 1/64 pixel from the border."""
         down, right = (
             np.arange(PIXEL // 2, length * PIXEL, PIXEL, dtype=np.int64)
             - self.between(margin, length * PIXEL - margin)
@@ -283,7 +283,7 @@ class _Draws:
         return Place(right, down, self.between(0, TURN)[:, 0], self.sine)
 
     def clouds(self) -> Array:
-        """Value noise, two lattices of levels: (b, 1, h, w) int16, -128 to 127."""
+        """Value noise on two lattices: (b, 1, h, w) int16, -128 to 127."""
         total = 0
         for cells in (COARSE_CELLS, FINE_CELLS):
             levels = (self.take((cells + 1) ** 2) >> 56).astype(np.int32)
@@ -309,7 +309,7 @@ class _Draws:
         return (np.abs((phase & 511) - 256) - 128).astype(np.int16)
 
     def noise(self) -> Array:
-        """Independent noise of every value: (b, 3, h, w) int16, triangular, -7 to 7."""
+        """Independent noise: (b, 3, h, w) int16, triangular, -7 to 7."""
         shape = (self.count, 3, *self.size)
         num_bytes = shape[1] * shape[2] * shape[3]
         words = self.stream(1, -(-num_bytes // 8)).astype("<u8")

@@ -1,4 +1,4 @@
-"""Where training and evaluation get their batches: the only interface they know.
+"""Where training and evaluation get batches: the only interface they know.
 
 `isinstance(ArraySource(...), Source)` is True, and it is for a class of your
 own that has these four members.
@@ -42,7 +42,7 @@ class Source(Protocol):
         rank: int = 0,
         world: int = 1,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """One epoch: (images (b, c, h, w) float, labels (b,) int64), on the device.
+        """One epoch on the device: (b, c, h, w) float, labels (b,) int64.
 
         Every image comes once; the last batch may be short. Order and
         augmentation depend on (seed, epoch) alone, so that a run which goes on

@@ -22,14 +22,14 @@ from vitedu.files import user_path
 
 
 class Location(NamedTuple):
-    """A data set that was found: its folder or file, and in which of the places."""
+    """A data set that was found: its folder or file, and in which place."""
 
     path: Path
     origin: str  # "data=...", "$VITEDU_DATA", "cache" or "package"
 
 
 class MissingDataError(UserError):
-    """A named data set isn't in any of the places, and could not be downloaded."""
+    """A named data set isn't in any place and couldn't be downloaded."""
 
 
 def locate(
@@ -38,7 +38,7 @@ def locate(
     data: str | Path | None = None,
     mirrors: tuple[str, ...] | None = None,
 ) -> Location:
-    """Find a data set in the four places; in the last it is downloaded to the cache.
+    """Find a data set in the four places; the last downloads to the cache.
 
     `data` is a folder (or the archive itself): if it is given, no other place
     is tried. `mirrors` replaces the listed addresses, each ending in "/".
@@ -70,18 +70,25 @@ def locate(
 
 
 def holds(name: str, path: Path) -> bool:
-    """Whether a folder has all files of the set; False for names without files."""
+    """Whether `path` has all files of the set; False if the set has none."""
     named = CATALOGUE.get(name)
     return named is not None and _found(named, path) is not None
 
 
 def where() -> dict[str, Location | None]:
-    """In which place each named set is, without a download; None: in none of them."""
+    """Where each named set is, without a download; None: in no place."""
     return {name: _present(name, None) for name in ("digits", *CATALOGUE)}
 
 
+def folders_of(name: str) -> tuple[Path, ...]:
+    """Where a set that has its own reader is looked for; the cache last."""
+    root = _folder_in("VITEDU_DATA")
+    own = () if root is None else (root / name,)
+    return (*own, cache_folder() / name)
+
+
 def cache_folder() -> Path:
-    """$VITEDU_CACHE, else the folder for caches of this platform; it may not exist.
+    """$VITEDU_CACHE, else this platform's cache folder; it may not exist.
 
     UserError: there is no such folder, since nobody knows the user's home.
     """
@@ -147,7 +154,7 @@ def _present(name: str, data: str | Path | None) -> Location | None:
 
 
 def unfit(sentence: str, data: str | Path) -> UserError:
-    """`sentence`, which says why `data` isn't wanted here, and what is in it."""
+    """`sentence`, saying why `data` isn't wanted here, and what is in it."""
     path = user_path(data)
     if not os.path.exists(path):
         return UserError(
@@ -207,7 +214,10 @@ def _places(name: str) -> str:
     """The places that were tried, as a user would name them."""
     root = _folder_in("VITEDU_DATA")
     meaning = root / name if root else "VITEDU_DATA is not set"
-    return f"$VITEDU_DATA/{name} ({meaning}) or the cache ({cache_folder() / name})"
+    return (
+        f"$VITEDU_DATA/{name} ({meaning}) or the cache "
+        f"({cache_folder() / name})"
+    )
 
 
 def is_offline() -> bool:

@@ -23,7 +23,7 @@ def training_pixels(
     augment: Augment,
     generator: torch.Generator,
 ) -> tuple[Tensor, Tensor]:
-    """A picture as uint8 (c, h, w), augmented but not erased, and its drawn row.
+    """A picture as uint8 (c, h, w), augmented but not erased, and its row.
 
     `generator` decides all of it: seed it by (seed, epoch, sample).
     UserError: a file that is missing, damaged or no picture.
@@ -64,7 +64,7 @@ def _edges(centre: float, size: float, length: int) -> tuple[float, float]:
 def _moved(
     image: Image.Image, augment: Augment, drawn: dict[str, float]
 ) -> Image.Image:
-    """Zoom, shear and rotation about the centre, shift, flip: one resampling."""
+    """Zoom, shear and rotate about the centre, shift, flip: one resampling."""
     if not (augment.shift or augment.rotate or augment.scale or augment.shear):
         return ImageOps.mirror(image) if drawn["flip"] else image
     side = -1 if drawn["flip"] else 1

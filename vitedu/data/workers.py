@@ -1,4 +1,4 @@
-"""What the processes that read data have in common with the one that they read for.
+"""What data workers have in common with the process they read for.
 
 `DataLoader(..., worker_init_fn=follow_the_parent)`
 """
@@ -8,15 +8,17 @@ import os
 import re
 import signal
 import threading
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from vitedu.errors import UserError
 
 
 def follow_the_parent(worker: int) -> None:
-    """Leave Ctrl-C to the parent, which still needs its batch, and end when it ends.
+    """Leave Ctrl-C to the parent, which still needs its batch; end with it.
 
     A parent that is killed can't stop its workers, and they would keep memory
     and files that the next run needs.
@@ -50,8 +52,21 @@ def explain_killed_workers() -> Iterator[None]:
             raise
         is_shared = "Bus error" in str(error)
         memory = "shared memory (/dev/shm)" if is_shared else "memory"
-        raise UserError(
-            f"the data worker with process number {found[1]} was killed, most "
-            f"likely because {memory} ran out; set num_workers to a smaller "
-            "number (0: no workers), or give the machine more"
+        raise _killed(
+            f"the data worker with process number {found[1]}", memory
         ) from error
+    except (ConnectionError, EOFError) as error:
+        # killed while it handed a batch over: this end of the pipe notices
+        # before torch does
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if Path(frame.f_code.co_filename).parent.name != "multiprocessing":
+            raise
+        raise _killed("a data worker", "memory") from error
+
+
+def _killed(worker: str, memory: str) -> UserError:
+    return UserError(
+        f"{worker} was killed, most likely because {memory} ran out; set "
+        "num_workers to a smaller number (0: no workers), or give the machine "
+        "more"
+    )

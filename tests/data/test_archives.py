@@ -1,0 +1,162 @@
+"""Photographs by name: found here, or downloaded as a zip."""
+
+import hashlib
+import io
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vitedu import UserError
+from vitedu.data import evaluation_part, folder_of, load_dataset, load_folder
+from vitedu.data.catalogue import ARCHIVES
+from vitedu.data.folders import folder_classes
+from vitedu.data.sources import MissingDataError
+
+NAMES = [
+    f"{part}/{name}/{i}.jpg"
+    for part in ("train", "val")
+    for name in ("ants", "bees")
+    for i in range(2)
+]
+
+
+def picture(value):
+    content = io.BytesIO()
+    pixels = np.full((9, 9, 3), value, np.uint8)
+    Image.fromarray(pixels).save(content, "JPEG")
+    return content.getvalue()
+
+
+def zipped(names, more=()):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for value, name in enumerate(names):
+            archive.writestr(f"hymenoptera_data/{name}", picture(value))
+        for name, data in more:
+            archive.writestr(name, data)
+    return content.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def server(tmp_path, monkeypatch, file_server):
+    """A server with eight pictures, and nothing of them here."""
+    file_server.files = {
+        "a.zip": zipped(
+            NAMES,
+            [
+                ("__MACOSX/hymenoptera_data/train/ants/._0.jpg", b""),
+                ("hymenoptera_data/train/ants/imageNotFound.gif", b"GIF"),
+            ],
+        )
+    }
+    listed = "".join(f"{name}\n" for name in sorted(NAMES)).encode()
+    entry = replace(
+        ARCHIVES["ants-bees"],
+        address=f"{file_server.address}/good/a.zip",
+        most_bytes=20_000,
+        num_pictures=8,
+        names_sha256=hashlib.sha256(listed).hexdigest(),
+    )
+    monkeypatch.setitem(ARCHIVES, "ants-bees", entry)
+    for name in ("VITEDU_DATA", "VITEDU_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+    return file_server
+
+
+def at(monkeypatch, server, fault):
+    entry = ARCHIVES["ants-bees"]
+    address = f"{server.address}/{fault}/a.zip"
+    monkeypatch.setitem(ARCHIVES, "ants-bees", replace(entry, address=address))
+
+
+def test_it_is_downloaded_once_and_then_found(tmp_path, server):
+    place = folder_of("ants-bees")
+    assert folder_classes(place) == ("ants", "bees")
+    assert not (tmp_path / "cache").exists()
+    dataset = load_folder(place)
+    assert (dataset.name, len(dataset.train), len(dataset.test)) == (
+        "ants-bees",
+        4,
+        4,
+    )
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [
+        "ants-bees"
+    ]
+    server.files = {}
+    found = folder_of("ants-bees")
+    assert found == tmp_path / "cache" / "ants-bees"
+    assert load_folder(found).digest == dataset.digest
+    assert evaluation_part(place) == found / "val"
+
+
+def test_the_users_own_copy_comes_first(tmp_path, monkeypatch, server):
+    load_folder(folder_of("ants-bees"))
+    (tmp_path / "cache").rename(tmp_path / "data")
+    monkeypatch.setenv("VITEDU_DATA", str(tmp_path / "data"))
+    server.files = {}
+    assert folder_of("ants-bees") == tmp_path / "data" / "ants-bees"
+
+
+def test_data_names_any_folder(tmp_path):
+    assert folder_of("ants-bees", str(tmp_path)) == tmp_path
+
+
+def test_offline_it_is_one_sentence(monkeypatch):
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    with pytest.raises(
+        MissingDataError, match=r"Ants and bees is not in .*zip"
+    ):
+        load_folder(folder_of("ants-bees"))
+
+
+@pytest.mark.parametrize("fault", ["absent", "cut", "wrong", "endless"])
+def test_a_server_that_fails_is_one_sentence_and_leaves_nothing(
+    tmp_path, monkeypatch, server, fault
+):
+    at(monkeypatch, server, fault)
+    with pytest.raises(MissingDataError, match="could not be downloaded"):
+        load_folder(folder_of("ants-bees"))
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (zipped(NAMES[:-1]), "the zip has 7 pictures, which aren't the 8"),
+        (zipped([*NAMES, "../../x.jpg"]), "the zip has 9 pictures"),
+        (zipped([*NAMES[:-1], "/etc/x.jpg"]), "which aren't the 8"),
+        (b"<html>moved</html>", "damaged"),
+    ],
+)
+def test_another_zip_is_refused(tmp_path, server, content, words):
+    server.files = {"a.zip": content}
+    with pytest.raises(MissingDataError, match=words):
+        load_folder(folder_of("ants-bees"))
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_zip_that_unpacks_to_too_much_is_refused(server):
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in NAMES:
+            archive.writestr(f"hymenoptera_data/{name}", bytes(10_000))
+    server.files = {"a.zip": bomb.getvalue()}
+    with pytest.raises(MissingDataError, match="would have 80,000 bytes"):
+        load_folder(folder_of("ants-bees"))
+
+
+def test_what_is_in_the_way_is_left_alone(tmp_path):
+    (tmp_path / "cache/ants-bees").mkdir(parents=True)
+    (tmp_path / "cache/ants-bees/mine.txt").write_text("x")
+    with pytest.raises(UserError, match="has something else in it"):
+        load_folder(folder_of("ants-bees"))
+    assert (tmp_path / "cache/ants-bees/mine.txt").read_text() == "x"
+
+
+def test_it_is_no_set_of_arrays():
+    with pytest.raises(UserError, match="ants-bees"):
+        load_dataset("ants-beess")

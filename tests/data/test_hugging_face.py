@@ -1,0 +1,268 @@
+"""Data sets of Hugging Face by name, from a disk, without a network."""
+
+import io
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vitedu import UserError
+from vitedu.data import (
+    ImageSource,
+    PreprocessSpec,
+    as_source,
+    evaluation_part,
+    find_images,
+    folder_of,
+    load_folder,
+    match_classes,
+)
+from vitedu.data.folders import folder_classes
+
+datasets = pytest.importorskip("datasets")
+
+# the library alone takes a second to import
+pytestmark = pytest.mark.slow
+
+SPEC = PreprocessSpec(image_size=8, mean=0.0, std=1 / 255)
+NAMES = ["ant", "bee"]
+
+
+@pytest.fixture(autouse=True)
+def offline(tmp_path, monkeypatch):
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+    datasets.disable_progress_bars()
+
+
+def encoded(value, **options):
+    pixels = np.full((10, 12, 3), value, np.uint8)
+    pixels[::2] = 255 - value
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, "PNG", **options)
+    return content.getvalue()
+
+
+def made(contents, labels, column="image", label="label", kind=None):
+    kinds = {
+        column: datasets.Image(),
+        label: kind or datasets.ClassLabel(names=NAMES),
+    }
+    return datasets.Dataset.from_dict(
+        {
+            column: [
+                None if x is None else {"bytes": x, "path": None}
+                for x in contents
+            ],
+            label: labels,
+        },
+        features=datasets.Features(kinds),
+    )
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """10 + 4 pictures in a train and a validation split, and a secret test."""
+    splits = {
+        "train": made([encoded(i) for i in range(10)], [0, 1] * 5),
+        "validation": made([encoded(50 + i) for i in range(4)], [1, 0] * 2),
+        "test": made([encoded(90)], [-1]),
+    }
+    datasets.DatasetDict(splits).save_to_disk(tmp_path / "pets")
+    return f"hf:{tmp_path / 'pets'}"
+
+
+def test_the_splits_are_parts_and_a_secret_one_is_none(saved):
+    dataset = load_folder(saved)
+    assert (dataset.name, dataset.class_names) == ("pets", ("ant", "bee"))
+    assert (len(dataset.train), len(dataset.test)) == (10, 4)
+    assert dataset.validation is None
+    assert dataset.train.labels == (0, 1) * 5
+
+
+def test_it_is_named_where_a_folder_would_be(saved):
+    assert folder_of("imagenet", saved) == folder_of(saved)
+    assert folder_classes(saved) == ("ant", "bee")
+    assert str(evaluation_part(saved)) == f"{saved}:validation"
+    assert len(find_images(f"{saved}:train")) == 10
+
+
+def test_the_pixels_are_those_of_the_same_files_in_a_folder(saved, tmp_path):
+    for i in range(4):
+        path = tmp_path / "flat" / "all" / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encoded(50 + i))
+    both = [
+        next(ImageSource(each, SPEC).batches(batch_size=9))[0]
+        for each in (
+            find_images(f"{saved}:validation"),
+            find_images(tmp_path / "flat"),
+        )
+    ]
+    assert torch.equal(*both)
+
+
+def test_an_exif_rotation_is_not_applied_as_nowhere_else(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    made([encoded(9, exif=exif)] * 2, [0, 1]).save_to_disk(tmp_path / "x")
+    pictures = find_images(f"hf:{tmp_path / 'x'}")
+    with Image.open(pictures[0][0]) as image:
+        assert image.size == (12, 10)
+    [(images, _)] = ImageSource(pictures, SPEC).batches(batch_size=2)
+    with Image.open(io.BytesIO(encoded(9))) as plain:
+        assert torch.equal(images[0], SPEC(plain))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_epoch_is_divided_and_goes_on_as_one_of_a_folder(saved, num_workers):
+    source = as_source(
+        f"{saved}:train",
+        preprocess=SPEC,
+        shuffle=True,
+        num_workers=num_workers,
+    )
+    options = {"epoch": 1, "seed": 2, "batch_size": 4}
+    whole = list(source.batches(**options))
+    [*_, (second, _), (last, _)] = whole
+    [(rest, _), _] = source.batches(**options, start=1)
+    assert torch.equal(rest, second)
+    parts = [
+        list(source.batches(**options, rank=rank, world=2)) for rank in (0, 1)
+    ]
+    assert torch.equal(parts[0][-1][0], last[0::2])
+    assert torch.equal(parts[1][-1][0], last[1::2])
+
+
+def test_a_parquet_folder_is_read_by_the_library(tmp_path):
+    split = made([encoded(i) for i in range(5)], [0, 1, 0, 1, 0], "img")
+    (tmp_path / "data").mkdir()
+    split.to_parquet(tmp_path / "data" / "train-00000-of-00001.parquet")
+    pictures = find_images(f"hf:{tmp_path}")
+    assert pictures.labels == (0, 1, 0, 1, 0)
+    assert pictures.class_names == ("ant", "bee")
+
+
+def test_the_digest_follows_the_data_and_not_the_place(saved, tmp_path):
+    first = load_folder(saved).digest
+    (tmp_path / "pets").rename(tmp_path / "moved")
+    assert load_folder(f"hf:{tmp_path / 'moved'}").digest == first
+
+
+def test_one_split_alone_has_a_share_held_out(tmp_path):
+    split = made([encoded(i) for i in range(10)], [0, 1] * 5)
+    split.save_to_disk(tmp_path / "one")
+    dataset = load_folder(f"hf:{tmp_path / 'one'}")
+    assert (len(dataset.train), len(dataset.test)) == (8, 2)
+    assert "one doesn't have val/ and test/, so 2 of its 10" in dataset.notes[0]
+
+
+def test_broken_and_missing_pictures_are_left_out_and_named(tmp_path):
+    contents = [encoded(0), b"no picture", None, encoded(1)[:60], encoded(2)]
+    made(contents, [0, 1, 0, 1, 1]).save_to_disk(tmp_path / "x")
+    pictures = find_images(f"hf:{tmp_path / 'x'}")
+    assert pictures.labels == (0, 1)
+    no_picture, missing, _ = pictures.skipped
+    assert "x[1]: it is not a picture that pillow can read" in no_picture
+    assert "x[2]: it has no picture" in missing
+    assert "3 of 5 pictures are left out" in pictures.notes[0]
+    assert len(list(ImageSource(pictures, SPEC).batches(batch_size=1))) == 2
+
+
+def test_a_set_of_broken_pictures_is_refused(tmp_path):
+    made([b"no"] * 2, [0, 1]).save_to_disk(tmp_path / "x")
+    with pytest.raises(UserError, match="none of the 2 pictures in hf:"):
+        find_images(f"hf:{tmp_path / 'x'}")
+
+
+def test_classes_are_matched_by_name(saved):
+    pictures = find_images(f"{saved}:validation")
+    matched = match_classes(pictures, ("bee", "cat", "ant"), 3)
+    assert matched.labels == (0, 2, 0, 2)
+
+
+def test_other_names_of_the_columns_are_found_if_there_is_one_of_a_kind(
+    tmp_path,
+):
+    made([encoded(1)] * 2, [0, 1], "photo", "animal").save_to_disk(
+        tmp_path / "x"
+    )
+    assert find_images(f"hf:{tmp_path / 'x'}").class_names == ("ant", "bee")
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"text": ["a"], "label": [0]}, "doesn't have a column of pictures"),
+        (
+            {"image": ["a.jpg"], "label": [0]},
+            r"none of the 1 pictures in .*a\.jpg: No such file",
+        ),
+    ],
+)
+def test_a_set_without_pictures_is_one_sentence(tmp_path, columns, words):
+    datasets.Dataset.from_dict(columns).save_to_disk(tmp_path / "x")
+    with pytest.raises(UserError, match=words):
+        find_images(f"hf:{tmp_path / 'x'}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "words"),
+    [
+        (datasets.Value("string"), ["a", "b"], "class_encode_column"),
+        (datasets.Value("int64"), [0, -1], "has the label -1"),
+        (datasets.Value("float32"), [0.5, 1.0], "a label is one whole number"),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused(tmp_path, kind, labels, words):
+    split = made([encoded(1)] * 2, labels, kind=kind)
+    split.save_to_disk(tmp_path / "x")
+    with pytest.raises(UserError, match=words):
+        find_images(f"hf:{tmp_path / 'x'}")
+
+
+def test_a_set_without_labels_is_one_sentence(tmp_path):
+    split = made([encoded(1)] * 2, [0, 1]).remove_columns("label")
+    split.save_to_disk(tmp_path / "x")
+    with pytest.raises(UserError, match="doesn't have a column of classes"):
+        find_images(f"hf:{tmp_path / 'x'}")
+
+
+def test_a_whole_set_is_not_taken_for_a_part(saved):
+    with pytest.raises(UserError, match=r"several parts.*pets:train"):
+        as_source(saved, preprocess=SPEC)
+    with pytest.raises(UserError, match="several parts"):
+        find_images(saved)
+
+
+def test_an_unknown_split_is_named_with_those_that_are_there(saved):
+    with pytest.raises(UserError, match=r"no split 'dev'; it has train, val"):
+        find_images(f"{saved}:dev")
+
+
+def test_offline_a_name_that_is_not_in_the_cache_is_one_sentence():
+    with pytest.raises(UserError, match=r"cannot load hf:nobody/x.*OFFLINE=1"):
+        find_images("hf:nobody/x")
+    assert datasets.config.HF_HUB_OFFLINE in (False, None, 0)
+
+
+def test_without_the_library_one_sentence_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    for opened in (find_images, load_folder, folder_classes):
+        with pytest.raises(UserError, match="pip install datasets"):
+            opened("hf:pets")
+
+
+def test_an_empty_split_is_refused(tmp_path):
+    made([], []).to_parquet(tmp_path / "train.parquet")
+    with pytest.raises(UserError, match="hf:"):
+        find_images(f"hf:{tmp_path}")
+
+
+def test_a_streamed_set_is_refused_since_nothing_about_it_is_exact():
+    stream = made([encoded(1)] * 2, [0, 1]).to_iterable_dataset()
+    with pytest.raises(UserError, match="is streamed, so an epoch can't"):
+        as_source(stream, preprocess=SPEC)

@@ -1,0 +1,485 @@
+"""`vitedu.data.prepare`: small pictures, written once, whatever happens."""
+
+import io
+import json
+import multiprocessing
+import os
+import signal
+import tarfile
+import threading
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vitedu import UserError
+from vitedu.data import find_images, load_folder, prepare
+from vitedu.data.prepare_work import resized_to
+from vitedu.data.prepared_index import read_index
+
+NOBODY = 65534
+
+
+def noise(width, height, seed=0, mode="RGB"):
+    random = np.random.default_rng(seed)
+    pixels = random.integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(pixels).convert(mode)
+
+
+def save(image, path, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image.save(path, **options)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """12 + 4 pictures of two classes, of odd sizes and with odd names."""
+    root = tmp_path / "zoo"
+    for part, count in (("train", 6), ("val", 2)):
+        for index, name in enumerate(("ant \u718a", "bee")):
+            for i in range(count):
+                image = noise(40 + 7 * i, 50 - 3 * i, seed=10 * index + i)
+                save(image, root / part / name / f"{i} \u00e9.x.jpg")
+    return root
+
+
+def bytes_in(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def pictures_in(folder):
+    """Every picture of some shards, opened, by the name that it has there."""
+    found = {}
+    for path in sorted(folder.glob("*.tar")):
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if member.name.endswith(".jpg"):
+                    content = archive.extractfile(member).read()
+                    found[path.name, member.name] = Image.open(
+                        io.BytesIO(content)
+                    )
+    return found
+
+
+def test_the_short_side_is_resized_and_nothing_is_enlarged(folder, tmp_path):
+    done = prepare(folder, tmp_path / "out", short_side=45, shard_size=5)
+    assert not done.was_finished
+    assert [x.name for x in done.index.parts["train"].shards] == [
+        f"train-00000{i}.tar" for i in range(3)
+    ]
+    sizes = [image.size for image in pictures_in(done.out).values()]
+    assert len(sizes) == 16
+    originals = []
+    for path in folder.rglob("*.jpg"):
+        with Image.open(path) as image:
+            originals.append(image.size)
+    assert sorted(sizes) == sorted(resized_to(*x, 45) for x in originals)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((100, 50), (20, 10)),
+        ((50, 100), (10, 20)),
+        ((9, 1000), (9, 1000)),
+        ((333, 100), (33, 10)),
+        ((10, 10), (10, 10)),
+    ],
+)
+def test_the_sides_keep_their_ratio(size, expected):
+    assert resized_to(*size, 10) == expected
+
+
+def test_the_index_says_what_is_there(folder, tmp_path):
+    (folder / "train/bee/broken.jpg").write_bytes(b"no picture")
+    done = prepare(folder, tmp_path / "out", shard_size=5)
+    values = json.loads((tmp_path / "out" / "index.json").read_text())
+    assert values["classes"] == ["ant \u718a", "bee"]
+    assert values["parts"]["train"]["counts"] == [6, 6]
+    assert [x["samples"] for x in values["parts"]["val"]["shards"]] == [4]
+    assert values["preprocess"]["short_side"] == 256
+    assert done.index == read_index(tmp_path / "out")
+    assert done.index.unreadable == (
+        "cannot read train/bee/broken.jpg: it is not a picture that pillow "
+        "can read",
+    )
+
+
+def test_a_shard_has_no_dates_and_no_owner(folder, tmp_path):
+    prepare(folder, tmp_path / "out")
+    with tarfile.open(tmp_path / "out" / "val-000000.tar") as archive:
+        members = archive.getmembers()
+    assert {(x.mtime, x.uid, x.gid, x.uname, x.mode) for x in members} == {
+        (0, 0, 0, "", 0o644)
+    }
+    assert [x.name[-4:] for x in members] == [".jpg", ".cls"] * 4
+
+
+def test_a_shard_mixes_the_classes(folder, tmp_path):
+    done = prepare(folder, tmp_path / "out", shard_size=6)
+    first = tmp_path / "out" / done.index.parts["train"].shards[0].name
+    with tarfile.open(first) as archive:
+        labels = [
+            archive.extractfile(x).read()
+            for x in archive
+            if x.name.endswith(".cls")
+        ]
+    assert set(labels) == {b"0", b"1"}
+
+
+def test_the_bytes_depend_on_neither_workers_nor_the_clock(folder, tmp_path):
+    for name, workers in (("a", 1), ("b", 4)):
+        prepare(
+            folder,
+            tmp_path / name,
+            shard_size=3,
+            short_side=20,
+            num_workers=workers,
+        )
+    assert bytes_in(tmp_path / "a") == bytes_in(tmp_path / "b")
+
+
+def test_a_small_jpeg_keeps_its_bytes(folder, tmp_path):
+    done = prepare(folder, tmp_path / "out", format="folder")
+    assert bytes_in(folder) == {
+        name: content
+        for name, content in bytes_in(done.out).items()
+        if name != "index.json"
+    }
+
+
+def test_a_folder_has_the_same_classes_and_names(folder, tmp_path):
+    save(noise(30, 30), folder / "train/bee/deep/x.png")
+    save(noise(30, 30), folder / "train/bee/deep/x.png.jpg")
+    done = prepare(folder, tmp_path / "out", format="folder", short_side=20)
+    pictures = load_folder(done.out)
+    assert (len(pictures.train), len(pictures.test)) == (14, 4)
+    assert pictures.class_names == ("ant \u718a", "bee")
+    deep = done.out / "train/bee/deep"
+    assert sorted(path.name for path in deep.iterdir()) == [
+        "x.png.jpg",
+        "x.png.jpg.jpg",
+    ]
+
+
+def test_class_folders_alone_become_one_part(folder, tmp_path):
+    shards = prepare(folder / "train", tmp_path / "s")
+    assert list(shards.index.parts) == ["train"]
+    assert len(load_folder(shards.out).test) == 2
+    flat = prepare(folder / "train", tmp_path / "f", format="folder")
+    assert len(find_images(flat.out)) == 12
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "CMYK", "1", "RGBA", "LA", "I;16"])
+def test_every_kind_of_picture_becomes_rgb(tmp_path, mode):
+    if mode == "I;16":
+        pixels = np.full((30, 40), 40_000, np.uint16)
+        image = Image.fromarray(pixels)
+    elif mode == "LA":
+        image = noise(40, 30, mode="L").convert("LA")
+    else:
+        image = noise(40, 30, mode=mode)
+    suffix = "tif" if mode == "CMYK" else "png"
+    for name in "ab":
+        save(image, tmp_path / "in" / name / f"x.{suffix}")
+    done = prepare(tmp_path / "in", tmp_path / "out", short_side=15)
+    for picture in pictures_in(done.out).values():
+        assert (picture.mode, picture.size) == ("RGB", (20, 15))
+
+
+def test_an_exif_rotation_is_not_applied_as_nowhere_else(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name in "ab":
+        save(noise(40, 30), tmp_path / "in" / name / "x.jpg", exif=exif)
+    done = prepare(tmp_path / "in", tmp_path / "out", short_side=15)
+    for picture in pictures_in(done.out).values():
+        assert picture.size == (20, 15)
+        assert not picture.getexif()
+
+
+def test_of_an_animation_the_first_frame_is_taken(tmp_path):
+    frames = [noise(20, 20, seed) for seed in range(3)]
+    for name in "ab":
+        path = tmp_path / "in" / name / "x.gif"
+        save(frames[0], path, save_all=True, append_images=frames[1:])
+    done = prepare(tmp_path / "in", tmp_path / "out", short_side=10)
+    assert [x.size for x in pictures_in(done.out).values()] == [(10, 10)] * 2
+
+
+def truncated(path):
+    content = save(noise(60, 60), path).read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def bomb(path):
+    """A header that promises 4 gigapixels."""
+    content = save(noise(8, 8), path).read_bytes()
+    at = content.index(b"\xff\xc0") + 5
+    path.write_bytes(content[:at] + b"\xff\xdc\xff\xdc" + content[at + 4 :])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        truncated,
+        bomb,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"\xff\xd8\xff" + bytes(99)),
+        lambda path: path.symlink_to("nowhere.jpg"),
+        lambda path: path.write_text("<html>404</html>"),
+    ],
+)
+def test_what_cannot_be_read_is_left_out_and_named(folder, tmp_path, damage):
+    damage(folder / "train/bee/bad \u00e9.jpg")
+    done = prepare(folder, tmp_path / "out", short_side=20)
+    assert done.index.parts["train"].counts == (6, 6)
+    [sentence] = done.index.unreadable
+    assert "train/bee/bad \u00e9.jpg" in sentence
+
+
+def test_a_name_that_is_not_utf8_is_written_and_named(folder, tmp_path):
+    name = os.fsdecode(b"\xe4\x1b[31m.jpg")
+    try:
+        save(noise(30, 30), folder / "train/bee" / name, format="JPEG")
+    except OSError:
+        pytest.skip("this disk takes only UTF-8")
+    (folder / "train/ant \u718a" / name).write_bytes(b"no picture")
+    done = prepare(folder, tmp_path / "out", short_side=20)
+    assert done.index.parts["train"].counts == (6, 7)
+    assert "\\xe4\\x1b[31m.jpg" in done.index.unreadable[0]
+    assert read_index(tmp_path / "out") == done.index
+
+
+def test_one_picture_is_enough(tmp_path):
+    save(noise(30, 30), tmp_path / "in/a/x.jpg")
+    done = prepare(tmp_path / "in", tmp_path / "out")
+    assert [x.samples for x in done.index.parts["train"].shards] == [1]
+    assert len(find_images(tmp_path / "out")) == 1
+
+
+def test_a_picture_too_long_for_a_jpeg_is_left_out(folder, tmp_path):
+    save(Image.new("L", (70_000, 2)), folder / "train/bee/long.png")
+    done = prepare(folder, tmp_path / "out", short_side=20)
+    [sentence] = done.index.unreadable
+    assert "train/bee/long.png" in sentence
+
+
+def test_a_class_without_a_readable_picture_is_refused(folder, tmp_path):
+    (folder / "train/cat").mkdir()
+    (folder / "train/cat/x.jpg").write_bytes(b"no")
+    for _ in range(2):
+        with pytest.raises(UserError, match="no picture of the class 'cat'"):
+            prepare(folder, tmp_path / "out")
+    with pytest.raises(UserError, match="isn't finished"):
+        load_folder(tmp_path / "out")
+
+
+def test_a_strange_class_in_val_is_refused_before_anything_is_written(
+    folder, tmp_path
+):
+    save(noise(9, 9), folder / "val/dog/x.jpg")
+    with pytest.raises(UserError, match=r"val has the class 'dog'"):
+        prepare(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_part_without_pictures_is_refused(folder, tmp_path):
+    (folder / "test/bee").mkdir(parents=True)
+    with pytest.raises(UserError, match="no pictures in class folders in"):
+        prepare(folder, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda root: None, "there is no folder"),
+        (lambda root: root.mkdir(), "contains nothing"),
+        (lambda root: (root / "a").mkdir(parents=True), "without pictures"),
+    ],
+)
+def test_a_folder_without_classes_is_refused(tmp_path, make, words):
+    make(tmp_path / "in")
+    with pytest.raises(UserError, match=words):
+        prepare(tmp_path / "in", tmp_path / "out")
+
+
+def test_a_file_that_may_not_be_read_is_a_sentence():
+    if not hasattr(os, "geteuid"):
+        pytest.skip("no such permissions on this system")
+    is_root = os.geteuid() == 0
+    # pytest's own folders are open to their owner alone
+    with TemporaryDirectory() as place:
+        folder = Path(place) / "in"
+        for name in "ab":
+            save(noise(9, 9), folder / name / "x.jpg")
+        Path(place).chmod(0o777)
+        (folder / "b/x.jpg").chmod(0)
+        if is_root:  # who may read everything
+            os.seteuid(NOBODY)
+        try:
+            with pytest.raises(UserError, match=r"x\.jpg: Permission denied"):
+                prepare(folder, Path(place) / "out")
+        finally:
+            if is_root:
+                os.seteuid(0)
+
+
+# --- Interrupted, finished, refused
+
+
+@pytest.mark.parametrize(
+    "form", ["shards", pytest.param("folder", marks=pytest.mark.slow)]
+)
+def test_killed_twice_and_finished_it_has_the_same_bytes(tmp_path, form):
+    folder, out = tmp_path / "zoo", tmp_path / "out"
+    for name in "ab":
+        for i in range(20):
+            image = noise(250, 250, seed=i)
+            save(image, folder / name / f"{i}.jpg", quality=30)
+    settings = {"short_side": 200, "shard_size": 2, "format": form}
+
+    def killed():
+        prepare(
+            folder,
+            out,
+            **settings,
+            num_workers=1,
+            on_progress=lambda *_: os.kill(os.getpid(), signal.SIGKILL),
+        )
+
+    num_done = []
+    for _ in range(2):
+        child = multiprocessing.get_context("fork").Process(target=killed)
+        child.start()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+        num_done.append(len(list((out / ".unfinished").glob("*.json"))))
+        assert not read_index(out).is_complete
+    assert 0 < num_done[0] < num_done[1] < 20
+    (out / f"train-000019.tar.{'0' * 16}.part").write_bytes(b"half")
+    reports = []
+    done = prepare(
+        folder, out, **settings, on_progress=lambda *n: reports.append(n)
+    )
+    assert done.index.is_complete
+    assert reports[0][0] >= 2 * num_done[1] and reports[-1] == (40, 40)
+    prepare(folder, tmp_path / "whole", **settings)
+    assert bytes_in(out) == bytes_in(tmp_path / "whole")
+
+
+def test_finished_it_says_so_and_writes_nothing(folder, tmp_path):
+    prepare(folder, tmp_path / "out")
+    before = {x: x.stat().st_mtime_ns for x in (tmp_path / "out").iterdir()}
+    assert prepare(folder, tmp_path / "out").was_finished
+    after = {x: x.stat().st_mtime_ns for x in (tmp_path / "out").iterdir()}
+    assert before == after
+
+
+def test_a_lost_shard_is_written_anew(folder, tmp_path):
+    (folder / "val/bee/broken.jpg").write_bytes(b"no picture")
+    prepare(folder, tmp_path / "out", shard_size=3)
+    before = bytes_in(tmp_path / "out")
+    (tmp_path / "out/train-000001.tar").unlink()
+    path = tmp_path / "out/val-000000.tar"
+    path.write_bytes(path.read_bytes()[:999])
+    done = prepare(folder, tmp_path / "out", shard_size=3)
+    assert not done.was_finished
+    assert bytes_in(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"short_side": 99}, r"short_side=256 \(now 99\)"),
+        ({"quality": 50}, r"quality=90 \(now 50\)"),
+        (
+            {"shard_size": 5, "format": "folder"},
+            r"format=shards \(now folder\), shard_size=1000 \(now 5\)",
+        ),
+    ],
+)
+def test_other_settings_are_refused_and_named(folder, tmp_path, changed, words):
+    prepare(folder, tmp_path / "out")
+    with pytest.raises(UserError, match=words):
+        prepare(folder, tmp_path / "out", **changed)
+
+
+def test_other_pictures_are_refused(folder, tmp_path):
+    prepare(folder, tmp_path / "out")
+    save(noise(9, 9), folder / "train/bee/new.jpg")
+    with pytest.raises(UserError, match=r"zoo have changed since .*out"):
+        prepare(folder, tmp_path / "out")
+
+
+def test_somebody_elses_folder_is_refused_and_left_alone(folder, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"contains other files \(thesis\.txt"):
+        prepare(folder, out)
+    (out / "index.json").write_text("{}")
+    with pytest.raises(UserError, match=r"wasn't written by"):
+        prepare(folder, out)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="is a file"):
+        prepare(folder, tmp_path / "file")
+    assert (out / "thesis.txt").read_text() == "mine"
+
+
+def test_an_empty_folder_is_taken(folder, tmp_path):
+    (tmp_path / "out").mkdir()
+    assert prepare(folder, tmp_path / "out").index.is_complete
+
+
+def test_the_pictures_and_the_result_are_apart(folder, tmp_path):
+    with pytest.raises(UserError, match="is inside of"):
+        prepare(folder, folder / "small")
+    with pytest.raises(UserError, match="is inside of"):
+        prepare(folder, folder)
+    with pytest.raises(UserError, match="is inside of"):
+        prepare(folder / "train", folder)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"short_side": 0}, "short_side"),
+        ({"shard_size": -1}, "shard_size"),
+        ({"quality": 101}, "quality"),
+        ({"num_workers": 0}, "num_workers"),
+        ({"format": "shard"}, "did you mean 'shards'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(
+    folder, tmp_path, settings, words
+):
+    with pytest.raises(UserError, match=words):
+        prepare(folder, tmp_path / "out", **settings)
+
+
+def test_two_at_a_time_do_not_share_a_folder(folder, tmp_path):
+    pytest.importorskip("fcntl")
+    out, begun, go_on = tmp_path / "out", threading.Event(), threading.Event()
+
+    def hold(*_):
+        begun.set()
+        go_on.wait(30)
+
+    first = threading.Thread(
+        target=prepare, args=(folder, out), kwargs={"on_progress": hold}
+    )
+    first.start()
+    begun.wait(30)
+    with pytest.raises(UserError, match="another process is preparing"):
+        prepare(folder, out)
+    go_on.set()
+    first.join()
+    assert prepare(folder, out).was_finished

@@ -1,0 +1,499 @@
+"""WebDataset's shards as a source: the same pictures as in a folder."""
+
+import io
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import tarfile
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vitedu import UserError
+from vitedu.data import (
+    Augment,
+    ImageSource,
+    PreprocessSpec,
+    Shards,
+    as_source,
+    evaluation_part,
+    find_images,
+    find_shards,
+    folder_of,
+    load_folder,
+    match_classes,
+    prepare,
+)
+from vitedu.data.folders import folder_classes
+from vitedu.data.order import windowed
+from vitedu.data.shards import is_shards, shard_paths
+from vitedu.model import ViTConfig
+from vitedu.train import TrainConfig, fit
+from vitedu.train.checkpoint import read_checkpoint
+
+SPEC = PreprocessSpec(image_size=8, mean=0.0, std=1 / 255)
+AUGMENT = Augment(crop=0.3, flip=True, rotate=9, rand_layers=1, erase=0.5)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def shade(value):
+    """A picture that can be told from all others by its first pixel."""
+    pixels = np.full((10, 12, 3), value, np.uint8)
+    pixels[::2] = 255 - value
+    return pixels
+
+
+def encoded(pixels, kind="PNG"):
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, kind)
+    return content.getvalue()
+
+
+def write_shard(path, samples):
+    """Write (key, suffix, content, label) as WebDataset does."""
+    with tarfile.open(path, "w") as archive:
+        for key, suffix, content, label in samples:
+            for name, data in (
+                (f"{key}.{suffix}", content),
+                (f"{key}.cls", str(label).encode()),
+            ):
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """Three foreign shards of 5, 5 and 3 pictures, without an index."""
+    for number, count in enumerate((5, 5, 3)):
+        write_shard(
+            tmp_path / f"a-{number:03}.tar",
+            [
+                (f"{i:04}", "png", encoded(shade(10 * number + i)), i % 3)
+                for i in range(count)
+            ],
+        )
+    return tmp_path / "a-{000..002}.tar"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """10 + 5 pictures of three classes as JPEG."""
+    for part, count in (("train", 5), ("val", 2)):
+        for index, name in enumerate(("ant", "bee", "cat")):
+            place = tmp_path / "pets" / part / name
+            place.mkdir(parents=True)
+            for i in range(count):
+                content = encoded(shade(40 * index + 4 * i), "JPEG")
+                (place / f"{i} \u718a.jpg").write_bytes(content)
+    return tmp_path / "pets"
+
+
+def contents(pictures):
+    return [pictures[i][0].read() for i in range(len(pictures))]
+
+
+def test_the_pictures_come_in_the_order_of_the_tars(shards):
+    pictures = find_shards(shards)
+    assert isinstance(pictures, Shards)
+    expected = [
+        encoded(shade(10 * number + i))
+        for number, count in enumerate((5, 5, 3))
+        for i in range(count)
+    ]
+    assert contents(pictures) == expected
+    assert pictures.labels == tuple([0, 1, 2, 0, 1] * 2 + [0, 1, 2])
+    assert pictures.class_names == ("0", "1", "2")
+
+
+def test_a_picture_is_named_by_its_tar_and_its_name_there(shards):
+    pictures = find_shards(shards)
+    assert pictures.name_of(6).endswith("a-001.tar: 0001.png")
+
+
+def test_webdataset_reads_the_same_samples(folder, tmp_path):
+    """The library that the format comes from."""
+    tars = pytest.importorskip("webdataset.tariterators")
+    prepare(folder, tmp_path / "out", shard_size=4)
+    place = evaluation_part(tmp_path / "out")
+    ours = find_shards(place)
+    samples = []
+    for path in shard_paths(place):
+        with open(path, "rb") as file:
+            opened = [{"url": str(path), "stream": file}]
+            members = tars.tar_file_expander(opened)
+            for x in tars.group_by_keys(members):
+                samples.append((x["jpg"], int(x["cls"])))
+    assert samples == list(zip(contents(ours), ours.labels, strict=True))
+
+
+def test_shards_that_webdataset_wrote_are_read(tmp_path):
+    webdataset = pytest.importorskip("webdataset")
+    with webdataset.ShardWriter(
+        str(tmp_path / "b-%03d.tar"), maxcount=2, verbose=0
+    ) as writer:
+        for i in range(5):
+            writer.write({"__key__": f"{i}", "jpg": shade(i), "cls": i})
+    pictures = find_shards(tmp_path / "b-{000..002}.tar")
+    assert pictures.labels == (0, 1, 2, 3, 4)
+
+
+def rows_of(images):
+    """What tells the pictures apart: the pixels of each."""
+    return sorted(image.numpy().tobytes() for image in images)
+
+
+def test_prepared_shards_and_a_prepared_folder_feed_the_same_pixels(
+    folder, tmp_path
+):
+    prepare(folder, tmp_path / "s", shard_size=4)
+    prepare(folder, tmp_path / "f", format="folder", shard_size=4)
+    for part in ("train", "test"):
+        both = []
+        for place in (tmp_path / "s", tmp_path / "f"):
+            pictures = getattr(load_folder(place), part)
+            [batch] = ImageSource(pictures, SPEC).batches(batch_size=99)
+            pairs = zip(*batch, strict=True)
+            both.append(sorted((x.numpy().tobytes(), int(y)) for x, y in pairs))
+        assert both[0] == both[1]
+
+
+def test_augmentation_is_that_of_the_same_files_in_a_folder(shards, tmp_path):
+    pictures = find_shards(shards)
+    place = tmp_path / "flat" / "only"
+    place.mkdir(parents=True)
+    for i, content in enumerate(contents(pictures)):
+        (place / f"{i:02}.png").write_bytes(content)
+    both = [
+        next(
+            ImageSource(each, SPEC, augment=AUGMENT).batches(
+                epoch=3, seed=1, batch_size=99
+            )
+        )[0]
+        for each in (pictures, find_images(tmp_path / "flat"))
+    ]
+    assert torch.equal(*both)
+
+
+@pytest.mark.parametrize(
+    "num_workers", [0, pytest.param(2, marks=pytest.mark.slow)]
+)
+def test_over_ranks_and_workers_each_sample_comes_once(shards, num_workers):
+    source = ImageSource(
+        find_shards(shards), SPEC, shuffle=True, num_workers=num_workers
+    )
+    whole = list(source.batches(epoch=1, seed=5, batch_size=4))
+    parts = [
+        list(source.batches(epoch=1, seed=5, batch_size=4, rank=rank, world=2))
+        for rank in range(2)
+    ]
+    every = [image for part in parts for images, _ in part for image in images]
+    assert len(every) == 13
+    assert rows_of(every) == rows_of(
+        image for images, _ in whole for image in images
+    )
+    for (images, _), (first, _), (second, _) in zip(whole, *parts, strict=True):
+        assert torch.equal(images[0::2], first)
+        assert torch.equal(images[1::2], second)
+
+
+def test_an_epoch_goes_on_in_its_middle(shards):
+    source = ImageSource(
+        find_shards(shards), SPEC, augment=AUGMENT, shuffle=True
+    )
+    options = {"epoch": 2, "seed": 7, "batch_size": 3}
+    whole = list(source.batches(**options))
+    rest = list(source.batches(**options, start=2))
+    for (images, labels), (same, alike) in zip(whole[2:], rest, strict=True):
+        assert torch.equal(images, same) and torch.equal(labels, alike)
+
+
+def test_every_epoch_has_an_order_of_its_own(shards):
+    source = ImageSource(find_shards(shards), SPEC, shuffle=True)
+    orders = [
+        next(source.batches(epoch=epoch, seed=0, batch_size=99))[0]
+        for epoch in (0, 1)
+    ]
+    assert not torch.equal(*orders)
+    assert rows_of(orders[0]) == rows_of(orders[1])
+
+
+def test_a_window_of_shards_is_read_before_the_next():
+    shard_of = torch.arange(100) // 10
+    order = windowed(shard_of, 3, torch.Generator().manual_seed(0))
+    assert order.sort().values.tolist() == list(range(100))
+    windows = [
+        set(shard_of[order[first : first + 30]].tolist())
+        for first in range(0, 100, 30)
+    ]
+    assert [len(each) for each in windows] == [3, 3, 3, 1]
+    assert len(set.union(*windows)) == 10
+    assert order[:30].tolist() != sorted(order[:30].tolist())
+
+
+def test_a_share_of_shards_alone_is_held_out(shards):
+    dataset = load_folder(shards)
+    assert (len(dataset.train), len(dataset.test)) == (10, 3)
+    assert "doesn't have val/ and test/, so 3 of its 13" in dataset.notes[0]
+
+
+def test_prepared_shards_know_their_parts_and_classes(folder, tmp_path):
+    prepare(folder, tmp_path / "out", shard_size=4)
+    out = tmp_path / "out"
+    dataset = load_folder(out)
+    assert (len(dataset.train), len(dataset.test)) == (15, 6)
+    assert dataset.class_names == folder_classes(out) == ("ant", "bee", "cat")
+    assert folder_of("mnist", str(out)) == out
+    assert folder_of(str(out)) == out
+    assert evaluation_part(out) == out / "val-{000000..000001}.tar"
+    assert find_images(evaluation_part(out)).class_names == (
+        "ant",
+        "bee",
+        "cat",
+    )
+
+
+def test_a_whole_set_is_not_taken_for_a_part(folder, tmp_path):
+    prepare(folder, tmp_path / "out", shard_size=4)
+    with pytest.raises(UserError, match=r"several parts.*train-\{000000\.\."):
+        as_source(tmp_path / "out", preprocess=SPEC)
+    with pytest.raises(UserError, match="several parts"):
+        find_shards(tmp_path / "out")
+
+
+def test_a_set_of_one_part_is_that_part(folder, tmp_path):
+    prepare(folder / "train", tmp_path / "out", shard_size=4)
+    source = as_source(tmp_path / "out", preprocess=SPEC)
+    assert len(source) == 15
+    assert len(load_folder(tmp_path / "out").test) == 3
+
+
+def test_classes_are_matched_by_name_as_those_of_a_folder(folder, tmp_path):
+    prepare(folder, tmp_path / "out")
+    pictures = find_shards(evaluation_part(tmp_path / "out"))
+    names = ("cat", "dog", "bee", "ant")
+    matched = match_classes(pictures, names, 4)
+    assert isinstance(matched, Shards)
+    assert {
+        pictures.class_names[a] == names[b]
+        for a, b in zip(pictures.labels, matched.labels, strict=True)
+    } == {True}
+
+
+def test_a_broken_picture_is_left_out_from_the_beginning(tmp_path):
+    good = encoded(shade(1))
+    samples = [("a", "png", good, 0), ("b", "png", good[:60], 1)]
+    samples += [("c", "png", b"not a picture", 1), ("d", "png", good, 1)]
+    write_shard(tmp_path / "a.tar", samples)
+    pictures = find_shards(tmp_path / "a.tar")
+    assert pictures.labels == (0, 1)
+    first, second = pictures.skipped
+    assert first.startswith("cannot read a.tar: b.png: ")
+    assert second == (
+        "cannot read a.tar: c.png: it is not a picture that pillow can read"
+    )
+    assert "2 of 4 pictures are left out" in pictures.notes[0]
+
+
+def test_links_and_paths_that_lead_out_are_skipped_and_named(tmp_path):
+    good = encoded(shade(1))
+    samples = [("a", "png", good, 0), ("../b", "png", good, 1)]
+    write_shard(tmp_path / "a.tar", samples)
+    pictures = find_shards(tmp_path / "a.tar")
+    assert (len(pictures), len(pictures.skipped)) == (1, 2)
+    assert "../b.png is a path that leads out of the tar" in pictures.skipped[0]
+
+
+def test_what_was_found_out_is_kept_until_a_tar_changes(
+    tmp_path, cache, monkeypatch
+):
+    good = encoded(shade(1))
+    samples = [(f"{i}", "png", good, i % 2) for i in range(120)]
+    write_shard(tmp_path / "a.tar", samples)
+    first = find_shards(tmp_path / "a.tar")
+    [kept] = (cache / "shards").iterdir()
+    again = find_shards(tmp_path / "a.tar")
+    assert torch.equal(first.places, again.places)
+    assert first.labels == again.labels
+    kept.write_bytes(b"damaged")
+    assert find_shards(tmp_path / "a.tar").labels == first.labels
+    write_shard(tmp_path / "a.tar", samples[:110])
+    assert len(find_shards(tmp_path / "a.tar")) == 110
+
+
+@pytest.fixture
+def prepared(folder, tmp_path):
+    prepare(folder, tmp_path / "out", shard_size=4)
+    return tmp_path / "out"
+
+
+def test_a_prepared_shard_that_was_cut_is_refused(prepared):
+    path = prepared / "train-000001.tar"
+    path.write_bytes(path.read_bytes()[:-5000])
+    with pytest.raises(UserError, match=r"train-000001\.tar has 15,480 bytes"):
+        load_folder(prepared)
+
+
+def test_a_prepared_shard_with_a_flipped_bit_is_refused(prepared):
+    path = prepared / "train-000001.tar"
+    content = bytearray(path.read_bytes())
+    content[700] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"train-000001\.tar has the sha256"):
+        load_folder(prepared)
+
+
+def test_a_missing_shard_is_named_and_counted(prepared, shards, tmp_path):
+    (prepared / "train-000002.tar").unlink()
+    with pytest.raises(UserError, match=r"000002\.tar \(1 of 4 shards are"):
+        load_folder(prepared)
+    (tmp_path / "a-001.tar").unlink()
+    with pytest.raises(UserError, match=r"a-001\.tar \(1 of 3 shards"):
+        find_shards(shards)
+
+
+def test_a_foreign_shard_that_breaks_off_is_refused(shards, tmp_path):
+    path = tmp_path / "a-001.tar"
+    path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(UserError, match=r"a-001\.tar: it breaks off"):
+        find_shards(shards)
+
+
+def test_a_tar_that_becomes_shorter_later_is_a_sentence(shards, tmp_path):
+    pictures = find_shards(shards)
+    (tmp_path / "a-000.tar").write_bytes(b"")
+    with pytest.raises(UserError, match=r"a-000\.tar has become shorter"):
+        pictures[0]
+
+
+def test_shards_without_samples_are_refused(tmp_path):
+    write_shard(tmp_path / "a.tar", [])
+    with pytest.raises(UserError, match=r"there are no samples in .*a\.tar"):
+        find_shards(tmp_path / "a.tar")
+    write_shard(tmp_path / "b.tar", [("x", "png", b"no", 0)])
+    with pytest.raises(UserError, match=r"none of the 1 samples in .* can be"):
+        find_shards(tmp_path / "b.tar")
+
+
+def test_labels_outside_of_the_head_are_refused(tmp_path):
+    write_shard(tmp_path / "a.tar", [("x", "png", encoded(shade(1)), 7)])
+    with pytest.raises(
+        UserError, match="8 folders are not classes of the model"
+    ):
+        match_classes(find_shards(tmp_path / "a.tar"), ("a", "b"), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("https://example.org/a-{0..9}.tar", "isn't a file"),
+        ("pipe:curl example.org/a.tar", "isn't a file"),
+        ("a-{0..9999999}.tar", "more than 1,000,000 shards"),
+        ("a-{-99999999999..9}.tar", "more than 1,000,000 shards"),
+        ("{0..9999}{0..9999}.tar", "more than 1,000,000 shards"),
+        ("a-{0..9.tar", "opens a brace without closing"),
+        ("nowhere.tar", r"there is no nowhere\.tar"),
+    ],
+)
+def test_names_that_mean_no_shards_are_refused(name, words):
+    assert is_shards(name)
+    with pytest.raises(UserError, match=words):
+        find_shards(name)
+
+
+def test_without_the_library_braces_are_one_sentence(shards, monkeypatch):
+    monkeypatch.setitem(sys.modules, "braceexpand", None)
+    with pytest.raises(UserError, match="pip install webdataset"):
+        find_shards(shards)
+    assert len(find_shards(shards.with_name("a-000.tar"))) == 5
+
+
+def test_prepared_shards_need_no_other_library(prepared, monkeypatch):
+    monkeypatch.setitem(sys.modules, "braceexpand", None)
+    assert len(load_folder(prepared).train) == 15
+
+
+def test_a_folder_of_shards_without_an_index_says_how_to_name_them(shards):
+    with pytest.raises(
+        UserError, match=r"name them, as in data=.*\{000000\.\."
+    ):
+        load_folder(shards.parent)
+
+
+def test_a_name_with_braces_may_be_a_file(shards, tmp_path):
+    shutil.copy(tmp_path / "a-000.tar", tmp_path / "a{0..1}.tar")
+    assert len(find_shards(tmp_path / "a{0..1}.tar")) == 5
+
+
+# --- a run on shards
+
+
+def config_of(data):
+    """8 steps of 4, two epochs of 15 pictures."""
+    return TrainConfig(
+        recipe="test",
+        tier="cpu",
+        model=ViTConfig(
+            image_size=8,
+            patch_size=4,
+            num_classes=3,
+            embed_dim=8,
+            depth=1,
+            num_heads=2,
+            mlp_dim=16,
+            dropout=0.1,
+        ),
+        preprocess=PreprocessSpec(image_size=8),
+        dataset="pictures",
+        data=str(data),
+        steps=8,
+        batch_size=4,
+        lr=0.01,
+        augment=AUGMENT,
+        log_every=1,
+        save_every=2,
+        device="cpu",
+        num_workers=1,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_run_killed_in_the_middle_of_an_epoch_ends_on_the_same_bytes(
+    folder, tmp_path
+):
+    prepare(folder, tmp_path / "out", shard_size=4)
+    config = config_of(tmp_path / "out")
+
+    def killed(at):
+        def kill(progress):
+            if progress.step == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        fit(config, tmp_path / "parts", on_progress=kill)
+
+    # an epoch has 4 steps: in the middle of the first and of the second
+    for at in (3, 7):
+        context = multiprocessing.get_context("fork")
+        child = context.Process(target=killed, args=(at,))
+        child.start()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+        saved = read_checkpoint(tmp_path / "parts" / "checkpoint.pt")["step"]
+        assert saved == at - 1 and saved % 4
+    fit(config, tmp_path / "parts")
+    fit(config, tmp_path / "whole")
+    parts, whole = (
+        (tmp_path / name / "model.safetensors").read_bytes()
+        for name in ("parts", "whole")
+    )
+    assert parts == whole

@@ -1,0 +1,284 @@
+"""Data sets of Hugging Face by name, through their own library `datasets`.
+
+`hf:imagenet-1k` is a data set on the hub, `hf:pets` a folder that `datasets`
+wrote or can read, and `hf:imagenet-1k:validation` one of its splits. The
+pictures are decoded here and not there, so that they are what they would be in
+a folder of files.
+
+A data set is loaded as a whole, to the cache of `datasets`. Streaming isn't
+used: an epoch could not be read in an order of its own, nor go on in its
+middle, without reading all that comes before.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import PIL
+import torch
+
+from vitedu.data.items import LABEL_KEYS, PICTURE_KEYS
+from vitedu.data.labels import check_labels, names_from_labels, whole_labels
+from vitedu.data.listing import PARTS
+from vitedu.data.readable import remembered, undecodable
+from vitedu.data.rows import Rows, readable_rows
+from vitedu.data.shard_listing import NamedBytes
+from vitedu.data.sources import is_offline
+from vitedu.decode import UnreadablePicture
+from vitedu.errors import UserError, printable, reason
+
+PREFIX = "hf:"
+SPLIT = re.compile(r"(.+):(\w+)")
+# CIFAR-100 has its hundred classes there
+ALL_LABEL_KEYS = (*LABEL_KEYS, "fine_label")
+# what `datasets` writes into a folder by save_to_disk
+SAVED = ("dataset_dict.json", "dataset_info.json")
+
+
+class Address(NamedTuple):
+    """What stands behind `hf:`."""
+
+    name: str
+    split: str | None
+
+
+class HubTable:
+    """The encoded pictures of a split."""
+
+    def __init__(self, dataset: Any, name: str, column: str) -> None:
+        self.dataset = dataset
+        self.name = name
+        self.column = column
+        self.digest = _digest(dataset)
+
+    def __getitem__(self, row: int) -> NamedBytes:
+        """A picture as a file in memory. UserError: there is none."""
+        name = f"{self.name}[{row}]"
+        stored = self.dataset[row][self.column]
+        if not isinstance(stored, Mapping):
+            raise UnreadablePicture(f"cannot read {name}: it has no picture")
+        content = stored.get("bytes")
+        if content is None and stored.get("path"):
+            try:
+                content = Path(stored["path"]).read_bytes()
+            except OSError as error:
+                raise UnreadablePicture(
+                    f"cannot read {name}: {stored['path']}: {reason(error)}"
+                ) from None
+        if content is None:
+            raise UnreadablePicture(f"cannot read {name}: it has no picture")
+        picture = NamedBytes(content)
+        picture.name = name
+        return picture
+
+
+def is_hub(place: Path) -> bool:
+    """Whether it is `hf:` and a name."""
+    return str(place).startswith(PREFIX) and not os.path.lexists(place)
+
+
+def hub_parts(place: Path) -> dict[str, Path]:
+    """The splits by our names, train, val and test; {}: there is only one.
+
+    Or one is named. A split whose labels are kept secret (-1) is left out.
+    """
+    address = _address(place)
+    splits = _splits(address.name)
+    if address.split is not None or len(splits) == 1:
+        return {}
+    parts: dict[str, Path] = {}
+    for split, dataset in splits.items():
+        part = PARTS.get(split.lower())
+        if part is not None and _has_labels(dataset):
+            parts.setdefault(part, Path(f"{PREFIX}{address.name}:{split}"))
+    if "train" not in parts:
+        raise UserError(
+            f"{place} has the splits {', '.join(splits)}, of which none is "
+            f"called train; name one, as in {place}:{next(iter(splits))}"
+        )
+    return parts
+
+
+def hub_pictures(place: Path) -> Rows:
+    """The pictures of a split that can be read.
+
+    UserError: there is no such data set or split, or no column of pictures.
+    """
+    dataset, name = _split(place)
+    import datasets  # here: `_split` has said it if it isn't installed
+
+    picture, label = _columns(dataset, name)
+    labels = _labels(dataset, name, label)
+    names = tuple(getattr(dataset.features[label], "names", None) or ())
+    check_labels(name, labels, len(names))
+    try:
+        encoded = dataset.select_columns([picture]).cast_column(
+            picture, datasets.Image(decode=False)
+        )
+    # what the library raises depends on what is in the column
+    except Exception as error:
+        raise UserError(
+            f"the column {picture} of {name} doesn't have pictures: "
+            f"{reason(error)}"
+        ) from None
+    table = HubTable(encoded, name, picture)
+    bad = remembered(
+        _key(dataset, name),
+        len(encoded),
+        lambda: undecodable(table.__getitem__, len(encoded)),
+    )
+    if len(bad) == len(labels):
+        raise UserError(
+            f"none of the {len(labels):,} pictures in {name} can be read; the "
+            f"first: {bad[0]}"
+        )
+    return readable_rows(
+        table,
+        labels.tolist(),
+        names or names_from_labels(name, labels),
+        {row: printable(bad[row]) for row in bad},
+    )
+
+
+def hub_classes(place: Path) -> tuple[str, ...]:
+    """The classes of a data set; no picture is read."""
+    place = hub_parts(place).get("train", place)
+    dataset, name = _split(place)
+    _, label = _columns(dataset, name)
+    names = tuple(getattr(dataset.features[label], "names", None) or ())
+    return names or names_from_labels(name, _labels(dataset, name, label))
+
+
+def _address(place: Path) -> Address:
+    name = str(place).removeprefix(PREFIX)
+    match = None if os.path.lexists(name) else SPLIT.fullmatch(name)
+    if match:
+        return Address(match[1], match[2])
+    return Address(name, None)
+
+
+def _split(place: Path) -> tuple[Any, str]:
+    """The split that is named, or the only one, and its name."""
+    address = _address(place)
+    splits = _splits(address.name)
+    if address.split is None:
+        if len(splits) > 1:
+            raise UserError(
+                f"{place} has several parts; give one of them, such as "
+                f"{place}:{next(iter(splits))}"
+            )
+        return next(iter(splits.values())), str(place)
+    if address.split not in splits:
+        raise UserError(
+            f"{PREFIX}{address.name} has no split {address.split!r}; it has "
+            f"{', '.join(splits)}"
+        )
+    return splits[address.split], str(place)
+
+
+def _splits(name: str) -> dict[str, Any]:
+    """All splits. UserError: `datasets` isn't here, or cannot find the set."""
+    try:
+        import datasets
+    except ImportError:
+        raise UserError(
+            f"{PREFIX}{name} needs the library datasets; install it with pip "
+            "install datasets"
+        ) from None
+    is_saved = any(os.path.isfile(Path(name) / file) for file in SAVED)
+    try:
+        with _offline_if_asked():
+            if is_saved:
+                found = datasets.load_from_disk(name)
+            else:
+                found = datasets.load_dataset(name)
+    # What it raises depends on the network, the hub and the files.
+    except Exception as error:
+        offline = ", and VITEDU_OFFLINE=1 forbids to ask the hub"
+        end = offline if is_offline() and not os.path.isdir(name) else ""
+        raise UserError(
+            f"cannot load {PREFIX}{name}: {reason(error).rstrip('.')}{end}"
+        ) from error
+    splits = found if isinstance(found, Mapping) else {"train": found}
+    for split, dataset in splits.items():
+        if not len(dataset):
+            raise UserError(f"{PREFIX}{name}:{split} is empty")
+    return dict(splits)
+
+
+@contextmanager
+def _offline_if_asked() -> Iterator[None]:
+    """VITEDU_OFFLINE=1 means for `datasets` what HF_HUB_OFFLINE=1 does.
+
+    It reads that variable only once, when it is imported.
+    """
+    import datasets
+
+    before = datasets.config.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = before or is_offline()
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE = before
+
+
+def _columns(dataset: Any, name: str) -> tuple[str, str]:
+    """The columns of pictures and labels: by name, else the only ones."""
+    import datasets
+
+    picture = _column(dataset, PICTURE_KEYS, datasets.Image)
+    label = _column(dataset, ALL_LABEL_KEYS, datasets.ClassLabel)
+    columns = ", ".join(dataset.column_names)
+    if picture is None:
+        raise UserError(
+            f"{name} doesn't have a column of pictures, such as image or img; "
+            f"it has {columns}"
+        )
+    if label is None:
+        raise UserError(
+            f"{name} doesn't have a column of classes, such as label; it has "
+            f"{columns}"
+        )
+    return picture, label
+
+
+def _column(dataset: Any, names: tuple[str, ...], kind: type) -> str | None:
+    for name in names:
+        if name in dataset.features:
+            return name
+    kinds = dataset.features.items()
+    found = [name for name, each in kinds if isinstance(each, kind)]
+    return found[0] if len(found) == 1 else None
+
+
+def _labels(dataset: Any, name: str, column: str) -> torch.Tensor:
+    plain = dataset.select_columns([column]).with_format("numpy")
+    return whole_labels(plain[:][column], name)
+
+
+def _has_labels(dataset: Any) -> bool:
+    """Whether they aren't kept secret, which is written as -1."""
+    column = _column(dataset, ALL_LABEL_KEYS, object)
+    return column is None or bool(
+        (_labels(dataset, "a split", column) >= 0).any()
+    )
+
+
+def _digest(dataset: Any) -> str:
+    """16 hex digits that change with the data, wherever they are."""
+    sizes = [os.stat(file["filename"]).st_size for file in dataset.cache_files]
+    text = f"{len(dataset)} {dataset.features} {sizes}\n"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _key(dataset: Any, name: str) -> str:
+    """The same of the very files here, for what was found out about them."""
+    lines = [f"{PIL.__version__} {name} {len(dataset)}"]
+    for file in dataset.cache_files:
+        status = os.stat(file["filename"])
+        lines.append(f"{file} {status.st_size} {status.st_mtime_ns}")
+    return hashlib.sha256(os.fsencode("\n".join(lines))).hexdigest()[:16]

@@ -1,0 +1,268 @@
+"""A folder of photographs made small, once: into shards or another folder.
+
+`prepare("imagenet", "imagenet-256")`
+`vitedu.finetune("ViT-Ti/16", "imagenet-256", "out")`
+
+The work is divided into jobs, a shard each. A job writes its file under a
+random name, renames it when it is whole, and leaves a note in OUT/.unfinished;
+so whatever interrupts it, the next call does only the jobs without a note. The
+bytes of a shard depend on its pictures and the settings alone.
+"""
+
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Annotated
+
+import PIL
+
+from vitedu.data.prepare_plan import plan_of
+from vitedu.data.prepare_work import (
+    UNFINISHED,
+    Note,
+    OnProgress,
+    Work,
+    is_there,
+    known,
+)
+from vitedu.data.prepared_index import (
+    NAME,
+    Format,
+    Index,
+    Part,
+    Settings,
+    read_index,
+    write_index,
+)
+from vitedu.data.shard_listing import threads
+from vitedu.errors import UserError, reason
+from vitedu.fields import Count, Range, converted
+from vitedu.files import list_folder, user_path
+
+LEFT_OVER = re.compile(r".*\.[0-9a-f]{16}\.part")
+Quality = Annotated[int, Range(1, 100)]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is in OUT."""
+
+    out: Path
+    index: Index
+    was_finished: bool  # before this call
+
+
+def prepare(
+    folder: str | PathLike[str],
+    out: str | PathLike[str],
+    *,
+    short_side: int = 256,
+    shard_size: int = 1000,
+    format: Format = "shards",
+    num_workers: int | None = None,
+    quality: int = 90,
+    on_progress: OnProgress | None = None,
+) -> Prepared:
+    """Write the pictures of `folder` into `out`, resized, as JPEG.
+
+    `folder` has class folders, in train/, val/ and test/ or alone. The short
+    side becomes `short_side` pixels (bicubic; a smaller picture isn't enlarged,
+    and if it is a JPEG, its bytes are kept), the quality is pillow's, without
+    chroma subsampling. An EXIF rotation is not applied, as everywhere here.
+
+    format "shards": `out`/train-000000.tar, each with `shard_size` pictures of
+    all classes in a random order that is always the same, for WebDataset or
+    `data=out`. "folder": class folders again. index.json has the classes, the
+    number of pictures in each, checksums and what could not be read.
+
+    Interrupted, the same call goes on; finished, it returns at once, and writes
+    shards anew that are missing or too short.
+    `num_workers` pictures at a time are decoded, by default as many as there
+    are processors. `on_progress(done, all)` is called several times a second.
+
+    UserError: `folder` doesn't fit, `out` has something else or was made with
+    other settings or pictures, the disk is full, every picture of a class is
+    broken, or a file may not be read.
+    """
+    settings = Settings(
+        converted("format", format, Format),
+        converted("short_side", short_side, Count),
+        converted("shard_size", shard_size, Count),
+        converted("quality", quality, Quality),
+    )
+    if num_workers is not None:
+        num_workers = converted("num_workers", num_workers, Count)
+    folder, out = user_path(folder), user_path(out)
+    _check_apart(folder, out)
+    found = _found(out)
+    if found is not None:
+        _check_same(settings, found.settings, out)
+    plan = plan_of(folder, settings)
+    if found is not None and found.source != plan.digest:
+        raise UserError(
+            f"the pictures in {folder} have changed since {out} was begun; "
+            "prepare them into another folder, or delete that one"
+        )
+    if found is not None and found.is_complete and _is_whole(out, found):
+        return Prepared(out, found, was_finished=True)
+    with _locked(out):
+        work = Work(settings, plan, out, {} if found is None else known(found))
+        index = _run(work, num_workers or threads(), on_progress)
+    return Prepared(out, index, was_finished=False)
+
+
+def _check_apart(folder: Path, out: Path) -> None:
+    """UserError: one is inside of the other."""
+    inside, outside = folder.resolve(), out.resolve()
+    if inside == outside or inside in outside.parents:
+        raise UserError(
+            f"{out} is inside of {folder}, whose pictures are read; give a "
+            "folder elsewhere"
+        )
+    if outside in inside.parents:
+        raise UserError(f"{folder} is inside of {out}; give a new folder")
+
+
+def _found(out: Path) -> Index | None:
+    """The index in OUT; None: nothing was done yet.
+
+    UserError: it is somebody's folder.
+    """
+    if not os.path.lexists(out):
+        return None
+    if not os.path.isdir(out):
+        raise UserError(f"{out} is a file; give a new folder")
+    names = list_folder(out)
+    if NAME in names:
+        return read_index(out)
+    # of a run that was killed before it could write its index
+    if all(name == UNFINISHED or LEFT_OVER.fullmatch(name) for name in names):
+        return None
+    raise UserError(
+        f"{out} contains other files ({names[0]}, ...), which stay as they "
+        "are; give a new folder"
+    )
+
+
+def _check_same(new: Settings, old: Settings, out: Path) -> None:
+    """UserError: the settings of OUT are others."""
+    differ = [
+        f"{name}={old_value} (now {new_value})"
+        for name, old_value, new_value in zip(
+            Settings._fields, old, new, strict=True
+        )
+        if old_value != new_value
+    ]
+    if differ:
+        raise UserError(
+            f"{out} was begun with {', '.join(differ)}; give the same "
+            "settings, or another folder"
+        )
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """Makes OUT and keeps other processes out. UserError: one is at work."""
+    notes = out / UNFINISHED
+    try:
+        notes.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make {notes}: {reason(error)}") from None
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    descriptor = os.open(notes, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a disk that doesn't know locks
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"another process is preparing {out}; wait for it, or "
+                    "give another folder"
+                ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_whole(out: Path, index: Index) -> bool:
+    """Whether all shards are there, in their size."""
+    return index.settings.format == "folder" or all(
+        is_there(out, shard)
+        for part in index.parts.values()
+        for shard in part.shards
+    )
+
+
+def _run(work: Work, num_workers: int, on_progress: OnProgress | None) -> Index:
+    """Do the jobs that are left, and write the index."""
+    plan, settings, out = work.plan, work.settings, work.out
+    preprocess = {
+        "short_side": settings.short_side,
+        "interpolation": "bicubic",
+        "quality": settings.quality,
+        "subsampling": "4:4:4",
+        "pillow": PIL.__version__,
+    }
+    index = Index(False, settings, plan.digest, plan.classes, {}, preprocess)
+    notes: dict[str, Note | None] = {
+        job.name: work.note_of(job) for job in plan.jobs
+    }
+    write_index(out, index)
+    left = [job for job in plan.jobs if notes[job.name] is None]
+    for job, written in work.do_all(left, num_workers, on_progress):
+        notes[job.name] = written
+    done = [
+        (job.part, note)
+        for job in plan.jobs
+        if (note := notes[job.name]) is not None
+    ]
+    parts = {
+        name: _part(plan.classes, [note for part, note in done if part == name])
+        for name in plan.parts
+    }
+    index = index._replace(is_complete=True, parts=parts)
+    _check_no_class_is_lost(index)
+    _remove_left_overs(out)
+    write_index(out, index)
+    shutil.rmtree(out / UNFINISHED, ignore_errors=True)
+    return index
+
+
+def _part(classes: tuple[str, ...], notes: list[Note]) -> Part:
+    counts: Counter[int] = Counter()
+    for note in notes:
+        counts.update(note.counts)
+    return Part(
+        tuple(counts[label] for label in range(len(classes))),
+        tuple(note.shard for note in notes),
+    )
+
+
+def _check_no_class_is_lost(index: Index) -> None:
+    """UserError: every picture of a class is broken."""
+    counts = index.parts["train"].counts
+    for name, count in zip(index.classes, counts, strict=True):
+        if not count:
+            raise UserError(
+                f"no picture of the class {name!r} can be read (of all: "
+                f"{index.unreadable[0]}); put others there and prepare them "
+                "into another folder"
+            )
+
+
+def _remove_left_overs(out: Path) -> None:
+    """Delete what killed runs left half-written."""
+    for path in out.rglob("*.part"):
+        if LEFT_OVER.fullmatch(path.name):
+            with suppress(OSError):
+                path.unlink()

@@ -1,0 +1,294 @@
+"""Data sets that torchvision has a class for, by name.
+
+`cifar100`, `flowers102`, `food101` and the others of SETS are found, checked
+and downloaded by torchvision's own classes, in the places that
+`vitedu.data.sources` tries for every named set. A place is called
+`torchvision:flowers102`, and one of its parts `torchvision:flowers102:test`.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import PIL
+import torch
+
+from vitedu.data import sources
+from vitedu.data.items import kept_labels, own_class_names
+from vitedu.data.labels import check_labels, names_from_labels, whole_labels
+from vitedu.data.readable import remembered, undecodable
+from vitedu.data.rows import Rows, readable_rows
+from vitedu.decode import UnreadablePicture
+from vitedu.errors import UserError, reason
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+PREFIX = "torchvision:"
+Options = Mapping[str, Any]
+
+
+def _splits(**names: str) -> Mapping[str, Options]:
+    """Parts that torchvision's class calls `split`."""
+    return MappingProxyType(
+        {part: {"split": name} for part, name in names.items()}
+    )
+
+
+@dataclass(frozen=True)
+class TorchvisionSet:
+    """A class of torchvision.datasets.
+
+    Attributes:
+        title: its name in a sentence
+        kind: its class
+        parts: train, val and test, and what makes the class read them
+        class_names: where the class doesn't tell them
+        labels: the attribute with the labels, where it has a name of its own
+        class_attribute: the same for the names of the classes
+    """
+
+    title: str
+    kind: str
+    parts: Mapping[str, Options] = field(default_factory=dict)
+    class_names: tuple[str, ...] = ()
+    labels: str | None = None
+    class_attribute: str | None = None
+
+
+TRAIN_TEST = MappingProxyType(
+    {"train": {"train": True}, "test": {"train": False}}
+)
+ONLY: Mapping[str, Options] = MappingProxyType({"train": {}})
+SETS: Mapping[str, TorchvisionSet] = MappingProxyType(
+    {
+        "caltech101": TorchvisionSet(
+            "Caltech-101",
+            "Caltech101",
+            ONLY,
+            labels="y",
+            class_attribute="categories",
+        ),
+        "cifar100": TorchvisionSet("CIFAR-100", "CIFAR100", TRAIN_TEST),
+        "clevr-count": TorchvisionSet(
+            "CLEVR (number of objects)",
+            "CLEVRClassification",
+            _splits(train="train", test="val"),
+        ),
+        "dtd": TorchvisionSet(
+            "DTD", "DTD", _splits(train="train", val="val", test="test")
+        ),
+        "eurosat": TorchvisionSet("EuroSAT", "EuroSAT", ONLY),
+        "flowers102": TorchvisionSet(
+            "Flowers-102",
+            "Flowers102",
+            _splits(train="train", val="val", test="test"),
+        ),
+        "food101": TorchvisionSet(
+            "Food-101", "Food101", _splits(train="train", test="test")
+        ),
+        "oxford-pets": TorchvisionSet(
+            "Oxford-IIIT Pets",
+            "OxfordIIITPet",
+            _splits(train="trainval", test="test"),
+        ),
+        "stl10": TorchvisionSet(
+            "STL-10", "STL10", _splits(train="train", test="test")
+        ),
+        "sun397": TorchvisionSet("SUN397", "SUN397", ONLY),
+        "svhn": TorchvisionSet(
+            "SVHN",
+            "SVHN",
+            _splits(train="train", test="test"),
+            tuple("0123456789"),
+        ),
+    }
+)
+
+
+class TorchvisionTable:
+    """The pictures of a part, decoded by torchvision's class."""
+
+    def __init__(self, dataset: Any, name: str, digest: str) -> None:
+        self.dataset = dataset
+        self.name = name
+        self.digest = digest
+
+    def __getitem__(self, row: int) -> "Image":
+        """A picture. UnreadablePicture: its file is broken or missing."""
+        try:
+            picture: Image = self.dataset[row][0]
+            return picture
+        # what a decoder raises depends on where the damage leads it
+        except Exception as error:
+            raise UnreadablePicture(
+                f"cannot read {self.name}[{row}]: {reason(error)}"
+            ) from error
+
+
+def is_torchvision(place: Path) -> bool:
+    """Whether it is `torchvision:` and a name."""
+    return str(place).startswith(PREFIX)
+
+
+def torchvision_place(name: str, data: str | Path | None = None) -> Path:
+    """The place of a named set; if `data` is given, it is looked for there."""
+    return Path(f"{PREFIX}{name}" + (f"::{data}" if data is not None else ""))
+
+
+def torchvision_parts(place: Path) -> dict[str, Path]:
+    """train, val and test, as far as the set has them; {}: it has one part."""
+    name, part, data = _address(place)
+    if part or len(SETS[name].parts) == 1:
+        return {}
+    end = f":{data}" if data else ""
+    return {
+        each: Path(f"{PREFIX}{name}:{each}{end}") for each in SETS[name].parts
+    }
+
+
+def torchvision_pictures(place: Path) -> Rows:
+    """The pictures of a part that can be read.
+
+    UserError: the set isn't here and cannot be downloaded, or its parts are
+    several.
+    """
+    name, part, data = _address(place)
+    known = SETS[name]
+    if not part:
+        if len(known.parts) > 1:
+            raise UserError(
+                f"{name} has several parts; give one of them, such as "
+                f"{PREFIX}{name}:test"
+            )
+        part = next(iter(known.parts))
+    dataset, root = _opened(name, part, data)
+    labels = _labels(dataset, known)
+    names = _names(dataset, known)
+    where = f"{PREFIX}{name}:{part}"
+    check_labels(where, labels, len(names))
+    digest = hashlib.sha256(f"{where} {len(labels)}\n".encode())
+    digest.update(labels.numpy().astype("<i8").tobytes())
+    table = TorchvisionTable(dataset, where, digest.hexdigest()[:16])
+    here = f"{root} {os.stat(root).st_mtime_ns} {PIL.__version__}"
+    digest.update(os.fsencode(here))
+    bad: dict[int, str] = {}
+    if getattr(dataset, "data", None) is None:  # else they are in memory
+        bad = remembered(
+            digest.hexdigest()[:16],
+            len(labels),
+            lambda: undecodable(table.__getitem__, len(labels)),
+        )
+    names = names or names_from_labels(where, labels)
+    return readable_rows(table, labels.tolist(), names, bad)
+
+
+def torchvision_classes(place: Path) -> tuple[str, ...]:
+    """The classes of a set. UserError: it isn't here."""
+    name, part, data = _address(place)
+    known = SETS[name]
+    if known.class_names:
+        return known.class_names
+    dataset, _ = _opened(name, part or next(iter(known.parts)), data)
+    labels = _labels(dataset, known)
+    return _names(dataset, known) or names_from_labels(name, labels)
+
+
+def torchvision_holds(name: str, folder: Path) -> bool:
+    """Whether torchvision's class finds the set in this folder."""
+    part = next(iter(SETS[name].parts))
+    return _in_folder(SETS[name], part, folder, download=False) is not None
+
+
+def _address(place: Path) -> tuple[str, str, str]:
+    """Name, part ("": all) and where to look ("": in the usual places)."""
+    text = str(place).removeprefix(PREFIX)
+    name, part, data = (*text.split(":", 2), "", "")[:3]
+    if name not in SETS:
+        raise UserError(
+            f"{place}: known are {', '.join(SETS)}; see `vitedu info data`"
+        )
+    if part and part not in SETS[name].parts:
+        raise UserError(
+            f"{name} has no part {part!r}; it has {', '.join(SETS[name].parts)}"
+        )
+    return name, part, data
+
+
+def _opened(name: str, part: str, data: str) -> tuple[Any, Path]:
+    """torchvision's data set from the first place that has it, and where."""
+    known = SETS[name]
+    if data:
+        dataset = _in_folder(known, part, Path(data), download=False)
+        if dataset is None:
+            raise UserError(
+                f"data={data} doesn't have {known.title} as torchvision's "
+                f"{known.kind} keeps it; leave data= out to have it looked for"
+            )
+        return dataset, Path(data)
+    folders = sources.folders_of(name)
+    for folder in folders:
+        if os.path.isdir(folder):
+            dataset = _in_folder(known, part, folder, download=False)
+            if dataset is not None:
+                return dataset, folder
+    cache = folders[-1]
+    if sources.is_offline():
+        raise sources.MissingDataError(
+            f"{known.title} is not in {' or '.join(map(str, folders))}, and "
+            "VITEDU_OFFLINE=1 forbids the download; unset it, or put it there "
+            f"as torchvision's {known.kind} keeps it"
+        )
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        dataset = _in_folder(known, part, cache, download=True)
+    # what a download raises depends on the network and on the server
+    except Exception as error:
+        raise sources.MissingDataError(
+            f"{known.title} could not be downloaded to {cache} "
+            f"({reason(error)}); put it there yourself"
+        ) from error
+    return dataset, cache
+
+
+def _in_folder(
+    known: TorchvisionSet, part: str, folder: Path, *, download: bool
+) -> Any:
+    """torchvision's data set; None: its files aren't here, or are damaged."""
+    from vitedu.compat import import_torchvision
+
+    import_torchvision()
+    from torchvision import datasets
+
+    options: dict[str, Any] = {"download": True} if download else {}
+    try:
+        return getattr(datasets, known.kind)(
+            str(folder), **known.parts[part], **options
+        )
+    except ImportError as error:
+        raise UserError(
+            f"{known.title} needs another library: {reason(error)}"
+        ) from None
+    except (RuntimeError, OSError, EOFError, ValueError):
+        if download:
+            raise
+        return None
+
+
+def _labels(dataset: Any, known: TorchvisionSet) -> torch.Tensor:
+    if known.labels is not None:
+        return whole_labels(getattr(dataset, known.labels), known.title)
+    labels = kept_labels(dataset)
+    if labels is None:
+        raise UserError(f"torchvision's {known.kind} doesn't keep its labels")
+    return labels
+
+
+def _names(dataset: Any, known: TorchvisionSet) -> tuple[str, ...]:
+    if known.class_attribute is not None:
+        return tuple(map(str, getattr(dataset, known.class_attribute)))
+    return known.class_names or own_class_names(dataset)

@@ -1,4 +1,4 @@
-"""Kill `vitedu train` at random instants, resume it, and compare the final weights.
+"""Kill `vitedu train` at random instants, resume it, compare final weights.
 
     python benchmarks/kill_and_resume.py
 
@@ -28,15 +28,15 @@ import torch
 from vitedu import results
 from vitedu.train.folder import RunFolder
 
-# Everything that carries a state from step to step, or draws; and a checkpoint, of
-# 1.3 MB, after every step.
+# Everything that carries a state from step to step, or draws; and a checkpoint,
+# of 1.3 MB, after every step.
 FIELDS = (
     *("model.embed_dim=64", "model.depth=2", "model.num_heads=4"),
     *("model.mlp_dim=128", "model.dropout=0.1", "model.drop_path=0.1"),
     *("micro_batch_size=24", "max_grad_norm=1", "mixup=0.2", "ema=0.98"),
     *("validation=0.2", "log_every=1", "save_every=1", "device=cpu"),
 )
-TIMING = ("images_per_second", "wall_seconds")
+TIMING = ("images_per_second", "wall_seconds", "data_wait")
 
 
 class Trial:
@@ -70,7 +70,7 @@ class Trial:
         return json.loads(said)
 
     def wait_for_step(self, process: subprocess.Popen, step: int) -> None:
-        """Return when `process` has logged `step`, or the first one that is new."""
+        """Return once `process` has logged `step`, or the first new one."""
         step = max(step, self.last_step() + 1)
         while self.last_step() < step:
             if process.poll() is not None:

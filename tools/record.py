@@ -16,7 +16,7 @@ from vitedu.train.folder import RunFolder
 
 
 def join(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """One result from several: metrics are means, `per_seed` has each run's value.
+    """One result from several: means of metrics; `per_seed` has each run's.
 
     The commit is kept if it is the same for all.
 
@@ -47,7 +47,10 @@ def join(runs: list[dict[str, Any]]) -> dict[str, Any]:
             "per_seed": values,
         }
     commits = {run["commit"] for run in runs}
+    waits = [run["data_wait"] for run in runs if "data_wait" in run]
+    data_wait = {"data_wait": sum(waits) / len(waits)} if waits else {}
     return runs[0] | {
+        **data_wait,
         "commit": commits.pop() if len(commits) == 1 else None,
         "command": " && ".join(run["command"] for run in runs),
         "metrics": metrics,
@@ -65,7 +68,7 @@ def without_seed(values: Any) -> Any:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Read the runs, write the result; exit code 2 for what the user can mend."""
+    """Read runs, write the result; exit code 2 for what a user can mend."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--name")

@@ -83,7 +83,7 @@ def step(state, times=1):
 
 
 def equal(ours, theirs):
-    """Whether nested dicts and lists are equal, and the tensors in them bit by bit."""
+    """Whether nested dicts and lists are equal, their tensors bit by bit."""
     if isinstance(ours, torch.Tensor):
         return ours.dtype == theirs.dtype and torch.equal(ours, theirs)
     if isinstance(ours, list | tuple):
@@ -456,7 +456,8 @@ def test_the_sentence_says_every_field_that_differs(tmp_path):
     save(tmp_path / "c.pt", other)
     with pytest.raises(
         UserError,
-        match=r"it has model\.depth=2 and lr=0\.5, not model\.depth=1 and lr=0\.001",
+        match=r"it has model\.depth=2 and lr=0\.5, not model\.depth=1 and "
+        r"lr=0\.001",
     ):
         load_checkpoint(tmp_path / "c.pt", build())
 
@@ -525,7 +526,7 @@ def changed(values, path, value):
 
 @pytest.fixture(scope="module")
 def content():
-    """The checkpoint of a run after three of its ten steps, one of them pending."""
+    """A run's checkpoint after three of its ten steps, one of them pending."""
     state = build(precision="fp16", max_grad_norm=1.0)
     step(state, 2)
     images = torch.randn(5, 1, 8, 8)

@@ -1,4 +1,4 @@
-"""TrainConfig: what it accepts, its JSON, values from text, what each field does."""
+"""TrainConfig: what it accepts, its JSON, values from text, fields' effects."""
 
 import json
 import math
@@ -513,7 +513,7 @@ def test_a_size_is_set_in_the_model_and_nowhere_else():
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A folder with two small sets of three classes, and no other data in reach."""
+    """A folder of two small sets of three classes; no other data in reach."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("VITEDU_DATA", raising=False)
     monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
@@ -601,7 +601,7 @@ def threads_used(config):
 
 
 def first_weight(config):
-    """A weight that a run begins with; the file that another may name is there."""
+    """A weight that a run begins with; there's a file for another to name."""
     torch.manual_seed(5)
     save(ViT(TINY), "start.safetensors")
     return build_model(config).patch_embed.proj.weight[0, 0, 0, 0].item()

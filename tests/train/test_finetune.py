@@ -1,4 +1,4 @@
-"""Fine-tuning: one line from Python, and the configuration of a command line."""
+"""Fine-tuning: a line of Python, and the configuration of a command line."""
 
 import typing
 from dataclasses import replace
@@ -20,8 +20,10 @@ from vitedu.train.finetune import (
     MODEL_FIELDS,
     FinetuneFields,
     finetune_config,
+    with_weights,
 )
 from vitedu.train.folder import RunFolder
+from vitedu.train.state import build_model
 
 SMALL = ViTConfig(
     image_size=16,
@@ -111,6 +113,18 @@ def test_the_real_model_can_be_fine_tuned_offline(here):
     )
     assert run.result["status"] == "finished"
     assert vitedu.load("out").class_names == ("ants", "bees")
+
+
+@pytest.mark.slow
+def test_every_tensor_of_the_real_model_learns(here):
+    run = vitedu.finetune("ViT-Ti/16", "photos", tier="smoke")
+    began = vitedu.load("ViT-Ti/16", image_size=64, num_classes=2).state_dict()
+    same = [
+        name
+        for name, tensor in run.model.state_dict().items()
+        if torch.equal(tensor, began[name])
+    ]
+    assert len(began) == 152 and same == []
 
 
 def test_it_learns_and_goes_on_from_what_the_weights_know(here):
@@ -541,4 +555,63 @@ def test_a_new_head_begins_with_its_bias(here):
     # both classes of each image say no: 2 softplus(-3) and, of the right one, 3
     assert run.history[-2]["loss"] == pytest.approx(
         2 * np.log1p(np.exp(-3)) + 3, rel=1e-4
+    )
+
+
+def test_weights_of_the_class_token_can_learn_by_the_mean_of_the_patches(here):
+    # as MAE's are fine-tuned; no weight depends on it
+    config = plain_config()
+    pooled = replace(config, model=replace(config.model, pool="mean"))
+    model = build_model(pooled)
+    assert model.config.pool == "mean"
+    own = build_model(config).state_dict()
+    assert all(
+        torch.equal(x, own[name]) for name, x in model.named_parameters()
+    )
+
+
+def test_a_pool_with_weights_of_its_own_is_not_made_up(here):
+    config = plain_config()
+    wanted = replace(config, model=replace(config.model, pool="map"))
+    assert "pool=token (here map)" in sentence(build_model, wanted)
+
+
+# --- a recipe with other weights than its own
+
+
+def test_other_weights_bring_their_network_and_the_recipe_keeps_the_rest():
+    recipes_own = recipe("mae-finetune-b16", "smoke")
+    config = with_weights(recipes_own, "shapes-small", 10)
+    assert (config.weights, config.model.embed_dim) == ("shapes-small", 128)
+    assert (config.model.pool, config.model.drop_path) == ("mean", 0.1)
+    assert config.preprocess.mean == (0.5, 0.5, 0.5)
+    assert config.preprocess.crop == recipes_own.preprocess.crop
+    assert config.lr == recipes_own.lr
+    build_model(config)
+
+
+def test_other_weights_see_images_of_the_recipes_size():
+    config = recipe("cifar10-finetune", "cpu")
+    assert with_weights(config, "shapes-small", 10).model.image_size == (
+        128,
+        128,
+    )
+
+
+def test_weights_whose_patches_do_not_fit_the_recipes_size_are_one_sentence():
+    config = recipe("ants-bees", "cpu")
+    model = replace(config.model, image_size=100, patch_size=100)
+    said = sentence(
+        with_weights, replace(config, model=model), "shapes-small", 2
+    )
+    assert "image size 100 is not a multiple of the patch size 8" in said
+
+
+def test_tier_smoke_sees_small_images(here):
+    config = finetune_config("ViT-Ti/16", "photos", "smoke")
+    assert config.model.image_size == (64, 64)
+    assert (config.batch_size, config.steps) == (8, 10)
+    assert finetune_config("ViT-Ti/16", "photos", "cpu").model.image_size == (
+        224,
+        224,
     )

@@ -605,10 +605,13 @@ answer = {}
 
 out = disk / "checkpoint"
 attempt(out, stop_after=3)
-answer["checkpoint"] = with_limit(out, (out / "checkpoint.pt").stat().st_size // 2)
+answer["checkpoint"] = with_limit(
+    out, (out / "checkpoint.pt").stat().st_size // 2
+)
 
 out = disk / "log"
-attempt(out, stop_after=15)  # so that the log is the longest file but the weights
+# so that the log is the longest file but the weights
+attempt(out, stop_after=15)
 answer["log"] = with_limit(out, (out / "log.jsonl").stat().st_size + 40)
 
 out = disk / "damaged"
@@ -628,7 +631,9 @@ before = (seen / "checkpoint.pt").read_bytes()
 os.chmod(seen, 0o555)
 if os.geteuid() == 0:
     os.seteuid(65534)
-answer["seen"] = [attempt(seen), before == (seen / "checkpoint.pt").read_bytes()]
+answer["seen"] = [
+    attempt(seen), before == (seen / "checkpoint.pt").read_bytes()
+]
 answer["locked"] = [attempt(folder / "run") for folder in locked]
 print(json.dumps(answer))
 """
@@ -661,6 +666,7 @@ def disks(tmp_path_factory):
     return json.loads(done.stdout) | folders
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_one_sentence(disks):
     assert disks["locked"] == [
         f"cannot make {folder}/run: Permission denied"
@@ -668,12 +674,14 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(disks):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_that_may_only_be_read_is_one_sentence_and_stays(disks):
     said, kept = disks["seen"]
     assert said == f"cannot write {disks['run']}/config.json: Permission denied"
     assert kept
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_old_checkpoint_and_no_part(disks):
     said, kept, names, last = disks["checkpoint"]
     assert said.startswith(
@@ -691,10 +699,12 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_no_part(disks):
     assert last == "finished"
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_in_the_words_of_the_system(disks):
     assert disks["checkpoint"][0].endswith("checkpoint.pt: File too large")
 
 
+@pytest.mark.slow
 def test_a_log_cut_by_a_full_disk_is_mended_by_the_next_run(disks):
     said, kept, _, last = disks["log"]
     assert said.endswith("log.jsonl: File too large")
@@ -706,6 +716,7 @@ def test_a_log_cut_by_a_full_disk_is_mended_by_the_next_run(disks):
     )
 
 
+@pytest.mark.slow
 def test_weights_that_found_no_room_are_written_by_the_next_run(disks):
     said, kept, names, last = disks["weights"]
     assert said.endswith("model.safetensors: File too large")
@@ -714,5 +725,6 @@ def test_weights_that_found_no_room_are_written_by_the_next_run(disks):
     assert last == "finished"
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_one_sentence_and_not_started_over(disks):
     assert "checkpoint.pt is not a whole checkpoint" in disks["damaged"]

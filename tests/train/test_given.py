@@ -1,4 +1,4 @@
-"""What a caller gives to `fit` in Python: a model, data, a loss, augmentation."""
+"""What a caller gives `fit` in Python: a model, data, a loss, augmentation."""
 
 import io
 import json
@@ -48,7 +48,7 @@ CONFIG = TrainConfig(
 
 
 def drawn(count):
-    """Images (count, 8, 8) of three classes, which can be learned, and labels."""
+    """Images (count, 8, 8) of three learnable classes, and labels."""
     generator = np.random.default_rng(0)
     labels = np.arange(count) % 3
     images = (

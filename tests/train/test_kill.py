@@ -39,6 +39,7 @@ def send_after_line(number, log, line):
     return thread
 
 
+@pytest.mark.slow
 def test_a_request_to_end_saves_and_the_run_goes_on(
     tmp_path, monkeypatch, capfd
 ):

@@ -73,7 +73,7 @@ def gradients(steps):
 
 
 def after_steps(layer, steps, **fields):
-    """Kernel and bias after an optimizer of the package took the drawn steps."""
+    """Kernel and bias after a vitedu optimizer took the drawn steps."""
     optimizer = optimizer_of(layer, config(**fields))
     for kernel, bias in gradients(steps):
         layer.weight.grad, layer.bias.grad = kernel.clone(), bias.clone()
@@ -82,7 +82,7 @@ def after_steps(layer, steps, **fields):
 
 
 def adam_by_hand(weight, grads, *, lr, betas, decay):
-    """Kingma and Ba's algorithm 1, the decay as Loshchilov and Hutter's line 12."""
+    """Kingma and Ba's algorithm 1, decay as Loshchilov and Hutter's line 12."""
     first, second = torch.zeros_like(weight), torch.zeros_like(weight)
     for count, grad in enumerate(grads, start=1):
         first = betas[0] * first + (1 - betas[0]) * grad
@@ -95,7 +95,7 @@ def adam_by_hand(weight, grads, *, lr, betas, decay):
 
 
 def sgd_by_hand(weight, grads, *, lr, momentum, decay):
-    """Heavy ball on the gradient of the loss plus decay / 2 times the square."""
+    """Heavy ball on the gradient of the loss + decay / 2 times the square."""
     velocity = torch.zeros_like(weight)
     for grad in grads:
         velocity = momentum * velocity + grad + decay * weight

@@ -44,7 +44,7 @@ FIRST_SCALE = 2.0**16
 
 
 def one_weight(value=1.0, fused=True):
-    """A layer with one weight and plain SGD of rate 1: the step is the gradient."""
+    """A layer with one weight, plain SGD of rate 1: step equals gradient."""
     layer = nn.Linear(1, 1, bias=False)
     nn.init.constant_(layer.weight, value)
     return layer, torch.optim.SGD(layer.parameters(), lr=1.0, fused=fused)
@@ -320,7 +320,7 @@ def test_products_of_the_cpu_are_left_alone():
 
 
 def kernels_of(logits):
-    """Whether the fused attention of the CPU stands in the graph behind `logits`."""
+    """Whether the CPU's fused attention is in the graph behind `logits`."""
     seen, todo = set(), [logits.grad_fn]
     while todo:
         node = todo.pop()

@@ -1,5 +1,6 @@
 """Recipes: they build, keep to their sizes, and run at tier smoke."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -7,11 +8,16 @@ import torch
 
 from vitedu import budget
 from vitedu.errors import UserError
-from vitedu.model import ViT
+from vitedu.model import ViT, ViTConfig
 from vitedu.train import RECIPES, fit, recipe
 from vitedu.train.config import TIERS
+from vitedu.train.finetune import finetune_config
 from vitedu.train.recipes import LARGE
+from vitedu.train.recipes.finetune import smoke_size
 from vitedu.train.recipes.imagenet import SIZES, TABLE_3
+from vitedu.train.recipes.transfer import TABLE_4
+from vitedu.train.sources import class_names_of
+from vitedu.weights.hub import EMBEDDED
 
 # What each promises: exactly so many weights, or at most.
 EXACTLY = {"mnist-seed": 7_850, "mnist-tiny": 7_850}
@@ -26,7 +32,24 @@ AT_MOST = {
     "imagenet-s16": 25_000_000,
     "deit-s": 23_000_000,
     "finetune": 6_000_000,
+    "ants-bees": 6_000_000,
+    "cifar10-finetune": 87_000_000,
+    "imagenet-b16-384": 87_000_000,
+    "imagenet-l16-384": 305_000_000,
+    "imagenet-l16-512": 306_000_000,
+    "mae-finetune-b16": 87_000_000,
 }
+
+
+TRAINED = [
+    "finetune",
+    "ants-bees",
+    "cifar10-finetune",
+    "imagenet-b16-384",
+    "imagenet-l16-384",
+    "imagenet-l16-512",
+    "mae-finetune-b16",
+]
 
 
 @pytest.fixture
@@ -124,10 +147,12 @@ def test_smoke_is_at_most_20_steps_and_512_images(name):
 @pytest.mark.parametrize("name", RECIPES)
 def test_smoke_differs_in_its_length_alone(name):
     lengths = {"epochs", "steps", "max_images", "log_every", "save_every"}
-    if name in ("cifar10-scratch", "finetune"):
+    if name == "cifar10-scratch":
         lengths |= {"dataset"}
     if name in LARGE:
         lengths |= {"model", "preprocess", "dataset", "batch_size"}
+    if name in TRAINED:
+        lengths |= {"model", "preprocess", "dataset", "batch_size", "weights"}
     smoke, full = recipe(name, "smoke").to_json(), recipe(name, "cpu").to_json()
     differing = {each for each in full if smoke[each] != full[each]}
     assert differing <= lengths | {"tier"}
@@ -172,6 +197,115 @@ def test_every_row_of_table_3_can_be_tried(dataset, model):
     assert network(images).shape == (2, 10)
 
 
+# Paper, Table 4, as it is printed: steps, and the rates to choose from.
+PRINTED = {
+    "imagenet": (20_000, {0.003, 0.01, 0.03, 0.06}),
+    "cifar100": (10_000, {0.001, 0.003, 0.01, 0.03}),
+    "cifar10": (10_000, {0.001, 0.003, 0.01, 0.03}),
+    "oxford-pets": (500, {0.001, 0.003, 0.01, 0.03}),
+    "flowers102": (500, {0.001, 0.003, 0.01, 0.03}),
+    "vtab": (2_500, {0.01}),
+}
+FINETUNED = {
+    # the images' side, the average's decay, the classes
+    "imagenet-b16-384": ("imagenet", 384, None, 1_000),
+    "imagenet-l16-384": ("imagenet", 384, None, 1_000),
+    "imagenet-l16-512": ("imagenet", 512, 0.9999, 1_000),
+    "cifar10-finetune": ("cifar10", 384, None, 10),
+}
+
+
+def test_table_4_is_the_printed_one():
+    assert {x: (row[0], {*row[1]}) for x, row in TABLE_4.items()} == PRINTED
+
+
+@pytest.mark.parametrize("name", FINETUNED)
+def test_table_4_as_a_configuration(name):
+    # paper, Table 4, section 4.1 (Polyak, 512) and appendix B.1.1
+    dataset, side, ema, num_classes = FINETUNED[name]
+    steps, rates = PRINTED[dataset]
+    config = recipe(name, "gpu")
+    assert (config.steps, config.epochs) == (steps, None)
+    assert config.lr in rates
+    assert (config.optimizer, config.betas[0]) == ("sgd", 0.9)
+    assert (config.batch_size, config.schedule) == (512, "cosine")
+    assert (config.weight_decay, config.max_grad_norm) == (0.0, 1.0)
+    assert config.model.image_size == (side, side)
+    assert (config.ema, config.model.num_classes) == (ema, num_classes)
+    assert config.model.dropout == config.label_smoothing == 0.0
+    # the authors' public code
+    assert config.warmup * config.steps == pytest.approx(500)
+    assert (config.augment.crop, config.augment.flip) == (0.05, True)
+    assert config.preprocess.crop is None
+    assert config.preprocess.interpolation == "bilinear"
+
+
+def test_what_maes_authors_fine_tune_with():
+    # He et al., Table 9, and their code
+    config = recipe("mae-finetune-b16", "gpu")
+    assert (config.optimizer, config.lr) == ("adamw", 2e-3)
+    assert (config.epochs, config.batch_size) == (100, 1_024)
+    assert (config.weight_decay, config.layer_decay) == (0.05, 0.65)
+    assert config.warmup * config.epochs == pytest.approx(5)
+    assert (config.mixup, config.cutmix) == (0.8, 1.0)
+    assert (config.label_smoothing, config.augment.erase) == (0.1, 0.25)
+    assert (config.augment.rand_layers, config.augment.rand_magnitude) == (2, 9)
+    assert (config.model.drop_path, config.model.pool) == (0.1, "mean")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_from_trained_weights_says_which(name):
+    weights = recipe(name, "gpu").weights
+    assert (weights is not None) == (name in TRAINED)
+    if weights is not None:
+        assert weights in EMBEDDED or weights.startswith("timm/")
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_tier_smoke_of_trained_weights_needs_no_network(name):
+    config = recipe(name, "smoke")
+    assert config.weights == "ViT-Ti/16"
+    assert (config.model.embed_dim, config.model.depth) == (192, 12)
+    full = recipe(name, "gpu")
+    for field in ("pool", "drop_path"):
+        assert getattr(config.model, field) == getattr(full.model, field)
+    for field in ("augment", "optimizer", "lr", "mixup", "ema", "layer_decay"):
+        assert getattr(config, field) == getattr(full, field) or (
+            name == "cifar10-finetune"  # another run on a CPU
+        )
+
+
+def test_ants_and_bees_are_fine_tuned_as_any_folder(tmp_path):
+    for name in ("ants", "bees"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.jpg").touch()
+    folder = str(tmp_path)
+    own = finetune_config("ViT-Ti/16", folder, "cpu")
+    named = recipe("ants-bees", "cpu")
+    same = replace(named, recipe="finetune", dataset=folder)
+    assert same == own
+
+
+def test_ants_and_bees_are_found_by_their_name():
+    data = os.environ.get("VITEDU_DATA", "")
+    if not os.path.isdir(os.path.join(data, "ants-bees")):
+        pytest.skip("VITEDU_DATA names no folder with ants-bees/")
+    assert class_names_of(recipe("ants-bees", "cpu")) == ("ants", "bees")
+
+
+@pytest.mark.parametrize(
+    ("patch", "side"), [(14, 56), (16, 64), (32, 64), (100, 100)]
+)
+def test_small_images_are_of_whole_patches(patch, side):
+    config = ViTConfig(image_size=16800, patch_size=patch)
+    assert smoke_size(config) == (side, side)
+
+
+def test_small_images_are_not_enlarged():
+    config = ViTConfig(image_size=(28, 300), patch_size=(7, 10))
+    assert smoke_size(config) == (28, 60)
+
+
 def test_a_row_that_is_not_there_is_said():
     with pytest.raises(UserError, match=r"no row for 'ViT-H/14' on imagenet"):
         recipe("paper-imagenet", "gpu", "ViT-H/14")
@@ -184,7 +318,8 @@ def offered(config):
     return replace(config, fallback="digits", device="cpu")
 
 
-@pytest.mark.parametrize("name", RECIPES)
+# the others from trained weights begin like it, and run to their end below
+@pytest.mark.parametrize("name", [x for x in RECIPES if x not in TRAINED[1:]])
 def test_every_recipe_trains(name, offline):
     # the number of images is cut further, for time
     config = replace(recipe(name, "smoke"), steps=2, max_images=32)

@@ -38,7 +38,7 @@ runs = st.tuples(
 
 
 def direct(name, step, lr, num_steps, warmup_steps, end=1e-5):
-    """The rate, case by case; written without a look at how the package does it."""
+    """The rate, case by case; written without looking at the package's way."""
     shape = {
         "cosine": lambda left: lr * math.sin(math.pi / 2 * left) ** 2,
         "linear": lambda left: end + left * (lr - end),

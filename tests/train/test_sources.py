@@ -31,7 +31,7 @@ UNCHANGED = PreprocessSpec(mean=0.0, std=1 / 255)
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A folder with a set of 30 + 12 images of three classes, pixel 0, 0 its number."""
+    """A folder with 30 + 12 images of three classes, numbered in pixel 0, 0."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("VITEDU_DATA", raising=False)
     monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
@@ -75,7 +75,7 @@ def sources(model=None, **changes):
 
 
 def numbers(source, **options):
-    """The number of each image, in the order in which the source yields them."""
+    """The images' numbers, in the order in which the source yields them."""
     batches = source.batches(batch_size=4, **options)
     return [
         round(float(image[0, 0, 0]))

@@ -1,4 +1,4 @@
-"""One update: micro-batches, clipping, labels, and what a step leaves unread."""
+"""One update: micro-batches, clipping, labels, and what stays unread."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def config(**fields):
 
 
 def build(*, dtype=torch.float64, device="cpu", **fields):
-    """A state at step 0 whose every weight has been drawn, so that all of them matter.
+    """A state at step 0 with all weights drawn, so that all of them matter.
 
     Plain SGD of rate 1 unless told otherwise: the step is the gradient.
     """

@@ -1,4 +1,4 @@
-"""What test_distributed.py runs under torchrun: `two_processes.py SET.npz OUT.json`.
+"""What test_distributed.py gives torchrun: `two_processes.py SET.npz OUT.json`.
 
 The first process also does alone what all do together, and writes down how far
 apart the two are. At the end the second one fails, alone.
@@ -168,7 +168,7 @@ def part(whole, name):
 
 
 def evaluations(processes, shard):
-    """How many images of the test part are counted, and how, together and alone."""
+    """How many test images are counted, and how, together and alone."""
     config = replace(CONFIG, shard=shard)
     sources = open_sources(config, CPU)
     measured = []

@@ -70,7 +70,10 @@ def model_line(config: TrainConfig) -> str:
     model = config.model
     height, width = model.image_size
     parameters = budget.parameters(model).total
-    line = f"{model_name(model)} of {height}x{width} images; {parameters:,} weights"
+    line = (
+        f"{model_name(model)} of {height}x{width} images; "
+        f"{parameters:,} weights"
+    )
     return f"{line}, from {config.weights}" if config.weights else line
 
 
@@ -121,7 +124,7 @@ def counted(number: int, thing: str) -> str:
 
 
 def run_line(start: Start, plan: Plan) -> str:
-    """The folder, the step at which a run goes on, and what differs from the recipe."""
+    """The folder, the step to go on at, and what differs from the recipe."""
     line = str(plan.out)
     if start.state.step:
         line += f", going on at step {start.state.step:,}"

@@ -12,6 +12,7 @@ import torch
 from vitedu import __version__, budget, results
 from vitedu.cli.answer import Answer, table
 from vitedu.cli.command import Command, Rows, section
+from vitedu.cli.cost import cost
 from vitedu.cli.plan import tier_for
 from vitedu.cli.words import (
     FIELDS_HELP,
@@ -21,6 +22,7 @@ from vitedu.cli.words import (
     split_words,
 )
 from vitedu.data import where
+from vitedu.data.places import named_folders
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model import HYBRIDS, NAMES, RESNETS, ViTConfig, new_network
 from vitedu.model.network import NetworkConfig, network_config_of
@@ -32,7 +34,7 @@ from vitedu.weights.leftovers import listed
 
 
 def info(options: argparse.Namespace) -> Answer:
-    """What there is; what a model, a file of weights or a recipe is; data; device."""
+    """What there is, or what a model, weights, recipe, data or device is."""
     words, fields = split_words(options.words, OF_WEIGHTS)
     if len(words) > 1:
         raise UserError(f"info takes one name, got {len(words)}")
@@ -80,7 +82,7 @@ def names() -> list[str]:
 
 
 def info_paper(name: str, fields: dict[str, str]) -> Answer:
-    """Size and cost of a model of the paper, and where its trained weights are."""
+    """Size and cost of a model of the paper, and where trained weights are."""
     weights = HUB.get(name)
     place = f"{weights} on the hub" if weights else "none known"
     if name in EMBEDDED:
@@ -124,7 +126,9 @@ def info_recipe(name: str, options: argparse.Namespace) -> Answer:
     about = inspect.getdoc(RECIPES[name])
     values = config.to_json()
     rows = [*dotted(values), *optimizer_rows(config)]
-    return Answer(values | {"about": about}, f"{about}\n\n{table(rows)}")
+    costs, cost_text = cost(config)
+    text = "\n\n".join(filter(None, [about, cost_text, table(rows)]))
+    return Answer(values | costs | {"about": about}, text)
 
 
 def optimizer_rows(config: TrainConfig) -> Rows:
@@ -168,7 +172,15 @@ def info_overview() -> Answer:
             "drawn when needed: shapes-1k, shapes-100k, any number of "
             "thousands",
         ),
+        (
+            "ants-bees, flowers102, ...",
+            "photographs: `vitedu info data` lists them",
+        ),
         ("FOLDER, FILE.npz", "your own: data=photos"),
+        (
+            "a-{000..127}.tar, hf:NAME",
+            "WebDataset's shards, Hugging Face's sets",
+        ),
     ]
     text = "\n\n".join(
         [
@@ -191,7 +203,8 @@ def info_overview() -> Answer:
                 "recorded results, in `vitedu.results`",
                 [("", ", ".join(results.names()))],
             ),
-            "`vitedu info NAME` shows more about a recipe, a model or weights.\n"
+            "`vitedu info NAME` shows more about a recipe, a model or "
+            "weights.\n"
             "`vitedu info data` and `vitedu info device` show what is here.",
         ]
     )
@@ -199,7 +212,7 @@ def info_overview() -> Answer:
 
 
 def grouped(names: Iterable[str]) -> str:
-    """Names that differ in their last number together: "ViT-Ti/8, /14; ViT-S/8"."""
+    """Names that differ in the last number together: "ViT-Ti/8, /14"."""
     groups: dict[str, list[str]] = {}
     for name in names:
         kind, separator, number = re.split(r"([/x])(?=\d+$)", name)
@@ -218,7 +231,7 @@ def info_data() -> Answer:
         name: None
         if place is None
         else {"path": str(place.path), "from": place.origin}
-        for name, place in where().items()
+        for name, place in (where() | named_folders()).items()
     }
     rows = [
         (
@@ -265,8 +278,8 @@ INFO = Command(
     info,
     usage="[MODEL|WEIGHTS|RECIPE|data|device] [name=value ...]",
     summary="recipes, models, data sets; what one of them is",
-    about="Show what there is: recipes, models and data sets; or what one of them is, "
-    "and what it costs.",
+    about="Show what there is: recipes, models and data sets; or what one of "
+    "them is, and what it costs.",
     words=[
         ("MODEL", "size and cost of a model of the paper: ViT-B/16"),
         ("WEIGHTS", "what is in a file, a run folder or a model on the hub"),

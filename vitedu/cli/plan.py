@@ -1,4 +1,4 @@
-"""What the words and options of `vitedu train` mean: a configuration and a folder."""
+"""What the words of `vitedu train` mean: a configuration and a folder."""
 
 import argparse
 import os
@@ -11,7 +11,7 @@ from vitedu.errors import UserError
 from vitedu.files import user_path
 from vitedu.train import RECIPES, TrainConfig, find_device, override, recipe
 from vitedu.train.config import MAY_DIFFER
-from vitedu.train.finetune import finetune_config, tier_of
+from vitedu.train.finetune import finetune_config, tier_of, with_weights
 from vitedu.train.folder import RunFolder, differences
 from vitedu.train.precision import concrete
 from vitedu.train.sources import class_names_of
@@ -26,7 +26,7 @@ class Plan(NamedTuple):
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
-    """The plan that the command line describes. UserError: it makes no sense."""
+    """The plan that a command line describes. UserError: it makes no sense."""
     names, fields = split_words(options.words)
     if "recipe" in fields:
         raise UserError("recipe= is not a setting; name the recipe after train")
@@ -64,6 +64,8 @@ def configured(
         original = finetune_config(weights, data, tier, dataset=dataset)
         return original, on_device(override(original, fields))
     original = recipe(name, tier, fields.pop("model", None))
+    if original.weights is not None and "weights" in fields:
+        original = with_given_weights(original, fields)
     config = override(original, fields)
     if "model.num_classes" not in fields:
         num_classes = len(class_names_of(config))
@@ -73,10 +75,22 @@ def configured(
     return original, on_device(config)
 
 
+def with_given_weights(
+    config: TrainConfig, fields: dict[str, str]
+) -> TrainConfig:
+    """A recipe with other trained weights, which are taken out of `fields`."""
+    weights = fields.pop("weights")
+    if weights == config.weights:
+        return config
+    named = {x: fields[x] for x in ("dataset", "data") if x in fields}
+    num_classes = len(class_names_of(override(config, named)))
+    return with_weights(config, weights, num_classes)
+
+
 def resumed(
     options: argparse.Namespace, names: list[str], fields: dict[str, str]
 ) -> Plan:
-    """The configuration in the folder, where only what may differ can be changed."""
+    """The configuration in the folder; only what may differ can be changed."""
     if options.fresh or options.out is not None or options.tier is not None:
         raise UserError(
             "--resume uses the run's own folder and tier; leave out --fresh, "

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import torch
 
 from vitedu.errors import UserError, did_you_mean
-from vitedu.fields import Range, Seed, check_fields, from_json, shown
+from vitedu.fields import Range, Seed, Share, check_fields, from_json, shown
 from vitedu.files import read_json, replace_file
 
 SCHEMA = 1
@@ -86,6 +86,7 @@ class Result:
     commit: str | None
     date: str
     wall_seconds: Annotated[float, Range(0)]
+    data_wait: Share | None = None  # of the time, spent waiting for data
     reproduces: dict[str, Any] = field(default_factory=dict)
     notes: str = ""
 
@@ -124,7 +125,7 @@ def read(name: str) -> dict[str, Any]:
 
 
 def read_file(path: str | Path) -> dict[str, Any]:
-    """A result by its path, checked. UserError: it is missing or not a result."""
+    """A result from its path, checked. UserError: missing, or no result."""
     result = read_json(path)
     check(result, str(path))
     return result
@@ -137,7 +138,7 @@ def write(path: str | Path, result: dict[str, Any]) -> None:
 
 
 def check(result: Any, where: str) -> None:
-    """UserError naming the first thing in `result` that the schema doesn't allow."""
+    """UserError with the first thing in `result` that the schema forbids."""
     try:
         from_json(Result, result)
         if "reproduces" in result:
@@ -152,7 +153,7 @@ def check(result: Any, where: str) -> None:
 
 
 def check_metric(values: Any, num_seeds: int) -> None:
-    """UserError unless `values` have a number, a unit, and a number for each seed."""
+    """UserError unless it has a number, a unit, and a number for each seed."""
     if not isinstance(values, Mapping):
         raise UserError(f"it must be a JSON object, got {shown(values)}")
     known = ("value", "unit", "per_seed")
@@ -202,7 +203,7 @@ def processor() -> str:
 
 
 def commit() -> str | None:
-    """The commit of the checkout that this package is in; None outside of one."""
+    """The commit of the checkout that has this package; None outside of one."""
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None

@@ -11,6 +11,7 @@ from vitedu.train.recipes import RECIPES, recipe
 from vitedu.train.schedule import warmup_constant, warmup_cosine, warmup_linear
 from vitedu.train.state import TrainState
 from vitedu.train.step import StepResult, train_step
+from vitedu.train.vtab import run_vtab
 
 __all__ = [
     "RECIPES",
@@ -27,6 +28,7 @@ __all__ = [
     "override",
     "parameter_groups",
     "recipe",
+    "run_vtab",
     "set_lr",
     "train_step",
     "warmup_constant",

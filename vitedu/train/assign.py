@@ -1,4 +1,4 @@
-"""Values of a configuration from `field=value`, as a command line gives them."""
+"""Values of a configuration from `field=value`, as a command line has them."""
 
 import types
 import typing
@@ -56,7 +56,7 @@ def override(config: Config, assignments: dict[str, str]) -> Config:
 
 
 def changed(config: Config, changes: dict[str, Any]) -> Config:
-    """`config` with other values; steps take the place of epochs, and the reverse."""
+    """`config` with other values; steps replace epochs, and the reverse."""
     for one, other in (("steps", "epochs"), ("epochs", "steps")):
         if changes.get(one) is not None and other not in changes:
             changes = changes | {other: None}

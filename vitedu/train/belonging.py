@@ -1,4 +1,4 @@
-"""Whether a checkpoint belongs to a run: it holds what this run could have written."""
+"""Whether a checkpoint belongs to a run: whether that could have written it."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""A run's state in one file: written whole or not at all, checked when it is read."""
+"""A run's state in one file: written whole or not at all, checked when read."""
 
 import hashlib
 import io
@@ -55,7 +55,7 @@ def checkpoint_content(
 
 
 def first_not_finite(content: dict[str, Any]) -> str | None:
-    """The name of the first tensor with nan or infinity in it; None: all are finite.
+    """The name of the first tensor with nan or infinity; None: all are finite.
 
     What was measured may be infinite: float16 skips a step whose gradients
     overflow.
@@ -92,7 +92,7 @@ def as_bytes(content: dict[str, Any]) -> bytes:
 def load_checkpoint(
     path: Path, state: TrainState, processes: Processes = ALONE
 ) -> tuple[float, list[StepResult]]:
-    """Put the file's state into `state`; seconds so far, and the pending results.
+    """Put the file's state into `state`; seconds so far, and pending results.
 
     The random states of torch, CUDA, NumPy and Python are put back as well.
     UserError: the file is not a whole checkpoint, or belongs to another run.
@@ -198,7 +198,7 @@ def random_state(device: torch.device) -> dict[str, Any]:
 
 
 def set_random_state(saved: dict[str, Any], device: torch.device) -> None:
-    """The inverse of `random_state`; on another device CUDA's is left as it is."""
+    """The inverse of `random_state`; on another device CUDA's is left alone."""
     keys, position, *normal = saved["numpy"]
     if not 0 <= position <= len(keys):  # NumPy would read beyond them
         raise ValueError(f"random.numpy is at {position} of {len(keys)}")

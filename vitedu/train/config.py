@@ -63,17 +63,17 @@ class TrainConfig:
     Attributes:
         recipe: name of the recipe, and of the result
         tier: size of the run: "smoke" (seconds), "cpu" (minutes) or "gpu" (all
-        of it)
+            of it)
         model: the network; set its fields by name, as in model.depth=4
         dataset: a named set, a FILE.npz, or a FOLDER of pictures in class
-        folders
+            folders
         data: where the data set is, if not in one of the usual places
         weights: trained weights to start from: a file, a run folder or a name.
             The head starts from zeros if its classes are not the data's
         preprocess: how a picture becomes an input; size and channels are the
-        model's
+            model's
         augment: random changes to the training images, set as in
-        augment.flip=true
+            augment.flip=true
         epochs: length of the run; give either epochs or steps
         steps: length of the run in updates of the weights
         batch_size: images per update
@@ -89,33 +89,33 @@ class TrainConfig:
         max_grad_norm: global norm that gradients are clipped to; none means no
             clipping
         loss: "softmax" (cross-entropy) or "sigmoid" (a yes or no for each
-        class)
+            class)
         head_bias: initial value of the head's bias
         label_smoothing: share of the target that is spread over all classes
         mixup: alpha of Beta(alpha, alpha) for mixing two images; 0 is off
         cutmix: the same for pasting a box of one image into another; with both
             on, each batch takes one of them
         ema: decay of the averaged weights, which are then the result; none is
-        off
+            off
         keep: which weights are the result: "last", or "best" on the validation
-        part
+            part
         precision: "fp32", "tf32", "bf16", "fp16", or "auto": the fastest that
             the device computes well
         attention: kernel of the attention; "auto" leaves the choice to PyTorch
         compile: whether to compile the network with torch.compile
         activation_checkpointing: less memory for a third more work
         shard: spread the weights over the processes (FSDP2) instead of copying
-        them
+            them
         seed: seed of the initial weights and of all random numbers
         validation: share of the training images held out to choose by
         max_images: use at most this many images for training, and as many for
-        testing
+            testing
         fallback: "digits" uses the embedded digits if the data set is missing
         given: what was passed to `fit` as a Python object, by name; `fit`
-        writes it
+            writes it
         device: "auto", "cuda", "cuda:1", "mps" or "cpu"
         threads: CPU threads; none lets the work of a step decide, 1 for small
-        models
+            models
         num_workers: processes that read pictures
         log_every: steps between two lines of the log
         save_every: steps between two checkpoints; none means once an epoch
@@ -193,7 +193,7 @@ class TrainConfig:
 
     @property
     def starts_trained(self) -> bool:
-        """Whether the run begins with a model that may have learned something."""
+        """Whether the run begins with a model that may have been trained."""
         return "model" in self.given_names or self.weights is not None
 
     @property

@@ -6,7 +6,7 @@ from vitedu.errors import UserError
 
 
 def find_device(name: str) -> torch.device:
-    """The device called `name`; "auto" is the first of cuda, mps, cpu that is there.
+    """The device `name`; "auto" is the first of cuda, mps, cpu that is there.
 
     UserError: this machine doesn't have it.
     """

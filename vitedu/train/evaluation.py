@@ -17,7 +17,7 @@ def evaluate(
     processes: Processes = ALONE,
     model: nn.Module | None = None,
 ) -> Evaluation | None:
-    """Accuracy in float32 of the weights that would be the result now, or of `model`.
+    """Float32 accuracy of the weights that would be the result now, or `model`.
 
     The loss is the one that is trained on, without label smoothing. Each
     process measures its share. None if `should_stop` ended it before all of

@@ -19,7 +19,7 @@ from vitedu.data.prepared import is_prepared
 from vitedu.data.randomness import Draws
 from vitedu.errors import UserError
 from vitedu.fields import check_names, field_types
-from vitedu.model import Classifier
+from vitedu.model import Classifier, ViTConfig
 from vitedu.model.about import LossName
 from vitedu.model.network import Network
 from vitedu.pictures import PreprocessSpec
@@ -45,6 +45,7 @@ from vitedu.train.network import (
     zero_head,
 )
 from vitedu.train.recipes import recipe
+from vitedu.train.recipes.finetune import smoke_size
 from vitedu.train.sources import class_names_of
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class FinetuneFields(TypedDict, total=False):
-    """The settings of `finetune`, for type checkers: TrainConfig's and three more."""
+    """`finetune`'s settings for type checkers: TrainConfig's and three more."""
 
     image_size: int | tuple[int, int]
     dropout: float
@@ -110,9 +111,11 @@ def finetune(
     command: str = "vitedu.finetune",
     **fields: Unpack[FinetuneFields],
 ) -> Run:
-    """Train a model that has learned something on data of your own, in one line.
+    """Train a model that has learned something on your own data, in one line.
 
-    >>> vitedu.finetune("ViT-Ti/16", "photos", "out", epochs=5, layer_decay=0.75)
+    >>> vitedu.finetune(
+    ...     "ViT-Ti/16", "photos", "out", epochs=5, layer_decay=0.75
+    ... )
 
     `weights` is what `vitedu.load` takes (a name, a file, a run folder), or a
     model that you have, which is then changed and trained itself. `data` is a
@@ -183,7 +186,7 @@ def finetune_config(
     *,
     dataset: str | None = None,
 ) -> TrainConfig:
-    """The configuration of a command line: trained weights on a folder or named set.
+    """The configuration of a command: trained weights on a folder or named set.
 
     With a `dataset`, `data` is the place of that. `override` changes the rest.
     UserError: no data are named, or what `load` says.
@@ -205,13 +208,42 @@ def finetune_config(
 def for_weights(
     config: TrainConfig, weights: str, num_classes: int
 ) -> TrainConfig:
-    """`config` with the model and the preprocessing of trained weights."""
-    model = load_to_train(weights, num_classes=num_classes)
+    """`config` with the model and the preprocessing of trained weights.
+
+    Tier smoke makes the images small.
+    """
+    loaded = load_to_train(weights, num_classes=num_classes)
+    model = loaded.config
+    if config.tier == "smoke":
+        model = replace(model, image_size=smoke_size(model))
+    return replace(
+        config, weights=weights, model=model, preprocess=loaded.preprocess
+    )
+
+
+def with_weights(
+    config: TrainConfig, weights: str, num_classes: int
+) -> TrainConfig:
+    """A recipe that begins with trained weights, with others than its own.
+
+    Sizes of the network, mean and std come with the weights; all else is the
+    recipe's: the size of the images, their way to a square, dropout.
+    """
+    before, size = config.model, config.model.image_size
+    loaded = load_to_train(weights, num_classes=num_classes, image_size=size)
+    model, spec = loaded.config, loaded.preprocess
+    if isinstance(model, ViTConfig) and isinstance(before, ViTConfig):
+        model = replace(
+            model,
+            dropout=before.dropout,
+            drop_path=before.drop_path,
+            pool="mean" if before.pool == "mean" else model.pool,
+        )
     return replace(
         config,
         weights=weights,
-        model=model.config,
-        preprocess=model.preprocess,
+        model=model,
+        preprocess=replace(config.preprocess, mean=spec.mean, std=spec.std),
     )
 
 

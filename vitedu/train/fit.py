@@ -62,7 +62,7 @@ def fit(
     should_stop: Callable[[], bool] | None = None,
     command: str = "vitedu.train.fit",
 ) -> Run:
-    """Train as `config` says; go on with the run in the folder `out`, if there is one.
+    """Train as `config` says; go on with the run in the folder `out`, if any.
 
     A finished run is not repeated: you get what its folder contains. Without
     `out` nothing is written. The model of the result is in eval mode.
@@ -123,7 +123,7 @@ def fit_passed(
     command: str,
     notes: tuple[str, ...] = (),
 ) -> Run:
-    """`fit`, with `notes` on what was done before it, for the log and the result."""
+    """`fit`, with `notes` on what was done before it, for log and result."""
     processes = from_environment()
     device = processes.device(find_device(config.device))
     config, passed = into_settings(config, passed)
@@ -172,7 +172,7 @@ def fit_passed(
 
 
 def described(config: TrainConfig, passed: Passed) -> TrainConfig:
-    """`config` as it is recorded: with the given model's own fields, and what else.
+    """`config` as recorded: the given model's fields, and what else was given.
 
     UserError: trained weights are named and a model is given, or what
     `check_model` says of it.
@@ -259,7 +259,7 @@ def finished_run(
 
 
 def returned(run: Run, model: Network | None, device: torch.device) -> Run:
-    """A finished run on its device; its weights go into the model that was given."""
+    """A finished run on its device; its weights go into the given model."""
     if model is None:
         run.model.to(device)
         return run

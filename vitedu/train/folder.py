@@ -1,4 +1,4 @@
-"""The folder of a run: its files, who may write them, and whether the run goes on."""
+"""A run's folder: its files, who may write them, and whether it goes on."""
 
 import json
 import os
@@ -29,11 +29,11 @@ WORDS = ("note", "precision")  # all else in a line of the log is a number
 
 
 class OtherRun(FolderTaken):
-    """The run in the folder has other settings; `--fresh` would put it aside."""
+    """The run in the folder has other settings; `--fresh` puts it aside."""
 
 
 class RunFolder:
-    """The files of one run; whatever a run writes is written through its folder.
+    """The files of one run; whatever it writes goes through its folder.
 
     `config.json`, `log.jsonl` (a line per measurement), `checkpoint.pt`, with
     keep="best" `best.safetensors`, and when the run is done or stopped
@@ -55,7 +55,7 @@ class RunFolder:
 
     @contextmanager
     def held(self, config: TrainConfig) -> Iterator[None]:
-        """`prepare`, and keep other processes out until the run or this process ends.
+        """`prepare`, and keep others out until the run or this process ends.
 
         FolderTaken: another one is training here, or what `prepare` says.
         """
@@ -87,14 +87,14 @@ class RunFolder:
         self.write(self.config, json.dumps(config.to_json(), indent=2) + "\n")
 
     def _check_belongs(self, config: TrainConfig) -> None:
-        """FolderTaken unless the folder is free for `config`'s run, or has it."""
+        """FolderTaken unless the folder is free or has the run of `config`."""
         if is_missing(self.config):
             self._check_nothing_else()
         else:
             self.check_same(config)
 
     def _check_nothing_else(self) -> None:
-        """FolderTaken: there are other files than a killed run leaves behind."""
+        """FolderTaken: there are files that a killed run wouldn't leave."""
         if set(list_folder(self.path)) - set(self._half_written()):
             raise FolderTaken(
                 f"{self.path} is not a run folder: it has files, but no "
@@ -104,7 +104,8 @@ class RunFolder:
     def _half_written(self) -> list[str]:
         """What a run leaves behind that is killed while it writes a file."""
         ours = [self.config, self.log, self.checkpoint, self.best]
-        ours += [self.weights, self.result, self.path / "curves.png"]
+        ours += [self.weights, self.result]
+        ours += [self.path / "curves.png", self.path / "report.html"]
         begins = tuple(f"{file.name}." for file in ours)
         return [
             name
@@ -250,7 +251,7 @@ class RunFolder:
         return old
 
     def check_same(self, config: TrainConfig) -> None:
-        """OtherRun naming the settings in which the run here isn't `config`'s."""
+        """OtherRun naming the settings where the run here isn't `config`'s."""
         before, now = differences(self.read_config(), config)
         if "given" in before:
             raise OtherRun(
@@ -267,7 +268,7 @@ class RunFolder:
 
 
 def is_missing(path: Path) -> bool:
-    """Whether there is certainly nothing; what may not be looked at may be there."""
+    """Whether surely nothing is there; what may not be looked at may be."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -278,7 +279,7 @@ def is_missing(path: Path) -> bool:
 
 
 def is_foreign(config: Path) -> bool:
-    """Whether a config.json is another program's; a damaged one counts as a run's."""
+    """Whether a config.json is another program's; a damaged one is a run's."""
     try:
         return "recipe" not in read_json(config)
     except UserError:

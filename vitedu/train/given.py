@@ -39,7 +39,7 @@ class Passed(NamedTuple):
 
     @property
     def names(self) -> str | None:
-        """What `TrainConfig.given` records: "train=ImageFolder loss=focal_loss".
+        """What `TrainConfig.given` has: "train=ImageFolder loss=focal_loss".
 
         As in a shell, a word with a blank in it is quoted: `'test=my photos'`.
         """
@@ -99,7 +99,7 @@ def into_settings(
 
 
 def check_callable(name: str, value: Any, other: str) -> None:
-    """TypeError unless `value` is a function; `other` is what else it might be."""
+    """TypeError unless `value` is a function; it might also be `other`."""
     if not callable(value):
         raise TypeError(
             f"{name} must be {other} or a function, got {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""What a run measures: sums on the device become lines of the log, then the result."""
+"""What a run measures: sums on the device, then log lines, then the result."""
 
 import math
 import time
@@ -15,6 +15,7 @@ from vitedu.train.processes import ALONE, Processes
 from vitedu.train.sources import Sources
 from vitedu.train.state import TrainState
 from vitedu.train.step import StepResult
+from vitedu.train.waiting import DataWait
 
 
 class Progress(NamedTuple):
@@ -51,7 +52,7 @@ class Run(NamedTuple):
 
 
 class Journal:
-    """The lines of the log, the clock, and the results that are not in a line yet."""
+    """The lines of the log, the clock, and the results not in a line yet."""
 
     def __init__(
         self,
@@ -68,7 +69,9 @@ class Journal:
         self.on_progress = on_progress
         self.history: list[dict[str, Any]] = []
         self.pending: list[StepResult] = []  # of the steps since the last line
+        self.data_wait = DataWait(state.device)
         self.started = time.perf_counter()
+        self.resumed = 0.0  # `seconds` when this process took the run over
 
     @property
     def seconds(self) -> float:
@@ -87,7 +90,7 @@ class Journal:
         self.seconds = seconds
 
     def totals(self) -> list[StepResult]:
-        """Each pending result added up over all processes; waits for the device."""
+        """Each pending result summed over processes; waits for the device."""
         numbers = [
             number
             for result in self.pending
@@ -123,6 +126,7 @@ class Journal:
             "precision": state.config.precision,
             "images_per_second": round(speed, 1),
             "wall_seconds": round(seconds, 3),
+            "data_wait": self.waited(seconds - max(before, self.resumed)),
         }
         if totals[0].correct is not None:
             correct = int(sum(result.correct for result in totals))
@@ -133,6 +137,26 @@ class Journal:
             line["grad_norm"] = float(norm)
         self.pending = []
         self.record(line, speed)
+
+    def waited(self, seconds: float) -> float:
+        """The share of the last `seconds` that went by waiting for data.
+
+        The mean over all processes.
+        """
+        share = min(self.data_wait.take() / max(seconds, 1e-9), 1.0)
+        total = float(self.processes.total([share])[0])
+        return round(total / self.processes.count, 3)
+
+    def whole_wait(self) -> float | None:
+        """The share over all lines; None: no line says it."""
+        seconds, waited, before = 0.0, 0.0, 0.0
+        for line in self.history:
+            if "data_wait" in line:
+                lasted = line["wall_seconds"] - before
+                seconds += lasted
+                waited += line["data_wait"] * lasted
+            before = line.get("wall_seconds", before)
+        return round(waited / seconds, 3) if seconds > 0 else None
 
     def validated(self, measured: Evaluation) -> None:
         """Record what the held-out part says."""
@@ -155,7 +179,7 @@ class Journal:
         return found
 
     def note(self, sentence: str) -> None:
-        """Record a sentence, unless the log has it from before the run was stopped."""
+        """Record a sentence, unless the log has it from before the stop."""
         if not any(line.get("note") == sentence for line in self.history):
             self.record({"step": self.state.step, "note": sentence})
 
@@ -178,12 +202,12 @@ class Journal:
             )
 
     def last(self, name: str) -> dict[str, Any]:
-        """The last line with such a number; before there is one, that of step 0."""
+        """The last line with such a number; before there is one, step 0's."""
         lines = (line for line in reversed(self.history) if name in line)
         return next(lines, {"step": 0, "wall_seconds": 0.0})
 
     def best(self) -> dict[str, Any] | None:
-        """The first of the lines with the highest accuracy on the validation part."""
+        """The first of the lines with the highest validation accuracy."""
         return max(
             (line for line in self.history if "validation_accuracy" in line),
             key=lambda line: line["validation_accuracy"],
@@ -191,7 +215,7 @@ class Journal:
         )
 
     def check_result(self, command: str) -> None:
-        """UserError now, if the result could not be recorded after the last step."""
+        """UserError now if the result couldn't be recorded at the end."""
         results.check(self.result(command, None), "what this run would record")
 
     def result(self, command: str, test: Evaluation | None) -> dict[str, Any]:
@@ -214,6 +238,7 @@ class Journal:
                 f"the weights are those of step {chosen['step']}, the best on "
                 "the validation part"
             )
+        data_wait = self.whole_wait()
         return {
             "schema": results.SCHEMA,
             "status": "interrupted" if test is None else "finished",
@@ -227,6 +252,7 @@ class Journal:
             **results.machine(state.device),
             "date": datetime.now(UTC).date().isoformat(),
             "wall_seconds": round(self.seconds, 1),
+            **({} if data_wait is None else {"data_wait": data_wait}),
             **({"notes": "; ".join(notes)} if notes else {}),
         }
 

@@ -1,4 +1,4 @@
-"""A folder for one process at a time, and for as long as it is the same folder."""
+"""A folder for one process at a time, as long as it is the same folder."""
 
 import os
 from multiprocessing.util import register_after_fork

@@ -1,4 +1,4 @@
-"""The loop: data, step, measure, save. Nothing else in vitedu loops over updates."""
+"""The loop: data, step, measure, save. vitedu has no other loop of updates."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ from vitedu.train.step import step_seed
 
 
 class Loop:
-    """A run from its first step to its last; `state` and `journal` grow with it."""
+    """A run from first to last step; `state` and `journal` grow with it."""
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class Loop:
     def resume(self) -> None:
         """Go on where the folder's run was stopped, if there is one in it."""
         self.journal.seconds, self.journal.pending = self.saver.load()
+        self.journal.resumed = self.journal.seconds
         if folder := self.folder:
             step = self.state.step or -1
             self.journal.history = self.processes.first(
@@ -51,7 +52,7 @@ class Loop:
             )
 
     def run(self, should_stop: Callable[[], bool]) -> None:
-        """Step until the last step, or until `should_stop` says so on any process."""
+        """Step until the last step, or until `should_stop` on any process."""
         state, config, total = self.state, self.config, self.processes.total
         self.should_stop = lambda: total([should_stop()])[0] > 0
         for note in (*self.sources.notes, *state.notes):
@@ -60,18 +61,19 @@ class Loop:
         share = self.processes.share_of(self.sources.train)
         while not (state.is_done or self.stopped):
             epoch, start = divmod(state.step, state.epoch_steps)
-            for batch in share.batches(
+            batches = share.batches(
                 epoch=epoch,
                 seed=config.seed,
                 batch_size=config.batch_size,
                 start=start,
-            ):
+            )
+            for batch in self.journal.data_wait.watched(batches):
                 self.update(batch)
                 if state.is_done or self.stopped:
                     break
 
     def update(self, batch: tuple[Tensor, Tensor]) -> None:
-        """One step and what is due after it. Only what is due waits for the device."""
+        """One step and what is due after it; only that waits for the device."""
         state, config = self.state, self.config
         seed = step_seed(config.seed, state.step, self.processes.number)
         torch.manual_seed(seed)
@@ -132,7 +134,7 @@ class Loop:
     def evaluate(
         self, source: Source, model: Network | None = None
     ) -> Evaluation | None:
-        """What the result would reach now, or `model`; not timed. None: stopped."""
+        """What the result or `model` reaches now; not timed. None: stopped."""
         with self.journal.clock_stopped():
             measured = evaluate(
                 self.state, source, self.should_stop, self.processes, model

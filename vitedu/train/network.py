@@ -1,4 +1,4 @@
-"""The network that a run begins with, and whether its classes are those of the data."""
+"""The network a run begins with, and whether its classes are the data's."""
 
 import warnings
 from dataclasses import fields
@@ -19,7 +19,7 @@ from vitedu.weights import load
 def first_network(
     config: TrainConfig, class_names: tuple[str, ...]
 ) -> tuple[Network, list[str]]:
-    """A new network, or a trained one for these classes; notes on what was changed.
+    """A new network, or a trained one for these classes; notes on changes.
 
     Trained weights of other classes, or of classes without names, keep their
     body: the head becomes zeros.
@@ -63,10 +63,12 @@ def trained_network(config: TrainConfig, weights: str) -> Network:
             f"this run is described by a {type(wanted).__name__}"
         )
     if isinstance(wanted, ViTConfig):
-        # they belong to the layers, and aren't in the file
-        rates = {"dropout": wanted.dropout, "drop_path": wanted.drop_path}
-        if any(getattr(model.config, x) != rate for x, rate in rates.items()):
-            model = load_to_train(weights, **overrides, **rates)
+        # they aren't in the file: any weights may learn with them
+        free = {"dropout": wanted.dropout, "drop_path": wanted.drop_path}
+        if wanted.pool == "mean":
+            free["pool"] = "mean"
+        if any(getattr(model.config, x) != free[x] for x in free):
+            model = load_to_train(weights, **overrides, **free)
     if differ := differing(model.config, wanted):
         raise UserError(
             f"weights={weights} does not fit the model of this run: it has "
@@ -76,7 +78,7 @@ def trained_network(config: TrainConfig, weights: str) -> Network:
 
 
 def load_to_train(weights: str, **overrides: Any) -> Network:
-    """`vitedu.load` without its warning of a head of zeros: the head will learn."""
+    """`vitedu.load` without the warning of a zero head: the head will learn."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*its head is all zeros")
         return load(weights, **overrides)
@@ -85,7 +87,7 @@ def load_to_train(weights: str, **overrides: Any) -> Network:
 def run_classes(
     model: Network, class_names: tuple[str, ...]
 ) -> tuple[tuple[str, ...], list[str]]:
-    """What a run calls its classes: as the data do, and notes if the model does.
+    """What a run calls its classes: as the data do; notes if as the model does.
 
     The model's names are taken if the data only number theirs, and have as
     many.

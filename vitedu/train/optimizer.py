@@ -1,4 +1,4 @@
-"""Which weights decay, which learn slower, who moves them, and who averages them."""
+"""Which weights decay or learn slower, and who moves and averages them."""
 
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ BEHIND = ("pool", "pre_logits", "head")
 def parameter_groups(
     model: nn.Module, *, weight_decay: float = 0.0, layer_decay: float = 1.0
 ) -> list[dict[str, Any]]:
-    """Parameter groups: kernels decay, the rest not; per layer if `layer_decay` < 1.
+    """Parameter groups: only kernels decay; per layer if `layer_decay` < 1.
 
     A kernel is the weight of a dense or convolutional layer; biases, norms,
     class token and positions are left alone. The paper does not say; this is
@@ -67,7 +67,7 @@ def parameter_groups(
 
 
 def layers_of(model: nn.Module) -> dict[str, int]:
-    """The layer of each parameter: 0 the stem, i + 1 block i, then what follows.
+    """The layer of each parameter: 0 the stem, i + 1 block i, then the rest.
 
     Class token and positions belong to the stem, the final norm to the last
     block.

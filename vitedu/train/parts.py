@@ -1,4 +1,4 @@
-"""Which images of a data set are for what: to train on, to validate and to test on.
+"""Which images of a data set are for training, validation and testing.
 
 `parts = parts_of(config, train=dataset, test="photos/val")`
 """
@@ -35,7 +35,7 @@ from vitedu.train.config import TrainConfig
 
 @dataclass(frozen=True, eq=False)
 class PassedDataset:
-    """What a result says of data that were passed to `fit`, as `Dataset` has it."""
+    """What a result says of data passed to `fit`, as `Dataset` has it."""
 
     name: str
     class_names: tuple[str, ...]
@@ -45,7 +45,7 @@ class PassedDataset:
 
 
 class Parts(NamedTuple):
-    """The parts of a data set, before images are held out, resized or shuffled."""
+    """The parts of a data set before images are held out, resized, shuffled."""
 
     dataset: Dataset | FolderDataset | PassedDataset
     train: Opened
@@ -145,7 +145,7 @@ def array_parts(config: TrainConfig) -> Parts:
 
 
 def folder_parts(folder: Path) -> Parts:
-    """Pictures in class folders; val/ is for validation if there is test/ as well.
+    """Pictures in class folders; val/ is for validation if there is also test/.
 
     A share of train/ for validation takes the place of val/.
     """
@@ -162,7 +162,7 @@ def folder_parts(folder: Path) -> Parts:
 
 
 def passed_parts(config: TrainConfig, train: Any, test: Any) -> Parts:
-    """Training data that were passed, and without `test` a share of it to test on."""
+    """Training data passed to `fit`; without `test`, a share is for testing."""
     data = open_data(train)
     names = (
         data.classes()

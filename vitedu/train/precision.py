@@ -70,7 +70,7 @@ class FullPrecision:
     def update(
         self, optimizer: torch.optim.Optimizer, max_norm: float | None
     ) -> Tensor | None:
-        """One step. Returns the gradients' global norm before clipping, if clipped."""
+        """One step; the gradients' global norm before clipping, if clipped."""
         grad_norm = clip(optimizer, max_norm)
         optimizer.step()
         optimizer.zero_grad()
@@ -85,14 +85,14 @@ class FullPrecision:
 
 
 class TF32(FullPrecision):
-    """float32, but a GPU multiplies factors rounded to 10 bits instead of 23."""
+    """float32, but a GPU multiplies factors rounded to 10 bits, not 23."""
 
     name = "tf32"
     tf32 = True
 
 
 class BFloat16(FullPrecision):
-    """bfloat16 where autocast finds it safe; float32 weights, no scaling needed."""
+    """bfloat16 where autocast finds it safe; float32 weights, no scaling."""
 
     name = "bf16"
     dtype = torch.bfloat16
@@ -217,7 +217,7 @@ def resolve_precision(
 
 @contextmanager
 def float32_products(device: torch.device, *, tf32: bool) -> Iterator[None]:
-    """Whether a GPU may round the factors of float32 products to TF32, for a while.
+    """Whether a GPU may round factors of float32 products to TF32, for a while.
 
     By default PyTorch rounds in convolutions and not in matrix products; here
     both do the same. Afterwards the settings are what they were before.
@@ -238,7 +238,7 @@ def float32_products(device: torch.device, *, tf32: bool) -> Iterator[None]:
 
 @contextmanager
 def attention_kernel(name: str) -> Iterator[None]:
-    """Attention uses this kernel, for a while; "auto" leaves PyTorch the choice.
+    """Attention uses this kernel for a while; "auto" lets PyTorch choose.
 
     UserError: the kernel cannot compute it.
     """
@@ -263,7 +263,7 @@ def attention_kernel(name: str) -> Iterator[None]:
 def clip(
     optimizer: torch.optim.Optimizer, max_norm: float | None
 ) -> Tensor | None:
-    """Scale the gradients down to a global norm of `max_norm`; the norm before."""
+    """Scale gradients down to a global norm of `max_norm`; the norm before."""
     if max_norm is None:
         return None
     parameters = [

@@ -1,4 +1,4 @@
-"""What a run writes besides its log: its state while it runs, its weights at the end.
+"""What a run writes besides its log: its state, and at the end its weights.
 
 Nothing that is not finite is ever written.
 """
@@ -24,7 +24,7 @@ from vitedu.weights import Checkpoint, checkpoint_of, read_weights
 
 
 class Saver:
-    """Keeps the state of a run in its folder; without one, the best weights alone."""
+    """Keeps a run's state in its folder; without one, only the best weights."""
 
     def __init__(
         self, state: TrainState, folder: RunFolder | None, processes: Processes
@@ -77,7 +77,7 @@ class Saver:
         self.stop_not_finite(f"loss became {loss_sum}{where}", since)
 
     def stop_not_finite(self, what: str, since: int) -> NoReturn:
-        """Raise the sentence that says what happened and where the good state is."""
+        """Raise the sentence on what happened and where the good state is."""
         good = "no state had been saved yet"
         if self.folder is not None and self.saved_step is not None:
             good = (

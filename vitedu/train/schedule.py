@@ -26,7 +26,7 @@ def warmup_cosine(
 def warmup_linear(
     step: int, lr: float, num_steps: int, warmup_steps: int, end: float = 1e-5
 ) -> float:
-    """Linear warm-up to `lr`, then a straight line down to `end` at `num_steps`.
+    """Linear warm-up to `lr`, then a straight line to `end` at `num_steps`.
 
     Source: vit_jax's create_learning_rate_schedule, decay_type "linear".
     """

@@ -124,7 +124,7 @@ def open_sources(
 
 
 def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
-    """The classes of the data that a run would use, in the order of their labels.
+    """The classes of the data that a run would use, in order of their labels.
 
     Cheap: nothing is downloaded, drawn or decoded. `train` as in
     `open_sources`.
@@ -154,7 +154,7 @@ def digest_of(
 
 
 def _check_classes(parts: Parts, config: TrainConfig) -> None:
-    """UserError: the data have more or fewer classes than the model, or only one."""
+    """UserError: more or fewer classes than the model has, or only one."""
     wanted = len(parts.dataset.class_names)
     if wanted == 1 and config.loss == "softmax":
         raise UserError(
@@ -174,7 +174,7 @@ def _check_classes(parts: Parts, config: TrainConfig) -> None:
 
 
 def _check_preprocess(part: Opened, config: TrainConfig) -> None:
-    """UserError: a Source prepares its images differently from the run's model."""
+    """UserError: a Source prepares images differently from the run's model."""
     if not isinstance(part.content, Source):
         return
     own = getattr(part.content, "preprocess", None)

@@ -116,7 +116,7 @@ def build_state(
     model: Network | None = None,
     loss: Loss | None = None,
 ) -> TrainState:
-    """The state before the first step: initial weights from the seed, on the CPU.
+    """The state before the first step: weights from the seed, on the CPU.
 
     A `model` that is given keeps its weights, and is itself what learns.
     UserError: it counts the classes of the data in another order.
@@ -174,7 +174,7 @@ def check_room(config: TrainConfig, device: torch.device) -> None:
 
 
 def num_copies(config: TrainConfig) -> int:
-    """How many tensors of its size training keeps for a weight, itself included."""
+    """Tensors of its size that training keeps for a weight, itself included."""
     moments = OPTIMIZER_STATE.get(config.optimizer, 2)
     # the weights, their gradients, and what the optimizer and the average keep
     return 2 + moments + bool(config.ema)

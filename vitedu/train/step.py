@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class StepResult(NamedTuple):
-    """Sums and counts of one step, left on the device: reading them would wait."""
+    """Sums and counts of a step, left on the device: reading would wait."""
 
     loss_sum: Tensor
     correct: Tensor | None  # None where labels are soft

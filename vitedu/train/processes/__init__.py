@@ -36,7 +36,7 @@ class Processes(Protocol):
     def step(
         self, state: "TrainState", batch: tuple[Tensor, Tensor], num_images: int
     ) -> StepResult:
-        """One update from a batch of `num_images`; `batch` is this process's share.
+        """One update from `num_images`; `batch` is this process's share.
 
         The sums of the result are those of the share.
         """
@@ -56,18 +56,18 @@ class Processes(Protocol):
     def scatter(
         self, read: Callable[[], dict[str, Any]], state: "TrainState"
     ) -> dict[str, Any]:
-        """The inverse of `gather`: put what the first process reads into every state.
+        """Inverse of `gather`: all states get what the first process reads.
 
         Returns the other parts of what was read.
         """
         ...
 
     def first(self, make: Callable[[], Any]) -> Any:
-        """What `make()` returns on the first process; a UserError reaches all too."""
+        """What `make()` returns on the first process; all get its UserError."""
         ...
 
     def in_turn(self, make: Callable[[], Any]) -> Any:
-        """What `make()` returns on each process; the first one makes its own first.
+        """What `make()` returns on each process, starting with the first.
 
         The others then find what it has downloaded or cached. Its UserError
         reaches all, and they don't make anything.
@@ -157,7 +157,7 @@ ALONE = Alone()
 
 
 def from_environment() -> Processes:
-    """The processes that `torchrun` started, of which this is one; or this one alone.
+    """The processes that `torchrun` started, this one among them; or it alone.
 
     UserError: the variables that `torchrun` sets contradict each other.
     """
@@ -179,7 +179,7 @@ def from_environment() -> Processes:
 
 
 def whole_number(name: str) -> int:
-    """A variable of the environment. UserError: it is missing, or not a number."""
+    """A variable of the environment. UserError: missing, or not a number."""
     text = os.environ.get(name)
     if text is None:
         raise UserError(

@@ -51,7 +51,7 @@ class Several:
     def step(
         self, state: TrainState, batch: tuple[Tensor, Tensor], num_images: int
     ) -> StepResult:
-        """`train_step` on this process's share, possibly empty, of `num_images`.
+        """`train_step` on this process's share (maybe empty) of `num_images`.
 
         All make as many passes as the process with the largest share, since
         sharded weights are collected in each; gradients are exchanged in the
@@ -167,11 +167,11 @@ class Several:
         return content
 
     def first(self, make: Callable[[], Any]) -> Any:
-        """What `make()` returns on the first process; a UserError reaches all too."""
+        """What `make()` returns on the first process; all get its UserError."""
         return self.send(*self.attempt(make))
 
     def in_turn(self, make: Callable[[], Any]) -> Any:
-        """What `make()` returns on each process; the first one makes its own first."""
+        """What `make()` returns on each process, starting with the first."""
         made, error = self.attempt(make)
         self.send(None, error)
         return made if self.is_first else make()
@@ -286,7 +286,7 @@ class Share:
 
 
 def exchange_gradients(model: nn.Module, is_last: bool) -> None:
-    """Whether the next backward pass exchanges the gradients of the processes."""
+    """Whether the next backward pass exchanges gradients between processes."""
     if isinstance(model, DistributedDataParallel):
         model.require_backward_grad_sync = is_last
     else:  # FSDP2 has changed it in place

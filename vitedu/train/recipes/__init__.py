@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from vitedu.errors import UserError, did_you_mean
 from vitedu.train.config import TIERS, TrainConfig
-from vitedu.train.recipes.cifar import cifar10_scratch
+from vitedu.train.recipes.cifar import cifar10_finetune, cifar10_scratch
 from vitedu.train.recipes.digits import digits
-from vitedu.train.recipes.finetune import finetune
+from vitedu.train.recipes.finetune import ants_bees, finetune, tried
 from vitedu.train.recipes.imagenet import (
     deit_s,
     imagenet_s16,
@@ -19,8 +19,14 @@ from vitedu.train.recipes.imagenet import (
     paper_jft,
     shrunk,
 )
+from vitedu.train.recipes.mae import mae_finetune_b16
 from vitedu.train.recipes.mnist import mnist_seed, mnist_small, mnist_tiny
 from vitedu.train.recipes.shapes import shapes_small
+from vitedu.train.recipes.transfer import (
+    imagenet_b16_384,
+    imagenet_l16_384,
+    imagenet_l16_512,
+)
 
 RECIPES: dict[str, Callable[..., TrainConfig]] = {
     "mnist-seed": mnist_seed,
@@ -29,12 +35,18 @@ RECIPES: dict[str, Callable[..., TrainConfig]] = {
     "digits": digits,
     "shapes-small": shapes_small,
     "cifar10-scratch": cifar10_scratch,
+    "cifar10-finetune": cifar10_finetune,
     "finetune": finetune,
+    "ants-bees": ants_bees,
     "paper-imagenet": paper_imagenet,
     "paper-imagenet21k": paper_imagenet21k,
     "paper-jft": paper_jft,
     "imagenet-s16": imagenet_s16,
     "deit-s": deit_s,
+    "imagenet-b16-384": imagenet_b16_384,
+    "imagenet-l16-384": imagenet_l16_384,
+    "imagenet-l16-512": imagenet_l16_512,
+    "mae-finetune-b16": mae_finetune_b16,
 }
 # rows of the paper's Table 3, of which `model` chooses one
 WITH_ROWS = ("paper-imagenet", "paper-imagenet21k", "paper-jft")
@@ -48,6 +60,8 @@ def recipe(name: str, tier: str, model: str | None = None) -> TrainConfig:
     `model` chooses a row of the recipes of the paper's Table 3, such as
     "ViT-L/16". Tier smoke takes 512 images and 20 steps, and for the ImageNet
     recipes drawn shapes and two thin blocks, which proves that the recipe runs.
+    Recipes that begin with trained weights take 64 small images and 10 steps of
+    the embedded ViT-Ti/16 instead.
     UserError: the name, the tier or the row is unknown.
     """
     if name not in RECIPES:
@@ -69,6 +83,8 @@ def recipe(name: str, tier: str, model: str | None = None) -> TrainConfig:
         )
     if tier == "smoke" and name in LARGE:
         config = shrunk(config)
+    if tier == "smoke" and config.weights is not None:
+        return tried(config)
     if tier == "smoke":
         config = replace(
             config,

@@ -1,4 +1,4 @@
-"""ImageNet-scale pre-training: the paper's Table 3, and two recipes that came after it.
+"""ImageNet-scale pre-training: the paper's Table 3, and two later recipes.
 
 No hardware of this project has run them; what each is expected to reach is what
 its authors report, and the hours are computed, for GPUs that do 1e15 operations
@@ -99,7 +99,7 @@ def paper_jft(tier: str, model: str = "ViT-B/16") -> TrainConfig:
 
 
 def table_3(dataset: str, model: str, tier: str) -> TrainConfig:
-    """The configuration of one row. UserError: this model isn't in the table."""
+    """The configuration of one row. UserError: the table lacks this model."""
     rows = TABLE_3[dataset]
     if model not in rows:
         raise UserError(
@@ -179,14 +179,14 @@ def imagenet_s16(tier: str) -> TrainConfig:
 def deit_s(tier: str) -> TrainConfig:
     """DeiT-S on ImageNet: about 3 hours on eight GPUs.
 
-    Without distillation (Touvron et al. 2021, Table 9 and code). 300 epochs at batch
-    1,024: AdamW at 1e-3 with decay 0.05, warm-up of 5 epochs, cosine; label smoothing
-    0.1, stochastic depth 0.1, RandAugment (2, 9), mixup 0.8 or cutmix 1.0, random
-    erasing 0.25, an average of the weights at 0.99996.
+    Without distillation (Touvron et al. 2021, Table 9 and code). 300 epochs at
+    batch 1,024: AdamW at 1e-3 with decay 0.05, warm-up of 5 epochs, cosine;
+    label smoothing 0.1, stochastic depth 0.1, RandAugment (2, 9), mixup 0.8 or
+    cutmix 1.0, random erasing 0.25, an average of the weights at 0.99996.
     Command: vitedu train deit-s data=FOLDER.
     Cost: 375,000 steps, 1e19 operations: 3 hours.
-    Expected: 79.9 %. Differs from its authors': no repeated augmentation, no noise in
-    RandAugment's magnitude, and the cosine ends at 0, not at 1e-5.
+    Expected: 79.9 %. Differs from its authors': no repeated augmentation, no
+    noise in RandAugment's magnitude, and the cosine ends at 0, not at 1e-5.
     """
     model = vit_config("ViT-S/16", drop_path=0.1)
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -217,7 +217,7 @@ def deit_s(tier: str) -> TrainConfig:
 
 
 def shrunk(config: TrainConfig) -> TrainConfig:
-    """A large recipe for tier smoke: 32 drawn shapes at a time, and two thin blocks.
+    """A large recipe for tier smoke: 32 drawn shapes a batch, two thin blocks.
 
     Whatever the recipe switches on stays on, and so is tried.
     """

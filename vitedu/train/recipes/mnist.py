@@ -1,4 +1,4 @@
-"""MNIST: the seed recipe, the best we know for its weights, and a million weights.
+"""MNIST: the seed recipe, the best we know for its size, and a million weights.
 
 All are chosen on a held-out part of the training images; the final runs use all
 60,000. The tiers cpu and gpu are the same.

@@ -1,0 +1,219 @@
+"""What `vitedu info RECIPE` says of memory, hours and commands."""
+
+import re
+import shlex
+from dataclasses import replace
+
+import pytest
+import torch
+
+from vitedu import budget
+from vitedu.cli import main
+from vitedu.cli.cost import (
+    GPUS,
+    LOW_MEMORY,
+    commands,
+    cost,
+    gpu_hours,
+    num_images,
+    readable_hours,
+)
+from vitedu.cli.room import FEWEST, added_words, fits, made_to_fit, room_for
+from vitedu.cli.words import split_words
+from vitedu.train import RECIPES, TrainConfig, override, recipe
+
+B16 = replace(recipe("imagenet-b16-384", "gpu"), precision="bf16")
+SHALLOW = override(B16, {"model.depth": "2"})  # counted sooner
+
+
+def test_the_hours_are_those_of_the_formula():
+    # images x 6 operations per multiply-add / (peak x share of it)
+    operations = 20_000 * 512 * 6 * budget.macs(B16.model)
+    hours = operations / (312e12 * GPUS["A100"].mfu) / 3600
+    assert gpu_hours(B16, "A100") == pytest.approx(hours)
+    assert 5 < hours < 12
+
+
+def test_computing_blocks_twice_costs_a_third_more():
+    twice = replace(B16, activation_checkpointing=True)
+    ratio = gpu_hours(twice, "T4") / gpu_hours(B16, "T4")
+    assert ratio == pytest.approx(4 / 3)
+
+
+def test_epochs_are_counted_where_the_data_are_known():
+    assert num_images(B16) == 20_000 * 512
+    assert num_images(recipe("paper-imagenet", "gpu")) == 300 * 1_281_167
+    assert num_images(recipe("digits", "gpu")) is None
+    with pytest.raises(ValueError, match="the length of digits isn't known"):
+        gpu_hours(recipe("digits", "gpu"), "T4")
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_gpu_is_in_the_data_sheets(name):
+    assert budget.datasheet(name, GPUS[name].precision)
+
+
+# --- memory
+
+
+def test_room_is_what_the_budget_says_and_the_rest_of_the_batch():
+    config = replace(SHALLOW, micro_batch_size=64)
+    held = budget.memory(
+        config.model,
+        batch_size=64,
+        optimizer="sgd",
+        autocast=torch.bfloat16,
+    )
+    images = (512 - 64) * 3 * 384 * 384 * 4
+    assert room_for(config).total == held.total + images
+    assert room_for(config).images == images
+
+
+def test_several_processes_share_the_batch():
+    assert room_for(SHALLOW, 8) == room_for(replace(SHALLOW, batch_size=64))
+
+
+def test_an_average_takes_as_much_as_the_weights():
+    with_average = room_for(replace(SHALLOW, ema=0.9999))
+    weights = 4 * budget.parameters(SHALLOW.model).total
+    assert with_average.total - room_for(SHALLOW).total == weights
+
+
+def test_sharded_weights_are_divided_among_the_processes():
+    whole, part = (
+        room_for(SHALLOW, 8),
+        room_for(replace(SHALLOW, shard=True), 8),
+    )
+    assert part.weights == whole.weights // 8
+
+
+@pytest.mark.parametrize("giga", [1.3, 1.6, 3, 8, 15, 1000])
+def test_what_is_made_to_fit_fits(giga):
+    fitting = made_to_fit(SHALLOW, giga * 1e9)
+    assert fits(fitting, giga * 1e9)
+    if fitting != SHALLOW:
+        size = fitting.micro_batch_size
+        twice = fitting.activation_checkpointing
+        assert size >= FEWEST or twice
+        # the next larger size doesn't fit
+        assert not fits(replace(fitting, micro_batch_size=2 * size), giga * 1e9)
+
+
+def test_what_fits_is_left_as_it_is():
+    assert made_to_fit(SHALLOW, 1e12) is SHALLOW
+    assert added_words(SHALLOW, SHALLOW) == ""
+
+
+def test_where_nothing_helps_there_is_no_advice():
+    assert made_to_fit(SHALLOW, 1e9) is None
+
+
+def test_a_micro_batch_is_never_advised_to_grow():
+    small = replace(SHALLOW, micro_batch_size=4)
+    fitting = made_to_fit(small, 1.29e9)
+    assert fitting.activation_checkpointing
+    assert fitting.micro_batch_size <= 4
+
+
+@pytest.mark.parametrize("giga", [1.3, 3, 8])
+def test_what_is_advised_can_be_typed(giga):
+    fitting = made_to_fit(SHALLOW, giga * 1e9)
+    words = added_words(fitting, SHALLOW)
+    _, fields = split_words(words.split())
+    assert override(SHALLOW, fields) == fitting
+
+
+# --- settings for the smallest GPUs
+
+
+def test_the_settings_of_least_memory_accumulate_recompute_and_halve():
+    config = override(B16, LOW_MEMORY)
+    assert config.micro_batch_size < config.batch_size
+    assert config.activation_checkpointing
+    assert config.precision == "fp16"
+    assert fits(config, GPUS["T4"].num_bytes / 4)
+
+
+def test_with_them_the_largest_recipe_fits_a_t4():
+    largest = recipe("imagenet-l16-512", "gpu")
+    assert fits(override(largest, LOW_MEMORY), GPUS["T4"].num_bytes)
+
+
+# --- what is shown
+
+
+def test_info_of_a_recipe_shows_hours_memory_and_commands(here, capsys):
+    assert main(["info", "imagenet-b16-384"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    for name in GPUS:
+        assert re.search(rf" {name} \S+ (hours|minutes|days) on 1, ", out)
+    for _, command in commands("imagenet-b16-384"):
+        assert command in out
+    assert "83.97 %" in out and "GB of memory with micro_batch_size=" in out
+
+
+def test_json_has_the_hours(here, answer):
+    values = answer("info", "imagenet-b16-384")["cost"]
+    for name in GPUS:
+        there = values["gpus"][name]
+        assert there["hours"]["1"] == pytest.approx(8 * there["hours"]["8"])
+        assert there["bytes"] < there["available"]
+
+
+def test_a_recipe_for_small_data_has_no_such_table(here, capsys):
+    assert cost(recipe("digits", "cpu")) == ({}, "")
+    assert main(["info", "digits"]) == 0
+    assert "T4" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_tier_smoke_has_no_such_table(name):
+    assert cost(recipe(name, "smoke")) == ({}, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_a_person_reads_is_in_the_json_too(name):
+    values, text = cost(recipe(name, "gpu"))
+    assert bool(values) == bool(text)
+
+
+def test_the_commands_for_one_for_eight_and_for_64(here):
+    rows = commands("imagenet-b16-384")
+    one, eight, many = (shlex.split(row[1]) for row in rows[:3])
+    assert one[:2] == ["vitedu", "train"]
+    assert eight[:3] == ["torchrun", "--nproc-per-node", "8"]
+    assert many[1:5] == ["--nnodes", "8", "--nproc-per-node", "8"]
+    assert "HOST:29500" in many and "--rdzv-endpoint" in many
+    assert eight[-5:] == many[-5:] == ["-m", *one]
+
+
+def test_torchrun_knows_the_options():
+    from torch.distributed.run import get_args_parser
+
+    for _, command in commands("imagenet-b16-384")[1:3]:
+        words = shlex.split(command)[1:]
+        options = get_args_parser().parse_args(words)
+        assert (options.module, options.training_script) == (True, "vitedu")
+        assert options.training_script_args[0] == "train"
+
+
+@pytest.mark.parametrize(
+    ("hours", "words"),
+    [
+        (0.01, "36 s"),
+        (0.5, "30 minutes"),
+        (7.64, "7.6 hours"),
+        (48.6, "48.6 hours"),
+        (240, "10 days"),
+    ],
+)
+def test_times_are_in_the_unit_that_fits(hours, words):
+    assert readable_hours(hours) == words
+
+
+def test_a_model_that_never_fits_is_said():
+    huge = override(SHALLOW, {"model.embed_dim": "49152"})
+    assert isinstance(huge, TrainConfig)
+    _, text = cost(huge)
+    assert "a step doesn't fit" in text

@@ -1,0 +1,343 @@
+"""`vitedu train --dry-run`: what it says, and that it leaves nothing behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import vitedu
+from vitedu.cli import main
+from vitedu.cli.dry_run import Trial, look_at
+from vitedu.cli.forecast import classes_line, memory_line, pictures_line
+from vitedu.cli.plan import Plan
+from vitedu.cli.room import fits, made_to_fit
+from vitedu.data import Arrays, ArraySource
+from vitedu.data.image_source import ImageSource
+from vitedu.data.items import Items
+from vitedu.pictures import PreprocessSpec
+from vitedu.train import fit, recipe
+from vitedu.train.sources import open_sources
+
+TINY = [
+    *("model.embed_dim=8", "model.depth=1"),
+    *("model.num_heads=2", "model.mlp_dim=8"),
+]
+DIGITS = ["train", "digits", *TINY, "--tier", "smoke", "--device", "cpu"]
+DRY = [*DIGITS, "--dry-run"]
+# a recipe of each kind: by its data, its weights and its loss
+KINDS = ("mnist-seed", "finetune", "ants-bees", "paper-jft", "imagenet-b16-384")
+
+
+def pictures(folder, **counts):
+    """So many pictures of each class."""
+    for name, count in counts.items():
+        (folder / name).mkdir(parents=True)
+        for index in range(count):
+            image = Image.new("RGB", (20, 24), (9 * index, 0, 0))
+            image.save(folder / name / f"{index}.png")
+
+
+def train_in(folder, words=DIGITS):
+    assert main([*words, "--out", str(folder)]) == 0
+
+
+def everything(folder):
+    """Every path below a folder with its content and date."""
+    return {
+        path: (path.is_file() and path.read_bytes(), path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+    }
+
+
+# --- what it says
+
+
+def test_it_answers_in_rows(here, capsys):
+    assert main(DRY) == 0
+    out, err = capsys.readouterr()
+    rows = [line.split("  ")[0] for line in out.splitlines()]
+    assert rows == ["classes", "memory", "training", "evaluation"]
+    assert out.startswith("classes     10; ") and ": enough\n" in out
+    assert "for 20 steps of " in out and "(median of 10 measured)" in out
+    # what a run announces
+    assert "model   1 block, 8 wide" in err
+
+
+def test_json_has_the_numbers(here, answer):
+    values = answer(*DRY)
+    assert values["dry_run"] is True
+    assert values["memory"]["enough"] is True
+    assert values["memory"]["needed"]["total"] < values["memory"]["available"]
+    expected = values["time"]
+    assert expected["measured_steps"] == 10
+    assert expected["training_seconds"] == pytest.approx(
+        20 * expected["step_seconds"]
+    )
+    assert 0 <= expected["data_wait"] <= 1
+    data = values["data"]
+    assert (data["num_train"], data["num_test"]) == (512, 500)
+    assert data["smallest"]["count"] <= data["largest"]["count"]
+
+
+def test_the_smallest_and_the_largest_class_are_named(here, answer):
+    pictures(here / "photos/train", ants=3, bees=7, cats=5)
+    pictures(here / "photos/val", ants=1, bees=1, cats=1)
+    words = ["shapes-small", "data=photos", *TINY, "--tier", "smoke"]
+    data = answer("train", *words, "--dry-run")["data"]
+    assert data["smallest"] == {"class": "ants", "count": 3}
+    assert data["largest"] == {"class": "bees", "count": 7}
+    assert data["sample"] == {"count": 15, "unreadable": []}
+
+
+def test_pictures_that_cannot_be_read_are_counted(here, capsys):
+    pictures(here / "photos/train", ants=3, bees=7)
+    pictures(here / "photos/val", ants=1, bees=1)
+    (here / "photos/train/ants/broken.png").write_bytes(b"not a picture")
+    words = ["shapes-small", "data=photos", *TINY, "--tier", "smoke"]
+    assert main(["train", *words, "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "1 of 13 can't be read and are left out; the first: " in out
+    assert "ants/broken.png" in out
+
+
+def test_a_sample_tells_of_data_that_nobody_has_looked_through():
+    rows = [(np.zeros((8, 8, 3), np.uint8), 0), (b"not a picture", 1)]
+    items = Items("mine", rows, ("a", "b"), torch.tensor([0, 1]))
+    train = ImageSource(items, PreprocessSpec(image_size=8))
+    config = recipe("digits", "smoke")
+    sources = open_sources(config, torch.device("cpu"))._replace(train=train)
+    line = pictures_line(look_at(sources, config))
+    assert line.startswith("50.0 % of a sample of 2 can't be read; the first: ")
+
+
+def test_labels_that_only_reading_tells_are_not_counted():
+    rows = [(np.zeros((8, 8, 3), np.uint8), 0)]
+    items = Items("mine", rows, ("a", "b"), None)
+    train = ImageSource(items, PreprocessSpec(image_size=8))
+    config = recipe("digits", "smoke")
+    sources = open_sources(config, torch.device("cpu"))._replace(train=train)
+    data = look_at(sources, config)
+    assert "smallest" not in data
+    assert "only reading them tells" in classes_line(data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_every_recipe_can_be_tried(here, name, answer):
+    words = ["--tier", "smoke", "--device", "cpu", "--dry-run"]
+    if name.startswith("mnist"):
+        words += ["fallback=digits"]
+    if name == "finetune":
+        words += ["data=shapes-1k"]
+    values = answer("train", name, *words)
+    assert values["memory"]["enough"] is True
+    assert values["time"]["training_seconds"] > 0
+    assert not (here / "runs").exists()
+
+
+# --- memory that won't do
+
+
+def test_memory_that_will_not_do_is_said_with_what_would(here, capsys):
+    # 170 kB of activations an image, for a million images at a time
+    words = ["batch_size=1000000", "steps=1", "--device", "cpu"]
+    assert main(["train", "digits", *words, "--dry-run"]) == 0
+    out, _ = capsys.readouterr()
+    assert "not enough; add micro_batch_size=" in out
+    assert "training" not in out
+
+
+def test_what_is_advised_fits():
+    config = replace(recipe("imagenet-b16-384", "cpu"), precision="fp32")
+    for num_bytes in (4e9, 15e9, 40e9):
+        fitting = made_to_fit(config, num_bytes)
+        assert fits(fitting, num_bytes)
+        assert not fits(config, num_bytes)
+
+
+def test_a_model_too_large_for_any_advice_says_so():
+    line = memory_line(
+        {
+            "available": 10,
+            "enough": False,
+            "needed": {"total": 100},
+            "add": None,
+        },
+        {},
+    )
+    assert line.endswith("not enough; take a smaller model or smaller images")
+
+
+def test_a_model_that_is_not_counted_is_still_timed(here, answer, tmp_path):
+    pictures(here / "photos/train", ants=4, bees=4)
+    pictures(here / "photos/val", ants=1, bees=1)
+    words = ["shapes-small", "data=photos", *TINY, "--tier", "smoke"]
+    values = answer("train", *words, "model.pool=map", "--dry-run")
+    assert values["memory"]["enough"] is None
+    assert "counted for" in values["memory"]["unknown"]
+    assert values["time"]["step_seconds"] > 0
+
+
+# --- what it leaves behind
+
+
+def test_nothing_is_written(here):
+    before = everything(here)
+    assert main(DRY) == 0
+    assert everything(here) == before
+
+
+@pytest.mark.slow
+def test_the_folder_of_a_run_stays_as_it_is(here):
+    train_in(here / "run")
+    before = everything(here)
+    for more in ([], ["--fresh"], ["lr=0.1", "--fresh"]):
+        assert main([*DRY, *more, "--out", "run"]) == 0
+    assert main(["train", "--resume", "run", "--dry-run"]) == 0
+    assert everything(here) == before
+
+
+@pytest.mark.slow
+def test_the_run_is_the_same_after_it(here):
+    train_in(here / "a")
+    assert main([*DRY, "--out", "b"]) == 0
+    train_in(here / "b")
+    files = [(here / x / "model.safetensors").read_bytes() for x in "ab"]
+    assert files[0] == files[1]
+
+
+def test_a_finished_run_is_not_tried(here, capsys):
+    train_in(here / "run")
+    capsys.readouterr()
+    assert main([*DRY, "--out", "run"]) == 0
+    assert "is finished; nothing would be done" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_of_a_run_that_was_stopped_the_rest_is_timed(here, answer):
+    stops = iter(range(100))
+    config = replace(recipe("digits", "smoke"), log_every=4, threads=1)
+    config = replace(config, device="cpu", precision="fp32")
+    fit(config, "run", should_stop=lambda: next(stops) == 11)
+    words = ["train", "--resume", "run", "--dry-run"]
+    assert answer(*words)["time"]["steps"] == 8  # 12 of 20 are in the log
+
+
+@pytest.mark.slow
+def test_several_processes_give_one_answer(here):
+    torchrun = [sys.executable, "-m", "torch.distributed.run"]
+    torchrun += ["--nproc-per-node", "2", "-m", "vitedu"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = str(Path(vitedu.__file__).parents[1])
+    done = subprocess.run(
+        [*torchrun, *DRY, "--json"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["time"]["measured_steps"] == 10
+    assert not (here / "runs").exists()
+
+
+# --- what a run would refuse
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "digit"],
+        ["train", "digits", "lr=fast"],
+        ["train", "finetune", "data=nowhere"],
+        ["train", "mnist-tiny", "--device", "cpu"],
+        ["train", "digits", "model.image_size=30", "model.patch_size=5"],
+        ["train", "imagenet-b16-384", "data=photos", "--tier", "gpu"],
+        ["train", "imagenet-b16-384", "--tier", "gpu"],
+        ["train", "digits", "keep=best"],
+        [*DIGITS, "--out", "mine"],
+    ],
+)
+def test_what_a_run_refuses_is_refused_in_the_same_sentence(
+    here, words, sentence
+):
+    pictures(here / "photos/train", ants=4, bees=4)
+    pictures(here / "photos/val", ants=1, bees=1)
+    (here / "mine").mkdir()
+    (here / "mine/letter.txt").touch()
+    assert sentence(*words, "--dry-run") == sentence(*words)
+
+
+def test_another_run_in_the_folder_is_refused_in_the_same_sentence(
+    here, sentence
+):
+    train_in(here / "run")
+    words = [*DIGITS, "--out", "run", "lr=0.1"]
+    said = sentence(*words, "--dry-run")
+    assert said == sentence(*words)
+    assert said.endswith("(--out DIR trains elsewhere, --fresh starts again)")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15)]
+)
+def test_interrupting_it_is_clean(here, process, number, code):
+    slow = ["model.embed_dim=256", "model.depth=4"]
+    child = process.start("train", "digits", *slow, "--dry-run")
+    while "to time them" not in (process.folder / "stderr").read_text():
+        time.sleep(0.02)
+    os.kill(child, number)
+    done = process.wait()
+    assert done.code == code
+    assert done.out == "" and "Traceback" not in done.err
+    assert not (here / "runs").exists()
+
+
+# --- the clock
+
+
+def test_an_evaluation_between_two_steps_is_not_timed():
+    config = recipe("digits", "smoke")
+    trial = Trial(Plan(config, None, {}), torch.device("cpu"))
+
+    class Start:
+        class state:
+            step, is_done = 0, False
+
+    trial.begun = Start
+    trial.since = time.perf_counter()
+    trial.stepped()  # between two batches of an evaluation
+    time.sleep(0.1)
+    trial.stepped()
+    Start.state.step = 1
+    trial.stepped()
+    assert len(trial.seconds) == 1 and trial.seconds[0] < 0.1
+
+
+def test_a_run_shorter_than_the_trial_is_not_evaluated(here, answer):
+    values = answer(*DRY, "steps=2")
+    assert values["time"]["steps"] == 2
+    assert values["time"]["measured_steps"] == 1
+
+
+def test_arrays_have_no_pictures_to_read():
+    images = torch.zeros(4, 3, 8, 8, dtype=torch.uint8)
+    arrays = Arrays(images, torch.tensor([0, 1, 1, 1]))
+    spec = PreprocessSpec(image_size=8)
+    train = ArraySource(arrays, ("a", "b"), preprocess=spec)
+    config = recipe("digits", "smoke")
+    sources = open_sources(config, torch.device("cpu"))._replace(train=train)
+    data = look_at(sources, config)
+    assert json.loads(json.dumps(data)) == data
+    assert pictures_line(data) == ""
+    assert data["largest"] == {"class": "b", "count": 3}

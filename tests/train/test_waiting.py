@@ -1,0 +1,165 @@
+"""The share of a run's time that goes by waiting for data."""
+
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from vitedu.data import Arrays, ArraySource
+from vitedu.model import ViTConfig
+from vitedu.pictures import PreprocessSpec
+from vitedu.results import read_file
+from vitedu.train import TrainConfig, fit
+from vitedu.train.waiting import DataWait
+
+CPU = torch.device("cpu")
+CONFIG = TrainConfig(
+    recipe="test",
+    tier="cpu",
+    model=ViTConfig(
+        image_size=8,
+        patch_size=4,
+        num_classes=2,
+        embed_dim=8,
+        depth=1,
+        num_heads=2,
+        mlp_dim=16,
+    ),
+    dataset="given",
+    steps=4,
+    batch_size=4,
+    log_every=2,
+)
+PAUSE = 0.05  # seconds; a step of this model takes a few milliseconds
+
+
+class Slow(ArraySource):
+    """A source that takes its time over every batch."""
+
+    def batches(self, **place):
+        for batch in super().batches(**place):
+            time.sleep(PAUSE)
+            yield batch
+
+
+def source_of(kind):
+    images = torch.zeros(16, 3, 8, 8, dtype=torch.uint8)
+    arrays = Arrays(images, torch.arange(16) % 2)
+    spec = PreprocessSpec(image_size=8)
+    return kind(arrays, ("a", "b"), preprocess=spec)
+
+
+def run(kind, out=None, **options):
+    train, test = source_of(kind), source_of(ArraySource)
+    return fit(CONFIG, out, train=train, test=test, **options)
+
+
+def waits(history):
+    return [line["data_wait"] for line in history if "data_wait" in line]
+
+
+def test_every_batch_is_passed_on():
+    assert list(DataWait(CPU).watched(range(3))) == [0, 1, 2]
+
+
+def test_only_the_time_until_a_batch_comes_is_counted():
+    wait = DataWait(CPU)
+    for _ in wait.watched([1, 2]):
+        time.sleep(PAUSE)
+    assert wait.take() < PAUSE
+
+
+def test_what_was_taken_is_not_counted_again():
+    def slow():
+        time.sleep(PAUSE)
+        yield 1
+
+    wait = DataWait(CPU)
+    list(wait.watched(slow()))
+    assert wait.take() >= PAUSE
+    assert wait.take() == 0.0
+
+
+def test_leaving_the_loop_ends_the_batches_too():
+    ended = []
+
+    def batches():
+        try:
+            yield from range(3)
+        finally:
+            ended.append(True)
+
+    for _ in DataWait(CPU).watched(batches()):
+        break
+    assert ended == [True]
+
+
+def test_a_mistake_in_the_data_comes_through():
+    def broken():
+        yield 1
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        list(DataWait(CPU).watched(broken()))
+
+
+def test_a_run_that_waits_for_its_data_says_so():
+    done = run(Slow)
+    assert len(waits(done.history)) == 2
+    assert min(waits(done.history)) > 0.3
+    assert 0.3 < done.result["data_wait"] <= 1
+
+
+def test_a_run_that_has_its_data_waits_for_nothing():
+    quick, slow = run(ArraySource), run(Slow)
+    assert 0 <= quick.result["data_wait"] < slow.result["data_wait"]
+
+
+def test_the_share_is_in_the_file_of_the_result(tmp_path):
+    run(Slow, tmp_path / "run")
+    stored = read_file(tmp_path / "run" / "result.json")
+    assert 0.3 < stored["data_wait"] <= 1
+
+
+def test_a_resumed_run_counts_its_own_time_alone(tmp_path):
+    stops = iter([False, False, True])
+    run(Slow, tmp_path / "run", should_stop=lambda: next(stops))
+    done = run(Slow, tmp_path / "run")
+    # the last line is of two steps, of which this process took one
+    assert min(waits(done.history)) > 0.3
+
+
+def test_a_run_stopped_before_its_first_line_says_nothing():
+    stopped = run(Slow, should_stop=lambda: True)
+    assert stopped.result["status"] == "interrupted"
+    assert "data_wait" not in stopped.result
+
+
+def test_the_whole_share_weighs_the_lines_by_their_time():
+    every = replace(CONFIG, log_every=1)
+    train, test = source_of(Slow), source_of(ArraySource)
+    done = fit(every, train=train, test=test)
+    lines = [line for line in done.history if "data_wait" in line]
+    before, waited = 0.0, 0.0
+    for line in lines:
+        waited += line["data_wait"] * (line["wall_seconds"] - before)
+        before = line["wall_seconds"]
+    want = waited / before
+    # rounded to three digits, as the lines are
+    assert done.result["data_wait"] == pytest.approx(want, abs=1e-3)
+
+
+@pytest.mark.gpu
+def test_a_gpu_that_has_work_does_not_wait():
+    device = torch.device("cuda")
+    x = torch.randn(4096, 4096, device=device)
+    wait = DataWait(device)
+    for _ in wait.watched(range(5)):
+        for _ in range(20):
+            x @ x  # a tenth of a second or so is queued, and none waits for it
+    busy = wait.take()
+    for _ in wait.watched(time.sleep(PAUSE) or i for i in range(5)):
+        torch.cuda.synchronize()
+    assert busy < 5 * PAUSE / 2
+    assert wait.take() > 5 * PAUSE / 2

@@ -11,7 +11,6 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-import torch
 from matplotlib import colormaps
 from matplotlib.colors import to_rgb
 from PIL import Image
@@ -27,6 +26,7 @@ from vitedu.figures.palette import (
     POSITIONS,
     STREAM,
 )
+from vitedu.interpret import attention_map
 
 ROOT = Path(__file__).parents[1]
 SIDE, GAP = 28, 4  # pixels of a patch as drawn, and between two of them
@@ -45,7 +45,7 @@ NAMES = {
 
 
 def seen(photo: Image.Image, model: vitedu.ViT) -> Image.Image:
-    """The part of a photograph that the network reads, in the photograph's pixels."""
+    """The part of a photograph that the network reads, in its own pixels."""
     size, _ = model.preprocess.image_size
     side = min(photo.size) * size / int(size / model.preprocess.crop)
     left, top = (photo.width - side) / 2, (photo.height - side) / 2
@@ -54,35 +54,17 @@ def seen(photo: Image.Image, model: vitedu.ViT) -> Image.Image:
     )
 
 
-def rollout(maps: list[torch.Tensor]) -> torch.Tensor:
-    """How much of each token reaches each other one through all layers: (t, t).
-
-    In every layer half of a token is what it was and half is what attention
-    mixes in, averaged over heads (Abnar and Zuidema 2020). `maps` are (1,
-    heads, t, t).
-    """
-    reached = torch.eye(maps[0].shape[-1])
-    for weights in maps:
-        mixed = weights[0].mean(dim=0)
-        reached = (mixed + torch.eye(len(mixed))) / 2 @ reached
-    return reached
-
-
 def attention(model: vitedu.ViT, photo: Image.Image) -> np.ndarray:
-    """What reaches the class token from each patch, (gh, gw): least 0, most 1."""
-    images = vitedu.preprocess(model, photo)
-    with torch.no_grad(), vitedu.record_attention(model) as maps:
-        model(images)
-    rows, columns = model.config.grid
-    shares = rollout(maps)[0, -rows * columns :]
+    """What reaches the class token per patch, (gh, gw): least 0, most 1."""
+    (shares,) = attention_map(model, vitedu.preprocess(model, photo))
     shares = (shares - shares.min()) / (shares.max() - shares.min())
-    return shares.reshape(rows, columns).numpy()
+    return shares.numpy()
 
 
 def mosaic(
     photo: Image.Image, columns: int, rows: int, side: int = SIDE
 ) -> np.ndarray:
-    """A photograph as (rows, columns, side, side, 3) in 0..255, the middle of it."""
+    """The middle of a photograph: (rows, columns, side, side, 3) in 0..255."""
     width, height = columns * side, rows * side
     scale = max(width / photo.width, height / photo.height)
     size = (round(photo.width * scale), round(photo.height * scale))
@@ -106,7 +88,7 @@ def shades(shares: np.ndarray) -> np.ndarray:
 
 
 def letters(rows: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Patches of the book's colours, a letter of NAMES each; which are there."""
+    """Patches in the book's colours, by letters of NAMES; which are there."""
     colors = [
         [to_rgb(NAMES.get(name, "white")) for name in row] for row in rows
     ]
@@ -117,7 +99,7 @@ def letters(rows: list[str]) -> tuple[np.ndarray, np.ndarray]:
 def sheet(
     patches: np.ndarray, there: np.ndarray | None = None, gap: int = GAP
 ) -> Image.Image:
-    """Patches (rows, columns, side, side, 3) apart from each other, transparent.
+    """Patches (rows, columns, side, side, 3) apart, on a transparent ground.
 
     Where `there` (rows, columns) is false, the patch is left out.
     """
@@ -258,8 +240,8 @@ def logo() -> str:
     for row, names in enumerate(LOGO):
         for column, name in enumerate(names):
             lines.append(
-                f'<rect x="{16 * column}" y="{16 * row}" width="14" height="14" '
-                f'rx="2.5" fill="{NAMES[name]}"/>'
+                f'<rect x="{16 * column}" y="{16 * row}" width="14" '
+                f'height="14" rx="2.5" fill="{NAMES[name]}"/>'
             )
     return "\n".join([*lines, "</svg>"]) + "\n"
 

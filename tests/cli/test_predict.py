@@ -1,4 +1,4 @@
-"""`vitedu predict`, `info` and `evaluate` with the real model, without a network."""
+"""`vitedu predict`, `info`, `evaluate` with the real model, offline."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The drawing of the whole network: what is lit, and on which ground it reads."""
+"""The drawing of the whole network: what is lit, on which ground it reads."""
 
 import pytest
 from matplotlib.colors import to_hex, to_rgb

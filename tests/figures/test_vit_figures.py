@@ -1,4 +1,4 @@
-"""Drawings of the chapter on the whole network: what is in them, and their words."""
+"""Drawings of the chapter on the whole network: their content and words."""
 
 import inspect
 import re

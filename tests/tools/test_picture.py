@@ -32,19 +32,6 @@ def test_the_first_page_says_what_the_model_answers(model):
     ]
 
 
-def test_rollout_without_mixing_changes_nothing():
-    alone = torch.eye(5).expand(1, 3, 5, 5)
-    assert torch.equal(picture.rollout([alone] * 4), torch.eye(5))
-
-
-def test_rollout_of_two_layers_by_hand():
-    first = torch.tensor([[[[0.0, 1.0], [0.0, 1.0]]]])  # all take the second
-    second = torch.tensor([[[[1.0, 0.0], [1.0, 0.0]]]])  # all take the first
-    # first: (1/2, 1/2), (0, 1); second: (1, 0), (1/2, 1/2)
-    want = torch.tensor([[0.5, 0.5], [0.25, 0.75]])
-    assert torch.equal(picture.rollout([first, second]), want)
-
-
 def test_a_map_runs_from_0_to_1_over_the_grid(model):
     shares = picture.attention(model, vitedu.data.photo("hopper"))
     assert shares.shape == (14, 14)

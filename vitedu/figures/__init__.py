@@ -3,7 +3,7 @@
 `figures.show(*figures.network("attention"))` in a notebook. `palette`,
 `charts`, `schematic` and `photos` are what all drawings are made of; a
 chapter's own are in the module of its name: `images`, `attention`, `encoder`,
-`vit`, `mnist`.
+`vit`, `mnist`. `report` is no drawing but the page of a run, as HTML.
 """
 
 from vitedu.figures.curves import curves

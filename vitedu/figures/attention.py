@@ -38,7 +38,7 @@ def answers(
     lines: Mapping[str, Tensor],
     entries: Mapping[float, float],
 ) -> "tuple[Figure, str]":
-    """What a soft dictionary answers (m,) to queries in these directions, in degrees.
+    """What a soft dictionary answers (m,) to queries in `directions` (degrees).
 
     `entries` are the dictionary's own keys and values; at most three lines.
     """
@@ -72,7 +72,7 @@ def answers(
 
 
 def triangle(tokens: Tensor, outputs: Tensor) -> "tuple[Figure, str]":
-    """Three tokens (3, 2) in the plane, and where attention moves each of them."""
+    """Three tokens (3, 2) in the plane, and where attention moves each."""
     figure, axes = chart(3.4, 3.0)
     corners = torch.cat([tokens, tokens[:1]])
     axes.fill(*corners.T.numpy(), facecolor=TINTS[ATTENTION], edgecolor="0.6")
@@ -180,7 +180,7 @@ def deal(
 
 
 def layer() -> "tuple[Figure, str]":
-    """Equations (5) to (8), one colour a step: symbol, box, line of code, matrices.
+    """Equations (5) to (8), a colour a step: symbol, box, code, matrices.
 
     Four tokens of six numbers, two heads.
     """
@@ -255,7 +255,7 @@ def layer() -> "tuple[Figure, str]":
 def moved(
     panels: Mapping[str, Tensor], changed: tuple[int, int]
 ) -> "tuple[Figure, str]":
-    """Which outputs move when one token of one picture changes: booleans (b, t)."""
+    """Booleans (b, t): which outputs move when one picture's token changes."""
     from matplotlib.patches import Patch
 
     figure, grid = chart(WIDTH, 3.3, len(panels), 1, squeeze=False)

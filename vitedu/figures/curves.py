@@ -41,7 +41,10 @@ def curves(history: list[dict[str, Any]]) -> "tuple[Figure, str]":
     if all(loss > 0 for _, loss in losses):
         left.set_yscale("log")
     (_, first), (step, last) = losses[0], losses[-1]
-    alt = f"Training loss goes from {first:.2f} to {last:.2f} nats over {step} steps"
+    alt = (
+        f"Training loss goes from {first:.2f} to {last:.2f} nats "
+        f"over {step} steps"
+    )
     if len(losses) == 1:
         alt = f"Training loss is {last:.2f} nats at step {step}"
     for axes in right:

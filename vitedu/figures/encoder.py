@@ -99,7 +99,7 @@ def averages(steps: Sequence[Tensor]) -> "tuple[Figure, str]":
 
 
 def block() -> "tuple[Figure, str]":
-    """One block: boxes, equations (2) and (3) and the two lines of code, in colour."""
+    """One block: boxes, equations (2) and (3), two lines of code, in colour."""
     figure, axes = canvas(400, 520, opaque=True)
     x = 30  # where the stream runs down
     line(axes, [(x, 492), (x, 34)], STREAM, width=9)
@@ -174,7 +174,7 @@ def _words_in_colors(
     pieces: Iterable[tuple[str, str]],
     **look: Any,
 ) -> None:
-    """Words one after the other, each in its colour, from `place` to the right."""
+    """Words one after another from `place` to the right, each in its colour."""
     from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 
     areas = [
@@ -187,7 +187,7 @@ def _words_in_colors(
 
 
 def influence(matrices: Mapping[str, Tensor]) -> "tuple[Figure, str]":
-    """For each part a matrix (t, t): does output token i depend on input token j?"""
+    """For each part, (t, t): does output token i depend on input token j?"""
     from matplotlib.colors import ListedColormap
 
     colors = {"attention": ATTENTION, "MLP": MLP}
@@ -306,7 +306,7 @@ def medians(
     depths: Sequence[int],
     panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]],
 ) -> "tuple[Figure, str]":
-    """A panel for each quantity over the depth: medians as lines, seeds as dots."""
+    """A panel per quantity over the depth: medians as lines, seeds as dots."""
     rows = len(panels)
     height = 2.4 * rows + 0.3
     figure, grid = chart(WIDTH, height, rows, 1, sharex=True, squeeze=False)

@@ -79,7 +79,7 @@ def _draw_guesses(axes: "Axes", guesses: Sequence[tuple[str, float]]) -> str:
 
 
 def numbered(image: Tensor, patch_size: int) -> "tuple[Figure, str]":
-    """An image (c, h, w) of whole numbers, and below it its flat patches as rows.
+    """An image (c, h, w) of whole numbers, above its flat patches as rows.
 
     Each patch has one colour, above and below. Channels are drawn side by side.
     """
@@ -202,7 +202,7 @@ def _cells(
     width: float,
     height: float,
 ) -> None:
-    """Numbers of a token as a row of cells, from light (-1) to dark grey (1)."""
+    """Numbers of a token as a row of cells: light (-1) to dark grey (1)."""
     x, y = corner
     side = width / len(token)
     for place, value in enumerate(token.tolist()):
@@ -245,10 +245,10 @@ def questions(
     limit: float,
     alt: str,
 ) -> "tuple[Figure, str]":
-    """Kernels (3, p, q) under their titles, above maps (gh, gw) of their answers.
+    """Kernels (3, p, q) with titles, above maps (gh, gw) of their answers.
 
-    Each kernel is drawn around grey; the maps share one scale, printed once, from
-    -limit to limit. Answers beyond it are drawn as the limit.
+    Each kernel is drawn around grey; the maps share one scale, printed once,
+    from -limit to limit. Answers beyond it are drawn as the limit.
     """
     figure, grid = chart(WIDTH, 3.9, 2, len(kernels), squeeze=False)
     for axes in grid.flat:
@@ -271,14 +271,14 @@ def questions(
 
 
 def around_grey(kernel: Tensor) -> Tensor:
-    """A kernel as a picture: 0 is grey, its largest number black or full colour."""
+    """A kernel as a picture: 0 is grey, the largest black or full colour."""
     return 0.5 + 0.5 * kernel / kernel.abs().max()
 
 
 def kernels(
     filters: Tensor, groups: Mapping[str, Sequence[int]], seen: str
 ) -> "tuple[Figure, str]":
-    """Some of the kernels (d, 3, p, q) under their numbers, in groups with a title.
+    """Some of the kernels (d, 3, p, q) under their numbers, in titled groups.
 
     Each is drawn around grey, on its own scale. `seen` begins the alt text.
     """

@@ -1,4 +1,4 @@
-"""Drawings of chapter 5: digits, one turn of the loop, rates, runs and mistakes.
+"""Drawings of chapter 5: digits, the training loop, rates, runs and mistakes.
 
 Every function returns a figure and its alt text, for `figures.show(*...)`.
 """
@@ -28,7 +28,7 @@ def digit_grid(
     columns: int = 5,
     patch_size: int | None = None,
 ) -> "tuple[Figure, str]":
-    """Images (n, 1, h, w), any range, each under its title; lines cut the patches."""
+    """Images (n, 1, h, w), any range, under their titles; lines cut patches."""
     rows = math.ceil(len(images) / columns)
     figure, grid = chart(WIDTH, 1.3 * rows, rows, columns, squeeze=False)
     for axes in grid.flat:
@@ -124,7 +124,7 @@ def rates(mistakes: Mapping[float, float]) -> "tuple[Figure, str]":
 def ladder(
     rungs: Mapping[str, Sequence[float]], errors: Mapping[str, float]
 ) -> "tuple[Figure, str]":
-    """Mistakes in percent, one row per rung: the seeds, their mean and its error."""
+    """Mistakes in percent, a row per rung: seeds, their mean and its error."""
     figure, axes = chart(WIDTH, 0.62 * len(rungs) + 0.7)
     names = [textwrap.fill(name, 16) for name in rungs]
     axes.set_yticks(range(len(rungs)), names, fontsize=12)
@@ -187,7 +187,7 @@ def runs(
 
 
 def paths(walks: Mapping[str, Tensor]) -> "tuple[Figure, str]":
-    """Walks (steps, weights), a panel each, one above the other on one scale."""
+    """Walks (steps, weights), a panel each, stacked, on one scale."""
     shared = {"sharex": True, "sharey": True}
     figure, panels = chart(WIDTH, 3.6, len(walks), 1, **shared)
     listed = []

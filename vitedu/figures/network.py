@@ -44,7 +44,7 @@ PATCHES_DRAWN = 16
 
 
 def network(*lit: str) -> "tuple[Figure, str]":
-    """The Vision Transformer from image to class, with the parts `lit` in colour.
+    """The Vision Transformer from image to class, the parts `lit` in colour.
 
     `lit` are names of PARTS, "encoder" (attention and MLP) or "network" (all of
     it). The ground is transparent.

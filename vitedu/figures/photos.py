@@ -29,7 +29,7 @@ LIT = 0.15  # of the photograph, where a map over it is bright
 def pictures(
     panels: Mapping[str, Tensor], alt: str, columns: int | None = None
 ) -> "tuple[Figure, str]":
-    """Pictures (3, h, w) in 0..1, each under its title, in rows of `columns`."""
+    """Pictures (3, h, w) in 0..1, each with a title, in rows of `columns`."""
     figure, grid = _panels(len(panels), columns or len(panels))
     for axes, (title, picture) in zip(grid, panels.items(), strict=False):
         draw_picture(axes, picture)
@@ -72,7 +72,7 @@ def maps(
 def named(
     picture: Tensor, places: Mapping[str, tuple[int, int]], patch_size: int
 ) -> "tuple[Figure, str]":
-    """A picture (3, h, w) in 0..1 with patches framed and named: (row, column)."""
+    """A picture (3, h, w) in 0..1; patches (row, column) framed and named."""
     from matplotlib.patheffects import withStroke
 
     figure, axes = chart(3.2, 3.2)
@@ -176,7 +176,7 @@ def frame_patch(
 
 
 def _over(ghost: Tensor, shares: Tensor) -> "ndarray":
-    """Colours (h, w, 3) of a map (gh, gw); a grey picture (h, w) shows through."""
+    """Colours (h, w, 3) of a map (gh, gw) over a grey picture (h, w)."""
     from matplotlib import colormaps
 
     pixels = len(ghost) // len(shares)  # of a patch

@@ -1,4 +1,4 @@
-"""Showing a figure in a notebook, with the words for readers who cannot see it."""
+"""Showing a figure in a notebook, with words for those who can't see it."""
 
 from base64 import b64encode
 from io import BytesIO
@@ -13,7 +13,7 @@ BACKGROUND = "white"  # opaque: a page may be dark
 
 
 def show(figure: "Figure", alt: str) -> None:
-    """Display a figure as PNG; `alt` says what is seen and the number that matters.
+    """Display a figure as PNG; `alt` says what is seen, and the main number.
 
     The alt text goes into the output's metadata, from where the book takes it,
     and is what a notebook without pictures shows. The ground is white; it stays

@@ -98,7 +98,7 @@ GROUPS = {
 
 
 def tokens(batch: int = 3, patches: int = 4) -> "tuple[Figure, str]":
-    """Equation (1) for a batch: one class token and one table of positions for all."""
+    """Equation (1) for a batch: all share the class token and the positions."""
     figure, axes = canvas(400, 290)
     small, step, first = (44, 34), 50, 176
     height = 45  # from one image to the next
@@ -132,7 +132,7 @@ def tokens(batch: int = 3, patches: int = 4) -> "tuple[Figure, str]":
 
 
 def equations() -> "tuple[Figure, str]":
-    """The network from image to logits: symbols, and the same as lines of code."""
+    """The network from image to logits: symbols, and the same as code."""
     wide, high, step = 400, 58, 78
     total = step * len(STATIONS) + 78
     figure, axes = canvas(wide + 40, total, opaque=True)
@@ -251,7 +251,7 @@ def shares(counts: Mapping[str, Mapping[str, int]]) -> "tuple[Figure, str]":
 
 
 def neighbours(rows: Tensor, patches: Sequence[int]) -> "tuple[Figure, str]":
-    """How similar the position (n, d) of each of `patches` is to all n, as maps.
+    """Maps of how similar the position (n, d) of each of `patches` is to all n.
 
     Patches are counted from 1, row by row. The measure is the cosine, on one
     scale.

@@ -1,0 +1,259 @@
+"""`vitedu predict` on folders, and its table."""
+
+import csv
+import json
+import os
+from itertools import islice
+
+import pytest
+import torch
+from PIL import Image
+
+import vitedu
+from vitedu.cli import main, predict, predictions
+from vitedu.cli.spreadsheet import path_cell, text_cell
+from vitedu.model import ViT, ViTConfig
+from vitedu.weights import checkpoint_of, write_weights
+
+SHADES = {"b.png": 200, "a/2.png": 90, "a/10.png": 30, "a/deep/x.jpg": 255}
+IN_ORDER = ["a/10.png", "a/2.png", "a/deep/x.jpg", "b.png"]
+NAMES = ("=dark", "Käfer", "蜂")
+
+
+@pytest.fixture
+def here(here):
+    """A model of three classes, and a folder of four pictures."""
+    write_model("w.safetensors", NAMES)
+    for name, shade in SHADES.items():
+        path = here / "album" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (20, 24), (shade, 9, 9)).save(path)
+    return here
+
+
+def write_model(path, names=()):
+    torch.manual_seed(0)
+    config = ViTConfig(
+        image_size=16,
+        patch_size=8,
+        num_classes=3,
+        embed_dim=8,
+        depth=1,
+        num_heads=2,
+        mlp_dim=8,
+    )
+    model = ViT(config)
+    torch.nn.init.normal_(model.head.weight)
+    model.class_names = names
+    write_weights(path, checkpoint_of(model))
+
+
+def rows(path="out.csv"):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def tabled(*words):
+    """The rows of the table that `vitedu predict` writes."""
+    assert main(["predict", "w.safetensors", *words, "--csv", "out.csv"]) == 0
+    return rows()
+
+
+def test_a_folder_is_read_however_deep_in_the_order_of_names(here, answer):
+    found = answer("predict", "w.safetensors", "album")
+    files = [x["image"] for x in found["predictions"]]
+    assert files == [os.path.join("album", *x.split("/")) for x in IN_ORDER]
+    assert (found["num_pictures"], found["num_skipped"]) == (4, 0)
+
+
+def test_a_table_has_a_row_for_each_picture_and_all_classes_of_top(here):
+    found = tabled("album", "--top", "2")
+    assert [*found[0]] == [
+        "file",
+        "class",
+        "probability",
+        "class_2",
+        "probability_2",
+        "error",
+    ]
+    assert [row["file"].replace(os.sep, "/") for row in found] == [
+        f"album/{name}" for name in IN_ORDER
+    ]
+    for row in found:
+        first, second = float(row["probability"]), float(row["probability_2"])
+        assert 1 / 3 < first <= 1 and 0 < second <= first and not row["error"]
+
+
+def test_a_table_says_what_classify_says(here):
+    model = vitedu.load("w.safetensors")
+    for row in tabled("album"):
+        for place, guess in enumerate(vitedu.classify(model, row["file"])):
+            end = f"_{place + 1}" if place else ""
+            assert row[f"class{end}"].lstrip("'") == guess.name
+            # float32, batches of another size; written with six digits
+            share = float(row[f"probability{end}"])
+            assert share == pytest.approx(guess.probability, abs=2e-6)
+
+
+def test_pictures_of_several_batches_keep_their_order(here, monkeypatch):
+    before = tabled("album")
+    monkeypatch.setattr(predictions, "BATCH", 3)
+    assert [x["file"] for x in tabled("album")] == [x["file"] for x in before]
+
+
+def test_unreadable_pictures_are_listed_and_the_others_go_on(here, capsys):
+    (here / "album/a/11.png").write_bytes(b"no picture")
+    (here / "album/c.jpg").symlink_to("nowhere.jpg")
+    words = ["predict", "w.safetensors", "album", "--csv", "out.csv"]
+    assert main([*words, "--json"]) == 0
+    out, err = capsys.readouterr()
+    answer = json.loads(out)
+    assert answer["csv"] == "out.csv"
+    assert (answer["num_pictures"], answer["num_skipped"]) == (4, 2)
+    assert "11.png: it is not a picture" in answer["skipped"][0]
+    assert "note: 2 of 6 pictures are left out" in err
+    assert len(rows()) == 6
+    bad = [row for row in rows() if row["error"]]
+    assert [os.path.basename(row["file"]) for row in bad] == ["11.png", "c.jpg"]
+    assert all(not row["class"] and not row["probability"] for row in bad)
+
+
+def test_a_folder_of_unreadable_pictures_leaves_no_table(here, sentence):
+    (here / "bad").mkdir()
+    (here / "bad/1.png").write_bytes(b"no picture")
+    said = sentence("predict", "w.safetensors", "bad", "--csv", "out.csv")
+    assert "none of 1 pictures can be read; the first: " in said
+    assert not [x for x in os.listdir() if x.startswith("out.csv")]
+
+
+def test_a_picture_that_is_named_has_to_be_readable(here, sentence):
+    words = ["w.safetensors", "album", "gone.png", "--csv", "out.csv"]
+    assert "gone.png does not exist" in sentence("predict", *words)
+    assert not [x for x in os.listdir() if x.startswith("out.csv")]
+
+
+def test_an_old_table_stays_if_the_new_one_fails(here, sentence):
+    tabled("album")
+    before = rows()
+    sentence("predict", "w.safetensors", "gone.png", "--csv", "out.csv")
+    assert rows() == before
+
+
+@pytest.mark.parametrize("name", ["out.txt", "album/b.png", "album", ".csv"])
+def test_a_table_is_never_written_over_something_else(here, sentence, name):
+    said = sentence("predict", "w.safetensors", "album", "--csv", name)
+    assert "ends in .csv" in said
+    with Image.open(here / "album/b.png") as picture:
+        assert picture.size == (20, 24)
+
+
+def test_a_table_in_a_folder_that_is_missing_is_refused(here, sentence):
+    words = ["w.safetensors", "album", "--csv", "gone/out.csv"]
+    assert "cannot write gone" in sentence("predict", *words)
+
+
+def test_a_folder_without_pictures_is_one_sentence(here, sentence):
+    (here / "empty").mkdir()
+    (here / "empty/notes.txt").touch()
+    said = sentence("predict", "w.safetensors", "album", "empty")
+    assert "there are no pictures in empty, but 1 file (notes.txt)" in said
+
+
+def test_hidden_files_and_linked_folders_are_left_out(here, answer):
+    (here / "album/.cache").mkdir()
+    Image.new("RGB", (9, 9)).save(here / "album/.cache/y.png")
+    (here / "album/up").symlink_to(here / "album")
+    assert answer("predict", "w.safetensors", "album")["num_pictures"] == 4
+
+
+def test_more_pictures_than_a_screen_holds_need_a_table(
+    here, monkeypatch, sentence
+):
+    monkeypatch.setattr(predict, "MOST_PRINTED", 3)
+    said = sentence("predict", "w.safetensors", "album")
+    assert "more than 3 pictures" in said and "--csv FILE.csv" in said
+    assert len(tabled("album")) == 4
+
+
+def test_without_a_terminal_a_line_says_how_far_it_is(
+    here, monkeypatch, capsys
+):
+    monkeypatch.setattr(predict, "EVERY", 0.0)
+    tabled("album")
+    err = capsys.readouterr().err
+    assert err.splitlines() == [f"{n} pictures so far" for n in (1, 2, 3, 4)]
+
+
+def test_a_listing_begins_before_all_folders_are_read(here, monkeypatch):
+    listed = []
+
+    def visible(folder):
+        listed.append(folder.name)
+        return original(folder)
+
+    original = predictions.visible
+    monkeypatch.setattr(predictions, "visible", visible)
+    (first,) = islice(predictions.find_pictures(["album"]), 1)
+    assert os.path.basename(first.file) == "10.png"
+    assert listed == ["album", "a"]  # and not yet album/a/deep
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0,
+    reason="the administrator may read everything",
+)
+def test_what_may_not_be_read_is_listed(here):
+    (here / "album/secret").mkdir(mode=0)
+    (here / "album/b.png").chmod(0)
+    bad = [row["error"] for row in tabled("album") if row["error"]]
+    assert len(bad) == 2 and all("ermission denied" in x for x in bad)
+
+
+# --- names
+
+
+def test_no_cell_of_a_table_begins_like_a_formula(here, monkeypatch):
+    monkeypatch.chdir(here / "album")
+    os.rename("b.png", "=cmd|' -C calc'!A0.png")
+    words = ["predict", "../w.safetensors", "=cmd|' -C calc'!A0.png", "."]
+    assert main([*words, "--csv", "out.csv"]) == 0
+    with open("out.csv", newline="", encoding="utf-8") as file:
+        found = list(csv.reader(file))
+    for cell in (cell for row in found for cell in row):
+        assert not cell.startswith(tuple("=+-@\t\r\n"))
+    # and the file is still found by its name
+    assert all(os.path.isfile(row[0]) for row in found[1:])
+    assert any("'=dark" in row for row in found)
+
+
+@pytest.mark.parametrize("text", ["-1", "+2.5", "1e3", "ants", "", "a=b"])
+def test_numbers_and_plain_words_stay_as_they_are(text):
+    assert text_cell(text) == text
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd", "@SUM(A1)", "-x", "\t=1"])
+def test_a_class_that_looks_like_a_formula_gets_an_apostrophe(text):
+    assert text_cell(text) == f"'{text}"
+    assert path_cell(text) == os.path.join(".", text)
+
+
+def test_names_of_any_script_are_written_in_utf_8(here):
+    name = 'Käfer, "蜂"; 🐝\n.png'
+    os.rename(here / "album/b.png", here / "album" / name)
+    assert tabled("album")[0]["file"] == os.path.join("album", name)
+    assert b"\xe8\x9c\x82" in (here / "out.csv").read_bytes()
+
+
+def test_a_name_that_is_not_utf_8_is_written_so_that_it_can_be_read(here):
+    name = os.fsdecode(b"caf\xe9.png")
+    os.rename(here / "album/b.png", here / "album" / name)
+    files = [row["file"] for row in tabled("album")]
+    assert files[3] == os.path.join("album", r"caf\udce9.png")
+
+
+def test_text_is_quoted_so_that_semicolons_do_not_split_it(here):
+    os.rename(here / "album/b.png", here / "album/a;=1+1.png")
+    tabled("album")
+    lines = (here / "out.csv").read_text(encoding="utf-8").splitlines()
+    assert any(line.startswith('"album') and "a;=1+1" in line for line in lines)
+    assert lines[0].startswith('"file","class","probability"')

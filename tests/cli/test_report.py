@@ -1,0 +1,345 @@
+"""`vitedu report`, and the page that training on pictures leaves behind."""
+
+import contextlib
+import hashlib
+import html
+import io
+import json
+import os
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import vitedu
+from vitedu.cli import main
+from vitedu.cli.report import (
+    changed_settings,
+    draw_report,
+    find_test_part,
+    write_report,
+)
+from vitedu.cli.report_examples import measure
+from vitedu.data import ArraySource, load_dataset, subset
+from vitedu.interpret import attention_map
+from vitedu.model import ViT
+from vitedu.pictures import normalise
+from vitedu.train import Run, fit
+from vitedu.train.folder import RunFolder
+from vitedu.train.recipes import recipe
+from vitedu.train.sources import open_sources
+
+TRAIN = [
+    "train",
+    "shapes-small",
+    "data=photos",
+    "model.image_size=16",
+    "model.embed_dim=8",
+    "model.depth=1",
+    "model.num_heads=2",
+    "model.mlp_dim=8",
+    "ema=none",
+    "steps=3",
+    "batch_size=2",
+    "log_every=1",
+    "--tier",
+    "smoke",
+    "--out",
+    "run",
+]
+BAD = "<b>no picture.png"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with photographs of two classes, and a run on them."""
+    folder = tmp_path_factory.mktemp("report")
+    rng = np.random.default_rng(0)
+    for name, low in (("ants", 0), ("<i>bees</i>", 150)):
+        (folder / "photos" / name.replace("/", "")).mkdir(parents=True)
+        for index in range(10):
+            pixels = rng.integers(low, low + 100, (20, 24, 3), dtype=np.uint8)
+            place = folder / "photos" / name.replace("/", "") / f"{index}.png"
+            Image.fromarray(pixels).save(place)
+    (folder / "photos/ants" / BAD).write_bytes(b"no picture")
+    with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder):
+        patch.setenv("VITEDU_CACHE", str(folder / "cache"))
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            assert main(TRAIN) == 0
+    (folder / "stdout").write_text(out.getvalue())
+    return folder
+
+
+@pytest.fixture
+def here(here, trained):
+    """A copy of it, to change as one likes."""
+    shutil.copytree(trained, here, dirs_exist_ok=True)
+    return here
+
+
+def page(folder="run"):
+    return (Path(folder) / "report.html").read_text(encoding="utf-8")
+
+
+def digests(folder):
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.iterdir())
+    }
+
+
+def run_in(folder):
+    """What `fit` returned for the run in the folder, and the folder."""
+    place = RunFolder(folder)
+    result = json.loads(place.result.read_text())
+    model = vitedu.load(place.weights)
+    return Run(result, place.history(), model), place
+
+
+def test_training_on_pictures_leaves_a_report_and_says_where(here):
+    assert (here / "stdout").read_text().endswith("report: run/report.html\n")
+    accuracy = json.loads((here / "run/result.json").read_text())["metrics"][
+        "test_accuracy"
+    ]["value"]
+    assert f"<h1>photos: {accuracy:.2f} % of the test pictures right" in page()
+    assert page().count("<img src=") == 3 + 2 * 4  # all 4 test pictures
+
+
+def test_the_most_confident_come_first_with_their_picture_and_map():
+    digits = subset(load_dataset("digits").test, 60)
+    torch.manual_seed(0)
+    config = recipe("digits", "smoke")
+    sizes = {"embed_dim": 8, "depth": 1, "num_heads": 2, "mlp_dim": 8}
+    model = ViT(replace(config.model, **sizes)).eval()
+    torch.nn.init.normal_(model.head.weight)
+    source = ArraySource(
+        digits, tuple("abcdefghij"), preprocess=config.preprocess
+    )
+    found = measure(model, source, None, config, lambda: False)
+    assert len(found.right) == len(found.wrong) == 6
+    for examples in (found.right, found.wrong):
+        shares = [each.probability for each in examples]
+        assert shares == sorted(shares, reverse=True)
+    assert found.wrong[0].probability == max(
+        found.answers.probabilities[~found.answers.is_correct].tolist()
+    )
+    for each in (*found.right, *found.wrong):
+        index = int(each.name.removeprefix("test image ")) - 1
+        assert each.label == f"class {digits.labels[index]}"
+        assert (each.label == each.predicted) == (each in found.right)
+        pixels = digits.images[index : index + 1]  # (1, 1, 28, 28)
+        # float32
+        assert torch.allclose(each.picture, pixels[0] / 255, atol=1e-6)
+        (want,) = attention_map(model, normalise(pixels, config.preprocess))
+        assert torch.allclose(each.shares, want, atol=1e-6)
+
+
+def test_names_from_the_data_are_shown_as_they_are_written(here):
+    words = html.unescape(re.sub("<[^>]*>", "", page()))
+    assert "<i>bees<i>" in words
+    assert f"cannot read ants/{BAD}: it is not a picture" in words
+    assert "<i>" not in page()
+
+
+@pytest.mark.slow
+def test_a_report_is_drawn_again_and_changes_no_other_file(here, answer):
+    before = digests(here / "run")
+    (here / "run/report.html").unlink()
+    found = answer("report", "run")
+    assert digests(here / "run") == before
+    assert found["report"] == "run/report.html" and found["missing"] is None
+    result = json.loads((here / "run/result.json").read_text())
+    assert found["num_images"] == result["dataset"]["num_test"] == 4
+    accuracy = 100 * found["num_correct"] / found["num_images"]
+    assert accuracy == result["metrics"]["test_accuracy"]["value"]
+
+
+def test_the_lines_that_load_the_model_run(here, capsys):
+    vitedu.data.photo("cat").save("photo.jpg")
+    code = re.search(r"<code>(import vitedu.*?)</code>", page(), re.S)[1]
+    program = html.unescape(code)
+    assert len([x for x in program.splitlines()[1:] if x]) == 3
+    names = {}
+    exec(program, names)
+    assert names["images"].shape == (1, 3, 16, 16)
+    guesses = vitedu.classify(names["model"], "photo.jpg")
+    assert capsys.readouterr().out == f"{guesses}\n"
+
+
+def test_what_differs_from_the_recipe_is_listed(here):
+    rows = page().partition("Not as in the recipe shapes-small")[2]
+    rows = rows.partition("<details>")[0]
+    for name in ("batch_size", "model.depth", "ema"):
+        assert f'<th scope="row">{name}</th>' in rows
+    assert "<td>2 (recipe: " in rows and "<td>none (recipe: " in rows
+    assert "model.num_classes" not in rows and "preprocess" not in rows
+
+
+def test_what_comes_with_the_weights_is_no_change_of_the_recipe():
+    config = recipe("finetune", "cpu")
+    model = replace(config.model, image_size=(32, 32), dropout=0.1)
+    config = replace(config, model=model, dataset="photos", lr=0.5)
+    found = changed_settings(config)
+    assert found == {
+        "lr": "0.5 (recipe: 0.01)",
+        "model.dropout": "0.1 (recipe: 0.0)",
+    }
+    assert changed_settings(replace(config, recipe="of my own")) is None
+
+
+@pytest.mark.slow
+def test_data_that_have_moved_leave_the_report_without_pictures(
+    here, capsys, answer
+):
+    before = page()
+    (here / "photos").rename(here / "moved")
+    assert main(["report", "run"]) == 0
+    assert "note: The test pictures are missing here (data=photos" in (
+        capsys.readouterr().err
+    )
+    assert page().count("<img src=") == 3
+    assert "`vitedu report RUN data=FOLDER`" in html.unescape(page())
+    assert "Class by class" not in page()
+    found = answer("report", "run", "data=moved")
+    assert found["num_images"] == 4 and page().count("<img src=") == 11
+    # the names of pictures are those below the folder, wherever it is
+    assert page().count("ants/") == before.count("ants/")
+
+
+@pytest.mark.slow
+def test_other_data_are_not_taken_for_those_of_the_run(here, answer):
+    (here / "photos/ants/0.png").unlink()
+    found = answer("report", "run")
+    assert "have changed since the run" in found["missing"]
+    assert found["num_images"] == 0 and "Class by class" not in page()
+
+
+@pytest.mark.slow
+def test_the_same_command_draws_a_report_that_is_missing(here, capsys):
+    before = page()
+    assert main(TRAIN) == 0  # is finished, and has its report
+    (here / "run/report.html").unlink()
+    assert main(TRAIN) == 0
+    assert page() == before
+    assert capsys.readouterr().out.count("report: run/report.html") == 2
+
+
+@pytest.mark.slow
+def test_a_report_that_cannot_be_drawn_does_not_end_a_run(
+    here, monkeypatch, capsys
+):
+    def broken(contents):
+        raise ZeroDivisionError("no ink")
+
+    monkeypatch.setattr("vitedu.figures.report.report", broken)
+    words = [*TRAIN[:-1], "other"]
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    assert "report.html could not be drawn: no ink" in err
+    assert "report:" not in out
+    assert not [x for x in os.listdir("other") if x.startswith("report")]
+
+
+def test_ctrl_c_ends_the_drawing_and_not_the_run(here, capsys):
+    run, folder = run_in("run")
+    (here / "run/report.html").unlink()
+    config = folder.read_config()
+    test = open_sources(config, torch.device("cpu")).test
+    assert draw_report(run, folder, test, lambda: True) is None
+    said = "report.html could not be drawn: it was stopped; `vitedu report RUN`"
+    assert said in capsys.readouterr().err
+    assert not (here / "run/report.html").exists()
+
+
+@pytest.mark.slow
+def test_workers_that_read_the_pictures_change_nothing(here):
+    run, folder = run_in("run")
+    before = page()
+    test = open_sources(folder.read_config(), torch.device("cpu")).test
+    test.num_workers = 2
+    (here / "run/report.html").unlink()
+    assert draw_report(run, folder, test, lambda: False) is not None
+    assert page() == before
+
+
+@pytest.mark.slow
+def test_a_run_that_was_stopped_has_a_report_that_says_so(here, answer):
+    config = RunFolder("run").read_config()
+    fit(replace(config, seed=1), "half", should_stop=lambda: True)
+    assert answer("report", "half")["num_images"] == 4
+    assert "<h1>photos: stopped before the end</h1>" in page("half")
+
+
+@pytest.mark.slow
+def test_a_report_is_not_written_into_the_run_that_follows(here):
+    run, folder = run_in("run")
+    before = page()
+    config, device = folder.read_config(), torch.device("cpu")
+    part = find_test_part(config, run.result, device)
+    with pytest.raises(vitedu.UserError, match="another run has begun"):
+        write_report(run._replace(history=run.history[:-1]), folder, part)
+    assert page() == before
+
+
+@pytest.mark.slow
+def test_a_run_on_shards_has_the_names_of_its_pictures(here, capsys):
+    assert main(["prepare", "photos", "shards"]) == 0
+    words = ["data=shards" if x == "data=photos" else x for x in TRAIN]
+    assert main([*words[:-1], "other"]) == 0
+    assert "report: other/report.html" in capsys.readouterr().out
+    names = re.findall('class="file">([^<]+)<', page("other"))
+    assert len(names) == 4 and all(".tar: " in name for name in names)
+
+
+@pytest.mark.slow
+def test_a_run_on_arrays_has_a_report_if_it_is_asked_for(here, answer):
+    others = ("data=", "model.image")
+    words = [word for word in TRAIN if not word.startswith(others)]
+    words[1] = "digits"
+    words[words.index("batch_size=2")] = "batch_size=64"
+    assert main([*words[:-1], "numbers"]) == 0
+    assert not (here / "numbers/report.html").exists()
+    found = answer("report", "numbers")
+    assert (
+        found["num_images"]
+        == json.loads((here / "numbers/result.json").read_text())["dataset"][
+            "num_test"
+        ]
+    )
+    assert "test image " in page("numbers")
+    assert page("numbers").count("<img src=") >= 3 + 2 * 6
+
+
+@pytest.mark.slow
+def test_data_given_in_python_are_missing_in_a_sentence(here, answer):
+    dataset = [
+        (Image.new("RGB", (20, 20), (9 * n, 9, 9)), n % 2) for n in range(20)
+    ]
+    config = recipe("shapes-small", "smoke")
+    model = replace(RunFolder("run").read_config().model, num_classes=2)
+    config = replace(config, model=model, steps=1, batch_size=4, ema=None)
+    given = vitedu.data.from_torch(dataset, num_classes=2)
+    fit(config, "given", train=given, test=given)
+    found = answer("report", "given")
+    assert "was given its data in Python (test, train)" in found["missing"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "report needs one RUN"),
+        (["run", "run"], "report needs one RUN"),
+        (["photos"], "config.json is missing"),
+        (["gone"], "config.json is missing"),
+        (["half"], "result.json is missing; `vitedu train --resume half`"),
+    ],
+)
+def test_report_says_what_is_wrong(here, sentence, words, said):
+    (here / "half").mkdir()
+    shutil.copy("run/config.json", "half/config.json")
+    assert said in sentence("report", *words)

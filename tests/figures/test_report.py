@@ -1,0 +1,330 @@
+"""The page of a run: whole, harmless whatever names it gets, and small."""
+
+import base64
+import io
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+import torch
+from PIL import Image
+
+from vitedu.evaluate.confusion import Predictions
+from vitedu.figures.report import Contents, Example, Measured, report
+from vitedu.figures.report_charts import charts
+from vitedu.figures.report_pictures import SHADE, as_seen, jpeg, lit
+from vitedu.figures.report_tables import confusions
+from vitedu.pictures import PreprocessSpec
+
+HISTORY = [
+    {"step": 10, "loss": 2.25, "train_accuracy": 20.0, "lr": 0.01},
+    {"step": 20, "loss": 0.02, "train_accuracy": 90.0, "lr": 0.001},
+    {"step": 20, "validation_accuracy": 60.0, "validation_loss": 1.25},
+    {"step": 20, "test_accuracy": 87.5},
+]
+RESULT = {
+    "command": "vitedu train finetune data=photos",
+    "commit": None,
+    "config": {
+        "recipe": "finetune",
+        "model": {"image_size": [16, 16], "in_channels": 3},
+    },
+    "dataset": {"name": "photos", "num_test": 6, "num_train": 24},
+    "date": "2026-02-03",
+    "hardware": "a CPU, 1 thread",
+    "metrics": {"test_accuracy": {"value": 66.67}},
+    "versions": {"torch": "2.13.0"},
+    "wall_seconds": 4000.0,
+}
+NASTY = "<script>alert(1)</script>\"' onload=x \x1b[31m\u202e&amp;"
+
+
+def answers(labels, classes, num_classes):
+    return Predictions(
+        torch.tensor(labels),
+        torch.tensor(classes),
+        torch.full((len(labels),), 0.75),
+        num_classes,
+    )
+
+
+def example(name, side=16, probability=0.75, shares=True):
+    return Example(
+        name=name,
+        picture=torch.rand(3, side, side, generator=torch.manual_seed(0)),
+        label="ants",
+        predicted="bees",
+        probability=probability,
+        shares=torch.rand(2, 2) if shares else None,
+    )
+
+
+def contents(names=("ants", "bees"), **changes):
+    measured = Measured(
+        answers([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], len(names)),
+        right=(example("ants/1.jpg"),),
+        wrong=(example("ants/2.jpg"), example("bees/3.jpg")),
+    )
+    whole = Contents(
+        run="runs/photos",
+        model="a small one",
+        result=RESULT,
+        history=[],  # drawing takes longer than all else
+        class_names=names,
+        settings={"lr": "0.01", "epochs": "5"},
+        changed={"lr": "0.01 (recipe: 0.1)"},
+        measured=measured,
+    )
+    return replace(whole, **changes)
+
+
+class Page(HTMLParser):
+    """The elements of a page, and the words in each kind of them."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.words, self.open = [], {}, []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+        if tag not in ("meta", "link", "img", "source"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        for tag in set(self.open):
+            self.words[tag] = self.words.get(tag, "") + data
+
+    def all(self, tag):
+        return [attributes for each, attributes in self.found if each == tag]
+
+
+@pytest.fixture(scope="module")
+def page():
+    """A report with curves, which take longest to draw."""
+    return Page(report(contents(history=HISTORY)))
+
+
+def test_every_element_is_closed_and_headings_skip_no_level(page):
+    assert page.open == []
+    levels = [int(tag[1]) for tag, _ in page.found if tag in ("h1", "h2", "h3")]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def test_nothing_is_asked_from_elsewhere(page):
+    for _, attributes in page.found:
+        for name in ("src", "srcset", "href"):
+            assert attributes.get(name, "data:").startswith("data:")
+    (policy,) = [x for x in page.all("meta") if "http-equiv" in x]
+    assert "default-src 'none'" in policy["content"]
+
+
+def test_every_picture_has_words(page):
+    images = page.all("img")
+    assert len(images) == 3 + 2 * 3
+    assert all(len(image["alt"]) > 15 for image in images)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"names": (NASTY, "bees")},
+        {"run": NASTY},
+        {"model": NASTY},
+        {"settings": {NASTY: NASTY}, "changed": {NASTY: NASTY}},
+        {"measured": None, "missing": NASTY},
+        {"result": RESULT | {"command": NASTY, "hardware": NASTY}},
+        {
+            "result": RESULT
+            | {
+                "dataset": RESULT["dataset"]
+                | {"name": NASTY, "skipped": [NASTY]}
+            }
+        },
+        {
+            "measured": Measured(
+                answers([0], [1], 2), (), (example(NASTY, shares=False),)
+            )
+        },
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_name_is_never_taken_for_markup(changes):
+    text = report(contents(**changes))
+    page = Page(text)
+    assert page.open == [] and not page.all("script")
+    assert not any("onload" in attributes for _, attributes in page.found)
+    assert "\x1b" not in text and "\u202e" not in text
+    assert "<script>alert(1)</script>" in page.words["body"]
+
+
+def test_the_loss_the_accuracies_and_the_learning_rate_are_drawn():
+    loss, accuracy, rate = charts(HISTORY)
+    assert "from 2.25 to 0.02 nats in 20 steps" in loss.alt
+    assert "train 90.0 %, validation 60.0 %, test 87.5 %" in accuracy.alt
+    assert "highest 0.01 at step 10, 0.001 at the end" in rate.alt
+
+
+def test_what_was_not_measured_is_not_drawn():
+    assert charts([]) == []
+    assert [x.title for x in charts([{"step": 1, "loss": 0.0}])] == ["Loss"]
+    page = Page(report(contents()))
+    assert "Nothing was measured" in page.words["p"]
+
+
+def test_a_chart_has_another_ink_for_a_dark_page():
+    for each in charts(HISTORY):
+        light, dark = (
+            base64.b64decode(x.partition(",")[2]).decode()
+            for x in (each.light, each.dark)
+        )
+        assert "#202020" in light and "#e6e8eb" in dark
+        assert "#010203" not in light + dark
+        assert light.replace("#202020", "#e6e8eb") == dark
+
+
+@pytest.mark.slow
+def test_equal_runs_have_equal_pages():
+    one, other = (report(contents(history=HISTORY)) for _ in range(2))
+    assert one == other
+
+
+def test_a_matrix_of_twenty_classes_is_shown_and_of_more_the_mistakes():
+    names = [f"class {index}" for index in range(21)]
+    labels, classes = [0, 0, 3, 19], [0, 2, 2, 19]
+    shown = Page(confusions(answers(labels, classes, 20), names[:20]))
+    assert len(shown.all("td")) == 400
+    assert len(shown.all("th")) == 41  # with that of the corner
+    listed = Page(confusions(answers(labels, classes, 21), names))
+    assert len(listed.all("tr")) == 3
+    assert "1 of 2" in listed.words["td"]
+    right = confusions(answers(labels, labels, 21), names)
+    assert "No class was taken for another" in right
+
+
+def test_a_thousand_classes_are_listed_the_worst_first():
+    names = [f"n{index:05}" for index in range(1200)]
+    labels = [*range(1200)]
+    said = [*labels]
+    said[1111] = 7
+    text = report(
+        contents(names, measured=Measured(answers(labels, said, 1200), (), ()))
+    )
+    body = text.partition("<h2>Class by class")[2].partition("</section>")[0]
+    assert len(Page(body.partition("</h2>")[2]).all("tr")) == 1001
+    first = body.partition("<tbody>")[2].partition("</tr>")[0]
+    assert "n01111" in first and "0.0 %" in first
+    assert "1,000 of 1,200 classes are shown" in body
+
+
+def test_a_class_that_is_never_answered_has_no_precision():
+    text = report(
+        contents(measured=Measured(answers([0, 0], [0, 0], 2), (), ()))
+    )
+    row = text.partition("<h2>Class by class")[2].partition("bees</th>")[2]
+    cells = row.partition("</tr>")[0]
+    assert cells == ("<td>0</td><td>0</td><td>\u2013</td><td>\u2013</td>")
+
+
+@pytest.mark.slow
+def test_a_report_is_below_three_megabytes_with_the_worst_of_pictures():
+    noise = tuple(example(f"{index}.jpg", side=256) for index in range(6))
+    text = report(
+        contents(measured=Measured(answers([0], [1], 2), noise, noise))
+    )
+    assert len(text.encode()) < 3_000_000
+
+
+def test_many_unreadable_pictures_are_cut_off_and_counted():
+    skipped = [f"cannot read {index}.jpg" for index in range(150)]
+    data = RESULT["dataset"] | {"skipped": skipped}
+    text = report(contents(result=RESULT | {"dataset": data}))
+    assert text.count("<li>") == 100
+    assert "150 pictures could not be read" in text
+    assert "And 50 more" in text
+
+
+@pytest.mark.parametrize(
+    ("probability", "words"),
+    [(0.5, "50.0 % sure"), (0.9994, "99.9 % sure"), (1.0, "over 99.9 % sure")],
+)
+def test_no_answer_is_called_certain(probability, words):
+    shown = example("1.jpg", probability=probability)
+    text = report(
+        contents(measured=Measured(answers([0], [1], 2), (), (shown,)))
+    )
+    assert f"<b>bees</b>, {words}; it's <b>ants</b>" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(59.4, "59 s"), (700, "12 min"), (4000, "1 h 7 min"), (7190, "2 h 0 min")],
+)
+def test_training_time_is_said_as_people_do(seconds, words):
+    text = report(contents(result=RESULT | {"wall_seconds": seconds}))
+    assert f"<dd>{words}</dd>" in text
+
+
+def test_a_run_that_was_stopped_says_so():
+    text = report(contents(result=RESULT | {"metrics": {}}))
+    assert "<h1>photos: stopped before the end</h1>" in text
+
+
+def test_a_recipe_that_nobody_knows_is_no_error():
+    assert "is not a recipe of this version" in report(contents(changed=None))
+    assert "All as in the recipe finetune" in report(contents(changed={}))
+
+
+# --- pictures
+
+
+def opened(uri):
+    data = base64.b64decode(uri.removeprefix("data:image/jpeg;base64,"))
+    return Image.open(io.BytesIO(data))
+
+
+def test_a_prepared_image_becomes_the_picture_again():
+    spec = PreprocessSpec(
+        image_size=8, mean=(0.1, 0.2, 0.3), std=(0.5, 0.4, 0.3)
+    )
+    picture = torch.rand(3, 8, 8)
+    mean, std = (torch.tensor(x)[:, None, None] for x in (spec.mean, spec.std))
+    back = as_seen((picture - mean) / std, spec)
+    assert torch.allclose(back, picture, atol=1e-6)  # float32
+
+
+def test_a_grey_image_has_three_equal_channels():
+    spec = PreprocessSpec(image_size=8, in_channels=1)
+    picture = as_seen(torch.zeros(1, 8, 8), spec)
+    assert picture.shape == (3, 8, 8) and (picture == 0.5).all()
+
+
+def test_the_patch_that_counts_most_stays_bright_the_least_is_dark():
+    shares = torch.arange(16.0).reshape(4, 4)
+    shown = lit(torch.ones(3, 64, 64), shares)
+    assert shown[:, -1, -1].tolist() == [1.0] * 3
+    assert shown[0, 0, 0].item() == pytest.approx(SHADE)
+    row = shown[0, 0]
+    assert (row[1:] >= row[:-1]).all()
+
+
+def test_an_even_map_is_no_division_by_zero():
+    shown = lit(torch.ones(3, 8, 8), torch.full((2, 2), 0.25))
+    assert shown.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        ((512, 384), (192, 256)),
+        ((28, 28), (112, 112)),
+        ((200, 200), (200, 200)),
+    ],
+)
+def test_pictures_are_shown_neither_huge_nor_tiny(size, shown):
+    assert opened(jpeg(torch.rand(3, *size))).size == shown

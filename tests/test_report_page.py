@@ -1,0 +1,187 @@
+"""The report of a run in a real browser: readable by all, and asking nobody."""
+
+import functools
+import os
+import shutil
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+import torch
+
+from vitedu.evaluate.confusion import Predictions
+from vitedu.figures.report import Contents, Example, Measured, report
+
+pytestmark = pytest.mark.browser
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+CHROMIUM = os.environ.get("CHROMIUM") or next(
+    filter(None, map(shutil.which, NAMES)), None
+)
+PHONE, DESKTOP = {"width": 375, "height": 812}, {"width": 1280, "height": 900}
+LOOKS = [
+    ("light", DESKTOP),
+    ("dark", DESKTOP),
+    ("light", PHONE),
+    ("dark", PHONE),
+]
+HISTORY = [
+    {"step": 10, "loss": 2.25, "train_accuracy": 20.0, "lr": 0.01},
+    {"step": 20, "loss": 0.5, "train_accuracy": 90.0, "lr": 0.001},
+    {"step": 20, "test_accuracy": 87.5},
+]
+LONG = "a_folder_with_a_name_that_no_phone_is_wide_enough_for" * 3
+
+
+def missing(reason):
+    """Skip, or fail where the caller said that nothing may be missing."""
+    if os.environ.get("VITEDU_BROWSER") == "required":
+        pytest.fail(f"VITEDU_BROWSER=required, but {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None or shutil.which(CHROMIUM) is None:
+        missing(f"there is no Chromium in PATH or $CHROMIUM ({CHROMIUM})")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("playwright is not installed")
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+        )
+        yield chromium
+        chromium.close()
+
+
+@functools.cache
+def axe():
+    carrier = distribution("axe-playwright-python")
+    (script,) = [file for file in carrier.files if file.name == "axe.min.js"]
+    return Path(carrier.locate_file(script)).read_text()
+
+
+def example(number, label, predicted):
+    generator = torch.Generator().manual_seed(number)
+    return Example(
+        name=f"{LONG}/{number}.jpg",
+        picture=torch.rand(3, 64, 64, generator=generator),
+        label=label,
+        predicted=predicted,
+        probability=0.9,
+        shares=torch.rand(4, 4, generator=generator),
+    )
+
+
+def contents(num_classes):
+    names = [f"class {index}" for index in range(num_classes - 1)] + [LONG]
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(num_classes, (600,), generator=generator)
+    wrong = torch.rand(600, generator=generator) < 0.4
+    classes = torch.where(wrong, labels.roll(1), labels)
+    answers = Predictions(labels, classes, torch.rand(600), num_classes)
+    return Contents(
+        run=f"runs/{LONG}",
+        model="ViT-Ti/16 of 224x224 images; 5,524,802 weights",
+        result={
+            "command": f"vitedu train finetune data={LONG} --out runs/{LONG}",
+            "commit": "0123456789abcdef",
+            "config": {
+                "recipe": "finetune",
+                "model": {"image_size": [224, 224], "in_channels": 3},
+            },
+            "dataset": {
+                "name": LONG,
+                "num_test": 600,
+                "num_train": 2400,
+                "skipped": [f"cannot read {LONG}/x.jpg: it is no picture"],
+            },
+            "date": "2026-02-03",
+            "hardware": "a CPU, 1 thread",
+            "metrics": {"test_accuracy": {"value": 60.0}},
+            "versions": {"torch": "2.13.0"},
+            "wall_seconds": 4000.0,
+        },
+        history=HISTORY,
+        class_names=names,
+        settings={"dataset": LONG, "lr": "0.01"},
+        changed={"lr": "0.01 (recipe: 0.1)"},
+        measured=Measured(
+            answers,
+            right=(example(0, "ants", "ants"),),
+            wrong=(example(1, "ants", LONG), example(2, "ants", "bees")),
+        ),
+    )
+
+
+@pytest.fixture(
+    scope="module",
+    params=[20, 200],
+    ids=["matrix", "list"],
+)
+def path(request, tmp_path_factory):
+    """A report of as many classes, with names as long as they come."""
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(report(contents(request.param)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("scheme", "size"),
+    LOOKS,
+    ids=[f"{scheme}-{size['width']}" for scheme, size in LOOKS],
+)
+def test_a_report_is_whole_on_every_screen(browser, path, scheme, size):
+    context = browser.new_context(viewport=size, color_scheme=scheme)
+    page = context.new_page()
+    wrong = []
+    page.on(
+        "request",
+        lambda request: (
+            request.url.startswith(("file:", "data:"))
+            or wrong.append(request.url)
+        ),
+    )
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "console",
+        lambda said: said.type == "error" and wrong.append(said.text),
+    )
+    page.goto(path.as_uri())
+    page.evaluate(
+        "document.querySelectorAll('details').forEach(x => x.open = true)"
+    )
+    images = "[...document.images].every(x => x.complete && x.naturalWidth > 9)"
+    assert page.evaluate(images)
+    overhang = "document.documentElement.scrollWidth - window.innerWidth"
+    assert page.evaluate(overhang) <= 0
+    page.evaluate(axe())
+    found = page.evaluate("axe.run({resultTypes: ['violations']})")
+    serious = [
+        (rule["id"], [node["target"] for node in rule["nodes"]][:5])
+        for rule in found["violations"]
+        if rule["impact"] in ("serious", "critical")
+    ]
+    context.close()
+    assert (serious, wrong) == ([], [])
+
+
+def test_a_dark_page_is_printed_in_dark_ink_and_with_all_rows(browser, path):
+    page = browser.new_page(color_scheme="dark")
+    page.goto(path.as_uri())
+    ground = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(ground) == "rgb(21, 23, 26)"
+    page.emulate_media(media="print")
+    assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    used = "document.querySelector('.charts img').currentSrc"
+    light = "document.querySelector('.charts img').src"
+    assert page.evaluate(used) == page.evaluate(light)
+    cut = (
+        "[...document.querySelectorAll('.scroll')]"
+        ".filter(x => x.scrollHeight > x.clientHeight + 1).length"
+    )
+    assert page.evaluate(cut) == 0
+    page.close()

@@ -1,0 +1,245 @@
+"""`vitedu report`, and the page that `vitedu train` leaves in a run folder."""
+
+import argparse
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from vitedu import results
+from vitedu.cli.announcement import model_line, model_name
+from vitedu.cli.answer import Answer, as_typed
+from vitedu.cli.command import Command
+from vitedu.cli.talk import say, wrapped
+from vitedu.cli.words import split_words
+from vitedu.data import Source, folder_of
+from vitedu.data.arrays import is_array_set
+from vitedu.data.image_source import ImageSource
+from vitedu.errors import UserError, reason
+from vitedu.evaluate.classify import class_names
+from vitedu.train import RECIPES, Run, TrainConfig, find_device, recipe
+from vitedu.train.folder import RunFolder, differences, dotted
+from vitedu.train.recipes import WITH_ROWS
+from vitedu.train.sources import open_sources
+from vitedu.weights import load
+
+if TYPE_CHECKING:
+    from vitedu.figures.report import Measured
+
+NAME = "report.html"
+# What a recipe cannot know of your data, and what the weights bring along.
+OF_THE_DATA = ("dataset", "data", "model.num_classes", "given")
+OF_THE_MODEL = ("model.", "preprocess.")
+NOT_OF_THE_MODEL = ("model.dropout", "model.drop_path")
+DERIVED = ("preprocess.image_size", "preprocess.in_channels")
+
+
+class TestPart(NamedTuple):
+    """What a run was tested on, or a sentence why it isn't here."""
+
+    source: Source | None
+    missing: str = ""
+    place: Path | None = None  # of the data; None: they are arrays
+
+
+def report(options: argparse.Namespace) -> Answer:
+    """Draw the report of a run again."""
+    words, fields = split_words(options.words, ("data",))
+    if len(words) != 1:
+        raise UserError("report needs one RUN, the folder of a run")
+    folder = RunFolder(words[0])
+    config = folder.read_config()
+    for path in (folder.result, folder.weights):
+        if not os.path.isfile(path):
+            raise UserError(
+                f"{path} is missing; `vitedu train --resume {folder.path}` "
+                "goes on with the run, and writes it"
+            )
+    result = results.read_file(folder.result)
+    device = find_device(options.device)
+    model = load(folder.weights, device=device)
+    test = find_test_part(config, result, device, fields.get("data"))
+    run = Run(result, folder.history(), model)
+    measured = write_report(run, folder, test)
+    path = folder.path / NAME
+    values: dict[str, Any] = {
+        "report": str(path),
+        "missing": test.missing or None,
+        "num_images": 0,
+        "num_correct": 0,
+    }
+    if measured is None:
+        say(wrapped("note: ", test.missing))
+    else:
+        correct = measured.answers.is_correct
+        values |= {
+            "num_images": len(correct),
+            "num_correct": int(correct.sum()),
+        }
+    return Answer(values, f"report: {path}")
+
+
+def draw_report(
+    run: Run,
+    folder: RunFolder,
+    source: Source | None,
+    should_stop: Callable[[], bool],
+) -> Path | None:
+    """`report.html` after training, if the data are pictures; else None.
+
+    `source` is the test part, None for a run that was finished before: its
+    report is drawn if it is missing. The run is complete without it, so nothing
+    that goes wrong here ends it.
+    """
+    path = folder.path / NAME
+    try:
+        config = TrainConfig.from_json(run.result["config"])
+        place = folder_of(config.dataset, config.data)
+        if source is not None:
+            if not isinstance(source, ImageSource):
+                return None
+            test = TestPart(source, place=place)
+        else:
+            if path.exists() or place is None:
+                return path if path.exists() else None
+            device = next(run.model.parameters()).device
+            test = find_test_part(config, run.result, device)
+        write_report(run, folder, test, should_stop)
+    except Exception as error:
+        say(f"{NAME} could not be drawn: {reason(error)}")
+        return None
+    return path
+
+
+def find_test_part(
+    config: TrainConfig,
+    result: dict[str, Any],
+    device: torch.device,
+    data: str | None = None,
+) -> TestPart:
+    """The test part that a run had; `data` is where its data are now."""
+    given = {"train", "test"} & config.given_names.keys()
+    if given:
+        return TestPart(
+            None,
+            "The test pictures are missing here: the run was given its data "
+            f"in Python ({', '.join(sorted(given))}).",
+        )
+    if data is not None:
+        if config.data is not None or is_array_set(config.dataset):
+            config = replace(config, data=data)
+        else:
+            config = replace(config, dataset=data)
+    try:
+        sources = open_sources(config, device)
+    except UserError as error:
+        return TestPart(
+            None,
+            f"The test pictures are missing here ({error}). If they have "
+            "moved, `vitedu report RUN data=FOLDER` draws this page with them.",
+        )
+    if sources.dataset.digest != result["dataset"]["digest"]:
+        return TestPart(
+            None,
+            "The test pictures are missing here: the data have changed since "
+            "the run, so pictures that it was trained on may be among those "
+            "that would be held out now.",
+        )
+    return TestPart(sources.test, place=folder_of(config.dataset, config.data))
+
+
+def write_report(
+    run: Run,
+    folder: RunFolder,
+    test: TestPart,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> "Measured | None":
+    """Measure the test part and write the page.
+
+    UserError: it was stopped, the model answers NaN, or the folder has another
+    run in it by now.
+    """
+    # no window is needed, and the user's kind of window may not be available
+    os.environ["MPLBACKEND"] = "agg"
+    from vitedu.cli.report_examples import measure
+    from vitedu.figures.report import Contents
+    from vitedu.figures.report import report as page
+
+    config = TrainConfig.from_json(run.result["config"])
+    measured = None
+    if test.source is not None:
+        measured = measure(
+            run.model, test.source, test.place, config, should_stop
+        )
+    contents = Contents(
+        run=str(folder.path),
+        model=model_line(config),
+        result=run.result,
+        history=run.history,
+        class_names=class_names(run.model, config.model.num_classes),
+        settings={
+            name: as_typed(value) for name, value in dotted(config.to_json())
+        },
+        changed=changed_settings(config),
+        measured=measured,
+        missing=test.missing,
+    )
+    content = page(contents)
+    with folder.lock:
+        # the run has left its folder, and another may have begun there
+        if folder.history() != run.history:
+            raise UserError(f"another run has begun in {folder.path}")
+        folder.write(folder.path / NAME, content)
+    return measured
+
+
+def changed_settings(config: TrainConfig) -> dict[str, str] | None:
+    """What isn't as in the recipe; None: nobody knows the recipe any more."""
+    if config.recipe not in RECIPES:
+        return None
+    row = model_name(config.model) if config.recipe in WITH_ROWS else None
+    try:
+        original = recipe(config.recipe, config.tier, row)
+    except UserError:  # a model that isn't a row of the paper's table
+        original = recipe(config.recipe, config.tier)
+    left_out = [*OF_THE_DATA, *DERIVED]
+    if original.precision == "auto":  # which became what the device does best
+        left_out.append("precision")
+    before, now = differences(original, config)
+    if config.starts_trained:
+        left_out += [
+            name
+            for name in now
+            if name.startswith(OF_THE_MODEL) and name not in NOT_OF_THE_MODEL
+        ]
+    known = dict(dotted(config.to_json()))  # a ResNet has other fields
+    return {
+        name: f"{as_typed(now[name])} (recipe: {as_typed(before[name])})"
+        for name in now
+        if name in known and name not in left_out
+    }
+
+
+REPORT = Command(
+    report,
+    usage="RUN [data=PATH]",
+    summary="draw the page report.html of a run",
+    about="Draw the report of a run: curves, confusions, the most confident "
+    "answers with attention maps, and how to load the model. `vitedu train` "
+    "draws it after a run on pictures; this command does so for any run.",
+    words=[
+        ("RUN", "the folder of a run"),
+        ("data=PATH", "where its data are now, if they have moved"),
+    ],
+    fields=lambda: ("data",),
+    examples=[
+        ("vitedu report runs/finetune-1a2b3c4d", "the page of a run"),
+        (
+            "vitedu report runs/finetune-1a2b3c4d data=/mnt/photos",
+            "whose photographs have moved",
+        ),
+    ],
+)

@@ -1,0 +1,94 @@
+"""Attention rollout: how much of each patch reaches the answer.
+
+`attention_map(model, vitedu.preprocess(model, "cat.jpg"))[0]` is (gh, gw).
+Source: Abnar and Zuidema 2020; the paper, Figure 6 and appendix D.8.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+
+from vitedu.errors import UserError
+from vitedu.model import ViT, record_attention
+
+
+def attention_rollout(maps: Iterable[Tensor]) -> Tensor:
+    """How much of each token is in each one behind the last layer: (b, t, t).
+
+    `maps` are the layers' weights (b, heads, t, t), the first layer's first, as
+    `record_attention` collects them. In every layer half of a token is what it
+    was, which is the residual path, and half is what attention mixes in, as the
+    mean over the heads. Row i says what token i is made of, and sums to 1.
+
+    ValueError: there are no maps.
+    """
+    reached: Tensor | None = None
+    for weights in maps:
+        reached = next_layer(weights, reached)
+    if reached is None:
+        raise ValueError(
+            "attention_rollout needs the maps of a layer, got none"
+        )
+    return reached
+
+
+def next_layer(weights: Tensor, reached: Tensor | None) -> Tensor:
+    """One step of the rollout; `reached` is None before the first layer."""
+    mixed = weights.mean(dim=1)  # (b, t, t)
+    own = torch.eye(mixed.shape[-1], dtype=mixed.dtype, device=mixed.device)
+    through = (mixed + own) / 2
+    return through if reached is None else through @ reached
+
+
+@torch.no_grad()
+def attention_map(model: nn.Module, images: Tensor) -> Tensor:
+    """What share of each patch is in the answer: (b, c, h, w) -> (b, gh, gw).
+
+    The rollout's row of the class token, or the mean over the patches' rows if
+    the model pools by it. What the class token and registers contribute
+    themselves is left out, so a map sums to less than 1. The weights of one
+    layer are in memory at a time.
+
+    ValueError: the model is in training mode. UserError: its blocks don't
+    attend over all tokens (a ResNet, axial attention), or its head reads all
+    tokens in another way (pool "map" or "none").
+    Source: the paper, Figure 6; it doesn't say what becomes of the residual
+    path, this is how Abnar and Zuidema have it.
+    """
+    if not isinstance(model, ViT):
+        raise UserError(
+            f"a {type(model).__name__} doesn't have attention maps; give a ViT"
+        )
+    if model.training:
+        raise ValueError(
+            "attention_map needs the model in eval mode; call model.eval()"
+        )
+    config = model.config
+    if config.pool not in ("token", "mean"):
+        raise UserError(
+            f"the head of this model reads all tokens (pool={config.pool}), so "
+            "the rollout doesn't say what reaches it; pool=token or mean is "
+            "needed"
+        )
+    tokens = model.embed(images)  # (b, t, d)
+    reached = None
+    for block in model.blocks:
+        with record_attention(block) as maps:
+            tokens = block(tokens)
+        if len(maps) != 1 or maps[0].shape[-1] != tokens.shape[1]:
+            raise UserError(
+                f"a {type(block).__name__} doesn't attend over all tokens at "
+                "once, so there is no rollout through it"
+            )
+        reached = next_layer(maps[0], reached)
+    if reached is None:
+        raise UserError("the model doesn't have a block, so nothing attends")
+    rows, columns = config.grid
+    shares = reached[:, :, -rows * columns :]  # (b, t, n)
+    if config.pool == "token":
+        shares = shares[:, 0]
+    else:
+        shares = shares[:, -rows * columns :].mean(dim=1)
+    return rearrange(shares, "b (gh gw) -> b gh gw", gh=rows).float()

@@ -4,6 +4,8 @@ BIN := $(VENV)/bin
 export VITEDU_OFFLINE := 1
 export OMP_NUM_THREADS ?= 1
 export PYTHONHASHSEED := 0
+# tests start many processes: keep what they compile, whatever the environment says
+unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## these lines
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16

@@ -1,4 +1,4 @@
-"""The script `vitedu`, outside the package, so that Ctrl-C works while it loads."""
+"""The script `vitedu`, outside the package: Ctrl-C works while that loads."""
 
 import signal
 

@@ -36,7 +36,7 @@ DEVICE = torch.device("cpu")
 
 
 def train_vit(config: TrainConfig, sources: Sources) -> tuple[dict, float]:
-    """Metrics of the recipe's run, its curve among them; seconds of training."""
+    """Metrics of the recipe's run, with its curve; seconds of training."""
     state = build_state(config, sources.train, DEVICE)
     loop = Loop(state, sources)
     metrics, measuring = {}, 0.0
@@ -59,7 +59,7 @@ def train_vit(config: TrainConfig, sources: Sources) -> tuple[dict, float]:
 
 
 def small_cnn(num_classes: int) -> nn.Module:
-    """Four convolutions with batch norm, 32 x 32 -> 2 x 2, mean, one dense layer."""
+    """Four convolutions with batch norm, 32x32 to 2x2, mean, a dense layer."""
     layers: list[nn.Module] = []
     widths = (3, 32, 64, 128, 256)
     for before, after in pairwise(widths):

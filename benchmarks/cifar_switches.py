@@ -1,4 +1,4 @@
-"""Which parts of `cifar10-scratch` matter: one switch at a time, at a small scale.
+"""Which parts of `cifar10-scratch` matter: one switch at a time, small scale.
 
     python benchmarks/cifar_switches.py cifar10-jpeg75.npz [SWITCH ...]
 
@@ -52,7 +52,7 @@ SWITCHES: dict[str, Callable[[TrainConfig], TrainConfig]] = {
 
 
 def small(data: str) -> TrainConfig:
-    """The recipe at tier cpu with RandAugment, a smaller network, another length."""
+    """The recipe at tier cpu with RandAugment, smaller, of another length."""
     config = modelled(
         recipe("cifar10-scratch", "cpu"), embed_dim=96, depth=4, mlp_dim=192
     )
@@ -61,7 +61,7 @@ def small(data: str) -> TrainConfig:
 
 
 def write_parts(source: str, target: Path) -> str:
-    """Images to learn from and images to judge by, from the training part; digest."""
+    """Images to learn from and to judge by, from the training part; digest."""
     train = load_dataset("cifar10", data=source).train
     images = train.images.permute(0, 2, 3, 1).numpy()
     stop = NUM_TRAIN + NUM_HELD_OUT

@@ -1,4 +1,4 @@
-"""What the real ViT-Ti/16 answers on 1,000 ImageNet images, and what mistakes cost.
+"""What ViT-Ti/16 answers on 1,000 ImageNet images, and what mistakes cost.
 
     VITEDU_DATA=... python benchmarks/imagenet_sample.py
 
@@ -35,7 +35,7 @@ MARGIN = 0.01  # logits; closer than this, two machines may disagree
 
 
 class Change(NamedTuple):
-    """One mistake: in the network, the preprocessing or the order of channels."""
+    """One mistake: in the network, the preprocessing or the channel order."""
 
     model: Callable[[nn.Module], None] = lambda model: None
     spec: dict[str, Any] | None = None
@@ -90,7 +90,7 @@ def answers(data: Path, change: Change) -> Answers:
 
 
 def disagreements(found: Answers, data: Path) -> tuple[int, int]:
-    """Against the stored answers: clear ones that differ, and all that differ."""
+    """Against the stored answers: clear ones that differ, and all that do."""
     folder = data / "imagenet-sample"
     with (folder / "reference_top5.csv").open(newline="") as file:
         rows = sorted(csv.DictReader(file), key=lambda row: row["filename"])
@@ -166,8 +166,8 @@ def main() -> int:
         **results.machine(torch.device("cpu")),
         "date": datetime.now(UTC).date().isoformat(),
         "wall_seconds": round(time.perf_counter() - started, 1),
-        "notes": "one image a class, short side 256, JPEG quality 75; nothing is "
-        "drawn at random",
+        "notes": "one image a class, short side 256, JPEG quality 75; "
+        "nothing is drawn at random",
     }
     results.write(
         Path(results.__file__).parent / "imagenet-sample.json", result

@@ -40,7 +40,7 @@ NUM_IMAGES = 60_000
 
 
 class TutorialViT(nn.Module):
-    """The ViT of many blog posts: N(0, 1) token and positions, tanh at the end."""
+    """Many blog posts' ViT: N(0, 1) token and positions, tanh at the end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class TutorialViT(nn.Module):
 
 
 def usual_loop(root: Path, num_workers: int, seed: int) -> Iterator[nn.Module]:
-    """Train the tutorial's way; yields the model at first and every `EVERY` images."""
+    """Train as tutorials do; the model at first, and every `EVERY` images."""
     torchvision = compat.import_torchvision()
     torch.manual_seed(seed)
     dataset = torchvision.datasets.MNIST(
@@ -147,7 +147,7 @@ class Side:
         return self.best >= TARGET
 
     def turn(self) -> None:
-        """Train on the next `EVERY` images (timed), then evaluate (not timed)."""
+        """Train on `EVERY` images more (timed), then evaluate (not timed)."""
         started = time.perf_counter()
         model = next(self.models, None)
         self.seconds += time.perf_counter() - started
@@ -162,7 +162,7 @@ class Side:
 
 
 def torchvision_root(folder: Path) -> Path:
-    """A folder as torchvision's MNIST wants it, unpacked from the located files."""
+    """A folder like torchvision's MNIST, unpacked from the located files."""
     raw = folder / "MNIST" / "raw"
     raw.mkdir(parents=True)
     for packed in locate("mnist").path.glob("*.gz"):
@@ -264,8 +264,8 @@ def main() -> None:
         **results.machine(torch.device("cpu")),
         "date": datetime.now(UTC).date().isoformat(),
         "wall_seconds": round(sum(map(sum, seconds.values())), 1),
-        "notes": f"the usual loop with {num_workers} workers, the faster of 0 and 2; "
-        f"mnist-tiny with epochs={options.epochs}",
+        "notes": f"the usual loop with {num_workers} workers, the faster of 0 "
+        f"and 2; mnist-tiny with epochs={options.epochs}",
     }
     results.write(
         Path(results.__file__).parent / "mnist-time-to-96.json", result

@@ -1,4 +1,4 @@
-"""How hard the procedural set `shapes` is: three models on 1,000 to 100,000 images.
+"""How hard procedural `shapes` is: three models on 1,000 to 100,000 images.
 
     python benchmarks/shapes_difficulty.py
 
@@ -53,7 +53,7 @@ def build(name: str, config: TrainConfig) -> nn.Module:
 
 
 def reach(name: str, num_images: int) -> tuple[float, int, TrainConfig, dict]:
-    """Test accuracy in percent, weights, configuration and data of one training."""
+    """Test accuracy (percent), weights, configuration, data of one training."""
     config = replace(
         recipe("shapes-small", "cpu"),
         dataset=f"shapes-{num_images // 1000}k",

@@ -1,6 +1,6 @@
 """Images a second of ours against timm, torchvision and transformers: a table.
 
-    python benchmarks/throughput.py                      the device that is there
+    python benchmarks/throughput.py             the device that is there
     python benchmarks/throughput.py --device cpu --threads 1 --rounds 21
 
 On a GPU: ViT-Ti, S, B and L at 224 pixels and B/16 at 384, bf16, with and

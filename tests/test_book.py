@@ -53,7 +53,7 @@ def taught(text):
     return [lock.taught_name(c.source) for c in cells.taught(written(text))]
 
 
-# ------------------------------------------------------------------ text and notebook
+# ------------------------------------------------------------ text and notebook
 
 
 def test_every_notebook_has_a_text_and_every_text_a_notebook():
@@ -107,7 +107,7 @@ def test_metadata_of_a_notebook_is_what_the_tool_writes(text):
     }
 
 
-# --------------------------------------------------------------------------- the lock
+# --------------------------------------------------------------------- the lock
 
 
 @named(TEXTS)
@@ -141,7 +141,7 @@ def test_plain_names_a_chapter_for_each_of_its_definitions():
     assert all(chapters)
 
 
-# ------------------------------------------------------------------ what a page holds
+# ------------------------------------------------------------ what a page holds
 
 
 @named(TEXTS)
@@ -190,7 +190,7 @@ def test_a_chapter_draws_with_its_own_module_and_what_all_share(text):
 
 @named(CHAPTERS)
 def test_no_number_is_typed_where_a_result_is_read(text):
-    """Recorded numbers come through vitedu.results, not as json beside the text."""
+    """Recorded numbers come by vitedu.results, not as json beside the text."""
     assert "json.load" not in text.read_text()
 
 

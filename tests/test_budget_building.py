@@ -1,5 +1,7 @@
-"""What building a network takes, by formula: exact for what is built, instant for
-what cannot be."""
+"""What building a network takes, by formula.
+
+Exact for what is built, instant for what cannot be.
+"""
 
 import time
 from dataclasses import replace
@@ -82,7 +84,7 @@ resnets = st.builds(
 
 
 def built(config):
-    """Bytes of weights, bytes of tables, and modules below the network itself."""
+    """Bytes of weights, bytes of tables, modules below the network itself."""
     model = new_network(config)
     return (
         sum(weight.nbytes for weight in model.parameters()),
@@ -91,6 +93,7 @@ def built(config):
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(vits() | resnets)
 def test_the_formula_is_exact_for_any_network_that_is_built(config):

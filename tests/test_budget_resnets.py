@@ -1,4 +1,4 @@
-"""Budgets of ResNets and hybrids: the paper's counts, and what a step really holds."""
+"""Budgets of ResNets and hybrids: the paper's counts, and a step's memory."""
 
 import weakref
 from dataclasses import replace

@@ -168,6 +168,7 @@ for _ in range(20):
 """
 
 
+@pytest.mark.slow
 def test_a_reader_never_sees_a_part_of_what_two_processes_write(tmp_path):
     whole = {digit * 100_000 for digit in "012"}
     replace_file(tmp_path / "a", "0" * 100_000)

@@ -1,4 +1,4 @@
-"""Who may import whom, and what may stand where: read from the source itself."""
+"""Who may import whom, and what may be where: read from the source."""
 
 import ast
 import os
@@ -54,6 +54,8 @@ NOT_LOADED = {
     "torchvision",
     "timm",
     "matplotlib",
+    "webdataset",
+    "datasets",
     "torch.distributed.fsdp",
     "torch.distributed.checkpoint",
     "torch._dynamo",
@@ -111,7 +113,7 @@ def without_main(tree):
 
 
 def wrong_imports(root):
-    """Sentences on the imports below the folder `root` (.../vitedu) that go astray."""
+    """Sentences on stray imports below the folder `root` (.../vitedu)."""
     parts = {path.stem for path in root.iterdir()} - {"__init__"}
     for path in sorted(root.rglob("*.py")):
         place = path.relative_to(root.parent).with_suffix("").parts
@@ -225,6 +227,7 @@ def test_importing_vitedu_loads_nothing_heavy():
     assert loaded & NOT_LOADED == set()
 
 
+@pytest.mark.slow
 def test_a_clone_in_the_working_folder_does_not_hide_the_package(tmp_path):
     (tmp_path / "vitedu" / "book").mkdir(parents=True)
     done = subprocess.run(

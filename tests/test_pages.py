@@ -1,4 +1,4 @@
-"""The book's pages of reference: whole, and in the order that a reader expects."""
+"""The book's reference pages: whole, and in the order a reader expects."""
 
 import re
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_the_glossary_is_in_alphabetical_order():
 
 
 def public():
-    """Names and objects that vitedu and its packages export; modules are opened."""
+    """Names and objects that vitedu and its packages export; opens modules."""
     for name in vitedu.__all__:
         each = getattr(vitedu, name)
         if isinstance(each, ModuleType):

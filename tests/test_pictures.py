@@ -489,7 +489,7 @@ def test_a_mean_per_channel_does_not_fit_another_number_of_channels():
 
 
 def png_header(width, height):
-    """A PNG that says how large it is, and breaks off where the pixels begin."""
+    """A PNG that says how large it is, and ends where its pixels begin."""
     size = struct.pack(">II5B", width, height, 8, 2, 0, 0, 0)
     content = b"\x89PNG\r\n\x1a\n"
     for name, chunk in ((b"IHDR", size), (b"IDAT", b"")):
@@ -559,8 +559,8 @@ def test_a_large_picture_is_held_against_the_free_memory(tmp_path, monkeypatch):
     path.write_bytes(png_header(13_000, 13_000))
     with pytest.raises(
         UserError,
-        match=r"large\.png: .* 13,000 by 13,000 .* needs 1\.4 GB of memory, and "
-        r"1\.0 GB are free",
+        match=r"large\.png: .* 13,000 by 13,000 .* needs 1\.4 GB of memory, "
+        r"and 1\.0 GB are free",
     ):
         read_image(path, RGB)
 
@@ -656,6 +656,7 @@ def damaged(content, draws):
     return bytes(content)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:::PIL")
 def test_damage_of_any_kind_is_one_sentence_and_no_warning(capfd):
     draws = random.Random(0)

@@ -1,4 +1,4 @@
-"""The one-file ViT: equal to the package, to timm, and to the package's training."""
+"""The one-file ViT: equal to the package and its training, and to timm."""
 
 import ast
 import subprocess
@@ -30,7 +30,7 @@ TABLE_1 = {
     "ViT-H/14": {"depth": 2},
 }
 SIZES = [
-    pytest.param(x, marks=pytest.mark.slow if x[4] in "BLH" else ())
+    pytest.param(x, marks=pytest.mark.slow if x[4] in "SBLH" else ())
     for x in TABLE_1
 ]
 # relative to the largest logit, in float64: only the order of sums differs
@@ -197,6 +197,7 @@ def test_the_file_trains_itself_past_ninety_percent():
     assert 90 < percent <= 100
 
 
+@pytest.mark.slow
 def test_a_copy_of_its_definitions_needs_torch_and_einops_alone(tmp_path):
     """What a reader keeps: everything above `if __name__`."""
     program = (

@@ -66,7 +66,7 @@ def here(tmp_path, monkeypatch):
 
 
 def printed(program):
-    """What a program of the page prints, run by itself and without a network."""
+    """What a program of the page prints, run alone and without a network."""
     done = subprocess.run(
         [sys.executable, "-c", program],
         check=True,
@@ -77,10 +77,12 @@ def printed(program):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_its_first_lines_of_python_print_what_it_says(here):
     assert printed(blocks("python")[0]) == blocks("text")[0]
 
 
+@pytest.mark.slow
 def test_its_line_of_fine_tuning_names_the_photograph(here):
     program = blocks("python")[1]
     quick = program.replace("epochs=5", 'tier="smoke", steps=2')
@@ -90,6 +92,7 @@ def test_its_line_of_fine_tuning_names_the_photograph(here):
     assert "ants" in guesses and "bees" in guesses
 
 
+@pytest.mark.slow
 def test_its_lines_for_a_program_of_ones_own_give_the_shapes_that_it_says(here):
     program = blocks("python")[2]
     shown = printed(program + SHAPES).splitlines()
@@ -143,6 +146,7 @@ def test_its_first_training_needs_no_download(here):
     assert main(["train", "digits", "--tier", "smoke"]) == 0
 
 
+@pytest.mark.slow
 def test_a_folder_of_photographs_trains_and_predicts(here, capsys):
     (train,) = [words for words in OURS if "data=photos" in words]
     assert main([*train, "steps=2", "--tier", "smoke"]) == 0

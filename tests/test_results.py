@@ -1,4 +1,4 @@
-"""Recorded results: the schema refuses damage, and what is recorded follows it."""
+"""Recorded results: the schema refuses damage; what is recorded follows it."""
 
 import json
 from dataclasses import fields
@@ -79,7 +79,13 @@ def test_names_are_those_of_the_files():
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"reproduces": REPRODUCES}, {"notes": "n = 1"}]
+    "changes",
+    [
+        {},
+        {"reproduces": REPRODUCES},
+        {"notes": "n = 1"},
+        {"data_wait": 0.25},
+    ],
 )
 def test_a_whole_result_is_accepted(changes):
     results.check(GOOD | changes, "where")
@@ -106,6 +112,7 @@ WRONG = {
     "commit": [3, ["abc"]],
     "date": [None, 2026],
     "wall_seconds": [None, "12"],
+    "data_wait": ["0.5", -0.1, 1.5, [0.5]],
     "reproduces": [None, "table-5"],
     "notes": [None, 3],
 }

@@ -56,7 +56,7 @@ def site():
     return SITE
 
 
-# --------------------------------------------------------------- what the files hold
+# ---------------------------------------------------------- what the files hold
 
 
 class Elements(HTMLParser):
@@ -163,7 +163,10 @@ def test_every_chapter_opens_on_colab(site):
     slug = re.search(r"url: https://github\.com/(\S+)", config)[1]
     for page in CHAPTERS:
         notebook = Path(page).with_suffix(".ipynb")
-        colab = f"https://colab.research.google.com/github/{slug}/blob/main/{notebook}"
+        colab = (
+            "https://colab.research.google.com/github/"
+            f"{slug}/blob/main/{notebook}"
+        )
         assert colab in [link.get("href") for link in elements(page).all("a")]
 
 
@@ -209,7 +212,7 @@ def test_search_knows_every_term_of_the_glossary_in_all_three_languages(site):
     assert [term for term in plain if term not in entries] == []
 
 
-# ----------------------------------------------------------- what a browser makes of it
+# --------------------------------------------------- what a browser makes of it
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -327,7 +330,7 @@ class Visit:
         )
 
     def findings(self, rules, exclude=()):
-        """What axe finds that is serious or critical, by COLOURS or by ALL_ELSE."""
+        """What axe finds serious or critical, by COLOURS or by ALL_ELSE."""
         if not self.page.evaluate("'axe' in window"):
             self.page.evaluate(axe())
         options = {"resultTypes": ["violations"], **rules}

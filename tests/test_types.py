@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 pytestmark = [
-    pytest.mark.slow,  # torch's types: 20 seconds where they are not in the cache
+    # torch's types: 20 seconds where they are not in the cache
+    pytest.mark.slow,
     pytest.mark.xdist_group("mypy"),
 ]
 
@@ -65,6 +66,17 @@ last: Tensor = maps[-1]
 features, labels = vitedu.evaluate.features(model, "photos/val")
 rows: int = len(features) + len(labels)
 accuracy: float = vitedu.evaluate.accuracy(model, "photos/val").accuracy
+few = vitedu.evaluate.Features(features, labels)
+five = few.take(vitedu.evaluate.sample_shots(labels, 5, seed=0))
+share: float = vitedu.evaluate.fewshot_accuracy(*five, *few)
+scores: Tensor = vitedu.evaluate.fewshot_classifier(*five).scores(features)
+for point in vitedu.evaluate.fewshot_curve(few, few, shots=(1, 5)):
+    print(point.shots, 100 * point.mean, point.std or 0.0)
+share = vitedu.evaluate.linear_probe(five, l2=(0.1, 0.01)).accuracy(*few)
+accuracy = vitedu.evaluate.real_accuracy(model, "val", "real.json").accuracy
+accuracy = vitedu.evaluate.objectnet_accuracy(model, "on").top5_accuracy
+vtab = vitedu.train.run_vtab("ViT-B/16", {"dtd": ("a", "b")}, "out", lr=0.003)
+print(vtab.mean, [vtab.missing.get(task.name) for task in vitedu.evaluate.VTAB])
 
 
 # training

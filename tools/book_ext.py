@@ -2,26 +2,30 @@
 
 Notebooks are portable Markdown; the site adds to them:
 
-* The first mention of a glossary's term on a page, in a paragraph, is a link to its
-  entry that shows the first sentence of the definition (`Glossary`).
+* The first mention of a glossary's term on a page, in a paragraph, is a link to
+  its entry that shows the first sentence of the definition (`Glossary`).
 * A link to a paper of the bibliography bears the paper's title (`name_papers`).
-* Headings are called as in Jupyter, blanks as dashes (`place_of`), so that a link to a
-  place leads there in both.
-* Search quotes the passage that was found, a cell tagged `margin` moves into the text
-  where the margin is missing, and `<details>` have a frame: `tools/static/`.
+* Headings are called as in Jupyter, blanks as dashes (`place_of`), so that a
+  link to a place leads there in both.
+* Search quotes the passage that was found, a cell tagged `margin` moves into
+  the text where the margin is missing, and `<details>` have a frame:
+  `tools/static/`.
 
 What Jupyter Book 1.0.4 leaves out or gets wrong:
 
 * Version and date are at the foot of every page.
-* A figure's alt text comes from its output's metadata, where `vitedu.figures.show`
-  writes it; myst-nb 1.4 reads only the cell's.
-* Korean and Chinese terms are marked as such, for their fonts and for screen readers.
-* sphinx-thebe 0.3.1 declares a constant twice on every page, an error, and names
-  another host; the book doesn't have live cells and leaves its scripts out.
+* A figure's alt text comes from its output's metadata, where
+  `vitedu.figures.show` writes it; myst-nb 1.4 reads only the cell's.
+* Korean and Chinese terms are marked as such, for their fonts and for screen
+  readers.
+* sphinx-thebe 0.3.1 declares a constant twice on every page, an error, and
+  names another host; the book doesn't have live cells and leaves its scripts
+  out.
 * MathJax is loaded on pages with equations alone.
 * A default that a dataclass makes anew reads `...`, not `<factory>`.
-* docutils gives the bibliography roles that its children do not have, and myst-nb
-  labels the summary of a hidden cell with words other than the visible ones.
+* docutils gives the bibliography roles that its children do not have, and
+  myst-nb labels the summary of a hidden cell with words other than the visible
+  ones.
 """
 
 import functools
@@ -86,7 +90,7 @@ REPAIRS = [
 
 
 def set_version(app, config):
-    """Version from the package, date from SOURCE_DATE_EPOCH (today without it)."""
+    """Version of the package, date by SOURCE_DATE_EPOCH (today without it)."""
     from vitedu import __version__
 
     config.version = config.release = __version__
@@ -130,7 +134,7 @@ def mark_languages(app, doctree):
 
 
 def place_of(heading):
-    """What Jupyter calls a heading in an address; of `myst_heading_slug_func`."""
+    """What Jupyter calls a heading in an address: `myst_heading_slug_func`."""
     return heading.strip().replace(" ", "-")
 
 
@@ -246,7 +250,7 @@ def inside(node, *kinds):
 
 
 def first_sentence(definition):
-    """A definition's first sentence, as plain text without citations and most TeX."""
+    """A definition's first sentence as text, without citations and most TeX."""
     definition = definition.deepcopy()
     for node in list(definition.findall(addnodes.pending_xref)):
         if node.get("refdomain") == "cite":
@@ -294,7 +298,7 @@ def add_static(app, config):
 
 
 def strip_margins(app, doctree):
-    """Of a cell tagged `margin` show what it draws; its code is in the notebook."""
+    """Show what a cell tagged `margin` draws; the notebook has its code."""
     for cell in list(doctree.findall(nodes.container)):
         if "tag_margin" in cell["classes"]:
             cell.attributes.pop("hide_mode", None)
@@ -309,7 +313,7 @@ def shorten_defaults(app, what, name, each, options, signature, returns):
 
 
 def hide_ranges(app, each, bound_method):
-    """Show a field's type on the page; `Attributes` says which values it may have."""
+    """Show a field's plain type; `Attributes` says which values it may have."""
     function = getattr(each, "__func__", each)
     hints = getattr(function, "__annotations__", {})
     if function.__module__.startswith("vitedu"):

@@ -50,8 +50,8 @@ UNFINISHED = re.compile(r"\bNN\b|\bTODO\b|\bFIXME\b|\bXXX\b")
 # where papers live; what is there, or is cited with a year, is in the
 # bibliography
 PAPERS = re.compile(
-    r"https?://(?:[\w.-]+\.)?(?:arxiv\.org|doi\.org|openreview\.net|aclanthology\.org|"
-    r"mlr\.press|nips\.cc|neurips\.cc|thecvf\.com|jmlr\.org)/"
+    r"https?://(?:[\w.-]+\.)?(?:arxiv\.org|doi\.org|openreview\.net|"
+    r"aclanthology\.org|mlr\.press|nips\.cc|neurips\.cc|thecvf\.com|jmlr\.org)/"
 )
 YEAR = re.compile(r"\b(?:19|20)\d\d[a-z]?\)?\s*$")
 # of a language, not of a directive
@@ -116,7 +116,7 @@ def names(tree: ast.AST) -> set[str]:
     return found
 
 
-# ------------------------------------------------------- rules of every executed page
+# ------------------------------------------------- rules of every executed page
 
 
 def begins_with_links_and_setup(notebook: NotebookNode) -> list[str]:
@@ -225,7 +225,7 @@ def folds_what_is_hidden(notebook: NotebookNode) -> list[str]:
 
 
 def links_lead_somewhere(notebook: NotebookNode) -> list[str]:
-    """Papers are in the bibliography, pages exist, places on a page are headings."""
+    """Papers are in the bibliography; pages exist, and places are headings."""
     known = bibliography()
     places = {
         place_of(heading)
@@ -262,7 +262,7 @@ def keeps_its_columns(notebook: NotebookNode) -> list[str]:
     return bad
 
 
-# --------------------------------------------------------------- rules of chapters
+# ------------------------------------------------------------ rules of chapters
 
 
 def prints_narrow_lines(notebook: NotebookNode) -> list[str]:
@@ -340,7 +340,7 @@ def has_its_sections(notebook: NotebookNode) -> list[str]:
 
 
 def has_exercises_with_solutions(notebook: NotebookNode) -> list[str]:
-    """Five to seven, starred; each with a solution that every client can fold."""
+    """Five to seven, starred; each with a solution that any client can fold."""
     source = "\n\n".join(cell.source for cell in markdown(notebook))
     asked = section(source, "## Exercises")
     solved = section(source, "## Solutions")
@@ -370,7 +370,7 @@ def folds(source: str) -> list[str]:
 
 
 def taught_code_is_self_contained(notebook: NotebookNode) -> list[str]:
-    """It reads its arguments, imports and what was taught: ruff's F821 says so."""
+    """It reads its arguments, imports and what was taught, by ruff's F821."""
     lines = []
     for cell in code(notebook):
         if "setup" in tags(cell):
@@ -396,7 +396,7 @@ def taught_code_is_self_contained(notebook: NotebookNode) -> list[str]:
 
 
 def pastes_nothing_again(notebook: NotebookNode) -> list[str]:
-    """What is taught is imported where it is used again, never written twice."""
+    """What is taught is imported where it's used again, never written twice."""
     known = set(lock.plain_definitions())
     bad = []
     for cell in code(notebook):

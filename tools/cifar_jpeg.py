@@ -26,7 +26,7 @@ SHAPE = (32, 32, 3)
 
 
 def decode(packed: dict[str, np.ndarray]) -> np.ndarray:
-    """All images of one part, uint8 (n, 32, 32, 3). UserError: one is damaged."""
+    """All images of a part, uint8 (n, 32, 32, 3). UserError: one is damaged."""
     header, scans = packed["header"].tobytes(), packed["scans"].tobytes()
     ends = np.cumsum(packed["lengths"], dtype=np.int64)
     if len(ends) != len(packed["labels"]) or ends[-1] != len(scans):

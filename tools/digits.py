@@ -38,7 +38,7 @@ def first_of_each_class(arrays: Arrays, count: int) -> Arrays:
 
 
 def digits_npz() -> bytes:
-    """The file: x_train (2500, 28, 28), x_test (500, 28, 28), their labels; uint8."""
+    """The file: uint8 x_train (2500, 28, 28), x_test (500, 28, 28), labels."""
     mnist = load_dataset("mnist")
     arrays = {}
     for part, whole, count in (

@@ -1,11 +1,11 @@
 """What a notebook says in full and its text in short.
 
-* The cell tagged `links` has the words COLAB and SITE for addresses in a text; the
-  notebook has those of the repository that `_config.yml` names.
-* The cell tagged `setup` is `import vitedu`; the notebook installs it where it is
-  missing, or stops with a sentence.
-* That cell and those tagged `hide-input` or `hide-cell` are folded in Jupyter and
-  Colab.
+* The cell tagged `links` has the words COLAB and SITE for addresses in a text;
+  the notebook has those of the repository that `_config.yml` names.
+* The cell tagged `setup` is `import vitedu`; the notebook installs it where it
+  is missing, or stops with a sentence.
+* That cell and those tagged `hide-input` or `hide-cell` are folded in Jupyter
+  and Colab.
 """
 
 import json
@@ -38,7 +38,8 @@ if importlib.util.find_spec("vitedu") is None:
             return [str(self)]
 
     raise Stop(
-        "vitedu is not installed: clone the repository that this notebook comes "
+        "vitedu is not installed: clone the repository \
+that this notebook comes "
         "from, run `pip install .` there (Python 3.11 or newer), and restart."
     )
 

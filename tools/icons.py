@@ -1,4 +1,4 @@
-"""Put the icons that the book shows into one small style sheet, in place of all others.
+"""Put the book's icons into one small style sheet, in place of all others.
 
 The theme loads 1.5 MB of script, or 270 kB of fonts, on every page, for twenty
 icons of the 2,000 in Font Awesome. Fonts in files are also refused by some
@@ -87,7 +87,7 @@ def theme() -> Path:
 
 
 def codepoints(names: tuple[str, ...], style: str) -> list[int]:
-    """The code points of icons in their font, as the theme's `style` sheet says.
+    """The code points of icons in their font, from the theme's `style` sheet.
 
     ValueError: an icon is missing there.
     """
@@ -128,13 +128,13 @@ def style_sheet() -> str:
 
 
 def without_unused(style: str) -> str:
-    """A style sheet of the theme without the rules of icons that no page shows."""
+    """The theme's style sheet without rules of icons that no page shows."""
     used = re.compile(rf"\.fa-(?:{'|'.join((*SOLID, *BRANDS))}):")
     return RULE.sub(lambda rule: rule[0] if used.search(rule[0]) else "", style)
 
 
 def lighten(site: Path) -> None:
-    """Let every page of a built site load the style sheet instead of the script."""
+    """Let every page of a built site load the style sheet, not the script."""
     static = site / "_static"
     for sheet in (static / "styles").glob("pydata-sphinx-theme.css"):
         sheet.write_text(without_unused(sheet.read_text()))

@@ -57,7 +57,7 @@ class Rows(NamedTuple):
 
 
 def read_rows(path: Path) -> Rows:
-    """The rows. UserError: a field, an id or a chapter is missing or unknown."""
+    """The rows. UserError: a field, id or chapter is missing or unknown."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
         chapters = {
@@ -130,7 +130,7 @@ def assign(rows: Rows, recorded: Iterable[Result]) -> dict[str, list[Result]]:
 
 
 def check_comparable(name: str, claim: dict[str, Any]) -> None:
-    """UserError if the result `name` is at full scale but lacks one of two numbers."""
+    """UserError if `name` is at full scale but lacks one of two numbers."""
     for side in ("ours", "paper"):
         if claim["scale"] == "full" and isinstance(claim[side], str | None):
             raise UserError(
@@ -151,7 +151,7 @@ def state(found: list[Result]) -> str:
 
 
 def agrees(result: Result) -> bool:
-    """Whether ours is within 2 standard deviations or 0.3 points of the paper's."""
+    """Whether ours is within 2 standard deviations or 0.3 points of theirs."""
     claim = result["reproduces"]
     difference = abs(claim["ours"] - claim["paper"])
     allowed = max(POINTS, DEVIATIONS * deviation(result))
@@ -159,7 +159,7 @@ def agrees(result: Result) -> bool:
 
 
 def deviation(result: Result) -> float:
-    """Standard deviation over the seeds of what was compared; 0.0 for a single one."""
+    """Standard deviation of what was compared over seeds; 0.0 for one seed."""
     ours = result["reproduces"]["ours"]
     spreads = [
         statistics.stdev(metric["per_seed"])
@@ -213,27 +213,34 @@ def page(rows: Rows, recorded: Iterable[Result]) -> str:
 
 
 OPENING = """\
-<!-- Written by tools/ledger.py from ledger.toml and vitedu/results. Not by hand. -->
+<!-- Written by tools/ledger.py from ledger.toml and vitedu/results. \
+Not by hand. -->
 
 (ledger)=
 # The ledger
 
-Which results of the paper {{cite}}`dosovitskiy2021` have we reproduced? Every table
+Which results of the paper {{cite}}`dosovitskiy2021` have we reproduced? \
+Every table
 and every figure has a row here. Of {rows} rows, {reproduced} are reproduced,
 {small} are reproduced at a small scale, and {open} are open.
 
-* **reproduced**: run at the paper's own scale. Our number is within 0.3 points of the
+* **reproduced**: run at the paper's own scale. \
+Our number is within 0.3 points of the
   paper's, or within two standard deviations of our own seeds.
-* **small scale**: the same question, asked with smaller networks or less data. The
+* **small scale**: the same question, asked with smaller networks or less \
+data. The
   answer is ours; it doesn't confirm the paper's number.
 * *open*: not run yet, or run at full scale and not close enough.
 
-The state covers the numbers in that row, not every cell of the paper's table. It is
-computed from the recorded runs that the package carries in `vitedu/results`; nobody
+The state covers the numbers in that row, not every cell of the paper's table. \
+It is
+computed from the recorded runs that the package carries in `vitedu/results`; \
+nobody
 types it in."""
 
 OURS_OPENING = """\
-Each number comes from a recorded run. The number after ± is the standard error of the
+Each number comes from a recorded run. \
+The number after ± is the standard error of the
 mean, and n is the number of seeds."""
 
 
@@ -280,7 +287,7 @@ def chapter(rows: Rows, row: Row) -> str:
 
 
 def unwritten(rows: Rows) -> str:
-    """The chapters without a page yet, in one sentence; empty if all have one."""
+    """The chapters without a page yet, in a sentence; empty if all have one."""
     titles = [
         f"{number} {known['title']}"
         for number, known in sorted(rows.chapters.items())

@@ -1,4 +1,4 @@
-"""The lock between the book and the package: a chapter's code is the package's code.
+"""The lock between book and package: a chapter's code is the package's code.
 
 A cell tagged `teaches` is one top-level definition. It must be, to the letter,
 the definition of that name in `vitedu/`, with docstrings cut to their first
@@ -19,7 +19,7 @@ DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def shortened(source: str) -> str:
-    """A definition's text, dedented, with every docstring cut to its first line."""
+    """A definition, dedented, with each docstring cut to its first line."""
     source = textwrap.dedent(source).strip("\n")
     lines = source.splitlines()
     definitions = [
@@ -71,7 +71,7 @@ def written_in(chapter: int, path: Path = PLAIN) -> set[str]:
 def package_definitions(
     package: Path = ROOT / "vitedu",
 ) -> dict[str, list[str]]:
-    """What later chapters teach: name to its texts in the package without plain.py."""
+    """What later chapters teach: name to texts in the package but plain.py."""
     found: dict[str, list[str]] = {}
     for path in sorted(package.rglob("*.py")):
         if path == package / "plain.py":
@@ -89,7 +89,7 @@ def chapter_definitions(stem: str) -> dict[str, list[str]]:
 
 
 def taught_name(cell_source: str) -> str:
-    """The name that a `teaches` cell defines. ValueError: it is not one definition."""
+    """The name that a `teaches` cell defines. ValueError: no one definition."""
     body = ast.parse(cell_source).body
     if len(body) != 1 or not isinstance(body[0], DEFINITIONS):
         raise ValueError(
@@ -110,7 +110,7 @@ def package_source(name: str, definitions: dict[str, list[str]]) -> str:
 
 
 def difference(name: str, taught: str, package: str, chapter: str) -> str:
-    """A unified diff from the package to the chapter; empty where they agree."""
+    """A unified diff from package to chapter; empty where they agree."""
     lines = difflib.unified_diff(
         package.splitlines(),
         shortened(taught).splitlines(),

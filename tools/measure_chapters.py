@@ -8,25 +8,27 @@ solutions don't count, nor does the cell of links. A `!` marks what is beyond
 its limit (`LIMITS`).
 
 words
-    Of Markdown, split at white space, where a piece has a letter or a digit: prose,
-    headings, lists, quotes and tables. Equations, fenced code, HTML tags and the
-    addresses of links are left out; a piece of `code` in a line counts as its words.
+    Of Markdown, split at white space, where a piece has a letter or a digit:
+    prose, headings, lists, quotes and tables. Equations, fenced code, HTML tags
+    and the addresses of links are left out; a piece of `code` in a line counts
+    as its words.
 code lines
-    Lines that are not blank (comments count) in the code cells that a reader sees:
-    those tagged `hide-input`, `hide-cell`, `remove-cell` or `remove-input` are left
-    out.
+    Lines that are not blank (comments count) in the code cells that a reader
+    sees: those tagged `hide-input`, `hide-cell`, `remove-cell` or
+    `remove-input` are left out.
 you
-    *You, your, yours, yourself, you're, you'll, you've, you'd* in 1,000 words of prose.
-    Prose is the above without tables.
+    *You, your, yours, yourself, you're, you'll, you've, you'd* in 1,000 words
+    of prose. Prose is the above without tables.
 numerals
-    Pieces of prose that begin with a digit (after signs and brackets) in 100 words of
-    prose: `224`, `2,500`, `86%`, `16x16`, `(3)`. A name with a digit in it isn't one
-    (`ViT-Ti/16`, `ImageNet-21k`), nor are numbers spelled in letters, in equations, in
-    `code`, in tables, in the text of a link (*chapter 3*, *Xiong et al. 2020*), or at
+    Pieces of prose that begin with a digit (after signs and brackets) in 100
+    words of prose: `224`, `2,500`, `86%`, `16x16`, `(3)`. A name with a digit
+    in it isn't one (`ViT-Ti/16`, `ImageNet-21k`), nor are numbers spelled in
+    letters, in equations, in `code`, in tables, in the text of a link
+    (*chapter 3*, *Xiong et al. 2020*), or at the head of a list's item.
     the head of a list's item.
 longest, median
-    Lines of a visible code cell, blank ones included; the longest of those that are not
-    tagged `teaches`.
+    Lines of a visible code cell, blank ones included; the longest of those that
+    are not tagged `teaches`.
 figures
     Pictures among the outputs of the notebook's main path, if it was executed.
 """

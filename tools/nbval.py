@@ -1,4 +1,4 @@
-"""Run every notebook as a newcomer would: in an empty folder, against the wheel.
+"""Run every notebook like a newcomer: in an empty folder, against the wheel.
 
     python tools/nbval.py [01 05 ...]
 
@@ -57,7 +57,7 @@ def install_wheel(folder: Path) -> Path:
 
 
 def environment(site: Path, cache: Path) -> dict[str, str]:
-    """The variables of the kernels: the wheel first, no real data, an empty cache."""
+    """Variables of the kernels: the wheel first, no real data, empty cache."""
     variables = os.environ | ENVIRONMENT
     variables |= {"PYTHONPATH": str(site), "VITEDU_CACHE": str(cache)}
     variables.pop("VITEDU_DATA", None)

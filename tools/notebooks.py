@@ -1,7 +1,8 @@
 """From a chapter's text to its executed notebook, and back.
 
-    python tools/notebooks.py execute [05 ...]   text -> notebook, executed where its
-                                                 code differs from what was executed
+    python tools/notebooks.py execute [05 ...]   text -> notebook, executed
+                                                 where its code differs from
+                                                 what was executed
     python tools/notebooks.py text 05            notebook -> text
     python tools/notebooks.py sync               package -> taught cells of both
 
@@ -69,12 +70,12 @@ def written(text: Path) -> NotebookNode | None:
 
 
 def executed(notebook: NotebookNode) -> str:
-    """The digest of the code that a notebook's outputs came from; may be empty."""
+    """The digest of the code that made a notebook's outputs; may be empty."""
     return notebook.metadata.get("vitedu", {}).get("executed", "")
 
 
 def read_text(text: Path) -> NotebookNode:
-    """A text as a notebook without outputs; a cell's id comes from name and place."""
+    """A text as a notebook without outputs; cell ids from name and place."""
     notebook = jupytext.read(text, fmt="py:percent")
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     notebook.metadata = metadata("")
@@ -115,7 +116,7 @@ def metadata(executed_digest: str) -> NotebookNode:
 
 
 def cells_of(notebook: NotebookNode) -> list[tuple]:
-    """What must agree between a text and its notebook: kind, source, metadata."""
+    """What a text and its notebook must share: kind, source, metadata."""
     return [
         (cell.cell_type, cell.source, json.dumps(cell.metadata, sort_keys=True))
         for cell in notebook.cells
@@ -178,7 +179,7 @@ def execute(notebook: NotebookNode) -> NotebookNode:
 
 
 def joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Streams that were split by chance as one; errors without frames of a machine."""
+    """Streams split by chance as one; errors without a machine's frames."""
     result: list[NotebookNode] = []
     for output in outputs:
         last = result[-1] if result else None
@@ -195,7 +196,7 @@ def joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
 
 
 def complaints(notebook: NotebookNode) -> list[str]:
-    """What must not be committed: warnings, paths of a machine, heavy outputs."""
+    """What must not be committed: warnings, a machine's paths, big outputs."""
     bad = []
     for number, cell in enumerate(notebook.cells):
         for output in cell.get("outputs", []):
@@ -219,7 +220,7 @@ def save(notebook: NotebookNode, path: Path) -> None:
 
 
 def chosen(numbers: list[str]) -> list[Path]:
-    """The texts whose name begins with one of `numbers`; without numbers, all."""
+    """The texts whose name begins with one of `numbers`; without any, all."""
     paths = text_paths()
     if numbers:
         paths = [path for path in paths if path.stem.startswith(tuple(numbers))]
@@ -232,7 +233,7 @@ def chosen(numbers: list[str]) -> list[Path]:
 
 
 def execute_command(numbers: list[str]) -> None:
-    """Bring notebooks up to their texts; run only what has other code than before."""
+    """Bring notebooks up to their texts; run only those whose code changed."""
     for text in chosen(numbers):
         text.write_text(write_text(read_text(text)))  # in its settled form
         fresh, path = read_text(text), notebook_path(text)
@@ -258,7 +259,7 @@ def text_command(numbers: list[str]) -> None:
 
 
 def sync_command() -> None:
-    """Put the package's definitions into the taught cells of texts and notebooks."""
+    """Put the package's definitions into taught cells, texts and notebooks."""
     for text in text_paths():
         definitions = lock.chapter_definitions(text.stem)
         for path in (text, notebook_path(text)):

@@ -44,7 +44,7 @@ def configured(root: Path = ROOT) -> str:
 
 
 def mentions(slug: str) -> re.Pattern[str]:
-    """Where a text leads to this repository, under `slug` or an address before it.
+    """Where a text leads to this repository, as `slug` or an earlier address.
 
     Links to GitHub, its raw files, Colab and Pages; the line that installs
     vitedu.
@@ -118,7 +118,7 @@ def set_address(url: str, root: Path = ROOT) -> list[Path]:
 
 
 def check(url: str | None = None, root: Path = ROOT) -> str:
-    """The address that is set, if the book may be published, from `url` if given.
+    """The address that is set, if publishing the book (from `url`) is allowed.
 
     ValueError: nobody set an address, it is not `url`, or a file names another.
     """

@@ -5,7 +5,16 @@
 >>> model = vitedu.vit("ViT-Ti/16", num_classes=10)
 """
 
-from vitedu import budget, data, evaluate, model, results, train, weights
+from vitedu import (
+    budget,
+    data,
+    evaluate,
+    interpret,
+    model,
+    results,
+    train,
+    weights,
+)
 from vitedu.errors import UserError
 from vitedu.evaluate import classify
 from vitedu.model import (
@@ -38,6 +47,7 @@ __all__ = [
     "data",
     "evaluate",
     "finetune",
+    "interpret",
     "load",
     "model",
     "preprocess",

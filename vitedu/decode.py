@@ -1,4 +1,4 @@
-"""Any form of a picture, a file, bytes, pixels, as a pillow image of grey or RGB.
+"""Any form of a picture (file, bytes, pixels) as a grey or RGB pillow image.
 
 `as_image("cat.jpg", 3)` is an image in mode RGB, whatever is in the file.
 """
@@ -82,7 +82,7 @@ def open_image(
 
 @contextmanager
 def opened(file: str | PathLike[str] | bytes | BinaryIO) -> Iterator["Image"]:
-    """A picture whose header alone has been read; pillow decodes it when it is used.
+    """A picture with only its header read; pillow decodes it when it's used.
 
     UnreadablePicture: it is damaged or no picture, as it turns out then or now.
     UserError: the system couldn't read it this time.
@@ -106,7 +106,7 @@ def opened(file: str | PathLike[str] | bytes | BinaryIO) -> Iterator["Image"]:
 
 
 def path_of(file: str | PathLike[str]) -> Path:
-    """Where the file is; `~` in a string is the home folder, unless a file has it."""
+    """Where the file is; a leading `~` is home, unless a file is named so."""
     if not isinstance(file, str) or os.path.lexists(file):
         return Path(file)
     return user_path(file)
@@ -124,7 +124,7 @@ def name_of(picture: Picture) -> str:
 
 
 def _check_file(path: Path) -> None:
-    """UnreadablePicture: there is no file. UserError: it may not be read just now."""
+    """UnreadablePicture: there's no file. UserError: it can't be read now."""
     try:
         check_regular(path)
     except UserError as error:

@@ -21,7 +21,7 @@ TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e") | frozenset(
 
 
 class UserError(ValueError):
-    """A mistake outside the code; the command says it in one sentence, exit code 2.
+    """A mistake outside the code; the command prints one sentence, exits 2.
 
     What comes from outside (file names, class names, metadata) cannot change
     the terminal or fill the screen: the message is `printable`.
@@ -32,7 +32,7 @@ class UserError(ValueError):
 
 
 def printable(text: str) -> str:
-    """`text` as `escaped` shows it; of more than MOST_LETTERS only both ends."""
+    """`text` as `escaped` shows it; beyond MOST_LETTERS only both ends."""
     # what is cut out in any case, of hundreds of megabytes too
     num_cut = max(len(text) - 2 * MOST_LETTERS, 0)
     if num_cut:
@@ -67,7 +67,7 @@ def reason(error: BaseException) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: the nearest of `known`, else all.
+    """The end of a sentence about an unknown name: the nearest `known`, or all.
 
     Of very many the first few.
     """

@@ -71,7 +71,7 @@ class Range:
 
 @dataclass(frozen=True)
 class OneForAll:
-    """Marks a tuple for which a single number may be given: (224, 224), (0.5,)."""
+    """Marks a tuple that a single number may stand for: (224, 224), (0.5,)."""
 
 
 Count = Annotated[int, Range(1)]
@@ -102,7 +102,7 @@ def field_types(kind: type) -> dict[str, Any]:
 
 
 def converted(name: str, value: Any, kind: Any) -> Any:
-    """`value` as the type `kind` keeps it. UserError: it is not of that type."""
+    """`value` as the type `kind` keeps it. UserError: it isn't of that type."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         return converted_range(name, value, kind)
@@ -235,7 +235,7 @@ def shown(value: Any) -> str:
 
 
 def check_names(owner: str, names: Iterable[Any], known: Iterable[str]) -> None:
-    """UserError with the nearest field if one of `names` is not among `known`."""
+    """UserError with the nearest field if a name isn't among the `known`."""
     known = list(known)
     for name in names:
         if name not in known:
@@ -273,7 +273,7 @@ def from_json(kind: type[Kind], values: Any) -> Kind:
 
 
 def to_json(config: Any) -> dict[str, Any]:
-    """A frozen dataclass as plain numbers, strings, lists and dicts, by field."""
+    """A frozen dataclass as plain numbers, strings, lists, dicts, by field."""
     return {
         each.name: plain(getattr(config, each.name)) for each in fields(config)
     }

@@ -43,7 +43,7 @@ def user_path(value: str | PathLike[str]) -> Path:
 
 
 def check_regular(path: str | Path) -> os.stat_result:
-    """What the system knows of a file that can be opened and read without waiting.
+    """What the system knows of a file that can be read without waiting.
 
     UserError: it doesn't exist, may not be read, or is a folder, a pipe or a
     device.
@@ -120,7 +120,7 @@ def check_json_size(num_bytes: int, where: str, most: int) -> None:
 def replace_file(
     path: str | Path, content: bytes | str | Callable[[BinaryIO], object]
 ) -> None:
-    """Put `content` at `path`; a reader sees the old file or the new one, never a part.
+    """Put `content` at `path`: readers see the old file or all of the new one.
 
     `content` is what to write, or a function that writes it into an open file.
     UserError: the folder cannot be written, or the disk is full; the old file
@@ -152,7 +152,7 @@ def replace_file(
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the new name of a file to the disk, so that it outlives a power cut."""
+    """Bring a file's new name to the disk, so that it outlives a power cut."""
     # not every system lets a folder be opened or synced
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)

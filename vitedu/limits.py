@@ -1,4 +1,4 @@
-"""The one guard against sizes that come from outside, before anything is made of them.
+"""The one guard against sizes from outside, before anything is made of them.
 
 `check_memory(header_bytes, "a.npz: x_train", "give fewer images")`
 """
@@ -27,7 +27,7 @@ def check_memory(num_bytes: int, what: str, remedy: str = "") -> None:
 
 
 def available_memory() -> int:
-    """Bytes that this process can still use: what the system and its containers leave.
+    """Bytes this process can still use: what system and containers leave.
 
     What only caches files counts as free.
     """
@@ -65,7 +65,7 @@ def container_memory(root: Path = CGROUPS) -> list[int]:
 
 
 def cached(group: Path) -> int:
-    """Bytes of a control group that only cache files, and are given up at need."""
+    """Bytes of a control group that only cache files, given up when needed."""
     lines = (group / "memory.stat").read_text().splitlines()
     sizes = dict(line.split(" ", 1) for line in lines)
     # version 1 counts the groups inside apart

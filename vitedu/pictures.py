@@ -57,7 +57,7 @@ class PreprocessSpec:
         image_size: height and width in pixels; one number means a square
         in_channels: 3 for RGB, 1 for grey
         mean: subtracted from pixels in 0..1; one number for each channel, or
-        for all
+            for all
         std: divided by after that; one number for each channel, or for all
         interpolation: "bilinear" or "bicubic"
         crop: share of the resized short side that the crop in the centre keeps;
@@ -84,7 +84,7 @@ class PreprocessSpec:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Bring the fields into their kept form, or say which of them is wrong."""
+        """Bring the fields into their kept form, or say which is wrong."""
         check_fields(self)
         for name in ("mean", "std"):
             numbers = getattr(self, name)
@@ -122,17 +122,17 @@ class PreprocessSpec:
         return normalise(read_image(picture, self)[None], self)[0]
 
     def to_json(self) -> dict[str, Any]:
-        """A dict of plain lists, strings and numbers; `from_json` is its inverse."""
+        """A dict of lists, strings and numbers; `from_json` is its inverse."""
         return to_json(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "PreprocessSpec":
-        """The spec that `to_json` wrote; UserError: a field it does not know."""
+        """The spec that `to_json` wrote; UserError: a field is unknown."""
         return from_json(cls, values)
 
 
 def normalise(images: Tensor, spec: PreprocessSpec) -> Tensor:
-    """(b, c, h, w) uint8, or float in 0..255, to float32: (x / 255 - mean) / std."""
+    """(x / 255 - mean) / std of (b, c, h, w) uint8 or 0..255 float: float32."""
     if images.ndim != 4 or images.shape[1] != spec.in_channels:
         raise ValueError(
             f"normalise wants (b, {spec.in_channels}, h, w), got "
@@ -158,7 +158,7 @@ def _scale_and_offset(
 
 
 def read_image(picture: Picture, spec: PreprocessSpec) -> Tensor:
-    """One picture to uint8 (c, h, w) of the size and channels that `spec` names.
+    """One picture to uint8 (c, h, w) of the size and channels of `spec`.
 
     `picture` is a path, an encoded picture as bytes or as a file opened in
     binary mode, a pillow image, a uint8 array, (h, w) or (h, w, 1 or 3), or a
@@ -180,7 +180,7 @@ def read_image(picture: Picture, spec: PreprocessSpec) -> Tensor:
 
 
 def resized(image: "Image", spec: PreprocessSpec) -> "Image":
-    """A pillow image of any size brought to that of `spec`, as `read_image` does it."""
+    """A pillow image of any size, brought to `spec`'s as `read_image` does."""
     if spec.crop is not None:
         return _resize_and_crop(image, spec)
     height, width = spec.image_size

@@ -1,12 +1,12 @@
 """A whole Vision Transformer and its training, in one file to copy and keep.
 
-Chapters 1 to 5 of the book write this file, definition by definition. It needs torch
-and einops; only the few lines at the end, a first training, ask for vitedu's digits:
+Chapters 1 to 5 of the book write this file, definition by definition. It needs
+torch and einops; the first training at the end also asks for vitedu's digits:
 
     python -m vitedu.plain
 
-`ViT()` is ViT-Ti/16. The names in its state_dict are timm's, so real weights load into
-it. `vitedu.vit` is the same network with options, guards and faster attention.
+`ViT()` is ViT-Ti/16. Its state_dict has timm's names, so real weights load.
+`vitedu.vit` is the same network with options, guards and faster attention.
 """
 
 import math

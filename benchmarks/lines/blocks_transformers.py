@@ -1,4 +1,4 @@
-"""Feature maps (d, 14, 14) of the last four blocks for a photograph: transformers."""
+"""Maps (d, 14, 14) of the last four blocks for a photograph: transformers."""
 
 from transformers import AutoImageProcessor, AutoModel
 

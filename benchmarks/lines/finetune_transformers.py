@@ -1,4 +1,4 @@
-"""Fine-tune on a folder of photographs, save, print the accuracy: transformers."""
+"""Fine-tune on a folder of photographs, save, print accuracy: transformers."""
 
 import transformers
 from datasets import load_dataset

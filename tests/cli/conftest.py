@@ -1,4 +1,4 @@
-"""What the tests of the command share: a folder to work in, and ways to run it."""
+"""What tests of the command share: a folder to work in, ways to run it."""
 
 import json
 import os

@@ -110,7 +110,7 @@ def test_a_mistake_is_one_sentence_and_code_2(here, capsys, words, sentence):
 
 @pytest.fixture
 def foreign(here):
-    """A file that says neither its heads nor its preprocessing, and a picture."""
+    """A file that says neither its heads nor its preprocessing; a picture."""
     from PIL import Image
     from safetensors.torch import load_file, save_file
 

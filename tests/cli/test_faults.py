@@ -1,4 +1,4 @@
-"""What goes wrong outside the code: each time one sentence, and nothing is lost."""
+"""What goes wrong outside the code: each time a sentence, and nothing lost."""
 
 import json
 import os
@@ -119,6 +119,7 @@ def test_fresh_leaves_other_files_where_they_are(here, sentence):
     assert (here / "photos/ants/0.png").is_file()
 
 
+@pytest.mark.slow
 def test_fresh_is_offered_only_where_it_helps(here, sentence):
     assert main([*SMOKE, "--out", "run"]) == 0
     said = sentence(*SMOKE, "--out", "run", "seed=5")
@@ -241,6 +242,7 @@ def test_a_local_rank_alone_is_one_sentence(here, monkeypatch, sentence):
     assert "LOCAL_RANK" in sentence(*SMOKE)
 
 
+@pytest.mark.slow
 def test_curves_are_drawn_whatever_windows_matplotlib_is_told_to_open(
     here, process
 ):
@@ -260,6 +262,7 @@ def test_curves_that_cannot_be_drawn_do_not_end_a_run(
     assert "curves.png could not be drawn: no fonts" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_curves_are_not_drawn_into_the_run_that_follows(here, capsys):
     assert main([*SMOKE, "--out", "run"]) == 0
     folder = RunFolder("run")

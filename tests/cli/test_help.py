@@ -1,4 +1,4 @@
-"""The help of the command, and `vitedu info`: found without reading the site."""
+"""The help of the command and `vitedu info`: found without reading the site."""
 
 import json
 from dataclasses import fields

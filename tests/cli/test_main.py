@@ -150,6 +150,7 @@ def test_json_is_one_object_and_the_talk_goes_to_stderr(here, capsys):
     assert "runs/digits-" in err
 
 
+@pytest.mark.slow
 def test_words_and_options_come_in_any_order(here):
     words = [
         "train",
@@ -165,6 +166,7 @@ def test_words_and_options_come_in_any_order(here):
     assert json.loads((here / "run/config.json").read_text())["seed"] == 3
 
 
+@pytest.mark.slow
 def test_the_default_folder_is_named_by_recipe_and_configuration(here):
     for seed in (0, 1, 0):
         main(["train", "digits", *TINY, "--tier", "smoke", f"seed={seed}"])
@@ -224,6 +226,7 @@ def test_resume_refuses_a_tier(run, words, sentence):
     assert "uses the run's own folder and tier; leave out" in said
 
 
+@pytest.mark.slow
 def test_resume_does_not_mind_the_tier_of_the_environment(run, monkeypatch):
     monkeypatch.setenv("VITEDU_TIER", "cpu")
     assert main(["train", "--resume", str(run)]) == 0
@@ -250,6 +253,7 @@ def test_evaluate_takes_the_data_set_from_the_run(run, capsys, monkeypatch):
         assert "500 test images of digits" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_evaluate_reads_what_stood_in_for_the_data_of_a_run(here, capsys):
     words = ["train", "mnist-tiny", *TINY, "fallback=digits", "steps=2"]
     assert main([*words, "epochs=none", "--tier", "smoke", "--out", "r"]) == 0
@@ -258,6 +262,7 @@ def test_evaluate_reads_what_stood_in_for_the_data_of_a_run(here, capsys):
     assert "500 test images of digits" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_evaluate_asks_for_data_that_were_given_in_python(
     here, capsys, sentence
 ):
@@ -432,6 +437,7 @@ def short_turns(monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_bench_answers_in_text_and_in_json(short_turns, capsys):
     assert main(TINY_BENCH) == 0
     out, err = capsys.readouterr()
@@ -480,6 +486,7 @@ def test_what_is_no_setting_is_refused(run, sentence):
     assert "leave out --fresh, --out and --tier" in said
 
 
+@pytest.mark.slow
 def test_train_says_what_it_found_in_the_folder(run, capsys):
     assert main(["train", "--resume", str(run)]) == 0
     assert "finished; --fresh repeats it" in capsys.readouterr().err

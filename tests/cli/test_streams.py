@@ -16,6 +16,8 @@ from vitedu.cli.talk import Droppable, abandon
 from vitedu.model import ViT, ViTConfig
 from vitedu.weights import checkpoint_of, write_weights
 
+pytestmark = pytest.mark.slow  # processes whose streams fail them
+
 TRAIN = (
     "train digits --tier smoke --out run model.depth=1 model.embed_dim=8 "
     "model.num_heads=2 model.mlp_dim=8"

@@ -1,4 +1,4 @@
-"""What a run shows: its five lines, its bar on a terminal, its lines elsewhere."""
+"""What a run shows: its five lines, its bar on a terminal, lines elsewhere."""
 
 import json
 import os
@@ -20,6 +20,8 @@ from vitedu.data import Arrays, ArraySource
 from vitedu.model import vit_config
 from vitedu.train import Progress, fit, recipe
 from vitedu.train.folder import RunFolder
+
+pytestmark = pytest.mark.slow  # processes, terminals and signals
 
 TINY = [
     "model.embed_dim=8",
@@ -186,6 +188,25 @@ def test_a_note_in_the_course_of_a_run_is_broken_to_fit(
     assert second == "        gradient was not finite"
 
 
+@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize("wait", [0.34, 0.1])
+def test_waiting_for_data_is_shown_above_a_tenth_of_the_time(
+    here, monkeypatch, capsys, wait, is_terminal
+):
+    starts = []
+    config = replace(recipe("digits", "smoke", None), steps=2, max_images=32)
+    fit(replace(config, device="cpu"), on_start=starts.append)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    capsys.readouterr()
+    reporter = Reporter(*starts)
+    line = {"loss": 1.0, "images_per_second": 9.0, "data_wait": wait}
+    reporter.measured(Progress(7, 20, line, 9.0, None))
+    reporter.close()
+    shown = "data wait 34%" if is_terminal else "34 % of the time waiting"
+    assert (shown in capsys.readouterr().err) == (wait > 0.1)
+
+
 def test_no_terminal_no_bar(here, capsys):
     main(SMOKE)
     err = capsys.readouterr().err
@@ -265,8 +286,8 @@ def test_ctrl_c_saves_and_says_that_the_run_can_go_on(here, stopped):
     done = stopped(here / "run", signal.SIGINT)
     assert done.code == 130
     assert re.fullmatch(
-        r"interrupted at step [\d,]+ of 80,000 and saved; the same command goes "
-        r"on: \S+/run\n",
+        r"interrupted at step [\d,]+ of 80,000 and saved; the same command "
+        r"goes on: \S+/run\n",
         done.out,
     )
     step = torch.load(here / "run/checkpoint.pt", weights_only=True)["step"]

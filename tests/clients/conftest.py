@@ -22,7 +22,7 @@ def model():
 
 
 def make_tiny():
-    """Four patches, two blocks, two classes: the same random weights each time."""
+    """Four patches, two blocks, two classes: always the same random weights."""
     torch.manual_seed(0)
     model = vitedu.vit(
         "ViT-Ti/16",

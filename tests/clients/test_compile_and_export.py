@@ -17,7 +17,7 @@ CLOSE = {"rtol": 1e-4, "atol": 2e-4}
 
 @pytest.fixture
 def model(model):
-    """Three blocks of the real model: all twelve are alike, and compile as long."""
+    """Three blocks of the real model: all twelve compile alike, and as long."""
     del model.blocks[3:]
     return model
 

@@ -1,4 +1,4 @@
-"""Data that other packages read: torchvision's folders, Hugging Face's datasets."""
+"""Data that other packages read: torchvision's folders, Hugging Face's sets."""
 
 import pytest
 import torch

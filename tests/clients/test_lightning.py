@@ -21,7 +21,7 @@ pytestmark = [
 
 @pytest.fixture
 def fit(batches, tmp_path):
-    """Fits a model for four epochs; returns the losses and modes of its steps."""
+    """Fits a model for four epochs; its steps' losses and modes."""
     import lightning
 
     class Classify(lightning.LightningModule):

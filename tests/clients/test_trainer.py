@@ -17,7 +17,7 @@ pytestmark = [
 
 
 class WithLoss(nn.Module):
-    """What Trainer expects of a model: named inputs, and a loss with the logits.
+    """What Trainer expects of a model: named inputs, and loss beside logits.
 
     It also keeps `model.config` out of Trainer's sight, who would write into
     it.

@@ -1,4 +1,4 @@
-"""Attention against the formula, against PyTorch's kernel and against its layer."""
+"""Attention against the formula, PyTorch's kernel and PyTorch's layer."""
 
 import math
 
@@ -356,7 +356,7 @@ def test_a_model_without_attention_is_an_error():
 
 
 class Redefined(nn.Module):
-    """Attention as a chapter writes it again: another class under the same name."""
+    """Attention as a chapter rewrites it: another class under the same name."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Axial attention against loops over rows and columns, and against whole attention."""
+"""Axial attention against loops over rows and columns, and whole attention."""
 
 import json
 import math
@@ -40,7 +40,7 @@ EXACT = {"rtol": 0, "atol": 1e-11}
 
 
 def fill_randomly(module):
-    """No zeros and ones left from initial values: every tensor has its effect."""
+    """No zeros and ones left from initial values: every tensor matters."""
     torch.manual_seed(0)
     for weight in module.parameters():
         nn.init.normal_(weight, std=0.3)
@@ -298,9 +298,9 @@ def test_dropout_comes_after_the_lines_are_joined(axis):
     x = random_tokens(16, b=40)
     whole, dropped = layer.eval()(x), layer.train()(x)
     kept = dropped != 0
-    # 1,280 numbers of class tokens, 19,200 of patches, kept with probability 1/2:
-    # outside of it by 0.08 with probability 1e-8. A mean of dropped rows would keep
-    # nearly all of the class tokens'.
+    # 1,280 numbers of class tokens, 19,200 of patches, kept with probability
+    # 1/2: outside of it by 0.08 with probability 1e-8. A mean of dropped rows
+    # would keep nearly all of the class tokens'.
     for tokens in (kept[:, :1], kept[:, 1:]):
         assert abs(tokens.double().mean() - 0.5) < 0.08
     assert_close(dropped[kept], 2 * whole[kept], **EXACT)

@@ -109,26 +109,29 @@ def test_one_string_is_no_list_of_names(build):
 
 
 @pytest.mark.parametrize(
-    ("model", "first", "classifier"),
+    ("build", "fields", "first", "classifier"),
     [
-        (small_vit(), "patch_embed.proj", "head"),
+        (small_vit, {}, "patch_embed.proj", "head"),
         (
-            small_vit(stem=Hybrid((1,), width=0.5), patch_size=4),
+            small_vit,
+            {"stem": Hybrid((1,), width=0.5), "patch_size": 4},
             "patch_embed.backbone.stem.conv",
             "head",
         ),
         (
-            small_vit(stem=Hybrid((), width=0.5), patch_size=4),
+            small_vit,
+            {"stem": Hybrid((), width=0.5), "patch_size": 4},
             "patch_embed.backbone.conv",
             "head",
         ),
-        (small_resnet(), "stem.conv", "head.fc"),
-        (small_resnet("R50x1"), "stem.conv", "head.fc"),
+        (small_resnet, {}, "stem.conv", "head.fc"),
+        (small_resnet, {"name": "R50x1"}, "stem.conv", "head.fc"),
     ],
 )
 def test_pretrained_cfg_names_the_first_and_the_last_layer(
-    model, first, classifier
+    build, fields, first, classifier
 ):
+    model = build(**fields)
     config = model.pretrained_cfg
     assert (config["first_conv"], config["classifier"]) == (first, classifier)
     assert isinstance(model.get_submodule(first), nn.Conv2d)
@@ -155,7 +158,7 @@ def test_pretrained_cfg_has_no_key_that_timms_own_has_not(build):
 
 
 def layers(model, **options):
-    """timm's parameter groups: rate, decay and names of each, in sorted order."""
+    """timm's parameter groups, sorted: rate, decay and names of each."""
     import_timm()
     from timm.optim import param_groups_layer_decay
 

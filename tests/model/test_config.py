@@ -1,4 +1,4 @@
-"""Configurations: what they hold, refuse and change, and how they become JSON."""
+"""Configurations: what they hold, refuse and change, and their JSON."""
 
 import json
 import pydoc
@@ -340,7 +340,7 @@ CHANGES = {
 
 
 def shapes_and_logits(config):
-    """A model with random numbers in every tensor; the same ones for equal shapes."""
+    """A model of random numbers in every tensor, equal for equal shapes."""
     model = ViT(config).double().train()
     torch.manual_seed(0)
     for weight in model.parameters():

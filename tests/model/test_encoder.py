@@ -27,7 +27,7 @@ TINY = ViTConfig(
 
 
 def fill_randomly(module):
-    """No zeros and ones left from initial values: every tensor has its effect."""
+    """No zeros and ones left from initial values: every tensor matters."""
     torch.manual_seed(0)
     for weight in module.parameters():
         nn.init.normal_(weight, std=0.3)

@@ -41,7 +41,7 @@ def seed():
 
 
 def random_tensors(model, dtype=torch.float64):
-    """Values for every tensor of a state_dict; no zeros or ones as at the start."""
+    """Values for every tensor of a state_dict; no initial zeros or ones."""
     torch.manual_seed(0)
     tensors = {}
     for name, like in model.state_dict().items():
@@ -164,7 +164,7 @@ def our_state(weights, has_stages):
 
 @pytest.fixture
 def golden_model(golden):
-    """The function of (case, dtype): our model, its images, the authors' outputs."""
+    """A function from (case, dtype) to model, images, the authors' outputs."""
 
     def read(case, dtype):
         config = GOLDEN[case]
@@ -181,7 +181,7 @@ def golden_model(golden):
 
 
 def seen(features):
-    """What the golden files keep of a feature map: image 0, channels [::8], last."""
+    """What golden files keep of feature maps: image 0, channels [::8], last."""
     return features[:1, ::8].permute(0, 2, 3, 1)
 
 
@@ -276,7 +276,7 @@ r50_is_slow = pytest.mark.parametrize(
 
 
 def timm_pair(name, image_size):
-    """Ours and timm's with the same random weights, in float64, one block deep."""
+    """Ours and timm's of the same random weights: float64, one block deep."""
     timm = import_timm()
     sizes = {"num_classes": 10, "depth": 1}
     with torch.device("meta"):
@@ -316,6 +316,7 @@ def test_equals_timm_where_the_definitions_agree(name, image_size):
     assert largest_difference(ours, theirs) < 1e-8
 
 
+@pytest.mark.slow
 @r50_is_slow
 def test_timms_epsilons_move_the_logits_by_what_is_documented(name):
     _, least, most = TIMM[name]
@@ -361,6 +362,7 @@ def test_tokens_and_weights_are_the_papers(name, image_size):
     assert parameters(config).total == weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "image_size"),
     [

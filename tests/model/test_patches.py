@@ -1,4 +1,4 @@
-"""Patches against loops, and the patch embedding against patches times a matrix."""
+"""Patches against loops; the patch embedding against patches times a matrix."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ patch_sides = st.integers(1, 5)
 
 
 def numbered(*shape):
-    """A tensor without two equal numbers, so that nothing can change places unseen."""
+    """A tensor of different numbers, so that nothing changes places unseen."""
     return torch.arange(torch.tensor(shape).prod().item()).reshape(shape)
 
 

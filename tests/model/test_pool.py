@@ -1,4 +1,4 @@
-"""What stands between the tokens and the head: pools, and pre-logits behind each.
+"""What is between tokens and head: pools, and pre-logits behind each.
 
 Attention pooling and per-token logits against the authors' outputs where
 VITEDU_GOLDEN is set, against timm and against equations written out everywhere.
@@ -37,7 +37,7 @@ EXACT = {"rtol": 0, "atol": 1e-12}
 
 
 def fill_randomly(module):
-    """No zeros and ones left from initial values: every tensor has its effect."""
+    """No zeros and ones left from initial values: every tensor matters."""
     torch.manual_seed(0)
     for weight in module.parameters():
         nn.init.normal_(weight, std=0.3)
@@ -381,7 +381,7 @@ def arrays(golden):
 
 
 def dense(arrays, name, outputs=1):
-    """A dense layer's weight (out, in) and bias; `outputs` axes come out of it."""
+    """A dense layer's weight (out, in), bias; `outputs` axes come out of it."""
     kernel, bias = arrays[f"{name}/kernel"], arrays[f"{name}/bias"]
     matrix = kernel.reshape(kernel.shape[:-outputs].numel(), -1)
     return matrix.T, bias.flatten()
@@ -392,7 +392,7 @@ def put(state, key, weight_and_bias):
 
 
 def put_block(state, ours, arrays, theirs, attention, norms, mlp):
-    """q, k, v, output, MLP and the norm before it, of a block or of the pool."""
+    """q, k, v, output, MLP and the norm before it, of a block or the pool."""
     qkv = [
         dense(arrays, f"{theirs}/{attention}/{each}", outputs=2)
         for each in ("query", "key", "value")
@@ -435,7 +435,7 @@ def put_head(state, arrays):
 
 
 def authors_model(arrays, case, attention, norm2, mlp, **fields):
-    """The network of a case, its blocks' parts being named as given; float64."""
+    """A case's network in float64, its blocks' parts being named as given."""
     theirs = arrays(f"{case}.weights.npz")
     config = ViTConfig(
         embed_dim=32, depth=2, mlp_dim=64, patch_size=8, gelu="tanh", **fields

@@ -1,4 +1,4 @@
-"""Positions: what each adds and where, and what the network does not know without.
+"""Positions: what each adds and where, what the network can't know without.
 
 The fixed table is compared with the authors' where VITEDU_GOLDEN is set.
 """

@@ -1,4 +1,4 @@
-"""Registers: learned tokens that no pool reads, counted with the class token."""
+"""Registers: learned tokens no pool reads, counted with the class token."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Resized positions against the authors' arrays, timm, torchvision and a formula.
+"""Resized positions against the authors' arrays, timm, torchvision, a formula.
 
 The authors' arrays are read where VITEDU_GOLDEN is set.
 """

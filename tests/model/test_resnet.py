@@ -50,7 +50,7 @@ def seed():
 
 
 def random_tensors(model, dtype=torch.float64):
-    """Values for every tensor of a state_dict; no zeros or ones as at the start."""
+    """Values for every tensor of a state_dict; no initial zeros or ones."""
     torch.manual_seed(0)
     tensors = {}
     for name, like in model.state_dict().items():
@@ -310,7 +310,7 @@ def our_state(weights):
 
 @pytest.fixture
 def golden_model(golden):
-    """The function of (case, dtype): our model, its images, the authors' outputs."""
+    """A function from (case, dtype) to model, images, the authors' outputs."""
 
     def read(case, dtype):
         name = case.split(",")[0]
@@ -327,7 +327,7 @@ def golden_model(golden):
 
 
 def seen(features):
-    """What the golden files keep of a feature map: image 0, channels [::8], last."""
+    """What golden files keep of feature maps: image 0, channels [::8], last."""
     return features[:1, ::8].permute(0, 2, 3, 1)
 
 
@@ -437,7 +437,7 @@ def timm_pair(request):
 
 
 def largest_difference(pair, size, timm_epsilon):
-    """Of the logits, as a share of the largest; `timm_epsilon` is under their root."""
+    """A share of the largest logit; `timm_epsilon` is under timm's root."""
     ours, theirs = pair
     for module in theirs.modules():
         if type(module).__name__ == "StdConv2d":
@@ -448,6 +448,7 @@ def largest_difference(pair, size, timm_epsilon):
         return ((ours(images) - want).abs().max() / want.abs().max()).item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(32, 32), (33, 47)])
 def test_equals_timm_with_the_authors_epsilon(timm_pair, size):
     # float64, through 50 or 101 layers; measured 1e-13

@@ -36,7 +36,7 @@ TIMM_NAMES = {
 
 
 def random_tensors(model, dtype=torch.float64):
-    """Values for every tensor of a state_dict; no zeros or ones as after `initialise`.
+    """Values for every tensor of a state_dict; no zeros or ones as initially.
 
     Matrices keep the size of what they multiply, so that attention does not
     saturate.

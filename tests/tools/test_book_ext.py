@@ -24,7 +24,8 @@ pytestmark = [
 ]
 
 PIXEL = b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk"
+    "+A8AAQUBAScY42YAAAAASUVORK5CYII="
 )
 CONF = """
 extensions = ["myst_nb", "sphinxcontrib.bibtex", "book_ext"]
@@ -59,7 +60,8 @@ GLOSSARY = """# Words
 class token
 클래스 토큰
 类别词元
-  A row of width $D^2$ {cite}`xiong`, before the {term}`tokens <token>`. It is learned.
+  A row of width $D^2$ {cite}`xiong`, before the {term}`tokens <token>`. \
+It is learned.
 
 key
 키
@@ -93,7 +95,8 @@ weight entropy
 """
 WORDS = """# Words of the tokens
 
-Class tokens, then a Token, another token, `MAC`, a Mac, macro, [a token](#Some-Place).
+Class tokens, then a Token, another token, `MAC`, a Mac, macro, \
+[a token](#Some-Place).
 
 | a weight entropy |
 |---|
@@ -194,7 +197,8 @@ def test_each_figure_has_the_words_of_its_own_output(small_site):
 def tips(page):
     """(what is marked, where it leads, what it says) of a built page."""
     return re.findall(
-        r'<span class="glossary-tip"><a href="([^"]*)" aria-describedby="([^"]*)">'
+        r'<span class="glossary-tip"><a href="([^"]*)" '
+        r'aria-describedby="([^"]*)">'
         r'([^<]*)</a><span role="tooltip" id="([^"]*)">([^<]*)</span></span>',
         page,
     )

@@ -19,7 +19,8 @@ import vitedu
 # %% [markdown]
 # # A chapter
 #
-# A photograph. **What did the network read?** See [what differs](#What-differs),
+# A photograph. **What did the network read?** See \
+[what differs](#What-differs),
 # [chapter 3](03_encoder.ipynb#Second-reading) and
 # [Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929).
 #

@@ -1,4 +1,4 @@
-"""The tool that made the embedded weights: the same bytes again, and a comparison."""
+"""The tool of the embedded weights: the same bytes again, and a comparison."""
 
 import embed_model
 import pytest
@@ -13,7 +13,7 @@ PACKAGED = EMBEDDED["ViT-Ti/16"]
 
 @pytest.fixture
 def published(tmp_path):
-    """The embedded weights as timm publishes its own: in 32 bits, without metadata."""
+    """The embedded weights as timm publishes its own: 32 bits, no metadata."""
     state = read_weights(PACKAGED).state_dict
     path = tmp_path / NAME
     save_file({name: x.float() for name, x in state.items()}, path)

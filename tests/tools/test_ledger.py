@@ -1,4 +1,4 @@
-"""The ledger: states from results, unknown rows refused, the page up to date."""
+"""The ledger: states from results, unknown rows refused, an up-to-date page."""
 
 import random
 

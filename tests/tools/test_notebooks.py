@@ -122,7 +122,7 @@ def test_a_new_address_reaches_links_and_setup(notebook):
     assert notebooks.write_text(fresh) == notebooks.write_text(notebook)
 
 
-# ------------------------------------------------------------------ the setup cell
+# --------------------------------------------------------------- the setup cell
 
 
 def in_a_kernel(test):
@@ -131,7 +131,7 @@ def in_a_kernel(test):
 
 
 def outcome(source, tmp_path, before="pass"):
-    """What a fresh kernel shows for a cell: its outputs, those of `before` apart."""
+    """What a fresh kernel shows for a cell: its outputs without `before`'s."""
     cells = [nbformat.v4.new_code_cell(each) for each in (before, source)]
     client = notebooks.NotebookClient(
         nbformat.v4.new_notebook(cells=cells),
@@ -181,7 +181,7 @@ def test_setup_whose_installation_fails_stops_with_one_sentence(
     assert sentence(outputs).startswith("vitedu is not installed: clone the")
 
 
-# ------------------------------------------------------------------------- the lock
+# --------------------------------------------------------------------- the lock
 
 
 def test_chapters_1_to_5_are_compared_with_plain_alone():
@@ -262,7 +262,7 @@ def test_a_chapter_writes_what_stands_below_its_comment(tmp_path):
     assert lock.written_in(3, path) == set()
 
 
-# ------------------------------------------------------------------- executing it
+# ----------------------------------------------------------------- executing it
 
 
 def test_the_digest_ignores_layout_and_setup_but_no_code():

@@ -43,6 +43,13 @@ def test_metrics_are_means_with_each_seed_kept():
     results.check(joined, "joined")
 
 
+def test_the_share_of_waiting_is_the_mean_of_the_runs_that_say_it():
+    runs = [run(0, 97.0, data_wait=0.1), run(1, 98.0, data_wait=0.3)]
+    joined = record.join([*runs, run(2, 98.0)])
+    assert joined["data_wait"] == pytest.approx(0.2)
+    results.check(joined, "joined")
+
+
 @pytest.mark.parametrize(
     ("second", "message"),
     [

@@ -182,7 +182,7 @@ def test_a_text_names_no_address_of_the_repository(path):
     assert slug not in path.read_text()
 
 
-# ------------------------------------------------------------------------- publishing
+# ------------------------------------------------------------------- publishing
 
 
 def workflow(name):

@@ -1,4 +1,4 @@
-"""What is put around a built site: MathJax, the front door, the zip, the date."""
+"""What is added to a built site: MathJax, the front door, the zip, the date."""
 
 import hashlib
 import os

@@ -597,7 +597,8 @@ from vitedu.errors import UserError
 from vitedu.weights import load
 
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # megabytes
+    # in megabytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 good, *bad = map(Path, sys.argv[1:])
 load(good)
@@ -615,6 +616,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is Linux's")
 def test_no_header_makes_it_allocate(tmp_path):
     good, files = write("w.pth", tmp_path), []
@@ -685,7 +687,8 @@ def test_an_array_too_many_is_named(tmp_path, name):
         ("embedding/bias", ()),
         ("Transformer/encoderblock_1/LayerNorm_0/bias", (1, 8)),
         (
-            "Transformer/encoderblock_1/MultiHeadDotProductAttention_1/key/kernel",
+            "Transformer/encoderblock_1/"
+            "MultiHeadDotProductAttention_1/key/kernel",
             (8, 4, 2),
         ),
     ],
@@ -755,7 +758,8 @@ OTHERS = {
     "Swin": ["layers.0.blocks.0.attn.relative_position_bias_table"],
     "Swin of torchvision": ["features.1.0.attn.relative_position_bias_table"],
     "Swin of Hugging Face": [
-        "swin.encoder.layers.0.blocks.0.attention.self.relative_position_bias_table"
+        "swin.encoder.layers.0.blocks.0.attention.self"
+        ".relative_position_bias_table"
     ],
     "ConvNeXt": ["stages.0.0.dwconv.weight"],
     "ConvNeXt of timm": ["stages.0.blocks.0.conv_dw.weight"],

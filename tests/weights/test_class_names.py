@@ -1,4 +1,4 @@
-"""Class names that a file does not carry: ImageNet's, where they are as many."""
+"""Class names that a file doesn't carry: ImageNet's, if they are as many."""
 
 import json
 import warnings
@@ -53,7 +53,7 @@ def quiet_convert(source, target, to):
 
 @pytest.fixture
 def foreign(tmp_path):
-    """A function of the number of classes: a file of somebody, without any names."""
+    """A function of the number of classes: somebody's file without names."""
 
     def write(num_classes):
         path = tmp_path / "theirs.safetensors"
@@ -75,6 +75,7 @@ def test_a_head_of_1000_classes_without_names_gets_imagenets(foreign):
     ]
 
 
+@pytest.mark.slow
 def test_a_head_of_21843_classes_gets_imagenet_21ks(foreign):
     model = quiet_load(foreign(21_843), **HEADS)
     assert model.class_names == imagenet_21k_classes().names

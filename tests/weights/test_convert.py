@@ -1,4 +1,4 @@
-"""Weights from any dialect to any other, and what their own readers make of them."""
+"""Weights from any dialect to any other, and what their own readers see."""
 
 import copy
 import json
@@ -109,6 +109,7 @@ def assert_same_bits(one, other):
 # --- round trips
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first, second", [*combinations(SUFFIXES, 2)])
 def test_from_any_format_to_any_other_the_bits_stay(tmp_path, first, second):
     path, _ = source(tmp_path)
@@ -125,7 +126,12 @@ def test_from_any_format_to_any_other_the_bits_stay(tmp_path, first, second):
 
 @pytest.mark.parametrize("to", SUFFIXES)
 @pytest.mark.parametrize(
-    "gelu, eps", [("exact", 1e-6), ("tanh", 1e-6), ("exact", 1e-3)]
+    "gelu, eps",
+    [
+        ("exact", 1e-6),
+        pytest.param("tanh", 1e-6, marks=pytest.mark.slow),
+        pytest.param("exact", 1e-3, marks=pytest.mark.slow),
+    ],
 )
 def test_the_function_is_the_same_once_told_what_was_warned_of(
     tmp_path, to, gelu, eps
@@ -216,7 +222,12 @@ def test_the_authors_cases_go_there_and_back(tmp_path, golden, case, to):
 
 @pytest.mark.parametrize("to", SUFFIXES)
 @pytest.mark.parametrize(
-    "dtype", [torch.float16, torch.bfloat16, torch.float64]
+    "dtype",
+    [
+        torch.bfloat16,
+        pytest.param(torch.float16, marks=pytest.mark.slow),
+        pytest.param(torch.float64, marks=pytest.mark.slow),
+    ],
 )
 def test_the_dtype_of_the_arrays_stays(tmp_path, to, dtype):
     path, _ = source(tmp_path, dtype)
@@ -228,6 +239,7 @@ def test_the_dtype_of_the_arrays_stays(tmp_path, to, dtype):
     assert found == {dtype}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", SUFFIXES)
 def test_the_same_weights_give_the_same_bytes(tmp_path, to):
     path, _ = source(tmp_path)
@@ -272,6 +284,7 @@ def test_the_difference_that_is_warned_of_is_the_measured_one(tmp_path):
     assert moved > 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["npz", "torchvision", "timm"])
 def test_another_epsilon_is_warned_of_where_it_has_no_place(tmp_path, to):
     path, _ = source(tmp_path, norm_eps=1e-3)
@@ -282,6 +295,7 @@ def test_another_epsilon_is_warned_of_where_it_has_no_place(tmp_path, to):
     assert "norm_eps=0.001" in said and "norm_eps=1e-06" in said
 
 
+@pytest.mark.slow
 def test_heads_that_a_reader_would_take_for_others_are_warned_of(tmp_path):
     path, _ = source(tmp_path, num_heads=12)
     with warnings.catch_warnings(record=True) as caught:
@@ -300,6 +314,7 @@ def test_heads_that_a_reader_has_to_be_told_are_warned_of(tmp_path):
     assert "has to be told more: " in said and "give num_heads=" in said
 
 
+@pytest.mark.slow
 def test_preprocessing_that_is_lost_is_warned_of_with_both(tmp_path):
     spec = PreprocessSpec(16, 3, 0.25, 0.5, "bicubic", 0.9)
     path, _ = source(tmp_path, spec=spec)
@@ -312,6 +327,7 @@ def test_preprocessing_that_is_lost_is_warned_of_with_both(tmp_path):
         assert "mean=(0.25, 0.25, 0.25)" in said and f"mean={theirs}" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["timm", "hf", "vitedu"])
 @pytest.mark.parametrize(
     "spec",
@@ -350,6 +366,7 @@ def test_rates_of_training_are_warned_of(tmp_path):
 # --- positions that the format cannot say
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "position", [SinCos2D(), Learned2D(), NoPosition()], ids=str
 )
@@ -373,6 +390,7 @@ def test_fixed_positions_of_half_a_file_are_written_in_float32(tmp_path):
     assert arrays["head.weight"].dtype == torch.float16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "position",
     [Learned1D(at="layers"), SinCos2D(at="shared"), Relative()],

@@ -1,4 +1,4 @@
-"""The trained weights in the package: those of a recorded run, and the real model."""
+"""The trained weights in the package: a recorded run's, and the real model."""
 
 import json
 import os

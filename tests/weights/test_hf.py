@@ -1,4 +1,4 @@
-"""Hugging Face's dialect against transformers' own modules, small and drawn at random.
+"""Hugging Face's dialect against transformers' own modules, small and random.
 
 Every tensor is drawn, the scales of norms and all biases too. What needs
 transformers itself is slow, for its import takes seconds; the names are tested

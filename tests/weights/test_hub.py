@@ -50,7 +50,7 @@ def write_model(path):
 
 
 def write_shards(folder):
-    """The same in two files; the metadata are in neither, so nobody's dialect."""
+    """The same in two files; neither has metadata, so nobody's dialect."""
     from safetensors.torch import save_file
 
     write_model(folder / "whole")
@@ -117,7 +117,7 @@ def server(tmp_path):
 
 
 def in_a_hub_of(environment, action):
-    """What `action` prints where huggingface_hub is imported in this environment."""
+    """What `action` prints with huggingface_hub imported in `environment`."""
     for name in [*os.environ]:
         if name.upper().endswith("_PROXY") or name.startswith("HF_"):
             del os.environ[name]

@@ -1,4 +1,4 @@
-"""Arrays that nobody knows: refused by name, and left out where the caller says so."""
+"""Arrays that nobody knows: refused by name, left out if the caller says so."""
 
 import json
 

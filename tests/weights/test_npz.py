@@ -1,4 +1,4 @@
-"""Google's .npz files: the authors' numbers, what must be asked for, both directions.
+"""Google's .npz files: the authors' numbers, what must be asked, both ways.
 
 Where VITEDU_GOLDEN is set, against what the authors' code computed with these
 files.
@@ -70,7 +70,7 @@ def arrays_of(path):
 
 
 def load_case(golden, case, dtype=torch.float32, **overrides):
-    """The model of a case, its images, and what the authors' code made of them."""
+    """A case's model, its images, and what the authors' code made of them."""
     stored = arrays_of(golden / case["io_file"])
     overrides = CASES[case["name"]] | overrides
     model = load(golden / case["weights_file"], dtype=dtype, **overrides)
@@ -93,7 +93,7 @@ def head_input(model):
 
 
 def allowed(cases, case, key, dtype):
-    """How far a result may be, by the case or, of a fine-tuning load, its base."""
+    """A result's tolerance by its case or, for a fine-tuning load, its base."""
     case = cases[case.get("base_case", case["name"])]
     if dtype == torch.float64:
         return case["suggested_atol_f64"]

@@ -1,4 +1,4 @@
-"""What `vitedu.save` writes, `vitedu.load` reads; what it could not read is refused."""
+"""What `vitedu.save` writes, `vitedu.load` reads; what it can't is refused."""
 
 from copy import deepcopy
 
@@ -158,6 +158,7 @@ def test_a_file_that_is_there_is_replaced(tmp_path):
     assert_loads(other, vitedu.save(other, path))
 
 
+@pytest.mark.slow
 def test_a_model_comes_out_of_its_wrappers(tmp_path):
     model = tiny()
     for wrapped in (

@@ -1,4 +1,4 @@
-"""timm's dialect against timm's own modules, built small and with random numbers.
+"""timm's dialect against timm's own modules, built small and random.
 
 Every tensor is drawn, the scales of norms and all biases too, so that none can
 hide.
@@ -88,7 +88,7 @@ def timm_file(tmp_path, arrays, name="model_best"):
 
 
 def plain_arrays(**changes):
-    """The arrays of a small ViT of ours without attention pooling: timm's names."""
+    """Arrays of a small ViT of ours without attention pooling: timm's names."""
     config = {
         "image_size": 32,
         "patch_size": 8,
@@ -491,7 +491,8 @@ def test_a_hybrid_is_read_with_a_difference_that_is_noted(timm, tmp_path, name):
     assert any("norms of hybrids" in note for note in ours.load_report.notes)
 
 
-@pytest.mark.slow  # 23 million weights; tests/model/test_resnet.py has the function
+# 23 million weights; tests/model/test_resnet.py has the function
+@pytest.mark.slow
 def test_bit_is_read_with_a_difference_that_is_noted(timm, tmp_path):
     theirs = randomise(timm.create_model("resnetv2_50x1_bit", num_classes=5))
     folder = saved(timm, tmp_path, theirs)
@@ -603,7 +604,8 @@ def test_what_timms_bit_cannot_be_is_refused(changes, what):
         dialect.from_vitedu(Checkpoint(ResNetConfig(**changes), {}))
 
 
-@pytest.mark.slow  # builds 21 models, up to H/14 and BiT-R152x4, without numbers
+# builds 21 models, up to H/14 and BiT-R152x4, without numbers
+@pytest.mark.slow
 def test_every_architecture_that_is_written_is_timms(timm):
     for sizes, name in timm_config.ARCHITECTURES.items():
         about = timm_config.fields_by_name(name)
@@ -690,7 +692,7 @@ def test_other_arrays_are_refused_in_a_sentence(tmp_path, arrays, sentence):
 
 
 def bit_arrays():
-    config = ResNetConfig(layers=(1, 2), num_classes=5)
+    config = ResNetConfig(layers=(1, 2), width=0.5, num_classes=5)
     return dict(ResNet(config).state_dict())
 
 

@@ -1,4 +1,4 @@
-"""torchvision's dialect against torchvision's own module, small and drawn at random.
+"""torchvision's dialect against torchvision's own module, small and random.
 
 Every tensor is drawn, the scales of norms and all biases too.
 """

@@ -1,4 +1,4 @@
-"""Files that a stranger made: what they promise, how they nest, and what they are.
+"""Files that a stranger made: what they promise, how they nest, what they are.
 
 Nothing hangs, nothing is taken for numbers that is not, and each ends in one
 sentence.

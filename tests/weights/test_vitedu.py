@@ -1,4 +1,4 @@
-"""Our own file of weights: what goes in comes out, and equal content is equal bytes."""
+"""Our own file of weights: all comes back, and equal content is equal bytes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Speed of a model of ours beside the same network of other libraries, in one run.
+"""Our models' speed beside the same networks of other libraries, in one run.
 
 `bench(vit_config("ViT-S/16"), Settings(batch_size=4))["inference"]["ratio"]`
 """

@@ -1,4 +1,4 @@
-"""A benchmark: contestants in, images a second, ratios, memory and utilisation out."""
+"""A benchmark: contestants in; images/s, ratios, memory, utilisation out."""
 
 import math
 from collections.abc import Callable
@@ -238,7 +238,7 @@ def train_state(
 def random_batch(
     config: NetworkConfig, batch_size: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Images (b, c, h, w) and labels (b,), resident: no time goes to loading."""
+    """Images (b, c, h, w), labels (b,), resident: no time goes to loading."""
     generator = torch.Generator().manual_seed(0)
     shape = (batch_size, config.in_channels, *config.image_size)
     images = torch.randn(shape, generator=generator)
@@ -273,7 +273,7 @@ def warm_up(
     device: torch.device,
     clock: Clock,
 ) -> tuple[int, dict[str, int | None]]:
-    """How many steps fill a turn, and the peak memory in bytes of one of each."""
+    """How many steps fill a turn, and peak memory in bytes of one of each."""
     seconds, peaks = [], {}
     for name, step in steps.items():
         repeated(step, WARM_UP - 1)()

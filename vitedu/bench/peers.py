@@ -1,4 +1,4 @@
-"""The network of a configuration as other libraries build it, with the same weights.
+"""A configuration's network built by other libraries, with the same weights.
 
 `contestants(vit_config("ViT-S/16"), ("timm",))` is ours, timm's, and who stays
 away.
@@ -76,7 +76,7 @@ def timm_model(checkpoint: Checkpoint) -> nn.Module:
 
 
 def torchvision_model(checkpoint: Checkpoint) -> nn.Module:
-    """torchvision's. UserError: its VisionTransformer cannot be this network."""
+    """torchvision's. UserError: its VisionTransformer can't be this network."""
     config = checkpoint.config
     arrays = DIALECTS["torchvision"].from_vitedu(checkpoint)
     tanh = {"gelu='tanh'": config.gelu == "tanh"}
@@ -97,7 +97,7 @@ def torchvision_model(checkpoint: Checkpoint) -> nn.Module:
 
 
 def transformers_model(checkpoint: Checkpoint) -> nn.Module:
-    """Hugging Face's, with fused attention. UserError: it cannot be this network."""
+    """Hugging Face's, with fused attention. UserError: it can't be this one."""
     import_torchvision()  # which transformers imports too, see vitedu.compat
     import transformers
 
@@ -114,8 +114,9 @@ def transformers_model(checkpoint: Checkpoint) -> nn.Module:
 
 
 def vit_pytorch_model(checkpoint: Checkpoint) -> nn.Module:
-    """vit-pytorch's ViT of these sizes, a near relative: no bias in q, k and v, two
-    more norms in the stem, and weights of its own.
+    """vit-pytorch's ViT of these sizes: a near relative with its own weights.
+
+    It has no bias in q, k and v, and two more norms in the stem.
 
     UserError: it cannot have these sizes.
     """
@@ -151,7 +152,7 @@ DEPARTS = ("vit-pytorch",)  # from the paper, so it is another function
 def contestants(
     config: NetworkConfig, against: Iterable[str]
 ) -> tuple[list[Contestant], dict[str, str]]:
-    """Ours first, then the peers, on the CPU; and why the others do not take part.
+    """Ours first, then the peers, on the CPU; and why others don't take part.
 
     All have the same weights, except for DEPARTS. The head's are random too:
     behind zeros no gradient would flow.
@@ -229,7 +230,7 @@ def contestant(
 def relative_difference(
     model: nn.Module, ours: nn.Module, images: Tensor
 ) -> float:
-    """The largest difference of two models' logits, as a share of the largest."""
+    """The largest difference of two models' logits, relative to the largest."""
     expected = ours.eval()(images)
     apart = (model.eval()(images) - expected).abs().max()
     return (apart / expected.abs().max()).item()

@@ -52,7 +52,7 @@ def order(names: list[str], index: int) -> list[str]:
 def matmul_ceiling(
     device: torch.device, dtype: torch.dtype, clock: Clock = time.perf_counter
 ) -> float:
-    """Operations a second of one large product of square matrices, the best of ten."""
+    """Operations per second of one large square matrix product, best of ten."""
     side = 8192 if device.type == "cuda" else 1024
     a, b = torch.randn(2, side, side, device=device).to(dtype)
     best = math.inf

@@ -24,6 +24,8 @@ from vitedu.cli.evaluate import EVALUATE
 from vitedu.cli.info import INFO
 from vitedu.cli.interrupt import CTRL_C
 from vitedu.cli.predict import PREDICT
+from vitedu.cli.prepare import PREPARE
+from vitedu.cli.report import REPORT
 from vitedu.cli.settings import explanations
 from vitedu.cli.talk import (
     complain,
@@ -40,7 +42,9 @@ COMMANDS = {
     "train": TRAIN,
     "evaluate": EVALUATE,
     "predict": PREDICT,
+    "report": REPORT,
     "convert": CONVERT,
+    "prepare": PREPARE,
     "bench": BENCH,
 }
 FIRST_STEPS: Rows = [
@@ -124,20 +128,21 @@ def overview() -> str:
             "`vitedu COMMAND --help` shows the words and options of a command, "
             "and examples.\n"
             "`vitedu --version` prints the version, `vitedu --print-completion "
-            "bash`\n(or zsh, tcsh) a script that completes commands and options.",
+            "bash`\n"
+            "(or zsh, tcsh) a script that completes commands and options.",
         ]
     )
 
 
 def help_of(name: str) -> str:
-    """The help of a command, or of all settings. UserError: there is no such help."""
+    """The help of a command, or of all settings. UserError: there is none."""
     if name == "settings":
         return explanations()
     return parser_of(name, command_of(name)).format_help().rstrip()
 
 
 def command_of(name: str) -> Command:
-    """The command of this name. UserError: there is none; the nearest is named."""
+    """The command of this name. UserError names the nearest if it's unknown."""
     if name not in COMMANDS:
         end = did_you_mean(name, COMMANDS)
         raise UserError(f"there is no command {name!r}; {end}")

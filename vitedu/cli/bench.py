@@ -119,7 +119,7 @@ def text(values: dict[str, Any]) -> str:
 
 
 def rows(kind: str, measured: dict[str, Any], ceilings: list[str]) -> list[str]:
-    """One line a contestant: speed and ratio with quartiles, memory, utilisation."""
+    """A line per contestant: speed, ratio, quartiles, memory, utilisation."""
     head = ["images/s", "ours / theirs", "peak memory"]
     head += [f"MFU ({ceiling.replace('_', ' ')})" for ceiling in ceilings]
     table = [[kind, *head]]

@@ -74,7 +74,7 @@ def split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:
 def unknown_option(
     name: str, command: Command, word: str, value: str, known: Iterable[str]
 ) -> UserError:
-    """The sentence about an option that isn't one; a setting may have been meant."""
+    """The sentence about an unknown option; a setting may have been meant."""
     option, equals, given = word.partition("=")
     field = option.lstrip("-").replace("-", "_")
     if field in command.fields():

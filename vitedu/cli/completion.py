@@ -1,4 +1,4 @@
-"""`vitedu --print-completion bash`: completion of words and options in a shell."""
+"""`vitedu --print-completion bash`: shell completion of words and options."""
 
 import argparse
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from vitedu.errors import UserError, did_you_mean
 
 
 def completion(shell: str, commands: Mapping[str, Command]) -> str:
-    """The script that teaches `shell` the commands. UserError: shtab is missing."""
+    """The script that teaches `shell` the commands. UserError: no shtab."""
     try:
         import shtab
     except ImportError:

@@ -46,8 +46,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         metavar="FORMAT",
-        help="vitedu, npz (the authors'), timm, hf (Hugging Face transformers) or "
-        "torchvision; timm's and hf's are folders",
+        help="vitedu, npz (the authors'), timm, hf (Hugging Face transformers) "
+        "or torchvision; timm's and hf's are folders",
     )
 
 
@@ -55,8 +55,9 @@ CONVERT = Command(
     convert,
     usage="WEIGHTS TARGET --to FORMAT [name=value ...]",
     summary="write weights in the format of another library",
-    about="Write weights in another format. The arrays stay the same bit for bit; "
-    "if the format cannot express something, you are told what that changes.",
+    about="Write weights in another format. The arrays stay the same bit for "
+    "bit; if the format cannot express something, you are told what that "
+    "changes.",
     words=[
         *WEIGHTS,
         (

@@ -36,7 +36,10 @@ class Interrupt:
         """Note the first signal; a later one does what it does elsewhere."""
         if self.received is None:
             self.received, self.number = time.monotonic(), number
-            line = b"stopping after this step and saving; repeat to quit immediately\n"
+            line = (
+                b"stopping after this step and saving; "
+                b"repeat to quit immediately\n"
+            )
             # print cannot be entered again if the signal came in the middle of
             # it; and nobody may be reading
             with suppress(OSError):

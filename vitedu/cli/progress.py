@@ -13,19 +13,20 @@ from vitedu.train import Progress, Start
 EVERY = 60.0  # seconds between two lines where there is no terminal
 # columns of the bar itself; numbers are left out to keep them
 LEAST_BAR = 5
+SLOW_DATA = 0.1  # share of the time spent waiting for data that is worth a word
 # what the accuracies of the log are called beside the bar
 ACCURACIES = {"train": "acc", "validation": "val", "test": "test"}
 
 
 class Part(NamedTuple):
-    """A number beside the bar, and how soon it gives way on a narrow terminal."""
+    """A number beside the bar, and when to drop it from a narrow terminal."""
 
     text: str
     importance: int
 
 
 class Bar(tqdm):
-    """A bar that is never wider than the terminal, with what was measured last."""
+    """A bar no wider than the terminal, with what was measured last."""
 
     measured: dict[str, Any]
     is_evaluating: bool
@@ -66,6 +67,8 @@ class Bar(tqdm):
             speed = steps * self.batch_size / seconds
         if speed is not None:
             parts.append(Part(f"{speed:,.0f} img/s", 2))
+        if (wait := self.measured.get("data_wait", 0.0)) > SLOW_DATA:
+            parts.append(Part(f"data wait {100 * wait:.0f}%", 3))
         left = time_left(known["n"], known["initial"], known["total"], seconds)
         if self.is_evaluating:
             left = "evaluating"
@@ -73,7 +76,7 @@ class Bar(tqdm):
 
 
 def fitting(parts: Sequence[Part], columns: int) -> list[str]:
-    """The texts in their order, without the least important ones if they don't fit."""
+    """The texts in order, without the least important if they don't fit."""
     kept = list(parts)
     while kept and sum(len(part.text) + 2 for part in kept) - 2 > columns:
         kept.remove(min(kept, key=lambda part: part.importance))
@@ -81,7 +84,7 @@ def fitting(parts: Sequence[Part], columns: int) -> list[str]:
 
 
 def time_left(step: int, first: int, last: int, seconds: float) -> str:
-    """ "01:23 left" at the speed so far; "" before the first step and at the end."""
+    """ "01:23 left" at this speed; "" before the first step and at the end."""
     if step <= first or step >= last:
         return ""
     left = seconds / (step - first) * (last - step)
@@ -153,6 +156,8 @@ class Reporter:
         ]
         if "images_per_second" in self.numbers:
             parts.append(f"{self.numbers['images_per_second']:,.0f} images/s")
+        if (wait := self.numbers.get("data_wait", 0.0)) > SLOW_DATA:
+            parts.append(f"{100 * wait:.0f} % of the time waiting for data")
         left = time_left(step, self.first, last, now - self.began)
         parts += [left] if left else []
         say(f"step {step} of {last}: {', '.join(parts) or 'under way'}")

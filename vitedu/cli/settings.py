@@ -31,7 +31,7 @@ def settings() -> list[tuple[str, Rows]]:
 
 
 def rows_of(owner: type, prefix: str = "") -> Rows:
-    """The fields of a configuration that a word can set: name=default, meaning."""
+    """The fields that a word can set: name=default, and what they mean."""
     known = meanings(owner)
     defaults = owner() if prefix else None
     rows = []

@@ -64,7 +64,7 @@ def abandon(stream: TextIO) -> None:
 
 @contextmanager
 def safe_streams() -> Iterator[None]:
-    """Everything written to stderr inside is talk, warnings of other packages too."""
+    """All stderr inside is talk, warnings of other packages too."""
     fill_closed_descriptors()
     for stream in (sys.stdout, sys.stderr):
         # a terminal that is not UTF-8, a file name that is not
@@ -84,7 +84,7 @@ def safe_streams() -> Iterator[None]:
 
 
 def fill_closed_descriptors() -> None:
-    """Keep files that are opened later from becoming stdin, stdout or stderr."""
+    """Keep files opened later from becoming stdin, stdout or stderr."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -128,7 +128,7 @@ def complain(text: str) -> None:
 
 
 def this_process() -> Processes:
-    """Which one this is; if the environment contradicts itself, the only one."""
+    """Which one this is; the only one if the environment contradicts itself."""
     try:
         return from_environment()
     except UserError:
@@ -146,7 +146,7 @@ def without_controls(text: str) -> str:
 
 
 def wrapped(name: str, line: str) -> str:
-    """A line behind its name; on a terminal, broken where it is too long for it."""
+    """A line after its name; on a terminal, wrapped to its width."""
     if not sys.stderr.isatty():
         return name + line
     return textwrap.fill(

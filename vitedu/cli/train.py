@@ -8,11 +8,14 @@ from typing import Any
 from vitedu.cli.announcement import announcement, notes
 from vitedu.cli.answer import Answer
 from vitedu.cli.command import Command
+from vitedu.cli.dry_run import dry_run
 from vitedu.cli.interrupt import Interrupt
 from vitedu.cli.plan import Plan, plan_of
 from vitedu.cli.progress import Reporter
+from vitedu.cli.report import draw_report
 from vitedu.cli.settings import overview, setting_names
 from vitedu.cli.talk import say
+from vitedu.data import Source
 from vitedu.errors import UserError, reason
 from vitedu.train import RECIPES, Progress, Start, fit
 from vitedu.train.config import MAY_DIFFER, TIERS
@@ -21,8 +24,22 @@ from vitedu.train.processes import from_environment
 
 
 def train(options: argparse.Namespace) -> Answer:
-    """Train a recipe, or go on with a run; draw its curves."""
+    """Train a recipe, go on with a run, or say what either would take."""
     plan = plan_of(options)
+    try:
+        if options.dry_run:
+            return dry_run(plan, fresh=options.fresh)
+        return trained(plan, options)
+    except OtherRun as error:
+        if options.resume is not None:
+            raise
+        raise UserError(
+            f"{error} (--out DIR trains elsewhere, --fresh starts again)"
+        ) from None
+
+
+def trained(plan: Plan, options: argparse.Namespace) -> Answer:
+    """Train, and draw the curves and the report."""
     folder = RunFolder(plan.out)
     is_first = from_environment().is_first
     if options.fresh and is_first and (old := folder.set_aside()):
@@ -38,16 +55,14 @@ def train(options: argparse.Namespace) -> Answer:
                 should_stop=watcher.stepped,
                 command=shlex.join(["vitedu", *options.arguments]),
             )
-        except OtherRun as error:
-            if options.resume is not None:
-                raise
-            raise UserError(
-                f"{error} (--out DIR trains elsewhere, --fresh starts again)"
-            ) from None
         finally:
             watcher.close()
         if is_first:
             draw_curves(run.history, folder)
+        page = None
+        if is_first and run.result["status"] == "finished":
+            stop = interrupt.is_requested
+            page = draw_report(run, folder, watcher.test, stop)
     values = run.result | {"out": str(plan.out)}
     if run.result["status"] == "interrupted":
         text = f"interrupted {watcher.where()} and saved; the same command "
@@ -61,11 +76,13 @@ def train(options: argparse.Namespace) -> Answer:
         f"{trained['name']}, {run.result['wall_seconds']:.0f} s of training",
         f"weights: {folder.weights}",
     ]
+    if page is not None:
+        lines.append(f"report: {page}")
     return Answer(values, "\n".join(lines))
 
 
 class Watcher:
-    """What `fit` calls: it tells the user, and passes on that they want to stop."""
+    """What `fit` calls: tells the user, and passes on their wish to stop."""
 
     def __init__(self, plan: Plan, interrupt: Interrupt) -> None:
         self.plan = plan
@@ -77,6 +94,13 @@ class Watcher:
         """Say what is about to be trained."""
         say(announcement(start, self.plan))
         self.reporter = Reporter(start, notes(start))
+
+    @property
+    def test(self) -> Source | None:
+        """The test part; None if the run was finished before."""
+        if self.reporter is None:
+            return None
+        return self.reporter.start.sources.test
 
     def measured(self, progress: Progress) -> None:
         """Show a measurement."""
@@ -136,8 +160,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         metavar="DIR",
-        help="go on with the run in DIR; its settings are there, so no recipe is "
-        f"needed, and only {', '.join(MAY_DIFFER)} can be changed",
+        help="go on with the run in DIR; its settings are there, so no recipe "
+        f"is needed, and only {', '.join(MAY_DIFFER)} can be changed",
     )
     parser.add_argument(
         "--fresh",
@@ -145,11 +169,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="start again; the run that is in the folder is kept as DIR.1",
     )
     parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say whether memory will do, how long it takes here (from "
+        "10 steps), and what the data are; the run folder isn't touched",
+    )
+    parser.add_argument(
         "--tier",
         metavar="TIER",
-        help=f"{', '.join(TIERS)}: how much is computed; smoke is 20 steps, to see "
-        "that it runs; by default $VITEDU_TIER, else gpu or cpu, depending on "
-        "the device",
+        help=f"{', '.join(TIERS)}: how much is computed; smoke is 20 steps, to "
+        "see that it runs; by default $VITEDU_TIER, else gpu or cpu, "
+        "depending on the device",
     )
 
 
@@ -157,10 +187,10 @@ TRAIN = Command(
     train,
     usage="RECIPE [field=value ...]",
     summary="train a recipe, or go on with a run",
-    about="Train a recipe. A run that was stopped goes on with the same command, and "
-    "ends with the weights that it would have had anyway; a finished one "
-    "prints its result. Several processes share a run under `torchrun "
-    "--nproc-per-node N -m vitedu train ...`, one per GPU.",
+    about="Train a recipe. A run that was stopped goes on with the same "
+    "command, and ends with the weights that it would have had anyway; a "
+    "finished one prints its result. Several processes share a run under "
+    "`torchrun --nproc-per-node N -m vitedu train ...`, one per GPU.",
     words=[
         ("RECIPE", "where the settings come from; `vitedu info` lists them"),
         (
@@ -180,6 +210,10 @@ TRAIN = Command(
         (
             "vitedu train finetune weights=ViT-Ti/16 data=photos",
             "a trained model on your photographs",
+        ),
+        (
+            "vitedu train imagenet-b16-384 data=imagenet --dry-run",
+            "what it would take here",
         ),
         ("vitedu train --resume runs/digits-49b19050", "go on with a run"),
     ],

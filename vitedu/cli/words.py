@@ -1,4 +1,4 @@
-"""Words of the command line: plain ones, and name=value; weights that they describe."""
+"""Command-line words: plain ones, name=value, and weights described by them."""
 
 from collections.abc import Container
 from typing import Any
@@ -48,7 +48,7 @@ FIELDS_HELP: Rows = [
 def split_words(
     words: list[str], known: Container[str] | None = None
 ) -> tuple[list[str], dict[str, str]]:
-    """Plain words, and those of the form name=value; with `known`, only these names.
+    """Plain words, and name=value ones; with `known`, only these names.
 
     UserError: a name is given twice.
     """

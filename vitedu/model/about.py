@@ -1,4 +1,4 @@
-"""How a network is used: its pictures, what its outputs mean; and the JSON of that.
+"""How a network is used: its pictures, what outputs mean; and JSON of that.
 
 `Usage(PreprocessSpec(224), ("cat", "dog")).to_json()`
 """
@@ -27,7 +27,7 @@ class Usage(NamedTuple):
     resize_mode: ResizeMode = "paper"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; the loss and the way of resizing if they are not the usual."""
+        """Plain values; loss and resizing only if they aren't the usual."""
         content: dict[str, Any] = {
             "preprocess": self.preprocess.to_json(),
             "class_names": list(self.class_names),
@@ -61,7 +61,7 @@ class Usage(NamedTuple):
 
 
 def checked_names(names: Any) -> tuple[str, ...]:
-    """Names of classes as a tuple. UserError: not a list, or one isn't a string."""
+    """Class names as a tuple. UserError: not a list, or one isn't a string."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise UserError(f"class_names must be a list of names, got {names!r}")
     names = tuple(names)

@@ -178,7 +178,7 @@ class ViTConfig:
 
     @property
     def num_prefix_tokens(self) -> int:
-        """The number of tokens before the patches, class token and registers."""
+        """How many tokens precede the patches: class token and registers."""
         return self.class_token + self.registers
 
     @property

@@ -6,21 +6,22 @@
 "bit-v1") the ViT authors' own, which is also the backbone of their hybrids.
 Weights of one give nonsense in the other:
 
-======================  ==============================  ==============================
-what                    bit-v2                          bit-v1
-======================  ==============================  ==============================
-whose code              big_vision's bit_paper.py       vit_jax's models_resnet.py,
-                                                        big_vision's bit.py
-norm and ReLU           before each convolution,        after each convolution;
-                        and once before the head        ReLU after the sum
-shortcut's convolution  of the normed input, no norm    of the input, then a norm
-root                    convolution, pool               convolution, norm, ReLU, pool
-convolution's padding   (kernel - 1) / 2 on all sides   SAME: depends on the size
-pool's padding          1 on all sides, 0 or -inf       SAME, -inf
-standardised filter     (w - mean) / sqrt(var + 1e-10)  (w - mean) / (std + 1e-5)
-GroupNorm's epsilon     1e-5                            1e-6
-last norm of a unit     its scale starts at 1           its scale starts at 0
-======================  ==============================  ==============================
+====================  ==============================  ==========================
+what                  bit-v2                          bit-v1
+====================  ==============================  ==========================
+whose code            big_vision's bit_paper.py       vit_jax's models_resnet.py
+                                                      and big_vision's bit.py
+norm and ReLU         before each convolution,        after each convolution;
+                      and once before the head        ReLU after the sum
+shortcut convolution  of the normed input, no norm    of the input, then a norm
+root                  convolution, pool               convolution, norm, ReLU,
+                                                      pool
+convolution padding   (kernel - 1) / 2 on all sides   SAME: depends on the size
+pool padding          1 on all sides, 0 or -inf       SAME, -inf
+standardised filter   (w - mean) / sqrt(var + 1e-10)  (w - mean) / (std + 1e-5)
+GroupNorm's epsilon   1e-5                            1e-6
+last norm of a unit   its scale starts at 1           its scale starts at 0
+====================  ==============================  ==========================
 
 The pool of bit-v2 is padded with zeros in the BiT release and in timm, with
 -inf in big_vision. timm holds weights of both families, and divides by sqrt(var

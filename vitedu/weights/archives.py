@@ -36,7 +36,7 @@ DAMAGE = (
 
 
 def read_npz(path: Path) -> dict[str, Tensor]:
-    """The arrays of an .npz file, in their own precision; two void bytes are bfloat16.
+    """The arrays of an .npz, in their own precision; two void bytes: bfloat16.
 
     UserError: no archive, damaged, or holding something else than arrays of
     numbers.
@@ -105,7 +105,7 @@ def check_members(path: Path) -> list[zipfile.ZipInfo]:
 
 
 def check_stored(path: Path) -> None:
-    """UserError unless every member of a zip archive is stored unpacked and whole.
+    """UserError unless all members of a zip archive are stored unpacked, whole.
 
     torch maps such an archive into memory, where it would take packed bytes for
     the numbers, and it compares no checksums.
@@ -163,7 +163,7 @@ def read_array(file: BinaryIO, file_size: int) -> Tensor:
 def check_header(
     shape: tuple[int, ...], dtype: np.dtype, num_bytes: int
 ) -> None:
-    """ValueError unless a header fits the bytes behind it and speaks of numbers."""
+    """ValueError unless a header fits the bytes after it and is of numbers."""
     is_number = dtype.kind in "fiub" and dtype.itemsize <= 8
     is_bfloat16 = dtype.kind == "V" and dtype.itemsize == 2 and not dtype.names
     if dtype.hasobject:

@@ -66,5 +66,5 @@ class Checkpoint(NamedTuple):
 
 
 def names_in(labels: list[Any]) -> tuple[str, ...]:
-    """The names of classes in somebody's JSON. UserError: one isn't a string."""
+    """Class names from somebody's JSON. UserError: one isn't a string."""
     return checked_names([str(x) if type(x) is int else x for x in labels])

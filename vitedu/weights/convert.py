@@ -77,7 +77,7 @@ def convert(
     ignore: str | Sequence[str] = (),
     **answers: Unpack[LoadFields],
 ) -> Conversion:
-    """Write the weights of `source`, as `load` takes it, to `target` in another format.
+    """Write `source`, as `load` takes it, to `target` in another format.
 
     `to` is "vitedu" or "npz", files; "torchvision", a file .pth or
     .safetensors; "timm" or "hf", new folders with config.json and what else
@@ -133,7 +133,7 @@ def convert(
 
 
 def check_target(target: Path, to: str) -> None:
-    """UserError unless `to` is a format and `target` a new place of its form."""
+    """UserError unless `to` is a format, `target` a new place of its form."""
     if to not in SUFFIXES:
         raise UserError(
             f"there is no format {to!r}; {did_you_mean(str(to), SUFFIXES)}"
@@ -183,7 +183,7 @@ def check_whole(stored: WeightsFile) -> None:
 def in_the_form_of(
     to: str, checkpoint: Checkpoint
 ) -> tuple[Checkpoint, tuple[str, ...]]:
-    """The checkpoint, positions that the format cannot say as a table; and a note."""
+    """The checkpoint, with positions the format lacks as a table; a note."""
     config, state, *_ = checkpoint
     position = getattr(config, "position", None)
     held = POSITIONS.get(to)

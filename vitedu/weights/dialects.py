@@ -1,4 +1,4 @@
-"""Whose weights are these? The dialects that are read, and those refused by name.
+"""Whose weights are these? The dialects read, and those refused by name.
 
 A dialect is a module of this package with
 
@@ -37,7 +37,10 @@ REFUSED = {
     "DINOv2 or another ViT with LayerScale": (
         r"(^|\.)(ls1\.gamma|layer_scale1\.lambda1)$"
     ),
-    "BEiT": r"^(blocks|encoder\.layer|beit\.encoder\.layer)\.\d+\.(gamma_1|lambda_1)$",
+    "BEiT": (
+        r"^(blocks|encoder\.layer|beit\.encoder\.layer)\.\d+"
+        r"\.(gamma_1|lambda_1)$"
+    ),
     "CLIP": (
         r"^visual\.(transformer\.resblocks|trunk)\.|^norm_pre\.weight$"
         r"|(^|\.)vision_model\.pre_layrnorm\."
@@ -47,7 +50,8 @@ REFUSED = {
         r"|^(params/)?(txt/|[tb]$)"
     ),
     "Swin": (
-        r"(^|\.)(layers|features)\.\d+\..*(relative_position_bias_table|cpb_mlp\.)"
+        r"(^|\.)(layers|features)\.\d+\..*"
+        r"(relative_position_bias_table|cpb_mlp\.)"
     ),
     "ConvNeXt": (
         r"(^|\.)stages\.\d+\.((blocks|layers)\.)?\d+\.(conv_dw|dwconv)\."

@@ -102,7 +102,7 @@ def read_arrays(
 def without_ignored(
     path: Path, content: Content, patterns: tuple[str, ...]
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """The arrays without their wrapper and those that fit a pattern; these names.
+    """The unwrapped arrays but for those that fit a pattern; and these names.
 
     A pattern may say the wrapper or leave it out.
     UserError: a pattern fits nothing, or arrays beside the state_dict fit none.
@@ -154,7 +154,7 @@ def weights_file(path: Path) -> Path:
 
 
 def name_of(path: Path) -> str:
-    """The name of a file without suffix; of its folder where it is but "model"."""
+    """A file's name without suffix; its folder's where it is only "model"."""
     name = path.name.removesuffix(".index.json")
     name = name.removesuffix(Path(name).suffix) if has_suffix(name) else name
     name = re.sub(r"\.(fp16|bf16|fp32)$", "", name)
@@ -169,7 +169,7 @@ def has_suffix(name: str) -> bool:
 
 
 def json_beside(path: Path, name: str) -> dict[str, Any]:
-    """The JSON object in a file beside `path`; empty where there is no such file."""
+    """The JSON object in a file beside `path`; empty if there is no file."""
     beside = path.with_name(name)
     # a pipe of that name is nobody's JSON, and reading it would wait
     return read_json(beside) if os.path.isfile(beside) else {}
@@ -242,7 +242,7 @@ def read_shards(path: Path) -> Content:
 
 
 def shards_in(path: Path) -> dict[str, str]:
-    """The file in which each array is, by an index. UserError: it is not an index."""
+    """The file of each array, from an index. UserError: it isn't an index."""
     places = read_json(path).get("weight_map")
     if not isinstance(places, dict) or not all(
         isinstance(file, str) for file in places.values()

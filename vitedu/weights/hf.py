@@ -142,7 +142,7 @@ def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
 
 
 def fields_in(config: dict[str, Any]) -> dict[str, Any]:
-    """A config.json of Hugging Face in our terms. UserError: another activation."""
+    """A Hugging Face config.json in our terms. UserError: its activation."""
     ours = {
         "hidden_size": "embed_dim",
         "num_hidden_layers": "depth",

@@ -66,7 +66,7 @@ def preprocess(
 def spec_of(
     written: dict[str, Any], config: ViTConfig
 ) -> tuple[PreprocessSpec, list[str]]:
-    """A preprocessor_config.json as a PreprocessSpec, and what that cannot hold."""
+    """A preprocessor_config.json as a PreprocessSpec; what that can't hold."""
     size = sides_of(written.get("size"), config.image_size)
     unsupported, crop, kept = [], None, size
     if not written.get("do_resize", True):
@@ -168,8 +168,9 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
 
 
 def ids_of(labels: tuple[str, ...]) -> dict[str, int]:
-    """The index of each label; of a label that two classes have, the second's gets a
-    number behind it, so that both stay: "crane" 134, "crane (517)" 517.
+    """The index of each label; of equal ones the second gets a number too.
+
+    So both stay: "crane" 134, "crane (517)" 517.
     """
     ids: dict[str, int] = {}
     for index, label in enumerate(labels):

@@ -118,7 +118,7 @@ def place_of(repository: str) -> Path:
 
 
 def repository_of(name: str) -> str:
-    """The repository "owner/model" that a name means. UserError: it means none."""
+    """The repository "owner/model" that a name means. UserError: none."""
     if name in HUB:
         return HUB[name]
     if name in NAMES or name in HYBRIDS:
@@ -209,7 +209,7 @@ def fetch(repository: str, *, from_cache: bool) -> Path | None:
 
 
 def is_whole(repository: str) -> bool:
-    """Whether the cache knows of each JSON file beside weights, be it that it is none.
+    """Whether the cache knows each JSON file beside weights, or its absence.
 
     timm fetches weights without them.
     """
@@ -219,7 +219,7 @@ def is_whole(repository: str) -> bool:
 
 
 def fetch_file(repository: str, name: str, from_cache: bool) -> Path | None:
-    """One file of a repository; None: it has no such file, or the cache has not."""
+    """A file of a repository; None: that, or the cache, doesn't have it."""
     from huggingface_hub import errors, hf_hub_download
 
     try:

@@ -1,4 +1,4 @@
-"""Arrays that no part of a network takes: refused, unless the caller lets them go.
+"""Arrays that no network part takes: refused, unless the caller lets them go.
 
 `load("w.npz", ignore="extra/*")`. A file may hold more than its network: the
 state of an optimizer, a decoder. What a dialect knows it leaves out and
@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 
 
 def as_patterns(ignore: str | Sequence[str]) -> tuple[str, ...]:
-    """One pattern or several as a tuple. TypeError: one of them is not a string."""
+    """One or several patterns as a tuple. TypeError: one isn't a string."""
     patterns = (ignore,) if isinstance(ignore, str) else tuple(ignore)
     for pattern in patterns:
         if not isinstance(pattern, str):
@@ -34,7 +34,7 @@ def as_patterns(ignore: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def matching(patterns: Iterable[str], name: str) -> set[str]:
-    """Those of the patterns that `name` fits; a name fits itself, whatever it holds."""
+    """The patterns that `name` fits; a name fits itself, whatever it holds."""
     return {x for x in patterns if x == name or fnmatchcase(name, x)}
 
 
@@ -50,7 +50,7 @@ def without(
 def check_all_used(
     path: Path, patterns: Sequence[str], used: set[str], names: Iterable[str]
 ) -> None:
-    """UserError naming the first pattern that fits no array: a slip would be silent."""
+    """UserError naming the first pattern without arrays: it may be a slip."""
     for pattern in patterns:
         if pattern not in used:
             raise UserError(
@@ -119,6 +119,6 @@ def listed(names: Iterable[Any], most: int = 8) -> str:
 
 
 def in_words(key: Any) -> str:
-    """The key of a dictionary in a file, which may be anything, in a sentence."""
+    """A key of a dictionary in a file, in a sentence; it may be anything."""
     text = key if isinstance(key, str) else shown(key)
     return text[:MOST_LETTERS]

@@ -131,7 +131,7 @@ def load(
 
 
 def in_kept_form(overrides: dict[str, Any]) -> dict[str, Any]:
-    """The overrides, an image size as a pair, "none" of positions as its object."""
+    """The overrides: image size as a pair, positions "none" as its object."""
     overrides = dict(overrides)
     if "image_size" in overrides:
         size = converted("image_size", overrides["image_size"], Size)
@@ -198,7 +198,7 @@ def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
 
 
 def bytes_to_add(stored: WeightsFile, config: NetworkConfig) -> int:
-    """Bytes that a network takes besides the tensors of its file, used as they are.
+    """Bytes that a network takes besides its file's tensors, which it keeps.
 
     Positions are resized in float64, where the new table is held up to three
     times.
@@ -220,7 +220,7 @@ def bytes_to_add(stored: WeightsFile, config: NetworkConfig) -> int:
 def resized_state(
     stored: WeightsFile, config: NetworkConfig
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """The state_dict in float32 or better for the images of `config`, and what changed.
+    """The state_dict in float32 or better for `config`'s images; what changed.
 
     Positions are resized before they get another dtype, so that they are those
     which their source computes in float32.
@@ -241,7 +241,7 @@ def resized_state(
 def with_head(
     before: NetworkConfig, model: Network, state: dict[str, Tensor]
 ) -> tuple[dict[str, Tensor], tuple[str, ...], tuple[str, ...]]:
-    """The state_dict with a head of zeros if `model` has other classes than the file.
+    """The state_dict, its head zeros if `model`'s classes aren't the file's.
 
     Also the names that went and those that are new. A pre-logits layer of the
     stored width stays; one of another width is drawn, since two layers of zeros
@@ -325,7 +325,7 @@ def placed(
 
 
 def check_floats(stored: WeightsFile) -> None:
-    """UserError naming the first tensor that holds other numbers than floats."""
+    """UserError naming the first tensor of other numbers than floats."""
     for name, tensor in stored.checkpoint.state_dict.items():
         if not tensor.is_floating_point():
             raise UserError(
@@ -348,7 +348,7 @@ def check_finite(stored: WeightsFile, state: dict[str, Tensor]) -> None:
 def notes_on(
     stored: WeightsFile, model: Network, new: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """What else a loaded model's report says; a head of zeros is warned of too."""
+    """What else a loaded model's report says; it warns of a head of zeros."""
     notes = []
     before, config = stored.checkpoint.config, model.config
     if getattr(before, "grid", None) != getattr(config, "grid", None):
@@ -370,7 +370,7 @@ def notes_on(
 
 
 def checkpoint_of(model: Network) -> Checkpoint:
-    """What `write_weights` needs, from a model that carries preprocess and names."""
+    """What `write_weights` needs, from a model with preprocess and names."""
     return Checkpoint(
         model.config,
         model.state_dict(),

@@ -60,9 +60,9 @@ MARKS = tuple({prefix + name} for prefix in PREFIXES for name in FIRST)
 def preprocess(config: NetworkConfig) -> PreprocessSpec:
     """The authors' evaluation: resized straight to size, bilinear, range -1..1.
 
-    That is vit_jax's and BiT's. Files that only big_vision writes, with attention
-    pooling or fixed positions, get its own: short side to 8/7 of the size (256 for
-    224), then the centre.
+    That is vit_jax's and BiT's. Files that only big_vision writes, with
+    attention pooling or fixed positions, get its own: short side to 8/7 of the
+    size (256 for 224), then the centre.
     """
     is_big_vision = isinstance(config, ViTConfig) and (
         config.pool == "map" or isinstance(config.position, SinCos2D)
@@ -112,7 +112,7 @@ def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The arrays under the released names, or big_vision's where it alone has such.
+    """The arrays under released names, big_vision's where only that has such.
 
     The format has no place for the GELU and the norms' epsilon; `FIXED` holds
     what every reader takes. BiT gets the names that stand for its padding.
@@ -179,7 +179,7 @@ def bare(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def unstacked(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Scanned blocks, all depths in one array, taken apart to one block each."""
+    """Scanned blocks, all depths in one array, split into one block each."""
     stack, blocks = "Transformer/encoderblock/", {}
     shapes = [arrays[x].shape for x in arrays if x.startswith(stack)]
     depths = {tuple(shape[:1]) for shape in shapes}

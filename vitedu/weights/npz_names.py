@@ -1,4 +1,4 @@
-"""Google's names for weights, beside ours, as rows of `vitedu.weights.renaming`.
+"""Google's names for weights beside ours, as rows of `vitedu.weights.renaming`.
 
 `vit_names(config, RELEASED)` yields those of a ViT in a released file.
 """
@@ -11,7 +11,7 @@ from vitedu.weights.renaming import Row
 
 
 class PartNames(NamedTuple):
-    """What the parts of an encoder block are called, and the table of positions."""
+    """What parts of an encoder block are called, and the position table."""
 
     norm1: str
     attention: str
@@ -36,7 +36,7 @@ LINEN = PartNames(
 def vit_names(
     config: ViTConfig, parts: PartNames, *, has_positions: bool
 ) -> Iterator[Row]:
-    """The rows of a ViT, big_vision's attention pooling and hybrids included."""
+    """The rows of a ViT, with big_vision's attention pooling and hybrids."""
     if hasattr(config.stem, "layers"):
         inner = "patch_embed.backbone"
         root = f"{inner}.stem" if config.stem.layers else inner
@@ -90,7 +90,7 @@ def mlp_names(ours: str, theirs: str) -> Iterator[Row]:
 def attention_names(
     ours: str, theirs: str, joined: tuple[str, ...]
 ) -> Iterator[Row]:
-    """An attention layer; `joined` says which of q, k, v are one matrix in ours."""
+    """An attention layer; `joined`: which of q, k, v are one matrix in ours."""
     words = {"q": "query", "k": "key", "v": "value"}
     for part in joined:
         for ending, word, kind in (

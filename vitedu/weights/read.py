@@ -22,7 +22,7 @@ from vitedu.weights.renaming import note_on_dropped
 
 
 class WeightsFile(NamedTuple):
-    """A file of weights that has been read and understood, before any change."""
+    """A file of weights, read and understood, before any change."""
 
     path: Path
     dialect: str
@@ -35,7 +35,7 @@ def read_checkpoint(
     ignore: str | Sequence[str] = (),
     **answers: Any,
 ) -> WeightsFile:
-    """Read a file and understand it; `answers` are fields of About that it may need.
+    """Read and understand a file; `answers` are About's fields it may need.
 
     Arrays whose names fit a pattern of `ignore` are left out.
     UserError: it cannot be read or recognised, holds an unknown array, or needs

@@ -1,4 +1,4 @@
-"""Somebody's names for arrays beside ours: a table of rows, read in both directions.
+"""Somebody's names for arrays beside ours: a table of rows, read both ways.
 
 A dialect yields `Row("head.weight", ("head/kernel",), "dense")`: our
 `head.weight` is made of theirs, one behind the other, each rearranged as
@@ -106,14 +106,14 @@ def to_theirs(
 
 
 def check_holds(owner: str, excess: dict[str, bool]) -> None:
-    """UserError naming the first thing of a network that `owner` has no place for."""
+    """UserError naming the first thing in a network that `owner` can't hold."""
     for what, is_there in excess.items():
         if is_there:
             raise UserError(f"{owner} has no place for {what}")
 
 
 def note_on_dropped(names: tuple[str, ...], what: str) -> tuple[str, ...]:
-    """For the load report: arrays that a dialect leaves out, and `what` they are."""
+    """For the load report: arrays a dialect leaves out; `what` they are."""
     if not names:
         return ()
     count = "1 array is" if len(names) == 1 else f"{len(names)} arrays are"

@@ -133,7 +133,7 @@ def model_of(
 
 
 def timm_model(written: dict[str, Any], arrays: dict[str, Tensor]) -> nn.Module:
-    """timm's own model of a config.json and its arrays, in float32 or better."""
+    """timm's model of a config.json and its arrays, in float32 or better."""
     model = import_timm().create_model(
         written["architecture"],
         num_classes=written["num_classes"],

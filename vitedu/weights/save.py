@@ -29,7 +29,7 @@ OF_A_RUN = ("checkpoint.pt", "log.jsonl", "result.json")
 
 
 def save(model: nn.Module, path: str | PathLike[str]) -> Path:
-    """Write a ViT or ResNet to a .safetensors file, whole or not at all; its path.
+    """Write a ViT or ResNet, whole or not at all, to .safetensors; its path.
 
     The file holds the weights in their own dtype, the configuration,
     `model.preprocess`, `model.class_names`, `model.resize_mode` and that the
@@ -64,7 +64,7 @@ def save(model: nn.Module, path: str | PathLike[str]) -> Path:
 
 
 def inside(model: nn.Module, caller: str = "save") -> Network:
-    """The network itself, out of its wrappers. TypeError: it is not vitedu's."""
+    """The network inside its wrappers. TypeError: it is not vitedu's."""
     network: object = model
     while not isinstance(network, Classifier):
         held = (getattr(network, name, None) for name in INSIDE)
@@ -79,7 +79,7 @@ def inside(model: nn.Module, caller: str = "save") -> Network:
 
 
 def plain_state(network: Network) -> dict[str, Tensor]:
-    """The state_dict as tensors of their own, on the CPU, contiguous and finite.
+    """The state_dict as tensors of its own: on the CPU, contiguous, finite.
 
     UserError: names or shapes are not those of the configuration, or a tensor
     is not of finite floats.
@@ -129,7 +129,7 @@ def check_fits(
     expected: dict[str, torch.Size],
     network: Network,
 ) -> None:
-    """UserError naming the first weight that is not as the configuration says."""
+    """UserError naming the first weight that the configuration contradicts."""
     missing = [name for name in expected if name not in state]
     unknown = [name for name in state if name not in expected]
     wrong = [
@@ -164,7 +164,7 @@ def check_fits(
 
 
 def checked_spec(network: Network) -> PreprocessSpec:
-    """The preprocessing. UserError: it is none, or for images of another kind."""
+    """The preprocessing. UserError: none, or for images of another kind."""
     spec, config = network.preprocess, network.config
     if not isinstance(spec, PreprocessSpec):
         raise UserError(
@@ -183,7 +183,7 @@ def checked_spec(network: Network) -> PreprocessSpec:
 
 
 def names_of(network: Network) -> tuple[str, ...]:
-    """The class names. UserError: they are not strings, or not one for each class."""
+    """The class names. UserError: they aren't strings, or not one per class."""
     num_classes = network.config.num_classes
     try:
         names = checked_names(network.class_names)
@@ -199,7 +199,7 @@ def names_of(network: Network) -> tuple[str, ...]:
 
 
 def checked_path(path: Path) -> Path:
-    """The path. UserError: no .safetensors file can be put there, or none loaded."""
+    """The path. UserError: no .safetensors file can go there, or be loaded."""
     if path.is_dir():
         raise UserError(
             f"{path} is a folder; name a file in it, such as "

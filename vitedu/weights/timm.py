@@ -178,7 +178,7 @@ def position_in(
 
 
 def resnet_config_in(arrays: dict[str, Tensor], about: About) -> ResNetConfig:
-    """The configuration of a ResNetV2's arrays: BiT's, or the backbone of hybrids."""
+    """The configuration of ResNetV2 arrays: BiT's, or the hybrids' backbone."""
     channels, in_channels, *_ = shape_of(arrays, ROOT, 4)
     head = "head.fc.weight"
     size = pretrained_cfg(about).get("input_size")

@@ -1,4 +1,4 @@
-"""What timm says about a model beside its arrays: config.json, and its table of names.
+"""What timm says of a model besides arrays: config.json, its table of names.
 
 `fields_of(About(name="vit_tiny_patch16_224"), 192, 12)` knows that it has 3
 heads.
@@ -75,7 +75,7 @@ def config_of(about: About) -> dict[str, Any] | None:
 
 
 def fields_of(about: About, embed_dim: int, depth: int) -> dict[str, Any]:
-    """Fields of a ViTConfig that a config.json states, else timm's table of names.
+    """Fields of a ViTConfig in a config.json, else in timm's table of names.
 
     Also pool_include_prefix: whether it pools over all tokens. A name is not
     believed if its model has another width or depth than the arrays.
@@ -130,7 +130,7 @@ def fields_by_args(args: dict[str, Any]) -> dict[str, Any]:
 
 
 def fields_by_name(name: str) -> dict[str, Any]:
-    """What timm's own model of that name is, built without numbers; {} if it has none.
+    """Fields of timm's own model of that name, built without numbers; else {}.
 
     `name` is timm's, with or without a tag, or that of a file that timm
     fetches.
@@ -174,7 +174,7 @@ def fields_by_name(name: str) -> dict[str, Any]:
 
 
 def look_up(name: str) -> tuple[str | None, dict[str, Any]]:
-    """timm's architecture of a name and its pretrained_cfg; None and {} if unknown.
+    """timm's architecture of a name, and its pretrained_cfg; else None and {}.
 
     The name of a file is known too where timm fetches it from elsewhere:
     "dino_vitbase16_pretrain". Of a tag that timm does not know it has nothing
@@ -202,7 +202,7 @@ def look_up(name: str) -> tuple[str | None, dict[str, Any]]:
 
 
 def pretrained_cfg(about: About) -> dict[str, Any]:
-    """The one in config.json, else the one in timm's table of names, else {}."""
+    """pretrained_cfg of config.json, else of timm's table of names, else {}."""
     config = config_of(about)
     if config is None:
         return look_up(name_of(about))[1]
@@ -224,7 +224,7 @@ def class_names(config: NetworkConfig, about: About) -> tuple[str, ...]:
 def preprocess(
     config: NetworkConfig, about: About
 ) -> tuple[PreprocessSpec, tuple[str, ...]]:
-    """timm's evaluation: pretrained_cfg of config.json, else of its table of names.
+    """timm's evaluation: pretrained_cfg of config.json, else of its name table.
 
     Where neither is there, that of nearly all of its ViTs is taken, with a
     doubt.
@@ -281,7 +281,7 @@ def spec_of(
 
 
 def per_channel(values: Any, channels: int) -> Any:
-    """The numbers of the channels; their mean, as in timm, if there are others."""
+    """The numbers per channel; their mean, as in timm, if the count differs."""
     is_list = isinstance(values, list | tuple) and len(values) > 0
     if not is_list or len(values) == channels:
         return values
@@ -291,7 +291,7 @@ def per_channel(values: Any, channels: int) -> Any:
 
 
 def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
-    """The config.json from which timm builds the model, `local-dir:` in its names."""
+    """The config.json for timm to build the model by a `local-dir:` name."""
     config, spec = checkpoint.config, checkpoint.preprocess
     names = list(checkpoint.class_names)
     if isinstance(config, ResNetConfig):
@@ -345,7 +345,7 @@ def first_convolution(config: ViTConfig) -> str:
 
 
 def args_of(config: ViTConfig) -> dict[str, Any]:
-    """The arguments with which timm's VisionTransformer is the network of `config`."""
+    """The arguments that make timm's VisionTransformer the one of `config`."""
     ratio = config.mlp_dim / config.embed_dim
     while int(config.embed_dim * ratio) < config.mlp_dim:  # timm cuts off
         ratio = math.nextafter(ratio, math.inf)

@@ -1,4 +1,4 @@
-"""What torch.save wrote: the state_dict of a checkpoint, read without running code.
+"""What torch.save wrote: a checkpoint's state_dict, read without running code.
 
 `read_torch(Path("model.pth")).arrays["head.weight"]` is a tensor.
 """
@@ -92,7 +92,7 @@ def read_torch(path: Path) -> Content:
 
 
 def check_torch(version: str, path: str | Path) -> None:
-    """UserError under a torch whose `weights_only` is known to let code through."""
+    """UserError under a torch whose `weights_only` lets code through."""
     found = re.match(r"(\d+)\.(\d+)", version)
     for release, fault in FAULTS.items():
         if found and tuple(map(int, found.groups())) < release:
@@ -105,7 +105,7 @@ def check_torch(version: str, path: str | Path) -> None:
 
 
 def unreadable(path: Path, error: Exception) -> UserError:
-    """The sentence for what torch.load refused: what it holds, or its damage."""
+    """The sentence on what torch.load refused: its contents or its damage."""
     found = re.findall(r"GLOBAL ([\w.]+\.\w+) (?:whose|was)", str(error))
     if found:
         names = listed(sorted(set(foreign_names(path)) or set(found)))
@@ -130,7 +130,7 @@ def unreadable(path: Path, error: Exception) -> UserError:
 
 
 def foreign_names(path: Path) -> list[str]:
-    """Every class or function that a checkpoint names and torch does not allow."""
+    """Each class or function that a checkpoint names and torch forbids."""
     try:
         return torch.serialization.get_unsafe_globals_in_checkpoint(path)
     # The file is refused already, and this only names more of what it holds:
@@ -184,7 +184,7 @@ def state_dict_in(path: Path, content: Any) -> Content:
 
 
 def beside_in(left_out: dict[str, Any]) -> tuple[str, ...]:
-    """The names of arrays in parts of a checkpoint that are no training's state."""
+    """Names of arrays in parts of a checkpoint that aren't training state."""
     return tuple(
         name
         for key, value in left_out.items()

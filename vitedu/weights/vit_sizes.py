@@ -99,7 +99,7 @@ def depth_in(arrays: dict[str, Tensor], block: str) -> int:
 
 
 def rows_of(arrays: dict[str, Tensor], name: str) -> int | None:
-    """The width of what a dense layer gives; None where there is no such layer."""
+    """The width that a dense layer outputs; None if there is no such layer."""
     return shape_of(arrays, name, 2)[0] if name in arrays else None
 
 
@@ -170,7 +170,7 @@ def num_patches(
     patch_size: tuple[int, int],
     stem: Patches | Hybrid,
 ) -> int | None:
-    """How many patches an image has; None where it does not divide into them."""
+    """How many patches an image has; None if it doesn't divide into them."""
     try:
         return ViTConfig(
             image_size=image_size, patch_size=patch_size, stem=stem
@@ -191,7 +191,7 @@ def check_no_distillation(has_token: bool) -> None:
 def with_prefix_rows(
     state: dict[str, Tensor], config: ViTConfig
 ) -> dict[str, Tensor]:
-    """The state_dict, its positions with a row for each token before the patches.
+    """The state_dict, with a position for each token before the patches.
 
     A library that adds positions before those tokens has none for them: zeros.
     """
@@ -203,7 +203,7 @@ def with_prefix_rows(
 
 
 def crop_share(size: int, resized: int) -> float:
-    """The share that a crop of `size` keeps of a short side of `resized` pixels.
+    """The share of a short side of `resized` pixels that a `size` crop keeps.
 
     The shortest decimal from which PreprocessSpec finds `resized` again: 0.875
     for 224 of 256, 0.9256 for 224 of 242.

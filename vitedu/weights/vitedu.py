@@ -1,4 +1,4 @@
-"""Our own checkpoint: one safetensors file that says everything about its model.
+"""Our checkpoint: one safetensors file that says everything about its model.
 
 The tensors carry timm's names; one metadata key, `vitedu`, holds sorted JSON
 with the configuration, the preprocessing and the class names; ImageNet-1k's,
@@ -88,7 +88,7 @@ def metadata_of(checkpoint: Checkpoint) -> dict[str, str]:
 
 
 def write_weights(path: str | PathLike[str], checkpoint: Checkpoint) -> None:
-    """Write `checkpoint` to `path`, whole or not at all, without asking if it fits.
+    """Write `checkpoint` to `path` whole or not at all, not asking if it fits.
 
     `vitedu.save` is for models, and asks.
     """
@@ -99,7 +99,7 @@ def write_weights(path: str | PathLike[str], checkpoint: Checkpoint) -> None:
 
 
 def read_weights(path: str | PathLike[str]) -> Checkpoint:
-    """Read what `write_weights` wrote. UserError: the file is not such a file."""
+    """Read what `write_weights` wrote. UserError: `path` is no such file."""
     path = user_path(path)
     arrays, metadata = read_safetensors(path)
     if "vitedu" not in metadata:

@@ -105,7 +105,7 @@ def test_pictures_that_cannot_be_read_are_counted(here, capsys):
     words = ["shapes-small", "data=photos", *TINY, "--tier", "smoke"]
     assert main(["train", *words, "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert "1 of 13 can't be read and are left out; the first: " in out
+    assert "pictures    1 can't be read and are left out; the first: " in out
     assert "ants/broken.png" in out
 
 

@@ -128,7 +128,8 @@ class Trial:
         say(announcement(start, self.plan))
         self.begun = start
         self.data = look_at(start.sources, start.config)
-        say(f"taking {counted(WARM_UP + MEASURED, 'step')} to time them")
+        steps = min(WARM_UP + MEASURED, start.num_steps)
+        say(f"taking {counted(steps, 'step')} to time them")
         self.since = time.perf_counter()
 
     def measured(self, progress: Progress) -> None:

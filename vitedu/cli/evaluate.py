@@ -73,7 +73,7 @@ def evaluate(options: argparse.Namespace) -> Answer:
         raise UserError(
             f"labels= is for a folder of pictures, and {name} isn't one"
         )
-    if options.real:
+    if options.real is not None:
         raise UserError(
             f"--real is for a folder of ImageNet's validation pictures, and "
             f"{name} isn't one"
@@ -104,7 +104,7 @@ def evaluate_folder(
     """Accuracy on a folder of pictures, in any of the layouts."""
     labels = fields.get("labels")
     real = None
-    if options.real:
+    if options.real is not None:
         check_imagenet_classes(model, "ImageNet-ReaL")
         real = read_real(options.real)
     if labels is None and (root := find_objectnet(folder)):

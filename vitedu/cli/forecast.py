@@ -37,11 +37,9 @@ def classes_line(data: dict[str, Any]) -> str:
 def pictures_line(data: dict[str, Any]) -> str:
     """How many can't be read; nothing where there are none to read."""
     if left_out := data["left_out"]:
-        whole = sum(data.get(f"num_{x}", 0) for x in ("train", "test"))
-        whole += data.get("num_validation", 0) + len(left_out)
         return (
-            f"{len(left_out):,} of {whole:,} can't be read and are left out; "
-            f"the first: {left_out[0]}"
+            f"{len(left_out):,} can't be read and are left out; the first: "
+            f"{left_out[0]}"
         )
     if "sample" not in data:
         return ""

@@ -16,7 +16,7 @@ from vitedu.data.items import Items
 from vitedu.errors import UserError, escaped
 from vitedu.evaluate import accuracy
 from vitedu.evaluate.accuracy import LEAST_FOR_TOP_5
-from vitedu.evaluate.classify import class_names
+from vitedu.evaluate.classify import check_finite, class_names
 from vitedu.evaluate.confusion import Predictions, class_scores, predictions
 from vitedu.evaluate.logits import Answers, all_logits, top_k_correct
 from vitedu.evaluate.losses import LOSSES
@@ -101,7 +101,7 @@ def measure_real(
 ) -> Answer:
     """ImageNet-ReaL alone, of pictures that aren't in class folders."""
     answers = answers_of(model, pictures)
-    check_finite(answers, weights)
+    check_finite(answers.logits)
     counted = real_counts(answers.logits, names_of(pictures), real)
     values = {
         "weights": weights,
@@ -117,7 +117,7 @@ def measure_objectnet(
 ) -> Answer:
     """Top-1 and top-5 accuracy on the classes that ImageNet has too."""
     answers = answers_of(model, objectnet.items)
-    check_finite(answers, weights)
+    check_finite(answers.logits)
     counted = objectnet.counts(*answers)
     num_classes = len(objectnet.pictures.class_names)
     values = {
@@ -245,16 +245,11 @@ def with_classes(
     )
 
 
-def check_finite(answers: Answers, weights: str) -> None:
-    """UserError: the model answered NaN or infinity."""
-    finite(answers.logits.amax(dim=1).double().sum().item(), weights, "answer")
-
-
-def finite(value: float, weights: str, what: str = "loss") -> float:
-    """`value`. UserError: it is NaN or infinity."""
+def finite(value: float, weights: str) -> float:
+    """A loss. UserError: it is NaN or infinity."""
     if not math.isfinite(value):
         raise UserError(
-            f"the {what} of {weights} is {value}: its arithmetic overflows, or "
+            f"the loss of {weights} is {value}: its arithmetic overflows, or "
             "its weights are damaged"
         )
     return value

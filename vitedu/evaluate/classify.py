@@ -87,14 +87,19 @@ def probabilities(model: nn.Module, images: Tensor) -> Tensor:
     """
     with evaluating(model):
         logits = model(images).float()
+    check_finite(logits)
+    is_sigmoid = is_trained_by_sigmoid(model)
+    return (logits.sigmoid() if is_sigmoid else logits.softmax(dim=1)).cpu()
+
+
+def check_finite(logits: Tensor) -> None:
+    """UserError: the largest of an image's logits (n, classes) isn't finite."""
     if not logits.amax(dim=-1).isfinite().all():
         raise UserError(
             "the model answers NaN or infinity (its arithmetic overflows, or "
             "its weights are damaged); compute in float32, or load other "
             "weights"
         )
-    is_sigmoid = is_trained_by_sigmoid(model)
-    return (logits.sigmoid() if is_sigmoid else logits.softmax(dim=1)).cpu()
 
 
 def is_trained_by_sigmoid(model: nn.Module) -> bool:

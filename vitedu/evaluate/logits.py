@@ -6,7 +6,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from vitedu.data.image_source import ImageSource
+from vitedu.data.images import Pictures
+from vitedu.data.items import Items
 from vitedu.data.workers import explain_killed_workers
+from vitedu.evaluate.batches import evaluating, needed_spec
+from vitedu.evaluate.classify import check_finite
 
 
 class Answers(NamedTuple):
@@ -36,6 +41,34 @@ def all_logits(
     if not rows:
         raise ValueError("all_logits needs at least one image, got none")
     return Answers(torch.cat(rows), torch.cat(labels))
+
+
+def picture_logits(
+    model: nn.Module,
+    pictures: Pictures | Items,
+    *,
+    batch_size: int,
+    num_workers: int,
+) -> Answers:
+    """`all_logits` of pictures, prepared by `model.preprocess`, in eval mode.
+
+    UserError: the model answers NaN or infinity.
+    """
+    like = next(model.parameters())
+    source = ImageSource(
+        pictures,
+        needed_spec(model),
+        num_workers=num_workers,
+        device=like.device,
+    )
+    batches = (
+        (images.to(like.dtype), labels)
+        for images, labels in source.batches(batch_size=batch_size)
+    )
+    with evaluating(model):
+        answers = all_logits(model, batches)
+    check_finite(answers.logits)
+    return answers
 
 
 def top_k_correct(answers: Answers, k: int) -> int:

@@ -26,11 +26,12 @@ def match_folders(
     """
     ours = pictures.class_names
     labels = pictures.labels
-    if num_classes != NUM_1K or set(ours) <= set(names):
-        return match_classes(pictures, names, num_classes)
-    if are_v2(ours):
+    knows_imagenet = num_classes == NUM_1K and (
+        not names or are_imagenet(names)
+    )
+    if knows_imagenet and are_v2(ours):
         labels = tuple(int(ours[label]) for label in labels)
-    elif not are_imagenet(ours) or not are_imagenet(names or ours):
+    elif not knows_imagenet or not are_imagenet(ours):
         return match_classes(pictures, names, num_classes)
     names = tuple(names) or imagenet_classes().names
     return replace(pictures, labels=labels, class_names=names)

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from vitedu.data.image_source import ImageSource
 from vitedu.data.imagenet import NUM_1K
 from vitedu.data.images import Pictures
 from vitedu.data.items import Items, from_torch
@@ -24,9 +23,8 @@ from vitedu.data.listing import class_folders, existing_folder, pictures_in
 from vitedu.data.readable import unreadable
 from vitedu.decode import open_image
 from vitedu.errors import UserError, reason
-from vitedu.evaluate.batches import evaluating, needed_spec
 from vitedu.evaluate.classify import check_imagenet_classes, loaded
-from vitedu.evaluate.logits import all_logits, top_k_among
+from vitedu.evaluate.logits import picture_logits, top_k_among
 from vitedu.files import MOST_JSON, check_json_size, check_regular, read_json
 
 if TYPE_CHECKING:
@@ -119,7 +117,8 @@ def objectnet_accuracy(
     `folder` is objectnet-1.0 as it is published, with images/ and mappings/ in
     it. Pictures that can't be read are left out.
 
-    UserError: the model hasn't ImageNet's classes, or the folder is another.
+    UserError: the model hasn't ImageNet's classes, the folder is another, or
+    the model answers NaN or infinity.
     """
     model = loaded(model)
     check_imagenet_classes(model, "ObjectNet")
@@ -130,14 +129,9 @@ def objectnet_accuracy(
             "needed in it, as in the published objectnet-1.0"
         )
     objectnet = read_objectnet(root)
-    source = ImageSource(
-        objectnet.items,
-        needed_spec(model),
-        num_workers=num_workers,
-        device=next(model.parameters()).device,
+    answers = picture_logits(
+        model, objectnet.items, batch_size=batch_size, num_workers=num_workers
     )
-    with evaluating(model):
-        answers = all_logits(model, source.batches(batch_size=batch_size))
     return objectnet.counts(*answers)
 
 

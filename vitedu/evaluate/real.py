@@ -14,15 +14,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vitedu.data.image_source import ImageSource
 from vitedu.data.imagenet import NUM_1K
 from vitedu.data.images import Pictures
 from vitedu.data.listing import existing_folder, pictures_in
 from vitedu.data.readable import unreadable
 from vitedu.errors import UserError, reason
-from vitedu.evaluate.batches import evaluating, needed_spec
 from vitedu.evaluate.classify import check_imagenet_classes, loaded
-from vitedu.evaluate.logits import all_logits, top_k_among
+from vitedu.evaluate.logits import picture_logits, top_k_among
 from vitedu.files import MOST_JSON, check_json_size, check_regular, user_path
 
 NUM_REAL = 50_000
@@ -60,20 +58,16 @@ def real_accuracy(
     Pictures without a label are left out of the count, as the authors do.
 
     UserError: the model hasn't ImageNet's classes, a picture has another name,
-    the file is another one, or none of the pictures has a label.
+    the file is another one, none of the pictures has a label, or the model
+    answers NaN or infinity.
     """
     model = loaded(model)
     check_imagenet_classes(model, "ImageNet-ReaL")
     real = read_real(labels)
     pictures = validation_pictures(folder)
-    source = ImageSource(
-        pictures,
-        needed_spec(model),
-        num_workers=num_workers,
-        device=next(model.parameters()).device,
+    answers = picture_logits(
+        model, pictures, batch_size=batch_size, num_workers=num_workers
     )
-    with evaluating(model):
-        answers = all_logits(model, source.batches(batch_size=batch_size))
     return real_counts(answers.logits, names_of(pictures), real)
 
 

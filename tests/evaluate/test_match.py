@@ -85,6 +85,8 @@ def test_other_numbers_are_no_classes(folders):
         match_folders(in_folders(*folders), NAMES, 1000)
 
 
-def test_numbers_mean_nothing_to_a_model_with_other_classes():
+@pytest.mark.parametrize("num_classes", [2, 1000])
+def test_numbers_mean_nothing_to_a_model_with_other_classes(num_classes):
+    names = tuple(f"fungus {x}" for x in range(num_classes))
     with pytest.raises(UserError, match="the first is '0'"):
-        match_folders(in_folders("0", "1"), ("ants", "bees"), 2)
+        match_folders(in_folders("0", "1"), names, num_classes)

@@ -27,7 +27,7 @@ class Predictions(NamedTuple):
 
     @property
     def is_correct(self) -> Tensor:
-        """(n,) bool: whether the likeliest class is the true one."""
+        """Whether the likeliest class is the true one, bool (n,)."""
         return self.classes == self.labels
 
 
@@ -40,12 +40,12 @@ class ClassScores(NamedTuple):
 
     @property
     def recall(self) -> Tensor:
-        """(classes,) in 0..1: correct among those that show it, or NaN."""
+        """Correct among those that show it, 0..1 or NaN, (classes,)."""
         return self.num_correct / self.num_images
 
     @property
     def precision(self) -> Tensor:
-        """(classes,) in 0..1: correct among those taken for it, or NaN."""
+        """Correct among those taken for it, 0..1 or NaN, (classes,)."""
         return self.num_correct / self.num_predicted
 
 

@@ -178,7 +178,7 @@ class ViTConfig:
 
     @property
     def num_prefix_tokens(self) -> int:
-        """How many tokens precede the patches: class token and registers."""
+        """How many tokens (class token, registers) precede the patches."""
         return self.class_token + self.registers
 
     @property

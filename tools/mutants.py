@@ -151,14 +151,15 @@ def mirrored(root: Path, module: str) -> list[str]:
     return [str(test.relative_to(root)) for test in found]
 
 
-def run_tests(
-    root: Path, tests: list[str], marked: str, *words: str, **environment: str
-) -> int:
-    """The exit code of pytest in the clone as it is now; 1 if it never ends."""
-    command = [sys.executable, *words, "-m", "pytest", "-q", "-x", "-m", marked]
+def run_tests(root: Path, tests: list[str], marked: str, *start: str) -> int:
+    """The exit code of pytest in the clone as it is now; 1 if it never ends.
+
+    `start` are the words for Python before pytest's own.
+    """
+    command = [sys.executable, *start, "-q", "-p", "no:cacheprovider"]
     try:
         return subprocess.run(
-            [*command, "-p", "no:cacheprovider", *tests],
+            [*command, "-m", marked, *tests],
             cwd=root,
             capture_output=True,
             timeout=SECONDS,
@@ -166,7 +167,6 @@ def run_tests(
                 **os.environ,
                 "PYTHONPATH": str(root),
                 "OMP_NUM_THREADS": "1",
-                **environment,
             },
         ).returncode
     except subprocess.TimeoutExpired:
@@ -175,7 +175,9 @@ def run_tests(
 
 def fails(root: Path, tests: list[str], marked: str) -> bool:
     """Whether one of these tests fails; 5: none of them was chosen."""
-    return bool(tests) and run_tests(root, tests, marked) not in (0, 5)
+    if not tests:
+        return False
+    return run_tests(root, tests, marked, "-m", "pytest", "-x") not in (0, 5)
 
 
 def reach(root: Path, test: str) -> dict[str, list[int]]:
@@ -183,10 +185,9 @@ def reach(root: Path, test: str) -> dict[str, list[int]]:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "coverage.ini")
         config.write_text(f"{COVERAGE}data_file = {folder}/data\n")
-        words = ("-m", "coverage", "run", f"--rcfile={config}")
-        code = run_tests(root, [test], FAST, *words)
-        if code not in (0, 5):
-            raise SystemExit(f"{test} fails before anything is changed")
+        start = ("-m", "coverage", "run", f"--rcfile={config}", "-m", "pytest")
+        if run_tests(root, [test], FAST, *start) not in (0, 5):
+            print(f"{test} fails while its lines are counted", flush=True)
         measured = coverage.Coverage(config_file=str(config))
         measured.combine()
         data = measured.get_data()

@@ -166,16 +166,9 @@ def test_a_recipe_for_small_data_has_no_such_table(here, capsys):
     assert "T4" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_tier_smoke_has_no_such_table(name):
-    assert cost(recipe(name, "smoke")) == ({}, "")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RECIPES)
-def test_what_a_person_reads_is_in_the_json_too(name):
-    values, text = cost(recipe(name, "gpu"))
-    assert bool(values) == bool(text)
+def test_tier_smoke_has_no_such_table():
+    for name in RECIPES:
+        assert cost(recipe(name, "smoke")) == ({}, "")
 
 
 def test_the_commands_for_one_for_eight_and_for_64(here):

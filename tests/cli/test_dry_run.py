@@ -24,7 +24,7 @@ from vitedu.data import Arrays, ArraySource
 from vitedu.data.image_source import ImageSource
 from vitedu.data.items import Items
 from vitedu.pictures import PreprocessSpec
-from vitedu.train import fit, recipe
+from vitedu.train import fit, override, recipe
 from vitedu.train.sources import open_sources
 
 TINY = [
@@ -46,8 +46,21 @@ def pictures(folder, **counts):
             image.save(folder / name / f"{index}.png")
 
 
-def train_in(folder, words=DIGITS):
-    assert main([*words, "--out", str(folder)]) == 0
+def train_in(folder):
+    assert main([*DIGITS, "--out", str(folder)]) == 0
+
+
+def fitted(**changes):
+    """The folder of a run of recipe digits, with nothing drawn in it."""
+    config = replace(recipe("digits", "smoke"), **changes, threads=1)
+    config = override(config, dict(word.split("=") for word in TINY))
+    fit(replace(config, device="cpu", precision="fp32"), "run")
+
+
+def shapes(*words):
+    """A run on photos/, of one step."""
+    words = ["shapes-small", "data=photos", *words]
+    return ["train", *words, *TINY, "--tier", "smoke", "steps=1", "--dry-run"]
 
 
 def everything(folder):
@@ -91,8 +104,7 @@ def test_json_has_the_numbers(here, answer):
 def test_the_smallest_and_the_largest_class_are_named(here, answer):
     pictures(here / "photos/train", ants=3, bees=7, cats=5)
     pictures(here / "photos/val", ants=1, bees=1, cats=1)
-    words = ["shapes-small", "data=photos", *TINY, "--tier", "smoke"]
-    data = answer("train", *words, "--dry-run")["data"]
+    data = answer(*shapes())["data"]
     assert data["smallest"] == {"class": "ants", "count": 3}
     assert data["largest"] == {"class": "bees", "count": 7}
     assert data["sample"] == {"count": 15, "unreadable": []}
@@ -102,9 +114,10 @@ def test_pictures_that_cannot_be_read_are_counted(here, capsys):
     pictures(here / "photos/train", ants=3, bees=7)
     pictures(here / "photos/val", ants=1, bees=1)
     (here / "photos/train/ants/broken.png").write_bytes(b"not a picture")
-    words = ["shapes-small", "data=photos", *TINY, "--tier", "smoke"]
-    assert main(["train", *words, "--dry-run"]) == 0
-    out = capsys.readouterr().out
+    assert main(shapes()) == 0
+    out, err = capsys.readouterr()
+    assert "1 of 13 pictures" in err
+    assert "taking 1 step to time them" in err
     assert "pictures    1 can't be read and are left out; the first: " in out
     assert "ants/broken.png" in out
 
@@ -180,8 +193,7 @@ def test_a_model_too_large_for_any_advice_says_so():
 def test_a_model_that_is_not_counted_is_still_timed(here, answer, tmp_path):
     pictures(here / "photos/train", ants=4, bees=4)
     pictures(here / "photos/val", ants=1, bees=1)
-    words = ["shapes-small", "data=photos", *TINY, "--tier", "smoke"]
-    values = answer("train", *words, "model.pool=map", "--dry-run")
+    values = answer(*shapes("model.pool=map"))
     assert values["memory"]["enough"] is None
     assert "counted for" in values["memory"]["unknown"]
     assert values["time"]["step_seconds"] > 0
@@ -216,9 +228,8 @@ def test_the_run_is_the_same_after_it(here):
 
 
 def test_a_finished_run_is_not_tried(here, capsys):
-    train_in(here / "run")
-    capsys.readouterr()
-    assert main([*DRY, "--out", "run"]) == 0
+    fitted(steps=1, max_images=2)
+    assert main(["train", "--resume", "run", "--dry-run"]) == 0
     assert "is finished; nothing would be done" in capsys.readouterr().out
 
 
@@ -280,7 +291,7 @@ def test_what_a_run_refuses_is_refused_in_the_same_sentence(
 def test_another_run_in_the_folder_is_refused_in_the_same_sentence(
     here, sentence
 ):
-    train_in(here / "run")
+    fitted(steps=1, max_images=2)
     words = [*DIGITS, "--out", "run", "lr=0.1"]
     said = sentence(*words, "--dry-run")
     assert said == sentence(*words)

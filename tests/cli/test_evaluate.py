@@ -164,7 +164,7 @@ def test_objectnet_is_known_by_its_folder(weights, objectnet, answer):
     [
         (["val", "--real", "gone.json"], "gone.json does not exist"),
         (["v2", "--real", "real.json"], "isn't one of ImageNet's validation"),
-        (["val", "--real", ""], "a folder; a file is needed"),
+        (["val", "--real", ""], "the path is empty; name a file"),
         (["digits", "--real", "real.json"], "digits isn't one"),
         (["objectnet-1.0", "--per-class"], "leave --per-class out"),
         (["objectnet-1.0", "--real", "real.json"], "leave --real out"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import vitedu
+from vitedu.cli.plan import configured
 
 SAMPLE = Path(os.environ.get("VITEDU_DATA") or "/nowhere") / "imagenet-sample"
 CLASSES = 20
@@ -74,13 +75,13 @@ def test_it_can_be_asked_what_it_takes(imagenet, answer):
     assert [path.name for path in imagenet.iterdir()] == ["imagenet"]
 
 
-def test_other_weights_bring_their_network_and_their_range(imagenet, answer):
-    options = vitedu.vit("ViT-Ti/16", depth=1, num_classes=3, image_size=32)
-    options.preprocess = vitedu.PreprocessSpec(32, mean=0.1, std=0.2)
-    vitedu.save(options, "mine.safetensors")
-    values = answer(*WORDS, "weights=mine.safetensors", "--out", "run")
-    config = values["config"]
-    assert config["model"]["depth"] == 1
-    assert config["model"]["image_size"] == [64, 64]
-    assert config["preprocess"]["mean"] == [0.1, 0.1, 0.1]
-    assert config["preprocess"]["crop"] is None
+def test_other_weights_bring_their_network_and_their_range(imagenet):
+    model = vitedu.vit("ViT-Ti/16", depth=1, num_classes=3, image_size=32)
+    model.preprocess = vitedu.PreprocessSpec(32, mean=0.1, std=0.2)
+    vitedu.save(model, "mine.safetensors")
+    words = {"weights": "mine.safetensors", "data": "imagenet"}
+    _, config = configured("imagenet-b16-384", "smoke", words)
+    assert (config.model.depth, config.model.num_classes) == (1, CLASSES)
+    assert config.model.image_size == (64, 64)
+    assert config.preprocess.mean == (0.1, 0.1, 0.1)
+    assert config.preprocess.crop is None

@@ -122,7 +122,7 @@ def test_a_folder_of_unreadable_pictures_leaves_no_table(here, sentence):
     (here / "bad").mkdir()
     (here / "bad/1.png").write_bytes(b"no picture")
     said = sentence("predict", "w.safetensors", "bad", "--csv", "out.csv")
-    assert "none of 1 pictures can be read; the first: " in said
+    assert "none of the pictures can be read; the first of 1: " in said
     assert not [x for x in os.listdir() if x.startswith("out.csv")]
 
 

@@ -90,9 +90,6 @@ def test_tier_smoke_proves_that_it_runs(weights, data):
 
 
 def test_what_was_stopped_is_not_counted(weights, data):
-    result = None
-    with pytest.raises(ZeroDivisionError):
-        run_vtab(weights, data, should_stop=lambda: 1 / 0, **SMALL)
     result = run_vtab(weights, data, should_stop=lambda: True, **SMALL)
     assert result.accuracies == {}
     for name in data:

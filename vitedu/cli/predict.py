@@ -102,8 +102,8 @@ class Counted:
             yield each
         if not self.num_predicted:
             raise UserError(
-                f"none of {self.num_skipped:,} pictures can be read; the "
-                f"first: {self.skipped[0]}"
+                "none of the pictures can be read; the first of "
+                f"{self.num_skipped:,}: {self.skipped[0]}"
             )
 
     def note(self) -> str:

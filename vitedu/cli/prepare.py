@@ -153,7 +153,8 @@ PREPARE = Command(
         ("quality=90", "of the JPEGs, 1 to 100"),
         (
             "num_workers=N",
-            "decode so many at a time; by default, all processors",
+            "decode so many at a time; by default as many as there are "
+            "processors, up to 16",
         ),
     ],
     examples=[

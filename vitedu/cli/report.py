@@ -99,6 +99,7 @@ def draw_report(
         config = TrainConfig.from_json(run.result["config"])
         place = folder_of(config.dataset, config.data)
         if source is not None:
+            path.unlink(missing_ok=True)  # of the run before it was finished
             if not isinstance(source, ImageSource):
                 return None
             test = TestPart(source, place=place)

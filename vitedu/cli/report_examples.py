@@ -1,4 +1,4 @@
-"""What a report shows of the test part: every answer, and some pictures."""
+"""What a report shows of the test part: the answers, and some pictures."""
 
 import os
 import sys
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from pathlib import Path
 
+from torch import Tensor
 from tqdm import tqdm
 
 from vitedu.data import Source
@@ -22,6 +23,10 @@ from vitedu.train import TrainConfig
 from vitedu.train.evaluation import until
 
 EXAMPLES = 6  # pictures that are right, and as many that are wrong
+# Of more test pictures every second, third, ... is looked at: the run has
+# measured them all, and a page should not take as long once more.
+MOST_MEASURED = 10_000
+MOST_AT_ONCE = 64
 
 
 def measure(
@@ -31,14 +36,20 @@ def measure(
     config: TrainConfig,
     should_stop: Callable[[], bool],
 ) -> Measured:
-    """What the model says of every test picture, and some of them to be shown.
+    """What the model says of the test pictures, and some of them to be shown.
 
+    Of more than MOST_MEASURED an even share, from the first one on.
     UserError: it was stopped.
     """
-    size = config.micro_batch_size or config.batch_size
+    every = -(-len(test) // MOST_MEASURED)
+    num_images = -(-len(test) // every)
+    size = min(config.micro_batch_size or config.batch_size, MOST_AT_ONCE)
+    found = test.batches(
+        epoch=0, seed=0, batch_size=every * size, rank=0, world=every
+    )
     batches = tqdm(
-        until(test.batches(epoch=0, seed=0, batch_size=size), should_stop),
-        total=-(-len(test) // size),
+        until(found, should_stop),
+        total=-(-num_images // size),
         desc="report",
         unit="batch",
         disable=not sys.stderr.isatty(),
@@ -46,22 +57,25 @@ def measure(
         dynamic_ncols=True,
     )
     answers = predictions(model, iter(batches))
+    if len(answers.labels) < num_images:
+        raise UserError("it was stopped; `vitedu report RUN` draws it")
     one_by_one = copy(test)
     if isinstance(one_by_one, ImageSource):
         one_by_one.num_workers = 0  # which take longer to start than a picture
-    if len(answers.labels) < len(test):
-        raise UserError("it was stopped; `vitedu report RUN` draws it")
-    order = answers.probabilities.argsort(descending=True, stable=True)
-    is_correct = answers.is_correct[order]
+
+    def examples(rows: Tensor) -> tuple[Example, ...]:
+        order = answers.probabilities[rows].argsort(
+            descending=True, stable=True
+        )
+        return tuple(
+            example(model, one_by_one, place, answers, row, every, config)
+            for row in rows[order[:EXAMPLES]].tolist()
+        )
+
     return Measured(
         answers,
-        *(
-            tuple(
-                example(model, one_by_one, place, answers, index, config)
-                for index in rows[:EXAMPLES].tolist()
-            )
-            for rows in (order[is_correct], order[~is_correct])
-        ),
+        right=examples(answers.is_correct.nonzero()[:, 0]),
+        wrong=examples((~answers.is_correct).nonzero()[:, 0]),
     )
 
 
@@ -70,10 +84,12 @@ def example(
     test: Source,
     place: Path | None,
     answers: Predictions,
-    index: int,
+    row: int,
+    every: int,
     config: TrainConfig,
 ) -> Example:
-    """One test picture, and where in it the model looks."""
+    """The test picture of a row of `answers`, and where in it the model looks."""
+    index = row * every
     images, _ = next(
         iter(test.batches(epoch=0, seed=0, batch_size=1, start=index))
     )
@@ -87,9 +103,9 @@ def example(
     return Example(
         name=name_of(test, index, place),
         picture=as_seen(images[0], config.preprocess),
-        label=names[answers.labels[index]],
-        predicted=names[answers.classes[index]],
-        probability=answers.probabilities[index].item(),
+        label=names[answers.labels[row]],
+        predicted=names[answers.classes[row]],
+        probability=answers.probabilities[row].item(),
         shares=None if shares is None else shares[0].cpu(),
     )
 

@@ -7,7 +7,7 @@ file or a class can be called anything.
 import csv
 import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,8 +34,16 @@ def write_table(
     """Write rows as they come, in UTF-8; the file is there whole or not at all.
 
     Text is quoted, so that a spreadsheet which splits at semicolons keeps it
-    whole. UserError: the file cannot be written.
+    whole. UserError: the file cannot be written. What `rows` raises is raised.
     """
+    failures: list[Exception] = []
+
+    def computed() -> Iterator[Sequence[str | float]]:
+        try:
+            yield from rows
+        except Exception as error:
+            failures.append(error)
+            raise
 
     def write(file: BinaryIO) -> None:
         text = io.TextIOWrapper(
@@ -43,10 +51,16 @@ def write_table(
         )
         writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC)
         writer.writerow(header)
-        writer.writerows(rows)
+        writer.writerows(computed())
         text.detach()  # `replace_file` goes on with the file
 
-    replace_file(path, write)
+    try:
+        replace_file(path, write)
+    except UserError:
+        # which takes an error of the model for one of the disk
+        for failure in failures:
+            raise failure from None
+        raise
 
 
 def path_cell(file: str) -> str:

@@ -22,7 +22,7 @@ from typing import Annotated
 
 import PIL
 
-from vitedu.data.prepare_plan import plan_of
+from vitedu.data.prepare_plan import Plan, plan_of
 from vitedu.data.prepare_work import (
     UNFINISHED,
     Note,
@@ -84,7 +84,7 @@ def prepare(
     Interrupted, the same call goes on; finished, it returns at once, and writes
     shards anew that are missing or too short.
     `num_workers` pictures at a time are decoded, by default as many as there
-    are processors. `on_progress(done, all)` is called several times a second.
+    are processors, up to 16. `on_progress(done, all)` is called several times a second.
 
     UserError: `folder` doesn't fit, `out` has something else or was made with
     other settings or pictures, the disk is full, every picture of a class is
@@ -100,18 +100,14 @@ def prepare(
         num_workers = converted("num_workers", num_workers, Count)
     folder, out = user_path(folder), user_path(out)
     _check_apart(folder, out)
-    found = _found(out)
-    if found is not None:
-        _check_same(settings, found.settings, out)
+    _found(out, settings)  # says what is wrong before it takes long
     plan = plan_of(folder, settings)
-    if found is not None and found.source != plan.digest:
-        raise UserError(
-            f"the pictures in {folder} have changed since {out} was begun; "
-            "prepare them into another folder, or delete that one"
-        )
+    found = _found(out, settings, plan)
     if found is not None and found.is_complete and _is_whole(out, found):
         return Prepared(out, found, was_finished=True)
     with _locked(out):
+        # another process may have been at work in the meantime
+        found = _found(out, settings, plan)
         work = Work(settings, plan, out, {} if found is None else known(found))
         index = _run(work, num_workers or threads(), on_progress)
     return Prepared(out, index, was_finished=False)
@@ -129,10 +125,12 @@ def _check_apart(folder: Path, out: Path) -> None:
         raise UserError(f"{folder} is inside of {out}; give a new folder")
 
 
-def _found(out: Path) -> Index | None:
+def _found(
+    out: Path, settings: Settings, plan: Plan | None = None
+) -> Index | None:
     """The index in OUT; None: nothing was done yet.
 
-    UserError: it is somebody's folder.
+    UserError: it is somebody's folder, or was begun with others of these.
     """
     if not os.path.lexists(out):
         return None
@@ -140,7 +138,14 @@ def _found(out: Path) -> Index | None:
         raise UserError(f"{out} is a file; give a new folder")
     names = list_folder(out)
     if NAME in names:
-        return read_index(out)
+        index = read_index(out)
+        _check_same(settings, index.settings, out)
+        if plan is not None and plan.digest != index.source:
+            raise UserError(
+                f"the pictures in {plan.folder} have changed since {out} was "
+                "begun; prepare them into another folder, or delete that one"
+            )
+        return index
     # of a run that was killed before it could write its index
     if all(name == UNFINISHED or LEFT_OVER.fullmatch(name) for name in names):
         return None

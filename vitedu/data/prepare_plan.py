@@ -29,7 +29,7 @@ from vitedu.data.listing import (
 )
 from vitedu.data.order import mixed
 from vitedu.data.places import is_place
-from vitedu.data.prepared_index import Settings
+from vitedu.data.prepared_index import MOST_SHARDS, Settings
 from vitedu.errors import UserError
 
 SHUFFLE_SEED = 0
@@ -87,6 +87,11 @@ def plan_of(folder: Path, settings: Settings) -> Plan:
             digest.update(os.fsencode(name))
         inner = "" if root == folder else f"{part}/"
         jobs += _jobs(part, root, inner, found, settings)
+    if len(jobs) > MOST_SHARDS:
+        raise UserError(
+            f"shard_size={settings.shard_size} makes {len(jobs):,} shards, and "
+            f"{MOST_SHARDS:,} are the most; take a larger one"
+        )
     return Plan(folder, classes, tuple(roots), jobs, digest.hexdigest()[:16])
 
 
@@ -157,8 +162,9 @@ def _jpeg_names(
         name = f"{inner}{path.relative_to(root).as_posix()}"
         is_jpeg = path.suffix.lower() in (".jpg", ".jpeg")
         name = name if is_jpeg else f"{name}.jpg"
-        while name in taken:  # cat.png beside cat.png.jpg
+        # cat.png beside cat.png.jpg; not every disk tells a.jpg from A.jpg
+        while name.casefold() in taken:
             name = f"{name}.jpg"
-        taken.add(name)
+        taken.add(name.casefold())
         names.append(name)
     return names

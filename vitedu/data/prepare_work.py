@@ -17,8 +17,16 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+import PIL
+
 from vitedu.data.prepare_plan import Job, Original, Plan
-from vitedu.data.prepared_index import Index, Settings, Shard, shard_of
+from vitedu.data.prepared_index import (
+    Index,
+    Settings,
+    Shard,
+    shard_name,
+    shard_of,
+)
 from vitedu.data.readable import ONE_POOL
 from vitedu.data.shard_listing import sha256_of
 from vitedu.data.tars import listed
@@ -118,6 +126,8 @@ class Work:
         is_tar = self.settings.format == "shards"
         try:
             values = read_json(self.note_file(job))
+            if values["pillow"] != PIL.__version__:
+                return None  # another one may write other bytes
             shard = shard_of(values["shard"])
             counts = {int(label): n for label, n in values["counts"].items()}
         except (UserError, AttributeError, KeyError, TypeError, ValueError):
@@ -155,7 +165,11 @@ class Work:
 
     def write_note(self, job: Job, note: Note) -> None:
         """Note that a job is done."""
-        values = {"shard": note.shard._asdict(), "counts": note.counts}
+        values = {
+            "shard": note.shard._asdict(),
+            "counts": note.counts,
+            "pillow": PIL.__version__,
+        }
         replace_file(self.note_file(job), json.dumps(values))
 
     def pictures(

@@ -14,6 +14,8 @@ from vitedu.files import read_json, replace_file
 NAME = "index.json"
 WRITER = "vitedu prepare"
 VERSION = 1
+# so that the index stays below what is read of JSON
+MOST_SHARDS = 50_000
 
 Format = Literal["shards", "folder"]
 
@@ -117,17 +119,18 @@ def read_index(folder: Path) -> Index:
             source=str(values["source"]),
             classes=tuple(map(str, values["classes"])),
             parts={
-                str(name): Part(
-                    tuple(map(int, part["counts"])),
+                name: Part(
+                    tuple(part["counts"]),
                     tuple(map(shard_of, part["shards"])),
                 )
                 for name, part in values["parts"].items()
             },
             preprocess=dict(values["preprocess"]),
         )
+        _check(index)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise UserError(
-            f"{path} is damaged; delete it and run `vitedu prepare` again"
+            f"{path} is damaged; delete {folder} and prepare it again"
         ) from None
     return index
 
@@ -135,6 +138,36 @@ def read_index(folder: Path) -> Index:
 def shard_of(values: dict[str, Any]) -> Shard:
     """A shard from JSON. ValueError, TypeError: it was never one."""
     shard = Shard(**values)
-    if Path(shard.name).name != shard.name or not isinstance(shard.bytes, int):
+    kinds = [str, int, int, str]
+    if [type(value) for value in shard[:4]] != kinds:
         raise ValueError
     return shard._replace(unreadable=tuple(map(str, shard.unreadable)))
+
+
+def shard_name(part: str, number: int, form: str) -> str:
+    """What a shard is called: "train-000000.tar"."""
+    return f"{part}-{number:06}" + (".tar" if form == "shards" else "")
+
+
+def _check(index: Index) -> None:
+    """ValueError: no `prepare` has written it.
+
+    A shard that is named twice would have its pictures counted twice.
+    """
+    names = set(index.parts)
+    if not names <= {"train", "val", "test"} or (
+        index.is_complete and "train" not in names
+    ):
+        raise ValueError
+    for name, part in index.parts.items():
+        expected = [
+            shard_name(name, number, index.settings.format)
+            for number in range(len(part.shards))
+        ]
+        if (
+            not expected
+            or [shard.name for shard in part.shards] != expected
+            or [type(count) for count in part.counts]
+            != [int] * len(index.classes)
+        ):
+            raise ValueError

@@ -170,7 +170,7 @@ def read_real(path: str | PathLike[str]) -> RealLabels:
             type(each) is int and 0 <= each < NUM_1K for each in classes
         ):
             raise UserError(
-                f"{path} has {str(classes)[:40]} for picture {row + 1}, where "
+                f"{path} has {classes!r:.40} for picture {row + 1}, where "
                 "a list of classes from 0 to 999 is needed; fetch it again"
             )
     return tuple(tuple(classes) for classes in values)

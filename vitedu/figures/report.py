@@ -5,7 +5,7 @@ classes is escaped, and the page forbids scripts and requests of any kind.
 """
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,11 +75,11 @@ def report(contents: Contents) -> str:
             f"<h1>{text(title)}</h1>",
             f'<p class="soft">{text(contents.model)}</p>',
             numbers(contents),
-            *section("Training", training(contents.history)),
+            section("Training", training(contents.history)),
             *tested(contents),
-            *section("Left out", left_out(contents.result)),
-            *section("Use this model", usage(contents)),
-            *section("Settings", all_settings(contents)),
+            section("Left out", left_out(contents.result)),
+            section("Use this model", usage(contents)),
+            section("Settings", all_settings(contents)),
         ]
     )
     return (
@@ -93,9 +93,9 @@ def report(contents: Contents) -> str:
     )
 
 
-def section(title: str, content: str) -> list[str]:
+def section(title: str, content: str) -> str:
     """A part of the page under its title."""
-    return [f"<section><h2>{title}</h2>", content, "</section>"]
+    return f"<section><h2>{title}</h2>\n{content}\n</section>"
 
 
 def headline(result: Mapping[str, Any]) -> str:
@@ -112,8 +112,11 @@ def numbers(contents: Contents) -> str:
     result = contents.result
     data, metrics = result["dataset"], result["metrics"]
     pairs = {
-        "test accuracy": percent_of(metrics, "test_accuracy"),
-        "validation accuracy": percent_of(metrics, "validation_accuracy"),
+        f"{part} accuracy": f"{metrics[f'{part}_accuracy']['value']:.2f} %"
+        for part in ("test", "validation")
+        if f"{part}_accuracy" in metrics
+    }
+    pairs |= {
         "test pictures": f"{data['num_test']:,}",
         "training pictures": f"{data['num_train']:,}",
         "classes": f"{len(contents.class_names):,}",
@@ -122,7 +125,6 @@ def numbers(contents: Contents) -> str:
     rows = "".join(
         f"<div><dt>{name}</dt><dd>{text(value)}</dd></div>"
         for name, value in pairs.items()
-        if value
     )
     return f'<dl class="numbers">{rows}</dl>'
 
@@ -135,18 +137,11 @@ def duration(seconds: float) -> str:
     return f"{hours:,} h {minutes} min" if hours else f"{minutes} min"
 
 
-def percent_of(metrics: Mapping[str, Any], name: str) -> str:
-    """A metric of the result; "" if it wasn't measured."""
-    return f"{metrics[name]['value']:.2f} %" if name in metrics else ""
-
-
 def training(history: list[dict[str, Any]]) -> str:
     """The curves."""
     drawn = [
-        f"<figure><figcaption>{each.title}</figcaption><picture>"
-        f"<source srcset={quoted(each.dark)} "
-        'media="screen and (prefers-color-scheme: dark)">'
-        f"<img src={quoted(each.light)} alt={quoted(each.alt)}></picture>"
+        f"<figure><figcaption>{each.title}</figcaption>"
+        f'<div role="img" aria-label={quoted(each.alt)}>{each.svg}</div>'
         "</figure>"
         for each in charts(history)
     ]
@@ -155,42 +150,45 @@ def training(history: list[dict[str, Any]]) -> str:
     return f'<div class="charts">{"".join(drawn)}</div>'
 
 
-def tested(contents: Contents) -> Iterable[str]:
+def tested(contents: Contents) -> list[str]:
     """Confusions, classes and pictures, or why they are missing."""
     measured, names = contents.measured, contents.class_names
     if measured is None:
         sentence = f'<p class="note">{text(contents.missing)}</p>'
-        return section("Test pictures", sentence)
+        return [section("Test pictures", sentence)]
+    num_shown = len(measured.answers.labels)
+    num_test = contents.result["dataset"]["num_test"]
+    words = ""
+    if num_shown < num_test:
+        words = (
+            f'<p class="note">This part is about {num_shown:,} of the '
+            f"{num_test:,} test pictures, evenly spread, so its numbers can "
+            "differ a little from those above.</p>"
+        )
     return [
-        *section(
-            "Which classes it confuses", confusions(measured.answers, names)
+        section(
+            "Which classes it confuses",
+            words + confusions(measured.answers, names),
         ),
-        *section("Class by class", classes(measured.answers, names)),
-        *section("Most confident answers", pictures(measured)),
+        section("Class by class", classes(measured.answers, names)),
+        section("Most confident answers", pictures(measured)),
     ]
 
 
 def pictures(measured: Measured) -> str:
     """The examples, right and wrong."""
-    examples = (*measured.right, *measured.wrong)
     words = (
         "Each test picture as the model saw it, after resizing and cropping."
     )
-    if any(each.shares is not None for each in examples):
+    if any(x.shares is not None for x in (*measured.right, *measured.wrong)):
         words += (
             " Beside it the same picture, dark where little of it reaches the "
             "answer and bright where much does (attention rollout)."
         )
     parts = [f"<p>{words}</p>"]
-    for title, found, none in (
-        ("Wrong", measured.wrong, "Every test picture is right."),
-        ("Right", measured.right, "No test picture is right."),
-    ):
-        cards = "".join(map(card, found))
-        content = (
-            f'<div class="cards">{cards}</div>' if cards else f"<p>{none}</p>"
-        )
-        parts += [f"<h3>{title}</h3>", content]
+    for title, found in (("Wrong", measured.wrong), ("Right", measured.right)):
+        cards = "".join(map(card, found)) or "<p>None.</p>"
+        parts.append(f'<h3>{title}</h3><div class="cards">{cards}</div>')
     return "\n".join(parts)
 
 
@@ -236,14 +234,13 @@ def left_out(result: Mapping[str, Any]) -> str:
     skipped = result["dataset"].get("skipped", [])
     if not skipped:
         return "<p>Nothing: every picture could be read.</p>"
-    items = "".join(f"<li>{text(each)}</li>" for each in skipped[:MOST_SKIPPED])
-    more = len(skipped) - MOST_SKIPPED
-    end = (
-        f"<p>And {more:,} more; result.json lists them.</p>" if more > 0 else ""
-    )
     noun = "picture" if len(skipped) == 1 else "pictures"
-    words = f"<p>{len(skipped):,} {noun} could not be read:</p>"
-    return f"{words}<ul>{items}</ul>{end}"
+    items = "".join(f"<li>{text(each)}</li>" for each in skipped[:MOST_SKIPPED])
+    found = f"<p>{len(skipped):,} {noun} could not be read:</p><ul>{items}</ul>"
+    more = len(skipped) - MOST_SKIPPED
+    if more > 0:
+        found += f"<p>And {more:,} more; result.json lists them.</p>"
+    return found
 
 
 def usage(contents: Contents) -> str:
@@ -267,24 +264,20 @@ def usage(contents: Contents) -> str:
 
 def all_settings(contents: Contents) -> str:
     """What differs from the recipe, then everything."""
-    recipe = contents.result["config"]["recipe"]
-    parts = [
-        "<p>The run was started with:</p>"
-        f"{code_block(contents.result['command'])}"
-    ]
-    if contents.changed is None:
-        parts.append(f"<p>{text(recipe)} is not a recipe of this version.</p>")
-    elif contents.changed:
+    recipe, changed = contents.result["config"]["recipe"], contents.changed
+    command = code_block(contents.result["command"])
+    if changed is None:
+        differs = f"<p>{text(recipe)} is not a recipe of this version.</p>"
+    elif changed:
         words = f"Not as in the recipe {recipe}"
-        parts.append(f"<p>{text(words)}:</p>")
-        parts.append(settings(contents.changed, words))
+        differs = f"<p>{text(words)}:</p>{settings(changed, words)}"
     else:
-        parts.append(f"<p>All as in the recipe {text(recipe)}.</p>")
+        differs = f"<p>All as in the recipe {text(recipe)}.</p>"
     everything = settings(contents.settings, "All settings")
-    parts.append(
+    return (
+        f"<p>The run was started with:</p>{command}{differs}"
         f"<details><summary>All settings</summary>{everything}</details>"
     )
-    return "\n".join(parts)
 
 
 def foot(result: Mapping[str, Any]) -> str:

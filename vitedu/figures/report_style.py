@@ -36,7 +36,7 @@ p, ul { max-width: 44rem; margin: .5rem 0 }
   display: grid; gap: 1rem;
   grid-template-columns: repeat(auto-fit, minmax(min(19rem, 100%), 1fr));
 }
-.charts img { width: 100%; max-width: 30rem; height: auto }
+.charts svg { width: 100%; max-width: 30rem; height: auto }
 .cards {
   display: grid; gap: 1rem;
   grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr));

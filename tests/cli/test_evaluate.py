@@ -185,12 +185,12 @@ def test_real_labels_need_imagenets_classes(validation, here, sentence):
 
 
 @pytest.mark.slow
-def test_every_fifth_of_the_sample_is_as_right_as_timms(here, answer):
+def test_a_part_of_the_sample_is_as_right_as_timms(here, answer):
     """Of all 1,000, which take a minute, 813 are right and 960 among five."""
     if not SAMPLE.is_dir():
         pytest.skip("VITEDU_DATA/imagenet-sample is not there")
     with open(SAMPLE / "reference_top5.csv", newline="") as file:
-        rows = list(csv.DictReader(file))[::5]
+        rows = list(csv.DictReader(file))[::20]
     with open(here / "labels.csv", "w", newline="") as file:
         table = csv.DictWriter(
             file, ["filename", "class_index"], extrasaction="ignore"
@@ -204,6 +204,6 @@ def test_every_fifth_of_the_sample_is_as_right_as_timms(here, answer):
         for row in rows
     )
     # two of the 1,000 have a margin that another machine may turn
-    assert abs(found["num_correct"] - top_1) <= 2
-    assert abs(found["num_top5_correct"] - top_5) <= 2
-    assert found["num_images"] == 200
+    assert abs(found["num_correct"] - top_1) <= 1
+    assert abs(found["num_top5_correct"] - top_5) <= 1
+    assert found["num_images"] == 50

@@ -1,6 +1,7 @@
 """`vitedu predict`, `info`, `evaluate` with the real model, offline."""
 
 import json
+import shutil
 
 import pytest
 
@@ -11,12 +12,19 @@ from vitedu.data.imagenet import imagenet_classes
 REAL = "ViT-Ti/16"
 
 
-@pytest.fixture
-def here(here):
-    """A folder with two photographs."""
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    """Two photographs."""
+    folder = tmp_path_factory.mktemp("photographs")
     for name in ("cat", "coffee"):
-        photo(name).save(here / f"{name}.png")
-    return here
+        photo(name).save(folder / f"{name}.png", compress_level=1)
+    return folder
+
+
+@pytest.fixture
+def here(here, photographs):
+    """A folder with copies of them."""
+    return shutil.copytree(photographs, here, dirs_exist_ok=True)
 
 
 def test_predict_names_photographs(here, capsys):
@@ -87,6 +95,7 @@ def test_info_says_where_the_trained_weights_are(here, capsys, name, weights):
     assert (found is None) == (weights == "none known")
 
 
+@pytest.mark.slow
 def test_evaluate_reads_class_folders_by_name_and_by_code(here, capsys):
     classes = imagenet_classes()
     for naming in classes:

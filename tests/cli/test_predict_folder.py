@@ -139,6 +139,16 @@ def test_an_old_table_stays_if_the_new_one_fails(here, sentence):
     assert rows() == before
 
 
+def test_an_error_of_the_model_is_not_one_of_the_disk(here, monkeypatch):
+    def broken(model, images):
+        raise RuntimeError("no kernel for this device")
+
+    monkeypatch.setattr(predictions, "probabilities", broken)
+    with pytest.raises(RuntimeError, match="no kernel"):
+        main(["predict", "w.safetensors", "album", "--csv", "out.csv"])
+    assert not [x for x in os.listdir() if x.startswith("out.csv")]
+
+
 @pytest.mark.parametrize("name", ["out.txt", "album/b.png", "album", ".csv"])
 def test_a_table_is_never_written_over_something_else(here, sentence, name):
     said = sentence("predict", "w.safetensors", "album", "--csv", name)

@@ -62,10 +62,10 @@ def test_json_has_counts_and_settings(here, answer):
     [
         (["pets"], "prepare needs FOLDER and OUT"),
         (["pets", "small", "short_side=big"], "short_side"),
-        (["pets", "small", "shape=3"], "prepare needs FOLDER and OUT"),
+        (["pets", "small", "qualty=3"], "did you mean 'quality'?"),
         (["pets", "small", "--quality=3"], "settings have no dashes"),
         (["nowhere", "small"], "there is no folder 'nowhere'"),
-        (["pets", "pets/x"], "is inside of"),
+        (["pets", "pets/x"], "is inside"),
     ],
 )
 def test_a_mistake_is_one_sentence(here, sentence, words, said):

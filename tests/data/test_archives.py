@@ -10,9 +10,16 @@ import pytest
 from PIL import Image
 
 from vitedu import UserError
-from vitedu.data import evaluation_part, folder_of, load_dataset, load_folder
+from vitedu.data import (
+    evaluation_part,
+    find_images,
+    folder_of,
+    load_dataset,
+    load_folder,
+)
 from vitedu.data.catalogue import ARCHIVES
 from vitedu.data.folders import folder_classes
+from vitedu.data.places import named_folders
 from vitedu.data.sources import MissingDataError
 
 NAMES = [
@@ -155,6 +162,16 @@ def test_what_is_in_the_way_is_left_alone(tmp_path):
     with pytest.raises(UserError, match="has something else in it"):
         load_folder(folder_of("ants-bees"))
     assert (tmp_path / "cache/ants-bees/mine.txt").read_text() == "x"
+
+
+def test_a_folder_with_something_else_is_not_where_it_is(tmp_path):
+    (tmp_path / "cache/ants-bees").mkdir(parents=True)
+    assert named_folders()["ants-bees"] is None
+
+
+def test_the_whole_set_is_not_taken_for_a_part(tmp_path):
+    with pytest.raises(UserError, match=r"several parts.*ants-bees/train"):
+        find_images(folder_of("ants-bees"))
 
 
 def test_it_is_no_set_of_arrays():

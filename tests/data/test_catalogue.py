@@ -59,6 +59,7 @@ def test_an_entry_alone_is_found_downloaded_and_read(stripes, tmp_path):
     assert where()["stripes"].path == tmp_path / "cache/stripes/stripes.npz"
 
 
+@pytest.mark.slow
 def test_an_entry_alone_is_listed_and_trained_on(stripes, tmp_path, capsys):
     assert main(["info", "data"]) == 0
     assert "stripes" in capsys.readouterr().out

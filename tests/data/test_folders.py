@@ -406,6 +406,7 @@ def test_a_sample_does_not_depend_on_the_batch_size(one_epoch, batch_size):
     assert torch.equal(got[0], want[0]) and torch.equal(got[1], want[1])
 
 
+@pytest.mark.slow
 def test_a_sample_does_not_depend_on_the_workers(one_epoch):
     root, want = one_epoch
     source = feed(root, num_workers=2)
@@ -475,6 +476,7 @@ def test_erased_pictures_hold_zeros_after_the_normalisation(one_epoch):
     assert torch.equal(images[images != 0], plain[images != 0])
 
 
+@pytest.mark.slow
 def test_workers_go_on_when_a_signal_reaches_them(one_epoch):
     """Ctrl-C does; the run then wants the rest of its step before it saves."""
     root, want = one_epoch

@@ -199,7 +199,11 @@ def test_other_names_of_the_columns_are_found_if_there_is_one_of_a_kind(
         ({"text": ["a"], "label": [0]}, "doesn't have a column of pictures"),
         (
             {"image": ["a.jpg"], "label": [0]},
-            r"none of the 1 pictures in .*a\.jpg: No such file",
+            r"none of the 1 pictures in .*a\.jpg does not exist",
+        ),
+        (
+            {"image": ["/dev/zero"], "label": [0]},
+            "none of the 1 pictures in .*or a device",
         ),
     ],
 )

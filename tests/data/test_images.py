@@ -95,7 +95,9 @@ def test_a_folder_without_class_folders_says_what_to_do(tmp_path):
         find_images(tmp_path / "gone")
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize(
+    "num_workers", [0, pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_batches_hold_every_picture_once_as_the_model_wants_it(
     folder, num_workers
 ):
@@ -118,7 +120,9 @@ def test_reading_draws_nothing_from_the_global_generator(folder):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize(
+    "num_workers", [0, pytest.param(1, marks=pytest.mark.slow)]
+)
 def test_a_picture_damaged_in_mid_run_is_named_in_one_sentence(
     folder, num_workers
 ):
@@ -173,6 +177,7 @@ def test_a_strip_isnt_left_out_but_named_when_it_is_prepared(folder):
         list(source.batches(batch_size=4))
 
 
+@pytest.mark.slow
 def test_what_pillow_warns_of_is_read_on_a_worker_in_silence(
     tmp_path, monkeypatch, capfd
 ):

@@ -181,7 +181,9 @@ PICTURES = {
 }
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize(
+    "num_workers", [0, pytest.param(2, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_torch_dataset_is_a_source(folder, name, num_workers):
     photos = Photos(PICTURES[name](folder))
@@ -275,7 +277,9 @@ def given_draws(**options):
 
 
 @pytest.mark.parametrize("make", [own_draws, given_draws])
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize(
+    "num_workers", [0, pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_what_a_function_draws_is_decided_by_seed_epoch_and_index(
     make, num_workers
 ):
@@ -485,7 +489,9 @@ def test_a_dataset_that_does_not_tell_its_classes_is_asked_for_them():
     assert everything(source)[1].tolist() == LABELS
 
 
-@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize(
+    "num_workers", [0, pytest.param(1, marks=pytest.mark.slow)]
+)
 def test_a_label_without_a_class_is_found_when_it_is_read(num_workers):
     source = as_source(
         Nameless(LARGE),

@@ -97,7 +97,9 @@ class Drawing(TensorDataset):
         return image + light.float(), label
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize(
+    "num_workers", [0, pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_an_epoch_goes_on_as_it_would_have(num_workers):
     ours = source(
         DataLoader(

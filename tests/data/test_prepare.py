@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 import tarfile
 import threading
 from pathlib import Path
@@ -15,7 +16,8 @@ import pytest
 from PIL import Image
 
 from vitedu import UserError
-from vitedu.data import find_images, load_folder, prepare
+from vitedu.data import evaluation_part, find_images, load_folder, prepare
+from vitedu.data.prepare_plan import plan_of
 from vitedu.data.prepare_work import resized_to
 from vitedu.data.prepared_index import read_index
 
@@ -167,6 +169,14 @@ def test_a_folder_has_the_same_classes_and_names(folder, tmp_path):
         "x.png.jpg",
         "x.png.jpg.jpg",
     ]
+
+
+def test_names_that_a_disk_may_take_for_one_are_told_apart(folder, tmp_path):
+    save(noise(30, 30), folder / "train/bee/X.jpg")
+    save(noise(30, 30, seed=1), folder / "train/bee/x.jpg")
+    done = prepare(folder, tmp_path / "out", format="folder")
+    names = {str(path).casefold() for path in done.out.rglob("*.jpg")}
+    assert len(names) == 18
 
 
 def test_class_folders_alone_become_one_part(folder, tmp_path):
@@ -335,9 +345,8 @@ def test_a_file_that_may_not_be_read_is_a_sentence():
 # --- Interrupted, finished, refused
 
 
-@pytest.mark.parametrize(
-    "form", ["shards", pytest.param("folder", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["shards", "folder"])
 def test_killed_twice_and_finished_it_has_the_same_bytes(tmp_path, form):
     folder, out = tmp_path / "zoo", tmp_path / "out"
     for name in "ab":
@@ -395,6 +404,36 @@ def test_a_lost_shard_is_written_anew(folder, tmp_path):
     assert bytes_in(tmp_path / "out") == before
 
 
+def stop(*_):
+    raise KeyboardInterrupt
+
+
+def test_what_another_pillow_has_written_is_written_anew(folder, tmp_path):
+    out, settings = tmp_path / "out", {"shard_size": 4, "num_workers": 1}
+    with pytest.raises(KeyboardInterrupt):
+        prepare(folder, out, **settings, on_progress=stop)
+    notes = list((out / ".unfinished").glob("*.json"))
+    assert notes
+    for note in notes:
+        values = json.loads(note.read_text())
+        note.write_text(json.dumps(values | {"pillow": "1.0"}))
+        shard = out / values["shard"]["name"]
+        shard.write_bytes(bytes(values["shard"]["bytes"]))
+    prepare(folder, out, **settings)
+    prepare(folder, tmp_path / "whole", **settings)
+    assert bytes_in(out) == bytes_in(tmp_path / "whole")
+
+
+def test_an_unfinished_folder_is_not_measured_on(folder, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        prepare(folder, tmp_path / "out", format="folder", on_progress=stop)
+    for opened in (evaluation_part, find_images, load_folder):
+        with pytest.raises(UserError, match="isn't finished"):
+            opened(tmp_path / "out")
+    with pytest.raises(UserError, match="isn't finished"):
+        find_images(tmp_path / "out" / "train")
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -434,17 +473,58 @@ def test_somebody_elses_folder_is_refused_and_left_alone(folder, tmp_path):
     assert (out / "thesis.txt").read_text() == "mine"
 
 
+def test_an_index_that_was_tampered_with_is_refused(folder, tmp_path):
+    out = prepare(folder, tmp_path / "out", shard_size=6).out
+    text = (out / "index.json").read_text()
+    for old, new in (
+        ('"sha256": "', '"sha256": 5, "x": "'),
+        ("train-000000.tar", "../x.tar"),
+        ("train-000001.tar", "train-000000.tar"),  # counted twice
+        ('"val"', '"other"'),
+        ('"counts": [', '"counts": [Infinity, '),
+        ('"short_side"', '"long_side"'),
+    ):
+        assert old in text
+        (out / "index.json").write_text(text.replace(old, new))
+        for place in (out, out / "val-000000.tar"):
+            with pytest.raises(UserError, match=r"x\.json is damaged; delete"):
+                load_folder(place)
+
+
+def test_what_another_process_has_begun_meanwhile_is_seen(
+    folder, tmp_path, monkeypatch
+):
+    def slow(*given):
+        monkeypatch.undo()
+        prepare(folder, tmp_path / "out", quality=50)
+        return plan_of(*given)
+
+    # the function hides the module of this name
+    module = sys.modules["vitedu.data.prepare"]
+    monkeypatch.setattr(module, "plan_of", slow)
+    with pytest.raises(UserError, match=r"quality=50 \(now 90\)"):
+        prepare(folder, tmp_path / "out")
+
+
+def test_more_shards_than_an_index_can_have_are_refused(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("vitedu.data.prepare_plan.MOST_SHARDS", 15)
+    with pytest.raises(UserError, match="shard_size=1 makes 16 shards"):
+        prepare(folder, tmp_path / "out", shard_size=1)
+
+
 def test_an_empty_folder_is_taken(folder, tmp_path):
     (tmp_path / "out").mkdir()
     assert prepare(folder, tmp_path / "out").index.is_complete
 
 
 def test_the_pictures_and_the_result_are_apart(folder, tmp_path):
-    with pytest.raises(UserError, match="is inside of"):
+    with pytest.raises(UserError, match="is inside"):
         prepare(folder, folder / "small")
-    with pytest.raises(UserError, match="is inside of"):
+    with pytest.raises(UserError, match="is inside"):
         prepare(folder, folder)
-    with pytest.raises(UserError, match="is inside of"):
+    with pytest.raises(UserError, match="is inside"):
         prepare(folder / "train", folder)
 
 

@@ -318,6 +318,7 @@ def test_two_processes_fill_one_cache(server, cache, fork):
     assert files_in(cache) == FILES
 
 
+@pytest.mark.slow
 def test_a_download_that_was_killed_leaves_nothing_to_trust(
     server, cache, fork
 ):

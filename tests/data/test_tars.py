@@ -92,6 +92,13 @@ def test_what_cannot_be_used_is_skipped_and_named(tmp_path, members, words):
     assert re.search(words, sentence)
 
 
+def test_what_comes_after_a_member_of_an_unknown_kind_is_found(tmp_path):
+    parts = [(special("dump", b"D"), b"y" * 700), *sample("a")]
+    path = write(tmp_path / "a.tar", parts)
+    [found] = listed(path).samples
+    assert path.read_bytes()[found.first_byte :].startswith(b"picture a")
+
+
 @pytest.fixture
 def whole(tmp_path):
     parts = [part for key in "abcd" for part in sample(key)]

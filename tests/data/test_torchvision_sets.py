@@ -121,6 +121,31 @@ def test_a_broken_picture_is_left_out_and_named(tmp_path):
     assert "torchvision:food101:train[2]" in pictures.skipped[0]
 
 
+def test_a_picture_that_was_mended_is_taken_again(tmp_path):
+    root = food101(tmp_path / "data/food101", count=60)
+    path = root / "food-101/images/ramen/0.jpg"
+    path.write_bytes(b"no picture")
+    assert len(find_images("torchvision:food101:train")) == 117
+    write(path)
+    assert len(find_images("torchvision:food101:train")) == 118
+
+
+def test_a_file_that_cannot_be_read_now_is_no_broken_picture(tmp_path):
+    path = food101(tmp_path / "data/food101") / "food-101/images/ramen/0.jpg"
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(UserError, match=r"train\[2\]: Is a directory"):
+        find_images("torchvision:food101:train")
+
+
+def test_a_set_of_broken_pictures_is_refused(tmp_path):
+    root = food101(tmp_path / "data/food101")
+    for path in root.rglob("*.jpg"):
+        path.write_bytes(b"no picture")
+    with pytest.raises(UserError, match="none of the 4 pictures in torchvis"):
+        find_images("torchvision:food101:train")
+
+
 def test_offline_a_set_that_is_nowhere_is_one_sentence():
     with pytest.raises(UserError, match=r"Flowers-102 is not in .*OFFLINE=1"):
         load_folder(folder_of("flowers102"))

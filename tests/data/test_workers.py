@@ -42,6 +42,7 @@ def loader_source(_):
     return LoaderSource(loader, SPEC, ("a",), num_images=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [folder_source, loader_source])
 def test_a_killed_worker_is_one_sentence_about_memory(tmp_path, source, fork):
     def read():
@@ -98,6 +99,7 @@ def read_on_two_workers(pids):
         time.sleep(60)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
 def test_workers_end_when_their_parent_is_killed():
     ours, theirs = multiprocessing.Pipe()

@@ -107,16 +107,6 @@ def test_with_much_l2_only_the_bias_is_left():
     assert scores.abs().max() < 1
 
 
-def test_equals_the_share_of_right_answers():
-    x, y = drawn(12)
-    xt, yt = drawn(9, seed=1)
-    answers = fewshot_classifier(x, y).scores(xt).argmax(1)
-    right = sum(
-        a == b for a, b in zip(answers.tolist(), yt.tolist(), strict=True)
-    )
-    assert fewshot_accuracy(x, y, xt, yt) == pytest.approx(right / 9)
-
-
 def test_separable_classes_are_told_apart_from_one_image():
     x = torch.eye(3)
     y = torch.tensor([2, 0, 1])
@@ -166,6 +156,11 @@ GOOD = drawn()
         ({"x": GOOD[0].numpy()}, TypeError, "ndarray and Tensor"),
         ({"l2": 0.0}, ValueError, "l2 must be above 0"),
         ({"y": GOOD[1] + 10**15}, UserError, "number the classes 0, 1"),
+        (
+            {"x": torch.zeros(12, 10**4), "y": GOOD[1] + 10**6},
+            UserError,
+            "a classifier of 1,000,003 classes",
+        ),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_one_sentence(changes, error, said):

@@ -117,6 +117,12 @@ GOOD = drawn(6)
         (GOOD._replace(features=GOOD.features / 0), {}, ValueError, "NaN or"),
         (GOOD._replace(labels=GOOD.labels - 3), {}, ValueError, "label -3"),
         (GOOD._replace(labels=GOOD.labels + 10**15), {}, UserError, "number"),
+        (
+            Features(torch.zeros(6, 10**4), GOOD.labels + 10**6),
+            {},
+            UserError,
+            "a probe of 1,000,003 classes",
+        ),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(train, options, error, said):

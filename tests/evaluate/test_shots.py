@@ -80,6 +80,12 @@ def test_no_shots_are_refused(k):
         sample_shots(LABELS, k, 0)
 
 
+@pytest.mark.parametrize("shape", [(0,), (3, 1)])
+def test_without_a_label_for_each_image_there_is_one_sentence(shape):
+    with pytest.raises(ValueError, match="of at least one image, got"):
+        sample_shots(torch.zeros(shape, dtype=torch.int64), 1, 0)
+
+
 def test_a_curve_is_the_accuracy_of_every_draw():
     train, test = drawn(), drawn(30, seed=1)
     curve = fewshot_curve(train, test, shots=(2, 5), seeds=(0, 7))

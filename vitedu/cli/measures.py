@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from tqdm import tqdm
 
 from vitedu.cli.answer import Answer
@@ -14,10 +15,9 @@ from vitedu.data.image_source import ImageSource
 from vitedu.data.images import Pictures
 from vitedu.data.items import Items
 from vitedu.errors import UserError, escaped
-from vitedu.evaluate import accuracy
 from vitedu.evaluate.accuracy import LEAST_FOR_TOP_5
+from vitedu.evaluate.batches import batches_of
 from vitedu.evaluate.classify import check_finite, class_names
-from vitedu.evaluate.confusion import Predictions, class_scores, predictions
 from vitedu.evaluate.logits import Answers, all_logits, top_k_correct
 from vitedu.evaluate.losses import LOSSES
 from vitedu.evaluate.match import match_folders
@@ -58,8 +58,7 @@ def measure_pictures(
     top_5 = None
     if num_classes >= LEAST_FOR_TOP_5:
         top_5 = top_k_correct(answers, 5)
-    loss_sum = LOSSES[kind](answers.logits.double(), answers.labels)
-    loss = finite(loss_sum.item() / num_images, weights)
+    loss = loss_in(answers, kind, weights)
     values = {
         "weights": weights,
         "dataset": {"name": name},
@@ -84,12 +83,8 @@ def measure_pictures(
         values |= real_values(counted)
         parts.append(real_words(counted))
     answer = Answer(values, ", ".join(parts))
-    if not per_class:
-        return answer
-    best = answers.logits.softmax(dim=1).max(dim=1)
-    said = Predictions(answers.labels, best.indices, best.values, num_classes)
     names = pictures.class_names or class_names(model, num_classes)
-    return with_classes(answer, said, names)
+    return with_classes(answer, answers, names) if per_class else answer
 
 
 def measure_real(
@@ -153,26 +148,33 @@ def measure_dataset(
             f"{dataset.name} has {len(dataset.class_names)} classes, "
             f"{weights} has {model.config.num_classes}"
         )
-    measured = accuracy(model, dataset.test, loss=LOSSES[kind], batch_size=256)
+    batches = batches_of(
+        model,
+        dataset.test,
+        batch_size=256,
+        num_workers=0,
+        by_class_of_model=True,
+    )
+    answers = all_logits(model, batches)
+    correct = int((answers.logits.argmax(dim=1) == answers.labels).sum())
+    num_images = len(answers.labels)
+    loss = loss_in(answers, kind, weights)
     values = {
         "weights": weights,
         "dataset": {"name": dataset.name, "digest": dataset.digest},
-        "accuracy": measured.accuracy,
-        "loss": finite(measured.loss, weights),
+        "accuracy": 100 * correct / num_images,
+        "loss": loss,
         "loss_name": kind,
-        "num_correct": measured.num_correct,
-        "num_images": measured.num_images,
+        "num_correct": correct,
+        "num_images": num_images,
     }
     text = (
-        f"accuracy {measured.accuracy:.2f} % ({measured.num_correct:,} of "
-        f"{measured.num_images:,} test images of {dataset.name}), "
-        f"{LOSS_NAMES[kind]} {measured.loss:.4f} nats"
+        f"accuracy {values['accuracy']:.2f} % ({correct:,} of "
+        f"{num_images:,} test images of {dataset.name}), "
+        f"{LOSS_NAMES[kind]} {loss:.4f} nats"
     )
-    answer = Answer(values, text)
-    if not per_class:
-        return answer
-    said = predictions(model, dataset.test, batch_size=256)
-    return with_classes(answer, said, class_names(model, said.num_classes))
+    answer, names = Answer(values, text), dataset.class_names
+    return with_classes(answer, answers, names) if per_class else answer
 
 
 def answers_of(model: Network, pictures: Pictures | Items) -> Answers:
@@ -212,21 +214,24 @@ def real_words(counted: RealEvaluation) -> str:
 
 
 def with_classes(
-    answer: Answer, said: Predictions, names: Sequence[str]
+    answer: Answer, answers: Answers, names: Sequence[str]
 ) -> Answer:
     """The answer and, below it, the accuracy of every class that has images."""
-    scores = class_scores(said)
-    present = scores.num_images.nonzero()[:, 0]
-    accuracies = (
-        100 * scores.num_correct[present].double() / scores.num_images[present]
+    labels = answers.labels
+    is_correct = answers.logits.argmax(dim=1) == labels
+    num_images, num_correct = (
+        torch.bincount(each, minlength=len(names))
+        for each in (labels, labels[is_correct])
     )
+    present = num_images.nonzero()[:, 0]
+    accuracies = 100 * num_correct[present].double() / num_images[present]
     rows = [
         {
             "index": index,
             "class": names[index],
             "accuracy": share,
-            "num_correct": int(scores.num_correct[index]),
-            "num_images": int(scores.num_images[index]),
+            "num_correct": int(num_correct[index]),
+            "num_images": int(num_images[index]),
         }
         for index, share in zip(
             present.tolist(), accuracies.tolist(), strict=True
@@ -245,11 +250,13 @@ def with_classes(
     )
 
 
-def finite(value: float, weights: str) -> float:
-    """A loss. UserError: it is NaN or infinity."""
-    if not math.isfinite(value):
+def loss_in(answers: Answers, kind: str, weights: str) -> float:
+    """The mean loss of an image. UserError: it is NaN or infinity."""
+    loss_sum = LOSSES[kind](answers.logits.double(), answers.labels)
+    loss = loss_sum.item() / len(answers.labels)
+    if not math.isfinite(loss):
         raise UserError(
-            f"the loss of {weights} is {value}: its arithmetic overflows, or "
+            f"the loss of {weights} is {loss}: its arithmetic overflows, or "
             "its weights are damaged"
         )
-    return value
+    return loss

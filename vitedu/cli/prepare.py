@@ -14,7 +14,7 @@ from vitedu.cli.talk import say, wrapped
 from vitedu.cli.words import split_words
 from vitedu.data import Prepared
 from vitedu.data import prepare as prepare_folder
-from vitedu.errors import UserError
+from vitedu.errors import UserError, did_you_mean
 from vitedu.limits import readable_bytes
 from vitedu.train.assign import parsed
 
@@ -67,6 +67,10 @@ class Bar:
 def prepare(options: argparse.Namespace) -> Answer:
     """Write a folder's pictures anew; again, if that was interrupted."""
     words, fields = split_words(options.words, FIELDS)
+    for name in [word.partition("=")[0] for word in words[2:] if "=" in word]:
+        raise UserError(
+            f"prepare has no setting {name!r}; {did_you_mean(name, FIELDS)}"
+        )
     if len(words) != 2:
         raise UserError(
             "prepare needs FOLDER and OUT, as in `vitedu prepare photos "

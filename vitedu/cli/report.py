@@ -38,10 +38,10 @@ DERIVED = ("preprocess.image_size", "preprocess.in_channels")
 
 
 class TestPart(NamedTuple):
-    """What a run was tested on, or a sentence why it isn't here."""
+    """What a run was tested on, or why it isn't here."""
 
     source: Source | None
-    missing: str = ""
+    missing: str = ""  # a reason, which goes into a sentence
     place: Path | None = None  # of the data; None: they are arrays
 
 
@@ -65,20 +65,15 @@ def report(options: argparse.Namespace) -> Answer:
     run = Run(result, folder.history(), model)
     measured = write_report(run, folder, test)
     path = folder.path / NAME
+    correct = None if measured is None else measured.answers.is_correct
+    if correct is None:
+        say(wrapped("note: ", f"the test pictures are missing: {test.missing}"))
     values: dict[str, Any] = {
         "report": str(path),
         "missing": test.missing or None,
-        "num_images": 0,
-        "num_correct": 0,
+        "num_images": 0 if correct is None else len(correct),
+        "num_correct": 0 if correct is None else int(correct.sum()),
     }
-    if measured is None:
-        say(wrapped("note: ", test.missing))
-    else:
-        correct = measured.answers.is_correct
-        values |= {
-            "num_images": len(correct),
-            "num_correct": int(correct.sum()),
-        }
     return Answer(values, f"report: {path}")
 
 
@@ -121,34 +116,36 @@ def find_test_part(
     device: torch.device,
     data: str | None = None,
 ) -> TestPart:
-    """The test part that a run had; `data` is where its data are now."""
+    """The test part that a run had; `data` is where its data are now.
+
+    UserError: `data` is given, and isn't what the run was tested on.
+    """
     given = {"train", "test"} & config.given_names.keys()
-    if given:
-        return TestPart(
-            None,
-            "The test pictures are missing here: the run was given its data "
-            f"in Python ({', '.join(sorted(given))}).",
-        )
     if data is not None:
         if config.data is not None or is_array_set(config.dataset):
             config = replace(config, data=data)
         else:
             config = replace(config, dataset=data)
     try:
+        if given:
+            raise UserError(
+                "the run was given its data in Python "
+                f"({', '.join(sorted(given))})"
+            )
         sources = open_sources(config, device)
+        if sources.dataset.digest != result["dataset"]["digest"]:
+            raise UserError(
+                "the data aren't those of the run, so pictures that it was "
+                "trained on may be among those that would be held out now"
+            )
     except UserError as error:
-        return TestPart(
-            None,
-            f"The test pictures are missing here ({error}). If they have "
-            "moved, `vitedu report RUN data=FOLDER` draws this page with them.",
+        if data is not None:
+            raise
+        remedy = (
+            "; if they have moved, `vitedu report RUN data=FOLDER` draws this "
+            "page with them"
         )
-    if sources.dataset.digest != result["dataset"]["digest"]:
-        return TestPart(
-            None,
-            "The test pictures are missing here: the data have changed since "
-            "the run, so pictures that it was trained on may be among those "
-            "that would be held out now.",
-        )
+        return TestPart(None, f"{error}{'' if given else remedy}")
     return TestPart(sources.test, place=folder_of(config.dataset, config.data))
 
 
@@ -230,7 +227,8 @@ REPORT = Command(
     summary="draw the page report.html of a run",
     about="Draw the report of a run: curves, confusions, the most confident "
     "answers with attention maps, and how to load the model. `vitedu train` "
-    "draws it after a run on pictures; this command does so for any run.",
+    "draws it after a run on pictures; this command does so for any run. Of "
+    "more than 10,000 test pictures it looks at an even share.",
     words=[
         ("RUN", "the folder of a run"),
         ("data=PATH", "where its data are now, if they have moved"),

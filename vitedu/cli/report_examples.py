@@ -88,7 +88,7 @@ def example(
     every: int,
     config: TrainConfig,
 ) -> Example:
-    """The test picture of a row of `answers`, and where in it the model looks."""
+    """The picture of a row of `answers`, and where in it the model looks."""
     index = row * every
     images, _ = next(
         iter(test.batches(epoch=0, seed=0, batch_size=1, start=index))
@@ -116,5 +116,5 @@ def name_of(test: Source, index: int, place: Path | None) -> str:
     if not isinstance(pictures, Pictures):
         return f"test image {index + 1:,}"
     name = pictures.name_of(index).removeprefix(f"{place}{os.sep}")
-    # a page that is passed on shouldn't tell where its author keeps things
+    # of a path from the root on, the end says enough
     return "/".join(Path(name).parts[-2:]) if os.path.isabs(name) else name

@@ -17,6 +17,7 @@ from vitedu.data import sources
 from vitedu.data.catalogue import ARCHIVES, PictureArchive
 from vitedu.data.download import SLOWEST, MirrorError, not_writable, received
 from vitedu.data.formats import DAMAGE
+from vitedu.data.images import Pictures
 from vitedu.data.listing import has_pictures, is_picture
 from vitedu.errors import UserError, reason
 
@@ -28,21 +29,34 @@ def archive_folder(name: str) -> Path:
     """Where the pictures of a named set are, or the place to get them from."""
     known = ARCHIVES[name]
     for folder in sources.folders_of(name):
-        if _holds(folder, known):
+        if holds(folder, known):
             return folder
     return Path(f"{PREFIX}{name}")
 
 
 def is_archive(place: Path) -> bool:
     """Whether it is `download:` and the name of a set."""
-    return str(place).removeprefix(PREFIX) in ARCHIVES and str(
-        place
-    ).startswith(PREFIX)
+    prefix, colon, name = str(place).partition(":")
+    return prefix + colon == PREFIX and name in ARCHIVES
 
 
 def archive_classes(place: Path) -> tuple[str, ...]:
     """Its classes; nothing is downloaded."""
     return ARCHIVES[str(place).removeprefix(PREFIX)].class_names
+
+
+def archive_parts(place: Path) -> dict[str, Path]:
+    """train and val, after a download if need be."""
+    folder = downloaded(place)
+    return {part: folder / part for part in PARTS}
+
+
+def archive_pictures(place: Path) -> Pictures:
+    """UserError: the set has parts."""
+    raise UserError(
+        f"{place} has several parts; give one of them, such as "
+        f"{downloaded(place) / PARTS[0]}"
+    )
 
 
 def downloaded(place: Path) -> Path:
@@ -78,7 +92,7 @@ def downloaded(place: Path) -> Path:
         ) from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    if not _holds(folder, known):
+    if not holds(folder, known):
         raise UserError(
             f"{folder} has something else in it than {known.title}; move it "
             "away"
@@ -86,7 +100,7 @@ def downloaded(place: Path) -> Path:
     return folder
 
 
-def _holds(folder: Path, known: PictureArchive) -> bool:
+def holds(folder: Path, known: PictureArchive) -> bool:
     """Whether every part has pictures of every class."""
     return all(
         os.path.isdir(folder / part / name)

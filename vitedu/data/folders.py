@@ -33,13 +33,11 @@ from vitedu.data.listing import (
 )
 from vitedu.data.order import hold_out
 from vitedu.data.places import (
-    classes_at,
     is_place,
+    kind_of,
     name_at,
     parts_at,
-    pictures_at,
 )
-from vitedu.data.prepared_index import check_finished
 from vitedu.data.torchvision_sets import (
     SETS,
     torchvision_holds,
@@ -121,9 +119,9 @@ def holds_pictures(folder: Path) -> bool:
 def evaluation_part(folder: str | PathLike[str]) -> Path:
     """The part to test on: test/ or val/ if there is train/, else `folder`.
 
-    UserError: there is train/, but neither of the others.
+    UserError: there is train/, but neither of the others; or no such folder.
     """
-    folder = user_path(folder)
+    folder = _existing(folder)
     if training_part(folder) == folder:
         return folder
     if parts := parts_to_test_on(folder):
@@ -171,8 +169,8 @@ def folder_classes(folder: str | PathLike[str]) -> tuple[str, ...]:
     UserError: as `load_folder`, as far as the names of files and folders tell.
     """
     folder = _existing(folder)
-    if is_place(folder):
-        return classes_at(folder)
+    if kind := kind_of(folder):
+        return kind.classes(folder)
     root = training_part(folder)
     names = class_folders(root)
     for name in class_folders(folder):
@@ -211,8 +209,6 @@ def folder_classes(folder: str | PathLike[str]) -> tuple[str, ...]:
 
 def _existing(folder: str | PathLike[str]) -> Path:
     place = user_path(folder)
-    if os.path.isdir(place):
-        check_finished(place)
     return place if is_place(place) else existing_folder(place)
 
 
@@ -266,11 +262,11 @@ def load_folder(
 
 def _parts(folder: Path) -> dict[str, Pictures]:
     """train, val and test, as far as they are there, with the same classes."""
-    if is_place(folder):
-        parts = parts_at(folder)
-        train = pictures_at(parts.pop("train", folder))
+    if kind := kind_of(folder):
+        parts = kind.parts(folder)
+        train = kind.pictures(parts.pop("train", folder))
         return {"train": train} | {
-            part: _as_in_train(train, pictures_at(place), place)
+            part: _as_in_train(train, kind.pictures(place), place)
             for part, place in parts.items()
         }
     folder_classes(folder)

@@ -29,7 +29,7 @@ from vitedu.data.rows import Rows, readable_rows
 from vitedu.data.shard_listing import NamedBytes
 from vitedu.data.sources import is_offline
 from vitedu.decode import UnreadablePicture
-from vitedu.errors import UserError, printable, reason
+from vitedu.errors import UserError, reason
 
 PREFIX = "hf:"
 SPLIT = re.compile(r"(.+):(\w+)")
@@ -55,25 +55,19 @@ class HubTable:
         self.column = column
         self.digest = _digest(dataset)
 
-    def __getitem__(self, row: int) -> NamedBytes:
-        """A picture as a file in memory. UserError: there is none."""
+    def __getitem__(self, row: int) -> Path | NamedBytes:
+        """A picture as a file in memory, or where it is. UserError: neither."""
         name = f"{self.name}[{row}]"
         stored = self.dataset[row][self.column]
         if not isinstance(stored, Mapping):
             raise UnreadablePicture(f"cannot read {name}: it has no picture")
-        content = stored.get("bytes")
-        if content is None and stored.get("path"):
-            try:
-                content = Path(stored["path"]).read_bytes()
-            except OSError as error:
-                raise UnreadablePicture(
-                    f"cannot read {name}: {stored['path']}: {reason(error)}"
-                ) from None
-        if content is None:
-            raise UnreadablePicture(f"cannot read {name}: it has no picture")
-        picture = NamedBytes(content)
-        picture.name = name
-        return picture
+        if stored.get("bytes") is not None:
+            picture = NamedBytes(stored["bytes"])
+            picture.name = name
+            return picture
+        if stored.get("path"):
+            return Path(stored["path"])
+        raise UnreadablePicture(f"cannot read {name}: it has no picture")
 
 
 def is_hub(place: Path) -> bool:
@@ -131,17 +125,8 @@ def hub_pictures(place: Path) -> Rows:
         len(encoded),
         lambda: undecodable(table.__getitem__, len(encoded)),
     )
-    if len(bad) == len(labels):
-        raise UserError(
-            f"none of the {len(labels):,} pictures in {name} can be read; the "
-            f"first: {bad[0]}"
-        )
-    return readable_rows(
-        table,
-        labels.tolist(),
-        names or names_from_labels(name, labels),
-        {row: printable(bad[row]) for row in bad},
-    )
+    names = names or names_from_labels(name, labels)
+    return readable_rows(table, labels.tolist(), names, bad)
 
 
 def hub_classes(place: Path) -> tuple[str, ...]:
@@ -154,7 +139,8 @@ def hub_classes(place: Path) -> tuple[str, ...]:
 
 
 def _address(place: Path) -> Address:
-    name = str(place).removeprefix(PREFIX)
+    # with slashes on Windows too, as the hub has them
+    name = place.as_posix().removeprefix(PREFIX)
     match = None if os.path.lexists(name) else SPLIT.fullmatch(name)
     if match:
         return Address(match[1], match[2])
@@ -198,7 +184,7 @@ def _splits(name: str) -> dict[str, Any]:
                 found = datasets.load_dataset(name)
     # What it raises depends on the network, the hub and the files.
     except Exception as error:
-        offline = ", and VITEDU_OFFLINE=1 forbids to ask the hub"
+        offline = ", and VITEDU_OFFLINE=1 forbids asking the hub"
         end = offline if is_offline() and not os.path.isdir(name) else ""
         raise UserError(
             f"cannot load {PREFIX}{name}: {reason(error).rstrip('.')}{end}"

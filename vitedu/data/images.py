@@ -97,10 +97,11 @@ def find_images(
     UserError: no picture, a picture without a label, a CSV that does not fit.
     """
     # here, since what is at other places is made of Pictures
-    from vitedu.data.places import is_place, pictures_at
+    from vitedu.data.places import kind_of
 
-    if labels is None and is_place(user_path(folder)):
-        return pictures_at(user_path(folder))
+    place = user_path(folder)
+    if labels is None and (kind := kind_of(place)):
+        return kind.pictures(place)
     folder = existing_folder(folder)
     if labels is None:
         return pictures_by_class(folder, folder)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 
+from vitedu.data.prepared_index import check_finished
 from vitedu.decode import FOREIGN
 from vitedu.errors import UserError, reason
 from vitedu.files import user_path
@@ -38,10 +39,15 @@ PARTS = {
 
 
 def existing_folder(folder: str | PathLike[str]) -> Path:
-    """The folder that a caller names. UserError: it doesn't exist."""
+    """The folder that a caller names.
+
+    UserError: it doesn't exist, or `vitedu prepare` hasn't finished it.
+    """
     path = user_path(folder)
     if not os.path.isdir(path):
         raise UserError(f"there is no folder '{path}'")
+    for each in (path, path.parent):  # of OUT/val too
+        check_finished(each)
     return path
 
 

@@ -84,7 +84,8 @@ def prepare(
     Interrupted, the same call goes on; finished, it returns at once, and writes
     shards anew that are missing or too short.
     `num_workers` pictures at a time are decoded, by default as many as there
-    are processors, up to 16. `on_progress(done, all)` is called several times a second.
+    are processors, up to 16. `on_progress(done, all)` is called several times a
+    second.
 
     UserError: `folder` doesn't fit, `out` has something else or was made with
     other settings or pictures, the disk is full, every picture of a class is
@@ -114,15 +115,15 @@ def prepare(
 
 
 def _check_apart(folder: Path, out: Path) -> None:
-    """UserError: one is inside of the other."""
+    """UserError: one is inside the other."""
     inside, outside = folder.resolve(), out.resolve()
     if inside == outside or inside in outside.parents:
         raise UserError(
-            f"{out} is inside of {folder}, whose pictures are read; give a "
-            "folder elsewhere"
+            f"{out} is inside {folder}, whose pictures are read; give a folder "
+            "elsewhere"
         )
     if outside in inside.parents:
-        raise UserError(f"{folder} is inside of {out}; give a new folder")
+        raise UserError(f"{folder} is inside {out}; give a new folder")
 
 
 def _found(

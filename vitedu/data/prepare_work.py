@@ -20,13 +20,7 @@ from typing import BinaryIO, NamedTuple
 import PIL
 
 from vitedu.data.prepare_plan import Job, Original, Plan
-from vitedu.data.prepared_index import (
-    Index,
-    Settings,
-    Shard,
-    shard_name,
-    shard_of,
-)
+from vitedu.data.prepared_index import Index, Settings, Shard, shard_of
 from vitedu.data.readable import ONE_POOL
 from vitedu.data.shard_listing import sha256_of
 from vitedu.data.tars import listed

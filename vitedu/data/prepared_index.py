@@ -71,11 +71,8 @@ class Index(NamedTuple):
 
 def check_finished(folder: Path) -> None:
     """UserError: `vitedu prepare` has begun this folder but not finished."""
-    try:
-        is_complete = read_index(folder).is_complete
-    except UserError:
-        return  # somebody else's index.json, or none
-    if not is_complete:
+    index = index_in(folder)
+    if index is not None and not index.is_complete:
         raise UserError(
             f"{folder} isn't finished; run `vitedu prepare` again, which goes "
             "on where it stopped"
@@ -104,11 +101,31 @@ def write_index(folder: Path, index: Index) -> None:
     replace_file(folder / NAME, json.dumps(values, indent=1) + "\n")
 
 
+def index_in(folder: Path) -> Index | None:
+    """The index in a folder; None: there is none, or it is somebody else's.
+
+    UserError: it is damaged.
+    """
+    try:
+        return read_index(folder)
+    except NotPrepared:
+        return None
+
+
+class NotPrepared(UserError):
+    """`vitedu prepare` hasn't written an index here."""
+
+
 def read_index(folder: Path) -> Index:
-    """The index in a folder. UserError: there is none, or it is damaged."""
+    """The index in a folder. UserError: it is damaged; NotPrepared."""
     path = folder / NAME
-    values = read_json(path)
-    if values.get("written_by") != WRITER or values.get("version") != VERSION:
+    try:
+        values = read_json(path)
+    except UserError as error:
+        raise NotPrepared(str(error)) from None
+    if values.get("written_by") != WRITER:
+        raise NotPrepared(f"{path} wasn't written by `vitedu prepare`")
+    if values.get("version") != VERSION:
         raise UserError(
             f"{path} wasn't written by this version of `vitedu prepare`"
         )
@@ -144,11 +161,6 @@ def shard_of(values: dict[str, Any]) -> Shard:
     return shard._replace(unreadable=tuple(map(str, shard.unreadable)))
 
 
-def shard_name(part: str, number: int, form: str) -> str:
-    """What a shard is called: "train-000000.tar"."""
-    return f"{part}-{number:06}" + (".tar" if form == "shards" else "")
-
-
 def _check(index: Index) -> None:
     """ValueError: no `prepare` has written it.
 
@@ -159,11 +171,10 @@ def _check(index: Index) -> None:
         index.is_complete and "train" not in names
     ):
         raise ValueError
+    end = ".tar" if index.settings.format == "shards" else ""
     for name, part in index.parts.items():
-        expected = [
-            shard_name(name, number, index.settings.format)
-            for number in range(len(part.shards))
-        ]
+        numbers = range(len(part.shards))
+        expected = [f"{name}-{number:06}{end}" for number in numbers]
         if (
             not expected
             or [shard.name for shard in part.shards] != expected

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from vitedu.data.images import Pictures
+from vitedu.errors import UserError, printable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -59,13 +60,21 @@ def readable_rows(
     class_names: tuple[str, ...],
     bad: dict[int, str],
 ) -> Rows:
-    """The rows of a table without those in `bad`, which has a sentence each."""
+    """The rows of a table without those in `bad`, which has a sentence each.
+
+    UserError: none is left.
+    """
+    if len(bad) == len(labels):
+        raise UserError(
+            f"none of the {len(labels):,} pictures in {table.name} can be "
+            f"read; the first: {bad[0]}"
+        )
     rows = [row for row in range(len(labels)) if row not in bad]
     return Rows(
         (),
         tuple(labels[row] for row in rows),
         class_names,
-        tuple(bad[row] for row in sorted(bad)),
+        tuple(printable(bad[row]) for row in sorted(bad)),
         table=table,
         rows=tuple(rows),
     )

@@ -16,14 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import PIL
 import torch
 from torch import Tensor
 
-from vitedu.data.labels import LARGEST
+from vitedu.data.formats import DAMAGE
+from vitedu.data.labels import LARGEST, names_from_labels
 from vitedu.data.prepared_index import Shard
 from vitedu.data.readable import MOST_THREADS, WORTH_KEEPING, undecodable
 from vitedu.data.sources import cache_folder
@@ -35,9 +36,6 @@ from vitedu.limits import check_memory
 CHUNK_BYTES = 1 << 20
 # From here on a picture's file is held against the free memory.
 LARGE_BYTES = 1 << 24
-SAMPLE_BYTES = 4 * 8  # in memory, of one sample
-# No sample takes less: two headers, and a block each.
-LEAST_BYTES = 4 * BLOCK
 
 
 class Places(NamedTuple):
@@ -46,6 +44,12 @@ class Places(NamedTuple):
     places: Tensor  # (n, 3) int64: which tar, first byte, number of bytes
     labels: Tensor  # (n,) int64
     skipped: tuple[str, ...]  # a sentence for each that cannot be used
+    highest: int  # label, also of pictures that cannot be decoded; or -1
+
+    def class_names(self, place: Path) -> tuple[str, ...]:
+        """The numbers up to the highest label. UserError: far too many."""
+        labels = torch.full((len(self.labels),), self.highest)
+        return names_from_labels(str(place), labels)
 
 
 class NamedBytes(BytesIO):
@@ -65,14 +69,16 @@ def places_in(
     _check_files(paths, written)
     kept = _cache_file(paths, written)
     if kept is not None:
-        with suppress(OSError, ValueError, KeyError, EOFError):
-            with np.load(kept, allow_pickle=False) as file:
-                places, labels = file["places"], file["labels"]
-                skipped = json.loads(file["skipped"].tobytes())
+        with (
+            suppress(KeyError, *DAMAGE),
+            open(kept, "rb") as opened,
+            np.load(opened) as file,
+        ):
             return Places(
-                torch.from_numpy(places),
-                torch.from_numpy(labels),
-                tuple(map(str, skipped)),
+                torch.from_numpy(file["places"]),
+                torch.from_numpy(file["labels"]),
+                tuple(json.loads(file["skipped"].tobytes())),
+                int(file["highest"]),
             )
     found = headers_of(paths)
     if written is not None:
@@ -80,35 +86,42 @@ def places_in(
     else:
         found = _without_broken(paths, found)
     if kept is not None and len(found.labels) >= WORTH_KEEPING:
-        content = BytesIO()
-        np.savez(
-            content,
-            places=found.places.numpy(),
-            labels=found.labels.numpy(),
-            skipped=np.frombuffer(json.dumps(found.skipped).encode(), np.uint8),
-        )
+        skipped = json.dumps(found.skipped).encode()
+
+        def write(file: BinaryIO) -> None:
+            np.savez(
+                file,
+                places=found.places.numpy(),
+                labels=found.labels.numpy(),
+                skipped=np.frombuffer(skipped, np.uint8),
+                highest=found.highest,
+            )
+
         with suppress(OSError, UserError):  # then it is found out again
             kept.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(kept, content.getvalue())
+            replace_file(kept, write)
     return found
 
 
 def headers_of(paths: Sequence[Path]) -> Places:
     """What the headers and labels of the tars say; no picture is read."""
-    num_bytes = sum(check_regular(path).st_size for path in paths)
-    check_memory(
-        SAMPLE_BYTES * (num_bytes // LEAST_BYTES), "the list of the pictures"
-    )
+
+    def rows_of(shard: int) -> tuple[Tensor, list[str]]:
+        samples, skipped = listed(paths[shard])
+        # as tensors, which take a tenth of the memory
+        rows = torch.tensor(samples, dtype=torch.int64).reshape(-1, 3)
+        number = torch.full((len(rows), 1), shard)
+        return torch.cat((number, rows), 1), skipped
+
     with ThreadPoolExecutor(threads()) as pool:
-        listings = list(pool.map(listed, paths))
-    rows = [
-        (shard, sample.first_byte, sample.num_bytes, sample.label)
-        for shard, listing in enumerate(listings)
-        for sample in listing.samples
-    ]
-    table = torch.tensor(rows, dtype=torch.int64).reshape(-1, 4)
-    skipped = tuple(each for listing in listings for each in listing.skipped)
-    return Places(table[:, :3].contiguous(), table[:, 3].contiguous(), skipped)
+        found = list(pool.map(rows_of, range(len(paths))))
+    table = torch.cat([rows for rows, _ in found])
+    return Places(
+        table[:, :3].contiguous(),
+        table[:, 3].contiguous(),
+        tuple(each for _, skipped in found for each in skipped),
+        int(table[:, 3].max()) if len(table) else -1,
+    )
 
 
 def read_place(path: Path, first_byte: int, num_bytes: int) -> NamedBytes:
@@ -119,7 +132,7 @@ def read_place(path: Path, first_byte: int, num_bytes: int) -> NamedBytes:
     if num_bytes >= LARGE_BYTES:
         check_memory(num_bytes, f"a picture in {path}")
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open(path, "rb") as file:
             # the header before it has its name
             file.seek(first_byte - BLOCK)
             content = file.read(BLOCK + num_bytes)
@@ -200,10 +213,10 @@ def _without_broken(paths: Sequence[Path], found: Places) -> Places:
         for row, sentence in bad.items()
     }
     good = [row for row in range(len(rows)) if row not in bad]
-    return Places(
-        found.places[good],
-        found.labels[good],
-        (*found.skipped, *(names[row] for row in sorted(names))),
+    return found._replace(
+        places=found.places[good],
+        labels=found.labels[good],
+        skipped=(*found.skipped, *(names[row] for row in sorted(names))),
     )
 
 
@@ -211,7 +224,7 @@ def _cache_file(
     paths: Sequence[Path], written: Sequence[Shard] | None
 ) -> Path | None:
     """Where what is found out is kept; None: nobody knows where."""
-    digest = hashlib.sha256(f"1 {PIL.__version__} {LARGEST}\n".encode())
+    digest = hashlib.sha256(f"2 {PIL.__version__} {LARGEST}\n".encode())
     for path in paths:
         status = check_regular(path)
         dates = f"{status.st_mtime_ns} {status.st_ctime_ns}"

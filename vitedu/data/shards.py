@@ -16,26 +16,28 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import BinaryIO
 
+import torch
 from torch import Tensor
 
 from vitedu.data.images import Pictures
-from vitedu.data.labels import check_labels, names_from_labels
+from vitedu.data.labels import check_labels
 from vitedu.data.prepared_index import (
-    NAME,
     Index,
     Shard,
     check_finished,
+    index_in,
     read_index,
 )
 from vitedu.data.shard_listing import headers_of, places_in, read_place
 from vitedu.errors import UserError
 from vitedu.files import check_regular, user_path
 
-MOST_SHARDS = 1_000_000
+MOST_SHARDS = 100_000
 NUMBERS = re.compile(r"\{(-?\d+)\.\.(-?\d+)")
 MOST_DIGITS = 9
 REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
@@ -72,12 +74,13 @@ class Shards(Pictures):
         )
 
     def stamps(self, folder: Path | None = None) -> Iterator[bytes]:
-        """For digests: the names and sizes of the tars, then the places."""
+        """For digests: names and sizes of the tars, places, labels."""
         for path in self.paths:
             size = check_regular(path).st_size
             yield os.fsencode(f"{path.name} {size}\n")
-        places = self.places.numpy().astype("<i8")
-        yield hashlib.sha256(places.tobytes()).digest()
+        labels = torch.tensor(self.labels)[:, None]
+        table = torch.cat((self.places, labels), 1).numpy().astype("<i8")
+        yield hashlib.sha256(table.tobytes()).digest()
 
 
 def is_shards(place: str | PathLike[str]) -> bool:
@@ -88,14 +91,8 @@ def is_shards(place: str | PathLike[str]) -> bool:
     place = user_path(place)
     if place.name.endswith(".tar"):
         return not os.path.isdir(place)
-    return os.path.isfile(place / NAME) and _is_prepared(place)
-
-
-def _is_prepared(folder: Path) -> bool:
-    try:
-        return read_index(folder).settings.format == "shards"
-    except UserError:
-        return False
+    index = index_in(place)
+    return index is not None and index.settings.format == "shards"
 
 
 def find_shards(place: str | PathLike[str]) -> Shards:
@@ -110,7 +107,13 @@ def find_shards(place: str | PathLike[str]) -> Shards:
     """
     place = user_path(place)
     if os.path.isdir(place):
-        place = shard_part(place, *parts_in(place))
+        parts = _parts(place)
+        if len(parts) > 1:
+            raise UserError(
+                f"{place} has several parts; give one of them, such as "
+                f"{parts['train']}"
+            )
+        place = parts["train"]
     index = _index_beside(place)
     paths = _paths(place, index)
     written = None if index is None else _written(index, paths)
@@ -130,7 +133,7 @@ def find_shards(place: str | PathLike[str]) -> Shards:
     return Shards(
         tuple(paths),
         tuple(found.labels.tolist()),
-        names or names_from_labels(str(place), found.labels),
+        names or found.class_names(place),
         found.skipped,
         places=found.places,
     )
@@ -144,29 +147,26 @@ def shard_classes(place: Path) -> tuple[str, ...]:
     paths = _paths(place, index)
     if index is not None and _written(index, paths) is not None:
         return index.classes
-    labels = headers_of(paths).labels
-    if not len(labels):
+    found = headers_of(paths)
+    if not len(found.labels):
         return find_shards(place).class_names  # says what is wrong
-    return names_from_labels(str(place), labels)
+    return found.class_names(place)
 
 
-def parts_in(folder: Path) -> tuple[str, ...]:
-    """The parts of a folder of shards: train, val, test.
+def shard_parts(place: Path) -> dict[str, Path]:
+    """The parts of a folder in brace notation; {}: there is only one.
 
     UserError: it isn't finished.
     """
-    return tuple(_finished(folder).parts)
+    parts = _parts(place) if os.path.isdir(place) else {}
+    return parts if len(parts) > 1 else {}
 
 
-def shard_part(folder: Path, *parts: str) -> Path:
-    """The shards of one part in brace notation. UserError: not one is named."""
-    if len(parts) != 1:
-        raise UserError(
-            f"{folder} has several parts; give one of them, such as "
-            f"{shard_part(folder, parts[0])}"
-        )
-    shards = _finished(folder).parts[parts[0]].shards
-    return folder / _in_braces(parts[0], shards)
+def _parts(folder: Path) -> dict[str, Path]:
+    return {
+        name: folder / _in_braces(name, part.shards)
+        for name, part in _finished(folder).parts.items()
+    }
 
 
 def _in_braces(part: str, shards: Sequence[Shard]) -> str:
@@ -198,15 +198,16 @@ def shard_paths(place: Path) -> list[Path]:
         )
     if os.path.lexists(place) or not set("{}") & set(text):
         return [place]
+    too_many = UserError(
+        f"{text} names more than {MOST_SHARDS:,} shards; check the numbers"
+    )
     ranges = NUMBERS.findall(text)
     is_short = all(len(x) <= MOST_DIGITS for pair in ranges for x in pair)
     # braceexpand would keep all of them in memory
     if not is_short or MOST_SHARDS < math.prod(
         abs(int(last) - int(first)) + 1 for first, last in ranges
     ):
-        raise UserError(
-            f"{text} names more than {MOST_SHARDS:,} shards; check the numbers"
-        )
+        raise too_many
     try:
         from braceexpand import UnbalancedBracesError, braceexpand
     except ImportError:
@@ -215,12 +216,15 @@ def shard_paths(place: Path) -> list[Path]:
             "install it with pip install webdataset"
         ) from None
     try:
-        return [Path(each) for each in braceexpand(text, escape=False)]
+        names = list(islice(braceexpand(text, escape=False), MOST_SHARDS + 1))
     except UnbalancedBracesError:
         raise UserError(
             f"{text} opens a brace without closing it; write it as "
             "train-{000000..000127}.tar"
         ) from None
+    if len(names) > MOST_SHARDS:
+        raise too_many
+    return [Path(name) for name in dict.fromkeys(names)]  # each only once
 
 
 def _finished(folder: Path) -> Index:

@@ -15,16 +15,22 @@ from vitedu.data.labels import LARGEST
 from vitedu.data.listing import SUFFIXES
 from vitedu.errors import UserError, reason
 from vitedu.files import check_regular
+from vitedu.limits import check_memory
 
 BLOCK = 512
 # WebDataset's rule: the key ends at the first dot of the file's own name
 KEY = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]*)")
+PAX = re.compile(rb"(\d{1,7}) ([^=]+)=")
 # Long names and other notes about the next member; no sane one is larger.
 MOST_NOTE_BYTES = 1 << 20
 MOST_DIGITS = len(str(LARGEST))
 NOTES = {tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME}
 NOTES |= {tarfile.XGLTYPE, tarfile.GNUTYPE_LONGLINK}
 FILES = {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE}
+MEMBERS = 100_000  # for so many names at a time the memory is checked
+MEMBER_BYTES = 500  # in memory, of one member
+EMPTY = {tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE}
+EMPTY |= {tarfile.FIFOTYPE, tarfile.DIRTYPE}
 KINDS = {
     tarfile.LNKTYPE: "a link",
     tarfile.SYMTYPE: "a link",
@@ -69,7 +75,9 @@ def listed(path: Path) -> Listing:
     found: dict[str, dict[str, Member]] = {}
     try:
         with open(path, "rb") as file:
-            for member in members(file, path, size):
+            for number, member in enumerate(members(file, path, size)):
+                if number % MEMBERS == MEMBERS - 1:
+                    check_memory(MEMBERS * MEMBER_BYTES, f"the list of {path}")
                 _sort_in(member, found, skipped, path)
             samples = []
             for key, parts in found.items():
@@ -109,9 +117,8 @@ def members(file: BinaryIO, path: Path, size: int) -> Iterator[Member]:
                 name, actual_size = _pax(note, name)
             place = first_byte + _padded(entry.size)
             continue
-        has_content = entry.type in FILES | {tarfile.GNUTYPE_SPARSE}
         num_bytes = entry.size if actual_size is None else actual_size
-        num_bytes = num_bytes if has_content else 0
+        num_bytes = 0 if entry.type in EMPTY else num_bytes
         last = entry.name if name is None else name
         if num_bytes < 0 or first_byte + num_bytes > size:
             raise UserError(
@@ -162,11 +169,11 @@ def _pax(note: bytes, name: str | None) -> tuple[str | None, int | None]:
     """Name and size in lines such as "30 path=a.jpg"."""
     size = None
     place = 0
-    while match := re.match(rb"(\d{1,7}) ([^=]+)=", note[place:]):
+    while match := PAX.match(note, place):
         length = int(match[1])
         if length <= len(match[0]):
             break
-        value = note[place + len(match[0]) : place + length - 1]
+        value = note[match.end() : place + length - 1]
         if match[2] == b"path":
             name = _text(value)
         elif match[2] == b"size" and value.isdigit() and len(value) < 20:

@@ -22,7 +22,7 @@ from vitedu.data.items import kept_labels, own_class_names
 from vitedu.data.labels import check_labels, names_from_labels, whole_labels
 from vitedu.data.readable import remembered, undecodable
 from vitedu.data.rows import Rows, readable_rows
-from vitedu.decode import UnreadablePicture
+from vitedu.decode import reading
 from vitedu.errors import UserError, reason
 
 if TYPE_CHECKING:
@@ -119,15 +119,13 @@ class TorchvisionTable:
         self.digest = digest
 
     def __getitem__(self, row: int) -> "Image":
-        """A picture. UnreadablePicture: its file is broken or missing."""
-        try:
+        """A picture. UnreadablePicture: its file is broken or missing.
+
+        UserError: the system couldn't read it this time.
+        """
+        with reading(f"{self.name}[{row}]"):
             picture: Image = self.dataset[row][0]
             return picture
-        # what a decoder raises depends on where the damage leads it
-        except Exception as error:
-            raise UnreadablePicture(
-                f"cannot read {self.name}[{row}]: {reason(error)}"
-            ) from error
 
 
 def is_torchvision(place: Path) -> bool:
@@ -183,6 +181,10 @@ def torchvision_pictures(place: Path) -> Rows:
             len(labels),
             lambda: undecodable(table.__getitem__, len(labels)),
         )
+        # the key doesn't tell which of them were mended since
+        rows = list(bad)
+        again = undecodable(lambda i: table[rows[i]], len(rows))
+        bad = {rows[i]: why for i, why in again.items()}
     names = names or names_from_labels(where, labels)
     return readable_rows(table, labels.tolist(), names, bad)
 

@@ -34,7 +34,8 @@ def _end_with_the_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        os.kill(os.getpid(), signal.SIGKILL)
+        # Windows has no SIGKILL, and there SIGTERM ends a process at once too
+        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
 @contextmanager

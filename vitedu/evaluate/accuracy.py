@@ -107,13 +107,13 @@ def accuracy(
     says_classes = num_classes_of(model) > 0
     num_correct, num_answered = torch.tensor(0), torch.tensor(0)
     num_top_5, has_top_5 = torch.tensor(0), False
-    loss_sum, num_images = 0.0, 0
+    loss_sum, num_images = torch.tensor(0.0).double(), 0
     with evaluating(model):
         for images, labels in batches:
             logits = model(images).float()  # (b, classes)
             if not says_classes:  # else the batches have been checked
                 check_labels("a batch", labels, logits.shape[-1])
-            loss_sum += loss(logits, labels).double()
+            loss_sum = loss_sum + loss(logits, labels).double()
             is_answered = logits.amax(dim=-1).isfinite()
             is_correct = (logits.argmax(dim=-1) == labels) & is_answered
             num_correct = num_correct + is_correct.sum()

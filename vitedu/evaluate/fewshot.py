@@ -64,7 +64,8 @@ def fewshot_classifier(
         raise ValueError(f"l2 must be above 0, got {l2}")
     num_classes = int(y.max()) + 1
     check_memory(
-        24 * len(y) * num_classes,  # targets: int64, float64 and their sum
+        # targets (int64, float64 and their sum) and weights
+        8 * num_classes * (3 * len(y) + x.shape[1] + 1),
         f"a classifier of {num_classes:,} classes",
         "number the classes 0, 1, 2, ...",
     )

@@ -21,6 +21,7 @@ L2S = tuple(10.0**power for power in range(1, -7, -1))
 MOST_STEPS = 1000
 # of the gradient's largest entry, where the mean loss is about 1
 TOLERANCE = 1e-6
+HISTORY = 20  # steps, each a change of the weights and of the gradient
 
 
 class LinearProbe(NamedTuple):
@@ -72,9 +73,9 @@ def linear_probe(
     l2s = sorted([l2] if isinstance(l2, int | float) else l2, reverse=True)
     if not l2s or not l2s[-1] > 0:
         raise ValueError(f"l2 must be above 0, got {l2}")
-    num_classes = int(train.labels.max()) + 1
+    width, num_classes = train.features.shape[1], int(train.labels.max()) + 1
     check_memory(
-        24 * len(train.labels) * num_classes,
+        8 * num_classes * (3 * len(train.labels) + 2 * HISTORY * width),
         f"a probe of {num_classes:,} classes",
         "number the classes 0, 1, 2, ...",
     )
@@ -127,7 +128,7 @@ def minimise(
         max_iter=MOST_STEPS,
         tolerance_grad=TOLERANCE,
         tolerance_change=0.0,
-        history_size=20,
+        history_size=HISTORY,
         line_search_fn="strong_wolfe",
     )
 

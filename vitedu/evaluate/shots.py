@@ -44,8 +44,13 @@ def sample_shots(labels: Tensor, k: int, seed: int) -> Tensor:
     occur. With the same seed, the first k of each are among the first k + 1.
     The draws are those of the authors' code.
 
-    ValueError: `k` is below 1, or a class has fewer images.
+    ValueError: `k` is below 1, a class has fewer images, or there are none.
     """
+    if labels.ndim != 1 or not len(labels):
+        raise ValueError(
+            "sample_shots needs labels (n,) of at least one image, got "
+            f"{tuple(labels.shape)}"
+        )
     if k < 1:
         raise ValueError(f"k must be at least 1 image of each class, got {k}")
     generator = np.random.default_rng(seed)

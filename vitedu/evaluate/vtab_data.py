@@ -134,8 +134,8 @@ def relabelled(rows: Rows, root: Path, part: str, task: VtabTask) -> Rows:
 def scene_labels(root: Path, part: str, task: str) -> list[int]:
     """Labels of CLEVR's scenes, in the order of their pictures."""
     scenes = root / "clevr" / "CLEVR_v1.0" / "scenes"
-    with open(scenes / f"CLEVR_{part}_scenes.json") as file:
-        content = json.load(file)
+    path = scenes / f"CLEVR_{part}_scenes.json"
+    content = json.loads(path.read_bytes())
     by_name = {
         scene["image_filename"]: scene["objects"] for scene in content["scenes"]
     }

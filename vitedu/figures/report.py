@@ -52,8 +52,8 @@ class Contents:
 
     `result` and `history` are the run's own; `run` is how to name its folder,
     `model` describes the network in a line. `changed` is what differs from the
-    recipe, None if nobody knows the recipe. `missing` says in a sentence why
-    there is nothing in `measured`.
+    recipe, None if nobody knows the recipe. `missing` says why there is nothing
+    in `measured`.
     """
 
     run: str
@@ -154,8 +154,8 @@ def tested(contents: Contents) -> list[str]:
     """Confusions, classes and pictures, or why they are missing."""
     measured, names = contents.measured, contents.class_names
     if measured is None:
-        sentence = f'<p class="note">{text(contents.missing)}</p>'
-        return [section("Test pictures", sentence)]
+        words = f"They are missing here: {text(contents.missing)}."
+        return [section("Test pictures", f'<p class="note">{words}</p>')]
     num_shown = len(measured.answers.labels)
     num_test = contents.result["dataset"]["num_test"]
     words = ""

@@ -9,8 +9,8 @@ from vitedu.figures.palette import CLASS, PALE, PATCHES
 
 # Stands for the page's colour of words until the drawing is done.
 INK = "#010203"
-INKED = ("text.color", "axes.edgecolor", "axes.labelcolor")
-INKED += ("xtick.color", "ytick.color")
+INKED = ["text.color", "axes.edgecolor", "axes.labelcolor"]
+INKED += ["xtick.color", "ytick.color"]
 COLORS = {"train": PALE, "validation": PATCHES, "test": CLASS}
 MUCH = 10  # times the lowest loss: from there on its axis is logarithmic
 WIDTH, HEIGHT = 4.2, 2.7  # inches: 10 points stay legible on a phone
@@ -39,41 +39,44 @@ def charts(history: list[dict[str, Any]]) -> list[Chart]:
         (_, first), (step, last) = losses[0], losses[-1]
         values = [loss for _, loss in losses]
         is_wide = 0 < MUCH * min(values) < max(values)
-        axes = {
-            "ylabel": "training loss (nats)",
-            "yscale": "log" if is_wide else "linear",
-        }
+        drawing = svg(
+            {"": losses},
+            ylabel="training loss (nats)",
+            yscale="log" if is_wide else "linear",
+        )
         alt = (
             f"Training loss from {first:.3g} to {last:.3g} nats in {step:,} "
             "steps."
         )
-        drawn.append(Chart("Loss", svg({"": losses}, axes), alt))
+        drawn.append(Chart("Loss", drawing, alt))
     if accuracies:
         ends = ", ".join(
             f"{part} {points[-1][1]:.1f} %"
             for part, points in accuracies.items()
         )
-        drawing = svg(accuracies, {"ylabel": "accuracy (%)"})
-        drawn.append(Chart("Accuracy", drawing, f"At the end: {ends}."))
+        drawing = svg(accuracies, ylabel="accuracy (%)")
+        drawn.append(
+            Chart("Accuracy", drawing, f"Accuracy at the end: {ends}.")
+        )
     if rates:
         step, highest = max(rates, key=lambda point: point[1])
         alt = (
             f"Learning rate, where it was logged: highest {highest:.3g} at "
             f"step {step:,}, {rates[-1][1]:.3g} at the end."
         )
-        axes = {"ylabel": "learning rate", "ylim": (0, None)}
-        drawn.append(Chart("Learning rate", svg({"": rates}, axes), alt))
+        drawing = svg({"": rates}, ylabel="learning rate", ylim=(0, None))
+        drawn.append(Chart("Learning rate", drawing, alt))
     return drawn
 
 
-def svg(lines: dict[str, Points], settings: dict[str, Any]) -> str:
-    """Lines over the steps; those that have a name are in the legend."""
+def svg(lines: dict[str, Points], **settings: Any) -> str:
+    """Lines over the steps; `settings` are those of matplotlib's axes."""
     from matplotlib import rc_context
 
-    # equal runs give equal bytes
-    style = dict.fromkeys(INKED, INK) | {"svg.hashsalt": "vitedu"}
+    style: dict[Any, Any] = dict.fromkeys(INKED, INK)
     file = io.StringIO()
-    with rc_context(style):  # type: ignore[arg-type]
+    # the salt: equal runs give equal bytes
+    with rc_context(style | {"svg.hashsalt": "vitedu"}):
         figure, axes = chart(WIDTH, HEIGHT)
         bare(axes)
         for name, points in lines.items():

@@ -28,8 +28,8 @@ def as_seen(image: Tensor, spec: PreprocessSpec) -> Tensor:
 def lit(picture: Tensor, shares: Tensor) -> Tensor:
     """A picture (3, h, w), dark where little of it counts: by shares (gh, gw).
 
-    The patch that counts least is the darkest; the twentieth that counts most
-    is as it was.
+    The patch that counts least is the darkest; the twentieth of the patches
+    that count most are left as they were.
     """
     least, most = shares.min(), shares.quantile(BRIGHT)
     bright = (shares - least) / (most - least).clamp(min=1e-12)

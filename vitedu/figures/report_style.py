@@ -84,7 +84,7 @@ footer {
   font-size: .85rem; border-top: 1px solid var(--line); margin-top: 3rem;
 }
 @media (max-width: 30rem) {
-  th, td { padding: .3rem .2rem; font-size: .95rem }
+  th, td { padding: .3rem; font-size: .95rem }
   th[scope=row] { min-width: 4rem }
   .matrix th[scope=row] { min-width: 5.5rem; max-width: 8rem }
 }

@@ -26,9 +26,10 @@ def evaluate(
     if len(source) < processes.count:
         processes = ALONE  # a share would be empty: each sees all
     # as many images at a time as fit where learning does
-    size = 2 * (state.config.micro_batch_size or state.config.batch_size)
+    config, count = state.config, processes.count
+    size = 2 * (config.micro_batch_size or -(-config.batch_size // count))
     batches = processes.share_of(source).batches(
-        epoch=0, seed=0, batch_size=size * processes.count
+        epoch=0, seed=0, batch_size=size * count
     )
     measured_model, trained = model or state.network, None
     if model is None and state.ema is not None:

@@ -151,11 +151,11 @@ class Journal:
         """The share over all lines; None: no line says it."""
         seconds, waited, before = 0.0, 0.0, 0.0
         for line in self.history:
+            lasted = line.get("wall_seconds", before) - before
             if "data_wait" in line:
-                lasted = line["wall_seconds"] - before
                 seconds += lasted
                 waited += line["data_wait"] * lasted
-            before = line.get("wall_seconds", before)
+            before += lasted
         return round(waited / seconds, 3) if seconds > 0 else None
 
     def validated(self, measured: Evaluation) -> None:

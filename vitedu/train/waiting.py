@@ -15,10 +15,11 @@ Batch = TypeVar("Batch")
 class DataWait:
     """Seconds in which there was nothing to do until the next batch came.
 
-    A GPU works behind this process, so what this process waits may cost
+    A CUDA GPU works behind this process, so what this process waits may cost
     nothing. There the time is the device's own, between two events around each
     batch: from the end of all earlier work to the moment the batch is on the
-    device. They are read by `take` alone, so no step waits for them.
+    device. They are read by `take` alone, so no step waits for them. On other
+    devices it is this process's time.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -59,6 +59,18 @@ def eurosat(root):
     return root
 
 
+def test_sun397_comes_in_the_order_of_its_names(tmp_path):
+    root = tmp_path / "data/sun397/SUN397"
+    names = [f"{name}/sun_{i}" for name in ("abbey", "bar") for i in range(9)]
+    for name in reversed(names):
+        write(root / f"{name[0]}/{name}.jpg")
+    (root / "ClassName.txt").write_text("/a/abbey\n/b/bar\n")
+    pictures = find_images(folder_of("sun397"))
+    assert pictures.labels == (0,) * 9 + (1,) * 9
+    files = [file.stem for file in pictures.table.dataset._image_files]
+    assert files == [f"sun_{i}" for i in range(9)] * 2
+
+
 def test_every_set_is_a_class_of_torchvision():
     import_torchvision()
     from torchvision import datasets

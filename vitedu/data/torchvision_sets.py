@@ -268,7 +268,7 @@ def _in_folder(
 
     options: dict[str, Any] = {"download": True} if download else {}
     try:
-        return getattr(datasets, known.kind)(
+        dataset = getattr(datasets, known.kind)(
             str(folder), **known.parts[part], **options
         )
     except ImportError as error:
@@ -279,6 +279,13 @@ def _in_folder(
         if download:
             raise
         return None
+    if known.kind == "SUN397":
+        # its files come in the order of the disk, which differs from machine
+        # to machine, and what is drawn by a seed would too
+        pairs = sorted(zip(dataset._image_files, dataset._labels, strict=True))
+        dataset._image_files = [file for file, _ in pairs]
+        dataset._labels = [label for _, label in pairs]
+    return dataset
 
 
 def _labels(dataset: Any, known: TorchvisionSet) -> torch.Tensor:

@@ -14,6 +14,7 @@ import re
 import statistics
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from vitedu.files import replace_file
 BOOK = Path(__file__).resolve().parents[1] / "book"
 ROWS, PAGE = BOOK / "ledger.toml", BOOK / "ledger.md"
 REPRODUCED, SMALL, OPEN = "reproduced", "small scale", "open"
+HELD = "held by a test"
 POINTS = 0.3  # how far a reproduced number may be from the paper's
 DEVIATIONS = 2  # or how many standard deviations of our own seeds
 FIELDS = {  # of a row: True where it must be there
@@ -34,6 +36,7 @@ FIELDS = {  # of a row: True where it must be there
         "chapter": True,
         "paper": True,
         "note": False,
+        "test": False,  # FILE::NAME, which holds ours equal to the paper's
     },
     "ours": {
         "id": True,
@@ -79,6 +82,8 @@ def read_rows(path: Path) -> Rows:
                     raise UserError(
                         f"row {name} needs {field!r}, which is missing"
                     )
+            if "test" in row:
+                check_test(name, row["test"])
             if row["chapter"] not in chapters:
                 raise UserError(
                     f"row {name} names chapter {row['chapter']!r}, which "
@@ -89,6 +94,20 @@ def read_rows(path: Path) -> Rows:
                 raise UserError(f"row {name} is there twice")
             seen.add(name)
     return rows
+
+
+def check_test(name: str, test: str) -> None:
+    """UserError: the test that a row names isn't there."""
+    file, _, function = test.partition("::")
+    try:
+        text = (BOOK.parent / file).read_text(encoding="utf-8")
+    except OSError:
+        text = ""
+    if not function or f"\ndef {function}(" not in text:
+        raise UserError(
+            f"row {name} names the test {test!r}, which isn't there; write it "
+            "as tests/FILE.py::test_name"
+        )
 
 
 def read_results() -> list[Result]:
@@ -139,15 +158,17 @@ def check_comparable(name: str, claim: dict[str, Any]) -> None:
             )
 
 
-def state(found: list[Result]) -> str:
-    """What the results of a row of the paper make it: one of the three states.
+def state(row: Row, found: list[Result]) -> str:
+    """What a row of the paper is by its results, or by its test.
 
     Reproduced if every result at full scale agrees; open if one does not.
     """
     full = [each for each in found if each["reproduces"]["scale"] == "full"]
     if full:
         return REPRODUCED if all(map(agrees, full)) else OPEN
-    return SMALL if found else OPEN
+    if found:
+        return SMALL
+    return HELD if "test" in row else OPEN
 
 
 def agrees(result: Result) -> bool:
@@ -173,19 +194,20 @@ def deviation(result: Result) -> float:
 def page(rows: Rows, recorded: Iterable[Result]) -> str:
     """The text of `book/ledger.md`."""
     found = assign(rows, recorded)
-    states = {row["id"]: state(found.get(row["id"], [])) for row in rows.paper}
-    counts = [
-        list(states.values()).count(each) for each in (REPRODUCED, SMALL, OPEN)
-    ]
+    states = {
+        row["id"]: state(row, found.get(row["id"], [])) for row in rows.paper
+    }
+    counts = Counter(states.values())
     cited = [each for row in rows.paper for each in found.get(row["id"], [])]
     names = {row["id"] for row in rows.ours}
     behind = {each["name"]: each for each in cited if each["name"] not in names}
     parts = [
         OPENING.format(
             rows=len(rows.paper),
-            reproduced=counts[0],
-            small=counts[1],
-            open=counts[2],
+            reproduced=counts[REPRODUCED],
+            small=counts[SMALL],
+            held=counts[HELD],
+            open=counts[OPEN],
         ),
         unwritten(rows),
         "## Tables of the paper",
@@ -222,7 +244,8 @@ Not by hand. -->
 Which results of the paper {{cite}}`dosovitskiy2021` have we reproduced? \
 Every table
 and every figure has a row here. Of {rows} rows, {reproduced} are reproduced,
-{small} are reproduced at a small scale, and {open} are open.
+{small} are reproduced at a small scale, {held} are held by a test, and
+{open} are open.
 
 * **reproduced**: run at the paper's own scale. \
 Our number is within 0.3 points of the
@@ -230,6 +253,9 @@ Our number is within 0.3 points of the
 * **small scale**: the same question, asked with smaller networks or less \
 data. The
   answer is ours; it doesn't confirm the paper's number.
+* **held by a test**: settings or sizes, not a measurement. Ours are the \
+paper's, and a
+  test says so.
 * *open*: not run yet, or run at full scale and not close enough.
 
 The state covers the numbers in that row, not every cell of the paper's table. \

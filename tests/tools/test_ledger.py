@@ -120,6 +120,8 @@ def test_a_chapter_that_has_a_notebook_is_linked_by_its_name():
     ("old", "new", "message"),
     [
         ('note = "Not tried."', 'nots = "Not tried."', "did you mean 'note'"),
+        ('note = "Not tried."', 'test = "tests/x.py::y"', "isn't there"),
+        ('note = "Not tried."', 'test = "CHANGELOG.md"', "isn't there"),
         ('aim = "90 %"\n', "", "digits needs 'aim'"),
         ('id = "digits"\n', "", "without an id needs 'id'"),
         ("chapter = 7", "chapter = 8", "chapter 8, which"),
@@ -146,12 +148,19 @@ def test_missing_rows_are_one_sentence(tmp_path):
 # --- the states
 
 
-def state(*found):
-    return ledger.state(list(found))
+def state(*found, **row):
+    return ledger.state(row, list(found))
 
 
 def test_without_results_a_row_is_open():
     assert state() == "open"
+
+
+def test_settings_are_held_by_their_test_until_there_is_a_run():
+    test = "tests/train/test_recipes.py::test_table_4_is_the_printed_one"
+    assert state(test=test) == "held by a test"
+    small = result(reproduces=claim(1, 2, scale="small"))
+    assert state(small, test=test) == "small scale"
 
 
 @pytest.mark.parametrize(
@@ -303,8 +312,8 @@ def test_a_result_puts_numbers_and_state_into_its_row(rows):
         "| 88.41 against 88.55 (full, n = 3, `full-run`) | **reproduced** |"
     )
     assert (
-        "Of 2 rows, 1 are reproduced,\n0 are reproduced "
-        "at a small scale, and 1 are open." in text
+        "Of 2 rows, 1 are reproduced,\n0 are reproduced at a small scale, "
+        "0 are held by a test, and\n1 are open." in text
     )
 
 

@@ -22,6 +22,8 @@ from vitedu.model.relative import Relative
 from vitedu.model.resnet import ResNet
 from vitedu.model.resnet_config import ResNetConfig, resnet_config
 
+pytestmark = pytest.mark.slow  # large networks, built on no device
+
 # 1,000 classes: weights of bit-v1 and of bit-v2, GMAC of bit-v1 at 224 as
 # printed
 TABLE = {

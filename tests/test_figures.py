@@ -86,6 +86,7 @@ def test_the_alt_text_is_one_line_of_prose():
     assert alt.endswith(".")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "history",
     [
@@ -138,6 +139,7 @@ def test_without_a_loss_there_is_nothing_to_draw(history):
         curves(history)
 
 
+@pytest.mark.slow
 def test_equal_histories_give_equal_pictures():
     assert png(curves(HISTORY)[0]) == png(curves(HISTORY)[0])
 

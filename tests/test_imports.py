@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -99,9 +100,15 @@ def called(node):
     return ".".join(reversed(names))
 
 
+@cache
+def parsed(text):
+    """The tree of a module; four tests walk all of them."""
+    return ast.parse(text)
+
+
 def without_main(tree):
     """`tree` without its `if __name__ == "__main__":` blocks."""
-    tree.body = [
+    kept = [
         node
         for node in tree.body
         if not (
@@ -109,7 +116,7 @@ def without_main(tree):
             and ast.unparse(node.test) == "__name__ == '__main__'"
         )
     ]
-    return tree
+    return ast.Module(kept, tree.type_ignores)
 
 
 def wrong_imports(root):
@@ -124,7 +131,7 @@ def wrong_imports(root):
         if reader not in ALLOWED:
             yield f"{reader} has no place among the arrows"
             continue
-        tree = ast.parse(path.read_text())
+        tree = parsed(path.read_text())
         if reader == "plain":
             tree = without_main(tree)
         for name in imported_names(tree, package):
@@ -284,7 +291,7 @@ def misplaced(use, root):
             place == home or place.startswith(f"{home}/") for home in MAY[use]
         ):
             continue
-        tree = ast.parse(path.read_text())
+        tree = parsed(path.read_text())
         if place == "plain":
             tree = without_main(tree)
         for found, line in uses(tree):

@@ -72,6 +72,7 @@ def everything(folder):
 # --- what it says
 
 
+@pytest.mark.slow
 def test_it_answers_in_rows(here, capsys):
     assert main(DRY) == 0
     out, err = capsys.readouterr()

@@ -15,6 +15,8 @@ from vitedu.data import load_dataset
 from vitedu.model import ViT, ViTConfig
 from vitedu.weights import checkpoint_of, write_weights
 
+pytestmark = pytest.mark.slow  # each test trains
+
 TINY = [
     "model.image_size=16",
     "model.embed_dim=8",

@@ -297,6 +297,7 @@ def largest_difference(ours, theirs):
         return ((ours(images) - want).abs().max() / want.abs().max()).item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("image_size", [64, pytest.param((96, 33), marks=SLOW)])
 @r50_is_slow
 def test_equals_timm_where_the_definitions_agree(name, image_size):

@@ -455,6 +455,7 @@ def test_equals_timm_with_the_authors_epsilon(timm_pair, size):
     assert largest_difference(timm_pair, size, timm_epsilon=1e-10) < 1e-8
 
 
+@pytest.mark.slow
 def test_timms_own_epsilon_moves_the_logits_by_what_the_docstring_says(
     timm_pair,
 ):

@@ -184,6 +184,7 @@ def test_setup_whose_installation_fails_stops_with_one_sentence(
 # --------------------------------------------------------------------- the lock
 
 
+@pytest.mark.slow
 def test_chapters_1_to_5_are_compared_with_plain_alone():
     plain = lock.chapter_definitions("03_encoder")
     assert plain == lock.plain_definitions()

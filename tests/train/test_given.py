@@ -25,6 +25,8 @@ from vitedu.train import TrainConfig, fit
 from vitedu.train.folder import RunFolder
 from vitedu.train.given import Passed, check_passed_again, name_of
 
+pytestmark = pytest.mark.slow  # each test trains
+
 TINY = ViTConfig(
     image_size=8,
     patch_size=4,

@@ -17,6 +17,8 @@ from vitedu.train.checkpoint import read_checkpoint
 from vitedu.train.folder import RunFolder
 from vitedu.weights import read_weights
 
+pytestmark = pytest.mark.slow  # each test trains
+
 TIMING = ("images_per_second", "wall_seconds", "data_wait")
 # 3 steps an epoch; a rate so high that accuracy goes up and down
 BEST = TrainConfig(

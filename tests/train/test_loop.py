@@ -194,6 +194,7 @@ STOPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stops", STOPS.values(), ids=STOPS)
 def test_a_stopped_and_resumed_run_gives_the_same_bytes_and_log(
     here, whole, stops
@@ -239,6 +240,7 @@ def test_where_a_run_was_stopped_does_not_show_in_its_log(here):
     assert lines(here / "parts") == lines(here / "whole")
 
 
+@pytest.mark.slow
 def test_a_run_killed_between_two_saves_goes_on_from_the_last_one(here):
     config = replace(FULL, save_every=3)
     fit(config, "whole")
@@ -729,6 +731,7 @@ def test_the_test_part_is_read_once_after_the_last_step(here):
     assert [step for step, _ in read] == [10]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 50])
 def test_evaluation_counts_every_image_once(here, size):
     # 11 images are no multiple of any batch but 1

@@ -24,6 +24,8 @@ from vitedu.train.config import TrainConfig
 from vitedu.train.folder import RunFolder
 from vitedu.train.sources import class_names_of, open_sources
 
+pytestmark = pytest.mark.slow  # each test trains
+
 CPU = torch.device("cpu")
 # the model sees pixels in 0..255
 UNCHANGED = PreprocessSpec(mean=0.0, std=1 / 255)

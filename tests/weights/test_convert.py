@@ -160,6 +160,7 @@ def test_the_function_is_the_same_once_told_what_was_warned_of(
 CHAIN = ("vitedu", "timm", "hf", "torchvision", "npz")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["drawn", "a_vit_token_p8", "e_vit_p16_h3"])
 def test_around_the_world_every_array_is_the_same(tmp_path, case, request):
     start = tmp_path / "start.npz"
@@ -345,6 +346,7 @@ def test_preprocessing_travels_where_it_has_a_place(tmp_path, to, spec):
     assert load(place(tmp_path, to)).preprocess == spec
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", SUFFIXES)
 def test_names_of_classes_travel_or_are_warned_of(tmp_path, to):
     path, _ = source(tmp_path, names=tuple("abcde"))

@@ -94,6 +94,7 @@ def test_names_and_preprocessing_travel_with_the_weights(tmp_path):
     assert_loads(model, vitedu.save(model, tmp_path / "w.safetensors"))
 
 
+@pytest.mark.slow
 def test_a_loaded_model_with_another_head_comes_back(tmp_path):
     model = vitedu.load("ViT-Ti/16")
     assert model.class_names == imagenet_classes().names

@@ -110,6 +110,7 @@ def quiet_load(path, **overrides):
 # --- the same function
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args",
     [
@@ -380,6 +381,7 @@ def test_preprocessing_of_a_name_is_that_of_timms_table(timm, tmp_path):
     assert spec.mean == IMAGENET
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, architecture",
     [

@@ -64,6 +64,7 @@ def test_bytes_of_mixed_precision_are_what_autograd_saves(
     assert held.activations < whole.activations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [None, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("shape", ["plain", "narrow-mlp", "mean"])

@@ -141,6 +141,7 @@ def test_its_first_command_names_the_photograph(here, capsys):
     assert "military uniform 82.8 %" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_its_first_training_needs_no_download(here):
     assert ["train", "digits"] in OURS
     assert main(["train", "digits", "--tier", "smoke"]) == 0

@@ -14,6 +14,8 @@ from vitedu import PreprocessSpec
 from vitedu.cli import main
 from vitedu.data import prepare
 
+pytestmark = pytest.mark.slow  # whole commands
+
 CAT, COFFEE = 285, 967
 PHOTOS = Path(vitedu.__file__).parent / "data" / "photos"
 SAMPLE = Path(os.environ.get("VITEDU_DATA") or "/nowhere") / "imagenet-sample"
@@ -184,7 +186,6 @@ def test_real_labels_need_imagenets_classes(validation, here, sentence):
     assert "ImageNet's 1,000 classes, and this one has 2" in said
 
 
-@pytest.mark.slow
 def test_a_part_of_the_sample_is_as_right_as_timms(here, answer):
     """Of all 1,000, which take a minute, 813 are right and 960 among five."""
     if not SAMPLE.is_dir():

@@ -58,7 +58,6 @@ def test_classes_are_counted_from_the_data(here, capsys):
     assert vitedu.load(here / "run").class_names == ("ants", "bees")
 
 
-@pytest.mark.slow
 def test_the_same_command_finds_the_same_run(here, answer):
     words = ["train", "shapes-small", "data=photos", *TINY]
     first, second = answer(*words), answer(*words)
@@ -74,7 +73,6 @@ def test_a_number_of_classes_that_is_given_stays(here, sentence):
     assert not (here / "runs").exists()
 
 
-@pytest.mark.slow
 def test_what_was_held_out_is_said(here, capsys):
     main(["train", "shapes-small", "data=photos", *TINY, "--out", "run"])
     err = capsys.readouterr().err
@@ -93,7 +91,6 @@ def test_a_folder_that_does_not_fit_is_one_sentence(here, folder, sentence):
     assert not (here / "runs").exists()
 
 
-@pytest.mark.slow
 def test_class_folders_are_never_passed_over_for_mnist(here):
     main(["train", "mnist-tiny", "data=photos", "--out", "run"])
     assert (
@@ -132,7 +129,6 @@ def test_finetune_starts_from_the_weights_and_counts_the_classes(here, capsys):
     assert 0 < (weight - start).norm() < 0.1 * start.norm()
 
 
-@pytest.mark.slow
 def test_a_fine_tuned_run_is_measured_on_a_set_of_another_size(
     here, capsys, answer
 ):
@@ -167,7 +163,6 @@ def run(here, capsys):
     return here / "run"
 
 
-@pytest.mark.slow
 def test_a_run_is_measured_on_what_it_held_out(run, answer):
     trained = json.loads((run / "result.json").read_text())["metrics"]
     for words in ([], ["photos"], [run.parent / "photos"]):
@@ -176,7 +171,6 @@ def test_a_run_is_measured_on_what_it_held_out(run, answer):
         assert found["accuracy"] == trained["test_accuracy"]["value"]
 
 
-@pytest.mark.slow
 def test_what_a_run_skipped_is_in_its_evaluation(run, answer):
     (run.parent / "photos/ants/0.png").write_bytes(b"no picture")
     for words in ([], [run.parent / "photos"]):
@@ -184,7 +178,6 @@ def test_what_a_run_skipped_is_in_its_evaluation(run, answer):
         assert skipped.startswith("cannot read ants/0.png: ")
 
 
-@pytest.mark.slow
 def test_a_note_of_the_evaluation_is_broken_to_fit(run, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -209,13 +202,11 @@ def test_a_run_with_test_data_of_its_own_held_out_nothing(
         assert found["num_images"] == num_images
 
 
-@pytest.mark.slow
 def test_another_folder_is_measured_whole(run, answer):
     pictures(run.parent / "others", 3)
     assert answer("evaluate", run, "others")["num_images"] == 6
 
 
-@pytest.mark.slow
 def test_top_5_is_left_out_below_6_classes(run, capsys, answer):
     found = answer("evaluate", run)
     assert found["top5_accuracy"] is None and found["num_top5_correct"] is None
@@ -280,7 +271,6 @@ def test_the_loss_is_the_one_that_the_model_was_trained_by(
     assert ("sigmoid cross-entropy" in capsys.readouterr().out) == bool(bias)
 
 
-@pytest.mark.slow
 def test_the_loss_of_a_run_is_its_own(here, capsys, answer):
     words = ["train", "digits", "loss=sigmoid", *TINY[1:5], "--out", "run"]
     assert main(words) == 0

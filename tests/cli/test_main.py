@@ -187,6 +187,7 @@ def test_a_finished_run_is_not_repeated(run, capsys):
     assert (run / "result.json").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_fresh_keeps_the_old_run_aside(run):
     words = ["train", "digits", *TINY, "--tier", "smoke"]
     assert main([*words, "--out", str(run), "--fresh"]) == 0
@@ -331,6 +332,7 @@ def test_predict_refuses_a_top_of_zero(run, here, sentence):
     assert "--top is 0" in sentence("predict", run, "a.png", "--top", "0")
 
 
+@pytest.mark.slow
 def test_the_tier_is_read_from_the_environment(here, monkeypatch):
     monkeypatch.setenv("VITEDU_TIER", "smoke")
     assert main(["train", "digits", *TINY, "--out", "run"]) == 0
@@ -500,6 +502,7 @@ def test_info_of_a_recipe_says_what_it_is_for(here, capsys):
     assert "JFT-300M" in capsys.readouterr().out.splitlines()[0]
 
 
+@pytest.mark.slow
 def test_bench_takes_fields_as_train_does(short_turns):
     words = [x.replace("image_size=", "model.image_size=") for x in TINY_BENCH]
     assert words != TINY_BENCH and main(words) == 0

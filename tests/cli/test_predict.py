@@ -63,6 +63,7 @@ def test_predict_says_what_is_wrong(here, words, said, sentence):
     assert said in sentence("predict", *words)
 
 
+@pytest.mark.slow
 def test_classes_without_names_are_numbers(here, capsys):
     import vitedu
     from vitedu.weights import checkpoint_of, write_weights

@@ -101,6 +101,7 @@ def run_in(folder):
     return Run(result, place.history(), model), place
 
 
+@pytest.mark.slow
 def test_training_on_pictures_leaves_a_report_and_says_where(here):
     assert (here / "stdout").read_text().endswith("report: run/report.html\n")
     accuracy = json.loads((here / "run/result.json").read_text())["metrics"][

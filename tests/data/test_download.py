@@ -25,6 +25,7 @@ def test_a_file_of_the_right_digest_is_there_under_its_name(server, tmp_path):
     assert (path.name, path.read_bytes()) == (FILE.name, CONTENT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "sentence"),
     [

@@ -125,6 +125,7 @@ def test_an_empty_batch_gives_empty_soft_labels():
     assert images.shape == (0, 3, 8, 8) and labels.shape == (0, 3)
 
 
+@pytest.mark.slow
 def test_no_answer_is_asked_of_the_device():
     images, labels = numbered().to("meta"), LABELS.to("meta")
     for fields in ({"mixup": 0.3}, {"cutmix": 1.0}):

@@ -65,6 +65,7 @@ def test_an_answer_counts_if_it_is_one_of_the_labels(folder, tmp_path):
     assert found.accuracy == pytest.approx(200 / 3)
 
 
+@pytest.mark.slow
 def test_a_model_in_half_precision_is_measured_too(folder, tmp_path):
     real = write(tmp_path / "real.json", [[7]])
     model = model_of(1000, answer=7).bfloat16()

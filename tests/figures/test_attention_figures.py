@@ -77,6 +77,7 @@ DRAWINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_every_drawing_can_be_saved_and_says_what_is_seen(name):
     figure, alt = DRAWINGS[name]()

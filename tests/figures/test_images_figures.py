@@ -68,6 +68,7 @@ def test_a_patch_has_one_colour_in_the_image_and_in_its_row():
     assert len({face for colours in faces.values() for face in colours}) == 4
 
 
+@pytest.mark.slow
 def test_the_central_drawing_says_each_step_in_code_and_in_shapes():
     figure, alt = images.embedding(
         torch.rand(3, 224, 224), torch.randn(196, 192)

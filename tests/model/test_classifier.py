@@ -274,6 +274,7 @@ def saved_and_loaded(model):
 
 
 # torch.save pickles
+@pytest.mark.slow
 @pytest.mark.parametrize("copied", [copy.deepcopy, saved_and_loaded])
 @pytest.mark.parametrize("checkpointed", [False, True])
 @pytest.mark.parametrize(

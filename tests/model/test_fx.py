@@ -77,6 +77,7 @@ def images(b=2):
     return torch.randn(b, 3, 16, 24)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", KINDS.values(), ids=KINDS)
 def test_a_traced_model_is_the_same_function_at_any_batch_size(config):
     model = random_model(config)

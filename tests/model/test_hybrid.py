@@ -324,6 +324,7 @@ def test_timms_epsilons_move_the_logits_by_what_is_documented(name):
     assert least < largest_difference(*timm_pair(name, 64)) < most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TIMM)
 def test_keys_and_shapes_are_timms(name):
     with torch.device("meta"):

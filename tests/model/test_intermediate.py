@@ -55,6 +55,7 @@ def assert_same(got, want):
             assert_close(one, other, rtol=0, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 3, 4, [0, 2], (3, 1), [-1, 0], range(2)])
 @pytest.mark.parametrize("reshape", [False, True])
 @pytest.mark.parametrize("norm", [False, True])

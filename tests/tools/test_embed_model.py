@@ -45,6 +45,7 @@ def test_one_other_number_is_seen(published, capsys):
     assert "the largest difference is 0.5" in message
 
 
+@pytest.mark.slow
 def test_the_published_name_settles_it(
     published, monkeypatch, tmp_path, capsys
 ):

@@ -157,6 +157,7 @@ def repository():
     return ROOT
 
 
+@pytest.mark.slow
 def test_every_link_of_this_repository_follows_the_configuration(repository):
     assert set_repository.astray(repository) == [], (
         "one place decides, _config.yml: make set-repository URL=<what it says>"

@@ -25,6 +25,8 @@ from vitedu.train.finetune import (
 from vitedu.train.folder import RunFolder
 from vitedu.train.state import build_model
 
+pytestmark = pytest.mark.slow  # each test trains
+
 SMALL = ViTConfig(
     image_size=16,
     patch_size=4,
@@ -115,7 +117,6 @@ def test_the_real_model_can_be_fine_tuned_offline(here):
     assert vitedu.load("out").class_names == ("ants", "bees")
 
 
-@pytest.mark.slow
 def test_every_tensor_of_the_real_model_learns(here):
     run = vitedu.finetune("ViT-Ti/16", "photos", tier="smoke")
     began = vitedu.load("ViT-Ti/16", image_size=64, num_classes=2).state_dict()

@@ -100,7 +100,6 @@ def best_step(run):
 # --- the best weights
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("config", [BEST, AVERAGED], ids=["own", "averaged"])
 def test_the_best_weights_are_those_of_a_run_that_ends_there(here, config):
     run = fit(config, "best")
@@ -190,7 +189,6 @@ def whole(tmp_path_factory):
 
 
 # before the first save, around a validation, after a save, in the last epoch
-@pytest.mark.slow
 @pytest.mark.parametrize("line", [1, 4, 5, 8, 14, 23, 24])
 def test_a_run_killed_at_any_line_ends_on_the_same_best_bytes(
     here, whole, line
@@ -203,7 +201,6 @@ def test_a_run_killed_at_any_line_ends_on_the_same_best_bytes(
     assert lines(here / "parts") == lines(whole)
 
 
-@pytest.mark.slow
 def test_a_run_killed_between_weights_and_line_ends_on_the_same_bytes(here):
     # saved after every step, so that it goes on right where the line is lacking
     config = replace(AVERAGED, save_every=1)
@@ -226,7 +223,6 @@ def test_a_run_killed_between_weights_and_line_ends_on_the_same_bytes(here):
     assert lines(folder) == lines(here / "whole")
 
 
-@pytest.mark.slow
 def test_best_weights_that_a_later_step_wrote_do_not_count(here):
     # the log is ahead of the checkpoint, and so are the weights beside it
     config = replace(AVERAGED, save_every=4)
@@ -238,7 +234,6 @@ def test_best_weights_that_a_later_step_wrote_do_not_count(here):
     assert weights(here / "parts") == weights(here / "whole")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stops", [[3], [7, 5]], ids=str)
 def test_a_stopped_run_ends_on_the_same_best_bytes(here, stops):
     fit(AVERAGED, "whole")

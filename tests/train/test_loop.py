@@ -126,6 +126,7 @@ def weights(folder):
 # --- equal runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [PLAIN, FULL], ids=["plain", "full"])
 def test_equal_runs_give_equal_bytes(here, config):
     for name in "ab":
@@ -150,6 +151,7 @@ def test_micro_batches_change_no_more_than_rounding(here, size):
     torch.testing.assert_close(parts, whole, rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_run_without_a_folder_is_the_same_and_writes_nothing(here):
     run = fit(FULL)
     assert [path.name for path in here.iterdir()] == ["set.npz"]
@@ -264,6 +266,7 @@ def test_a_run_killed_between_two_saves_goes_on_from_the_last_one(here):
     assert lines(here / "parts") == lines(here / "whole")
 
 
+@pytest.mark.slow
 def test_a_run_killed_before_its_first_save_starts_anew(here, whole):
     class Killed(Exception):
         pass
@@ -279,6 +282,7 @@ def test_a_run_killed_before_its_first_save_starts_anew(here, whole):
     assert lines(here / "parts") == lines(whole)
 
 
+@pytest.mark.slow
 def test_a_log_whose_last_line_was_cut_is_whole_in_the_end(here, whole):
     fit(FULL, "parts", should_stop=stopper(5))
     log = here / "parts" / "log.jsonl"
@@ -370,6 +374,7 @@ def test_a_run_stopped_while_it_reads_the_test_part_reads_it_again(here):
     assert lines(here / "parts") == lines(here / "whole")
 
 
+@pytest.mark.slow
 def test_what_a_caller_draws_is_the_same_in_a_resumed_run(here):
     def drawing(numbers):
         def draw(progress):
@@ -491,6 +496,7 @@ def test_progress_is_told_of_every_line_in_order(here):
     assert {each.num_steps for each in told} == {10}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("batch_size", "steps"),
     [(7, 10), (8, 8), (30, 2), (31, 2), (1000, 2), (1, 60)],
@@ -768,6 +774,7 @@ def test_the_reported_loss_is_the_one_that_is_trained_on(here):
     assert reported == pytest.approx(loss.item(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_measuring_does_not_change_the_run(here):
     with_validation = fit(FULL)
     # the same 24 images without the 6 that are held out
@@ -980,6 +987,7 @@ def write_pictures(folder, count):
                 picture.save(folder / part / name / f"{number}.png")
 
 
+@pytest.mark.slow
 def test_a_killed_data_worker_is_one_sentence(here, fork):
     write_pictures(here / "photos", 20)
     config = replace(
@@ -1081,6 +1089,7 @@ def test_the_checkpoint_of_other_weights_is_refused(here):
 # --- learning
 
 
+@pytest.mark.slow
 def test_the_loss_falls_on_what_can_be_learned(here):
     run = fit(replace(PLAIN, steps=60, lr=0.02, log_every=1))
     losses = [line["loss"] for line in run.history if "loss" in line]

@@ -324,6 +324,7 @@ def test_half_precision_takes_nearly_the_step_of_float32(precision):
     assert (steps[1] - steps[0]).norm() < 0.05 * steps[0].norm()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", ["whole", "soft"])
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
 def test_nothing_is_read_from_the_device(optimizer, labels):

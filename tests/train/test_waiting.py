@@ -13,6 +13,8 @@ from vitedu.results import read_file
 from vitedu.train import TrainConfig, fit
 from vitedu.train.waiting import DataWait
 
+pytestmark = pytest.mark.slow  # each test trains
+
 CPU = torch.device("cpu")
 CONFIG = TrainConfig(
     recipe="test",

@@ -163,6 +163,7 @@ def test_one_container_under_the_name_of_another_is_one_sentence(
         sentence(path.rename(tmp_path / f"renamed.{other.rpartition('.')[2]}"))
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40,
     deadline=None,

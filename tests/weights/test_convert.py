@@ -28,6 +28,8 @@ from vitedu.weights.convert import SUFFIXES, convert
 from vitedu.weights.dialects import DIALECTS
 from vitedu.weights.files import read_arrays
 
+pytestmark = pytest.mark.slow  # every format to every other: hundreds of files
+
 # Sizes of Table 1's ViT-Ti in width and depth, so that 3 heads need not be
 # told.
 TINY = {
@@ -109,7 +111,6 @@ def assert_same_bits(one, other):
 # --- round trips
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first, second", [*combinations(SUFFIXES, 2)])
 def test_from_any_format_to_any_other_the_bits_stay(tmp_path, first, second):
     path, _ = source(tmp_path)
@@ -129,8 +130,8 @@ def test_from_any_format_to_any_other_the_bits_stay(tmp_path, first, second):
     "gelu, eps",
     [
         ("exact", 1e-6),
-        pytest.param("tanh", 1e-6, marks=pytest.mark.slow),
-        pytest.param("exact", 1e-3, marks=pytest.mark.slow),
+        ("tanh", 1e-6),
+        ("exact", 1e-3),
     ],
 )
 def test_the_function_is_the_same_once_told_what_was_warned_of(
@@ -160,7 +161,6 @@ def test_the_function_is_the_same_once_told_what_was_warned_of(
 CHAIN = ("vitedu", "timm", "hf", "torchvision", "npz")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", ["drawn", "a_vit_token_p8", "e_vit_p16_h3"])
 def test_around_the_world_every_array_is_the_same(tmp_path, case, request):
     start = tmp_path / "start.npz"
@@ -226,8 +226,8 @@ def test_the_authors_cases_go_there_and_back(tmp_path, golden, case, to):
     "dtype",
     [
         torch.bfloat16,
-        pytest.param(torch.float16, marks=pytest.mark.slow),
-        pytest.param(torch.float64, marks=pytest.mark.slow),
+        torch.float16,
+        torch.float64,
     ],
 )
 def test_the_dtype_of_the_arrays_stays(tmp_path, to, dtype):
@@ -240,7 +240,6 @@ def test_the_dtype_of_the_arrays_stays(tmp_path, to, dtype):
     assert found == {dtype}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("to", SUFFIXES)
 def test_the_same_weights_give_the_same_bytes(tmp_path, to):
     path, _ = source(tmp_path)
@@ -285,7 +284,6 @@ def test_the_difference_that_is_warned_of_is_the_measured_one(tmp_path):
     assert moved > 1e-5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("to", ["npz", "torchvision", "timm"])
 def test_another_epsilon_is_warned_of_where_it_has_no_place(tmp_path, to):
     path, _ = source(tmp_path, norm_eps=1e-3)
@@ -296,7 +294,6 @@ def test_another_epsilon_is_warned_of_where_it_has_no_place(tmp_path, to):
     assert "norm_eps=0.001" in said and "norm_eps=1e-06" in said
 
 
-@pytest.mark.slow
 def test_heads_that_a_reader_would_take_for_others_are_warned_of(tmp_path):
     path, _ = source(tmp_path, num_heads=12)
     with warnings.catch_warnings(record=True) as caught:
@@ -315,7 +312,6 @@ def test_heads_that_a_reader_has_to_be_told_are_warned_of(tmp_path):
     assert "has to be told more: " in said and "give num_heads=" in said
 
 
-@pytest.mark.slow
 def test_preprocessing_that_is_lost_is_warned_of_with_both(tmp_path):
     spec = PreprocessSpec(16, 3, 0.25, 0.5, "bicubic", 0.9)
     path, _ = source(tmp_path, spec=spec)
@@ -328,7 +324,6 @@ def test_preprocessing_that_is_lost_is_warned_of_with_both(tmp_path):
         assert "mean=(0.25, 0.25, 0.25)" in said and f"mean={theirs}" in said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("to", ["timm", "hf", "vitedu"])
 @pytest.mark.parametrize(
     "spec",
@@ -346,7 +341,6 @@ def test_preprocessing_travels_where_it_has_a_place(tmp_path, to, spec):
     assert load(place(tmp_path, to)).preprocess == spec
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("to", SUFFIXES)
 def test_names_of_classes_travel_or_are_warned_of(tmp_path, to):
     path, _ = source(tmp_path, names=tuple("abcde"))
@@ -368,7 +362,6 @@ def test_rates_of_training_are_warned_of(tmp_path):
 # --- positions that the format cannot say
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "position", [SinCos2D(), Learned2D(), NoPosition()], ids=str
 )
@@ -392,7 +385,6 @@ def test_fixed_positions_of_half_a_file_are_written_in_float32(tmp_path):
     assert arrays["head.weight"].dtype == torch.float16
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "position",
     [Learned1D(at="layers"), SinCos2D(at="shared"), Relative()],
@@ -492,7 +484,7 @@ def small_bit():
 
 @pytest.mark.parametrize(
     "build",
-    [small_hybrid, pytest.param(small_bit, marks=pytest.mark.slow)],
+    [small_hybrid, small_bit],
 )
 def test_timms_resnets_get_the_difference_that_is_warned_of(tmp_path, build):
     timm = import_timm()

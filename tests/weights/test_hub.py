@@ -30,6 +30,8 @@ from vitedu.weights.hub import (
 from vitedu.weights.read import find_arrays
 from vitedu.weights.vitedu import Checkpoint, from_vitedu
 
+pytestmark = pytest.mark.slow  # servers and processes of their own
+
 TINY = ViTConfig(
     image_size=8,
     patch_size=4,

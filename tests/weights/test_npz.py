@@ -288,6 +288,7 @@ def test_a_model_goes_both_ways(name):
     assert_same(state, again.state_dict)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_written_file_gives_the_same_function(tmp_path, name):
     config = CONFIGS[name]

@@ -172,6 +172,7 @@ def test_a_model_comes_out_of_its_wrappers(tmp_path):
         (tmp_path / "w.safetensors").unlink()
 
 
+@pytest.mark.slow
 def test_blocks_compiled_one_by_one_come_back(tmp_path):
     model, compiled = tiny(), tiny()
     for number, block in enumerate(compiled.blocks):

@@ -141,6 +141,7 @@ def test_a_folder_that_timm_wrote_gives_timms_logits(timm, tmp_path, args):
     assert_same_function(ours, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args",
     [{}, {"global_pool": "map"}, {"class_token": False, "fc_norm": False}],
@@ -182,6 +183,7 @@ def test_positions_without_a_row_for_the_class_token_get_one(timm, tmp_path):
     assert_same_function(ours, theirs)
 
 
+@pytest.mark.slow
 def test_a_missing_table_is_believed_only_where_it_is_said(tmp_path):
     arrays = plain_arrays(position=NoPosition())
     path = timm_file(tmp_path, arrays)
@@ -221,6 +223,7 @@ def test_config_json_says_the_heads(timm, tmp_path, num_heads):
     assert_same_function(ours, theirs)
 
 
+@pytest.mark.slow
 def test_metadata_say_the_heads(timm, tmp_path):
     theirs = twelve_layers(timm, num_heads=12)
     path = tmp_path / "model_best.safetensors"
@@ -751,6 +754,7 @@ def test_pooling_over_the_class_token_too_is_refused(timm, tmp_path, pool):
         load(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args",
     [
@@ -818,6 +822,7 @@ def test_the_arrays_are_written_as_they_lie_in_the_file(tmp_path):
     assert all(torch.equal(found[name], half[name]) for name in half)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*neither a config.json:UserWarning")
 def test_a_new_size_after_loading_is_that_of_loading_with_it(tmp_path):
     path = timm_file(tmp_path, plain_arrays())

@@ -151,12 +151,16 @@ def test_its_first_training_needs_no_download(here):
 def test_a_folder_of_photographs_trains_and_predicts(here, capsys):
     (train,) = [words for words in OURS if "data=photos" in words]
     assert main([*train, "steps=2", "--tier", "smoke"]) == 0
-    (predict,) = [words for words in OURS if "runs/" in words[1]]
+    one, album = [words for words in OURS if "runs/" in words[1]]
     (run,) = here.glob("runs/finetune-*")
-    assert re.fullmatch(predict[1].replace("…", ".*"), f"runs/{run.name}")
+    assert re.fullmatch(one[1].replace("…", ".*"), f"runs/{run.name}")
+    assert (run / "report.html").is_file()
     capsys.readouterr()
-    assert main(["predict", str(run), *predict[2:]]) == 0
+    assert main(["predict", str(run), *one[2:]]) == 0
     assert re.search(r"(ants|bees) \d", capsys.readouterr().out)
+    shutil.copytree(here / "photos", here / "album")
+    assert main(["predict", str(run), *album[2:]]) == 0
+    assert len((here / "album.csv").read_text().splitlines()) > 1
 
 
 def test_recipes_and_fields_that_it_names_are_there():

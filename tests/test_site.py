@@ -186,6 +186,12 @@ def test_the_zip_holds_the_whole_site_and_the_index_links_to_it(site):
     assert os.path.relpath(path, site / "book") in links
 
 
+def test_the_search_alone_loads_the_index(site):
+    for page in site.rglob("*.html"):
+        loads = "searchindex.js" in page.read_text()
+        assert loads == (page.name == "search.html"), page
+
+
 def test_the_first_page_weighs_less_than_a_megabyte_without_mathjax(site):
     paths = {site / "book/index.html"}
     for attributes in elements("book/index.html").all("link", "script", "img"):

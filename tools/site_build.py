@@ -7,6 +7,7 @@ that of the last commit, or SOURCE_DATE_EPOCH.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,10 @@ BUILD = ROOT / "_build"
 SITE = BUILD / "html"
 TITLE = "An Image is Worth 16x16 Words, step by step"
 ZIP = "book/vitedu-site.zip"  # where book/index.md links to, below the site
+SEARCH_SCRIPT = re.compile(
+    r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js">'
+    r"</script>"
+)
 DOOR = """\
 <!DOCTYPE html>
 <html lang="en">
@@ -50,6 +55,16 @@ def source_date() -> int:
 def open_door(site: Path, page: str, title: str) -> None:
     """Write the site's own index.html, which leads to the book's first page."""
     (site / "index.html").write_text(DOOR.format(page=page, title=title))
+
+
+def search_alone(site: Path) -> None:
+    """Let no page but the search load the index, which grows with the book.
+
+    The theme loads it everywhere, for a search while one types, which is off.
+    """
+    for path in site.rglob("*.html"):
+        if path.name != "search.html":
+            path.write_text(SEARCH_SCRIPT.sub("", path.read_text()))
 
 
 def take_along(site: Path, seconds: int) -> None:
@@ -84,6 +99,7 @@ def build() -> Path:
     if done.returncode:
         sys.exit("site: the build warned or failed, see above")
     icons.lighten(SITE)
+    search_alone(SITE)
     open_door(SITE, "book/index.html", TITLE)
     take_along(SITE, seconds)
     return SITE / "index.html"

@@ -22,6 +22,8 @@ from vitedu.cli.room import FEWEST, added_words, fits, made_to_fit, room_for
 from vitedu.cli.words import split_words
 from vitedu.train import RECIPES, TrainConfig, override, recipe
 
+pytestmark = pytest.mark.slow  # large networks, built on no device
+
 B16 = replace(recipe("imagenet-b16-384", "gpu"), precision="bf16")
 SHALLOW = override(B16, {"model.depth": "2"})  # counted sooner
 

@@ -27,6 +27,8 @@ from vitedu.pictures import PreprocessSpec
 from vitedu.train import fit, override, recipe
 from vitedu.train.sources import open_sources
 
+pytestmark = pytest.mark.slow  # whole commands
+
 TINY = [
     *("model.embed_dim=8", "model.depth=1"),
     *("model.num_heads=2", "model.mlp_dim=8"),
@@ -72,7 +74,6 @@ def everything(folder):
 # --- what it says
 
 
-@pytest.mark.slow
 def test_it_answers_in_rows(here, capsys):
     assert main(DRY) == 0
     out, err = capsys.readouterr()
@@ -142,7 +143,6 @@ def test_labels_that_only_reading_tells_are_not_counted():
     assert "only reading them tells" in classes_line(data)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [["mnist-seed", "fallback=digits"], ["finetune", "data=shapes-1k"]],
@@ -206,7 +206,6 @@ def test_nothing_is_written(here):
     assert everything(here) == before
 
 
-@pytest.mark.slow
 def test_the_folder_of_a_run_stays_as_it_is(here):
     train_in(here / "run")
     before = everything(here)
@@ -216,7 +215,6 @@ def test_the_folder_of_a_run_stays_as_it_is(here):
     assert everything(here) == before
 
 
-@pytest.mark.slow
 def test_the_run_is_the_same_after_it(here):
     train_in(here / "a")
     assert main([*DRY, "--out", "b"]) == 0
@@ -231,7 +229,6 @@ def test_a_finished_run_is_not_tried(here, capsys):
     assert "is finished; nothing would be done" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_of_a_run_that_was_stopped_the_rest_is_timed(here, answer):
     stops = iter(range(100))
     config = replace(recipe("digits", "smoke"), log_every=4, threads=1)
@@ -241,7 +238,6 @@ def test_of_a_run_that_was_stopped_the_rest_is_timed(here, answer):
     assert answer(*words)["time"]["steps"] == 8  # 12 of 20 are in the log
 
 
-@pytest.mark.slow
 def test_several_processes_give_one_answer(here):
     torchrun = [sys.executable, "-m", "torch.distributed.run"]
     torchrun += ["--nproc-per-node", "2", "-m", "vitedu"]
@@ -296,7 +292,6 @@ def test_another_run_in_the_folder_is_refused_in_the_same_sentence(
     assert said.endswith("(--out DIR trains elsewhere, --fresh starts again)")
 
 
-@pytest.mark.slow
 def test_interrupting_it_is_clean(here, process):
     slow = ["model.embed_dim=256", "model.depth=4"]
     child = process.start("train", "digits", *slow, "--dry-run")

@@ -17,6 +17,8 @@ from vitedu.figures.attention import (
 from vitedu.figures.palette import ATTENTION
 from vitedu.figures.photos import heads, named
 
+pytestmark = pytest.mark.slow  # draws
+
 PICTURE = torch.rand(3, 32, 48, generator=torch.Generator().manual_seed(0))
 THREE = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 INWARDS = torch.tensor([[0.8, 0.6], [0.6, 0.8], [0.75, 0.75]])
@@ -77,7 +79,6 @@ DRAWINGS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_every_drawing_can_be_saved_and_says_what_is_seen(name):
     figure, alt = DRAWINGS[name]()

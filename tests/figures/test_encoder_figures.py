@@ -8,6 +8,8 @@ import torch
 
 from vitedu.figures import encoder as drawings
 
+pytestmark = pytest.mark.slow  # draws
+
 
 def drawn(axes):
     """Label and points of each line of a panel."""

@@ -6,6 +6,8 @@ import torch
 from vitedu.figures import images
 from vitedu.plain import patchify
 
+pytestmark = pytest.mark.slow  # draws
+
 
 def test_a_mosaic_of_a_picture_s_own_tiles_is_the_picture():
     picture = torch.rand(3, 4, 6)
@@ -68,7 +70,6 @@ def test_a_patch_has_one_colour_in_the_image_and_in_its_row():
     assert len({face for colours in faces.values() for face in colours}) == 4
 
 
-@pytest.mark.slow
 def test_the_central_drawing_says_each_step_in_code_and_in_shapes():
     figure, alt = images.embedding(
         torch.rand(3, 224, 224), torch.randn(196, 192)

@@ -1,9 +1,12 @@
 """Chapter 5's drawings: what is drawn, and their alt text."""
 
+import pytest
 import torch
 
 from vitedu.figures import mnist
 from vitedu.figures.palette import CLASS, PATCHES
+
+pytestmark = pytest.mark.slow  # draws
 
 
 def words(axes):

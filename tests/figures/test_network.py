@@ -8,6 +8,8 @@ from vitedu.figures import network, palette
 from vitedu.figures.network import LIT, PARTS
 from vitedu.figures.palette import GREY
 
+pytestmark = pytest.mark.slow  # draws
+
 
 def faces(figure):
     """The colour of each box by its words; None if it is an outline."""

@@ -17,6 +17,8 @@ from vitedu.figures.report_pictures import SHADE, as_seen, jpeg, lit
 from vitedu.figures.report_tables import classes, confusions
 from vitedu.pictures import PreprocessSpec
 
+pytestmark = pytest.mark.slow  # draws
+
 HISTORY = [
     {"step": 10, "loss": 2.25, "train_accuracy": 20.0, "lr": 0.01},
     {"step": 20, "loss": 0.02, "train_accuracy": 90.0, "lr": 0.001},
@@ -185,7 +187,6 @@ def test_what_was_not_measured_is_not_drawn():
     assert "Nothing was measured" in page.words["p"]
 
 
-@pytest.mark.slow
 def test_equal_runs_have_equal_pages():
     one, other = (report(contents(history=HISTORY)) for _ in range(2))
     assert one == other
@@ -225,7 +226,6 @@ def test_a_class_that_is_never_answered_has_no_precision():
     assert cells == ("<td>0</td><td>0</td><td>\u2013</td><td>\u2013</td>")
 
 
-@pytest.mark.slow
 def test_a_report_is_below_three_megabytes_with_the_worst_of_pictures():
     noise = tuple(example(f"{index}.jpg", side=256) for index in range(6))
     text = report(

@@ -12,6 +12,8 @@ from traitlets.config import Config
 
 from vitedu import figures
 
+pytestmark = pytest.mark.slow  # draws
+
 
 @pytest.fixture(autouse=True)
 def shell(tmp_path, monkeypatch):

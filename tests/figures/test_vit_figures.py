@@ -21,6 +21,8 @@ from vitedu.figures.vit import (
     tokens,
 )
 
+pytestmark = pytest.mark.slow  # draws
+
 
 def words(axes):
     return [text.get_text() for text in axes.texts]

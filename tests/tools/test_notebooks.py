@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # reads and writes notebooks
+
 ROOT = Path(__file__).parents[2]
 nbformat = pytest.importorskip(
     "nbformat", reason="the book's tools are not installed"
@@ -184,7 +186,6 @@ def test_setup_whose_installation_fails_stops_with_one_sentence(
 # --------------------------------------------------------------------- the lock
 
 
-@pytest.mark.slow
 def test_chapters_1_to_5_are_compared_with_plain_alone():
     plain = lock.chapter_definitions("03_encoder")
     assert plain == lock.plain_definitions()

@@ -14,6 +14,8 @@ from vitedu.budget.building import building_bytes
 from vitedu.errors import UserError
 from vitedu.model import ResNetConfig, ViTConfig
 
+pytestmark = pytest.mark.slow  # measures speed
+
 CPU = torch.device("cpu")
 TINY = ViTConfig(
     image_size=32,
@@ -183,7 +185,6 @@ def test_only_memory_that_is_needed_is_asked_for(monkeypatch):
     measure.check_sizes(TINY, inference, 2, CPU)
 
 
-@pytest.mark.slow
 def test_what_is_not_installed_needs_no_memory(monkeypatch):
     monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: None)
     free = building_bytes(TINY, copies=4)
@@ -208,7 +209,6 @@ def measured():
         return bench.bench(TINY, SETTINGS, against=("timm",), device=CPU)
 
 
-@pytest.mark.slow
 def test_a_result_says_what_was_equal(measured):
     settings = measured["settings"]
     assert settings["batch_size"] == 2 and settings["threads"] == 1

@@ -66,6 +66,7 @@ def check_equal(ours, theirs, images):
     assert (got - want).abs().max() <= EQUAL * want.abs().max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_equals_the_package(name):
     torch.manual_seed(0)
@@ -76,6 +77,7 @@ def test_equals_the_package(name):
     check_equal(ours, theirs, torch.randn(1, 3, 224, 224).double())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_equals_timm(name):
     torch.manual_seed(0)

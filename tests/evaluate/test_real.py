@@ -18,6 +18,8 @@ from vitedu.evaluate.real import (
     validation_pictures,
 )
 
+pytestmark = pytest.mark.slow  # runs the real model
+
 
 def write(path, first):
     """A real.json in which only the first pictures have labels."""
@@ -65,7 +67,6 @@ def test_an_answer_counts_if_it_is_one_of_the_labels(folder, tmp_path):
     assert found.accuracy == pytest.approx(200 / 3)
 
 
-@pytest.mark.slow
 def test_a_model_in_half_precision_is_measured_too(folder, tmp_path):
     real = write(tmp_path / "real.json", [[7]])
     model = model_of(1000, answer=7).bfloat16()

@@ -23,6 +23,8 @@ from vitedu.model import (
     record_attention,
 )
 
+pytestmark = pytest.mark.slow  # traces every kind of network
+
 TINY = ViTConfig(
     image_size=(16, 24),
     patch_size=8,
@@ -77,7 +79,6 @@ def images(b=2):
     return torch.randn(b, 3, 16, 24)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("config", KINDS.values(), ids=KINDS)
 def test_a_traced_model_is_the_same_function_at_any_batch_size(config):
     model = random_model(config)

@@ -547,6 +547,7 @@ MOMENT = "optimizer/state/0/exp_avg"
 BIAS = "average/head.bias"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "value", "sentence"),
     [

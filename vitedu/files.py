@@ -65,6 +65,14 @@ def check_regular(path: str | Path) -> os.stat_result:
     return status
 
 
+def make_folder(path: Path) -> None:
+    """The folder and those above it. UserError: it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make {path}: {reason(error)}") from None
+
+
 def list_folder(path: str | Path) -> list[str]:
     """The names in a folder, sorted. UserError: it cannot be listed."""
     try:

@@ -41,9 +41,9 @@ from vitedu.data.prepared_index import (
     write_index,
 )
 from vitedu.data.shard_listing import threads
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError
 from vitedu.fields import Count, Range, converted
-from vitedu.files import list_folder, user_path
+from vitedu.files import list_folder, make_folder, user_path
 
 LEFT_OVER = re.compile(r".*\.[0-9a-f]{16}\.part")
 Quality = Annotated[int, Range(1, 100)]
@@ -176,10 +176,7 @@ def _check_same(new: Settings, old: Settings, out: Path) -> None:
 def _locked(out: Path) -> Iterator[None]:
     """Makes OUT and keeps other processes out. UserError: one is at work."""
     notes = out / UNFINISHED
-    try:
-        notes.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make {notes}: {reason(error)}") from None
+    make_folder(notes)
     try:
         import fcntl
     except ImportError:  # Windows

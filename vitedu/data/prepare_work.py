@@ -31,8 +31,8 @@ from vitedu.decode import (
     opened,
     reading,
 )
-from vitedu.errors import UserError, printable, reason
-from vitedu.files import read_json, replace_file
+from vitedu.errors import UserError, printable
+from vitedu.files import make_folder, read_json, replace_file
 
 UNFINISHED = ".unfinished"  # the folder of the notes, in OUT
 SECONDS = 0.2  # between two reports
@@ -254,12 +254,7 @@ def write_folder(
     digest, num_samples, num_bytes = hashlib.sha256(), 0, 0
     for original, content in pictures:
         path = out / original.target
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"cannot make {path.parent}: {reason(error)}"
-            ) from None
+        make_folder(path.parent)
         replace_file(path, content)
         digest.update(content)
         num_samples, num_bytes = num_samples + 1, num_bytes + len(content)

@@ -14,6 +14,7 @@ from vitedu.fields import shown
 from vitedu.files import (
     check_regular,
     list_folder,
+    make_folder,
     read_json,
     replace_file,
     user_path,
@@ -75,12 +76,7 @@ class RunFolder:
         FolderTaken: it belongs to another run (what differs is named), or has
         other files in it. UserError: it cannot be written.
         """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"cannot make {self.path}: {reason(error)}"
-            ) from None
+        make_folder(self.path)
         self._check_belongs(config)
         for name in self._half_written():
             (self.path / name).unlink(missing_ok=True)

@@ -108,9 +108,14 @@ def find_images(
     return _readable(_listed(folder, user_path(labels)), folder)
 
 
-def pictures_by_class(part: Path, folder: Path) -> Pictures:
-    """The same of class folders in `part`; skipped names are below `folder`."""
-    classes = class_folders(part)
+def pictures_by_class(
+    part: Path, folder: Path, classes: Sequence[str] | None = None
+) -> Pictures:
+    """The same of class folders in `part`; skipped names are below `folder`.
+
+    Of those folders `classes` alone, if they are given.
+    """
+    classes = class_folders(part) if classes is None else classes
     found = [
         (path, index)
         for index, name in enumerate(classes)

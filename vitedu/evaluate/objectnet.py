@@ -17,10 +17,9 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from vitedu.data.imagenet import NUM_1K
-from vitedu.data.images import Pictures
+from vitedu.data.images import Pictures, pictures_by_class
 from vitedu.data.items import Items, from_torch
-from vitedu.data.listing import class_folders, existing_folder, pictures_in
-from vitedu.data.readable import unreadable
+from vitedu.data.listing import class_folders, existing_folder
 from vitedu.decode import open_image
 from vitedu.errors import UserError, reason
 from vitedu.evaluate.classify import check_imagenet_classes, loaded
@@ -156,25 +155,16 @@ def read_objectnet(root: Path) -> ObjectNet:
     classes = imagenet_classes_of(root / "mappings")
     images = root / "images"
     names = [name for name in class_folders(images) if name in classes]
-    found = [
-        (path, label)
-        for label, name in enumerate(names)
-        for path in sorted(pictures_in(images / name))
-    ]
-    bad = unreadable([path for path, _ in found], images)
-    found = [(path, label) for path, label in found if path not in bad]
-    if not found:
+    if not names:
         raise UserError(
             f"there are no pictures in {images} of a class that ImageNet has "
             f"too ({', '.join(sorted(classes)[:3])}, ...); fetch ObjectNet "
             "again"
         )
-    paths, labels = zip(*found, strict=True)
     right = torch.zeros(len(names), NUM_1K, dtype=torch.bool)
     for label, name in enumerate(names):
         right[label, classes[name]] = True
-    pictures = Pictures(paths, labels, tuple(names), tuple(bad.values()))
-    return ObjectNet(pictures, right)
+    return ObjectNet(pictures_by_class(images, images, names), right)
 
 
 def imagenet_classes_of(mappings: Path) -> dict[str, list[int]]:

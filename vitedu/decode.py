@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    BinaryIO,
+    TypeAlias,
+    TypeGuard,
+    Union,
+)
 
 import numpy as np
 import torch
@@ -54,9 +61,7 @@ def as_image(picture: Picture, channels: int) -> "Image":
         whole = picture
     elif isinstance(picture, Tensor):
         whole = _from_tensor(picture, channels)
-    elif isinstance(picture, str | bytes | PathLike) or hasattr(
-        picture, "read"
-    ):
+    elif is_encoded(picture):
         return open_image(picture, channels)
     else:
         whole = _from_array(picture)
@@ -87,6 +92,12 @@ def opened(file: str | PathLike[str] | bytes | BinaryIO) -> Iterator["Image"]:
     UnreadablePicture: it is damaged or no picture, as it turns out then or now.
     UserError: the system couldn't read it this time.
     """
+    with header(file) as image, reading(name_of(file)):
+        yield image
+
+
+def header(file: str | PathLike[str] | bytes | BinaryIO) -> "Image":
+    """The same for a caller who closes it, and names it where it's used."""
     from PIL import Image
 
     source: Path | BinaryIO
@@ -101,12 +112,23 @@ def opened(file: str | PathLike[str] | bytes | BinaryIO) -> Iterator["Image"]:
             raise UserError(
                 f'{name_of(file)} is opened as text; open it with "rb"'
             )
-    with reading(name_of(file)), Image.open(source) as image:
-        yield image
+    with reading(name_of(file)):
+        return Image.open(source)
+
+
+def is_encoded(
+    picture: Picture,
+) -> TypeGuard[str | PathLike[str] | bytes | BinaryIO]:
+    """Whether it is a path, the bytes of a file, or an open file."""
+    return isinstance(picture, str | bytes | PathLike) or hasattr(
+        picture, "read"
+    )
 
 
 def path_of(file: str | PathLike[str]) -> Path:
     """Where the file is; a leading `~` is home, unless a file is named so."""
+    if isinstance(file, Path):
+        return file
     if not isinstance(file, str) or os.path.lexists(file):
         return Path(file)
     return user_path(file)
@@ -246,7 +268,7 @@ def converted(image: "Image", channels: int) -> "Image":
     """The image in mode L or RGB, decoded. UserError: it is too large."""
     from PIL import Image
 
-    _check_size(image)
+    check_size(image)
     image.load()
     if image.mode == "F":
         raise UnreadablePicture("its floating-point pixels have no known range")
@@ -259,7 +281,8 @@ def converted(image: "Image", channels: int) -> "Image":
     return image if image.mode == mode else image.convert(mode)
 
 
-def _check_size(image: "Image") -> None:
+def check_size(image: "Image") -> None:
+    """UserError: it has no pixels, or too many for the free memory."""
     width, height = image.size
     pixels = width * height
     if not pixels:
@@ -274,9 +297,10 @@ def _check_size(image: "Image") -> None:
 
 def as_pixels(image: "Image") -> Tensor:
     """A pillow image in mode L or RGB as uint8 (c, h, w)."""
+    return as_view(image).contiguous()
+
+
+def as_view(image: "Image") -> Tensor:
+    """The same with the channels of a pixel side by side in memory."""
     pixels = torch.from_numpy(np.array(image))
-    return (
-        pixels[None]
-        if pixels.ndim == 2
-        else pixels.permute(2, 0, 1).contiguous()
-    )
+    return pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)

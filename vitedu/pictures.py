@@ -139,7 +139,8 @@ def normalise(images: Tensor, spec: PreprocessSpec) -> Tensor:
             f"{tuple(images.shape)}"
         )
     scale, offset = _scale_and_offset(spec, images.device)
-    return images.float().mul(scale).add_(offset)
+    # a copy that may be written to: each new one costs as much as a sum
+    return images.to(torch.float32, copy=True).mul_(scale).add_(offset)
 
 
 def _scale_and_offset(

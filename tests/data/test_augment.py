@@ -11,7 +11,9 @@ from vitedu.data.augment import (
     Augment,
     apply,
     augmentation_table,
+    draws,
     erase,
+    table_from,
 )
 from vitedu.errors import UserError
 
@@ -27,8 +29,10 @@ def random_images(b, c, h, w, seed=0):
     )
 
 
-def draw(augment, n, seed=0):
-    return augmentation_table(augment, n, torch.Generator().manual_seed(seed))
+def draw(augment, n, seed=0, aspect=1.0):
+    numbers = draws(augment, n, torch.Generator().manual_seed(seed))
+    aspects = torch.full((n,), aspect, dtype=torch.float64)
+    return table_from(augment, numbers, aspects)
 
 
 def column(table, name):
@@ -310,8 +314,7 @@ def test_more_layers_leave_the_earlier_ones():
 
 def test_a_crop_of_a_wide_picture_keeps_its_aspect_in_the_result():
     """A picture twice as wide: boxes 3:4 to 4:3 in its pixels, all inside."""
-    generator = torch.Generator().manual_seed(0)
-    table = augmentation_table(Augment(crop=0.1), 5_000, generator, aspect=2.0)
+    table = draw(Augment(crop=0.1), 5_000, aspect=2.0)
     y, x, height, width = table[:, 7:11].unbind(1)
     slack = 1e-5  # float32
     aspect = 2 * width / height
@@ -323,8 +326,7 @@ def test_a_crop_of_a_wide_picture_keeps_its_aspect_in_the_result():
 
 
 def test_a_crop_that_asks_for_more_than_a_wide_picture_has_takes_what_fits():
-    generator = torch.Generator().manual_seed(0)
-    table = augmentation_table(Augment(crop=0.9), 10, generator, aspect=4.0)
+    table = draw(Augment(crop=0.9), 10, aspect=4.0)
     # float32: the whole height, 4/3 as wide
     assert_close(column(table, "box_height"), torch.ones(10))
     assert_close(column(table, "box_width"), torch.full((10,), 1 / 3))
@@ -387,6 +389,37 @@ def test_a_sample_with_everything_on_does_not_depend_on_its_batch():
         row = table[i : i + 1]
         alone = erase(augment, apply(augment, images[i : i + 1], row), row)
         assert torch.equal(whole[i : i + 1], alone)
+
+
+def test_a_table_is_made_of_draws_for_pictures_as_wide_as_the_result():
+    augment = Augment(**MOVES, **COLOURS)
+    table = augmentation_table(augment, 9, torch.Generator().manual_seed(0))
+    assert torch.equal(table, draw(augment, 9))
+
+
+def test_what_is_cropped_already_gets_all_but_the_crop():
+    augment = Augment(**MOVES, **COLOURS, flip=True)
+    images, table = random_images(20, 3, 12, 12), draw(augment, 20)
+    boxes = [COLUMNS.index(f"box_{part}") for part in ("y", "x")]
+    sizes = [COLUMNS.index(f"box_{part}") for part in ("height", "width")]
+    whole = table.clone()
+    whole[:, boxes], whole[:, sizes] = 0.0, 1.0
+    assert torch.equal(
+        apply(augment, images, table, is_cropped=True),
+        apply(augment, images, whole),
+    )
+
+
+def test_a_flip_behind_a_crop_invents_no_values():
+    augment = Augment(crop=0.3, flip=True)
+    images, table = random_images(20, 3, 5, 7), draw(augment, 20)
+    before = images.clone()
+    out = apply(augment, images, table, is_cropped=True)
+    flips = column(table, "flip") > 0
+    assert flips.any() and not flips.all() and out.dtype == torch.uint8
+    for image, result, is_flipped in zip(images, out, flips, strict=True):
+        assert torch.equal(result, image.flip(-1) if is_flipped else image)
+    assert torch.equal(images, before)
 
 
 def test_an_empty_batch_stays_empty():

@@ -1,13 +1,14 @@
-"""One picture through pillow does what a batch of arrays does."""
+"""Pictures cut to crops by a worker, and what is done to them on the device."""
 
 import pytest
 import torch
 from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 from torch.testing import assert_close
 
 from vitedu.data import Augment, PreprocessSpec, read_image
 from vitedu.data.augment import apply
-from vitedu.data.transforms import training_pixels
+from vitedu.data.transforms import cropped_pixels, cut, edges
 from vitedu.errors import UserError
 
 SIDE = 20
@@ -27,43 +28,40 @@ def photo(tmp_path):
 
 
 def drawn(path, augment, seed=0, spec=SPEC):
-    generator = torch.Generator().manual_seed(seed)
-    return training_pixels(path, spec, augment, generator)
+    [pixels], [row] = cropped_pixels([path], spec, augment, [seed])
+    return pixels, row
 
 
-def inside(images):
-    """Without the border, where only arrays, not pillow, mix in the outside."""
-    return images[..., 8:12, 8:12]
+def jpeg(folder, size, quality=95):
+    """Clouds without noise."""
+    generator = torch.Generator().manual_seed(0)
+    clouds = 255 * torch.rand(1, 3, 7, 9, generator=generator)
+    clouds = torch.nn.functional.interpolate(clouds, size=size, mode="bicubic")
+    path = folder / "clouds.jpg"
+    pixels = clouds[0].clamp(0, 255).permute(1, 2, 0).to(torch.uint8)
+    Image.fromarray(pixels.numpy()).save(path, quality=quality)
+    return path
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        {"flip": True},
         {"shift": 3, "flip": True},
-        {"rotate": 40},
-        {"scale": 0.3, "shift": 2},
         {"shear": 30, "rotate": 10, "scale": 0.1, "shift": 3, "flip": True},
+        {"rand_layers": 3, "rand_magnitude": 8, "jitter": 0.3},
     ],
     ids=lambda fields: "-".join(fields),
 )
 @pytest.mark.parametrize("seed", range(4))
-def test_a_move_is_that_of_an_array(photo, fields, seed):
+def test_without_a_crop_all_of_it_is_that_of_an_array(photo, fields, seed):
     augment = Augment(**fields)
     pixels, row = drawn(photo, augment, seed)
-    image = read_image(photo, SPEC)[None]
-    want = apply(augment, image, row[None])[0]
-    # pillow cuts off to whole values; float32 coordinates add 1e-2 at most
-    assert_close(inside(pixels).float(), inside(want), rtol=0, atol=1.01)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_colours_and_layers_are_those_of_an_array(photo, seed):
-    augment = Augment(rand_layers=3, rand_magnitude=8, jitter=0.3)
-    pixels, row = drawn(photo, augment, seed)
-    want = apply(augment, read_image(photo, SPEC)[None], row[None])[0]
-    # autocontrast may differ by 1, which what follows may stretch
-    assert (pixels.float() - want).abs().mean() < 0.5
+    image = read_image(photo, SPEC)
+    assert torch.equal(pixels, image)
+    assert torch.equal(
+        apply(augment, pixels[None], row[None], is_cropped=True),
+        apply(augment, image[None], row[None]),
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -107,14 +105,79 @@ def test_a_strip_too_long_to_be_resized_is_named(tmp_path):
     assert drawn(path, Augment(crop=0.1), spec=spec)[0].shape == (3, SIDE, SIDE)
 
 
-def test_the_generator_decides_all(photo):
+def test_the_seed_decides_all(photo):
     augment = Augment(crop=0.3, rotate=9, rand_layers=2, jitter=0.2, erase=0.5)
     first, again, other = (drawn(photo, augment, seed) for seed in (1, 1, 2))
     assert torch.equal(first[0], again[0]) and torch.equal(first[1], again[1])
     assert not torch.equal(first[0], other[0])
 
 
+def test_a_picture_does_not_depend_on_those_beside_it(photo, tmp_path):
+    augment = Augment(crop=0.1, flip=True, rand_layers=1)
+    pictures = [photo, jpeg(tmp_path, (30, 70)), photo]
+    pixels, rows = cropped_pixels(pictures, SPEC, augment, [4, 5, 6])
+    for i, picture in enumerate(pictures):
+        alone, row = drawn(picture, augment, seed=4 + i)
+        assert torch.equal(pixels[i], alone) and torch.equal(rows[i], row)
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_a_crop_is_resized_as_pillow_does_it(photo, interpolation):
+    """Antialiased; pillow rounds in other places, by one level."""
+    spec = PreprocessSpec(image_size=7, interpolation=interpolation)
+    pixels, _ = drawn(photo, Augment(crop=1.0), spec=spec)
+    assert_close(pixels.int(), read_image(photo, spec).int(), rtol=0, atol=1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_large_jpeg_is_decoded_only_as_finely_as_its_crop_needs(
+    tmp_path, monkeypatch, seed
+):
+    path, augment = jpeg(tmp_path, (900, 1200)), Augment(crop=0.5)
+    pixels, _ = drawn(path, augment, seed)
+    monkeypatch.setattr(JpegImageFile, "draft", lambda *_: None)
+    whole, _ = drawn(path, augment, seed)
+    difference = (pixels.int() - whole.int()).abs()
+    # of 255: the box is rounded to pixels eight times as large; 0 would mean
+    # that the picture was decoded in full
+    assert 0 < difference.float().mean() < 3 and difference.max() < 20
+
+
+def test_a_jpeg_is_never_decoded_smaller_than_its_crop_is_wanted(tmp_path):
+    path = jpeg(tmp_path, (2 * SIDE, 2 * SIDE))
+    with Image.open(path) as image:
+        cut(image, SPEC, (0.0, 0.0, 0.99, 1.0))
+        assert image.size == (2 * SIDE, 2 * SIDE)
+    with Image.open(path) as image:
+        cut(image, SPEC, (0.0, 0.0, 1.0, 1.0))
+        assert image.size == (SIDE, SIDE)
+
+
+def test_a_box_has_at_least_one_pixel_and_stays_inside():
+    for length in (1, 2, 3, 500):
+        for size in (1e-6, 0.3, 1.0):
+            for centre in (size - 1, 0.0, 1 - size):
+                first, last = edges(centre, size, length)
+                assert 0 <= first < last <= length
+
+
+def test_a_damaged_picture_is_named(tmp_path, photo):
+    path = jpeg(tmp_path, (90, 120))
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(UserError, match=r"clouds\.jpg: image file is trunc"):
+        cropped_pixels([photo, path, photo], SPEC, Augment(crop=0.5), [0, 1, 2])
+
+
+def test_a_picture_of_the_caller_stays_as_it_was(tmp_path):
+    with Image.open(jpeg(tmp_path, (400, 400))) as image:
+        drawn(image, Augment(crop=0.9))
+        assert image.size == (400, 400)
+
+
 def test_grey_pictures_go_through_every_operation(photo):
     spec = PreprocessSpec(image_size=SIDE, in_channels=1)
-    augment = Augment(rotate=5, rand_layers=40, jitter=0.1)
-    assert drawn(photo, augment, spec=spec)[0].shape == (1, SIDE, SIDE)
+    augment = Augment(crop=0.5, rotate=5, rand_layers=40, jitter=0.1)
+    pixels, row = drawn(photo, augment, spec=spec)
+    assert pixels.shape == (1, SIDE, SIDE)
+    out = apply(augment, pixels[None], row[None], is_cropped=True)
+    assert out.shape == (1, 1, SIDE, SIDE)

@@ -238,6 +238,6 @@ def labels_of(source: Source) -> torch.Tensor | None:
 def sample(source: ImageSource, seed: int) -> dict[str, Any]:
     """Read some pictures at even distances; those that can't be read."""
     epoch, count = Epoch(source, 0, seed), min(SAMPLE, len(source))
-    read = [epoch[row * len(source) // count] for row in range(count)]
+    read = [epoch[[row * len(source) // count]] for row in range(count)]
     wrong = [str(each) for each in read if isinstance(each, UserError)]
     return {"count": count, "unreadable": wrong}

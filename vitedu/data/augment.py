@@ -103,6 +103,12 @@ class Augment:
         return bool(self.rotate or self.scale or self.shear or self.crop)
 
     @property
+    def resamples_crops(self) -> bool:
+        """Whether it still does, once the crop has been cut out."""
+        moves = self.rotate or self.scale or self.shear
+        return bool(moves or (self.crop and self.shift))
+
+    @property
     def num_columns(self) -> int:
         """Numbers drawn for a sample."""
         return len(COLUMNS) + 2 * self.rand_layers
@@ -114,17 +120,36 @@ class Augment:
 
 
 def augmentation_table(
-    augment: Augment, n: int, generator: torch.Generator, aspect: float = 1.0
+    augment: Augment, n: int, generator: torch.Generator
 ) -> Tensor:
     """Draw what happens to each of n samples: float32 (n, 18 + 2 rand_layers).
 
-    Columns as in COLUMNS. `aspect` says how much wider the picture is, for its
-    height, than what a crop of it is resized to; 1 for arrays. Every field has
-    its own draws, used or not: switching one on leaves the others as they were.
-    `generator` lives on the CPU, and so does the table. A positive angle turns
-    counter-clockwise.
+    Columns as in COLUMNS. Every field has its own draws, used or not: switching
+    one on leaves the others as they were. `generator` lives on the CPU, and so
+    does the table.
     """
-    uniform = torch.rand(n, 10, generator=generator)
+    return table_from(augment, draws(augment, n, generator))
+
+
+def draws(augment: Augment, n: int, generator: torch.Generator) -> Tensor:
+    """The numbers in 0..1 that a table is made from, as many to a row."""
+    # later fields draw after the earlier ones, which so keep their numbers
+    sizes = (10, 8, *[2] * augment.rand_layers)
+    parts = [torch.rand(n, size, generator=generator) for size in sizes]
+    return torch.cat(parts, dim=1)
+
+
+def table_from(
+    augment: Augment, uniform: Tensor, aspects: Tensor | None = None
+) -> Tensor:
+    """The table that `draws` make, a row for each of theirs.
+
+    `aspects` (n,) float64 say how much wider each picture is, for its height,
+    than what a crop of it is resized to; None for arrays, which keep theirs. A
+    positive angle turns counter-clockwise.
+    """
+    if aspects is None:
+        aspects = torch.ones(len(uniform), dtype=torch.float64)
     signed = 2 * uniform - 1
     shift = augment.shift * signed[:, :2]
     if not augment.resamples:
@@ -147,20 +172,17 @@ def augmentation_table(
         sin,
         cos * shear - sin,
         cos,
-        *_crop_box(augment, uniform[:, 6:], aspect),
+        *_crop_box(augment, uniform[:, 6:10], aspects),
+        *_erased_box(augment, uniform[:, 10:15]),
+        *(1 + augment.jitter * signed[:, 15:18]).unbind(1),
     ]
-    # later fields draw after the earlier ones, which so keep their numbers
-    uniform = torch.rand(n, 8, generator=generator)
-    columns += _erased_box(augment, uniform[:, :5])
-    columns += (1 + augment.jitter * (2 * uniform[:, 5:] - 1)).unbind(1)
-    for _ in range(augment.rand_layers):
-        uniform = torch.rand(n, 2, generator=generator)
-        columns += randaugment.draw(uniform)
+    for first in range(18, uniform.shape[1], 2):
+        columns += randaugment.draw(uniform[:, first : first + 2])
     return torch.stack(columns, dim=1)
 
 
 def _crop_box(
-    augment: Augment, uniform: Tensor, aspect: float
+    augment: Augment, uniform: Tensor, aspects: Tensor
 ) -> tuple[Tensor, ...]:
     """Centre and size of an inception-style crop, from uniform (n, 4).
 
@@ -172,13 +194,13 @@ def _crop_box(
     if not augment.crop:
         zeros, ones = torch.zeros(len(uniform)), torch.ones(len(uniform))
         return zeros, zeros, ones, ones
-    wide = math.log(aspect)
-    largest = math.exp(min(0.0, math.log(ASPECT[1]) - abs(wide)))
-    smallest = min(augment.crop, largest)
-    area = smallest + (largest - smallest) * uniform[:, 0]
+    wide = aspects.log()
+    largest = (math.log(ASPECT[1]) - wide.abs()).clamp(max=0).exp()
+    smallest = largest.clamp(max=augment.crop)
+    area = smallest.float() + (largest - smallest).float() * uniform[:, 0]
     # from here on the aspect is relative to the picture's own
-    low = area.log().clamp(min=math.log(ASPECT[0]) - wide)
-    high = (-area.log()).clamp(max=math.log(ASPECT[1]) - wide)
+    low = area.log().clamp(min=(math.log(ASPECT[0]) - wide).float())
+    high = (-area.log()).clamp(max=(math.log(ASPECT[1]) - wide).float())
     relative = torch.exp(low + (high - low) * uniform[:, 1])
     height = (area / relative).sqrt().clamp(max=1)
     width = (area * relative).sqrt().clamp(max=1)
@@ -210,13 +232,17 @@ def _erased_box(augment: Augment, uniform: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-def apply(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
-    """Augment (b, c, h, w), uint8 or float in 0..255, to float in 0..255.
+def apply(
+    augment: Augment, images: Tensor, rows: Tensor, *, is_cropped: bool = False
+) -> Tensor:
+    """Augment (b, c, h, w), uint8 or float in 0..255: uint8, float32 in 0..255.
 
+    It is float32 where the images are, and where pixels are interpolated.
     `rows` are the samples' rows of `augmentation_table`, on the CPU: with
     RandAugment on, reading them from another device would wait for it. In the
     order crop, then zoom, shear and rotation about the centre, shift, flip,
-    RandAugment, jitter. `erase` is apart.
+    RandAugment, jitter. `erase` is apart. Where `is_cropped`, the images are
+    the drawn boxes already, in the size that is wanted.
     """
     if images.ndim != 4:
         raise ValueError(f"apply wants (b, c, h, w), got {tuple(images.shape)}")
@@ -227,17 +253,23 @@ def apply(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
             f"({len(images)}, {width}), got {tuple(rows.shape)}"
         )
     here = rows.to(images.device, non_blocking=True)
-    if augment.resamples:
-        grid = _sampling_grid(here[:, : len(GEOMETRY)], *images.shape[-2:])
+    resamples = augment.resamples_crops if is_cropped else augment.resamples
+    if resamples:
+        geometry = here[:, : len(GEOMETRY)]
+        if is_cropped:
+            geometry = _whole(geometry)
+        grid = _sampling_grid(geometry, *images.shape[-2:])
         images = F.grid_sample(
             images.float(), grid, padding_mode="zeros", align_corners=False
         )
-    else:
+    elif augment.shift:
         images = _move(augment, images, here)
+    elif augment.flip:
+        images = _flip(images, rows)
     if augment.recolours:
         images = images.round().clamp(0, 255).to(torch.uint8)
         images = recolour(augment, images, rows)
-    return images.float()
+    return images
 
 
 def recolour(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
@@ -281,10 +313,16 @@ def erase(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
     )
 
 
+def _flip(images: Tensor, rows: Tensor) -> Tensor:
+    """The same with some of them mirrored, by `rows` on the CPU."""
+    chosen = (rows[:, 2] > 0).nonzero()[:, 0]
+    chosen = chosen.to(images.device, non_blocking=True)
+    mirrored = images.index_select(0, chosen).flip(-1)
+    return images.index_copy(0, chosen, mirrored)
+
+
 def _move(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
     """Whole-pixel shift and flip, by index: no value changes."""
-    if not augment.shift and not augment.flip:
-        return images
     b, c, h, w = images.shape
     # a picture that is moved by its whole side is gone, however far it goes on
     pad = min(augment.shift, max(h, w))
@@ -299,6 +337,12 @@ def _move(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
     index = lines[:, :, None] * (w + 2 * pad) + columns[:, None, :]  # (b, h, w)
     index = index.reshape(b, 1, h * w).expand(b, c, h * w)
     return padded.flatten(2).gather(2, index).view(b, c, h, w)
+
+
+def _whole(geometry: Tensor) -> Tensor:
+    """The same rows with a box that is the whole picture."""
+    box = geometry.new_tensor([0.0, 0.0, 1.0, 1.0])
+    return torch.cat([geometry[:, :-4], box.expand(len(geometry), 4)], dim=1)
 
 
 def _sampling_grid(rows: Tensor, h: int, w: int) -> Tensor:

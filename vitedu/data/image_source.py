@@ -5,13 +5,14 @@
 `for images, labels in source.batches(batch_size=64): ...`
 """
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from vitedu.data.augment import Augment, erase
+from vitedu.data.augment import Augment, apply, erase
 from vitedu.data.images import Pictures
 from vitedu.data.items import Items
 from vitedu.data.order import (
@@ -40,7 +41,11 @@ if TYPE_CHECKING:
     PictureChange = Callable[[Image], Any]
 
 
+# Images (b, c, h, w), labels (b,), rows of the augmentation table (b, columns).
+Batch: TypeAlias = tuple[Tensor, Tensor, Tensor]
+
 WINDOW = 16  # shards that are read side by side
+AT_ONCE = 16  # pictures that are open side by side
 
 
 class ImageSource:
@@ -49,12 +54,13 @@ class ImageSource:
     Those of a folder are the ones that could be read when `find_images` opened
     it; `pictures.skipped` names the others.
 
-    Without `augment` each is prepared as for evaluation. With an `Augment` it
-    is changed by pillow on the worker, as `vitedu.data.transforms` says. A
-    function in its place (torchvision's `TrivialAugmentWide()`, say) gets the
-    pillow picture in its full size and returns what is then prepared. What that
-    function or the data set itself draws at random depends on (seed, epoch,
-    sample) alone, and not on the batch, the workers or where a run was resumed.
+    Without `augment` each is prepared as for evaluation. With an `Augment` its
+    crop is cut on the worker, as `vitedu.data.transforms` says, and the rest is
+    done to the batch on the device. A function in its place (torchvision's
+    `TrivialAugmentWide()`, say) gets the pillow picture in its full size and
+    returns what is then prepared. What that function or the data set itself
+    draws at random depends on (seed, epoch, sample) alone, and not on the
+    batch, the workers or where a run was resumed.
 
     An item whose picture is a tensor of floats is fed as it is, neither resized
     nor normalised.
@@ -133,11 +139,12 @@ class ImageSource:
     def _batches(
         self, epoch: "Epoch", batches: list[Tensor]
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        loader = torch.utils.data.DataLoader(
+        loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
             epoch,
-            batch_sampler=[rows.tolist() for rows in batches],
+            sampler=[rows.tolist() for rows in batches],
+            batch_size=None,  # an index is a whole batch
+            collate_fn=as_it_is,
             num_workers=self.num_workers,
-            collate_fn=epoch.collate,
             pin_memory=self.device.type == "cuda",
             worker_init_fn=follow_the_parent,
             generator=torch.Generator(),  # leaves the global one alone
@@ -147,15 +154,23 @@ class ImageSource:
             for batch in loader:
                 if isinstance(batch, UserError):
                     raise batch
-                pixels, labels, drawn = batch
-                images = pixels.to(self.device, non_blocking=True)
-                if pixels.dtype == torch.uint8:
-                    images = normalise(images, self.preprocess)
-                elif self.check_range:
-                    check.see(pixels)
+                images, labels, rows = batch
+                is_pixels = images.dtype == torch.uint8
+                if not is_pixels and self.check_range:
+                    check.see(images)
+                images = images.to(self.device, non_blocking=True)
                 if isinstance(self.augment, Augment):
-                    images = erase(self.augment, images, drawn)
+                    images = apply(self.augment, images, rows, is_cropped=True)
+                if is_pixels:
+                    images = normalise(images, self.preprocess)
+                if isinstance(self.augment, Augment):
+                    images = erase(self.augment, images, rows)
                 yield images, labels.to(self.device, non_blocking=True)
+
+
+def as_it_is(batch: Any) -> Any:
+    """In the place of what turns numbers and arrays of a batch into tensors."""
+    return batch
 
 
 class Epoch(torch.utils.data.Dataset[Any]):
@@ -166,66 +181,84 @@ class Epoch(torch.utils.data.Dataset[Any]):
         self.epoch = epoch
         self.seed = seed
 
-    def __getitem__(self, index: int) -> tuple[Tensor, int, Tensor] | UserError:
-        """Pixels uint8 (c, h, w), label, what was drawn; or what went wrong.
+    def __getitem__(self, indices: Sequence[int]) -> Batch | UserError:
+        """A batch, or what went wrong.
 
         The UserError is returned: raised on a worker it would become a page of
         traceback.
         """
-        source = self.source
-        numbers = self.seed, self.epoch, index
+        augment = self.source.augment
         try:
-            if isinstance(source.pictures, Pictures) and (
-                source.augment is None or isinstance(source.augment, Augment)
-            ):
-                return self.read(index, mixed(*numbers))
-            # code of others, which may draw as it likes
-            with Draws(*numbers, 1).in_force():
-                return self.read(index, mixed(*numbers))
+            if isinstance(augment, Augment):
+                return self.cropped(indices, augment)
+            return self.prepared(indices)
         except UserError as error:
             return error
 
-    def read(self, index: int, seed: int) -> tuple[Tensor, int, Tensor]:
-        """One picture, changed by draws from `seed`."""
-        source = self.source
-        spec, augment = source.preprocess, source.augment
-        picture, label = source.pictures[index]
-        if augment is not None:
-            check_not_prepared(picture)
-        if augment is not None and not isinstance(augment, Augment):
-            picture = augment(as_image(picture, spec.in_channels))
-        if is_prepared(picture):
-            return as_prepared(picture, spec), label, torch.empty(0)
-        if not isinstance(augment, Augment):
-            return read_image(picture, spec), label, torch.empty(0)
+    def cropped(self, indices: Sequence[int], augment: Augment) -> Batch:
+        """Pictures cut as `augment` wants it, and what else it will do."""
         # here, so that pillow is loaded only where pictures are read
-        from vitedu.data.transforms import training_pixels
+        from vitedu.data.transforms import cropped_pixels
 
-        generator = torch.Generator().manual_seed(seed)
-        pixels, drawn = training_pixels(picture, spec, augment, generator)
-        return pixels, label, drawn
+        spec, n = self.source.preprocess, len(indices)
+        images = torch.empty(
+            n, spec.in_channels, *spec.image_size, dtype=torch.uint8
+        )
+        labels = torch.empty(n, dtype=torch.int64)
+        rows = torch.empty(n, augment.num_columns)
+        for first in range(0, n, AT_ONCE):
+            part = slice(first, first + AT_ONCE)
+            pictures = []
+            for i, index in enumerate(indices[part], start=first):
+                with self.draws(index):
+                    picture, labels[i] = self.source.pictures[index]
+                check_not_prepared(picture)
+                pictures.append(picture)
+            seeds = [mixed(self.seed, self.epoch, i) for i in indices[part]]
+            images[part], rows[part] = cropped_pixels(
+                pictures, spec, augment, seeds
+            )
+        return images, labels, rows
 
-    def collate(
-        self, items: list[tuple[Tensor, int, Tensor] | UserError]
-    ) -> tuple[Tensor, Tensor, Tensor] | UserError:
-        """A batch from its pictures; the last of an epoch may have none."""
-        for item in items:
-            if isinstance(item, UserError):
-                return item
-        if not items:
-            spec, augment = self.source.preprocess, self.source.augment
-            pixels = torch.empty(
-                0, spec.in_channels, *spec.image_size, dtype=torch.uint8
+    def prepared(self, indices: Sequence[int]) -> Batch:
+        """Pictures as for evaluation, after what the user's code does."""
+        spec = self.source.preprocess
+        images, labels = [], []
+        for index in indices:
+            with self.draws(index):
+                picture, label = self.source.pictures[index]
+                picture = self.changed(picture)
+            images.append(
+                as_prepared(picture, spec)
+                if is_prepared(picture)
+                else read_image(picture, spec)
             )
-            width = augment.num_columns if isinstance(augment, Augment) else 0
-            return (
-                pixels,
-                torch.empty(0, dtype=torch.int64),
-                torch.empty(0, width),
-            )
-        pixels, labels, drawn = zip(*items, strict=True)
-        if len({each.dtype for each in pixels}) > 1:
-            return UserError(
+            labels.append(label)
+        if len({each.dtype for each in images}) > 1:
+            raise UserError(
                 "the data set mixes float tensors and pictures; return one kind"
             )
-        return torch.stack(pixels), torch.tensor(labels), torch.stack(drawn)
+        none = torch.empty(
+            0, spec.in_channels, *spec.image_size, dtype=torch.uint8
+        )
+        return (
+            torch.stack(images) if images else none,
+            torch.tensor(labels, dtype=torch.int64),
+            torch.empty(len(labels), 0),
+        )
+
+    def changed(self, picture: Any) -> Any:
+        """What the function in the place of `augment` makes of a picture."""
+        change = self.source.augment
+        if change is None or isinstance(change, Augment):
+            return picture
+        check_not_prepared(picture)
+        return change(as_image(picture, self.source.preprocess.in_channels))
+
+    def draws(self, index: int) -> AbstractContextManager[None]:
+        """In which code of others may draw as it likes."""
+        augment, pictures = self.source.augment, self.source.pictures
+        is_ours = augment is None or isinstance(augment, Augment)
+        if is_ours and isinstance(pictures, Pictures):
+            return nullcontext()
+        return Draws(self.seed, self.epoch, index, 1).in_force()

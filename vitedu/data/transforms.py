@@ -1,83 +1,129 @@
-"""Augmentation of one picture on the CPU: what a worker does with it.
+"""Pictures cut to random crops: the part of augmentation that a worker does.
 
-The fields of `Augment` and the drawn numbers mean what they mean for a batch of
-arrays (`vitedu.data.augment`), and colours and RandAugment are the same code;
-only the crop is taken from the picture in its full size, by an antialiased
-resize.
+pillow decodes, a JPEG only as finely as its crop needs, and torch resizes,
+antialiased. What else an `Augment` asks for is done to whole batches on the
+device, by the code that serves arrays (`vitedu.data.augment.apply`).
 
-`pixels, row = training_pixels(path, spec, augment, generator)`
+`pixels, rows = cropped_pixels(paths, spec, augment, seeds)`
 """
 
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
 import torch
-from PIL import Image, ImageOps
+import torch.nn.functional as F
 from torch import Tensor
 
-from vitedu.data.augment import COLUMNS, Augment, augmentation_table, recolour
-from vitedu.decode import Picture, as_image, as_pixels, name_of, naming
-from vitedu.pictures import PreprocessSpec, resize, resized
+from vitedu.data.augment import COLUMNS, Augment, draws, table_from
+from vitedu.decode import (
+    Picture,
+    as_image,
+    as_pixels,
+    as_view,
+    check_size,
+    converted,
+    header,
+    is_encoded,
+    name_of,
+    reading,
+)
+from vitedu.pictures import PreprocessSpec, resized
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+BOX = [
+    COLUMNS.index(name)
+    for name in ("box_y", "box_x", "box_height", "box_width")
+]
 
 
-def training_pixels(
-    picture: Picture,
+def cropped_pixels(
+    pictures: Sequence[Picture],
     spec: PreprocessSpec,
     augment: Augment,
-    generator: torch.Generator,
+    seeds: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
-    """A picture as uint8 (c, h, w), augmented but not erased, and its row.
+    """Pictures as uint8 (n, c, h, w), each cut to its crop, and their rows.
 
-    `generator` decides all of it: seed it by (seed, epoch, sample).
+    Each seed decides all that will happen to its picture: the row of the
+    augmentation table that `apply(..., is_cropped=True)` goes on with. Without
+    a crop a picture is brought to size as for evaluation. All files are open at
+    the same time.
     UserError: a file that is missing, damaged or no picture.
     """
-    image = as_image(picture, spec.in_channels)
+    generator = torch.Generator()
+    uniform = [draws(augment, 1, generator.manual_seed(seed)) for seed in seeds]
+    with ExitStack() as files:
+        images = [
+            undecoded(picture, spec.in_channels, files) for picture in pictures
+        ]
+        rows = table_from(augment, torch.cat(uniform), aspects(images, spec))
+        pixels = []
+        for picture, image, box in zip(
+            pictures, images, rows[:, BOX].tolist(), strict=True
+        ):
+            with reading(name_of(picture)):
+                pixels.append(
+                    cut(image, spec, box)
+                    if augment.crop
+                    else whole(image, spec)
+                )
+    return torch.stack(pixels), rows
+
+
+def undecoded(picture: Picture, channels: int, files: ExitStack) -> "Image":
+    """A picture in its full size; of a file, open in `files`, the header."""
+    if not is_encoded(picture):
+        return as_image(picture, channels)
+    image = files.enter_context(header(picture))
+    with reading(name_of(picture)):
+        check_size(image)
+    return image
+
+
+def aspects(images: Sequence["Image"], spec: PreprocessSpec) -> Tensor:
+    """How much wider each is, for its height, than what `spec` wants: (n,)."""
     height, width = spec.image_size
-    aspect = image.width * height / (image.height * width)
-    [row] = augmentation_table(augment, 1, generator, aspect)
-    drawn = dict(zip(COLUMNS, row.tolist(), strict=False))
-    with naming(name_of(picture)):
-        image = (
-            _cropped(image, spec, drawn)
-            if augment.crop
-            else resized(image, spec)
-        )
-    pixels = as_pixels(_moved(image, augment, drawn))
-    return recolour(augment, pixels[None], row[None])[0], row
-
-
-def _cropped(
-    image: Image.Image, spec: PreprocessSpec, drawn: dict[str, float]
-) -> Image.Image:
-    """The drawn box, resized to the size that `spec` names."""
-    top, bottom = _edges(drawn["box_y"], drawn["box_height"], image.height)
-    left, right = _edges(drawn["box_x"], drawn["box_width"], image.width)
-    height, width = spec.image_size
-    box = left, top, right, bottom
-    return resize(image, (width, height), spec, box)
-
-
-def _edges(centre: float, size: float, length: int) -> tuple[float, float]:
-    """First and last place of a box along one side, in pixels."""
-    low = (1 + centre - size) / 2 * length
-    # float32 may stick out by a rounding, which pillow refuses
-    return max(low, 0.0), min(low + size * length, length)
-
-
-def _moved(
-    image: Image.Image, augment: Augment, drawn: dict[str, float]
-) -> Image.Image:
-    """Zoom, shear and rotate about the centre, shift, flip: one resampling."""
-    if not (augment.shift or augment.rotate or augment.scale or augment.shear):
-        return ImageOps.mirror(image) if drawn["flip"] else image
-    side = -1 if drawn["flip"] else 1
-    down, right = drawn["shift_down"], drawn["shift_right"]
-    m_xx, m_xy = drawn["m_xx"], drawn["m_xy"]
-    m_yx, m_yy = drawn["m_yx"], drawn["m_yy"]
-    a, b, c = side * m_xx, m_xy, -m_xx * right - m_xy * down
-    d, e, f = side * m_yx, m_yy, -m_yx * right - m_yy * down
-    # this matrix counts from the centre of the picture, and pillow from its
-    # corner
-    x, y = image.width / 2, image.height / 2
-    matrix = (a, b, c + x - a * x - b * y, d, e, f + y - d * x - e * y)
-    # what comes from outside is black
-    return image.transform(
-        image.size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR
+    return torch.tensor(
+        [image.width * height / (image.height * width) for image in images],
+        dtype=torch.float64,
     )
+
+
+def whole(image: "Image", spec: PreprocessSpec) -> Tensor:
+    """All of it, or its middle, as for evaluation: uint8 (c, h, w)."""
+    return as_pixels(resized(converted(image, spec.in_channels), spec))
+
+
+def cut(image: "Image", spec: PreprocessSpec, box: Sequence[float]) -> Tensor:
+    """The box, to whole pixels, resized to what `spec` wants: (c, h, w).
+
+    `box` is its centre and its size, as a row of the table has them. A JPEG is
+    decoded at a half, a quarter or an eighth where the box stays at least as
+    large as the result.
+    """
+    height, width = spec.image_size
+    centre_y, centre_x, box_height, box_width = box
+    image.draft(
+        None, (math.ceil(width / box_width), math.ceil(height / box_height))
+    )
+    image = converted(image, spec.in_channels)
+    top, bottom = edges(centre_y, box_height, image.height)
+    left, right = edges(centre_x, box_width, image.width)
+    pixels = as_view(image.crop((left, top, right, bottom)))
+    if pixels.shape[1:] == spec.image_size:
+        return pixels
+    [pixels] = F.interpolate(
+        pixels[None], spec.image_size, mode=spec.interpolation, antialias=True
+    )
+    return pixels
+
+
+def edges(centre: float, size: float, length: int) -> tuple[int, int]:
+    """The first pixel of a box along one side, and the one behind its last."""
+    first = min(round((1 + centre - size) / 2 * length), length - 1)
+    last = round((1 + centre + size) / 2 * length)
+    return max(first, 0), min(max(last, first + 1), length)

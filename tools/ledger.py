@@ -36,6 +36,7 @@ FIELDS = {  # of a row: True where it must be there
         "chapter": True,
         "paper": True,
         "note": False,
+        "command": False,  # which fills it at full scale
         "test": False,  # FILE::NAME, which holds ours equal to the paper's
     },
     "ours": {
@@ -227,6 +228,16 @@ def page(rows: Rows, recorded: Iterable[Result]) -> str:
             parts += [run(each) for each in found[row["id"]]]
         else:
             parts.append(f"To fill it:\n\n{shell(row['command'])}")
+    at_full = [
+        row
+        for row in rows.paper
+        if "command" in row and states[row["id"]] != REPRODUCED
+    ]
+    if at_full:
+        parts += ["## Rows to fill at full scale", FULL_OPENING]
+        for row in at_full:
+            command = shell(row["command"].strip())
+            parts.append(f"### {called(row)}\n\n{row['title']}.\n\n{command}")
     if behind:
         parts.append("## Runs behind the rows of the paper")
         for name in sorted(behind):
@@ -270,6 +281,12 @@ The number after ± is the standard error of the
 mean, and n is the number of seeds."""
 
 
+FULL_OPENING = """\
+We haven't had the machines or the data for these. The commands are ready. \
+FOLDER is
+ImageNet; expect hours or days of a large GPU."""
+
+
 def table(
     rows: Rows,
     prefix: str,
@@ -287,7 +304,7 @@ def table(
         ours = "; ".join(map(claim_text, found.get(row["id"], [])))
         lines.append(
             line(
-                row["id"].replace("-", "\u00a0").capitalize(),
+                called(row),
                 row["title"],
                 chapter(rows, row),
                 row["paper"],
@@ -298,6 +315,11 @@ def table(
             )
         )
     return "\n".join(lines)
+
+
+def called(row: Row) -> str:
+    """What the paper calls it: "Table 5"."""
+    return str(row["id"]).replace("-", "\u00a0").capitalize()
 
 
 def line(*cells: str) -> str:

@@ -1,8 +1,11 @@
 """Join finished runs that differ in their seed into one recorded result.
 
     python tools/record.py runs/mnist-tiny-* [--name NAME] [--notes TEXT]
+    python tools/record.py runs/cifar10-finetune-* --reproduces table-5=98.95
 
 writes `vitedu/results/NAME.json`; the name is the recipe's unless it is given.
+`--reproduces` names a row of the ledger that it fills at a small scale, and the
+paper's number beside our test accuracy.
 """
 
 import argparse
@@ -67,12 +70,32 @@ def without_seed(values: Any) -> Any:
     return {name: value for name, value in values.items() if name != "seed"}
 
 
+def at_small_scale(result: dict[str, Any], claim: str) -> dict[str, Any]:
+    """What is written of "table-5=98.95". UserError: it is of another form."""
+    row, _, paper = claim.partition("=")
+    try:
+        number = float(paper)
+    except ValueError:
+        raise UserError(
+            f"--reproduces {claim} needs a row and the paper's number, as in "
+            "table-5=98.95"
+        ) from None
+    return {
+        "row": row,
+        "scale": "small",
+        "ours": round(result["metrics"]["test_accuracy"]["value"], 2),
+        "paper": number,
+        "n": len(result["seeds"]),
+    }
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Read runs, write the result; exit code 2 for what a user can mend."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--name")
     parser.add_argument("--notes")
+    parser.add_argument("--reproduces", metavar="ROW=PAPER")
     parser.add_argument(
         "--into", type=Path, default=Path(results.__file__).parent
     )
@@ -85,6 +108,8 @@ def main(arguments: list[str] | None = None) -> int:
             result["name"] = options.name
         if options.notes:
             result["notes"] = options.notes
+        if options.reproduces:
+            result["reproduces"] = at_small_scale(result, options.reproduces)
         path = options.into / f"{result['name']}.json"
         results.write(path, result)
     except UserError as error:

@@ -21,6 +21,7 @@ title = "A comparison"
 chapter = 7
 paper = "88.55"
 note = "Not tried."
+command = "vitedu train large"
 
 [[paper]]
 id = "figure-1"
@@ -344,6 +345,17 @@ def test_an_open_row_of_ours_names_the_command_that_fills_it(rows):
     shown = section(ledger.page(rows, []), "### digits")
     assert "State: *open*." in shown
     assert "```sh\nvitedu train digits\n```" in shown
+
+
+def test_a_row_of_the_paper_names_what_fills_it_until_it_is_full(rows):
+    small = result(reproduces=claim(80.0, 88.5, "small"))
+    for known in ([], [small]):
+        shown = section(ledger.page(rows, known), "### Table\u00a02")
+        assert "A comparison." in shown
+        assert "```sh\nvitedu train large\n```" in shown
+    full = ledger.page(rows, [result(reproduces=claim())])
+    assert "vitedu train large" not in full
+    assert "at full scale\n" not in full
 
 
 def test_medians_give_the_range_and_details_a_column(rows):

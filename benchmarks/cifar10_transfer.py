@@ -1,0 +1,124 @@
+"""CIFAR-10 from trained weights: few shots, a probe and fine-tuning compared.
+
+    python tools/cifar_jpeg.py FOLDER cifar10-jpeg75.npz
+    vitedu train cifar10-finetune data=cifar10-jpeg75.npz --tier cpu --out RUN
+    python benchmarks/cifar10_transfer.py cifar10-jpeg75.npz RUN
+
+Features of the embedded ViT-Ti/16, its weights as they are. From them the
+paper's closed-form classifier with 1, 5, 10 and 25 images of each class (three
+draws), from images enlarged to 128 and to 224 pixels; at 128 pixels, which is
+what the recipe takes, also from its 10,000 images at once, and a linear probe
+on these. Beside them the fine-tuned network of RUN. All of them answer the same
+2,000 test images. The table is printed and written to
+vitedu/results/cifar10-transfer.json.
+"""
+
+import argparse
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import vitedu
+from vitedu import results
+from vitedu.data import Arrays, load_dataset
+from vitedu.evaluate import (
+    Features,
+    accuracy,
+    features,
+    fewshot_accuracy,
+    fewshot_curve,
+    linear_probe,
+)
+
+TARGET = Path(__file__).parents[1] / "vitedu/results/cifar10-transfer.json"
+NUM_TRAIN, NUM_TEST = 10_000, 2_000
+POOL = 1_000  # training images that the few are drawn from
+SIDE = 128  # the recipe's
+
+
+def features_of(data: Arrays, side: int) -> Features:
+    """Frozen features of images enlarged to `side` pixels, as the recipe's."""
+    model = vitedu.load("ViT-Ti/16", image_size=side)
+    model.preprocess = replace(
+        model.preprocess, crop=None, interpolation="bicubic"
+    )
+    return features(model, data)
+
+
+def first(data: Arrays, n: int) -> Arrays:
+    """The first of them; the file has the classes by turns."""
+    return Arrays(data.images[:n], data.labels[:n])
+
+
+def percent(name: str, *shares: float) -> dict[str, Any]:
+    """A metric by its name, printed; several draws are kept beside the mean."""
+    values = [round(100 * share, 2) for share in shares]
+    mean = round(sum(values) / len(values), 2)
+    print(f"{name:28} {mean:6.2f} %  {values}", flush=True)
+    return {name: {"value": mean, "unit": "percent", "draws": values}}
+
+
+def main() -> None:
+    """Measure, print, record."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", help="the FILE.npz of tools/cifar_jpeg.py")
+    parser.add_argument("run", help="the folder of a run of cifar10-finetune")
+    parser.add_argument("--out", type=Path, default=TARGET)
+    options = parser.parse_args()
+    begin = time.perf_counter()
+    data = load_dataset("cifar10", data=options.data)
+    train, test = first(data.train, NUM_TRAIN), first(data.test, NUM_TEST)
+    metrics: dict[str, Any] = {}
+    for side in (SIDE, 224):
+        # all of them only where the classifiers of all are fitted
+        known = train if side == SIDE else first(train, POOL)
+        x, xt = features_of(known, side), features_of(test, side)
+        for point in fewshot_curve(x.take(torch.arange(POOL)), xt):
+            name = f"fewshot_{point.shots}/{side}px"
+            metrics |= percent(name, *point.accuracies)
+        if side == SIDE:
+            metrics |= percent("closed_form/128px", fewshot_accuracy(*x, *xt))
+            probe = linear_probe(x).accuracy(*xt)
+            metrics |= percent("probe/128px", probe)
+    network = vitedu.load(options.run)
+    metrics |= percent("finetune/128px", accuracy(network, test).accuracy / 100)
+    results.write(
+        options.out,
+        {
+            "schema": results.SCHEMA,
+            "status": "finished",
+            "name": "cifar10-transfer",
+            "command": "python benchmarks/cifar10_transfer.py "
+            "cifar10-jpeg75.npz RUN",
+            "config": {
+                "model": "ViT-Ti/16",
+                "num_train": NUM_TRAIN,
+                "shots_drawn_from": POOL,
+                "draws": [0, 1, 2],
+                "finetune": results.read_file(
+                    Path(options.run) / "result.json"
+                )["config"],
+            },
+            "tier": "cpu",
+            "metrics": metrics,
+            "seeds": [0],
+            "dataset": {
+                "name": "CIFAR-10 (JPEG 75)",
+                "digest": data.digest,
+                "num_train": NUM_TRAIN,
+                "num_test": NUM_TEST,
+            },
+            **results.machine(torch.device("cpu")),
+            "date": datetime.now(UTC).date().isoformat(),
+            "wall_seconds": round(time.perf_counter() - begin, 1),
+            "notes": "the copy of CIFAR-10 is lossy (JPEG, quality 75)",
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

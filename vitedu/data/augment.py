@@ -317,8 +317,9 @@ def _flip(images: Tensor, rows: Tensor) -> Tensor:
     """The same with some of them mirrored, by `rows` on the CPU."""
     chosen = (rows[:, 2] > 0).nonzero()[:, 0]
     chosen = chosen.to(images.device, non_blocking=True)
-    mirrored = images.index_select(0, chosen).flip(-1)
-    return images.index_copy(0, chosen, mirrored)
+    result = images.clone()
+    result[chosen] = images.index_select(0, chosen).flip(-1)
+    return result
 
 
 def _move(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:

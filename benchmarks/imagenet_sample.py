@@ -4,9 +4,12 @@
 
 The AugReg checkpoint and one image of each class (`weights/` and
 `imagenet-sample/` in $VITEDU_DATA) through `vitedu.load` and our own
-preprocessing; then once more for each common mistake: another GELU, mean,
-channel order, geometry or epsilon. Counts of 1,000 and the mean cross-entropy
-are printed and written to `vitedu/results/imagenet-sample.json`.
+preprocessing; then once more for each common mistake: another GELU, epsilon,
+number of heads, order of weights, mean, channel order or geometry. Counts of
+1,000, the mean cross-entropy, how many answers are others than without a
+mistake (right ones lost and gained) and the largest change of a logit are
+printed and written to
+`vitedu/results/imagenet-sample.json`.
 """
 
 import csv
@@ -17,11 +20,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from torch import Tensor, nn
 
 import vitedu
@@ -60,17 +65,86 @@ def set_tanh_gelu(model: nn.Module) -> None:
             module.approximate = "tanh"
 
 
+def set_heads(value: int) -> Callable[[nn.Module], None]:
+    """Give every attention another number of heads."""
+
+    def change(model: nn.Module) -> None:
+        for block in model.blocks:
+            block.attn.num_heads = value
+
+    return change
+
+
+def rearranged(
+    ending: str | tuple[str, ...], pattern: str, **sizes: int
+) -> Callable[[nn.Module], None]:
+    """Put the arrays whose names end so into another order."""
+
+    def change(model: nn.Module) -> None:
+        state = model.state_dict()
+        for key, array in state.items():
+            if key.endswith(ending):
+                array.copy_(rearrange(array, pattern, **sizes).clone())
+
+    return change
+
+
+@torch.no_grad()
+def swap_queries_and_keys(model: nn.Module) -> None:
+    """Take queries for keys and keys for queries in every block."""
+    for block in model.blocks:
+        for array in block.attn.qkv.parameters():
+            q, k, v = array.chunk(3)
+            array.copy_(torch.cat([k, q, v]))
+
+
+@torch.no_grad()
+def transpose_positions(model: nn.Module) -> None:
+    """The table of positions as if patches were numbered by columns."""
+    token, grid = model.pos_embed[:, :1], model.pos_embed[:, 1:]
+    grid = rearrange(grid, "1 (x y) d -> 1 (y x) d", x=14)
+    model.pos_embed.copy_(torch.cat([token, grid], dim=1))
+
+
+# those of the network first: they share their pictures
 CHANGES = {
     "none": Change(),
+    "qk_swapped": Change(model=swap_queries_and_keys),
+    "heads_12": Change(model=set_heads(12)),
+    "positions_transposed": Change(model=transpose_positions),
+    "out_transposed": Change(
+        model=rearranged("attn.proj.weight", "d e -> e d")
+    ),
+    "kernel_transposed": Change(
+        model=rearranged("patch_embed.proj.weight", "e d p q -> e d q p")
+    ),
+    "qkv_by_head": Change(
+        model=rearranged(
+            ("attn.qkv.weight", "attn.qkv.bias"),
+            "(heads three hd) ... -> (three heads hd) ...",
+            heads=3,
+            three=3,
+        )
+    ),
     "tanh_gelu": Change(model=set_tanh_gelu),
-    "imagenet_mean_std": Change(spec=IMAGENET),
+    "norm_eps_1e-5": Change(model=set_epsilon(1e-5)),
+    "norm_eps_1e-12": Change(model=set_epsilon(1e-12)),
     "bgr": Change(is_bgr=True),
+    "imagenet_mean_std": Change(spec=IMAGENET),
+    "pixels_0_1": Change(spec={"mean": (0.0,) * 3, "std": (1.0,) * 3}),
     "squash": Change(spec={"crop": None}),
     "bilinear": Change(spec={"interpolation": "bilinear"}),
     "resize_256": Change(spec={"crop": 224 / 256}),
-    "norm_eps_1e-5": Change(model=set_epsilon(1e-5)),
-    "norm_eps_1e-12": Change(model=set_epsilon(1e-12)),
 }
+
+
+@lru_cache(maxsize=1)
+def batches(data: Path, spec: PreprocessSpec) -> list[tuple[Tensor, Tensor]]:
+    """All pictures and labels, preprocessed so; kept until another spec."""
+    folder = data / "imagenet-sample"
+    pictures = find_images(folder, labels=folder / "reference_top5.csv")
+    source = ImageSource(pictures, spec, num_workers=1)
+    return list(source.batches(batch_size=50))
 
 
 def answers(data: Path, change: Change) -> Answers:
@@ -78,15 +152,11 @@ def answers(data: Path, change: Change) -> Answers:
     model = vitedu.load(data / "weights" / WEIGHTS)
     change.model(model)
     spec: PreprocessSpec = replace(model.preprocess, **(change.spec or {}))
-    folder = data / "imagenet-sample"
-    pictures = find_images(folder, labels=folder / "reference_top5.csv")
-    source = ImageSource(pictures, spec, num_workers=1)
-
-    def batches():
-        for images, labels in source.batches(batch_size=50):
-            yield (images.flip(1) if change.is_bgr else images), labels
-
-    return all_logits(model, batches())
+    turned = (
+        (images.flip(1) if change.is_bgr else images, labels)
+        for images, labels in batches(data, spec)
+    )
+    return all_logits(model, turned)
 
 
 def disagreements(found: Answers, data: Path) -> tuple[int, int]:
@@ -125,10 +195,20 @@ def main() -> int:
         found = answers(data, change)
         logits, labels = found
         loss = F.cross_entropy(logits.double(), labels).item()
+        if name == "none":
+            right = logits
+        now, once = logits.argmax(dim=1), right.argmax(dim=1)
+        lost = int(((once == labels) & (now != labels)).sum())
+        gained = int(((once != labels) & (now == labels)).sum())
+        changed = int((now != once).sum())
         for metric, value, unit in (
             ("top1", top_k_correct(found, 1), "of 1,000 images"),
             ("top5", top_k_correct(found, 5), "of 1,000 images"),
             ("cross_entropy", loss, "nats"),
+            ("changed_answers", changed, "of 1,000 images"),
+            ("lost_answers", lost, "of 1,000 images"),
+            ("gained_answers", gained, "of 1,000 images"),
+            ("largest_change", (logits - right).abs().max().item(), "logits"),
         ):
             metrics[f"{metric}/{name}"] = {
                 "value": value,
@@ -136,7 +216,12 @@ def main() -> int:
                 "per_seed": [value],
             }
         row = [metrics[f"{m}/{name}"]["value"] for m in ("top1", "top5")]
-        print(f"{name:18} {row[0]:4} {row[1]:4} {loss:.4f}", flush=True)
+        print(
+            f"{name:20} {row[0]:4} {row[1]:4} {loss:.4f} changed {changed:4} "
+            f"lost {lost:3} gained {gained:2} "
+            f"by {metrics[f'largest_change/{name}']['value']:.2g}",
+            flush=True,
+        )
         if name == "none":
             clear, differing = disagreements(found, data)
             print(

@@ -307,6 +307,23 @@ def strip_margins(app, doctree):
                     cell.remove(part)
 
 
+def number_as_named(app, env):
+    """Give a chapter the number that its file `NN_name` begins with.
+
+    Sphinx counts the pages that are there, and some chapters aren't written.
+    """
+    for page, numbers in env.toc_secnumbers.items():
+        named = re.match(r"(\d\d)_", page.rpartition("/")[2])
+        if named is None:
+            continue
+        for place, number in numbers.items():
+            numbers[place] = (int(named[1]), *number[1:])
+        titles = [env.titles[page], *env.tocs[page].findall(nodes.reference)]
+        for title in titles:
+            if title.get("secnumber"):
+                title["secnumber"] = [int(named[1]), *title["secnumber"][1:]]
+
+
 def shorten_defaults(app, what, name, each, options, signature, returns):
     """Of autodoc: signature and annotation as the page shows them."""
     return signature and signature.replace("<factory>", "..."), returns
@@ -380,4 +397,6 @@ def setup(app):
     app.connect("autodoc-before-process-signature", hide_ranges)
     app.connect("autodoc-process-signature", shorten_defaults)
     app.connect("html-page-context", clean_page, priority=900)
+    # after Sphinx has counted
+    app.connect("env-get-updated", number_as_named, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -27,7 +27,7 @@ class FewShotClassifier(NamedTuple):
     weights: Tensor
 
     def scores(self, x: Tensor) -> Tensor:
-        """Features (n, d) to (n, classes): about 1 for the class, -1 else."""
+        """Features (n, d) to (n, classes); the largest is the answer."""
         return whiten(x, self.mean, self.std) @ self.weights
 
 

@@ -1,0 +1,100 @@
+"""Chapter 12's drawings: what is drawn, and their alt text."""
+
+import pytest
+import torch
+
+from vitedu.figures import few_shot
+from vitedu.figures.palette import CLASS, PATCHES
+
+pytestmark = pytest.mark.slow  # draws
+
+
+def words(axes):
+    """All that is written inside of a panel."""
+    return [text.get_text() for text in axes.texts]
+
+
+def colors_of(patches):
+    from matplotlib.colors import to_hex
+
+    return {to_hex(patch.get_facecolor()) for patch in patches}
+
+
+def test_likeness_sorts_by_class_and_takes_the_mean_off():
+    features = torch.tensor([[9.0, 1], [9, -1], [9, 1], [9, -1]])
+    figure, alt = few_shot.likeness(
+        features, torch.tensor([0, 1, 0, 1]), ["ants", "bees"]
+    )
+    axes = figure.axes[0]
+    shown = torch.tensor(axes.images[0].get_array())
+    one = torch.ones(2, 2, dtype=torch.double)
+    wanted = torch.cat([torch.cat([one, -one]), torch.cat([-one, one])], 1)
+    assert torch.allclose(shown, wanted)
+    ticks = [tick.get_text() for tick in axes.get_xticklabels()]
+    assert ticks == ["ants", "bees"]
+    assert axes.get_xticks().tolist() == [0.5, 2.5]
+    assert len(axes.lines) == 2  # an edge between the classes, both ways
+    assert "mean cosine 1.0" in alt and "(-1.0)" in alt
+
+
+def test_likeness_leaves_a_photograph_itself_out_of_the_mean():
+    features = torch.tensor([[1.0, 0], [-1, 0], [0, 1], [0, -1]])
+    _, alt = few_shot.likeness(features, torch.tensor([0, 0, 1, 1]), ["a", "b"])
+    assert "mean cosine -1.0" in alt and "(0.0)" in alt
+
+
+def test_the_recipe_names_the_lines_of_the_chapter():
+    figure, alt = few_shot.recipe()
+    written = words(figure.axes[0])
+    assert "x = whiten(x, mean, std)" in written
+    assert "weights = inverse @ (x.mT @ targets)" in written
+    colors = colors_of(figure.axes[0].patches)
+    assert {PATCHES, CLASS} < colors and len(colors) == 4
+    assert figure.get_facecolor()[3] == 0
+    assert "column of 100" in alt
+
+
+def test_curves_draw_means_bands_and_chance():
+    draws = {
+        "nearest mean": {1: [0.7, 0.9], 5: [0.9, 0.9]},
+        "least squares": {1: [0.4, 0.6], 5: [1.0, 0.9]},
+    }
+    figure, alt = few_shot.curves(draws, num_classes=2)
+    (axes,) = figure.axes
+    grey, red, chance = axes.lines
+    assert grey.get_ydata() == pytest.approx([80, 90])
+    assert red.get_ydata() == pytest.approx([50, 95])
+    assert red.get_color() == CLASS
+    assert set(chance.get_ydata()) == {50}
+    assert len(axes.collections) == 2
+    assert words(axes) == ["80 %", "50 %", "guessing"]
+    assert "least squares 50 % from 1, 95 % from 5" in alt
+
+
+def test_a_band_leaves_out_a_tenth_at_either_end():
+    shares = [number / 100 for number in range(31)]
+    assert few_shot._band(shares) == pytest.approx((3, 27))
+    assert few_shot._band([0.5]) == (50, 50)
+
+
+def test_the_dip_is_named_and_the_columns_are_marked():
+    by_lambda = {
+        "none": {10: 0.9, 190: 0.5, 240: 0.8},
+        "large": {10: 0.9, 190: 0.95, 240: 0.95},
+    }
+    figure, alt = few_shot.dip(by_lambda, 193)
+    (axes,) = figure.axes
+    grey, red, mark = axes.lines
+    assert red.get_color() == CLASS
+    assert red.get_ydata() == pytest.approx([90, 50, 80])
+    assert grey.get_ydata() == pytest.approx([90, 95, 95])
+    assert set(mark.get_xdata()) == {193}
+    assert "none: at best 90 % from 10, then down to 50 % from 190" in alt
+    assert "large: at best 95 % from 190, and 95 % from 240" in alt
+
+
+def test_no_columns_are_marked_beyond_the_photographs():
+    lines = {"none": {2: 0.5, 4: 0.6}, "large": {2: 0.5, 4: 0.7}}
+    figure, _ = few_shot.dip(lines, 193)
+    assert len(figure.axes[0].lines) == 2
+    assert not words(figure.axes[0])

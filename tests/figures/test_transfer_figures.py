@@ -1,0 +1,62 @@
+"""Chapter 11's drawings: what is drawn, and their alt text."""
+
+import pytest
+
+from vitedu.figures import transfer
+from vitedu.figures.palette import CLASS, PALE
+
+pytestmark = pytest.mark.slow  # draws
+
+
+def words(axes):
+    """All that is written inside of a panel."""
+    return [text.get_text() for text in axes.texts]
+
+
+def test_the_step_has_a_box_and_a_line_of_code_in_each_colour():
+    figure, alt = transfer.step()
+    axes = figure.axes[0]
+    lines = [code for _, _, code in transfer.STEP]
+    assert set(lines) <= set(words(axes))
+    boxes = [patch.get_facecolor() for patch in axes.patches]
+    assert len(set(boxes)) == 4
+    codes = [text for text in axes.texts if text.get_text() in lines]
+    assert [x.get_color() for x in codes] == [x for _, x, _ in transfer.STEP]
+    assert "clipping, which shrinks gradients longer than 1" in alt
+
+
+def test_momentum_draws_gradients_and_the_velocity_on_one_scale():
+    gradients = {"agree": [1, 1], "disagree": [1, -1]}
+    velocities = {"agree": [1, 1.9], "disagree": [1, -0.1]}
+    figure, alt = transfer.momentum(gradients, velocities)
+    upper, lower = figure.axes
+    assert [bar.get_height() for bar in lower.patches] == [1, -1]
+    assert lower.lines[0].get_ydata().tolist() == [1, -0.1]
+    assert upper.get_ylim() == lower.get_ylim()
+    assert "agree, a velocity of 1.9 at most; disagree, a velocity" in alt
+
+
+def test_clipping_shortens_what_is_longer_than_the_circle():
+    figure, alt = transfer.clipping([0.6, 3])
+    axes = figure.axes[0]
+    written = [each.strip() for each in words(axes) if each.strip()]
+    assert sorted(written) == ["0.6 stays", "3 becomes 1"]
+    ends = [x.xy for x in axes.texts if hasattr(x, "arrow_patch")]
+    lengths = sorted((x**2 + y**2) ** 0.5 for x, y in ends)
+    assert lengths == pytest.approx([0.6, 1, 3])
+    assert alt.endswith("Lengths: 0.6 stays, 3 becomes 1.")
+
+
+def test_bars_light_what_they_are_told_to():
+    values = {"from scratch": 58.8, "fine-tuned": 96.7}
+    figure, alt = transfer.bars(values, "right", "%", lit=["fine-tuned"])
+    (axes,) = figure.axes
+    assert [bar.get_width() for bar in axes.patches] == [58.8, 96.7]
+    assert [text.strip() for text in words(axes)] == ["59", "97"]
+    from matplotlib.colors import to_rgba
+
+    colors = [bar.get_facecolor() for bar in axes.patches]
+    assert colors == [to_rgba(PALE), to_rgba(CLASS)]
+    assert alt == "Right in %: from scratch 59; fine-tuned 97."
+    _, alt = transfer.bars({"mirror": 0.12}, "time", "ms", places=1)
+    assert alt == "Time in ms: mirror 0.1."

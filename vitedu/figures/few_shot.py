@@ -1,0 +1,197 @@
+"""Drawings of chapter 12: likeness, the recipe, and accuracy by photographs.
+
+Every function returns a figure and its alt text, for `figures.show(*...)`.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from vitedu.figures.charts import WIDTH, bare, chart, note
+from vitedu.figures.palette import CLASS, DARK, MAP, PATCHES, STREAM
+from vitedu.figures.schematic import arrow, box, canvas, label
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NIGHT = "#3b4350"  # of a box: legible on a white page and on a dark one
+RIVAL = "0.45"  # the grey of what is compared
+LOW, HIGH = 0.1, 0.9  # of the draws in a band
+
+
+def likeness(
+    features: Tensor, labels: Tensor, names: Sequence[str]
+) -> "tuple[Figure, str]":
+    """Cosines between photographs, class by class, from features (n, d).
+
+    The mean over all photographs is taken off first: what they share doesn't
+    tell them apart.
+    """
+    order = labels.argsort(stable=True)
+    x = features[order].double()
+    x = F.normalize(x - x.mean(dim=0), dim=1)
+    cosines = x @ x.mT
+    figure, axes = chart(WIDTH, 4.2)
+    most = 0.5  # a photograph's cosine with itself is 1, the others' are small
+    shown = axes.imshow(cosines.numpy(), cmap=MAP, vmin=-most, vmax=most)
+    counts = labels.bincount(minlength=len(names)).tolist()
+    edges = [sum(counts[:k]) for k in range(len(counts) + 1)]
+    places = [(low + high - 1) / 2 for low, high in pairwise(edges)]
+    axes.set_xticks(places, names, fontsize=11)
+    axes.set_yticks(places, names, fontsize=11, rotation=90, va="center")
+    if len(names) > 2:
+        axes.tick_params(axis="x", labelrotation=90)
+        axes.tick_params(axis="y", labelrotation=0)
+    axes.tick_params(length=0)
+    for edge in edges[1:-1]:
+        axes.axhline(edge - 0.5, color="white", linewidth=1)
+        axes.axvline(edge - 0.5, color="white", linewidth=1)
+    bar = figure.colorbar(shown, ax=axes, ticks=(-most, 0, most))
+    bar.set_label("cosine", fontsize=11)
+    truth = labels[order]
+    same = truth[:, None] == truth
+    same.fill_diagonal_(False)
+    alike = cosines[same].mean().item()
+    unlike = cosines[truth[:, None] != truth].mean().item()
+    alt = (
+        f"How alike the features of {len(labels)} photographs are, sorted into "
+        f"{', '.join(names)}: the blocks on the diagonal, photographs of one "
+        f"class, are brighter (mean cosine {alike:.1f}) than those beside it "
+        f"({unlike:.1f})."
+    )
+    return figure, alt
+
+
+def recipe() -> "tuple[Figure, str]":
+    """From photographs to answers: each box with its line of code."""
+    figure, axes = canvas(360, 452)
+    steps = (
+        (
+            r"photographs, through the ViT:  $X$",
+            PATCHES,
+            "x, y = features(model, photographs)",
+        ),
+        (
+            r"whitened:  $(x - m)\,/\,s$,  then 100",
+            STREAM,
+            "x = whiten(x, mean, std)",
+        ),
+        (
+            r"$W = (X^\top X + \lambda I)^{-1} X^\top Y$",
+            CLASS,
+            "weights = inverse @ (x.mT @ targets)",
+        ),
+        (
+            r"the largest score of  $X_{test}\,W$",
+            NIGHT,
+            "scores(xt).argmax(dim=1)",
+        ),
+    )
+    tops = [420 - 112 * number for number in range(len(steps))]
+    for top, (words, color, code) in zip(tops, steps, strict=True):
+        box(axes, (180, top), (330, 50), words, color)
+        label(axes, (180, top - 40), code, fontsize=10, family="monospace")
+    for above, below in pairwise(tops):
+        arrow(axes, (180, above - 52), (180, below + 26))
+    alt = (
+        "The classifier, four boxes from top to bottom, each with its line of "
+        "code: photographs become features X in the frozen ViT; they are "
+        "whitened and get a column of 100; a formula gives the weights W; the "
+        "largest score is the answer."
+    )
+    return figure, alt
+
+
+def curves(
+    accuracies: Mapping[str, Mapping[int, Sequence[float]]], num_classes: int
+) -> "tuple[Figure, str]":
+    """Shares (0..1) of many draws by shots: their mean, and a band.
+
+    The band has the draws but for the lowest and the highest tenth.
+    """
+    figure, axes = chart(WIDTH, 3.4)
+    listed, ends = [], []
+    for (name, by_shots), color in zip(
+        accuracies.items(), (RIVAL, CLASS), strict=False
+    ):
+        shots = list(by_shots)
+        means = [100 * statistics.fmean(each) for each in by_shots.values()]
+        bands = [_band(each) for each in by_shots.values()]
+        lows, highs = zip(*bands, strict=True)
+        axes.fill_between(shots, lows, highs, color=color, alpha=0.18, lw=0)
+        axes.plot(shots, means, "o-", color=color, linewidth=2, label=name)
+        ends.append((means[0], shots[0], color))
+        points = [
+            f"{mean:.0f} % from {k}"
+            for k, mean in zip(shots, means, strict=True)
+        ]
+        listed.append(f"{name} {', '.join(points)}")
+    for (mean, place, color), offset in zip(
+        ends, ((8, -15), (15, -6)), strict=False
+    ):
+        look = {"color": color, "ha": "left", "weight": "bold"}
+        note(axes, f"{mean:.0f} %", (place, mean), offset, 11, **look)
+    chance = 100 / num_classes
+    axes.axhline(chance, color="0.7", linestyle="--", linewidth=1)
+    axes.set_xscale("log")
+    axes.set_xticks(shots, [str(k) for k in shots])
+    axes.minorticks_off()
+    axes.set(xlabel="photographs of each class", ylabel="accuracy (%)")
+    axes.set(ylim=(min(30, chance - 5), 101))
+    note(axes, "guessing", (shots[-1], chance), (0, 4), 10, ha="right")
+    axes.legend(frameon=False, fontsize=11, loc="center right")
+    bare(axes)
+    alt = (
+        "Mean accuracy over random draws by photographs of each class: "
+        f"{'; '.join(listed)}. The bands show how far draws differ: widely "
+        "from one photograph, hardly from many."
+    )
+    return figure, alt
+
+
+def dip(
+    accuracies: Mapping[str, Mapping[int, float]], num_columns: int
+) -> "tuple[Figure, str]":
+    """Shares (0..1) by number of photographs, one line for each lambda."""
+    figure, axes = chart(WIDTH, 3.1)
+    listed, lowest = [], 0.0
+    for (name, by_number), color in zip(
+        reversed(list(accuracies.items())), (RIVAL, CLASS), strict=True
+    ):
+        percents = [100 * each for each in by_number.values()]
+        numbers = list(by_number)
+        look = {"color": color, "linewidth": 2, "markersize": 4}
+        axes.plot(numbers, percents, "o-", label=name, **look)
+        peak = percents.index(max(percents))
+        lowest = min(percents[peak:])
+        words = f"at best {percents[peak]:.0f} % from {numbers[peak]}"
+        if lowest < percents[peak] - 1:
+            where = numbers[percents.index(lowest, peak)]
+            words += f", then down to {lowest:.0f} % from {where}"
+        end = f"{percents[-1]:.0f} % from {numbers[-1]}"
+        listed.append(f"{name}: {words}, and {end}")
+    if num_columns < max(numbers):
+        axes.axvline(num_columns, color=DARK, linestyle=":", linewidth=1.2)
+        words = f"{num_columns}\ncolumns"
+        look = {"ha": "left", "va": "bottom"}
+        note(axes, words, (num_columns, lowest), (8, -8), 10, **look)
+    axes.set(xlabel="photographs to learn from", ylabel="accuracy (%)")
+    axes.set(ylim=(None, 101))
+    axes.legend(frameon=False, fontsize=11, loc="lower center")
+    bare(axes)
+    return (
+        figure,
+        f"Mean accuracy by number of photographs. {'; '.join(listed)}.",
+    )
+
+
+def _band(shares: Sequence[float]) -> tuple[float, float]:
+    """From the lowest tenth to the highest, in percent."""
+    ordered = sorted(shares)
+    last = len(ordered) - 1
+    low, high = (100 * ordered[round(part * last)] for part in (LOW, HIGH))
+    return low, high

@@ -1,0 +1,158 @@
+"""Drawings of chapter 11: the fine-tuning step, momentum, clipping, bars.
+
+Every function returns a figure and its alt text, for `figures.show(*...)`.
+"""
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from vitedu.figures.charts import WIDTH, bare, chart
+from vitedu.figures.palette import CLASS, DARK, PALE, STREAM
+from vitedu.figures.schematic import TIMES, arrow, box, canvas, label, line
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# the step's own colours: none of them is a part of the network's
+CLIP = "#2d6f73"  # teal
+VELOCITY = "#7a5c3e"  # brown
+NIGHT = "#3b4350"  # of the step, as in chapter 5
+STEP = (
+    (r"the gradient  $g = \partial\ell/\partial w$", STREAM, "loss.backward()"),
+    (
+        rf"clip  $g \leftarrow g$ {TIMES} $\min(1,\ 1/\Vert g\Vert)$",
+        CLIP,
+        "g = w.grad * shrink",
+    ),
+    (
+        r"the velocity  $v \leftarrow 0.9\,v + g$",
+        VELOCITY,
+        "v.mul_(0.9).add_(g)",
+    ),
+    (r"the step  $w \leftarrow w - \eta\,v$", NIGHT, "w.sub_(rate * v)"),
+)
+
+
+def step() -> "tuple[Figure, str]":
+    """The fine-tuning step: each box with its symbol, and its line of code."""
+    figure, axes = canvas(340, 456, opaque=True)
+    tops = [424 - 114 * turn for turn in range(len(STEP))]
+    for top, (words, color, code) in zip(tops, STEP, strict=True):
+        box(axes, (188, top), (290, 50), words, color)
+        options = {"family": "monospace", "weight": "bold"}
+        label(axes, (188, top - 40), code, color, 11, **options)
+    for above, below in pairwise(tops):
+        arrow(axes, (188, above - 53), (188, below + 26))
+    line(axes, [(41, tops[-1]), (20, tops[-1]), (20, tops[0])])
+    arrow(axes, (20, tops[0]), (43, tops[0]))
+    label(axes, (9, 253), "next batch", rotation=90)
+    alt = (
+        "The fine-tuning step, four boxes from top to bottom, each with its "
+        "line of code: the gradient, by loss.backward(); clipping, which "
+        "shrinks gradients longer than 1 to length 1; the velocity, 0.9 times "
+        "what it was plus the gradient; the step, the weight minus the rate "
+        "times the velocity. An arrow leads back to the next batch."
+    )
+    return figure, alt
+
+
+def momentum(
+    gradients: Mapping[str, Sequence[float]],
+    velocities: Mapping[str, Sequence[float]],
+) -> "tuple[Figure, str]":
+    """A panel per name: a gradient a step as bars, the velocity as a line."""
+    figure, panels = chart(
+        WIDTH, 3.6, len(gradients), 1, sharex=True, sharey=True
+    )
+    listed = []
+    for axes, (name, values) in zip(panels, gradients.items(), strict=True):
+        steps, found = range(1, len(values) + 1), velocities[name]
+        axes.bar(steps, values, 0.55, color=PALE, label="gradient $g$")
+        look = {"color": VELOCITY, "linewidth": 2.5, "markersize": 5}
+        axes.plot(steps, found, "o-", label="velocity $v$", **look)
+        axes.axhline(0, color="0.4", linewidth=0.8)
+        axes.set_title(name, fontsize=12)
+        axes.tick_params(labelsize=11)
+        bare(axes)
+        largest = max(map(abs, found))
+        listed.append(f"{name}, a velocity of {largest:.1f} at most")
+    panels[0].legend(frameon=False, fontsize=12, loc="upper left")
+    panels[-1].set_xlabel("step", fontsize=12)
+    number = len(next(iter(gradients.values())))
+    return figure, (
+        f"Gradients of size 1 and the velocity they add up to in {number} "
+        f"steps: {'; '.join(listed)}."
+    )
+
+
+def clipping(lengths: Sequence[float]) -> "tuple[Figure, str]":
+    """Gradients as arrows of these lengths, and what clipping leaves of each.
+
+    The circle has the radius 1; the part of an arrow that is cut off is pale.
+    """
+    figure, axes = chart(WIDTH, 2.9)
+    turns = [math.radians(12 + 38 * i) for i in range(len(lengths))]
+    for length, turn in zip(sorted(lengths, reverse=True), turns, strict=True):
+        way = math.cos(turn), math.sin(turn)
+        whole, kept = (
+            tuple(part * x for x in way) for part in (length, min(1, length))
+        )
+        if length > 1:
+            arrow(axes, (0, 0), whole, PALE, 2)
+        arrow(axes, (0, 0), kept, CLIP, 3.5)
+        words = f"{length:g}" + (" becomes 1" if length > 1 else " stays")
+        look = {"ha": "left", "va": "bottom"}
+        label(axes, whole, f" {words}", DARK, 12, **look)
+    circle = [math.radians(degree) for degree in range(361)]
+    points = [(math.cos(x), math.sin(x)) for x in circle]
+    line(axes, points, STREAM, 1, dashed=True)
+    most = max(lengths)
+    axes.set(xlim=(-1.15, most + 1), ylim=(-1.15, 1.9), aspect="equal")
+    axes.axis("off")
+    words = ", ".join(
+        f"{x:g} " + ("becomes 1" if x > 1 else "stays") for x in lengths
+    )
+    return figure, (
+        "Gradients as arrows from the middle of a circle of radius 1: those "
+        "that reach out of it are cut off at the circle and keep their "
+        f"direction. Lengths: {words}."
+    )
+
+
+def bars(
+    values: Mapping[str, float],
+    what: str,
+    unit: str,
+    *,
+    lit: Sequence[str] = (),
+    places: int = 0,
+) -> "tuple[Figure, str]":
+    """A bar per name with its value; those in `lit` are red, the others grey.
+
+    `what` says what is measured, for the axis and the alt text.
+    """
+    figure, axes = chart(WIDTH, 0.5 * len(values) + 0.7)
+    rows = range(len(values))
+    colors = [CLASS if name in lit else PALE for name in values]
+    axes.barh(rows, list(values.values()), 0.62, color=colors)
+    axes.set_yticks(
+        rows,
+        [textwrap.fill(x, 19, break_on_hyphens=False) for x in values],
+        fontsize=12,
+    )
+    axes.set_ylim(len(values) - 0.5, -0.5)
+    axes.set_xlabel(f"{what} ({unit})", fontsize=12)
+    axes.set_xlim(0, 1.16 * max(values.values()))
+    axes.tick_params("x", labelsize=11)
+    for row, value in zip(rows, values.values(), strict=True):
+        look = {"ha": "left", "va": "center"}
+        words = f" {value:.{places}f}"
+        label(axes, (value, row), words, DARK, 12, **look)
+    bare(axes)
+    listed = "; ".join(
+        f"{name} {value:.{places}f}" for name, value in values.items()
+    )
+    return figure, f"{what[0].upper()}{what[1:]} in {unit}: {listed}."

@@ -71,9 +71,9 @@ def cifar10_finetune(tier: str) -> TrainConfig:
     10,000 steps of 512 images at 0.01. Expected: 98.95 % (Table 5, from the
     paper's own weights); not run by this project. Tier cpu: the embedded
     ViT-Ti/16, 10,000 images enlarged from 32 to 128 pixels, 3 epochs, and all
-    10,000 images to test on: 90.7 % (n = 1, on a JPEG copy), in 39 minutes of
-    two cores that had other work. Command: vitedu train cifar10-finetune
-    (data=FILE.npz, if CIFAR-10 isn't found and can't be downloaded).
+    10,000 images to test on: 90.7 % (n = 1, on a JPEG copy), in eleven minutes
+    of two cores. Command: vitedu train cifar10-finetune (data=FILE.npz, if
+    CIFAR-10 isn't found and can't be downloaded).
     """
     if tier == "gpu":
         return table_4("cifar10-finetune", tier, "cifar10", "ViT-B/16", lr=0.01)

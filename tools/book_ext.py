@@ -322,6 +322,7 @@ def number_as_named(app, env):
         for title in titles:
             if title.get("secnumber"):
                 title["secnumber"] = [int(named[1]), *title["secnumber"][1:]]
+    return []  # no page has to be written again for that
 
 
 def shorten_defaults(app, what, name, each, options, signature, returns):

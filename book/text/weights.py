@@ -5,7 +5,7 @@
 import vitedu
 
 # %% [markdown]
-# # Everybody's weights
+# # Loading and writing weights
 #
 # You have a file with a trained Vision Transformer in it, or the name of one. This page
 # shows you how to turn it into a model that gives the answers its makers published.

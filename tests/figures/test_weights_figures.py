@@ -18,9 +18,9 @@ from vitedu.figures.palette import (
 pytestmark = pytest.mark.slow  # draws
 
 ROWS = [
-    weights.Dialect("one", ("a/", "b"), (4, 2, 2), "x.T", "heads"),
-    weights.Dialect("two", ("c.d",), (12, 4), "x[8:]", "joint"),
-    weights.Dialect("three", ("e",), (4, 4), "x", "three"),
+    weights.Dialect("one", ("a/", "b"), (4, 2, 2), ("f(", " x)"), "heads"),
+    weights.Dialect("two", ("c.d",), (12, 4), ("x[8:]",), "joint"),
+    weights.Dialect("three", ("e",), (4, 4), ("x",), "three"),
 ]
 COSTS = [
     weights.Cost("tanh_gelu", "tanh GELU", 813, 0.02),
@@ -49,10 +49,22 @@ def test_every_dialect_has_its_name_shape_and_way_to_ours():
     figure, alt = weights.dialects(ROWS)
     written = words(figure.axes[0])
     for row in ROWS:
-        assert {row.owner, row.code, *row.name} <= set(written)
+        assert {row.owner, *row.code, *row.name} <= set(written)
         assert f"({', '.join(map(str, row.shape))})" in written
-    assert "two, c.d of shape (12, 4), becomes ours by x[8:]" in alt
+    assert (
+        "one, a/b of shape (4, 2, 2), in by out, becomes ours by f( x)" in alt
+    )
+    assert "two, c.d of shape (12, 4), out by in, becomes ours by x[8:]" in alt
     assert "in 3 dialects" in alt
+
+
+def test_beside_the_values_is_which_axis_is_the_inputs():
+    figure, _ = weights.dialects(ROWS)
+    written = words(figure.axes[0])
+    down, across = "\N{DOWNWARDS ARROW}", "\N{RIGHTWARDS ARROW}"
+    found = [text for text in written if text[0] in (down, across)]
+    ours = [f"{down}out", f"{across}in"]
+    assert found == [f"{down}in", f"{across}out", *ours, *ours]
 
 
 def test_the_values_alone_are_filled_and_three_matrices_are_apart():
@@ -78,7 +90,7 @@ def filled(box):
 
 def test_nothing_of_a_dialect_leaves_the_drawing():
     name = ("MultiHeadDotProductAttention_1/", 36 * "x")
-    code = 'rearrange(x, "d h hd -> (h hd) d")'
+    code = ("rearrange(x,", ' "d heads hd -> (heads hd) d")')
     row = weights.Dialect("somebody", name, (192, 3, 64), code, "heads")
     figure, _ = weights.dialects([row])
     figure.canvas.draw()
@@ -99,6 +111,8 @@ def test_mistakes_are_sorted_by_what_they_cost():
     points = far.collections[0].get_offsets()[:, 0].tolist()
     assert points == [27.0, 12.0, 0.02]
     assert far.get_xscale() == "log"
+    parts = ["attention", "pixels", "MLP"]
+    assert words(far) == ["27", "12", "0.02", *parts]
     assert "Of 1,000 photographs 813 are right" in alt
     assert "BGR for RGB 650, by 12; tanh GELU 813, by 0.02." in alt
 

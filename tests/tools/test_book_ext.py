@@ -53,6 +53,12 @@ glossary
 figures
 words
 ```
+
+```{toctree}
+:numbered:
+01_first
+07_seventh
+```
 """
 GLOSSARY = """# Words
 
@@ -132,6 +138,8 @@ def small_site(tmp_path_factory):
     (source / "index.md").write_text(INDEX)
     (source / "glossary.md").write_text(GLOSSARY)
     (source / "words.md").write_text(WORDS)
+    (source / "01_first.md").write_text("# First\n\n## A part\n")
+    (source / "07_seventh.md").write_text("# Seventh\n\n## Another part\n")
     (source / "papers.bib").write_text(PAPERS)
     outputs = [picture('Two "dots", 3 < 4.', b"1"), picture("A line.", b"2")]
     code = {
@@ -181,6 +189,16 @@ def small_site(tmp_path_factory):
     )
     icons.lighten(source / "out")
     return source / "out"
+
+
+def test_a_chapter_has_the_number_of_its_file_though_others_are_missing(
+    small_site,
+):
+    page = (small_site / "07_seventh.html").read_text()
+    assert "<title>7. Seventh" in page
+    assert 'section-number">7.1. </span>Another part' in page
+    start = (small_site / "index.html").read_text()
+    assert ">1. First<" in start and ">7. Seventh<" in start
 
 
 def test_each_figure_has_the_words_of_its_own_output(small_site):

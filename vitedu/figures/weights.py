@@ -1,14 +1,15 @@
-"""Drawings of chapter 9: answers, one matrix in five dialects, and mistakes.
+"""Drawings of chapter 9: answers, one matrix in many dialects, and mistakes.
 
 Every function returns a figure and its alt text, for `figures.show(*...)`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 
-from vitedu.figures.charts import WIDTH, bare, chart
+from vitedu.figures.charts import WIDTH, bare, chart, note
 from vitedu.figures.palette import (
     ATTENTION,
     CLASS,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SIDE, GAP, ROW = 27, 3, 104  # of a matrix of 192x192, between two, of a row
+SIDE, GAP, ROW = 27, 3, 122  # of a matrix of 192x192, between two, of a row
 # what a mistake is about, by the end of its name in `imagenet-sample`
 PARTS = {
     PATCHES: ("bgr", "mean_std", "0_1", "squash", "bilinear", "256", "kernel"),
@@ -35,6 +36,13 @@ PARTS = {
     ATTENTION: ("qk", "heads", "out", "qkv"),
     MLP: ("gelu",),
     STREAM: ("eps",),
+}
+PART_NAMES = {
+    ATTENTION: "attention",
+    POSITIONS: "positions",
+    PATCHES: "pixels",
+    MLP: "MLP",
+    STREAM: "norms",
 }
 
 
@@ -44,7 +52,7 @@ class Dialect(NamedTuple):
     owner: str
     name: Sequence[str]  # in lines of at most 36 letters
     shape: Sequence[int]
-    code: str  # how it becomes ours
+    code: Sequence[str]  # how it becomes ours, in lines as long
     form: str  # "joint", "three" or "heads"
 
 
@@ -91,7 +99,10 @@ def answers(
 
 
 def dialects(rows: Sequence[Dialect]) -> "tuple[Figure, str]":
-    """One matrix in everybody's form: its name, its shape, the way to ours."""
+    """One matrix in everybody's form: its name, its shape, the way to ours.
+
+    Beside the matrix is written which of its axes are the inputs.
+    """
     height = ROW * len(rows) + 8
     figure, axes = canvas(440, height, opaque=True)
     start = {"ha": "left", "va": "center_baseline"}
@@ -100,7 +111,7 @@ def dialects(rows: Sequence[Dialect]) -> "tuple[Figure, str]":
         top = height - 4 - ROW * number
         if number:
             line(axes, [(8, top), (432, top)], PALE, 0.8)
-        _form(axes, (54, top - ROW / 2), row.form)
+        _form(axes, (46, top - ROW / 2 + 7), row.form)
         shape = ", ".join(map(str, row.shape))
         y = top - 17
         heading = {"weight": "bold", **start}
@@ -113,10 +124,13 @@ def dialects(rows: Sequence[Dialect]) -> "tuple[Figure, str]":
             label(axes, (112, y), part, DARK, 10.5, family="monospace", **start)
         y -= 19
         code = {"family": "monospace", "weight": "bold", **start}
-        label(axes, (112, y), row.code, ATTENTION, 10.5, **code)
+        for part in row.code:
+            label(axes, (112, y), part, ATTENTION, 10.5, **code)
+            y -= 16
         told.append(
-            f"{row.owner}, {''.join(row.name)} of shape ({shape}), becomes "
-            f"ours by {row.code}"
+            f"{row.owner}, {''.join(row.name)} of shape ({shape}), "
+            f"{' by '.join(_axes(row.form))}, becomes ours by "
+            f"{' '.join(map(str.strip, row.code))}"
         )
     alt = "The value matrix of the first block in "
     return figure, f"{alt}{len(rows)} dialects: {'; '.join(told)}."
@@ -139,6 +153,18 @@ def _form(axes: "Axes", middle: Sequence[float], form: str) -> None:
             line(axes, ends, edge, 1.2)
         side = (x - SIDE / 2 - 11, below - SIDE / 2)
         label(axes, side, "qkv"[part], ATTENTION, 11, va="center_baseline")
+    of_rows, of_columns = _axes(form)
+    down = f"\N{DOWNWARDS ARROW}{of_rows}"
+    right = f"\N{RIGHTWARDS ARROW}{of_columns}"
+    start = {"ha": "left", "va": "center_baseline"}
+    label(axes, (x + SIDE / 2 + 5, below - SIDE / 2), down, DARK, 11, **start)
+    under = (x, below - SIDE - 10)
+    label(axes, under, right, DARK, 11, va="center_baseline")
+
+
+def _axes(form: str) -> tuple[str, str]:
+    """What the matrix counts down its rows, and what across its columns."""
+    return ("in", "out") if form == "heads" else ("out", "in")
 
 
 def costs(rows: Sequence[Cost], total: int, right: int) -> "tuple[Figure, str]":
@@ -175,10 +201,24 @@ def costs(rows: Sequence[Cost], total: int, right: int) -> "tuple[Figure, str]":
     far.scatter([row.change for row in rows], places, c=colors, s=42, zorder=3)
     far.set(xscale="log")
     low, high = min(row.change for row in rows), max(r.change for r in rows)
-    ticks = [10.0**power for power in range(-6, 4, 2)]
-    ticks = [tick for tick in ticks if low / 3 < tick < 3 * high]
-    names = [f"{tick:.2g}".replace("0.0001", "$10^{-4}$") for tick in ticks]
-    far.set_xticks(ticks, names, fontsize=10)
+    for place, row in zip(places, rows, strict=True):
+        is_far = row.change > math.sqrt(low * high)
+        note(
+            far,
+            rounded(row.change),
+            (row.change, place),
+            (-6 if is_far else 6, 0),
+            10,
+            ha="right" if is_far else "left",
+            va="center_baseline",
+            color=DARK,
+        )
+    _legend(far, colors)
+    powers = [
+        power for power in range(-6, 4, 2) if low / 3 < 10.0**power < 3 * high
+    ]
+    ticks = {10.0**power: f"$10^{{{power}}}$" for power in powers}
+    far.set_xticks([*ticks], [*ticks.values()], fontsize=10)
     far.set_xlim(low / 3, high * 3)
     far.minorticks_off()
     far.grid(axis="x", alpha=0.3)
@@ -194,6 +234,15 @@ def costs(rows: Sequence[Cost], total: int, right: int) -> "tuple[Figure, str]":
         f"each mistake, how many, and by how much a logit moved at most: {told}"
     )
     return figure, f"{alt}."
+
+
+def _legend(axes: "Axes", colors: Sequence[str]) -> None:
+    """The parts of these colours, from the upper left corner down."""
+    names = {c: name for c, name in PART_NAMES.items() if c in colors}
+    for line_number, (color, name) in enumerate(names.items()):
+        look = {"xycoords": "axes fraction", "va": "top", "weight": "bold"}
+        offset = (4, -4 - 15 * line_number)
+        note(axes, name, (0, 1), offset, 10.5, color=color, **look)
 
 
 def rounded(change: float) -> str:

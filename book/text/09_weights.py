@@ -174,8 +174,8 @@ figures.show(*drawings.dialects(table))
 # * **The name.** That's only text, and it's all that timm and torchvision disagree on.
 # * **What's kept together.** timm and torchvision stack the matrices of queries, keys and
 #   values into one tall array, where the values come last. The other two keep three.
-# * **The order of the axes.** The authors use JAX, Google's library. What it calls a
-#   *kernel*, a matrix of weights, is stored as (in, out). PyTorch stores (out, in).
+# * **The order of the axes.** The authors use JAX and Flax, Google's libraries. A
+#   matrix of weights, or *kernel*, is stored as (in, out) there. PyTorch stores (out, in).
 #
 # Take a pencil for the last one. JAX computes $x W$. What's that here?
 #
@@ -237,10 +237,10 @@ print("checked: the four names hold the same matrix")
 
 
 # %% [markdown]
-# We do, to the last bit. Nearly all the other arrays follow the same rule: the axis of
-# the inputs goes last, and outputs that are split by head are joined again. That goes for
-# the biases of queries, keys and values, too: they're a row per head, and we flatten
-# them.
+# We do, to the last bit. Nearly all the other kernels follow the same rule: the axis
+# of the inputs goes last, and outputs that are split by head are joined again. The biases
+# of queries, keys and values are a row per head, too, and we flatten them. Everything
+# else stays as it is.
 #
 # Two kernels have an order of their own: the one that embeds patches of $p \times q$
 # pixels and $c$ colours, and `out`, where it's the *inputs* that are split by head. (In
@@ -260,9 +260,8 @@ def in_our_order(name, array):
 
 
 # %% [markdown]
-# The names are a table. Each row replaces one piece of text with another, and the rows
-# are applied from the top down. The order matters: `…Attention_1/out`, for example, has
-# to be replaced before `…Attention_1`.
+# The names are a table. Each row replaces one piece of text with another, from the top
+# down. (That's why the row that ends in `/out` comes before the one without.)
 
 # %%
 NAMES = {  # theirs: ours
@@ -311,7 +310,7 @@ state = translate(authors)
 print(len(authors), "arrays of theirs,", len(state), "of ours")
 
 # %% [markdown]
-# That's the whole dialect. Now give the result to your class from chapter 4, in float64,
+# Now give the result to your class from chapter 4, in float64,
 # to keep rounding out of the way.
 
 # %%
@@ -324,11 +323,11 @@ logits = mine(images)
 say(logits)
 
 # %% [markdown]
-# It looks good. But so did the cat, so let's ask another program, as in chapter 4. This
-# time we give it as little as we can. A folded cell has timm build its own ViT-Ti/16,
-# with the settings that timm's own table lists for this checkpoint. From us it gets the
-# weights and the photographs, but not our tensors: timm scales, crops and normalises the
-# photographs itself. Its logits are `reference`.
+# It looks good. But so did the cat, so let's ask another program. A folded cell has timm
+# build its own ViT-Ti/16, with the settings that timm's own table lists for this
+# checkpoint. It reads the weights from the file in timm's dialect, not from `translate`.
+# And it gets the photographs, not our pixels: timm scales, crops and normalises them
+# itself. Its logits are `reference`.
 
 # %% tags=["hide-input"]
 from vitedu.compat import import_timm
@@ -361,7 +360,8 @@ print("checked: if both get timm's tensors, the difference is below 1e-10")
 # Your class agrees with timm to one part in ten million, and even that is only the
 # rounding of the pixels, which both programs prepare in float32. The candle doesn't get
 # through, because timm started from the photographs. If it had been given the same
-# tensors as our network, the six wrong numbers would have passed.
+# pixels as our network, the six wrong numbers would have passed. (And if yours don't
+# agree? Here's [how to find the place](#When-the-logits-disagree).)
 #
 # One caveat: `authors.npz` was written by our own `convert`, in the authors' layout. (The
 # package's tests load files that the authors' own code wrote, and compare with the logits
@@ -438,8 +438,8 @@ PICTURES = {
 # middle. `None` cuts nothing off and squashes the whole photograph to 224×224.)
 #
 # Two more are in the arrays. The first takes the queries' matrix for the keys' and the
-# keys' for the queries'. The second numbers the patches from top to bottom, when the
-# table of positions goes line by line.
+# keys' for the queries'. The second numbers the patches from top to bottom, though
+# the table of positions goes line by line.
 
 
 # %%
@@ -577,13 +577,13 @@ print(f"{record['hardware']}, {record['date']}")
 # reach, you'll take it for a weak one, and start to fine-tune it.
 #
 # **Then three rows tie with the original.** The record says more: not one of the thousand
-# answers is different. All the same, they compute another function, as the dots on the
-# right show.
+# answers is different. Even so, they compute another function, as the dots on the right
+# show.
 #
 # **And two rows have *more* right answers.** Scale the short side to 256 instead of 248,
 # and you gain six. Should you? As in [chapter 5](05_mnist.ipynb), count the photographs
-# that only one of the two gets right. The gain is their difference, and its standard
-# error is the root of their sum.
+# that only the new network gets right (gained) and only the old one (lost). The gain is
+# gained minus lost, and its standard error is the root of gained plus lost.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import math
@@ -624,7 +624,8 @@ print(model.config.num_heads, "heads,", model.config.gelu, "GELU")
 print(model.preprocess.interpolation, model.preprocess.crop)
 
 # %% [markdown]
-# Three heads, read off a shape. But the GELU is now the tanh one, and photographs will be
+# The 200 arrays became our 152, and `()` says that none was dropped. Three heads, read off
+# a shape. But the GELU is now the tanh one, and photographs will be
 # squashed with the bilinear filter. The file says nothing about either, so `load` assumes
 # what the authors' code does. In a way, our network has come home. But it doesn't give
 # timm's logits any more! Did we get a warning? Yes, from `convert`, when it wrote the
@@ -646,7 +647,7 @@ for to, warned in told.items():
 # ViT-Ti.)
 #
 # In Hugging Face's form, nothing is lost: the package's tests open such a folder with the
-# library transformers and get the same logits. So once you've trained a network on your
+# library `transformers` and get the same logits. So once you've trained a network on your
 # own photographs, you can hand it to people who have never heard of this book:
 #
 # ```
@@ -660,8 +661,8 @@ for to, warned in told.items():
 #
 # 1. A checkpoint is a dict from names to arrays. To read another library's, you translate
 #    the names, stack what belongs together, and put the axes in order.
-# 2. What has no array travels beside the file or not at all: heads, GELU, epsilon, and
-#    how to prepare a photograph.
+# 2. What has no array travels beside the file or not at all: GELU, epsilon, how to
+#    prepare a photograph, and mostly the number of heads.
 # 3. A strict load checks names and shapes, and accuracy finds gross mistakes. To check
 #    the function, compare logits with a program that starts from the same photograph.
 #
@@ -737,6 +738,16 @@ for key, words in {"none": "no change", **WORDS}.items():
 # That two mistakes tie at 384 is chance, as far as we can tell, though they're related:
 # see [exercise 4](#Exercises).
 #
+# ### When the logits disagree
+#
+# Give both networks the same photograph and compare the tokens after the first block,
+# then after the second, and so on. The first block where they part is the place to look,
+# and inside it you can go on: after the norm, after attention, after the MLP. If they
+# part before the first block, it's the pixels, the patches or the positions. How small is
+# small enough? In float32 two programs differ by about a millionth of the largest number.
+# A wrong epsilon, in the figure above, moves a logit by a thousandth: a careless
+# tolerance lets it through.
+#
 # ### A file is not a harmless thing
 #
 # The `.pth` files of PyTorch are *pickles*, and a pickle is a little program that builds
@@ -768,7 +779,7 @@ for key, words in {"none": "no change", **WORDS}.items():
 # 2021](https://arxiv.org/abs/2010.11929) describe the network in section 3.1 and say in
 # 3.2 what becomes of the head and the positions when it's fine-tuned. Which GELU, which
 # epsilon and what mean of the pixels is only in the authors' code. Our weights aren't
-# from that paper either, but by all evidence from [Steiner et al.
+# from that paper either, but, as far as anybody can tell, from [Steiner et al.
 # 2022](https://arxiv.org/abs/2106.10270), some of the same authors.
 #
 # ### What differs
@@ -814,9 +825,9 @@ for key, words in {"none": "no change", **WORDS}.items():
 #
 # <details><summary>Solution 3</summary>
 #
-# Count the names that end in `query/kernel`; that array's second axis is the number of
-# heads. Then `range(12)` becomes `range(len(queries))`. In timm's file the array is
-# 576×192, whatever the number of heads.
+# Count the names that end in `query/kernel`; the second axis of each of these arrays is
+# the number of heads. Then `range(12)` becomes `range(len(queries))`. In timm's file the
+# array is 576×192, whatever the number of heads.
 #
 # </details>
 

@@ -69,12 +69,27 @@ def test_curves_draw_means_bands_and_chance():
     assert len(axes.collections) == 2
     assert words(axes) == ["80 %", "50 %", "guessing"]
     assert "least squares 50 % from 1, 95 % from 5" in alt
+    assert "nearest mean 70 to 90 % from 1, 90 to 90 % from 5" in alt
 
 
 def test_a_band_leaves_out_a_tenth_at_either_end():
     shares = [number / 100 for number in range(31)]
     assert few_shot._band(shares) == pytest.approx((3, 27))
     assert few_shot._band([0.5]) == (50, 50)
+
+
+def test_wrong_answers_are_red_and_say_what_it_is():
+    images = [torch.zeros(3, 8, 8)] * 6
+    truths = ["ring", "half_disc", "star", "disc", "cross", "square"]
+    figure, alt = few_shot.answers(
+        images, ["ring", "disc", *truths[2:]], truths
+    )
+    right, wrong, *_ = (axes.title for axes in figure.axes)
+    assert right.get_text() == "ring"
+    assert wrong.get_text() == "disc\n(half disc)"
+    assert wrong.get_color() == CLASS != right.get_color()
+    assert sum(bool(axes.images) for axes in figure.axes) == 6
+    assert "6 pictures" in alt and "disc, but it is a half disc" in alt
 
 
 def test_the_dip_is_named_and_the_columns_are_marked():

@@ -1,8 +1,9 @@
-"""Drawings of chapter 12: likeness, the recipe, and accuracy by photographs.
+"""Drawings of chapter 12: likeness, recipe, accuracy by photographs, answers.
 
 Every function returns a figure and its alt text, for `figures.show(*...)`.
 """
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
 from vitedu.figures.palette import CLASS, DARK, MAP, PATCHES, STREAM
+from vitedu.figures.photos import draw_picture
 from vitedu.figures.schematic import arrow, box, canvas, label
 
 if TYPE_CHECKING:
@@ -71,12 +73,12 @@ def recipe() -> "tuple[Figure, str]":
     figure, axes = canvas(360, 452)
     steps = (
         (
-            r"photographs, through the ViT:  $X$",
+            r"photographs, through the ViT:  $x$",
             PATCHES,
             "x, y = features(model, photographs)",
         ),
         (
-            r"whitened:  $(x - m)\,/\,s$,  then 100",
+            r"$X = (x - m)\,/\,s$,  then 100",
             STREAM,
             "x = whiten(x, mean, std)",
         ),
@@ -99,9 +101,9 @@ def recipe() -> "tuple[Figure, str]":
         arrow(axes, (180, above - 52), (180, below + 26))
     alt = (
         "The classifier, four boxes from top to bottom, each with its line of "
-        "code: photographs become features X in the frozen ViT; they are "
-        "whitened and get a column of 100; a formula gives the weights W; the "
-        "largest score is the answer."
+        "code: photographs become features x in the frozen ViT; whitened, and "
+        "with a column of 100, they are the table X; a formula gives the "
+        "weights W; the largest score is the answer."
     )
     return figure, alt
 
@@ -114,7 +116,7 @@ def curves(
     The band has the draws but for the lowest and the highest tenth.
     """
     figure, axes = chart(WIDTH, 3.4)
-    listed, ends = [], []
+    listed, spread, ends = [], [], []
     for (name, by_shots), color in zip(
         accuracies.items(), (RIVAL, CLASS), strict=False
     ):
@@ -129,7 +131,12 @@ def curves(
             f"{mean:.0f} % from {k}"
             for k, mean in zip(shots, means, strict=True)
         ]
+        spans = [
+            f"{low:.0f} to {high:.0f} % from {k}"
+            for k, low, high in zip(shots, lows, highs, strict=True)
+        ]
         listed.append(f"{name} {', '.join(points)}")
+        spread.append(f"{name} {', '.join(spans)}")
     for (mean, place, color), offset in zip(
         ends, ((8, -15), (15, -6)), strict=False
     ):
@@ -147,10 +154,40 @@ def curves(
     bare(axes)
     alt = (
         "Mean accuracy over random draws by photographs of each class: "
-        f"{'; '.join(listed)}. The bands show how far draws differ: widely "
-        "from one photograph, hardly from many."
+        f"{'; '.join(listed)}. The bands hold eight of ten draws: "
+        f"{'; '.join(spread)}."
     )
     return figure, alt
+
+
+def answers(
+    images: Sequence[Tensor], given: Sequence[str], truths: Sequence[str]
+) -> "tuple[Figure, str]":
+    """Pictures (3, h, w) in 0..1 under the names they were given.
+
+    A wrong name is red, and what it should have been is in brackets.
+    """
+    columns = min(5, len(images))
+    rows = math.ceil(len(images) / columns)
+    size = WIDTH, rows * (WIDTH / columns + 0.42)
+    figure, grid = chart(*size, rows, columns, squeeze=False)
+    listed = []
+    for axes in grid.flat:
+        axes.axis("off")
+    for axes, image, name, truth in zip(
+        grid.flat, images, given, truths, strict=False
+    ):
+        draw_picture(axes, image)
+        right = name == truth
+        words = name.replace("_", " ")
+        wanted = truth.replace("_", " ")
+        look = {"color": DARK} if right else {"color": CLASS, "weight": "bold"}
+        title = words if right else f"{words}\n({wanted})"
+        axes.set_title(title, fontsize=11, **look)
+        listed.append(words if right else f"{words}, but it is a {wanted}")
+    return figure, f"{len(images)} pictures and their names: " + (
+        f"{'; '.join(listed)}."
+    )
 
 
 def dip(
@@ -179,7 +216,7 @@ def dip(
         words = f"{num_columns}\ncolumns"
         look = {"ha": "left", "va": "bottom"}
         note(axes, words, (num_columns, lowest), (8, -8), 10, **look)
-    axes.set(xlabel="photographs to learn from", ylabel="accuracy (%)")
+    axes.set(xlabel="training photographs", ylabel="accuracy (%)")
     axes.set(ylim=(None, 101))
     axes.legend(frameon=False, fontsize=11, loc="lower center")
     bare(axes)

@@ -144,7 +144,8 @@ print(f"{nearest_mean(*few, *test):.0%}")
 # $$ \lVert X\mathbf{w} - \mathbf{y} \rVert^2 + \lambda \lVert \mathbf{w} \rVert^2 $$
 #
 # Here $\lVert\cdot\rVert^2$ is the sum of the squares, and $\lambda$ says how much
-# large weights cost. At the lowest point the derivative is zero:
+# large weights cost. At the lowest point the derivatives by all weights are zero. As a
+# column:
 #
 # $$ 2 X^\top (X\mathbf{w} - \mathbf{y}) + 2 \lambda \mathbf{w} = 0 $$
 #
@@ -174,7 +175,7 @@ for l2 in (0.0, 4.0):
 # Put the columns side by side, call them $Y$, and you get all the weights $W$ at once.
 # That's how the ViT paper compares models where *fine-tuning*, which trains all the
 # weights, would cost too much ([Dosovitskiy et al.
-# 2021](https://arxiv.org/abs/2010.11929)). From top to bottom:
+# 2021](https://arxiv.org/abs/2010.11929)). Here's all of it:
 
 # %% tags=["hide-input"]
 figures.show(*few_shot.recipe())
@@ -185,7 +186,7 @@ figures.show(*few_shot.recipe())
 # another from −0.1 to 0.1. Then the second needs a huge weight to be heard, and
 # $\lambda$ makes it pay for that. So from each number we subtract its mean over the few
 # photographs, $m$, and divide by its standard deviation, $s$. The authors call this
-# *whitening*. From here on, $X$ is the whitened table.
+# *whitening* (others: standardising). From here on, $X$ is the whitened table.
 #
 # Its last column is a constant. Like the bias of a linear layer, it raises or lowers
 # all the scores of a class. Why 100 and not 1? With 100 a tiny weight will do, and
@@ -220,8 +221,8 @@ class FewShotClassifier(NamedTuple):
 # %% [markdown]
 # Now the formula. `solve` would do here, too, but the authors use `eigh`. It takes a
 # symmetric matrix apart into directions (`vectors`) and a size for each (`values`).
-# Adding $\lambda I$ only adds $\lambda$ to each size, so you can try another $\lambda$
-# for the price of a division.
+# Adding $\lambda I$ only adds $\lambda$ to each size, and to invert the matrix, you
+# divide by the sizes and put it together again.
 
 
 # %% tags=["teaches"]
@@ -338,9 +339,7 @@ print("check: of two photographs, whitening leaves the signs")
 # %% [markdown]
 # Of the two photographs, every number has become 1 or −1, however little they differ.
 # In the second column they hardly do, so the deviation there is tiny, and the test
-# photograph gets −34. A few such numbers shout down all the rest, and they're pure
-# chance: a deviation measured on two photographs is worth nothing. (The paper counts
-# its shots on ImageNet. With a thousand classes, one photograph of each is plenty.)
+# photograph gets −34. A few such numbers shout down all the rest: a deviation measured on two photographs is worth nothing.
 #
 # And even with five of each, eight draws in ten span six percentage points. A few-shot
 # number from one draw is partly luck. The authors average three draws; do at least
@@ -373,9 +372,9 @@ figures.show(*few_shot.dip(by_lambda, train.features.shape[1] + 1))
 #
 # Each photograph is an equation and each column a weight to find. With fewer
 # photographs than columns, many solutions hit every target, and the formula takes the
-# smallest. With far more photographs, no solution hits them all, and the formula
-# averages their quirks out. But where the two numbers meet, exactly one solution is
-# left. It hits every target, quirks included, and needs [enormous
+# smallest. With far more photographs, no solution hits them all, and what's
+# odd about single photographs averages out. But where the two numbers meet, exactly one solution is
+# left. It hits every target, odd ones included, and needs [enormous
 # weights](#The-trap-without-photographs) to do it. (This is *double descent*: the
 # mistakes fall, rise and fall again.)
 #
@@ -392,7 +391,8 @@ figures.show(*few_shot.dip(by_lambda, train.features.shape[1] + 1))
 # %% tags=["failure", "nbval-ignore-output"]
 def whitened_by_itself(x):
     """The mistake: the mean and deviation of the photographs in question."""
-    return whiten(x, x.double().mean(dim=0), x.double().std(dim=0) + 1e-5)
+    mean, std = x.mean(dim=0), x.std(dim=0, correction=0) + 1e-5
+    return whiten(x, mean, std)
 
 
 for folder, rows in {
@@ -416,8 +416,9 @@ for folder, rows in {
 # ## Did it need you?
 #
 # Time to be honest. Two of ImageNet's classes are called *ant* and *bee*. The network
-# has seen hundreds of each, *with* their names. What does its own head say if it may
-# only choose between those two?
+# was trained on them, *with* their names, and perhaps on these very photographs: the
+# tutorial says that they're a small subset of ImageNet. What does its own head say if it
+# may only choose between those two?
 
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -449,13 +450,13 @@ print(f"    {record['command'].split(' && ')[0].replace(' seed=0', '')}")
 # With no photograph of yours it's as good as with all of them. Your ten taught it
 # nothing about insects. They told it which of the things it knew you meant.
 #
-# (*Logistic regression* on frozen features is called a *linear probe*. Fine-tuning is
-# chapter 11. Don't look for a winner at 97%: with 153 photographs the standard error is
-# more than one percentage point.)
+# (*Logistic regression* is a linear layer trained with cross-entropy; on frozen features
+# it's called a *linear probe*. Fine-tuning is [chapter 11](11_transfer.ipynb). Don't look
+# for a winner at 97%: with 153 photographs the standard error is more than one point.)
 #
 # Let's ask about something that isn't a class of ImageNet: ten generated shapes such as
 # crosses and half discs, in random places, sizes and colours, on a noisy background.
-# Guessing would get one in ten.
+# Each number is a mean of ten draws.
 
 # %% tags=["nbval-ignore-output"]
 train_shapes = features(model, shapes.train)
@@ -477,8 +478,8 @@ print(f"    {record['hardware']}, {record['date']}")
 print(f"    {record['command']}")
 
 # %% [markdown]
-# With five of each, the formula overtakes a ViT trained from scratch on a hundred
-# thousand shapes. (It's no fair race: that ViT saw them smaller, and it's one run.) The
+# With five of each, the formula is level with a ViT trained from scratch on a hundred
+# thousand shapes, or a little ahead. (It's no fair race: that ViT saw them smaller.) The
 # 192 numbers aren't just a list of things with names: they also describe shapes that
 # nobody ever asked about. And here the weights win in every row, if only by a few points.
 #
@@ -488,8 +489,8 @@ print(f"    {record['command']}")
 # CIFAR-10 ([Krizhevsky
 # 2009](https://www.cs.toronto.edu/~kriz/learning-features-2009-TR.pdf)) has ten kinds
 # of things on 32×32 pixels. They have to be enlarged for our network, to its own 224
-# pixels or, to save time, to 128. The numbers are from a saved run. (Our copy is
-# JPEG-compressed.)
+# pixels or, to save time, to 128. The numbers are from a saved run on 10,000 of
+# the images, from a JPEG copy.
 
 # %% [markdown]
 # **Guess first:** how often is the formula right with 25 photographs of each class at
@@ -509,25 +510,23 @@ for side in (128, 224):
         print(f"{words:>10}, {side} px", end="")
         for value in (known.get(f"{name}/{side}px") for name in row):
             print(f"{f'{value:.0f}%' if value else '–':>13}", end="")
-        print()
+        print(f"{'–':>13}" * (len(columns) - len(row)))
 used = record["dataset"]
 print(f"{used['name']}, {used['num_test']:,} test images")
 print(f"{record['hardware']}, {record['date']}")
 print(record["command"])
 
 # %% [markdown]
-# (A few of each: means of three draws.) The weights hardly pay. At best the formula is
+# (A few of each: means of three draws; –: not run.) The weights hardly pay. At best the formula is
 # about two points ahead of the nearest mean, and at worst three behind: the features do
 # the work.
 #
 # Training does pay, at least with ten thousand images. The network fine-tuned at 128
-# pixels makes about half as many mistakes as the linear probe at 224. (The table can't
-# say how many images you need for that.)
+# pixels makes about half as many mistakes as the linear probe at 224.
 #
 # Enlarging shows the network nothing new, and yet the frozen features are far better at
 # 224 than at 128: 25 of each do as well as all 10,000 at 128. So start with frozen
-# features at the network's own size. For a few hundred photographs that takes a minute,
-# and you know what training has to beat.
+# features at the network's own size. Then you know what training has to beat.
 #
 # ## Can you trust the number?
 #
@@ -550,7 +549,7 @@ print("check: the two most similar rows are missile and projectile")
 # %% [markdown]
 # Go on, explain to somebody the difference between a bathtub and a tub! Some of these
 # pairs are two names for one thing (the *ear* is an ear of corn). Others only look
-# alike, such as the two dogs and the two snakes. But for ImageNet each photograph has
+# alike, such as the huskies and the snakes. But for ImageNet each photograph has
 # one right label, even if it shows several things.
 #
 # [Beyer et al. 2020](https://arxiv.org/abs/2006.07159) had people look again. Their
@@ -678,11 +677,11 @@ print(f"of all {len(given)} test images: {share:.0%}")
 # %% [markdown]
 # Nine of ten, and you trained nothing. (The mistake is red, with the true name in
 # brackets.) Now take your own: your two cats, screws and nails, everybody's mug in the
-# office. Make a folder `mine`, and in it a folder with five photographs for each class.
+# office. Make a folder `mine`, and in it one for each class, with five photographs.
 #
 # ```python
-# mine = learn(find_images("mine"))
-# vitedu.save(mine, "mine.safetensors")
+# yours = learn(find_images("mine"))
+# vitedu.save(yours, "mine.safetensors")
 # ```
 #
 # On the command line, `vitedu predict mine.safetensors new.jpg` then tells you whose mug
@@ -788,7 +787,7 @@ for task in evaluate.VTAB:
 # %% [markdown]
 # Torchvision reads some of the tasks, and the package finds those itself. You hand over
 # the others as arrays or folders. A thousand labelled images means 800 to learn from
-# and 200 to choose a setting by, and then all of them for the final run. The ViT paper
+# and 200 to choose the one setting by, and then all of them for the final run. The ViT paper
 # takes images of 384 pixels, 2,500 steps and one learning rate for every task. The
 # means of the groups are from its Table 9:
 #

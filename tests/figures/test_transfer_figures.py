@@ -1,6 +1,7 @@
 """Chapter 11's drawings: what is drawn, and their alt text."""
 
 import pytest
+import torch
 
 from vitedu.figures import transfer
 from vitedu.figures.palette import CLASS, PALE
@@ -32,6 +33,7 @@ def test_momentum_draws_gradients_and_the_velocity_on_one_scale():
     upper, lower = figure.axes
     assert [bar.get_height() for bar in lower.patches] == [1, -1]
     assert lower.lines[0].get_ydata().tolist() == [1, -0.1]
+    assert {y for y in lower.lines[-1].get_ydata()} == {10}  # the limit
     assert upper.get_ylim() == lower.get_ylim()
     assert "agree, a velocity of 1.9 at most; disagree, a velocity" in alt
 
@@ -45,6 +47,30 @@ def test_clipping_shortens_what_is_longer_than_the_circle():
     lengths = sorted((x**2 + y**2) ** 0.5 for x, y in ends)
     assert lengths == pytest.approx([0.6, 1, 3])
     assert alt.endswith("Lengths: 0.6 stays, 3 becomes 1.")
+
+
+def test_a_run_has_a_panel_for_losses_and_one_for_lengths_with_the_limit():
+    figure, alt = transfer.run([0.7, 0.1], [2.0, 0.5])
+    upper, lower = figure.axes
+    assert upper.lines[0].get_ydata().tolist() == [0.7, 0.1]
+    assert lower.lines[0].get_ydata().tolist() == [2.0, 0.5]
+    assert list(lower.lines[1].get_ydata()) == [1, 1]
+    assert lower.get_yscale() == "log"
+    assert "0.50 to 2.00, in 1 steps above the dashed line at 1." in alt
+
+
+def test_crops_draws_every_box_on_the_photograph_and_frames_its_cut():
+    boxes = [(0.0, 0.0, 0.5, 0.5), (0.25, 0.5, 0.75, 0.5)]
+    cuts = {"a cat": (torch.rand(3, 10, 20), boxes, torch.rand(2, 3, 4, 4))}
+    figure, alt = transfer.crops(cuts)
+    whole, first, _ = figure.axes
+    corners = [patch.get_xy() for patch in whole.patches]
+    assert corners[1::2] == [(-0.5, -0.5), (4.5, 4.5)]
+    assert whole.patches[3].get_width() == pytest.approx(15)
+    colors = [each.patches[-1].get_edgecolor() for each in (whole, first)]
+    assert colors[0] != colors[1]
+    assert first.patches[1].get_edgecolor() == whole.patches[1].get_edgecolor()
+    assert "2 random boxes, of 25% to 38% of the area" in alt
 
 
 def test_bars_light_what_they_are_told_to():

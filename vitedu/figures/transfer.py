@@ -1,4 +1,4 @@
-"""Drawings of chapter 11: the fine-tuning step, momentum, clipping, bars.
+"""Drawings of chapter 11: the fine-tuning step, its parts, runs, crops, bars.
 
 Every function returns a figure and its alt text, for `figures.show(*...)`.
 """
@@ -9,9 +9,20 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from torch import Tensor
+
 from vitedu.figures.charts import WIDTH, bare, chart
 from vitedu.figures.palette import CLASS, DARK, PALE, STREAM
-from vitedu.figures.schematic import TIMES, arrow, box, canvas, label, line
+from vitedu.figures.photos import draw_picture
+from vitedu.figures.schematic import (
+    TIMES,
+    arrow,
+    box,
+    canvas,
+    label,
+    line,
+    rectangle,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,6 +31,8 @@ if TYPE_CHECKING:
 CLIP = "#2d6f73"  # teal
 VELOCITY = "#7a5c3e"  # brown
 NIGHT = "#3b4350"  # of the step, as in chapter 5
+LIMIT = 10  # of the velocity: 1 / (1 - 0.9)
+FRAMES = ("#ff4d4d", "#ffffff", "#ffd23f")  # on any photograph, over black
 STEP = (
     (r"the gradient  $g = \partial\ell/\partial w$", STREAM, "loss.backward()"),
     (
@@ -63,7 +76,10 @@ def momentum(
     gradients: Mapping[str, Sequence[float]],
     velocities: Mapping[str, Sequence[float]],
 ) -> "tuple[Figure, str]":
-    """A panel per name: a gradient a step as bars, the velocity as a line."""
+    """A panel per name: a gradient a step as bars, the velocity as a line.
+
+    The dashed line is what the velocity approaches if all gradients are 1.
+    """
     figure, panels = chart(
         WIDTH, 3.6, len(gradients), 1, sharex=True, sharey=True
     )
@@ -74,17 +90,20 @@ def momentum(
         look = {"color": VELOCITY, "linewidth": 2.5, "markersize": 5}
         axes.plot(steps, found, "o-", label="velocity $v$", **look)
         axes.axhline(0, color="0.4", linewidth=0.8)
+        axes.axhline(LIMIT, color=VELOCITY, linewidth=1, linestyle="--")
         axes.set_title(name, fontsize=12)
         axes.tick_params(labelsize=11)
         bare(axes)
         largest = max(map(abs, found))
         listed.append(f"{name}, a velocity of {largest:.1f} at most")
-    panels[0].legend(frameon=False, fontsize=12, loc="upper left")
+    look = {"ha": "left", "va": "top"}
+    label(panels[0], (0.5, LIMIT - 0.3), f"limit {LIMIT}", VELOCITY, 11, **look)
+    panels[-1].legend(frameon=False, fontsize=11, loc="center right")
     panels[-1].set_xlabel("step", fontsize=12)
     number = len(next(iter(gradients.values())))
     return figure, (
         f"Gradients of size 1 and the velocity they add up to in {number} "
-        f"steps: {'; '.join(listed)}."
+        f"steps: {'; '.join(listed)}. A dashed line marks the limit, {LIMIT}."
     )
 
 
@@ -119,6 +138,72 @@ def clipping(lengths: Sequence[float]) -> "tuple[Figure, str]":
         "Gradients as arrows from the middle of a circle of radius 1: those "
         "that reach out of it are cut off at the circle and keep their "
         f"direction. Lengths: {words}."
+    )
+
+
+def run(
+    losses: Sequence[float], lengths: Sequence[float]
+) -> "tuple[Figure, str]":
+    """Loss and gradient length of every step; a dashed line at length 1."""
+    figure, (upper, lower) = chart(WIDTH, 3.6, 2, 1, sharex=True)
+    steps = range(1, len(losses) + 1)
+    upper.plot(steps, losses, color=DARK, linewidth=2)
+    upper.set_ylabel("loss", fontsize=12)
+    upper.set_ylim(0, 1.1 * max(losses))
+    lower.plot(steps, lengths, "o-", color=CLIP, linewidth=1, markersize=4)
+    lower.axhline(1, color=STREAM, linewidth=1, linestyle="--")
+    lower.set_yscale("log")
+    lower.set_yticks([0.1, 1, 10], ["0.1", "1", "10"])
+    lower.minorticks_off()
+    lower.set_ylabel("length of $g$", fontsize=12)
+    lower.set_xlabel("step", fontsize=12)
+    for axes in (upper, lower):
+        axes.tick_params(labelsize=11)
+        bare(axes)
+    longer = sum(length > 1 for length in lengths)
+    return figure, (
+        f"Two curves over {len(losses)} steps. The loss, from {losses[0]:.2f} "
+        f"to {losses[-1]:.2f}; the gradient's length, {min(lengths):.2f} to "
+        f"{max(lengths):.2f}, in {longer} steps above the dashed line at 1."
+    )
+
+
+def crops(
+    cuts: Mapping[str, tuple[Tensor, Sequence[Sequence[float]], Tensor]],
+) -> "tuple[Figure, str]":
+    """Photographs with the boxes that are cut out of them, and the cuts.
+
+    By name: the photograph (3, h, w) in 0..1, a box (left, top, width, height)
+    in shares of it for each epoch, and what was cut out, (epochs, 3, h, w).
+    """
+    columns = 1 + max(len(boxes) for _, boxes, _ in cuts.values())
+    height = len(cuts) * (WIDTH / columns + 0.05) + 0.25
+    figure, grid = chart(WIDTH, height, len(cuts), columns, squeeze=False)
+    for axes in grid.flat:
+        axes.axis("off")
+    sizes = []
+    for row, (picture, boxes, views) in zip(grid, cuts.values(), strict=True):
+        draw_picture(row[0], picture)
+        high, wide = picture.shape[1:]
+        for (left, top, width, tall), color in zip(boxes, FRAMES, strict=False):
+            corner = left * wide - 0.5, top * high - 0.5
+            sizes.append(width * tall)
+            for shade, thick in (("black", 3.5), (color, 1.8)):
+                look = {"fill": False, "ec": shade, "lw": thick}
+                rectangle(row[0], corner, (width * wide, tall * high), **look)
+        for axes, view, color in zip(row[1:], views, FRAMES, strict=False):
+            draw_picture(axes, view)
+            side = view.shape[-1]
+            for shade, thick in (("black", 5), (color, 3)):
+                look = {"fill": False, "ec": shade, "lw": thick}
+                rectangle(axes, (-0.5, -0.5), (side, side), **look)
+    grid[0, 0].set_title("boxes", fontsize=11)
+    for number, axes in enumerate(grid[0, 1:], start=1):
+        axes.set_title(f"epoch {number}", fontsize=11)
+    return figure, (
+        f"{', '.join(cuts)}: each with {columns - 1} random boxes, of "
+        f"{min(sizes):.0%} to {max(sizes):.0%} of the area, and what was cut "
+        "out by them, enlarged to one size; some are mirrored."
     )
 
 

@@ -297,10 +297,10 @@ def check_size(image: "Image") -> None:
 
 def as_pixels(image: "Image") -> Tensor:
     """A pillow image in mode L or RGB as uint8 (c, h, w)."""
-    return as_view(image).contiguous()
+    return channels_last(image).contiguous()
 
 
-def as_view(image: "Image") -> Tensor:
+def channels_last(image: "Image") -> Tensor:
     """The same with the channels of a pixel side by side in memory."""
     pixels = torch.from_numpy(np.array(image))
     return pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)

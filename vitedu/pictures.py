@@ -189,17 +189,21 @@ def resized(image: "Image", spec: PreprocessSpec) -> "Image":
 
 
 def resize(
-    image: "Image",
-    size: tuple[int, int],
-    spec: PreprocessSpec,
-    box: tuple[float, float, float, float] | None = None,
+    image: "Image", size: tuple[int, int], spec: PreprocessSpec
 ) -> "Image":
-    """A picture, or a box of it, at this width and height.
+    """A picture at this width and height.
 
     UserError: it would have more than MOST_PIXELS.
     """
     from PIL import Image
 
+    check_resized(image, size)
+    how = getattr(Image.Resampling, spec.interpolation.upper())
+    return image.resize(size, how)
+
+
+def check_resized(image: "Image", size: tuple[int, int]) -> None:
+    """UserError: at this width and height it has more than MOST_PIXELS."""
     width, height = size
     if width * height > MOST_PIXELS:
         raise UserError(
@@ -207,8 +211,6 @@ def resize(
             f"{height:,} it would have {width * height:,} pixels, and the "
             f"limit is {MOST_PIXELS:,}; cut out the part that matters"
         )
-    how = getattr(Image.Resampling, spec.interpolation.upper())
-    return image.resize(size, how, box=box)
 
 
 def preprocess(

@@ -347,6 +347,22 @@ def test_our_own_augmentation_works_on_every_kind(data):
     assert not torch.equal(first, prepared(LARGE))
 
 
+class Reusing(Photos):
+    """A data set that puts each picture where the one before was."""
+
+    def __getitem__(self, index):
+        buffer = self.__dict__.setdefault("buffer", LARGE[0].copy())
+        buffer[:] = self.pictures[index]
+        return buffer, self.targets[index]
+
+
+def test_a_data_set_may_use_its_memory_again_for_the_next_picture():
+    options = {"preprocess": SPEC, "augment": Augment(crop=0.3, flip=True)}
+    want, _ = everything(as_source(Photos(LARGE), **options))
+    found, _ = everything(as_source(Reusing(LARGE), **options))
+    assert torch.equal(found, want)
+
+
 def test_augmentation_that_is_off_changes_nothing():
     source = as_source((LARGE, LABELS), preprocess=SPEC, augment=Augment())
     assert torch.equal(everything(source)[0], prepared(LARGE))

@@ -1,5 +1,7 @@
 """Pictures cut to crops by a worker, and what is done to them on the device."""
 
+import os
+
 import pytest
 import torch
 from PIL import Image
@@ -8,7 +10,7 @@ from torch.testing import assert_close
 
 from vitedu.data import Augment, PreprocessSpec, read_image
 from vitedu.data.augment import apply
-from vitedu.data.transforms import cropped_pixels, cut, edges
+from vitedu.data.transforms import cropped_pixels, edges, make_coarse
 from vitedu.errors import UserError
 
 SIDE = 20
@@ -146,10 +148,10 @@ def test_a_large_jpeg_is_decoded_only_as_finely_as_its_crop_needs(
 def test_a_jpeg_is_never_decoded_smaller_than_its_crop_is_wanted(tmp_path):
     path = jpeg(tmp_path, (2 * SIDE, 2 * SIDE))
     with Image.open(path) as image:
-        cut(image, SPEC, (0.0, 0.0, 0.99, 1.0))
+        make_coarse(image, SPEC, (0.0, 0.0, 0.99, 1.0))
         assert image.size == (2 * SIDE, 2 * SIDE)
     with Image.open(path) as image:
-        cut(image, SPEC, (0.0, 0.0, 1.0, 1.0))
+        make_coarse(image, SPEC, (0.0, 0.0, 1.0, 1.0))
         assert image.size == (SIDE, SIDE)
 
 
@@ -166,6 +168,25 @@ def test_a_damaged_picture_is_named(tmp_path, photo):
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.raises(UserError, match=r"clouds\.jpg: image file is trunc"):
         cropped_pixels([photo, path, photo], SPEC, Augment(crop=0.5), [0, 1, 2])
+
+
+def test_a_crop_that_is_enlarged_beyond_all_memory_is_named(photo):
+    spec = PreprocessSpec(image_size=40_000)
+    with pytest.raises(UserError, match=r"photo\.png: .*1,600,000,000 pixels"):
+        drawn(photo, Augment(crop=0.5), spec=spec)
+
+
+def test_an_open_file_stays_open_and_a_path_does_not(tmp_path):
+    path = jpeg(tmp_path, (90, 120))
+    before = os.listdir("/proc/self/fd") if os.path.isdir("/proc") else []
+    with path.open("rb") as file:
+        drawn(file, Augment(crop=0.5))
+        assert not file.closed
+    drawn(path, Augment(crop=0.5))
+    with pytest.raises(UserError):
+        cropped_pixels([path, tmp_path / "x.jpg"], SPEC, Augment(), [0, 1])
+    if before:
+        assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 def test_a_picture_of_the_caller_stays_as_it_was(tmp_path):

@@ -53,8 +53,9 @@ class Augment:
 
     `shift` and `flip` alone move whole pixels and invent no values. As soon as
     another field of the geometry (rotate, scale, shear, crop) is on, all of it
-    is one bilinear resampling, and the shift may be fractional. What comes from
-    outside the picture is 0. Then RandAugment (`vitedu.data.randaugment` says
+    is one bilinear resampling, and the shift may be fractional. Of a picture in
+    a file the crop is cut first, by the model's own interpolation. What comes
+    from outside is 0. Then RandAugment (`vitedu.data.randaugment` says
     whose), then `jitter`, in whole pixel values; `erase` comes after the
     normalisation.
 
@@ -133,10 +134,18 @@ def augmentation_table(
 
 def draws(augment: Augment, n: int, generator: torch.Generator) -> Tensor:
     """The numbers in 0..1 that a table is made from, as many to a row."""
-    # later fields draw after the earlier ones, which so keep their numbers
-    sizes = (10, 8, *[2] * augment.rand_layers)
-    parts = [torch.rand(n, size, generator=generator) for size in sizes]
+    parts = [
+        torch.rand(n, size, generator=generator) for size in _sizes(augment)
+    ]
     return torch.cat(parts, dim=1)
+
+
+def _sizes(augment: Augment) -> list[int]:
+    """How many of them are for geometry, for erasing and jitter, for a layer.
+
+    Later ones are drawn after the earlier ones, which so keep their numbers.
+    """
+    return [10, 8] + [2] * augment.rand_layers
 
 
 def table_from(
@@ -150,16 +159,17 @@ def table_from(
     """
     if aspects is None:
         aspects = torch.ones(len(uniform), dtype=torch.float64)
-    signed = 2 * uniform - 1
+    geometry, others, *layers = uniform.split(_sizes(augment), dim=1)
+    signed = 2 * geometry - 1
     shift = augment.shift * signed[:, :2]
     if not augment.resamples:
         count = 2 * augment.shift + 1
         # rand may round up to 1 after the product, so the last value is held
         # down
-        shift = (uniform[:, :2] * count).floor().clamp_(
+        shift = (geometry[:, :2] * count).floor().clamp_(
             max=count - 1
         ) - augment.shift
-    flip = (uniform[:, 2] < 0.5) & augment.flip
+    flip = (geometry[:, 2] < 0.5) & augment.flip
     zoom = 1 + augment.scale * signed[:, 3]
     angle = math.radians(augment.rotate) * signed[:, 4]
     shear = torch.tan(math.radians(augment.shear) * signed[:, 5])
@@ -172,12 +182,12 @@ def table_from(
         sin,
         cos * shear - sin,
         cos,
-        *_crop_box(augment, uniform[:, 6:10], aspects),
-        *_erased_box(augment, uniform[:, 10:15]),
-        *(1 + augment.jitter * signed[:, 15:18]).unbind(1),
+        *_crop_box(augment, geometry[:, 6:], aspects),
+        *_erased_box(augment, others[:, :5]),
+        *(1 + augment.jitter * (2 * others[:, 5:] - 1)).unbind(1),
     ]
-    for first in range(18, uniform.shape[1], 2):
-        columns += randaugment.draw(uniform[:, first : first + 2])
+    for layer in layers:
+        columns += randaugment.draw(layer)
     return torch.stack(columns, dim=1)
 
 
@@ -235,14 +245,15 @@ def _erased_box(augment: Augment, uniform: Tensor) -> tuple[Tensor, ...]:
 def apply(
     augment: Augment, images: Tensor, rows: Tensor, *, is_cropped: bool = False
 ) -> Tensor:
-    """Augment (b, c, h, w), uint8 or float in 0..255: uint8, float32 in 0..255.
+    """Augment (b, c, h, w), uint8 or float in 0..255, to values in 0..255.
 
-    It is float32 where the images are, and where pixels are interpolated.
-    `rows` are the samples' rows of `augmentation_table`, on the CPU: with
-    RandAugment on, reading them from another device would wait for it. In the
-    order crop, then zoom, shear and rotation about the centre, shift, flip,
-    RandAugment, jitter. `erase` is apart. Where `is_cropped`, the images are
-    the drawn boxes already, in the size that is wanted.
+    The dtype stays, but it is float32 once pixels are interpolated, and uint8
+    after RandAugment or jitter. `rows` are the samples' rows of
+    `augmentation_table`, on the CPU: with RandAugment on, reading them from
+    another device would wait for it. In the order crop, then zoom, shear and
+    rotation about the centre, shift, flip, RandAugment, jitter. `erase` is
+    apart. Where `is_cropped`, the images are the drawn boxes already, in the
+    size that is wanted.
     """
     if images.ndim != 4:
         raise ValueError(f"apply wants (b, c, h, w), got {tuple(images.shape)}")
@@ -315,7 +326,7 @@ def erase(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
 
 def _flip(images: Tensor, rows: Tensor) -> Tensor:
     """The same with some of them mirrored, by `rows` on the CPU."""
-    chosen = (rows[:, 2] > 0).nonzero()[:, 0]
+    chosen = (rows[:, GEOMETRY.index("flip")] > 0).nonzero()[:, 0]
     chosen = chosen.to(images.device, non_blocking=True)
     result = images.clone()
     result[chosen] = images.index_select(0, chosen).flip(-1)

@@ -1,4 +1,4 @@
-"""Pictures as a source of batches: decoded, augmented and collated on workers.
+"""Pictures as a source of batches: cut on workers, augmented on the device.
 
 `pictures = find_images("photos/val")`
 `source = ImageSource(pictures, model.preprocess, num_workers=2)`
@@ -200,32 +200,35 @@ class Epoch(torch.utils.data.Dataset[Any]):
         # here, so that pillow is loaded only where pictures are read
         from vitedu.data.transforms import cropped_pixels
 
-        spec, n = self.source.preprocess, len(indices)
-        images = torch.empty(
-            n, spec.in_channels, *spec.image_size, dtype=torch.uint8
-        )
-        labels = torch.empty(n, dtype=torch.int64)
-        rows = torch.empty(n, augment.num_columns)
-        for first in range(0, n, AT_ONCE):
-            part = slice(first, first + AT_ONCE)
+        spec, source = self.source.preprocess, self.source.pictures
+        # code of others may give its next picture in the same memory or file
+        at_once = AT_ONCE if isinstance(source, Pictures) else 1
+        images, rows, labels = [self.nothing()], [], []
+        for first in range(0, len(indices), at_once):
+            part = indices[first : first + at_once]
             pictures = []
-            for i, index in enumerate(indices[part], start=first):
-                with self.draws(index):
-                    picture, labels[i] = self.source.pictures[index]
+            for index in part:
+                with self.seeded(index):
+                    picture, label = source[index]
                 check_not_prepared(picture)
                 pictures.append(picture)
-            seeds = [mixed(self.seed, self.epoch, i) for i in indices[part]]
-            images[part], rows[part] = cropped_pixels(
-                pictures, spec, augment, seeds
-            )
-        return images, labels, rows
+                labels.append(label)
+            seeds = [mixed(self.seed, self.epoch, index) for index in part]
+            cut, drawn = cropped_pixels(pictures, spec, augment, seeds)
+            images.append(cut)
+            rows.append(drawn)
+        return (
+            torch.cat(images),
+            torch.tensor(labels, dtype=torch.int64),
+            torch.cat(rows) if rows else torch.empty(0, augment.num_columns),
+        )
 
     def prepared(self, indices: Sequence[int]) -> Batch:
         """Pictures as for evaluation, after what the user's code does."""
         spec = self.source.preprocess
         images, labels = [], []
         for index in indices:
-            with self.draws(index):
+            with self.seeded(index):
                 picture, label = self.source.pictures[index]
                 picture = self.changed(picture)
             images.append(
@@ -238,11 +241,8 @@ class Epoch(torch.utils.data.Dataset[Any]):
             raise UserError(
                 "the data set mixes float tensors and pictures; return one kind"
             )
-        none = torch.empty(
-            0, spec.in_channels, *spec.image_size, dtype=torch.uint8
-        )
         return (
-            torch.stack(images) if images else none,
+            torch.stack(images) if images else self.nothing(),
             torch.tensor(labels, dtype=torch.int64),
             torch.empty(len(labels), 0),
         )
@@ -255,7 +255,14 @@ class Epoch(torch.utils.data.Dataset[Any]):
         check_not_prepared(picture)
         return change(as_image(picture, self.source.preprocess.in_channels))
 
-    def draws(self, index: int) -> AbstractContextManager[None]:
+    def nothing(self) -> Tensor:
+        """No image: what a process may get of the last batch."""
+        spec = self.source.preprocess
+        return torch.empty(
+            0, spec.in_channels, *spec.image_size, dtype=torch.uint8
+        )
+
+    def seeded(self, index: int) -> AbstractContextManager[None]:
         """In which code of others may draw as it likes."""
         augment, pictures = self.source.augment, self.source.pictures
         is_ours = augment is None or isinstance(augment, Augment)

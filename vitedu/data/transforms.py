@@ -8,8 +8,9 @@ device, by the code that serves arrays (`vitedu.data.augment.apply`).
 """
 
 import math
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,15 +22,16 @@ from vitedu.decode import (
     Picture,
     as_image,
     as_pixels,
-    as_view,
+    channels_last,
     check_size,
     converted,
     header,
     is_encoded,
     name_of,
+    naming,
     reading,
 )
-from vitedu.pictures import PreprocessSpec, resized
+from vitedu.pictures import PreprocessSpec, check_resized, resized
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -56,64 +58,100 @@ def cropped_pixels(
     """
     generator = torch.Generator()
     uniform = [draws(augment, 1, generator.manual_seed(seed)) for seed in seeds]
-    with ExitStack() as files:
-        images = [
-            undecoded(picture, spec.in_channels, files) for picture in pictures
-        ]
+    pixels = []
+    with undecoded(pictures, spec.in_channels) as images:
         rows = table_from(augment, torch.cat(uniform), aspects(images, spec))
-        pixels = []
-        for picture, image, box in zip(
-            pictures, images, rows[:, BOX].tolist(), strict=True
-        ):
-            with reading(name_of(picture)):
-                pixels.append(
-                    cut(image, spec, box)
-                    if augment.crop
-                    else whole(image, spec)
-                )
+        for picture, box in zip(pictures, rows[:, BOX].tolist(), strict=True):
+            pixels.append(
+                pixels_of(images, name_of(picture), spec, augment, box)
+            )
     return torch.stack(pixels), rows
 
 
-def undecoded(picture: Picture, channels: int, files: ExitStack) -> "Image":
-    """A picture in its full size; of a file, open in `files`, the header."""
-    if not is_encoded(picture):
-        return as_image(picture, channels)
-    image = files.enter_context(header(picture))
-    with reading(name_of(picture)):
-        check_size(image)
-    return image
+@contextmanager
+def undecoded(
+    pictures: Sequence[Picture], channels: int
+) -> Iterator[deque["Image"]]:
+    """All of them in their full size, files with only the header read.
+
+    Whoever takes one off closes it; what is left in the end is closed.
+    """
+    images: deque[Image] = deque()
+    try:
+        for picture in pictures:
+            images.append(
+                header(picture)
+                if is_encoded(picture)
+                else as_image(picture, channels)
+            )
+        yield images
+    finally:
+        for image in images:
+            with image:
+                pass
 
 
 def aspects(images: Sequence["Image"], spec: PreprocessSpec) -> Tensor:
     """How much wider each is, for its height, than what `spec` wants: (n,)."""
     height, width = spec.image_size
     return torch.tensor(
-        [image.width * height / (image.height * width) for image in images],
+        # a picture without pixels is refused when its turn comes
+        [
+            max(image.width, 1) * height / (max(image.height, 1) * width)
+            for image in images
+        ],
         dtype=torch.float64,
     )
 
 
-def whole(image: "Image", spec: PreprocessSpec) -> Tensor:
-    """All of it, or its middle, as for evaluation: uint8 (c, h, w)."""
-    return as_pixels(resized(converted(image, spec.in_channels), spec))
+def pixels_of(
+    images: deque["Image"],
+    name: str,
+    spec: PreprocessSpec,
+    augment: Augment,
+    box: Sequence[float],
+) -> Tensor:
+    """The next of the images, cut or brought to size: uint8 (c, h, w).
+
+    It is taken off, so that its memory is free before the next is decoded.
+    """
+    with images.popleft() as image:
+        with reading(name):
+            if augment.crop:
+                make_coarse(image, spec, box)
+            image = converted(image, spec.in_channels)
+        with naming(name):
+            if augment.crop:
+                return cut(image, spec, box)
+            return as_pixels(resized(image, spec))
+
+
+def make_coarse(
+    image: "Image", spec: PreprocessSpec, box: Sequence[float]
+) -> None:
+    """Have a JPEG decoded at a half, a quarter or an eighth.
+
+    Only as far as the box stays at least as large as the result.
+    """
+    check_size(image)
+    height, width = spec.image_size
+    _, _, box_height, box_width = box
+    image.draft(
+        None, (math.ceil(width / box_width), math.ceil(height / box_height))
+    )
 
 
 def cut(image: "Image", spec: PreprocessSpec, box: Sequence[float]) -> Tensor:
     """The box, to whole pixels, resized to what `spec` wants: (c, h, w).
 
-    `box` is its centre and its size, as a row of the table has them. A JPEG is
-    decoded at a half, a quarter or an eighth where the box stays at least as
-    large as the result.
+    `box` is its centre and its size, as a row of the table has them.
     """
     height, width = spec.image_size
+    check_resized(image, (width, height))
     centre_y, centre_x, box_height, box_width = box
-    image.draft(
-        None, (math.ceil(width / box_width), math.ceil(height / box_height))
-    )
-    image = converted(image, spec.in_channels)
     top, bottom = edges(centre_y, box_height, image.height)
     left, right = edges(centre_x, box_width, image.width)
-    pixels = as_view(image.crop((left, top, right, bottom)))
+    pixels = channels_last(image.crop((left, top, right, bottom)))
     if pixels.shape[1:] == spec.image_size:
         return pixels
     [pixels] = F.interpolate(

@@ -32,7 +32,7 @@ CLIP = "#2d6f73"  # teal
 VELOCITY = "#7a5c3e"  # brown
 NIGHT = "#3b4350"  # of the step, as in chapter 5
 LIMIT = 10  # of the velocity: 1 / (1 - 0.9)
-FRAMES = ("#ff4d4d", "#ffffff", "#ffd23f")  # on any photograph, over black
+FRAMES = ("#ff4d4d", "#4da3ff", "#ffd23f")  # on any photograph, over black
 STEP = (
     (r"the gradient  $g = \partial\ell/\partial w$", STREAM, "loss.backward()"),
     (
@@ -201,7 +201,7 @@ def crops(
     for number, axes in enumerate(grid[0, 1:], start=1):
         axes.set_title(f"epoch {number}", fontsize=11)
     return figure, (
-        f"{', '.join(cuts)}: each with {columns - 1} random boxes, of "
+        f"{', '.join(cuts).capitalize()}: each with {columns - 1} boxes, of "
         f"{min(sizes):.0%} to {max(sizes):.0%} of the area, and what was cut "
         "out by them, enlarged to one size; some are mirrored."
     )

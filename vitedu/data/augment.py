@@ -326,11 +326,10 @@ def erase(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
 
 def _flip(images: Tensor, rows: Tensor) -> Tensor:
     """The same with some of them mirrored, by `rows` on the CPU."""
-    chosen = (rows[:, GEOMETRY.index("flip")] > 0).nonzero()[:, 0]
-    chosen = chosen.to(images.device, non_blocking=True)
-    result = images.clone()
-    result[chosen] = images.index_select(0, chosen).flip(-1)
-    return result
+    is_mirrored = rows[:, GEOMETRY.index("flip")] > 0
+    of_both = torch.arange(len(rows)) + len(rows) * is_mirrored
+    both = torch.cat([images, images.flip(-1)])
+    return both.index_select(0, of_both.to(images.device, non_blocking=True))
 
 
 def _move(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:

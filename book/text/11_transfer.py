@@ -669,7 +669,7 @@ figures.show(*transfer.bars(spent, "one photograph", "ms", places=2))
 #
 # Here are whole loaders at 224 pixels, recorded on one core, with photographs from a
 # phone in the second column. The row `pillow` only unpacks and resizes whole
-# photographs. ([Why is that slower than `ImageSource`?](#Faster-than-pillow))
+# photographs. ([How does `ImageSource` keep up?](#Faster-than-pillow))
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 record = results.read("input-pipeline")
@@ -837,7 +837,7 @@ for block in (11, 6, 0):
 #
 # ### Faster than pillow
 #
-# How can `ImageSource` take less time than pillow, though it does more? It resizes only
+# How can `ImageSource` be as fast as pillow, though it does more? It resizes only
 # the piece that was cut out, with torch's faster routine. And where the piece allows
 # it, it unpacks the JPEG at a half, a quarter or an eighth of its size, which is what
 # the phone's column shows. (Don't compare it with your own sum: that's pillow stage by

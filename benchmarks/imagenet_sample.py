@@ -8,8 +8,7 @@ preprocessing; then once more for each common mistake: another GELU, epsilon,
 number of heads, order of weights, mean, channel order or geometry. Counts of
 1,000, the mean cross-entropy, how many answers are others than without a
 mistake (right ones lost and gained) and the largest change of a logit are
-printed and written to
-`vitedu/results/imagenet-sample.json`.
+printed and written to `vitedu/results/imagenet-sample.json`.
 """
 
 import csv

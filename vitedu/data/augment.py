@@ -35,6 +35,7 @@ GEOMETRY = (
     "box_height",
     "box_width",
 )
+BOX = slice(GEOMETRY.index("box_y"), len(GEOMETRY))  # its columns
 # The upper left corner and the size of what is erased, as shares of the
 # picture's.
 ERASED = ("erase_y", "erase_x", "erase_height", "erase_width")
@@ -53,10 +54,10 @@ class Augment:
 
     `shift` and `flip` alone move whole pixels and invent no values. As soon as
     another field of the geometry (rotate, scale, shear, crop) is on, all of it
-    is one bilinear resampling, and the shift may be fractional. Of a picture in
-    a file the crop is cut first, by the model's own interpolation. What comes
-    from outside is 0. Then RandAugment (`vitedu.data.randaugment` says
-    whose), then `jitter`, in whole pixel values; `erase` comes after the
+    is one bilinear resampling, and the shift may be fractional. Of a picture,
+    not of an array, the crop is cut first, by the model's own interpolation.
+    What comes from outside is 0. Then RandAugment (`vitedu.data.randaugment`
+    says whose), then `jitter`, in whole pixel values; `erase` comes after the
     normalisation.
 
     Attributes:
@@ -133,7 +134,7 @@ def augmentation_table(
 
 
 def draws(augment: Augment, n: int, generator: torch.Generator) -> Tensor:
-    """The numbers in 0..1 that a table is made from, as many to a row."""
+    """What a table is made from: (n, 18 + 2 rand_layers), uniform in 0..1."""
     parts = [
         torch.rand(n, size, generator=generator) for size in _sizes(augment)
     ]
@@ -151,7 +152,7 @@ def _sizes(augment: Augment) -> list[int]:
 def table_from(
     augment: Augment, uniform: Tensor, aspects: Tensor | None = None
 ) -> Tensor:
-    """The table that `draws` make, a row for each of theirs.
+    """The table that `draws` make, of their shape, a row for each of theirs.
 
     `aspects` (n,) float64 say how much wider each picture is, for its height,
     than what a crop of it is resized to; None for arrays, which keep theirs. A
@@ -352,8 +353,9 @@ def _move(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
 
 def _whole(geometry: Tensor) -> Tensor:
     """The same rows with a box that is the whole picture."""
-    box = geometry.new_tensor([0.0, 0.0, 1.0, 1.0])
-    return torch.cat([geometry[:, :-4], box.expand(len(geometry), 4)], dim=1)
+    whole = geometry.clone()
+    whole[:, BOX] = geometry.new_tensor([0.0, 0.0, 1.0, 1.0])
+    return whole
 
 
 def _sampling_grid(rows: Tensor, h: int, w: int) -> Tensor:

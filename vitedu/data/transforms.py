@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitedu.data.augment import COLUMNS, Augment, draws, table_from
+from vitedu.data.augment import BOX, Augment, draws, table_from
 from vitedu.decode import (
     Picture,
     as_image,
@@ -35,11 +35,6 @@ from vitedu.pictures import PreprocessSpec, check_resized, resized
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-BOX = [
-    COLUMNS.index(name)
-    for name in ("box_y", "box_x", "box_height", "box_width")
-]
 
 
 def cropped_pixels(

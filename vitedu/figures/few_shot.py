@@ -13,14 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
-from vitedu.figures.palette import CLASS, DARK, MAP, PATCHES, STREAM
+from vitedu.figures.palette import CLASS, DARK, MAP, NIGHT, PATCHES, STREAM
 from vitedu.figures.photos import draw_picture
-from vitedu.figures.schematic import arrow, box, canvas, label
+from vitedu.figures.schematic import canvas, column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NIGHT = "#3b4350"  # of a box: legible on a white page and on a dark one
 RIVAL = "0.45"  # the grey of what is compared
 LOW, HIGH = 0.1, 0.9  # of the draws in a band
 
@@ -93,12 +92,7 @@ def recipe() -> "tuple[Figure, str]":
             "scores(xt).argmax(dim=1)",
         ),
     )
-    tops = [420 - 112 * number for number in range(len(steps))]
-    for top, (words, color, code) in zip(tops, steps, strict=True):
-        box(axes, (180, top), (330, 50), words, color)
-        label(axes, (180, top - 40), code, fontsize=10, family="monospace")
-    for above, below in pairwise(tops):
-        arrow(axes, (180, above - 52), (180, below + 26))
+    column(axes, 180, 330, steps)
     alt = (
         "The classifier, four boxes from top to bottom, each with its line of "
         "code: photographs become features x in the frozen ViT; whitened, and "

@@ -6,19 +6,16 @@ Every function returns a figure and its alt text, for `figures.show(*...)`.
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
-from vitedu.figures.palette import CLASS, DARK, MAP, PATCHES, STREAM
-from vitedu.figures.schematic import arrow, box, canvas, label, line
+from vitedu.figures.palette import CLASS, DARK, MAP, NIGHT, PATCHES, STREAM
+from vitedu.figures.schematic import arrow, canvas, column, label, line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-NIGHT = "#3b4350"  # of a box: legible on a white page and on a dark one
 
 
 def digit_grid(
@@ -58,12 +55,7 @@ def training_loop() -> "tuple[Figure, str]":
         (gradient, STREAM, "loss.backward()"),
         ("the step", NIGHT, "optimizer.step()"),
     )
-    tops = [420 - 112 * turn for turn in range(len(turns))]
-    for top, (words, color, code) in zip(tops, turns, strict=True):
-        box(axes, (188, top), (276, 50), words, color)
-        label(axes, (188, top - 40), code, fontsize=10, family="monospace")
-    for above, below in pairwise(tops):
-        arrow(axes, (188, above - 52), (188, below + 26))
+    tops = column(axes, 188, 276, turns)
     line(axes, [(46, tops[-1]), (20, tops[-1]), (20, tops[0])])
     arrow(axes, (20, tops[0]), (48, tops[0]))
     label(axes, (9, 252), "next batch", rotation=90)

@@ -21,6 +21,7 @@ TINTS = {
     STREAM: "#e5e7ea",
 }
 
+NIGHT = "#3b4350"  # a box of no part, legible on a white page and a dark one
 DARK = "#202020"  # words and lines on an opaque white ground
 GREY = "#7a808a"  # words and lines on a ground that may be white or dark
 PALE = "#9aa1aa"  # a comparison, beside a colour of the book

@@ -6,6 +6,7 @@ on a dark one.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from vitedu.figures.palette import GREY
@@ -112,6 +113,33 @@ def arrow(
     look = {"arrowstyle": "->", "color": color, "linewidth": width}
     look |= {"shrinkA": 0, "shrinkB": 0}
     axes.annotate("", tuple(end), tuple(start), arrowprops=look)
+
+
+def column(
+    axes: "Axes",
+    x: float,
+    width: float,
+    steps: Sequence[tuple[str, str, str]],
+    *,
+    top: float = 420,
+    pitch: float = 112,
+    is_bold: bool = False,
+) -> list[float]:
+    """Boxes from top to bottom, each with its line of code, joined by arrows.
+
+    A step is its words, its colour and the code; `is_bold` sets the code in the
+    box's colour. The heights of their middles come back.
+    """
+    tops = [top - pitch * number for number in range(len(steps))]
+    for middle, (words, color, code) in zip(tops, steps, strict=True):
+        box(axes, (x, middle), (width, 50), words, color)
+        look: dict[str, Any] = {"fontsize": 10, "family": "monospace"}
+        if is_bold:
+            look |= {"fontsize": 11, "weight": "bold", "color": color}
+        label(axes, (x, middle - 40), code, **look)
+    for above, below in pairwise(tops):
+        arrow(axes, (x, above - (pitch - 8) / 2), (x, below + 26))
+    return tops
 
 
 def line(

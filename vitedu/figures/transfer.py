@@ -6,19 +6,18 @@ Every function returns a figure and its alt text, for `figures.show(*...)`.
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, bare, chart
-from vitedu.figures.palette import CLASS, DARK, PALE, STREAM
+from vitedu.figures.palette import CLASS, DARK, NIGHT, PALE, STREAM
 from vitedu.figures.photos import draw_picture
 from vitedu.figures.schematic import (
     TIMES,
     arrow,
-    box,
     canvas,
+    column,
     label,
     line,
     rectangle,
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 # the step's own colours: none of them is a part of the network's
 CLIP = "#2d6f73"  # teal
 VELOCITY = "#7a5c3e"  # brown
-NIGHT = "#3b4350"  # of the step, as in chapter 5
 LIMIT = 10  # of the velocity: 1 / (1 - 0.9)
 FRAMES = ("#ff4d4d", "#4da3ff", "#ffd23f")  # on any photograph, over black
 STEP = (
@@ -52,13 +50,7 @@ STEP = (
 def step() -> "tuple[Figure, str]":
     """The fine-tuning step: each box with its symbol, and its line of code."""
     figure, axes = canvas(340, 456, opaque=True)
-    tops = [424 - 114 * turn for turn in range(len(STEP))]
-    for top, (words, color, code) in zip(tops, STEP, strict=True):
-        box(axes, (188, top), (290, 50), words, color)
-        options = {"family": "monospace", "weight": "bold"}
-        label(axes, (188, top - 40), code, color, 11, **options)
-    for above, below in pairwise(tops):
-        arrow(axes, (188, above - 53), (188, below + 26))
+    tops = column(axes, 188, 290, STEP, top=424, pitch=114, is_bold=True)
     line(axes, [(41, tops[-1]), (20, tops[-1]), (20, tops[0])])
     arrow(axes, (20, tops[0]), (43, tops[0]))
     label(axes, (9, 253), "next batch", rotation=90)

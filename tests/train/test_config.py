@@ -11,7 +11,15 @@ import torch
 
 from vitedu.data import Augment, PreprocessSpec
 from vitedu.errors import UserError
-from vitedu.model import ResNetConfig, ViT, ViTConfig
+from vitedu.model import (
+    Hybrid,
+    Patches,
+    ResNetConfig,
+    RoPE,
+    SinCos2D,
+    ViT,
+    ViTConfig,
+)
 from vitedu.model.meanings import meanings
 from vitedu.train import RECIPES, fit, override, recipe
 from vitedu.train.checkpoint import read_checkpoint
@@ -443,6 +451,26 @@ def test_steps_and_epochs_together_are_refused():
         override(config(), {"steps": "9", "epochs": "5"})
 
 
+@pytest.mark.parametrize("path", ["model.position", "model.position.name"])
+def test_a_variant_is_set_by_its_name(path):
+    base = replace(config(), model=replace(config().model, position=RoPE()))
+    changed = override(base, {path: "SinCos2D", "model.position.at": "stem"})
+    assert changed.model.position == SinCos2D(at="stem")
+    assert changed == override(base, {"model.position": "SinCos2D"})
+
+
+def test_a_variant_starts_from_its_defaults_and_takes_fields():
+    assignments = {
+        "model.stem": "Hybrid",
+        "model.stem.layers": "1,1",
+        "model.stem.width": "0.5",
+        "model.patch_size": "1",
+    }
+    changed = override(config(), assignments)
+    assert changed.model.stem == Hybrid(layers=(1, 1), width=0.5)
+    assert override(changed, {"model.stem": "Patches"}).model.stem == Patches()
+
+
 @pytest.mark.parametrize(
     ("assignment", "reason"),
     [
@@ -481,6 +509,9 @@ def test_steps_and_epochs_together_are_refused():
         ("model=ViT-B/16", "model cannot be set as a whole"),
         ("augment=strong", "augment cannot be set as a whole"),
         ("model.=4", "model"),
+        ("model.stem=Hybird", "no stem 'Hybird'; did you mean 'Hybrid'"),
+        ("model.block.name=", "no block ''; known: Axial, Standard"),
+        ("model.stem.layers=1", "Patches has no field 'layers'"),
         (".depth=4", "no field ''"),
     ],
 )

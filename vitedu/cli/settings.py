@@ -39,9 +39,10 @@ def rows_of(owner: type, prefix: str = "") -> Rows:
         if each.name in NO_WORDS.get(prefix, ()):
             continue
         value = getattr(defaults, each.name, each.default)
-        if is_dataclass(value):
-            continue  # a part of the network is chosen in Python
-        default = "NAME" if value is MISSING else as_typed(value)
+        if is_dataclass(value):  # a variant of the network, set by its name
+            default = type(value).__name__
+        else:
+            default = "NAME" if value is MISSING else as_typed(value)
         name = f"{prefix}{each.name}={default}"
         rows.append((name, known.get(each.name, "")))
     return rows

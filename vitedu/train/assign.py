@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from vitedu.errors import UserError
 from vitedu.fields import check_names
+from vitedu.model.seams import SEAMS, seam_from_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -18,18 +19,25 @@ Config = TypeVar("Config", bound="DataclassInstance")
 def override(config: Config, assignments: dict[str, str]) -> Config:
     """`config` with fields set from text: {"lr": "3e-4", "model.depth": "4"}.
 
-    A value is read by the field's type; "none" clears an optional field. All of
+    A value is read by the field's type; "none" clears an optional field. A
+    variant of the model is set by the name of its class, as in
+    {"model.position": "RoPE"}, and its fields start from their defaults. All of
     them are set at once, so that the new values need to fit each other only in
     the end.
     UserError: a field is unknown, or a value is of another type.
     """
     changes: dict[str, Any] = {}
+    variants: dict[str, Any] = {}
     nested: dict[str, dict[str, str]] = {}
     hints = typing.get_type_hints(type(config))
     for name, text in assignments.items():
         head, _, rest = name.partition(".")
         check_names(type(config).__name__, [head], hints)
         is_part = is_dataclass(getattr(config, head))
+        if head in SEAMS and rest in ("", "name"):
+            variants[head] = seam_from_json(head, {"name": text})
+            nested.setdefault(head, {})
+            continue
         if rest and not is_part:
             raise UserError(f"{head} has no fields, so {name!r} means nothing")
         if is_part and not rest:
@@ -42,7 +50,7 @@ def override(config: Config, assignments: dict[str, str]) -> Config:
         else:
             changes[head] = parsed(text, hints[head])
     for head in sorted(nested):  # the model before its preprocessing
-        part = getattr(config, head)
+        part: Any = variants.get(head) or getattr(config, head)
         if head == "preprocess":
             for name in ("image_size", "in_channels"):
                 if name in nested[head]:

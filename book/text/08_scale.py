@@ -1,0 +1,1124 @@
+# %% [markdown] tags=["links", "remove-cell"]
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about a minute and a half of computing on a laptop, no GPU needed
+
+# %% tags=["setup", "remove-cell"]
+import vitedu
+
+# %% [markdown]
+# # Scale, and nothing lost
+#
+# A training run that takes a few seconds meets no accidents. One that takes days does:
+# the power fails, or the machine you've rented is taken back in the middle of the night.
+# So you save the weights now and then, and after the accident you load them and go on.
+# Is that enough?
+#
+# Let's rehearse it. A small ViT learns to read digits, once in one go and once with an
+# accident halfway. A run takes 120 steps (`STEPS`), each with 64 images. The learning rate
+# warms up over the first tenth of them and then falls along a cosine, as in
+# [chapter 5](05_mnist.ipynb).
+#
+# A folded cell defines three functions. `new_run` sets the seed and returns a training run
+# before its first step, `one_step` takes one step with given images, and `advance` takes
+# many. The result of a run isn't its last weights but a running average of them, which is
+# less noisy. Files go into a temporary `folder`.
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+import copy
+import hashlib
+import inspect
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.optim import AdamW
+from torch.utils.checkpoint import checkpoint
+
+torch.set_num_threads(1)
+TIER = os.environ.get("VITEDU_TIER", "cpu")
+print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
+
+# %% tags=["hide-input"]
+from vitedu import figures, results
+from vitedu.budget import memory, parameters
+from vitedu.budget.meta import bytes_kept
+from vitedu.data import load_dataset, photo
+from vitedu.figures import scale as drawings
+from vitedu.model import vit_config
+from vitedu.plain import ViT, accuracy, train_step, warmup_cosine
+
+SIZES = {"smoke": (16, (0,), 1)}  # only proves that it all runs
+STEPS, SEEDS, KILLS = SIZES.get(TIER, (120, (0, 1, 2), 8))
+HALF = STEPS // 2
+temporary = tempfile.TemporaryDirectory()  # it goes when the kernel goes
+folder = Path(temporary.name)
+data = load_dataset("digits")
+x, y = data.train.images / 127.5 - 1, data.train.labels
+x_test, y_test = data.test.images / 127.5 - 1, data.test.labels
+print(f"{len(x):,} digits of MNIST to learn from, {len(x_test)} to test")
+
+
+# %% tags=["hide-input"]
+def new_run(seed=0):
+    """A training run before its first step, by its parts."""
+    torch.manual_seed(seed)
+    model = ViT(28, 7, 1, 10, embed_dim=32, depth=2, num_heads=4, mlp_dim=64)
+    average = copy.deepcopy(model)
+    optimizer = AdamW(model.parameters())
+    parts = {"model": model, "optimizer": optimizer, "average": average}
+    return parts | {"step": 0}
+
+
+def one_step(run, rows):
+    """One update by these images; the average goes a tenth of the way."""
+    for group in run["optimizer"].param_groups:
+        group["lr"] = warmup_cosine(run["step"], 0.01, STEPS, STEPS / 10)
+    train_step(run["model"], run["optimizer"], x[rows], y[rows])
+    follow = zip(run["average"].parameters(), run["model"].parameters())
+    with torch.no_grad():
+        for mean, weight in follow:
+            mean.lerp_(weight, 0.1)
+    run["step"] += 1
+
+
+# %% tags=["hide-input"]
+def advance(run, steps):
+    """Some steps, each with 64 random images."""
+    for _ in range(steps):
+        one_step(run, torch.randperm(len(x))[:64])
+
+
+def weights(run):
+    """The average that a run has come to, in one long row."""
+    average = run["average"].parameters()
+    return nn.utils.parameters_to_vector(average).detach()
+
+
+def fingerprint(run):
+    """The first digits of the SHA-256 of all weights."""
+    return hashlib.sha256(weights(run).numpy().tobytes()).hexdigest()[:12]
+
+
+# %% tags=["nbval-ignore-output"]
+whole = new_run()
+advance(whole, STEPS)
+
+half = new_run()
+advance(half, HALF)
+torch.save(half["model"].state_dict(), folder / "half.pt")
+# here the machine goes down, and the program is started again
+again = new_run()
+again["model"].load_state_dict(torch.load(folder / "half.pt"))
+advance(again, HALF)
+
+for name, run in {"in one go": whole, "interrupted": again}.items():
+    right = accuracy(run["average"], x_test, y_test)
+    print(f"{name:12} {right:.0%} right, fingerprint {fingerprint(run)}")
+
+# %% tags=["nbval-check-output", "hide-cell"]
+assert whole["step"] == STEPS and fingerprint(whole) != fingerprint(again)
+assert (weights(whole) != weights(again)).double().mean() > 0.9
+print("checked: more than nine weights in ten differ")
+
+# %% [markdown]
+# The *fingerprint* is a hash of the averaged weights, and it changes completely if you
+# change a single bit of one of them. Same seed, same data set, same number of steps, and
+# yet you got a different network. There was no error, and the accuracy doesn't warn you
+# either: the interrupted run even reads more digits, and we'll find out why. But it isn't
+# the run that you planned, and nobody can repeat it without repeating the accident.
+#
+# The other enemy of a large training run is its size. The paper takes 4,096 images in
+# every step ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)), and
+# `vitedu.budget` can count the memory of such a step, for a ViT-B/16 in float32:
+
+# %%
+for batch_size in (4096, 256, 32):
+    need = memory(vit_config("ViT-B/16"), batch_size=batch_size)
+    print(f"{batch_size:5} images  {need.total / 1e9:6.1f} GB")
+
+# %% [markdown]
+# Your laptop may have 16 GB. So here's the question: **how do you train what doesn't fit,
+# on machines that don't last, and still get the same weights?**
+#
+# We'll cut a training run in four ways: its batch, its memory, its work, and its time. At
+# the end we'll cut the power. The test is always whether it ends where the uncut run
+# ends. Cutting memory or time should give the same bits. Cutting batch or work adds the
+# same numbers in a different order, so the last digits may differ. In float64, we'll ask
+# for gradients that agree to twelve digits.
+#
+# ## Cut the batch
+#
+# Let $\ell_i$ be the loss of image $i$ in a batch of $n$ images. A step needs the gradient
+# $g$ of their mean, and that's a sum over the images. You can cut a sum into *slices*
+# $S$, for example of 32 images, and do one after the other:
+#
+# $$
+# g = \nabla \, \frac{1}{n} \sum_{i=1}^{n} \ell_i
+# = \sum_{S} \nabla \, \frac{1}{n} \sum_{i \in S} \ell_i
+# $$
+#
+# PyTorch makes that easy, because `loss.backward()` doesn't replace the gradients, it
+# adds to them. In the picture, $\ell_S$ is the sum of the losses in a slice.
+
+# %% tags=["hide-input"]
+figures.show(*drawings.slices())
+
+
+# %% [markdown]
+# This is *gradient accumulation*. The loop goes back before the step, so there's only one
+# step per batch, and memory never holds more than one slice.
+#
+# **Take a pencil:** three images give some weight the gradients 1, 3 and 8. The first two
+# are one slice, the third is a slice by itself. What's $g$? And what would you get if you
+# took the mean of each slice, and then the mean of the two means?
+
+
+# %%
+def accumulated_step(model, optimizer, images, labels, size):
+    """`train_step` with at most `size` images in memory."""
+    optimizer.zero_grad()
+    for part, truth in zip(images.split(size), labels.split(size)):
+        loss = F.cross_entropy(model(part), truth, reduction="sum")
+        (loss / len(images)).backward()  # n, not the size of the slice
+    optimizer.step()
+
+
+# %% [markdown]
+# Is it the same gradient? We take a hundred images, so the slices have 32, 32, 32 and 4.
+# Three folded helpers: `twin` copies the trained network into float64, `gradient` puts all
+# its gradients into one long vector, and `relative` is the length of the difference of
+# two such vectors, divided by the length of the right one.
+
+
+# %% tags=["hide-input"]
+def twin():
+    """A copy of the trained network in float64, and an optimizer for it."""
+    model = copy.deepcopy(whole["model"]).double()
+    return model, AdamW(model.parameters())
+
+
+def gradient(model):
+    """All gradients in one long vector."""
+    return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+
+def relative(found, right):
+    """The length of the difference, as a share of the length of `right`."""
+    return ((found - right).norm() / right.norm()).item()
+
+
+# %% tags=["nbval-ignore-output"]
+images, labels = x[:100].double(), y[:100]
+(uncut, optimizer), (sliced, its_optimizer) = twin(), twin()
+train_step(uncut, optimizer, images, labels)
+accumulated_step(sliced, its_optimizer, images, labels, size=32)
+print(f"difference {relative(gradient(sliced), gradient(uncut)):.0e}")
+
+# %% tags=["nbval-check-output", "hide-input"]
+assert relative(gradient(sliced), gradient(uncut)) < 1e-12
+for one, other in zip(sliced.parameters(), uncut.parameters(), strict=True):
+    assert torch.allclose(one, other, rtol=0, atol=1e-7)  # after Adam's step
+print("checked: after the step, the weights agree as well, to 1e-7")
+
+# %% [markdown]
+# Now a version that looks just as good. It divides each slice's *mean* loss by the number
+# of slices.
+
+# %% tags=["failure", "nbval-ignore-output"]
+careless, _ = twin()
+for part, truth in zip(images.split(32), labels.split(32)):
+    loss = F.cross_entropy(careless(part), truth) / 4
+    loss.backward()
+print(f"difference {relative(gradient(careless), gradient(uncut)):.0%}")
+
+# %% tags=["nbval-check-output", "hide-input"]
+assert relative(gradient(careless), gradient(uncut)) > 0.05
+assert ((1 + 3) / 2 + 8) / 2 == 5 and (1 + 3 + 8) / 3 == 4
+print("checked: your pencil's answers are 4, and with a mean of means 5")
+
+
+# %% [markdown]
+# The error is longer than the gradient itself. In the mean of means, each image of the
+# last slice counts as much as eight others, and a mean over four images is far noisier
+# than a mean over a hundred. Hugging Face's `transformers` had this mistake until October
+# 2024, for texts, because slices with equally many texts differ in their number of tokens
+# ([the fix](https://github.com/huggingface/transformers/pull/34191)).
+#
+# One kind of layer can't be cut this way. *BatchNorm*, which most ResNets use, subtracts
+# the mean of all the images it sees at once, so with slices it computes something else.
+# LayerNorm looks at one token at a time and doesn't notice, and a ViT has only LayerNorms.
+# So a laptop's memory can hold the paper's step, as 128 slices of 32 images, one at a
+# time. It'll take its time, though: slices save memory, not work.
+#
+# ## Cut the memory
+#
+# And if not even a slice fits? Then look at what fills the memory. The backward pass goes
+# through the network from the end to the beginning, and each layer needs what it was
+# given on the way forward. So the forward pass keeps nearly everything that it computes.
+#
+# *Activation checkpointing* ([Chen et al. 2016](https://arxiv.org/abs/1604.06174)) keeps
+# only the input of each block. When the backward pass arrives at a block, the block runs
+# forward a second time, is used, and is forgotten again. Checkpoints on a disk have
+# nothing in common with it but the name.
+
+
+# %%
+class Forgetful(nn.Module):
+    """A block that keeps nothing but its input."""
+
+    def __init__(self, block):
+        super().__init__()
+        self.block = block
+
+    def forward(self, x):
+        # of PyTorch's two ways, this is the newer one
+        return checkpoint(self.block, x, use_reentrant=False)
+
+
+# %% [markdown]
+# We try it on the real ViT-Ti/16 with the photograph of Grace Hopper. A folded cell loads
+# both (`loaded` and `image`), and its `step_cost` counts the bytes that are kept and the
+# multiply-adds of a step.
+#
+# **A backward pass is about twice the work of a forward pass. How much more work is a
+# step, if every block runs forward twice? And does forgetting twelve blocks save closer
+# to a half, or to nine tenths?**
+
+
+# %% tags=["hide-input"]
+def step_cost(model, image):
+    """Bytes kept for backward, multiply-adds, and the gradient."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model.zero_grad()
+    with FlopCounterMode(display=False) as counter:
+        F.cross_entropy(model(image), torch.tensor([652])).backward()
+    work = counter.get_total_flops() / 2
+    return bytes_kept(model, image), work, gradient(model)
+
+
+hopper = photo("hopper").crop((0, 20, 512, 532))
+loaded = vitedu.load("ViT-Ti/16")
+image = loaded.preprocess(hopper)[None]
+one_block = bytes_kept(ViT().blocks[0], torch.zeros(1, 197, 192))
+
+# %% tags=["nbval-ignore-output"]
+large = ViT()  # by default it's a ViT-Ti/16
+large.load_state_dict(loaded.state_dict())
+kept, work, plain_gradient = step_cost(large, image)
+large.blocks = nn.Sequential(*map(Forgetful, large.blocks))
+kept_now, work_now, same_gradient = step_cost(large, image)
+most = kept_now + one_block  # what a block keeps while it runs again
+print(f"keeps {kept / 1e6:4.1f} MB, {work / 1e9:.1f} billion multiply-adds")
+print(f"keeps {kept_now / 1e6:4.1f} MB, {work_now / 1e9:.1f} billion")
+print(f"with the block that runs again, {most / 1e6:.1f} MB at most")
+
+# %% tags=["nbval-check-output", "hide-input"]
+assert torch.equal(plain_gradient, same_gradient)
+assert 10 < kept / kept_now < 16 and 1.2 < work_now / work < 1.34
+assert 5.5 < kept / most < 7.5
+print("checked: the gradient is the same, to the last bit")
+
+# %% [markdown]
+# Between the two passes, less than a tenth is kept. But whether a step fits is decided
+# later, when one block has been computed again, and then it's about a sixth. The rule of
+# thumb for the work says a third more: a step is one part forward and two parts backward,
+# and now two parts go forward. PyTorch gets away with a quarter. It stops the second run
+# of a block before the last product, which the backward pass doesn't need.
+#
+# What does that do to the slice of 32 images from the top of the page?
+
+# %%
+need = memory(vit_config("ViT-B/16"), batch_size=32, checkpointing=True)
+print(f"{need.total / 1e9:.1f} GB")
+
+
+# %% [markdown]
+# There's a catch if a block draws random numbers. *Dropout*, for example, sets some of its
+# inputs to zero, and the second run has to hit the same ones. `checkpoint` takes care of
+# that, unless you switch it off to save a little time. The folded `slope` computes the
+# gradient of the matrix in `noisy`, with or without `checkpoint`.
+
+
+# %% tags=["hide-input"]
+def slope(network, **options):
+    """The gradient of its matrix, always with the same seed."""
+    torch.manual_seed(0)
+    tokens = torch.ones(4, 8)
+    if options:
+        outputs = checkpoint(network, tokens, use_reentrant=False, **options)
+    else:
+        outputs = network(tokens)
+    return torch.autograd.grad(outputs.square().sum(), network[1].weight)[0]
+
+
+# %% tags=["failure", "nbval-ignore-output"]
+noisy = nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 8))
+for care in (True, False):
+    error = relative(slope(noisy, preserve_rng_state=care), slope(noisy))
+    print(f"preserve_rng_state={care!s:5} gradient off by {error:.0%}")
+
+# %% tags=["nbval-check-output", "hide-input"]
+assert torch.equal(slope(noisy, preserve_rng_state=True), slope(noisy))
+assert error > 0.05
+print("checked: with the same draws it's equal to the last bit")
+
+
+# %% [markdown]
+# ## Cut the work
+#
+# Slices needn't wait for each other. Give every machine a copy of the network and a slice
+# of the batch, and let them compute at the same time. Afterwards every machine needs the
+# sum of all their gradients, and computing it is called an *all-reduce*. Then all of them
+# take the same step, and the copies stay equal.
+#
+# A running program is a *process*, and from now on it doesn't matter whether our
+# processes share a machine.
+#
+# **Two processes have a gradient of a million numbers each. If each sends everything to
+# the other, it sends a million. Now take four: sending everything to the three others
+# would be three million numbers per process. How few can it be?**
+#
+# Put the processes in a ring, and cut the gradient into as many parts as there are
+# processes. In the first round, process $i$ sends its part $i$ to the next process, which
+# adds it to its own. In every later round, each process passes on the part that it has
+# just received. After three rounds, each of the four parts is a finished sum somewhere.
+# From then on, a process that receives a part doesn't add, it keeps the part as it is.
+
+
+# %%
+def ring_round(parts, turn):
+    """`parts[i]` are those of process i, which sends one to the next."""
+    count = len(parts)
+    messages = []
+    for i in range(count):
+        place = (i - turn) % count  # its own part first, then the one before
+        messages.append((place, parts[i][place]))
+    for i, (place, part) in enumerate(messages):
+        neighbour = parts[(i + 1) % count]
+        if turn < count - 1:
+            neighbour[place] = neighbour[place] + part
+        else:
+            neighbour[place] = part
+
+
+def all_reduce(vectors):
+    """Each of these vectors becomes the sum of all of them."""
+    parts = [list(vector.chunk(len(vectors))) for vector in vectors]
+    for turn in range(2 * (len(vectors) - 1)):
+        ring_round(parts, turn)
+    return [torch.cat(each) for each in parts]
+
+
+# %% [markdown]
+# Watch it with ones: a row per process, a column per part. A 3 means that three processes
+# are already in that sum, and a red frame marks what has just arrived.
+
+# %% tags=["hide-input"]
+parts = [list(torch.ones(4).chunk(4)) for _ in range(4)]
+frames = [torch.tensor(parts)]
+for turn in range(6):
+    ring_round(parts, turn)
+    frames.append(torch.tensor(parts))
+figures.show(*drawings.ring(torch.stack(frames)))
+
+# %% tags=["nbval-check-output", "hide-input"]
+for count in (2, 3, 4, 7):
+    vectors = torch.randn(count, 10 * count, dtype=torch.float64)
+    for found in all_reduce(vectors):
+        assert torch.allclose(found, vectors.sum(dim=0), rtol=0, atol=1e-12)
+print("checked: with 2, 3, 4 and 7 processes everyone has the sum")
+
+
+# %% [markdown]
+# Six rounds of a quarter of a million are one and a half million numbers. With $p$
+# processes and a gradient of $m$ numbers, each process sends $2 \, (p - 1) / p \cdot m$.
+# However many machines you have, that's less than $2m$, and [Patarasuk and Yuan
+# 2009](https://doi.org/10.1016/j.jpdc.2008.09.002) prove that no method needs less.
+#
+# ### Two processes at work
+#
+# Now for two real ones. They have to agree on the images without exchanging a word. So the
+# order isn't drawn from a random state that each process keeps to itself. It's
+# *computed*, from the seed and the number of the epoch:
+
+
+# %%
+def rows_of(step, seed=0):
+    """The 64 images of a step, out of an order computed from the epoch."""
+    epoch, place = divmod(step, len(x) // 64)
+    random_state = torch.Generator().manual_seed(1_000 * seed + epoch)
+    order = torch.randperm(len(x), generator=random_state)
+    return order[64 * place : 64 * (place + 1)]
+
+
+# %% [markdown]
+# Each process takes its share of those rows. For the sum, PyTorch has `dist.all_reduce`
+# (`dist` is `torch.distributed`), which does what yours does. We want the mean, so we
+# divide.
+
+
+# %%
+def worker(share, count, divide_by):
+    """Ten steps in one of `count` processes; the weights after them."""
+    model = new_run()["model"].double()
+    optimizer = AdamW(model.parameters(), lr=0.01)
+    for step in range(10):
+        rows = rows_of(step)[share::count]
+        optimizer.zero_grad()
+        F.cross_entropy(model(x[rows].double()), y[rows]).backward()
+        for weight in model.parameters():
+            dist.all_reduce(weight.grad)
+            weight.grad /= divide_by
+        optimizer.step()
+    return nn.utils.parameters_to_vector(model.parameters()).detach()
+
+
+# %% [markdown]
+# Isn't that a mean of means? It is, and here it's allowed, because both shares have 32
+# images. With 33 and 31 it would be the mistake from above.
+#
+# We also make two real mistakes. In *same images*, both processes take the first share.
+# In *sum*, nobody divides by two.
+#
+# **Which of them raises an error? And which ends further from the weights of one process
+# that sees the whole batch?**
+#
+# Folded cells write these functions into a file and start it twice, as two Python
+# programs. On Windows, do this in WSL.
+
+# %% tags=["hide-input"]
+HEADER = f"""
+import copy, os, sys
+import torch, torch.distributed as dist, torch.nn.functional as F
+from torch import nn
+from torch.optim import AdamW
+from vitedu.data import load_dataset
+from vitedu.plain import ViT, train_step, warmup_cosine
+
+torch.set_num_threads(1)
+STEPS = {STEPS}
+data = load_dataset("digits").train
+x, y = data.images / 127.5 - 1, data.labels
+"""
+places = os.pathsep.join(place for place in sys.path if place)
+settings = {"OMP_NUM_THREADS": "1", "PYTHONPATH": places}
+if sys.platform != "win32":  # the processes talk inside of this machine
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    settings["GLOO_SOCKET_IFNAME"] = loopback
+
+
+# %% tags=["hide-input"]
+def start(functions, ending, *words):
+    """A new Python with these functions; it prints into a pipe."""
+    path = folder / f"{functions[-1].__name__}.py"
+    path.write_text("\n\n".join([HEADER, *map(inspect.getsource, functions)]))
+    with open(path, "a") as file:
+        file.write(ending)
+    return subprocess.Popen(
+        [sys.executable, str(path), *map(str, words)],
+        env=os.environ | settings,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+# %% tags=["hide-input"]
+ENDING = """
+rank = int(sys.argv[1])
+store = dist.FileStore(sys.argv[2], 2)
+dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+found = {
+    "right": worker(rank, 2, divide_by=2),
+    "same images": worker(0, 2, divide_by=2),
+    "sum": worker(rank, 2, divide_by=1),
+}
+if rank == 0:
+    torch.save(found, sys.argv[3])
+dist.destroy_process_group()
+"""
+needed = [new_run, rows_of, worker]
+words = [folder / "meeting", folder / "found.pt"]
+pair = [start(needed, ENDING, rank, *words) for rank in range(2)]
+try:
+    for process in pair:
+        process.communicate(timeout=300)
+finally:
+    for process in pair:
+        process.kill()  # if it still runs
+found = torch.load(folder / "found.pt")
+
+
+# %% [markdown]
+# Another folded function, `one_process`, takes the same ten steps in one process, here in
+# the notebook. For comparison, it also takes ten steps on different images.
+
+
+# %% tags=["hide-input"]
+def one_process(seed=0):
+    """The weights before and after ten steps on the whole batch."""
+    model = new_run()["model"].double()
+    first = nn.utils.parameters_to_vector(model.parameters()).detach()
+    optimizer = AdamW(model.parameters(), lr=0.01)
+    for step in range(10):
+        rows = rows_of(step, seed)
+        train_step(model, optimizer, x[rows].double(), y[rows])
+    return first, nn.utils.parameters_to_vector(model.parameters()).detach()
+
+
+# %% tags=["nbval-ignore-output"]
+first, alone = one_process()
+found["other images"] = one_process(seed=1)[1]
+for name, ends in found.items():
+    distance = (ends - alone).norm() / (alone - first).norm()
+    print(f"{name:12} distance {distance:.2g} of the way")
+
+# %% tags=["nbval-check-output", "hide-input"]
+way = (alone - first).norm()
+assert (found["right"] - alone).abs().max() < 1e-10
+assert (found["same images"] - alone).norm() > 0.5 * way
+assert (found["sum"] - alone).norm() < 0.01 * way
+by_all, by_half = new_run()["model"].double(), new_run()["model"].double()
+for model, rows in ((by_all, rows_of(0)), (by_half, rows_of(0)[::2])):
+    F.cross_entropy(model(x[rows].double()), y[rows]).backward()
+assert 0.8 < relative(gradient(by_half), gradient(by_all)) < 1.2
+print("checked: the first gradient of 32 images is off by about 100%")
+
+
+# %% [markdown]
+# Neither raises an error. Done right, two processes end where one does, and only the last
+# digits of float64 differ ([why they do](#When-bytes-differ)). With the same images, you
+# end about as far away as with different images altogether. The gradient of 32 images is
+# so noisy that it differs from the gradient of all 64 by about its own length, and Adam
+# takes steps of nearly the full rate whatever the gradient, noise or not.
+#
+# For the same reason, the sum hardly matters here: twice the gradient is nearly the same
+# step. Exercise 1 asks what happens without Adam.
+#
+# PyTorch packs your `worker` up as DDP, `DistributedDataParallel` ([Li et al.
+# 2020](https://arxiv.org/abs/2006.15704)). If even one copy of the network is too large
+# for a machine, FSDP ([Zhao et al. 2023](https://arxiv.org/abs/2304.11277)) gives each
+# process only a share of it. [How much that saves](#DDP-and-FSDP), and how you start it,
+# is in the second reading.
+#
+# ## Cut the time
+#
+# Back to the accident. What should we have saved, besides the weights? Our run has four
+# more things that change from step to step: the optimizer with Adam's means, the average,
+# the number of the step, and the state of the random numbers, from which the next images
+# are drawn.
+
+
+# %%
+def contents(run):
+    """All that the next step depends on."""
+    parts = ("model", "optimizer", "average")
+    saved = {name: run[name].state_dict() for name in parts}
+    return saved | {"step": run["step"], "random": torch.get_rng_state()}
+
+
+def put_back(run, saved):
+    """Make `run` what it was; what isn't in `saved` stays new."""
+    for name, value in saved.items():
+        if name == "step":
+            run["step"] = value
+        elif name == "random":
+            torch.set_rng_state(value)
+        else:
+            run[name].load_state_dict(value)
+
+
+# %% [markdown]
+# Now we leave things out, one at a time, and at last all but the weights, as in the
+# accident at the top. How far from the undisturbed run do we end? We compare the
+# averages, and measure in percent of the way that the undisturbed average went from its
+# start. A folded cell defines `without`, which does that.
+#
+# **Put the five in order before you go on. Which is the worst to forget, and which
+# second? And which of them would you notice in the accuracy?**
+
+
+# %% tags=["hide-input"]
+def without(missing, seed):
+    """Distance (percent of the way) and accuracy of an interrupted run."""
+    run = new_run(seed)
+    first = weights(run).clone()
+    advance(run, HALF)
+    torch.save(contents(run), folder / "state.pt")
+    advance(run, STEPS - HALF)
+    last = weights(run).clone()
+    saved = torch.load(folder / "state.pt")
+    kept = {name: saved[name] for name in saved if name not in missing}
+    run = new_run(seed)
+    put_back(run, kept)
+    advance(run, STEPS - HALF)
+    far = 100 * (weights(run) - last).norm() / (last - first).norm()
+    return far.item(), 100 * accuracy(run["average"], x_test, y_test)
+
+
+# %% tags=["hide-input"]
+ROWS = {
+    "nothing left out": (),
+    "without average": ("average",),
+    "without random": ("random",),
+    "without optimizer": ("optimizer",),
+    "without step": ("step",),
+    "weights alone": ("optimizer", "average", "step", "random"),
+    "without weights": ("model",),
+}
+rows = []
+for name, missing in ROWS.items():
+    by_seed = [without(missing, seed) for seed in SEEDS]
+    rows.append(drawings.Omission(name, *zip(*by_seed, strict=True)))
+figures.show(*drawings.omissions(rows))
+
+# %% tags=["nbval-check-output", "hide-input"]
+by_name = {row.words: row.distances for row in rows}
+assert set(by_name.pop("nothing left out")) == {0}
+assert all(min(distances) > 0 for distances in by_name.values())
+print("checked: with nothing left out it's exactly 0, on every seed")
+
+# %% [markdown]
+# Each bar is a mean of three seeds, which are the grey dots. At the right, you see how
+# many of the test digits are read correctly. With everything, the distance is zero, to
+# the last bit. Without the weights you've nearly lost the run, of course. The number of
+# the step comes second: forget a single integer, and you end up half the whole distance
+# away.
+#
+# Now read the accuracies. Only the lost weights would have alarmed you. Without the step
+# we even read *more* digits. The schedule begins again at step 0, so the learning rate
+# warms up a second time and is still high when the run stops. A run this short seems
+# to gain from that, which explains the extra digits at the top.
+#
+# The average nearly catches up by itself within a few dozen steps. And without the random
+# numbers you train on the same images twice.
+#
+# You already have the cure for that one. `rows_of` computes the images from the number of
+# the step, so there's no random state to lose, and the position of your run is one
+# integer. It works for [a million photographs](#Shards), too.
+#
+# ## Cut the power
+#
+# One accident is left: the one that happens *while* you save. Let's say that half of the
+# file has reached the disk.
+
+# %% tags=["failure"]
+torn = folder / "torn.pt"
+torch.save(contents(whole), torn)
+torn.write_bytes(torn.read_bytes()[: torn.stat().st_size // 2])
+try:
+    torch.load(torn)
+except RuntimeError as error:
+    print(str(error).split(":")[0])
+
+
+# %% [markdown]
+# If the file has the name of your last checkpoint, you now have neither: writing began by
+# emptying the old one. So write to a second file beside it, make sure that all of it is
+# on the disk, and only then give it the name. Renaming happens completely or not at all
+# ([what it can't do](#Beyond-a-rename)).
+
+
+# %%
+def save(saved, path):
+    """Write a file that's always whole: the old one or the new one."""
+    beside = f"{path}.part"
+    with open(beside, "wb") as file:
+        torch.save(saved, file)
+        file.flush()
+        os.fsync(file.fileno())  # until the disk has it
+    os.replace(beside, path)
+
+
+def program(path):
+    """Train from wherever the file says we are, and save every 5 steps."""
+    run = new_run()
+    if os.path.exists(path):
+        put_back(run, torch.load(path))
+    print(run["step"], flush=True)
+    while run["step"] < STEPS:
+        one_step(run, rows_of(run["step"]))
+        print(run["step"], flush=True)
+        if run["step"] % 5 == 0 or run["step"] == STEPS:
+            save(contents(run), path)
+
+
+# %% [markdown]
+# Now we start `program` as a process of its own, wait for some random moment, and kill it
+# with SIGKILL, the signal that no program can catch. There's no goodbye and no cleaning
+# up. Then we start it again with the same command, and kill it again.
+
+
+# %% tags=["hide-input"]
+def life(path, kill_at):
+    """Start the program; kill it soon after this step, if there is one."""
+    process = start([new_run, one_step, rows_of, contents, put_back, save,
+                     program], "\nprogram(sys.argv[1])\n", path)  # fmt: skip
+    steps = []
+    try:
+        for line in process.stdout:
+            steps.append(int(line))
+            if kill_at is not None and steps[-1] >= kill_at:
+                time.sleep(random.uniform(0, 0.03))
+                process.kill()
+                kill_at = None
+        code = process.wait(timeout=300)
+    finally:
+        process.kill()
+    return drawings.Life(steps[0], steps[-1], is_killed=code != 0)
+
+
+# %% tags=["hide-input"]
+run_file = folder / "run.pt"
+instants = [STEPS * (i + random.random()) / (KILLS + 3) for i in range(KILLS)]
+starts = [life(run_file, kill_at) for kill_at in [*instants, None]]
+figures.show(*drawings.lives(starts, STEPS))
+
+# %% [markdown]
+# Every line is a start, every cross a kill. Each new start goes back a few steps, to the
+# last whole checkpoint.
+#
+# Our random moments seldom hit a write. The package was tested harder: of 20 recorded
+# kills, 12 came while a checkpoint was being written, and the weights were still equal.
+
+# %% tags=["nbval-ignore-output", "hide-cell"]
+record = results.read("kill-and-resume")
+metrics = {name: each["value"] for name, each in record["metrics"].items()}
+assert metrics["sigkills"] == 20 and metrics["sigkills_in_a_write"] == 12
+assert metrics["equal_runs"] == 2
+print(f"{record['hardware']}, {record['date']}")
+print(record["command"])
+
+# %% [markdown]
+# And where did our run end? For comparison, the notebook takes the same steps in one go.
+# (`rows_of` computes the images, so it's a different run from the one at the top.)
+
+# %% tags=["nbval-ignore-output"]
+killed = new_run()
+put_back(killed, torch.load(run_file))
+undisturbed = new_run()
+for step in range(STEPS):
+    one_step(undisturbed, rows_of(step))
+kills = sum(start.is_killed for start in starts)
+print(f"undisturbed    {fingerprint(undisturbed)}")
+print(f"killed {kills} times {fingerprint(killed)}")
+
+# %% tags=["nbval-check-output", "hide-input"]
+assert killed["step"] == STEPS and (kills == KILLS or TIER == "smoke")
+assert fingerprint(killed) == fingerprint(undisturbed)
+pair = [run["optimizer"].state.values() for run in (killed, undisturbed)]
+for ours, theirs in zip(*pair, strict=True):
+    assert torch.equal(ours["exp_avg"], theirs["exp_avg"])
+    assert torch.equal(ours["exp_avg_sq"], theirs["exp_avg_sq"])
+print("checked: Adam's means are the same bytes as well")
+
+# %% [markdown]
+# The same bytes. You've trained a ViT through a series of crashes, and nobody could tell
+# from the result. The package does the same for every training run: the command that began it
+# also resumes it.
+#
+# ## What to take with you
+#
+# 1. A gradient is a sum over images. You can cut it into slices, one after the other or
+#    on several machines, if you divide by the whole batch.
+# 2. Memory can be traded for work, by forgetting what you can compute again.
+# 3. A checkpoint holds all that the next step depends on, and it's written beside the old
+#    one. If the order of the images is computed, the position of a run is one integer.
+#
+# **Five questions**
+#
+# 1. Why does accumulation divide by the size of the batch, and not of the slice?
+# 2. Activation checkpointing runs every block forward twice. Why doesn't that double the
+#    work of a step?
+# 3. How much does each process send in a ring of two? And of a thousand?
+# 4. Which missing part of a checkpoint made the accuracy better, and why is that bad
+#    all the same?
+# 5. Why must a checkpoint never be written over the last one?
+#
+# You can now train a large network on several machines, and lose nothing on the way. But
+# somebody may have done that before you and given the weights away. **How do you get
+# their trained network into your own class?** That's [chapter 9](09_weights.ipynb).
+#
+# ## Exercises
+#
+# **1.** ★ Your batch has 256 images, in slices of 64. You forget to divide, and add up
+# four *means*. What happens to the weights with plain gradient descent? With Adam? And
+# with Adam, if gradients longer than 1 are cut to length 1 first?
+#
+# **2.** ★ You checkpoint only every second block. How much is kept, and how much work is
+# it? Think first, then count with `step_cost` (in the folded cell of "Cut the memory").
+#
+# **3.** ★ In the picture of the ring, which process finishes the sum of part 0, and in
+# which round? Suppose that this process is the slowest of all. Do the others have to wait
+# for it?
+#
+# **4.** ★★ A run saves every 5 steps and is killed at a random moment. How many steps does
+# it lose on average? A checkpoint of ViT-B/16 with Adam takes 3 seconds to write, a step
+# takes 1 second, and an accident happens once a day. How many steps would you leave
+# between two saves?
+#
+# **5.** ★★ Adam's state has a third thing besides the two means: a counter of its steps.
+# Leave out only this counter. (`saved["optimizer"]["state"]` is a dict from the number of
+# a weight to its `step`, `exp_avg` and `exp_avg_sq`; set every `step` to zero.) Does the
+# run end further away than without the whole optimizer, or less far? Guess, then measure
+# with the folded function `without` as your pattern.
+#
+# **6.** ★★★ With [FSDP](#DDP-and-FSDP) each process has a share of the weights. Write the
+# sequence of messages of one step in words, and count the numbers that each process
+# sends. How much more is it than with DDP?
+#
+# ## Second reading
+#
+# ### DDP and FSDP
+#
+# DDP adds two things to your `worker`. At the start, all processes get the weights of the
+# first. And gradients already travel while the backward pass is still busy with earlier
+# blocks. But every process holds everything: each weight, its gradient, and Adam's two
+# means, which makes four numbers of four bytes. FSDP gives each process a share of all
+# four, and brings a block's weights together only while that block computes. For eight
+# processes:
+
+# %%
+for name in ("ViT-B/16", "ViT-H/14"):
+    state_size = 4 * 4 * parameters(vit_config(name)).total / 1e9
+    print(f"{name}: DDP {state_size:4.1f} GB each, ", end="")
+    print(f"FSDP {state_size / 8:4.2f} GB each")
+
+# %% [markdown]
+# With slices, only the last backward pass of a step has to send anything; DDP's
+# `no_sync()` keeps the others quiet. The package does both, DDP and FSDP. PyTorch's
+# command `torchrun` starts the processes, and
+# `shard=true` at the end of the line turns DDP into FSDP:
+#
+# ```
+# torchrun --nproc-per-node 2 -m vitedu train mnist-tiny
+# ```
+#
+# In float16, the loss scale of [chapter 7](07_speed.ipynb) also goes into the checkpoint.
+# And if you test on several processes, mind [one trap](#Counting-on-several-processes).
+#
+# ### Shards
+#
+# You can also cut the data. ImageNet is more than a million small files, and
+# reading them in random order keeps a disk busy with searching. So you pack them into a
+# few hundred larger files, *shards*, which are read from front to back:
+#
+# ```
+# vitedu prepare imagenet small short_side=448
+# ```
+#
+# But then, what's a random order? The package takes the shards in random order, opens a
+# few at once, and shuffles the photographs within this *window*. The order is computed
+# from seed and epoch, as in `rows_of`, so a run on shards has one integer for a
+# position, too. And if you kill `prepare`, it goes on and ends with the same bytes.
+#
+# ### A computed order and its price
+#
+# `rows_of` computes a whole epoch's order for every step. With 2,500 digits that's
+# nothing. With a million photographs you'd compute it once per epoch and keep it. Random
+# crops and dropout can be treated the same way: seed them with the run's seed and the
+# number of the step, and with the number of the process if each process should draw its
+# own.
+#
+# ### When bytes differ
+#
+# On one processor with one thread, the same program adds the same numbers in the same
+# order. With a different number of threads, or on a different kind of processor, sums
+# are cut differently and the last digit changes. Two processes cut them differently from
+# one, too. On a GPU, some operations add up in whatever order the threads finish.
+# `torch.use_deterministic_algorithms(True)` picks others, which may be slower. Our
+# promise of equal bytes is for the CPU with one thread.
+#
+# At the top we promised gradients that agree to twelve digits. The weights of our two
+# processes are only compared to ten. Why? Because of the biases of the keys.
+# Such a bias adds the same amount to all scores of a query, and softmax doesn't notice.
+# So its gradient is zero, and what the computer finds instead is rounding noise. Adam
+# divides noise by its size like everything else, and so it grows. These are the largest
+# differences between two processes and one:
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+template = new_run()["model"].double()
+gap = (found["right"] - alone).abs()
+nn.utils.vector_to_parameters(gap, template.parameters())
+of_keys, of_others = [], []
+for name, weight in template.named_parameters():
+    if name.endswith("qkv.bias"):
+        queries, keys, values = weight.detach().chunk(3)
+        of_keys.append(keys.max())
+        of_others += [queries.max(), values.max()]
+    else:
+        of_others.append(weight.detach().max())
+print(f"biases of keys {max(of_keys):.0e}, all others {max(of_others):.0e}")
+
+
+# %% [markdown]
+# ### Counting on several processes
+#
+# If you test on two processes, 501 images don't divide evenly. PyTorch's
+# `DistributedSampler` then repeats an image, and a sum over both processes counts it
+# twice. On large test sets it's a small error, but it's a different one for every number
+# of processes. The package shares out every batch like `rows_of(step)[share::count]` above,
+# repeats nothing, and adds up counts, never means.
+#
+# ### Beyond a rename
+#
+# `os.replace` protects you from a program that dies. If the power fails, the new name
+# itself may not have reached the disk, so the package also calls `fsync` on the folder.
+# And sometimes a disk returns bytes that it was never given. So the package's checkpoints
+# end with a hash of everything before it, and a file whose hash doesn't fit is refused.
+#
+# ## Where this is in the paper
+#
+# | here | in the paper |
+# |---|---|
+# | batches of 4,096 | section 4.1 |
+# | several processes | section 4.2: cores of TPUv3, and how many days they took |
+# | the memory that a step needs | appendix D.5 and Figure 12, compared with ResNets |
+# | a running average as the result | Table 2: the ImageNet numbers of the largest models |
+#
+# Accumulation, activation checkpointing and resuming aren't mentioned. They're supposed to
+# change nothing, and you've seen what that takes.
+#
+# ### What differs
+#
+# * The paper trained on TPUs, with its batch spread over many cores. We had two processes
+#   on one CPU, and their batch was 64.
+# * Our timeline of kills has one kind of accident. A whole machine that disappears from a
+#   group of eight needs more: somebody has to notice, and start the others again.
+#   `torchrun` can do that.
+# * The short run of this page says which omissions change the result. How much they
+#   change depends on the length of the run.
+#
+# ## Three readings
+#
+# * [Goyal et al. 2017](https://arxiv.org/abs/1706.02677) train ImageNet in an hour on 256
+#   GPUs, and list mistakes with several processes that raise no error. You'll recognise
+#   some.
+# * [Rajbhandari et al. 2020](https://arxiv.org/abs/1910.02054) had the idea behind FSDP:
+#   count what every process holds twice, and divide it up.
+# * [Masters and Luschi 2018](https://arxiv.org/abs/1804.07612) argue against large batches.
+#   In their experiments, the best results come with 32 images or fewer.
+#
+# ## Solutions
+#
+# <details><summary>Solution 1</summary>
+#
+# The gradient is four times too long. With plain gradient descent, every step is four
+# times as long, as if you had raised the learning rate. Adam divides by the gradient's
+# own size, so nearly nothing changes. If you clip, it does: a gradient that was short
+# enough is cut after you've made it four times as long. Steps with a large and with a
+# small gradient then count the same in Adam's means. So a mistake that Adam forgives
+# comes back as soon as you clip. The cell below takes ten steps each way and prints how
+# far they end from the right weights, in percent of the right way.
+#
+# </details>
+
+
+# %% tags=["hide-cell", "nbval-ignore-output"]
+def ten_steps(kind, rate, factor, longest=float("inf")):
+    """The way that the weights go, with gradients `factor` times too long."""
+    model = new_run()["model"].double()
+    first = nn.utils.parameters_to_vector(model.parameters()).detach()
+    optimizer = kind(model.parameters(), lr=rate)
+    for step in range(10):
+        rows = rows_of(step)
+        optimizer.zero_grad()
+        F.cross_entropy(model(x[rows].double()), y[rows]).backward()
+        for weight in model.parameters():
+            weight.grad *= factor
+        nn.utils.clip_grad_norm_(model.parameters(), longest)
+        optimizer.step()
+    return nn.utils.parameters_to_vector(model.parameters()).detach() - first
+
+
+for name, settings_of in {
+    "gradient descent": (torch.optim.SGD, 0.01),
+    "Adam": (AdamW, 0.01),
+}.items():
+    right, wrong = ten_steps(*settings_of, 1), ten_steps(*settings_of, 4)
+    print(f"{name:16} {100 * relative(wrong, right):6.2f} %")
+right, wrong = ten_steps(AdamW, 0.01, 1, 1), ten_steps(AdamW, 0.01, 4, 1)
+print(f"Adam, clipped    {100 * relative(wrong, right):6.2f} %")
+
+# %% [markdown]
+# <details><summary>Solution 2</summary>
+#
+# The forgetful half keeps nearly nothing, the other half keeps all, so a bit more than
+# half is kept. And half of the blocks run twice, so the extra work is half as much.
+#
+# </details>
+
+# %% tags=["hide-cell", "nbval-ignore-output"]
+second = ViT()
+second.load_state_dict(loaded.state_dict())
+for i in range(0, 12, 2):
+    second.blocks[i] = Forgetful(second.blocks[i])
+kept_half, work_half, _ = step_cost(second, image)
+print(f"kept {kept_half / kept:.0%}, work {work_half / work:.0%}")
+
+# %% [markdown]
+# <details><summary>Solution 3</summary>
+#
+# Process 3, in round 3, because part 0 set out from process 0. After that round every row
+# of the picture has exactly one 4, so the four sums are finished at the same time. And
+# yes, everyone waits for the slowest. Each part has to pass through each process, so
+# every round takes as long as its slowest transfer. It's the price of doing the same as
+# one machine.
+#
+# </details>
+#
+# <details><summary>Solution 4</summary>
+#
+# Two and a half, because every moment between two saves is equally likely. Now save every
+# $k$ steps. A day has 86,400 seconds, and the writing
+# costs $86{,}400 / k \cdot 3$ of them, nearly. The accident costs $k / 2$ on average.
+# Their sum is smallest where the two are equal: $k^2 = 518{,}400$, so $k = 720$, every
+# twelve minutes. The writing then costs about six minutes a day, and so does the accident.
+#
+# </details>
+#
+# <details><summary>Solution 5</summary>
+#
+# Less far. With a counter of zero, Adam takes its two means for fresh ones, and divides
+# them by $1 - 0.9^t$ and $1 - 0.999^t$ as if $t$ had begun anew. For the mean of the
+# gradients that's put right after some twenty steps. For the mean of the squares it takes
+# hundreds, more than our run has left. Until then Adam's estimate of the squares is too
+# large, and its steps are too small.
+#
+# </details>
+
+# %% tags=["hide-cell", "nbval-ignore-output"]
+run = new_run()
+first = weights(run).clone()
+advance(run, HALF)
+torch.save(contents(run), folder / "state.pt")
+advance(run, STEPS - HALF)
+last = weights(run).clone()
+saved = torch.load(folder / "state.pt")
+for state_of_weight in saved["optimizer"]["state"].values():
+    state_of_weight["step"].zero_()
+run = new_run()
+put_back(run, saved)
+advance(run, STEPS - HALF)
+far = 100 * (weights(run) - last).norm() / (last - first).norm()
+print(f"without the counter {far:.0f} % of the way")
+print(f"without the optimizer {without(('optimizer',), 0)[0]:.0f} %")
+
+# %% [markdown]
+# <details><summary>Solution 6</summary>
+#
+# Let there be $p$ processes and $m$ weights. On the way forward, each block's weights are
+# brought together: the second half of the ring, $(p - 1) / p \cdot m$ numbers per process
+# over all blocks. Afterwards they're thrown away, so the backward pass brings them
+# together once more. Then the gradients are added, but each process only needs the sum of
+# its own share: the first half of the ring. That's three halves, where DDP has two. FSDP
+# sends half as much again, and holds one $p$-th of the state.
+#
+# </details>

@@ -1,0 +1,826 @@
+# %% [markdown] tags=["links", "remove-cell"]
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · a quarter of a minute of computing on a laptop, no GPU needed
+
+# %% tags=["setup", "remove-cell"]
+import vitedu
+
+# %% [markdown]
+# # Higher resolution
+#
+# In the package there's a photograph of a rocket, waiting on its launch pad at dusk. Our
+# trained network takes it for an oil rig. Let's ask again, and give it more pixels. A
+# folded cell loads the book's photographs as `rocket`, `hopper`, `cat` and `coffee`, and
+# defines `say`, which prints the two most probable classes of a photograph.
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+import os
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from PIL import Image, ImageOps
+
+from vitedu import budget, figures, results
+from vitedu.data import photo
+from vitedu.figures import resolution as drawings
+
+torch.set_num_threads(1)
+_ = torch.manual_seed(0), torch.set_grad_enabled(False)  # nothing is trained
+TIER = os.environ.get("VITEDU_TIER", "cpu")
+print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
+
+# %% tags=["hide-input"]
+rocket, cat, coffee = photo("rocket"), photo("cat"), photo("coffee")
+hopper = photo("hopper").crop((0, 20, 512, 532))
+
+
+def say(model, picture, words):
+    """Print the two most probable classes of a photograph."""
+    best = vitedu.classify(model, picture, top=2)
+    listed = ", ".join(f"{name} {share:.0%}" for name, share in best)
+    print(f"{words}: {listed}")
+
+
+# %% tags=["nbval-ignore-output"]
+for side in (224, 288, 384):
+    model = vitedu.load("ViT-Ti/16", image_size=side)
+    say(model, rocket, f"{side} pixels")
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+shown, told = [], []
+for side in (224, 288, 384):
+    model = vitedu.load("ViT-Ti/16", image_size=side)
+    shown.append(model.preprocess(rocket) / 2 + 0.5)
+    best = vitedu.classify(model, rocket, top=1)[0]
+    told.append(f"{best[0]}\n{best[1]:.0%}")
+figures.show(*drawings.cuts(shown, told))
+
+# %% [markdown]
+# It's the same photograph and the same weights, and nobody has trained anything in
+# between. At the second size, the oil rig has turned into things that fly, which is as
+# near to a Falcon rocket as ImageNet's classes get. A patch is still a square of sixteen
+# pixels. There are more of them now, and each covers a smaller piece of the scene.
+#
+# Two things should bother you. The network was trained on 196 patches, and now it has
+# read many more. How can it? And at the largest size, where it has even more to read, the
+# oil rig is back in the lead.
+#
+# So this chapter asks: **how can a network read a larger photograph than it was trained
+# on, and how large should the photograph be?**
+#
+# ## What depends on the size?
+#
+# Go through the network in your mind. The patch embedding treats each patch by itself, so
+# it doesn't care how many there are. So does the MLP with its tokens. Attention compares
+# every token with every other, with the same three matrices for five tokens or five
+# thousand. And the head reads one token, the class token.
+#
+# You can ask the arrays. Which of them has a different shape if the image has 384×384
+# pixels?
+
+# %%
+small = vitedu.load("ViT-Ti/16").state_dict()
+large = vitedu.load("ViT-Ti/16", image_size=384).state_dict()
+for name, array in large.items():
+    if array.shape != small[name].shape:
+        print(name, tuple(small[name].shape), "->", tuple(array.shape))
+
+# %% tags=["nbval-check-output", "hide-input"]
+same = [name for name in large if large[name].shape == small[name].shape]
+assert all(torch.equal(large[name], small[name]) for name in same)
+assert len(small) - len(same) == 1 and 577 == 24 * 24 + 1
+print(
+    f"checked: {len(same)} of {len(small)} arrays have equal shapes and values"
+)
+
+# %% [markdown]
+# Only one: the table of positions, `pos_embed`, from [chapter 4](04_vit.ipynb), with a row
+# for the class token and one for each patch. The larger image makes a grid of 24×24
+# patches, and most of the rows that it needs were never learned. Where does `load` get
+# them?
+#
+# ## A table that is a picture
+#
+# There's a different way to look at the table. Leave the class token's row aside. Each of
+# the other rows belongs to a place in the 14×14 grid and has 192 numbers. Take only *one*
+# of the numbers, say the one at index 164, and write it into the grid at each place. That
+# gives you a small picture. Here are four of them, each drawn from its lowest value
+# (dark) to its highest (bright):
+
+# %% tags=["hide-input"]
+pos_embed = vitedu.load("ViT-Ti/16").pos_embed
+grid = rearrange(pos_embed[0, 1:], "(gh gw) d -> gh gw d", gh=14)
+waves = (164, 51, 54, 149)
+figures.show(*drawings.numbers({"14×14": grid}, waves))
+spreads = ", ".join(f"{grid[..., k].std():.2f}" for k in waves)
+print("standard deviation of each:", spreads)
+
+# %% tags=["nbval-check-output", "hide-input"]
+centred = grid - grid.mean(dim=(0, 1))
+power = centred.square().mean(dim=(0, 1))
+down = centred.mean(dim=1).square().mean(dim=0) / power
+across = centred.mean(dim=0).square().mean(dim=0) / power
+strong = power.argsort(descending=True)[:48]
+even = strong[(down - across)[strong].abs() < 0.1]
+assert waves[0] == strong[down[strong].argmax()]
+assert waves[1] == strong[across[strong].argmax()]
+assert waves[2] == even[0]
+assert waves[3] == (down + across).argmin()
+print("checked: the four are picked as the text says")
+
+
+# %% [markdown]
+# Nobody told the network that these numbers belong to a grid, and they began as noise. It
+# has learned waves. The first three pictures are among the quarter of the numbers that
+# vary most: the one that changes most purely from top to bottom, the one that does so
+# from left to right, and the strongest chessboard of both. The last one is the least
+# regular of all 192. It looks almost like noise, but as the line below it shows, its
+# values hardly differ.
+#
+# Now you can guess where the missing rows come from. To enlarge a photograph of a wave,
+# you'd put values between the values. The table of positions is a picture too, with 192
+# colours instead of three, and we'll enlarge it like any other picture.
+#
+# ## Between two places
+#
+# Take a pencil. Three places in a line have the values $2, 6, 4$. You need five, from the
+# same first place to the same last one. You walk along the line in half steps, and
+# wherever you stop between two places, you take half of each: $2, \mathbf{4}, 6,
+# \mathbf{5}, 4$.
+#
+# What if you need $m$ places, and not five? New place $i$ falls on the spot
+#
+# $$ u_i = i \, \frac{n - 1}{m - 1} $$
+#
+# of the old line, where $n$ is the number of old places, and we count from zero. Each old
+# place $k$ has a share in the new value: everything if the spot is right on $k$, falling
+# in a straight line to nothing if it's a whole step away:
+#
+# $$ W_{ik} = \max(0, \; 1 - |u_i - k|) $$
+#
+# This is called linear interpolation. As code it's even shorter:
+
+
+# %%
+def shares(n, m):
+    """What each of n old places gives to each of m new ones: (m, n)."""
+    u = torch.linspace(0, n - 1, m)
+    return (1 - (u[:, None] - torch.arange(n)).abs()).clamp(min=0)
+
+
+W = shares(3, 5)
+print(W)
+print(W @ torch.tensor([2.0, 6.0, 4.0]))
+
+# %% [markdown]
+# Every row of $W$ adds up to one, and enlarging a line is a product with a matrix. A
+# picture $P$ has lines in two directions. $W$ on its left puts new values between those
+# that are above each other, and $W^\top$ on its right does the same from left to right.
+# So the larger picture is $W P \, W^\top$.
+#
+# **Do this one on paper first.** We'll enlarge a little hill from 3×3 values to 5×5:
+#
+# $$ P = \begin{pmatrix} 0 & 4 & 0 \\ 4 & 8 & 4 \\ 0 & 4 & 0 \end{pmatrix} $$
+#
+# **The second value in the second row of the larger hill falls between four old ones.
+# What is it?**
+
+# %%
+P = torch.tensor([[0.0, 4, 0], [4, 8, 4], [0, 4, 0]])
+print(W @ P @ W.mT)
+
+# %% tags=["nbval-check-output", "hide-input"]
+assert torch.allclose(shares(14, 18).sum(dim=1), torch.ones(18))
+assert torch.equal(W @ P @ W.mT, torch.tensor(drawings.LARGER_HILL).float())
+print("checked: each row adds up to 1, and the hill is the one drawn below")
+
+# %% [markdown]
+# It's the mean of the four, $(0 + 4 + 4 + 8) / 4 = 4$. The hill is still a hill, with its
+# corners in the corners and its top in the middle.
+#
+# The table is 192 such pictures. Store them as (192, 14, 14), and `@` enlarges all of
+# them at once. If the new grid isn't square, each direction needs a matrix of its own:
+# $W_h$ for the height and $W_w$ for the width.
+#
+# ## Resize the table
+#
+# This is the whole way, drawn for the hill, with the code of each step beside its arrow:
+
+# %% tags=["hide-input"]
+figures.show(*drawings.stages())
+
+
+# %% [markdown]
+# The class token isn't at any place in the image, so its row isn't part of the picture.
+# It's set aside and comes back unchanged. As a function:
+
+
+# %%
+def resize_pos_embed(pos_embed, old, new):
+    """Positions of an old grid for a new one: (1, t, d) -> (1, t_new, d)."""
+    N = old[0] * old[1]
+    token, table = pos_embed.split([1, N], dim=1)
+    P = rearrange(table, "1 (gh gw) d -> d gh gw", gh=old[0])
+    W_h, W_w = shares(old[0], new[0]), shares(old[1], new[1])
+    larger = W_h @ P @ W_w.mT
+    table = rearrange(larger, "d gh gw -> 1 (gh gw) d")
+    return torch.cat([token, table], dim=1)
+
+
+# %% tags=["nbval-ignore-output"]
+larger = resize_pos_embed(pos_embed, (14, 14), (18, 18))
+print(tuple(larger.shape))
+theirs = vitedu.load("ViT-Ti/16", image_size=288).pos_embed
+print(f"largest difference: {(larger - theirs).abs().max():.0e}")
+
+# %% tags=["nbval-check-output", "hide-input"]
+for old, new in (((14, 14), (24, 24)), ((3, 5), (7, 4)), ((9, 6), (5, 6))):
+    table = torch.randn(1, old[0] * old[1] + 1, 8)
+    mine = resize_pos_embed(table, old, new)
+    package = vitedu.resize_pos_embed(
+        table,
+        new,
+        old_grid=old,
+        num_prefix_tokens=1,  # the class token
+    )
+    assert torch.allclose(mine, package, atol=1e-5)
+    assert torch.equal(mine[:, 0], table[:, 0])
+assert (larger - theirs).abs().max() < 1e-5
+print("checked: our function is the package's, for four pairs of grids")
+
+# %% [markdown]
+# You've written what `load` did for the rocket. (The last digit differs because the
+# package computes in float64.) Here are our four pictures before and after:
+
+# %% tags=["hide-input"]
+after = rearrange(larger[0, 1:], "(gh gw) d -> gh gw d", gh=18)
+both = {"14×14": grid, "18×18": after}
+figures.show(*drawings.numbers(both, waves))
+
+
+# %% [markdown]
+# The waves are the same waves, sampled more often. Only the noise has changed: a mean lies
+# between its neighbours, so sharp specks are blurred. A patch a third of the way down the
+# photograph is still told that it's a third of the way down, in whichever row it is now.
+# The paper asks for that: a position follows from the place in the image.
+#
+# ## Two shortcuts
+#
+# Could we have been lazier? Here are two shortcuts with one line each. You'll find the
+# second in real code, and neither raises an error.
+#
+# The first one doesn't bother with grids. We have 197 rows and need 325, so it lets
+# PyTorch stretch the rows along a line, class token and all. The second one is for
+# *smaller* images, where there are more rows than patches, and takes as many as it needs
+# from the top of the table. vit-pytorch, a much copied ViT, does that, and [its author
+# says why](https://github.com/lucidrains/vit-pytorch/issues/70): it naively allows for
+# other sizes.
+#
+# With the resized tables, the network names Hopper's uniform and the cat at both sizes.
+# A folded `ask` asks for both.
+#
+# **What will it call them with the shortcuts? And which shortcut does more harm?**
+
+
+# %% tags=["hide-input"]
+def ask(model, words):
+    """What a network says about Hopper and the cat."""
+    say(model, hopper, f"{words}, Hopper")
+    say(model, cat, f"{words}, cat")
+
+
+# %% tags=["failure", "nbval-ignore-output"]
+model = vitedu.load("ViT-Ti/16", image_size=288)
+ask(model, "288, resized")
+line = F.interpolate(pos_embed.mT, size=325, mode="linear").mT
+model.pos_embed.copy_(line)
+ask(model, "288, stretched")
+
+model = vitedu.load("ViT-Ti/16", image_size=160)
+ask(model, "160, resized")
+model.pos_embed.copy_(pos_embed[:, :101])
+ask(model, "160, first rows")
+
+# %% [markdown]
+# Hopper gets a graduate's cap, twice. The cat survives both times, and it's the trap from
+# [chapter 9](09_weights.ipynb): had you looked only at the cat's first answer,
+# you'd have noticed nothing.
+# So here are the counts on that chapter's 1,000 photographs. *Right* are those whose
+# class comes first, and *five* those where it's among the first five. *Lost* is the share
+# of the right answers that a shortcut costs, against the resized table at the same size.
+# One row is a third shortcut, the old table filled up with zeros.
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+record = results.read("resolution")
+
+
+def recorded(case, name):
+    """A number of the record."""
+    return record["metrics"][f"{name}/{case}"]["value"]
+
+
+rows = {
+    "224": "224, as trained",
+    "288": "288, resized",
+    "288-line": "288, stretched along a line",
+    "288-padded": "288, filled up with zeros",
+    "160": "160, resized",
+    "160-cut": "160, the first 101 rows",
+}
+print(f"{'':28} right  five  lost")
+for case, words in rows.items():
+    counts = [recorded(case, name) for name in ("top1", "top5")]
+    text = f"{words:28} {counts[0]:5} {counts[1]:5}"
+    if "-" in case:
+        text += f" {1 - counts[0] / recorded(case[:3], 'top1'):5.0%}"
+    print(text)
+print(f"{record['hardware']}, {record['date']}: {record['command']}")
+
+# %% [markdown]
+# The line does more harm than the first rows do, and the zeros are the worst. A smaller
+# image costs something by itself, because there's less to see, but much less than its
+# shortcut. You can say why the first rows are wrong. With ten patches per line, the
+# eleventh begins the second line of the image, but the eleventh row of the table still
+# belongs to the first. It's like reading a page with its lines broken in the wrong
+# places.
+#
+# > **Remember.** A table of positions that has the right *shape* may still say the wrong
+# > places. Check with photographs whose answers you know, and not with a single one.
+#
+# ## Other libraries, other tables
+#
+# If you've loaded a ViT at a different size before, your library did the resizing, in
+# [its own way](#Corner-to-corner,-or-cell-by-cell). Ours is the way of the ViT's authors.
+# The package knows three others, as `mode` ("hf" is Hugging Face):
+
+# %%
+for mode in ("timm", "torchvision", "hf"):
+    other = vitedu.resize_pos_embed(
+        pos_embed, (18, 18), num_prefix_tokens=1, mode=mode
+    )
+    far = (other - larger).abs()
+    print(f"{mode:12} mean {far.mean():.2f}, largest {far.max():.1f}")
+print(f"our table    mean {larger.abs().mean():.2f}")
+
+# %% [markdown]
+# The last line is the mean size of a number in our table. At the worst place, the
+# difference is larger than that, but most differences are small.
+#
+# **How many of the 1,000 photographs will get a different answer if you take a
+# different library's table? And how many more or fewer will be right?**
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+modes = {
+    "288": "the authors",
+    "288-timm": "timm",
+    "288-torchvision": "torchvision",
+    "288-hf": "Hugging Face",
+}
+print(f"{'':14} other answers  right   five  largest change")
+for case, words in modes.items():
+    line = f"{words:14} {recorded(case, 'changed_answers'):13}"
+    line += f" {recorded(case, 'top1'):6} {recorded(case, 'top5'):6}"
+    print(f"{line} {recorded(case, 'largest_change'):15.1f}")
+
+# %% [markdown]
+# Very few, and the count of right ones hardly moves. *Where* a row belongs decides a lot,
+# and *how* you compute the values between decides next to nothing. It does change the
+# logits, as the last column shows. If you want to reproduce a library's numbers, take
+# that library's mode.
+#
+# ## How large?
+#
+# How large should the photograph be? We've run the 1,000 at seven sizes, always with the
+# same weights and with resized positions. At each size the network gets the same scene,
+# nine tenths of the photograph from its middle. These JPEGs are small, so that's at most
+# 230 pixels. At 256 and beyond, a larger input shows nothing new. It cuts the same scene
+# into finer patches.
+#
+# **You know three of the seven counts from the table of shortcuts. Which size comes out
+# on top? And is 384 better or worse than 160?**
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+SIDES = (160, 192, 224, 256, 288, 320, 384)
+right = {side: recorded(side, "top1") for side in SIDES}
+costs = {side: recorded(side, "macs") / recorded(224, "macs") for side in SIDES}
+changes = {
+    side: [recorded(side, f"{way}_answers") for way in ("gained", "lost")]
+    for side in SIDES
+}
+errors = {side: sum(counts) ** 0.5 for side, counts in changes.items()}
+figures.show(*drawings.curve(right, costs, errors, trained=224))
+
+# %% [markdown]
+# If you shrink the input, you lose some of what there was to see. But if you enlarge it,
+# you don't keep winning. At 384 pixels the network is no better than at 160, for nearly
+# eight times the multiplications. The upper axis doesn't start at zero.
+#
+# Is any size really better than 224? [Chapter 5](05_mnist.ipynb) had a rule for two
+# networks on the same images. Count the answers that are right only at the new size
+# (gained) and those that were right only at the old one (lost). The standard error of
+# their difference is the square root of their sum. Below two standard errors it's no
+# result, and above three it is. The grey band is two of them to each side.
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+print("side  right  gained  lost  difference / error")
+for side in SIDES:
+    if side != 224:
+        gained, lost = changes[side]
+        ratio = (gained - lost) / errors[side]
+        print(f"{side:4} {right[side]:6} {gained:7} {lost:5} {ratio:12.1f}")
+print()
+# those whose right class lost most of its probability come first
+names = record["metrics"]["lost_answers/384"]["names"][:2]
+listed = ", ".join(f"{true} (now {wrong})" for true, wrong in names)
+print(f"lost at 384: {listed}")
+
+# %% [markdown]
+# From 192 to 288 pixels it's a tie, even for the highest point of the curve. At 320
+# there's a hint of a loss, and at 384 there's no doubt about it. So without training,
+# stay near the size that the network was trained at.
+#
+# And our rocket? At 288 pixels the network gains some photographs and loses about as many
+# others, and we happened to look at one that it gained. At 384 it loses nearly three
+# times as many as it gains, so the oil rig's return is no surprise. (If we had shown you
+# only the rocket, would you have believed us?)
+#
+# Why does 384 hurt? We don't know. Look at the two clearest losses, below the table. A
+# cardigan has become wool, as if the network saw the fabric in its smaller patches and
+# missed the garment. But a white wolf has become a small terrier.
+#
+# Resized positions let a network *run* at any size, but they don't make it better by
+# themselves. They're good for two other things.
+#
+# ## Any shape you like
+#
+# Up to now we've cut both sides off the rocket's photograph, because the input was a
+# square. Nothing in `resize_pos_embed` needs one. Keep the height that the network knows,
+# and add columns of patches until the sides fit. (In `image_size`, height comes first.)
+
+# %% tags=["nbval-ignore-output"]
+wide = vitedu.load("ViT-Ti/16", image_size=(224, 336))
+say(wide, rocket, "14×21 patches")
+
+# %% [markdown]
+# The rocket gets its best name yet, but you know by now what one photograph proves. So
+# here are all 1,000, uncut, each in its own shape (and a tenth smaller, since the square
+# kept nine tenths of the short side):
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+gained, lost = (
+    recorded("224-whole", f"{x}_answers") for x in ("gained", "lost")
+)
+print(f"cut to a square  {recorded(224, 'top1')} right")
+print(f"whole            {recorded('224-whole', 'top1')} right")
+ratio = (gained - lost) / (gained + lost) ** 0.5
+print(f"gained {gained}, lost {lost}, difference / error {ratio:.1f}")
+
+# %% [markdown]
+# It's a tie again. Where the thing to name is in the middle, a square is enough. But put
+# the photographs of the cat and the coffee side by side, as a folded cell does, and ask
+# about the square in the middle, then about the whole strip:
+
+# %% tags=["hide-input"]
+strip = Image.new("RGB", (720, 240))
+strip.paste(ImageOps.fit(cat, (360, 240)), (0, 0))
+strip.paste(ImageOps.fit(coffee, (360, 240)), (360, 0))
+
+# %% tags=["nbval-ignore-output"]
+say(vitedu.load("ViT-Ti/16"), strip, "the square")
+wider = vitedu.load("ViT-Ti/16", image_size=(224, 672))
+say(wider, strip, "the strip")
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+best = vitedu.classify(wider, strip, top=3)
+words = ", ".join(f"{name} {share:.0%}" for name, share in best)
+whole = wider.preprocess(strip) / 2 + 0.5
+figures.show(*drawings.cuts([whole], [words]))
+
+# %% [markdown]
+# The square holds half an eye of the cat and little of the cup but its saucer, and neither
+# of its answers is a cat. The strip has
+# three times as many patches as the network was trained on, and yet it finds the cat
+# *and* the cup. We made this picture for the purpose, so it shows what's possible and not
+# how often it helps. But a panorama or a receipt is more like our strip than like
+# ImageNet. If you try one, mind that [rows and columns are easily mixed
+# up](#Rows-and-columns-mixed-up).
+#
+# ## And with training?
+#
+# The other use is the paper's own. It resizes the table *and then trains on*: after
+# pre-training at 224 pixels, the networks are fine-tuned at 384 for most of its results.
+# The resized rows are only a first guess, and training improves them too.
+#
+# What does the practice bring? Compare three: fine-tuned and tested at 224 pixels, the
+# same weights tested at 384, and fine-tuned and tested at 384. Here they are for the ants
+# and bees that you'll meet in [chapter 11](11_transfer.ipynb).
+#
+# LEAD: resolution-finetune goes here
+#
+# timm publishes [a
+# table](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet.csv)
+# of its checkpoints on all of ImageNet's validation set. Our network is in it twice,
+# fine-tuned on ImageNet once at each size:
+#
+# | ViT-Ti/16, pre-trained on ImageNet-21k | right |
+# |---|---|
+# | fine-tuned and tested at 224 | 75.5 % |
+# | fine-tuned and tested at 384 | 78.4 % |
+#
+# (On our 1,000, which seem to be easier, it had 813 right.) Here 384 wins by three points,
+# at the very size where our network, without practice, did so badly. But two things have changed at once. ImageNet's photographs are mostly larger
+# than ours, so at 384 that network has practised *and* has more to see.
+#
+# So how large should your photographs be? Near the training size, unless you fine-tune.
+# Then a larger size can pay.
+#
+# With photographs of your own, it's one more setting. `FOLDER` has a folder for each
+# class:
+#
+# ```
+# vitedu train finetune weights=ViT-Ti/16 data=FOLDER model.image_size=384
+# ```
+#
+# The first thing this command does is what you've written today: it turns 197 rows into
+# 577, so that training begins with a good guess.
+#
+# ## What to take with you
+#
+# 1. Only the table of positions depends on the size of the image. It's a picture with as
+#    many colours as the network is wide, so you resize it like a picture, without the
+#    class token's row.
+# 2. A table with the right shape and the wrong places raises no error, and costs from
+#    a third to three quarters of the right answers. How the values between are computed hardly matters.
+# 3. Without training, stay near the size that the network knows: 192 to 288 pixels is a
+#    tie, and 384 is worse. After fine-tuning at 384, it can be better.
+#
+# **Five questions**
+#
+# 1. Why does the same patch embedding work for any size of image?
+# 2. Why must the class token's row be kept out of the resizing?
+# 3. Three places have the values $1, 4, 1$. What do four places have, corner to corner?
+# 4. Why is "take the first rows" wrong for a smaller image, even though every row is a
+#    learned one?
+# 5. At 256 pixels there are more right answers than at 224. Why isn't that a result?
+#
+# You've now stretched other people's weights, but they still know only ImageNet's
+# thousand classes. **How do you teach a trained network your own classes?** That's
+# [chapter 11](11_transfer.ipynb).
+#
+# ## Exercises
+#
+# **1.** ★ How many rows does the table of a ViT-B/16 have at 384 pixels, and that of a
+# ViT-H/14 at 518? How many of them are new, compared with 224 pixels? And how many
+# *weights* does each network gain, if a ViT-B is 768 wide and a ViT-H 1,280?
+#
+# **2.** ★ Write down $W$ for shrinking five places to three. Which old places have no
+# share in anything? Is that a problem for smooth waves? For the noise of number 149?
+#
+# **3.** ★★ You enlarge the table from 14×14 to 27×27 and shrink it back to 14×14. Do you
+# get the old table? And by way of 18×18? Predict, then try it with `resize_pos_embed`.
+#
+# **4.** ★★ In the drawing, the red row stays. Suppose you forget it altogether, and the
+# class token gets a row of zeros. Predict: nonsense, different answers, or the same
+# answers with different probabilities? Try it at 224 pixels, with
+# `model.pos_embed[:, 0] = 0`. What does that say about what the row is for?
+#
+# **5.** ★★ You may spend about nine times what a photograph costs at 224 pixels. Would
+# you take one larger input, or nine crops at 224 whose answers you average? Say from the
+# chart what larger inputs buy up to 384 pixels. Predict what nine crops make of the
+# rocket, and try it. Which of the two has won, then?
+#
+# **6.** ★★★ Does fine-tuning at 288 beat fine-tuning at 224 on ants and bees? Say how
+# many test photographs you'd need before you could tell a difference of half a percent,
+# if 3 % are wrong, the two networks make half of their mistakes on the same photographs,
+# and you want three standard errors, so that it's a result. Then plan the experiment:
+# what do you keep equal, how many seeds, and which data?
+#
+# ## Second reading
+#
+# ### Rows and columns mixed up
+#
+# Our function asks for both grids, and doesn't guess. Suppose you confuse height and
+# width when you resize for the whole rocket:
+
+# %% tags=["nbval-ignore-output"]
+say(wide, rocket, "the right table, rocket")
+say(wide, coffee, "the right table, coffee")
+
+tall = resize_pos_embed(pos_embed, (14, 14), (21, 14))
+wide.pos_embed.copy_(tall)
+say(wide, rocket, "the table of a tall image, rocket")
+say(wide, coffee, "the table of a tall image, coffee")
+
+# %% [markdown]
+# The second table has as many rows as the first, so nothing complains, and the coffee
+# turns into eggnog. DINO, a well-known way to train ViTs without labels, had a relative of
+# this mistake, but a louder one: for images that aren't square, its function [returned a
+# wrong number of rows](https://github.com/facebookresearch/dino/issues/8).
+#
+# The shape of the input should also follow the shape of the photograph. Put Hopper's
+# portrait into a wide input, and most of her cap is cut off:
+
+# %% tags=["nbval-ignore-output"]
+wide = vitedu.load("ViT-Ti/16", image_size=(224, 336))
+say(wide, photo("hopper"), "Hopper in a wide input")
+
+# %% [markdown]
+# What's left is a face, a suit and a tie.
+#
+# ### Corner to corner, or cell by cell
+#
+# Libraries that resize tables differ in two ways. The first is where the new places are:
+
+# %% tags=["hide-input"]
+figures.show(*drawings.ways())
+
+# %% [markdown]
+# We went corner to corner. You can also look at each place as a cell, a little square of
+# the photograph, and let the cells fill the same area. Then the middle of the first new
+# cell is closer to the edge than the middle of the first old one.
+#
+# The second difference is how many neighbours have a say. With our $W$ it's two along
+# each axis. *Bicubic* interpolation takes four and draws a smooth curve through them. The
+# authors' code goes corner to corner and takes two. torchvision goes corner to corner and
+# takes four. timm and Hugging Face go cell by cell and take four, on curves that differ a
+# little.
+#
+# You don't have to write $W$ yourself. With the picture as (1, d, rows, columns),
+# PyTorch's `F.interpolate` gives our result with `mode="bilinear", align_corners=True`.
+# Leave out the last argument, and PyTorch goes cell by cell. The authors call
+# `scipy.ndimage.zoom(order=1)`, which goes corner to corner. For a few sizes, its
+# rounding puts the last row outside of the picture and fills it with zeros; the package
+# doesn't copy that.
+#
+# timm's way is bicubic with `antialias=True`. The word matters most when you *shrink* a
+# table: [exercise 2](#Exercises) shows that plain interpolation then skips places, while
+# antialiasing averages over them.
+
+# %% tags=["nbval-check-output", "hide-cell"]
+image = rearrange(pos_embed[:, 1:], "1 (gh gw) d -> 1 d gh gw", gh=14)
+options = {"mode": "bilinear", "align_corners": True}
+stretched = F.interpolate(image, size=(18, 18), **options)
+stretched = rearrange(stretched, "1 d gh gw -> 1 (gh gw) d")
+assert torch.allclose(stretched, larger[:, 1:], atol=1e-5)
+wrong = F.interpolate(image, size=(18, 18), mode="bilinear")
+wrong = rearrange(wrong, "1 d gh gw -> 1 (gh gw) d")
+assert (wrong - larger[:, 1:]).abs().max() > 0.1
+print("checked: PyTorch's bilinear with align_corners=True is ours")
+
+# %% [markdown]
+# ### What more patches cost
+#
+# The number of patches grows with the square of the side, and the pairs that attention
+# compares grow with its fourth power. Why then does 384 cost less than four times as much
+# as 224, and not nine times? Count the multiplications that an image takes (1 MAC is a
+# multiplication and an addition), and which part of them depends on pairs:
+
+# %% tags=["hide-input"]
+print("network   side  patches      MACs  for pairs of tokens")
+for name, side in (
+    ("ViT-Ti/16", 224),
+    ("ViT-Ti/16", 384),
+    ("ViT-Ti/16", 768),
+    ("ViT-B/16", 384),
+):
+    config = vitedu.vit_config(name, image_size=side)
+    total, tokens = budget.macs(config), config.num_tokens
+    pairs = config.depth * 2 * tokens**2 * config.embed_dim
+    line = f"{name:9} {side:4} {tokens - 1:8} {total / 1e9:7.2f} G"
+    print(f"{line} {pairs / total:13.0%}")
+
+# %% [markdown]
+# Most of the arithmetic is in the MLPs and projections, which treat each token once. Only
+# at large sides do the pairs take over. In a wider network that happens even later, as
+# the last line shows.
+#
+# ## Where this is in the paper
+#
+# | here | in [Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929) |
+# |---|---|
+# | patches keep their size, positions are resized by their place in the image | section 3.2 |
+# | fine-tuning at 384 pixels | section 4.1, Table 5 |
+# | 512 pixels for ViT-L/16, 518 for ViT-H/14 | section 4.1, Table 2 |
+# | all of a network's positions, compared with each other | Figure 7 |
+#
+# ### What differs
+#
+# * The paper always fine-tunes after it has resized. We run the resized network as it is.
+# * Its evaluation squeezes a photograph into the square. Ours scales the short side and
+#   cuts out the middle, as timm does.
+# * Its larger inputs show more detail, because ImageNet's photographs are mostly larger
+#   than 384 pixels. Our 1,000 were scaled to a short side of 256.
+#
+# ## Three readings
+#
+# * [Touvron et al. 2019](https://arxiv.org/abs/1906.06423) explain why a network may like
+#   larger test images: random crops make things look larger in training than in testing.
+#   Our curve shows at most a trace of that, since its top at 256 pixels is within the
+#   error.
+# * [Beyer et al. 2023](https://arxiv.org/abs/2212.08013) change the size of the patches
+#   and not of the image, at random in training, and get one network for many patch sizes.
+# * [Xie et al. 2021](https://arxiv.org/abs/2105.15203) disagree with resizing altogether.
+#   They say that interpolated positions hurt when the size changes, which may be a part of
+#   our loss at 384 pixels, and build a network that has none.
+#
+# ## Solutions
+#
+# <details><summary>Solution 1</summary>
+#
+# ViT-B/16: $24^2 + 1 = 577$ rows, 380 more than 197. ViT-H/14: $37^2 + 1 = 1370$, where
+# 224 pixels gave $16^2 + 1 = 257$, so 1,113 more. Each row has $D$ numbers: 768 times 380
+# is 291,840 weights for ViT-B/16, and 1,280 times 1,113 is 1,424,640 for ViT-H/14. "New"
+# counts the difference. In fact nearly all of them are computed: only the rows that fall
+# right on an old place, like the corners, are old.
+#
+# </details>
+#
+# <details><summary>Solution 2</summary>
+#
+# The spots are 0, 2 and 4, so each row of $W$ has a single 1:
+#
+# $$ W = \begin{pmatrix} 1 & 0 & 0 & 0 & 0 \\ 0 & 0 & 1 & 0 & 0 \\ 0 & 0 & 0 & 0 & 1
+# \end{pmatrix} $$
+#
+# Places 1 and 3 have no share. For a smooth wave, what's lost can be guessed from its
+# neighbours. For number 149 it can't: you keep every second speck along each axis, a
+# quarter of the noise, and the rest is gone.
+#
+# </details>
+#
+# <details><summary>Solution 3</summary>
+#
+# By way of 27 you get it back: $27 = 2 \cdot 14 - 1$, so the new places are the old ones
+# and those halfway between, and shrinking picks out the old ones. By way of 18 you don't,
+# except for the corners. The old values are gone, and only means of them are left to
+# interpolate between, so everything gets a little smoother.
+#
+# </details>
+
+# %% tags=["hide-cell", "nbval-ignore-output"]
+for side in (27, 18):
+    there = resize_pos_embed(pos_embed, (14, 14), (side, side))
+    back = resize_pos_embed(there, (side, side), (14, 14))
+    far = (back - pos_embed).abs().max()
+    print(f"by way of {side}: largest difference {far:.5f}")
+
+# %% [markdown]
+# <details><summary>Solution 4</summary>
+#
+# The same answers, at least for these three photographs, but the cat's share drops a lot.
+# The class token and its row are only ever used as a sum, so the row says nothing that
+# the token couldn't say by itself. They've even had the same gradient in every step of
+# their training, and have grown into twins: the last line of the cell below shows that
+# their sum is as long as both lengths together, so they point the same way. Without the
+# row, the class token is half as long as the network expects, and its probabilities
+# suffer. If you want to do without the row, add it to the class token first.
+#
+# </details>
+
+# %% tags=["hide-cell", "nbval-ignore-output"]
+model = vitedu.load("ViT-Ti/16")
+token, row = model.cls_token[0, 0], model.pos_embed[0, 0].clone()
+for words in ("as it is", "zeros"):
+    say(model, hopper, f"hopper, {words}")
+    say(model, cat, f"cat, {words}")
+    say(model, coffee, f"coffee, {words}")
+    model.pos_embed[:, 0] = 0
+lengths = [f"{each.norm():.1f}" for each in (token, row, token + row)]
+print("lengths of token, row and sum:", ", ".join(lengths))
+
+# %% [markdown]
+# <details><summary>Solution 5</summary>
+#
+# From the chart: without training, a larger input buys nothing that we could measure, and
+# at 384 pixels it does harm. Nine crops make the rocket a missile, perhaps because it
+# fills more of each crop. But nothing has won. A photograph that we chose because it
+# makes a good story decides nothing. You'd need both ways on the 1,000.
+#
+# </details>
+
+# %% tags=["hide-cell", "nbval-ignore-output"]
+model = vitedu.load("ViT-Ti/16")
+crops = [
+    rocket.crop((left, top, left + 240, top + 240))
+    for left in (60, 120, 180)
+    for top in (0, 40, 80)
+]
+images = torch.stack([model.preprocess(crop) for crop in crops])
+mean = model(images).softmax(dim=-1).mean(dim=0)
+for share, place in zip(*mean.topk(3), strict=True):
+    print(f"{model.class_names[place]} {share:.0%}")
+
+# %% [markdown]
+# <details><summary>Solution 6</summary>
+#
+# With $n$ photographs, each network gets 3 % wrong, half of them in common. So about
+# $0.015 n$ are gained, and as many lost, give or take the difference of $0.005 n$. The
+# standard error of the difference is the square root of what was gained and lost
+# together, $\sqrt{0.03 n}$. You want $0.005 n$ to be three of those, because our rule
+# calls that a result: $0.005 n = 3 \sqrt{0.03 n}$, which gives
+# $n = 9 \cdot 0.03 / 0.005^2 = 10{,}800$. There are 153. So take another set with many test photographs, in
+# their full size. Keep the photographs, the seeds, the number of epochs and the crops
+# equal, and look for the best learning rate at *both* sizes, on a validation set. Three
+# seeds each, at least.
+#
+# </details>

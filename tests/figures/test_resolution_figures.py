@@ -1,0 +1,94 @@
+"""Chapter 10's drawings: what is drawn, and their alt text."""
+
+import pytest
+import torch
+
+from vitedu.figures import resolution
+
+pytestmark = pytest.mark.slow  # draws
+
+COUNTS = {112: 600, 224: 813, 288: 830, 384: 790}
+COSTS = {112: 0.25, 224: 1.0, 288: 1.8, 384: 3.7}
+ERRORS = {112: 10.0, 224: 0.0, 288: 9.0, 384: 12.0}
+
+
+def words(axes):
+    """All that is written inside of a panel."""
+    return [text.get_text() for text in axes.texts]
+
+
+def test_a_photograph_is_cut_into_as_many_patches_as_its_title_says():
+    pictures = [torch.rand(3, 32, 48), torch.rand(3, 64, 64)]
+    figure, alt = resolution.cuts(pictures, ["oil\n1%", "rocket\n2%"])
+    left, right = figure.axes
+    assert left.get_title().endswith("\n6 patches")
+    assert right.get_title().endswith("\n16 patches")
+    assert len(left.lines) == 2 + 1 and len(right.lines) == 3 + 3
+    assert [words(left), words(right)] == [["oil\n1%"], ["rocket\n2%"]]
+    assert "32\N{MULTIPLICATION SIGN}48 pixels, 6 patches: oil 1%" in alt
+
+
+def test_the_numbers_of_one_table_fill_rows():
+    grid = torch.rand(4, 4, 8)
+    figure, alt = resolution.numbers({"4": grid}, range(8))
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == [f"number {n}" for n in range(8)]
+    shown = figure.axes[5].images[0].get_array()
+    assert torch.equal(torch.tensor(shown), grid[..., 5])
+    assert "4 by 4 places" in alt
+
+
+def test_two_tables_have_a_row_each_under_the_same_titles():
+    grids = {"old": torch.rand(4, 4, 8), "new": torch.rand(6, 6, 8)}
+    figure, alt = resolution.numbers(grids, (1, 7))
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["number 1", "number 7", "", ""]
+    sides = [len(axes.images[0].get_array()) for axes in figure.axes]
+    assert sides == [4, 4, 6, 6]
+    assert figure.axes[2].get_ylabel() == "new"
+    assert "4 by 4 and 6 by 6 places" in alt
+
+
+def test_new_places_are_where_pytorch_puts_them():
+    old = torch.tensor([10.0, 20.0, 30.0])[None, None]
+    for is_cells in (False, True):
+        found = torch.nn.functional.interpolate(
+            old, 5, mode="linear", align_corners=not is_cells
+        )[0, 0]
+        left, right = (5, 35) if is_cells else (10, 30)
+        places = torch.tensor(resolution._places(5, left, right, is_cells))
+        assert torch.allclose(found, places.clamp(10, 30))
+
+
+def test_the_larger_hill_is_the_smaller_one_interpolated():
+    small = torch.tensor(resolution.HILL).float()[None, None]
+    larger = torch.nn.functional.interpolate(
+        small, (5, 5), mode="bilinear", align_corners=True
+    )
+    assert larger[0, 0].tolist() == [[*row] for row in resolution.LARGER_HILL]
+
+
+@pytest.mark.parametrize("draw", [resolution.ways, resolution.stages])
+def test_nothing_leaves_a_drawing(draw):
+    figure, alt = draw()
+    figure.canvas.draw()
+    ground = figure.bbox
+    for text in figure.axes[0].texts:
+        place = text.get_window_extent()
+        assert place.x0 >= ground.x0 and place.x1 <= ground.x1
+        assert place.y0 >= ground.y0 and place.y1 <= ground.y1
+    assert len(alt) > 100
+
+
+def test_the_band_is_two_errors_around_the_count_at_the_trained_side():
+    figure, alt = resolution.curve(COUNTS, COSTS, ERRORS, trained=224)
+    upper, lower = figure.axes
+    edges = upper.collections[0].get_paths()[0].vertices
+    at_last = {height for side, height in edges if side == 384}
+    assert at_last == {813 - 24, 813 + 24}
+    assert min(upper.get_ylim()) < min(COUNTS.values())
+    assert "grey: within 2\nstandard errors\nof 224" in words(upper)
+    assert words(lower) == ["0.2", "1.0", "1.8", "3.7"]
+    assert [bar.get_height() for bar in lower.patches] == [*COSTS.values()]
+    assert "288 pixels 830 at 1.8 times the cost" in alt
+    assert alt.endswith("two standard errors from 224 pixels: 112.")

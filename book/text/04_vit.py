@@ -863,7 +863,7 @@ ViT(image_size=384).load_state_dict(weights, strict=True)
 # PyTorch refuses, and does you a favour. Filling the table up with new rows would load,
 # and would be wrong: patch 15 begins the second line of a 14×14 grid, but in a 24×24 grid
 # it's in the middle of the first. The paper treats the table as a 14×14 picture and
-# enlarges it (section 3.2). Chapter 10 does that.
+# enlarges it (section 3.2). [Chapter 10](10_resolution.ipynb) does that.
 #
 # ## Where this is in the paper
 #

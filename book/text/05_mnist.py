@@ -672,7 +672,8 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 #
 # You have a recipe that works on grey digits. Try it on small photographs, and you'll
 # soon join the most frequent complaint about Vision Transformers: bad accuracy from
-# scratch. **What does a photograph need that a digit doesn't?** That's chapter 6.
+# scratch. **What does a photograph need that a digit doesn't?** That's [chapter
+# 6](06_recipe.ipynb).
 #
 # ## Exercises
 #

@@ -679,7 +679,8 @@ for to, warned in told.items():
 #
 # So now you can load anybody's ViT. But it'll insist on 224×224 pixels, because its table
 # of positions has a row for each of 196 patches and not one more. Your camera has more to
-# offer. Can the same weights read a larger photograph? That's chapter 10.
+# offer. Can the same weights read a larger photograph? That's [chapter
+# 10](10_resolution.ipynb).
 #
 # ## Exercises
 #

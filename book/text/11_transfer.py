@@ -503,9 +503,9 @@ figures.show(
 # %% [markdown]
 # Below are recorded runs on a JPEG copy, a little blurrier than the originals.
 # ViT-Ti/16 was fine-tuned with the step you've just written, on images enlarged to 128
-# pixels. (The position embeddings are resized, too, which chapter 10 is about.) A small
-# ViT and a network of convolutions (CNN) learned from scratch, both from the same 5,000
-# images and for equally long.
+# pixels. (The position embeddings are resized, too, as in [chapter
+# 10](10_resolution.ipynb).) A small ViT and a network of convolutions (CNN) learned from
+# scratch, both from the same 5,000 images and for equally long.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import textwrap

@@ -3,8 +3,8 @@
 `figures.show(*figures.network("attention"))` in a notebook. `palette`,
 `charts`, `schematic` and `photos` are what all drawings are made of; a
 chapter's own are in the module of its name: `images`, `attention`, `encoder`,
-`vit`, `mnist`, `weights`, `transfer`, `few_shot`. `report` is no drawing but
-the page of a run, as HTML.
+`vit`, `mnist`, `recipe`, `speed`, `scale`, `weights`, `resolution`, `transfer`,
+`few_shot`. `report` is no drawing but the page of a run, as HTML.
 """
 
 from vitedu.figures.curves import curves

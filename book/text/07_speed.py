@@ -1,0 +1,983 @@
+# %% [markdown] tags=["links", "remove-cell"]
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about two minutes of computing on a laptop, no GPU needed
+
+# %% tags=["setup", "remove-cell"]
+import vitedu
+
+# %% [markdown]
+# # Numbers and speed
+#
+# How much is $2048 + 1$? Ask PyTorch, with a number that takes sixteen bits instead of
+# the usual 32:
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+import math
+import os
+import statistics
+import time
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from vitedu import budget, figures, results
+from vitedu.data import load_dataset, photo
+from vitedu.figures import speed
+from vitedu.model import vit_config
+from vitedu.plain import ViT, accuracy, train_step, warmup_cosine
+
+torch.set_num_threads(1)
+_ = torch.manual_seed(0)
+TIER = os.environ.get("VITEDU_TIER", "cpu")
+print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
+
+# %%
+x = torch.tensor(2048.0, dtype=torch.float16)
+print(x + 1)
+
+# %% [markdown]
+# Still 2048. And yet nearly all large networks are trained with such numbers, because
+# they take half the memory and, on the right chip, a fraction of the time. Let's try it
+# on the network of [chapter 5](05_mnist.ipynb): four steps on handwritten digits, first
+# with everything in the usual `float32`, then with everything in `float16`. A folded cell
+# defines `learn`, which trains that network with any step you give it and returns it with
+# the loss of each step.
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+SMOKE = TIER == "smoke"  # only proves that it all runs
+# images, epochs, seeds, rounds of a timing, images of a timed step
+SIZES = (320, 1, (0, 1), 1, 1) if SMOKE else (20_000, 2, (0, 1, 2), 5, 4)
+IMAGES, EPOCHS, SEEDS, ROUNDS, BATCH = SIZES
+data = load_dataset("mnist", fallback="digits")
+x_learn, y_learn = (part[:IMAGES] for part in data.train)
+x_learn, x_test = x_learn / 127.5 - 1, data.test.images / 127.5 - 1
+y_test = data.test.labels
+name = (
+    "MNIST" if data.name == "mnist" else "no MNIST here, the small set instead"
+)
+print(f"{name}: {len(x_learn):,} to learn from, {len(x_test):,} to test")
+
+
+# %% tags=["hide-input"]
+def tiny(seed=0):
+    """Chapter 5's 7,850 weights; the seed decides their first values."""
+    torch.manual_seed(seed)
+    return ViT(28, 7, 1, 10, embed_dim=16, depth=2, num_heads=2, mlp_dim=64)
+
+
+# %% tags=["hide-input"]
+def learn(
+    step,
+    images,
+    labels,
+    seed=0,
+    epochs=1,
+    dtype=torch.float32,
+    peak=0.01,
+    eps=1e-8,
+    start=None,
+):
+    """A training run, anew or from a network; the new one and its losses."""
+    model = tiny(seed)
+    if start is not None:
+        model.load_state_dict(start.state_dict())
+    model, images = model.to(dtype), images.to(dtype)
+    optimizer = torch.optim.AdamW(model.parameters(), eps=eps)
+    num_steps, losses = epochs * math.ceil(len(images) / 64), []
+    for _ in range(epochs):
+        for batch in torch.randperm(len(images)).split(64):
+            rate = warmup_cosine(len(losses), peak, num_steps, 0.1 * num_steps)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            losses.append(step(model, optimizer, images[batch], labels[batch]))
+    return model, torch.stack(losses).float()
+
+
+# %% tags=["failure", "nbval-ignore-output"]
+for dtype in (torch.float32, torch.float16):
+    _, losses = learn(train_step, x_learn[:256], y_learn[:256], dtype=dtype)
+    print(dtype, [f"{loss:.2f}" for loss in losses])
+
+# %% [markdown]
+# One step, and the second network is dead. NaN, "not a number", is what a computer says
+# when it's asked for zero divided by zero.
+#
+# **What do numbers lose when they have only sixteen bits, how do you train with them all
+# the same, and what do you get for it?** By the end you'll know what killed that run.
+# You'll also have a training step that needs about 40 % less memory, and know which chips
+# make it faster.
+#
+# ## Sixteen bits
+#
+# A computer keeps a number the way you'd write $6.02 \cdot 10^{23}$: a few digits and a
+# power, but of two. One bit is the sign, some are the exponent $e$, and the rest are the
+# fraction $m$, out of $2^k$ steps. Here's one tenth in three formats. The exponent is
+# stored with an offset, so that it needs no sign.
+
+# %% tags=["hide-input"]
+figures.show(*speed.formats(0.1))
+
+# %% [markdown]
+# $$ \pm \left( 1 + \frac{m}{2^k} \right) \cdot 2^{e} $$
+#
+# The fraction decides how *fine* the numbers are: from $1$ to $2$ there are $2^k$ of
+# them, evenly spaced, and just as many from $2$ to $4$ or from $1024$ to $2048$. The
+# exponent decides how *far* they reach. With sixteen bits you have to choose. `float16`
+# spends more of them on the fraction. `bfloat16`, made for neural networks, keeps the
+# reach of `float32` and gives up fineness.
+#
+# **Take a pencil,** and a toy format with two bits of fraction, $k = 2$. Which numbers are
+# there from $1$ up to $2$? Which from $4$ up to $8$? A result is rounded to the nearest
+# number, and in a tie to the one whose last bit is $0$. What's $4 + 0.4$?
+#
+# While you think, here are the real formats: the largest number, the smallest one above
+# zero, and the step from $1$ to the next number.
+
+# %%
+FORMATS = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+print(f"{'':9}{'largest':>9}{'smallest':>10}{'step at 1':>11}")
+for name, dtype in FORMATS.items():
+    info = torch.finfo(dtype)
+    smallest = info.smallest_normal * info.eps  # one step above zero
+    print(f"{name:9}{info.max:9.0e}{smallest:10.0e}{info.eps:11.0e}")
+
+# %% [markdown]
+# You should get $1, 1¼, 1½, 1¾$, then $4, 5, 6, 7$, and $4 + 0.4$ is $4$. The same happened
+# to $2048 + 1$: from there on, `float16` has only every second whole number, and $2049$ is
+# a tie.
+#
+# And zero, if there's always a $1$ in front? Below the smallest normal exponent, $-14$ in
+# `float16`, the leading $1$ is dropped. From there down to zero the step stays the same, so
+# the smaller a number is, the fewer bits it has left.
+#
+# ## Three ways to lose a number
+#
+# **One: many small steps.** A weight of $1$ gets $0.0001$ added to it, a thousand times
+# over. That's what a small learning rate does.
+#
+# **Predict:** where does the weight end, in each of the three formats?
+
+# %%
+for name, dtype in FORMATS.items():
+    w = torch.ones((), dtype=dtype)
+    for _ in range(1_000):
+        w += 0.0001
+    print(f"{name:9} {w:.4f}")
+
+# %% [markdown]
+# In sixteen bits it hasn't moved at all. Each step is less than half the distance to the
+# next number, and each sum is rounded back.
+#
+# **Two: the number is too large.** `float16` ends at 65,504. That sounds roomy, but a
+# softmax takes exponentials. The real ViT-Ti/16 has 1,000 logits for a photograph of a
+# cup of coffee. We take their softmax by its formula, in `float16`:
+
+# %% tags=["hide-input"]
+real = vitedu.load("ViT-Ti/16")
+photographs = [photo("hopper").crop((0, 20, 512, 532))]
+photographs += [photo(each) for each in ("cat", "coffee", "astronaut")]
+photographs = torch.stack([real.preprocess(each) for each in photographs])
+with torch.no_grad():
+    logits = real(photographs)[2]
+
+# %% tags=["failure", "nbval-ignore-output"]
+powers = logits.half().exp()
+softmax = powers / powers.sum()
+print(f"largest logit {logits.max():.0f}, its power {powers.max()}")
+print(f"its probability {softmax.max()}")
+
+# %% [markdown]
+# A perfectly ordinary logit becomes infinity, and infinity divided by infinity is NaN.
+# PyTorch's own softmax avoids this: it subtracts the largest logit from all of them
+# first, which doesn't change the result.
+#
+# **Three: the number is too small to exist.** Now you can solve the case from the top of
+# the page. Adam divides by $\sqrt{\hat v} + \epsilon$, where $\epsilon = 10^{-8}$ is there
+# to avoid a division by zero. And in the first step, every gradient below the head is
+# zero, because the head itself is still all zeros.
+
+# %%
+epsilon = torch.tensor(1e-8, dtype=torch.float16)
+gradient = torch.tensor(0.0, dtype=torch.float16)
+print(epsilon)
+print(gradient / (gradient.square().sqrt() + epsilon))
+
+# %% tags=["nbval-check-output", "hide-cell"]
+assert x + 1 == x and x + 2 > x
+ends = {}
+for dtype in FORMATS.values():
+    w = torch.ones((), dtype=dtype)
+    for _ in range(1_000):
+        w += 0.0001
+    ends[dtype] = round(w.item(), 3)
+assert [*ends.values()] == [1.1, 1.0, 1.0]
+assert logits.max() > 11.1 and powers.max().isinf() and softmax.isnan().any()
+assert epsilon == 0 and logits.half().softmax(dim=-1).isfinite().all()
+print("checked: a step that vanishes, a power too large, an epsilon of 0")
+
+# %% [markdown]
+# The safeguard itself was rounded to zero. Would a larger $\epsilon$ have saved the
+# network? The same four steps with two of them:
+
+# %% tags=["failure", "nbval-ignore-output"]
+for eps in (1e-7, 1e-4):
+    few = x_learn[:256], y_learn[:256]
+    _, losses = learn(train_step, *few, dtype=torch.float16, eps=eps)
+    print(eps, [f"{loss:.2f}" for loss in losses])
+
+# %% [markdown]
+# The smaller one only replaces NaN by huge losses. $\hat v$ is a mean of *squares*, and in
+# `float16` the square of any gradient below about $0.0002$ is zero. Such a gradient is
+# divided by nearly nothing, and the weights leap away. With the larger $\epsilon$ the
+# network survives, but Adam no longer sees how small its gradients are.
+#
+# ## Let each number have what it needs
+#
+# The weights, and everything the optimizer remembers, need fine steps and tiny squares, so
+# they stay in `float32`. The matrix products are where the time goes, so they get sixteen
+# bits. This mixture is called *mixed precision* ([Micikevicius et al.
+# 2018](https://arxiv.org/abs/1710.03740)), and in PyTorch it's one line: inside
+# `torch.autocast`, each operation picks its format.
+
+# %%
+a, b = torch.randn(4, 8), torch.randn(8, 8)
+with torch.autocast("cpu", torch.float16):
+    product = F.linear(a, b)
+    norms = [F.layer_norm(each, (8,)) for each in (a, product)]
+    loss = F.cross_entropy(product, torch.tensor([0, 1, 2, 3]))
+for each in (product, *norms, loss):
+    print(each.dtype)
+
+# %% tags=["nbval-check-output", "hide-cell"]
+assert product.dtype == norms[1].dtype == torch.float16
+assert norms[0].dtype == loss.dtype == torch.float32
+print("checked: a product in float16, the loss in float32")
+
+# %% [markdown]
+# Both factors of a product are rounded to sixteen bits on the way in. A norm keeps the
+# format of what it gets, and the loss is always computed in `float32`. On a GPU, autocast
+# is more careful and uses `float32` for norms, softmax and exponentials, too ([the whole
+# list](https://docs.pytorch.org/docs/stable/amp.html)).
+#
+# On the way back, the gradients of such products have sixteen bits as well. Do they fit?
+# The loss of a batch is a *mean*, so each image's gradient is divided by the batch size,
+# and the paper pretrains with batches of 4,096. A folded cell collects the real
+# ViT-Ti/16's gradients for four photographs, at the output of each linear layer, and
+# divides them by 4,096, as such a batch would.
+#
+# **Guess:** what share of them is too small for `float16`?
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+found = []
+layers = [each for each in real.modules() if isinstance(each, nn.Linear)]
+handles = [
+    each.register_full_backward_hook(
+        lambda module, inside, outside: found.append(outside[0].flatten())
+    )
+    for each in layers
+]
+answers = real(photographs)
+F.cross_entropy(answers, answers.argmax(dim=-1), reduction="sum").backward()
+for handle in handles:
+    handle.remove()
+sizes = torch.cat(found).abs() / 4_096
+sizes = sizes[sizes > 0]  # the last block has some that are truly 0
+figures.show(*speed.gradients(sizes, (1, 65_536)))
+
+# %% tags=["nbval-check-output", "hide-cell"]
+lost = [(sizes * scale).half().eq(0).float().mean() for scale in (1, 65_536)]
+assert 0.5 < lost[0] < 0.7 and lost[1] < 0.02
+assert (sizes * 65_536).max() < 65_504 and len(layers) == 49
+print("checked: more than half become 0; times 65,536, hardly any")
+
+# %% [markdown]
+# More than half of them would be lost, and most of the rest are in the pale strip, where
+# numbers have fewer bits. But the right half of the shaded range is empty. The gradients
+# would fit if they were larger, and it's easy to enlarge them, because derivatives are
+# linear. Multiply the loss by some $s$, and every gradient is multiplied by $s$, whether it
+# belongs to an output or to a weight $w$:
+#
+# $$ \frac{\partial \, (s \, \ell)}{\partial w} = s \, \frac{\partial \ell}{\partial w} $$
+#
+# You see it in the lower panel, with $s = 2^{16}$. Afterwards, in `float32`, we divide by
+# $s$ again. In the drawing of such a step, orange is in sixteen bits.
+
+# %% tags=["hide-input"]
+figures.show(*speed.mixed_step())
+
+
+# %% [markdown]
+# Which $s$? With $2^{16}$, one gradient in a hundred is still lost, and there's room for
+# more. The best $s$ is as large as possible without overflow, and that changes during
+# training. A *loss scaler* finds it by trying. If any gradient is infinite or NaN, it skips
+# the step and halves $s$. After some number of good steps, its *patience*, it doubles $s$.
+#
+# With `bfloat16`, which reaches as far as `float32`, you don't need one. But older GPUs
+# multiply fast only in `float16`, so here it is:
+
+
+# %%
+class LossScaler:
+    """Keeps float16 gradients from becoming zero or infinite."""
+
+    def __init__(self, scale=65536.0, patience=2000):
+        self.scale, self.patience, self.good_steps = scale, patience, 0
+
+    def backward(self, loss):
+        (loss * self.scale).backward()
+
+    def step(self, optimizer):
+        groups = [group["params"] for group in optimizer.param_groups]
+        gradients = [w.grad for group in groups for w in group]
+        for gradient in gradients:
+            gradient /= self.scale
+        if not all(gradient.isfinite().all() for gradient in gradients):
+            self.scale, self.good_steps = self.scale / 2, 0
+            return  # the weights stay as they are
+        optimizer.step()
+        self.good_steps += 1
+        if self.good_steps == self.patience:
+            self.scale, self.good_steps = self.scale * 2, 0
+
+
+# %% [markdown]
+# Multiplying by a power of two leaves the fraction alone, so nothing is rounded. Now the
+# step from the figure. Ignore `shrink` for a moment:
+
+
+# %%
+def mixed_step(model, optimizer, images, labels, dtype, scaler, shrink=1):
+    """`train_step`, with its products in `dtype`."""
+    is_mixed = dtype is not torch.float32
+    with torch.autocast("cpu", dtype, enabled=is_mixed):
+        loss = F.cross_entropy(model(images), labels)
+    optimizer.zero_grad()
+    scaler.backward(loss / shrink)
+    scaler.step(optimizer)
+    return loss.detach()
+
+
+# %% tags=["nbval-check-output", "hide-input"]
+mine, theirs = (nn.Parameter(torch.ones(3)) for _ in range(2))
+scaler = LossScaler(scale=2.0**16, patience=3)
+reference = torch.amp.GradScaler("cpu", init_scale=2.0**16, growth_interval=3)
+sgd = [torch.optim.SGD([w], lr=0.1) for w in (mine, theirs)]
+history = []
+# slopes of the loss; times the scale, the largest are infinite in float32
+for slope in (1, 2, 1e38, 3, 1e38, 1e38, 1, 1, 1, 1, 1, 1, math.inf, 2, 1):
+    for optimizer, w in zip(sgd, (mine, theirs), strict=True):
+        optimizer.zero_grad()
+        loss = (w * slope).sum() * 1e-3
+        if w is mine:
+            scaler.backward(loss)
+            scaler.step(optimizer)
+        else:
+            reference.scale(loss).backward()
+            reference.step(optimizer)
+            reference.update()
+    assert torch.equal(mine, theirs)
+    assert scaler.scale == reference.get_scale()
+    history.append(scaler.scale)
+assert len(set(history)) > 3 and mine.isfinite().all()
+print("checked: step for step the weights and scale of torch's GradScaler")
+
+# %% [markdown]
+# Your class does what PyTorch's `torch.amp.GradScaler` does, overflows included.
+#
+# Does it rescue a run? Our small network has large gradients and needs no rescue. That's
+# what `shrink` is for: it divides the loss by 65,536, and most of the gradients become too
+# small for `float16`. We train three times: in `float32`, in `float16` without scaling, and
+# in `float16` with your scaler, which begins at $1$ and knows nothing. Adam's $\epsilon$
+# shrinks with the gradients, so that only the format makes a difference.
+
+# %% tags=["nbval-ignore-output"]
+shrunk = partial(mixed_step, shrink=65_536)
+growing = LossScaler(scale=1.0, patience=4)
+scales = []
+
+
+def scaled_step(*batch):
+    scales.append(growing.scale)  # for the figure
+    return shrunk(*batch, dtype=torch.float16, scaler=growing)
+
+
+always_1 = LossScaler(scale=1.0)  # 200 steps don't try its patience
+STEPS = {
+    "float32": partial(shrunk, dtype=torch.float32, scaler=always_1),
+    "float16, unscaled": partial(shrunk, dtype=torch.float16, scaler=always_1),
+    "float16, scaled": scaled_step,
+}
+few = x_learn[:12_800], y_learn[:12_800]
+losses = {
+    name: learn(step, *few, eps=1e-8 / 65_536)[1]
+    for name, step in STEPS.items()
+}
+figures.show(*speed.rescue(losses, scales))
+
+
+# %% [markdown]
+# Without scaling, the loss stays at $\ln 10$, the loss of a network that knows nothing.
+# There's no error and no NaN. It just doesn't learn, and it never will. The scaled run falls
+# behind while its scale is small, and has caught up about halfway. Then the scale hits the
+# ceiling: a doubling, an overflow, a skipped step, a halving. With a patience of four, that
+# costs one step in five, so PyTorch's scaler waits 2,000.
+#
+# ## One missing line
+#
+# When the paper trains on ImageNet, and whenever it fine-tunes, it *clips* the gradients:
+# if their norm, over all weights together, is above one, they're scaled down to one. Where
+# does that line go? In [one of PyTorch's own
+# examples](https://github.com/pytorch/examples/issues/1196) and in [a popular
+# U-Net](https://github.com/milesial/Pytorch-UNet/pull/470), users found it right after the
+# backward pass, where the gradients are still multiplied by $s$. PyTorch's scaler has
+# `unscale_` to divide by $s$ first. Let's leave it out. Plain `float32` will do, because the
+# mistake has nothing to do with the format.
+
+
+# %%
+def clipped_step(model, optimizer, scaler, images, labels, unscale_first):
+    loss = F.cross_entropy(model(images), labels)
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    if unscale_first:
+        scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)  # unscales, unless that's been done
+    scaler.update()
+    return loss.detach()
+
+
+# %% [markdown]
+# **Predict:** what does the missing `unscale_` cost with AdamW? And with SGD, plain
+# gradient descent with momentum, which the paper uses for fine-tuning?
+
+# %% tags=["failure", "nbval-ignore-output"]
+OPTIMIZERS = {
+    "AdamW": partial(torch.optim.AdamW, lr=0.01),
+    "SGD": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+}
+for name, build in OPTIMIZERS.items():
+    for unscale_first in (True, False):
+        model, scaler = tiny(), torch.amp.GradScaler("cpu")
+        optimizer, losses = build(model.parameters()), []
+        for x, y in zip(x_learn[:9_600].split(64), y_learn.split(64)):
+            losses.append(
+                clipped_step(model, optimizer, scaler, x, y, unscale_first)
+            )
+        how = "with" if unscale_first else "without"
+        last = torch.stack(losses[-20:]).mean()
+        print(f"{name:5} {how:7} unscale_: {last:.2f}")
+
+
+# %% [markdown]
+# These are mean losses of the last twenty batches. Without `unscale_` the gradients are
+# 65,536 times too large, so *all* of them get clipped to norm $1$, and then divided by
+# 65,536. SGD's steps are far too short, and it stands still. AdamW divides by the size of
+# the gradients anyway, and you see next to no difference. The mistake waits, until somebody
+# changes the optimizer.
+#
+# ## What you saved
+#
+# Enough of what sixteen bits cost you. What do they bring? Memory first. The weights,
+# their gradients and Adam's two means are still in `float32`. But the backward pass needs
+# what the forward pass computed: the inputs of each product, the MLP's numbers before and
+# after the GELU, and so on. These *activations* are kept until they're used.
+#
+# **Guess:** the weights of ViT-Ti/16 take 23 MB in `float32`. How much does it keep for
+# one photograph?
+
+
+# %% tags=["hide-input"]
+def per_image(model, dtype=None, side=224):
+    """The same for one more image, in MB: what's cast once doesn't count."""
+    channels = model.patch_embed.proj.weight.shape[1]
+    few, many = (
+        speed.kept(model, torch.zeros(count, channels, side, side), dtype)
+        for count in (1, 2)
+    )
+    return {name: (many[name] - few[name]) / 1e6 for name in few}
+
+
+# %% tags=["hide-input"]
+plain, fused = ViT(), vitedu.vit("ViT-Ti/16")
+bars = {
+    "your ViT,\nfloat32": per_image(plain),
+    "fused,\nfloat32": per_image(fused),
+    "fused,\nbfloat16": per_image(fused, torch.bfloat16),
+}
+figures.show(*speed.memory(bars))
+
+# %% [markdown]
+# One photograph takes more than all the weights, and the three bars show two savings. The
+# first has nothing to do with bits: your `attention` from [chapter 2](02_attention.ipynb)
+# keeps the attention maps, a square table for each head of each block. `vitedu`'s networks
+# call PyTorch's `scaled_dot_product_attention`, a *fused* kernel. It computes the map piece
+# by piece, throws each piece away, and computes it again in the backward pass ([Dao et al.
+# 2022](https://arxiv.org/abs/2205.14135)). Most of what's left of *attention* are queries,
+# keys and values.
+#
+# The second saving is `bfloat16`, one line, and it's about 40 %. It isn't half, because
+# norms still keep the residual stream in `float32`, and the image is kept twice, before and
+# after rounding. Only both savings together make it half.
+#
+# You can count all this without running anything, and `vitedu.budget` does. For a batch of
+# 64, in MB:
+
+# %%
+config = vit_config("ViT-Ti/16")
+whole, mixed = (
+    budget.memory(config, batch_size=64, autocast=dtype)
+    for dtype in (None, torch.bfloat16)
+)
+print(f"{'':12} float32   mixed")
+for what in whole._fields:
+    before, after = (getattr(each, what) / 1e6 for each in (whole, mixed))
+    print(f"{what:12} {before:7.0f} {after:7.0f}")
+
+# %% tags=["nbval-check-output", "hide-cell"]
+for dtype in (None, torch.bfloat16):
+    held = budget.memory(config, batch_size=1, autocast=dtype)
+    measured = sum(per_image(fused, dtype).values())
+    assert round(measured * 1e6) == held.activations
+whole, mixed = (sum(bars[each].values()) for each in (*bars,)[::2])
+one_line = mixed / sum(bars["fused,\nfloat32"].values())
+assert 0.48 < mixed / whole < 0.52 and 0.55 < one_line < 0.65
+print("checked: what's kept is what budget says, to the byte")
+
+
+# %% [markdown]
+# *Casts* are copies of the weights in sixteen bits, made for one pass. The activations are
+# nearly everything, and that's why the `float32` weights cost so little.
+#
+# ## What you gained
+#
+# Half the bits, twice the speed? We let the processor multiply two square matrices and
+# count billions of multiplications and additions a second. A folded cell defines `seconds`,
+# the median CPU time of a few tries.
+
+
+# %% tags=["hide-input"]
+def seconds(run, *inputs):
+    """The processor's time for one call: the median of a few."""
+    run(*inputs)
+    times = []
+    for _ in range(ROUNDS):
+        begin = time.process_time()
+        run(*inputs)
+        times.append(time.process_time() - begin)
+    return max(statistics.median(times), 1e-9)
+
+
+# %% tags=["nbval-ignore-output"]
+for name, dtype in FORMATS.items():
+    a, b = torch.randn(2, 512, 512).to(dtype)
+    rate = 2 * 512**3 / seconds(torch.matmul, a, b)
+    print(f"{name:9} {rate / 1e9:6.1f}")
+print(results.hardware(torch.device("cpu")))
+
+# %% [markdown]
+# Your numbers will differ, and here that's the point. The processor that made this page
+# has circuits for `bfloat16` and none for `float16`, so it fakes `float16` at a crawl. GPUs
+# have such circuits for products. By their makers' data sheets, they're faster than
+# `float32` by these factors:
+
+# %%
+GPUS = {"T4": "fp16", "V100 SXM2": "fp16", "A100": "bf16", "H100": "bf16"}
+for gpu, half in GPUS.items():
+    times = budget.datasheet(gpu, half) / budget.datasheet(gpu, "fp32")
+    print(f"{gpu:9} {half} {times:4.1f} times")
+
+# %% [markdown]
+# The T4 and the V100 have them for `float16` only, so that's where you need your scaler.
+#
+# But a training step isn't all products. Adding two tensors needs one addition for every
+# twelve bytes: two numbers in, one out. However fast it adds, the chip then waits for its
+# memory. You can draw both limits in one picture, the *roofline* ([Williams et al.
+# 2009](https://doi.org/10.1145/1498765.1498785)). Count how many operations a piece of work
+# does for each byte it moves. With few, it's limited by the slope on the left, the memory.
+# With many, it's limited by the flat part, the arithmetic.
+
+# %% tags=["hide-input"]
+ROWS = 4 * BATCH * 197  # tokens
+
+
+def operations(dtype):
+    """By name: what to run, its operations, and the numbers it moves."""
+    rows, wide = (torch.randn(ROWS, n).to(dtype) for n in (192, 768))
+    kernel, gain = torch.randn(768, 192).to(dtype), torch.ones(192).to(dtype)
+    q = torch.randn(12 * BATCH, 197, 64).to(dtype)
+    few, many, pairs = rows.numel(), wide.numel(), len(q) * 197 * 197
+    product = partial(F.linear, rows, kernel)
+    norm = partial(F.layer_norm, rows, (192,), gain, gain)
+    moved = few + many + kernel.numel()
+    return {
+        "add": (partial(torch.add, wide, wide.clone()), many, 3 * many),
+        "GELU": (partial(F.gelu, wide), 8 * many, 2 * many),
+        "norm": (norm, 8 * few, 2 * few),
+        "scores": (
+            partial(torch.matmul, q, q.mT),
+            128 * pairs,
+            pairs + 2 * q.numel(),
+        ),
+        "MLP product": (product, 2 * ROWS * 192 * 768, moved),
+        "copy": (wide.clone, 0, 2 * many),
+    }
+
+
+# %% tags=["hide-input"]
+def works(dtype):
+    """Points for the drawing, and the two limits of this processor."""
+    points = []
+    for name, (run, count, numbers) in operations(dtype).items():
+        num_bytes, spent = numbers * dtype.itemsize, seconds(run)
+        work = speed.Work(name, count / num_bytes, count / spent / 1e9)
+        points.append(work)
+        bandwidth = num_bytes / spent / 1e9  # of the last one, a copy
+    square = torch.randn(1024, 1024).to(dtype)
+    peak = 2 * 1024**3 / seconds(torch.matmul, square, square) / 1e9
+    return points[:-1], peak, bandwidth
+
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+measured = {name: works(FORMATS[name]) for name in ("float32", "bfloat16")}
+points, peaks = (
+    {name: each[place] for name, each in measured.items()} for place in (0, 1)
+)
+figures.show(*speed.roofline(peaks, measured["float32"][2], points))
+
+# %% [markdown]
+# These are parts of a block of ViT-Ti/16 on this processor, grey in `float32` and orange
+# in `bfloat16`; *scores* are the products of queries and keys. Half the bytes move a point
+# to the right, and faster circuits raise the flat part. The products climb with it. Adding
+# moves up along the slope: only fewer bytes help. Norm and GELU are under both limits. We
+# count eight operations for each of their numbers, but they're more work than that, and
+# circuits for products don't help.
+#
+# **Guess:** you've seen how much faster the products get. How much is left for a whole
+# training step?
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+images, labels = torch.randn(BATCH, 3, 224, 224), torch.arange(BATCH)
+spent = {}
+for name in ("float32", "bfloat16"):
+    dtype = None if name == "float32" else FORMATS[name]
+
+    def run(dtype=dtype):
+        """Forward and backward, without the step."""
+        with torch.autocast("cpu", dtype, enabled=dtype is not None):
+            loss = F.cross_entropy(plain(images), labels)
+        loss.backward()
+        plain.zero_grad()
+
+    spent[name] = seconds(run)
+faster = spent["float32"] / spent["bfloat16"]
+print(f"a step in mixed bfloat16 is {faster:.1f} times as fast as in float32")
+
+# %% [markdown]
+# Less than for the products alone. What isn't a product takes nearly as long as before, and
+# the faster the products get, the more of the time goes there. On a GPU, [most of a
+# Transformer's operations](https://arxiv.org/abs/2205.14135) wait for the memory, and
+# `torch.compile` can [fuse small ones](#What-torch.compile-does) into one trip.
+#
+# ## Does it still learn?
+#
+# We train on MNIST in `float32`, and mixed with each of the sixteen-bit formats, with three
+# seeds each. A seed decides the first weights and the order of the images. Your scaler
+# comes along in all of the runs; where there's reach to spare, it changes nothing.
+
+# %% tags=["nbval-ignore-output"]
+right = {}
+for name, dtype in FORMATS.items():
+    right[name] = []
+    for seed in SEEDS:
+        step = partial(mixed_step, dtype=dtype, scaler=LossScaler())
+        model, _ = learn(step, x_learn, y_learn, seed, EPOCHS)
+        right[name].append(100 * accuracy(model, x_test, y_test))
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+print(f"{'':15} right (%)      against float32")
+for name, percents in right.items():
+    mean = statistics.mean(percents)
+    gaps = [a - b for a, b in zip(percents, right["float32"], strict=True)]
+    error, gap_error = (
+        statistics.stdev(each) / math.sqrt(len(SEEDS))
+        for each in (percents, gaps)
+    )
+    gap = f"{statistics.mean(gaps):+.2f} ± {gap_error:.2f}"
+    print(f"{name:15} {mean:.2f} ± {error:.2f}   {gap if any(gaps) else ''}")
+
+# %% [markdown]
+# ± is the standard error of the mean. The last column compares run by run, seed by seed.
+#
+# Neither of the mixed formats has lost anything that three seeds could show. Both even come
+# out ahead, but by chapter 5's rule a difference is a result only above three standard
+# errors. Rounding sends a run down a different path, as a different seed would.
+#
+# And do the weights really need `float32`? Take the network we've just trained, and give it
+# the same digits with black and white swapped. It learns them carefully, as in fine-tuning,
+# at a learning rate of $0.0001$: once with all its numbers in `float32`, once with all of
+# them in `bfloat16`.
+
+# %% tags=["failure", "nbval-ignore-output"]
+few = -x_learn[:6_400], y_learn[:6_400]
+for name in ("float32", "bfloat16"):
+    dtype = FORMATS[name]
+    _, losses = learn(train_step, *few, dtype=dtype, peak=1e-4, start=model)
+    first, last = losses[:10].mean(), losses[-10:].mean()
+    print(f"{name:9} loss {first:.2f} at first, {last:.2f} at last")
+
+
+# %% [markdown]
+# That's the vanishing step from above, in a real run. In `bfloat16` most weights stay where
+# they are. There's no error: you'd see a loss that hardly falls, and you'd blame the
+# learning rate.
+#
+# With the weights in `float32`, one line of `autocast` saves a ViT-Ti/16 about 40 % of its
+# memory and, on the right chip, most of its time. On your own data, `vitedu train` takes
+# `precision=bf16`.
+#
+# ## What to take with you
+#
+# 1. Sixteen bits are a choice between reach and fineness. `bfloat16` has the reach of
+#    `float32`; `float16` is finer, and its small gradients need a loss scaler.
+# 2. Weights and optimizer stay in `float32`, products get sixteen bits. The activations are
+#    most of the memory: `autocast` saves about 40 % of them, fused attention makes it half.
+# 3. A format is fast only where the chip has circuits for it, and only in work that does
+#    many operations per byte. Measure before you believe.
+#
+# **Five questions**
+#
+# 1. Why is $2048 + 1$ the same as $2048$ in `float16`, and what is it in `bfloat16`?
+# 2. What killed the run at the top of the page?
+# 3. Why must gradients be unscaled before they're clipped, and why does SGD stand still if
+#    they aren't, but not AdamW?
+# 4. A loss scaler skips a step. What has it seen, and what does it do with its scale?
+# 5. Which of a ViT's operations get faster with circuits for sixteen bits, and which don't?
+#
+# Your activations are down to half. What if that's still too much for your machine, or if
+# the machine is switched off in the middle of the night? [Chapter 8](08_scale.ipynb) trains
+# in pieces, and loses nothing.
+#
+# ## Exercises
+#
+# **1.** ★ A format has one sign bit, four bits of exponent and three of fraction (it
+# exists, for the fastest GPUs). What's the step from 1 to the next number? From 16? What's
+# 16 + 1?
+#
+# **2.** ★ A network in `bfloat16`, weights included, trains at a learning rate of 0.0001,
+# so that Adam moves each weight by about that much. Weights above which size can't move
+# any more?
+#
+# **3.** ★★ The vanishing step, at 0.0001 a thousand times, ended at 1 in both 16-bit
+# formats. Predict where it ends if the weight begins at 0.01 instead of 1. Then run it.
+#
+# **4.** ★★ The scaler halves its scale once for each overflow. Suppose it starts at
+# $2^{16}$ and the gradients overflow above $2^6$. How many steps does it lose, in all, in a
+# run of 10,000 steps with a patience of 2,000? Is that expensive?
+#
+# **5.** ★★ At 384 pixels, ViT-Ti/16 has 577 tokens. Predict how much larger the three bars
+# of memory become (the attention maps grow with the square of the tokens, everything else
+# in proportion). Then compare with the output under solution 5.
+#
+# **6.** ★★★ Your colleague's run in `float16` ends in NaN after 3,000 good steps. There
+# is a loss scaler. Which experiments would tell you whether a number was too large in the
+# forward pass, too large in the backward pass, or whether the training itself went wrong?
+# What would you try first?
+#
+# ## Second reading
+#
+# ### What torch.compile does
+#
+# PyTorch runs a network operation by operation, and each one reads its input from memory
+# and writes its output back. `torch.compile` looks at the whole function first and writes
+# new code for it, in which neighbouring small operations share one trip. On a processor
+# that needs a C++ compiler, and the first call takes a while. A norm, a GELU and an
+# addition:
+
+
+# %% tags=["nbval-ignore-output"]
+def chain(x):
+    return x + F.gelu(F.layer_norm(x, (192,)))
+
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+tokens = torch.randn(64, 197, 192)
+try:
+    if SMOKE:
+        raise RuntimeError("takes too long")
+    compiled = torch.compile(chain)
+    same = torch.allclose(compiled(tokens), chain(tokens), atol=1e-5)
+    ratio = seconds(chain, tokens) / seconds(compiled, tokens)
+    print(f"the same numbers: {same}; {ratio:.1f} times as fast")
+except Exception:  # whatever a compiler says
+    print("not compiled here: no C++ compiler, or the smoke tier")
+
+# %% [markdown]
+# The products don't gain, because they're already one operation each. How much a whole ViT
+# gains depends on how much of its time goes into the rest. Try it with
+# `vitedu train … compile=true`.
+#
+# ### Speed over size: Figure 12
+#
+# The paper's Figure 12 measures, on TPUs, how many images a second ViTs and ResNets
+# classify at different sizes, and how large a batch fits. A ResNet is a deep convolutional
+# network, and BiT is the family of ResNets that the paper compares with. The figure has
+# curves and no table, so we can only compare what it says with a smaller measurement of
+# ours: ViT-S/16 and BiT-R50x1, which do about the same arithmetic for an image of 224
+# pixels, taking turns on one thread of a processor. The largest batch is computed, not
+# measured: by `vitedu.budget`, for training with Adam in 80 GB.
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+record = results.read("speed-over-size")
+metrics, sides = record["metrics"], record["config"]["sides"]
+
+
+def curve(model, measure):
+    """A measure of the record over the side."""
+    return {s: metrics[f"{model}/{s}/{measure}"]["value"] for s in sides}
+
+
+vit, resnet = (
+    curve(each, "training_batch_80gb") for each in ("vit-s16", "bit-r50x1")
+)
+ratios = {
+    "speed": {s: metrics[f"vit_to_resnet/{s}"]["value"] for s in sides},
+    "largest batch": {s: vit[s] / resnet[s] for s in sides},
+}
+figures.show(*speed.over_size(ratios))
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+print("from 384 to 512 pixels, times")
+for each in ("vit-s16", "bit-r50x1"):
+    speeds = curve(each, "speed")
+    print(f"  {speeds[384] / speeds[512]:.1f}  time of {each}")
+print(f"  {(512 / 384) ** 2:.1f}  pixels")
+print(f"  {(512 / 384) ** 4:.1f}  pairs of patches")
+print(f"{record['command']}")
+print(f"{record['hardware']}, {record['date']}")
+
+# %% [markdown]
+# The paper says three things about its curves. *ViT's speed is like that of similar
+# ResNets.* Ours is, too: a little faster at every size but the largest.
+#
+# *The growth with the fourth power of the side hardly shows.* Attention compares all pairs
+# of patches, and their number grows with the fourth power. But most of the arithmetic is in
+# the other products, and even the last step in size costs our ViT far less than that. It
+# does cost more than the pixels, and that's where the ResNet overtakes.
+#
+# *ViT needs less memory.* Ours fits a batch about a third larger. Our count takes fused
+# attention for granted, which the authors didn't have.
+#
+# And is `vitedu` itself fast? On one thread of a processor, its ViTs are within one percent
+# of the fastest of timm, torchvision and Hugging Face's transformers: the row
+# *throughput-cpu* of [the ledger](ledger.md) has the record.
+
+# %% [markdown]
+# ## Where this is in the paper
+#
+# [Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929) say nothing about number
+# formats. They trained on TPUs, Google's chips. Their appendix D.5 has the speed and the
+# memory.
+#
+# ### What differs
+#
+# * In the authors' code, SGD keeps its momentum in `bfloat16`. Our optimizers keep
+#   everything in `float32`.
+# * Figure 12 is measured on TPUs, with many more models; ours on one thread of a processor,
+#   and its batches aren't measured at all. At the largest sizes ours sees one image at a
+#   time.
+# * We haven't recorded a GPU yet: `python benchmarks/throughput.py` will fill [its row of
+#   the ledger](ledger.md).
+#
+# ## Three readings
+#
+# * [Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740) introduced mixed precision
+#   with loss scaling. Look at their histogram of gradients, and compare it with ours.
+# * [Dao et al. 2022](https://arxiv.org/abs/2205.14135) make attention faster by computing
+#   *more*, because it moves fewer bytes. It's the roofline, taken seriously.
+# * [Zamirai et al. 2020](https://arxiv.org/abs/2010.06192) disagree with our rule about the
+#   weights. They keep even those in 16 bits, and lose next to nothing, if each sum is
+#   rounded up or down at random or the lost rest is remembered.
+#
+# ## Solutions
+#
+# <details><summary>Solution 1</summary>
+#
+# Three bits of fraction make eight steps between 1 and 2, so the step is ⅛. From 16 to 32
+# the numbers are 16 times as far apart, so the step is 2, and 16 + 1 is halfway between 16
+# and 18. Ties go to the number whose last bit is 0, which is 16.
+#
+# </details>
+#
+# <details><summary>Solution 2</summary>
+#
+# A step is lost if it's less than half the distance to the next number. At 1 that distance
+# is $2^{-7}$, about 0.008, and it halves with each power of two below. Half the distance
+# first exceeds 0.0001 at $2^{-5} \approx 0.03$, where it's $2^{-13} \approx 0.00012$.
+# Weights above about 0.03 don't move. To see what that means for a real ViT, take its
+# weights `w` and compute `(w.abs() > 2**-5).float().mean()`.
+#
+# </details>
+#
+# <details><summary>Solution 3</summary>
+#
+# Near 0.01 the numbers of both formats are finer, so it begins to move. It stops where the
+# distance to the next number exceeds twice the step: `bfloat16` stops at $2^{-5} =
+# 0.03125$. `float16` would stop at ¼, and a thousand steps don't take it there. It ends near
+# 0.118 instead of 0.11, because every step is rounded, and on the way more of them were
+# rounded up than down.
+#
+# </details>
+
+# %% tags=["hide-cell"]
+for name, dtype in FORMATS.items():
+    w = torch.tensor(0.01, dtype=dtype)
+    for _ in range(1_000):
+        w += 0.0001
+    print(f"{name:9} {w:.4f}")
+
+# %% [markdown]
+# <details><summary>Solution 4</summary>
+#
+# From $2^{16}$ down to $2^6$ it halves ten times, so the first ten steps are lost. After
+# that it tries a doubling after every 2,000 good steps and loses the next one: four more.
+# Fourteen in 10,000 is about one step in seven hundred, which is cheap.
+#
+# </details>
+#
+# <details><summary>Solution 5</summary>
+#
+# Everything grows by $577 / 197 \approx 2.9$, and the attention maps by $2.9^2 \approx
+# 8.6$. Your ViT, which keeps the maps, grows most, and the fused one a little less than
+# three times.
+#
+# </details>
+
+# %% tags=["hide-cell", "nbval-ignore-output"]
+large = vitedu.vit("ViT-Ti/16", image_size=384)
+for name, parts in {
+    "your ViT, float32": per_image(ViT(384), side=384),
+    "fused, float32": per_image(large, side=384),
+    "fused, bfloat16": per_image(large, torch.bfloat16, side=384),
+}.items():
+    maps = parts["attention maps"]
+    print(f"{name:18} {sum(parts.values()):5.1f} MB, maps {maps:.1f}")
+
+# %% [markdown]
+# <details><summary>Solution 6</summary>
+#
+# Load the last good checkpoint and repeat the bad batch, because then everything else is
+# the same. In `float32`: if that's NaN too, or the loss has been rising for a while, the
+# training itself went wrong, whatever the format. In `bfloat16`: if that's fine, something
+# left the range of `float16`. Is the loss itself infinite or NaN? Then it was the forward
+# pass, and you look for the first block with a number near 65,504. If the loss is fine and
+# the gradients aren't, it was the backward pass, and a scaler should have caught it. Is the
+# scale falling step after step? Then no scale helps, and the gradients are NaN for another
+# reason. The cheapest first try is `bfloat16`, if your chip has it.
+#
+# </details>

@@ -1,0 +1,380 @@
+"""Drawings of chapter 7: number formats, gradients, memory and speed.
+
+Every function returns a figure and its alt text, for `figures.show(*...)`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vitedu.figures.charts import WIDTH, bare, chart, note
+from vitedu.figures.palette import (
+    ATTENTION,
+    CLASS,
+    DARK,
+    MLP,
+    NIGHT,
+    PALE,
+    PATCHES,
+    POSITIONS,
+    STREAM,
+    TINTS,
+)
+from vitedu.figures.schematic import canvas, column, label, rectangle
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# bits of the exponent and of the fraction, after one for the sign
+FORMATS = {
+    torch.float32: (8, 23),
+    torch.bfloat16: (8, 7),
+    torch.float16: (5, 10),
+}
+INTEGERS = {2: torch.int16, 4: torch.int32}  # as wide, by bytes
+# powers of two in float16: what is below the first becomes zero, below the
+# second loses bits, from the third on overflows
+ZERO, COARSE, OVER = -25, -14, 16
+PARTS = {
+    "image": PATCHES,
+    "norms": STREAM,
+    "attention": ATTENTION,
+    "attention maps": TINTS[ATTENTION],
+    "MLP": MLP,
+}
+MODULES = {"attn": "attention", "mlp": "MLP", "patch_embed": "image"}
+
+
+class Work(NamedTuple):
+    """What one operation does, and how fast."""
+
+    name: str
+    intensity: float  # operations per byte moved
+    speed: float  # 1e9 operations a second
+
+
+def bits(value: float, dtype: torch.dtype) -> str:
+    """The bits of a number in a format, the sign first."""
+    number = torch.tensor(value, dtype=dtype)
+    whole = int(number.view(INTEGERS[dtype.itemsize]))
+    width = 8 * dtype.itemsize
+    return f"{whole & (1 << width) - 1:0{width}b}"
+
+
+def formats(value: float) -> "tuple[Figure, str]":
+    """One number in three formats, a square for each bit."""
+    side, left = 13, 6
+    figure, axes = canvas(430, 232, opaque=True)
+    start = {"ha": "left", "va": "center_baseline"}
+    told = []
+    for row, (dtype, (exponent, fraction)) in enumerate(FORMATS.items()):
+        name = str(dtype).removeprefix("torch.")
+        top = 214 - 66 * row
+        stored = float(torch.tensor(value, dtype=dtype))
+        label(axes, (left, top), name, DARK, 13, weight="bold", **start)
+        words = f"stores {stored:.9f}"
+        right = {**start, "ha": "right"}
+        label(axes, (424, top), words, DARK, 12, **right)
+        faces = "w" + "n" * exponent + "p" * fraction
+        colors = {"w": "white", "n": NIGHT, "p": TINTS[STREAM]}
+        for place, (bit, face) in enumerate(
+            zip(bits(value, dtype), faces, strict=True)
+        ):
+            corner = (left + side * place, top - 32)
+            look = {"facecolor": colors[face], "edgecolor": PALE, "lw": 0.8}
+            rectangle(axes, corner, (side, 20), **look)
+            middle = (corner[0] + side / 2, corner[1] + 10)
+            ink = "white" if face == "n" else DARK
+            label(axes, middle, bit, ink, 10.5, va="center_baseline")
+        told.append(
+            f"{name}, {exponent} bits of exponent and {fraction} of fraction, "
+            f"stores {stored:.9f}"
+        )
+    legend = (("sign", "white"), ("exponent", NIGHT), ("fraction", PALE))
+    x = left
+    for words, color in legend:
+        face = TINTS[STREAM] if color == PALE else color
+        look = {"facecolor": face, "edgecolor": PALE, "lw": 0.8}
+        rectangle(axes, (x, 10), (side, side), **look)
+        label(axes, (x + 20, 17), words, DARK, 12, **start)
+        x += 52 + 8 * len(words)
+    alt = f"The number {value:g} in three formats: {'; '.join(told)}."
+    return figure, alt
+
+
+def gradients(sizes: Tensor, scales: Sequence[float]) -> "tuple[Figure, str]":
+    """Sizes of gradients (n,) over what float16 holds, a panel for a scale.
+
+    What becomes zero is red.
+    """
+    figure, panels = chart(WIDTH, 3.6, len(scales), 1, sharex=True)
+    powers = sizes[sizes > 0].log2()
+    edges = torch.arange(-50.0, 21.0)
+    told = []
+    for axes, scale in zip(panels, scales, strict=True):
+        lost = (sizes * scale).half() == 0
+        share = lost.float().mean().item()
+        over = (sizes * scale).half().isinf().float().mean().item()
+        moved = powers + torch.tensor(float(scale)).log2()
+        counts = torch.histogram(moved, edges).hist / len(sizes)
+        dead = edges[:-1] < ZERO
+        colors = [CLASS if gone else STREAM for gone in dead.tolist()]
+        middles = (edges[:-1] + 0.5).tolist()
+        axes.bar(middles, counts.tolist(), width=0.9, color=colors)
+        axes.axvspan(ZERO, COARSE, color=PALE, alpha=0.14, lw=0)
+        axes.axvspan(COARSE, OVER, color=PALE, alpha=0.34, lw=0)
+        axes.set(yticks=[], xlim=(-48, 20))
+        name = "as they are" if scale == 1 else f"times {scale:,.0f}"
+        words = f"{name}:\n{share:.0%} become 0"
+        axes.text(
+            0.01,
+            0.95,
+            words,
+            transform=axes.transAxes,
+            va="top",
+            fontsize=12,
+            color=CLASS if share > 0.01 else DARK,
+        )
+        bare(axes, "top", "right", "left")
+        told.append(f"{name}, {share:.0%} become 0 and {over:.0%} overflow")
+    ticks = range(-45, 20, 15)
+    panels[-1].set_xticks(ticks, [f"$2^{{{tick}}}$" for tick in ticks])
+    panels[-1].tick_params(labelsize=12)
+    words = "size of a gradient (shaded: float16; paler: fewer bits)"
+    panels[-1].set_xlabel(words, fontsize=12)
+    alt = f"Sizes of gradients over the range of float16: {'; '.join(told)}."
+    return figure, alt
+
+
+def mixed_step() -> "tuple[Figure, str]":
+    """A training step in mixed precision: each box with its line of code."""
+    figure, axes = canvas(400, 500)
+    steps = (
+        ("float32   weights  $w$", NIGHT, "optimizer = AdamW(w)"),
+        (
+            r"16 bits   forward to the loss  $\ell$",
+            POSITIONS,
+            'with torch.autocast("cpu", dtype):',
+        ),
+        (
+            r"16 bits   backward from  $s\,\ell$",
+            POSITIONS,
+            "(loss * scale).backward()",
+        ),
+        (r"float32   divide by  $s$, check", NIGHT, "gradient /= scale"),
+        ("float32   step, or skip it", NIGHT, "optimizer.step()"),
+    )
+    column(axes, 200, 330, steps, top=470, pitch=105, is_bold=True)
+    alt = (
+        "A step in mixed precision, five boxes from top to bottom, each with "
+        "its line of code: the weights in float32; forward in 16 bits to the "
+        "loss; backward in 16 bits from the loss times a scale; in float32 the "
+        "gradients are divided by the scale and checked; in float32 the "
+        "optimizer steps, or skips."
+    )
+    return figure, alt
+
+
+def rescue(
+    losses: Mapping[str, Tensor], scales: Sequence[float]
+) -> "tuple[Figure, str]":
+    """Losses (steps,) of several runs, and the scale of the last one."""
+    figure, (upper, lower) = chart(
+        WIDTH, 4.0, 2, 1, sharex=True, height_ratios=(2, 1)
+    )
+    colors = ("0.55", CLASS, POSITIONS)
+    told = []
+    for (name, values), color in zip(losses.items(), colors, strict=True):
+        means = [each.mean().item() for each in values.split(10)]
+        steps = [10 * turn + 5 for turn in range(len(means))]
+        upper.plot(steps, means, color=color, linewidth=2.5, label=name)
+        told.append(f"{name}, {means[0]:.1f} to {means[-1]:.1f}")
+    upper.set_ylabel("loss, mean of 10 steps", fontsize=12)
+    upper.legend(frameon=False, fontsize=12)
+    lower.step(range(len(scales)), scales, color=POSITIONS, linewidth=2)
+    lower.set_yscale("log", base=2)
+    lower.set_ylabel("scale", fontsize=12)
+    lower.set_xlabel("step", fontsize=12)
+    for axes in (upper, lower):
+        bare(axes)
+    alt = (
+        f"Training losses: {'; '.join(told)}. Below, the scale of the last "
+        f"run, from {scales[0]:g} to {scales[-1]:,.0f}."
+    )
+    return figure, alt
+
+
+def kept(
+    model: nn.Module, images: Tensor, dtype: torch.dtype | None = None
+) -> dict[str, int]:
+    """Bytes that a ViT's forward pass keeps for the backward pass, by part.
+
+    With autocast to `dtype` if it's given. Parameters don't count.
+    """
+    part, totals = ["image"], dict.fromkeys(PARTS, 0)
+    # what is held lives on, so that no other gets its number
+    held = {id(x): x for x in map(storage, model.parameters())}
+
+    def keep(tensor: Tensor) -> Tensor:
+        is_square = tensor.ndim > 2 and len({*tensor.shape[-2:]}) == 1
+        is_map = is_square and part[-1] == "attention"
+        each = storage(tensor)
+        if id(each) not in held:
+            held[id(each)] = each
+            totals["attention maps" if is_map else part[-1]] += each.nbytes()
+        return tensor
+
+    def enter(name: str) -> Any:
+        return lambda *_: part.append(name)
+
+    def leave(*_: Any) -> None:
+        part.pop()
+
+    handles = []
+    for name, module in model.named_modules():
+        if name.split(".")[-1] in MODULES:
+            inside = enter(MODULES[name.split(".")[-1]])
+            handles.append(module.register_forward_pre_hook(inside))
+            handles.append(module.register_forward_hook(leave))
+    keep(images)
+    part.append("norms")
+    hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda each: each)
+    with hooks, torch.autocast("cpu", dtype, enabled=dtype is not None):
+        model(images)
+    for handle in handles:
+        handle.remove()
+    return totals
+
+
+def storage(tensor: Tensor) -> torch.UntypedStorage:
+    """What holds the numbers of a tensor and of its views."""
+    return tensor.untyped_storage()
+
+
+def memory(kept: Mapping[str, Mapping[str, float]]) -> "tuple[Figure, str]":
+    """Megabytes per image that are kept for the backward pass, by part."""
+    figure, axes = chart(WIDTH, 0.72 * len(kept) + 1.3)
+    told = []
+    for row, (name, parts) in enumerate(kept.items()):
+        left = 0.0
+        for part, color in PARTS.items():
+            width = parts.get(part, 0.0)
+            look = {"color": color, "height": 0.62, "edgecolor": "white"}
+            axes.barh(row, width, left=left, **look)
+            left += width
+        axes.text(left + 0.5, row, f"{left:.1f}", va="center", fontsize=12)
+        listed = ", ".join(f"{part} {x:.1f}" for part, x in parts.items() if x)
+        told.append(f"{name}, {left:.1f} in all ({listed})")
+    axes.set_yticks(range(len(kept)), [*kept], fontsize=12)
+    widest = max(sum(parts.values()) for parts in kept.values())
+    axes.set(ylim=(len(kept) - 0.5, -0.5), xlim=(0, 1.15 * widest))
+    axes.set_xlabel("MB per image, kept for the backward pass", fontsize=12)
+    _legend(figure, PARTS)
+    bare(axes)
+    return figure, f"Megabytes that an image keeps: {'; '.join(told)}."
+
+
+def _legend(figure: "Figure", colors: Mapping[str, str]) -> None:
+    """Names beside squares of their colours, above the axes."""
+    from matplotlib.patches import Patch
+
+    squares = [Patch(color=color) for color in colors.values()]
+    figure.legend(
+        squares,
+        [*colors],
+        loc="outside upper center",
+        ncols=3,
+        fontsize=11,
+        frameon=False,
+        handlelength=1,
+        columnspacing=1,
+    )
+
+
+def roofline(
+    peaks: Mapping[str, float],
+    bandwidth: float,
+    works: Mapping[str, Sequence[Work]],
+) -> "tuple[Figure, str]":
+    """Operations a second over operations per byte, under a roof a format.
+
+    Peaks are in 1e9 operations a second, the bandwidth in 1e9 bytes a second.
+    The operations of the first format are named.
+    """
+    figure, axes = chart(WIDTH, 4.2)
+    far, low = 600.0, 0.06
+    colors = dict(zip(peaks, (STREAM, POSITIONS), strict=False))
+    told = []
+    ridges = [peak / bandwidth for peak in peaks.values()]
+    slope = [low, max(ridges)]
+    axes.plot(slope, [x * bandwidth for x in slope], color=PALE, linewidth=2)
+    words, middle = f"memory:\n{bandwidth:.0f} GB/s", min(ridges) / 2
+    place = (middle, middle * bandwidth)
+    note(axes, words, place, (-6, 2), 11.5, ha="right", color=DARK)
+    for (name, peak), ridge in zip(peaks.items(), ridges, strict=True):
+        axes.plot([ridge, far], [peak, peak], color=colors[name], linewidth=2)
+        note(
+            axes, name, (far, peak), (-2, 5), 12, ha="right", color=colors[name]
+        )
+        told.append(f"{name} {peak:.0f} beyond {ridge:.0f} operations per byte")
+    for name, points in works.items():
+        axes.plot(
+            [each.intensity for each in points],
+            [each.speed for each in points],
+            "o",
+            color=colors[name],
+            markersize=7,
+        )
+    # the two formats of an operation are joined, and share a name
+    for pair in zip(*works.values(), strict=True):
+        across, up = zip(*(each[1:] for each in pair), strict=True)
+        axes.plot(across, up, color=PALE, linewidth=1, zorder=1)
+        is_far = pair[0].intensity > 10  # no room on the right
+        each, offset = (pair[0], (5, -14)) if is_far else (pair[-1], (8, -4))
+        point = (each.intensity, each.speed)
+        note(axes, each.name, point, offset, 11.5, color=DARK)
+    axes.set(xscale="log", yscale="log", xlim=(low, far))
+    axes.set_xlabel("operations per byte moved", fontsize=12)
+    axes.set_ylabel("billion operations a second", fontsize=12)
+    axes.tick_params(labelsize=11)
+    bare(axes)
+    named = []
+    for pair in zip(*works.values(), strict=True):
+        listed = " and ".join(f"{each.speed:.1f}" for each in pair)
+        named.append(f"{pair[0].name} {listed}")
+    alt = (
+        f"A roofline: it rises with {bandwidth:.0f} billion bytes a second to "
+        f"{'; '.join(told)} (billion operations a second). Points in "
+        f"{' and '.join(works)}: {'; '.join(named)}"
+    )
+    return figure, f"{alt}."
+
+
+def over_size(
+    ratios: Mapping[str, Mapping[int, float]],
+) -> "tuple[Figure, str]":
+    """How a ViT compares with a ResNet, by measure, over the side."""
+    figure, axes = chart(WIDTH, 3.2)
+    told = []
+    colors = (POSITIONS, PATCHES)
+    for (name, points), color in zip(ratios.items(), colors, strict=False):
+        sides, values = [*points], [*points.values()]
+        look = {"marker": "o", "markersize": 5, "linewidth": 2.5}
+        axes.plot(sides, values, color=color, label=name, **look)
+        listed = ", ".join(f"{y:.2f} at {x}" for x, y in points.items())
+        told.append(f"{name}: {listed}")
+    axes.axhline(1, color=DARK, linewidth=1)
+    note(axes, "the ResNet", (sides[0], 1), (0, -13), 11.5, color=DARK)
+    axes.set(xscale="log")
+    axes.set_ylim(0, 1.15 * max(axes.get_ylim()[1], 1))
+    ticks = [side for side in sides if side in (64, 128, 224, 384, 512)]
+    axes.set_xticks(ticks, [f"{tick}" for tick in ticks])
+    axes.minorticks_off()
+    axes.tick_params(labelsize=11)
+    axes.set_xlabel("side of the image in pixels", fontsize=12)
+    axes.set_ylabel("ViT over ResNet", fontsize=12)
+    axes.legend(frameon=False, fontsize=12, loc="lower right")
+    bare(axes)
+    return figure, f"A ViT's multiples of a ResNet. {'. '.join(told)}."

@@ -150,7 +150,7 @@ def gradients(sizes: Tensor, scales: Sequence[float]) -> "tuple[Figure, str]":
 
 def mixed_step() -> "tuple[Figure, str]":
     """A training step in mixed precision: each box with its line of code."""
-    figure, axes = canvas(400, 500)
+    figure, axes = canvas(400, 500, opaque=True)
     steps = (
         ("float32   weights  $w$", NIGHT, "optimizer = AdamW(w)"),
         (

@@ -45,7 +45,7 @@ class Life(NamedTuple):
 
 def slices() -> "tuple[Figure, str]":
     """A step in slices: each box with its symbol and its line of code."""
-    figure, axes = canvas(340, 414)
+    figure, axes = canvas(340, 414, opaque=True)
     steps = (
         (r"a slice $S$ of the batch", PATCHES, "for part, truth in zip(…):"),
         (

@@ -111,8 +111,8 @@ for dtype in (torch.float32, torch.float16):
 # ## Sixteen bits
 #
 # A computer keeps a number the way you'd write $6.02 \cdot 10^{23}$: a few digits and a
-# power, but of two. One bit is the sign, some are the exponent $e$, and the rest are the
-# fraction $m$, out of $2^k$ steps. Here's one tenth in three formats. The exponent is
+# power, but of two. One bit is the sign, some are the exponent $e$, and the remaining $k$
+# are the fraction, a whole number $m$ from $0$ to $2^k - 1$. Here's one tenth in three formats. The exponent is
 # stored with an offset, so that it needs no sign.
 
 # %% tags=["hide-input"]
@@ -231,9 +231,9 @@ for eps in (1e-7, 1e-4):
     print(eps, [f"{loss:.2f}" for loss in losses])
 
 # %% [markdown]
-# The smaller one only replaces NaN by huge losses. $\hat v$ is a mean of *squares*, and in
-# `float16` the square of any gradient below about $0.0002$ is zero. Such a gradient is
-# divided by nearly nothing, and the weights leap away. With the larger $\epsilon$ the
+# The smaller one only replaces NaN by huge losses. $\hat v$ comes from *squares*, and Adam
+# stores only a thousandth of each new one. In `float16` that's zero for any gradient below
+# about $0.005$. Such a gradient is divided by nearly nothing, and the weights leap away. With the larger $\epsilon$ the
 # network survives, but Adam no longer sees how small its gradients are.
 #
 # ## Let each number have what it needs
@@ -296,8 +296,8 @@ assert (sizes * 65_536).max() < 65_504 and len(layers) == 49
 print("checked: more than half become 0; times 65,536, hardly any")
 
 # %% [markdown]
-# More than half of them would be lost, and most of the rest are in the pale strip, where
-# numbers have fewer bits. But the right half of the shaded range is empty. The gradients
+# More than half of them would be lost, and nearly all of the rest are in the pale strip,
+# where numbers have fewer bits. But the whole dark part is empty. The gradients
 # would fit if they were larger, and it's easy to enlarge them, because derivatives are
 # linear. Multiply the loss by some $s$, and every gradient is multiplied by $s$, whether it
 # belongs to an output or to a weight $w$:
@@ -423,7 +423,7 @@ figures.show(*speed.rescue(losses, scales))
 # %% [markdown]
 # Without scaling, the loss stays at $\ln 10$, the loss of a network that knows nothing.
 # There's no error and no NaN. It just doesn't learn, and it never will. The scaled run falls
-# behind while its scale is small, and has caught up about halfway. Then the scale hits the
+# behind while its scale is small, and has caught up after about a third of the way. Then the scale hits the
 # ceiling: a doubling, an overflow, a skipped step, a halving. With a patience of four, that
 # costs one step in five, so PyTorch's scaler waits 2,000.
 #
@@ -488,8 +488,8 @@ for name, build in OPTIMIZERS.items():
 # what the forward pass computed: the inputs of each product, the MLP's numbers before and
 # after the GELU, and so on. These *activations* are kept until they're used.
 #
-# **Guess:** the weights of ViT-Ti/16 take 23 MB in `float32`. How much does it keep for
-# one photograph?
+# **Guess:** the weights of ViT-Ti/16 take 23 MB in `float32`. How much does the forward
+# pass keep for one photograph?
 
 
 # %% tags=["hide-input"]
@@ -522,8 +522,8 @@ figures.show(*speed.memory(bars))
 # keys and values.
 #
 # The second saving is `bfloat16`, one line, and it's about 40 %. It isn't half, because
-# norms still keep the residual stream in `float32`, and the image is kept twice, before and
-# after rounding. Only both savings together make it half.
+# a sum takes the finer format, so the residual stream stays in `float32`, and norms keep
+# it. And the image is kept twice, before and after rounding. Only both savings together make it half.
 #
 # You can count all this without running anything, and `vitedu.budget` does. For a batch of
 # 64, in MB:
@@ -733,8 +733,9 @@ for name in ("float32", "bfloat16"):
 
 
 # %% [markdown]
-# That's the vanishing step from above, in a real run. In `bfloat16` most weights stay where
-# they are. There's no error: you'd see a loss that hardly falls, and you'd blame the
+# (Both begin far above $\ln 10$, because the network is sure of its wrong answers.) It's
+# the vanishing step from above, in a real run. In `bfloat16` the larger weights can't move.
+# There's no error: you'd see a loss that hardly falls, and you'd blame the
 # learning rate.
 #
 # With the weights in `float32`, one line of `autocast` saves a ViT-Ti/16 about 40 % of its

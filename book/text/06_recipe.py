@@ -61,8 +61,8 @@ print(f"{data.name}: {len(x_learn):,} to learn from, {len(x_held):,} held out")
 # 75). Colab downloads the originals, so your numbers will differ a little. Offline, the
 # page uses drawn shapes.
 #
-# Our network is a small version of your class from chapter 4: four blocks of width 96, and patches
-# of 8×8 pixels, so a picture is 16 patches and a class token. The loop is the usual
+# Our network is a small version of your class from chapter 4: four blocks of width 96, and
+# patches of 8×8 pixels, so a picture is 16 patches and a class token. The loop is the usual
 # tutorial's: Adam, one learning rate, nothing else. `train_step` is chapter 5's, and the
 # `yield` hands control back after every epoch, so that we can have a look.
 
@@ -257,8 +257,8 @@ for name, words in (
     print(f"{words:25}{means[0]:8.1f}{means[1]:15.1f}")
 
 # %% [markdown]
-# The held-out ones gain about three points, and by
-# our rule that's a result. But the other number has fallen by half! The gap is nearly closed, and it closed *from above*:
+# The held-out pictures gain about three points, and by our rule that's a result. But the
+# other number has fallen by half! The gap is nearly closed, and it closed *from above*:
 # the network now knows its own pictures little better than strangers.
 #
 # So there are two ways to be bad. With a wide gap, a network knows its pictures by heart.
@@ -535,8 +535,7 @@ figures.show(*recipe.switches(rows, error, "the recipe"))
 # %% [markdown]
 # Small dots are seeds, the large one is their mean, and the bar is one error of a mean,
 # by the pooled spread. Inside the grey band, a row is less than two errors away from the
-# recipe. Blue rows change the pictures, red the labels, grey the steps,
-# orange the network.
+# recipe. Blue rows change the pictures, red the labels, grey the steps, orange the network.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 VERDICTS = ("no result", "a hint", "a result")
@@ -562,8 +561,8 @@ print(judged("no shifts and mirrors", bare - plain))
 # %% [markdown]
 # Smaller patches bring the most, for four times the work. Without shifts and mirrors,
 # three points are gone and the gap is wide open. With mixup, three are gone, with cutmix
-# besides nearly four, and RandAugment costs far more! That's variety for a network that hardly knows its
-# pictures as it is, so it fits the guess.
+# besides nearly four, and RandAugment costs far more! That's variety for a network that
+# hardly knows its pictures as it is, so it fits the guess.
 #
 # *No cosine* is above the recipe, by about two errors. At the edge of a hint there's no
 # story to tell, only a reason to run more seeds. We keep the cosine.
@@ -924,7 +923,8 @@ for difference in (2, 1, 0.5, 0.25):
 # The network is trained on double exposures and judged on clean pictures, so even its own
 # are rather new to it. In our run, which isn't recorded, both accuracies came out about two
 # points lower, and the gap stayed small. From one run each that's no result: two points
-# are less than two errors. The record has three seeds of mixup (with an `alpha` of 0.8).
+# are less than two errors. In the record, with three seeds and an
+# `alpha` of 0.8, mixup alone costs three points, and that's a result.
 #
 # </details>
 #

@@ -516,7 +516,7 @@ figures.show(*drawings.cuts([whole], [words]))
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 practice = results.read("resolution-finetune")
-print("fine-tuned at  tested at  right  each seed         loss")
+print("fine-tuned at  tested at  right (%)  each seed         loss")
 for learned, tested in ((224, 224), (224, 384), (384, 384)):
     right_answers, loss = (
         practice["metrics"][f"{name}/{learned}-{tested}"]
@@ -524,16 +524,16 @@ for learned, tested in ((224, 224), (224, 384), (384, 384)):
     )
     seeds = ", ".join(f"{each:.1f}" for each in right_answers["per_seed"])
     print(
-        f"{learned:13}{tested:11}{right_answers['value']:7.1f}  {seeds}"
+        f"{learned:13}{tested:11}{right_answers['value']:11.1f}  {seeds}"
         f"{loss['value']:8.3f}"
     )
 print(f"{practice['hardware']}, {practice['date']}")
 print(practice["command"])
 
 # %% [markdown]
-# Practice at 384 brought nothing that three seeds could show,
-# and if anything, the small input is ahead. But these photographs, too, have a short side
-# of 256 pixels, and the practice was 40 steps.
+# Practice at 384 brought nothing that three seeds could show, and if anything, the small
+# input is ahead. But these photographs, too, have a short side of 256 pixels, and the
+# practice was 40 steps.
 #
 # On all of ImageNet it's different. timm publishes [a
 # table](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet.csv)
@@ -544,8 +544,9 @@ print(practice["command"])
 # | fine-tuned and tested at 224 | 75.5 % |
 # | fine-tuned and tested at 384 | 78.4 % |
 #
-# Here 384 wins by three points, but two things have changed at once. ImageNet's photographs are mostly larger than ours, so
-# at 384 that network has practised *and* has more to see.
+# Here 384 wins by three points, but two things have changed at once. ImageNet's
+# photographs are mostly larger than ours, so at 384 that network has practised *and* has
+# more to see.
 #
 # So how large should your photographs be? Near the training size, unless they have more
 # to show and you fine-tune.
@@ -565,8 +566,9 @@ print(practice["command"])
 # 1. Only the table of positions depends on the size of the image. It's a picture with as
 #    many colours as the network is wide, so you resize it like a picture, without the
 #    class token's row.
-# 2. A table with the right shape and the wrong places raises no error, and costs from
-#    a third to three quarters of the right answers. How the values between are computed hardly matters.
+# 2. A table with the right shape and the wrong places raises no error, and costs from a
+#    third to three quarters of the right answers. How the values between are computed
+#    hardly matters.
 # 3. Without training, stay near the size that the network knows: 192 to 288 pixels is a
 #    tie, and 384 is worse. With fine-tuning, and photographs that have more to show, a
 #    larger size can pay.

@@ -1,6 +1,6 @@
 """Weights by name: `vitedu.load("ViT-B/16")`, hub's models and timm's names.
 
-"ViT-Ti/16" is in the package. The other models of the paper's Table 1 stand for
+"ViT-Ti/16", "mnist-tiny" and "shapes-small" are in the package. The other models of the paper's Table 1 stand for
 weights of Google's on the hub, where there are any. Downloads go through
 huggingface_hub, into its own cache. `find("timm/vit_...")` gives the folder.
 Where nothing can be fetched, one sentence names the files to place and where,
@@ -19,9 +19,10 @@ from vitedu.weights.files import IN_FOLDER, has_suffix, shards_in
 
 BESIDE = ("config.json", "preprocessor_config.json")
 # In the package, so that there are trained weights where nothing can be
-# fetched. The first was trained by the recipe of its name; NOTICE and
-# tools/embed_model.py say where the other comes from.
+# fetched. The first two were trained by the recipes of their names; NOTICE and
+# tools/embed_model.py say where the third comes from.
 EMBEDDED = {
+    "mnist-tiny": Path(__file__).with_name("mnist-tiny.safetensors"),
     "shapes-small": Path(__file__).with_name("shapes-small.safetensors"),
     "ViT-Ti/16": Path(__file__).with_name("vit-ti-16.safetensors"),
 }
@@ -46,6 +47,7 @@ HUB = {
 
 # The names of both tables, so that a type checker knows that they give a ViT.
 Trained = Literal[
+    "mnist-tiny",
     "shapes-small",
     "ViT-Ti/16",
     "ViT-S/16",

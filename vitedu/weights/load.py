@@ -69,9 +69,9 @@ def load(
 ) -> ViT | Any:
     """A trained model in eval mode, from a file, a folder or a name.
 
-    "ViT-Ti/16" is in the package and needs no network; other names of the
-    paper's Table 1, as "ViT-B/16", names of timm's and models on the hub are
-    downloaded once. A file may be vitedu's or a run folder, or in one of the
+    "ViT-Ti/16" is in the package and needs no network, nor do "mnist-tiny" (28
+    x 28 grey digits) and "shapes-small"; other names of the paper's Table 1, as
+    "ViT-B/16", names of timm's and models on the hub are downloaded once. A file may be vitedu's or a run folder, or in one of the
     dialects of `vitedu.weights.dialects`, which is recognised by its arrays. A
     BiT's file gives a ResNet, all others a ViT. `model.train()` turns dropout
     on for training.

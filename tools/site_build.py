@@ -17,6 +17,7 @@ from pathlib import Path
 
 import icons
 import mathjax
+import try_files
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "_build"
@@ -100,6 +101,7 @@ def build() -> Path:
         sys.exit("site: the build warned or failed, see above")
     icons.lighten(SITE)
     search_alone(SITE)
+    try_files.write(SITE / "_static/try")
     open_door(SITE, "book/index.html", TITLE)
     take_along(SITE, seconds)
     return SITE / "index.html"

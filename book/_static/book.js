@@ -1,4 +1,5 @@
 // Repairs that need the finished page; those made while building: tools/book_ext.py.
+const bookScript = document.currentScript.src;
 document.addEventListener("DOMContentLoaded", () => {
   const all = (selector) => document.querySelectorAll(selector);
 
@@ -37,4 +38,14 @@ document.addEventListener("DOMContentLoaded", () => {
   (typeset || Promise.resolve()).then(() => {
     for (const box of all(scrolling)) reach.observe(box);
   });
+
+  // Pages with a part of "Try it" load its scripts, one after the other; no other page does.
+  if (document.querySelector(".try")) {
+    for (const name of ["vit.js", "pictures.js", "try.js"]) {
+      const script = document.createElement("script");
+      script.src = new URL(`try/${name}`, bookScript);
+      script.async = false;
+      document.head.append(script);
+    }
+  }
 });

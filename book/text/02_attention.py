@@ -654,6 +654,8 @@ figures.show(*photos.heads(picture, rows, alt))
 # from [all thirty-six maps](#All-thirty-six-maps), where we return to block 12 and its
 # corners.)
 #
+# <div class="try" data-part="look" data-photo="hopper" data-layer="8"></div>
+#
 # Pretty as they are, maps prove less than they seem to, and whether they explain
 # anything [is disputed](#Three-readings). They show where a head looked, not what
 # became of it. So let's ask the tokens themselves: **are the two dark squares still

@@ -616,6 +616,8 @@ figures.show(*drawings.answers(images.float() / 2 + 0.5, guesses))
 # calls her a *bobsled*. Look at the runners-up, a football helmet and a crash helmet, and
 # you can guess why: somebody in a bright, padded suit, with a helmet.
 #
+# <div class="try" data-part="look" data-photo="astronaut" data-view="answer"></div>
+#
 # ImageNet has no class for an astronaut, and a softmax has to hand out all of its 100% to
 # the names that it has. What *should* a network say here? That's
 # [the last exercise](#Exercises), and it isn't a solved problem.

@@ -9,52 +9,28 @@ import functools
 import json
 import os
 import re
-import shutil
-import threading
 import zipfile
 from html.parser import HTMLParser
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from importlib.metadata import distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from visits import (
+    ALL_ELSE,
+    CHAPTERS,
+    CODE_AND_EQUATIONS,
+    COLOURS,
+    DESKTOP,
+    PAGES,
+    PHONE,
+    ROOT,
+    SITE,
+    Visit,
+)
 
 import vitedu
 
 pytestmark = pytest.mark.browser
-
-ROOT = Path(__file__).parents[1]
-SITE = Path(os.environ.get("VITEDU_SITE", ROOT / "_build/html")).resolve()
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-CHROMIUM = os.environ.get("CHROMIUM") or next(
-    filter(None, map(shutil.which, NAMES)), None
-)
-PAGES = sorted(
-    path.relative_to(SITE).as_posix()
-    for path in SITE.rglob("*.html")
-    if "_static" not in path.parts and path != SITE / "index.html"
-)
-CHAPTERS = [page for page in PAGES if re.match(r"book/\d\d_", page)]
-PHONE, DESKTOP = {"width": 375, "height": 812}, {"width": 1280, "height": 900}
-# These depend on the colours, and take most of axe's time.
-COLOUR_RULES = ["color-contrast", "link-in-text-block"]
-CODE_AND_EQUATIONS = [["pre"], ["mjx-container"]]
-
-
-def missing(reason):
-    """Skip, or fail where the caller said that nothing may be missing."""
-    if os.environ.get("VITEDU_BROWSER") == "required":
-        pytest.fail(f"VITEDU_BROWSER=required, but {reason}")
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="session")
-def site():
-    if not (SITE / "index.html").is_file():
-        missing(f"{SITE} holds no site; python tools/site_build.py makes one")
-    return SITE
-
 
 # ---------------------------------------------------------- what the files hold
 
@@ -219,160 +195,6 @@ def test_search_knows_every_term_of_the_glossary_in_all_three_languages(site):
 
 
 # --------------------------------------------------- what a browser makes of it
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *arguments):
-        pass
-
-
-@pytest.fixture(scope="session")
-def server(site):
-    handler = functools.partial(Quiet, directory=str(site))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_port}/"
-        http.shutdown()
-        thread.join()
-
-
-@pytest.fixture(scope="session")
-def browser(site):
-    if CHROMIUM is None or shutil.which(CHROMIUM) is None:
-        missing(f"there is no Chromium in PATH or $CHROMIUM ({CHROMIUM})")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("playwright is not installed")
-    with sync_playwright() as driver:
-        chromium = driver.chromium.launch(
-            executable_path=CHROMIUM,
-            args=[
-                "--no-sandbox",  # as root, in a container
-                "--disable-gpu",
-                "--disable-dev-shm-usage",
-                "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-            ],
-        )
-        yield chromium
-        chromium.close()
-
-
-class Visit:
-    """A page in the browser, and what went wrong while it was open."""
-
-    def __init__(self, browser, url, *, scheme="light", size=DESKTOP):
-        self.context = browser.new_context(
-            viewport=size, color_scheme=scheme, reduced_motion="reduce"
-        )
-        # colours change at once: axe would measure the middle of a transition
-        self.context.add_init_script(
-            "document.addEventListener('DOMContentLoaded', () => {"
-            "document.head.appendChild(document.createElement('style'))"
-            ".textContent = '* { transition: none !important }' })"
-        )
-        self.page = self.context.new_page()
-        self.wrong = []
-        self.page.on("request", self.see_request)
-        self.page.on("response", self.see_response)
-        self.page.on("pageerror", lambda error: self.wrong.append(f"{error}"))
-        self.page.on("console", self.see_console)
-        self.go(url)
-
-    def see_request(self, request):
-        own = r"http://127\.0\.0\.1:|file:|data:|blob:"
-        if not re.match(own, request.url):
-            self.wrong.append(f"request to {request.url}")
-
-    def see_response(self, response):
-        if response.status >= 400:
-            self.wrong.append(f"{response.status} for {response.url}")
-
-    def see_console(self, message):
-        if message.type == "error":
-            self.wrong.append(f"console: {message.text}")
-
-    def go(self, url):
-        self.page.goto(url, wait_until="load")
-        if self.page.locator("script[src*=mathjax]").count():
-            self.page.wait_for_function("window.MathJax?.startup?.promise")
-            self.page.evaluate("MathJax.startup.promise.then(() => true)")
-        # what is folded is looked at too
-        self.page.evaluate(
-            "document.querySelectorAll('details').forEach(d => d.open = true);"
-            "document.querySelectorAll('.toggle-hidden').forEach("
-            "e => e.classList.remove('toggle-hidden'))"
-        )
-        self.settle()
-
-    def settle(self):
-        """Wait two frames: the page's own answer to a change of size."""
-        self.page.evaluate(
-            "new Promise(done => requestAnimationFrame("
-            "() => requestAnimationFrame(done)))"
-        )
-
-    def look(self, scheme, size):
-        """Change colours or width, as a reader may at any time."""
-        self.page.emulate_media(color_scheme=scheme)
-        self.page.set_viewport_size(size)
-        theme = "document.documentElement.dataset.theme"
-        self.page.wait_for_function(f"{theme} === '{scheme}'")
-        self.settle()
-
-    def equations(self):
-        """How many stand on the page, are typeset, and are wrong."""
-        count = self.page.evaluate(
-            "['span.math, div.math', 'mjx-container', '[data-mml-node=merror]']"
-            ".map(x => document.querySelectorAll(x).length)"
-        )
-        return tuple(count)
-
-    def overhang(self):
-        """How many pixels the page is wider than the window."""
-        return self.page.evaluate(
-            "document.documentElement.scrollWidth - window.innerWidth"
-        )
-
-    def findings(self, rules, exclude=()):
-        """What axe finds serious or critical, by COLOURS or by ALL_ELSE."""
-        if not self.page.evaluate("'axe' in window"):
-            self.page.evaluate(axe())
-        options = {"resultTypes": ["violations"], **rules}
-        found = self.page.evaluate(
-            "([where, options]) => axe.run(where, options)",
-            [{"include": [["html"]], "exclude": list(exclude)}, options],
-        )
-        return [
-            (rule["id"], [node["target"] for node in rule["nodes"]][:5])
-            for rule in found["violations"]
-            if rule["impact"] in ("serious", "critical")
-        ]
-
-
-COLOURS = {"runOnly": {"type": "rule", "values": COLOUR_RULES}}
-ALL_ELSE = {"rules": {rule: {"enabled": False} for rule in COLOUR_RULES}}
-
-
-@functools.cache
-def axe():
-    carrier = distribution("axe-playwright-python")
-    (script,) = [file for file in carrier.files if file.name == "axe.min.js"]
-    return Path(carrier.locate_file(script)).read_text()
-
-
-@pytest.fixture
-def visit(browser):
-    visits = []
-
-    def open_(url, **how):
-        visits.append(Visit(browser, url, **how))
-        return visits[-1]
-
-    yield open_
-    for each in visits:
-        each.context.close()
 
 
 # one page's tests on one worker (--dist loadgroup), which opens it once

@@ -1,0 +1,696 @@
+// The page "Try it": its stations, and the small ones in chapters. Each is an
+// element `<div class="try" data-part="look" data-photo="cat"></div>`; the
+// network is in vit.js, and pictures become numbers in pictures.js.
+"use strict";
+
+(() => {
+  const BIG = "ViT-Ti/16";
+  const MEGABYTES = 15; // of its script
+  const PHOTOS = {
+    hopper: "Grace Hopper in naval uniform",
+    cat: "a cat",
+    coffee: "a cup of coffee",
+    astronaut: "an astronaut",
+    rocket: "a rocket on its pad",
+  };
+  const VIEWS = {
+    patch: "a patch",
+    token: "the class token",
+    answer: "the whole answer",
+  };
+  const SIDE = 448; // of a picture on the page, in its own pixels
+  const LIT = "#1b9e77"; // attention's colour in the book, on photographs
+  const here = document.currentScript.src;
+
+  // ------------------------------------------------------------- small parts
+
+  /** An element: attributes as in HTML, functions as listeners. */
+  function make(tag, attributes = {}, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (typeof value === "function") element.addEventListener(name, value);
+      else if (value === true) element.setAttribute(name, "");
+      else if (value !== false) element.setAttribute(name, value);
+    }
+    element.append(...children);
+    return element;
+  }
+
+  function percent(share) {
+    if (share < 0.01) return "under 1 %";
+    return share > 0.99 ? "over 99 %" : `${Math.round(100 * share)} %`;
+  }
+
+  /** The best classes, as bars. */
+  function bars(top) {
+    return make("ol", { class: "guesses" }, ...top.map(({ name, share }) =>
+      make("li", { style: `--share: ${100 * share}` },
+        make("span", {}, name), " ", make("span", {}, percent(share)))));
+  }
+
+  function choice(words, options, changed) {
+    const select = make("select", { change: () => changed(select.value) },
+      ...Object.entries(options).map(([value, text]) =>
+        make("option", { value }, text)));
+    return [make("label", {}, words, " ", select), select];
+  }
+
+  function tick(words, changed) {
+    const box = make("input", { type: "checkbox", change: changed });
+    return [make("label", {}, box, " ", words), box];
+  }
+
+  /** Say what went wrong, where it is read. */
+  const tell = (place) => (error) => {
+    place.textContent = error.message;
+  };
+
+  /** A picture, its numbers and what the network says: parts listen to it. */
+  class Scene extends EventTarget {
+    asked = 0;
+
+    async show(model, picture, pixels) {
+      const asked = ++this.asked;
+      const answer = await model.classify(pixels);
+      if (asked !== this.asked) return; // a newer picture is on its way
+      Object.assign(this, { model, picture, pixels, answer });
+      this.dispatchEvent(new Event("shown"));
+    }
+
+    onShown(listener) {
+      this.addEventListener("shown", listener);
+      if (this.answer) listener();
+    }
+  }
+
+  // -------------------------------------------------------------- attention
+
+  /** How much of each token reaches the answer, as vitedu.attention_map: half
+      of a token is what it was, half is what attention mixes in. */
+  function rollout({ maps }, { config: { num_heads: heads, pool } }) {
+    const t = Math.sqrt(maps[0].length / heads);
+    let row = new Float64Array(t);
+    if (pool === "mean") row.fill(1 / (t - 1), 1);
+    else row[0] = 1;
+    for (const map of [...maps].reverse()) {
+      const next = row.map((each) => each / 2);
+      for (let i = 0; i < t; i++) {
+        for (let at = i * t; at < heads * t * t; at += t * t) {
+          for (let j = 0; j < t; j++) {
+            next[j] += (row[i] * map[at + j]) / heads / 2;
+          }
+        }
+      }
+      row = next;
+    }
+    return row;
+  }
+
+  vitedu.rollout = rollout;
+
+  /** What a token takes from each, in a block: of one head, or the mean. */
+  function taken(map, heads, t, token, head) {
+    const among = head === "all" ? [...Array(heads).keys()] : [Number(head)];
+    return Float64Array.from({ length: t }, (_, j) => {
+      let sum = 0;
+      for (const each of among) sum += map[(each * t + token) * t + j];
+      return sum / among.length;
+    });
+  }
+
+  /** The station "Look": where attention goes, over the picture. */
+  function look(place, scene, wanted = {}, changed = () => {}) {
+    const canvas = make("canvas", {
+      width: SIDE,
+      height: SIDE,
+      tabindex: 0,
+      role: "application",
+      "aria-label": "The picture in patches. Arrow keys go to another patch.",
+    });
+    const words = make("p", { class: "try-said", "aria-live": "polite" });
+    const state = { patch: 0, view: "patch", layer: 0, head: "all" };
+    const layer = make("input", { type: "range", min: 1, step: 1,
+      input: () => set({ layer: layer.value - 1 }) });
+    const layerWords = make("span");
+    const [views, view] = choice("Ask", VIEWS, (value) => set({ view: value }));
+    const [heads, head] = choice("Head", {}, (value) => set({ head: value }));
+    place.append(
+      make("div", { class: "try-look" }, canvas,
+        make("div", { class: "try-controls" }, views,
+          make("label", {}, "Block ", layerWords, layer), heads, words)));
+
+    const grid = () => {
+      const { image_size: [h, w], patch_size: [p, q] } = scene.model.config;
+      return [h / p, w / q];
+    };
+
+    function set(news) {
+      Object.assign(state, news);
+      draw();
+      changed({ ...state, layer: state.layer + 1,
+        head: state.head === "all" ? "all" : Number(state.head) + 1 });
+    }
+
+    function point(event) {
+      const box = canvas.getBoundingClientRect();
+      const [rows, columns] = grid();
+      const at = (x, most) => Math.max(0, Math.min(most - 1, Math.floor(x)));
+      const row = at(((event.clientY - box.top) / box.height) * rows, rows);
+      const column =
+        at(((event.clientX - box.left) / box.width) * columns, columns);
+      const patch = row * columns + column;
+      if (patch !== state.patch || state.view !== "patch") {
+        view.value = "patch";
+        set({ patch, view: "patch" });
+      }
+    }
+
+    function step(event) {
+      const [rows, columns] = grid();
+      const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1],
+        ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+      if (!(event.key in moves)) return;
+      event.preventDefault();
+      const [down, right] = moves[event.key];
+      const row = Math.floor(state.patch / columns) + down;
+      const column = (state.patch % columns) + right;
+      if (row < 0 || row >= rows || column < 0 || column >= columns) return;
+      view.value = "patch";
+      set({ patch: row * columns + column, view: "patch" });
+    }
+    canvas.addEventListener("pointerdown", point);
+    canvas.addEventListener("pointermove", (event) => {
+      if (event.pointerType === "mouse") point(event); // a finger scrolls
+    });
+    canvas.addEventListener("keydown", step);
+
+    function draw() {
+      if (!scene.answer) return;
+      const { config } = scene.model;
+      const [rows, columns] = grid();
+      const n = rows * columns;
+      const token = state.view === "token" ? 0 : state.patch + 1;
+      const all = state.view === "answer"
+        ? rollout(scene.answer, scene.model)
+        : taken(scene.answer.maps[state.layer], config.num_heads, n + 1,
+                token, state.head);
+      const shares = all.slice(1);
+      layer.disabled = head.disabled = state.view === "answer";
+      layerWords.textContent = `${state.layer + 1} of ${config.depth}`;
+      layer.value = state.layer + 1;
+      head.value = state.head;
+      paint(shares, rows, columns);
+      words.textContent = said(shares, all[0], columns);
+    }
+
+    function paint(shares, rows, columns) {
+      const pen = canvas.getContext("2d");
+      const [h, w] = [SIDE / rows, SIDE / columns];
+      const most = Math.max(...shares);
+      pen.imageSmoothingEnabled = scene.picture.width >= SIDE / 2;
+      pen.drawImage(scene.picture, 0, 0, SIDE, SIDE);
+      shares.forEach((share, i) => {
+        const [x, y] = [(i % columns) * w, Math.floor(i / columns) * h];
+        pen.fillStyle = `rgb(0 0 0 / ${0.85 * (1 - share / most)})`;
+        pen.fillRect(x, y, w, h);
+        pen.strokeStyle = "rgb(128 128 128 / 0.35)";
+        pen.strokeRect(x, y, w, h);
+      });
+      if (state.view !== "patch") return;
+      const middle = (i) =>
+        [((i % columns) + 0.5) * w, (Math.floor(i / columns) + 0.5) * h];
+      pen.strokeStyle = pen.fillStyle = LIT;
+      for (const i of best(shares, 3)) {
+        pen.lineWidth = 1 + 6 * (shares[i] / most);
+        pen.beginPath();
+        pen.moveTo(...middle(i));
+        pen.lineTo(...middle(state.patch));
+        pen.stroke();
+        pen.beginPath();
+        pen.arc(...middle(i), 4 + 3 * (shares[i] / most), 0, 7);
+        pen.fill();
+      }
+      const [x, y] = middle(state.patch);
+      for (const [colour, width] of [["white", 6], [LIT, 3]]) {
+        pen.strokeStyle = colour;
+        pen.lineWidth = width;
+        pen.strokeRect(x - w / 2, y - h / 2, w, h);
+      }
+      pen.lineWidth = 1;
+    }
+
+    const best = (shares, count) =>
+      [...shares.keys()].sort((i, j) => shares[j] - shares[i]).slice(0, count);
+
+    function said(shares, fromToken, columns) {
+      const named = (i) =>
+        `row ${Math.floor(i / columns) + 1}, column ${(i % columns) + 1}`;
+      const list = best(shares, 3)
+        .map((i) => `${named(i)} (${percent(shares[i])})`).join("; ");
+      if (state.view === "answer") {
+        return `Most of the answer comes from the patches in ${list}.`;
+      }
+      const who = state.view === "token"
+        ? "The class token" : `The patch in ${named(state.patch)}`;
+      return `${who} takes most from ${list}; ` +
+        `from the class token, ${percent(fromToken)}.`;
+    }
+
+    scene.onShown(() => {
+      const { config } = scene.model;
+      const [rows, columns] = grid();
+      layer.max = config.depth;
+      const names = { all: "the mean of all" };
+      for (let i = 0; i < config.num_heads; i++) names[i] = `${i + 1}`;
+      head.replaceChildren(...Object.entries(names).map(([value, text]) =>
+        make("option", { value }, text)));
+      // the mean of the patches is read, so nobody asks the class token
+      view.querySelector("[value=token]").hidden = config.pool === "mean";
+      const fits = (x, most) => Number.isInteger(x) && x >= 0 && x < most;
+      if (!scene.seen) {
+        scene.seen = true;
+        const [l, h, p] = [wanted.layer - 1, wanted.head - 1, +wanted.patch];
+        state.layer = fits(l, config.depth) ? l : config.depth >> 1;
+        state.head = fits(h, config.num_heads) ? `${h}` : "all";
+        state.patch = fits(p, rows * columns)
+          ? p : (rows >> 1) * columns + (columns >> 1);
+        if (wanted.view in VIEWS) state.view = view.value = wanted.view;
+      }
+      draw();
+    });
+  }
+
+  // ------------------------------------------------------------------- break
+
+  /** An order that looks random, and is the same each time. */
+  function shuffled(n) {
+    const order = [...Array(n).keys()];
+    for (let i = n - 1, seed = 7; i > 0; i--) {
+      seed = (seed * 48271) % 2147483647;
+      const j = seed % (i + 1);
+      [order[i], order[j]] = [order[j], order[i]];
+    }
+    return order;
+  }
+
+  /** The station "Break": the answer before and after a change. */
+  function breakIt(place, scene) {
+    const [shuffle, isShuffled] = tick("shuffle the patches", ask);
+    const [without, isWithout] = tick("take the positions away", ask);
+    const [drops, drop] = choice("leave out", {}, ask);
+    const [heads, head] = choice("in each block, keep", {}, ask);
+    const before = make("div");
+    const after = make("div", { "aria-live": "polite" });
+    const canvas = make("canvas", { width: 224, height: 224, role: "img" });
+    place.append(
+      make("div", { class: "try-break" },
+        make("div", { class: "try-controls" }, shuffle, without, drops, heads),
+        make("div", {}, make("p", { class: "try-head" }, "What it reads"),
+          canvas),
+        make("div", {}, make("p", { class: "try-head" }, "Before"), before),
+        make("div", {}, make("p", { class: "try-head" }, "After"), after)));
+    let asked = 0;
+
+    async function ask() {
+      if (!scene.answer) return;
+      const now = ++asked;
+      const { model, pixels } = scene;
+      const { image_size: [h, w], patch_size: [p, q] } = model.config;
+      const [rows, columns] = [h / p, w / q];
+      const order = isShuffled.checked ? shuffled(rows * columns) : undefined;
+      const changes = { order, positions: !isWithout.checked };
+      if (drop.value !== "") changes.drop = [Number(drop.value)];
+      if (head.value !== "") changes.head = Number(head.value);
+      paint(order, rows, columns);
+      const { top } = await model.classify(pixels, changes);
+      if (now === asked) after.replaceChildren(bars(top.slice(0, 3)));
+    }
+
+    function paint(order, rows, columns) {
+      const pen = canvas.getContext("2d");
+      const [h, w] = [224 / rows, 224 / columns];
+      const [ph, pw] = [scene.picture.height / rows,
+        scene.picture.width / columns];
+      pen.imageSmoothingEnabled = false;
+      for (let to = 0; to < rows * columns; to++) {
+        const from = order?.[to] ?? to;
+        pen.drawImage(scene.picture,
+          (from % columns) * pw, Math.floor(from / columns) * ph, pw, ph,
+          (to % columns) * w, Math.floor(to / columns) * h, w, h);
+      }
+      canvas.setAttribute("aria-label",
+        order ? "the patches in a random order" : "the picture as it is");
+    }
+
+    scene.onShown(() => {
+      const { depth, num_heads: count } = scene.model.config;
+      const fill = (select, none, words, most) => {
+        if (select.options.length === most + 1) return;
+        select.replaceChildren(make("option", { value: "" }, none),
+          ...[...Array(most).keys()].map((i) =>
+            make("option", { value: i }, `${words} ${i + 1}`)));
+      };
+      fill(drop, "no block", "block", depth);
+      fill(head, "all heads", "only head", count);
+      before.replaceChildren(bars(scene.answer.top.slice(0, 3)));
+      ask();
+    });
+  }
+
+  // -------------------------------------------------------------------- draw
+
+  /** The station "Draw": a digit of yours, and ten bars that move. */
+  function draw(place, scene) {
+    const size = 280;
+    const canvas = make("canvas", { width: size, height: size, role: "img",
+      class: "try-pad", "aria-label": "Draw a digit here" });
+    const pen = canvas.getContext("2d", { willReadFrequently: true });
+    const patches = make("canvas", { width: 8 * 40, height: 2 * 40,
+      class: "try-words", role: "img",
+      "aria-label": "The digit as the network reads it: sixteen patches" });
+    const meters = [...Array(10).keys()].map((digit) => {
+      const bar = make("span", { class: "try-bar" });
+      return { bar, row: make("li", {}, `${digit} `, bar) };
+    });
+    const words = make("p", { class: "try-said", role: "status" });
+    const ink = patches.getContext("2d");
+    const examples = [...Array(10).keys()].map((digit) =>
+      make("button", { type: "button", "aria-label": `An example of ${digit}`,
+        click: () => example(digit) }, `${digit}`));
+    place.append(
+      make("div", { class: "try-draw" }, canvas,
+        make("ol", { class: "try-meters", "aria-hidden": "true" },
+          ...meters.map(({ row }) => row))),
+      words,
+      make("p", { class: "try-buttons" },
+        make("button", { type: "button", click: clear }, "Clear"),
+        " or take somebody's: ", ...examples),
+      make("p", { class: "try-head" }, "What it reads, in this order"),
+      patches);
+
+    let last = null;
+    let model;
+
+    function clear() {
+      pen.fillStyle = "black";
+      pen.fillRect(0, 0, size, size);
+      ink.clearRect(0, 0, patches.width, patches.height);
+      for (const { bar, row } of meters) {
+        bar.style.setProperty("--share", 0);
+        row.classList.remove("most");
+      }
+      words.textContent = "Nothing drawn yet.";
+    }
+
+    function point({ clientX, clientY }) {
+      const box = canvas.getBoundingClientRect();
+      return [((clientX - box.left) / box.width) * size,
+        ((clientY - box.top) / box.height) * size];
+    }
+
+    function stroke(event) {
+      if (last === null) return;
+      const to = point(event);
+      Object.assign(pen, { strokeStyle: "white", lineWidth: 24,
+        lineCap: "round", lineJoin: "round" });
+      pen.beginPath();
+      pen.moveTo(...last);
+      pen.lineTo(...to);
+      pen.stroke();
+      last = to;
+      readPad().catch(tell(words));
+    }
+    canvas.addEventListener("pointerdown", (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      last = point(event);
+      stroke(event);
+    });
+    canvas.addEventListener("pointermove", stroke);
+    for (const end of ["pointerup", "pointercancel"]) {
+      canvas.addEventListener(end, () => {
+        if (last !== null) say();
+        last = null;
+      });
+    }
+
+    /** What is on the pad as MNIST has it: the ink to 20 pixels, its centre of
+        mass in the middle of 28. */
+    function asDigit() {
+      const { data } = pen.getImageData(0, 0, size, size);
+      const ink = data.filter((_, i) => i % 4 === 0);
+      let [x0, y0, x1, y1] = [size, size, -1, -1];
+      ink.forEach((each, i) => {
+        if (each === 0) return;
+        const [x, y] = [i % size, Math.floor(i / size)];
+        [x0, x1] = [Math.min(x0, x), Math.max(x1, x)];
+        [y0, y1] = [Math.min(y0, y), Math.max(y1, y)];
+      });
+      if (x1 < 0) return null;
+      const [w, h] = [x1 - x0 + 1, y1 - y0 + 1];
+      const cut = new Uint8ClampedArray(w * h);
+      for (let y = 0; y < h; y++) {
+        const from = (y0 + y) * size + x0;
+        cut.set(ink.subarray(from, from + w), y * w);
+      }
+      const scale = 20 / Math.max(w, h);
+      const [nw, nh] = [w, h].map((x) => Math.max(1, Math.round(x * scale)));
+      const small = vitedu.pictures.resize(
+        { data: cut, width: w, height: h, channels: 1 }, nw, nh, "bilinear");
+      let [sum, sx, sy] = [0, 0, 0];
+      small.data.forEach((each, i) => {
+        sum += each;
+        sx += each * (i % nw);
+        sy += each * Math.floor(i / nw);
+      });
+      const inside = (x, most) => Math.max(0, Math.min(28 - most, x));
+      const left = inside(Math.round(13.5 - sx / sum), nw);
+      const top = inside(Math.round(13.5 - sy / sum), nh);
+      const data28 = new Uint8ClampedArray(28 * 28);
+      for (let y = 0; y < nh; y++) {
+        data28.set(small.data.subarray(y * nw, (y + 1) * nw),
+          (top + y) * 28 + left);
+      }
+      return { data: data28, width: 28, height: 28, channels: 1 };
+    }
+
+    async function readPad() {
+      const digit = asDigit();
+      if (digit) await show(digit);
+    }
+
+    async function show(digit) {
+      model ??= await vitedu.load("mnist-tiny");
+      await scene.show(model, vitedu.pictures.canvasOf(digit),
+        vitedu.pictures.normalise(digit, model.preprocess));
+    }
+
+    async function example(digit) {
+      const bytes = Uint8Array.from(atob(vitedu.digits),
+        (each) => each.charCodeAt(0));
+      const data = bytes.subarray(784 * digit, 784 * (digit + 1));
+      const picture = { data, width: 28, height: 28, channels: 1 };
+      pen.imageSmoothingEnabled = false;
+      pen.drawImage(vitedu.pictures.canvasOf(picture), 0, 0, size, size);
+      await show(picture).then(say, tell(words));
+    }
+
+    function say() {
+      const [{ name, share }] = scene.answer?.top ?? [{}];
+      if (name) words.textContent = `It reads a ${name} (${percent(share)}).`;
+    }
+
+    scene.onShown(() => {
+      for (const { name, share } of vitedu.top(scene.answer.logits,
+        scene.model.classNames, 10)) {
+        const { bar, row } = meters[Number(name)];
+        bar.style.setProperty("--share", 100 * share);
+        row.classList.toggle("most", name === scene.answer.top[0].name);
+      }
+      ink.clearRect(0, 0, patches.width, patches.height);
+      for (let i = 0; i < 16; i++) {
+        ink.imageSmoothingEnabled = false;
+        ink.drawImage(scene.picture, 7 * (i % 4), 7 * Math.floor(i / 4), 7, 7,
+          40 * (i % 8) + 2, 40 * Math.floor(i / 8) + 2, 35, 35);
+      }
+    });
+    clear();
+    return example;
+  }
+
+  // -------------------------------------------------------------- photograph
+
+  /** A button that loads the large network and says how large; then `ready`. */
+  function onceLoaded(place, words, ready) {
+    const said = make("p", { class: "try-said", role: "status" });
+    const button = make("button", { type: "button", class: "try-load",
+      click: load }, `${words} (${MEGABYTES} MB)`);
+    place.append(button, said);
+
+    async function load() {
+      button.disabled = true;
+      said.textContent = "Loading ...";
+      try {
+        const [model] = await Promise.all([
+          vitedu.load(BIG), vitedu.photos ?? vitedu.run("photos.js")]);
+        said.remove();
+        button.remove();
+        ready(model);
+      } catch (error) {
+        tell(said)(error);
+        button.disabled = false;
+      }
+    }
+  }
+
+  /** A picture at an address or in a file, into the scene. */
+  async function showPhoto(scene, model, source) {
+    const picture = await vitedu.pictures.read(source);
+    const cut = vitedu.pictures.cutOut(picture, model.preprocess);
+    await scene.show(model, vitedu.pictures.canvasOf(cut),
+      vitedu.pictures.normalise(cut, model.preprocess));
+  }
+
+  /** What the head says after each block. */
+  function thoughts(place, scene) {
+    const rows = make("tbody");
+    place.append(make("table", { class: "try-after table" },
+      make("thead", {}, make("tr", {}, make("th", {}, "after block"),
+        make("th", {}, "it would say"), make("th", {}, "with"))), rows));
+    scene.onShown(() => {
+      const { answer, model } = scene;
+      rows.replaceChildren(...answer.after.map((logits, l) => {
+        const [{ name, share }] = vitedu.top(logits, model.classNames, 1);
+        return make("tr", {}, make("td", {}, `${l + 1}`),
+          make("td", {}, name), make("td", {}, percent(share)));
+      }));
+    });
+  }
+
+  /** The station "Photograph": the large network, on the book's photographs
+      and on yours. */
+  function photograph(place, scene, wanted, changed) {
+    const said = make("p", { class: "try-said", role: "status" });
+    const answer = make("div", { "aria-live": "polite" });
+    let model = null; // until it is loaded
+    let source = null; // a name of the book's, or a file
+    const choices = Object.entries(PHOTOS).map(([name, words]) =>
+      make("label", {},
+        make("input", { type: "radio", name: "try-photo", value: name,
+          change: () => choose(name) }),
+        make("img", { src: new URL(`${name}.jpg`, here), alt: words,
+          width: 56, height: 56 })));
+    const file = make("input", { type: "file", accept: "image/*",
+      change: () => file.files[0] && choose(file.files[0]) });
+    const box = make("div", { class: "try-drop",
+      dragover: (event) => event.preventDefault(),
+      drop: (event) => {
+        event.preventDefault();
+        const [dropped] = event.dataTransfer.files;
+        if (dropped) choose(dropped);
+      } },
+      make("fieldset", { class: "try-photos" },
+        make("legend", {}, "A photograph of the book's"), ...choices),
+      make("label", {}, "or one of yours, which never leaves this page: ",
+        file));
+    const found = make("div", { class: "try-found", hidden: true });
+    const load = make("div");
+    place.append(box, load, said, found);
+
+    function choose(one) {
+      source = one;
+      for (const { firstChild: button } of choices) {
+        button.checked = button.value === one;
+      }
+      if (model) show();
+    }
+
+    async function show() {
+      const isBooks = typeof source === "string";
+      said.textContent = "Looking ...";
+      try {
+        const from = isBooks ? vitedu.photos[source] : source;
+        await showPhoto(scene, model, from);
+        said.textContent = "";
+        changed({ photo: isBooks ? source : undefined });
+      } catch (error) {
+        tell(said)(error);
+      }
+    }
+
+    onceLoaded(load, "Load the network", (ready) => {
+      model = ready;
+      found.hidden = false;
+      show();
+    });
+    const asked = () =>
+      choose(Object.hasOwn(PHOTOS, wanted.photo) ? wanted.photo : "hopper");
+    asked();
+    addEventListener("hashchange", () => { // another link, on this page
+      Object.assign(wanted, linked());
+      scene.seen = false;
+      asked();
+    });
+    scene.onShown(() => {
+      answer.replaceChildren(bars(scene.answer.top));
+    });
+    const parts = [make("div"), make("div"), make("div")];
+    const open = (words, part) =>
+      make("details", {}, make("summary", {}, words), part);
+    found.append(answer, parts[0],
+      open("What would it say after each block?", parts[1]),
+      open("Break it", parts[2]));
+    look(parts[0], scene, wanted, changed);
+    thoughts(parts[1], scene);
+    breakIt(parts[2], scene);
+  }
+
+  // ------------------------------------------------------- the parts of a page
+
+  // The state that a link reproduces: #photo=cat&layer=9&head=2
+  const linked = () =>
+    Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  const state = linked();
+  let writing;
+
+  function remember(news) {
+    Object.assign(state, news);
+    clearTimeout(writing); // browsers refuse a hundred in a row
+    writing = setTimeout(() => {
+      const kept = Object.entries(state)
+        .filter(([, value]) => value !== undefined);
+      history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
+    }, 300);
+  }
+
+  const digit = new Scene();
+  const photo = new Scene();
+  const PARTS = {
+    draw(place) {
+      const example = draw(place, digit);
+      vitedu.run("digits.js").then(() => example(3)).catch(tell(place));
+    },
+    look: (place) =>
+      place.dataset.photo ? small(place) : look(place, digit),
+    break: (place) => breakIt(place, digit),
+    photograph: (place) => photograph(place, photo, state, remember),
+  };
+
+  /** "Look" in a chapter: one photograph, once somebody asks for it. */
+  function small(place) {
+    const scene = new Scene();
+    const { photo: name, ...wanted } = place.dataset;
+    const found = make("div", { hidden: true });
+    onceLoaded(place, "Point at the patches yourself", (model) => {
+      found.hidden = false;
+      showPhoto(scene, model, vitedu.photos[name]).catch(tell(found));
+    });
+    place.append(found);
+    look(found, scene, wanted);
+  }
+
+  document.head.append(make("link", { rel: "stylesheet",
+    href: new URL("try.css", here) }));
+  for (const place of document.querySelectorAll(".try")) {
+    PARTS[place.dataset.part](place);
+  }
+})();

@@ -1,0 +1,397 @@
+// A Vision Transformer in the browser: equations (1) to (4) of the paper, with
+// the names and in the order of chapters 1 to 4. No build step, no dependency.
+//
+//   const model = await vitedu.load("mnist-tiny"); // or "ViT-Ti/16"
+//   const { logits, top, maps } = await vitedu.classify(pixels);
+//
+// `pixels` is a Float32Array (c, h, w), preprocessed; `maps[l]` is block l's
+// attention, a Float32Array (heads, t, t). Arrays are row-major, and where a
+// size isn't given it follows from the length.
+"use strict";
+
+(() => {
+  // It runs in a worker that is made from its text, because a page opened from
+  // disk may not load a worker's file: so all that it needs is inside.
+  function network() {
+    // ------------------------------------------- the weights, 16-bit floats
+
+    // What each of the 65,536 is worth.
+    const HALVES = Float32Array.from({ length: 1 << 16 }, (_, bits) => {
+      const sign = bits >> 15 ? -1 : 1;
+      const exponent = (bits >> 10) & 31;
+      const fraction = (bits & 1023) / 1024;
+      if (exponent === 0) return sign * fraction * 2 ** -14;
+      return sign * (1 + fraction) * 2 ** (exponent - 15);
+    });
+
+    /** Names, shapes and bytes -> nested: model.blocks[0].attn.qkv.weight. */
+    function unpack({ tensors, data }) {
+      const bytes = Uint8Array.from(atob(data), (each) => each.charCodeAt(0));
+      const view = new DataView(bytes.buffer);
+      const model = {};
+      let place = 0; // of the next number among all
+      for (const [name, shape] of tensors) {
+        const size = shape.reduce((one, other) => one * other, 1);
+        const tensor = new Float32Array(size);
+        for (let i = 0; i < size; i++) {
+          tensor[i] = HALVES[view.getUint16(2 * (place + i), true)];
+        }
+        place += size;
+        const path = name.split(".");
+        const last = path.pop();
+        let owner = model;
+        for (const each of path) owner = owner[each] ??= {};
+        owner[last] = tensor;
+      }
+      return model;
+    }
+
+    // --------------------------------------------------------------- the maths
+
+    /** Each row of a (m, c) with each row of b (n, c): a bᵀ, (m, n). */
+    function product(a, b, c) {
+      const m = a.length / c;
+      const n = b.length / c;
+      const y = new Float32Array(m * n);
+      // In tiles of four by two, whose eight sums stay in registers. At the
+      // edge a tile repeats the last row: it writes the same number again.
+      for (let i = 0; i < m; i += 4) {
+        const [i1, i2, i3] = [1, 2, 3].map((k) => Math.min(i + k, m - 1));
+        for (let j = 0; j < n; j += 2) {
+          const j1 = Math.min(j + 1, n - 1);
+          let y00 = 0, y10 = 0, y20 = 0, y30 = 0;
+          let y01 = 0, y11 = 0, y21 = 0, y31 = 0;
+          for (let k = 0; k < c; k++) {
+            const b0 = b[j * c + k], b1 = b[j1 * c + k];
+            const a0 = a[i * c + k], a1 = a[i1 * c + k];
+            const a2 = a[i2 * c + k], a3 = a[i3 * c + k];
+            y00 += a0 * b0; y01 += a0 * b1;
+            y10 += a1 * b0; y11 += a1 * b1;
+            y20 += a2 * b0; y21 += a2 * b1;
+            y30 += a3 * b0; y31 += a3 * b1;
+          }
+          y[i * n + j] = y00; y[i * n + j1] = y01;
+          y[i1 * n + j] = y10; y[i1 * n + j1] = y11;
+          y[i2 * n + j] = y20; y[i2 * n + j1] = y21;
+          y[i3 * n + j] = y30; y[i3 * n + j1] = y31;
+        }
+      }
+      return y;
+    }
+
+    /** x (t, c) -> x Wᵀ + b, (t, d), for W (d, c). */
+    function linear(x, { weight, bias }) {
+      const d = bias.length;
+      const y = product(x, weight, weight.length / d);
+      for (let i = 0; i < y.length; i++) y[i] += bias[i % d];
+      return y;
+    }
+
+    /** Each row to mean 0 and deviation 1, then times weight plus bias. */
+    function layerNorm(x, { weight, bias }, eps) {
+      const d = weight.length;
+      const y = new Float32Array(x.length);
+      for (let i = 0; i < x.length; i += d) {
+        let mean = 0, variance = 0;
+        for (let k = 0; k < d; k++) mean += x[i + k] / d;
+        for (let k = 0; k < d; k++) variance += (x[i + k] - mean) ** 2 / d;
+        const scale = 1 / Math.sqrt(variance + eps);
+        for (let k = 0; k < d; k++) {
+          y[i + k] = (x[i + k] - mean) * scale * weight[k] + bias[k];
+        }
+      }
+      return y;
+    }
+
+    /** Each row of scores (t, t) to positive shares that sum to 1, in place. */
+    function softmax(scores, t) {
+      for (let i = 0; i < scores.length; i += t) {
+        let most = -Infinity, sum = 0;
+        for (let k = i; k < i + t; k++) most = Math.max(most, scores[k]);
+        for (let k = i; k < i + t; k++) {
+          sum += scores[k] = Math.exp(scores[k] - most);
+        }
+        for (let k = i; k < i + t; k++) scores[k] /= sum;
+      }
+      return scores;
+    }
+
+    /** x Φ(x), in place, with the error function of Abramowitz and Stegun,
+        7.1.26, which is right to 1.5e-7. */
+    function gelu(x) {
+      for (let i = 0; i < x.length; i++) {
+        const z = Math.abs(x[i]) / Math.SQRT2;
+        const t = 1 / (1 + 0.3275911 * z);
+        const tail =
+          t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 +
+          t * (-1.453152027 + t * 1.061405429)))) * Math.exp(-z * z);
+        x[i] *= x[i] < 0 ? tail / 2 : 1 - tail / 2;
+      }
+      return x;
+    }
+
+    function add(x, y) {
+      for (let i = 0; i < x.length; i++) x[i] += y[i];
+      return x;
+    }
+
+    // ------------------------------------------- chapter 1: images as words
+
+    /** (c, h, w) -> (n, c*p*q): flat patches, row by row. */
+    function patchify(pixels, { image_size, patch_size, in_channels }) {
+      const [h, w] = image_size;
+      const [p, q] = patch_size;
+      const patches = new Float32Array(pixels.length);
+      let place = 0;
+      for (let top = 0; top < h; top += p) {
+        for (let left = 0; left < w; left += q) {
+          for (let c = 0; c < in_channels; c++) {
+            for (let i = 0; i < p; i++) {
+              const from = (c * h + top + i) * w + left;
+              patches.set(pixels.subarray(from, from + q), place);
+              place += q;
+            }
+          }
+        }
+      }
+      return patches;
+    }
+
+    // ------------------------------------------------ chapter 2: attention
+
+    /** Equations (6) and (7), for one head: values (t, hd), weights (t, t). */
+    function attention(q, k, v, hd) {
+      const scores = product(q, k, hd);
+      const root = Math.sqrt(hd);
+      for (let i = 0; i < scores.length; i++) scores[i] /= root;
+      const t = q.length / hd;
+      const weights = softmax(scores, t);
+      return [product(weights, transposed(v, hd), t), weights];
+    }
+
+    /** Equations (5) to (8): (t, d) -> (t, d), and the maps (heads, t, t).
+        With `only`, the values of all other heads are zero. */
+    function multiHeadAttention(x, { qkv, proj }, heads, only) {
+      const d = proj.bias.length;
+      const t = x.length / d;
+      const hd = d / heads;
+      const all = linear(x, qkv); // (t, 3 d): U_qkv
+      const values = new Float32Array(t * d);
+      const maps = new Float32Array(heads * t * t);
+      for (let head = 0; head < heads; head++) {
+        const [q, k, v] = [0, 1, 2].map((part) =>
+          columns(all, 3 * d, part * d + head * hd, hd),
+        );
+        const [found, weights] = attention(q, k, v, hd);
+        maps.set(weights, head * t * t);
+        if (only !== undefined && only !== head) continue;
+        for (let i = 0; i < t; i++) {
+          values.set(found.subarray(i * hd, (i + 1) * hd), i * d + head * hd);
+        }
+      }
+      return [linear(values, proj), maps]; // U_msa
+    }
+
+    /** From each row of x (t, width), the `count` numbers from `first` on. */
+    function columns(x, width, first, count) {
+      const t = x.length / width;
+      const y = new Float32Array(t * count);
+      for (let i = 0; i < t; i++) {
+        const from = i * width + first;
+        y.set(x.subarray(from, from + count), i * count);
+      }
+      return y;
+    }
+
+    function transposed(x, width) {
+      const t = x.length / width;
+      return x.map((_, i) => x[(i % t) * width + Math.floor(i / t)]);
+    }
+
+    // ---------------------------------------------- chapter 3: the encoder
+
+    const mlp = (x, { fc1, fc2 }) => linear(gelu(linear(x, fc1)), fc2);
+
+    /** Equations (2) and (3): (t, d) -> (t, d), in place; its maps. */
+    function encoderBlock(x, block, { num_heads, norm_eps }, only) {
+      const normed = layerNorm(x, block.norm1, norm_eps);
+      const [y, maps] = multiHeadAttention(normed, block.attn, num_heads, only);
+      add(x, y); // equation (2)
+      add(x, mlp(layerNorm(x, block.norm2, norm_eps), block.mlp)); // (3)
+      return maps;
+    }
+
+    // ----------------------------------- chapter 4: the Vision Transformer
+
+    /** Equations (1) to (4): pixels (c, h, w) -> logits; the maps of every
+        block, and `after`, what the head would say after each. `changes` are
+        those of the page's station "Break". */
+    function vit(pixels, model, config, changes) {
+      const { proj } = model.patch_embed; // E
+      const words = linear(patchify(pixels, config), proj); // (n, d)
+      const d = config.embed_dim;
+      const x = new Float32Array(model.pos_embed.length); // (n + 1, d)
+      x.set(model.cls_token);
+      for (let to = 0; to < words.length / d; to++) {
+        const from = changes.order?.[to] ?? to;
+        x.set(words.subarray(from * d, (from + 1) * d), (to + 1) * d);
+      }
+      if (changes.positions !== false) add(x, model.pos_embed); // equation (1)
+      const maps = [], after = [];
+      Object.values(model.blocks).forEach((block, l) => {
+        const isLeftOut = changes.drop?.includes(l);
+        const head = changes.head;
+        maps.push(isLeftOut ? null : encoderBlock(x, block, config, head));
+        after.push(answer(x, model, config));
+      });
+      return { logits: after.at(-1), maps, after };
+    }
+
+    /** Equation (4) and the head: tokens (n + 1, d) -> logits. */
+    function answer(x, model, { embed_dim: d, pool, norm_eps }) {
+      const normed = layerNorm(x, model.norm, norm_eps);
+      let y = normed.subarray(0, d); // the class token
+      if (pool === "mean") {
+        y = new Float32Array(d);
+        const share = 1 / (x.length / d - 1);
+        for (let i = d; i < x.length; i++) y[i % d] += normed[i] * share;
+      }
+      return linear(y, model.head);
+    }
+
+    // ---------------------------------------------------------- the worker
+
+    let model, config;
+    self.onmessage = ({ data: { id, packed, pixels, changes } }) => {
+      if (packed) [model, config] = [unpack(packed), packed.config];
+      const found = packed ? null : vit(pixels, model, config, changes);
+      self.postMessage({ id, found });
+    };
+  }
+
+  // ------------------------------------------------------------------ the page
+
+  const FILES = { "mnist-tiny": "mnist-tiny.js", "ViT-Ti/16": "vit-ti-16.js" };
+  const CHANGES = ["order", "positions", "drop", "head"];
+  const here = document.currentScript.src;
+  const loading = new Map(); // name -> promise of a model
+  const loaded = [];
+
+  /** Run a script beside this one; it fails with a sentence. */
+  function run(file) {
+    return new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = new URL(file, here);
+      script.onload = resolve;
+      script.onerror = () => {
+        script.remove();
+        reject(new Error(`${script.src} could not be loaded; try again`));
+      };
+      document.head.append(script);
+    });
+  }
+
+  /** A worker with the network in it, as a function from message to answer. */
+  function employ() {
+    const text = new Blob([`"use strict"; (${network})()`]);
+    const worker = new Worker(URL.createObjectURL(text));
+    const waiting = new Map();
+    let count = 0;
+    worker.onmessage = ({ data }) => {
+      waiting.get(data.id).resolve(data.found);
+      waiting.delete(data.id);
+    };
+    worker.onerror = (event) => {
+      const failure = new Error(`the network stopped: ${event.message}`);
+      for (const { reject } of waiting.values()) reject(failure);
+      waiting.clear();
+    };
+    return (message) =>
+      new Promise((resolve, reject) => {
+        waiting.set(++count, { resolve, reject });
+        worker.postMessage({ ...message, id: count });
+      });
+  }
+
+  async function open(name) {
+    await run(FILES[name]);
+    const packed = vitedu.packed[name];
+    delete vitedu.packed[name]; // the worker has its own copy
+    const ask = employ();
+    await ask({ packed });
+    const { config, class_names: classNames, preprocess } = packed;
+    const model = { name, config, classNames, preprocess };
+    model.classify = async (pixels, changes = {}) => {
+      check(model, pixels, changes);
+      const found = await ask({ pixels, changes });
+      return { ...found, top: top(found.logits, classNames) };
+    };
+    loaded.push(model);
+    return model;
+  }
+
+  function size({ in_channels, image_size: [height, width] }) {
+    return in_channels * height * width;
+  }
+
+  function check({ name, config }, pixels, changes) {
+    const shape = [config.in_channels, ...config.image_size].join(" x ");
+    if (pixels.length !== size(config) || !pixels.every(Number.isFinite)) {
+      throw new RangeError(`${name} wants ${shape} finite numbers`);
+    }
+    for (const change of Object.keys(changes)) {
+      if (!CHANGES.includes(change)) {
+        const known = CHANGES.join(", ");
+        throw new RangeError(`no change "${change}"; there are ${known}`);
+      }
+    }
+  }
+
+  /** The five best classes: their index, name and share of 1. */
+  function top(logits, classNames, count = 5) {
+    const most = Math.max(...logits);
+    const shares = Array.from(logits, (each) => Math.exp(each - most));
+    const sum = shares.reduce((one, other) => one + other);
+    const named = shares.map((share, index) => {
+      return { index, name: classNames[index], share: share / sum };
+    });
+    return named.sort((a, b) => b.share - a.share).slice(0, count);
+  }
+
+  window.vitedu = {
+    packed: {}, // where a file of weights leaves what it holds
+    run,
+    top,
+
+    /** A trained network: name, config, classNames, preprocess, classify. */
+    load(name) {
+      if (!Object.hasOwn(FILES, name)) {
+        const known = Object.keys(FILES).join(" and ");
+        return Promise.reject(
+          new RangeError(`there is no network "${name}"; there are ${known}`),
+        );
+      }
+      if (!loading.has(name)) {
+        const promise = open(name);
+        promise.catch(() => loading.delete(name)); // so that one can try again
+        loading.set(name, promise);
+      }
+      return loading.get(name);
+    },
+
+    /** What the loaded network whose pictures have as many numbers says. */
+    async classify(pixels, changes) {
+      if (!(pixels instanceof Float32Array)) {
+        throw new TypeError("pixels is a Float32Array (c, h, w), preprocessed");
+      }
+      const model = loaded.find(({ config }) => size(config) === pixels.length);
+      if (!model) {
+        const names = loaded.map(({ name }) => name).join(", ") || "none";
+        throw new RangeError(
+          `no loaded network reads ${pixels.length} numbers (${names} loaded)`,
+        );
+      }
+      return model.classify(pixels, changes);
+    },
+  };
+})();

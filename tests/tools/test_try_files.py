@@ -1,0 +1,98 @@
+"""What the page "Try it" loads is what the package carries."""
+
+import json
+from base64 import b64decode
+from io import BytesIO
+
+import numpy as np
+import pytest
+import torch
+import try_files
+from PIL import Image
+
+import vitedu
+from vitedu.data import load_dataset, photo
+from vitedu.data.photos import PHOTOS
+from vitedu.model import NoPosition
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("try") / "new"
+    try_files.write(folder)
+    return folder
+
+
+def assigned(path):
+    """The value in a script that assigns one."""
+    target, _, value = path.read_text().partition(" = ")
+    return target, json.loads(value.removesuffix(";\n"))
+
+
+@pytest.mark.parametrize("name", try_files.MODELS)
+def test_the_weights_are_the_models_in_16_bits(folder, name):
+    target, packed = assigned(folder / try_files.MODELS[name])
+    assert target == f'vitedu.packed["{name}"]'
+    model = vitedu.load(name)
+    halves = np.frombuffer(b64decode(packed["data"]), "<f2")
+    place = 0
+    for key, shape in packed["tensors"]:
+        tensor = model.state_dict()[key]
+        assert tuple(shape) == tensor.shape
+        found = torch.tensor(halves[place : place + tensor.numel()])
+        assert torch.equal(found, tensor.half().flatten())
+        place += tensor.numel()
+    assert place == len(halves)
+    assert packed["class_names"] == list(model.class_names)
+    assert packed["preprocess"] == model.preprocess.to_json()
+    assert packed["config"]["pool"] == model.config.pool
+
+
+def test_equal_sources_give_equal_bytes(folder, tmp_path):
+    try_files.write(tmp_path)
+    for path in folder.iterdir():
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes()
+
+
+def test_the_digits_are_test_images_in_their_order(folder):
+    _, packed = assigned(folder / "digits.js")
+    digits = torch.tensor(list(b64decode(packed))).view(10, 1, 28, 28)
+    test = load_dataset("digits").test
+    for digit, image in enumerate(digits):
+        same = (test.images == image).flatten(1).all(dim=1)
+        assert test.labels[same].tolist() == [digit]
+
+
+def test_the_photographs_are_the_packages(folder):
+    _, photos = assigned(folder / "photos.js")
+    assert list(photos) == list(PHOTOS)
+    for name, address in photos.items():
+        content = b64decode(address.removeprefix("data:image/jpeg;base64,"))
+        with Image.open(BytesIO(content)) as image:
+            assert image.convert("RGB").tobytes() == (photo(name).tobytes())
+        with Image.open(folder / f"{name}.jpg") as image:
+            assert image.size == (112, 112)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"gelu": "tanh"},
+        {"pool": "map"},
+        {"registers": 4},
+        {"position": NoPosition()},
+        {"class_token": False, "pool": "mean"},
+    ],
+    ids=str,
+)
+def test_another_network_is_refused(fields):
+    model = vitedu.vit("ViT-Ti/16", depth=1, **fields)
+    with pytest.raises(vitedu.UserError, match="and nothing else; this is"):
+        try_files.read_fields(model.config)
+
+
+def test_weights_that_16_bits_cannot_hold_are_refused():
+    model = vitedu.load("mnist-tiny")
+    model.head.bias.data[3] = 1e6
+    with pytest.raises(vitedu.UserError, match="bias is too large"):
+        try_files.weights(model)

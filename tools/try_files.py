@@ -1,0 +1,130 @@
+"""What the page "Try it" loads: weights, digits and photographs as scripts.
+
+    python tools/try_files.py FOLDER
+
+A page opened from disk may run a script beside it, but not read a file. So the
+weights are in scripts, as 16-bit floats in base64; `book/_static/try/vit.js`
+reads them. The build of the site writes all of it; equal sources give equal
+bytes.
+"""
+
+import json
+import sys
+from base64 import b64encode
+from importlib import resources
+from io import BytesIO
+from pathlib import Path
+
+import torch
+
+import vitedu
+from vitedu.data import load_dataset, photo
+from vitedu.data.photos import PHOTOS
+from vitedu.errors import UserError
+from vitedu.model import ViT, ViTConfig
+
+MODELS = {"mnist-tiny": "mnist-tiny.js", "ViT-Ti/16": "vit-ti-16.js"}
+# What the engine reads; all other fields have to be as in the paper.
+READ = (
+    "image_size",
+    "patch_size",
+    "in_channels",
+    "num_classes",
+    "embed_dim",
+    "depth",
+    "num_heads",
+    "mlp_dim",
+    "pool",
+    "norm_eps",
+)
+SIDE = 112  # of the small photographs, in pixels
+
+
+def assigned(target: str, value: object) -> bytes:
+    """A script that assigns a value."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return f"{target} = {text};\n".encode()
+
+
+def base64(content: bytes) -> str:
+    """Bytes as a string can hold them."""
+    return b64encode(content).decode()
+
+
+def read_fields(config: ViTConfig) -> dict[str, object]:
+    """What the engine wants to know. UserError: it can't compute this."""
+    values = {name: getattr(config, name) for name in READ}
+    if config != ViTConfig(**values) or config.pool not in ("token", "mean"):
+        raise UserError(
+            "the page's network computes the paper's ViT with the class token "
+            f"or the mean for a head, and nothing else; this is {config}"
+        )
+    return values
+
+
+def weights(model: ViT) -> dict[str, object]:
+    """A model as the page reads it.
+
+    UserError: the page can't compute it, or 16 bits can't hold its weights.
+    """
+    state = {name: x.half() for name, x in model.state_dict().items()}
+    for name, tensor in state.items():
+        if not torch.isfinite(tensor).all():
+            raise UserError(f"{name} is too large for 16 bits")
+    spec = model.preprocess
+    return {
+        "config": read_fields(model.config),
+        "class_names": model.class_names,
+        "preprocess": spec.to_json(),
+        "tensors": [[name, x.shape] for name, x in state.items()],
+        "data": base64(
+            b"".join(x.numpy().astype("<f2").tobytes() for x in state.values())
+        ),
+    }
+
+
+def digits() -> str:
+    """The second test image of each class: ten times 28 x 28 bytes."""
+    test = load_dataset("digits").test
+    chosen = [
+        test.images[(test.labels == digit).nonzero()[1, 0], 0]
+        for digit in range(10)
+    ]
+    return base64(torch.stack(chosen).numpy().tobytes())
+
+
+def small(name: str) -> bytes:
+    """A photograph's middle as a small JPEG."""
+    whole = photo(name)
+    short = min(whole.size)
+    left, top = ((side - short) // 2 for side in whole.size)
+    square = whole.crop((left, top, left + short, top + short))
+    content = BytesIO()
+    square.resize((SIDE, SIDE)).save(content, "JPEG", quality=80)
+    return content.getvalue()
+
+
+def whole(name: str) -> str:
+    """A photograph as an address that holds it: a canvas may read it."""
+    file = resources.files("vitedu.data") / "photos" / f"{name}.jpg"
+    return f"data:image/jpeg;base64,{base64(file.read_bytes())}"
+
+
+def write(folder: Path) -> None:
+    """Write all files into `folder`, which is made if it isn't there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, file in MODELS.items():
+        packed = weights(vitedu.load(name))
+        content = assigned(f"vitedu.packed[{json.dumps(name)}]", packed)
+        (folder / file).write_bytes(content)
+    (folder / "digits.js").write_bytes(assigned("vitedu.digits", digits()))
+    photos = {name: whole(name) for name in PHOTOS}
+    (folder / "photos.js").write_bytes(assigned("vitedu.photos", photos))
+    for name in PHOTOS:
+        (folder / f"{name}.jpg").write_bytes(small(name))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    write(Path(sys.argv[1]))

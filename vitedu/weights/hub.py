@@ -1,8 +1,9 @@
 """Weights by name: `vitedu.load("ViT-B/16")`, hub's models and timm's names.
 
-"ViT-Ti/16", "mnist-tiny" and "shapes-small" are in the package. The other models of the paper's Table 1 stand for
-weights of Google's on the hub, where there are any. Downloads go through
-huggingface_hub, into its own cache. `find("timm/vit_...")` gives the folder.
+"ViT-Ti/16", "mnist-tiny" and "shapes-small" are in the package. The other
+models of the paper's Table 1 stand for weights of Google's on the hub, where
+there are any. Downloads go through huggingface_hub, into its own cache.
+`find("timm/vit_...")` gives the folder.
 Where nothing can be fetched, one sentence names the files to place and where,
 and the next call finds them there.
 """

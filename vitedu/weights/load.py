@@ -71,10 +71,11 @@ def load(
 
     "ViT-Ti/16" is in the package and needs no network, nor do "mnist-tiny" (28
     x 28 grey digits) and "shapes-small"; other names of the paper's Table 1, as
-    "ViT-B/16", names of timm's and models on the hub are downloaded once. A file may be vitedu's or a run folder, or in one of the
-    dialects of `vitedu.weights.dialects`, which is recognised by its arrays. A
-    BiT's file gives a ResNet, all others a ViT. `model.train()` turns dropout
-    on for training.
+    "ViT-B/16", names of timm's and models on the hub are downloaded once. A
+    file may be vitedu's or a run folder, or in one of the dialects of
+    `vitedu.weights.dialects`, which is recognised by its arrays. A BiT's file
+    gives a ResNet, all others a ViT. `model.train()` turns dropout on for
+    training.
 
     The model carries `model.preprocess` (a PreprocessSpec), `model.class_names`
     (where others' files have none, ImageNet's if they are as many: a note says

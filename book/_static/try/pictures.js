@@ -110,8 +110,8 @@
     try {
       await image.decode();
     } catch {
-      const name = source.name ?? "this";
-      throw new Error(`${name} is no picture that your browser can read`);
+      const name = source.name ?? "this picture";
+      throw new Error(`your browser cannot read ${name} as a picture`);
     } finally {
       if (address !== source) URL.revokeObjectURL(address);
     }

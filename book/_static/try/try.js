@@ -37,7 +37,8 @@
   }
 
   function percent(share) {
-    if (share < 0.01) return "under 1 %";
+    if (share < 0.001) return "under 0.1 %";
+    if (share < 0.0995) return `${(100 * share).toFixed(1)} %`;
     return share > 0.99 ? "over 99 %" : `${Math.round(100 * share)} %`;
   }
 
@@ -60,6 +61,26 @@
     return [make("label", {}, box, " ", words), box];
   }
 
+  /** `work`, of which only the newest call waits while one is under way. */
+  function newest(work) {
+    let isBusy = false;
+    let next = null;
+    return async (...given) => {
+      next = given;
+      if (isBusy) return;
+      isBusy = true;
+      try {
+        while (next) {
+          const now = next;
+          next = null;
+          await work(...now);
+        }
+      } finally {
+        isBusy = false;
+      }
+    };
+  }
+
   /** Say what went wrong, where it is read. */
   const tell = (place) => (error) => {
     place.textContent = error.message;
@@ -67,15 +88,11 @@
 
   /** A picture, its numbers and what the network says: parts listen to it. */
   class Scene extends EventTarget {
-    asked = 0;
-
-    async show(model, picture, pixels) {
-      const asked = ++this.asked;
+    show = newest(async (model, picture, pixels) => {
       const answer = await model.classify(pixels);
-      if (asked !== this.asked) return; // a newer picture is on its way
       Object.assign(this, { model, picture, pixels, answer });
       this.dispatchEvent(new Event("shown"));
-    }
+    });
 
     onShown(listener) {
       this.addEventListener("shown", listener);
@@ -118,6 +135,10 @@
     });
   }
 
+  /** The places of the largest shares. */
+  const strongest = (places, shares, count) =>
+    [...places].sort((i, j) => shares[j] - shares[i]).slice(0, count);
+
   /** The station "Look": where attention goes, over the picture. */
   function look(place, scene, wanted = {}, changed = () => {}) {
     const canvas = make("canvas", {
@@ -137,7 +158,8 @@
     place.append(
       make("div", { class: "try-look" }, canvas,
         make("div", { class: "try-controls" }, views,
-          make("label", {}, "Block ", layerWords, layer), heads, words)));
+          make("label", {}, "Block ", layerWords, layer), heads)),
+      words);
 
     const grid = () => {
       const { image_size: [h, w], patch_size: [p, q] } = scene.model.config;
@@ -194,24 +216,25 @@
         ? rollout(scene.answer, scene.model)
         : taken(scene.answer.maps[state.layer], config.num_heads, n + 1,
                 token, state.head);
-      const shares = all.slice(1);
+      const shares = all.slice(1); // of the patches
       layer.disabled = head.disabled = state.view === "answer";
       layerWords.textContent = `${state.layer + 1} of ${config.depth}`;
       layer.value = state.layer + 1;
       head.value = state.head;
       paint(shares, rows, columns);
-      words.textContent = said(shares, all[0], columns);
+      words.textContent = said(all, columns);
     }
 
     function paint(shares, rows, columns) {
       const pen = canvas.getContext("2d");
       const [h, w] = [SIDE / rows, SIDE / columns];
-      const most = Math.max(...shares);
+      const [least, most] = [Math.min(...shares), Math.max(...shares)];
+      const bright = shares.map((share) => (share - least) / (most - least));
       pen.imageSmoothingEnabled = scene.picture.width >= SIDE / 2;
       pen.drawImage(scene.picture, 0, 0, SIDE, SIDE);
-      shares.forEach((share, i) => {
+      shares.forEach((_, i) => {
         const [x, y] = [(i % columns) * w, Math.floor(i / columns) * h];
-        pen.fillStyle = `rgb(0 0 0 / ${0.85 * (1 - share / most)})`;
+        pen.fillStyle = `rgb(0 0 0 / ${0.8 * (1 - bright[i])})`;
         pen.fillRect(x, y, w, h);
         pen.strokeStyle = "rgb(128 128 128 / 0.35)";
         pen.strokeRect(x, y, w, h);
@@ -220,14 +243,14 @@
       const middle = (i) =>
         [((i % columns) + 0.5) * w, (Math.floor(i / columns) + 0.5) * h];
       pen.strokeStyle = pen.fillStyle = LIT;
-      for (const i of best(shares, 3)) {
-        pen.lineWidth = 1 + 6 * (shares[i] / most);
+      for (const i of strongest(shares.keys(), shares, 3)) {
+        pen.lineWidth = 1 + 5 * bright[i];
         pen.beginPath();
         pen.moveTo(...middle(i));
         pen.lineTo(...middle(state.patch));
         pen.stroke();
         pen.beginPath();
-        pen.arc(...middle(i), 4 + 3 * (shares[i] / most), 0, 7);
+        pen.arc(...middle(i), 4 + 3 * bright[i], 0, 7);
         pen.fill();
       }
       const [x, y] = middle(state.patch);
@@ -239,21 +262,26 @@
       pen.lineWidth = 1;
     }
 
-    const best = (shares, count) =>
-      [...shares.keys()].sort((i, j) => shares[j] - shares[i]).slice(0, count);
-
-    function said(shares, fromToken, columns) {
-      const named = (i) =>
-        `row ${Math.floor(i / columns) + 1}, column ${(i % columns) + 1}`;
-      const list = best(shares, 3)
-        .map((i) => `${named(i)} (${percent(shares[i])})`).join("; ");
+    function said(all, columns) {
+      const named = (i) => {
+        if (i === 0) return "the class token";
+        const row = Math.floor((i - 1) / columns) + 1;
+        return `row ${row}, column ${((i - 1) % columns) + 1}`;
+      };
+      const asks = state.view === "token" ? 0 : state.patch + 1;
+      const list = (tokens, count) => strongest(tokens, all, count)
+        .map((i) => {
+          const isItself = state.view !== "answer" && i === asks;
+          return `${isItself ? "itself" : named(i)} (${percent(all[i])})`;
+        }).join("; ");
       if (state.view === "answer") {
-        return `Most of the answer comes from the patches in ${list}.`;
+        const equal = percent(1 / (all.length - 1));
+        const largest = list([...all.keys()].slice(1), 3);
+        return "The largest shares of the answer come from the patches in " +
+          `${largest}. Equal shares would be ${equal}.`;
       }
-      const who = state.view === "token"
-        ? "The class token" : `The patch in ${named(state.patch)}`;
-      return `${who} takes most from ${list}; ` +
-        `from the class token, ${percent(fromToken)}.`;
+      const who = asks ? `The patch in ${named(asks)}` : "The class token";
+      return `${who} takes most from ${list([...all.keys()], 4)}.`;
     }
 
     scene.onShown(() => {
@@ -282,12 +310,11 @@
 
   // ------------------------------------------------------------------- break
 
-  /** An order that looks random, and is the same each time. */
+  /** A random order. */
   function shuffled(n) {
     const order = [...Array(n).keys()];
-    for (let i = n - 1, seed = 7; i > 0; i--) {
-      seed = (seed * 48271) % 2147483647;
-      const j = seed % (i + 1);
+    for (let i = n - 1; i > 0; i--) {
+      const j = Math.floor(Math.random() * (i + 1));
       [order[i], order[j]] = [order[j], order[i]];
     }
     return order;
@@ -295,36 +322,49 @@
 
   /** The station "Break": the answer before and after a change. */
   function breakIt(place, scene) {
-    const [shuffle, isShuffled] = tick("shuffle the patches", ask);
-    const [without, isWithout] = tick("take the positions away", ask);
-    const [drops, drop] = choice("leave out", {}, ask);
-    const [heads, head] = choice("in each block, keep", {}, ask);
+    const [shuffle, isShuffled] = tick("shuffle the patches", reorder);
+    const again = make("button", { type: "button", click: reorder },
+      "Shuffle again");
+    const [without, isWithout] = tick("take the positions away", change);
+    const [drops, drop] = choice("leave out", {}, change);
+    const [heads, head] = choice("in each block, keep", {}, change);
     const before = make("div");
     const after = make("div", { "aria-live": "polite" });
     const canvas = make("canvas", { width: 224, height: 224, role: "img" });
     place.append(
       make("div", { class: "try-break" },
-        make("div", { class: "try-controls" }, shuffle, without, drops, heads),
+        make("div", { class: "try-controls" },
+          shuffle, again, without, drops, heads),
         make("div", {}, make("p", { class: "try-head" }, "What it reads"),
           canvas),
         make("div", {}, make("p", { class: "try-head" }, "Before"), before),
         make("div", {}, make("p", { class: "try-head" }, "After"), after)));
-    let asked = 0;
+    let order;
 
-    async function ask() {
+    function reorder() {
       if (!scene.answer) return;
-      const now = ++asked;
-      const { model, pixels } = scene;
-      const { image_size: [h, w], patch_size: [p, q] } = model.config;
-      const [rows, columns] = [h / p, w / q];
-      const order = isShuffled.checked ? shuffled(rows * columns) : undefined;
+      const { image_size: [h, w], patch_size: [p, q] } = scene.model.config;
+      order = isShuffled.checked ? shuffled((h / p) * (w / q)) : undefined;
+      change();
+    }
+
+    function change() {
+      again.disabled = !isShuffled.checked;
+      if (!scene.answer) return;
+      const { image_size: [h, w], patch_size: [p, q] } = scene.model.config;
+      paint(order, h / p, w / q);
+      after.setAttribute("aria-busy", "true");
+      ask().catch(tell(after));
+    }
+
+    const ask = newest(async () => {
       const changes = { order, positions: !isWithout.checked };
       if (drop.value !== "") changes.drop = [Number(drop.value)];
       if (head.value !== "") changes.head = Number(head.value);
-      paint(order, rows, columns);
-      const { top } = await model.classify(pixels, changes);
-      if (now === asked) after.replaceChildren(bars(top.slice(0, 3)));
-    }
+      const { top } = await scene.model.classify(scene.pixels, changes);
+      after.replaceChildren(bars(top.slice(0, 3)));
+      after.removeAttribute("aria-busy");
+    });
 
     function paint(order, rows, columns) {
       const pen = canvas.getContext("2d");
@@ -353,7 +393,7 @@
       fill(drop, "no block", "block", depth);
       fill(head, "all heads", "only head", count);
       before.replaceChildren(bars(scene.answer.top.slice(0, 3)));
-      ask();
+      change();
     });
   }
 
@@ -365,41 +405,43 @@
     const canvas = make("canvas", { width: size, height: size, role: "img",
       class: "try-pad", "aria-label": "Draw a digit here" });
     const pen = canvas.getContext("2d", { willReadFrequently: true });
-    const patches = make("canvas", { width: 8 * 40, height: 2 * 40,
-      class: "try-words", role: "img",
+    const patches = make("canvas", { width: 160, height: 160, role: "img",
       "aria-label": "The digit as the network reads it: sixteen patches" });
     const meters = [...Array(10).keys()].map((digit) => {
       const bar = make("span", { class: "try-bar" });
       return { bar, row: make("li", {}, `${digit} `, bar) };
     });
-    const words = make("p", { class: "try-said", role: "status" });
+    const words = make("p", { class: "try-said" });
+    const spoken = make("p", { class: "visually-hidden", role: "status" });
     const ink = patches.getContext("2d");
     const examples = [...Array(10).keys()].map((digit) =>
       make("button", { type: "button", "aria-label": `An example of ${digit}`,
         click: () => example(digit) }, `${digit}`));
     place.append(
       make("div", { class: "try-draw" }, canvas,
-        make("ol", { class: "try-meters", "aria-hidden": "true" },
-          ...meters.map(({ row }) => row))),
-      words,
+        make("div", { class: "try-answer" }, words, spoken,
+          make("ol", { class: "try-meters", "aria-hidden": "true" },
+            ...meters.map(({ row }) => row)))),
       make("p", { class: "try-buttons" },
         make("button", { type: "button", click: clear }, "Clear"),
-        " or take somebody's: ", ...examples),
-      make("p", { class: "try-head" }, "What it reads, in this order"),
-      patches);
+        " or use a sample: ", ...examples),
+      make("p", { class: "try-head" }, "What it reads, row by row"), patches);
 
-    let last = null;
+    let last = null; // where the pen is, while it is down
+    let isEmpty = true;
+    let saying;
     let model;
 
-    function clear() {
+    function wipe() {
       pen.fillStyle = "black";
       pen.fillRect(0, 0, size, size);
-      ink.clearRect(0, 0, patches.width, patches.height);
-      for (const { bar, row } of meters) {
-        bar.style.setProperty("--share", 0);
-        row.classList.remove("most");
-      }
-      words.textContent = "Nothing drawn yet.";
+      isEmpty = true;
+    }
+
+    function clear() {
+      wipe();
+      const data = new Uint8ClampedArray(28 * 28);
+      show({ data, width: 28, height: 28, channels: 1 }).catch(tell(words));
     }
 
     function point({ clientX, clientY }) {
@@ -418,9 +460,11 @@
       pen.lineTo(...to);
       pen.stroke();
       last = to;
+      isEmpty = false;
       readPad().catch(tell(words));
     }
     canvas.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
       canvas.setPointerCapture(event.pointerId);
       last = point(event);
       stroke(event);
@@ -428,7 +472,6 @@
     canvas.addEventListener("pointermove", stroke);
     for (const end of ["pointerup", "pointercancel"]) {
       canvas.addEventListener(end, () => {
-        if (last !== null) say();
         last = null;
       });
     }
@@ -489,14 +532,9 @@
         (each) => each.charCodeAt(0));
       const data = bytes.subarray(784 * digit, 784 * (digit + 1));
       const picture = { data, width: 28, height: 28, channels: 1 };
-      pen.imageSmoothingEnabled = false;
+      pen.imageSmoothingEnabled = isEmpty = false;
       pen.drawImage(vitedu.pictures.canvasOf(picture), 0, 0, size, size);
-      await show(picture).then(say, tell(words));
-    }
-
-    function say() {
-      const [{ name, share }] = scene.answer?.top ?? [{}];
-      if (name) words.textContent = `It reads a ${name} (${percent(share)}).`;
+      await show(picture).catch(tell(words));
     }
 
     scene.onShown(() => {
@@ -506,14 +544,23 @@
         bar.style.setProperty("--share", 100 * share);
         row.classList.toggle("most", name === scene.answer.top[0].name);
       }
+      const [{ name, share }] = scene.answer.top;
+      const it = `${name === "8" ? "an" : "a"} ${name} (${percent(share)})`;
+      words.textContent = isEmpty
+        ? `An empty sheet, it says, is ${it}. It has no word for "nothing".`
+        : `It reads ${it}.`;
+      clearTimeout(saying); // a screen reader says it once the pen rests
+      saying = setTimeout(() => {
+        spoken.textContent = words.textContent;
+      }, 500);
       ink.clearRect(0, 0, patches.width, patches.height);
       for (let i = 0; i < 16; i++) {
         ink.imageSmoothingEnabled = false;
         ink.drawImage(scene.picture, 7 * (i % 4), 7 * Math.floor(i / 4), 7, 7,
-          40 * (i % 8) + 2, 40 * Math.floor(i / 8) + 2, 35, 35);
+          40 * (i % 4) + 2, 40 * Math.floor(i / 4) + 2, 35, 35);
       }
     });
-    clear();
+    wipe();
     return example;
   }
 
@@ -521,6 +568,7 @@
 
   /** A button that loads the large network and says how large; then `ready`. */
   function onceLoaded(place, words, ready) {
+    place.tabIndex = -1; // for the focus, once the button is gone
     const said = make("p", { class: "try-said", role: "status" });
     const button = make("button", { type: "button", class: "try-load",
       click: load }, `${words} (${MEGABYTES} MB)`);
@@ -528,12 +576,13 @@
 
     async function load() {
       button.disabled = true;
-      said.textContent = "Loading ...";
+      said.textContent = `Loading ${MEGABYTES} MB ...`;
       try {
         const [model] = await Promise.all([
           vitedu.load(BIG), vitedu.photos ?? vitedu.run("photos.js")]);
         said.remove();
         button.remove();
+        place.focus({ preventScroll: true });
         ready(model);
       } catch (error) {
         tell(said)(error);
@@ -542,7 +591,7 @@
     }
   }
 
-  /** A picture at an address or in a file, into the scene. */
+  /** The middle of a picture, at an address or in a file, into the scene. */
   async function showPhoto(scene, model, source) {
     const picture = await vitedu.pictures.read(source);
     const cut = vitedu.pictures.cutOut(picture, model.preprocess);
@@ -581,17 +630,25 @@
           width: 56, height: 56 })));
     const file = make("input", { type: "file", accept: "image/*",
       change: () => file.files[0] && choose(file.files[0]) });
-    const box = make("div", { class: "try-drop",
-      dragover: (event) => event.preventDefault(),
-      drop: (event) => {
-        event.preventDefault();
-        const [dropped] = event.dataTransfer.files;
-        if (dropped) choose(dropped);
-      } },
+    const box = make("div", { class: "try-drop" },
       make("fieldset", { class: "try-photos" },
-        make("legend", {}, "A photograph of the book's"), ...choices),
-      make("label", {}, "or one of yours, which never leaves this page: ",
+        make("legend", {}, "One of the book's photographs"), ...choices),
+      make("label", {},
+        "or one of yours, dropped here or picked; it never leaves this page: ",
         file));
+    place.addEventListener("dragover", (event) => {
+      event.preventDefault();
+      box.classList.add("over");
+    });
+    place.addEventListener("dragleave", () => box.classList.remove("over"));
+    place.addEventListener("drop", (event) => {
+      event.preventDefault();
+      box.classList.remove("over");
+      const [dropped] = event.dataTransfer.files;
+      if (!dropped) return;
+      file.value = "";
+      choose(dropped);
+    });
     const found = make("div", { class: "try-found", hidden: true });
     const load = make("div");
     place.append(box, load, said, found);
@@ -604,9 +661,10 @@
       if (model) show();
     }
 
-    async function show() {
+    const show = newest(async () => {
       const isBooks = typeof source === "string";
       said.textContent = "Looking ...";
+      found.setAttribute("aria-busy", "true");
       try {
         const from = isBooks ? vitedu.photos[source] : source;
         await showPhoto(scene, model, from);
@@ -615,20 +673,31 @@
       } catch (error) {
         tell(said)(error);
       }
-    }
+      found.removeAttribute("aria-busy");
+    });
 
     onceLoaded(load, "Load the network", (ready) => {
       model = ready;
       found.hidden = false;
       show();
     });
-    const asked = () =>
-      choose(Object.hasOwn(PHOTOS, wanted.photo) ? wanted.photo : "hopper");
-    asked();
+    function followLink() {
+      const { photo: name } = wanted;
+      const isOurs = Object.hasOwn(PHOTOS, name);
+      if (name !== undefined) {
+        place.scrollIntoView();
+        said.textContent = isOurs
+          ? `The link is to ${PHOTOS[name]}; load the network to see it.`
+          : `There is no photograph "${name}"; there are ` +
+            `${Object.keys(PHOTOS).join(", ")}.`;
+      }
+      choose(isOurs ? name : "hopper");
+    }
     addEventListener("hashchange", () => { // another link, on this page
+      if (!("photo" in linked())) return;
       Object.assign(wanted, linked());
       scene.seen = false;
-      asked();
+      followLink();
     });
     scene.onShown(() => {
       answer.replaceChildren(bars(scene.answer.top));
@@ -642,6 +711,7 @@
     look(parts[0], scene, wanted, changed);
     thoughts(parts[1], scene);
     breakIt(parts[2], scene);
+    followLink();
   }
 
   // ------------------------------------------------------- the parts of a page

@@ -38,10 +38,9 @@
         }
         place += size;
         const path = name.split(".");
-        const last = path.pop();
         let owner = model;
-        for (const each of path) owner = owner[each] ??= {};
-        owner[last] = tensor;
+        for (const each of path.slice(0, -1)) owner = owner[each] ??= {};
+        owner[path.at(-1)] = tensor;
       }
       return model;
     }
@@ -132,7 +131,6 @@
 
     function add(x, y) {
       for (let i = 0; i < x.length; i++) x[i] += y[i];
-      return x;
     }
 
     // ------------------------------------------- chapter 1: images as words
@@ -161,10 +159,8 @@
 
     /** Equations (6) and (7), for one head: values (t, hd), weights (t, t). */
     function attention(q, k, v, hd) {
-      const scores = product(q, k, hd);
-      const root = Math.sqrt(hd);
-      for (let i = 0; i < scores.length; i++) scores[i] /= root;
       const t = q.length / hd;
+      const scores = product(q, k, hd).map((each) => each / Math.sqrt(hd));
       const weights = softmax(scores, t);
       return [product(weights, transposed(v, hd), t), weights];
     }
@@ -223,9 +219,8 @@
 
     // ----------------------------------- chapter 4: the Vision Transformer
 
-    /** Equations (1) to (4): pixels (c, h, w) -> logits; the maps of every
-        block, and `after`, what the head would say after each. `changes` are
-        those of the page's station "Break". */
+    /** Equations (1) to (4): pixels (c, h, w) -> logits, every block's maps,
+        and `after`, the head's logits after each. `changes`: see CHANGES. */
     function vit(pixels, model, config, changes) {
       const { proj } = model.patch_embed; // E
       const words = linear(patchify(pixels, config), proj); // (n, d)
@@ -272,7 +267,16 @@
   // ------------------------------------------------------------------ the page
 
   const FILES = { "mnist-tiny": "mnist-tiny.js", "ViT-Ti/16": "vit-ti-16.js" };
-  const CHANGES = ["order", "positions", "drop", "head"];
+  const among = (x, n) => Number.isInteger(x) && x >= 0 && x < n;
+  // For each change what it is, and whether `x` is one for these sizes.
+  const CHANGES = {
+    order: ["the patches' numbers in another order", (x, { n }) =>
+      x.length === n && new Set(x).size === n && x.every((i) => among(i, n))],
+    positions: ["true or false", (x) => typeof x === "boolean"],
+    drop: ["a list of blocks, from 0 on", (x, { depth }) =>
+      Array.isArray(x) && x.every((l) => among(l, depth))],
+    head: ["a head, from 0 on", (x, { num_heads }) => among(x, num_heads)],
+  };
   const here = document.currentScript.src;
   const loading = new Map(); // name -> promise of a model
   const loaded = [];
@@ -281,12 +285,9 @@
   function run(file) {
     return new Promise((resolve, reject) => {
       const script = document.createElement("script");
-      script.src = new URL(file, here);
-      script.onload = resolve;
-      script.onerror = () => {
-        script.remove();
+      Object.assign(script, { src: new URL(file, here), onload: resolve });
+      script.onerror = () =>
         reject(new Error(`${script.src} could not be loaded; try again`));
-      };
       document.head.append(script);
     });
   }
@@ -330,19 +331,23 @@
     return model;
   }
 
-  function size({ in_channels, image_size: [height, width] }) {
-    return in_channels * height * width;
-  }
+  const size = ({ in_channels, image_size: [h, w] }) => in_channels * h * w;
 
   function check({ name, config }, pixels, changes) {
     const shape = [config.in_channels, ...config.image_size].join(" x ");
     if (pixels.length !== size(config) || !pixels.every(Number.isFinite)) {
       throw new RangeError(`${name} wants ${shape} finite numbers`);
     }
-    for (const change of Object.keys(changes)) {
-      if (!CHANGES.includes(change)) {
-        const known = CHANGES.join(", ");
+    const { image_size: [h, w], patch_size: [p, q] } = config;
+    for (const [change, value] of Object.entries(changes)) {
+      const [words, isRight] = CHANGES[change] ?? [];
+      if (!words) {
+        const known = Object.keys(CHANGES).join(", ");
         throw new RangeError(`no change "${change}"; there are ${known}`);
+      }
+      const sizes = { ...config, n: (h * w) / (p * q) };
+      if (value !== undefined && !isRight(value, sizes)) {
+        throw new RangeError(`${change} is ${words}, for ${name}`);
       }
     }
   }
@@ -371,12 +376,10 @@
           new RangeError(`there is no network "${name}"; there are ${known}`),
         );
       }
-      if (!loading.has(name)) {
-        const promise = open(name);
-        promise.catch(() => loading.delete(name)); // so that one can try again
-        loading.set(name, promise);
-      }
-      return loading.get(name);
+      if (!loading.has(name)) loading.set(name, open(name));
+      const promise = loading.get(name);
+      promise.catch(() => loading.delete(name)); // so that one can try again
+      return promise;
     },
 
     /** What the loaded network whose pictures have as many numbers says. */

@@ -4,7 +4,7 @@
 `charts`, `schematic` and `photos` are what all drawings are made of; a
 chapter's own are in the module of its name: `images`, `attention`, `encoder`,
 `vit`, `mnist`, `recipe`, `speed`, `scale`, `weights`, `resolution`, `transfer`,
-`few_shot`. `report` is no drawing but the page of a run, as HTML.
+`few_shot`, `resnets`. `report` is no drawing but the page of a run, as HTML.
 """
 
 from vitedu.figures.curves import curves

@@ -61,6 +61,11 @@
     return [make("label", {}, box, " ", words), box];
   }
 
+  /** Rows and columns of the patches that a model cuts. */
+  function grid({ config: { image_size: [h, w], patch_size: [p, q] } }) {
+    return [h / p, w / q];
+  }
+
   /** `work`, of which only the newest call waits while one is under way. */
   function newest(work) {
     let isBusy = false;
@@ -161,11 +166,6 @@
           make("label", {}, "Block ", layerWords, layer), heads)),
       words);
 
-    const grid = () => {
-      const { image_size: [h, w], patch_size: [p, q] } = scene.model.config;
-      return [h / p, w / q];
-    };
-
     function set(news) {
       Object.assign(state, news);
       draw();
@@ -175,7 +175,7 @@
 
     function point(event) {
       const box = canvas.getBoundingClientRect();
-      const [rows, columns] = grid();
+      const [rows, columns] = grid(scene.model);
       const at = (x, most) => Math.max(0, Math.min(most - 1, Math.floor(x)));
       const row = at(((event.clientY - box.top) / box.height) * rows, rows);
       const column =
@@ -188,7 +188,7 @@
     }
 
     function step(event) {
-      const [rows, columns] = grid();
+      const [rows, columns] = grid(scene.model);
       const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1],
         ArrowUp: [-1, 0], ArrowDown: [1, 0] };
       if (!(event.key in moves)) return;
@@ -209,7 +209,7 @@
     function draw() {
       if (!scene.answer) return;
       const { config } = scene.model;
-      const [rows, columns] = grid();
+      const [rows, columns] = grid(scene.model);
       const n = rows * columns;
       const token = state.view === "token" ? 0 : state.patch + 1;
       const all = state.view === "answer"
@@ -286,7 +286,7 @@
 
     scene.onShown(() => {
       const { config } = scene.model;
-      const [rows, columns] = grid();
+      const [rows, columns] = grid(scene.model);
       layer.max = config.depth;
       const names = { all: "the mean of all" };
       for (let i = 0; i < config.num_heads; i++) names[i] = `${i + 1}`;
@@ -343,16 +343,15 @@
 
     function reorder() {
       if (!scene.answer) return;
-      const { image_size: [h, w], patch_size: [p, q] } = scene.model.config;
-      order = isShuffled.checked ? shuffled((h / p) * (w / q)) : undefined;
+      const [rows, columns] = grid(scene.model);
+      order = isShuffled.checked ? shuffled(rows * columns) : undefined;
       change();
     }
 
     function change() {
       again.disabled = !isShuffled.checked;
       if (!scene.answer) return;
-      const { image_size: [h, w], patch_size: [p, q] } = scene.model.config;
-      paint(order, h / p, w / q);
+      paint(...grid(scene.model));
       after.setAttribute("aria-busy", "true");
       ask().catch(tell(after));
     }
@@ -366,7 +365,7 @@
       after.removeAttribute("aria-busy");
     });
 
-    function paint(order, rows, columns) {
+    function paint(rows, columns) {
       const pen = canvas.getContext("2d");
       const [h, w] = [224 / rows, 224 / columns];
       const [ph, pw] = [scene.picture.height / rows,

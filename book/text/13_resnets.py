@@ -1,0 +1,1037 @@
+# %% [markdown] tags=["links", "remove-cell"]
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about three minutes of computing on a laptop, no GPU needed
+
+# %% tags=["setup", "remove-cell"]
+import vitedu
+
+# %% [markdown]
+# # ResNets and hybrids
+#
+# Move a photograph eight pixels to the right, and you'd hardly notice. Would a network?
+# Let's ask two layers. The first is a *convolution* with nine numbers that we make up.
+# At each pixel it subtracts what's on the left from what's on the right, so it finds
+# vertical edges. The second is the patch embedding of the real ViT-Ti/16, which turns
+# patches into tokens. It's a convolution as well, but with a stride of 16 ([chapter
+# 1](01_images.ipynb)).
+#
+# A folded cell defines `view(step)`, the cat's photograph moved by a given number of
+# pixels, and `recurring(rows, others)`: how many of the rows are also in the others.
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+import math
+import os
+from collections import OrderedDict
+from functools import partial
+from itertools import product
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from torch import Tensor, nn
+
+from vitedu import budget, figures, results
+from vitedu.data import load_dataset, photo
+from vitedu.figures import resnets
+from vitedu.train import recipe
+
+torch.set_num_threads(1)
+_ = torch.manual_seed(0), torch.set_grad_enabled(False)
+TIER = os.environ.get("VITEDU_TIER", "cpu")
+print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
+
+# %% tags=["hide-input"]
+# digits to learn from and to test on, steps between the places of a test
+LEARN, TEST, APART = (64, 20, 7) if TIER == "smoke" else (2_500, 250, 2)
+
+wide = torch.from_numpy(np.array(photo("cat").resize((385, 256))))
+wide = wide.permute(2, 0, 1)[None].float()  # (1, 3, 256, 385), 0..255
+cup = torch.from_numpy(np.array(photo("coffee").resize((224, 224))))
+cup = cup.permute(2, 0, 1)[None] / 255
+
+
+def view(step=0):
+    """The cat, moved to the right: (1, 3, 224, 224) of 0..255."""
+    return wide[..., 16:240, 24 - step : 248 - step]
+
+
+def recurring(rows, others):
+    """How many of the rows (n, d) are among the others, to a thousandth."""
+    how = "donot_use_mm_for_euclid_dist"
+    distances = torch.cdist(rows, others, compute_mode=how)
+    return int((distances.amin(dim=1) < 1e-3).sum())
+
+
+# %%
+nine = torch.tensor([[-1.0, 0, 1], [-1, 0, 1], [-1, 0, 1]])
+kernel = nine.expand(1, 3, 3, 3)  # the same for each of three colours
+edges = F.conv2d(view(0), kernel)
+edges_moved = F.conv2d(view(8), kernel)
+print(torch.equal(edges_moved[..., 8:], edges[..., :-8]))
+
+# %%
+vit = vitedu.load("ViT-Ti/16")
+first = vit.patch_embed(view(0) / 127.5 - 1)[0]  # (196, 192)
+for step in (8, 16):
+    tokens = vit.patch_embed(view(step) / 127.5 - 1)[0]
+    again = recurring(tokens, first)
+    print(f"moved by {step:2}: {again} of 196 tokens are found again")
+
+# %% tags=["hide-input"]
+channel = int(first.std(dim=0).argmax())
+rows = {}
+for name, step in {"as it is": 0, "moved by 8": 8}.items():
+    grid = vit.patch_embed(view(step) / 127.5 - 1)[0, :, channel].view(14, 14)
+    found = F.conv2d(view(step), kernel)[0, 0]
+    rows[name] = view(step)[0] / 255, found.clamp(-300, 300), grid
+figures.show(*resnets.moved(rows, 8))
+
+# %% [markdown]
+# The convolution's map is the same map, eight pixels further along, to the last bit.
+# (The white line stays in place.) But not one of the ViT's tokens is left: each patch
+# now holds half of one old patch and half of the next.
+#
+# After sixteen pixels, a whole patch, the tokens do come back, except for a column that
+# has only just entered the picture. But each is in a different place now, so it meets a
+# different position vector. What does the whole network say?
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+for step in (0, 8, 16):
+    shares = vit(view(step) / 127.5 - 1)[0].softmax(dim=-1)
+    best = int(shares.argmax())
+    print(f"moved by {step:2}: {vit.class_names[best]} {shares[best]:.0%}")
+
+
+# %% [markdown]
+# A cat each time, though not always as surely. A ViT must have learned from millions of
+# photographs that a cat is a cat wherever it sits. Our nine numbers haven't learned
+# anything, and yet their map moves along.
+#
+# **What does a convolution know before it has seen a single picture, what's that worth,
+# and when can a ViT do without it?** The paper's authors asked that, too. They raced
+# their ViTs against *ResNets*, deep networks of convolutions, and built *hybrids*: a
+# ResNet reads the picture, and a ViT reads the ResNet. Today you write the parts of
+# both.
+#
+# ## Nine numbers
+#
+# A convolution takes a small array of weights, its *kernel*, to each place of the
+# picture, multiplies weights and pixels, and adds up the products. Try it on one row of
+# pixels, with the kernel $(-1, 0, 1)$. What are the two question marks?
+#
+# | pixels | 2 | 2 | 2 | 7 | 7 | 7 |
+# |---|---|---|---|---|---|---|
+# | result | | 0 | ? | ? | 0 | |
+#
+# In two dimensions, with $c$ for the colour, it's
+#
+# $$ y_{ij} = \sum_c \sum_{a=-1}^{1} \sum_{b=-1}^{1} w_{cab} \; x_{c,\,i+a,\,j+b} $$
+#
+# Your row gets a five both times: there's the edge. Put another 2 in front, and the
+# fives move along. Here's the equation as a loop, with $a$ and $b$ from 0:
+
+
+# %%
+def convolve(x, kernel):
+    """One kernel over a picture: (c, h, w) -> (h - 2, w - 2)."""
+    _, h, w = x.shape
+    y = torch.zeros(h - 2, w - 2)
+    for i in range(h - 2):
+        for j in range(w - 2):
+            y[i, j] = (kernel * x[:, i : i + 3, j : j + 3]).sum()
+    return y
+
+
+print(torch.equal(convolve(view()[0], kernel[0]), edges[0, 0]))
+
+# %% [markdown]
+# Now look at what the equation *doesn't* contain. The sums over $a$ and $b$ end after
+# one step in each direction, so a pixel asks only its neighbours. We call that
+# **locality**. And $w$ has no $i$ and no $j$, so every place uses the same numbers.
+# This is **weight sharing**, and it's why the map moves along with the picture. (The
+# word for that is *equivariance*.)
+#
+# You can see both if you write a layer as one large matrix, here for a picture of 6×6
+# pixels. A frame of zeros around it keeps the result at 6×6.
+
+# %% tags=["hide-input"]
+from vitedu.plain import attention
+
+dots = torch.eye(36).view(36, 1, 6, 6)
+some = torch.tensor([[1.0, 5, 2], [7, 9, 4], [3, 8, 6]])[None, None]
+banded = F.conv2d(dots, some, padding=1).view(36, 36).T
+query, key = 0.5 * torch.randn(2, 36, 4)
+asked = attention(query, key, torch.eye(36))[1]
+layers = {
+    "dense": (torch.rand(36, 36) + 0.1, "1,296 numbers,\nall learned"),
+    "convolution": (banded, "the same 9\nagain and again"),
+    "attention": (asked, "1,296 shares\n(random weights)"),
+}
+figures.show(*resnets.matrices(layers))
+
+# %% [markdown]
+# White is exactly zero, the rest goes from low (blue) to high (yellow). A dense layer
+# has to learn each entry by itself. In the convolution, most entries are pinned to
+# zero, and the others repeat nine numbers. Attention computes from the picture who
+# listens to whom. If neighbours matter, it has to find that out.
+
+# %% [markdown]
+# **Guess:** you change the pixel in the middle of a picture of 21×21. How many pixels
+# have noticed after one convolution of 3×3, after two, after five? And after one block
+# of a ViT whose words are single pixels?
+
+# %% tags=["hide-input"]
+from vitedu.plain import EncoderBlock
+
+dot = torch.zeros(1, 1, 21, 21)
+dot[..., 10, 10] = 1
+noticed, seen = {}, dot
+for number in range(1, 6):
+    seen = F.conv2d(seen, torch.ones(1, 1, 3, 3), padding=1)
+    if number in (1, 2, 5):
+        name = f"{number} convolution{'s' * (number > 1)}"
+        noticed[name.replace(" ", "\n")] = seen[0, 0] > 0
+block = EncoderBlock(8, 2, 16).double()
+tokens = torch.randn(1, 441, 8).double()
+other = tokens.clone()
+other[0, 220, 0] += 1
+changed = (block(tokens) - block(other)).abs().amax(dim=-1) > 1e-12
+noticed["attention,\none block"] = changed.view(21, 21)
+figures.show(*resnets.reach(noticed))
+
+# %% [markdown]
+# The white dot is the pixel that you changed. Through convolutions, news travels one
+# pixel per layer. Attention takes it everywhere at once, so what a ViT gives up is
+# locality. Its weights are shared, too: only the position vectors tell one place from
+# another ([chapter 4](04_vit.ipynb)).
+#
+# ### The fine print
+#
+# To save work, deep networks halve the picture now and then: with a *stride* of two,
+# the kernel's centre visits only every second pixel. Does the map still move along?
+
+# %% tags=["failure"]
+halved = F.conv2d(view(0), kernel, stride=2)[0, 0].T  # (111, 111), columns
+for step in (1, 2):
+    columns = F.conv2d(view(step), kernel, stride=2)[0, 0].T
+    again = recurring(columns, halved)
+    print(f"moved by {step}: {again} of 111 columns are found again")
+
+# %% [markdown]
+# Move by one pixel, and the kernel is centred on the pixels that it skipped before. A
+# ResNet-50 halves the picture five times, so only moves by 32 pixels can bring its
+# numbers back. The patch embedding needs just 16! What set our two layers apart was
+# their stride. (Trained convolutional networks suffer from theirs, as [Azulay and Weiss
+# 2019](https://arxiv.org/abs/1805.12177) show.)
+#
+# But strides are only half of it: a ViT has position vectors, too. To see what they do,
+# we'll set it against a ResNet. For that we need three more parts: a norm, a block, and
+# a way from a ResNet's map into a ViT.
+#
+# ## A norm that minds its own business
+#
+# Without norms, a deep network's numbers get out of hand ([chapter
+# 3](03_encoder.ipynb)). The classic is *batch normalisation* ([Ioffe and Szegedy
+# 2015](https://arxiv.org/abs/1502.03167)). From each channel (one map, such as our
+# edges) it subtracts the mean, and divides by the standard deviation. It takes both
+# over *all pictures in the batch*.
+
+# %% [markdown]
+# **What follows from the last five words?** We give the cat to a norm alone, and then
+# together with a cup of coffee. By how much do the cat's numbers change?
+
+# %% tags=["failure", "nbval-ignore-output"]
+cat = view() / 255
+company = torch.cat([cat, cup])  # and a cup of coffee: (2, 3, 224, 224)
+batch_norm = nn.BatchNorm2d(3)
+change = (batch_norm(company)[0] - batch_norm(cat)[0]).abs().max()
+print(f"the cat's numbers move by up to {change:.1f} deviations")
+
+
+# %% [markdown]
+# With batch normalisation, a picture's result depends on who else is in the room. At
+# inference the norm uses averages kept from training, so the network isn't quite the
+# one that was trained. And if only a few large pictures fit into memory, their mean is
+# shaky.
+#
+# *Group normalisation* ([Wu and He 2018](https://arxiv.org/abs/1803.08494)) asks only
+# the picture itself. It divides the channels into groups, and takes mean and variance
+# over everything in a group:
+
+
+# %%
+def group_norm(x, groups, eps=1e-6):
+    """GroupNorm before its scale and shift: (b, c, h, w) -> the same."""
+    flat = x.view(len(x), groups, -1)  # everything in a group, in a row
+    var, mean = torch.var_mean(flat, dim=-1, correction=0, keepdim=True)
+    return ((flat - mean) / (var + eps).sqrt()).view_as(x)
+
+
+change = (group_norm(company, 3)[0] - group_norm(cat, 3)[0]).abs().max()
+print(f"the cat's numbers move by up to {change:.1f} deviations")
+
+# %% tags=["nbval-check-output", "hide-input"]
+x = 3 + 2 * torch.randn(2, 64, 5, 6).double()
+assert torch.allclose(group_norm(x, 32), F.group_norm(x, 32, eps=1e-6))
+assert torch.allclose(group_norm(x, 64), F.instance_norm(x, eps=1e-6))
+print("checked: the same as nn.GroupNorm")
+
+
+# %% [markdown]
+# Its partner, *weight standardisation*, works on the weights. Before you use a kernel
+# (a *filter*, as it's also called), subtract its mean and divide by its deviation
+# ([Qiao et al. 2019](https://arxiv.org/abs/1903.10520)):
+
+
+# %% tags=["teaches"]
+def standardise(weight: Tensor) -> Tensor:
+    """(out, in, p, q) -> the same: every filter has mean 0 and deviation 1."""
+    std, mean = torch.std_mean(weight, (1, 2, 3), correction=0, keepdim=True)
+    return (weight - mean) / (std + 1e-5)
+
+
+# %% [markdown]
+# **Two questions before you run it:** multiply all weights of a layer by ten and add
+# three. What happens to the result? And what does a standardised kernel say about a
+# grey wall, where all pixels are the same?
+
+# %% tags=["nbval-ignore-output"]
+weight = torch.randn(8, 3, 3, 3)
+here = F.conv2d(cat, standardise(weight))
+there = F.conv2d(cat, standardise(10 * weight + 3))
+wall = torch.full((1, 3, 9, 9), 0.5)
+print(f"scaled and moved: {(there - here).abs().max():.4f}")
+print(f"on a wall: {F.conv2d(wall, standardise(weight)).abs().max():.4f}")
+
+# %% tags=["nbval-check-output", "hide-cell"]
+assert (there - here).abs().max() < 1e-2 < here.abs().max()
+assert F.conv2d(wall, standardise(weight)).abs().max() < 1e-5
+print("checked: only the pattern of a kernel counts")
+
+# %% [markdown]
+# The result stays the same, and on the wall it's zero. Only the *pattern* of a kernel
+# counts, and it responds only to differences. The method's authors argue that it
+# smooths the loss, but why it helps isn't settled.
+#
+# [Kolesnikov et al. 2020](https://arxiv.org/abs/1912.11370) used the two in place of
+# batch normalisation in *BiT*, large ResNets that are pretrained once and fine-tuned on
+# anything. Each of their chips had only a few pictures of a batch, and averages kept
+# from one data set were wrong for the next. The ViT authors took over both parts.
+#
+# ## A block of your own
+#
+# A ResNet is a river with branches, as a ViT is: each block adds something to the
+# stream that runs through ([He et al. 2016a](https://arxiv.org/abs/1512.03385) had it
+# first). But looking around is expensive: with 256 channels in and out, a 3×3 has
+# $9 \cdot 256^2$ weights, more than half a million. So the branch first narrows to 64
+# channels with a 1×1 convolution, looks around there, and widens again. This
+# *bottleneck* has an eighth of the weights.
+
+# %% tags=["hide-input"]
+figures.show(*resnets.units())
+
+
+# %% [markdown]
+# (*ReLU* sets everything below zero to zero.) The columns belong to two families of
+# ResNets, which [differ in more than the order](#Two-families). We'll write the left
+# one, which is in the paper's hybrids. First, a convolution that standardises its
+# kernels. A 3×3 gets a pixel of zeros on each side, so that the map keeps its size.
+
+
+# %%
+class StdConv(nn.Conv2d):
+    """A convolution with standardised filters and no bias."""
+
+    def __init__(self, c, d, size, stride=1):
+        super().__init__(c, d, size, stride, padding=size // 2, bias=False)
+
+    def forward(self, x):
+        weight = standardise(self.weight)
+        return F.conv2d(x, weight, None, self.stride, self.padding)
+
+
+# %% [markdown]
+# Now the block. The norm has 32 groups, as in the authors' code. In the middle, `m`
+# channels are left. Where the stream changes its size or its channels, a 1×1
+# convolution called `downsample` makes it fit.
+
+# %%
+# norm(c) is nn.GroupNorm(32, c, eps=1e-6)
+conv, norm = StdConv, partial(nn.GroupNorm, 32, eps=1e-6)
+
+
+class Block(nn.Module):
+    """Narrow, look around, widen: (b, c, h, w) -> (b, 4m, h', w')."""
+
+    def __init__(self, c, m, stride=1):
+        super().__init__()
+        self.conv1, self.norm1 = conv(c, m, 1), norm(m)
+        self.conv2, self.norm2 = conv(m, m, 3, stride), norm(m)
+        self.conv3, self.norm3 = conv(m, 4 * m, 1), norm(4 * m)
+        self.downsample = nn.Identity()
+        if c != 4 * m or stride != 1:
+            # named layers, so that the package's weights fit
+            fit = {"conv": conv(c, 4 * m, 1, stride), "norm": norm(4 * m)}
+            self.downsample = nn.Sequential(OrderedDict(fit))
+
+    def forward(self, x):
+        y = F.relu(self.norm1(self.conv1(x)))
+        y = F.relu(self.norm2(self.conv2(y)))
+        y = self.norm3(self.conv3(y))
+        return F.relu(self.downsample(x) + y)
+
+
+# %% [markdown]
+# The package's `Bottleneck` is the same block, tested against outputs of the authors'
+# own code. `compare(stride)`, from a folded cell, gives both the same weights and the
+# same input, and prints the largest difference as a share of the largest number. *The
+# same* means less than $10^{-12}$, rounding in float64.
+
+
+# %% tags=["hide-input"]
+def randomise(model):
+    """Float64, and no weight that is 0 or 1 only because it's new."""
+    for name, weight in model.double().named_parameters():
+        drawn = torch.randn_like(weight)
+        if weight.ndim > 1:
+            weight.copy_(drawn / weight[0].numel() ** 0.5)
+        else:
+            weight.copy_(0.1 * drawn + name.endswith("weight"))
+    return model.eval()
+
+
+# %% tags=["hide-input"]
+from vitedu.model.bottleneck import Bottleneck
+
+
+def gap(found, want):
+    """The largest difference, as a share of the largest number."""
+    return ((found - want).abs().max() / want.abs().max()).item()
+
+
+def compare(stride):
+    """A line for your block, with the package's weights."""
+    torch.manual_seed(0)
+    theirs = randomise(Bottleneck(128, 64, stride))
+    yours = Block(128, 64, stride).double()
+    yours.load_state_dict(theirs.state_dict(), strict=True)
+    x = torch.randn(1, 128, 16, 16).double()
+    want, found = theirs(x), yours(x)
+    change = gap(found, want)
+    told = "the same" if change < 1e-12 else f"{change:.0%} off"
+    print(f"stride {stride}: {tuple(found.shape)}, {told}")
+    return change
+
+
+# %% tags=["failure", "nbval-ignore-output"]
+first_try = [compare(stride) for stride in (1, 2)]
+
+# %% [markdown]
+# All weights load, the result has the right shape, and at stride 2 the numbers are
+# wrong. It's the padding. Ours puts a zero at *both* ends of a row, though no window
+# gets to the last one. The authors' library puts as few zeros as it can, which it calls
+# `SAME`. Here that's a single zero, at the far end:
+
+# %% tags=["hide-input"]
+figures.show(*resnets.windows())
+
+# %% [markdown]
+# Each bar is a window, with the pixel in its middle below. Every window is off by one
+# pixel, and there's no error. In a network that you train yourself, that doesn't
+# matter. In one that you *load*, it does. A port of DeepMind's ResNet-50 to PyTorch
+# [got about 70 % on
+# ImageNet](https://github.com/google-deepmind/deepmind-research/issues/84), and 74.6 %
+# with the right padding.
+#
+# The package's `StdConv2d` is your `StdConv` with `SAME`. A new block looks up the name
+# `conv`, so the cure is one line:
+
+# %% tags=["nbval-ignore-output"]
+from vitedu.model.convolution import StdConv2d
+
+conv = StdConv2d
+second_try = [compare(stride) for stride in (1, 2)]
+
+# %% tags=["nbval-check-output", "hide-cell"]
+assert max(second_try) < 1e-12 and first_try[0] < 1e-12
+assert first_try[1] > 0.1
+print("checked: with SAME padding your block is the package's")
+
+# %% [markdown]
+# ## A feature map is a row of words
+#
+# A ResNet-50 begins with a *root*: a convolution, and a *pool* that keeps the largest
+# of 3×3 numbers. Both halve the picture. Then come four *stages* of your blocks: three,
+# four, six and three. The first widens to 256 channels; each of the others halves the
+# picture and doubles the channels. After three stages, a photograph of 224×224 pixels
+# is a *feature map* of 14×14 places with 1,024 channels.
+#
+# Does 14×14 ring a bell? It's how many patches ViT-B/16 cuts. So treat each place as a
+# word! Word number $i$, written $\mathbf{x}_p^i$, isn't the raw pixels of a patch any
+# more, but numbers that a network has worked on already. Times $\mathbf{E}$, as in
+# chapter 1, it's a token.
+
+# %% tags=["hide-input"]
+figures.show(*resnets.stem())
+
+
+# %%
+class Stem(nn.Module):
+    """A token for each place of a feature map: (b, c, h, w) -> (b, n, d)."""
+
+    def __init__(self, backbone, channels, embed_dim):
+        super().__init__()
+        self.backbone = backbone
+        self.proj = nn.Linear(channels, embed_dim)  # E
+
+    def forward(self, images):
+        maps = self.backbone(images)
+        words = rearrange(maps, "b c h w -> b (h w) c")
+        return self.proj(words)
+
+
+# %% [markdown]
+# It's the `PatchEmbedding` of chapter 1 with patches of 1×1, behind a network, its
+# *backbone*. Let's move the weights of the package's hybrid into yours.
+
+# %%
+hybrid = vitedu.vit("R50+ViT-B/16", depth=1)  # one encoder block will do here
+stem = hybrid.patch_embed
+mine = Stem(stem.backbone, 1024, 768)
+# writing into weights needs gradients off, as they've been since the top
+mine.proj.weight.copy_(stem.proj.weight.flatten(1))
+mine.proj.bias.copy_(stem.proj.bias)
+print(tuple(stem.backbone(cat).shape), tuple(mine(cat).shape))
+print("the same:", gap(mine(cat), stem(cat)) < 1e-5)  # float32
+
+
+# %% [markdown]
+# ## One corner
+#
+# So what is weight sharing worth? We put small handwritten digits on a larger sheet: in
+# training always near the upper left corner, afterwards everywhere. Here are three
+# networks made of your parts:
+
+
+# %%
+def backbone():
+    """A root and two blocks: (b, 1, 28, 28) -> (b, 128, 7, 7)."""
+    root = conv(1, 32, 3, 2), norm(32), nn.ReLU()
+    return nn.Sequential(*root, Block(32, 32, 2), Block(128, 32))
+
+
+def small_vit():
+    """Two encoder blocks on 7 x 7 patches of 4 pixels."""
+    return ViT(28, 4, 1, 10, embed_dim=64, depth=2, num_heads=4, mlp_dim=128)
+
+
+def small_resnet():
+    """The mean of all places, and a head."""
+    end = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10)
+    return nn.Sequential(backbone(), *end)
+
+
+def small_hybrid():
+    """The ViT, but its words come from the backbone."""
+    model = small_vit()
+    model.patch_embed = Stem(backbone(), 128, 64)
+    return model
+
+
+# %% tags=["hide-input"]
+from vitedu.plain import ViT, accuracy, train
+
+_ = torch.set_grad_enabled(True)
+digits = load_dataset("digits")
+shrunk = [F.avg_pool2d(p.images / 255, 2) for p in (digits.train, digits.test)]
+x_learn, y_learn = shrunk[0][:LEARN], digits.train.labels[:LEARN]
+# every other one, since they're sorted by class
+x_test, y_test = shrunk[1][::2][:TEST], digits.test.labels[::2][:TEST]
+
+
+def at(digits, row, column):
+    """(b, 1, 14, 14) on empty sheets: (b, 1, 28, 28)."""
+    sheets = torch.zeros(len(digits), 1, 28, 28)
+    sheets[..., row : row + 14, column : column + 14] = digits
+    return sheets
+
+
+# %% [markdown]
+# A folded cell loads 2,500 MNIST digits, 14×14 pixels small, and defines `at(digits,
+# row, column)`, which puts them onto empty sheets of 28×28. For training, every digit
+# is put at 4×4 places, with rows and columns 0 to 3, because two strides of two let the
+# backbone's map move along only in steps of 4 pixels. The moves in between have to be
+# taught ([exercise 4](#Exercises)). At its end, the ResNet takes the mean of all
+# places, so it forgets where something was.
+
+# %% [markdown]
+# **Before you run it, imagine three maps of the sheet:** where will the ViT read a
+# digit, where the ResNet, and where the hybrid?
+
+# %% tags=["nbval-ignore-output"]
+places = [at(x_learn, *place) for place in product(range(4), repeat=2)]
+corner, labels = torch.cat(places), y_learn.repeat(16)
+networks = {"ViT": small_vit, "ResNet": small_resnet, "hybrid": small_hybrid}
+for name, build in networks.items():
+    torch.manual_seed(0)
+    network = networks[name] = build()
+    train(network, corner, labels, epochs=1, lr=0.003)
+    known = accuracy(network, at(x_test, 2, 2), y_test)
+    new = accuracy(network, at(x_test, 12, 12), y_test)
+    size = sum(weight.numel() for weight in network.parameters())
+    print(f"{name:6} ({size:,} weights)", end=" ")
+    print(f"where it learned {known:.0%}, far away {new:.0%}")
+
+# %% tags=["hide-input"]
+steps = range(0, 15, APART)
+read = {
+    name: torch.tensor(
+        [
+            [100 * accuracy(each, at(x_test, i, j), y_test) for j in steps]
+            for i in steps
+        ]
+    )
+    for name, each in networks.items()
+}
+figures.show(*resnets.sheets(at(x_test[:1], 2, 2)[0, 0], read, APART))
+
+# %% [markdown]
+# Each square is a place where test digits were put (every second row and column), and
+# its colour says how many were read. The networks learned inside the frame, and the
+# circles are the two places printed above. (Numbers in the maps belong to their own
+# squares.) On the rest of the sheet, which it has never seen, the ResNet reads nearly
+# as well: its map moves along, and the mean forgets where to. The ViT knows its corner.
+# A few pixels further on, digits are a foreign language. It's one epoch, one learning
+# rate and one seed each, but between these two you don't need more.
+#
+# And the hybrid? It keeps a good part, but loses more and more towards the far corner.
+# Its words move along, and then the ViT adds position vectors that have never met a
+# digit. They can't be the whole reason, though. Without them it still loses some, and
+# how much they cost depends on the seed ([exercise 3](#Exercises)).
+#
+# ## When is it worth it?
+#
+# The corner was a trap. In photographs, cats sit everywhere, and a ViT can learn that.
+# But look inside the frame: even there the ViT is behind, perhaps because 2,500 digits
+# are few. How many does it need?
+#
+# We've recorded a race. A ViT, a ResNet and a hybrid learn ten classes of drawn shapes,
+# from a thousand pictures, three thousand, or ten thousand. All have the *same
+# compute*: steps times multiply-adds. So if there are few pictures, each is simply seen
+# more often. Each network has a learning rate of its own, the best of several, and
+# three seeds.
+
+# %% [markdown]
+# **Place your bets:** who wins with a thousand pictures, and who with ten thousand? And
+# who's best on the pictures that it *learned* from?
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+record = results.read("resnets-on-shapes")
+metrics = record["metrics"]
+figures.show(*resnets.race(metrics))
+
+# %% [markdown]
+# The small dots are seeds, and the bars are standard errors of their mean ([chapter
+# 5](05_mnist.ipynb)), which are also the ± of this table. Its last column is the
+# accuracy on the pictures that the network learned from.
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+print(f"{'pictures':10}{'network':9}{'new pictures':>16}{'learned ones':>14}")
+for size, key in product(("1k", "3k", "10k"), ("resnet", "hybrid", "vit")):
+    metric = metrics[f"{key}-{size}"]
+    known = metric["train_per_seed"]
+    error = resnets.standard_error(metric["per_seed"])
+    shown = f"{metric['value']:.1f} ± {error:.1f} %"
+    print(f"{size:10}{key:9}{shown:>16}{sum(known) / len(known):>12.0f} %")
+print(f"{record['hardware']}, {record['date']}")
+print(record["command"])
+
+larger, ours = recipe("shapes-small", "cpu"), metrics["vit-10k"]
+more = larger.steps * budget.macs(larger.model)
+more /= ours["steps"] * ours["macs_per_image"]
+reached = results.read("shapes-small")["metrics"]["test_accuracy"]["value"]
+print(f"a larger ViT, 100,000 pictures, {more:.0f} times the compute:")
+print(f"{reached:.0f} % (recipe shapes-small, one seed)")
+
+# %% [markdown]
+# It's no contest. From a thousand pictures, the ResNet reads nine new ones out of ten.
+# The ViT learns most of its thousand by heart, which hardly helps it with new ones. With
+# ten thousand it can't, and learns little else: it's short of pictures *and* compute.
+# The hybrid is in between, its seeds far apart. A larger ViT gets there, but look at
+# what that takes.
+#
+# It's a small world: one kind of drawing and minutes of training. The paper asks the
+# same of photographs. From nine million of JFT-300M, Google's collection of 303
+# million, a ResNet-50 beats a ViT-B/32 that costs about as much. From 90 million on,
+# the ViT is ahead (Figure 4). With all of them, it goes like this (six rows of Table 6:
+# accuracy on ImageNet after fine-tuning; an exaFLOP is $10^{18}$ operations):
+#
+# | network | ImageNet | exaFLOPs |
+# |---|---|---|
+# | ViT-B/32 | 80.73 % | 55 |
+# | ResNet-101 | 80.67 % | 96 |
+# | R50+ViT-B/32 | 84.90 % | 106 |
+# | ViT-B/16 | 84.15 % | 224 |
+# | ViT-L/16 | 87.12 % | 1,567 |
+# | R50+ViT-L/16 | 87.12 % | 1,668 |
+#
+# The small hybrid is ahead even of a ViT that gets twice its compute. With plenty of
+# it, there's nothing left of that lead. Here's the rest of our answer: what a
+# convolution knows helps while pictures or compute are short, and a ViT that has had
+# enough of both does as well without.
+#
+# ## What to take with you
+#
+# 1. A convolution has locality and weight sharing from the start. What it learns in one
+#    place, it can use everywhere, as far as its strides allow. A ViT has to learn which
+#    patches are neighbours.
+# 2. With group normalisation and standardised kernels, a ResNet can do without batch
+#    normalisation.
+# 3. In a hybrid, each place of a ResNet's feature map is a word. In the paper, that
+#    helps most when compute is short.
+#
+# **Five questions**
+#
+# 1. Which part of the convolution's equation is locality, and which is weight sharing?
+# 2. You move a photograph by four pixels. Which of these give you the same numbers,
+#    moved along: a convolution at stride 1, two at stride 2, patches of 16?
+# 3. Why can the same photograph get two different answers from batch normalisation?
+# 4. Your block has the right weights, but gives the wrong numbers. Where do you look?
+# 5. Why does the ResNet read a digit in a corner that it has never seen, and why
+#    doesn't the hybrid always?
+#
+# Has a ViT found out by itself what a convolution is given? If the trained ViT-Ti/16
+# knows which patches are neighbours, there must be traces in its positions and in its
+# attention maps. In chapter 14, we look inside.
+#
+# ## Exercises
+#
+# **1.** ★ A layer turns a map of 56×56 places and 64 channels into another one of the
+# same size. How many weights does it have if it's a convolution of 3×3, and how many if
+# it's dense? (No biases.) And the three convolutions of a bottleneck from 256 channels
+# to 256?
+#
+# **2.** ★ A number after one convolution of 3×3 depends on 3 pixels across. Stack more
+# of them, at stride 1: how many do you need until it depends on 224? And if every layer
+# has stride 2?
+#
+# **3.** ★★ Take the positions away from the trained ViT of the corner:
+# `nn.init.zeros_(networks["ViT"].pos_embed)`. First predict its accuracy at rows and
+# columns 2, 10 and 14. (Why not 12?) Then build a new one, set its `pos_embed` to zero
+# and `requires_grad` of `pos_embed` to `False`, and train it: `train(model, corner,
+# labels, epochs=1, lr=0.003)`. What do you expect from a hybrid that never has any
+# positions?
+#
+# **4.** ★★ Train `small_resnet` with the digits at a *single* place, row 4 and column
+# 4, each digit six times, with `epochs=1, lr=0.003`. Measure its accuracy at rows and
+# columns 4, 6 and 8. At which of these nine places will it read well?
+#
+# **5.** ★★ Rewrite your block in BiT's order, the right column of the drawing. Which
+# two of the norms need a different number of channels? And what happens to the stream
+# in the left column, but not in the right one?
+#
+# **6.** ★★★ Someone shows you that a ResNet beats a ViT on 2,000 X-ray pictures, and
+# concludes that ViTs aren't for medicine. Which three experiments would you ask for?
+#
+# ## Second reading
+#
+# ### Two families
+#
+# BiT's own ResNets ("v2") aren't the ResNets inside the ViT authors' hybrids ("v1"),
+# though both have GroupNorm, standardised kernels and the same sizes. The weights of
+# one family give nonsense in the other.
+#
+# | | v1: the ViT authors' | v2: BiT's |
+# |---|---|---|
+# | norm and ReLU | after each convolution | before each convolution |
+# | last step of a block | ReLU on the stream | none |
+# | shortcut, if it must fit | convolution and norm | convolution of the normed input |
+# | root | convolution, norm, ReLU, pool | convolution, pool |
+# | padding | `SAME` | equal on both sides |
+# | standardised kernel | $(w - m)\,/\,(s + 10^{-5})$ | $(w - m)\,/\sqrt{s^2 + 10^{-10}}$ |
+# | GroupNorm's epsilon | $10^{-6}$ | $10^{-5}$ |
+#
+# Here $m$ and $s$ are a kernel's mean and deviation. The order on the right is from [He
+# et al. 2016b](https://arxiv.org/abs/1603.05027), and it's the one of chapter 3: the
+# norm comes first, and the stream is left alone. In the package,
+# `vitedu.resnet("R50x1")` is v1 and `vitedu.resnet("BiT-R50x1")` is v2.
+#
+# *timm*, the best-known collection of such models for PyTorch, has both families under
+# one name, `resnetv2`. In both it divides a kernel by $\sqrt{s^2 + 10^{-8}}$, and its
+# v1 has GroupNorm's epsilon from v2. Let's set timm's epsilons as in the table, and
+# compare logits on random weights: the largest difference as a share of the largest
+# logit. (v1 adds its epsilon outside the square root, and timm inside, so nothing makes
+# them equal. The hybrid's weights are drawn so large that neither counts.)
+
+# %% tags=["hide-input"]
+from vitedu.compat import import_timm
+
+_ = torch.set_grad_enabled(False)
+timm = import_timm()
+
+
+def furthest(ours, name, size, conv_eps, norm_eps, **fields):
+    """From timm's logits with the same random weights, as a share."""
+    torch.manual_seed(0)
+    theirs = timm.create_model(name, num_classes=10, **fields)
+    theirs = theirs.double().eval()
+    theirs.load_state_dict(ours.state_dict(), strict=True)
+    for module in theirs.modules():
+        if "StdConv2d" in type(module).__name__:
+            module.eps = conv_eps
+        if isinstance(module, nn.GroupNorm):
+            module.eps = norm_eps
+    x = torch.randn(1, 3, size, size).double()
+    want = theirs(x)
+    return gap(ours(x), want)
+
+
+# %% tags=["nbval-check-output", "hide-input"]
+small = {"num_classes": 10, "depth": 1, "image_size": 64}
+ours = randomise(vitedu.vit("R50+ViT-B/16", **small))
+for module in ours.patch_embed.backbone.modules():
+    if isinstance(module, nn.Conv2d):
+        module.weight *= 2**22  # so that no epsilon counts
+theirs, fields = "vit_base_r50_s16_224", {"depth": 1, "img_size": 64}
+assert furthest(ours, theirs, 64, 1e-8, 1e-6, **fields) < 1e-8
+bit = randomise(vitedu.resnet("BiT-R50x1", num_classes=10))
+assert furthest(bit, "resnetv2_50x1_bit", 32, 1e-10, 1e-5) < 1e-8
+print("checked: the logits of hybrid and BiT-R50x1 are timm's, to 1e-8")
+
+# %% [markdown]
+# Do the epsilons matter? Here's the same difference if you leave timm's as they are.
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+ours = randomise(vitedu.vit("R50+ViT-B/16", **small))
+moved = {
+    "BiT-R50x1": furthest(bit, "resnetv2_50x1_bit", 32, 1e-8, 1e-5),
+    "R50+ViT-B/16": furthest(ours, theirs, 64, 1e-8, 1e-5, **fields),
+}
+for name, share in moved.items():
+    print(f"{name:13} {share:.0e} of the largest logit")
+
+# %% [markdown]
+# Much more than rounding, and much less than a wrong padding. If you compare two
+# libraries, allow for an epsilon, but not for a padding.
+#
+# ### What a hybrid costs
+#
+# A GMAC is a billion multiply-adds, for one photograph, and R50x1 is the paper's
+# ResNet-50.
+
+# %% tags=["hide-input"]
+from vitedu.model import resnet_config, vit_config
+
+print(f"{'':14}words  weights    GMAC")
+for name in ("ViT-B/16", "R50x1", "R50+ViT-B/16"):
+    is_vit = "ViT" in name
+    config = vit_config(name) if is_vit else resnet_config(name)
+    weights = budget.parameters(config).total / 1e6
+    words = str(config.num_patches) if is_vit else "-"
+    print(
+        f"{name:14}{words:>5}{weights:6.1f} M{budget.macs(config) / 1e9:8.1f}"
+    )
+
+# %% [markdown]
+# This hybrid costs about a fifth more than its ViT. (If you're online,
+# `vitedu.load("R50+ViT-B/16")` fetches a trained one.)
+#
+# ### Adam or SGD
+#
+# ResNets grew up with SGD and momentum, where a weight's step is proportional to its
+# gradient. ([Chapter 5](05_mnist.ipynb) shows how Adam chooses its steps.) The paper
+# trains them with Adam, like its ViTs. Is that fair? Its Table 7 asks. After
+# pre-training on JFT, the mean accuracy over five data sets is
+#
+# | | Adam | SGD |
+# |---|---|---|
+# | ResNet-50 | 89.33 % | 88.79 % |
+# | ResNet-152x2, twice as wide | 94.01 % | 93.72 % |
+#
+# So it's fair, and even a little generous to the ResNets. In our race, the ResNet learned
+# from 10,000 shapes with either, each at its own best rate:
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+for key, name in {"resnet-10k": "AdamW", "resnet-10k-sgd": "SGD"}.items():
+    seeds = ", ".join(f"{seed:.1f}" for seed in metrics[key]["per_seed"])
+    print(f"{name:6} {metrics[key]['value']:.1f} % (seeds: {seeds})")
+
+# %% [markdown]
+# Here SGD is ahead, but only by about one standard error of the difference, so we can't
+# tell the two apart.
+#
+# ### What every network of the race got
+#
+# Equal compute means equal steps times multiply-adds, where a step is a batch of 64
+# pictures. Each network's rate is the best of several on held-out pictures, growing
+# until one was worse, in shorter runs on 3,000 pictures.
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+print(f"{'':8}{'weights':>9}{'MMAC':>7}{'steps':>7}{'rate':>8}")
+for key in resnets.NETWORKS:
+    row = metrics[f"{key}-1k"]
+    macs = row["macs_per_image"] / 1e6
+    shown = f"{row['weights']:9,}{macs:7.1f}{row['steps']:7}{row['lr']:8g}"
+    print(f"{key:8}{shown}")
+
+# %% [markdown]
+# ## Where this is in the paper
+#
+# | here | in the paper ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)) |
+# |---|---|
+# | what a convolution knows | section 3.1, "Inductive bias" |
+# | a feature map as words | section 3.1, "Hybrid architecture" |
+# | GroupNorm and standardised kernels | section 4.1, "Model variants" |
+# | the race on growing data | Figures 3 and 4 |
+# | ResNets, ViTs and hybrids by compute | Figure 5 and Table 6 |
+# | Adam or SGD | appendix D.1, Table 7 |
+#
+# ### What differs
+#
+# * The paper's ResNets have four stages and up to two hundred layers. Ours in the
+#   corner have two blocks, and no pool in the root.
+# * The authors start the scale of each block's last norm at zero, so that a new block
+#   does nothing. Yours starts at one.
+# * The paper's hybrids take either the fourth stage's output, where a word stands for
+#   32×32 pixels, or that of a longer third stage, with 16×16. We wrote the second, in
+#   which the third stage has $6 + 3 = 9$ blocks and there's no fourth.
+# * Figure 4 judges by a linear classifier on few photographs of ImageNet. Our race
+#   judges by new shapes of the same kind.
+#
+# ## Three readings
+#
+# * [Azulay and Weiss 2019](https://arxiv.org/abs/1805.12177) take the fine print
+#   seriously: what strides do to trained networks, and why more data only partly helps.
+# * [Gruver et al. 2023](https://arxiv.org/abs/2210.02984) measure how well hundreds of
+#   trained networks move along with a picture. After training, ViTs can be better at it
+#   than convolutional networks.
+# * [Smith et al. 2023](https://arxiv.org/abs/2310.16764) disagree with the moral of the
+#   race. Convolutional networks with as much data and compute as a large ViT did just
+#   as well.
+#
+# ## Solutions
+#
+# <details><summary>Solution 1</summary>
+#
+# The convolution has $9 \cdot 64 \cdot 64 = 36{,}864$ weights, however large the map
+# is. The dense layer has $(56 \cdot 56 \cdot 64)^2$, about 40 billion. The bottleneck
+# has $256 \cdot 64 + 9 \cdot 64 \cdot 64 + 64 \cdot 256 = 69{,}632$.
+#
+# </details>
+#
+# <details><summary>Solution 2</summary>
+#
+# Each layer adds one pixel on each side, so 112 layers see 225 pixels across. With
+# stride 2, a step of the second layer is two pixels of the picture, in the third it's
+# four, and so on. Seven layers reach $1 + 2 + 4 + \ldots + 64 = 127$ pixels to each
+# side, which is enough. Strides aren't only there to save time.
+#
+# </details>
+#
+# <details><summary>Solution 3</summary>
+#
+# Without its positions, the trained network is lost everywhere. One that never had any
+# can't tell a digit from its patches in any other order, so it's worse in the corner.
+# But if you move a digit by a multiple of four pixels, a whole patch, nothing changes
+# for it at all. That's why we test at rows and columns 2, 10 and 14 here: it reads as
+# well there as at home. So weight sharing was there all along, and the positions gave
+# it up for the order of the patches.
+#
+# For the hybrid we ran two seeds. With its positions, it loses a lot on the way to 10
+# with one seed and little with the other, so the map of the main text says little about
+# how much they cost. Without them, it loses a little on the way to 10, and much more at
+# 14. That can only come from the zeros around the sheet, because nothing else in this
+# network tells one place from another: near the border, the convolutions see them.
+#
+# </details>
+
+# %% tags=["hide-cell", "nbval-ignore-output"]
+_ = torch.set_grad_enabled(True)
+
+
+def along_the_way(network):
+    """Accuracy at a place of the corner, two and three patches further on."""
+    found = (accuracy(network, at(x_test, i, i), y_test) for i in (2, 10, 14))
+    return ", ".join(f"{share:.0%}" for share in found)
+
+
+def trained(build, seed, has_positions):
+    """A network from the corner, with positions or without."""
+    torch.manual_seed(seed)
+    network = build()
+    if not has_positions:
+        nn.init.zeros_(network.pos_embed)
+        network.pos_embed.requires_grad = False
+    train(network, corner, labels, epochs=1, lr=0.003)
+    return network
+
+
+# %% tags=["hide-cell", "nbval-ignore-output"]
+print("at rows and columns 2, 10 and 14")
+nn.init.zeros_(networks["ViT"].pos_embed)
+print("ViT, positions taken away:", along_the_way(networks["ViT"]))
+without = trained(small_vit, 0, has_positions=False)
+print("ViT, never had any:", along_the_way(without))
+for seed in (0, 1):
+    made = networks["hybrid"] if seed == 0 else trained(small_hybrid, 1, True)
+    print(f"hybrid, seed {seed}:", along_the_way(made))
+    without = trained(small_hybrid, seed, has_positions=False)
+    print(f"hybrid, seed {seed}, never had any:", along_the_way(without))
+
+# %% [markdown]
+# <details><summary>Solution 4</summary>
+#
+# Where row and column differ from 4 by a multiple of four, because the network divides
+# the sheet by four and only such a move brings its numbers back. In between it reads
+# much worse, and two pixels off may be no better than guessing. In the main text, the
+# 16 places taught it all the moves that its strides can't do.
+#
+# </details>
+
+# %% tags=["hide-cell", "nbval-ignore-output"]
+torch.manual_seed(0)
+single = small_resnet()
+copies = at(x_learn, 4, 4).repeat(6, 1, 1, 1)
+_ = train(single, copies, y_learn.repeat(6), epochs=1, lr=0.003)
+for i in (4, 6, 8):
+    row = [accuracy(single, at(x_test, i, j), y_test) for j in range(4, 13, 2)]
+    print(f"row {i}:", " ".join(f"{share:4.0%}" for share in row))
+
+# %% [markdown]
+# <details><summary>Solution 5</summary>
+#
+# `norm1` now sees the input, so it needs as many channels as that has, and `norm3` sees
+# the narrow branch, so it needs `m`. The left column ends with a ReLU on the stream,
+# which cuts off everything below zero. On the right, whatever is in the stream stays
+# there.
+#
+# ```python
+# # in __init__
+# self.conv1, self.norm1 = conv(c, m, 1), norm(c)
+# self.conv2, self.norm2 = conv(m, m, 3, stride), norm(m)
+# self.conv3, self.norm3 = conv(m, 4 * m, 1), norm(m)
+# self.must_fit = c != 4 * m or stride != 1
+# if self.must_fit:
+#     self.downsample = conv(c, 4 * m, 1, stride)
+#
+# def forward(self, x):
+#     y = F.relu(self.norm1(x))
+#     stream = self.downsample(y) if self.must_fit else x
+#     y = self.conv1(y)
+#     y = self.conv2(F.relu(self.norm2(y)))
+#     y = self.conv3(F.relu(self.norm3(y)))
+#     return stream + y
+# ```
+#
+# </details>
+#
+# <details><summary>Solution 6</summary>
+#
+# For example: (a) Both networks pretrained on the same large collection and then
+# fine-tuned ([chapter 11](11_transfer.ipynb)). From scratch on 2,000 pictures is the
+# case that we expect a ViT to lose. (b) The same race with 500, 1,000 and 2,000
+# pictures, at equal compute, with the best rate for each and several seeds. If the gap
+# shrinks from left to right, more pictures may close it. (c) A hybrid. If it does as
+# well as the ResNet, it isn't attention that's wrong for medicine, but raw patches.
+#
+# </details>

@@ -1,0 +1,394 @@
+"""Drawings of chapter 13: what a convolution knows, ResNets, hybrids, the race.
+
+Every function returns a figure and its alt text, for `figures.show(*...)`.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from vitedu.figures.charts import WIDTH, bare, chart, note
+from vitedu.figures.palette import (
+    ATTENTION,
+    DARK,
+    GREY,
+    MAP,
+    PALE,
+    PATCHES,
+    POSITIONS,
+    STREAM,
+    TINTS,
+)
+from vitedu.figures.photos import draw_picture
+from vitedu.figures.schematic import (
+    TIMES,
+    arrow,
+    box,
+    canvas,
+    column,
+    label,
+    line,
+    plus,
+    rectangle,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NETWORKS = {  # of the race: its name on the page, colour, marker
+    "resnet": ("ResNet", PATCHES, "s"),
+    "hybrid": ("hybrid", POSITIONS, "D"),
+    "vit": ("ViT", ATTENTION, "o"),
+}
+GUIDE = 0.575  # of the width: where the moved maps have their line
+NARROW, LOOK, WIDEN = f"1{TIMES}1 narrow", f"3{TIMES}3 look", f"1{TIMES}1 widen"
+# what a unit computes on its way beside the stream, from top to bottom
+UNITS = {
+    "the ViT authors' (v1)": (
+        (NARROW, "norm, ReLU", LOOK, "norm, ReLU", WIDEN, "norm"),
+        "ReLU",
+    ),
+    "BiT's (v2)": (
+        ("norm, ReLU", NARROW, "norm, ReLU", LOOK, "norm, ReLU", WIDEN),
+        "",
+    ),
+}
+
+
+def moved(
+    rows: Mapping[str, tuple[Tensor, Tensor, Tensor]], step: int
+) -> "tuple[Figure, str]":
+    """A photograph, a convolution's map, a map of tokens; then all moved.
+
+    A row is its name and (3, h, w) in 0..1, (h, w), (gh, gw); the maps of a
+    column share one scale. A line marks the same place of them all.
+    """
+    figure, grid = chart(WIDTH, 3.75, len(rows), 3, squeeze=False)
+    titles = ("photograph", "convolution", "one number\nof each token")
+    limits = [
+        max(maps[i].abs().max().item() for maps in rows.values())
+        for i in (1, 2)
+    ]
+    for axes, (name, maps) in zip(grid, rows.items(), strict=True):
+        draw_picture(axes[0], maps[0])
+        axes[0].set_ylabel(name, fontsize=12)
+        for panel, each, most in zip(axes[1:], maps[1:], limits, strict=True):
+            panel.imshow(each.numpy(), cmap=MAP, vmin=-most, vmax=most)
+        for panel in axes:
+            left, right = panel.get_xlim()
+            place = left + GUIDE * (right - left)
+            panel.axvline(place, color="white", linewidth=1.5)
+            panel.set(xticks=[], yticks=[])
+            bare(panel, "top", "right", "bottom", "left")
+    for axes, title in zip(grid[0], titles, strict=True):
+        axes.set_title(title, fontsize=12)
+    tokens = next(iter(rows.values()))[2]
+    alt = (
+        "Two rows of three pictures. Above, a photograph, the map of its edges "
+        f"by a convolution, and {len(tokens)} by {len(tokens)} squares with "
+        "one number of each token. Below, all of it after a move by "
+        f"{step} pixels: the edges are the same, and a white line at the same "
+        "place of each picture shows that they have moved along; the pattern "
+        "of the tokens is different."
+    )
+    return figure, alt
+
+
+def matrices(layers: Mapping[str, tuple[Tensor, str]]) -> "tuple[Figure, str]":
+    """The matrix (n, n) of each layer by its name, with words below it.
+
+    Zeros are white. Each has a scale of its own: the pattern counts.
+    """
+    from matplotlib import colormaps
+
+    figure, panels = chart(WIDTH, 2.55, 1, len(layers))
+    colors = colormaps[MAP].with_extremes(bad="white")
+    told = []
+    for axes, (name, (matrix, words)) in zip(
+        panels, layers.items(), strict=True
+    ):
+        shown = torch.where(matrix == 0, math.nan, matrix)
+        axes.imshow(shown.numpy(), cmap=colors, interpolation="nearest")
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(name, fontsize=12, weight="bold")
+        axes.set_xlabel(f"pixel in\n{words}", fontsize=11)
+        filled = int((matrix != 0).sum())
+        told.append(
+            f"{name}, {filled:,} of {matrix.numel():,} entries are not zero, "
+            f"{words}"
+        )
+    panels[0].set_ylabel("pixel out", fontsize=11)
+    alt = "Three layers as matrices, a row for each pixel that comes out: "
+    listed = "; ".join(told).replace("\n", " ")
+    return figure, f"{alt}{listed}."
+
+
+def reach(maps: Mapping[str, Tensor]) -> "tuple[Figure, str]":
+    """Which pixels change (h, w) if the one in the middle does, by layers."""
+    from matplotlib.colors import ListedColormap
+
+    figure, panels = chart(WIDTH, 1.85, 1, len(maps))
+    told = []
+    for axes, (name, changed) in zip(panels, maps.items(), strict=True):
+        color = ATTENTION if "attention" in name else PATCHES
+        look = ListedColormap(["white", color])
+        axes.imshow(changed.numpy(), cmap=look, vmin=0, vmax=1)
+        middle = [side // 2 for side in reversed(changed.shape)]
+        axes.plot(*middle, "s", color="white", markersize=2.5)
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(name, fontsize=11)
+        many = int(changed.sum())
+        axes.set_xlabel(f"{many} pixels", fontsize=11)
+        told.append(f"{name.replace(chr(10), ' ')}: {many}")
+    alt = (
+        "How many pixels notice a change of the one in the middle, which has a "
+        "white dot. "
+        f"{'; '.join(told)}."
+    )
+    return figure, alt
+
+
+def windows() -> "tuple[Figure, str]":
+    """Windows of 3 at stride 2 over 8 pixels, with either padding."""
+    figure, axes = canvas(400, 236, opaque=True)
+    side, left = 34, 48
+    rows = (("padding=1", 0, 190), ("SAME", 1, 78))
+    for name, first, y in rows:
+        words = {"ha": "left", "weight": "bold"}
+        label(axes, (10, y + 34), name, DARK, 12, **words)
+        for pixel in range(-1, 9):
+            is_border = pixel in (-1, 8)
+            if pixel == -1 and first == 1:
+                continue  # SAME has no zero there
+            is_unused = pixel == 8 and first == 0
+            corner = (left + (pixel + 0.5) * side, y - side / 2)
+            face = "white" if is_border else TINTS[PATCHES]
+            look = {"facecolor": face, "edgecolor": PALE, "linewidth": 1}
+            rectangle(axes, corner, (side, side), **look)
+            middle = (corner[0] + side / 2, y)
+            shown = "0" if is_border else "abcdefgh"[pixel]
+            color = PALE if is_unused else DARK
+            label(axes, middle, shown, color, 12, va="center_baseline")
+            if is_unused:
+                told = "unused"
+                label(axes, (middle[0] + 13, y - 30), told, GREY, 11)
+        for number in range(4):
+            start = left + (2 * number + first - 0.5) * side
+            low = y - side / 2 - 7 - 8 * (number % 2)
+            ends = [(start + 4, low), (start + 3 * side - 4, low)]
+            line(axes, ends, PATCHES, 3)
+            at = (start + 1.5 * side, y - side / 2 - 28)
+            what = "abcdefgh"[2 * number + first]
+            label(axes, at, what, PATCHES, 12, weight="bold")
+    alt = (
+        "Eight pixels, a to h, and four windows of three pixels, two apart. "
+        "With padding=1 there is a zero before a and one after h, which no "
+        "window reaches; the windows are centred on a, c, e and g. With SAME "
+        "the only zero comes after h, and they are centred on b, d, f and h."
+    )
+    return figure, alt
+
+
+def units() -> "tuple[Figure, str]":
+    """A bottleneck of each family, side by side, beside its stream."""
+    figure, axes = canvas(420, 430, opaque=True)
+    told = []
+    for x, (name, (steps, last)) in zip((28, 238), UNITS.items(), strict=True):
+        label(axes, (x + 76, 414), name, DARK, 12.5, weight="bold")
+        line(axes, [(x, 388), (x, 16)], STREAM, 7)
+        axes.plot(x, 12, "v", color=STREAM, markersize=14)
+        branch = x + 100
+        line(axes, [(x, 376), (branch, 376), (branch, 362)], GREY)
+        heights = [344 - 47 * number for number in range(len(steps))]
+        for y, words in zip(heights, steps, strict=True):
+            is_norm = "norm" in words
+            color = STREAM if is_norm else PATCHES
+            box(axes, (branch, y), (116, 34), words, color, lit=not is_norm)
+            if y != heights[-1]:
+                arrow(axes, (branch, y - 18), (branch, y - 30))
+        foot = heights[-1] - 18
+        line(axes, [(branch, foot), (branch, 66), (x + 12, 66)], GREY)
+        plus(axes, (x, 66), STREAM)
+        if last:
+            # on the stream itself
+            box(axes, (x + 6, 39), (64, 24), last, STREAM)
+        ending = f", then {last} on the stream" if last else ""
+        told.append(f"{name}: {' then '.join(steps)}, plus the input{ending}")
+    alt = (
+        "Two bottlenecks. Each leaves the stream and comes back to it. "
+        f"{'; '.join(told)}."
+    )
+    return figure, alt
+
+
+def stem() -> "tuple[Figure, str]":
+    """From a photograph to words: each box with its line of code."""
+    figure, axes = canvas(400, 430, opaque=True)
+    steps = (
+        (
+            r"a photograph,  224$\times$224",
+            STREAM,
+            "images  # (b, 3, 224, 224)",
+        ),
+        (
+            r"ResNet:  14$\times$14$\times$1024",
+            PATCHES,
+            "maps = self.backbone(images)",
+        ),
+        (
+            r"196 words  $\mathbf{x}_p^1\, \ldots\, \mathbf{x}_p^{196}$",
+            POSITIONS,
+            'rearrange(maps, "b c h w -> b (h w) c")',
+        ),
+        (
+            r"196 tokens  $\mathbf{x}_p^i\,\mathbf{E}$",
+            ATTENTION,
+            "self.proj(words)",
+        ),
+    )
+    column(axes, 200, 300, steps, top=398, is_bold=True)
+    alt = (
+        "The hybrid stem, four boxes from top to bottom, each with its line of "
+        "code: a photograph of 224 by 224 pixels; the ResNet's feature map, 14 "
+        "by 14 places of 1024 channels; 196 words, one for each place; 196 "
+        "tokens, each a word times E."
+    )
+    return figure, alt
+
+
+def race(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
+    """Test accuracy over training images, a line per network.
+
+    `metrics` are those of the record, "vit-1k" and so on; a row that is not
+    there is left out. A small point is a seed; bars are standard errors.
+    """
+    figure, axes = chart(WIDTH, 3.5)
+    told, ends = [], {}
+    for key, (name, color, marker) in NETWORKS.items():
+        rows = {
+            int(row.split("-")[1][:-1]) * 1000: metric["per_seed"]
+            for row, metric in metrics.items()
+            if row.split("-")[0] == key and not row.endswith("sgd")
+        }
+        if not rows:
+            continue
+        rows = dict(sorted(rows.items()))
+        means = [statistics.fmean(seeds) for seeds in rows.values()]
+        errors = [standard_error(seeds) for seeds in rows.values()]
+        for many, seeds in rows.items():
+            look = {"color": color, "markersize": 3, "alpha": 0.45}
+            axes.plot([many] * len(seeds), seeds, "o", linestyle="none", **look)
+        look = {"color": color, "linewidth": 2, "capsize": 4, "markersize": 7}
+        axes.errorbar([*rows], means, errors, fmt=f"{marker}-", **look)
+        ends[name] = (max(rows), means[-1], color)
+        points = [
+            f"{mean:.0f} % from {many:,}"
+            for many, mean in zip(rows, means, strict=True)
+        ]
+        told.append(f"{name} {', '.join(points)}")
+    for name, place in _apart(ends, 7).items():
+        many, _, color = ends[name]
+        look = {"color": color, "weight": "bold", "va": "center"}
+        note(axes, name, (many, place), (10, 0), 12, **look)
+    axes.axhline(10, color="0.7", linestyle="--", linewidth=1)
+    note(axes, "guessing", (10_000, 10), (0, 4), 11, ha="right")
+    axes.set(xscale="log", xlim=(850, 19_000), ylim=(0, 100))
+    axes.set_xticks([1000, 3000, 10_000], ["1,000", "3,000", "10,000"])
+    axes.minorticks_off()
+    axes.set_xlabel("pictures to learn from", fontsize=12)
+    axes.set_ylabel("test accuracy (%)", fontsize=12)
+    axes.tick_params(labelsize=11)
+    bare(axes)
+    alt = (
+        "Test accuracy by number of training pictures, means of three seeds, "
+        f"at equal compute: {'; '.join(told)}."
+    )
+    return figure, alt
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Of their mean; 0 for a single one."""
+    if len(values) < 2:
+        return 0.0
+    return statistics.stdev(values) / math.sqrt(len(values))
+
+
+def _apart(
+    ends: Mapping[str, tuple[int, float, str]], gap: float
+) -> dict[str, float]:
+    """Heights of the names, at least `gap` from one to the next."""
+    placed: dict[str, float] = {}
+    lowest = -math.inf
+    for name in sorted(ends, key=lambda each: ends[each][1]):
+        lowest = max(ends[name][1], lowest + gap)
+        placed[name] = lowest
+    return placed
+
+
+def sheets(
+    sample: Tensor,
+    read: Mapping[str, Tensor],
+    apart: int,
+    marked: Sequence[int] = (2, 12),
+) -> "tuple[Figure, str]":
+    """A digit on its sheet (h, w), and where each network reads it, in percent.
+
+    `read` holds maps by the digit's row and column, `apart` pixels from one to
+    the next. The places it learned from are framed, and `marked` ones have a
+    circle.
+    """
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    figure, grid = chart(WIDTH, 5.6, 2, 2)
+    first, *panels = grid.flat
+    first.imshow(sample.numpy(), cmap="gray_r", vmin=0, vmax=1)
+    first.set(xticks=[], yticks=[])
+    first.set_title("a digit where they learned", fontsize=11)
+    told = []
+    for axes, (name, shares) in zip(panels, read.items(), strict=True):
+        axes.imshow(shares.numpy(), cmap=MAP, vmin=0, vmax=100)
+        learned = 3.5 / apart  # rows and columns 0 to 3
+        size = (min(learned + 0.25, len(shares)),) * 2
+        look = {"fill": False, "edgecolor": "white", "linewidth": 2}
+        rectangle(axes, (-0.48, -0.48), size, **look)
+        for place in marked:
+            share = shares[(place // apart,) * 2]
+            color = "black" if share > 50 else "white"
+            look = {"markersize": 8, "markerfacecolor": "none"}
+            axes.plot(*(place / apart,) * 2, "o", color=color, **look)
+        for end in (0, len(shares) - 1):
+            share = shares[end, end]
+            color = "black" if share > 50 else "white"
+            label(axes, (end, end), f"{share:.0f}", color, 10)
+        ticks = [i for i in range(len(shares)) if apart * i % 4 == 0 or i == 0]
+        axes.set_xticks(ticks, [str(apart * i) for i in ticks], fontsize=10)
+        axes.set_yticks(ticks, [str(apart * i) for i in ticks], fontsize=10)
+        axes.set_title(name, fontsize=13, weight="bold")
+        told.append(
+            f"{name} {shares[0, 0]:.0f} % in the upper left corner, "
+            f"{shares[-1, -1]:.0f} % in the lower right one"
+        )
+    for axes in panels[1:]:
+        axes.set_xlabel("moved to the right", fontsize=11)
+    for axes in (panels[0], panels[1]):
+        axes.set_ylabel("moved down", fontsize=11)
+    bar = figure.colorbar(
+        ScalarMappable(Normalize(0, 100), MAP),
+        ax=grid,
+        ticks=(0, 50, 100),
+        location="bottom",
+        aspect=40,
+        shrink=0.8,
+    )
+    bar.set_label("digits read (%)", fontsize=11)
+    alt = (
+        "A digit in the upper left corner of its sheet, and a map for each "
+        "network of how many digits it reads by where they are put: "
+        f"{'; '.join(told)}."
+    )
+    return figure, alt

@@ -33,7 +33,7 @@ def server(site):
 
 
 @pytest.fixture(scope="session")
-def browser(site):
+def browser():
     if CHROMIUM is None or shutil.which(CHROMIUM) is None:
         missing(f"there is no Chromium in PATH or $CHROMIUM ({CHROMIUM})")
     try:

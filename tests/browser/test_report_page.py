@@ -1,24 +1,14 @@
 """The report of a run in a real browser: readable by all, and asking nobody."""
 
-import functools
-import os
-import shutil
-from importlib.metadata import distribution
-from pathlib import Path
-
 import pytest
 import torch
+from visits import DESKTOP, PHONE, axe
 
 from vitedu.evaluate.confusion import Predictions
 from vitedu.figures.report import Contents, Example, Measured, report
 
 pytestmark = pytest.mark.browser
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-CHROMIUM = os.environ.get("CHROMIUM") or next(
-    filter(None, map(shutil.which, NAMES)), None
-)
-PHONE, DESKTOP = {"width": 375, "height": 812}, {"width": 1280, "height": 900}
 LOOKS = [("light", DESKTOP), ("dark", PHONE)]
 HISTORY = [
     {"step": 10, "loss": 2.25, "train_accuracy": 20.0, "lr": 0.01},
@@ -26,37 +16,6 @@ HISTORY = [
     {"step": 20, "test_accuracy": 87.5},
 ]
 LONG = "a_folder_with_a_name_that_no_phone_is_wide_enough_for" * 3
-
-
-def missing(reason):
-    """Skip, or fail where the caller said that nothing may be missing."""
-    if os.environ.get("VITEDU_BROWSER") == "required":
-        pytest.fail(f"VITEDU_BROWSER=required, but {reason}")
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None or shutil.which(CHROMIUM) is None:
-        missing(f"there is no Chromium in PATH or $CHROMIUM ({CHROMIUM})")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("playwright is not installed")
-    with sync_playwright() as driver:
-        chromium = driver.chromium.launch(
-            executable_path=CHROMIUM,
-            args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
-        )
-        yield chromium
-        chromium.close()
-
-
-@functools.cache
-def axe():
-    carrier = distribution("axe-playwright-python")
-    (script,) = [file for file in carrier.files if file.name == "axe.min.js"]
-    return Path(carrier.locate_file(script)).read_text()
 
 
 def example(number, label, predicted):

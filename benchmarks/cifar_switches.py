@@ -19,30 +19,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
+from reached import Reached, reach
 
 from vitedu import budget, results
 from vitedu.data import Augment, load_dataset
-from vitedu.evaluate import accuracy
 from vitedu.model import Learned1D
-from vitedu.train import TrainConfig, fit, recipe
+from vitedu.train import TrainConfig, recipe
 from vitedu.train.fit import Start
-from vitedu.train.sources import open_sources
 
 TARGET = Path(__file__).parents[1] / "vitedu/results/cifar-switches.json"
 NUM_TRAIN, NUM_HELD_OUT, EPOCHS, LONGER = 5_000, 5_000, 20, 4
 SEEDS = (0, 1, 2)
-
-
-class Reached(NamedTuple):
-    """What one run comes to."""
-
-    held_out: float  # percent, as the next
-    train: float
-    seconds: float
 
 
 def augmented(config: TrainConfig, **changes: object) -> TrainConfig:
@@ -123,23 +113,12 @@ def decay_everything(start: Start) -> None:
         group["weight_decay"] = start.config.weight_decay
 
 
-def reach(name: str, seed: int, data: str) -> Reached:
-    """One run of the switch called `name`."""
+def train_switch(name: str, seed: int, data: str) -> Reached:
+    """One run of the switch called `name`; its test images are held out."""
     torch.set_num_threads(1)
     config = replace(SWITCHES[name](small(data)), seed=seed, threads=1)
     start = decay_everything if name == "decay of everything" else None
-    run = fit(config, on_start=start)
-    plain = open_sources(
-        replace(config, augment=Augment()), torch.device("cpu")
-    )
-    learned = accuracy(
-        run.model, plain.train.batches(epoch=0, seed=0, batch_size=250)
-    )
-    return Reached(
-        run.result["metrics"]["test_accuracy"]["value"],
-        learned.accuracy,
-        run.result["wall_seconds"],
-    )
+    return reach(config, on_start=start)
 
 
 def write_parts(source: str, target: Path) -> str:
@@ -165,9 +144,9 @@ def metrics_of(reached: dict[str, dict[int, Reached]]) -> dict[str, dict]:
         runs = [reached[name][seed] for seed in SEEDS]
         config = SWITCHES[name](small("none"))
         metrics[name] = {
-            "value": statistics.mean(run.held_out for run in runs),
+            "value": statistics.mean(run.test for run in runs),
             "unit": "percent of 5,000 held out",
-            "per_seed": [run.held_out for run in runs],
+            "per_seed": [run.test for run in runs],
             "train_per_seed": [run.train for run in runs],
             "seconds_per_seed": [run.seconds for run in runs],
             "epochs": config.epochs,
@@ -201,7 +180,7 @@ def finished(
     """The runs as they end, several at a time."""
     spawn = get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawn) as pool:
-        runs = {pool.submit(reach, *run, data): run for run in wanted}
+        runs = {pool.submit(train_switch, *run, data): run for run in wanted}
         for run in as_completed(runs):
             yield *runs[run], run.result()
 
@@ -226,7 +205,7 @@ def main() -> None:
         for name, seed, run in finished(wanted, str(file), options.processes):
             reached.setdefault(name, {})[seed] = run
             print(
-                f"{name:28} seed {seed}: {run.held_out:.2f} %, on what it "
+                f"{name:28} seed {seed}: {run.test:.2f} %, on what it "
                 f"learned from {run.train:.2f} %, {run.seconds:.0f} s",
                 flush=True,
             )

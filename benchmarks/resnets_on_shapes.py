@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from reached import Reached, reach
 
 from vitedu import budget, results
 from vitedu.data import Augment
-from vitedu.evaluate import accuracy
 from vitedu.model import Hybrid, ResNetConfig, SinCos2D, ViTConfig
 from vitedu.train import TrainConfig, fit, recipe
 from vitedu.train.sources import open_sources
@@ -94,14 +94,6 @@ ROWS = [Row(network, images) for images in IMAGES for network in NETWORKS]
 ROWS.append(Row("resnet", IMAGES[-1], "sgd"))
 
 
-class Reached(NamedTuple):
-    """What one training comes to, in percent, and what it took."""
-
-    test: float
-    train: float  # on the first 1,000 images it learned from
-    seconds: float
-
-
 def steps_of(network: str, of_vit: int = STEPS) -> int:
     """As many steps as make the operations of the ViT's."""
     ours = budget.macs(NETWORKS[network])
@@ -147,21 +139,9 @@ def climb(row: Row) -> dict[float, float]:
     return tried
 
 
-def reach(row: Row, lr: float, seed: int) -> Reached:
-    """One training of the table."""
-    config = settings(row, lr, seed)
-    run = fit(config)
-    # a set of shapes begins with every smaller one
-    first = replace(config, dataset="shapes-1k", augment=Augment())
-    sources = open_sources(first, torch.device("cpu"))
-    learned = accuracy(
-        run.model, sources.train.batches(epoch=0, seed=0, batch_size=250)
-    )
-    return Reached(
-        run.result["metrics"]["test_accuracy"]["value"],
-        learned.accuracy,
-        run.result["wall_seconds"],
-    )
+def train_row(row: Row, lr: float, seed: int) -> Reached:
+    """One training of the table; a set of shapes begins with every smaller."""
+    return reach(settings(row, lr, seed), dataset="shapes-1k")
 
 
 def choose_rates(
@@ -212,7 +192,7 @@ def finished_rows(
         rates = tried[row.network, row.optimizer]
         lr = max(rates, key=rates.__getitem__)
         for seed in SEEDS:
-            runs[pool.submit(reach, row, lr, seed)] = row, seed
+            runs[pool.submit(train_row, row, lr, seed)] = row, seed
     reached: dict[Row, dict[int, Reached]] = {}
     for run in as_completed(runs):
         row, seed = runs[run]

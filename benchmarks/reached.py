@@ -1,0 +1,42 @@
+"""What a training run comes to, on test images and on those it learned from."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from vitedu.data import Augment
+from vitedu.evaluate import accuracy
+from vitedu.train import TrainConfig, fit
+from vitedu.train.fit import Start
+from vitedu.train.sources import open_sources
+
+
+class Reached(NamedTuple):
+    """One run: percent right twice, and the seconds it took."""
+
+    test: float
+    train: float  # on the images it learned from, as they are
+    seconds: float
+
+
+def reach(
+    config: TrainConfig,
+    *,
+    dataset: str | None = None,
+    on_start: Start | None = None,
+) -> Reached:
+    """Train; `dataset` has the images for `train`, else the config's has."""
+    run = fit(config, on_start=on_start)
+    plain = replace(
+        config, augment=Augment(), dataset=dataset or config.dataset
+    )
+    sources = open_sources(plain, torch.device("cpu"))
+    learned = accuracy(
+        run.model, sources.train.batches(epoch=0, seed=0, batch_size=250)
+    )
+    return Reached(
+        run.result["metrics"]["test_accuracy"]["value"],
+        learned.accuracy,
+        run.result["wall_seconds"],
+    )

@@ -326,5 +326,5 @@ def test_a_misplaced_use_is_caught(small_package, use, line):
 @pytest.mark.parametrize(
     "path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE))
 )
-def test_a_module_is_at_most_400_lines(path):
-    assert len(path.read_text().splitlines()) <= 400
+def test_a_module_is_at_most_500_lines(path):
+    assert len(path.read_text().splitlines()) <= 500

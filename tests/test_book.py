@@ -176,16 +176,18 @@ def test_links_and_setup_lead_to_this_page(text):
 
 @named(CHAPTERS)
 def test_a_chapter_draws_with_its_own_module_and_what_all_share(text):
-    """`vitedu/figures/NAME.py` is named after the chapter `NN_NAME`."""
+    """`figures/chapters/NAME.py` is named after the chapter `NN_NAME`."""
     own = text.stem[3:]
     drawn_with = {
-        alias.name
+        f"{node.module}.{alias.name}"
         for node in ast.walk(ast.parse(text.read_text()))
-        if isinstance(node, ast.ImportFrom) and node.module == "vitedu.figures"
+        if isinstance(node, ast.ImportFrom)
+        and node.module.startswith("vitedu.figures")
         for alias in node.names
     }
-    assert drawn_with <= {own, "photos"}
-    assert (ROOT / f"vitedu/figures/{own}.py").is_file()
+    assert drawn_with - {"vitedu.figures.photos"} == {
+        f"vitedu.figures.chapters.{own}"
+    }
 
 
 @named(CHAPTERS)

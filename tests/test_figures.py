@@ -154,7 +154,7 @@ def test_no_window_and_no_global_figure_is_made():
 
 def test_matplotlib_is_imported_inside_functions_alone():
     """Importing `vitedu.figures` is then as fast as importing torch."""
-    for path in sorted(Path(figures.__path__[0]).glob("*.py")):
+    for path in sorted(Path(figures.__path__[0]).rglob("*.py")):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 assert "matplotlib" not in ast.unparse(node), path.name

@@ -123,21 +123,39 @@ def cells_of(notebook: NotebookNode) -> list[tuple]:
     ]
 
 
+class _Compared(ast.NodeTransformer):
+    """Drop what outputs don't depend on; note what comes from the package."""
+
+    def __init__(self) -> None:
+        self.imported: list[tuple[str, str]] = []
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
+        if (node.module or "").split(".")[0] != "vitedu":
+            return node
+        self.imported += [(it.name, it.asname or it.name) for it in node.names]
+        return None
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, lock.DEFINITIONS) and ast.get_docstring(node):
+            node.body = node.body[1:] or [ast.Pass()]
+        return super().generic_visit(node)
+
+
 def digest(notebook: NotebookNode) -> str:
     """Of the code that outputs come from: syntax trees without docstrings.
 
-    The cell tagged `setup` is left out; comments and layout do not count.
+    The cell tagged `setup` is left out; comments and layout do not count, nor
+    does the module of the package that a name is imported from: a definition
+    that moves is the same one.
     """
-    trees = []
+    parts = []
     for cell in cells.code(notebook):
         if "setup" in cells.tags(cell):
             continue
-        tree = ast.parse(cell.source)
-        for node in ast.walk(tree):
-            if isinstance(node, lock.DEFINITIONS) and ast.get_docstring(node):
-                node.body = node.body[1:] or [ast.Pass()]
-        trees.append(ast.dump(tree))
-    return hashlib.sha256("\n".join(trees).encode()).hexdigest()[:16]
+        compared = _Compared()
+        tree = compared.visit(ast.parse(cell.source))
+        parts += [repr(sorted(compared.imported)), ast.dump(tree)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def with_outputs(fresh: NotebookNode, old: NotebookNode) -> NotebookNode:

@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn.functional import avg_pool2d
 
 from vitedu import figures
-from vitedu.figures import images as drawings
+from vitedu.figures.chapters import images as drawings
 from vitedu.figures import photos
 
 torch.set_num_threads(1)

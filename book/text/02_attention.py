@@ -24,7 +24,7 @@ import numpy as np
 
 from vitedu import figures
 from vitedu.data import photo
-from vitedu.figures import attention as drawings
+from vitedu.figures.chapters import attention as drawings
 from vitedu.figures import photos
 from vitedu.plain import patchify
 

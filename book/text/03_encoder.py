@@ -33,7 +33,7 @@ print(f"seed 0, cpu, float64, torch {torch.__version__}")
 import torch.nn.functional as F
 
 from vitedu import figures
-from vitedu.figures import encoder as drawings
+from vitedu.figures.chapters import encoder as drawings
 
 
 def fresh(module):

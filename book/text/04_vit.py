@@ -216,7 +216,7 @@ print("largest change below 1e-12:", bool(change < 1e-12))
 # class token and table are the same for all.
 
 # %% tags=["hide-input"]
-from vitedu.figures import vit as drawings
+from vitedu.figures.chapters import vit as drawings
 
 figures.show(*drawings.tokens())
 

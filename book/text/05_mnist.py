@@ -30,7 +30,7 @@ from torch import nn
 
 from vitedu import figures, results
 from vitedu.data import load_dataset
-from vitedu.figures import mnist
+from vitedu.figures.chapters import mnist
 from vitedu.model import ViT as PackageViT
 from vitedu.model import record_attention
 from vitedu.plain import ViT, patchify

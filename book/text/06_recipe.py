@@ -27,7 +27,8 @@ from vitedu import figures, results
 from vitedu.data import load_dataset, photo
 from vitedu.data.mix import mix
 from vitedu.data.sources import MissingDataError
-from vitedu.figures import photos, recipe
+from vitedu.figures import photos
+from vitedu.figures.chapters import recipe
 from vitedu.plain import ViT, accuracy, train_step, warmup_cosine
 from vitedu.train.optimizer import parameter_groups
 

@@ -23,7 +23,7 @@ from torch import nn
 
 from vitedu import budget, figures, results
 from vitedu.data import load_dataset, photo
-from vitedu.figures import speed
+from vitedu.figures.chapters import speed
 from vitedu.model import vit_config
 from vitedu.plain import ViT, accuracy, train_step, warmup_cosine
 

@@ -50,7 +50,7 @@ from vitedu import figures, results
 from vitedu.budget import memory, parameters
 from vitedu.budget.meta import bytes_kept
 from vitedu.data import load_dataset, photo
-from vitedu.figures import scale as drawings
+from vitedu.figures.chapters import scale as drawings
 from vitedu.model import vit_config
 from vitedu.plain import ViT, accuracy, train_step, warmup_cosine
 

@@ -66,7 +66,7 @@ model.preprocess = rules  # its own again
 
 # %% tags=["hide-input"]
 from vitedu import figures
-from vitedu.figures import weights as drawings
+from vitedu.figures.chapters import weights as drawings
 
 seen = dict(zip(photographs, prepared() / 2 + 0.5, strict=True))
 before = dict(zip(photographs, best(right), strict=True))

@@ -22,7 +22,7 @@ from PIL import Image, ImageOps
 
 from vitedu import budget, figures, results
 from vitedu.data import photo
-from vitedu.figures import resolution as drawings
+from vitedu.figures.chapters import resolution as drawings
 
 torch.set_num_threads(1)
 _ = torch.manual_seed(0), torch.set_grad_enabled(False)  # nothing is trained

@@ -34,7 +34,8 @@ from torch import nn
 
 from vitedu import budget, figures, results
 from vitedu.data import Augment, ImageSource, find_images, load_folder, photo
-from vitedu.figures import photos, transfer
+from vitedu.figures import photos
+from vitedu.figures.chapters import transfer
 from vitedu.plain import ViT, accuracy, train_step, warmup_cosine
 
 torch.set_num_threads(1)

@@ -27,7 +27,8 @@ from vitedu.data import find_images, folder_of, load_folder, photo
 from vitedu.data.shapes import write_folder
 from vitedu.data.sources import MissingDataError
 from vitedu.evaluate import features, sample_shots
-from vitedu.figures import few_shot, photos
+from vitedu.figures import photos
+from vitedu.figures.chapters import few_shot
 
 torch.set_num_threads(1)
 _ = torch.manual_seed(0)

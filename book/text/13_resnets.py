@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from vitedu import budget, figures, results
 from vitedu.data import load_dataset, photo
-from vitedu.figures import resnets
+from vitedu.figures.chapters import resnets
 from vitedu.train import recipe
 
 torch.set_num_threads(1)

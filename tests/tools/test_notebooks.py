@@ -267,18 +267,25 @@ def test_a_chapter_writes_what_stands_below_its_comment(tmp_path):
 # ----------------------------------------------------------------- executing it
 
 
-def test_the_digest_ignores_layout_and_setup_but_no_code():
-    def book(*sources):
-        cells = [nbformat.v4.new_code_cell(source) for source in sources]
-        cells[0].metadata["tags"] = ["setup"]
-        return nbformat.v4.new_notebook(cells=cells)
+def digest(*sources):
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    cells[0].metadata["tags"] = ["setup"]
+    return notebooks.digest(nbformat.v4.new_notebook(cells=cells))
 
-    one = notebooks.digest(
-        book("%pip install x", "def f():\n    '''a'''\n    return 1")
-    )
-    two = notebooks.digest(book("pass", "def f():\n    # b\n    return (1)"))
-    assert one == two
-    assert one != notebooks.digest(book("pass", "def f():\n    return 2"))
+
+def test_the_digest_ignores_layout_and_setup_but_no_code():
+    one = digest("%pip install x", "def f():\n    '''a'''\n    return 1")
+    assert one == digest("pass", "def f():\n    # b\n    return (1)")
+    assert one != digest("pass", "def f():\n    return 2")
+
+
+def test_the_digest_ignores_where_in_the_package_a_name_lives():
+    one = digest("pass", "from vitedu.a import f, g as h\nf(h)")
+    moved = "from vitedu.b.c import g as h\nfrom vitedu import f\nf(h)"
+    assert one == digest("pass", moved)
+    for other in ("f, g", "f, f as h", "f", "f, g as h, i"):
+        assert one != digest("pass", f"from vitedu.a import {other}\nf(h)")
+    assert one != digest("pass", "from torch.a import f, g as h\nf(h)")
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,9 @@
-"""The book's drawings: every function returns a figure and its alt text.
+"""What drawings are made of, and those that any chapter may show.
 
-`figures.show(*figures.network("attention"))` in a notebook. `palette`,
-`charts`, `schematic` and `photos` are what all drawings are made of; a
-chapter's own are in the module of its name: `images`, `attention`, `encoder`,
-`vit`, `mnist`, `recipe`, `speed`, `scale`, `weights`, `resolution`, `transfer`,
-`few_shot`, `resnets`. `report` is no drawing but the page of a run, as HTML.
+`figures.show(*figures.network("attention"))` in a notebook: a function that
+draws returns a figure and its alt text. `palette`, `charts`, `schematic` and
+`photos` are what all drawings are made of; each chapter's own are in
+`chapters`. `report` is no drawing but the page of a run, as HTML.
 """
 
 from vitedu.figures.curves import curves

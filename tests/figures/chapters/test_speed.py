@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vitedu import budget
-from vitedu.figures import speed
+from vitedu.figures.chapters import speed
 from vitedu.figures.palette import CLASS, STREAM
 from vitedu.model import ViT, ViTConfig
 from vitedu.plain import ViT as PlainViT

@@ -1,7 +1,4 @@
-"""Drawings of chapter 10: finer patches, positions as pictures, and what pays.
-
-Every function returns a figure and its alt text, for `figures.show(*...)`.
-"""
+"""Chapter 10: finer patches, positions as pictures, and what pays."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING

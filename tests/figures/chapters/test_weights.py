@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitedu.figures import weights
+from vitedu.figures.chapters import weights
 from vitedu.figures.palette import (
     ATTENTION,
     CLASS,

@@ -1,7 +1,4 @@
-"""Drawings of chapter 4: the network's tokens, equations and answers.
-
-Every function returns a figure and its alt text, for `figures.show(*...)`.
-"""
+"""Chapter 4: the network's tokens, equations and answers."""
 
 import math
 from collections.abc import Mapping, Sequence

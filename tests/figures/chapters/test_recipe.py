@@ -2,7 +2,7 @@
 
 import pytest
 
-from vitedu.figures import recipe
+from vitedu.figures.chapters import recipe
 from vitedu.figures.palette import CLASS, PATCHES, STREAM
 
 pytestmark = pytest.mark.slow  # draws

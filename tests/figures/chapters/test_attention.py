@@ -5,7 +5,7 @@ import io
 import pytest
 import torch
 
-from vitedu.figures.attention import (
+from vitedu.figures.chapters.attention import (
     GREENS,
     answers,
     deal,

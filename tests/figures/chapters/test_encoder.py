@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from vitedu.figures import encoder as drawings
+from vitedu.figures.chapters import encoder as drawings
 
 pytestmark = pytest.mark.slow  # draws
 

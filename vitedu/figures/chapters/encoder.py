@@ -1,7 +1,4 @@
-"""Drawings of chapter 3: the block, its parts, the real stream.
-
-Every function returns a figure and its alt text, for `figures.show(*...)`.
-"""
+"""Chapter 3: the block, its parts, the real stream."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise

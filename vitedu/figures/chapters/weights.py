@@ -1,7 +1,4 @@
-"""Drawings of chapter 9: answers, one matrix in many dialects, and mistakes.
-
-Every function returns a figure and its alt text, for `figures.show(*...)`.
-"""
+"""Chapter 9: answers, one matrix in many dialects, and mistakes."""
 
 import math
 from collections.abc import Mapping, Sequence

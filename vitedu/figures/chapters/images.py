@@ -1,7 +1,4 @@
-"""Drawings of chapter 1: a picture in pieces, and what becomes of the pieces.
-
-Every function returns a figure and its alt text, for `figures.show(*...)`.
-"""
+"""Chapter 1: a picture in pieces, and what becomes of the pieces."""
 
 import math
 from collections.abc import Mapping, Sequence

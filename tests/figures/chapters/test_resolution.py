@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitedu.figures import resolution
+from vitedu.figures.chapters import resolution
 
 pytestmark = pytest.mark.slow  # draws
 

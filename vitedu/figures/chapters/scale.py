@@ -1,7 +1,4 @@
-"""Drawings of chapter 8: slices, a ring, what was left out, and many lives.
-
-Every function returns a figure and its alt text, for `figures.show(*...)`.
-"""
+"""Chapter 8: slices, a ring, what was left out, and many lives."""
 
 import math
 from collections.abc import Sequence

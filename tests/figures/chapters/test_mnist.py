@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitedu.figures import mnist
+from vitedu.figures.chapters import mnist
 from vitedu.figures.palette import CLASS, PATCHES
 
 pytestmark = pytest.mark.slow  # draws

@@ -5,7 +5,7 @@ from io import BytesIO
 import pytest
 import torch
 
-from vitedu.figures import scale
+from vitedu.figures.chapters import scale
 from vitedu.figures.palette import ATTENTION, CLASS
 
 pytestmark = pytest.mark.slow  # draws

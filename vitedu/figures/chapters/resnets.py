@@ -1,7 +1,4 @@
-"""Drawings of chapter 13: what a convolution knows, ResNets, hybrids, the race.
-
-Every function returns a figure and its alt text, for `figures.show(*...)`.
-"""
+"""Chapter 13: what a convolution knows, ResNets, hybrids, the race."""
 
 import math
 import statistics

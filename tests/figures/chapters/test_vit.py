@@ -9,8 +9,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import FancyBboxPatch
 
 from vitedu import plain
-from vitedu.figures.palette import TINTS
-from vitedu.figures.vit import (
+from vitedu.figures.chapters.vit import (
     GROUPS,
     STATIONS,
     answers,
@@ -20,6 +19,7 @@ from vitedu.figures.vit import (
     shares,
     tokens,
 )
+from vitedu.figures.palette import TINTS
 
 pytestmark = pytest.mark.slow  # draws
 

@@ -1,7 +1,4 @@
-"""Drawings of chapter 6: curves that part, the step, switches, error bars.
-
-Every function returns a figure and its alt text, for `figures.show(*...)`.
-"""
+"""Chapter 6: curves that part, the step, switches, error bars."""
 
 import math
 import statistics

@@ -1,7 +1,4 @@
-"""Drawings of chapter 11: the fine-tuning step, its parts, runs, crops, bars.
-
-Every function returns a figure and its alt text, for `figures.show(*...)`.
-"""
+"""Chapter 11: the fine-tuning step, its parts, runs, crops, bars."""
 
 import math
 import textwrap

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitedu.figures import images
+from vitedu.figures.chapters import images
 from vitedu.plain import patchify
 
 pytestmark = pytest.mark.slow  # draws

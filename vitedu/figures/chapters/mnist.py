@@ -1,7 +1,4 @@
-"""Drawings of chapter 5: digits, the training loop, rates, runs and mistakes.
-
-Every function returns a figure and its alt text, for `figures.show(*...)`.
-"""
+"""Chapter 5: digits, the training loop, rates, runs and mistakes."""
 
 import math
 import textwrap

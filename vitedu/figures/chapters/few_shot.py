@@ -1,7 +1,4 @@
-"""Drawings of chapter 12: likeness, recipe, accuracy by photographs, answers.
-
-Every function returns a figure and its alt text, for `figures.show(*...)`.
-"""
+"""Chapter 12: likeness, recipe, accuracy by photographs, answers."""
 
 import math
 import statistics

@@ -1,7 +1,4 @@
-"""Drawings of chapter 7: number formats, gradients, memory and speed.
-
-Every function returns a figure and its alt text, for `figures.show(*...)`.
-"""
+"""Chapter 7: number formats, gradients, memory and speed."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple

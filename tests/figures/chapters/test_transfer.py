@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitedu.figures import transfer
+from vitedu.figures.chapters import transfer
 from vitedu.figures.palette import CLASS, PALE
 
 pytestmark = pytest.mark.slow  # draws

@@ -1,6 +1,4 @@
-"""Drawings of chapter 2: a soft dictionary, the root, the layer.
-
-Every function returns a figure and its alt text, for `figures.show(*...)`.
+"""Chapter 2: a soft dictionary, the root, the layer.
 What a patch looks at in a photograph is drawn by `vitedu.figures.photos`.
 """
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from matplotlib.colors import to_hex
 
-from vitedu.figures import resnets
+from vitedu.figures.chapters import resnets
 from vitedu.figures.palette import ATTENTION, PALE, PATCHES, STREAM
 
 pytestmark = pytest.mark.slow  # draws

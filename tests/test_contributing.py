@@ -25,7 +25,7 @@ def test_every_place_it_names_exists():
     placeholders = {
         "book/text/NN_name.py",
         "vitedu/a/b.py",
-        "vitedu/figures/name.py",
+        "vitedu/figures/chapters/name.py",
         "vitedu/train/muon.py",
     }
     assert placeholders <= set(places)

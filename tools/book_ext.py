@@ -5,6 +5,8 @@ Notebooks are portable Markdown; the site adds to them:
 * The first mention of a glossary's term on a page, in a paragraph, is a link to
   its entry that shows the first sentence of the definition (`Glossary`).
 * A link to a paper of the bibliography bears the paper's title (`name_papers`).
+* A chapter bears its file's number (`number_as_named`), and one that isn't
+  written yet is in the sidebar without a link (`name_unwritten`).
 * Headings are called as in Jupyter, blanks as dashes (`place_of`), so that a
   link to a place leads there in both.
 * Search quotes the passage that was found, a cell tagged `margin` moves into
@@ -51,6 +53,7 @@ HAN = "\u3400-\u4dbf\u4e00-\u9fff"
 FOOTER = (
     "{project} {release} · {date} · text and figures CC BY 4.0, code Apache-2.0"
 )
+UNWRITTEN = re.compile(r'<a [^>]*href="unwritten:[^>]*>(.*?)</a>')
 STATIC = Path(__file__).with_name("static")
 # Their first mention on a page is rarely the one that the glossary explains.
 EVERYDAY = {"head", "hybrid", "key", "query", "step", "transfer", "value"}
@@ -325,6 +328,17 @@ def number_as_named(app, env):
     return []  # no page has to be written again for that
 
 
+def name_unwritten(app, pagename, templatename, context, doctree):
+    """Put words where a list of pages has a chapter that isn't written yet.
+
+    `_toc.yml` calls its address `unwritten://`.
+    """
+    toctree = context["toctree"]
+    context["toctree"] = lambda **options: UNWRITTEN.sub(
+        r'<span class="unwritten">\1</span>', toctree(**options)
+    )
+
+
 def shorten_defaults(app, what, name, each, options, signature, returns):
     """Of autodoc: signature and annotation as the page shows them."""
     return signature and signature.replace("<factory>", "..."), returns
@@ -398,6 +412,8 @@ def setup(app):
     app.connect("autodoc-before-process-signature", hide_ranges)
     app.connect("autodoc-process-signature", shorten_defaults)
     app.connect("html-page-context", clean_page, priority=900)
+    # before the theme keeps the sidebar
+    app.connect("html-page-context", name_unwritten, priority=100)
     # after Sphinx has counted
     app.connect("env-get-updated", number_as_named, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -28,13 +28,21 @@ SEARCH_SCRIPT = re.compile(
     r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js">'
     r"</script>"
 )
-DOOR = """\
+# addresses that forward to a page: the site's own, and those of moved chapters
+FORWARDED = {
+    "index.html": "book/index.html",
+    "book/12_few_shot.html": "book/13_few_shot.html",
+    "book/13_resnets.html": "book/14_resnets.html",
+}
+# the script takes a place on the page along; without it the second line does
+FORWARD = """\
 <!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
 <meta http-equiv="refresh" content="0; url={page}">
 <title>{title}</title>
-<link rel="icon" href="_static/favicon.svg">
+<link rel="icon" href="{icon}">
+<script>location.replace("{page}" + location.hash)</script>
 <p><a href="{page}">{title}</a></p>
 </html>
 """
@@ -53,9 +61,13 @@ def source_date() -> int:
     return int(done.stdout) if done.returncode == 0 else int(time.time())
 
 
-def open_door(site: Path, page: str, title: str) -> None:
-    """Write the site's own index.html, which leads to the book's first page."""
-    (site / "index.html").write_text(DOOR.format(page=page, title=title))
+def forward(site: Path, address: str, target: str) -> None:
+    """Let a small page at `address` lead to `target`, from disk too."""
+    folder = os.path.dirname(address)
+    page = os.path.relpath(target, folder)
+    icon = os.path.relpath("_static/favicon.svg", folder)
+    text = FORWARD.format(page=page, title=TITLE, icon=icon)
+    (site / address).write_text(text)
 
 
 def search_alone(site: Path) -> None:
@@ -102,7 +114,8 @@ def build() -> Path:
     icons.lighten(SITE)
     search_alone(SITE)
     try_files.write(SITE / "_static/try")
-    open_door(SITE, "book/index.html", TITLE)
+    for address, target in FORWARDED.items():
+        forward(SITE, address, target)
     take_along(SITE, seconds)
     return SITE / "index.html"
 

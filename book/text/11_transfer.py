@@ -787,7 +787,7 @@ print(record["command"])
 #
 # Today all the weights moved. But what's below the head was good before we started:
 # when we forced it to choose, it hardly made a mistake. **Do you have to train at
-# all?** That's [chapter 12](12_few_shot.ipynb).
+# all?** That's [chapter 13](13_few_shot.ipynb).
 #
 # ## Exercises
 #

@@ -283,11 +283,21 @@ def test_search_finds_a_term_in_the_glossary(site, server, visit, where, words):
 
 
 @pytest.mark.parametrize("where", ["server", "disk"])
-def test_the_front_door_leads_to_the_first_page(site, server, visit, where):
+@pytest.mark.parametrize(
+    ("address", "page"),
+    [
+        ("index.html", "book/index.html"),
+        ("book/12_few_shot.html#Exercises", "book/13_few_shot.html#Exercises"),
+        ("book/13_resnets.html", "book/14_resnets.html"),
+    ],
+)
+def test_an_address_that_forwards_leads_to_its_page(
+    site, server, visit, where, address, page
+):
     base = server if where == "server" else f"{site.as_uri()}/"
     opened = visit(f"{base}book/about.html")
-    opened.page.goto(f"{base}index.html")
-    opened.page.wait_for_url("**/book/index.html")
+    opened.page.goto(f"{base}{address}")
+    opened.page.wait_for_url(f"**/{page}")
     assert opened.page.locator("article h1").count() == 1
     assert opened.wrong == []
 

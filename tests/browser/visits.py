@@ -23,7 +23,8 @@ CHROMIUM = os.environ.get("CHROMIUM") or next(
 PAGES = sorted(
     path.relative_to(SITE).as_posix()
     for path in SITE.rglob("*.html")
-    if "_static" not in path.parts and path != SITE / "index.html"
+    if "_static" not in path.parts
+    and 'http-equiv="refresh"' not in path.read_text()  # only forwards
 )
 CHAPTERS = [page for page in PAGES if re.match(r"book/\d\d_", page)]
 PHONE, DESKTOP = {"width": 375, "height": 812}, {"width": 1280, "height": 900}

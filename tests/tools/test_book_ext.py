@@ -57,6 +57,7 @@ words
 ```{toctree}
 :numbered:
 01_first
+6. Sixth <unwritten://6>
 07_seventh
 ```
 """
@@ -199,6 +200,13 @@ def test_a_chapter_has_the_number_of_its_file_though_others_are_missing(
     assert 'section-number">7.1. </span>Another part' in page
     start = (small_site / "index.html").read_text()
     assert ">1. First<" in start and ">7. Seventh<" in start
+
+
+def test_a_chapter_that_is_not_written_is_named_without_a_link(small_site):
+    for name in ("index", "07_seventh", "search"):
+        page = (small_site / f"{name}.html").read_text()
+        sidebar = page[page.index("bd-docs-nav") :]
+        assert '<span class="unwritten">6. Sixth</span>' in sidebar
 
 
 def test_each_figure_has_the_words_of_its_own_output(small_site):

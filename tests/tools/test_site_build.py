@@ -1,9 +1,10 @@
-"""What is added to a built site: MathJax, the front door, the zip, the date."""
+"""What is added to a built site: MathJax, what forwards, the zip, the date."""
 
 import hashlib
 import os
 import time
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -56,12 +57,27 @@ def test_equal_sites_give_equal_zips(site):
     assert zips[0] == zips[1]
 
 
-def test_the_front_door_is_a_whole_page(site):
-    site_build.open_door(site, "book/index.html", "A title")
-    page = (site / "index.html").read_text()
-    assert '<html lang="en">' in page
-    assert 'url=book/index.html"' in page
-    assert '<a href="book/index.html">A title</a>' in page
+@pytest.mark.parametrize(
+    ("address", "page", "icon"),
+    [
+        ("index.html", "book/index.html", "_static/favicon.svg"),
+        ("book/old.html", "index.html", "../_static/favicon.svg"),
+    ],
+)
+def test_an_address_that_forwards_is_a_whole_page(site, address, page, icon):
+    site_build.forward(site, address, "book/index.html")
+    text = (site / address).read_text()
+    assert '<html lang="en">' in text and f'href="{icon}"' in text
+    assert f'url={page}"' in text and f'"{page}" + location.hash' in text
+    assert f'<a href="{page}">{site_build.TITLE}</a>' in text
+
+
+def test_a_moved_chapter_s_address_forwards_to_a_page_of_today():
+    book = Path(__file__).parents[2]
+    for address, target in site_build.FORWARDED.items():
+        sources = [(book / target).with_suffix(s) for s in (".ipynb", ".md")]
+        assert any(source.is_file() for source in sources), target
+        assert not (book / address).with_suffix(".ipynb").exists()
 
 
 def test_the_date_is_the_last_commit_unless_it_is_given(monkeypatch):

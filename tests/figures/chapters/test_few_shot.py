@@ -1,4 +1,4 @@
-"""Chapter 12's drawings: what is drawn, and their alt text."""
+"""Chapter 13's drawings: what is drawn, and their alt text."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Chapter 13's drawings: what is drawn, and their alt text."""
+"""Chapter 14's drawings: what is drawn, and their alt text."""
 
 import pytest
 import torch

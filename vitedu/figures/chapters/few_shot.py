@@ -1,4 +1,4 @@
-"""Chapter 12: likeness, recipe, accuracy by photographs, answers."""
+"""Chapter 13: likeness, recipe, accuracy by photographs, answers."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""Chapter 13: what a convolution knows, ResNets, hybrids, the race."""
+"""Chapter 14: what a convolution knows, ResNets, hybrids, the race."""
 
 import math
 import statistics

@@ -702,7 +702,7 @@ print(f"{reached:.0f} % (recipe shapes-small, one seed)")
 #
 # Has a ViT found out by itself what a convolution is given? If the trained ViT-Ti/16
 # knows which patches are neighbours, there must be traces in its positions and in its
-# attention maps. In chapter 14, we look inside.
+# attention maps. In chapter 15, we look inside.
 #
 # ## Exercises
 #

@@ -709,7 +709,7 @@ print(f"of all {len(given)} test images: {share:.0%}")
 #
 # All these features came from a network that cuts a photograph into squares and is told
 # nothing else about images. Convolutional networks are born knowing more. **What do they
-# know, and is it worth having?** That's [chapter 13](13_resnets.ipynb).
+# know, and is it worth having?** That's [chapter 14](14_resnets.ipynb).
 #
 # ## Exercises
 #

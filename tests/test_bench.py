@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from vitedu import bench, budget, limits
+from vitedu import bench, budget, errors
 from vitedu.bench import compare, measure, peers, turns
 from vitedu.budget.building import building_bytes
 from vitedu.errors import UserError
@@ -173,7 +173,7 @@ def test_settings_are_checked(changes, said):
 
 def test_only_memory_that_is_needed_is_asked_for(monkeypatch):
     free = building_bytes(TINY, copies=2)
-    monkeypatch.setattr(limits, "available_memory", lambda: free)
+    monkeypatch.setattr(errors, "available_memory", lambda: free)
     gpu = torch.device("cuda")
     # on a GPU, four copies of the weights are in its own memory
     measure.check_sizes(TINY, SETTINGS, 2, gpu)
@@ -188,7 +188,7 @@ def test_only_memory_that_is_needed_is_asked_for(monkeypatch):
 def test_what_is_not_installed_needs_no_memory(monkeypatch):
     monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: None)
     free = building_bytes(TINY, copies=4)
-    monkeypatch.setattr(limits, "available_memory", lambda: free)
+    monkeypatch.setattr(errors, "available_memory", lambda: free)
     settings = replace(SETTINGS, kinds=("training",))
     measured = bench.bench(TINY, settings, device=CPU)
     assert set(measured["away"]) == set(bench.PEERS)

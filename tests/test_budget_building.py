@@ -29,7 +29,7 @@ from vitedu.model import (
     ViTConfig,
     new_network,
 )
-from vitedu.model.seams import SEAMS
+from vitedu.model.config import SEAMS
 
 small = st.integers(1, 3)
 PLACES = ["stem", "layers", "shared"]

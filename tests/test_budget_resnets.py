@@ -19,8 +19,7 @@ from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig, vit_config
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.relative import Relative
-from vitedu.model.resnet import ResNet
-from vitedu.model.resnet_config import ResNetConfig, resnet_config
+from vitedu.model.resnet import ResNet, ResNetConfig, resnet_config
 
 pytestmark = pytest.mark.slow  # large networks, built on no device
 

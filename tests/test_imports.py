@@ -18,8 +18,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # right, cli -> train -> evaluate, interpret -> weights -> data -> model ->
 # errors). Every part may import itself. `vitedu` is the package itself,
 # `vitedu/__init__.py`.
-FOUNDATION = {"errors", "limits", "fields", "files", "decode", "pictures"}
-FOUNDATION |= {"compat"}
+FOUNDATION = {"errors", "fields", "files", "pictures", "compat"}
 DATA = FOUNDATION | {"model"}
 WEIGHTS = DATA | {"data", "budget", "results"}
 MEASURES = WEIGHTS | {"weights"}
@@ -27,11 +26,9 @@ TRAIN = MEASURES | {"evaluate", "interpret"}
 ALLOWED = {
     "errors": set(),
     "compat": {"errors"},
-    "limits": {"errors"},
     "fields": {"errors"},
-    "files": {"errors", "limits"},
-    "decode": {"errors", "limits", "files"},
-    "pictures": {"errors", "limits", "fields", "decode"},
+    "files": {"errors"},
+    "pictures": {"errors", "fields", "files"},
     "model": {"errors", "fields", "files", "pictures"},
     "plain": set(),  # its `__main__` block apart: see below
     "budget": FOUNDATION | {"model"},

@@ -3,8 +3,8 @@
 import psutil
 import pytest
 
-from vitedu.errors import UserError
-from vitedu.limits import (
+from vitedu.errors import (
+    UserError,
     available_memory,
     cached,
     check_memory,

@@ -10,8 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from vitedu.errors import UserError, reason
-from vitedu.limits import readable_bytes
+from vitedu.errors import UserError, readable_bytes, reason
 
 # Bytes; Python takes up to 27 times as much to read them. The largest index of
 # a sharded model has a few MB.

@@ -1,4 +1,4 @@
-"""From a picture to the numbers that a model wants: size, channels, range.
+"""From any form of a picture to the numbers that a model wants.
 
 A `PreprocessSpec` travels with the weights; `read_image` applies its geometry
 to one picture, `normalise` its numbers to a batch. Paper: section 4.1 and
@@ -7,16 +7,33 @@ appendix B.
 `logits = model(vitedu.preprocess(model, "cat.jpg"))`
 """
 
+import errno
+import io
 import math
-from collections.abc import Sequence
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from os import PathLike
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    BinaryIO,
+    Literal,
+    TypeAlias,
+    TypeGuard,
+    Union,
+    get_args,
+)
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from vitedu.decode import Picture, as_image, as_pixels, name_of, naming
-from vitedu.errors import UserError
+from vitedu.errors import UserError, check_memory, reason
 from vitedu.fields import (
     Count,
     OneForAll,
@@ -26,17 +43,29 @@ from vitedu.fields import (
     from_json,
     to_json,
 )
+from vitedu.files import check_regular, user_path
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+# a picture in its encoded form: a path, the bytes, or an open file
+File: TypeAlias = str | PathLike[str] | bytes | BinaryIO
+Picture: TypeAlias = Union[File, "Image", np.ndarray[Any, Any], Tensor]
+
+# Formats that a camera or a phone writes, and that not every pillow reads.
+FOREIGN = (".avif", ".heic", ".heif", ".jxl")
+# From here on a picture is held against the free memory.
+LARGE_PIXELS = 1 << 24
+# Decoded and converted, each with a byte for alpha.
+BYTES_PER_PIXEL = 8
+# Errors that trying again won't mend. Anything else the system says (too many
+# open files, a network drive that is away) is about this moment.
+LASTING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL}
 
 Interpolation = Literal["bicubic", "bilinear"]
 INTERPOLATIONS = get_args(Interpolation)
 PerChannel = Annotated[tuple[float, ...], OneForAll()]
 Crop = Annotated[float, Range(above=0, at_most=1)]
-# That a resize makes, of 4 bytes each. A bound on its own, not the free memory:
-# a picture that is too long is so on every machine.
-MOST_PIXELS = 150_000_000
 
 
 @dataclass(frozen=True)
@@ -84,7 +113,6 @@ class PreprocessSpec:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Bring the fields into their kept form, or say which is wrong."""
         check_fields(self)
         for name in ("mean", "std"):
             numbers = getattr(self, name)
@@ -102,11 +130,7 @@ class PreprocessSpec:
     def sized(
         self, image_size: tuple[int, int], in_channels: int
     ) -> "PreprocessSpec":
-        """The same for a model of this input size and of as many channels.
-
-        A mean and std that are equal in every channel are so in the new ones
-        too.
-        """
+        """This spec for another size; equal means and stds fit any channels."""
         changes: dict[str, Any] = {"image_size": image_size}
         if in_channels != self.in_channels:
             changes["in_channels"] = in_channels
@@ -122,7 +146,7 @@ class PreprocessSpec:
         return normalise(read_image(picture, self)[None], self)[0]
 
     def to_json(self) -> dict[str, Any]:
-        """A dict of lists, strings and numbers; `from_json` is its inverse."""
+        """Lists, strings and numbers; the inverse of `from_json`."""
         return to_json(self)
 
     @classmethod
@@ -138,23 +162,17 @@ def normalise(images: Tensor, spec: PreprocessSpec) -> Tensor:
             f"normalise wants (b, {spec.in_channels}, h, w), got "
             f"{tuple(images.shape)}"
         )
-    scale, offset = _scale_and_offset(spec, images.device)
-    # a copy that may be written to: each new one costs as much as a sum
-    return images.to(torch.float32, copy=True).mul_(scale).add_(offset)
-
-
-def _scale_and_offset(
-    spec: PreprocessSpec, device: torch.device
-) -> tuple[float | Tensor, float | Tensor]:
-    scale = [1 / (255 * std) for std in spec.std]
-    offset = [
+    scales = [1 / (255 * std) for std in spec.std]
+    offsets = [
         -mean / std for mean, std in zip(spec.mean, spec.std, strict=True)
     ]
-    if len(set(scale)) == len(set(offset)) == 1:
-        return scale[0], offset[0]  # plain numbers need no copy to the device
-    return (
-        torch.tensor(scale, device=device)[:, None, None],
-        torch.tensor(offset, device=device)[:, None, None],
+    # a copy that may be written to: each new one costs as much as a sum
+    x = images.to(torch.float32, copy=True)
+    if len(set(scales)) == len(set(offsets)) == 1:
+        return x.mul_(scales[0]).add_(offsets[0])  # no copies to the device
+    scale = torch.tensor(scales, device=x.device)[:, None, None]
+    return x.mul_(scale).add_(
+        torch.tensor(offsets, device=x.device)[:, None, None]
     )
 
 
@@ -170,10 +188,9 @@ def read_image(picture: Picture, spec: PreprocessSpec) -> Tensor:
     animation the first frame is taken, and an EXIF rotation is not applied (nor
     is it in timm).
 
-    UserError: a file or bytes that are missing, damaged or no picture; a
-    picture so long that resizing it would take gigabytes; a tensor of another
-    shape, dtype or range; another kind of object. ValueError: an array of
-    another shape or dtype.
+    UserError: a file or bytes that are missing, damaged or no picture; a tensor
+    of another shape, dtype or range; another kind of object. ValueError: an
+    array of another shape or dtype.
     """
     image = as_image(picture, spec.in_channels)
     with naming(name_of(picture)):
@@ -182,35 +199,16 @@ def read_image(picture: Picture, spec: PreprocessSpec) -> Tensor:
 
 def resized(image: "Image", spec: PreprocessSpec) -> "Image":
     """A pillow image of any size, brought to `spec`'s as `read_image` does."""
-    if spec.crop is not None:
-        return _resize_and_crop(image, spec)
-    height, width = spec.image_size
-    return resize(image, (width, height), spec)
-
-
-def resize(
-    image: "Image", size: tuple[int, int], spec: PreprocessSpec
-) -> "Image":
-    """A picture at this width and height.
-
-    UserError: it would have more than MOST_PIXELS.
-    """
     from PIL import Image
 
-    check_resized(image, size)
-    how = getattr(Image.Resampling, spec.interpolation.upper())
-    return image.resize(size, how)
-
-
-def check_resized(image: "Image", size: tuple[int, int]) -> None:
-    """UserError: at this width and height it has more than MOST_PIXELS."""
-    width, height = size
-    if width * height > MOST_PIXELS:
-        raise UserError(
-            f"resized from {image.width:,} by {image.height:,} to {width:,} by "
-            f"{height:,} it would have {width * height:,} pixels, and the "
-            f"limit is {MOST_PIXELS:,}; cut out the part that matters"
-        )
+    how = Image.Resampling[spec.interpolation.upper()]
+    height, width = spec.image_size
+    if spec.crop is None:
+        return image.resize((width, height), how)
+    image = image.resize(_size_before_crop(image, spec, spec.crop), how)
+    left = round((image.width - width) / 2)
+    top = round((image.height - height) / 2)
+    return image.crop((left, top, left + width, top + height))
 
 
 def preprocess(
@@ -241,22 +239,261 @@ def preprocess(
     return images.to(like.device, like.dtype)
 
 
-def _resize_and_crop(image: "Image", spec: PreprocessSpec) -> "Image":
-    """Short side to floor(size / crop), then the centre; rounding is timm's."""
-    height, width = spec.image_size
-    # beyond MOST_PIXELS it is refused, and may be too large for a whole number
-    target = [
-        math.floor(min(side / spec.crop, MOST_PIXELS + 1))
-        for side in spec.image_size
-    ]
-    if target[0] == target[1]:
+def _size_before_crop(
+    image: "Image", spec: PreprocessSpec, crop: float
+) -> tuple[int, int]:
+    """Width and height: short side floor(size / crop), rounded as in timm."""
+    rows, columns = (math.floor(side / crop) for side in spec.image_size)
+    if rows == columns:
         short, long = sorted(image.size)
-        short, long = target[0], int(target[0] * long / short)
-        size = (short, long) if image.width <= image.height else (long, short)
+        short, long = rows, int(rows * long / short)
+        return (short, long) if image.width <= image.height else (long, short)
+    ratio = min(image.height / rows, image.width / columns)
+    return round(image.width / ratio), round(image.height / ratio)
+
+
+class UnreadablePicture(UserError):
+    """A file is not a picture that can be used, whatever the machine does."""
+
+
+def as_image(picture: Picture, channels: int) -> "Image":
+    """What `read_image` takes, as a pillow image in its full size, L or RGB."""
+    from PIL import Image
+
+    check_channels(channels)
+    if isinstance(picture, Image.Image):
+        whole = picture
+    elif isinstance(picture, Tensor):
+        whole = _from_tensor(picture, channels)
+    elif is_encoded(picture):
+        return open_image(picture, channels)
     else:
-        ratio = min(image.height / target[0], image.width / target[1])
-        size = (round(image.width / ratio), round(image.height / ratio))
-    image = resize(image, size, spec)
-    left = round((image.width - width) / 2)
-    top = round((image.height - height) / 2)
-    return image.crop((left, top, left + width, top + height))
+        whole = _from_array(picture)
+    with reading("the picture"):
+        image = converted(whole, channels)
+    # what the caller does with it leaves the picture alone
+    return image.copy() if image is picture else image
+
+
+def open_image(file: File, channels: int) -> "Image":
+    """The picture in a file as a pillow image, decoded, of 1 or 3 channels.
+
+    An open file is read from its beginning and left open.
+    UserError: it is missing, damaged, too large or not a picture.
+    """
+    check_channels(channels)
+    with opened(file) as image:
+        return converted(image, channels)
+
+
+@contextmanager
+def opened(file: File) -> Iterator["Image"]:
+    """A picture with only its header read; pillow decodes it when it's used.
+
+    UnreadablePicture: it is damaged or no picture, as it turns out then or now.
+    UserError: the system couldn't read it this time.
+    """
+    with header(file) as image, reading(name_of(file)):
+        yield image
+
+
+def header(file: File) -> "Image":
+    """What `opened` yields, for a caller who closes it."""
+    from PIL import Image
+
+    source: Path | BinaryIO
+    if isinstance(file, str | PathLike):
+        source = path_of(file)
+        _check_file(source)
+    elif isinstance(file, bytes):
+        source = io.BytesIO(file)
+    else:
+        source = file
+        if isinstance(file, io.TextIOBase):
+            name = name_of(file)
+            raise UserError(f'{name} is opened as text; open it with "rb"')
+    with reading(name_of(file)):
+        return Image.open(source)
+
+
+def is_encoded(picture: Picture) -> TypeGuard[File]:
+    return isinstance(picture, str | bytes | PathLike) or hasattr(
+        picture, "read"
+    )
+
+
+def path_of(file: str | PathLike[str]) -> Path:
+    """The file's path; a leading `~` is home, unless a file is named so."""
+    if isinstance(file, Path):
+        return file
+    if not isinstance(file, str) or os.path.lexists(file):
+        return Path(file)
+    return user_path(file)
+
+
+def name_of(picture: Picture) -> str:
+    if isinstance(picture, str | PathLike):
+        return str(path_of(picture))
+    if isinstance(picture, bytes):
+        return f"the picture of {len(picture)} bytes"
+    if hasattr(picture, "read"):
+        return str(getattr(picture, "name", "the open file"))
+    return "the picture"
+
+
+def _check_file(path: Path) -> None:
+    """UnreadablePicture: there's no file. UserError: it can't be read now."""
+    try:
+        check_regular(path)
+    except UserError as error:
+        try:
+            is_file = stat.S_ISREG(os.stat(path).st_mode)
+        except (OSError, ValueError) as why:
+            is_file = getattr(why, "errno", None) not in LASTING
+        if is_file:
+            raise
+        raise UnreadablePicture(str(error)) from None
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Begins what is raised inside with "cannot read NAME"."""
+    try:
+        yield
+    except UserError as error:
+        raise type(error)(f"cannot read {name}: {error}") from error
+    except MemoryError as error:
+        raise UserError(f"cannot read {name}: not enough memory") from error
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Turns whatever pillow raises inside into one sentence about `name`."""
+    try:
+        with naming(name):
+            yield
+    # a Warning where the caller has turned warnings into errors
+    except (UserError, Warning):
+        raise
+    # What a decoder raises depends on where the damage leads it.
+    except Exception as error:
+        # pillow's own have no number
+        number = getattr(error, "errno", None)
+        if number is not None and number not in LASTING:
+            raise UserError(f"cannot read {name}: {reason(error)}") from error
+        why = _damage(error, Path(name).suffix.lower())
+        raise UnreadablePicture(f"cannot read {name}: {why}") from error
+
+
+def _damage(error: Exception, suffix: str) -> str:
+    from PIL import Image, UnidentifiedImageError, __version__
+
+    if isinstance(error, UnidentifiedImageError):
+        if suffix in FOREIGN and suffix not in Image.registered_extensions():
+            return (
+                f"pillow {__version__} does not read {suffix}; save it as JPEG"
+            )
+        return "it is not a picture that pillow can read"
+    if isinstance(error, Image.DecompressionBombError):
+        return f"{reason(error).partition(', could')[0]}; scale it down"
+    is_sentence = isinstance(
+        error, OSError | SyntaxError | ValueError | RuntimeError
+    )
+    return reason(error) if is_sentence else "it is damaged"
+
+
+def _from_tensor(pixels: Tensor, channels: int) -> "Image":
+    from PIL import Image
+
+    if pixels.ndim != 3 or len(pixels) != channels or not pixels.numel():
+        raise UserError(
+            f"a picture as a tensor is ({channels}, h, w), "
+            f"got {tuple(pixels.shape)}"
+        )
+    if pixels.is_floating_point():
+        low, high = pixels.min().item(), pixels.max().item()
+        if not 0 <= low <= high <= 1:
+            raise UserError(
+                "a picture as a tensor of floats is in 0..1, got "
+                f"{low:.3g}..{high:.3g}; give it as it is before it is "
+                "normalised, and pixels of 0..255 as uint8"
+            )
+        pixels = (pixels.detach().float() * 255).round().byte()
+    if pixels.dtype != torch.uint8:
+        raise UserError(
+            "a picture as a tensor is uint8 or floats in 0..1, got "
+            f"{pixels.dtype}"
+        )
+    rows = pixels.cpu().permute(1, 2, 0).numpy()  # (h, w, c)
+    return Image.fromarray(rows[..., 0] if channels == 1 else rows)
+
+
+def _from_array(array: Any) -> "Image":
+    from PIL import Image
+
+    if not hasattr(array, "__array__"):
+        raise UserError(
+            "a picture is a path, bytes, a file opened in binary mode, a "
+            f"pillow image, an array or a tensor, got {type(array).__name__}"
+        )
+    pixels = np.asarray(array)
+    if pixels.ndim == 3 and pixels.shape[-1] == 1:
+        pixels = pixels[..., 0]
+    is_picture = pixels.ndim == 2 or (
+        pixels.ndim == 3 and pixels.shape[-1] == 3
+    )
+    if pixels.dtype != np.uint8 or not is_picture or not pixels.size:
+        raise ValueError(
+            "a picture as an array is uint8 of shape (h, w), (h, w, 1) or (h, "
+            f"w, 3), got {pixels.dtype} {pixels.shape}"
+        )
+    return Image.fromarray(pixels)
+
+
+def check_channels(channels: int) -> None:
+    if channels not in (1, 3):
+        raise UserError(
+            f"a picture is grey or RGB, but the model wants {channels} channels"
+        )
+
+
+def converted(image: "Image", channels: int) -> "Image":
+    """The image in mode L or RGB, decoded. UserError: it is too large."""
+    from PIL import Image
+
+    check_size(image)
+    image.load()
+    if image.mode == "F":
+        raise UnreadablePicture("its floating-point pixels have no known range")
+    if image.mode.startswith("I"):  # pillow would cut 16 bits off at 255
+        pixels = np.asarray(image).clip(0, 65535) >> 8
+        image = Image.fromarray(pixels.astype(np.uint8))
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")  # a straight conversion warns
+    mode = "L" if channels == 1 else "RGB"
+    return image if image.mode == mode else image.convert(mode)
+
+
+def check_size(image: "Image") -> None:
+    """UserError: no pixels, or too many for the free memory."""
+    width, height = image.size
+    pixels = width * height
+    if not pixels:
+        raise UnreadablePicture("it has no pixels")
+    if pixels >= LARGE_PIXELS:
+        check_memory(
+            BYTES_PER_PIXEL * pixels,
+            f"a picture of {width:,} by {height:,} pixels",
+            "scale it down, or read fewer at a time (num_workers)",
+        )
+
+
+def as_pixels(image: "Image") -> Tensor:
+    """A pillow image, L or RGB, as uint8 (c, h, w)."""
+    return channels_last(image).contiguous()
+
+
+def channels_last(image: "Image") -> Tensor:
+    """What `as_pixels` gives, each pixel's channels side by side in memory."""
+    pixels = torch.from_numpy(np.array(image))
+    return pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from vitedu.errors import UserError
+from vitedu.fields import meanings
 from vitedu.model import (
     NAMES,
     Axial,
@@ -27,8 +28,7 @@ from vitedu.model import (
     vit_config,
 )
 from vitedu.model.config import ViTFields
-from vitedu.model.meanings import meanings
-from vitedu.model.resnet_config import ResNetFields
+from vitedu.model.resnet import ResNetFields
 from vitedu.pictures import PreprocessSpec
 
 TINY = {

@@ -24,7 +24,7 @@ from vitedu.model import (
     ViTConfig,
     resize_positions,
 )
-from vitedu.model.tables import FixedTable
+from vitedu.model.position import FixedTable
 
 TINY = ViTConfig(
     image_size=(8, 12),

@@ -26,8 +26,13 @@ from vitedu.model.convolution import (
     standardise,
     standardise_bit,
 )
-from vitedu.model.resnet import ResNet, resnet
-from vitedu.model.resnet_config import RESNETS, ResNetConfig, resnet_config
+from vitedu.model.resnet import (
+    RESNETS,
+    ResNet,
+    ResNetConfig,
+    resnet,
+    resnet_config,
+)
 
 TINY = ResNetConfig(layers=(2, 1), width=0.5, num_classes=5)
 FAMILIES = ("bit-v2", "bit-v1")

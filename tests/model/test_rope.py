@@ -19,8 +19,8 @@ from vitedu.model import (
     patchify,
     unpatchify,
 )
-from vitedu.model.rope import rotated
-from vitedu.model.tables import rotation_table
+from vitedu.model.position import rotation_table
+from vitedu.model.relative import rotated
 
 TINY = {
     "image_size": (8, 12),

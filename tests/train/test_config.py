@@ -11,6 +11,7 @@ import torch
 
 from vitedu.data import Augment, PreprocessSpec
 from vitedu.errors import UserError
+from vitedu.fields import meanings
 from vitedu.model import (
     Hybrid,
     Patches,
@@ -20,7 +21,6 @@ from vitedu.model import (
     ViT,
     ViTConfig,
 )
-from vitedu.model.meanings import meanings
 from vitedu.train import RECIPES, fit, override, recipe
 from vitedu.train.checkpoint import read_checkpoint
 from vitedu.train.config import MAY_DIFFER, TIERS, TrainConfig

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from vitedu.model import ViTConfig
-from vitedu.model.about import LossName
+from vitedu.model.classifier import LossName
 from vitedu.train.config import TrainConfig
 from vitedu.train.losses import (
     LOSSES,

@@ -21,8 +21,7 @@ from vitedu.model import Learned1D, ViT, ViTConfig
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import Learned2D, NoPosition, SinCos2D
 from vitedu.model.relative import Relative
-from vitedu.model.resnet import ResNet
-from vitedu.model.resnet_config import ResNetConfig
+from vitedu.model.resnet import ResNet, ResNetConfig
 from vitedu.weights import Checkpoint, write_weights
 from vitedu.weights.convert import SUFFIXES, convert
 from vitedu.weights.dialects import DIALECTS

@@ -14,10 +14,8 @@ from vitedu.model import Learned1D, ViT, ViTConfig
 from vitedu.model.axial import Axial
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import Learned2D, NoPosition, SinCos2D
-from vitedu.model.relative import Relative
-from vitedu.model.resnet import ResNet
-from vitedu.model.resnet_config import ResNetConfig
-from vitedu.model.rope import RoPE
+from vitedu.model.relative import Relative, RoPE
+from vitedu.model.resnet import ResNet, ResNetConfig
 from vitedu.weights import Checkpoint, write_weights
 
 pytestmark = pytest.mark.slow  # seconds each

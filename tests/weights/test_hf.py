@@ -19,8 +19,8 @@ from vitedu.model import Learned1D, ViT, ViTConfig
 from vitedu.model.axial import Axial
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import NoPosition
-from vitedu.model.resnet_config import ResNetConfig
-from vitedu.model.rope import RoPE
+from vitedu.model.relative import RoPE
+from vitedu.model.resnet import ResNetConfig
 from vitedu.weights import About, Checkpoint, hf_config
 from vitedu.weights import hf as dialect
 

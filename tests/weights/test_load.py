@@ -16,8 +16,7 @@ from vitedu.model import ViT, ViTConfig
 from vitedu.model.position import Learned2D, NoPosition, SinCos2D
 from vitedu.model.relative import Relative
 from vitedu.model.resize import resize_pos_embed
-from vitedu.model.resnet import ResNet
-from vitedu.model.resnet_config import ResNetConfig
+from vitedu.model.resnet import ResNet, ResNetConfig
 from vitedu.weights import load, read_weights, write_weights
 from vitedu.weights.load import bytes_to_add, checkpoint_of
 from vitedu.weights.read import read_checkpoint

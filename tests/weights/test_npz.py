@@ -18,11 +18,9 @@ from vitedu.model import ViT, ViTConfig
 from vitedu.model.axial import Axial
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import Learned1D, Learned2D, NoPosition, SinCos2D
-from vitedu.model.relative import Relative
+from vitedu.model.relative import Relative, RoPE
 from vitedu.model.resize import resize_pos_embed
-from vitedu.model.resnet import ResNet
-from vitedu.model.resnet_config import ResNetConfig
-from vitedu.model.rope import RoPE
+from vitedu.model.resnet import ResNet, ResNetConfig
 from vitedu.weights import About, Checkpoint, load
 from vitedu.weights.npz import (
     MARKS,

@@ -20,8 +20,7 @@ from vitedu.model import Learned1D, Patches, RoPE, ViT, ViTConfig
 from vitedu.model.axial import Axial
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import Learned2D, NoPosition
-from vitedu.model.resnet import ResNet
-from vitedu.model.resnet_config import ResNetConfig
+from vitedu.model.resnet import ResNet, ResNetConfig
 from vitedu.weights import About, Checkpoint, timm_config
 from vitedu.weights import timm as dialect
 from vitedu.weights.vit_sizes import crop_share

@@ -27,9 +27,8 @@ from vitedu.bench.turns import (
     wait,
 )
 from vitedu.budget.building import building_bytes
-from vitedu.errors import UserError
+from vitedu.errors import UserError, check_memory
 from vitedu.fields import Count, Range, check_fields
-from vitedu.limits import check_memory
 from vitedu.model import ViTConfig
 from vitedu.model.network import NetworkConfig
 from vitedu.train import TrainConfig, TrainState, train_step

@@ -3,7 +3,7 @@
 `check_memory(config, "model.safetensors: its network")`
 """
 
-from vitedu import limits
+from vitedu import errors
 from vitedu.model.footprint import NOTHING, Footprint
 from vitedu.model.network import NetworkConfig
 
@@ -46,4 +46,4 @@ def check_memory(
     `what` begins the sentence; `copies` as for `building_bytes`. Takes
     milliseconds, whatever the sizes are: call it before `new_network`.
     """
-    limits.check_memory(building_bytes(config, copies), what, MEND)
+    errors.check_memory(building_bytes(config, copies), what, MEND)

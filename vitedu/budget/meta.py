@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from vitedu import limits
+from vitedu import errors
 from vitedu.budget.building import MEND, bytes_on_meta
 from vitedu.errors import UserError, reason
 from vitedu.model.network import NetworkConfig
@@ -30,7 +30,7 @@ def on_meta(
     UserError: there are more modules or numbers than this machine or torch can
     count.
     """
-    limits.check_memory(bytes_on_meta(config), "the model", MEND)
+    errors.check_memory(bytes_on_meta(config), "the model", MEND)
     shape = batch_size, config.in_channels, *config.image_size
     try:
         with torch.device("meta"):

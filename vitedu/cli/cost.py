@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from vitedu import budget
 from vitedu.cli.command import Rows, section
 from vitedu.cli.room import added_words, made_to_fit, room_for
-from vitedu.limits import readable_bytes
+from vitedu.errors import readable_bytes
 from vitedu.train import TrainConfig, override
 from vitedu.train.recipes.imagenet import SIZES
 

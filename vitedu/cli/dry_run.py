@@ -20,8 +20,7 @@ from vitedu.cli.room import added_words, fits, made_to_fit, room_for
 from vitedu.cli.talk import say
 from vitedu.data import Source
 from vitedu.data.image_source import Epoch, ImageSource
-from vitedu.errors import UserError
-from vitedu.limits import available_memory
+from vitedu.errors import UserError, available_memory
 from vitedu.train import Progress, Start, TrainConfig, find_device, fit
 from vitedu.train.folder import RunFolder
 from vitedu.train.processes import Processes, from_environment

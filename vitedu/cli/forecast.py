@@ -5,7 +5,7 @@ from typing import Any
 from vitedu.cli.announcement import counted
 from vitedu.cli.answer import table
 from vitedu.cli.cost import readable_hours
-from vitedu.limits import readable_bytes
+from vitedu.errors import readable_bytes
 
 
 def forecast(values: dict[str, Any]) -> str:

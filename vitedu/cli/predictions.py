@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from vitedu.data.listing import contents, is_picture, visible
-from vitedu.decode import open_image, path_of
 from vitedu.errors import UserError
 from vitedu.evaluate.classify import probabilities
 from vitedu.model.network import Network
-from vitedu.pictures import normalise, read_image
+from vitedu.pictures import normalise, open_image, path_of, read_image
 
 BATCH = 32  # pictures that the model gets at a time
 MOST_THREADS = 8  # past that they wait for Python's lock

@@ -14,8 +14,7 @@ from vitedu.cli.talk import say, wrapped
 from vitedu.cli.words import split_words
 from vitedu.data import Prepared
 from vitedu.data import prepare as prepare_folder
-from vitedu.errors import UserError, did_you_mean
-from vitedu.limits import readable_bytes
+from vitedu.errors import UserError, did_you_mean, readable_bytes
 from vitedu.train.assign import parsed
 
 # the settings, and what they are as text is read

@@ -5,8 +5,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from vitedu.cli.answer import as_typed
 from vitedu.cli.command import Rows, filled, section
 from vitedu.data.augment import Augment
+from vitedu.fields import meanings
 from vitedu.model import ViTConfig
-from vitedu.model.meanings import meanings
 from vitedu.pictures import PreprocessSpec
 from vitedu.train import TrainConfig
 

@@ -18,9 +18,8 @@ import numpy as np
 
 from vitedu.data.catalogue import CIFAR_BATCHES
 from vitedu.data.formats import DAMAGE, StoredArray, damaged, in_memory
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, readable_bytes, reason
 from vitedu.files import check_regular
-from vitedu.limits import readable_bytes
 
 BATCH_BYTES = 1 << 25  # they have 31 MB
 ARCHIVE_BYTES = 1 << 28  # all of them together have 186 MB

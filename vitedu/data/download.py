@@ -16,8 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vitedu.data.catalogue import File
-from vitedu.errors import UserError, reason
-from vitedu.limits import readable_bytes
+from vitedu.errors import UserError, readable_bytes, reason
 
 CHUNK_BYTES = 1 << 20
 SILENT_SECONDS = 30  # without a byte

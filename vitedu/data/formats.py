@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, check_memory, readable_bytes, reason
 from vitedu.files import check_regular
-from vitedu.limits import check_memory, readable_bytes
 
 # What reading a damaged file may raise.
 DAMAGE = (

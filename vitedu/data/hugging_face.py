@@ -28,8 +28,8 @@ from vitedu.data.readable import remembered, undecodable
 from vitedu.data.rows import Rows, readable_rows
 from vitedu.data.shard_listing import NamedBytes
 from vitedu.data.sources import is_offline
-from vitedu.decode import UnreadablePicture
 from vitedu.errors import UserError, reason
+from vitedu.pictures import UnreadablePicture
 
 PREFIX = "hf:"
 SPLIT = re.compile(r"(.+):(\w+)")

@@ -31,9 +31,8 @@ from vitedu.data.prepared import (
 from vitedu.data.randomness import Draws
 from vitedu.data.shards import Shards
 from vitedu.data.workers import explain_killed_workers, follow_the_parent
-from vitedu.decode import as_image
 from vitedu.errors import UserError
-from vitedu.pictures import PreprocessSpec, normalise, read_image
+from vitedu.pictures import PreprocessSpec, as_image, normalise, read_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image

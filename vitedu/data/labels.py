@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitedu.errors import UserError
-from vitedu.limits import check_memory
+from vitedu.errors import UserError, check_memory
 
 LARGEST = 2**63 - 1  # what int64 can hold
 # Labels alone make no more classes than this, unless there are as many images:

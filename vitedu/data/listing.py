@@ -10,9 +10,9 @@ from os import PathLike
 from pathlib import Path
 
 from vitedu.data.prepared_index import check_finished
-from vitedu.decode import FOREIGN
 from vitedu.errors import UserError, reason
 from vitedu.files import user_path
+from vitedu.pictures import FOREIGN
 
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff"}
 SUFFIXES |= {".webp", *FOREIGN}

@@ -24,15 +24,15 @@ from vitedu.data.prepared_index import Index, Settings, Shard, shard_of
 from vitedu.data.readable import ONE_POOL
 from vitedu.data.shard_listing import sha256_of
 from vitedu.data.tars import listed
-from vitedu.decode import (
+from vitedu.errors import UserError, printable
+from vitedu.files import make_folder, read_json, replace_file
+from vitedu.pictures import (
     LARGE_PIXELS,
     UnreadablePicture,
     converted,
     opened,
     reading,
 )
-from vitedu.errors import UserError, printable
-from vitedu.files import make_folder, read_json, replace_file
 
 UNFINISHED = ".unfinished"  # the folder of the notes, in OUT
 SECONDS = 0.2  # between two reports

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import PIL
 
-from vitedu import decode
+from vitedu import pictures
 from vitedu.data.sources import cache_folder
-from vitedu.decode import LARGE_PIXELS, UnreadablePicture, converted, opened
 from vitedu.errors import UserError, printable
 from vitedu.files import read_json, replace_file
+from vitedu.pictures import LARGE_PIXELS, UnreadablePicture, converted, opened
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -114,7 +114,7 @@ def _digest(paths: Sequence[Path]) -> str:
         *sorted(Image.registered_extensions().items()),
     ]
     with suppress(OSError):  # a frozen program comes without its text
-        reader.append(inspect.getsource(decode))
+        reader.append(inspect.getsource(pictures))
     digest = hashlib.sha256(f"{reader}\n".encode())
     for path in paths:
         with suppress(OSError):

@@ -47,10 +47,9 @@ from vitedu.data.outlines import (
     outline,
     sine_table,
 )
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, check_memory, reason
 from vitedu.fields import Count, OneForAll, Range, converted
 from vitedu.files import user_path
-from vitedu.limits import check_memory
 
 MIN_SIZE, MAX_SIZE = 16, 1024
 PIXELS_AT_ONCE = 2**17

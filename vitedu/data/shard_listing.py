@@ -29,9 +29,8 @@ from vitedu.data.prepared_index import Shard
 from vitedu.data.readable import MOST_THREADS, WORTH_KEEPING, undecodable
 from vitedu.data.sources import cache_folder
 from vitedu.data.tars import BLOCK, listed
-from vitedu.errors import UserError, printable, reason
+from vitedu.errors import UserError, check_memory, printable, reason
 from vitedu.files import check_regular, replace_file
-from vitedu.limits import check_memory
 
 CHUNK_BYTES = 1 << 20
 # From here on a picture's file is held against the free memory.

@@ -13,9 +13,8 @@ from typing import BinaryIO, NamedTuple
 
 from vitedu.data.labels import LARGEST
 from vitedu.data.listing import SUFFIXES
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, check_memory, reason
 from vitedu.files import check_regular
-from vitedu.limits import check_memory
 
 BLOCK = 512
 # WebDataset's rule: the key ends at the first dot of the file's own name

@@ -22,8 +22,8 @@ from vitedu.data.items import kept_labels, own_class_names
 from vitedu.data.labels import check_labels, names_from_labels, whole_labels
 from vitedu.data.readable import remembered, undecodable
 from vitedu.data.rows import Rows, readable_rows
-from vitedu.decode import reading
 from vitedu.errors import UserError, reason
+from vitedu.pictures import reading
 
 if TYPE_CHECKING:
     from PIL.Image import Image

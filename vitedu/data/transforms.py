@@ -18,8 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitedu.data.augment import BOX, Augment, draws, table_from
-from vitedu.decode import (
+from vitedu.pictures import (
     Picture,
+    PreprocessSpec,
     as_image,
     as_pixels,
     channels_last,
@@ -30,8 +31,8 @@ from vitedu.decode import (
     name_of,
     naming,
     reading,
+    resized,
 )
-from vitedu.pictures import PreprocessSpec, check_resized, resized
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -141,8 +142,6 @@ def cut(image: "Image", spec: PreprocessSpec, box: Sequence[float]) -> Tensor:
 
     `box` is its centre and its size, as a row of the table has them.
     """
-    height, width = spec.image_size
-    check_resized(image, (width, height))
     centre_y, centre_x, box_height, box_width = box
     top, bottom = edges(centre_y, box_height, image.height)
     left, right = edges(centre_x, box_width, image.width)

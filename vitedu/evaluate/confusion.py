@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from vitedu.data.workers import explain_killed_workers
-from vitedu.errors import UserError
+from vitedu.errors import UserError, check_memory
 from vitedu.evaluate.batches import Data, batches_of
 from vitedu.evaluate.classify import loaded, probabilities
-from vitedu.limits import check_memory
 
 
 class Predictions(NamedTuple):

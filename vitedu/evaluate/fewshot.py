@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vitedu.errors import check_memory
 from vitedu.evaluate.features import check_features
-from vitedu.limits import check_memory
 
 
 class FewShotClassifier(NamedTuple):

@@ -20,11 +20,11 @@ from vitedu.data.imagenet import NUM_1K
 from vitedu.data.images import Pictures, pictures_by_class
 from vitedu.data.items import Items, from_torch
 from vitedu.data.listing import class_folders, existing_folder
-from vitedu.decode import open_image
 from vitedu.errors import UserError, reason
 from vitedu.evaluate.classify import check_imagenet_classes, loaded
 from vitedu.evaluate.logits import picture_logits, top_k_among
 from vitedu.files import MOST_JSON, check_json_size, check_regular, read_json
+from vitedu.pictures import open_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image

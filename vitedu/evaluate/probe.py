@@ -12,9 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitedu.data.order import hold_out
-from vitedu.errors import UserError
+from vitedu.errors import UserError, check_memory
 from vitedu.evaluate.features import Features, check_features
-from vitedu.limits import check_memory
 
 # from the strongest, which is fitted fastest, to hardly any
 L2S = tuple(10.0**power for power in range(1, -7, -1))

@@ -28,13 +28,22 @@ from vitedu.model.network import (
 )
 from vitedu.model.patches import PatchEmbedding, Patches, patchify, unpatchify
 from vitedu.model.pool import AttentionPool, KeyValue, Pool, build_pool
-from vitedu.model.position import Learned1D, Learned2D, NoPosition, SinCos2D
-from vitedu.model.relative import Relative
+from vitedu.model.position import (
+    Learned1D,
+    Learned2D,
+    NoPosition,
+    SinCos2D,
+    sincos_table,
+)
+from vitedu.model.relative import Relative, RoPE
 from vitedu.model.resize import resize_pos_embed, resize_positions
-from vitedu.model.resnet import ResNet, resnet
-from vitedu.model.resnet_config import RESNETS, ResNetConfig, resnet_config
-from vitedu.model.rope import RoPE
-from vitedu.model.tables import sincos_table
+from vitedu.model.resnet import (
+    RESNETS,
+    ResNet,
+    ResNetConfig,
+    resnet,
+    resnet_config,
+)
 from vitedu.model.vit import ViT, vit
 
 __all__ = [

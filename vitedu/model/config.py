@@ -9,8 +9,10 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    TypeAlias,
     TypedDict,
     Unpack,
+    get_args,
 )
 
 from vitedu.errors import UserError, did_you_mean
@@ -25,13 +27,28 @@ from vitedu.fields import (
     from_json,
     to_json,
 )
+from vitedu.model.axial import Axial
 from vitedu.model.encoder import Standard
 from vitedu.model.footprint import MODULE, Depth, Footprint, dense, norm
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.patches import Patches
 from vitedu.model.pool import footprint_of_pool
-from vitedu.model.position import Learned1D
-from vitedu.model.seams import SEAMS, Block, Position, Stem, seam_from_json
+from vitedu.model.position import Learned1D, Learned2D, NoPosition, SinCos2D
+from vitedu.model.relative import Relative, RoPE
+
+# The seams: where a variant is another small object. Each has its class's name
+# as a field, so that what writes a configuration keeps which one it is.
+Stem: TypeAlias = Patches | Hybrid
+Position: TypeAlias = (
+    Learned1D | Learned2D | Relative | SinCos2D | RoPE | NoPosition
+)
+Block: TypeAlias = Standard | Axial
+
+SEAMS = {
+    "stem": get_args(Stem),
+    "position": get_args(Position),
+    "block": get_args(Block),
+}
 
 Pooling = Literal["token", "mean", "map", "none"]
 Gelu = Literal["exact", "tanh"]
@@ -234,6 +251,22 @@ class ViTConfig:
     def from_json(cls, values: Any) -> "ViTConfig":
         """What `to_json` wrote. UserError: a field is unknown or wrong."""
         return from_json(cls, values)
+
+
+def seam_from_json(seam: str, value: Any) -> Any:
+    """The object of a seam that `to_json` wrote as a dict; anything else stays.
+
+    UserError: it names a class or a field that is unknown.
+    """
+    if not isinstance(value, dict):
+        return value
+    fields = dict(value)
+    name = str(fields.pop("name", None))
+    by_name = {kind.__name__: kind for kind in SEAMS[seam]}
+    if name not in by_name:
+        end = did_you_mean(name, by_name)
+        raise UserError(f"there is no {seam} {name!r}; {end}")
+    return from_json(by_name[name], fields)
 
 
 def check_together(config: ViTConfig) -> None:

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias, overload
 
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model.config import HYBRIDS, NAMES, ViTConfig, vit_config
-from vitedu.model.resnet import ResNet
-from vitedu.model.resnet_config import RESNETS, ResNetConfig, resnet_config
+from vitedu.model.resnet import RESNETS, ResNet, ResNetConfig, resnet_config
 from vitedu.model.vit import ViT
 
 Network: TypeAlias = ViT | ResNet

@@ -11,29 +11,27 @@ what a kind may do. Table 8 compares them: what they are, and where they enter,
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from einops import repeat
+from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
 from vitedu.fields import check_fields
 from vitedu.model.footprint import MODULE, NOTHING, Footprint
-from vitedu.model.tables import (
-    AddTable,
-    FixedTable,
-    GridTables,
-    add_table,
-    draw,
-    recompute_after_loading,
-    sincos_table,
-)
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
     from vitedu.model.vit import ViT
+
+# calls that torch.fx keeps, as in vitedu.model.attention
+fx.wrap("repeat")
+fx.wrap("beside")
 
 Place = Literal["stem", "layers", "shared"]
 
@@ -155,7 +153,7 @@ class Learned2D(AddedTable):
 
     name: str = field(default="Learned2D", init=False, repr=False)
 
-    def table(self, config: "ViTConfig") -> GridTables:
+    def table(self, config: "ViTConfig") -> "GridTables":
         """The three learned tables; called, they give (1, t, d)."""
         if config.embed_dim % 2:
             raise UserError(
@@ -188,7 +186,7 @@ class SinCos2D(AddedTable):
 
     name: str = field(default="SinCos2D", init=False, repr=False)
 
-    def table(self, config: "ViTConfig") -> FixedTable:
+    def table(self, config: "ViTConfig") -> "FixedTable":
         """The table as a module; called, it gives (1, t, d)."""
         compute = partial(
             sincos_table,
@@ -205,3 +203,188 @@ class SinCos2D(AddedTable):
         """Have the blocks add the table, unless the stem does."""
         super().attach(model)
         model.register_load_state_dict_post_hook(recompute_after_loading)
+
+
+class GridTables(nn.Module):
+    """What Learned2D learns: () -> (1, t, d).
+
+    `x` (1, gw, d/2), `y` (1, gh, d/2) and, for the tokens before the patches,
+    `cls` (1, prefix, d), all normal with std 0.02.
+    """
+
+    def __init__(
+        self, grid: tuple[int, int], embed_dim: int, num_prefix_tokens: int
+    ) -> None:
+        super().__init__()
+        rows, columns = grid
+        half = embed_dim // 2
+        self.x = draw(nn.Parameter(torch.zeros(1, columns, half)))
+        self.y = draw(nn.Parameter(torch.zeros(1, rows, half)))
+        self.cls = None
+        if num_prefix_tokens:
+            prefix = torch.zeros(1, num_prefix_tokens, embed_dim)
+            self.cls = draw(nn.Parameter(prefix))
+
+    def forward(self) -> Tensor:
+        """() -> (1, t, d), patches row by row."""
+        x = repeat(self.x, "1 gw c -> 1 (gh gw) c", gh=self.y.shape[1])
+        y = repeat(self.y, "1 gh c -> 1 (gh gw) c", gw=self.x.shape[1])
+        patches = torch.cat([x, y], dim=-1)  # (1, n, d)
+        if self.cls is None:
+            return patches
+        return torch.cat([self.cls, patches], dim=1)
+
+
+def sincos_table(
+    grid: tuple[int, int],
+    embed_dim: int,
+    *,
+    dtype: torch.dtype = torch.float64,
+    num_prefix_tokens: int = 0,
+) -> Tensor:
+    """Grid (rows, columns) -> (1, t, d), patches row by row, always on the CPU.
+
+    With k = d/4 frequencies w, falling geometrically from 1 to 1/10,000, a
+    patch at row r and column c has [sin(c w), cos(c w), sin(r w), cos(r w)],
+    computed in float64 and then made `dtype`. Prefix tokens come first, with
+    rows of zeros.
+
+    UserError: d isn't a multiple of 4, or is below 8, where w is undefined.
+    Source: big_vision's table, which it equals to 1e-15.
+    """
+    if embed_dim % 4 or embed_dim < 8:
+        raise UserError(
+            "SinCos2D needs an embed_dim that is a multiple of 4 and at least "
+            f"8, got {embed_dim}"
+        )
+    k = embed_dim // 4
+    frequencies = 10_000.0 ** -(numbers(k) / (k - 1))
+    y, x = (numbers(side)[:, None] * frequencies for side in grid)
+    patches = over_grid([x.sin(), x.cos()], [y.sin(), y.cos()], dtype)
+    return F.pad(patches, (0, 0, num_prefix_tokens, 0))[None]
+
+
+def rotation_table(
+    grid: tuple[int, int],
+    head_dim: int,
+    theta: float,
+    *,
+    dtype: torch.dtype = torch.float64,
+    num_prefix_tokens: int = 0,
+) -> Tensor:
+    """Grid (rows, columns) -> RoPE's cosines and sines, (2, t, hd/2), on CPU.
+
+    With k = hd/4 speeds w, falling geometrically from 1 to theta^(1/k - 1), a
+    patch at row r and column c is turned by the angles [c w, r w], computed in
+    float64. Prefix tokens come first, and are turned by 0.
+    """
+    k = head_dim // 4
+    speeds = theta ** -(numbers(k) / k)
+    y, x = (numbers(side)[:, None] * speeds for side in grid)
+    cosines = over_grid([x.cos()], [y.cos()], dtype)
+    sines = over_grid([x.sin()], [y.sin()], dtype)
+    before = (0, 0, num_prefix_tokens, 0)
+    return torch.stack(
+        [F.pad(cosines, before, value=1.0), F.pad(sines, before)]
+    )
+
+
+def numbers(count: int) -> Tensor:
+    """0, 1, ... in float64, on the CPU also under torch.device("meta")."""
+    return torch.arange(count, dtype=torch.float64, device="cpu")
+
+
+def over_grid(
+    of_columns: Sequence[Tensor], of_rows: Sequence[Tensor], dtype: torch.dtype
+) -> Tensor:
+    """Tables (gw, k) and (gh, k) joined for every patch: (n, k * tables)."""
+    rows, columns = len(of_rows[0]), len(of_columns[0])
+    parts = [each.to(dtype)[None].expand(rows, -1, -1) for each in of_columns]
+    parts += [
+        each.to(dtype)[:, None].expand(-1, columns, -1) for each in of_rows
+    ]
+    return torch.cat(parts, dim=-1).flatten(0, 1)
+
+
+class FixedTable(nn.Module):
+    """A table that isn't learned: () -> what `compute(grid, dtype=...)` gives.
+
+    It is not part of the state_dict. A change of dtype computes it again, so
+    that a model turned to float64 has it in float64 and not float32 widened.
+    Built under torch.device("meta") it is on the CPU all the same, since no
+    file will bring it.
+    """
+
+    table: Tensor
+
+    def __init__(
+        self, grid: tuple[int, int], compute: Callable[..., Tensor]
+    ) -> None:
+        super().__init__()
+        self.grid = grid
+        self.compute = compute
+        table = compute(grid, dtype=torch.get_default_dtype())
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(self) -> Tensor:
+        """() -> the table."""
+        return self.table
+
+    def _apply(
+        self, fn: Callable[[Tensor], Tensor], recurse: bool = True
+    ) -> nn.Module:
+        # what `.to()`, `.double()`, `.cuda()` and `.to_empty()` all call
+        super()._apply(fn, recurse)
+        table = self.compute(self.grid, dtype=self.table.dtype)
+        self.table = table.to(self.table.device)
+        return self
+
+
+def recompute_after_loading(model: nn.Module, incompatible_keys: Any) -> None:
+    """Give fixed tables the dtype and device of the weights that were loaded.
+
+    `load_state_dict(assign=True)` changes all other dtypes without a call to
+    `.to()`.
+    """
+    if model.norm.weight.is_meta:
+        return
+    for module in model.modules():
+        if isinstance(module, FixedTable):
+            module.to(model.norm.weight)
+
+
+def add_table(tokens: Tensor, pos_embed: nn.Parameter | nn.Module) -> Tensor:
+    """(b, t, d) plus a table (1, t, d), or what a module gives for one."""
+    if isinstance(pos_embed, nn.Module):
+        # a fixed table is on the CPU also in a model without numbers
+        pos_embed = beside(tokens, pos_embed())
+    return tokens + pos_embed
+
+
+def beside(tokens: Tensor, table: Tensor) -> Tensor:
+    """`table` on the device of the tokens."""
+    return table.to(tokens.device)
+
+
+class AddTable:
+    """A block's forward pre-hook: adds the table in `owner.pos_embed`.
+
+    An object and no closure, so that copy.deepcopy and pickle take the copy's
+    owner.
+    """
+
+    def __init__(self, owner: nn.Module) -> None:
+        self.owner = owner
+
+    def __call__(self, block: nn.Module, args: tuple[Tensor]) -> Tensor:
+        """The block's argument, (b, t, d), with the table added."""
+        return add_table(args[0], self.owner.pos_embed)
+
+
+def draw(table: nn.Parameter) -> nn.Parameter:
+    """`table`, filled with the authors' initial values: normal with std 0.02.
+
+    For all tables but a parameter of the model itself, which `initialise`
+    fills.
+    """
+    return nn.init.normal_(table, std=0.02)

@@ -1,20 +1,30 @@
-"""Relative attention: how far apart two tokens are, as a bias of logits.
+"""Positions inside attention, which sees how far apart two tokens are.
 
-`vit("ViT-B/16", position=Relative())`; paper, appendix D.4.
+`vit("ViT-B/16", position=Relative())` adds a bias to the logits (paper,
+appendix D.4), `RoPE()` rotates q and k.
 """
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
 from einops import rearrange
 from torch import Tensor, fx, nn
 
+from vitedu.errors import UserError
+from vitedu.fields import Range
 from vitedu.model.attention import attention_layers
 from vitedu.model.footprint import MODULE, NOTHING, Footprint
-from vitedu.model.position import Position
-from vitedu.model.tables import draw
+from vitedu.model.position import (
+    FixedTable,
+    Position,
+    beside,
+    draw,
+    recompute_after_loading,
+    rotation_table,
+)
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
@@ -23,6 +33,7 @@ if TYPE_CHECKING:
 # calls that torch.fx keeps, as in vitedu.model.attention
 fx.wrap("rearrange")
 fx.wrap("rows_of_offsets")
+fx.wrap("beside")
 
 
 @dataclass(frozen=True)
@@ -102,3 +113,77 @@ def rows_of_offsets(q: Tensor) -> Tensor:
     t = q.shape[2]
     place = torch.arange(t, device=q.device)
     return place[:, None] - place + t - 1
+
+
+@dataclass(frozen=True)
+class RoPE(Position):
+    """Axial rotary positions: in every layer q and k are rotated, v is not.
+
+    The hd numbers of a head are hd/2 points of a plane. A patch turns half of
+    them by its column and half by its row, each point at its own speed: k =
+    hd/4 speeds per axis, from 1 down towards 1/theta radians a patch. A product
+    of q and k then depends on how far apart the two patches are, and not on
+    where. The tokens before the patches aren't rotated. Nothing is learned or
+    stored.
+
+    UserError: theta is below 1; when the model is built, the width of a head
+    isn't a multiple of 4, or the blocks aren't those of `Standard()`.
+    Source: Heo et al. 2024, "Rotary Position Embedding for Vision Transformer"
+    (RoPE-Axial); equal to timm's vit_small_patch16_rope_224. Not in the paper.
+    """
+
+    name: str = field(default="RoPE", init=False, repr=False)
+    theta: Annotated[float, Range(1)] = 100.0
+
+    def build(self, config: "ViTConfig") -> FixedTable:
+        """The cosines and sines, one table for all blocks."""
+        head_dim = config.embed_dim // config.num_heads
+        if head_dim % 4:
+            raise UserError(
+                f"RoPE needs heads whose width is a multiple of 4; embed_dim="
+                f"{config.embed_dim} and {config.num_heads} heads make "
+                f"{head_dim}"
+            )
+        compute = partial(
+            rotation_table,
+            head_dim=head_dim,
+            theta=self.theta,
+            num_prefix_tokens=config.num_prefix_tokens,
+        )
+        return FixedTable(config.grid, compute)
+
+    def attach(self, model: "ViT") -> None:
+        """Give every attention layer its `rotate`."""
+        for layer in attention_layers(model.blocks, "RoPE()"):
+            layer.rotate = Rotation(model)
+        model.register_load_state_dict_post_hook(recompute_after_loading)
+
+    def footprint(self, config: "ViTConfig") -> tuple[Footprint, Footprint]:
+        """One table of cosines and sines; in every block what reads it."""
+        head_dim = config.embed_dim // config.num_heads
+        table = Footprint(buffers=config.num_tokens * head_dim)
+        return table + MODULE, MODULE
+
+
+class Rotation(nn.Module):
+    """q and k (b, heads, t, hd), rotated by the table in `owner.pos_embed`.
+
+    The owner is kept in a tuple: as an attribute it would become a part of this
+    module.
+    """
+
+    def __init__(self, owner: nn.Module) -> None:
+        super().__init__()
+        self.owner = (owner,)
+
+    def forward(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Both (b, heads, t, hd), in their own dtype."""
+        cosine, sine = beside(q, self.owner[0].pos_embed())
+        return rotated(q, cosine, sine), rotated(k, cosine, sine)
+
+
+def rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Neighbours in (b, heads, t, hd) are points of a plane; turn each."""
+    a, b = x[..., ::2], x[..., 1::2]
+    turned = torch.stack([a * cosine - b * sine, b * cosine + a * sine], dim=-1)
+    return turned.flatten(-2).to(x.dtype)

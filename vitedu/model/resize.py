@@ -17,7 +17,7 @@ from vitedu.model.relative import Relative
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
-    from vitedu.model.resnet_config import ResNetConfig
+    from vitedu.model.resnet import ResNetConfig
 
 ResizeMode = Literal["paper", "timm", "torchvision", "hf"]
 

@@ -12,14 +12,14 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
+from vitedu.fields import with_meanings
 from vitedu.model.classifier import Classifier, names_for
 from vitedu.model.config import ViTConfig, ViTFields, vit_config
 from vitedu.model.encoder import Encoder
 from vitedu.model.initialise import initialise
-from vitedu.model.meanings import with_meanings
 from vitedu.model.pool import build_pool
+from vitedu.model.position import FixedTable
 from vitedu.model.resize import ResizeMode, resize_positions
-from vitedu.model.tables import FixedTable
 
 
 class ViT(Classifier):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from vitedu.errors import UserError
 from vitedu.fields import check_names
-from vitedu.model.seams import SEAMS, seam_from_json
+from vitedu.model.config import SEAMS, seam_from_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -20,7 +20,7 @@ from vitedu.fields import (
     to_json,
 )
 from vitedu.model import network_config
-from vitedu.model.about import LossName
+from vitedu.model.classifier import LossName
 from vitedu.model.network import NetworkConfig
 from vitedu.pictures import PreprocessSpec
 

@@ -20,7 +20,7 @@ from vitedu.data.randomness import Draws
 from vitedu.errors import UserError
 from vitedu.fields import check_names, field_types
 from vitedu.model import Classifier, ViTConfig
-from vitedu.model.about import LossName
+from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
 from vitedu.pictures import PreprocessSpec
 from vitedu.train.assign import changed

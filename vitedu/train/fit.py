@@ -11,7 +11,7 @@ import torch
 
 from vitedu.data.workers import explain_killed_workers
 from vitedu.errors import UserError
-from vitedu.model.about import LossName
+from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
 from vitedu.train.config import TrainConfig
 from vitedu.train.device import find_device

@@ -16,7 +16,7 @@ import torch
 from vitedu.data.augment import Augment
 from vitedu.errors import UserError
 from vitedu.model import Classifier
-from vitedu.model.about import LossName
+from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
 from vitedu.train.config import TrainConfig
 from vitedu.train.losses import Loss

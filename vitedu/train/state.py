@@ -8,7 +8,7 @@ from torch.optim import Optimizer
 
 from vitedu.budget import OPTIMIZER_STATE, check_memory
 from vitedu.data import Source
-from vitedu.model.about import LossName
+from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
 from vitedu.train.config import TrainConfig
 from vitedu.train.losses import LOSSES, GivenLoss, Loss, build_loss

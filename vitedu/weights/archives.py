@@ -18,8 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitedu.errors import UserError, reason
-from vitedu.limits import check_memory
+from vitedu.errors import UserError, check_memory, reason
 
 HEADER_BYTES = 1 << 14  # of one array; numpy writes 128
 CHUNK_BYTES = 1 << 22

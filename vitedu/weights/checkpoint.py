@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from vitedu.model.about import LossName, Usage, checked_names
+from vitedu.model.classifier import LossName, Usage, checked_names
 from vitedu.model.config import Pooling
 from vitedu.model.network import NetworkConfig
 from vitedu.model.position import Position
 from vitedu.model.resize import ResizeMode
-from vitedu.model.resnet_config import PoolPadding
+from vitedu.model.resnet import PoolPadding
 from vitedu.pictures import PreprocessSpec
 
 # the fields of About that the caller of `load` may give

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, check_memory, reason
 from vitedu.files import check_regular, list_folder, read_json, user_path
-from vitedu.limits import check_memory
 from vitedu.weights.archives import read_npz
 from vitedu.weights.checkpoint import About
 from vitedu.weights.leftovers import (

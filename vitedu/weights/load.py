@@ -14,15 +14,14 @@ import torch
 from torch import Tensor
 
 from vitedu.budget.building import bytes_on_meta, footprint
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, check_memory, reason
 from vitedu.fields import Size, check_names, converted
-from vitedu.limits import check_memory
 from vitedu.model import NoPosition, SinCos2D, ViT, lecun_normal, new_network
 from vitedu.model.classifier import LoadReport
 from vitedu.model.config import ViTConfig, ViTFields
 from vitedu.model.network import Network
 from vitedu.model.resize import resize_positions
-from vitedu.model.resnet_config import PoolPadding
+from vitedu.model.resnet import PoolPadding
 from vitedu.weights.checkpoint import ANSWERS, Checkpoint, NetworkConfig
 from vitedu.weights.hub import Trained
 from vitedu.weights.leftovers import pattern_for

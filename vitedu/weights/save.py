@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from vitedu.errors import UserError, reason
 from vitedu.files import user_path
 from vitedu.model import Classifier, new_network
-from vitedu.model.about import checked_names
+from vitedu.model.classifier import checked_names
 from vitedu.model.network import Network, NetworkConfig
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights.checkpoint import About

@@ -16,7 +16,7 @@ from torch import Tensor
 from vitedu.data.imagenet import IMAGENET_1K, imagenet_classes
 from vitedu.errors import UserError
 from vitedu.files import parse_json, replace_file, user_path
-from vitedu.model.about import Usage
+from vitedu.model.classifier import Usage
 from vitedu.model.network import network_config
 from vitedu.weights.checkpoint import About, Checkpoint
 from vitedu.weights.files import read_safetensors

@@ -34,7 +34,7 @@ from vitedu.evaluate import (
     linear_probe,
     sample_shots,
 )
-from vitedu.evaluate.shots import SEEDS
+from vitedu.evaluate.fewshot import SEEDS
 
 TARGET = Path(__file__).parents[1] / "vitedu/results/cifar10-transfer.json"
 NUM_TRAIN, NUM_TEST = 10_000, 2_000

@@ -4,7 +4,9 @@
 """
 
 import math
+import sys
 import unicodedata
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,6 +23,9 @@ UNPRINTABLE = {"Cc", "Cs", "Zl", "Zp"}
 TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e") | frozenset(
     "\u2066\u2067\u2068\u2069"
 )
+
+# modules that no warning points at
+INSIDE = ("vitedu.", "torch.", "contextlib")
 
 
 class UserError(ValueError):
@@ -67,6 +72,14 @@ def reason(error: BaseException) -> str:
     """What went wrong, without the path that the sentence around it names."""
     text = getattr(error, "strerror", None) or str(error)
     return (text or type(error).__name__).splitlines()[0]
+
+
+def warn(message: str) -> None:
+    """Warn, and name the line of the user's program that called vitedu."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals["__name__"].startswith(INSIDE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

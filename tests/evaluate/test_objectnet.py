@@ -135,7 +135,7 @@ def test_a_broken_picture_is_left_out_and_named(root):
         ("pytorch_to_imagenet_2012_id.json", '{"x": 0}', "are damaged"),
         ("pytorch_to_imagenet_2012_id.json", "{}", "are damaged"),
         ("imagenet_to_label_2012_v2", "", "don't belong together"),
-        ("imagenet_to_label_2012_v2", b"\xff", "cannot read"),
+        ("imagenet_to_label_2012_v2", b"\xff", "are damaged"),
         ("folder_to_objectnet_label.json", None, "does not exist"),
     ],
 )

@@ -8,7 +8,7 @@ from PIL import Image
 
 from vitedu import PreprocessSpec
 from vitedu.evaluate import VTAB
-from vitedu.evaluate.vtab_data import MissingTaskError, open_task
+from vitedu.evaluate.vtab import MissingTaskError, open_task
 
 TASKS = {task.name: task for task in VTAB}
 

@@ -32,11 +32,8 @@ from vitedu.data.folders import (
 )
 from vitedu.data.images import find_images
 from vitedu.errors import UserError
-from vitedu.evaluate.classify import (
-    check_has_classes,
-    check_imagenet_classes,
-    is_trained_by_sigmoid,
-)
+from vitedu.evaluate.batches import check_imagenet_classes
+from vitedu.evaluate.classify import check_has_classes, is_trained_by_sigmoid
 from vitedu.evaluate.objectnet import find_objectnet, read_objectnet
 from vitedu.evaluate.real import read_real, validation_pictures
 from vitedu.files import user_path

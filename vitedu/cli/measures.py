@@ -15,12 +15,15 @@ from vitedu.data.image_source import ImageSource
 from vitedu.data.images import Pictures
 from vitedu.data.items import Items
 from vitedu.errors import UserError, escaped
-from vitedu.evaluate.accuracy import LEAST_FOR_TOP_5
-from vitedu.evaluate.batches import batches_of
+from vitedu.evaluate.accuracy import (
+    LEAST_FOR_TOP_5,
+    Answers,
+    all_logits,
+    top_k_correct,
+)
+from vitedu.evaluate.batches import batches_of, match_folders
 from vitedu.evaluate.classify import check_finite, class_names
-from vitedu.evaluate.logits import Answers, all_logits, top_k_correct
 from vitedu.evaluate.losses import LOSSES
-from vitedu.evaluate.match import match_folders
 from vitedu.evaluate.objectnet import ObjectNet
 from vitedu.evaluate.real import (
     RealEvaluation,

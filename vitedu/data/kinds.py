@@ -6,7 +6,6 @@
 """
 
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -39,7 +38,7 @@ from vitedu.data.opened import Opened, few
 from vitedu.data.places import is_place, name_at
 from vitedu.data.randomness import Draws
 from vitedu.data.source import Source
-from vitedu.errors import UserError
+from vitedu.errors import UserError, warn
 from vitedu.files import user_path
 from vitedu.pictures import PreprocessSpec
 
@@ -99,7 +98,7 @@ def as_source(
     UserError: the data are of another kind, empty, or don't fit.
     """
     opened = open_data(data, class_names, num_classes)
-    warn_of_skipped(data, opened, stacklevel=3)
+    warn_of_skipped(data, opened)
     return opened.source(
         preprocess=preprocess,
         augment=augment,
@@ -110,14 +109,14 @@ def as_source(
     )
 
 
-def warn_of_skipped(data: Any, opened: Opened, stacklevel: int) -> None:
+def warn_of_skipped(data: Any, opened: Opened) -> None:
     """Warn of pictures left out of a folder, where `data` is its path.
 
     A caller of `find_images` has its `skipped` at hand.
     """
     if isinstance(data, str | PathLike):
         for note in opened.notes:
-            warnings.warn(f"{data}: {note}", stacklevel=stacklevel)
+            warn(f"{data}: {note}")
 
 
 def open_data(

@@ -1,6 +1,12 @@
 """Measures of a trained model."""
 
-from vitedu.evaluate.accuracy import Evaluation, accuracy
+from vitedu.evaluate.accuracy import (
+    Answers,
+    Evaluation,
+    accuracy,
+    all_logits,
+    top_k_correct,
+)
 from vitedu.evaluate.classify import Guess, classify
 from vitedu.evaluate.confusion import (
     ClassScores,
@@ -14,14 +20,15 @@ from vitedu.evaluate.confusion import (
 from vitedu.evaluate.features import Features, features
 from vitedu.evaluate.fewshot import (
     FewShotClassifier,
+    FewShotPoint,
     fewshot_accuracy,
     fewshot_classifier,
+    fewshot_curve,
+    sample_shots,
 )
-from vitedu.evaluate.logits import Answers, all_logits, top_k_correct
 from vitedu.evaluate.objectnet import ObjectNetEvaluation, objectnet_accuracy
 from vitedu.evaluate.probe import LinearProbe, linear_probe
 from vitedu.evaluate.real import RealEvaluation, real_accuracy
-from vitedu.evaluate.shots import FewShotPoint, fewshot_curve, sample_shots
 from vitedu.evaluate.vtab import VTAB, VtabResult, VtabTask
 
 __all__ = [

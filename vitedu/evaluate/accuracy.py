@@ -1,10 +1,14 @@
-"""How often a model is right."""
+"""How often a model is right, and all of its answers at once.
 
+`accuracy(model, "photos/val").accuracy`  # percent
+"""
+
+from collections.abc import Iterable
 from os import PathLike
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vitedu.data.labels import check_labels
 from vitedu.data.workers import explain_killed_workers
@@ -12,9 +16,10 @@ from vitedu.evaluate.batches import (
     Data,
     batches_of,
     evaluating,
+    loaded,
     num_classes_of,
 )
-from vitedu.evaluate.classify import is_trained_by_sigmoid, loaded
+from vitedu.evaluate.classify import check_finite, is_trained_by_sigmoid
 from vitedu.evaluate.losses import LOSSES, Loss, checked, name_of
 
 # with fewer classes, five guesses are nearly always right
@@ -51,6 +56,13 @@ class Evaluation(NamedTuple):
         return self.loss_sum / self.num_images
 
 
+class Answers(NamedTuple):
+    """Logits (n, classes) float32 and labels (n,) of all images, on the CPU."""
+
+    logits: Tensor
+    labels: Tensor
+
+
 @explain_killed_workers()
 @torch.no_grad()
 def accuracy(
@@ -63,31 +75,24 @@ def accuracy(
 ) -> Evaluation:
     """Top-1, top-5 and loss of a model over data; every image counts once.
 
-    Pictures of a folder that cannot be read are left out, and a warning names
-    them.
-
     `model` is a model, or what `vitedu.load` takes: a name, a file or a run
-    folder.
+    folder. Its mode is put back as it was.
 
-    `data` are (images, labels) batches, as a DataLoader yields them, or
-    anything that `vitedu.data.as_source` takes: a folder of class folders (of
-    one with train/, its test/ or val/), a torch Dataset, arrays. These are
-    prepared by `model.preprocess`, `batch_size` at a time, and their classes
-    are matched with `model.class_names`. Labels of batches are taken for the
-    model's own numbers.
+    `data` are (images, labels) batches, as a DataLoader yields them, whose
+    labels are the model's own numbers; or anything that `vitedu.data.as_source`
+    takes: a folder of class folders (of one with train/, its test/ or val/), a
+    torch Dataset, arrays. These are prepared by `model.preprocess`,
+    `batch_size` at a time, and their classes are matched with
+    `model.class_names`. Pictures of a folder that cannot be read are left out,
+    and a warning names them.
 
     `loss` maps logits (b, classes) and labels (b,) to the sum over the images,
     not the mean; by default it is the softmax cross-entropy, or the sigmoid's
     where the model was trained by it (see `is_trained_by_sigmoid`).
 
     An image to which the model answers NaN or infinity counts as wrong, and
-    among `num_unanswered`; the loss is then NaN.
-
-    Top-5 is counted where there are 6 classes or more.
-
-    Sums are divided once, at the end: a mean of batch means would give the
-    images of a short last batch more weight. The model's mode is put back as it
-    was.
+    among `num_unanswered`; the loss is then NaN. Top-5 is counted where there
+    are 6 classes or more.
 
     UserError: the data don't fit the model, a label isn't one of its classes,
     or the loss isn't a sum. ValueError: there are no images.
@@ -97,21 +102,17 @@ def accuracy(
         is_sigmoid = is_trained_by_sigmoid(model)
         loss = LOSSES["sigmoid" if is_sigmoid else "softmax"]
     loss = checked(loss)
-    batches = batches_of(
-        model,
-        data,
-        batch_size=batch_size,
-        num_workers=num_workers,
-        by_class_of_model=True,
-    )
-    says_classes = num_classes_of(model) > 0
+    batches = batches_of(model, data, batch_size, num_workers)
+    knows_classes = num_classes_of(model) > 0
+    # sums, divided once at the end: a mean of batch means would give the images
+    # of a short last batch more weight
     num_correct, num_answered = torch.tensor(0), torch.tensor(0)
     num_top_5, has_top_5 = torch.tensor(0), False
     loss_sum, num_images = torch.tensor(0.0).double(), 0
     with evaluating(model):
         for images, labels in batches:
             logits = model(images).float()  # (b, classes)
-            if not says_classes:  # else the batches have been checked
+            if not knows_classes:  # else the batches have been checked
                 check_labels("a batch", labels, logits.shape[-1])
             loss_sum = loss_sum + loss(logits, labels).double()
             is_answered = logits.amax(dim=-1).isfinite()
@@ -132,3 +133,57 @@ def accuracy(
         num_images - int(num_answered),
         int(num_top_5) if has_top_5 else None,
     )
+
+
+@explain_killed_workers()
+@torch.no_grad()
+def all_logits(
+    model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]
+) -> Answers:
+    """Run `model`, which must be in eval mode, over (images, labels) batches.
+
+    ValueError: the model is in training mode, or there are no images.
+    """
+    if model.training:
+        raise ValueError(
+            "all_logits needs the model in eval mode; call model.eval()"
+        )
+    rows, labels = [], []
+    for images, truth in batches:
+        rows.append(model(images).float().cpu())
+        labels.append(truth.cpu())
+    if not rows:
+        raise ValueError("all_logits needs at least one image, got none")
+    return Answers(torch.cat(rows), torch.cat(labels))
+
+
+def picture_logits(
+    model: nn.Module, pictures: Data, *, batch_size: int, num_workers: int
+) -> Answers:
+    """`all_logits` of pictures, prepared by `model.preprocess`, in eval mode.
+
+    UserError: the model answers NaN or infinity.
+    """
+    batches = batches_of(
+        model, pictures, batch_size, num_workers, by_class_of_model=False
+    )
+    with evaluating(model):
+        answers = all_logits(model, batches)
+    check_finite(answers.logits)
+    return answers
+
+
+def top_k_correct(answers: Answers, k: int) -> int:
+    """How many images have their label among the `k` largest logits."""
+    logits, labels = answers
+    best = logits.topk(min(k, logits.shape[1])).indices  # (n, k)
+    return int((best == labels[:, None]).any(dim=1).sum())
+
+
+def top_k_among(logits: Tensor, right: Tensor, k: int) -> int:
+    """How many images have a right class among the `k` largest logits.
+
+    Logits (n, classes), and bool of the same shape: which classes are right.
+    """
+    best = logits.topk(min(k, logits.shape[1])).indices  # (n, k)
+    return int(right.gather(1, best).any(dim=1).sum())

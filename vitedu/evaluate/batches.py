@@ -1,30 +1,37 @@
 """What a measure needs of model and data: batches that fit, and the eval mode.
 
-`for images, labels in batches_of(model, "photos/val"): ...`
+`for images, labels in batches_of(model, "photos/val", ...): ...`
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
 from vitedu.data.folders import evaluation_part
-from vitedu.data.images import Pictures
+from vitedu.data.imagenet import NUM_1K, imagenet_classes
+from vitedu.data.images import Pictures, match_classes
 from vitedu.data.kinds import open_data, warn_of_skipped
 from vitedu.data.labels import check_labels
 from vitedu.data.loader_source import read_batch, yields_batches
 from vitedu.data.prepared import RangeCheck
 from vitedu.errors import UserError
-from vitedu.evaluate.match import match_folders
 from vitedu.pictures import PreprocessSpec
+from vitedu.weights.load import load
 
 # (images, labels) batches, or whatever else `vitedu.data.as_source` takes
 Data: TypeAlias = Any
-# How many functions, decorators among them, are between a warning of `prepared`
-# and the line that calls a measure.
-TO_THE_CALLER = 7
+Batches: TypeAlias = Iterator[tuple[Tensor, Tensor]]
+# of ImageNet's 1,000 names: libraries spell them differently
+FEWEST_ALIKE = 500
+
+
+def loaded(model: nn.Module | str | PathLike[str]) -> nn.Module:
+    """The model, read by `vitedu.load` where it is a name or a path."""
+    return load(model) if isinstance(model, str | PathLike) else model
 
 
 @contextmanager
@@ -39,108 +46,155 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
+def num_classes_of(model: nn.Module) -> int:
+    """How many classes the model has; 0: unknown."""
+    own = getattr(model, "num_classes", None)
+    return own if isinstance(own, int) and own else len(class_names_of(model))
+
+
+def class_names_of(model: nn.Module) -> tuple[str, ...]:
+    """The names that the model carries, if any."""
+    return tuple(getattr(model, "class_names", ()))
+
+
 def batches_of(
     model: nn.Module,
     data: Data,
-    *,
     batch_size: int,
     num_workers: int,
-    by_class_of_model: bool,
-) -> Iterator[tuple[Tensor, Tensor]]:
+    *,
+    by_class_of_model: bool = True,
+) -> Batches:
     """(images (b, c, h, w), labels (b,)) on the model's device, in its dtype.
 
-    Batches of the caller come as they are cut: floats as they are, uint8
-    prepared as `model.preprocess` says. Of all else `batch_size` images are
-    prepared at a time; pictures of a folder that cannot be read are left out,
-    and a warning names them. `by_class_of_model`: labels mean the model's
-    classes; otherwise the data's own, of a folder in alphabetical order. A
-    model without weights gets its batches unmoved.
+    A DataLoader's batches come as they are cut: floats unchanged, uint8
+    prepared by `model.preprocess`. All other data are prepared `batch_size`
+    images at a time; pictures of a folder that cannot be read are left out, and
+    a warning names them. `by_class_of_model`: labels mean the model's classes;
+    otherwise the data's own, of a folder in alphabetical order. A model without
+    weights gets its batches where they are.
 
     UserError: the data have another form, or classes that the model does not
     have.
     """
-    if not yields_batches(data):
-        yield from prepared(
+    if yields_batches(data):
+        found = _given(model, data, by_class_of_model)
+    else:
+        found = _prepared(
             model, data, batch_size, num_workers, by_class_of_model
         )
-        return
-    spec = preprocess_of(model)
+    like = next(model.parameters(), None)
+    for images, labels in found:
+        if like is None:  # a function of its input alone
+            yield images, labels
+        else:
+            yield images.to(like.device, like.dtype), labels.to(like.device)
+
+
+def _given(model: nn.Module, data: Data, by_class_of_model: bool) -> Batches:
+    spec = getattr(model, "preprocess", None)
+    spec = spec if isinstance(spec, PreprocessSpec) else None
     check = None
     # an iterator's may be all bright: a source's own, or the rest of a loader's
     if spec is not None and not hasattr(data, "__next__"):
         check = RangeCheck(spec, "the images")
-    like = next(model.parameters(), None)
+    has_weights = next(model.parameters(), None) is not None
     for number, batch in enumerate(data):
         where = f"batch {number}"
         images, labels = read_batch(batch, spec, where, check)
         if by_class_of_model:
             check_labels(where, labels, num_classes_of(model))
-        if like is None:  # a function of its input alone
-            yield images, labels
-            continue
-        if not images.is_floating_point():
+        if has_weights and not images.is_floating_point():
             raise UserError(
                 f"{where} has images of {images.dtype}, and the model has "
                 "no preprocess for them; give floats, or set "
                 "model.preprocess = PreprocessSpec(...)"
             )
-        yield images.to(like.device, like.dtype), labels.to(like.device)
+        yield images, labels
 
 
-def prepared(
+def _prepared(
     model: nn.Module,
     data: Data,
     batch_size: int,
     num_workers: int,
     by_class_of_model: bool,
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """The same for data that `model.preprocess` prepares."""
-    spec = needed_spec(model)
+) -> Batches:
+    spec = getattr(model, "preprocess", None)
+    if not isinstance(spec, PreprocessSpec):
+        raise ValueError(
+            "the model has no preprocess, so it only takes prepared batches; "
+            "load it with vitedu.load, or set model.preprocess = "
+            "PreprocessSpec(...)"
+        )
     if by_class_of_model and isinstance(data, str | PathLike):
         data = evaluation_part(data)
     known = open_data(data)
-    warn_of_skipped(data, known, TO_THE_CALLER)
-    names = tuple(getattr(model, "class_names", ()))
-    num_classes = num_classes_of(model)
+    warn_of_skipped(data, known)
+    names, num_classes = class_names_of(model), num_classes_of(model)
     if by_class_of_model and isinstance(known.content, Pictures):
         known = open_data(match_folders(known.content, names, num_classes))
     elif by_class_of_model and names:
         known = known.called(names)
-    like = next(model.parameters())
     source = known.source(
-        preprocess=spec, num_workers=num_workers, device=like.device
+        preprocess=spec,
+        num_workers=num_workers,
+        device=next(model.parameters()).device,
     )
     if by_class_of_model and source.num_classes > num_classes:
         raise UserError(
             f"{known.name} has {source.num_classes} classes, but the model has "
             f"{num_classes}"
         )
-    for images, labels in source.batches(
-        epoch=0, seed=0, batch_size=batch_size
-    ):
-        yield images.to(like.device, like.dtype), labels.to(like.device)
+    yield from source.batches(epoch=0, seed=0, batch_size=batch_size)
 
 
-def preprocess_of(model: nn.Module) -> PreprocessSpec | None:
-    """How the model expects its pictures; None: unknown."""
-    spec = getattr(model, "preprocess", None)
-    return spec if isinstance(spec, PreprocessSpec) else None
+def match_folders(
+    pictures: Pictures, names: Sequence[str], num_classes: int
+) -> Pictures:
+    """`match_classes`, and ImageNet's classes as others write them.
+
+    ImageNet-V2's folders are numbers, 0 to 999; sorted as text, 10 would come
+    before 2. Where all 1,000 classes have names of several words, such as
+    "tench, Tinca tinca", their order is enough.
+
+    UserError: the folders aren't classes of the model.
+    """
+    ours = pictures.class_names
+    labels = pictures.labels
+    knows_imagenet = num_classes == NUM_1K and (
+        not names or are_imagenet(names)
+    )
+    numbers = {str(number) for number in range(NUM_1K)}
+    if knows_imagenet and ours and numbers.issuperset(ours):
+        labels = tuple(int(ours[label]) for label in labels)
+    elif not knows_imagenet or not are_imagenet(ours):
+        return match_classes(pictures, names, num_classes)
+    names = tuple(names) or imagenet_classes().names
+    return replace(pictures, labels=labels, class_names=names)
 
 
-def needed_spec(model: nn.Module) -> PreprocessSpec:
-    """The same. ValueError: it is unknown."""
-    spec = preprocess_of(model)
-    if spec is None:
-        raise ValueError(
-            "the model has no preprocess, so it only takes prepared batches; "
-            "load it with vitedu.load, or set model.preprocess = "
-            "PreprocessSpec(...)"
+def are_imagenet(names: Sequence[str]) -> bool:
+    """Whether they are ImageNet's 1,000 in its order, however spelt."""
+    if len(names) != NUM_1K:
+        return False
+    num_alike = sum(
+        name.partition(",")[0].casefold() in (ours.casefold(), code)
+        for name, ours, code in zip(names, *imagenet_classes(), strict=True)
+    )
+    return num_alike >= FEWEST_ALIKE
+
+
+def check_imagenet_classes(model: nn.Module, what: str) -> None:
+    """UserError: the model's classes aren't the 1,000 that `what` needs."""
+    num_classes, names = num_classes_of(model), class_names_of(model)
+    if num_classes != NUM_1K:
+        raise UserError(
+            f"{what} needs a model with ImageNet's 1,000 classes, and this one "
+            f"has {num_classes:,}; give one that was trained on ImageNet"
         )
-    return spec
-
-
-def num_classes_of(model: nn.Module) -> int:
-    """How many classes the model has; 0: unknown."""
-    own = getattr(model, "num_classes", None)
-    names: tuple[str, ...] = getattr(model, "class_names", ())
-    return own if isinstance(own, int) and own else len(names)
+    if names and not are_imagenet(names):
+        raise UserError(
+            f"{what} needs a model with ImageNet's classes, and this one's "
+            f"begin with {names[0]!r}; give one that was trained on ImageNet"
+        )

@@ -9,12 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vitedu.data.imagenet import NUM_1K
 from vitedu.errors import UserError
-from vitedu.evaluate.batches import evaluating, num_classes_of
-from vitedu.evaluate.match import are_imagenet
+from vitedu.evaluate.batches import class_names_of, evaluating, loaded
 from vitedu.pictures import Picture, preprocess
-from vitedu.weights.load import load
 
 # Mean of the head's biases below which its classes are taken as independent.
 LOW_BIAS = -1.0
@@ -42,8 +39,8 @@ def classify(
     array or a tensor; `model.preprocess` says how it is prepared. A class
     without a name is called "class 7". The probabilities are a softmax's and
     add up to 1 over all classes, or a sigmoid's where the model was trained so;
-    see `probabilities`. The model computes on its device and in its dtype,
-    without dropout, and is left as it was.
+    see `is_trained_by_sigmoid`. The model computes on its device and in its
+    dtype, without dropout, and is left as it was.
 
     UserError: the picture cannot be read or its pixels are out of range, the
     model has no classes or gives more than one row of logits, or `top` is not a
@@ -67,21 +64,9 @@ def classify(
     ]
 
 
-def loaded(model: nn.Module | str | PathLike[str]) -> nn.Module:
-    """The model, read by `vitedu.load` where it is a name or a path."""
-    if isinstance(model, str | PathLike):
-        return load(model)
-    return model
-
-
 @torch.no_grad()
 def probabilities(model: nn.Module, images: Tensor) -> Tensor:
     """Prepared images (b, c, h, w) to (b, classes) float32 on the CPU.
-
-    The softmax of the logits; or the sigmoid of each, where the model was
-    trained to say yes or no to every class by itself, as the authors' models of
-    ImageNet-21k; see `is_trained_by_sigmoid`. The model's mode is put back as
-    it was.
 
     UserError: the model answers NaN or infinity.
     """
@@ -103,12 +88,12 @@ def check_finite(logits: Tensor) -> None:
 
 
 def is_trained_by_sigmoid(model: nn.Module) -> bool:
-    """Whether the sigmoid's loss trained a model: it says so, or its head does.
+    """Whether the model says yes or no to every class independently.
 
-    `model.loss_name` knows it of a model that vitedu trained. Where that is
-    None, as of others' weights, the head's biases tell: a softmax pushes them
-    up as much as down, so their mean stays at 0; under a sigmoid, where nearly
-    every answer is no, all of them sink below -1.
+    The authors' models of ImageNet-21k do. `model.loss_name` tells it of a
+    model that vitedu trained. Of others the head's biases do: a softmax pushes
+    them up as much as down, so their mean stays at 0; under a sigmoid, where
+    nearly every answer is no, all of them sink below -1.
     """
     known = getattr(model, "loss_name", None)
     if known in ("softmax", "sigmoid"):
@@ -130,28 +115,9 @@ def check_has_classes(model: nn.Module, name: str = "the model") -> None:
         )
 
 
-def check_imagenet_classes(model: nn.Module, what: str) -> None:
-    """UserError: the classes of the model aren't ImageNet's 1,000.
-
-    `what` is what needs them.
-    """
-    num_classes = num_classes_of(model)
-    if num_classes != NUM_1K:
-        raise UserError(
-            f"{what} needs a model with ImageNet's 1,000 classes, and this one "
-            f"has {num_classes:,}; give one that was trained on ImageNet"
-        )
-    names: tuple[str, ...] = getattr(model, "class_names", ())
-    if names and not are_imagenet(names):
-        raise UserError(
-            f"{what} needs a model with ImageNet's classes, and this one's "
-            f"begin with {names[0]!r}; give one that was trained on ImageNet"
-        )
-
-
 def class_names(model: nn.Module, num_classes: int) -> tuple[str, ...]:
     """The names that the model carries, else "class 0", "class 1", ..."""
-    names = getattr(model, "class_names", ())
+    names = class_names_of(model)
     if len(names) == num_classes:
-        return tuple(names)
+        return names
     return tuple(f"class {index}" for index in range(num_classes))

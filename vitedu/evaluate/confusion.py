@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from vitedu.data.workers import explain_killed_workers
 from vitedu.errors import UserError, check_memory
-from vitedu.evaluate.batches import Data, batches_of
-from vitedu.evaluate.classify import loaded, probabilities
+from vitedu.evaluate.batches import Data, batches_of, loaded
+from vitedu.evaluate.classify import probabilities
 
 
 class Predictions(NamedTuple):
@@ -67,9 +67,8 @@ def predictions(
 ) -> Predictions:
     """The likeliest class of every image, beside its true one.
 
-    `model` and `data` are those of `accuracy`: a model or what `vitedu.load`
-    takes; (images, labels) batches or anything that `vitedu.data.as_source`
-    takes. Probabilities are those of `classify`.
+    `model` and `data` are those of `accuracy`, probabilities those of
+    `classify`.
 
     UserError: the data don't fit the model, their labels aren't one class an
     image, or the model answers NaN or infinity. ValueError: there are no
@@ -77,13 +76,7 @@ def predictions(
     """
     model = loaded(model)
     labels, classes, shares, num_classes = [], [], [], 0
-    for images, truth in batches_of(
-        model,
-        data,
-        batch_size=batch_size,
-        num_workers=num_workers,
-        by_class_of_model=True,
-    ):
+    for images, truth in batches_of(model, data, batch_size, num_workers):
         if truth.ndim != 1:
             raise UserError(
                 "the labels are shares of every class, (b, classes); give one "
@@ -113,7 +106,7 @@ def confusion_matrix(answers: Predictions) -> Tensor:
         f"a confusion matrix of {num_classes:,} classes",
         "look at most_confused or class_scores instead",
     )
-    counts = torch.bincount(pairs(answers), minlength=num_classes**2)
+    counts = torch.bincount(_pairs(answers), minlength=num_classes**2)
     return counts.reshape(num_classes, num_classes)
 
 
@@ -130,18 +123,15 @@ def class_scores(answers: Predictions) -> ClassScores:
 
 def most_confused(answers: Predictions, count: int = 10) -> list[Confusion]:
     """The most frequent mistakes, the most frequent first; ties by class."""
-    wrong = pairs(answers)[~answers.is_correct]
+    wrong = _pairs(answers)[~answers.is_correct]
     found, num_images = torch.unique(wrong, return_counts=True)
     order = num_images.argsort(descending=True, stable=True)[:count]
-    labels, classes = found // answers.num_classes, found % answers.num_classes
+    pairs = torch.stack([found, num_images], dim=1)[order].tolist()
     return [
-        Confusion(*row)
-        for row in torch.stack([labels, classes, num_images])[
-            :, order
-        ].T.tolist()
+        Confusion(*divmod(pair, answers.num_classes), n) for pair, n in pairs
     ]
 
 
-def pairs(answers: Predictions) -> Tensor:
-    """(n,): a number for each pair of true class and answer, row by row."""
+def _pairs(answers: Predictions) -> Tensor:
+    # (n,): the place of each (label, class) in the flattened matrix
     return answers.labels * answers.num_classes + answers.classes

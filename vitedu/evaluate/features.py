@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from vitedu.data.workers import explain_killed_workers
 from vitedu.errors import UserError
-from vitedu.evaluate.batches import Data, batches_of, evaluating
-from vitedu.evaluate.classify import loaded
+from vitedu.evaluate.batches import Data, batches_of, evaluating, loaded
 from vitedu.weights.save import inside
 
 
@@ -39,29 +38,17 @@ def features(
 ) -> Features:
     """The features (n, d) of the images, in their order, and their labels (n,).
 
-    Pictures of a folder that cannot be read are left out, and a warning names
-    them.
-
     A feature is what the head gets: the class token or the pooled patches after
     the final norm, through the pre-logits layer where there is one; of a ResNet
     the mean over the places. The head, if any, is ignored.
 
-    `model` is a model, or what `vitedu.load` takes: a name, a file or a run
-    folder.
-
-    `data` are (images, labels) batches, as a DataLoader yields them, or
-    anything that `vitedu.data.as_source` takes: a folder of class folders, a
-    torch Dataset, arrays, a Hugging Face dataset. These are prepared by
-    `model.preprocess`, `batch_size` at a time, and labels are the data's own:
-    of a folder the classes in alphabetical order.
-
-    Computed on the model's device and in its dtype, without dropout and
-    gradients. The model's mode is put back as it was.
+    `model` and `data` are those of `accuracy`, but labels are the data's own:
+    of a folder the classes in alphabetical order. Computed on the model's
+    device and in its dtype, without dropout and gradients.
 
     UserError: the data are of another form, or the model keeps all tokens
-    (pool=none).
-    ValueError: there are no images. TypeError: the model isn't a ViT or ResNet
-    of vitedu.
+    (pool=none). ValueError: there are no images. TypeError: the model isn't a
+    ViT or ResNet of vitedu.
     """
     network = inside(loaded(model), "features")
     if network.config.pool == "none":
@@ -70,11 +57,7 @@ def features(
             "the picture as a whole; load it with pool='token' or pool='mean'"
         )
     batches = batches_of(
-        network,
-        data,
-        batch_size=batch_size,
-        num_workers=num_workers,
-        by_class_of_model=False,
+        network, data, batch_size, num_workers, by_class_of_model=False
     )
     rows, labels = [], []
     with evaluating(network):

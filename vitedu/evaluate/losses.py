@@ -1,8 +1,7 @@
 """The losses of a classifier, each a sum over the images, and a check of yours.
 
 Both cross-entropies take logits (b, classes) and labels, int64 (b,) or soft (b,
-classes), and compute in float32 whatever the network computed in, in float64 if
-it did.
+classes), and compute in float32, or in float64 where the logits are.
 """
 
 from collections.abc import Callable
@@ -25,7 +24,7 @@ def softmax_cross_entropy(
     Smoothing s turns a target y into (1 - s) y + s / classes.
     """
     return F.cross_entropy(
-        at_least_float32(logits),
+        _at_least_float32(logits),
         labels,
         reduction="sum",
         label_smoothing=label_smoothing,
@@ -43,7 +42,7 @@ def sigmoid_cross_entropy(
     softmax.
     Source: big_vision's sigmoid_xent, the loss of its ImageNet-21k runs.
     """
-    logits = at_least_float32(logits)
+    logits = _at_least_float32(logits)
     if labels.ndim == 1:
         labels = torch.zeros_like(logits).scatter(1, labels[:, None], 1.0)
     target = labels.to(logits.dtype)
@@ -72,8 +71,7 @@ class GivenLoss:
         self.is_checked = False
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """What the loss says; the first batch has to show that it is a sum."""
-        logits = at_least_float32(logits)
+        logits = _at_least_float32(logits)
         loss = self.loss(logits, labels)
         if not isinstance(loss, Tensor) or loss.shape != ():
             shape = getattr(loss, "shape", None)
@@ -84,17 +82,19 @@ class GivenLoss:
                 "(reduction='sum')"
             )
         if not self.is_checked and len(logits):
-            self.check(loss.detach(), logits.detach(), labels)
+            self._check_is_sum(loss.detach(), logits.detach(), labels)
         return loss
 
     @torch.no_grad()
-    def check(self, once: Tensor, logits: Tensor, labels: Tensor) -> None:
-        """UserError if the same images twice have the same loss: a mean."""
+    def _check_is_sum(
+        self, once: Tensor, logits: Tensor, labels: Tensor
+    ) -> None:
         twice = self.loss(
             torch.cat([logits, logits]), torch.cat([labels, labels])
         )
-        once, twice = once.double(), twice.double()
-        if once != 0 and torch.isclose(twice, once, rtol=1e-3):
+        if once != 0 and torch.isclose(
+            twice.double(), once.double(), rtol=1e-3
+        ):
             raise UserError(
                 f"loss={self.name} is the same for a batch and for that batch "
                 "twice over, so it is a mean; return the sum over the images "
@@ -104,7 +104,7 @@ class GivenLoss:
 
 
 def checked(loss: Loss) -> Loss:
-    """A loss as it can be summed up: our own, or one that shows to be a sum."""
+    """One of LOSSES unchanged; the caller's own is checked as it is used."""
     is_known = isinstance(loss, GivenLoss) or loss in LOSSES.values()
     return loss if is_known else GivenLoss(loss, name_of(loss))
 
@@ -116,6 +116,6 @@ def name_of(loss: Loss) -> str:
     return str(own or type(loss).__name__)
 
 
-def at_least_float32(logits: Tensor) -> Tensor:
-    """Half formats widened: their sums would be off by percents."""
+def _at_least_float32(logits: Tensor) -> Tensor:
+    # a sum in a half format would be off by percents
     return logits if logits.dtype == torch.float64 else logits.float()

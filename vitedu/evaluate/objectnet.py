@@ -21,9 +21,9 @@ from vitedu.data.images import Pictures, pictures_by_class
 from vitedu.data.items import Items, from_torch
 from vitedu.data.listing import class_folders, existing_folder
 from vitedu.errors import UserError, reason
-from vitedu.evaluate.classify import check_imagenet_classes, loaded
-from vitedu.evaluate.logits import picture_logits, top_k_among
-from vitedu.files import MOST_JSON, check_json_size, check_regular, read_json
+from vitedu.evaluate.accuracy import picture_logits, top_k_among
+from vitedu.evaluate.batches import check_imagenet_classes, loaded
+from vitedu.files import check_regular, read_json
 from vitedu.pictures import open_image
 
 if TYPE_CHECKING:
@@ -87,11 +87,9 @@ class WithoutBorder(Dataset["tuple[Image, int]"]):
         self.targets = pictures.labels
 
     def __len__(self) -> int:
-        """The number of pictures."""
         return len(self.pictures)
 
     def __getitem__(self, index: int) -> "tuple[Image, int]":
-        """One picture and its label. UserError: nothing is left of it."""
         path = self.pictures.paths[index]
         image = open_image(path, 3)
         width, height = image.size
@@ -139,10 +137,12 @@ def find_objectnet(folder: Path) -> Path | None:
 
     None: it isn't ObjectNet.
     """
-    for root in (folder, folder.absolute().parent):
-        is_inside = root == folder or folder.name == "images"
+    roots = [folder]
+    if folder.name == "images":
+        roots.append(folder.absolute().parent)
+    for root in roots:
         has_mapping = (root / "mappings" / TO_IMAGENET).is_file()
-        if is_inside and has_mapping and (root / "images").is_dir():
+        if has_mapping and (root / "images").is_dir():
             return root
     return None
 
@@ -175,18 +175,27 @@ def imagenet_classes_of(mappings: Path) -> dict[str, list[int]]:
     """
     folders = read_json(mappings / FOLDERS)
     to_imagenet = read_json(mappings / TO_IMAGENET)
-    lines = read_lines(mappings / LABELS)
     to_pytorch = read_json(mappings / TO_PYTORCH)
+    check_regular(mappings / LABELS)
     try:
+        lines = (mappings / LABELS).read_text("utf-8").splitlines()
         # from ImageNet's label to its line, and from there to the model's index
         index_of_line = {int(line): int(i) for i, line in to_pytorch.items()}
-        index_of = {name: index_of_line[i] for i, name in enumerate(lines)}
+        index_of = {
+            name.strip(): index_of_line[i] for i, name in enumerate(lines)
+        }
         classes = {
             folder: [index_of[x.strip()] for x in to_imagenet[label].split(";")]
             for folder, label in folders.items()
             if label in to_imagenet
         }
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except (
+        OSError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise UserError(
             f"the files in {mappings} are damaged or don't belong together "
             f"({reason(error)}); fetch ObjectNet again"
@@ -197,12 +206,3 @@ def imagenet_classes_of(mappings: Path) -> dict[str, list[int]]:
             "fetch ObjectNet again"
         )
     return classes
-
-
-def read_lines(path: Path) -> list[str]:
-    """The lines of a text. UserError: it cannot be read."""
-    check_json_size(check_regular(path).st_size, str(path), MOST_JSON)
-    try:
-        return [line.strip() for line in path.read_text("utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {path}: {reason(error)}") from None

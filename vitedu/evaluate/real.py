@@ -19,15 +19,15 @@ from vitedu.data.images import Pictures
 from vitedu.data.listing import existing_folder, pictures_in
 from vitedu.data.readable import unreadable
 from vitedu.errors import UserError, reason
-from vitedu.evaluate.classify import check_imagenet_classes, loaded
-from vitedu.evaluate.logits import picture_logits, top_k_among
-from vitedu.files import MOST_JSON, check_json_size, check_regular, user_path
+from vitedu.evaluate.accuracy import picture_logits, top_k_among
+from vitedu.evaluate.batches import check_imagenet_classes, loaded
+from vitedu.files import check_regular, user_path
 
 NUM_REAL = 50_000
 VALIDATION_NAME = re.compile(r"ILSVRC2012_val_(\d{8})(?!\d)")
 
 # of every validation picture, in the order of their names; empty: none is right
-RealLabels = tuple[tuple[int, ...], ...]
+RealLabels = list[list[int]]
 
 
 class RealEvaluation(NamedTuple):
@@ -103,28 +103,28 @@ def real_counts(
 
     UserError: a picture isn't one of the validation set, or none has a label.
     """
-    sets = [real[row] for row in real_rows(names)]
-    right = torch.zeros(len(sets), NUM_1K, dtype=torch.bool)
-    for row, classes in enumerate(sets):
-        right[row, list(classes)] = True
+    right = torch.zeros(len(names), NUM_1K, dtype=torch.bool)
+    for row, number in enumerate(real_rows(names)):
+        right[row, real[number]] = True
     has_label = right.any(dim=1)
     num_images = int(has_label.sum())
     if not num_images:
         raise UserError(
-            f"none of the {len(sets):,} pictures has a label in ImageNet-ReaL, "
-            "so there is nothing to count; give more of the validation set"
+            f"none of the {len(names):,} pictures has a label in "
+            "ImageNet-ReaL, so there is nothing to count; give more of the "
+            "validation set"
         )
     return RealEvaluation(
         top_k_among(logits[has_label], right[has_label], 1),
         num_images,
-        len(sets) - num_images,
+        len(names) - num_images,
     )
 
 
 def real_rows(names: Sequence[str]) -> list[int]:
     """Which of the 50,000 validation pictures they are, counted from 0.
 
-    UserError: one is called otherwise.
+    UserError: one has another name.
     """
     rows = []
     for path in names:
@@ -148,13 +148,9 @@ def read_real(path: str | PathLike[str]) -> RealLabels:
     UserError: it is something else.
     """
     path = user_path(path)
-    check_json_size(check_regular(path).st_size, str(path), MOST_JSON)
+    check_regular(path)
     try:
         values: Any = json.loads(path.read_bytes())
-    except RecursionError:
-        raise UserError(
-            f"{path} is not valid JSON: it is nested too deeply"
-        ) from None
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: {reason(error)}") from None
     if not isinstance(values, list) or len(values) != NUM_REAL:
@@ -173,4 +169,4 @@ def read_real(path: str | PathLike[str]) -> RealLabels:
                 f"{path} has {classes!r:.40} for picture {row + 1}, where "
                 "a list of classes from 0 to 999 is needed; fetch it again"
             )
-    return tuple(tuple(classes) for classes in values)
+    return values

@@ -5,14 +5,42 @@ accuracies (paper, section 4.1 and table 9). `vitedu.train.run_vtab` learns
 them.
 
 `for task in VTAB: print(task.name, task.where)`
+`train, test = open_task(VTAB[0], "data")`
 """
 
+import json
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from math import nan
+from os import PathLike
+from pathlib import Path
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-Group = Literal["natural", "specialized", "structured"]
+from torch.utils.data import ConcatDataset
+
+from vitedu.compat import import_torchvision
+from vitedu.data import sources
+from vitedu.data.folders import TEST_SEED, TEST_SHARE
+from vitedu.data.images import find_images
+from vitedu.data.kinds import open_data
+from vitedu.data.labels import numbered_names
+from vitedu.data.opened import Opened
+from vitedu.data.rows import Rows
+from vitedu.data.torchvision_sets import (
+    torchvision_parts,
+    torchvision_pictures,
+    torchvision_place,
+)
+from vitedu.errors import UserError, reason
+from vitedu.files import user_path
+
+# what torchvision and h5py raise where files are missing or damaged
+DAMAGE = (RuntimeError, OSError, LookupError, ValueError, TypeError)
+# of a scene of CLEVR: its classes are the distances between these
+NEAREST = (8.0, 8.5, 9.0, 9.5, 10.0)
+FEWEST_OBJECTS = 3
 
 
 class VtabTask(NamedTuple):
@@ -20,7 +48,7 @@ class VtabTask(NamedTuple):
 
     name: str
     title: str  # in the paper's table 9
-    group: Group
+    group: Literal["natural", "specialized", "structured"]
     num_classes: int
     question: str  # what the classes are
     where: str  # it can be had
@@ -46,7 +74,7 @@ class VtabResult(NamedTuple):
 
     @property
     def group_means(self) -> dict[str, float]:
-        """The same for the groups in which a task ran."""
+        """The mean of each group in which a task ran."""
         members: dict[str, list[float]] = {}
         for task in VTAB:
             if task.name in self.accuracies:
@@ -55,179 +83,169 @@ class VtabResult(NamedTuple):
         return {group: fmean(each) for group, each in members.items()}
 
 
+# fmt: off
 VTAB = (
-    VtabTask(
-        "caltech101",
-        "Caltech101",
-        "natural",
-        102,
-        "the object, or the background",
-        "https://data.caltech.edu/records/mzrjq-6wc02",
-        "Caltech101",
-        "caltech101",
-    ),
-    VtabTask(
-        "cifar100",
-        "CIFAR-100",
-        "natural",
-        100,
-        "the object",
-        "https://www.cs.toronto.edu/~kriz/cifar.html",
-        "CIFAR100",
-        "cifar100",
-    ),
-    VtabTask(
-        "dtd",
-        "DTD",
-        "natural",
-        47,
-        "the texture",
-        "https://www.robots.ox.ac.uk/~vgg/data/dtd/",
-        "DTD",
-        "dtd",
-    ),
-    VtabTask(
-        "flowers102",
-        "Flowers102",
-        "natural",
-        102,
-        "the flower",
-        "https://www.robots.ox.ac.uk/~vgg/data/flowers/102/",
-        "Flowers102",
-        "flowers102",
-    ),
-    VtabTask(
-        "pets",
-        "Pets",
-        "natural",
-        37,
-        "the breed",
-        "https://www.robots.ox.ac.uk/~vgg/data/pets/",
-        "OxfordIIITPet",
-        "oxford-pets",
-    ),
-    VtabTask(
-        "sun397",
-        "Sun397",
-        "natural",
-        397,
-        "the scene",
-        "https://vision.princeton.edu/projects/2010/SUN/",
-        "SUN397",
-        "sun397",
-    ),
-    VtabTask(
-        "svhn",
-        "SVHN",
-        "natural",
-        10,
-        "the digit in the middle of a house number",
-        "http://ufldl.stanford.edu/housenumbers/",
-        "SVHN",
-        "svhn",
-    ),
-    VtabTask(
-        "camelyon",
-        "Camelyon",
-        "specialized",
-        2,
-        "whether there is tumour tissue in the middle",
-        "https://github.com/basveeling/pcam",
-        "PCAM",
-        "camelyon",
-    ),
-    VtabTask(
-        "eurosat",
-        "EuroSAT",
-        "specialized",
-        10,
-        "what the land is used for",
-        "https://github.com/phelber/EuroSAT",
-        "EuroSAT",
-        "eurosat",
-    ),
-    VtabTask(
-        "resisc45",
-        "Resisc45",
-        "specialized",
-        45,
-        "the scene, from above",
-        "https://gcheng-nwpu.github.io",
-    ),
-    VtabTask(
-        "retinopathy",
-        "Retinopathy",
-        "specialized",
-        5,
-        "the stage of the disease, 0 to 4",
-        "https://www.kaggle.com/c/diabetic-retinopathy-detection",
-    ),
-    VtabTask(
-        "clevr-count",
-        "Clevr-Count",
-        "structured",
-        8,
-        "the number of objects, less 3",
-        "https://cs.stanford.edu/people/jcjohns/clevr/",
-        "CLEVRClassification",
-        "clevr-count",
-    ),
-    VtabTask(
-        "clevr-dist",
-        "Clevr-Dist",
-        "structured",
-        6,
-        "how far the nearest object is: to 8, 8.5, 9, 9.5, 10, beyond",
-        "https://cs.stanford.edu/people/jcjohns/clevr/",
-        "CLEVRClassification",
-        "clevr-count",
-    ),
-    VtabTask(
-        "dmlab",
-        "DMLab",
-        "structured",
-        6,
-        "how far the nearest object of a maze is, and whether it is good",
-        "https://www.tensorflow.org/datasets/catalog/dmlab",
-    ),
-    VtabTask(
-        "dsprites-loc",
-        "dSpr-Loc",
-        "structured",
-        16,
-        "the horizontal position: label_x_position // 2",
-        "https://github.com/google-deepmind/dsprites-dataset",
-    ),
-    VtabTask(
-        "dsprites-ori",
-        "dSpr-Ori",
-        "structured",
-        16,
-        "the orientation: label_orientation // 2.5",
-        "https://github.com/google-deepmind/dsprites-dataset",
-    ),
-    VtabTask(
-        "kitti-dist",
-        "KITTI-Dist",
-        "structured",
-        4,
-        "how far the nearest car, van or truck is: to 8 m, 20 m, beyond, none",
-        "https://www.cvlibs.net/datasets/kitti/",
-    ),
-    VtabTask(
-        "snorb-azim",
-        "sNORB-Azim",
-        "structured",
-        18,
-        "the azimuth of the camera, in steps of 20 degrees",
-        "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/",
-    ),
-    VtabTask(
-        "snorb-elev",
-        "sNORB-Elev",
-        "structured",
-        9,
-        "the elevation of the camera, in steps of 5 degrees",
-        "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/",
-    ),
+    VtabTask("caltech101", "Caltech101", "natural", 102,
+             "the object, or the background",
+             "https://data.caltech.edu/records/mzrjq-6wc02",
+             "Caltech101", "caltech101"),
+    VtabTask("cifar100", "CIFAR-100", "natural", 100, "the object",
+             "https://www.cs.toronto.edu/~kriz/cifar.html",
+             "CIFAR100", "cifar100"),
+    VtabTask("dtd", "DTD", "natural", 47, "the texture",
+             "https://www.robots.ox.ac.uk/~vgg/data/dtd/", "DTD", "dtd"),
+    VtabTask("flowers102", "Flowers102", "natural", 102, "the flower",
+             "https://www.robots.ox.ac.uk/~vgg/data/flowers/102/",
+             "Flowers102", "flowers102"),
+    VtabTask("pets", "Pets", "natural", 37, "the breed",
+             "https://www.robots.ox.ac.uk/~vgg/data/pets/",
+             "OxfordIIITPet", "oxford-pets"),
+    VtabTask("sun397", "Sun397", "natural", 397, "the scene",
+             "https://vision.princeton.edu/projects/2010/SUN/",
+             "SUN397", "sun397"),
+    VtabTask("svhn", "SVHN", "natural", 10,
+             "the digit in the middle of a house number",
+             "http://ufldl.stanford.edu/housenumbers/", "SVHN", "svhn"),
+    VtabTask("camelyon", "Camelyon", "specialized", 2,
+             "whether there is tumour tissue in the middle",
+             "https://github.com/basveeling/pcam", "PCAM", "camelyon"),
+    VtabTask("eurosat", "EuroSAT", "specialized", 10,
+             "what the land is used for",
+             "https://github.com/phelber/EuroSAT", "EuroSAT", "eurosat"),
+    VtabTask("resisc45", "Resisc45", "specialized", 45,
+             "the scene, from above", "https://gcheng-nwpu.github.io"),
+    VtabTask("retinopathy", "Retinopathy", "specialized", 5,
+             "the stage of the disease, 0 to 4",
+             "https://www.kaggle.com/c/diabetic-retinopathy-detection"),
+    VtabTask("clevr-count", "Clevr-Count", "structured", 8,
+             "the number of objects, less 3",
+             "https://cs.stanford.edu/people/jcjohns/clevr/",
+             "CLEVRClassification", "clevr-count"),
+    VtabTask("clevr-dist", "Clevr-Dist", "structured", 6,
+             "how far the nearest object is: to 8, 8.5, 9, 9.5, 10, beyond",
+             "https://cs.stanford.edu/people/jcjohns/clevr/",
+             "CLEVRClassification", "clevr-count"),
+    VtabTask("dmlab", "DMLab", "structured", 6,
+             "how far the nearest object of a maze is, and whether it is good",
+             "https://www.tensorflow.org/datasets/catalog/dmlab"),
+    VtabTask("dsprites-loc", "dSpr-Loc", "structured", 16,
+             "the horizontal position: label_x_position // 2",
+             "https://github.com/google-deepmind/dsprites-dataset"),
+    VtabTask("dsprites-ori", "dSpr-Ori", "structured", 16,
+             "the orientation: label_orientation // 2.5",
+             "https://github.com/google-deepmind/dsprites-dataset"),
+    VtabTask("kitti-dist", "KITTI-Dist", "structured", 4,
+             "how far the nearest car, van or truck is: "
+             "to 8 m, 20 m, beyond, none",
+             "https://www.cvlibs.net/datasets/kitti/"),
+    VtabTask("snorb-azim", "sNORB-Azim", "structured", 18,
+             "the azimuth of the camera, in steps of 20 degrees",
+             "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"),
+    VtabTask("snorb-elev", "sNORB-Elev", "structured", 9,
+             "the elevation of the camera, in steps of 5 degrees",
+             "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"),
 )
+# fmt: on
+
+
+class MissingTaskError(UserError):
+    """A task isn't on this computer, or can't be read here."""
+
+
+class TaskData(NamedTuple):
+    """All that there is to learn from, and the whole test part."""
+
+    train: Opened
+    test: Opened
+
+
+def open_task(
+    task: VtabTask, data: str | PathLike[str] | None = None
+) -> TaskData:
+    """A task as torchvision keeps it in the folder `data`, its `root`.
+
+    Without `data`, in the folder of that name in $VITEDU_DATA or the cache.
+    Nothing is downloaded. Where a set has no test part of its own, a fifth of
+    each class is held out; the authors' code reads TensorFlow's copies, with
+    splits of their own. MissingTaskError: it isn't there, is damaged, needs
+    another package, or torchvision can't read it.
+    """
+    if task.dataset is None:
+        raise MissingTaskError(
+            f"torchvision can't read {task.title}; get it from {task.where} "
+            f'and give it as data={{"{task.name}": (train, test)}}, with '
+            f"{task.num_classes} classes: {task.question}"
+        )
+    folders = sources.folders_of(task.dataset)
+    if data is not None:
+        folders = (user_path(data),)
+    root = next(filter(os.path.isdir, folders), None)
+    if root is None:
+        raise _missing(task, f"{' or '.join(map(str, folders))} doesn't exist")
+    try:
+        train, test = _parts(task, root)
+    except ImportError as error:
+        raise MissingTaskError(
+            f"{task.title} can't be read without the package {error.name}; "
+            f"pip install {error.name}"
+        ) from error
+    except DAMAGE as error:  # a UserError is a ValueError
+        raise _missing(task, reason(error)) from error
+    if test is None:
+        return TaskData(*train.split(TEST_SHARE, TEST_SEED))
+    return TaskData(train, test)
+
+
+def _missing(task: VtabTask, why: str) -> MissingTaskError:
+    return MissingTaskError(
+        f"{task.title} isn't here ({why}); get it from {task.where}, or by "
+        f"torchvision.datasets.{task.torchvision}"
+    )
+
+
+def _parts(task: VtabTask, root: Path) -> tuple[Opened, Opened | None]:
+    """Training and test part of a task; None: there is no test part."""
+    if task.name == "caltech101":
+        # torchvision's own class leaves the background out
+        folder = root / "caltech101" / "101_ObjectCategories"
+        return open_data(find_images(folder)), None
+    if task.name == "camelyon":
+        kind = import_torchvision().datasets.PCAM
+        train, test = (
+            open_data(kind(root, split=part), num_classes=task.num_classes)
+            for part in ("train", "test")
+        )
+        return train, test
+    place = torchvision_place(str(task.dataset), root)
+    places = torchvision_parts(place) or {"train": place}
+    found = {part: torchvision_pictures(at) for part, at in places.items()}
+    if task.dataset == "clevr-count":
+        for part, rows in found.items():
+            found[part] = _relabelled(rows, root, part, task)
+    learned: list[Any] = [found[x] for x in ("train", "val") if x in found]
+    train = learned[0] if len(learned) == 1 else ConcatDataset(learned)
+    names = found["train"].class_names
+    test = open_data(found["test"]) if "test" in found else None
+    return open_data(train, class_names=names), test
+
+
+def _relabelled(rows: Rows, root: Path, part: str, task: VtabTask) -> Rows:
+    """CLEVR's pictures with the answers to the task's question about them."""
+    # what torchvision calls val has labels, and its test part has none
+    split = "val" if part == "test" else part
+    path = root / f"clevr/CLEVR_v1.0/scenes/CLEVR_{split}_scenes.json"
+    scenes = json.loads(path.read_bytes())["scenes"]
+    labels = []
+    # torchvision takes the pictures in the order of their names
+    for scene in sorted(scenes, key=lambda each: each["image_filename"]):
+        objects = scene["objects"]
+        if task.name == "clevr-count":
+            labels.append(len(objects) - FEWEST_OBJECTS)
+        else:
+            nearest = min(each["pixel_coords"][2] for each in objects)
+            labels.append(sum(nearest > edge for edge in NEAREST))
+    return replace(
+        rows,
+        labels=tuple(labels[row] for row in rows.rows),
+        class_names=numbered_names(task.num_classes),
+    )

@@ -16,10 +16,12 @@ from vitedu.data.kinds import open_data
 from vitedu.data.labels import numbered_names
 from vitedu.data.order import epoch_generator
 from vitedu.errors import UserError, did_you_mean
-from vitedu.evaluate.vtab import VTAB, VtabResult, VtabTask
-from vitedu.evaluate.vtab_data import (
+from vitedu.evaluate.vtab import (
+    VTAB,
     MissingTaskError,
     TaskData,
+    VtabResult,
+    VtabTask,
     open_task,
 )
 from vitedu.files import user_path

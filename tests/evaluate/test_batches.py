@@ -7,7 +7,7 @@ import pytest
 from vitedu import UserError
 from vitedu.data.imagenet import imagenet_classes
 from vitedu.data.images import Pictures
-from vitedu.evaluate.match import match_folders
+from vitedu.evaluate.batches import match_folders
 
 NAMES, CODES = imagenet_classes()
 

@@ -24,7 +24,17 @@ from book_ext import place_of
 from cells import alt_text, code, markdown, pictures, printed, tags, visible
 from dress import SETUP, dress
 from nbformat import NotebookNode
-from prose import CODE_IN_LINE, FENCED, headings, links, readable, section
+from prose import (
+    CODE_IN_LINE,
+    FENCED,
+    INLINE_MATH,
+    NO_WORDS,
+    TABLE,
+    headings,
+    links,
+    readable,
+    section,
+)
 
 MOST_LINES, MOST_COLUMNS, MOST_PRINTED = 25, 80, 72
 SECTIONS = [
@@ -54,6 +64,10 @@ PAPERS = re.compile(
     r"aclanthology\.org|mlr\.press|nips\.cc|neurips\.cc|thecvf\.com|jmlr\.org)/"
 )
 YEAR = re.compile(r"\b(?:19|20)\d\d[a-z]?\)?\s*$")
+# inside a line: the mark of an item, or the blanks that indented its next line
+ITEM_IN_LINE = re.compile(r"\S +\*(?= +\S)|\S {3,}(?=\S)")
+# an item with a number, up to the next or to an empty line
+NUMBERED = re.compile(r"^ *(\d+)\. (?:.+\n?(?! *\d+\. ))*", re.MULTILINE)
 # of a language, not of a directive
 CODE_BLOCK = re.compile(
     r"^(?P<fence>```+|~~~+)(?!\{).*?^(?P=fence)\s*$", re.MULTILINE | re.DOTALL
@@ -159,6 +173,24 @@ def has_no_raw_myst(notebook: NotebookNode) -> list[str]:
             for found in re.finditer(pattern, source, re.MULTILINE):
                 line = source[found.start() :].strip().splitlines()[0]
                 bad.append(f"{name} of MyST: {line[:60]}")
+    return bad
+
+
+def breaks_its_lists(notebook: NotebookNode) -> list[str]:
+    """Each item of a list begins a line: none runs on in the one before."""
+    bad = []
+    for cell in markdown(notebook):
+        text = TABLE.sub("", cell.source)
+        for pattern in (*NO_WORDS, CODE_IN_LINE, INLINE_MATH):
+            text = pattern.sub("x", text)
+        places = [(line, ITEM_IN_LINE) for line in text.splitlines()]
+        for found in NUMBERED.finditer(text):
+            following = rf"[.?!:)*] +{int(found[1]) + 1}\. +(?=[A-Z*\[x])"
+            places.append((found[0], re.compile(following)))
+        for text, mark in places:
+            if found := mark.search(text.strip()):
+                words = text.strip()[found.start() :].split("\n")[0]
+                bad.append(f"an item in the middle of a line: {words[:60]}")
     return bad
 
 
@@ -411,6 +443,7 @@ def pastes_nothing_again(notebook: NotebookNode) -> list[str]:
 EVERYWHERE = [
     begins_with_links_and_setup,
     has_no_raw_myst,
+    breaks_its_lists,
     has_no_placeholders,
     shows_errors_in_failure_cells_alone,
     checks_print_one_line,

@@ -691,11 +691,12 @@ print(f"of all {len(given)} test images: {share:.0%}")
 #
 # ## What to take with you
 #
-# 1. The features of a trained ViT already keep kinds of things apart, so a few
-# photographs    and a formula, or just their means, are enough to name them. 2. Without
-# $\lambda$ more photographs can make the classifier worse: it collapses where    there
-# are as many photographs as columns. 3. One draw, one task or one label per photograph
-# can fool you: draw several times, try    many tasks, and ask what a label means.
+# 1. The features of a trained ViT already keep kinds of things apart, so a few photographs
+#    and a formula, or just their means, are enough to name them.
+# 2. Without $\lambda$ more photographs can make the classifier worse: it collapses where
+#    there are as many photographs as columns.
+# 3. One draw, one task or one label per photograph can fool you: draw several times, try
+#    many tasks, and ask what a label means.
 #
 # **Five questions**
 #
@@ -821,13 +822,13 @@ for task in evaluate.VTAB:
 #
 # ## Three readings
 #
-# * [Beyer et al. 2020](https://arxiv.org/abs/2006.07159) ask "Are we done with
-# ImageNet?",   and show what's wrong with its labels. * [Nakkiran
-# 2019](https://arxiv.org/abs/1912.07242) works out why more data can hurt in   linear
-# regression, in a few pages. * [Kumar et al. 2022](https://arxiv.org/abs/2202.10054)
-# disagree with everybody who   fine-tunes as soon as they can afford it. It can distort
-# good features, and on images of   another kind than those it was tuned on, a linear
-# probe then does better.
+# * [Beyer et al. 2020](https://arxiv.org/abs/2006.07159) ask "Are we done with ImageNet?",
+#   and show what's wrong with its labels.
+# * [Nakkiran 2019](https://arxiv.org/abs/1912.07242) works out why more data can hurt in
+#   linear regression, in a few pages.
+# * [Kumar et al. 2022](https://arxiv.org/abs/2202.10054) disagree with everybody who
+#   fine-tunes as soon as they can afford it. It can distort good features, and on images of
+#   another kind than those it was tuned on, a linear probe then does better.
 #
 # ## Solutions
 #

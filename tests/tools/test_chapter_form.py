@@ -175,6 +175,26 @@ def test_what_is_no_myst_is_left_alone(chapter, words):
     assert form.has_no_raw_myst(with_words(chapter, words)) == []
 
 
+BROKEN = """1. The features keep things apart, so a few
+photographs    are enough. 2. Without $\\lambda$ it collapses. 3. One draw."""
+
+
+@pytest.mark.parametrize(
+    ("words", "items"),
+    [
+        (BROKEN, ["s    are enough", ". 2. Without x"]),
+        ("1. One. 2. Two.\n3. Three. 4. Four.", [". 2. Two", ". 4. Four"]),
+        ("* One\nline,   two. * [Two](there.md)", [",   two. * [Two"]),
+        ("1. In 2017 there were 2. Then 3.\n2. `a * b`, $a   * b$.", []),
+        ("* One\n  line.\n* Two *words*.\n\n| a   | b   |", []),
+    ],
+)
+def test_a_list_that_lost_its_breaks_is_found(chapter, words, items):
+    found = form.breaks_its_lists(with_words(chapter, words))
+    assert len(found) == len(items)
+    assert all(item in each for each, item in zip(found, items, strict=True))
+
+
 @pytest.mark.parametrize(
     "words", ["It is {value:.2f} %.", "Chapter NN.", "TODO", "took {seconds} s"]
 )

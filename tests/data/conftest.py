@@ -15,10 +15,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         self.send_response(200)
-        if fault == "lying":  # that the file is longer than it should be
-            self.send_header("Content-Length", str(10**12))
-        elif fault not in ("endless", "drip"):
-            self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if fault == "cut":
             content = content[: len(content) // 2]
@@ -35,14 +32,6 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(content[byte : byte + 1 + len(content) // 10])
                 self.wfile.flush()
                 time.sleep(0.02)
-        elif fault == "drip":
-            for byte in content:
-                self.wfile.write(bytes([byte]))
-                self.wfile.flush()
-                time.sleep(0.02)
-        elif fault in ("endless", "lying"):
-            while not self.server.released.is_set():
-                self.wfile.write(content)
         elif fault == "stuck":
             self.wfile.write(content[:100])
             self.wfile.flush()

@@ -17,11 +17,12 @@ from vitedu.data import (
     load_dataset,
     load_folder,
 )
-from vitedu.data.catalogue import ARCHIVES
+from vitedu.data.catalogue import CATALOGUE, File
 from vitedu.data.folders import folder_classes
 from vitedu.data.places import named_folders
 from vitedu.data.sources import MissingDataError
 
+ZIP = "hymenoptera_data.zip"
 NAMES = [
     f"{part}/{name}/{i}.jpg"
     for part in ("train", "val")
@@ -51,7 +52,7 @@ def zipped(names, more=()):
 def server(tmp_path, monkeypatch, file_server):
     """A server with eight pictures, and nothing of them here."""
     file_server.files = {
-        "a.zip": zipped(
+        ZIP: zipped(
             NAMES,
             [
                 ("__MACOSX/hymenoptera_data/train/ants/._0.jpg", b""),
@@ -59,15 +60,14 @@ def server(tmp_path, monkeypatch, file_server):
             ],
         )
     }
-    listed = "".join(f"{name}\n" for name in sorted(NAMES)).encode()
+    [content] = file_server.files.values()
+    digest = hashlib.sha256(content).hexdigest()
     entry = replace(
-        ARCHIVES["ants-bees"],
-        address=f"{file_server.address}/good/a.zip",
-        most_bytes=20_000,
-        num_pictures=8,
-        names_sha256=hashlib.sha256(listed).hexdigest(),
+        CATALOGUE["ants-bees"],
+        files=(File(ZIP, len(content), digest),),
+        mirrors=(f"{file_server.address}/good/",),
     )
-    monkeypatch.setitem(ARCHIVES, "ants-bees", entry)
+    monkeypatch.setitem(CATALOGUE, "ants-bees", entry)
     for name in ("VITEDU_DATA", "VITEDU_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
@@ -75,9 +75,10 @@ def server(tmp_path, monkeypatch, file_server):
 
 
 def at(monkeypatch, server, fault):
-    entry = ARCHIVES["ants-bees"]
-    address = f"{server.address}/{fault}/a.zip"
-    monkeypatch.setitem(ARCHIVES, "ants-bees", replace(entry, address=address))
+    entry = replace(
+        CATALOGUE["ants-bees"], mirrors=(f"{server.address}/{fault}/",)
+    )
+    monkeypatch.setitem(CATALOGUE, "ants-bees", entry)
 
 
 def test_it_is_downloaded_once_and_then_found(tmp_path, server):
@@ -120,7 +121,7 @@ def test_offline_it_is_one_sentence(monkeypatch):
         load_folder(folder_of("ants-bees"))
 
 
-@pytest.mark.parametrize("fault", ["absent", "cut", "wrong", "endless"])
+@pytest.mark.parametrize("fault", ["absent", "cut", "wrong"])
 def test_a_server_that_fails_is_one_sentence_and_leaves_nothing(
     tmp_path, monkeypatch, server, fault
 ):
@@ -128,32 +129,6 @@ def test_a_server_that_fails_is_one_sentence_and_leaves_nothing(
     with pytest.raises(MissingDataError, match="could not be downloaded"):
         load_folder(folder_of("ants-bees"))
     assert list((tmp_path / "cache").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (zipped(NAMES[:-1]), "the zip has 7 pictures, which aren't the 8"),
-        (zipped([*NAMES, "../../x.jpg"]), "the zip has 9 pictures"),
-        (zipped([*NAMES[:-1], "/etc/x.jpg"]), "which aren't the 8"),
-        (b"<html>moved</html>", "damaged"),
-    ],
-)
-def test_another_zip_is_refused(tmp_path, server, content, words):
-    server.files = {"a.zip": content}
-    with pytest.raises(MissingDataError, match=words):
-        load_folder(folder_of("ants-bees"))
-    assert list((tmp_path / "cache").iterdir()) == []
-
-
-def test_a_zip_that_unpacks_to_too_much_is_refused(server):
-    bomb = io.BytesIO()
-    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in NAMES:
-            archive.writestr(f"hymenoptera_data/{name}", bytes(10_000))
-    server.files = {"a.zip": bomb.getvalue()}
-    with pytest.raises(MissingDataError, match="would have 80,000 bytes"):
-        load_folder(folder_of("ants-bees"))
 
 
 def test_what_is_in_the_way_is_left_alone(tmp_path):

@@ -8,18 +8,19 @@ import pytest
 
 from vitedu.cli import main
 from vitedu.data import load_dataset, where
-from vitedu.data.catalogue import CATALOGUE, File, NamedSet
+from vitedu.data.catalogue import CATALOGUE, File, NamedSet, sets_of
 from vitedu.data.formats import KEYS
 
 
 def test_every_file_has_a_size_a_digest_and_a_place_to_come_from():
-    for named in CATALOGUE.values():
+    for name in sets_of("idx", "cifar", "npz", "zip"):
+        named = CATALOGUE[name]
         assert named.files and named.mirrors and named.class_names
         assert all(len(file.sha256) == 64 for file in named.files)
         assert all(file.num_bytes > 1000 for file in named.files)
         assert all(mirror.endswith("/") for mirror in named.mirrors)
         assert all(mirror.startswith("https://") for mirror in named.mirrors)
-        if named.format == "idx":
+        if named.reader == "idx":
             assert len(named.files) == len(KEYS)
 
 
@@ -38,8 +39,9 @@ def stripes(file_server, tmp_path, monkeypatch):
     digest = hashlib.sha256(content).hexdigest()
     entry = NamedSet(
         title="Stripes",
-        format="npz",
+        reader="npz",
         files=(File("stripes.npz", len(content), digest),),
+        layouts=(("stripes.npz", ()),),
         mirrors=(f"{file_server.address}/good/",),
         class_names=("plain", "striped"),
     )

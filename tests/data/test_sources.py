@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vitedu.data import load_dataset, sources
-from vitedu.data.catalogue import CATALOGUE, File
+from vitedu.data.catalogue import ARRAYS, CATALOGUE, File, sets_of
 from vitedu.data.sources import MissingDataError, locate, where
 from vitedu.errors import UserError
 
@@ -221,7 +221,7 @@ def test_an_unknown_name_gets_the_nearest():
 
 
 def test_where_lists_every_set_without_a_download(cache):
-    assert set(where()) == {"digits", *CATALOGUE}
+    assert set(where()) == {"digits", *sets_of(*ARRAYS)}
     assert where()["mnist"] is None and where()["digits"].origin == "package"
     fill(cache)
     assert where()["mnist"] == (cache, "cache")
@@ -281,7 +281,6 @@ def test_a_mirror_that_fails_gives_way_to_the_next(server, cache, fault):
 def test_when_all_mirrors_fail_each_reason_is_given_and_nothing_is_left(
     server, cache
 ):
-    size = len(FILES[FIRST])
     first, second, third, last = FILES
     mirrors = [
         f"{server.address}/{fault}/" for fault in ("absent", "cut", "wrong")
@@ -290,10 +289,9 @@ def test_when_all_mirrors_fail_each_reason_is_given_and_nothing_is_left(
         locate("mnist", mirrors=(*mirrors, "http://127.0.0.1:9/"))
     for part in (
         f"MNIST could not be downloaded ({mirrors[0]}{FIRST}: HTTP Error 404",
-        f"{mirrors[1]}{FIRST}: ended after {size // 2:,} of {size:,} bytes",
-        f"{mirrors[2]}{FIRST}: sha256 is ",
-        f", should be {SMALL.files[0].sha256}; http://127.0.0.1:9/{FIRST}: "
-        "urlopen",
+        f"{mirrors[1]}{FIRST}: invalid hash value (expected ",
+        f"{mirrors[2]}{FIRST}: invalid hash value (expected ",
+        f"; http://127.0.0.1:9/{FIRST}: urlopen",
         f"put {first}, {second}, {third} and {last} into {cache} yourself, "
         "or pass fallback=digits",
     ):
@@ -329,15 +327,15 @@ def test_a_download_that_was_killed_leaves_nothing_to_trust(
     assert killed.answer() == ""
     assert where()["mnist"] is None
     locate("mnist", mirrors=(f"{server.address}/good/",))
-    left = files_in(cache)
-    assert {name: left.pop(name) for name in FILES} == FILES
-    assert all(name.endswith(".part") for name in left)
+    left = {path.name for path in cache.iterdir()}
+    assert left >= set(FILES)
+    assert all(name.endswith(".part") for name in left - set(FILES))
 
 
 def test_a_cache_that_is_a_file_is_one_sentence(tmp_path, cache):
     cache.parent.write_text("")
     with pytest.raises(
-        UserError, match=f"cannot write {cache}: .*set VITEDU_CACHE to"
+        UserError, match=f"cannot write {cache}/.*: .*set VITEDU_CACHE to"
     ):
         locate("mnist", mirrors=("http://127.0.0.1:9/",))
 
@@ -353,8 +351,8 @@ def test_a_cache_that_may_not_be_written_is_one_sentence(tmp_path, cache, fork):
     sentence = fork(locate_without_rights).answer()
     tmp_path.chmod(0o700)
     assert sentence == (
-        f"UserError: cannot write {cache}: Permission denied; make room there, "
-        "or set VITEDU_CACHE to a folder that can be written"
+        f"UserError: cannot write {cache / FIRST}: Permission denied; make "
+        "room there, or set VITEDU_CACHE to a folder that can be written"
     )
 
 

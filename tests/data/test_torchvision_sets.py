@@ -16,8 +16,8 @@ from vitedu.data import (
     folder_of,
     load_folder,
 )
+from vitedu.data.catalogue import CATALOGUE, sets_of
 from vitedu.data.folders import folder_classes
-from vitedu.data.torchvision_sets import SETS
 
 # torchvision takes seconds to import
 pytestmark = pytest.mark.slow
@@ -75,8 +75,9 @@ def test_every_set_is_a_class_of_torchvision():
     import_torchvision()
     from torchvision import datasets
 
-    for known in SETS.values():
-        assert issubclass(getattr(datasets, known.kind), datasets.VisionDataset)
+    for name in sets_of("torchvision"):
+        known = CATALOGUE[name].torchvision
+        assert issubclass(getattr(datasets, known.name), datasets.VisionDataset)
         assert "train" in known.parts
 
 

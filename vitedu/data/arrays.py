@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from vitedu.data import sources
-from vitedu.data.catalogue import ARCHIVES, CATALOGUE, DIGIT_NAMES
-from vitedu.data.cifar10 import cifar10_arrays
+from vitedu.data.catalogue import ARRAYS, CATALOGUE, DIGIT_NAMES, sets_of
+from vitedu.data.cifar import cifar_arrays
 from vitedu.data.formats import (
     KEYS,
     StoredArray,
@@ -56,7 +56,7 @@ class Dataset:
 
 def is_array_set(name: str) -> bool:
     """Whether `load_dataset` knows `name`: a named set, shapes or FILE.npz."""
-    is_named = name == "digits" or name in CATALOGUE
+    is_named = name == "digits" or name in sets_of(*ARRAYS)
     is_made = SHAPES_NAME.fullmatch(name) is not None
     return is_named or is_made or name.endswith(".npz")
 
@@ -77,7 +77,7 @@ def classes_of_set(
         return shapes.class_names(num_classes)
     if name == "digits":
         return DIGIT_NAMES
-    if name not in CATALOGUE:
+    if name not in sets_of(*ARRAYS):
         raise _unknown(name)
     return CATALOGUE[name].class_names
 
@@ -132,17 +132,17 @@ def load_dataset(
     if name == "digits":
         return _dataset(name, npz_arrays(path), origin)
     named = CATALOGUE[name]
-    if named.format == "npz":
+    if named.reader == "npz":
         stored = npz_arrays(path)
-    elif named.format == "cifar10":
-        stored = cifar10_arrays(path)
+    elif named.reader == "cifar":
+        stored = cifar_arrays(path, name)
     else:
         stored = idx_arrays(path, named.layouts[0][1])
     return _dataset(name, stored, origin, named.class_names)
 
 
 def _unknown(name: str) -> UserError:
-    known = ("digits", *CATALOGUE, *ARCHIVES, "shapes", "shapes-100k")
+    known = ("digits", *sets_of(*ARRAYS, "zip"), "shapes", "shapes-100k")
     return UserError(
         f"there is no data set {name!r} here; data=FOLDER names pictures of "
         "your own, in a folder for each class; " + did_you_mean(name, known)

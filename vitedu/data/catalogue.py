@@ -3,11 +3,18 @@
 `CATALOGUE["mnist"].class_names` is ("0", "1", ..., "9").
 
 With its entry a set is listed by `vitedu info data`, found in $VITEDU_DATA/NAME
-and in the cache, downloaded, read by `load_dataset` and trained on.
+and in the cache, downloaded, read and trained on.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+Reader = Literal["idx", "cifar", "npz", "zip", "torchvision"]
+ARRAYS: tuple[Reader, ...] = ("idx", "cifar", "npz")
+# A path below the set's folder and the files in it, each of which may have
+# ".gz" behind its name. No files: the path is a file itself.
+Layout = tuple[str, tuple[str, ...]]
 
 
 class File(NamedTuple):
@@ -19,78 +26,137 @@ class File(NamedTuple):
 
 
 @dataclass(frozen=True)
+class TorchvisionClass:
+    """A class of torchvision.datasets, and what makes it read a part.
+
+    Attributes:
+        name: of the class
+        parts: the arguments for train, val and test
+        labels: the attribute with the labels, where it has a name of its own
+        class_names: the same for the names of the classes
+    """
+
+    name: str
+    parts: Mapping[str, Mapping[str, Any]]
+    labels: str | None = None
+    class_names: str | None = None
+
+
+@dataclass(frozen=True)
 class NamedSet:
     """What is known about a data set that has a name.
 
     Attributes:
         title: its name in a sentence
-        format: how its files are read, by `vitedu.data.formats`: "idx" is
-            MNIST's, four files; "cifar10" a folder of batches or an archive of
-            one; "npz" a file with x_train, y_train, x_test and y_test
+        reader: "idx" is MNIST's, four files; "cifar" a folder of batches or an
+            archive of one; "npz" a file with x_train, y_train, x_test and
+            y_test; "zip" class folders in train/ and val/, packed below a
+            folder named like the zip; "torchvision" that library, which also
+            downloads
+        class_names: what label 0, 1, ... is called; () if the files say it
         files: what to download; for "idx" training images, their labels, test
             images, their labels
         mirrors: addresses that end in "/", in the order in which they are tried
-        class_names: what label 0, 1, ... is called
-        inner_folder: where another program puts the files inside a folder
+        layouts: what a folder that has the set looks like
+        torchvision: its class there
     """
 
     title: str
-    format: Literal["idx", "cifar10", "npz"]
-    files: tuple[File, ...]
-    mirrors: tuple[str, ...]
-    class_names: tuple[str, ...]
-    inner_folder: str = "."
-
-    @property
-    def layouts(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Layouts of a folder that contains the set, each a path and its files.
-
-        A file may also be there with ".gz" behind its name. No files: the path
-        itself is a file.
-        """
-        if self.format == "npz":
-            return tuple((file.name, ()) for file in self.files)
-        if self.format == "cifar10":
-            binary = tuple(f"{name}.bin" for name in CIFAR_BATCHES)
-            return (
-                ("cifar-10-batches-bin", binary),
-                (".", binary),
-                ("cifar-10-batches-py", CIFAR_BATCHES),
-                (".", CIFAR_BATCHES),
-                ("cifar-10-binary.tar.gz", ()),
-                ("cifar-10-python.tar.gz", ()),
-            )
-        names = tuple(file.name.removesuffix(".gz") for file in self.files)
-        return ((".", names), (self.inner_folder, names))
+    reader: Reader
+    class_names: tuple[str, ...] = ()
+    files: tuple[File, ...] = ()
+    mirrors: tuple[str, ...] = ()
+    layouts: tuple[Layout, ...] = ()
+    torchvision: TorchvisionClass | None = None
 
 
-@dataclass(frozen=True)
-class PictureArchive:
-    """Photographs in class folders that come as one zip.
-
-    Attributes:
-        title: its name in a sentence
-        address: where the zip is
-        most_bytes: no zip and no content beyond this is taken
-        inner_folder: the folder in the zip that has train/ and val/
-        num_pictures: in all parts
-        names_sha256: of the paths of the pictures below that folder, sorted, a
-            line each; nothing else is unpacked. The server publishes no
-            checksum of the zip.
-        class_names: its class folders
-    """
-
-    title: str
-    address: str
-    most_bytes: int
-    inner_folder: str
-    num_pictures: int
-    names_sha256: str
-    class_names: tuple[str, ...]
+def reader_of(name: str) -> Reader | None:
+    """What reads the set of this name; None: there is no such set."""
+    return CATALOGUE[name].reader if name in CATALOGUE else None
 
 
-CIFAR_BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
+def sets_of(*readers: Reader) -> tuple[str, ...]:
+    """The names of all sets that one of these reads."""
+    return tuple(name for name in CATALOGUE if reader_of(name) in readers)
+
+
+def _idx_layouts(files: tuple[File, ...], inner: str) -> tuple[Layout, ...]:
+    """Alone in their folder, or in the one where torchvision puts them."""
+    names = tuple(file.name.removesuffix(".gz") for file in files)
+    return (".", names), (inner, names)
+
+
+def _cifar_layouts(
+    batches: tuple[str, ...], binary: str, pickled: str, archive: str
+) -> tuple[Layout, ...]:
+    """Batches in their folder or alone, or their archive; binary ones first."""
+    records = tuple(f"{name}.bin" for name in batches)
+    return (
+        (binary, records),
+        (".", records),
+        (pickled, batches),
+        (".", batches),
+        (f"{archive}-binary.tar.gz", ()),
+        (f"{archive}-python.tar.gz", ()),
+    )
+
+
+def _by_torchvision(
+    title: str,
+    name: str,
+    *,
+    labels: str | None = None,
+    class_names: str | tuple[str, ...] = (),
+    **splits: str,
+) -> NamedSet:
+    """A set with parts that its class calls `split`; without any it has one."""
+    known = class_names if isinstance(class_names, tuple) else ()
+    parts = {part: {"split": split} for part, split in splits.items()}
+    return NamedSet(
+        title,
+        "torchvision",
+        known,
+        torchvision=TorchvisionClass(
+            name,
+            parts or {"train": {}},
+            labels,
+            class_names if isinstance(class_names, str) else None,
+        ),
+    )
+
+
+CIFAR10_BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
+CIFAR100_BATCHES = ("train", "test")
 DIGIT_NAMES = tuple("0123456789")
+FASHION_NAMES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+CIFAR10_NAMES = tuple(
+    "airplane automobile bird cat deer dog frog horse ship truck".split()
+)
+CIFAR100_NAMES = tuple(
+    """
+    apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy
+    bridge bus butterfly camel can castle caterpillar cattle chair chimpanzee
+    clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant
+    flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower
+    leopard lion lizard lobster man maple_tree motorcycle mountain mouse
+    mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree
+    plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea
+    seal shark shrew skunk skyscraper snail snake spider squirrel streetcar
+    sunflower sweet_pepper table tank telephone television tiger tractor train
+    trout tulip turtle wardrobe whale willow_tree wolf woman worm
+    """.split()
+)
 
 MNIST_FILES = (
     File(
@@ -136,6 +202,7 @@ FASHION_FILES = (
         "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
     ),
 )
+CIFAR_MIRRORS = ("https://www.cs.toronto.edu/~kriz/",)
 # the binary form, since the other one is a pickle
 CIFAR10_FILES = (
     File(
@@ -144,72 +211,102 @@ CIFAR10_FILES = (
         "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
     ),
 )
+CIFAR100_FILES = (
+    File(
+        "cifar-100-binary.tar.gz",
+        168_513_733,
+        "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+    ),
+)
+ANTS_BEES_FILES = (
+    File(
+        "hymenoptera_data.zip",
+        47_286_322,
+        "fbc41b31d544714d18dd1230b1e2b455e1557766e13e67f9f5a7a23af7c02209",
+    ),
+)
 
-CATALOGUE = {
+CATALOGUE: dict[str, NamedSet] = {
     "mnist": NamedSet(
         title="MNIST",
-        format="idx",
+        reader="idx",
+        class_names=DIGIT_NAMES,
         files=MNIST_FILES,
         mirrors=(
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
         ),
-        class_names=DIGIT_NAMES,
-        inner_folder="MNIST/raw",
+        layouts=_idx_layouts(MNIST_FILES, "MNIST/raw"),
     ),
     "fashion-mnist": NamedSet(
         title="Fashion-MNIST",
-        format="idx",
+        reader="idx",
+        class_names=FASHION_NAMES,
         files=FASHION_FILES,
         mirrors=(
             "https://github.com/zalandoresearch/fashion-mnist/raw/"
             "master/data/fashion/",
             "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
         ),
-        class_names=(
-            "T-shirt/top",
-            "Trouser",
-            "Pullover",
-            "Dress",
-            "Coat",
-            "Sandal",
-            "Shirt",
-            "Sneaker",
-            "Bag",
-            "Ankle boot",
-        ),
-        inner_folder="FashionMNIST/raw",
+        layouts=_idx_layouts(FASHION_FILES, "FashionMNIST/raw"),
     ),
     "cifar10": NamedSet(
         title="CIFAR-10",
-        format="cifar10",
+        reader="cifar",
+        class_names=CIFAR10_NAMES,
         files=CIFAR10_FILES,
-        mirrors=("https://www.cs.toronto.edu/~kriz/",),
-        class_names=(
-            "airplane",
-            "automobile",
-            "bird",
-            "cat",
-            "deer",
-            "dog",
-            "frog",
-            "horse",
-            "ship",
-            "truck",
+        mirrors=CIFAR_MIRRORS,
+        layouts=_cifar_layouts(
+            CIFAR10_BATCHES,
+            "cifar-10-batches-bin",
+            "cifar-10-batches-py",
+            "cifar-10",
         ),
     ),
-}
-
-# 244 + 153 photographs of the transfer-learning tutorial of PyTorch.
-ARCHIVES = {
-    "ants-bees": PictureArchive(
+    "cifar100": NamedSet(
+        title="CIFAR-100",
+        reader="cifar",
+        class_names=CIFAR100_NAMES,
+        files=CIFAR100_FILES,
+        mirrors=CIFAR_MIRRORS,
+        layouts=_cifar_layouts(
+            CIFAR100_BATCHES,
+            "cifar-100-binary",
+            "cifar-100-python",
+            "cifar-100",
+        ),
+    ),
+    # 244 + 153 photographs of the transfer-learning tutorial of PyTorch
+    "ants-bees": NamedSet(
         title="Ants and bees",
-        address="https://download.pytorch.org/tutorial/hymenoptera_data.zip",
-        most_bytes=100_000_000,
-        inner_folder="hymenoptera_data",
-        num_pictures=397,
-        names_sha256="8d349b42de8bb8c790910e22165b3dc7"
-        "b5a0d108be102dff5b365172b947efa8",
+        reader="zip",
         class_names=("ants", "bees"),
-    )
+        files=ANTS_BEES_FILES,
+        mirrors=("https://download.pytorch.org/tutorial/",),
+    ),
+    "caltech101": _by_torchvision(
+        "Caltech-101", "Caltech101", labels="y", class_names="categories"
+    ),
+    "clevr-count": _by_torchvision(
+        "CLEVR (number of objects)",
+        "CLEVRClassification",
+        train="train",
+        test="val",
+    ),
+    "dtd": _by_torchvision("DTD", "DTD", train="train", val="val", test="test"),
+    "eurosat": _by_torchvision("EuroSAT", "EuroSAT"),
+    "flowers102": _by_torchvision(
+        "Flowers-102", "Flowers102", train="train", val="val", test="test"
+    ),
+    "food101": _by_torchvision(
+        "Food-101", "Food101", train="train", test="test"
+    ),
+    "oxford-pets": _by_torchvision(
+        "Oxford-IIIT Pets", "OxfordIIITPet", train="trainval", test="test"
+    ),
+    "stl10": _by_torchvision("STL-10", "STL10", train="train", test="test"),
+    "sun397": _by_torchvision("SUN397", "SUN397"),
+    "svhn": _by_torchvision(
+        "SVHN", "SVHN", class_names=DIGIT_NAMES, train="train", test="test"
+    ),
 }

@@ -1,125 +1,106 @@
-"""Downloading a file, checked for size and digest, in limited time.
+"""Downloading a file from the first mirror that has it, checked by its digest.
 
-`download(CATALOGUE["mnist"].files[0], Path("cache"),
-("https://example.org/",))`
+`download(CATALOGUE["mnist"].files[0], Path("cache"), ("https://mirror/",))`
 """
 
-import hashlib
 import http.client
 import os
-import time
+import socket
 import urllib.error
-import urllib.request
-import uuid
+import zipfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from vitedu.data.catalogue import File
-from vitedu.errors import UserError, readable_bytes, reason
+from torch.hub import download_url_to_file
 
-CHUNK_BYTES = 1 << 20
+from vitedu.data.catalogue import File, NamedSet
+from vitedu.errors import UserError, reason
+
 SILENT_SECONDS = 30  # without a byte
-SLOWEST = 20_000  # bytes per second, after a minute to begin with
+# What the network and a server may do; all else is the disk.
+NETWORK = (
+    urllib.error.URLError,
+    http.client.HTTPException,
+    ConnectionError,
+    TimeoutError,
+    RuntimeError,  # of torch: another digest
+)
 
 
 class MirrorError(Exception):
-    """Why one mirror failed; another one may work."""
+    """Why every mirror failed."""
 
 
-def download(
-    file: File,
-    folder: Path,
-    mirrors: tuple[str, ...],
-    *,
-    seconds: float | None = None,
-) -> None:
+def download(file: File, folder: Path, mirrors: tuple[str, ...]) -> None:
     """Put `file` into `folder`, from the first mirror that has it.
 
-    It is written under a random name and renamed once its digest is right:
-    processes that fill the same cache don't disturb each other, and nothing
-    half-written is ever taken for the file. `seconds`: how long a mirror may
-    take in all.
+    It comes there when its digest is right: processes that fill the same cache
+    don't disturb each other, and nothing half-written is taken for the file.
 
     MirrorError: all of them failed, with each one's reason. UserError: the
     folder cannot be written.
     """
-    if seconds is None:
-        seconds = 60 + file.num_bytes / SLOWEST
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise not_writable(folder, error) from error
     reasons = []
     for mirror in mirrors:
-        url = mirror + file.name
+        url = f"{mirror}{file.name}"
         try:
-            return fetch(url, file, folder, seconds)
-        except MirrorError as error:
-            reasons.append(f"{url}: {error}")
+            with _patience(SILENT_SECONDS), beside(folder / file.name) as part:
+                download_url_to_file(
+                    url, str(part), file.sha256, progress=False
+                )
+                return os.replace(part, folder / file.name)
+        except NETWORK as error:
+            reasons.append(f"{url}: {reason(error).strip('<>')}")
     raise MirrorError("; ".join(reasons))
 
 
-def fetch(url: str, file: File, folder: Path, seconds: float) -> None:
-    """The same from one address."""
-    part = folder / f"{file.name}.{uuid.uuid4().hex}.part"
-    digest = hashlib.sha256()
-    try:
-        with open(part, "xb") as output:
-            for chunk in received(url, file.num_bytes, seconds):
-                digest.update(chunk)
-                output.write(chunk)
-        if digest.hexdigest() != file.sha256:
-            raise MirrorError(
-                f"sha256 is {digest.hexdigest()}, should be {file.sha256}"
-            )
-        os.replace(part, folder / file.name)
-    # `received` turns those of the network into MirrorError
-    except OSError as error:
-        raise not_writable(folder / file.name, error) from error
-    finally:
-        with suppress(OSError):  # where it could not be made
-            part.unlink(missing_ok=True)
+def download_folder(named: NamedSet, folder: Path) -> None:
+    """The same for a zip of class folders, which becomes `folder`.
 
-
-def not_writable(path: Path, error: OSError) -> UserError:
-    """The sentence about a cache that refuses a file."""
-    return UserError(
-        f"cannot write {path}: {reason(error)}; make room there, or set "
-        "VITEDU_CACHE to a folder that can be written"
-    )
-
-
-def received(
-    url: str, num_bytes: int, seconds: float, *, is_exact: bool = True
-) -> Iterator[bytes]:
-    """The bytes behind an address, which have to be `num_bytes` in all.
-
-    Or, if the size isn't known exactly, at most as many.
+    A folder that another process puts there in the meantime stays.
     """
-    end = time.monotonic() + seconds
-    request = urllib.request.Request(url, headers={"User-Agent": "vitedu"})
-    count = 0
+    [file] = named.files
+    with beside(folder) as part:
+        download(file, part.parent, named.mirrors)
+        with zipfile.ZipFile(part.parent / file.name) as archive:
+            above = f"{Path(file.name).stem}/"
+            for name in archive.namelist():
+                # its .gif says "image not found"
+                if name.startswith(above) and name.endswith(".jpg"):
+                    archive.extract(name, part.parent)
+        with suppress(OSError):
+            os.rename(part.parent / above, folder)
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A temporary place for what is going to be at `path`.
+
+    UserError: nothing can be written there.
+    """
     try:
-        with urllib.request.urlopen(request, timeout=SILENT_SECONDS) as answer:
-            # read1, since read waits until all of a chunk is there
-            while chunk := answer.read1(CHUNK_BYTES):
-                count += len(chunk)
-                if count > num_bytes:
-                    break
-                yield chunk
-                if time.monotonic() > end:
-                    raise MirrorError(
-                        f"only {readable_bytes(count)} of "
-                        f"{readable_bytes(num_bytes)} came in {seconds:.0f} "
-                        "seconds"
-                    )
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise MirrorError(str(error)) from error
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise MirrorError(reason(error).strip("<>")) from error
-    if count > num_bytes:
-        raise MirrorError(f"sent more than the file's {num_bytes:,} bytes")
-    if is_exact and count < num_bytes:
-        raise MirrorError(f"ended after {count:,} of {num_bytes:,} bytes")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(
+            prefix=f"{path.name}.", suffix=".part", dir=path.parent
+        ) as folder:
+            yield Path(folder) / path.name
+    except NETWORK:
+        raise
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {reason(error)}; make room there, or set "
+            "VITEDU_CACHE to a folder that can be written"
+        ) from error
+
+
+@contextmanager
+def _patience(seconds: float) -> Iterator[None]:
+    """How long a socket waits for a byte; torch sets no limit."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)

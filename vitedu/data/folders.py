@@ -15,7 +15,7 @@ import torch
 from vitedu.data import sources
 from vitedu.data.archives import archive_folder, downloaded, is_archive
 from vitedu.data.arrays import is_array_set
-from vitedu.data.catalogue import ARCHIVES
+from vitedu.data.catalogue import reader_of
 from vitedu.data.images import (
     Pictures,
     left_out,
@@ -39,7 +39,6 @@ from vitedu.data.places import (
     parts_at,
 )
 from vitedu.data.torchvision_sets import (
-    SETS,
     torchvision_holds,
     torchvision_place,
 )
@@ -80,7 +79,7 @@ def folder_of(dataset: str, data: str | None = None) -> Path | None:
     count as folders: `load_folder`, `evaluation_part` and `find_images` take
     what is returned for them.
     """
-    if dataset in SETS:
+    if reader_of(dataset) == "torchvision":
         place = None if data is None else user_path(data)
         if (
             place is None
@@ -89,7 +88,7 @@ def folder_of(dataset: str, data: str | None = None) -> Path | None:
         ):
             return torchvision_place(dataset, place)
         return place
-    if dataset in ARCHIVES and data is None:
+    if reader_of(dataset) == "zip" and data is None:
         return archive_folder(dataset)
     is_named = is_array_set(dataset)
     if dataset.endswith(".npz") or (data or "").endswith(".npz"):

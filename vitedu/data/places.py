@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vitedu.data import archives, hugging_face, shards, torchvision_sets
-from vitedu.data.catalogue import ARCHIVES
+from vitedu.data.catalogue import CATALOGUE, reader_of, sets_of
 from vitedu.data.images import Pictures
 from vitedu.data.sources import Location, folders_of
 
@@ -90,16 +90,18 @@ def named_folders() -> dict[str, Location | None]:
     None: it would be downloaded.
     """
     found: dict[str, Location | None] = {}
-    for name in (*ARCHIVES, *torchvision_sets.SETS):
+    for name in sets_of("zip", "torchvision"):
         *own, cache = folders_of(name)
         places = [Location(folder, "$VITEDU_DATA") for folder in own]
         places.append(Location(cache, "cache"))
-        known = ARCHIVES.get(name)
         here = [
             place
             for place in places
             if os.path.isdir(place.path)
-            and (known is None or archives.holds(place.path, known))
+            and (
+                reader_of(name) == "torchvision"
+                or archives.holds(place.path, CATALOGUE[name])
+            )
         ]
         found[name] = here[0] if here else None
     return found

@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from vitedu.data.catalogue import CATALOGUE, NamedSet
+from vitedu.data.catalogue import ARRAYS, CATALOGUE, NamedSet, sets_of
 from vitedu.data.download import MirrorError, download
 from vitedu.data.listing import contents
 from vitedu.errors import UserError, did_you_mean
@@ -71,13 +71,16 @@ def locate(
 
 def holds(name: str, path: Path) -> bool:
     """Whether `path` has all files of the set; False if the set has none."""
-    named = CATALOGUE.get(name)
-    return named is not None and _found(named, path) is not None
+    return name in sets_of(*ARRAYS) and (
+        _found(CATALOGUE[name], path) is not None
+    )
 
 
 def where() -> dict[str, Location | None]:
     """Where each named set is, without a download; None: in no place."""
-    return {name: _present(name, None) for name in ("digits", *CATALOGUE)}
+    return {
+        name: _present(name, None) for name in ("digits", *sets_of(*ARRAYS))
+    }
 
 
 def folders_of(name: str) -> tuple[Path, ...]:
@@ -136,8 +139,8 @@ def _present(name: str, data: str | Path | None) -> Location | None:
         return Location(
             resources.files("vitedu.data") / "digits.npz", "package"
         )
-    if name not in CATALOGUE:
-        known = ("digits", *CATALOGUE)
+    if name not in sets_of(*ARRAYS):
+        known = ("digits", *sets_of(*ARRAYS))
         raise UserError(
             f"there is no data set {name!r}; {did_you_mean(name, known)}"
         )
@@ -227,5 +230,5 @@ def is_offline() -> bool:
 
 def _or_digits(named: NamedSet) -> str:
     """The remedy for a set that the embedded digits can stand in for."""
-    is_alike = named.format == "idx" and len(named.class_names) == 10
+    is_alike = named.reader == "idx" and len(named.class_names) == 10
     return ", or pass fallback=digits" if is_alike else ""

@@ -1,23 +1,27 @@
 """Data sets that torchvision has a class for, by name.
 
-`cifar100`, `flowers102`, `food101` and the others of SETS are found, checked
-and downloaded by torchvision's own classes, in the places that
+`flowers102`, `food101` and the others of the catalogue are found, checked and
+downloaded by torchvision's own classes, in the places that
 `vitedu.data.sources` tries for every named set. A place is called
 `torchvision:flowers102`, and one of its parts `torchvision:flowers102:test`.
 """
 
 import hashlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import PIL
 import torch
 
 from vitedu.data import sources
+from vitedu.data.catalogue import (
+    CATALOGUE,
+    NamedSet,
+    TorchvisionClass,
+    reader_of,
+    sets_of,
+)
 from vitedu.data.items import kept_labels, own_class_names
 from vitedu.data.labels import check_labels, names_from_labels, whole_labels
 from vitedu.data.readable import remembered, undecodable
@@ -29,85 +33,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 PREFIX = "torchvision:"
-Options = Mapping[str, Any]
-
-
-def _splits(**names: str) -> Mapping[str, Options]:
-    """Parts that torchvision's class calls `split`."""
-    return MappingProxyType(
-        {part: {"split": name} for part, name in names.items()}
-    )
-
-
-@dataclass(frozen=True)
-class TorchvisionSet:
-    """A class of torchvision.datasets.
-
-    Attributes:
-        title: its name in a sentence
-        kind: its class
-        parts: train, val and test, and what makes the class read them
-        class_names: where the class doesn't tell them
-        labels: the attribute with the labels, where it has a name of its own
-        class_attribute: the same for the names of the classes
-    """
-
-    title: str
-    kind: str
-    parts: Mapping[str, Options] = field(default_factory=dict)
-    class_names: tuple[str, ...] = ()
-    labels: str | None = None
-    class_attribute: str | None = None
-
-
-TRAIN_TEST = MappingProxyType(
-    {"train": {"train": True}, "test": {"train": False}}
-)
-ONLY: Mapping[str, Options] = MappingProxyType({"train": {}})
-SETS: Mapping[str, TorchvisionSet] = MappingProxyType(
-    {
-        "caltech101": TorchvisionSet(
-            "Caltech-101",
-            "Caltech101",
-            ONLY,
-            labels="y",
-            class_attribute="categories",
-        ),
-        "cifar100": TorchvisionSet("CIFAR-100", "CIFAR100", TRAIN_TEST),
-        "clevr-count": TorchvisionSet(
-            "CLEVR (number of objects)",
-            "CLEVRClassification",
-            _splits(train="train", test="val"),
-        ),
-        "dtd": TorchvisionSet(
-            "DTD", "DTD", _splits(train="train", val="val", test="test")
-        ),
-        "eurosat": TorchvisionSet("EuroSAT", "EuroSAT", ONLY),
-        "flowers102": TorchvisionSet(
-            "Flowers-102",
-            "Flowers102",
-            _splits(train="train", val="val", test="test"),
-        ),
-        "food101": TorchvisionSet(
-            "Food-101", "Food101", _splits(train="train", test="test")
-        ),
-        "oxford-pets": TorchvisionSet(
-            "Oxford-IIIT Pets",
-            "OxfordIIITPet",
-            _splits(train="trainval", test="test"),
-        ),
-        "stl10": TorchvisionSet(
-            "STL-10", "STL10", _splits(train="train", test="test")
-        ),
-        "sun397": TorchvisionSet("SUN397", "SUN397", ONLY),
-        "svhn": TorchvisionSet(
-            "SVHN",
-            "SVHN",
-            _splits(train="train", test="test"),
-            tuple("0123456789"),
-        ),
-    }
-)
 
 
 class TorchvisionTable:
@@ -141,11 +66,12 @@ def torchvision_place(name: str, data: str | Path | None = None) -> Path:
 def torchvision_parts(place: Path) -> dict[str, Path]:
     """train, val and test, as far as the set has them; {}: it has one part."""
     name, part, data = _address(place)
-    if part or len(SETS[name].parts) == 1:
+    if part or len(_class_of(name).parts) == 1:
         return {}
     end = f":{data}" if data else ""
     return {
-        each: Path(f"{PREFIX}{name}:{each}{end}") for each in SETS[name].parts
+        each: Path(f"{PREFIX}{name}:{each}{end}")
+        for each in _class_of(name).parts
     }
 
 
@@ -156,14 +82,15 @@ def torchvision_pictures(place: Path) -> Rows:
     several.
     """
     name, part, data = _address(place)
-    known = SETS[name]
+    known = CATALOGUE[name]
+    parts = _class_of(name).parts
     if not part:
-        if len(known.parts) > 1:
+        if len(parts) > 1:
             raise UserError(
                 f"{name} has several parts; give one of them, such as "
                 f"{PREFIX}{name}:test"
             )
-        part = next(iter(known.parts))
+        part = next(iter(parts))
     dataset, root = _opened(name, part, data)
     labels = _labels(dataset, known)
     names = _names(dataset, known)
@@ -192,44 +119,52 @@ def torchvision_pictures(place: Path) -> Rows:
 def torchvision_classes(place: Path) -> tuple[str, ...]:
     """The classes of a set. UserError: it isn't here."""
     name, part, data = _address(place)
-    known = SETS[name]
+    known = CATALOGUE[name]
     if known.class_names:
         return known.class_names
-    dataset, _ = _opened(name, part or next(iter(known.parts)), data)
+    first = next(iter(_class_of(name).parts))
+    dataset, _ = _opened(name, part or first, data)
     labels = _labels(dataset, known)
     return _names(dataset, known) or names_from_labels(name, labels)
 
 
 def torchvision_holds(name: str, folder: Path) -> bool:
     """Whether torchvision's class finds the set in this folder."""
-    part = next(iter(SETS[name].parts))
-    return _in_folder(SETS[name], part, folder, download=False) is not None
+    known = _class_of(name)
+    part = next(iter(known.parts))
+    return _in_folder(known, part, folder, download=False) is not None
+
+
+def _class_of(name: str) -> TorchvisionClass:
+    known = CATALOGUE[name].torchvision
+    assert known is not None
+    return known
 
 
 def _address(place: Path) -> tuple[str, str, str]:
     """Name, part ("": all) and where to look ("": in the usual places)."""
     text = str(place).removeprefix(PREFIX)
     name, part, data = (*text.split(":", 2), "", "")[:3]
-    if name not in SETS:
+    if reader_of(name) != "torchvision":
+        names = ", ".join(sets_of("torchvision"))
+        raise UserError(f"{place}: known are {names}; see `vitedu info data`")
+    parts = _class_of(name).parts
+    if part and part not in parts:
         raise UserError(
-            f"{place}: known are {', '.join(SETS)}; see `vitedu info data`"
-        )
-    if part and part not in SETS[name].parts:
-        raise UserError(
-            f"{name} has no part {part!r}; it has {', '.join(SETS[name].parts)}"
+            f"{name} has no part {part!r}; it has {', '.join(parts)}"
         )
     return name, part, data
 
 
 def _opened(name: str, part: str, data: str) -> tuple[Any, Path]:
     """torchvision's data set from the first place that has it, and where."""
-    known = SETS[name]
+    known, title = _class_of(name), CATALOGUE[name].title
     if data:
         dataset = _in_folder(known, part, Path(data), download=False)
         if dataset is None:
             raise UserError(
-                f"data={data} doesn't have {known.title} as torchvision's "
-                f"{known.kind} keeps it; leave data= out to have it looked for"
+                f"data={data} doesn't have {title} as torchvision's "
+                f"{known.name} keeps it; leave data= out to have it looked for"
             )
         return dataset, Path(data)
     folders = sources.folders_of(name)
@@ -241,9 +176,9 @@ def _opened(name: str, part: str, data: str) -> tuple[Any, Path]:
     cache = folders[-1]
     if sources.is_offline():
         raise sources.MissingDataError(
-            f"{known.title} is not in {' or '.join(map(str, folders))}, and "
+            f"{title} is not in {' or '.join(map(str, folders))}, and "
             "VITEDU_OFFLINE=1 forbids the download; unset it, or put it there "
-            f"as torchvision's {known.kind} keeps it"
+            f"as torchvision's {known.name} keeps it"
         )
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -251,14 +186,14 @@ def _opened(name: str, part: str, data: str) -> tuple[Any, Path]:
     # what a download raises depends on the network and on the server
     except Exception as error:
         raise sources.MissingDataError(
-            f"{known.title} could not be downloaded to {cache} "
+            f"{title} could not be downloaded to {cache} "
             f"({reason(error)}); put it there yourself"
         ) from error
     return dataset, cache
 
 
 def _in_folder(
-    known: TorchvisionSet, part: str, folder: Path, *, download: bool
+    known: TorchvisionClass, part: str, folder: Path, *, download: bool
 ) -> Any:
     """torchvision's data set; None: its files aren't here, or are damaged."""
     from vitedu.compat import import_torchvision
@@ -268,18 +203,18 @@ def _in_folder(
 
     options: dict[str, Any] = {"download": True} if download else {}
     try:
-        dataset = getattr(datasets, known.kind)(
+        dataset = getattr(datasets, known.name)(
             str(folder), **known.parts[part], **options
         )
     except ImportError as error:
         raise UserError(
-            f"{known.title} needs another library: {reason(error)}"
+            f"torchvision's {known.name} needs another library: {reason(error)}"
         ) from None
     except (RuntimeError, OSError, EOFError, ValueError):
         if download:
             raise
         return None
-    if known.kind == "SUN397":
+    if known.name == "SUN397":
         # its files come in the order of the disk, which differs from machine
         # to machine, and what is drawn by a seed would too
         pairs = sorted(zip(dataset._image_files, dataset._labels, strict=True))
@@ -288,16 +223,19 @@ def _in_folder(
     return dataset
 
 
-def _labels(dataset: Any, known: TorchvisionSet) -> torch.Tensor:
-    if known.labels is not None:
-        return whole_labels(getattr(dataset, known.labels), known.title)
+def _labels(dataset: Any, known: NamedSet) -> torch.Tensor:
+    how = known.torchvision
+    assert how is not None
+    if how.labels is not None:
+        return whole_labels(getattr(dataset, how.labels), known.title)
     labels = kept_labels(dataset)
     if labels is None:
-        raise UserError(f"torchvision's {known.kind} doesn't keep its labels")
+        raise UserError(f"torchvision's {how.name} doesn't keep its labels")
     return labels
 
 
-def _names(dataset: Any, known: TorchvisionSet) -> tuple[str, ...]:
-    if known.class_attribute is not None:
-        return tuple(map(str, getattr(dataset, known.class_attribute)))
+def _names(dataset: Any, known: NamedSet) -> tuple[str, ...]:
+    how = known.torchvision
+    if how is not None and how.class_names is not None:
+        return tuple(map(str, getattr(dataset, how.class_names)))
     return known.class_names or own_class_names(dataset)

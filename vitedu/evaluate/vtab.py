@@ -22,6 +22,7 @@ from torch.utils.data import ConcatDataset
 
 from vitedu.compat import import_torchvision
 from vitedu.data import sources
+from vitedu.data.arrays import load_dataset
 from vitedu.data.folders import TEST_SEED, TEST_SHARE
 from vitedu.data.images import find_images
 from vitedu.data.kinds import open_data
@@ -214,6 +215,13 @@ def _parts(task: VtabTask, root: Path) -> tuple[Opened, Opened | None]:
         train, test = (
             open_data(kind(root, split=part), num_classes=task.num_classes)
             for part in ("train", "test")
+        )
+        return train, test
+    if task.dataset == "cifar100":
+        dataset = load_dataset("cifar100", data=root)
+        train, test = (
+            open_data(part, class_names=dataset.class_names)
+            for part in (dataset.train, dataset.test)
         )
         return train, test
     place = torchvision_place(str(task.dataset), root)

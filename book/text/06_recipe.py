@@ -25,7 +25,7 @@ from torch import nn
 
 from vitedu import figures, results
 from vitedu.data import load_dataset, photo
-from vitedu.data.mix import mix
+from vitedu.data import mix
 from vitedu.data.sources import MissingDataError
 from vitedu.figures import photos
 from vitedu.figures.chapters import recipe

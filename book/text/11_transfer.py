@@ -302,7 +302,7 @@ three = find_images(here / "photos" / "train")
 
 # %% tags=["hide-input"]
 from vitedu.data.image_source import Epoch
-from vitedu.data.transforms import BOX
+from vitedu.data.augment import BOX
 
 ours = ImageSource(three, real.preprocess, augment=Augment(crop=0.3, flip=True))
 cut, boxes = [], []

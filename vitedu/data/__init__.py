@@ -8,7 +8,7 @@ from vitedu.data.arrays import (
     split,
     subset,
 )
-from vitedu.data.augment import Augment
+from vitedu.data.augment import Augment, mix
 from vitedu.data.folders import (
     FolderDataset,
     evaluation_part,
@@ -19,7 +19,6 @@ from vitedu.data.image_source import ImageSource
 from vitedu.data.images import Pictures, find_images, match_classes
 from vitedu.data.items import Items, from_torch
 from vitedu.data.kinds import as_source
-from vitedu.data.mix import mix
 from vitedu.data.photos import photo
 from vitedu.data.prepare import Prepared, prepare
 from vitedu.data.shards import Shards, find_shards

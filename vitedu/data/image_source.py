@@ -54,8 +54,8 @@ class ImageSource:
     it; `pictures.skipped` names the others.
 
     Without `augment` each is prepared as for evaluation. With an `Augment` its
-    crop is cut on the worker, as `vitedu.data.transforms` says, and the rest is
-    done to the batch on the device. A function in its place (torchvision's
+    crop is cut on the worker, as `vitedu.data.augment.crop` says, and the rest
+    is done to the batch on the device. A function in its place (torchvision's
     `TrivialAugmentWide()`, say) gets the pillow picture in its full size and
     returns what is then prepared. What that function or the data set itself
     draws at random depends on (seed, epoch, sample) alone, and not on the
@@ -197,7 +197,7 @@ class Epoch(torch.utils.data.Dataset[Any]):
     def cropped(self, indices: Sequence[int], augment: Augment) -> Batch:
         """Pictures cut as `augment` wants it, and what else it will do."""
         # here, so that pillow is loaded only where pictures are read
-        from vitedu.data.transforms import cropped_pixels
+        from vitedu.data.augment.crop import cropped_pixels
 
         spec, source = self.source.preprocess, self.source.pictures
         # code of others may give its next picture in the same memory or file

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from vitedu.data import Source
-from vitedu.data.mix import mix
+from vitedu.data.augment import mix
 from vitedu.evaluate import Evaluation
 from vitedu.model.network import Network
 from vitedu.train.evaluation import evaluate

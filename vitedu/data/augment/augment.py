@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitedu.data import randaugment
+from vitedu.data.augment import randaugment
 from vitedu.fields import Range, Share, check_fields
 
 # Columns of the table. The matrix m takes an output pixel (y, x from the
@@ -56,7 +56,7 @@ class Augment:
     another field of the geometry (rotate, scale, shear, crop) is on, all of it
     is one bilinear resampling, and the shift may be fractional. Of a picture,
     not of an array, the crop is cut first, by the model's own interpolation.
-    What comes from outside is 0. Then RandAugment (`vitedu.data.randaugment`
+    What comes from outside is 0. Then RandAugment (the module `randaugment`
     says whose), then `jitter`, in whole pixel values; `erase` comes after the
     normalisation.
 

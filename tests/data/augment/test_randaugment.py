@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageOps
 from PIL.ImageEnhance import Brightness, Color, Contrast, Sharpness
 
-from vitedu.data.randaugment import GREY, OPERATIONS, apply_layers, draw
+from vitedu.data.augment.randaugment import GREY, OPERATIONS, apply_layers, draw
 
 
 def moved(image, *matrix):

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitedu.data.augment import BOX, Augment, draws, table_from
+from vitedu.data.augment.augment import BOX, Augment, draws, table_from
 from vitedu.pictures import (
     Picture,
     PreprocessSpec,

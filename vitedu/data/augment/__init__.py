@@ -1,0 +1,12 @@
+"""What training does to pictures: moved, cropped, recoloured, erased, mixed."""
+
+from vitedu.data.augment.augment import (
+    BOX,
+    Augment,
+    apply,
+    augmentation_table,
+    erase,
+)
+from vitedu.data.augment.mixup import mix
+
+__all__ = ["BOX", "Augment", "apply", "augmentation_table", "erase", "mix"]

@@ -35,7 +35,7 @@ from torch import Tensor
 import vitedu
 from vitedu import results
 from vitedu.data import find_images, load_dataset, normalise, photo
-from vitedu.data.photos import PHOTOS
+from vitedu.data.readers.photos import PHOTOS
 from vitedu.evaluate import all_logits
 from vitedu.model import ViT
 

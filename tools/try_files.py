@@ -20,7 +20,7 @@ import torch
 import vitedu
 from vitedu.bench.peers import SIZES
 from vitedu.data import load_dataset, photo
-from vitedu.data.photos import PHOTOS
+from vitedu.data.readers.photos import PHOTOS
 from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig
 

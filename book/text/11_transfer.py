@@ -45,7 +45,7 @@ print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 from vitedu.data.folders import folder_of
-from vitedu.data.shapes import write_folder
+from vitedu.data.readers.shapes import write_folder
 from vitedu.data.sources import MissingDataError
 
 # epochs of a long and a short run, images in a batch, drawings in a folder

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from vitedu import evaluate, figures, results
 from vitedu.data import find_images, folder_of, load_folder, photo
-from vitedu.data.shapes import write_folder
+from vitedu.data.readers.shapes import write_folder
 from vitedu.data.sources import MissingDataError
 from vitedu.evaluate import features, sample_shots
 from vitedu.figures import photos

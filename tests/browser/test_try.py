@@ -10,7 +10,7 @@ from visits import ALL_ELSE, COLOURS, DESKTOP, PHONE
 
 import vitedu
 from vitedu.data import load_dataset, normalise, photo
-from vitedu.data.photos import PHOTOS
+from vitedu.data.readers.photos import PHOTOS
 
 # one group, so that the large network is loaded by one worker
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("try")]

@@ -12,7 +12,7 @@ from PIL import Image
 
 import vitedu
 from vitedu.data import load_dataset, photo
-from vitedu.data.photos import PHOTOS
+from vitedu.data.readers.photos import PHOTOS
 from vitedu.model import NoPosition
 
 

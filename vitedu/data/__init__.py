@@ -19,8 +19,8 @@ from vitedu.data.image_source import ImageSource
 from vitedu.data.images import Pictures, find_images, match_classes
 from vitedu.data.items import Items, from_torch
 from vitedu.data.kinds import as_source
-from vitedu.data.photos import photo
 from vitedu.data.prepare import Prepared, prepare
+from vitedu.data.readers.photos import photo
 from vitedu.data.shards import Shards, find_shards
 from vitedu.data.source import Source
 from vitedu.data.sources import Location, locate, where

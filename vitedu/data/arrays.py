@@ -72,7 +72,7 @@ def classes_of_set(
     if name.endswith(".npz") or str(data).endswith(".npz"):
         return load_dataset(name, data=data).class_names
     if SHAPES_NAME.fullmatch(name):
-        from vitedu.data import shapes
+        from vitedu.data.readers import shapes
 
         return shapes.class_names(num_classes)
     if name == "digits":
@@ -156,7 +156,7 @@ def _make_shapes(
     num_classes: int,
 ) -> Dataset:
     # here, since most users never need what draws them
-    from vitedu.data import shapes
+    from vitedu.data.readers import shapes
 
     arrays = []
     for count, seed in zip(counts, (0, 1), strict=True):

@@ -8,7 +8,7 @@ import pytest
 
 from vitedu import UserError
 from vitedu.data import photo
-from vitedu.data.photos import PHOTOS
+from vitedu.data.readers.photos import PHOTOS
 
 FOLDER = resources.files("vitedu.data") / "photos"
 SIZES = {  # width, height
@@ -36,7 +36,7 @@ def test_nothing_else_is_beside_them():
 
 def test_the_credits_name_each_of_them():
     credits = (FOLDER / "CREDITS.txt").read_text()
-    notice = Path(__file__).parents[2].joinpath("NOTICE").read_text()
+    notice = Path(__file__).parents[3].joinpath("NOTICE").read_text()
     for name in PHOTOS:
         assert f"{name}.jpg" in credits and f"{name}.jpg" in notice
 

@@ -1,68 +1,54 @@
-"""Budgets against the paper's counts, PyTorch's counter, what a step holds."""
+"""Weights and operations against the paper's counts and PyTorch's counter."""
 
-import weakref
 from dataclasses import replace
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.tiny import tiny
 from vitedu.budget import (
-    OPTIMIZER_STATE,
+    datasheet,
     flops,
     macs,
-    memory,
+    mfu,
     parameters,
     training_flops,
 )
-from vitedu.budget.memory import saved_activations
-from vitedu.errors import UserError
-from vitedu.model import NAMES, ViT, ViTConfig, vit_config
-
-TINY = ViTConfig(
-    image_size=(16, 24),
-    patch_size=(4, 8),
-    num_classes=5,
-    embed_dim=32,
-    depth=2,
-    num_heads=4,
-    mlp_dim=80,
+from vitedu.model import (
+    NAMES,
+    Hybrid,
+    ResNetConfig,
+    ViTConfig,
+    new_network,
+    resnet_config,
+    vit_config,
 )
-# Other shapes of the same small network: each changes one term of the formulas.
+from vitedu.train.recipes import recipe
+
+HYBRID = tiny(image_size=(37, 48), patch_size=1, stem=Hybrid((2, 1), 0.5))
+RESNET = ResNetConfig(
+    layers=(2, 1), width=0.5, num_classes=5, image_size=(37, 48)
+)
+# small networks; each of the first changes one term of the formulas
 SHAPES = {
-    "plain": {},
-    "three-blocks": {"depth": 3},
-    "one-head": {"num_heads": 1},
-    "narrow-mlp": {"mlp_dim": 16},
-    "grey": {"in_channels": 1},
-    "square": {"image_size": 24, "patch_size": 4},
-    "pre-logits": {"pre_logits": 24},
-    "no-head": {"num_classes": 0},
-    "pre-logits-no-head": {"num_classes": 0, "pre_logits": 24},
-    "mean": {"pool": "mean"},
-    "mean-no-class-token": {
-        "pool": "mean",
-        "class_token": False,
-        "pre_logits": 24,
-    },
-    "dropout": {"dropout": 0.1},
+    "plain": tiny(),
+    "three-blocks": tiny(depth=3),
+    "narrow-mlp": tiny(mlp_dim=16),
+    "grey": tiny(in_channels=1),
+    "pre-logits": tiny(pre_logits=24),
+    "no-head": tiny(num_classes=0),
+    "pre-logits-no-head": tiny(num_classes=0, pre_logits=24),
+    "mean": tiny(pool="mean", class_token=False, pre_logits=24),
+    "map": tiny(pool="map", registers=2),
+    "hybrid": HYBRID,
+    "bit-v2": RESNET,
+    "bit-v1": replace(RESNET, family="bit-v1", pool_padding=None),
+    "resnet-no-head": replace(RESNET, num_classes=0),
 }
-small_configs = pytest.mark.parametrize("shape", SHAPES)
+small_configs = pytest.mark.parametrize("config", SHAPES.values(), ids=SHAPES)
 
-SEED_MNIST = ViTConfig(
-    image_size=28,
-    patch_size=7,
-    in_channels=1,
-    num_classes=10,
-    embed_dim=16,
-    depth=2,
-    num_heads=2,
-    mlp_dim=64,
-)
-
-# 224 px, 1,000 classes, one linear head: weights and tokens.
+# 224 px, 1,000 classes, one linear head
 TABLE = {
     "ViT-Ti/8": 5_719_720,
     "ViT-Ti/14": 5_694_376,
@@ -117,7 +103,6 @@ OTHER_COUNTS = [
         21_342_346,
     ),
 ]
-SMALL_RGB = {"image_size": 32, "patch_size": 4, "num_classes": 10, "depth": 6}
 
 # Multiply-adds in billions, to the digits that are printed in tables. (L/16 at
 # 224 is 61.5547; tables that count the class token as a patch print 61.56.)
@@ -142,6 +127,18 @@ GMACS = [
     ("ViT-H/14", 518, "1016.7"),
 ]
 
+# 1,000 classes: weights of bit-v1 and of bit-v2, GMAC of bit-v1 at 224 as
+# printed
+RESNETS = {
+    "R50x1": (25_557_032, 25_549_352, "4.09"),
+    "R50x2": (98_004_072, 97_988_712, "16.12"),
+    "R101x1": (44_549_160, 44_541_480, "7.80"),
+    "R152x1": (60_192_808, 60_185_128, "11.51"),
+    "R152x2": (236_350_568, 236_335_208, "45.81"),
+    "R200x3": (568_656_040, 568_633_000, "134.35"),
+    "R152x4": (936_563_944, 936_533_224, "182.78"),
+}
+
 
 def test_every_name_has_an_expected_count():
     assert set(TABLE) == set(NAMES)
@@ -158,11 +155,10 @@ def test_parameters_of_other_sizes_and_heads(name, fields, count):
 
 
 def test_parameters_of_the_seed_mnist_model():
-    counted = parameters(SEED_MNIST)
-    assert counted.total == 7_850
+    total, by_part = parameters(recipe("mnist-seed", "cpu").model)
+    assert total == 7_850
     # a printed summary leaves out the parameters that are no layer's
-    without_bare = counted.total - counted.by_part["cls_token"]
-    assert without_bare - counted.by_part["pos_embed"] == 7_562
+    assert total - by_part["cls_token"] - by_part["pos_embed"] == 7_562
 
 
 @pytest.mark.parametrize(
@@ -170,8 +166,16 @@ def test_parameters_of_the_seed_mnist_model():
     [(192, 3, 768, 2_693_578), (256, 4, 1024, 4_771_082)],
 )
 def test_parameters_of_six_block_models(embed_dim, num_heads, mlp_dim, count):
-    sizes = {"embed_dim": embed_dim, "num_heads": num_heads, "mlp_dim": mlp_dim}
-    assert parameters(ViTConfig(**SMALL_RGB, **sizes)).total == count
+    config = ViTConfig(
+        image_size=32,
+        patch_size=4,
+        num_classes=10,
+        depth=6,
+        embed_dim=embed_dim,
+        num_heads=num_heads,
+        mlp_dim=mlp_dim,
+    )
+    assert parameters(config).total == count
 
 
 @pytest.mark.parametrize(
@@ -202,23 +206,6 @@ def test_tokens_of_the_patch_sizes(patch, tokens):
 )
 def test_tokens_of_other_image_sizes(patch, image, tokens):
     assert ViTConfig(patch_size=patch, image_size=image).num_tokens == tokens
-
-
-@small_configs
-def test_parameters_are_those_of_the_built_model(shape):
-    config = replace(TINY, **SHAPES[shape])
-    built = sum(weight.numel() for weight in ViT(config).parameters())
-    assert parameters(config).total == built
-
-
-def test_parts_sum_to_the_total_and_absent_parts_are_zero():
-    total, by_part = parameters(replace(TINY, num_classes=0))
-    assert sum(by_part.values()) == total
-    assert by_part["head"] == by_part["pre_logits"] == 0
-    assert by_part["patch_embed"] == 3 * 4 * 8 * 32 + 32
-    assert by_part["cls_token"] == 32
-    assert by_part["pos_embed"] == (12 + 1) * 32
-    assert by_part["norm"] == 2 * 32
 
 
 @pytest.mark.parametrize(("name", "image_size", "printed"), GMACS)
@@ -252,6 +239,7 @@ def test_quadratic_share_of_the_cost(name, image_size, percent):
         ("ViT-L/16", 7, "783.3"),
         ("ViT-L/16", 14, "1566.7"),
         ("ViT-H/14", 14, "4258"),
+        ("R50+ViT-B/16", 7, "274.1"),
     ],
 )
 def test_training_flops_refit_table_6(name, epochs, exaflops):
@@ -261,9 +249,32 @@ def test_training_flops_refit_table_6(name, epochs, exaflops):
     assert f"{counted:.{decimals}f}" == exaflops
 
 
+@pytest.mark.slow  # large networks, on no device
+@pytest.mark.parametrize("name", RESNETS)
+def test_weights_and_products_of_the_resnets_are_the_papers(name):
+    v1, v2, printed = RESNETS[name]
+    assert parameters(resnet_config(name)).total == v1
+    assert parameters(resnet_config(f"BiT-{name}")).total == v2
+    assert f"{macs(resnet_config(name)) / 1e9:.2f}" == printed
+
+
+@small_configs
+def test_parts_are_those_of_the_built_model(config):
+    total, by_part = parameters(config)
+    model = new_network(config)
+    assert total == sum(weight.numel() for weight in model.parameters())
+    for part, count in by_part.items():
+        built = getattr(model, part)
+        if isinstance(built, torch.nn.Module):
+            built = sum(each.numel() for each in built.parameters())
+        else:
+            built = 0 if built is None else built.numel()
+        assert count == built, part
+
+
 def counted_by_torch(config, device="meta", backward=False):
     with torch.device(device):
-        model = ViT(config)
+        model = new_network(config)
         images = torch.empty(1, config.in_channels, *config.image_size)
     with FlopCounterMode(display=False) as counter:
         logits = model(images)
@@ -273,8 +284,7 @@ def counted_by_torch(config, device="meta", backward=False):
 
 
 @small_configs
-def test_flops_equal_torchs_counter_on_the_meta_device(shape):
-    config = replace(TINY, **SHAPES[shape])
+def test_flops_equal_torchs_counter_on_the_meta_device(config):
     assert flops(config) == counted_by_torch(config)
 
 
@@ -290,138 +300,68 @@ def test_torchs_counter_sees_attention_on_the_meta_device_alone():
     # On meta scaled_dot_product_attention is two batched products, which are
     # counted; the CPU's fused kernel has no entry in the counter, so qk^T and
     # Av are lost there.
-    quadratic = 2 * TINY.depth * 2 * TINY.num_tokens**2 * TINY.embed_dim
-    assert counted_by_torch(TINY, device="cpu") == flops(TINY) - quadratic
+    config = tiny()
+    quadratic = 2 * config.depth * 2 * config.num_tokens**2 * config.embed_dim
+    assert counted_by_torch(config, "cpu") == flops(config) - quadratic
 
 
 def test_training_flops_are_torchs_count_plus_the_gradient_of_the_pixels():
     # three times forward includes a gradient of the images, which nobody asks
     # for
-    stem = 2 * TINY.num_patches * (4 * 8 * 3) * TINY.embed_dim
-    assert training_flops(TINY) == counted_by_torch(TINY, backward=True) + stem
+    config = tiny()
+    stem = 2 * config.num_patches * (4 * 4 * 3) * config.embed_dim
+    counted = counted_by_torch(config, backward=True)
+    assert training_flops(config) == counted + stem
 
 
-@small_configs
-@pytest.mark.parametrize("batch_size", [1, 3])
-def test_activations_are_what_autograd_saves(
-    shape, batch_size, bytes_saved_for_backward
-):
-    # Exact on the CPU. 1% for the few bytes another version of a kernel may
-    # keep.
-    config = replace(TINY, **SHAPES[shape])
-    torch.manual_seed(0)
-    images = torch.randn(batch_size, config.in_channels, *config.image_size)
-    counted = memory(config, batch_size=batch_size).activations
-    saved = bytes_saved_for_backward(ViT(config), images)
-    assert counted == pytest.approx(saved, rel=0.01)
+def test_products_of_the_resnets_are_those_of_their_layers():
+    # by hand: 7x7 root at half size, then two units and one, at a quarter, an
+    # eighth
+    root = 16 * 16 * 32 * 3 * 49
+    first = 8 * 8 * (32 * 32 + 32 * 32 * 9 + 32 * 128 + 32 * 128)
+    second = 8 * 8 * (128 * 32 + 32 * 32 * 9 + 32 * 128)
+    third = 8 * 8 * 128 * 64 + 4 * 4 * (64 * 64 * 9 + 64 * 256 + 128 * 256)
+    want = root + first + second + third + 256 * 5
+    assert macs(replace(RESNET, image_size=(32, 32))) == want
 
 
-def test_masks_of_drop_path_are_too_small_to_count(bytes_saved_for_backward):
-    config = replace(TINY, drop_path=0.5)
-    counted = memory(config, batch_size=4).activations
-    torch.manual_seed(0)
-    images = torch.randn(4, config.in_channels, *config.image_size)
-    assert counted == pytest.approx(
-        bytes_saved_for_backward(ViT(config), images), rel=0.01
+def test_products_of_attention_pooling_are_counted():
+    config = vit_config("ViT-Ti/16", depth=1, image_size=32)
+    d, n, m = 192, 4, 768
+    # q and output of one row, k and v of the patches, both products, the MLP
+    pool = 2 * d * d + 2 * n * d * d + 2 * n * d + 2 * d * m
+    assert macs(replace(config, pool="map")) == macs(config) + pool
+
+
+def test_utilisation_is_the_share_of_a_ceiling():
+    config = vit_config("ViT-B/16")
+    # by hand: 17.56 GMAC forward, three times that in training, two operations
+    # each
+    assert mfu(config, 1000, 6 * 17.5637e12 * 4) == pytest.approx(
+        0.25, rel=1e-4
     )
+    trained = mfu(config, 1000, 1e15)
+    seen = mfu(config, 1000, 1e15, training=False)
+    assert trained == pytest.approx(3 * seen)
 
 
-class LiveBytes(TorchDispatchMode):
-    """The most bytes alive at once in tensors that are made under this mode."""
-
-    def __init__(self):
-        super().__init__()
-        self.alive, self.peak = {}, 0
-
-    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-        known = {
-            tensor.untyped_storage()._cdata
-            for tensor in tree_leaves((args, kwargs))
-            if isinstance(tensor, torch.Tensor)
-        }
-        out = operator(*args, **(kwargs or {}))
-        for tensor in tree_leaves(out):
-            storage = tensor.untyped_storage()
-            key = storage._cdata
-            if key not in known and key not in self.alive:
-                self.alive[key] = storage.nbytes()
-                weakref.finalize(storage, self.alive.pop, key)
-        self.peak = max(self.peak, sum(self.alive.values()))
-        return out
-
-
-@small_configs
-def test_activations_without_training_are_the_widest_moment(shape):
-    config = replace(TINY, **SHAPES[shape])
-    model = ViT(config).eval()
-    images = torch.randn(3, config.in_channels, *config.image_size)
-    with torch.inference_mode(), LiveBytes() as live:
-        model(images)
-    counted = memory(config, batch_size=3, training=False).activations
-    # Measured equal, but for attention's row sums: one number a head and token.
-    assert counted == pytest.approx(images.nbytes + live.peak, rel=0.02)
-
-
-def test_memory_without_training_holds_no_gradients_and_no_optimizer():
-    held = memory(TINY, batch_size=1, training=False)
-    assert held.gradients == held.optimizer == 0
-    assert held.total == held.weights + held.activations
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZER_STATE)
-def test_weights_gradients_and_optimizer_are_those_of_one_step(optimizer):
-    model = ViT(TINY)
-    made = {
-        "adam": torch.optim.Adam,
-        "adamw": torch.optim.AdamW,
-        "sgd": lambda weights: torch.optim.SGD(weights, momentum=0.9),
-    }[optimizer](model.parameters())
-    model(torch.randn(2, 3, 16, 24)).sum().backward()
-    made.step()
-    state = [
-        value.nbytes
-        for values in made.state.values()
-        for value in values.values()
-        if value.ndim  # a step count is no number per weight
-    ]
-    held = memory(TINY, batch_size=2, optimizer=optimizer)
-    assert held.weights == sum(weight.nbytes for weight in model.parameters())
-    assert held.gradients == sum(
-        weight.grad.nbytes for weight in model.parameters()
-    )
-    assert held.optimizer == sum(state)
-    assert held.total == sum(held[:-1])
-
-
-def test_memory_of_half_as_wide_numbers_is_half():
-    whole, half = (
-        memory(TINY, batch_size=2, dtype=d) for d in (torch.float32, torch.half)
-    )
-    assert half == tuple(held // 2 for held in whole)
-
-
-def test_activations_grow_with_the_batch_and_weights_do_not():
-    one, ten = memory(TINY, batch_size=1), memory(TINY, batch_size=10)
-    assert ten.activations == 10 * one.activations
-    assert ten.weights == one.weights
-
-
-def test_heads_cost_one_number_per_head_and_token():
-    one, four = (
-        saved_activations(replace(TINY, num_heads=heads)) for heads in (1, 4)
-    )
-    assert four - one == TINY.depth * TINY.num_tokens * 3
-
-
-def test_unknown_optimizer_names_the_nearest():
-    with pytest.raises(
-        UserError, match="no optimizer 'adamW'; did you mean 'adamw'"
-    ):
-        memory(TINY, batch_size=1, optimizer="adamW")
-
-
-def test_memory_of_no_image_is_an_error():
-    with pytest.raises(
-        ValueError, match="batch_size is 0, it must be at least 1"
-    ):
-        memory(TINY, batch_size=0)
+@pytest.mark.parametrize(
+    ("name", "precision", "tera"),
+    [
+        ("NVIDIA H100 80GB HBM3", "bf16", 989.5),
+        ("NVIDIA H100 PCIe", "bf16", 756),
+        ("NVIDIA H200", "tf32", 494.7),
+        ("NVIDIA A100-SXM4-40GB", "bf16", 312),
+        ("Tesla T4", "fp16", 65),
+        ("Tesla T4", "bf16", None),
+        ("Tesla V100-SXM2-16GB", "fp16", 125),
+        ("Tesla V100-PCIE-16GB", "fp16", None),
+        ("NVIDIA L4", "bf16", 121),
+        ("NVIDIA L40S", "bf16", None),
+        ("NVIDIA H100 NVL", "bf16", None),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "bf16", None),
+    ],
+)
+def test_the_data_sheet_is_found_by_the_devices_name(name, precision, tera):
+    expected = None if tera is None else tera * 1e12
+    assert datasheet(name, precision) == expected

@@ -77,6 +77,7 @@ class OneForAll:
 
 
 Count = Annotated[int, Range(1)]
+Depth = Annotated[int, Range(1, 4096)]  # no network has more blocks
 Positive = Annotated[float, Range(above=0)]
 Rate = Annotated[float, Range(0, below=1)]
 Share = Annotated[float, Range(0, at_most=1)]

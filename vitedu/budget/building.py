@@ -1,41 +1,67 @@
-"""What it takes to build a network, known before a single module of it is made.
+"""What it takes to build a network: found from its shapes, without numbers.
 
 `check_memory(config, "model.safetensors: its network")`
 """
 
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
 from vitedu import errors
-from vitedu.model.footprint import NOTHING, Footprint
+from vitedu.errors import UserError, reason
+from vitedu.model import RoPE, SinCos2D, new_network
 from vitedu.model.network import NetworkConfig
 
-# Measured with torch 2.13: 2.6 kB, the objects of its parameters included; as
-# much on the meta device.
-BYTES_PER_MODULE = 3_000
 MEND = "make the model smaller"
 
 
-def footprint(config: NetworkConfig) -> Footprint:
-    """Numbers and modules of a whole network, by formula: nothing is built."""
-    return sum(config.footprints().values(), NOTHING)
+def on_meta(
+    build: Callable[[NetworkConfig], nn.Module],
+    config: NetworkConfig,
+    batch_size: int = 1,
+    dtype: torch.dtype = torch.float32,
+    what: str = "the model",
+) -> tuple[nn.Module, Tensor]:
+    """`build(config)` and its images (b, c, h, w): shapes without numbers.
+
+    UserError: its sizes are beyond this machine, or beyond what torch counts.
+    """
+    errors.check_memory(table_bytes(config), what, MEND)
+    shape = batch_size, config.in_channels, *config.image_size
+    try:
+        with torch.device("meta"):
+            return build(config).to(dtype), torch.empty(shape, dtype=dtype)
+    except (RuntimeError, OverflowError, TypeError) as error:
+        raise UserError(
+            f"{what} is too large for torch ({reason(error)}); {MEND}"
+        ) from None
 
 
-def bytes_on_meta(config: NetworkConfig) -> int:
-    """Bytes to build a network on the meta device, where tables are real."""
-    whole = footprint(config)
-    return BYTES_PER_MODULE * whole.modules + 8 * whole.buffers
+def table_bytes(config: NetworkConfig) -> int:
+    """Bytes to compute fixed positions, which are numbers on meta too."""
+    position = getattr(config, "position", None)
+    if isinstance(position, SinCos2D):
+        layers = config.depth if position.at == "layers" else 1
+        width = layers * config.embed_dim
+    elif isinstance(position, RoPE):
+        width = config.embed_dim // config.num_heads
+    else:
+        return 0
+    return 2 * 8 * config.num_tokens * width  # float64, held twice
 
 
-def building_bytes(config: NetworkConfig, copies: int = 1) -> int:
+def building_bytes(
+    config: NetworkConfig, copies: int = 1, what: str = "the model"
+) -> int:
     """Bytes of memory to build a network in float32, and hold one image.
 
     `copies` is how often its weights are held: 4 to train it by Adam on this
     machine.
     """
-    whole = footprint(config)
-    height, width = config.image_size
-    # a table of positions is held twice while it is computed
-    numbers = copies * whole.weights + 2 * whole.buffers
-    numbers += height * width * config.in_channels
-    return 4 * numbers + BYTES_PER_MODULE * whole.modules
+    model, images = on_meta(new_network, config, what=what)
+    weights = sum(weight.numel() for weight in model.parameters())
+    return 4 * (copies * weights + images.numel()) + table_bytes(config)
 
 
 def check_memory(
@@ -43,7 +69,6 @@ def check_memory(
 ) -> None:
     """UserError unless a network fits into the memory that is free.
 
-    `what` begins the sentence; `copies` as for `building_bytes`. Takes
-    milliseconds, whatever the sizes are: call it before `new_network`.
+    `what` begins the sentence; `copies` as for `building_bytes`.
     """
-    errors.check_memory(building_bytes(config, copies), what, MEND)
+    errors.check_memory(building_bytes(config, copies, what), what, MEND)

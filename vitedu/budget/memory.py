@@ -5,7 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from vitedu.budget.meta import bytes_alive, bytes_kept, on_meta
+from vitedu.budget.building import on_meta
+from vitedu.budget.meta import bytes_alive, bytes_kept
 from vitedu.budget.operations import has_formula, parameters
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model import ResNetConfig, ViTConfig, new_network

@@ -1,44 +1,15 @@
-"""Models of shapes without numbers, and what they keep when they are run.
+"""What a model keeps when it's run, counted on any device.
 
-PyTorch's meta device knows shapes and types of tensors alone, so a model of any
-size is built and run there at once.
+On PyTorch's meta device, which knows shapes alone, that takes no memory.
 """
 
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-
-from vitedu import errors
-from vitedu.budget.building import MEND, bytes_on_meta
-from vitedu.errors import UserError, reason
-from vitedu.model.network import NetworkConfig
-
-
-def on_meta(
-    build: Callable[[NetworkConfig], nn.Module],
-    config: NetworkConfig,
-    batch_size: int = 1,
-    dtype: torch.dtype = torch.float32,
-) -> tuple[nn.Module, Tensor]:
-    """`build(config)` and its images (b, c, h, w): shapes without numbers.
-
-    UserError: there are more modules or numbers than this machine or torch can
-    count.
-    """
-    errors.check_memory(bytes_on_meta(config), "the model", MEND)
-    shape = batch_size, config.in_channels, *config.image_size
-    try:
-        with torch.device("meta"):
-            return build(config).to(dtype), torch.empty(shape, dtype=dtype)
-    except (RuntimeError, OverflowError, TypeError) as error:
-        raise UserError(
-            f"the model is too large for torch ({reason(error)}); {MEND}"
-        ) from None
 
 
 def bytes_kept(module: nn.Module, images: Tensor) -> int:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from vitedu.budget.meta import on_meta
+from vitedu.budget.building import on_meta
 from vitedu.model import ViTConfig, new_network
 from vitedu.model.encoder import Standard
 from vitedu.model.network import NetworkConfig
@@ -25,6 +25,11 @@ DATASHEET = {
     "T4": {"fp16": 65, "fp32": 8.1},
 }
 
+# attributes of a network that hold weights, in the order of its forward pass
+VIT_PARTS = ("patch_embed", "cls_token", "reg_token", "pos_embed", "blocks")
+VIT_PARTS += ("norm", "pool", "pre_logits", "head")
+RESNET_PARTS = ("stem", "stages", "norm", "head")
+
 
 class Parameters(NamedTuple):
     """Numbers that are learned: in all, and by attribute of the model."""
@@ -34,11 +39,15 @@ class Parameters(NamedTuple):
 
 
 def parameters(config: NetworkConfig) -> Parameters:
-    """Count the weights of a configuration, exactly, without building it.
+    """Count the weights of a configuration, on PyTorch's meta device.
 
     `by_part` has a 0 for what this configuration leaves out.
     """
-    by_part = {name: part.weights for name, part in config.footprints().items()}
+    model, _ = on_meta(new_network, config)
+    parts = VIT_PARTS if isinstance(config, ViTConfig) else RESNET_PARTS
+    by_part = dict.fromkeys(parts, 0)
+    for name, weight in model.named_parameters():
+        by_part[name.partition(".")[0]] += weight.numel()
     return Parameters(sum(by_part.values()), by_part)
 
 

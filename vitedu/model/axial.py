@@ -11,8 +11,7 @@ from einops import rearrange, repeat
 from torch import Tensor, fx, nn
 
 from vitedu.model.attention import MultiHeadAttention
-from vitedu.model.encoder import EncoderBlock, Standard
-from vitedu.model.footprint import MODULE, Footprint
+from vitedu.model.encoder import EncoderBlock
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
@@ -163,7 +162,3 @@ class Axial:
             dropout=config.dropout,
             drop_path=drop_path,
         )
-
-    def footprint(self, config: "ViTConfig") -> Footprint:
-        """What one such block takes up."""
-        return 2 * Standard().footprint(config) + MODULE

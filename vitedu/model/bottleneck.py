@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from vitedu.errors import UserError
 from vitedu.model.convolution import BiTConv2d, Border, SamePool, StdConv2d
-from vitedu.model.footprint import MODULE, NOTHING, Footprint, dense, norm
 
 # A stage doubles the channels and halves the image: past this nothing is left
 # of it.
@@ -50,19 +49,6 @@ class Bottleneck(nn.Module):
             conv = StdConv2d(in_channels, out_channels, 1, stride)
             norm = nn.GroupNorm(32, out_channels, eps=1e-6)
             self.downsample = nn.Sequential(OrderedDict(conv=conv, norm=norm))
-
-    @staticmethod
-    def footprint(in_channels: int, channels: int, stride: int) -> Footprint:
-        """What one such unit takes up."""
-        out_channels = 4 * channels
-        branch = narrow_and_widen(in_channels, channels)
-        norms = 2 * norm(channels) + norm(out_channels)
-        shortcut = NOTHING
-        if in_channels != out_channels or stride != 1:
-            shortcut = dense(in_channels, out_channels, bias=False)
-            shortcut += norm(out_channels)
-        # the unit, and the Identity or the Sequential of its shortcut
-        return branch + norms + shortcut + 2 * MODULE
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, c, h, w) -> (b, 4 * channels, h/stride, w/stride), rounded up."""
@@ -113,16 +99,6 @@ class PreActBottleneck(nn.Module):
         if in_channels != out_channels or stride != 1:
             conv = BiTConv2d(in_channels, out_channels, 1, stride)
             self.downsample = nn.Sequential(OrderedDict(conv=conv))
-
-    @staticmethod
-    def footprint(in_channels: int, channels: int, stride: int) -> Footprint:
-        """What one such unit takes up."""
-        branch = narrow_and_widen(in_channels, channels)
-        norms = norm(in_channels) + 2 * norm(channels)
-        shortcut = NOTHING
-        if in_channels != 4 * channels or stride != 1:
-            shortcut = dense(in_channels, 4 * channels, bias=False) + MODULE
-        return branch + norms + shortcut + MODULE
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, c, h, w) -> (b, 4 * channels, h/stride, w/stride), rounded up."""
@@ -175,38 +151,6 @@ def out_channels(layers: Sequence[int], width: float) -> int:
     """Channels of the features that root and stages make."""
     root = int(64 * width)
     return root * 2 ** (len(layers) + 1) if layers else root
-
-
-def narrow_and_widen(in_channels: int, channels: int) -> Footprint:
-    """The three convolutions of a unit: 1x1, 3x3, 1x1."""
-    return (
-        dense(in_channels, channels, bias=False)
-        + dense(9 * channels, channels, bias=False)
-        + dense(channels, 4 * channels, bias=False)
-    )
-
-
-def footprint_of_root(in_channels: int, width: float) -> Footprint:
-    """What a root without a norm takes up, as BiT's; the authors' has one."""
-    convolution = dense(49 * in_channels, int(64 * width), bias=False)
-    return convolution + 3 * MODULE
-
-
-def footprint_of_stages(
-    unit: type[Bottleneck] | type[PreActBottleneck],
-    layers: Sequence[int],
-    width: float,
-) -> Footprint:
-    """What `build_stages` makes: a first unit, then equal ones."""
-    in_channels, total = int(64 * width), MODULE
-    for i, depth in enumerate(layers):
-        channels = int(64 * width) * 2**i
-        first = unit.footprint(in_channels, channels, 2 if i else 1)
-        in_channels = 4 * channels
-        others = (depth - 1) * unit.footprint(in_channels, channels, 1)
-        # the stage, and the Sequential of its units
-        total += first + others + 2 * MODULE
-    return total
 
 
 def check_stages(layers: Sequence[int], width: float) -> None:

@@ -18,6 +18,7 @@ from typing import (
 from vitedu.errors import UserError, did_you_mean
 from vitedu.fields import (
     Count,
+    Depth,
     Positive,
     Range,
     Rate,
@@ -29,10 +30,8 @@ from vitedu.fields import (
 )
 from vitedu.model.axial import Axial
 from vitedu.model.encoder import Standard
-from vitedu.model.footprint import MODULE, Depth, Footprint, dense, norm
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.patches import Patches
-from vitedu.model.pool import footprint_of_pool
 from vitedu.model.position import Learned1D, Learned2D, NoPosition, SinCos2D
 from vitedu.model.relative import Relative, RoPE
 
@@ -212,30 +211,6 @@ class ViTConfig:
     def has_resnet(self) -> bool:
         """Whether it is a ResNet, or a ViT with one in front."""
         return isinstance(self.stem, Hybrid)
-
-    def footprints(self) -> dict[str, Footprint]:
-        """What each attribute of the network takes up."""
-        d, hidden = self.embed_dim, self.pre_logits
-        in_model, in_block = self.position.footprint(self)
-        block = self.block.footprint(self) + in_block
-        pre_logits = MODULE
-        if hidden:
-            pre_logits = dense(d, hidden) + 2 * MODULE
-        head = MODULE
-        if self.num_classes:
-            head = dense(hidden or d, self.num_classes)
-        return {
-            "patch_embed": self.stem.footprint(self),
-            "cls_token": Footprint(weights=self.class_token * d),
-            "reg_token": Footprint(weights=self.registers * d),
-            "pos_embed": in_model,
-            "dropout": MODULE,
-            "blocks": self.depth * block + MODULE,
-            "norm": norm(d),
-            "pool": footprint_of_pool(self),
-            "pre_logits": pre_logits,
-            "head": head,
-        }
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers, strings and lists; the inverse of `from_json`.

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from vitedu.model.attention import MultiHeadAttention
-from vitedu.model.footprint import MODULE, Footprint, dense, norm
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
@@ -110,20 +109,6 @@ class Standard:
             dropout=config.dropout,
             drop_path=drop_path,
         )
-
-    def footprint(self, config: "ViTConfig") -> Footprint:
-        """What one such block takes up."""
-        d, m = config.embed_dim, config.mlp_dim
-        norms = 2 * norm(d)
-        attention = dense(d, 3 * d) + dense(d, d)
-        # the block, its attention and that one's dropout, drop_path
-        return norms + attention + footprint_of_mlp(d, m) + 4 * MODULE
-
-
-def footprint_of_mlp(embed_dim: int, mlp_dim: int) -> Footprint:
-    """What an MLP takes up: itself, two layers, GELU and dropout."""
-    layers = dense(embed_dim, mlp_dim) + dense(mlp_dim, embed_dim)
-    return layers + 3 * MODULE
 
 
 class Encoder(nn.Sequential):

@@ -3,7 +3,6 @@
 `vit("R50+ViT-B/16")(images)` maps (b, 3, 224, 224) to logits (b, 1000).
 """
 
-import math
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,17 +11,14 @@ from einops import rearrange
 from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
-from vitedu.fields import Positive, check_fields
+from vitedu.fields import Depth, Positive, check_fields
 from vitedu.model.bottleneck import (
     Bottleneck,
     build_root,
     build_stages,
     check_stages,
-    footprint_of_root,
-    footprint_of_stages,
     out_channels,
 )
-from vitedu.model.footprint import MODULE, Depth, Footprint, dense, norm
 from vitedu.model.patches import check_images
 
 if TYPE_CHECKING:
@@ -118,14 +114,3 @@ class Hybrid:
             backbone = nn.Sequential(OrderedDict(stem=backbone, stages=stages))
         channels = out_channels(self.layers, self.width)
         return HybridEmbedding(backbone, channels, config)
-
-    def footprint(self, config: "ViTConfig") -> Footprint:
-        """What that module takes up."""
-        root = footprint_of_root(config.in_channels, self.width)
-        backbone = root + norm(int(64 * self.width))
-        if self.layers:
-            stages = footprint_of_stages(Bottleneck, self.layers, self.width)
-            backbone += stages + MODULE
-        channels = out_channels(self.layers, self.width)
-        patch = math.prod(config.patch_size) * channels
-        return backbone + dense(patch, config.embed_dim) + MODULE

@@ -4,7 +4,6 @@
 into (b, 196, 768).
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from einops import rearrange
 from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
-from vitedu.model.footprint import MODULE, Footprint, dense
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
@@ -165,8 +163,3 @@ class Patches:
             config.in_channels,
             config.embed_dim,
         )
-
-    def footprint(self, config: "ViTConfig") -> Footprint:
-        """What that module takes up."""
-        pixels = math.prod(config.patch_size) * config.in_channels
-        return dense(pixels, config.embed_dim) + MODULE

@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, fx, nn
 
-from vitedu.model.encoder import MLP, footprint_of_mlp
-from vitedu.model.footprint import MODULE, Footprint, dense, norm
+from vitedu.model.encoder import MLP
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
@@ -148,13 +147,3 @@ def build_pool(config: "ViTConfig") -> nn.Module:
             norm_eps=config.norm_eps,
         )
     return Pool(config.pool, config.num_patches)
-
-
-def footprint_of_pool(config: "ViTConfig") -> Footprint:
-    """What that module takes up."""
-    if config.pool != "map":
-        return MODULE
-    d = config.embed_dim
-    probe = Footprint(weights=d, modules=1)
-    attention = dense(d, d) + dense(d, 2 * d) + dense(d, d)
-    return probe + attention + norm(d) + footprint_of_mlp(d, config.mlp_dim)

@@ -23,7 +23,6 @@ from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
 from vitedu.fields import check_fields
-from vitedu.model.footprint import MODULE, NOTHING, Footprint
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
@@ -61,10 +60,6 @@ class Position:
     def attach(self, model: "ViT") -> None:
         """Put positions into the blocks of a model that is otherwise built."""
 
-    def footprint(self, config: "ViTConfig") -> tuple[Footprint, Footprint]:
-        """What the model gets from `build`, and each block from `attach`."""
-        return NOTHING, NOTHING
-
 
 @dataclass(frozen=True)
 class NoPosition(Position):
@@ -86,10 +81,6 @@ class AddedTable(Position, ABC):
     def table(self, config: "ViTConfig") -> nn.Parameter | nn.Module:
         """The table, or a module that gives it when called."""
 
-    @abstractmethod
-    def footprint_of_table(self, config: "ViTConfig") -> Footprint:
-        """What one such table takes up."""
-
     def build(self, config: "ViTConfig") -> nn.Parameter | nn.Module | None:
         """The table of the model; None where every block has its own."""
         return None if self.at == "layers" else self.table(config)
@@ -110,11 +101,6 @@ class AddedTable(Position, ABC):
             owner = block if self.at == "layers" else model
             block.register_forward_pre_hook(AddTable(owner))
 
-    def footprint(self, config: "ViTConfig") -> tuple[Footprint, Footprint]:
-        """The table, in the model or in every block."""
-        table = self.footprint_of_table(config)
-        return (NOTHING, table) if self.at == "layers" else (table, NOTHING)
-
 
 @dataclass(frozen=True)
 class Learned1D(AddedTable):
@@ -133,10 +119,6 @@ class Learned1D(AddedTable):
     def table(self, config: "ViTConfig") -> nn.Parameter:
         """The table E_pos, (1, t, d), before it has its initial values."""
         return nn.Parameter(torch.zeros(1, config.num_tokens, config.embed_dim))
-
-    def footprint_of_table(self, config: "ViTConfig") -> Footprint:
-        """A number for each of its entries."""
-        return Footprint(weights=config.num_tokens * config.embed_dim)
 
 
 @dataclass(frozen=True)
@@ -164,12 +146,6 @@ class Learned2D(AddedTable):
             config.grid, config.embed_dim, config.num_prefix_tokens
         )
 
-    def footprint_of_table(self, config: "ViTConfig") -> Footprint:
-        """X, Y and the rows of the prefix tokens."""
-        d = config.embed_dim
-        weights = sum(config.grid) * (d // 2) + config.num_prefix_tokens * d
-        return Footprint(weights=weights, modules=1)
-
 
 @dataclass(frozen=True)
 class SinCos2D(AddedTable):
@@ -194,10 +170,6 @@ class SinCos2D(AddedTable):
             num_prefix_tokens=config.num_prefix_tokens,
         )
         return FixedTable(config.grid, compute)
-
-    def footprint_of_table(self, config: "ViTConfig") -> Footprint:
-        """A number for each of its entries."""
-        return Footprint(buffers=config.num_tokens * config.embed_dim) + MODULE
 
     def attach(self, model: "ViT") -> None:
         """Have the blocks add the table, unless the stem does."""
@@ -387,4 +359,5 @@ def draw(table: nn.Parameter) -> nn.Parameter:
     For all tables but a parameter of the model itself, which `initialise`
     fills.
     """
-    return nn.init.normal_(table, std=0.02)
+    # on meta there are no numbers to fill, and trying imports torch._dynamo
+    return table if table.is_meta else nn.init.normal_(table, std=0.02)

@@ -16,7 +16,6 @@ from torch import Tensor, fx, nn
 from vitedu.errors import UserError
 from vitedu.fields import Range
 from vitedu.model.attention import attention_layers
-from vitedu.model.footprint import MODULE, NOTHING, Footprint
 from vitedu.model.position import (
     FixedTable,
     Position,
@@ -77,14 +76,6 @@ class Relative(Position):
                 block.pos_embed = draw(self.table(model.config))
             owner = block if self.at == "layers" else model
             layer.position_bias = RelativeBias(owner)
-
-    def footprint(self, config: "ViTConfig") -> tuple[Footprint, Footprint]:
-        """The table, in the model or in every block, and what reads it."""
-        offsets = 2 * config.num_tokens - 1
-        table = Footprint(weights=offsets * config.embed_dim)
-        if self.at == "layers":
-            return NOTHING, table + MODULE
-        return table, MODULE
 
 
 class RelativeBias(nn.Module):
@@ -157,12 +148,6 @@ class RoPE(Position):
         for layer in attention_layers(model.blocks, "RoPE()"):
             layer.rotate = Rotation(model)
         model.register_load_state_dict_post_hook(recompute_after_loading)
-
-    def footprint(self, config: "ViTConfig") -> tuple[Footprint, Footprint]:
-        """One table of cosines and sines; in every block what reads it."""
-        head_dim = config.embed_dim // config.num_heads
-        table = Footprint(buffers=config.num_tokens * head_dim)
-        return table + MODULE, MODULE
 
 
 class Rotation(nn.Module):

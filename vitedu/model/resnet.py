@@ -42,6 +42,7 @@ from torch import Tensor, fx, nn
 from vitedu.errors import UserError, did_you_mean
 from vitedu.fields import (
     Count,
+    Depth,
     Positive,
     Range,
     Size,
@@ -58,12 +59,9 @@ from vitedu.model.bottleneck import (
     build_root,
     build_stages,
     check_stages,
-    footprint_of_root,
-    footprint_of_stages,
     out_channels,
 )
 from vitedu.model.classifier import Classifier, names_for
-from vitedu.model.footprint import MODULE, Depth, Footprint, dense, norm
 from vitedu.model.initialise import lecun_normal
 from vitedu.model.resize import ResizeMode
 
@@ -174,21 +172,6 @@ class ResNetConfig:
     def has_resnet(self) -> bool:
         """Whether it is a ResNet, or a ViT with one in front."""
         return True
-
-    def footprints(self) -> dict[str, Footprint]:
-        """What each attribute of the network takes up."""
-        is_bit = self.family == "bit-v2"
-        unit = PreActBottleneck if is_bit else Bottleneck
-        root = footprint_of_root(self.in_channels, self.width)
-        head = MODULE
-        if self.num_classes:
-            head = dense(self.num_features, self.num_classes)
-        return {
-            "stem": root if is_bit else root + norm(int(64 * self.width)),
-            "stages": footprint_of_stages(unit, self.layers, self.width),
-            "norm": norm(self.num_features) if is_bit else MODULE,
-            "head": head + MODULE,
-        }
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers, strings and lists; the inverse of `from_json`."""

@@ -13,7 +13,8 @@ from typing import Any, Unpack, overload
 import torch
 from torch import Tensor
 
-from vitedu.budget.building import bytes_on_meta, footprint
+from vitedu.budget import parameters
+from vitedu.budget.building import table_bytes
 from vitedu.errors import UserError, check_memory, reason
 from vitedu.fields import Size, check_names, converted
 from vitedu.model import NoPosition, SinCos2D, ViT, lecun_normal, new_network
@@ -208,13 +209,13 @@ def bytes_to_add(stored: WeightsFile, config: NetworkConfig) -> int:
         for tensor in stored.checkpoint.state_dict.values()
         if tensor.dtype in (torch.float32, torch.float64)
     )
-    num_new = max(footprint(config).weights - num_held, 0)
+    num_new = max(parameters(config).total - num_held, 0)
     before, resizing = stored.checkpoint.config, 0
     if isinstance(config, ViTConfig) and config.image_size != before.image_size:
         names = stored.checkpoint.state_dict
         if any(name.endswith("pos_embed") for name in names):
             resizing = 24 * config.num_tokens * config.embed_dim
-    return bytes_on_meta(config) + 4 * num_new + resizing
+    return table_bytes(config) + 4 * num_new + resizing
 
 
 def resized_state(

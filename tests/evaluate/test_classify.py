@@ -10,18 +10,10 @@ import torch
 from torch import nn
 
 import vitedu
+from tests.evaluate.small import small
 from vitedu import UserError, classify
-from vitedu.data import PreprocessSpec, photo
+from vitedu.data import photo
 from vitedu.evaluate.classify import Guess, is_trained_by_sigmoid
-
-TINY = {
-    "image_size": 8,
-    "patch_size": 4,
-    "embed_dim": 8,
-    "depth": 1,
-    "num_heads": 2,
-    "mlp_dim": 16,
-}
 
 
 @pytest.fixture(scope="module")
@@ -29,22 +21,13 @@ def real():
     return vitedu.load("ViT-Ti/16")
 
 
-def tiny(num_classes=3, channels=3, **fields):
-    torch.manual_seed(0)
-    model = vitedu.vit(
-        "ViT-Ti/16",
-        num_classes=num_classes,
-        in_channels=channels,
-        **TINY | fields,
-    )
-    if num_classes:
-        nn.init.normal_(model.head.weight)
-    model.preprocess = PreprocessSpec(image_size=8, in_channels=channels)
-    return model
-
-
 def pixels_of(image):
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+
+
+@torch.no_grad()
+def logits_of(model, image):
+    return model.eval()(vitedu.preprocess(model, image))[0]
 
 
 # --- the real model
@@ -71,12 +54,10 @@ def test_the_real_model_names_the_photographs(real, name, expected):
 
 def test_the_books_square_is_a_military_uniform_too(real):
     square = photo("hopper").crop((0, 20, 512, 532))
-    best = classify(real, square)[0]
-    assert best.name == "military uniform"
-    assert 100 * best.probability == pytest.approx(75, abs=0.6)
-    small = classify(real, square.resize((224, 224)))[0]
-    assert small.name == "military uniform"
-    assert 100 * small.probability == pytest.approx(74, abs=0.6)
+    for image, percent in ((square, 75), (square.resize((224, 224)), 74)):
+        best = classify(real, image)[0]
+        assert best.name == "military uniform"
+        assert 100 * best.probability == pytest.approx(percent, abs=0.6)
 
 
 @pytest.mark.slow
@@ -104,11 +85,10 @@ def test_three_lines_need_no_network_no_timm_and_no_other_file(tmp_path):
     assert done.stderr == ""
 
 
-def test_a_name_a_file_and_a_run_folder_are_loaded(tmp_path):
-    want = classify(vitedu.load("ViT-Ti/16"), photo("coffee"))
-    assert want[0].name == "espresso"
+def test_a_name_a_file_and_a_run_folder_are_loaded(real, tmp_path):
+    want = classify(real, photo("coffee"))
     assert classify("ViT-Ti/16", photo("coffee")) == want
-    model = tiny()
+    model = small()
     path = vitedu.save(model, tmp_path / "model.safetensors")
     want = classify(model, photo("cat"))
     for place in (path, str(path), tmp_path):
@@ -121,31 +101,17 @@ def test_a_name_a_file_and_a_run_folder_are_loaded(tmp_path):
 
 
 def test_every_form_of_a_picture_gets_the_same_answer(tmp_path):
-    model, image = tiny(), photo("cat").resize((40, 30))
+    model, image = small(), photo("cat").resize((40, 30))
     image.save(tmp_path / "cat.png")
     want = classify(model, image)
     assert [type(guess) for guess in want] == [Guess] * 3
     for same in (
-        tmp_path / "cat.png",
         str(tmp_path / "cat.png"),
         np.array(image),
-        pixels_of(image),
         pixels_of(image) / 255,
-        (pixels_of(image) / 255).double().requires_grad_(),
-        image.convert("RGBA"),
         (tmp_path / "cat.png").read_bytes(),
     ):
         assert classify(model, same) == want
-    with open(tmp_path / "cat.png", "rb") as file:
-        assert classify(model, file) == want
-
-
-def test_a_grey_model_takes_a_grey_picture():
-    model, image = tiny(channels=1), photo("cat").convert("L")
-    want = classify(model, image)
-    assert classify(model, torch.from_numpy(np.array(image))[None]) == want
-    with pytest.raises(UserError, match=r"is \(1, h, w\), got \(3, 8, 8\)"):
-        classify(model, torch.zeros(3, 8, 8))
 
 
 @pytest.mark.parametrize(
@@ -153,60 +119,48 @@ def test_a_grey_model_takes_a_grey_picture():
     [
         ("gone.jpg", "gone.jpg does not exist"),
         (__file__, "it is not a picture"),
-        (None, "an array or a tensor, got NoneType"),
         ([[1.0]], "takes one picture, got a list of 1"),
         (torch.zeros(1, 3, 8, 8), "is (3, h, w), got (1, 3, 8, 8)"),
-        (torch.zeros(8, 8, 3), "is (3, h, w), got (8, 8, 3)"),
-        (torch.zeros(3, 0, 8), "is (3, h, w), got (3, 0, 8)"),
-        (torch.full((3, 8, 8), -1.0), "0..1, got -1..-1"),
         (torch.full((3, 8, 8), 255.0), "0..1, got 255..255"),
-        (torch.full((3, 8, 8), torch.nan), "0..1, got nan..nan"),
-        (torch.zeros(3, 8, 8, dtype=torch.int64), "got torch.int64"),
     ],
 )
 def test_what_is_no_picture_gets_one_sentence(image, said):
     with pytest.raises(UserError) as error:
-        classify(tiny(), image)
+        classify(small(), image)
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("top", [0, -1, 2.5, "3"])
 def test_top_is_a_whole_number_from_1(top):
     with pytest.raises(UserError, match="top="):
-        classify(tiny(), photo("cat"), top)
+        classify(small(), photo("cat"), top)
 
 
 # --- names and numbers
 
 
 def test_the_likeliest_come_first_and_all_add_up_to_one():
-    model = tiny(num_classes=7)
+    model = small(num_classes=7)
     guesses = classify(model, photo("cat"), top=100)
-    shares = [guess.probability for guess in guesses]
-    assert len(shares) == 7 and shares == sorted(shares, reverse=True)
-    assert sum(shares) == pytest.approx(1)
+    shares = logits_of(model, photo("cat")).softmax(0).sort(descending=True)
+    found = [guess.probability for guess in guesses]
+    assert found == pytest.approx(shares.values.tolist())
+    assert [x.name for x in guesses] == [f"class {x}" for x in shares.indices]
     assert classify(model, photo("cat"), top=2) == guesses[:2]
     assert len(classify(model, photo("cat"))) == 5
-
-
-def test_names_are_the_models_or_numbers():
-    model = tiny()
-    logits = model.eval()(vitedu.preprocess(model, photo("cat")))
-    best = logits.argmax().item()
-    assert classify(model, photo("cat"))[0].name == f"class {best}"
-    model.class_names = ("ant", "bee", "cat")
-    assert classify(model, photo("cat"))[0].name == "ant bee cat".split()[best]
+    model.class_names = tuple("abcdefg")
+    assert classify(model, photo("cat"))[0].name == "abcdefg"[shares.indices[0]]
 
 
 def test_a_head_whose_biases_all_sank_was_trained_by_a_sigmoid():
-    model = tiny(num_classes=7)
+    model = small(num_classes=7)
     assert not is_trained_by_sigmoid(model)
     nn.init.constant_(model.head.bias, -10.0)
     assert is_trained_by_sigmoid(model)
     guesses = classify(model, photo("cat"), top=7)
-    logits = model.eval()(vitedu.preprocess(model, photo("cat")))[0]
-    shares = logits.sigmoid().sort(descending=True).values
-    assert [x.probability for x in guesses] == pytest.approx(shares.tolist())
+    shares = logits_of(model, photo("cat")).sigmoid().sort(descending=True)
+    found = [guess.probability for guess in guesses]
+    assert found == pytest.approx(shares.values.tolist())
 
 
 def test_a_resnets_head_is_looked_at_too():
@@ -218,24 +172,39 @@ def test_a_resnets_head_is_looked_at_too():
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
-    [({"num_classes": 0}, "no head"), ({"pool": "none"}, "for every token")],
+    ("bias", "loss_name", "is_sigmoid"),
+    [(0, "sigmoid", True), (-10, "softmax", False), (0, "hinge", False)],
 )
-def test_a_model_that_names_no_class_says_so(fields, said):
-    with pytest.raises(UserError, match=said):
-        classify(tiny(**fields), photo("cat"))
+def test_a_model_that_knows_its_loss_is_not_judged_by_its_head(
+    bias, loss_name, is_sigmoid
+):
+    model = small()
+    nn.init.constant_(model.head.bias, bias)
+    model.loss_name = loss_name
+    assert is_trained_by_sigmoid(model) is is_sigmoid
 
 
-def test_a_model_without_preprocessing_says_what_to_set():
-    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(3))
-    with pytest.raises(ValueError, match=r"set model\.preprocess"):
+def overflowing():
+    """Finite weights, whose product isn't."""
+    model = small()
+    nn.init.constant_(model.norm.weight, 1e30)
+    nn.init.constant_(model.head.weight, 1e30)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "said"),
+    [
+        (small(num_classes=0), UserError, "no head"),
+        (small(pool="none"), UserError, "for every token"),
+        (nn.Flatten(), ValueError, r"set model\.preprocess"),
+        (overflowing(), UserError, "answers NaN or infinity"),
+    ],
+    ids=["headless", "tokens", "unprepared", "overflowing"],
+)
+def test_a_model_that_names_no_class_says_so(model, error, said):
+    with pytest.raises(error, match=said):
         classify(model, photo("cat"))
-
-
-def test_a_new_model_prepares_pictures_as_the_authors_do():
-    model = vitedu.vit("ViT-Ti/16", **TINY)
-    assert model.preprocess == PreprocessSpec(model.config.image_size)
-    assert classify(model.eval(), photo("cat"))[0].name.startswith("class ")
 
 
 # --- the model
@@ -243,8 +212,8 @@ def test_a_new_model_prepares_pictures_as_the_authors_do():
 
 @pytest.mark.parametrize("is_training", [True, False])
 def test_it_answers_without_dropout_and_stays_in_its_mode(is_training):
-    model = tiny(dropout=0.5)
-    want = classify(model.eval(), photo("cat"))
+    model = small(dropout=0.5)
+    want = classify(model, photo("cat"))
     model.train(is_training)
     model.blocks[0].eval()
     modes = [module.training for module in model.modules()]
@@ -254,33 +223,8 @@ def test_it_answers_without_dropout_and_stays_in_its_mode(is_training):
 
 
 def test_it_answers_in_the_models_dtype():
-    want = {x.name: x.probability for x in classify(tiny(), photo("cat"))}
-    model = tiny().bfloat16()
+    want = {x.name: x.probability for x in classify(small(), photo("cat"))}
+    model = small().bfloat16()
     for guess in classify(model, photo("cat")):
         assert guess.probability == pytest.approx(want[guess.name], abs=0.02)
     assert model.head.weight.dtype == torch.bfloat16
-
-
-@pytest.mark.parametrize(
-    ("bias", "loss_name"), [(0.0, "sigmoid"), (-10.0, "softmax")]
-)
-def test_a_model_that_knows_its_loss_is_not_judged_by_its_head(bias, loss_name):
-    model = tiny(num_classes=7)
-    nn.init.constant_(model.head.bias, bias)
-    model.loss_name = loss_name
-    assert is_trained_by_sigmoid(model) is (loss_name == "sigmoid")
-
-
-def test_a_loss_of_somebody_elses_model_says_nothing():
-    model = nn.Linear(2, 2)
-    model.loss_name = "hinge"
-    assert not is_trained_by_sigmoid(model)
-
-
-def test_an_answer_of_nan_is_one_sentence():
-    model = tiny()
-    # finite, and their product overflows
-    nn.init.constant_(model.norm.weight, 1e30)
-    nn.init.constant_(model.head.weight, 1e30)
-    with pytest.raises(UserError, match="answers NaN or infinity"):
-        classify(model, torch.rand(3, 8, 8))

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 import vitedu
-from vitedu.data import ArraySource, PreprocessSpec, load_dataset, subset
+from tests.evaluate.small import cut, prepared, small
+from vitedu import UserError
 from vitedu.evaluate import accuracy
 from vitedu.evaluate.confusion import (
     Predictions,
@@ -25,20 +26,6 @@ def answers(num_classes=4):
     return Predictions(
         torch.tensor(LABELS), torch.tensor(CLASSES), torch.ones(9), num_classes
     )
-
-
-@pytest.fixture(scope="module")
-def digits():
-    """A linear model of digits, and a hundred of them."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10)).eval()
-    data = load_dataset("digits")
-    source = ArraySource(
-        subset(data.test, 100),
-        data.class_names,
-        preprocess=PreprocessSpec(image_size=28, in_channels=1),
-    )
-    return model, source
 
 
 def test_rows_are_the_truth_and_columns_the_answers():
@@ -65,9 +52,6 @@ def test_recall_and_precision_of_a_class():
 def test_the_most_frequent_mistakes_come_first():
     assert most_confused(answers()) == [(0, 1, 2), (2, 0, 2), (1, 0, 1)]
     assert most_confused(answers(), 1) == [(0, 1, 2)]
-
-
-def test_without_mistakes_nothing_is_confused():
     labels = torch.tensor(LABELS)
     assert most_confused(Predictions(labels, labels, torch.ones(9), 3)) == []
 
@@ -90,14 +74,13 @@ def test_all_agree_with_scikit_learn():
     assert np.array_equal(scores.num_images, count)
 
 
-def test_the_trace_is_the_accuracy_however_batches_are_cut(digits):
-    model, source = digits
-    want = accuracy(model, source.batches(batch_size=100)).num_correct
-    for batch_size in (100, 7):
-        found = predictions(model, source.batches(batch_size=batch_size))
+def test_the_trace_is_the_accuracy_however_batches_are_cut():
+    want = accuracy(small(), [prepared(30)]).num_correct
+    for size in (30, 7):
+        found = predictions(small(), cut(*prepared(30), size))
         assert confusion_matrix(found).trace() == want
         assert found.is_correct.sum() == want
-        assert len(found.labels) == 100 and found.num_classes == 10
+        assert len(found.labels) == 30 and found.num_classes == 3
 
 
 @pytest.mark.slow
@@ -112,28 +95,27 @@ def test_probabilities_are_those_of_classify():
 
 
 def test_a_matrix_larger_than_the_memory_is_refused():
-    with pytest.raises(vitedu.UserError, match="most_confused"):
+    with pytest.raises(UserError, match="most_confused"):
         confusion_matrix(answers(num_classes=10**8))
     # and these are not as large
     assert most_confused(answers(num_classes=10**8))[0].num_images == 2
 
 
-def test_soft_labels_are_refused(digits):
-    model, _ = digits
-    batch = (torch.zeros(2, 1, 28, 28), torch.full((2, 10), 0.1))
-    with pytest.raises(vitedu.UserError):
-        predictions(model, [batch])
+def broken():
+    model = small()
+    nn.init.constant_(model.head.weight, float("nan"))
+    return model
 
 
-def test_no_images_are_refused(digits):
-    model, _ = digits
-    with pytest.raises(ValueError, match="at least one image"):
-        predictions(model, iter([]))
-
-
-def test_a_model_that_answers_nan_is_refused(digits):
-    _, source = digits
-    broken = nn.Sequential(nn.Flatten(), nn.Linear(784, 10)).eval()
-    nn.init.constant_(broken[1].weight, float("nan"))
-    with pytest.raises(vitedu.UserError, match="NaN"):
-        predictions(broken, source.batches(batch_size=50))
+@pytest.mark.parametrize(
+    ("model", "batches", "error", "said"),
+    [
+        (small(), [(prepared()[0], torch.ones(6, 3))], UserError, "one whole"),
+        (small(), iter([]), ValueError, "at least one image"),
+        (broken(), [prepared()], UserError, "NaN"),
+    ],
+    ids=["soft labels", "no images", "NaN"],
+)
+def test_what_has_no_answer_is_one_sentence(model, batches, error, said):
+    with pytest.raises(error, match=said):
+        predictions(model, batches)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vitedu.data.workers import explain_killed_workers
-from vitedu.errors import UserError, check_memory
+from vitedu.errors import check_memory
 from vitedu.evaluate.batches import Data, batches_of, loaded
 from vitedu.evaluate.classify import probabilities
 
@@ -77,11 +77,6 @@ def predictions(
     model = loaded(model)
     labels, classes, shares, num_classes = [], [], [], 0
     for images, truth in batches_of(model, data, batch_size, num_workers):
-        if truth.ndim != 1:
-            raise UserError(
-                "the labels are shares of every class, (b, classes); give one "
-                "class an image, (b,) whole numbers"
-            )
         answers = probabilities(model, images)  # (b, classes)
         highest = answers.max(dim=1)
         num_classes = answers.shape[1]

@@ -4,6 +4,8 @@ BIN := $(VENV)/bin
 export VITEDU_OFFLINE := 1
 export OMP_NUM_THREADS ?= 1
 export PYTHONHASHSEED := 0
+# not a DATA that a shell happens to export
+DOWNLOAD = $(if $(findstring command,$(origin DATA)),$(if $(filter download,$(DATA)),--download))
 # tests start many processes: keep what they compile, whatever the environment says
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -18,7 +20,7 @@ $(VENV)/stamp: requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . && touch $@
 
 book: setup  ## train a first ViT, build the site; DATA=download fetches MNIST
-	$(BIN)/python tools/book.py $(if $(DATA),--$(DATA))
+	$(BIN)/python tools/book.py $(DOWNLOAD)
 
 check: setup  ## format, lint, fast tests: under a minute
 	$(BIN)/ruff format --check . && $(BIN)/ruff check .

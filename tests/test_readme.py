@@ -128,10 +128,33 @@ def test_every_line_of_shell_is_known():
     assert unknown == []
 
 
-def test_the_two_commands_are_there():
+@pytest.mark.parametrize(
+    ("words", "exported", "option"),
+    [
+        ([], {}, ""),
+        (["DATA=download"], {}, " --download"),
+        ([], {"DATA": "/any/folder"}, ""),
+        ([], {"DATA": "download"}, ""),
+        (["DATA=download"], {"DATA": "/any/folder"}, " --download"),
+    ],
+)
+def test_only_the_word_download_after_make_book_fetches(
+    words, exported, option
+):
     assert {"make book", "make test"} <= set(commands())
     assert "DATA=download" in TEXT
-    assert "--$(DATA)" in (ROOT / "Makefile").read_text()
+    # nor what a make around the tests was told
+    own = ("DATA", "MAKEFLAGS", "MAKEOVERRIDES")
+    kept = {name: x for name, x in os.environ.items() if name not in own}
+    done = subprocess.run(
+        ["make", "--dry-run", "book", *words],
+        cwd=ROOT,
+        env=kept | exported,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert re.search(r"tools/book\.py(.*)", done.stdout)[1].rstrip() == option
 
 
 def test_its_first_command_names_the_photograph(here, capsys):

@@ -55,12 +55,7 @@ def refused(result):
 
 
 @pytest.mark.parametrize("name", results.names())
-def test_every_recorded_result_follows_the_schema(name):
-    results.check(results.read(name), name)
-
-
-@pytest.mark.parametrize("name", results.names())
-def test_every_recorded_result_is_strict_json_with_the_name_of_its_file(name):
+def test_every_recorded_result_is_strict_json_that_follows_the_schema(name):
     def refuse(constant):
         raise AssertionError(f"{constant} is no JSON")
 
@@ -68,26 +63,21 @@ def test_every_recorded_result_is_strict_json_with_the_name_of_its_file(name):
     result = json.loads(file.read_text(), parse_constant=refuse)
     assert result["name"] == name
     assert result["status"] == "finished"
-
-
-def test_names_are_those_of_the_files():
-    folder = resources.files("vitedu.results")
-    files = [
-        each.name for each in folder.iterdir() if each.name.endswith(".json")
-    ]
-    assert results.names() == sorted(file[: -len(".json")] for file in files)
+    assert results.read(name) == result
+    results.check(result, name)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
-        {"reproduces": REPRODUCES},
-        {"notes": "n = 1"},
-        {"data_wait": 0.25},
+        {"reproduces": REPRODUCES, "notes": "n = 1", "data_wait": 0.25},
+        {"status": "interrupted", "metrics": {}},  # nothing measured yet
+        {"seeds": [0, 2**64 - 1]},
+        {"dataset": GOOD["dataset"] | {"skipped": ["val/ants/7.jpg"]}},
     ],
 )
 def test_a_whole_result_is_accepted(changes):
+    results.check(GOOD, "where")
     results.check(GOOD | changes, "where")
 
 
@@ -143,34 +133,24 @@ def test_an_unknown_field_names_the_nearest():
 @pytest.mark.parametrize(
     ("metric", "reason"),
     [
-        *((metric, "must be a JSON object") for metric in (98.0, None, [98.0])),
+        (98.0, "must be a JSON object"),
+        ([98.0], "must be a JSON object"),
         ({}, "lacks value and unit"),
         ({"value": 98.0}, "lacks unit"),
-        ({"unit": "percent"}, "lacks value"),
+        *(
+            ({"value": 98.0, "unit": "percent", "per_seed": x}, said)
+            for x, said in (
+                ([], "0 values for 2 seeds"),
+                ([97.9, 98.0, 98.1], "3 values for 2 seeds"),
+                (98.0, "per_seed"),
+            )
+        ),
     ],
 )
-def test_a_metric_without_value_and_unit_is_named(metric, reason):
+def test_a_metric_without_value_unit_and_seeds_is_named(metric, reason):
     said = refused(GOOD | {"metrics": {"test_accuracy": metric}})
     assert "metric test_accuracy: " in said
     assert reason in said
-
-
-def test_an_interrupted_run_may_have_measured_nothing():
-    results.check(GOOD | {"status": "interrupted", "metrics": {}}, "where")
-
-
-def test_pictures_that_were_skipped_are_listed():
-    dataset = GOOD["dataset"] | {"skipped": ["val/ants/7.jpg"]}
-    results.check(GOOD | {"dataset": dataset}, "where")
-    dataset["skipped"] = [7]
-    assert "skipped" in refused(GOOD | {"dataset": dataset})
-
-
-@pytest.mark.parametrize("values", [[], [98.0], [97.9, 98.0, 98.1]])
-def test_a_metric_has_one_value_for_each_seed(values):
-    metric = {"value": 98.0, "unit": "percent", "per_seed": values}
-    said = refused(GOOD | {"metrics": {"test_accuracy": metric}})
-    assert f"{len(values)} values for 2 seeds" in said
 
 
 NAN, INF = float("nan"), float("inf")
@@ -182,7 +162,6 @@ NAN, INF = float("nan"), float("inf")
         {"seeds": []},
         {"metrics": {}},
         {"wall_seconds": "12"},
-        {"wall_seconds": 10**400},
         {"seeds": ["0", "1"]},
         {"wall_seconds": NAN},
         {"wall_seconds": -1.0},
@@ -199,6 +178,8 @@ NAN, INF = float("nan"), float("inf")
         },
         {"dataset": {"name": "mnist"}},
         {"dataset": GOOD["dataset"] | {"num_test": "all"}},
+        {"dataset": GOOD["dataset"] | {"skipped": [7]}},
+        {"seeds": [0, 2**64]},
         {"reproduces": {"row": "table-5"}},
         {"reproduces": REPRODUCES | {"scale": "tiny"}},
         {"reproduces": REPRODUCES | {"n": "two"}},
@@ -206,12 +187,6 @@ NAN, INF = float("nan"), float("inf")
 )
 def test_damage_inside_a_field_is_refused(changes):
     refused(GOOD | changes)
-
-
-@pytest.mark.parametrize("values", [98.0, 2])
-def test_values_for_each_seed_that_are_no_list_are_refused(values):
-    metric = {"value": 98.0, "unit": "percent", "per_seed": values}
-    refused(GOOD | {"metrics": {"test_accuracy": metric}})
 
 
 # --- reading and writing
@@ -241,29 +216,22 @@ def test_a_damaged_result_is_not_written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "said"),
     [
-        *(b"", b"{", b"\xff\xfe", b"\0\0", json.dumps(GOOD).encode()[:-20]),
-        b"[" * 100_000,
-        b'{"wall_seconds": ' + b"9" * 5_000 + b"}",
+        (b"", "is not valid JSON"),
+        (b"\xff\xfe", "is not valid JSON"),
+        (json.dumps(GOOD).encode()[:-20], "is not valid JSON"),
+        (b"[1, 2]", "must be a JSON object"),
+        (None, "does not exist"),
     ],
 )
-def test_a_file_that_is_not_json_is_one_sentence(tmp_path, content):
-    (tmp_path / "r.json").write_bytes(content)
-    with pytest.raises(UserError, match=r"r\.json is not valid JSON") as error:
-        results.read_file(tmp_path / "r.json")
+def test_a_file_that_is_no_result_is_one_sentence(tmp_path, content, said):
+    path = tmp_path / "r.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=rf"r\.json {said}") as error:
+        results.read_file(path)
     assert "\n" not in str(error.value)
-
-
-def test_json_of_another_kind_is_one_sentence(tmp_path):
-    (tmp_path / "r.json").write_text("[1, 2]")
-    with pytest.raises(UserError, match=r"r\.json must be a JSON object"):
-        results.read_file(tmp_path / "r.json")
-
-
-def test_a_missing_file_is_one_sentence(tmp_path):
-    with pytest.raises(UserError, match=r"nowhere\.json does not exist"):
-        results.read_file(tmp_path / "nowhere.json")
 
 
 @pytest.mark.parametrize(
@@ -275,11 +243,6 @@ def test_an_unknown_name_is_one_sentence(name):
     assert repr(name) in str(error.value)
 
 
-def test_any_seed_of_a_run_can_be_recorded():
-    results.check(GOOD | {"seeds": [0, 2**64 - 1]}, "where")
-    assert "seeds must be" in refused(GOOD | {"seeds": [0, 2**64]})
-
-
 # --- hardware, versions, commit
 
 
@@ -287,10 +250,7 @@ def test_the_machine_gives_fields_of_the_schema():
     found = results.machine(torch.device("cpu"))
     results.check(GOOD | found, "where")
     assert found.keys() == {"hardware", "versions", "commit"}
-
-
-def test_versions_name_python_torch_and_vitedu():
-    versions = results.machine(torch.device("cpu"))["versions"]
+    versions = found["versions"]
     assert {"python", "torch", "vitedu", "numpy"} <= versions.keys()
     assert versions["torch"].startswith(torch.__version__.split("+")[0])
 

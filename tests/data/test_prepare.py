@@ -17,8 +17,7 @@ from PIL import Image
 
 from vitedu import UserError
 from vitedu.data import evaluation_part, find_images, load_folder, prepare
-from vitedu.data.prepare_plan import plan_of
-from vitedu.data.prepare_work import resized_to
+from vitedu.data.prepare_jobs import plan_of, resized_to
 from vitedu.data.prepared_index import read_index
 
 NOBODY = 65534
@@ -506,14 +505,6 @@ def test_what_another_process_has_begun_meanwhile_is_seen(
         prepare(folder, tmp_path / "out")
 
 
-def test_more_shards_than_an_index_can_have_are_refused(
-    folder, tmp_path, monkeypatch
-):
-    monkeypatch.setattr("vitedu.data.prepare_plan.MOST_SHARDS", 15)
-    with pytest.raises(UserError, match="shard_size=1 makes 16 shards"):
-        prepare(folder, tmp_path / "out", shard_size=1)
-
-
 def test_an_empty_folder_is_taken(folder, tmp_path):
     (tmp_path / "out").mkdir()
     assert prepare(folder, tmp_path / "out").index.is_complete
@@ -546,7 +537,6 @@ def test_settings_that_make_no_sense_are_refused(
 
 
 def test_two_at_a_time_do_not_share_a_folder(folder, tmp_path):
-    pytest.importorskip("fcntl")
     out, begun, go_on = tmp_path / "out", threading.Event(), threading.Event()
 
     def hold(*_):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 
-from vitedu.data.prepared_index import check_finished
+from vitedu.data.prepared_index import finished_index
 from vitedu.errors import UserError, reason
 from vitedu.files import user_path
 from vitedu.pictures import FOREIGN
@@ -47,7 +47,7 @@ def existing_folder(folder: str | PathLike[str]) -> Path:
     if not os.path.isdir(path):
         raise UserError(f"there is no folder '{path}'")
     for each in (path, path.parent):  # of OUT/val too
-        check_finished(each)
+        finished_index(each)
     return path
 
 

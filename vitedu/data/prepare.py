@@ -13,23 +13,21 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Annotated
 
 import PIL
+from filelock import FileLock, Timeout
 
-from vitedu.data.prepare_plan import Plan, plan_of
-from vitedu.data.prepare_work import (
+from vitedu.data.prepare_jobs import (
     UNFINISHED,
-    Note,
     OnProgress,
+    Plan,
     Work,
     is_there,
-    known,
+    plan_of,
 )
 from vitedu.data.prepared_index import (
     NAME,
@@ -103,14 +101,24 @@ def prepare(
     _check_apart(folder, out)
     _found(out, settings)  # says what is wrong before it takes long
     plan = plan_of(folder, settings)
-    found = _found(out, settings, plan)
-    if found is not None and found.is_complete and _is_whole(out, found):
-        return Prepared(out, found, was_finished=True)
-    with _locked(out):
-        # another process may have been at work in the meantime
-        found = _found(out, settings, plan)
-        work = Work(settings, plan, out, {} if found is None else known(found))
-        index = _run(work, num_workers or threads(), on_progress)
+    if index := _whole(out, _found(out, settings, plan)):
+        return Prepared(out, index, was_finished=True)
+    make_folder(out / UNFINISHED)
+    try:
+        with FileLock(out / UNFINISHED / "lock", timeout=0):
+            # another process may have been at work in the meantime
+            found = _found(out, settings, plan)
+            index = _whole(out, found) or _run(
+                Work(plan, settings, out, found),
+                num_workers or threads(),
+                on_progress,
+            )
+    except Timeout:
+        raise UserError(
+            f"another process is preparing {out}; wait for it, or give another "
+            "folder"
+        ) from None
+    shutil.rmtree(out / UNFINISHED, ignore_errors=True)
     return Prepared(out, index, was_finished=False)
 
 
@@ -172,38 +180,14 @@ def _check_same(new: Settings, old: Settings, out: Path) -> None:
         )
 
 
-@contextmanager
-def _locked(out: Path) -> Iterator[None]:
-    """Makes OUT and keeps other processes out. UserError: one is at work."""
-    notes = out / UNFINISHED
-    make_folder(notes)
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    descriptor = os.open(notes, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # a disk that doesn't know locks
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(
-                    f"another process is preparing {out}; wait for it, or "
-                    "give another folder"
-                ) from None
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _is_whole(out: Path, index: Index) -> bool:
-    """Whether all shards are there, in their size."""
-    return index.settings.format == "folder" or all(
-        is_there(out, shard)
-        for part in index.parts.values()
-        for shard in part.shards
-    )
+def _whole(out: Path, index: Index | None) -> Index | None:
+    """`index`, if it is complete and all its shards are there."""
+    if index is None or not index.is_complete:
+        return None
+    if index.settings.format == "folder":
+        return index
+    is_whole = all(is_there(out, shard) for shard in index.shards.values())
+    return index if is_whole else None
 
 
 def _run(work: Work, num_workers: int, on_progress: OnProgress | None) -> Index:
@@ -217,38 +201,29 @@ def _run(work: Work, num_workers: int, on_progress: OnProgress | None) -> Index:
         "pillow": PIL.__version__,
     }
     index = Index(False, settings, plan.digest, plan.classes, {}, preprocess)
-    notes: dict[str, Note | None] = {
-        job.name: work.note_of(job) for job in plan.jobs
-    }
+    notes = {job.name: note for job in plan.jobs if (note := work.note_of(job))}
     write_index(out, index)
-    left = [job for job in plan.jobs if notes[job.name] is None]
-    for job, written in work.do_all(left, num_workers, on_progress):
-        notes[job.name] = written
-    done = [
-        (job.part, note)
-        for job in plan.jobs
-        if (note := notes[job.name]) is not None
-    ]
-    parts = {
-        name: _part(plan.classes, [note for part, note in done if part == name])
-        for name in plan.parts
-    }
+    left = [job for job in plan.jobs if job.name not in notes]
+    for job, note in work.do(left, num_workers, on_progress):
+        notes[job.name] = note
+    parts = {}
+    for name in plan.parts:
+        done = [notes[job.name] for job in plan.jobs if job.part == name]
+        counts: Counter[int] = Counter()
+        for note in done:
+            counts.update(note.counts)
+        parts[name] = Part(
+            tuple(counts[label] for label in range(len(plan.classes))),
+            tuple(note.shard for note in done),
+        )
     index = index._replace(is_complete=True, parts=parts)
     _check_no_class_is_lost(index)
-    _remove_left_overs(out)
+    # what killed runs left half-written
+    for path in out.rglob("*.part"):
+        if LEFT_OVER.fullmatch(path.name):
+            path.unlink(missing_ok=True)
     write_index(out, index)
-    shutil.rmtree(out / UNFINISHED, ignore_errors=True)
     return index
-
-
-def _part(classes: tuple[str, ...], notes: list[Note]) -> Part:
-    counts: Counter[int] = Counter()
-    for note in notes:
-        counts.update(note.counts)
-    return Part(
-        tuple(counts[label] for label in range(len(classes))),
-        tuple(note.shard for note in notes),
-    )
 
 
 def _check_no_class_is_lost(index: Index) -> None:
@@ -261,11 +236,3 @@ def _check_no_class_is_lost(index: Index) -> None:
                 f"{index.unreadable[0]}); put others there and prepare them "
                 "into another folder"
             )
-
-
-def _remove_left_overs(out: Path) -> None:
-    """Delete what killed runs left half-written."""
-    for path in out.rglob("*.part"):
-        if LEFT_OVER.fullmatch(path.name):
-            with suppress(OSError):
-                path.unlink()

@@ -14,8 +14,6 @@ from vitedu.files import read_json, replace_file
 NAME = "index.json"
 WRITER = "vitedu prepare"
 VERSION = 1
-# so that the index stays below what is read of JSON
-MOST_SHARDS = 50_000
 
 Format = Literal["shards", "folder"]
 
@@ -62,21 +60,20 @@ class Index(NamedTuple):
     preprocess: dict[str, Any]  # for a reader: how the pictures were made
 
     @property
+    def shards(self) -> dict[str, Shard]:
+        """Those of all parts, by name."""
+        parts = self.parts.values()
+        return {shard.name: shard for part in parts for shard in part.shards}
+
+    @property
     def unreadable(self) -> tuple[str, ...]:
         """A sentence for each picture that could not be read."""
-        parts = self.parts.values()
-        shards = [shard for part in parts for shard in part.shards]
+        shards = self.shards.values()
         return tuple(each for shard in shards for each in shard.unreadable)
 
 
-def check_finished(folder: Path) -> None:
-    """UserError: `vitedu prepare` has begun this folder but not finished."""
-    index = index_in(folder)
-    if index is not None and not index.is_complete:
-        raise UserError(
-            f"{folder} isn't finished; run `vitedu prepare` again, which goes "
-            "on where it stopped"
-        )
+class NotPrepared(UserError):
+    """`vitedu prepare` hasn't written an index here."""
 
 
 def write_index(folder: Path, index: Index) -> None:
@@ -101,19 +98,21 @@ def write_index(folder: Path, index: Index) -> None:
     replace_file(folder / NAME, json.dumps(values, indent=1) + "\n")
 
 
-def index_in(folder: Path) -> Index | None:
+def finished_index(folder: Path) -> Index | None:
     """The index in a folder; None: there is none, or it is somebody else's.
 
-    UserError: it is damaged.
+    UserError: it is damaged, or `vitedu prepare` hasn't finished the folder.
     """
     try:
-        return read_index(folder)
+        index = read_index(folder)
     except NotPrepared:
         return None
-
-
-class NotPrepared(UserError):
-    """`vitedu prepare` hasn't written an index here."""
+    if not index.is_complete:
+        raise UserError(
+            f"{folder} isn't finished; run `vitedu prepare` again, which goes "
+            "on where it stopped"
+        )
+    return index
 
 
 def read_index(folder: Path) -> Index:
@@ -137,7 +136,7 @@ def read_index(folder: Path) -> Index:
             classes=tuple(map(str, values["classes"])),
             parts={
                 name: Part(
-                    tuple(part["counts"]),
+                    tuple(map(int, part["counts"])),
                     tuple(map(shard_of, part["shards"])),
                 )
                 for name, part in values["parts"].items()
@@ -145,7 +144,13 @@ def read_index(folder: Path) -> Index:
             preprocess=dict(values["preprocess"]),
         )
         _check(index)
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (
+        AttributeError,
+        LookupError,
+        TypeError,
+        ArithmeticError,
+        ValueError,
+    ):
         raise UserError(
             f"{path} is damaged; delete {folder} and prepare it again"
         ) from None
@@ -155,30 +160,21 @@ def read_index(folder: Path) -> Index:
 def shard_of(values: dict[str, Any]) -> Shard:
     """A shard from JSON. ValueError, TypeError: it was never one."""
     shard = Shard(**values)
-    kinds = [str, int, int, str]
-    if [type(value) for value in shard[:4]] != kinds:
+    if list(map(type, shard[:4])) != [str, int, int, str]:
         raise ValueError
     return shard._replace(unreadable=tuple(map(str, shard.unreadable)))
 
 
 def _check(index: Index) -> None:
-    """ValueError: no `prepare` has written it.
-
-    A shard that is named twice would have its pictures counted twice.
-    """
-    names = set(index.parts)
-    if not names <= {"train", "val", "test"} or (
-        index.is_complete and "train" not in names
-    ):
+    """ValueError: `prepare` doesn't name or number its shards like that."""
+    if not set(index.parts) <= {"train", "val", "test"}:
+        raise ValueError
+    if index.is_complete and "train" not in index.parts:
         raise ValueError
     end = ".tar" if index.settings.format == "shards" else ""
     for name, part in index.parts.items():
-        numbers = range(len(part.shards))
-        expected = [f"{name}-{number:06}{end}" for number in numbers]
-        if (
-            not expected
-            or [shard.name for shard in part.shards] != expected
-            or [type(count) for count in part.counts]
-            != [int] * len(index.classes)
-        ):
+        names = [f"{name}-{i:06}{end}" for i in range(len(part.shards))]
+        if not names or [shard.name for shard in part.shards] != names:
+            raise ValueError
+        if len(part.counts) != len(index.classes):
             raise ValueError

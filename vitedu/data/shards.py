@@ -29,8 +29,7 @@ from vitedu.data.labels import check_labels
 from vitedu.data.prepared_index import (
     Index,
     Shard,
-    check_finished,
-    index_in,
+    finished_index,
     read_index,
 )
 from vitedu.data.shard_listing import headers_of, places_in, read_place
@@ -91,7 +90,7 @@ def is_shards(place: str | PathLike[str]) -> bool:
     place = user_path(place)
     if place.name.endswith(".tar"):
         return not os.path.isdir(place)
-    index = index_in(place)
+    index = finished_index(place)
     return index is not None and index.settings.format == "shards"
 
 
@@ -228,8 +227,7 @@ def shard_paths(place: Path) -> list[Path]:
 
 
 def _finished(folder: Path) -> Index:
-    check_finished(folder)
-    return read_index(folder)
+    return finished_index(folder) or read_index(folder)
 
 
 def _index_beside(place: Path) -> Index | None:

@@ -6,7 +6,9 @@ import torch
 from PIL import Image
 
 import vitedu
+from tests.tiny import tiny as small
 from vitedu.compat import import_torchvision
+from vitedu.model import ViT
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -24,16 +26,8 @@ def model():
 def make_tiny():
     """Four patches, two blocks, two classes: always the same random weights."""
     torch.manual_seed(0)
-    model = vitedu.vit(
-        "ViT-Ti/16",
-        image_size=16,
-        patch_size=8,
-        embed_dim=32,
-        depth=2,
-        num_heads=2,
-        mlp_dim=64,
-        num_classes=2,
-    )
+    sizes = {"patch_size": (8, 8), "num_heads": 2, "mlp_dim": 64}
+    model = ViT(small(image_size=(16, 16), num_classes=2, **sizes))
     torch.nn.init.normal_(model.head.weight, std=0.1)
     return model
 

@@ -1,18 +1,12 @@
 """accelerate: the usual loop, on whatever device there is."""
 
-from importlib.util import find_spec
-
-import pytest
 import torch
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(
-        find_spec("accelerate") is None, reason="accelerate is not installed"
-    ),
-]
+from tests.clients.marks import client
+
+pytestmark = client("accelerate")
 
 
 def test_its_loop_trains_and_gives_the_model_back(tiny, batches, tmp_path):

@@ -1,16 +1,10 @@
 """captum: how much every pixel adds to a logit."""
 
-from importlib.util import find_spec
-
-import pytest
 import torch
 
-pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(
-        find_spec("captum") is None, reason="captum is not installed"
-    ),
-]
+from tests.clients.marks import client
+
+pytestmark = client("captum")
 
 
 def test_integrated_gradients_find_the_cat_and_add_up(model, cat_on_the_left):

@@ -1,16 +1,8 @@
 """grad-cam: where a class was seen."""
 
-from importlib.util import find_spec
+from tests.clients.marks import client
 
-import pytest
-
-pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(
-        find_spec("pytorch_grad_cam") is None,
-        reason="pytorch_grad_cam is not installed",
-    ),
-]
+pytestmark = client("pytorch_grad_cam")
 
 
 def grid(tokens):

@@ -1,17 +1,14 @@
 """lightning: a module around a model, fitted by its Trainer."""
 
-from importlib.util import find_spec
-
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.clients.marks import client
+
 pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(
-        find_spec("lightning") is None, reason="lightning is not installed"
-    ),
+    *client("lightning"),
     # what lightning says about our small loaders and about itself
     pytest.mark.filterwarnings("ignore:::lightning"),
     pytest.mark.filterwarnings("ignore:::pytorch_lightning"),

@@ -1,20 +1,14 @@
 """peft: LoRA adapters on the attention of a frozen model."""
 
-from importlib.util import find_spec
-
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 import vitedu
+from tests.clients.marks import client
 
-pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(
-        find_spec("peft") is None, reason="peft is not installed"
-    ),
-]
+pytestmark = client("peft")
 
 
 @pytest.fixture

@@ -1,17 +1,13 @@
 """torchao: weights in 8 bits."""
 
-from importlib.util import find_spec
-
 import pytest
 import torch
 
 import vitedu
+from tests.clients.marks import client
 
 pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(
-        find_spec("torchao") is None, reason="torchao is not installed"
-    ),
+    *client("torchao"),
     pytest.mark.filterwarnings("ignore:::torchao"),
 ]
 

@@ -1,17 +1,13 @@
 """scikit-learn: a probe on the features of a folder."""
 
-from importlib.util import find_spec
-
 import pytest
 
 import vitedu
+from tests.clients.marks import client
 
 pytestmark = [
-    pytest.mark.clients,
+    *client("sklearn"),
     pytest.mark.slow,
-    pytest.mark.skipif(
-        find_spec("sklearn") is None, reason="sklearn is not installed"
-    ),
 ]
 
 

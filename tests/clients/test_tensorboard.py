@@ -1,18 +1,11 @@
 """TensorBoard: a callback of four lines."""
 
-from importlib.util import find_spec
-
-import pytest
 from torch.testing import assert_close
 
 import vitedu
+from tests.clients.marks import client
 
-pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(
-        find_spec("tensorboard") is None, reason="tensorboard is not installed"
-    ),
-]
+pytestmark = client("tensorboard")
 
 
 def test_losses_and_weights_are_written_during_a_run(tmp_path):

@@ -1,18 +1,13 @@
 """torchmetrics: the same accuracy as ours."""
 
-from importlib.util import find_spec
-
 import pytest
 import torch
 
 import vitedu
+from tests.clients.marks import client
 
 pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(
-        find_spec("torchmetrics") is None,
-        reason="torchmetrics is not installed",
-    ),
+    *client("torchmetrics"),
     pytest.mark.filterwarnings("ignore:::torchmetrics"),
 ]
 

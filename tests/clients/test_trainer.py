@@ -1,19 +1,12 @@
 """transformers' Trainer, around a module that returns its loss."""
 
-from importlib.util import find_spec
-
-import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.skipif(
-        find_spec("accelerate") is None or find_spec("transformers") is None,
-        reason="accelerate or transformers is not installed",
-    ),
-]
+from tests.clients.marks import client
+
+pytestmark = client("accelerate", "transformers")
 
 
 class WithLoss(nn.Module):

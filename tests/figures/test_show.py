@@ -14,6 +14,8 @@ from vitedu import figures
 
 pytestmark = pytest.mark.slow  # draws
 
+BROWN = (0xB3, 0x54, 0x1E)
+
 
 @pytest.fixture(autouse=True)
 def shell(tmp_path, monkeypatch):
@@ -24,17 +26,20 @@ def shell(tmp_path, monkeypatch):
     InteractiveShell.clear_instance()
 
 
-def plain_figure():
+def shown(alt="A line that rises from 0 to 1.", ground=1.0):
+    """What is shown of a brown line on a ground as opaque as this."""
     figure = Figure(figsize=(2, 1))
     figure.subplots().plot([0, 1], [0, 1], color="#b3541e")
-    return figure
-
-
-def shown(alt="A line that rises from 0 to 1.", figure=None):
+    figure.patch.set_alpha(ground)
     with capture_output() as captured:
-        figures.show(figure or plain_figure(), alt)
+        figures.show(figure, alt)
     (output,) = captured.outputs
     return output
+
+
+def picture(ground):
+    raw = b64decode(shown(ground=ground).data["image/png"])
+    return Image.open(BytesIO(raw)).convert("RGBA")
 
 
 def test_the_alt_text_stands_beside_the_picture_and_in_its_metadata():
@@ -43,51 +48,28 @@ def test_the_alt_text_stands_beside_the_picture_and_in_its_metadata():
     assert output.metadata["image/png"]["alt"] == output.data["text/plain"]
 
 
-def test_equal_figures_are_equal_bytes():
-    assert shown().data == shown().data
+@pytest.mark.parametrize("ground", [1, 0])
+def test_equal_figures_are_equal_bytes(ground):
+    assert shown(ground=ground).data == shown(ground=ground).data
 
 
-def test_the_picture_keeps_its_background_and_its_colour():
-    raw = b64decode(shown().data["image/png"])
-    picture = Image.open(BytesIO(raw)).convert("RGB")
-    assert picture.size == (240, 120)  # 2 by 1 inches at 120 dots
-    assert picture.getpixel((0, 0)) == (255, 255, 255)
+@pytest.mark.parametrize(("ground", "corner"), [(1, 255), (0.5, 255), (0, 0)])
+def test_the_picture_keeps_its_background_and_its_colour(ground, corner):
+    """It is opaque or transparent: half of it becomes white."""
+    found = picture(ground)
+    assert found.size == (240, 120)  # 2 by 1 inches at 120 dots
+    assert found.getpixel((0, 0))[3] == corner
+    if corner:
+        assert found.getpixel((0, 0))[:3] == (255, 255, 255)
     # a palette may move a colour by a little
     nearest = min(
-        max(abs(a - b) for a, b in zip(color, (0xB3, 0x54, 0x1E), strict=True))
-        for _, color in picture.getcolors()
+        max(abs(a - b) for a, b in zip(color, (*BROWN, 255), strict=True))
+        for _, color in found.getcolors(240 * 120)
     )
-    assert nearest <= 3
-
-
-def transparent_figure():
-    figure = plain_figure()
-    figure.patch.set_alpha(0)
-    return figure
-
-
-def test_a_transparent_figure_stays_transparent():
-    raw = b64decode(shown(figure=transparent_figure()).data["image/png"])
-    picture = Image.open(BytesIO(raw)).convert("RGBA")
-    assert picture.getpixel((0, 0))[3] == 0
-    colors = {color for _, color in picture.getcolors(picture.size[0] ** 2)}
-    assert (0xB3, 0x54, 0x1E, 255) in colors
-
-
-def test_equal_transparent_figures_are_equal_bytes():
-    first, second = (shown(figure=transparent_figure()) for _ in range(2))
-    assert first.data == second.data
-
-
-def test_a_half_transparent_ground_becomes_white():
-    figure = plain_figure()
-    figure.patch.set_alpha(0.5)
-    raw = b64decode(shown(figure=figure).data["image/png"])
-    picture = Image.open(BytesIO(raw)).convert("RGBA")
-    assert picture.getpixel((0, 0)) == (255, 255, 255, 255)
+    assert nearest <= 3 * bool(corner)
 
 
 @pytest.mark.parametrize("alt", ["", "   ", "curves.png", "CURVES.JPG"])
 def test_a_figure_without_words_is_refused(alt):
     with pytest.raises(ValueError, match="words that say what is seen"):
-        figures.show(plain_figure(), alt)
+        shown(alt)

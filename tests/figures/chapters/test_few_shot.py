@@ -1,57 +1,31 @@
-"""Chapter 13's drawings: what is drawn, and their alt text."""
+"""Drawings of chapter 13: the numbers behind them, and their alt text."""
 
 import pytest
 import torch
 
+from tests.figures.drawn import names, words
 from vitedu.figures.chapters import few_shot
-from vitedu.figures.palette import CLASS, PATCHES
+from vitedu.figures.palette import CLASS
 
 pytestmark = pytest.mark.slow  # draws
 
 
-def words(axes):
-    """All that is written inside of a panel."""
-    return [text.get_text() for text in axes.texts]
-
-
-def colors_of(patches):
-    from matplotlib.colors import to_hex
-
-    return {to_hex(patch.get_facecolor()) for patch in patches}
-
-
 def test_likeness_sorts_by_class_and_takes_the_mean_off():
     features = torch.tensor([[9.0, 1], [9, -1], [9, 1], [9, -1]])
-    figure, alt = few_shot.likeness(
-        features, torch.tensor([0, 1, 0, 1]), ["ants", "bees"]
-    )
+    labels = torch.tensor([0, 1, 0, 1])
+    figure, alt = few_shot.likeness(features, labels, ["ants", "bees"])
     axes = figure.axes[0]
     shown = torch.tensor(axes.images[0].get_array())
-    one = torch.ones(2, 2, dtype=torch.double)
-    wanted = torch.cat([torch.cat([one, -one]), torch.cat([-one, one])], 1)
-    assert torch.allclose(shown, wanted)
-    ticks = [tick.get_text() for tick in axes.get_xticklabels()]
-    assert ticks == ["ants", "bees"]
+    signs = torch.tensor([1.0, 1, -1, -1], dtype=torch.double)
+    assert torch.allclose(shown, signs.outer(signs))
+    assert names(axes.get_xticklabels()) == ["ants", "bees"]
     assert axes.get_xticks().tolist() == [0.5, 2.5]
     assert len(axes.lines) == 2  # an edge between the classes, both ways
     assert "mean cosine 1.0" in alt and "(-1.0)" in alt
-
-
-def test_likeness_leaves_a_photograph_itself_out_of_the_mean():
-    features = torch.tensor([[1.0, 0], [-1, 0], [0, 1], [0, -1]])
-    _, alt = few_shot.likeness(features, torch.tensor([0, 0, 1, 1]), ["a", "b"])
+    # the likeness of a photograph with itself is no part of the mean
+    features = torch.tensor([[1.0, 0], [0, 1], [-1, 0], [0, -1]])
+    _, alt = few_shot.likeness(features, labels, ["ants", "bees"])
     assert "mean cosine -1.0" in alt and "(0.0)" in alt
-
-
-def test_the_recipe_names_the_lines_of_the_chapter():
-    figure, alt = few_shot.recipe()
-    written = words(figure.axes[0])
-    assert "x = whiten(x, mean, std)" in written
-    assert "weights = inverse @ (x.mT @ targets)" in written
-    colors = colors_of(figure.axes[0].patches)
-    assert {PATCHES, CLASS} < colors and len(colors) == 4
-    assert figure.get_facecolor()[3] == 0
-    assert "column of 100" in alt
 
 
 def test_curves_draw_means_bands_and_chance():
@@ -70,9 +44,7 @@ def test_curves_draw_means_bands_and_chance():
     assert words(axes) == ["80 %", "50 %", "guessing"]
     assert "least squares 50 % from 1, 95 % from 5" in alt
     assert "nearest mean 70 to 90 % from 1, 90 to 90 % from 5" in alt
-
-
-def test_a_band_leaves_out_a_tenth_at_either_end():
+    # a band leaves out a tenth at either end
     shares = [number / 100 for number in range(31)]
     assert few_shot._band(shares) == pytest.approx((3, 27))
     assert few_shot._band([0.5]) == (50, 50)
@@ -81,12 +53,10 @@ def test_a_band_leaves_out_a_tenth_at_either_end():
 def test_wrong_answers_are_red_and_say_what_it_is():
     images = [torch.zeros(3, 8, 8)] * 6
     truths = ["ring", "half_disc", "star", "disc", "cross", "square"]
-    figure, alt = few_shot.answers(
-        images, ["ring", "disc", *truths[2:]], truths
-    )
+    said = ["ring", "disc", *truths[2:]]
+    figure, alt = few_shot.answers(images, said, truths)
     right, wrong, *_ = (axes.title for axes in figure.axes)
-    assert right.get_text() == "ring"
-    assert wrong.get_text() == "disc\n(half disc)"
+    assert names([right, wrong]) == ["ring", "disc\n(half disc)"]
     assert wrong.get_color() == CLASS != right.get_color()
     assert sum(bool(axes.images) for axes in figure.axes) == 6
     assert "6 pictures" in alt and "disc, but it is a half disc" in alt
@@ -98,18 +68,13 @@ def test_the_dip_is_named_and_the_columns_are_marked():
         "large": {10: 0.9, 190: 0.95, 240: 0.95},
     }
     figure, alt = few_shot.dip(by_lambda, 193)
-    (axes,) = figure.axes
-    grey, red, mark = axes.lines
+    grey, red, mark = figure.axes[0].lines
     assert red.get_color() == CLASS
     assert red.get_ydata() == pytest.approx([90, 50, 80])
     assert grey.get_ydata() == pytest.approx([90, 95, 95])
     assert set(mark.get_xdata()) == {193}
     assert "none: at best 90 % from 10, then down to 50 % from 190" in alt
     assert "large: at best 95 % from 190, and 95 % from 240" in alt
-
-
-def test_no_columns_are_marked_beyond_the_photographs():
-    lines = {"none": {2: 0.5, 4: 0.6}, "large": {2: 0.5, 4: 0.7}}
-    figure, _ = few_shot.dip(lines, 193)
-    assert len(figure.axes[0].lines) == 2
-    assert not words(figure.axes[0])
+    few = {"none": {2: 0.5, 4: 0.6}, "large": {2: 0.5, 4: 0.7}}
+    (axes,) = few_shot.dip(few, 193)[0].axes
+    assert len(axes.lines) == 2 and not words(axes)

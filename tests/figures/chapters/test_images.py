@@ -1,23 +1,32 @@
-"""The drawings of chapter 1: the numbers behind them, and their alt text."""
+"""Drawings of chapter 1: the numbers behind them, and their alt text."""
 
 import pytest
 import torch
 
+from tests.figures.drawn import words
 from vitedu.figures.chapters import images
 from vitedu.plain import patchify
 
 pytestmark = pytest.mark.slow  # draws
 
+GUESSES = [("military uniform", 0.83), ("bearskin", 0.04)]
+SAID = "military uniform 83%, bearskin 4%."
 
-def test_a_mosaic_of_a_picture_s_own_tiles_is_the_picture():
+
+def widths(axes):
+    return [bar.get_width() for bar in axes.patches]
+
+
+def titles(figure, **where):
+    found = [axes.get_title(**where) for axes in figure.axes]
+    return [title for title in found if title]
+
+
+def test_a_mosaic_of_a_picture_s_own_tiles_is_the_picture_and_gaps_are_white():
     picture = torch.rand(3, 4, 6)
-    tiles = [
-        picture[:, y : y + 2, x : x + 2] for y in (0, 2) for x in (0, 2, 4)
-    ]
+    corners = [(y, x) for y in (0, 2) for x in (0, 2, 4)]
+    tiles = [picture[:, y : y + 2, x : x + 2] for y, x in corners]
     assert torch.equal(images.mosaic(tiles, columns=3), picture)
-
-
-def test_the_gap_of_a_mosaic_is_white():
     picture = images.mosaic([torch.zeros(1, 2, 2)] * 4, columns=2, gap=1)
     assert picture.shape == (1, 5, 5)
     assert picture[0, 2].tolist() == picture[0, :, 2].tolist() == [1.0] * 5
@@ -34,105 +43,80 @@ def test_shuffling_keeps_every_tile():
 
 
 def test_answers_are_bars_of_their_shares():
-    guesses = [("military uniform", 0.83), ("bearskin", 0.04)]
-    figure, alt = images.answers(torch.rand(3, 8, 8), guesses, "Noise.")
+    figure, alt = images.answers(torch.rand(3, 8, 8), GUESSES, "Noise.")
     _, right = figure.axes
-    assert [bar.get_width() for bar in right.patches] == [0.83, 0.04]
-    words = [text.get_text() for text in right.texts]
-    assert words == ["83%", "military uniform", "4%", "bearskin"]
-    assert alt == (
-        "Noise. The model's answers as bars: military uniform 83%, bearskin 4%."
-    )
+    assert widths(right) == [0.83, 0.04]
+    assert words(right) == ["83%", "military uniform", "4%", "bearskin"]
+    assert alt == f"Noise. The model's answers as bars: {SAID}"
 
 
-def test_numbered_rows_are_those_of_patchify():
-    image = torch.arange(2 * 4 * 6).reshape(2, 4, 6)
+def test_numbered_rows_are_those_of_patchify_in_one_colour_with_the_image():
+    image = torch.arange(2 * 4 * 4).reshape(2, 4, 4)
     figure, alt = images.numbered(image, 2)
-    words = [text.get_text() for text in figure.axes[0].texts]
-    place = words.index("one row per patch") + 1
+    (axes,) = figure.axes
+    written = words(axes)
     rows = patchify(image[None], 2)[0]
-    assert [int(word) for word in words[place:]] == rows.flatten().tolist()
+    place = written.index("one row per patch") + 1
+    assert [int(each) for each in written[place:]] == rows.flatten().tolist()
     assert ", ".join(map(str, rows[0].tolist())) in alt
-
-
-def test_a_patch_has_one_colour_in_the_image_and_in_its_row():
-    image = torch.arange(16).reshape(1, 4, 4)
-    figure, _ = images.numbered(image, 2)
-    numbers = [
-        text.get_text()
-        for text in figure.axes[0].texts
-        if text.get_text().isdigit()
-    ]
+    numbers = [each for each in written if each.isdigit()]
     faces = {}
-    for number, cell in zip(numbers, figure.axes[0].patches, strict=True):
+    for number, cell in zip(numbers, axes.patches, strict=True):
         faces.setdefault(number, set()).add(cell.get_facecolor())
     assert all(len(colours) == 1 for colours in faces.values())
-    assert len({face for colours in faces.values() for face in colours}) == 4
+    assert len(set().union(*faces.values())) == 4
 
 
 def test_the_central_drawing_says_each_step_in_code_and_in_shapes():
-    figure, alt = images.embedding(
-        torch.rand(3, 224, 224), torch.randn(196, 192)
-    )
-    words = [text.get_text() for text in figure.axes[0].texts]
+    photograph, vectors = torch.rand(3, 224, 224), torch.randn(196, 192)
+    figure, alt = images.embedding(photograph, vectors)
+    written = words(figure.axes[0])
     for code, shape in (
         ("x", "(1, 3, 224, 224)"),
         ("patchify(x, 16)", "(1, 196, 768)"),
         ("E", "(768, 192)"),
         ("patchify(x, 16) @ E", "(1, 196, 192)"),
     ):
-        assert code in words and shape in words and shape in alt
+        assert code in written and shape in written and shape in alt
     # the photograph, three of its patches and the pixels of each in a row
     assert len(figure.axes[0].images) == 7
 
 
-def test_digits_are_rows_under_their_titles():
+def test_digits_are_rows_under_their_titles_and_the_first_is_outlined():
     rows = {
-        "as squares": torch.rand(3, 1, 28, 28),
+        "as squares": torch.rand(3, 1, 4, 4),
         "as strips": torch.rand(2, 1, 4, 4),
     }
-    figure, alt = images.digits(rows, "Five digits.")
-    titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert [each for each in titles if each] == list(rows)
+    outline = [(0, 1), (4, 1), (4, 2)]
+    figure, alt = images.digits(rows, "Five digits.", [outline])
+    assert titles(figure, loc="left") == list(rows)
     assert sum(len(axes.images) for axes in figure.axes) == 5
-    assert alt == "Five digits."
-
-
-def test_an_outline_runs_along_the_edges_of_pixels_in_the_first_image():
-    rows = {"as squares": torch.rand(2, 1, 4, 4)}
-    figure, _ = images.digits(rows, "Two digits.", [[(0, 1), (4, 1), (4, 2)]])
-    outlined, plain = figure.axes
-    assert not plain.patches
-    corners = outlined.patches[0].get_xy().tolist()
+    outlined, *others = figure.axes
+    assert not any(axes.patches for axes in others)
+    corners = outlined.patches[0].get_xy().tolist()  # along edges of pixels
     assert corners[:3] == [[-0.5, 0.5], [3.5, 0.5], [3.5, 1.5]]
+    assert alt == "Five digits."
 
 
 def test_maps_of_answers_share_one_scale():
     kernels = {"warm": torch.randn(3, 4, 4), "right": torch.randn(3, 4, 4)}
     maps = [torch.randn(2, 2), 9 * torch.randn(2, 2)]
     figure, _ = images.questions(kernels, maps, 5, "Two kernels.")
-    panels = figure.axes[:4]
-    assert [axes.get_title() for axes in panels[:2]] == ["warm", "right"]
-    for axes in panels[2:]:
-        assert axes.images[0].get_clim() == (-5, 5)
-
-
-def test_nothing_is_grey_and_the_largest_number_is_full_colour():
+    assert titles(figure)[:2] == ["warm", "right"]
+    assert [x.images[0].get_clim() for x in figure.axes[2:4]] == [(-5, 5)] * 2
+    # nothing is grey and the largest number is full colour
     kernel = torch.tensor([0.0, 0.5, -1.0]).reshape(3, 1, 1)
-    shown = images.around_grey(kernel).flatten()
-    assert shown.tolist() == [0.5, 0.75, 0.0]
+    assert images.around_grey(kernel).flatten().tolist() == [0.5, 0.75, 0.0]
 
 
 def test_kernels_are_drawn_under_their_numbers_in_groups():
     filters = torch.rand(12, 3, 4, 4)
     groups = {"first": [11, *range(8)], "last": [9]}
     figure, alt = images.kernels(filters, groups, "Noise.")
-    numbers = [int(axes.get_title()) for axes in figure.axes]
-    assert numbers == [11, *range(8), 9]
+    assert titles(figure) == ["11", *"01234567", "9"]
     assert [text.get_text() for text in figure.texts] == ["first", "last"]
-    assert alt == (
-        "Noise. Their numbers: first, 11, 0, 1, 2, 3, 4, 5, 6, 7; last, 9."
-    )
+    said = "first, 11, 0, 1, 2, 3, 4, 5, 6, 7; last, 9."
+    assert alt == f"Noise. Their numbers: {said}"
     shown = torch.tensor(figure.axes[-1].images[0].get_array())
     expected = images.around_grey(filters[9]).permute(1, 2, 0)
     assert torch.equal(shown, expected)
@@ -142,11 +126,8 @@ def test_kernels_are_drawn_under_their_numbers_in_groups():
 
 
 def test_what_is_read_is_drawn_as_maps_on_one_scale_with_gaps():
-    maps = torch.arange(8 * 4.0).reshape(8, 2, 2)
-    guesses = [("military uniform", 0.87), ("bearskin", 0.04)]
-    figure, alt = images.reading(
-        torch.rand(3, 8, 8), maps, guesses, 5, "Noise."
-    )
+    photograph, maps = torch.rand(3, 8, 8), torch.arange(32.0).reshape(8, 2, 2)
+    figure, alt = images.reading(photograph, maps, GUESSES, 5, "Noise.")
     _, right, below = figure.axes
     shown = right.images[0]
     assert shown.get_clim() == (-5, 5)
@@ -156,8 +137,5 @@ def test_what_is_read_is_drawn_as_maps_on_one_scale_with_gaps():
     assert torch.equal(cells[:2, 4:6], maps[1])
     assert torch.equal(cells[4:, :2], maps[4])
     assert (cells[2:4] == -1).all() and (cells[:, 2:4] == -1).all()
-    assert [bar.get_width() for bar in below.patches] == [0.87, 0.04]
-    assert alt == (
-        "Noise. Below, the model's answers as bars: military uniform 87%, "
-        "bearskin 4%."
-    )
+    assert widths(below) == [0.83, 0.04]
+    assert alt == f"Noise. Below, the model's answers as bars: {SAID}"

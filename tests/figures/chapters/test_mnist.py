@@ -1,17 +1,13 @@
-"""Chapter 5's drawings: what is drawn, and their alt text."""
+"""Drawings of chapter 5: the numbers behind them, and their alt text."""
 
 import pytest
 import torch
 
+from tests.figures.drawn import names, words
 from vitedu.figures.chapters import mnist
 from vitedu.figures.palette import CLASS, PATCHES
 
 pytestmark = pytest.mark.slow  # draws
-
-
-def words(axes):
-    """All that is written inside of a panel."""
-    return [text.get_text() for text in axes.texts]
 
 
 def test_a_grid_has_a_panel_an_image_under_its_title():
@@ -20,38 +16,19 @@ def test_a_grid_has_a_panel_an_image_under_its_title():
     assert [axes.get_title() for axes in shown] == ["7", "2", "1"]
     assert alt == "3 digits: 7; 2; 1."
     assert [len(axes.lines) for axes in shown] == [0, 0, 0]
-
-
-def test_patch_lines_lie_between_the_pixels():
-    figure, alt = mnist.digit_grid(
-        torch.rand(1, 1, 28, 28), ["4"], patch_size=7
-    )
-    places = [line.get_ydata()[0] for line in figure.axes[0].lines[::2]]
-    assert places == [6.5, 13.5, 20.5]
+    digit = torch.rand(1, 1, 28, 28)  # cut between the pixels
+    figure, alt = mnist.digit_grid(digit, ["4"], patch_size=7)
+    lines = figure.axes[0].lines
+    assert [line.get_ydata()[0] for line in lines[::2]] == [6.5, 13.5, 20.5]
+    assert {line.get_color() for line in lines} == {PATCHES}
     assert "patches of 7 pixels" in alt
 
 
-def test_the_loop_names_the_lines_of_train_step():
-    figure, alt = mnist.training_loop()
-    written = words(figure.axes[0])
-    lines = ("loss = F.cross_entropy(model(x), y)", "loss.backward()")
-    assert set(lines) <= set(written)
-    assert "optimizer.step()" in written
-    boxes = [patch.get_facecolor() for patch in figure.axes[0].patches]
-    assert len(set(boxes)) == 4  # a colour each
-    assert figure.get_facecolor()[3] == 0
-    assert "next batch" in alt
-    assert not [text for text in written if "hat" in text]  # not explained yet
-
-
-def test_a_schedule_is_drawn_as_given():
+def test_a_schedule_is_drawn_as_given_and_rates_with_their_mistakes():
     figure, alt = mnist.schedule([0, 2, 1, 0])
     assert figure.axes[0].lines[0].get_ydata().tolist() == [0, 2, 1, 0]
     assert "up to 2 at step 1" in alt
     assert words(figure.axes[0]) == [" warm-up", " decay"]
-
-
-def test_rates_show_mistakes_at_every_rate():
     figure, alt = mnist.rates({0.001: 10.0, 0.01: 5.0})
     assert words(figure.axes[0]) == ["10.0 %", "5.0 %"]
     assert "10.0 % at 0.001, 5.0 % at 0.01" in alt
@@ -76,10 +53,8 @@ def test_runs_have_their_losses_above_their_rates():
     upper, lower = figure.axes
     assert upper.lines[1].get_color() == CLASS
     assert list(upper.lines[1].get_ydata()) == [2.0, 2.0, 1.0, 1.0]
-    assert list(lower.lines[0].get_ydata()) == [1, 1, 1, 1]
-    assert list(lower.lines[1].get_ydata()) == [0, 1, 1, 0]
-    written = [text.get_text() for text in upper.get_legend().get_texts()]
-    assert written == ["constant", "falling"]
+    assert [[*line.get_ydata()] for line in lower.lines] == [*rates.values()]
+    assert names(upper.get_legend().get_texts()) == ["constant", "falling"]
     assert "constant, from 2.00 in the first epoch" in alt
     assert "falling, from 2.00 in the first epoch over 1.00 halfway" in alt
 
@@ -103,8 +78,7 @@ def test_confusion_leaves_out_what_is_right():
     assert "Most frequent (2 times): a 0 read as a 1" in alt
     shown = figure.axes[0].images[0].get_array()
     assert shown.mask.tolist() == [[True, False], [False, True]]
-    # no mistake has the darkest colour, as the bar says
-    assert shown[1, 0] == 0
+    assert shown[1, 0] == 0  # no mistake has the darkest colour
     assert counts.tolist() == [[9, 2], [0, 7]]
 
 
@@ -114,8 +88,3 @@ def test_two_maps_print_their_values():
     assert words(figure.axes[0]) == ["20", "80"]
     assert words(figure.axes[1]) == ["0.50", "0.00"]
     assert "attention (%): highest 80 in row 1, column 2" in alt
-
-
-def test_cuts_have_the_colour_of_patches():
-    figure, _ = mnist.digit_grid(torch.rand(1, 1, 4, 4), ["1"], patch_size=2)
-    assert {line.get_color() for line in figure.axes[0].lines} == {PATCHES}

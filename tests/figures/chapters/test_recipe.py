@@ -1,7 +1,8 @@
-"""Chapter 6's drawings: what is drawn, and their alt text."""
+"""Drawings of chapter 6: the numbers behind them, and their alt text."""
 
 import pytest
 
+from tests.figures.drawn import words
 from vitedu.figures.chapters import recipe
 from vitedu.figures.palette import CLASS, PATCHES, STREAM
 
@@ -15,16 +16,10 @@ ROWS = [
 SINGLE = recipe.Row("a CNN", [65.84], (), recipe.STEPS)
 
 
-def words(axes):
-    """All that is written inside of a panel."""
-    return [text.get_text() for text in axes.texts]
-
-
 def test_curves_part_and_end_on_their_numbers():
     seen = {1: (29.0, 28.0), 20: (85.8, 35.8)}
-    figure, alt = recipe.parting(
-        {"": seen, "yours": {1: (20, 20), 20: (46, 43)}}
-    )
+    mine = {1: (20, 20), 20: (46, 43)}
+    figure, alt = recipe.parting({"": seen, "yours": mine})
     upper, lower = figure.axes
     assert words(upper) == ["86 % learned from", "36 % held out"]
     assert words(lower) == ["46 % learned from", "43 % held out"]
@@ -34,20 +29,8 @@ def test_curves_part_and_end_on_their_numbers():
     assert upper.get_ylim() == lower.get_ylim() == (0, 100)
     assert "a run, at the end 86 % on the pictures it learned from" in alt
     assert "yours, at the end 46 %" in alt
-
-
-def test_close_numbers_are_kept_apart():
-    figure, _ = recipe.parting({"": {20: (46.0, 43.0)}})
-    above, below = (text.xy[1] for text in figure.axes[0].texts)
-    assert above - below == pytest.approx(9)
-
-
-def test_the_step_has_a_line_of_code_for_each_symbol():
-    figure, alt = recipe.step()
-    written = words(figure.axes[0])
-    for symbol, _, code in recipe.STEP:
-        assert symbol in written and code in written
-    assert "six boxes" in alt
+    above, below = (text.xy[1] for text in lower.texts)
+    assert above - below == pytest.approx(9)  # close numbers are kept apart
 
 
 def test_a_row_has_its_seeds_their_mean_and_the_gap():
@@ -62,18 +45,13 @@ def test_a_row_has_its_seeds_their_mean_and_the_gap():
     assert colors[1:] == [PATCHES, CLASS]
 
 
-def test_the_band_is_two_errors_of_a_difference():
-    figure, _ = recipe.switches(ROWS, 0.5, "the recipe")
-    band = figure.axes[0].patches[0].get_extents()
-    to_data = figure.axes[0].transData.inverted()
+def test_the_band_is_two_errors_of_a_difference_around_the_standard():
+    (axes, _) = recipe.switches(ROWS, 0.5, "the recipe")[0].axes
+    band, to_data = axes.patches[0].get_extents(), axes.transData.inverted()
     (low, _), (high, _) = to_data.transform([band.min, band.max])
-    assert (high - low) / 2 == pytest.approx(2 * 2**0.5 * 0.5)
-    assert (high + low) / 2 == pytest.approx(44)
-
-
-def test_without_a_standard_there_is_no_band():
-    figure, _ = recipe.switches(ROWS, 0.5)
-    assert not figure.axes[0].patches
+    error = 2**0.5 * 0.5
+    assert [low, high] == pytest.approx([44 - 2 * error, 44 + 2 * error])
+    assert not recipe.switches(ROWS, 0.5)[0].axes[0].patches
 
 
 def test_rows_judged_on_other_pictures_are_below_a_line():
@@ -87,17 +65,11 @@ def test_rows_judged_on_other_pictures_are_below_a_line():
     assert alt.endswith("of the test part: a CNN 65.8, one run.")
 
 
-def test_a_single_run_is_a_ring_without_a_bar():
-    figure, alt = recipe.switches([SINGLE], 0.5)
+def test_a_single_run_is_a_ring_without_a_bar_and_a_long_name_is_broken():
+    figure, _ = recipe.switches([SINGLE._replace(words="a " * 20)], 0.5)
     (axes,) = figure.axes
     (ring,) = axes.lines
     assert ring.get_markerfacecolor() == "white"
     assert ring.get_color() == STREAM and not axes.collections
-    assert "a CNN 65.8, one run" in alt
-
-
-def test_a_long_name_is_broken():
-    figure, _ = recipe.switches([SINGLE._replace(words="a " * 20)], 0.5)
-    (name,) = figure.axes[0].get_yticklabels()
-    lines = name.get_text().splitlines()
+    lines = axes.get_yticklabels()[0].get_text().splitlines()
     assert len(lines) > 1 and max(map(len, lines)) <= recipe.LETTERS

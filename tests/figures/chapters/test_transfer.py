@@ -1,29 +1,13 @@
-"""Chapter 11's drawings: what is drawn, and their alt text."""
+"""Drawings of chapter 11: the numbers behind them, and their alt text."""
 
 import pytest
 import torch
 
+from tests.figures.drawn import fill, words
 from vitedu.figures.chapters import transfer
 from vitedu.figures.palette import CLASS, PALE
 
 pytestmark = pytest.mark.slow  # draws
-
-
-def words(axes):
-    """All that is written inside of a panel."""
-    return [text.get_text() for text in axes.texts]
-
-
-def test_the_step_has_a_box_and_a_line_of_code_in_each_colour():
-    figure, alt = transfer.step()
-    axes = figure.axes[0]
-    lines = [code for _, _, code in transfer.STEP]
-    assert set(lines) <= set(words(axes))
-    boxes = [patch.get_facecolor() for patch in axes.patches]
-    assert len(set(boxes)) == 4
-    codes = [text for text in axes.texts if text.get_text() in lines]
-    assert [x.get_color() for x in codes] == [x for _, x, _ in transfer.STEP]
-    assert "clipping, which shrinks gradients longer than 1" in alt
 
 
 def test_momentum_draws_gradients_and_the_velocity_on_one_scale():
@@ -79,10 +63,7 @@ def test_bars_light_what_they_are_told_to():
     (axes,) = figure.axes
     assert [bar.get_width() for bar in axes.patches] == [58.8, 96.7]
     assert [text.strip() for text in words(axes)] == ["59", "97"]
-    from matplotlib.colors import to_rgba
-
-    colors = [bar.get_facecolor() for bar in axes.patches]
-    assert colors == [to_rgba(PALE), to_rgba(CLASS)]
+    assert list(map(fill, axes.patches)) == [PALE, CLASS]
     assert alt == "Right in %: from scratch 59; fine-tuned 97."
     _, alt = transfer.bars({"mirror": 0.12}, "time", "ms", places=1)
     assert alt == "Time in ms: mirror 0.1."

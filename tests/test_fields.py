@@ -16,7 +16,9 @@ from vitedu.fields import (
     Size,
     check_fields,
     from_json,
+    meanings,
     to_json,
+    with_meanings,
 )
 
 
@@ -76,15 +78,10 @@ def test_a_value_is_kept_in_the_type_of_its_field(field, given, kept):
         ("alpha", True, "alpha must be a number of at least 0, got True"),
         ("alpha", float("inf"), "at least 0, got inf"),
         ("alpha", float("nan"), "at least 0, got nan"),
-        ("alpha", 10**400, "got a number of 401 digits, which is too large"),
         ("kind", "mixap", "kind='mixap' is not known; did you mean 'mixup'"),
         ("kind", ["mixup"], "kind=['mixup'] is not known"),
         ("images", 0, "images must be a whole number of at least 1, got 0"),
         ("images", 2.0, "a whole number of at least 1, got 2.0"),
-        ("images", 10**30, "got a number of 31 digits, which is too large"),
-        pytest.param(
-            "images", 10**5000, "got a number of 5001 digits", id="digits"
-        ),
         ("size", 0, "size must be one number, or 2 whole numbers of at least"),
         ("size", (1, 2, 3), "got (1, 2, 3)"),
         ("mean", [float("nan")], "mean must be a list of numbers, got [nan]"),
@@ -92,7 +89,6 @@ def test_a_value_is_kept_in_the_type_of_its_field(field, given, kept):
         ("lr", 0, "lr must be a number above 0, got 0"),
         ("flag", 1, "flag must be true or false, got 1"),
         ("betas", (0.9,), "betas must be 2 numbers of at least 0 and below 1"),
-        ("betas", [10**5000, 0], "and below 1, got a list"),
         ("seed", 2**64, "seed must be a whole number of at least 0"),
         ("inner", {}, "inner must be an Inner, got {}"),
     ],
@@ -125,3 +121,25 @@ def test_json_of_something_else_is_one_sentence(values, sentence):
     with pytest.raises(UserError) as caught:
         from_json(Outer, values)
     assert sentence in str(caught.value)
+
+
+class Documented:
+    """One line.
+
+    Attributes:
+        first: what it is, and
+            a second line
+        second: more
+
+    UserError: this isn't a field.
+    """
+
+
+def test_meanings_are_read_from_the_docstring():
+    assert meanings(Documented) == {
+        "first": "what it is, and a second line",
+        "second": "more",
+    }
+    doc = with_meanings("Do it.\n\n    More.", Documented)
+    assert doc.startswith("Do it.\n\nMore.\n\nKeyword Args:\n    first: what")
+    assert with_meanings(None, Documented) is None  # python -OO

@@ -5,7 +5,6 @@
 
 import math
 import sys
-import unicodedata
 import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -14,16 +13,8 @@ from pathlib import Path
 CGROUPS = Path("/sys/fs/cgroup")
 MOST_NAMES = 24  # in one sentence
 MOST_LETTERS = 2000  # of one sentence
-# What is left of a longer one goes into another sentence without being cut
-# again.
-FIRST_LETTERS, LAST_LETTERS = 1000, 500
-# Controls, half characters and line breaks; and what turns the direction of
-# writing.
-UNPRINTABLE = {"Cc", "Cs", "Zl", "Zp"}
-TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e") | frozenset(
-    "\u2066\u2067\u2068\u2069"
-)
-
+# printed though Python calls them unprintable: two spaces, the joint of emoji
+PRINTED = "\u00a0\u3000\u200d"
 # modules that no warning points at
 INSIDE = ("vitedu.", "torch.", "contextlib")
 
@@ -41,15 +32,11 @@ class UserError(ValueError):
 
 def printable(text: str) -> str:
     """`text` as `escaped` shows it; beyond MOST_LETTERS only both ends."""
-    # what is cut out in any case, of hundreds of megabytes too
-    num_cut = max(len(text) - 2 * MOST_LETTERS, 0)
-    if num_cut:
-        text = text[:MOST_LETTERS] + text[-MOST_LETTERS:]
     text = escaped(text)
     if len(text) <= MOST_LETTERS:
         return text
-    num_cut += len(text) - FIRST_LETTERS - LAST_LETTERS
-    return f"{text[:FIRST_LETTERS]} [{num_cut} letters] {text[-LAST_LETTERS:]}"
+    # shorter than MOST_LETTERS, so that a sentence around it isn't cut again
+    return f"{text[:1000]} [{len(text) - 1500} letters] {text[-500:]}"
 
 
 def escaped(text: str) -> str:
@@ -60,12 +47,12 @@ def escaped(text: str) -> str:
 
 
 def _escaped_letter(letter: str) -> str:
+    if letter.isprintable() or letter in PRINTED:
+        return letter
     code = ord(letter)
     if 0xDC80 <= code <= 0xDCFF:  # a byte of a name that is not UTF-8
         return f"\\x{code - 0xDC00:02x}"
-    if letter in TURNING or unicodedata.category(letter) in UNPRINTABLE:
-        return letter.encode("unicode_escape").decode()
-    return letter
+    return letter.encode("unicode_escape").decode()
 
 
 def reason(error: BaseException) -> str:
@@ -89,9 +76,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     known = sorted(known)
     folded = {other.casefold(): other for other in known}
-    # a name of thousands of letters is near nothing, and would be compared for
-    # minutes
-    near = get_close_matches(name[:100].casefold(), folded, n=3, cutoff=0.5)
+    near = get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
     if near:
         names = " or ".join(repr(folded[other]) for other in near)
         return f"did you mean {names}?"
@@ -128,48 +113,45 @@ def available_memory() -> int:
 
 def container_memory(root: Path = CGROUPS) -> list[int]:
     """Bytes left in each of the control groups around this process (Linux)."""
-    groups = [(root, "memory.max", "memory.current")]
+    groups = []
     try:
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if not controllers:  # version 2: every group up to the root
-                for end in range(len(Path(path).parts), 1, -1):
-                    inner = Path(*Path(path).parts[:end]).relative_to("/")
-                    group = root / inner
-                    groups.append((group, "memory.max", "memory.current"))
-            elif "memory" in controllers.split(","):
-                group = root / "memory" / path.lstrip("/")
-                names = "memory.limit_in_bytes", "memory.usage_in_bytes"
-                groups += [(group, *names), (root / "memory", *names)]
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []  # another system, or one that hides it
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:  # version 2
+            top, names = root, ("memory.max", "memory.current")
+        elif "memory" in controllers.split(","):
+            top = root / "memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        else:
+            continue
+        inner = top / path.lstrip("/")
+        groups += [(group, *names) for group in (inner, *inner.parents)]
+    left = [_left_in_group(*each) for each in groups]
+    return [each for each in left if each is not None]
+
+
+def _left_in_group(group: Path, limit: str, usage: str) -> int | None:
+    try:
+        most = int((group / limit).read_text())
+        used = int((group / usage).read_text())
+        lines = (group / "memory.stat").read_text().splitlines()
     except (OSError, ValueError):
-        pass  # another system, or one that hides it
-    left = []
-    for group, limit, usage in groups:
-        try:
-            most = int((group / limit).read_text())
-            used = int((group / usage).read_text()) - cached(group)
-        except (OSError, ValueError):
-            continue  # no such group, or "max": no limit
-        left.append(max(most - used, 0))
-    return left
-
-
-def cached(group: Path) -> int:
-    """Bytes of a control group that only cache files, given up when needed."""
-    lines = (group / "memory.stat").read_text().splitlines()
+        return None  # no such group, or "max": no limit
     sizes = dict(line.split(" ", 1) for line in lines)
-    # version 1 counts the groups inside apart
+    # what only caches files is given up when it's needed; version 1 counts the
+    # groups inside apart
     prefix = "total_" if "total_active_file" in sizes else ""
     names = f"{prefix}active_file", f"{prefix}inactive_file"
-    return sum(int(sizes.get(name, 0)) for name in names)
+    return max(most - used + sum(int(sizes.get(x, 0)) for x in names), 0)
 
 
 def readable_bytes(num_bytes: int) -> str:
-    """A size in a sentence: "16.0 GB"; beyond all measure a power of ten."""
+    """A size in a sentence: "16.0 GB"."""
     if num_bytes < 1000:
         return f"{num_bytes} bytes"
-    if num_bytes >= 10**18:
-        return f"10^{int(math.log10(num_bytes))} bytes"
     units = ("kB", "MB", "GB", "TB", "PB")
     power = min(int(math.log10(num_bytes)) // 3, len(units))
     return f"{num_bytes / 1000**power:.1f} {units[power - 1]}"

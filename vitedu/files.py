@@ -10,19 +10,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from vitedu.errors import UserError, readable_bytes, reason
-
-# Bytes; Python takes up to 27 times as much to read them. The largest index of
-# a sharded model has a few MB.
-MOST_JSON = 20_000_000
+from vitedu.errors import UserError, reason
 
 
 def user_path(value: str | PathLike[str]) -> Path:
     """A path as a person writes it; in text, `~` is the home folder.
 
-    What it returns can be passed to it again, as text too.
-    UserError: it is empty, cannot be a path, or names a user who does not
-    exist.
+    UserError: it is empty, cannot be a path, or names an unknown user.
     """
     text = os.fsdecode(value)
     if not text:
@@ -37,7 +31,7 @@ def user_path(value: str | PathLike[str]) -> Path:
                 "~"
             )
     path = Path(text)
-    # a Path drops the "./" of "./~a", which would then be a user's home
+    # a Path drops the "./" of "./~a", which would be a user's home next time
     return path.absolute() if str(path).startswith("~") else path
 
 
@@ -80,12 +74,9 @@ def list_folder(path: str | Path) -> list[str]:
         raise UserError(f"cannot list {path}: {reason(error)}") from None
 
 
-def read_json(path: str | Path, most: int = MOST_JSON) -> dict[str, Any]:
-    """The JSON object in a file of at most `most` bytes.
-
-    UserError: it is larger, cannot be read, or is something else.
-    """
-    check_json_size(check_regular(path).st_size, str(path), most)
+def read_json(path: str | Path) -> dict[str, Any]:
+    """The JSON object in a file. UserError: it cannot be read, or isn't one."""
+    check_regular(path)
     try:
         text = Path(path).read_bytes()
     except OSError as error:
@@ -94,34 +85,16 @@ def read_json(path: str | Path, most: int = MOST_JSON) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes, where: str) -> dict[str, Any]:
-    """The JSON object in a text that came from `where`.
-
-    UserError: it isn't one, or it has more than MOST_JSON letters.
-    """
-    check_json_size(len(text), where, MOST_JSON)
+    """The JSON object in a text from `where`. UserError: it isn't one."""
     try:
         values = json.loads(text)
-    except RecursionError:
-        raise UserError(
-            f"{where} is not valid JSON: it is nested too deeply"
-        ) from None
-    # also numbers of thousands of digits, and bytes that are no text
-    except ValueError as error:
+    except ValueError as error:  # also bytes that are no text
         raise UserError(f"{where} is not valid JSON: {reason(error)}") from None
     if not isinstance(values, dict):
         raise UserError(
             f"{where} must be a JSON object, got a {type(values).__name__}"
         )
     return values
-
-
-def check_json_size(num_bytes: int, where: str, most: int) -> None:
-    """UserError if a JSON object is too large to be read."""
-    if num_bytes > most:
-        raise UserError(
-            f"{where} has {readable_bytes(num_bytes)}, and JSON of at most "
-            f"{readable_bytes(most)} is read here"
-        )
 
 
 def replace_file(

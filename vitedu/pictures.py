@@ -56,8 +56,6 @@ Picture: TypeAlias = Union[File, "Image", np.ndarray[Any, Any], Tensor]
 FOREIGN = (".avif", ".heic", ".heif", ".jxl")
 # From here on a picture is held against the free memory.
 LARGE_PIXELS = 1 << 24
-# Decoded and converted, each with a byte for alpha.
-BYTES_PER_PIXEL = 8
 # Errors that trying again won't mend. Anything else the system says (too many
 # open files, a network drive that is away) is about this moment.
 LASTING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL}
@@ -163,17 +161,14 @@ def normalise(images: Tensor, spec: PreprocessSpec) -> Tensor:
             f"{tuple(images.shape)}"
         )
     scales = [1 / (255 * std) for std in spec.std]
-    offsets = [
-        -mean / std for mean, std in zip(spec.mean, spec.std, strict=True)
-    ]
+    pairs = zip(spec.mean, spec.std, strict=True)
+    offsets = [-mean / std for mean, std in pairs]
     # a copy that may be written to: each new one costs as much as a sum
     x = images.to(torch.float32, copy=True)
     if len(set(scales)) == len(set(offsets)) == 1:
         return x.mul_(scales[0]).add_(offsets[0])  # no copies to the device
-    scale = torch.tensor(scales, device=x.device)[:, None, None]
-    return x.mul_(scale).add_(
-        torch.tensor(offsets, device=x.device)[:, None, None]
-    )
+    scale, offset = torch.tensor([scales, offsets], device=x.device)
+    return x.mul_(scale[:, None, None]).add_(offset[:, None, None])
 
 
 def read_image(picture: Picture, spec: PreprocessSpec) -> Tensor:
@@ -324,11 +319,8 @@ def is_encoded(picture: Picture) -> TypeGuard[File]:
 
 def path_of(file: str | PathLike[str]) -> Path:
     """The file's path; a leading `~` is home, unless a file is named so."""
-    if isinstance(file, Path):
-        return file
-    if not isinstance(file, str) or os.path.lexists(file):
-        return Path(file)
-    return user_path(file)
+    is_there = not isinstance(file, str) or os.path.lexists(file)
+    return Path(file) if is_there else user_path(file)
 
 
 def name_of(picture: Picture) -> str:
@@ -475,14 +467,12 @@ def converted(image: "Image", channels: int) -> "Image":
 
 
 def check_size(image: "Image") -> None:
-    """UserError: no pixels, or too many for the free memory."""
+    """UserError: it has too many pixels for the free memory."""
     width, height = image.size
     pixels = width * height
-    if not pixels:
-        raise UnreadablePicture("it has no pixels")
     if pixels >= LARGE_PIXELS:
         check_memory(
-            BYTES_PER_PIXEL * pixels,
+            8 * pixels,  # decoded and converted, each with a byte for alpha
             f"a picture of {width:,} by {height:,} pixels",
             "scale it down, or read fewer at a time (num_workers)",
         )

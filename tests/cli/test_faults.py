@@ -155,11 +155,8 @@ def test_unreadable_pictures_are_counted(here, capsys, answer):
     [
         ("train digits model.depth=20000", "at most 4096"),
         ("train digits model.embed_dim=4000000 model.num_heads=4", "of memory"),
-        ("train digits model.depth=1" + 400 * "0", "401 digits"),
-        ("train digits epochs=1" + 30 * "0", "too large"),
         ("train digits epochs=" + 5000 * "9", "epochs must be a whole number"),
         ("train digits num_workers=1" + 30 * "0", "at most 1024"),
-        ("train digits micro_batch_size=1" + 19 * "0", "too large"),
         ("train digits lr=1e400", "lr must be a number"),
         ("predict w.safetensors a.png image_size=800000", "of memory"),
         ("predict w.safetensors a.png --top " + 5000 * "9", "--top"),

@@ -150,13 +150,12 @@ def test_many_classes_are_fine_with_as_many_images():
         names_from_labels("it", torch.tensor([100_000]))
 
 
-@pytest.mark.parametrize("num_classes", [10**12, 10**400])
-def test_names_that_do_not_fit_into_memory_are_one_sentence(num_classes):
+def test_names_that_do_not_fit_into_memory_are_one_sentence():
     with pytest.raises(UserError, match=r"class names needs .* memory"):
-        numbered_names(num_classes)
+        numbered_names(10**12)
 
 
-@pytest.mark.parametrize("num_classes", [0, -1, 2.5, 10**400, "many"])
+@pytest.mark.parametrize("num_classes", [0, -1, 2.5, "many"])
 def test_a_number_of_classes_is_a_whole_number_from_1(num_classes):
     with pytest.raises(UserError, match="num_classes must be a whole number"):
         as_source((PIXELS, [0, 0, 0]), preprocess=SPEC, num_classes=num_classes)

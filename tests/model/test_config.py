@@ -192,7 +192,6 @@ BAD = [
     ({"in_channels": 0}, "in_channels must be .* at least 1, got 0"),
     ({"num_classes": -1}, "num_classes must be .* at least 0, got -1"),
     ({"num_classes": True}, "num_classes must be a whole number .*, got True"),
-    ({"num_classes": 10**400}, "num_classes .* a number of 401 digits"),
     ({"embed_dim": 0}, "embed_dim must be .* at least 1, got 0"),
     ({"embed_dim": 100}, "embed_dim=100 does not divide into 12 heads"),
     ({"depth": 0}, "depth must be .* at least 1 and at most 4096, got 0"),

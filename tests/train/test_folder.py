@@ -230,17 +230,15 @@ HUGE = "9" * 5_000
     "content",
     [
         *(b"", b"{", b"[]", b"{}", b"null", b"3", b'"text"', b"\0\0\0"),
-        *(b"\xff\xfe\x00", b"[" * 100_000, HUGE.encode()),
+        *(b"\xff\xfe\x00", HUGE.encode()),
         b'{"recipe": "test"}',
         b'{"recipe": "test", "unheard_of": 1}',
         *(
             json.dumps(BASE.to_json() | changes).encode()
             for changes in (
                 {"model": None},
-                {"model": {"depth": 10**30}},
                 {"lr": "fast"},
                 {"lr": float("inf")},
-                {"steps": 10**30},
                 {"betas": 3},
                 {"augment": {"flip": 7}},
                 {"preprocess": {"mean": []}},
@@ -254,13 +252,6 @@ def test_a_damaged_config_is_one_sentence(tmp_path, content):
         RunFolder(tmp_path).read_config()
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 2_500
-
-
-def test_a_config_of_many_bytes_is_not_read(tmp_path):
-    folder = RunFolder(tmp_path)
-    folder.config.write_text(json.dumps(BASE.to_json()) + " " * 1_000_000)
-    with pytest.raises(UserError, match=r"config\.json has 1\.0 MB"):
-        folder.read_config()
 
 
 @pytest.mark.parametrize("name", ["config.json", "log.jsonl"])

@@ -557,7 +557,6 @@ TOO_LARGE = {
     "positions": {"position": {"name": "SinCos2D"}, "image_size": [20_000] * 2},
     "classes": {"num_classes": 10**11},
     "registers": {"registers": 10**12},
-    "digits": {"embed_dim": 10**400},
 }
 
 

@@ -25,7 +25,6 @@ from vitedu.weights import Checkpoint, write_weights
 
 # What a line of the log with the first of these numbers must have as well.
 TOGETHER = {"loss": "wall_seconds", "validation_loss": "validation_accuracy"}
-MOST_CONFIG = 1_000_000  # bytes; a configuration has a few thousand
 WORDS = ("note", "precision")  # all else in a line of the log is a number
 
 
@@ -161,7 +160,7 @@ class RunFolder:
             raise FolderTaken(
                 f"{self.path} is not a run folder: config.json is missing"
             )
-        values = read_json(self.config, most=MOST_CONFIG)
+        values = read_json(self.config)
         try:
             return TrainConfig.from_json(values)
         except UserError as error:

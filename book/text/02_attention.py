@@ -55,7 +55,7 @@ print(f"to a typical patch {distance.median():.2f}")
 
 # %% tags=["hide-input"]
 jacket = int(nearest)
-figures.show(*photos.named(picture, {"cap": (2, 5), "jacket": (12, 1)}, 16))
+figures.show(*drawings.named(picture, {"cap": (2, 5), "jacket": (12, 1)}, 16))
 
 # %% [markdown]
 # The left one is the cap. And out of all the patches in the photograph, the one closest
@@ -594,7 +594,7 @@ alt = """What the cap's patch looks at, three heads each of five blocks.
 Block 1: dark cloth on the cap and, fainter, the jacket. Block 2: head 1 at
 the patch to the left, head 3 to the right. Block 3: head 2 at the patch
 above. Block 8: braid, brim and far end of the cap. Block 12: the corners."""
-figures.show(*photos.heads(picture, rows, alt))
+figures.show(*drawings.heads(picture, rows, alt))
 
 
 # %% [markdown]
@@ -647,7 +647,7 @@ rows = {
 }
 alt = """Block 8. A lens of her glasses looks at both lenses, at the eyes and
 nose, and at the sides of the glasses; a star looks at the other stars."""
-figures.show(*photos.heads(picture, rows, alt))
+figures.show(*drawings.heads(picture, rows, alt))
 
 # %% [markdown]
 # The lens looks at the other lens, and the star at other stars. (We chose these blocks
@@ -936,7 +936,7 @@ rows = {
 alt = """All 36 maps of the cap's patch. Blocks 1 to 3: patches like itself and
 the neighbours to the left, to the right and above. Blocks 4 to 8: the cap
 and the face. From block 9 on: more and more the four corners."""
-figures.show(*photos.heads(picture, rows, alt))
+figures.show(*drawings.heads(picture, rows, alt))
 
 corners = maps[11][0, :, 1:, [1, 14, 183, 196]].sum(dim=-1).mean()
 print(f"block 12: the four corners get {corners:.0%} of all patches' attention")
@@ -1058,7 +1058,7 @@ alt = """What the jacket's patch looks at, three heads each of five blocks.
 Block 2: head 1 at the patch to the left, head 3 to the right. Block 3:
 head 2 at the patch above. Block 8: head 3 at both shoulders. Block 12: the
 corners."""
-figures.show(*photos.heads(picture, rows, alt))
+figures.show(*drawings.heads(picture, rows, alt))
 
 # %% [markdown]
 # <details><summary>Solution 6</summary>

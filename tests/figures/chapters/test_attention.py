@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from tests.figures.drawn import names, words
-from vitedu.figures import photos
 from vitedu.figures.chapters import attention
 
 pytestmark = pytest.mark.slow  # draws
@@ -20,7 +19,7 @@ def two_heads():
 
 
 def test_a_frame_is_around_its_patch():
-    figure, alt = photos.named(PICTURE, {"cap": (1, 2)}, 16)
+    figure, alt = attention.named(PICTURE, {"cap": (1, 2)}, 16)
     (axes,) = figure.axes
     assert {patch.get_xy() for patch in axes.patches} == {(31.5, 15.5)}
     assert words(axes) == ["cap"]
@@ -84,7 +83,7 @@ def test_what_moves_is_counted():
 
 
 def test_maps_are_brightest_where_a_head_looks():
-    figure, alt = photos.heads(
+    figure, alt = attention.heads(
         PICTURE, {"block 1": (two_heads(), (0, 1))}, "Maps."
     )
     first, second = figure.axes[:2]
@@ -98,6 +97,6 @@ def test_maps_are_brightest_where_a_head_looks():
     assert [x.get_title() for x in (first, second)] == ["head 1", "head 2"]
     assert alt == "Maps."
     rows = {str(block): (two_heads(), (0, 0)) for block in (1, 2, 3)}
-    figure, _ = photos.heads(PICTURE, rows, "All maps.", across=2)
+    figure, _ = attention.heads(PICTURE, rows, "All maps.", across=2)
     titles = [axes.get_title() for axes in figure.axes[:8]]
     assert titles == ["1.1", "1.2", "2.1", "2.2", "3.1", "3.2", "", ""]

@@ -1,17 +1,16 @@
-"""Chapter 2: a soft dictionary, the root, the layer.
-What a patch looks at in a photograph is drawn by `vitedu.figures.photos`.
-"""
+"""Chapter 2: a soft dictionary, the root, the layer, maps over a photograph."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from vitedu.figures.charts import WIDTH, chart, note
+from vitedu.figures.charts import WIDTH, bare, chart, note
 from vitedu.figures.palette import ATTENTION, DARK, MAP, STREAM, TINTS
-from vitedu.figures.photos import frame_patch
+from vitedu.figures.photos import LEVELS, draw_picture, frame_patch
 from vitedu.figures.schematic import (
     arrow,
     box,
@@ -25,10 +24,14 @@ from vitedu.figures.schematic import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy import ndarray
 
 # steps of the layer, (5) to (8), each in its own green; white is legible on all
 GREENS = ("#1d7a72", "#2b7d43", "#4c7a1e", "#35684c")
 LIGHTER = ("#8cc9c3", "#95cfa6", "#b7d68f", "#84b398")  # for the second head
+MOST = 0.1  # share of attention from which on a map is as bright as can be
+GHOST = 0.55  # of the photograph, where a map over it is dark
+LIT = 0.15  # of the photograph, where a map over it is bright
 
 
 def answers(
@@ -289,6 +292,100 @@ def moved(
         f"that move. {'; '.join(listed)}."
     )
     return figure, alt
+
+
+def named(
+    picture: Tensor, places: Mapping[str, tuple[int, int]], patch_size: int
+) -> "tuple[Figure, str]":
+    """A picture (3, h, w) in 0..1; patches (row, column) framed and named."""
+    from matplotlib.patheffects import withStroke
+
+    figure, axes = chart(3.2, 3.2)
+    draw_picture(axes, picture)
+    axes.axis("off")
+    for name, (row, column) in places.items():
+        frame_patch(axes, (row, column), patch_size)
+        axes.text(
+            (column + 1.4) * patch_size,
+            (row + 0.5) * patch_size,
+            name,
+            color="white",
+            fontsize=13,
+            weight="bold",
+            va="center_baseline",
+            path_effects=[withStroke(linewidth=2.5, foreground="black")],
+        )
+    listed = ", ".join(
+        f"the {name} at row {row}, column {column}"
+        for name, (row, column) in places.items()
+    )
+    return figure, f"The photograph with frames around two patches: {listed}."
+
+
+def heads(
+    picture: Tensor,
+    maps: Mapping[str, tuple[Tensor, tuple[int, int]]],
+    alt: str,
+    across: int = 1,
+) -> "tuple[Figure, str]":
+    """What a patch looks at, head by head, on one scale, over a photograph.
+
+    `maps` is name to (maps (heads, gh, gw), row and column of the patch that
+    asks), over the photograph (3, h, w). A name fills a row, or `across` names
+    share one.
+    """
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    many = len(next(iter(maps.values()))[0])
+    columns, lines = many * across, math.ceil(len(maps) / across)
+    side = (WIDTH - 0.3) / columns
+    height = lines * (side + 0.06 + 0.2 * (across > 1)) + 1.0
+    figure, grid = chart(WIDTH, height, lines, columns, squeeze=False)
+    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02)
+    ghost = F.avg_pool2d(picture.mean(dim=0)[None], 2)[0]  # (h / 2, w / 2)
+    for number, (name, (each, place)) in enumerate(maps.items()):
+        row, column = divmod(number, across)
+        for head, shares in enumerate(each):
+            axes = grid[row, column * many + head]
+            axes.imshow(_over(ghost, shares), interpolation="nearest")
+            patch_side = len(ghost) / len(shares)
+            frame_patch(axes, place, patch_side, [("white", 1.2)])
+            axes.set(xticks=[], yticks=[])
+            bare(axes, "top", "right", "bottom", "left")
+            if across > 1:
+                axes.set_title(f"{name}.{head + 1}", fontsize=11, pad=3)
+            elif not row:
+                axes.set_title(f"head {head + 1}", fontsize=12)
+            if across == 1 and not head:
+                axes.set_ylabel(name, fontsize=12)
+    for axes in grid.flat[many * len(maps) :]:
+        axes.axis("off")
+    figure.colorbar(
+        ScalarMappable(Normalize(0, MOST), MAP),
+        ax=grid,
+        ticks=(0, MOST / 2, MOST),
+        format=lambda tick, _: f"{tick:g}" + " or more" * int(tick == MOST),
+        location="bottom",
+        aspect=40,
+        shrink=0.8,
+        pad=0.02,
+    ).set_label("share of attention", fontsize=11)
+    return figure, alt
+
+
+def _over(ghost: Tensor, shares: Tensor) -> "ndarray":
+    """Colours (h, w, 3) of a map (gh, gw) over a grey picture (h, w)."""
+    from matplotlib import colormaps
+
+    pixels = len(ghost) // len(shares)  # of a patch
+    bright = (shares / MOST).clamp(max=1)
+    bright = bright.repeat_interleave(pixels, 0).repeat_interleave(pixels, 1)
+    color = torch.tensor(colormaps[MAP](bright.numpy())[..., :3])
+    through = (LIT + (GHOST - LIT) * (1 - bright) ** 3)[..., None]
+    lighter = ghost.clamp(min=0).sqrt()[..., None]  # dark cloth has folds, too
+    mixed = (1 - through) * color + through * lighter
+    return ((mixed * LEVELS).round() / LEVELS).numpy()
 
 
 def _cells(

@@ -16,11 +16,11 @@ printed and written to vitedu/results/cifar10-transfer.json.
 import argparse
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
+from recorded import result_fields
 
 import vitedu
 from vitedu import results
@@ -110,11 +110,11 @@ def main() -> None:
     results.write(
         options.out,
         {
-            "schema": results.SCHEMA,
-            "status": "finished",
-            "name": "cifar10-transfer",
-            "command": "python benchmarks/cifar10_transfer.py "
-            "cifar10-jpeg75.npz RUN",
+            **result_fields(
+                "cifar10-transfer",
+                "python benchmarks/cifar10_transfer.py cifar10-jpeg75.npz RUN",
+                time.perf_counter() - begin,
+            ),
             "config": {
                 "model": "ViT-Ti/16",
                 "num_train": NUM_TRAIN,
@@ -124,18 +124,13 @@ def main() -> None:
                     Path(options.run) / "result.json"
                 )["config"],
             },
-            "tier": "cpu",
             "metrics": metrics,
-            "seeds": [0],
             "dataset": {
                 "name": "CIFAR-10 (JPEG 75)",
                 "digest": data.digest,
                 "num_train": NUM_TRAIN,
                 "num_test": NUM_TEST,
             },
-            **results.machine(torch.device("cpu")),
-            "date": datetime.now(UTC).date().isoformat(),
-            "wall_seconds": round(time.perf_counter() - begin, 1),
             "notes": "the copy of CIFAR-10 is lossy (JPEG, quality 75)",
         },
     )

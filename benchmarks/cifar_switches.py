@@ -16,13 +16,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
-from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import torch
 from reached import Reached, reach
+from recorded import result_fields
 
 from vitedu import budget, results
 from vitedu.data import Augment, load_dataset
@@ -224,12 +224,12 @@ def write_result(
         for second in metric["seconds_per_seed"]
     ]
     result = {
-        "schema": results.SCHEMA,
-        "status": "finished",
-        "name": TARGET.stem,
-        "command": f"python benchmarks/cifar_switches.py {source.name}",
+        **result_fields(
+            TARGET.stem,
+            f"python benchmarks/cifar_switches.py {source.name}",
+            sum(seconds),
+        ),
         "config": replace(small("none"), data=None).to_json(),
-        "tier": "cpu",
         "metrics": metrics,
         "seeds": list(SEEDS),
         "dataset": {
@@ -238,9 +238,6 @@ def write_result(
             "num_train": NUM_TRAIN,
             "num_test": NUM_HELD_OUT,
         },
-        **results.machine(torch.device("cpu")),
-        "date": datetime.now(UTC).date().isoformat(),
-        "wall_seconds": round(sum(seconds), 1),
         "notes": "judged on images held out of the training part",
     }
     results.write(TARGET, result)

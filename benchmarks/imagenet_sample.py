@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from einops import rearrange
+from recorded import result_fields
 from torch import Tensor, nn
 
 import vitedu
@@ -233,23 +233,19 @@ def main() -> int:
             }
     model = vitedu.load(data / "weights" / WEIGHTS)
     result = {
-        "schema": results.SCHEMA,
-        "status": "finished",
-        "name": "imagenet-sample",
-        "command": "python benchmarks/imagenet_sample.py",
+        **result_fields(
+            "imagenet-sample",
+            "python benchmarks/imagenet_sample.py",
+            time.perf_counter() - started,
+        ),
         "config": model.config.to_json(),
-        "tier": "cpu",
         "metrics": metrics,
-        "seeds": [0],
         "dataset": {
             "name": "imagenet-sample, re-encoded",
             "digest": digest(data / "imagenet-sample"),
             "num_train": 0,
             "num_test": 1000,
         },
-        **results.machine(torch.device("cpu")),
-        "date": datetime.now(UTC).date().isoformat(),
-        "wall_seconds": round(time.perf_counter() - started, 1),
         "notes": "one image a class, short side 256, JPEG quality 75; "
         "nothing is drawn at random",
     }

@@ -21,7 +21,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ import numpy as np
 import PIL
 import torch
 from PIL import Image
+from recorded import result_fields
 from torch.utils.data import DataLoader
 
 from vitedu import results
@@ -216,29 +216,24 @@ def main() -> None:
             found = measured(folder, options.rounds)
             metrics |= metrics_of(size, found)
     result = {
-        "schema": results.SCHEMA,
-        "status": "finished",
-        "name": "input-pipeline",
-        "command": "python benchmarks/input_pipeline.py"
-        f" --rounds {options.rounds}",
+        **result_fields(
+            "input-pipeline",
+            f"python benchmarks/input_pipeline.py --rounds {options.rounds}",
+            time.perf_counter() - begin,
+        ),
         "config": {
             "image_size": SIDE,
             "batch_size": BATCH,
             "crop": CROP,
             "rounds": options.rounds,
         },
-        "tier": "cpu",
         "metrics": metrics,
-        "seeds": [0],
         "dataset": {
             "name": "parts of five photographs as JPEGs of quality 90",
             "digest": "numpy.random.default_rng(0)",
             "num_train": count,
             "num_test": 0,
         },
-        **results.machine(torch.device("cpu")),
-        "date": datetime.now(UTC).date().isoformat(),
-        "wall_seconds": round(time.perf_counter() - begin, 1),
         "notes": "medians over the rounds, in each of which everybody has a "
         "turn; the processor's time of one process with one thread",
     }

@@ -19,11 +19,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from recorded import result_fields
 from torch import Tensor, nn
 
 from vitedu import compat, results
@@ -246,13 +246,13 @@ def main() -> None:
             "per_seed": best[name],
         }
     result = {
-        "schema": results.SCHEMA,
-        "status": "finished",
-        "name": "mnist-time-to-96",
-        "command": f"python benchmarks/mnist_time_to_accuracy.py "
-        f"--threads {options.threads} --epochs {options.epochs}",
+        **result_fields(
+            "mnist-time-to-96",
+            f"python benchmarks/mnist_time_to_accuracy.py "
+            f"--threads {options.threads} --epochs {options.epochs}",
+            sum(map(sum, seconds.values())),
+        ),
         "config": config.to_json(),
-        "tier": "cpu",
         "metrics": metrics,
         "seeds": options.seeds,
         "dataset": {
@@ -261,9 +261,6 @@ def main() -> None:
             "num_train": NUM_IMAGES,
             "num_test": len(arrays.labels),
         },
-        **results.machine(torch.device("cpu")),
-        "date": datetime.now(UTC).date().isoformat(),
-        "wall_seconds": round(sum(map(sum, seconds.values())), 1),
         "notes": f"the usual loop with {num_workers} workers, the faster of 0 "
         f"and 2; mnist-tiny with epochs={options.epochs}",
     }

@@ -17,13 +17,13 @@ import statistics
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
-from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from reached import Reached, reach
+from recorded import result_fields
 
 from vitedu import budget, results
 from vitedu.data import Augment
@@ -210,12 +210,10 @@ def write_result(metrics: dict[str, dict]) -> None:
     order = [row.name for row in ROWS if row.name in metrics]
     seconds = [sum(metrics[name]["seconds_per_seed"]) for name in order]
     result = {
-        "schema": results.SCHEMA,
-        "status": "finished",
-        "name": TARGET.stem,
-        "command": "python benchmarks/resnets_on_shapes.py",
+        **result_fields(
+            TARGET.stem, "python benchmarks/resnets_on_shapes.py", sum(seconds)
+        ),
         "config": config.to_json(),
-        "tier": "cpu",
         "metrics": {name: metrics[name] for name in order},
         "seeds": list(SEEDS),
         "dataset": {
@@ -224,9 +222,6 @@ def write_result(metrics: dict[str, dict]) -> None:
             "num_train": 10_000,
             "num_test": 2_000,
         },
-        **results.machine(torch.device("cpu")),
-        "date": datetime.now(UTC).date().isoformat(),
-        "wall_seconds": round(sum(seconds), 1),
         "notes": "config and digest are those of the ViT on 1,000 images",
     }
     if ROWS[-1].name in metrics:

@@ -21,7 +21,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +28,7 @@ import torch
 import torch.nn.functional as F
 from imagenet_sample import batches, digest
 from PIL import Image
+from recorded import result_fields
 from torch import Tensor
 
 import vitedu
@@ -211,23 +211,17 @@ def main() -> int:
         return 0  # a part: nothing to record
     model = vitedu.load("ViT-Ti/16")
     result = {
-        "schema": results.SCHEMA,
-        "status": "finished",
-        "name": "resolution",
-        "command": "python benchmarks/resolution.py",
+        **result_fields(
+            "resolution", "python benchmarks/resolution.py", seconds
+        ),
         "config": model.config.to_json(),
-        "tier": "cpu",
         "metrics": metrics,
-        "seeds": [0],
         "dataset": {
             "name": "imagenet-sample, re-encoded",
             "digest": digest(data / "imagenet-sample"),
             "num_train": 0,
             "num_test": 1000,
         },
-        **results.machine(torch.device("cpu")),
-        "date": datetime.now(UTC).date().isoformat(),
-        "wall_seconds": round(seconds, 1),
         "notes": "one image a class, short side 256, JPEG quality 75, of which "
         "the middle 90 % is scaled to each side; no training, and nothing is "
         "drawn at random",

@@ -12,10 +12,10 @@ and go on where they were. Right answers and the mean cross-entropy go to
 import argparse
 import statistics
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
+from recorded import result_fields
 
 import vitedu
 from vitedu import results
@@ -82,12 +82,10 @@ def main() -> None:
     config = settings(SIDES[0], SEEDS[0])
     dataset = open_sources(config, torch.device("cpu")).dataset
     result = {
-        "schema": results.SCHEMA,
-        "status": "finished",
-        "name": TARGET.stem,
-        "command": "python benchmarks/resolution_finetune.py",
+        **result_fields(
+            TARGET.stem, "python benchmarks/resolution_finetune.py", seconds
+        ),
         "config": config.to_json(),
-        "tier": "cpu",
         "metrics": metrics,
         "seeds": list(SEEDS),
         "dataset": {
@@ -96,9 +94,6 @@ def main() -> None:
             "num_train": 244,
             "num_test": 153,
         },
-        **results.machine(torch.device("cpu")),
-        "date": datetime.now(UTC).date().isoformat(),
-        "wall_seconds": round(seconds, 1),
         "notes": "config is that of 224 pixels and seed 0",
     }
     results.write(TARGET, result)

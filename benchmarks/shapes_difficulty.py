@@ -11,11 +11,11 @@ pixels, 10 classes, no augmentation, AdamW with a cosine schedule, bfloat16; n =
 import argparse
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
 import torch
+from recorded import result_fields
 from torch import nn
 
 from vitedu import results
@@ -123,18 +123,14 @@ def main() -> None:
             }
             print(f"{num_images:>7} {name:<7} {value:.1f} %", flush=True)
     result = {
-        "schema": results.SCHEMA,
-        "status": "finished",
-        "name": "shapes-difficulty",
-        "command": "python benchmarks/shapes_difficulty.py",
+        **result_fields(
+            "shapes-difficulty",
+            "python benchmarks/shapes_difficulty.py",
+            time.perf_counter() - started,
+        ),
         "config": config.to_json(),
-        "tier": "cpu",
         "metrics": metrics,
-        "seeds": [0],
         "dataset": dataset,
-        **results.machine(torch.device("cpu")),
-        "date": datetime.now(UTC).date().isoformat(),
-        "wall_seconds": round(time.perf_counter() - started, 1),
         "notes": "config and dataset are those of the last training; n = 1",
     }
     results.write(

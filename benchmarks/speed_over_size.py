@@ -17,12 +17,12 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from recorded import result_fields
 
 from vitedu import budget, results
 from vitedu.bench.turns import take_turns
@@ -181,11 +181,12 @@ def main() -> None:
     if tuple(options.sides) != SIDES:
         given = " --sides " + " ".join(map(str, options.sides))
     result = {
-        "schema": results.SCHEMA,
-        "status": "finished",
-        "name": "speed-over-size",
-        "command": "python benchmarks/speed_over_size.py"
-        f" --rounds {options.rounds}{given}",
+        **result_fields(
+            "speed-over-size",
+            "python benchmarks/speed_over_size.py"
+            f" --rounds {options.rounds}{given}",
+            time.perf_counter() - begin,
+        ),
         "config": {
             "models": list(MODELS),
             "on_paper": list(MODELS + LARGE),
@@ -193,9 +194,7 @@ def main() -> None:
             "images_at_224": IMAGES,
             "rounds": options.rounds,
         },
-        "tier": "cpu",
         "metrics": metrics,
-        "seeds": [0],
         "dataset": {
             "name": "random images",
             "digest": "torch.randn, seed 0",
@@ -209,9 +208,6 @@ def main() -> None:
             "paper": None,
             "n": 1,
         },
-        **results.machine(torch.device("cpu")),
-        "date": datetime.now(UTC).date().isoformat(),
-        "wall_seconds": round(time.perf_counter() - begin, 1),
         "notes": "speeds and ratios are medians over the rounds, in each of "
         "which every model has a turn at every side; the processor's time of "
         "one process with one thread; batches are computed, not run",

@@ -23,13 +23,13 @@ import tempfile
 import threading
 import time
 from base64 import b64encode
-from datetime import UTC, datetime
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import torch
 from imagenet_sample import batches, digest
 from playwright.sync_api import Page, sync_playwright
+from recorded import result_fields
 from torch import Tensor
 
 import vitedu
@@ -218,23 +218,19 @@ def main() -> None:
     for name, metric in metrics.items():
         print(f"{name:24}{metric['value']:14,.1f} {metric['unit']}")
     result = {
-        "schema": results.SCHEMA,
-        "status": "finished",
-        "name": TARGET.stem,
-        "command": "python benchmarks/try_in_browser.py",
+        **result_fields(
+            TARGET.stem,
+            "python benchmarks/try_in_browser.py",
+            time.perf_counter() - begin,
+        ),
         "config": {"model": "ViT-Ti/16", "images": options.images},
-        "tier": "cpu",
         "metrics": metrics,
-        "seeds": [0],
         "dataset": {
             "name": "ImageNet sample, re-encoded",
             "digest": digest(data),
             "num_train": 0,
             "num_test": options.images,
         },
-        **results.machine(torch.device("cpu")),
-        "date": datetime.now(UTC).date().isoformat(),
-        "wall_seconds": round(time.perf_counter() - begin, 1),
         "notes": "the page decodes and resizes by itself; int8 is computed in "
         "PyTorch, with all else as it is",
     }

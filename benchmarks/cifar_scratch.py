@@ -25,10 +25,10 @@ from vitedu import results
 from vitedu.data import Augment
 from vitedu.evaluate import accuracy
 from vitedu.train import TrainConfig, recipe
-from vitedu.train.evaluation import evaluate
-from vitedu.train.loop import Loop
+from vitedu.train.fit import Loop
+from vitedu.train.journal import evaluate
 from vitedu.train.sources import Sources, open_sources
-from vitedu.train.state import build_state
+from vitedu.train.start import build_state
 
 TARGET = Path(__file__).parents[1] / "vitedu/results/cifar10-scratch-cpu.json"
 CURVE_EPOCHS = 5

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from vitedu import results
-from vitedu.train.folder import RunFolder
+from vitedu.train.run_folder import RunFolder
 
 # Everything that carries a state from step to step, or draws; and a checkpoint,
 # of 1.3 MB, after every step.

@@ -31,7 +31,7 @@ from vitedu.data import locate
 from vitedu.evaluate import accuracy
 from vitedu.train import recipe, train_step
 from vitedu.train.sources import open_sources
-from vitedu.train.state import build_state
+from vitedu.train.start import build_state
 
 TARGET = 96.0  # percent
 EVERY = 16_384  # images between evaluations

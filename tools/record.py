@@ -15,7 +15,7 @@ from typing import Any
 
 from vitedu import results
 from vitedu.errors import UserError
-from vitedu.train.folder import RunFolder
+from vitedu.train.run_folder import RunFolder
 
 
 def join(runs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -16,8 +16,7 @@ import vitedu_command
 from vitedu.cli import COMMANDS, main
 from vitedu.cli.train import draw_curves
 from vitedu.model import ViT, ViTConfig
-from vitedu.train.folder import RunFolder
-from vitedu.train.lock import FolderLock
+from vitedu.train.run_folder import RunFolder
 from vitedu.weights import checkpoint_of, write_weights
 
 TINY = [
@@ -126,7 +125,7 @@ def test_fresh_is_offered_only_where_it_helps(here, sentence):
     assert said.endswith("(--out DIR trains elsewhere, --fresh starts again)")
     # files of others, which --fresh leaves where they are
     assert "--fresh" not in sentence(*SMOKE, "--out", "photos")
-    with FolderLock(here / "run"):
+    with RunFolder("run").locked():
         said = sentence(*SMOKE, "--out", "run", "--fresh")
     assert "another process" in said and "--fresh" not in said
 
@@ -269,7 +268,7 @@ def test_curves_are_not_drawn_into_the_run_that_follows(here, capsys):
     draw_curves(first, folder)
     assert not (here / "run/curves.png").exists()
     capsys.readouterr()
-    with FolderLock(here / "run"):
+    with RunFolder("run").locked():
         draw_curves(folder.history(), folder)
     assert "another process is training" in capsys.readouterr().err
     draw_curves(folder.history(), folder)

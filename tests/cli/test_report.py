@@ -30,8 +30,8 @@ from vitedu.interpret import attention_map
 from vitedu.model import ViT
 from vitedu.pictures import normalise
 from vitedu.train import Run, fit
-from vitedu.train.folder import RunFolder
 from vitedu.train.recipes import recipe
+from vitedu.train.run_folder import RunFolder
 from vitedu.train.sources import open_sources
 
 TRAIN = [

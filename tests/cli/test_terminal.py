@@ -19,7 +19,7 @@ from vitedu.cli.progress import Part, Reporter, fitting, time_left
 from vitedu.data import Arrays, ArraySource
 from vitedu.model import vit_config
 from vitedu.train import Progress, fit, recipe
-from vitedu.train.folder import RunFolder
+from vitedu.train.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow  # processes, terminals and signals
 

@@ -3,9 +3,7 @@
 import math
 import pickle
 import random
-import re
 import zipfile
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +15,7 @@ from torch.testing import assert_close
 from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig
 from vitedu.train.checkpoint import (
+    Saver,
     as_bytes,
     checkpoint_content,
     first_not_finite,
@@ -24,11 +23,10 @@ from vitedu.train.checkpoint import (
     read_checkpoint,
 )
 from vitedu.train.config import TrainConfig
-from vitedu.train.folder import RunFolder
 from vitedu.train.optimizer import MovingAverage, optimizer_of
 from vitedu.train.precision import build_precision
-from vitedu.train.processes import ALONE
-from vitedu.train.saving import Saver
+from vitedu.train.processes import SINGLE
+from vitedu.train.run_folder import RunFolder
 from vitedu.train.schedule import build_schedule
 from vitedu.train.state import TrainState
 from vitedu.train.step import StepResult, train_step
@@ -244,7 +242,7 @@ def test_the_names_in_the_file_are_those_of_the_network(tmp_path, wrap):
 )
 def test_what_is_not_finite_is_never_saved(tmp_path, part, value):
     state = build()
-    saver = Saver(state, RunFolder(tmp_path), ALONE)
+    saver = Saver(state, RunFolder(tmp_path), SINGLE)
     step(state)
     saver.save(0.0, [])
     good = (tmp_path / "checkpoint.pt").read_bytes()
@@ -268,7 +266,7 @@ def test_what_is_not_finite_is_never_saved(tmp_path, part, value):
 
 
 def test_a_result_that_is_not_finite_is_never_written(tmp_path):
-    saver = Saver(build(), RunFolder(tmp_path), ALONE)
+    saver = Saver(build(), RunFolder(tmp_path), SINGLE)
     saver.state.ema.average["head.bias"][1] = math.nan
     for write in (saver.keep_best, lambda: saver.final_model(True)):
         with pytest.raises(UserError, match=r"^model\.head\.bias became nan"):
@@ -462,45 +460,11 @@ def test_the_sentence_says_every_field_that_differs(tmp_path):
         load_checkpoint(tmp_path / "c.pt", build())
 
 
-def test_the_sentence_says_which_tensor_does_not_fit(tmp_path):
-    content = checkpoint_content(build(model=replace(TINY, depth=2)), 0.0)
-    (tmp_path / "c.pt").write_bytes(
-        as_bytes(content | {"config": BASE.to_json()})
-    )
-    with pytest.raises(UserError, match=r"blocks\.1"):
-        load_checkpoint(tmp_path / "c.pt", build())
-
-
 def test_what_may_differ_may_differ(tmp_path):
     before, after = build(seed=0), build(seed=1, micro_batch_size=2)
     save(tmp_path / "c.pt", before)
     load_checkpoint(tmp_path / "c.pt", after)
     assert same(before, after)
-
-
-def test_a_file_without_an_average_is_one_sentence(tmp_path):
-    content = checkpoint_content(build(ema=None), 0.0)
-    (tmp_path / "c.pt").write_bytes(
-        as_bytes(content | {"config": BASE.to_json()})
-    )
-    with pytest.raises(UserError, match="does not belong to this run"):
-        load_checkpoint(tmp_path / "c.pt", build())
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("config", "step", "seconds", "pending"),
-        *("model", "optimizer", "precision", "ema", "random"),
-    ],
-)
-def test_a_file_that_lacks_a_part_is_one_sentence(tmp_path, name):
-    save(tmp_path / "c.pt", build())
-    content = read_checkpoint(tmp_path / "c.pt")
-    del content[name]
-    (tmp_path / "c.pt").write_bytes(as_bytes(content))
-    with pytest.raises(UserError, match="does not belong to this run"):
-        load_checkpoint(tmp_path / "c.pt", build())
 
 
 def test_other_data_are_another_run(tmp_path):
@@ -512,177 +476,14 @@ def test_other_data_are_another_run(tmp_path):
         load_checkpoint(tmp_path / "c.pt", state)
 
 
-# --- whole files with a wrong content
-
-
-def changed(values, path, value):
-    """A copy of nested dicts and lists with another value at a path."""
-    head, _, rest = path.partition("/")
-    items = dict(enumerate(values)) if isinstance(values, list) else {**values}
-    head = int(head) if head.isdigit() else head
-    items[head] = changed(items[head], rest, value) if rest else value
-    return list(items.values()) if isinstance(values, list) else items
-
-
-@pytest.fixture(scope="module")
-def content():
-    """A run's checkpoint after three of its ten steps, one of them pending."""
-    state = build(precision="fp16", max_grad_norm=1.0)
-    step(state, 2)
-    images = torch.randn(5, 1, 8, 8)
-    pending = [train_step(state, (images, torch.arange(5) % 3))]
-    return checkpoint_content(state, 1.5, pending)
-
-
-def loaded(tmp_path, content):
-    """What loading a file of such a content does to a new state."""
+def test_the_groups_of_the_optimizer_are_those_of_the_run(tmp_path):
+    # which kernel updates the weights, say, is not the file's to decide: the
+    # run may go on on another device
+    content = checkpoint_content(build(), 0.0)
+    for group in content["optimizer"]["param_groups"]:
+        group |= {"fused": False, "lr": 0.25}
     (tmp_path / "c.pt").write_bytes(as_bytes(content))
-    state = build(precision="fp16", max_grad_norm=1.0)
+    state = build()
     load_checkpoint(tmp_path / "c.pt", state)
-    return state
-
-
-HUGE = 10**400
-MOMENT = "optimizer/state/0/exp_avg"
-BIAS = "average/head.bias"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("path", "value", "sentence"),
-    [
-        ("step", -5, "its step is -5, and this run takes 10 steps"),
-        ("step", 2.5, "its step is 2.5, and"),
-        ("step", 10**6, "its step is 1000000, and"),
-        ("step", 11, "its step is 11, and"),
-        ("step", HUGE, "its step is a number of 401 digits, and"),
-        ("step", True, "its step is True, and"),
-        ("step", "3", "its step is '3', and"),
-        ("seconds", "long", "its seconds are 'long'"),
-        ("seconds", -1.0, "its seconds are -1.0"),
-        ("seconds", math.nan, "its seconds are nan"),
-        ("pending", "none", "pending is not a list"),
-        ("pending", [(1, 2)], "pending is not a list of measurements"),
-        ("pending", [[2.0, 1, 5, 0.1]], "pending is not a list of"),
-        ("data", 5, "trained on other data"),
-        ("config", [], "TrainConfig"),
-        ("config/lr", "fast", "lr must be a number"),
-        ("model", {}, r"model\.\S+ is missing"),
-        ("model", [], "model is of type list"),
-        ("model/head.bias", 3, r"model\.head\.bias is of type int"),
-        ("model/head.bias", torch.zeros(1), r"\(\(1,\), torch.float32\), not"),
-        ("model/head.bias", torch.zeros(3).long(), "torch.int64"),
-        ("ema/num_updates", "3", "num_updates is of type str, not int"),
-        ("ema/num_updates", -1, "num_updates is -1"),
-        ("ema/average", {"a": torch.zeros(1)}, "average"),
-        # would spread over all values
-        (f"ema/{BIAS}", torch.zeros(1), r"head\.bias is \(\(1,\)"),
-        (MOMENT, torch.zeros(1), r"optimizer\.state\.0 doesn't fit"),
-        (MOMENT, "zeros", r"optimizer\.state\.0 doesn't fit"),
-        ("optimizer/state/0", {}, r"optimizer\.state\.\d doesn't fit"),
-        ("optimizer/state", {-1: {}}, "state has other parameters"),
-        ("optimizer/param_groups", [], "argument"),
-        ("optimizer/param_groups/0/params", [5], "has other parameters"),
-        ("optimizer/param_groups/0/lr", "fast", "optimizer has lr='fast'"),
-        ("precision/scale", "large", "precision.scale is of type str"),
-        ("precision/scale", math.inf, "precision.scale is inf"),
-        ("precision", {}, r"precision\.\S+ is missing"),
-        ("random/torch", torch.zeros(5).byte(), "RNG state"),
-        ("random/torch", "seed", "must be a ByteTensor|Tensor"),
-        ("random/numpy", [[1, 2], 3, 0, 0.0], "3 of 2"),
-        # NumPy would read memory that is not its own
-        ("random/numpy/1", 10**6, "random.numpy is at 1000000 of 624"),
-        ("random/python", (3, (1, 2), None), "state"),
-        ("random", None, "NoneType"),
-    ],
-)
-def test_a_whole_file_with_a_wrong_value_is_one_sentence(
-    tmp_path, content, path, value, sentence
-):
-    with pytest.raises(UserError, match=sentence) as error:
-        loaded(tmp_path, changed(content, path, value))
-    assert "c.pt does not belong to this run: " in str(error.value)
-    assert str(error.value).count("does not belong") == 1
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "path", ["model/head.bias", f"ema/{BIAS}", "optimizer/state/2/exp_avg_sq"]
-)
-def test_a_whole_file_that_is_not_finite_is_not_gone_on_with(
-    tmp_path, content, path
-):
-    *outer, name = path.split("/")
-    tensor = content
-    for each in [*outer, name]:
-        tensor = tensor[int(each) if each.isdigit() else each]
-    bad = torch.full_like(tensor, math.nan)
-    with pytest.raises(UserError, match=f"{name} in it is nan or infinite"):
-        loaded(tmp_path, changed(content, path, bad))
-
-
-@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
-def test_moments_that_the_steps_must_have_left_are_missed(tmp_path, optimizer):
-    state = build(optimizer=optimizer)
-    step(state, 2)
-    whole = checkpoint_content(state, 0.0)
-    for left in (0, 1):
-        moments = {x: whole["optimizer"]["state"][x] for x in range(left)}
-        content = changed(whole, "optimizer/state", moments)
-        (tmp_path / "c.pt").write_bytes(as_bytes(content))
-        missing = rf"optimizer\.state\.{left} is missing after 2 steps"
-        with pytest.raises(UserError, match=missing):
-            load_checkpoint(tmp_path / "c.pt", build(optimizer=optimizer))
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"optimizer": "sgd", "betas": (0.0, 0.0)}, {"precision": "fp16"}],
-    ids=["no momentum", "all steps skipped"],
-)
-def test_where_there_cannot_be_moments_none_are_missed(tmp_path, fields):
-    before, after = build(**fields), build(seed=1, **fields)
-    before.step = 2
-    save(tmp_path / "c.pt", before)
-    load_checkpoint(tmp_path / "c.pt", after)
-    assert after.step == 2
-
-
-def dotted(values, name=""):
-    """The dotted name of every value inside of dicts and lists."""
-    if isinstance(values, list):
-        values = dict(enumerate(values))
-    if not isinstance(values, dict):
-        return [name]
-    inside = (dotted(x, f"{name}/{key}") for key, x in values.items())
-    return [name] + [each for names in inside for each in names]
-
-
-@pytest.mark.slow
-def test_no_wrong_value_anywhere_is_more_than_one_sentence(tmp_path, content):
-    small = content | {
-        "random": content["random"] | {"numpy": [[1], 0, 0, 0.0]}
-    }
-    wrong = (None, "text", [], {}, -1, HUGE, math.nan, torch.zeros(2, 2))
-    for name in dotted(small)[1:]:
-        # further blocks, moments and settings are treated alike
-        if re.search(r"blocks|config/|state/([2-9]|\d\d)", name):
-            continue
-        for value in wrong:
-            with suppress(UserError):
-                step(loaded(tmp_path, changed(small, name[1:], value)))
-
-
-def test_what_the_fixture_holds_can_be_loaded(tmp_path, content):
-    state = loaded(tmp_path, content)
-    assert state.step == 3
-    step(state)
-
-
-def test_the_groups_of_the_optimizer_are_those_of_the_run(tmp_path, content):
-    # which kernel updates the weights, say, is not the file's to decide
-    other = changed(content, "optimizer/param_groups/0/fused", "no")
-    other = changed(other, "optimizer/param_groups/0/betas", None)
-    state = loaded(tmp_path, other)
-    assert state.optimizer.param_groups[0]["fused"] is True
-    assert state.optimizer.param_groups[0]["betas"] == (0.9, 0.999)
+    for group in state.optimizer.param_groups:
+        assert (group["fused"], group["lr"]) == (True, 0.25)

@@ -25,7 +25,8 @@ from vitedu.train import RECIPES, fit, override, recipe
 from vitedu.train.checkpoint import read_checkpoint
 from vitedu.train.config import MAY_DIFFER, TIERS, TrainConfig
 from vitedu.train.sources import open_sources
-from vitedu.train.state import build_model, build_state, count_steps
+from vitedu.train.start import build_model, build_state
+from vitedu.train.state import count_steps
 from vitedu.train.step import train_step
 from vitedu.weights import save
 

@@ -22,8 +22,8 @@ from vitedu.train.finetune import (
     finetune_config,
     with_weights,
 )
-from vitedu.train.folder import RunFolder
-from vitedu.train.state import build_model
+from vitedu.train.run_folder import RunFolder
+from vitedu.train.start import build_model
 
 pytestmark = pytest.mark.slow  # each test trains
 

@@ -22,8 +22,8 @@ from vitedu.errors import UserError
 from vitedu.model import ViTConfig, resnet
 from vitedu.pictures import PreprocessSpec
 from vitedu.train import TrainConfig, fit
-from vitedu.train.folder import RunFolder
-from vitedu.train.given import Passed, check_passed_again, name_of
+from vitedu.train.run_folder import RunFolder
+from vitedu.train.start import Given, check_given_again, name_of
 
 pytestmark = pytest.mark.slow  # each test trains
 
@@ -609,12 +609,12 @@ def test_what_is_given_is_called_by_its_name():
     assert name_of(lambda logits, labels: 0) == "lambda"
     assert name_of(nn.CrossEntropyLoss(reduction="sum")) == "CrossEntropyLoss"
     assert name_of(Squares(3)) == "Squares"
-    assert Passed(loss=focal_loss).names == "loss=focal_loss"
-    assert Passed().names is None
+    assert Given(loss=focal_loss).names == "loss=focal_loss"
+    assert Given().names is None
 
 
 def test_a_name_may_have_blanks(here):
-    given = Passed(
+    given = Given(
         train=Squares(3), test="my photos/it's", loss=focal_loss
     ).names
     recorded = replace(CONFIG, given=given)
@@ -623,25 +623,20 @@ def test_a_name_may_have_blanks(here):
         "test": "my photos/it's",
         "loss": "focal_loss",
     }
-    check_passed_again(given, given)
+    check_given_again(given, given)
     with pytest.raises(UserError, match="given test=my photos/it's in Python"):
-        check_passed_again(given, "train=Squares loss=focal_loss")
+        check_given_again(given, "train=Squares loss=focal_loss")
 
 
 def test_a_path_with_an_equals_sign_is_no_model():
-    recorded = replace(CONFIG, given=Passed(test="a model=b").names)
+    recorded = replace(CONFIG, given=Given(test="a model=b").names)
     assert not recorded.starts_trained
     assert replace(CONFIG, given="model=ViT").starts_trained
 
 
-def test_half_a_quotation_is_refused():
-    with pytest.raises(UserError, match="isn't closed"):
-        replace(CONFIG, given="test='photos")
-
-
 def test_only_what_no_path_names_is_data_in_memory():
-    assert Passed(train=drawn(3)).has_data
-    assert not Passed(train="photos", loss=focal_loss).has_data
+    assert Given(train=drawn(3)).has_data
+    assert not Given(train="photos", loss=focal_loss).has_data
 
 
 def test_a_resume_without_what_was_given_names_it(here):
@@ -678,8 +673,8 @@ def test_a_finished_run_wants_nothing_again(here):
 
 
 def test_what_is_given_again_is_enough():
-    check_passed_again("loss=f train=Squares", "loss=f train=Squares")
-    check_passed_again(None, "loss=f")
+    check_given_again("loss=f train=Squares", "loss=f train=Squares")
+    check_given_again(None, "loss=f")
 
 
 # --- who watches

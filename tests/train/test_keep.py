@@ -14,7 +14,7 @@ from vitedu.errors import UserError
 from vitedu.model import ViTConfig
 from vitedu.train import TrainConfig, fit
 from vitedu.train.checkpoint import read_checkpoint
-from vitedu.train.folder import RunFolder
+from vitedu.train.run_folder import RunFolder
 from vitedu.weights import read_weights
 
 pytestmark = pytest.mark.slow  # each test trains

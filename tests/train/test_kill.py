@@ -15,7 +15,7 @@ from vitedu.cli import main
 from vitedu.cli.train import Interrupt
 from vitedu.results import read_file
 from vitedu.train import fit
-from vitedu.train.folder import RunFolder
+from vitedu.train.run_folder import RunFolder
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kill_and_resume.py"
 WORDS = [

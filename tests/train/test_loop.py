@@ -23,14 +23,13 @@ from vitedu.model import ViTConfig
 from vitedu.results import check
 from vitedu.train import TrainConfig, fit, recipe, train_step
 from vitedu.train.checkpoint import (
-    as_bytes,
     first_not_finite,
     read_checkpoint,
 )
-from vitedu.train.folder import RunFolder
-from vitedu.train.loop import Loop
+from vitedu.train.fit import Loop
+from vitedu.train.run_folder import RunFolder
 from vitedu.train.sources import open_sources
-from vitedu.train.state import build_state
+from vitedu.train.start import build_state
 from vitedu.train.step import step_seed
 from vitedu.weights import read_weights
 
@@ -961,17 +960,6 @@ def test_a_note_of_a_measurement_outlives_a_resume(here):
     notes = [each["notes"] for each in results]
     assert "the validation loss is not finite at step 3" in notes[0]
     assert notes[0] == notes[1]
-
-
-def test_a_checkpoint_from_beyond_the_last_step_does_not_end_the_run(here):
-    fit(PLAIN, "run", should_stop=stopper(2))
-    path = here / "run" / "checkpoint.pt"
-    content = read_checkpoint(path) | {"step": 10**6}
-    path.write_bytes(as_bytes(content))
-    assert "its step is 1000000, and this run takes 6 steps" in (
-        sentence(PLAIN, "run")
-    )
-    assert RunFolder("run").finished(PLAIN) is None
 
 
 # --- processes that read data

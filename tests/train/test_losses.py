@@ -7,16 +7,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
-
-from vitedu.model import ViTConfig
 from vitedu.model.classifier import LossName
-from vitedu.train.config import TrainConfig
-from vitedu.train.losses import (
+
+from vitedu.evaluate.losses import (
     LOSSES,
-    build_loss,
     sigmoid_cross_entropy,
     softmax_cross_entropy,
 )
+from vitedu.model import ViTConfig
+from vitedu.train.config import TrainConfig
+from vitedu.train.state import build_loss
 
 # float64, 28 terms
 EXACT = {"rtol": 1e-13, "atol": 0}

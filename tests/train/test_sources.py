@@ -21,7 +21,7 @@ from vitedu.model import ViTConfig
 from vitedu.results import read_file
 from vitedu.train import fit
 from vitedu.train.config import TrainConfig
-from vitedu.train.folder import RunFolder
+from vitedu.train.run_folder import RunFolder
 from vitedu.train.sources import class_names_of, open_sources
 
 pytestmark = pytest.mark.slow  # each test trains

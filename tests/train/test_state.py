@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig
 from vitedu.train.config import TrainConfig
-from vitedu.train.state import build_model, build_state, num_copies
+from vitedu.train.start import build_model, build_state, num_copies
 from vitedu.train.step import train_step
 
 CPU = torch.device("cpu")

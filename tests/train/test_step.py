@@ -11,12 +11,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from vitedu.model import ViT, ViTConfig
 from vitedu.train.config import TrainConfig
-from vitedu.train.losses import build_loss
 from vitedu.train.optimizer import MovingAverage, optimizer_of
 from vitedu.train.precision import build_precision
+from vitedu.train.processes import micro_batches
 from vitedu.train.schedule import build_schedule
-from vitedu.train.state import TrainState
-from vitedu.train.step import micro_batches, train_step
+from vitedu.train.state import TrainState, build_loss
+from vitedu.train.step import train_step
 
 TINY = ViTConfig(
     image_size=8,

@@ -9,8 +9,8 @@ import torch
 
 from vitedu.model import ViTConfig, vit_config
 from vitedu.train import TrainConfig, fit, recipe
-from vitedu.train.folder import RunFolder
-from vitedu.train.threads import choose_threads, cpu_threads
+from vitedu.train.processes.device import choose_threads, cpu_threads
+from vitedu.train.run_folder import RunFolder
 
 CONFIG = TrainConfig(
     recipe="test",

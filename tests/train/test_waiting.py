@@ -11,7 +11,7 @@ from vitedu.model import ViTConfig
 from vitedu.pictures import PreprocessSpec
 from vitedu.results import read_file
 from vitedu.train import TrainConfig, fit
-from vitedu.train.waiting import DataWait
+from vitedu.train.journal import DataWait
 
 pytestmark = pytest.mark.slow  # each test trains
 
@@ -62,12 +62,12 @@ def waits(history):
 
 
 def test_every_batch_is_passed_on():
-    assert list(DataWait(CPU).watched(range(3))) == [0, 1, 2]
+    assert list(DataWait(CPU).timed(range(3))) == [0, 1, 2]
 
 
 def test_only_the_time_until_a_batch_comes_is_counted():
     wait = DataWait(CPU)
-    for _ in wait.watched([1, 2]):
+    for _ in wait.timed([1, 2]):
         time.sleep(PAUSE)
     assert wait.take() < PAUSE
 
@@ -78,7 +78,7 @@ def test_what_was_taken_is_not_counted_again():
         yield 1
 
     wait = DataWait(CPU)
-    list(wait.watched(slow()))
+    list(wait.timed(slow()))
     assert wait.take() >= PAUSE
     assert wait.take() == 0.0
 
@@ -92,7 +92,7 @@ def test_leaving_the_loop_ends_the_batches_too():
         finally:
             ended.append(True)
 
-    for _ in DataWait(CPU).watched(batches()):
+    for _ in DataWait(CPU).timed(batches()):
         break
     assert ended == [True]
 
@@ -103,7 +103,7 @@ def test_a_mistake_in_the_data_comes_through():
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        list(DataWait(CPU).watched(broken()))
+        list(DataWait(CPU).timed(broken()))
 
 
 def test_a_run_that_waits_for_its_data_says_so(tmp_path):
@@ -150,11 +150,11 @@ def test_a_gpu_that_has_work_does_not_wait():
     device = torch.device("cuda")
     x = torch.randn(4096, 4096, device=device)
     wait = DataWait(device)
-    for _ in wait.watched(range(5)):
+    for _ in wait.timed(range(5)):
         for _ in range(20):
             x @ x  # a tenth of a second or so is queued, and none waits for it
     busy = wait.take()
-    for _ in wait.watched(time.sleep(PAUSE) or i for i in range(5)):
+    for _ in wait.timed(time.sleep(PAUSE) or i for i in range(5)):
         torch.cuda.synchronize()
     assert busy < 5 * PAUSE / 2
     assert wait.take() > 5 * PAUSE / 2

@@ -17,14 +17,15 @@ from torch import nn
 from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig
 from vitedu.train.config import TrainConfig
-from vitedu.train.loop import Loop
+from vitedu.train.fit import Loop
 from vitedu.train.optimizer import MovingAverage, optimizer_of
 from vitedu.train.precision import build_precision
-from vitedu.train.processes import ALONE, from_environment
+from vitedu.train.processes import SINGLE, from_environment
 from vitedu.train.schedule import build_schedule
 from vitedu.train.sources import open_sources
-from vitedu.train.state import TrainState, build_state
-from vitedu.train.step import StepResult
+from vitedu.train.start import build_state
+from vitedu.train.state import TrainState
+from vitedu.train.step import StepResult, train_step
 
 CPU = torch.device("cpu")
 CONFIG = TrainConfig(
@@ -67,7 +68,7 @@ def build(processes, shard):
         model.set_grad_checkpointing()
     return TrainState(
         config=CONFIG,
-        model=processes.spread(model.train(), shard),
+        model=processes.wrap_model(model.train(), shard),
         optimizer=optimizer_of(model, CONFIG),
         schedule=build_schedule("cosine", CONFIG.lr, CONFIG.steps, 0.1),
         precision=build_precision("fp32", CPU),
@@ -88,8 +89,10 @@ def batches(count):
 def step(state, batch, processes):
     """A step of all processes; the result is that of all of them."""
     images, labels = batch
-    share = slice(processes.number, None, processes.count)
-    result = processes.step(state, (images[share], labels[share]), len(images))
+    share = slice(processes.rank, None, processes.world_size)
+    result = train_step(
+        state, (images[share], labels[share]), processes, len(images)
+    )
     sums = processes.total(result[:3])
     return StepResult(*sums, result.grad_norm)
 
@@ -107,14 +110,14 @@ def distance(one, other):
 
 def equality(processes, shard):
     """20 steps together and alone; how far what comes out is apart."""
-    together, alone, sums = build(processes, shard), build(ALONE, False), 0.0
+    together, alone, sums = build(processes, shard), build(SINGLE, False), 0.0
     assert all(
         hasattr(x, "full_tensor") == shard for x in together.model.parameters()
     )
     for batch in batches(CONFIG.steps):
         ours, theirs = (
             step(together, batch, processes),
-            step(alone, batch, ALONE),
+            step(alone, batch, SINGLE),
         )
         assert ours.num_images == theirs.num_images
         assert ours.correct == theirs.correct
@@ -172,7 +175,7 @@ def evaluations(processes, shard):
     config = replace(CONFIG, shard=shard)
     sources = open_sources(config, CPU)
     measured = []
-    for each in (processes, ALONE):
+    for each in (processes, SINGLE):
         state = build_state(config, sources.train, CPU, each)
         loop = Loop(state, sources, processes=each)
         measured.append(loop.evaluate(sources.test))
@@ -202,11 +205,11 @@ def made_in_vain(processes):
     calls = []
 
     def make():
-        calls.append(processes.number)
+        calls.append(processes.rank)
         raise UserError("it cannot be made")
 
     with suppress(UserError):
-        processes.in_turn(make)
+        processes.rank0_first(make)
     return len(calls) - processes.is_first
 
 
@@ -217,19 +220,19 @@ def main(processes):
         answers[name] = equality(processes, shard)
         answers[f"{name} counts"] = evaluations(processes, shard)
     answers["any"] = [
-        anyone(processes, processes.number == 1),
+        anyone(processes, processes.rank == 1),
         anyone(processes, False),
     ]
-    answers["first"] = processes.first(lambda: processes.number)
+    answers["first"] = processes.on_rank0(lambda: processes.rank)
     try:
-        processes.first(first_fails)
+        processes.on_rank0(first_fails)
     except UserError as error:
         answers["error"] = str(error)
     told = torch.tensor(float(answers["error"] == "the first says no"))
     answers["told"] = float(processes.total([told])[0])
     answers["found"] = [
-        anyone(processes, found and processes.number == number)
-        for found in [processes.in_turn(made_before)]
+        anyone(processes, found and processes.rank == number)
+        for found in [processes.rank0_first(made_before)]
         for number in (0, 1)
     ]
     answers["waited"] = float(processes.total([made_in_vain(processes)])[0])
@@ -237,7 +240,7 @@ def main(processes):
         with open(sys.argv[2], "w") as file:
             json.dump(answers, file)
     processes.total([0.0])
-    if processes.number == 1:
+    if processes.rank == 1:
         raise UserError("the second fails alone")
     processes.total([0.0])
 

@@ -36,7 +36,7 @@ from vitedu.train.config import Threads
 from vitedu.train.optimizer import optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.schedule import build_schedule
-from vitedu.train.state import compile_model
+from vitedu.train.start import compile_model
 
 Kind = Literal["inference", "training"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -101,7 +101,7 @@ def device_line(config: TrainConfig) -> str:
         parts.append(counted(config.threads, "thread"))
     if config.compile:
         parts.append("compiled")
-    if (size := from_environment().count) > 1:
+    if (size := from_environment().world_size) > 1:
         parts.append(f"{size} processes")
     return ", ".join(parts)
 

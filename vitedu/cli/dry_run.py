@@ -22,10 +22,10 @@ from vitedu.data import Source
 from vitedu.data.image_source import Epoch, ImageSource
 from vitedu.errors import UserError, available_memory
 from vitedu.train import Progress, Start, TrainConfig, find_device, fit
-from vitedu.train.folder import RunFolder
 from vitedu.train.processes import Processes, from_environment
+from vitedu.train.run_folder import RunFolder
 from vitedu.train.sources import Sources, open_sources
-from vitedu.train.state import build_model, check_room
+from vitedu.train.start import build_model, check_room
 
 WARM_UP = 3  # steps that are taken but not timed; the first may compile
 MEASURED = 10
@@ -42,16 +42,16 @@ def dry_run(plan: Plan, *, fresh: bool = False) -> Answer:
     device = processes.device(find_device(plan.config.device))
     values: dict[str, Any] = {"dry_run": True, "out": str(plan.out)}
     with processes.connected(device):
-        done = 0 if fresh else processes.first(lambda: steps_done(plan))
+        done = 0 if fresh else processes.on_rank0(lambda: steps_done(plan))
         if done is None:
             text = f"the run in {plan.out} is finished; nothing would be done"
             return Answer(values | {"finished": True}, text)
-        values["memory"] = processes.first(
+        values["memory"] = processes.on_rank0(
             lambda: memory_for(plan.config, device, processes)
         )
         if values["memory"]["enough"] is False:
             # the steps would fail, or push everything else out of memory
-            sources = processes.in_turn(
+            sources = processes.rank0_first(
                 lambda: open_sources(plan.config, device)
             )
             values["data"] = look_at(sources, plan.config)
@@ -183,16 +183,16 @@ def memory_for(
 ) -> dict[str, Any]:
     """What a step needs, what there is, and what to add if it isn't enough."""
     # of a GPU each process has its own
-    num_bytes = available_memory() // processes.count
+    num_bytes = available_memory() // processes.world_size
     if device.type == "cuda":
         num_bytes, _ = torch.cuda.mem_get_info(device)
     values: dict[str, Any] = {"available": num_bytes, "enough": None}
     try:
-        room = room_for(config, processes.count)
+        room = room_for(config, processes.world_size)
         values["needed"] = room._asdict()
-        values["enough"] = fits(config, num_bytes, processes.count)
+        values["enough"] = fits(config, num_bytes, processes.world_size)
         if not values["enough"]:
-            other = made_to_fit(config, num_bytes, processes.count)
+            other = made_to_fit(config, num_bytes, processes.world_size)
             values["add"] = other and added_words(other, config)
     except UserError as error:
         values["unknown"] = str(error)

@@ -39,7 +39,7 @@ from vitedu.evaluate.real import read_real, validation_pictures
 from vitedu.files import user_path
 from vitedu.model.network import Network
 from vitedu.train import TrainConfig, find_device
-from vitedu.train.folder import RunFolder
+from vitedu.train.run_folder import RunFolder
 
 FIELDS = ("data", "labels", *OF_WEIGHTS)
 

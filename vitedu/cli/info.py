@@ -27,7 +27,7 @@ from vitedu.errors import UserError, did_you_mean
 from vitedu.model import HYBRIDS, NAMES, RESNETS, ViTConfig, new_network
 from vitedu.model.network import NetworkConfig, network_config_of
 from vitedu.train import RECIPES, TrainConfig, find_device, recipe
-from vitedu.train.folder import dotted
+from vitedu.train.config import dotted
 from vitedu.train.optimizer import decay_table
 from vitedu.weights.hub import EMBEDDED, HUB
 from vitedu.weights.leftovers import listed

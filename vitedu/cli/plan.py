@@ -10,10 +10,10 @@ from vitedu.cli.words import split_words
 from vitedu.errors import UserError
 from vitedu.files import user_path
 from vitedu.train import RECIPES, TrainConfig, find_device, override, recipe
-from vitedu.train.config import MAY_DIFFER
+from vitedu.train.config import MAY_DIFFER, differences
 from vitedu.train.finetune import finetune_config, tier_of, with_weights
-from vitedu.train.folder import RunFolder, differences
 from vitedu.train.precision import concrete
+from vitedu.train.run_folder import RunFolder
 from vitedu.train.sources import class_names_of
 
 

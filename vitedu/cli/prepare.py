@@ -15,7 +15,7 @@ from vitedu.cli.words import split_words
 from vitedu.data import Prepared
 from vitedu.data import prepare as prepare_folder
 from vitedu.errors import UserError, did_you_mean, readable_bytes
-from vitedu.train.assign import parsed
+from vitedu.train.config import parsed
 
 # the settings, and what they are as text is read
 FIELDS: dict[str, type] = {

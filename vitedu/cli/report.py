@@ -20,9 +20,11 @@ from vitedu.data.arrays import is_array_set
 from vitedu.data.image_source import ImageSource
 from vitedu.errors import UserError, reason
 from vitedu.evaluate.classify import class_names
+from vitedu.files import replace_file
 from vitedu.train import RECIPES, Run, TrainConfig, find_device, recipe
-from vitedu.train.folder import RunFolder, differences, dotted
+from vitedu.train.config import differences, dotted
 from vitedu.train.recipes import WITH_ROWS
+from vitedu.train.run_folder import RunFolder
 from vitedu.train.sources import open_sources
 from vitedu.weights import load
 
@@ -186,11 +188,11 @@ def write_report(
         missing=test.missing,
     )
     content = page(contents)
-    with folder.lock:
+    with folder.locked():
         # the run has left its folder, and another may have begun there
         if folder.history() != run.history:
             raise UserError(f"another run has begun in {folder.path}")
-        folder.write(folder.path / NAME, content)
+        replace_file(folder.path / NAME, content)
     return measured
 
 

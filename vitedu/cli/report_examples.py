@@ -20,7 +20,7 @@ from vitedu.figures.report_pictures import as_seen
 from vitedu.interpret import attention_map
 from vitedu.model.network import Network
 from vitedu.train import TrainConfig
-from vitedu.train.evaluation import until
+from vitedu.train.journal import until
 
 EXAMPLES = 6  # pictures that are right, and as many that are wrong
 # Of more test pictures every second, third, ... is looked at: the run has

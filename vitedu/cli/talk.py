@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from tqdm import tqdm
 
 from vitedu.errors import UserError, escaped, printable, reason
-from vitedu.train.processes import ALONE, Processes, from_environment
+from vitedu.train.processes import SINGLE, Processes, from_environment
 
 
 class Droppable:
@@ -123,7 +123,7 @@ def say(text: str) -> None:
 def complain(text: str) -> None:
     """Say what went wrong; of several processes, which one it happened to."""
     process = this_process()
-    who = f"process {process.number}: " if process.count > 1 else ""
+    who = f"process {process.rank}: " if process.world_size > 1 else ""
     tqdm.write(without_controls(f"vitedu: {who}{text}"), file=sys.stderr)
 
 
@@ -132,7 +132,7 @@ def this_process() -> Processes:
     try:
         return from_environment()
     except UserError:
-        return ALONE
+        return SINGLE
 
 
 def say_warning(message: Warning | str, *where: Any, **file: Any) -> None:

@@ -17,10 +17,11 @@ from vitedu.cli.settings import overview, setting_names
 from vitedu.cli.talk import say
 from vitedu.data import Source
 from vitedu.errors import UserError, reason
+from vitedu.files import replace_file
 from vitedu.train import RECIPES, Progress, Start, fit
 from vitedu.train.config import MAY_DIFFER, TIERS
-from vitedu.train.folder import OtherRun, RunFolder
 from vitedu.train.processes import from_environment
+from vitedu.train.run_folder import OtherRun, RunFolder
 
 
 def train(options: argparse.Namespace) -> Answer:
@@ -139,10 +140,10 @@ def draw_curves(history: list[dict[str, Any]], folder: RunFolder) -> None:
         from vitedu import figures
 
         figure, _ = figures.curves(history)
-        with folder.lock:
+        with folder.locked():
             # the run has left its folder, and another may have begun there
             if folder.history() == history:
-                folder.write(
+                replace_file(
                     folder.path / "curves.png",
                     lambda file: figure.savefig(file, format="png", dpi=120),
                 )

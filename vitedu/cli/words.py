@@ -9,7 +9,7 @@ from vitedu.cli.command import Rows
 from vitedu.errors import UserError
 from vitedu.fields import Count, Size, converted
 from vitedu.model.network import Network
-from vitedu.train.assign import parsed
+from vitedu.train.config import parsed
 from vitedu.weights import load
 from vitedu.weights.checkpoint import ANSWERS
 

@@ -1,12 +1,11 @@
 """Training: `fit(recipe("digits", "cpu"))`."""
 
-from vitedu.train.assign import override
-from vitedu.train.config import TrainConfig
-from vitedu.train.device import find_device
+from vitedu.train.config import TrainConfig, override
 from vitedu.train.fit import Start, fit
 from vitedu.train.journal import Progress, Run
 from vitedu.train.optimizer import build_optimizer, parameter_groups, set_lr
 from vitedu.train.precision import build_precision
+from vitedu.train.processes.device import find_device
 from vitedu.train.recipes import RECIPES, recipe
 from vitedu.train.schedule import warmup_constant, warmup_cosine, warmup_linear
 from vitedu.train.state import TrainState

@@ -1,48 +1,51 @@
-"""A run's state in one file: written whole or not at all, checked when read."""
+"""A run's state in one file, written whole or not at all, and its weights.
+
+Nothing that is not finite is ever written.
+"""
 
 import hashlib
 import io
+import math
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vitedu.errors import UserError, reason
-from vitedu.files import check_regular
-from vitedu.train.belonging import check_parts, check_same_run
-from vitedu.train.processes import ALONE, Processes
+from vitedu.files import check_regular, replace_file
+from vitedu.model.network import Network
+from vitedu.train.config import TrainConfig, as_settings, differences
+from vitedu.train.processes import SINGLE, Processes
+from vitedu.train.run_folder import RunFolder
 from vitedu.train.state import TrainState
 from vitedu.train.step import StepResult
+from vitedu.weights import (
+    Checkpoint,
+    checkpoint_of,
+    read_weights,
+    write_weights,
+)
 from vitedu.weights.torch_files import check_torch
 
-PARTS = ("model", "optimizer", "ema")  # where the tensors are
-# What Python and torch raise over a value that they cannot use.
-WRONG = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+FORMAT = 2
 
 
 def checkpoint_content(
     state: TrainState,
     seconds: float,
     pending: Sequence[StepResult] = (),
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE,
 ) -> dict[str, Any]:
     """All that the next step depends on: tensors and plain values, by parts.
 
     `pending` are the results of steps that are not in the log yet.
     """
     return {
-        "format": 2,
+        "format": FORMAT,
         "config": state.config.to_json(),
         "data": state.data_digest,
         "step": state.step,  # schedule and order of the data follow from it
@@ -54,77 +57,12 @@ def checkpoint_content(
     }
 
 
-def first_not_finite(content: dict[str, Any]) -> str | None:
-    """The name of the first tensor with nan or infinity; None: all are finite.
-
-    What was measured may be infinite: float16 skips a step whose gradients
-    overflow.
-    """
-    names = (
-        name
-        for part in PARTS
-        if part in content
-        for name, tensor in named_tensors(content[part], part)
-        if tensor.is_floating_point() and not tensor.isfinite().all()
-    )
-    return next(names, None)
-
-
-def named_tensors(values: Any, name: str) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor inside dicts and lists, by its dotted name."""
-    if isinstance(values, Tensor):
-        yield name, values
-    elif isinstance(values, list | tuple):
-        values = dict(enumerate(values))
-    if isinstance(values, dict):
-        for key, value in values.items():
-            yield from named_tensors(value, f"{name}.{key}")
-
-
 def as_bytes(content: dict[str, Any]) -> bytes:
     """The file of a checkpoint: what torch saves, and the sha256 of that."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
     buffer.write(hashlib.sha256(buffer.getbuffer()).digest())
     return buffer.getvalue()
-
-
-def load_checkpoint(
-    path: Path, state: TrainState, processes: Processes = ALONE
-) -> tuple[float, list[StepResult]]:
-    """Put the file's state into `state`; seconds so far, and pending results.
-
-    The random states of torch, CUDA, NumPy and Python are put back as well.
-    UserError: the file is not a whole checkpoint, or belongs to another run.
-    """
-
-    def read() -> dict[str, Any]:
-        content = read_checkpoint(path)
-        try:
-            check_same_run(content, state)
-            check_parts(content, state)
-        except WRONG as error:
-            raise not_this_run(path, error) from None
-        if name := first_not_finite(content):
-            raise UserError(
-                f"{path} cannot be used: {name} in it is nan or infinite; "
-                "delete it to start the run anew"
-            )
-        return content
-
-    try:
-        content = processes.scatter(read, state)
-        state.precision.load_state_dict(content["precision"])
-        set_random_state(content["random"], state.device)
-    except UserError:
-        raise
-    except WRONG as error:
-        raise not_this_run(path, error) from None
-    state.step = content["step"]
-    pending = [StepResult(*result) for result in content["pending"]]
-    if not processes.is_first:  # the first one has the sums of all
-        pending = [without_images(result) for result in pending]
-    return content["seconds"], pending
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -143,9 +81,19 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         raise UserError(f"cannot read {path}: {reason(error)}") from None
     serialised, checksum = file[:-32], file[-32:]
     if hashlib.sha256(serialised).digest() != checksum:
+        what = (
+            "it was cut short, damaged, or not written by vitedu (its "
+            "checksum is wrong)"
+        )
+        # how an archive of torch.save ends; ours go on with the checksum
+        if file[-22:].startswith(b"PK\x05\x06"):
+            what = (
+                "an older vitedu or another program wrote it, without a "
+                "checksum"
+            )
         raise UserError(
-            f"{path} is not a whole checkpoint: {wrong_checksum(file)}; "
-            "delete it to start the run anew"
+            f"{path} is not a whole checkpoint: {what}; delete it to start the "
+            "run anew"
         )
     try:
         content = torch.load(
@@ -158,28 +106,59 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             f"{path} is not a whole checkpoint: it is damaged, or contains "
             "more than tensors and plain values, which is not read"
         ) from None
-    if not isinstance(content, dict) or content.get("format") != 2:
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise UserError(f"{path} is not a checkpoint of this version of vitedu")
     return content
 
 
-def wrong_checksum(file: bytes) -> str:
-    """Why a file's last 32 bytes may not be the sha256 of the others."""
-    # how an archive of torch.save ends; ours go on with the checksum
-    if file[-22:].startswith(b"PK\x05\x06"):
-        return "an older vitedu or another program wrote it, without a checksum"
-    return (
-        "it was cut short, damaged, or not written by vitedu "
-        "(its checksum is wrong)"
-    )
+def load_checkpoint(
+    path: Path, state: TrainState, processes: Processes = SINGLE
+) -> tuple[float, list[StepResult]]:
+    """Put the file's state into `state`; seconds so far, and pending results.
 
+    The random states of torch, CUDA, NumPy and Python are put back as well.
+    UserError: the file is not a whole checkpoint, or belongs to another run.
+    """
 
-def without_images(result: StepResult) -> StepResult:
-    """The same, with no image in it."""
-    correct = None if result.correct is None else 0 * result.correct
-    return result._replace(
-        loss_sum=0 * result.loss_sum, correct=correct, num_images=0
-    )
+    def read() -> dict[str, Any]:
+        content = read_checkpoint(path)
+        what = None
+        theirs, ours = differences(
+            TrainConfig.from_json(content["config"]), state.config
+        )
+        if theirs:
+            what = f"it has {as_settings(theirs)}, not {as_settings(ours)}"
+        elif content["data"] != state.data_digest:
+            what = "it was trained on other data; restore them, or start anew"
+        if what is not None:
+            raise UserError(f"{path} does not belong to this run: {what}")
+        # the device may be another one, and what is fused follows from it
+        optimizer = content["optimizer"]
+        optimizer["param_groups"] = [
+            own | {"params": saved["params"], "lr": saved["lr"]}
+            for own, saved in zip(
+                state.optimizer.param_groups,
+                optimizer["param_groups"],
+                strict=True,
+            )
+        ]
+        return content
+
+    content = processes.scatter(read, state)
+    state.precision.load_state_dict(content["precision"])
+    set_random_state(content["random"], state.device)
+    state.step = content["step"]
+    pending = [StepResult(*result) for result in content["pending"]]
+    if not processes.is_first:  # the first one has the sums of all
+        pending = [
+            result._replace(
+                loss_sum=0 * result.loss_sum,
+                correct=None if result.correct is None else 0 * result.correct,
+                num_images=0,
+            )
+            for result in pending
+        ]
+    return content["seconds"], pending
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
@@ -199,19 +178,165 @@ def random_state(device: torch.device) -> dict[str, Any]:
 
 def set_random_state(saved: dict[str, Any], device: torch.device) -> None:
     """The inverse of `random_state`; on another device CUDA's is left alone."""
-    keys, position, *normal = saved["numpy"]
-    if not 0 <= position <= len(keys):  # NumPy would read beyond them
-        raise ValueError(f"random.numpy is at {position} of {len(keys)}")
-    np.random.set_state(("MT19937", keys, position, *normal))
+    np.random.set_state(("MT19937", *saved["numpy"]))
     random.setstate(saved["python"])
     torch.set_rng_state(saved["torch"])
     if saved["cuda"] is not None and device.type == "cuda":
         torch.cuda.set_rng_state(saved["cuda"], device)
 
 
-def not_this_run(path: Path, error: Exception) -> UserError:
-    """The sentence about a whole file whose content does not fit."""
-    # torch names what does not fit below a heading
-    lines = [line.strip() for line in str(error).splitlines()] or [""]
-    what = lines[1] if len(lines) > 1 else lines[0]
-    return UserError(f"{path} does not belong to this run: {what}")
+def first_not_finite(content: dict[str, Any]) -> str | None:
+    """The name of the first tensor with nan or infinity; None: all are finite.
+
+    What was measured may be infinite: float16 skips a step whose gradients
+    overflow.
+    """
+    for part in ("model", "optimizer", "ema"):
+        for name, tensor in named_tensors(content.get(part), part):
+            if tensor.is_floating_point() and not tensor.isfinite().all():
+                return name
+    return None
+
+
+def named_tensors(values: Any, name: str) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor inside dicts and lists, by its dotted name."""
+    if isinstance(values, Tensor):
+        yield name, values
+    elif isinstance(values, list | tuple):
+        values = dict(enumerate(values))
+    if isinstance(values, dict):
+        for key, value in values.items():
+            yield from named_tensors(value, f"{name}.{key}")
+
+
+class Saver:
+    """Keeps a run's state in its folder; without one, only the best weights."""
+
+    def __init__(
+        self, state: TrainState, folder: RunFolder | None, processes: Processes
+    ) -> None:
+        self.state = state
+        self.folder = folder
+        self.processes = processes
+        self.saved_step: int | None = None
+        self.best_weights: dict[str, Tensor] = {}  # if no folder keeps them
+
+    def load(self) -> tuple[float, list[StepResult]]:
+        """Put the last checkpoint, if there is one, into the state.
+
+        Seconds of training until then, and the results that are not in the log
+        yet.
+        """
+        folder = self.folder
+        if folder is None or not self.processes.on_rank0(
+            folder.checkpoint.exists
+        ):
+            return 0.0, []
+        loaded = load_checkpoint(folder.checkpoint, self.state, self.processes)
+        self.saved_step = self.state.step or None
+        return loaded
+
+    def save(self, seconds: float, totals: list[StepResult]) -> None:
+        """Write the state after this step; `totals` are the journal's."""
+        if self.saved_step == self.state.step:
+            return
+        self.check_loss(totals)
+        content = checkpoint_content(
+            self.state, seconds, totals, self.processes
+        )
+        if name := self.processes.on_rank0(lambda: first_not_finite(content)):
+            since = self.saved_step or 0
+            self.stop_not_finite(f"{name} became nan or infinite", since)
+        if folder := self.folder:
+            path = folder.checkpoint
+            self.processes.on_rank0(
+                lambda: replace_file(path, as_bytes(content))
+            )
+        self.saved_step = self.state.step
+
+    def check_loss(self, totals: list[StepResult]) -> None:
+        """UserError: the loss of some steps, the last ones, is not finite."""
+        loss_sum = float(sum(result.loss_sum for result in totals))
+        if math.isfinite(loss_sum):
+            return
+        content = self.processes.gather(self.state)
+        name = self.processes.on_rank0(lambda: first_not_finite(content))
+        where = f", and {name} is not finite," if name else ""
+        since = max(self.state.step - len(totals), self.saved_step or 0)
+        self.stop_not_finite(f"loss became {loss_sum}{where}", since)
+
+    def stop_not_finite(self, what: str, since: int) -> NoReturn:
+        """Raise the sentence on what happened and where the good state is."""
+        good = "no state had been saved yet"
+        if self.folder is not None and self.saved_step is not None:
+            good = (
+                f"the last good state, step {self.saved_step}, is in "
+                f"{self.folder.checkpoint}"
+            )
+        precision = self.state.config.precision
+        advice = "precision=bf16" if precision == "fp16" else "a lower lr"
+        raise UserError(
+            f"{what} between steps {since} and {self.state.step} "
+            f"(precision {precision}); {good}; try {advice}"
+        )
+
+    def result_weights(self) -> dict[str, Tensor]:
+        """The weights that would be the result now.
+
+        UserError: not all of them are finite.
+        """
+        return self.checked(self.state.result_weights())
+
+    def checked(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        if name := first_not_finite({"model": weights}):
+            since = self.saved_step or 0
+            self.stop_not_finite(f"{name} became nan or infinite", since)
+        return weights
+
+    def keep_best(self) -> None:
+        """Put the weights that would be the result now where `best` looks."""
+        state, weights = self.state, self.result_weights()
+        if self.folder is None:
+            self.best_weights = {x: weights[x].clone() for x in weights}
+            return
+        path = self.folder.best
+        checkpoint = Checkpoint(
+            state.config.model,
+            weights,
+            state.config.preprocess,
+            state.class_names,
+            loss_name=state.loss_name,
+        )
+        self.processes.on_rank0(lambda: write_weights(path, checkpoint))
+
+    def best(self) -> dict[str, Tensor]:
+        """The weights that `keep_best` kept."""
+        if self.folder is None:
+            return self.best_weights
+        path = self.folder.best
+        return self.processes.on_rank0(lambda: read_weights(path).state_dict)
+
+    def final_model(self, is_finished: bool) -> Network:
+        """The network with the weights of the result, ready for use."""
+        state, config = self.state, self.state.config
+        takes_best = is_finished and config.keep == "best"
+        weights = self.best() if takes_best else state.result_weights()
+        self.checked(weights)
+        model = state.network
+        if config.shard and self.processes.world_size > 1:
+            model = type(model)(model.config).to(state.device)
+        model.load_state_dict(weights)
+        if config.activation_checkpointing:
+            model.set_grad_checkpointing(False)
+        model.preprocess = config.preprocess
+        model.class_names = state.class_names
+        model.loss_name = state.loss_name
+        return model.eval()
+
+    def write_weights(self, model: Network) -> None:
+        """Write the file that is the result of the run."""
+        if folder := self.folder:
+            checkpoint = checkpoint_of(model)
+            self.processes.on_rank0(
+                lambda: write_weights(folder.weights, checkpoint)
+            )

@@ -18,12 +18,12 @@ from vitedu.data.labels import numbered_names
 from vitedu.data.prepared import is_prepared
 from vitedu.data.randomness import Draws
 from vitedu.errors import UserError
+from vitedu.evaluate.losses import Loss
 from vitedu.fields import check_names, field_types
 from vitedu.model import Classifier, ViTConfig
 from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
 from vitedu.pictures import PreprocessSpec
-from vitedu.train.assign import changed
 from vitedu.train.config import (
     Attention,
     Keep,
@@ -32,21 +32,21 @@ from vitedu.train.config import (
     Schedule,
     Tier,
     TrainConfig,
+    changed,
 )
-from vitedu.train.device import find_device
-from vitedu.train.fit import Start, fit_passed
-from vitedu.train.given import Passed, name_of
+from vitedu.train.fit import Start, fit
 from vitedu.train.journal import Progress, Run
-from vitedu.train.losses import Loss
-from vitedu.train.network import (
-    is_zero_head,
-    load_to_train,
-    other_classes,
-    zero_head,
-)
+from vitedu.train.processes.device import find_device
 from vitedu.train.recipes import recipe
 from vitedu.train.recipes.finetune import smoke_size
 from vitedu.train.sources import class_names_of
+from vitedu.train.start import (
+    is_zero_head,
+    load_to_train,
+    name_of,
+    other_classes,
+    zero_head,
+)
 
 if TYPE_CHECKING:
     from vitedu.data.image_source import PictureChange
@@ -167,15 +167,20 @@ def finetune(
         network = type(config.model)
         check_names(network.__name__, of_model, field_types(network))
         config = replace(config, model=replace(config.model, **of_model))
-    return fit_passed(
+    return fit(
         changed(config, settings),
         out,
-        Passed(model, train, validation, test, loss, augment),
+        model=model,
+        train=train,
+        validation=validation,
+        test=test,
+        loss=loss,
+        augment=augment,
         on_start=on_start,
         on_progress=on_progress,
         should_stop=should_stop,
         command=command,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 

@@ -1,36 +1,44 @@
 """`fit`: a configuration in, a trained model out."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch import Tensor
 
+from vitedu import results
+from vitedu.data.augment import mix
 from vitedu.data.workers import explain_killed_workers
 from vitedu.errors import UserError
+from vitedu.evaluate import Evaluation
+from vitedu.evaluate.losses import Loss
 from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
+from vitedu.train.checkpoint import Saver
 from vitedu.train.config import TrainConfig
-from vitedu.train.device import find_device
-from vitedu.train.folder import RunFolder
-from vitedu.train.given import (
-    Passed,
-    check_model,
-    check_passed_again,
-    into_settings,
-    name_of,
-)
-from vitedu.train.journal import Progress, Run
-from vitedu.train.loop import Loop
-from vitedu.train.losses import GivenLoss, Loss
+from vitedu.train.journal import Journal, Progress, Run, evaluate
 from vitedu.train.precision import concrete
-from vitedu.train.processes import from_environment
+from vitedu.train.processes import SINGLE, Processes, from_environment
+from vitedu.train.processes.device import (
+    choose_threads,
+    cpu_threads,
+    find_device,
+)
+from vitedu.train.run_folder import RunFolder
 from vitedu.train.sources import Sources, digest_of, open_sources
-from vitedu.train.state import TrainState, build_state, check_room
-from vitedu.train.threads import choose_threads, cpu_threads
+from vitedu.train.start import (
+    Given,
+    build_state,
+    check_given_again,
+    check_room,
+    into_settings,
+)
+from vitedu.train.state import TrainState
+from vitedu.train.step import step_seed, train_step
 from vitedu.weights import load
 
 if TYPE_CHECKING:
@@ -47,6 +55,7 @@ class Start(NamedTuple):
     num_steps: int
 
 
+@explain_killed_workers()
 def fit(
     config: TrainConfig,
     out: str | PathLike[str] | None = None,
@@ -61,6 +70,7 @@ def fit(
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
     command: str = "vitedu.train.fit",
+    notes: Sequence[str] = (),
 ) -> Run:
     """Train as `config` says; go on with the run in the folder `out`, if any.
 
@@ -90,7 +100,8 @@ def fit(
     the log. `should_stop` is called after every step and between the batches of
     an evaluation: if it returns True, the state is saved, and the weights as
     they are, so `vitedu.load(out)` works; the same call goes on from there
-    later. The test part is read once, after the last step.
+    later. The test part is read once, after the last step. `notes` are
+    sentences of yours that log and result begin with.
 
     Processes started by `torchrun` share every batch of `batch_size` images,
     and every evaluation; if one stops, all do; only the first one writes and
@@ -100,141 +111,67 @@ def fit(
     has another run in it, or the loss is not finite; the last good state is
     then in the folder.
     """
-    return fit_passed(
-        config,
-        out,
-        Passed(model, train, validation, test, loss, augment),
-        on_start=on_start,
-        on_progress=on_progress,
-        should_stop=should_stop,
-        command=command,
-    )
-
-
-@explain_killed_workers()
-def fit_passed(
-    config: TrainConfig,
-    out: str | PathLike[str] | None,
-    passed: Passed,
-    *,
-    on_start: Callable[[Start], None] | None,
-    on_progress: Callable[[Progress], None] | None,
-    should_stop: Callable[[], bool] | None,
-    command: str,
-    notes: tuple[str, ...] = (),
-) -> Run:
-    """`fit`, with `notes` on what was done before it, for log and result."""
+    # The processes and their device, and the run as its folder describes it.
     processes = from_environment()
     device = processes.device(find_device(config.device))
-    config, passed = into_settings(config, passed)
-    config = concrete(described(config, passed), device)
+    given = Given(model, train, validation, test, loss, augment)
+    config, given = into_settings(config, given)
+    config = concrete(config, device)
     folder = None if out is None else RunFolder(out)
     with processes.connected(device), ExitStack() as stack:
+        # A run that is finished is returned.
         if folder is not None and (
-            run := processes.first(lambda: finished_run(folder, config, passed))
+            run := processes.on_rank0(
+                lambda: finished_run(folder, config, given)
+            )
         ):
-            return returned(run, passed.model, device)
-        check_passed_again(config.given, passed.names)
-        threads = processes.first(lambda: threads_of(config, folder))
+            return returned(run, model, device)
+
+        # What is cheap to refuse comes before the data, which may take minutes.
+        check_given_again(config.given, given.names)
+        threads = processes.on_rank0(lambda: threads_of(config, folder))
         config = replace(config, threads=threads)
         stack.enter_context(cpu_threads(threads))
-        # what is cheap to refuse comes before the data, which may take minutes
         if folder is not None:
-            processes.first(lambda: folder.check(config))
-        if passed.model is None:
+            processes.on_rank0(lambda: folder.check(config))
+        if model is None:
             check_room(config, device)
-        sources = processes.in_turn(lambda: sources_of(config, passed, device))
+
+        # The data.
+        sources = processes.rank0_first(
+            lambda: sources_of(config, given, device)
+        )
+
+        # The model with its optimizer, schedule, precision and loss.
         state = build_state(
             config,
             sources.train,
             device,
             processes,
-            model=passed.model,
-            loss=named_loss(passed.loss),
+            model=model,
+            loss=given.loss,
         )
         state.data_digest = sources.dataset.digest
         state.notes = [*notes, *state.notes]
-        loop = Loop(
-            state,
-            sources,
-            folder=folder,
-            processes=processes,
-            on_progress=on_progress,
-        )
+        loop = Loop(state, sources, folder, processes, on_progress)
         loop.journal.check_result(command)
+
+        # The folder is ours from here on; the run in it goes on.
         if folder is not None:
-            processes.first(lambda: stack.enter_context(folder.held(config)))
+            processes.on_rank0(lambda: stack.enter_context(folder.held(config)))
         loop.resume()
+
+        # Training: step, measure, save, validate.
         if on_start is not None and processes.is_first:
             on_start(Start(config, sources, state, state.num_steps))
         loop.run(should_stop or (lambda: False))
+
+        # The test part, the weights and the result.
         return loop.finish(command)
 
 
-def described(config: TrainConfig, passed: Passed) -> TrainConfig:
-    """`config` as recorded: the given model's fields, and what else was given.
-
-    UserError: trained weights are named and a model is given, or what
-    `check_model` says of it.
-    """
-    model = passed.model
-    if model is not None:
-        check_model(model)
-        if config.weights is not None:
-            raise UserError(
-                f"weights={config.weights} and model= are two models to start "
-                "from; leave one of them out"
-            )
-        config = replace(
-            config, model=model.config, preprocess=model.preprocess
-        )
-    return replace(config, given=config.given or passed.names)
-
-
-def sources_of(
-    config: TrainConfig, passed: Passed, device: torch.device
-) -> Sources:
-    """The data that the configuration names, or that were given.
-
-    UserError: there is nothing to choose the best weights by, or what
-    `open_sources` says.
-    """
-    sources = open_sources(
-        config,
-        device,
-        train=passed.train,
-        validation=passed.validation,
-        test=passed.test,
-        augment=passed.augment,
-        class_names=() if passed.model is None else passed.model.class_names,
-    )
-    if config.keep == "best" and sources.validation is None:
-        raise UserError(
-            "keep=best needs validation data to choose by; hold some out of "
-            "the training data with validation=0.1"
-        )
-    return sources
-
-
-def named_loss(loss: Loss | None) -> GivenLoss | None:
-    """A loss of the caller's under its name."""
-    return None if loss is None else GivenLoss(loss, name_of(loss))
-
-
-def threads_of(config: TrainConfig, folder: RunFolder | None) -> int:
-    """The CPU threads of the configuration, or of the run that goes on.
-
-    A run recorded before there was such a field used what PyTorch would.
-    """
-    if config.threads is not None:
-        return config.threads
-    if folder is not None and os.path.isfile(folder.config):
-        return folder.read_config().threads or torch.get_num_threads()
-    return choose_threads(config, torch.get_num_threads())
-
-
 def finished_run(
-    folder: RunFolder, config: TrainConfig, passed: Passed
+    folder: RunFolder, config: TrainConfig, given: Given
 ) -> Run | None:
     """The run in the folder, if it is finished.
 
@@ -243,12 +180,12 @@ def finished_run(
     result = folder.finished(config)
     if result is None:
         return None
-    if passed.has_data:
+    if given.has_data:
         now = digest_of(
             config,
-            train=passed.train,
-            validation=passed.validation,
-            test=passed.test,
+            train=given.train,
+            validation=given.validation,
+            test=given.test,
         )
         if now != result["dataset"]["digest"]:
             raise UserError(
@@ -268,3 +205,182 @@ def returned(run: Run, model: Network | None, device: torch.device) -> Run:
     model.class_names = run.model.class_names
     model.loss_name = run.model.loss_name
     return run._replace(model=model.to(device).eval())
+
+
+def threads_of(config: TrainConfig, folder: RunFolder | None) -> int:
+    """The CPU threads of the configuration, or of the run that goes on.
+
+    A run recorded before there was such a field used what PyTorch would.
+    """
+    if config.threads is not None:
+        return config.threads
+    if folder is not None and os.path.isfile(folder.config):
+        return folder.read_config().threads or torch.get_num_threads()
+    return choose_threads(config, torch.get_num_threads())
+
+
+def sources_of(
+    config: TrainConfig, given: Given, device: torch.device
+) -> Sources:
+    """The data that the configuration names, or that were given.
+
+    UserError: there is nothing to choose the best weights by, or what
+    `open_sources` says.
+    """
+    sources = open_sources(
+        config,
+        device,
+        train=given.train,
+        validation=given.validation,
+        test=given.test,
+        augment=given.augment,
+        class_names=() if given.model is None else given.model.class_names,
+    )
+    if config.keep == "best" and sources.validation is None:
+        raise UserError(
+            "keep=best needs validation data to choose by; hold some out of "
+            "the training data with validation=0.1"
+        )
+    return sources
+
+
+class Loop:
+    """A run from first to last step; `state` and `journal` grow with it.
+
+    vitedu has no other loop of updates.
+    """
+
+    def __init__(
+        self,
+        state: TrainState,
+        sources: Sources,
+        folder: RunFolder | None = None,
+        processes: Processes = SINGLE,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.state = state
+        self.config = state.config
+        self.sources = sources
+        self.folder = folder
+        self.processes = processes
+        self.journal = Journal(state, sources, folder, processes, on_progress)
+        self.saver = Saver(state, folder, processes)
+        self.should_stop: Callable[[], bool] = lambda: False
+        self.stopped = False
+
+    def resume(self) -> None:
+        """Go on where the folder's run was stopped, if there is one in it."""
+        self.journal.seconds, self.journal.pending = self.saver.load()
+        self.journal.resumed = self.journal.seconds
+        if folder := self.folder:
+            step = self.state.step or -1
+            self.journal.history = self.processes.on_rank0(
+                lambda: folder.rewind(step)
+            )
+
+    def run(self, should_stop: Callable[[], bool]) -> None:
+        """Step until the last step, or until `should_stop` on any process."""
+        state, config, total = self.state, self.config, self.processes.total
+        self.should_stop = lambda: total([should_stop()])[0] > 0
+        for note in (*self.sources.notes, *state.notes):
+            self.journal.note(note)
+        self.validate()  # a run may have been stopped before it did
+        share = self.processes.share_of(self.sources.train)
+        while not (state.is_done or self.stopped):
+            epoch, start = divmod(state.step, state.epoch_steps)
+            batches = share.batches(
+                epoch=epoch,
+                seed=config.seed,
+                batch_size=config.batch_size,
+                start=start,
+            )
+            for batch in self.journal.data_wait.timed(batches):
+                self.update(batch)
+                if state.is_done or self.stopped:
+                    break
+
+    def update(self, batch: tuple[Tensor, Tensor]) -> None:
+        """One step and what is due after it; only that waits for the device."""
+        state, config = self.state, self.config
+        seed = step_seed(config.seed, state.step, self.processes.rank)
+        torch.manual_seed(seed)
+        batch = mix(
+            *batch,
+            config.model.num_classes,
+            mixup=config.mixup,
+            cutmix=config.cutmix,
+            seed=seed,
+        )
+        if not state.model.training:  # a callback looked at its answers
+            state.model.train()
+        result = train_step(state, batch, self.processes, state.num_images)
+        self.journal.pending.append(result)
+        if state.is_done or state.step % config.log_every == 0:
+            totals = self.journal.totals()
+            self.saver.check_loss(totals)
+            self.journal.measure(totals)
+        self.stopped = self.should_stop()
+        save_steps = config.save_every or state.epoch_steps
+        if state.is_done or self.stopped or state.step % save_steps == 0:
+            self.save()
+        if not self.stopped:
+            self.validate()
+
+    def save(self) -> None:
+        """Write what the next step depends on."""
+        self.saver.save(self.journal.seconds, self.journal.totals())
+
+    def validate(self) -> None:
+        """Measure the held-out part where an epoch ends, unless the log has it.
+
+        With keep="best" the weights are kept if they do better than any before.
+        They are written before the line: what the log says is best is there.
+        """
+        state, source = self.state, self.sources.validation
+        ends_epoch = state.is_done or state.step % state.epoch_steps == 0
+        if source is None or state.step == 0 or not ends_epoch:
+            return
+        if self.journal.last("validation_accuracy")["step"] == state.step:
+            return
+        self.saver.result_weights()  # of nan the answers would mean nothing
+        measured = self.evaluate(source)
+        if measured is None:
+            self.save()
+            return
+        best = self.journal.best()
+        if self.config.keep == "best" and (
+            best is None or measured.accuracy > best["validation_accuracy"]
+        ):
+            self.saver.keep_best()
+        self.journal.validated(measured)
+
+    def evaluate(
+        self, source: Any, model: Network | None = None
+    ) -> Evaluation | None:
+        """What the result or `model` reaches now; not timed. None: stopped."""
+        with self.journal.clock_stopped():
+            measured = evaluate(
+                self.state, source, self.should_stop, self.processes, model
+            )
+        self.stopped = measured is None
+        return measured
+
+    def finish(self, command: str) -> Run:
+        """The result of the run, measured and written.
+
+        A run that was stopped can be loaded, and goes on from its checkpoint.
+        Its weights are written as they are, averaged if `config.ema`; if it was
+        stopped while the test part was measured, they are already those of the
+        result.
+        """
+        is_finished = self.state.is_done and not self.stopped
+        model, test = self.saver.final_model(is_finished), None
+        if is_finished:
+            test = self.evaluate(self.sources.test, model)
+        result = self.journal.result(command, test)
+        self.saver.write_weights(model)
+        if folder := self.folder:
+            self.processes.on_rank0(
+                lambda: results.write(folder.result, result)
+            )
+        return Run(result, self.journal.history, model)

@@ -2,20 +2,25 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
 
 from vitedu import results
-from vitedu.evaluate import Evaluation
+from vitedu.data import Source
+from vitedu.evaluate import Evaluation, accuracy
 from vitedu.model import ViT
-from vitedu.train.folder import RunFolder
-from vitedu.train.processes import ALONE, Processes
+from vitedu.train.processes import SINGLE, Processes
+from vitedu.train.run_folder import RunFolder
 from vitedu.train.sources import Sources
 from vitedu.train.state import TrainState
 from vitedu.train.step import StepResult
-from vitedu.train.waiting import DataWait
+
+Batch = TypeVar("Batch")
 
 
 class Progress(NamedTuple):
@@ -59,7 +64,7 @@ class Journal:
         state: TrainState,
         sources: Sources,
         folder: RunFolder | None = None,
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         self.state = state
@@ -92,13 +97,9 @@ class Journal:
     def totals(self) -> list[StepResult]:
         """Each pending result summed over processes; waits for the device."""
         numbers = [
-            number
+            0 if number is None else number  # no `correct` of soft labels
             for result in self.pending
-            for number in (
-                result.loss_sum,
-                0 if result.correct is None else result.correct,
-                result.num_images,
-            )
+            for number in result[:3]
         ]
         sums = self.processes.total(numbers)
         columns = sums[0::3], sums[1::3], sums[2::3]
@@ -120,13 +121,16 @@ class Journal:
         num_images = sum(result.num_images for result in totals)
         before = self.last("loss")["wall_seconds"]
         speed = num_images / max(seconds - before, 1e-9)
+        here = seconds - max(before, self.resumed)  # of it in this process
+        waited = min(self.data_wait.take() / max(here, 1e-9), 1.0)
+        waited = float(self.processes.total([waited])[0])
         line = self.place() | {
             "loss": float(sum(x.loss_sum for x in totals)) / max(num_images, 1),
             "lr": state.schedule(state.step - 1),
             "precision": state.config.precision,
             "images_per_second": round(speed, 1),
             "wall_seconds": round(seconds, 3),
-            "data_wait": self.waited(seconds - max(before, self.resumed)),
+            "data_wait": round(waited / self.processes.world_size, 3),
         }
         if totals[0].correct is not None:
             correct = int(sum(result.correct for result in totals))
@@ -137,26 +141,6 @@ class Journal:
             line["grad_norm"] = float(norm)
         self.pending = []
         self.record(line, speed)
-
-    def waited(self, seconds: float) -> float:
-        """The share of the last `seconds` that went by waiting for data.
-
-        The mean over all processes.
-        """
-        share = min(self.data_wait.take() / max(seconds, 1e-9), 1.0)
-        total = float(self.processes.total([share])[0])
-        return round(total / self.processes.count, 3)
-
-    def whole_wait(self) -> float | None:
-        """The share over all lines; None: no line says it."""
-        seconds, waited, before = 0.0, 0.0, 0.0
-        for line in self.history:
-            lasted = line.get("wall_seconds", before) - before
-            if "data_wait" in line:
-                seconds += lasted
-                waited += line["data_wait"] * lasted
-            before += lasted
-        return round(waited / seconds, 3) if seconds > 0 else None
 
     def validated(self, measured: Evaluation) -> None:
         """Record what the held-out part says."""
@@ -170,12 +154,11 @@ class Journal:
         found = {f"{part}_accuracy": measured.accuracy}
         if math.isfinite(measured.loss):
             return found | {f"{part}_loss": measured.loss}
-        note = (
+        self.note(
             f"the {part} loss is not finite at step {self.state.step}: the "
             f"model answers NaN or infinity for {measured.num_unanswered} of "
             f"{measured.num_images} images, which count as wrong"
         )
-        self.note(note)
         return found
 
     def note(self, sentence: str) -> None:
@@ -193,7 +176,7 @@ class Journal:
         self.history.append(line)
         folder, state = self.folder, self.state
         if folder is not None:
-            self.processes.first(lambda: folder.append(line))
+            self.processes.on_rank0(lambda: folder.append(line))
         if self.on_progress is not None and self.processes.is_first:
             self.on_progress(
                 Progress(
@@ -213,6 +196,17 @@ class Journal:
             key=lambda line: line["validation_accuracy"],
             default=None,
         )
+
+    def mean_wait(self) -> float | None:
+        """The share of all time that went by waiting for data, if measured."""
+        seconds, waited, before = 0.0, 0.0, 0.0
+        for line in self.history:
+            lasted = line.get("wall_seconds", before) - before
+            if "data_wait" in line:
+                seconds += lasted
+                waited += line["data_wait"] * lasted
+            before += lasted
+        return round(waited / seconds, 3) if seconds > 0 else None
 
     def check_result(self, command: str) -> None:
         """UserError now if the result couldn't be recorded at the end."""
@@ -238,7 +232,7 @@ class Journal:
                 f"the weights are those of step {chosen['step']}, the best on "
                 "the validation part"
             )
-        data_wait = self.whole_wait()
+        data_wait = self.mean_wait()
         return {
             "schema": results.SCHEMA,
             "status": "interrupted" if test is None else "finished",
@@ -261,3 +255,114 @@ def metric(name: str, value: float) -> dict[str, Any]:
     """A number of a run as a result stores it."""
     unit = "nats" if name.endswith("_loss") else "percent"
     return {"value": value, "unit": unit, "per_seed": [value]}
+
+
+class DataWait:
+    """Seconds in which there was nothing to do until the next batch came.
+
+    `for batch in wait.timed(batches): ...`, and later `wait.take()`.
+
+    A CUDA GPU works behind this process, so what this process waits may cost
+    nothing. There the time is the device's own, between two events around each
+    batch: from the end of all earlier work to the moment the batch is on the
+    device. They are read by `take` alone, so no step waits for them. On other
+    devices it is this process's time.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self.seconds = 0.0
+
+    def timed(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """The same batches; how long each is waited for is noted."""
+        iterator = iter(batches)
+        while True:
+            began = time.perf_counter()
+            idle = self.event()
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            if idle is None:
+                self.seconds += time.perf_counter() - began
+            else:
+                self.events.append((idle, self.event()))
+            yield batch
+
+    def event(self) -> torch.cuda.Event | None:
+        """A mark behind all the work that a GPU has been given so far."""
+        if self.device.type != "cuda":
+            return None
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self.device))
+        return event
+
+    def take(self) -> float:
+        """Seconds since the last call; waits for a GPU."""
+        for idle, came in self.events:
+            came.synchronize()
+            self.seconds += idle.elapsed_time(came) / 1000
+        seconds, self.seconds, self.events = self.seconds, 0.0, []
+        return seconds
+
+
+def evaluate(
+    state: TrainState,
+    source: Source,
+    should_stop: Callable[[], bool],
+    processes: Processes = SINGLE,
+    model: nn.Module | None = None,
+) -> Evaluation | None:
+    """Float32 accuracy of the weights that would be the result now, or `model`.
+
+    The loss is the one that is trained on, without label smoothing. Each
+    process measures its share. None if `should_stop` ended it before all of
+    `source` was seen.
+    """
+    if len(source) < processes.world_size:
+        processes = SINGLE  # a share would be empty: each sees all
+    # as many images at a time as fit where learning does
+    config, count = state.config, processes.world_size
+    size = 2 * (config.micro_batch_size or -(-config.batch_size // count))
+    batches = processes.share_of(source).batches(
+        epoch=0, seed=0, batch_size=size * count
+    )
+    measured_model, trained = model or state.network, None
+    if model is None and state.ema is not None:
+        trained = swap_weights(measured_model, state.ema.average)
+    measured = accuracy(
+        measured_model, until(batches, should_stop), loss=state.plain_loss
+    )
+    if trained is not None:
+        swap_weights(measured_model, trained)
+    correct, loss_sum, num_images, unanswered = processes.total(
+        [*measured[:3], measured.num_unanswered]
+    )
+    measured = Evaluation(
+        int(correct),
+        float(loss_sum),
+        int(num_images),
+        measured.loss_name,
+        int(unanswered),
+    )
+    return measured if measured.num_images == len(source) else None
+
+
+def until(
+    batches: Iterable[tuple[Tensor, Tensor]], should_stop: Callable[[], bool]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """`batches`, until `should_stop` says so between two of them."""
+    for number, batch in enumerate(batches):
+        if number and should_stop():
+            return
+        yield batch
+
+
+def swap_weights(
+    model: nn.Module, weights: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """Put `weights` into `model`; a copy of those it had."""
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    model.load_state_dict(weights)
+    return before

@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vitedu.errors import UserError
 from vitedu.train.config import TrainConfig
+from vitedu.train.processes import full_tensor
 
 KERNELS = {
     "flash": SDPBackend.FLASH_ATTENTION,
@@ -269,4 +270,4 @@ def clip(
     parameters = [
         p for group in optimizer.param_groups for p in group["params"]
     ]
-    return torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+    return full_tensor(torch.nn.utils.clip_grad_norm_(parameters, max_norm))

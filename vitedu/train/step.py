@@ -1,12 +1,12 @@
 """One update of the weights."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from vitedu.train.optimizer import set_lr
+from vitedu.train.processes import SINGLE, Processes
 
 if TYPE_CHECKING:
     from vitedu.train.state import TrainState
@@ -21,32 +21,37 @@ class StepResult(NamedTuple):
     grad_norm: Tensor | None  # before clipping; None where nothing is clipped
 
 
-def micro_batches(
-    images: Tensor, labels: Tensor, size: int | None
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Cut a batch (b, ...) into parts of `size` images or fewer; None: one."""
-    size = size or len(images)
-    return zip(images.split(size), labels.split(size), strict=True)
-
-
-def train_step(state: "TrainState", batch: tuple[Tensor, Tensor]) -> StepResult:
+def train_step(
+    state: "TrainState",
+    batch: tuple[Tensor, Tensor],
+    processes: Processes = SINGLE,
+    num_images: int | None = None,
+) -> StepResult:
     """One update of `state`: no print, no clock, no waiting for the device.
 
     `batch` is images (b, c, h, w), ready for the model, and labels, int64 (b,)
     or soft (b, classes). Gradients are those of the mean loss over the whole
     batch, however it is cut into micro-batches. A step that a loss scaler skips
     counts.
+
+    Of several `processes` each gives its share (maybe empty) of a batch of
+    `num_images`; they exchange gradients, and the result is that of the share.
     """
     images, labels = batch
     config = state.config
+    num_images = num_images or len(images)
     set_lr(state.optimizer, state.schedule(state.step))
     loss_sum, correct = 0.0, None if labels.ndim == 2 else 0
-    for x, y in micro_batches(images, labels, config.micro_batch_size):
+    for x, y in processes.micro_batches(
+        state.model, batch, config.micro_batch_size, num_images
+    ):
         with state.precision.autocast():
             logits = state.model(x)  # (b, classes)
-        loss = state.loss(logits, y)  # summed, in float32 or better
-        # divided by the whole batch, so that unequal micro-batches weigh right
-        state.precision.backward(loss / len(images))
+        # summed, in float32 or better; 0 where this process has no image left
+        loss = state.loss(logits, y) if len(y) else 0 * logits.float().sum()
+        # divided by the whole batch, so that unequal micro-batches weigh right;
+        # an exchange of gradients takes their mean over the processes
+        state.precision.backward(loss / (num_images / processes.world_size))
         loss_sum = loss_sum + loss.detach()
         if correct is not None:
             correct = correct + (logits.argmax(dim=-1) == y).sum()

@@ -1,159 +1,139 @@
-"""The processes that train one model; usually this one is alone.
+"""The processes that train one model: usually this one, or those of `torchrun`.
 
-While it runs, training asks five things of them: `step`, `total`, `gather`,
-`scatter` and `first`. It reads the same for one process and for many.
+`with processes.connected(device): ...`; training reads the same for one process
+and for many, and nothing else in the package knows of ranks.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from vitedu.data import Source
 from vitedu.errors import UserError
-from vitedu.train.step import StepResult, train_step
-
-if TYPE_CHECKING:
-    from vitedu.train.state import TrainState
 
 Number = float | Tensor  # a tensor of one element
+Batch = tuple[Tensor, Tensor]  # images and labels
 
 
-class Processes(Protocol):
-    """What training asks of its processes. All of them make the same calls."""
+class Learner(Protocol):
+    """What is kept equal on all processes: a TrainState."""
 
-    number: int  # of this process; the first is 0
-    count: int
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    ema: Any
+
+
+class SingleProcess:
+    """What training asks of its processes, as one alone answers it.
+
+    All processes make the same calls. `Distributed` has the same methods.
+    """
+
+    rank = 0
+    world_size = 1
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that reads, writes and reports."""
-        ...
-
-    def step(
-        self, state: "TrainState", batch: tuple[Tensor, Tensor], num_images: int
-    ) -> StepResult:
-        """One update from `num_images`; `batch` is this process's share.
-
-        The sums of the result are those of the share.
-        """
-        ...
-
-    def total(self, numbers: Sequence[Number]) -> list[Number]:
-        """Each of the numbers added up over all processes."""
-        ...
-
-    def gather(self, state: "TrainState") -> dict[str, Any]:
-        """Model, optimizer and average as a checkpoint stores them.
-
-        Only the first process may use what it gets.
-        """
-        ...
-
-    def scatter(
-        self, read: Callable[[], dict[str, Any]], state: "TrainState"
-    ) -> dict[str, Any]:
-        """Inverse of `gather`: all states get what the first process reads.
-
-        Returns the other parts of what was read.
-        """
-        ...
-
-    def first(self, make: Callable[[], Any]) -> Any:
-        """What `make()` returns on the first process; all get its UserError."""
-        ...
-
-    def in_turn(self, make: Callable[[], Any]) -> Any:
-        """What `make()` returns on each process, starting with the first.
-
-        The others then find what it has downloaded or cached. Its UserError
-        reaches all, and they don't make anything.
-        """
-        ...
+        """Whether this is rank 0, which reads, writes and reports."""
+        return self.rank == 0
 
     def device(self, device: torch.device) -> torch.device:
         """The device of this process if the run is to use `device`."""
-        ...
+        return device
 
     def connected(self, device: torch.device) -> AbstractContextManager[None]:
         """The block in which the processes can reach each other."""
-        ...
+        return nullcontext()
 
-    def spread(self, model: nn.Module, shard: bool) -> nn.Module:
-        """The same model on all processes, so that they share its gradients."""
-        ...
+    def wrap_model(self, model: nn.Module, shard: bool) -> nn.Module:
+        """The model, wrapped so that all processes share its gradients."""
+        return model
 
     def share_of(self, source: Source) -> Source:
-        """The images of every batch that this process takes."""
-        ...
+        """Every batch of `source`, reduced to the rows of this process."""
+        return source
 
+    def micro_batches(
+        self, model: nn.Module, batch: Batch, size: int | None, num_images: int
+    ) -> Iterator[Batch]:
+        """This process's share of `num_images`, cut for the backward passes.
 
-class Alone:
-    """The only process there is."""
-
-    number = 0
-    count = 1
-    is_first = True
-
-    def step(
-        self, state: "TrainState", batch: tuple[Tensor, Tensor], num_images: int
-    ) -> StepResult:
-        """`train_step`: the share is the whole batch."""
-        return train_step(state, batch)
+        Parts have at most `size` images. Gradients are exchanged in the last
+        pass. A part may have an image and no label; it counts nothing.
+        """
+        return micro_batches(*batch, size)
 
     def total(self, numbers: Sequence[Number]) -> list[Number]:
-        """The numbers themselves; nothing waits for the device."""
+        """Each of the numbers added up over all processes."""
         return list(numbers)
 
-    def gather(self, state: "TrainState") -> dict[str, Any]:
-        """Model, optimizer and average as they are."""
+    def gather(self, state: Learner) -> dict[str, Any]:
+        """Model, optimizer and average as one process would have them.
+
+        Only rank 0 may use what it gets.
+        """
         return {
-            "model": state.network.state_dict(),
+            "model": unwrapped(state.model).state_dict(),
             "optimizer": state.optimizer.state_dict(),
             "ema": None if state.ema is None else state.ema.state_dict(),
         }
 
     def scatter(
-        self, read: Callable[[], dict[str, Any]], state: "TrainState"
+        self, read: Callable[[], dict[str, Any]], state: Learner
     ) -> dict[str, Any]:
-        """The inverse of `gather`; returns the other parts of what was read."""
+        """Inverse of `gather`, of what rank 0 reads; returns the rest of it."""
         content = read()
-        state.network.load_state_dict(content.pop("model"))
+        unwrapped(state.model).load_state_dict(content.pop("model"))
         state.optimizer.load_state_dict(content.pop("optimizer"))
-        ema = content.pop("ema")
+        average = content.pop("ema")
         if state.ema is not None:
-            state.ema.load_state_dict(ema)
+            state.ema.load_state_dict(average)
         return content
 
-    def first(self, make: Callable[[], Any]) -> Any:
-        """What `make()` returns."""
+    def on_rank0(self, make: Callable[[], Any]) -> Any:
+        """What `make()` returns on rank 0; all get that, or its UserError."""
         return make()
 
-    def in_turn(self, make: Callable[[], Any]) -> Any:
-        """What `make()` returns."""
+    def rank0_first(self, make: Callable[[], Any]) -> Any:
+        """What `make()` returns on each process, beginning with rank 0.
+
+        The others then find what it has downloaded or cached. Its UserError
+        reaches all, and they don't make anything.
+        """
         return make()
 
-    def device(self, device: torch.device) -> torch.device:
-        """The device itself."""
-        return device
 
-    def connected(self, device: torch.device) -> AbstractContextManager[None]:
-        """Nothing to connect."""
-        return nullcontext()
-
-    def spread(self, model: nn.Module, shard: bool) -> nn.Module:
-        """The model itself."""
-        return model
-
-    def share_of(self, source: Source) -> Source:
-        """All of it."""
-        return source
+Processes = SingleProcess  # which of the two, only this folder knows
+SINGLE = SingleProcess()
 
 
-ALONE = Alone()
+def micro_batches(
+    images: Tensor, labels: Tensor, size: int | None
+) -> Iterator[Batch]:
+    """Cut a batch (b, ...) into parts of `size` images or fewer; None: one."""
+    size = size or len(images)
+    return zip(images.split(size), labels.split(size), strict=True)
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model without what torch.compile or DDP wraps around it.
+
+    The wrappers begin every name with `_orig_mod.` or `module.`; a run may go
+    on compiled or not, in one process or in several.
+    """
+    while hasattr(model, "_orig_mod") or hasattr(model, "module"):
+        model = getattr(model, "_orig_mod", None) or model.module
+    return model
+
+
+def full_tensor(tensor: Tensor) -> Tensor:
+    """All of a tensor, of which FSDP2 may have left a part to this process."""
+    # a DTensor; to import that class would take a second
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def from_environment() -> Processes:
@@ -162,31 +142,30 @@ def from_environment() -> Processes:
     UserError: the variables that `torchrun` sets contradict each other.
     """
     if "LOCAL_RANK" not in os.environ:
-        return ALONE
-    rank, world, local_rank = map(
+        return SINGLE
+    rank, world_size, local_rank = map(
         whole_number, ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     )
-    if not 0 <= rank < world or local_rank < 0:
+    if not 0 <= rank < world_size:
         raise UserError(
-            f"RANK={rank}, WORLD_SIZE={world} and LOCAL_RANK={local_rank} "
+            f"RANK={rank}, WORLD_SIZE={world_size} and LOCAL_RANK={local_rank} "
             "contradict each other; start the processes with torchrun"
         )
-    if world == 1:
-        return ALONE
-    from vitedu.train.processes.several import Several
+    if world_size == 1:
+        return SINGLE
+    from vitedu.train.processes.distributed import Distributed
 
-    return Several(rank, world, local_rank)
+    return Distributed(rank, world_size, local_rank)
 
 
 def whole_number(name: str) -> int:
-    """A variable of the environment. UserError: missing, or not a number."""
     text = os.environ.get(name)
     if text is None:
         raise UserError(
             f"LOCAL_RANK is set, but {name} isn't; start the processes with "
             "torchrun, or unset LOCAL_RANK to train in this process alone"
         )
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
+    if not (text.isascii() and text.isdigit()):
         raise UserError(
             f"{name} must be a whole number, got {text!r}; start the processes "
             "with torchrun, or unset LOCAL_RANK to train in this process alone"

@@ -1,0 +1,273 @@
+"""Several processes train one model: the same run, however many there are.
+
+Each computes the gradients of its share of every batch; their weighted mean
+over the processes is the gradient of the whole batch. `torchrun` starts the
+processes, DDP copies the model to each, FSDP2 (`shard=true`) distributes its
+weights.
+"""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.nn.parallel import DistributedDataParallel
+
+from vitedu.data import Source
+from vitedu.errors import UserError
+from vitedu.train.processes import (
+    Batch,
+    Learner,
+    Number,
+    SingleProcess,
+    full_tensor,
+    micro_batches,
+    unwrapped,
+)
+
+# A process that dies ends the run at once (torchrun sees to it); this is for
+# one that hangs. Compiling, or a download, may keep the others waiting for
+# minutes.
+TIMEOUT = timedelta(minutes=30)
+
+
+class Distributed(SingleProcess):
+    """Process `rank` of `world_size`; `local_rank` counts on one machine.
+
+    Messages between them go over the CPU, so that none waits for its device.
+    """
+
+    def __init__(self, rank: int, world_size: int, local_rank: int) -> None:
+        self.rank = rank
+        self.world_size = world_size
+        self.local_rank = local_rank
+
+    def device(self, device: torch.device) -> torch.device:
+        """The GPU of this process if the run is to use "cuda".
+
+        UserError: there are more processes than devices, or they cannot share
+        one.
+        """
+        if device.type == "cpu":
+            return device
+        if device.type != "cuda" or device.index is not None:
+            raise UserError(
+                f"{self.world_size} processes cannot share device={device}; "
+                "set device=cuda, and each takes its own, or device=cpu"
+            )
+        count = torch.cuda.device_count()
+        if self.local_rank >= count:
+            raise UserError(
+                f"process {self.local_rank} of this machine doesn't have a "
+                f"device: there are {count}; start torchrun --nproc-per-node "
+                f"{count}"
+            )
+        return torch.device("cuda", self.local_rank)
+
+    @contextmanager
+    def connected(self, device: torch.device) -> Iterator[None]:
+        """Connect the processes: gloo between CPUs, and nccl between GPUs.
+
+        UserError: the variables that say where the others are reached are
+        missing.
+        """
+        if dist.is_initialized():
+            yield
+            return
+        for name in ("MASTER_ADDR", "MASTER_PORT"):
+            if name not in os.environ:
+                raise UserError(
+                    f"there are {self.world_size} processes, but {name} isn't "
+                    "set; start them with torchrun"
+                )
+        backend = "gloo"
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+            backend = "cpu:gloo,cuda:nccl"
+        dist.init_process_group(backend, timeout=TIMEOUT)
+        yield
+        # not after an error: the others may be gone, and would be waited for
+        dist.destroy_process_group()
+
+    def wrap_model(self, model: nn.Module, shard: bool) -> nn.Module:
+        """DDP around the model; with `shard` FSDP2, which changes it in place.
+
+        Each process then keeps a part of every weight, and a block has its
+        whole weights only while it computes.
+        """
+        if not shard:
+            # the class token's gradient has strides of its own, which costs
+            # nothing
+            warnings.filterwarnings("ignore", "Grad strides do not match")
+            return DistributedDataParallel(model, gradient_as_bucket_view=True)
+        from torch.distributed.fsdp import fully_shard
+
+        device = next(model.parameters()).device.type
+        mesh = dist.init_device_mesh(device, (self.world_size,))
+        for block in model.blocks_in_order():
+            fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        return model
+
+    def share_of(self, source: Source) -> Source:
+        return Share(source, self.rank, self.world_size)
+
+    def micro_batches(
+        self, model: nn.Module, batch: Batch, size: int | None, num_images: int
+    ) -> Iterator[Batch]:
+        """As many parts as the process with the largest share has.
+
+        Sharded weights are collected in every pass, so all have to make it.
+        Where no image is left, it is a black one without a label.
+        """
+        images, labels = batch
+        largest_share = -(-num_images // self.world_size)
+        size = size or largest_share
+        num_passes = -(-largest_share // size)
+        parts = micro_batches(images, labels, size) if len(images) else iter(())
+        black = images.new_zeros(1, *images.shape[1:]), labels[:0]
+        for number in range(num_passes):
+            is_last = number == num_passes - 1
+            if isinstance(model, DistributedDataParallel):
+                model.require_backward_grad_sync = is_last
+            else:  # FSDP2 has changed it in place
+                model.set_requires_gradient_sync(is_last)
+            yield next(parts, black)
+
+    def total(self, numbers: Sequence[Number]) -> list[Number]:
+        total = torch.tensor([float(x) for x in numbers], dtype=torch.float64)
+        dist.all_reduce(total)
+        return list(total)
+
+    def gather(self, state: Learner) -> dict[str, Any]:
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        optimizer = get_optimizer_state_dict(
+            state.model, state.optimizer, options=options
+        )
+        if self.is_first:
+            # it comes by names; the optimizer itself counts its parameters
+            numbers = {x: i for i, x in enumerate(parameter_names(state))}
+            optimizer = renamed(optimizer, numbers)
+        ema = None
+        if state.ema is not None:
+            ema = state.ema.state_dict()
+            average = ema["average"].items()
+            ema["average"] = {name: full_tensor(x).cpu() for name, x in average}
+        return {
+            "model": get_model_state_dict(state.model, options=options),
+            "optimizer": optimizer,
+            "ema": ema,
+        }
+
+    def scatter(
+        self, read: Callable[[], dict[str, Any]], state: Learner
+    ) -> dict[str, Any]:
+        """Inverse of `gather`; tensors are sent one by one, into place."""
+        content, error = self.attempt(read)
+        model, optimizer, average = {}, {}, {}
+        if content is not None:
+            model = content.pop("model")
+            names = dict(enumerate(parameter_names(state)))
+            optimizer = renamed(content.pop("optimizer"), names)
+            ema = content.pop("ema")
+            if state.ema is not None:
+                average = ema["average"]
+                content["num_updates"] = ema["num_updates"]
+        content = self.send(content, error)
+        options = StateDictOptions(
+            full_state_dict=True, broadcast_from_rank0=True
+        )
+        if state.ema is not None:
+            # The average is distributed as the weights are: it takes their
+            # place for a moment. A copy, since its names become those of the
+            # wrapped model.
+            set_model_state_dict(state.model, dict(average), options=options)
+            num_updates = content.pop("num_updates")
+            average = unwrapped(state.model).state_dict()
+            state.ema.load_state_dict(
+                {"num_updates": num_updates, "average": average}
+            )
+        set_model_state_dict(state.model, dict(model), options=options)
+        set_optimizer_state_dict(
+            state.model, state.optimizer, optimizer, options=options
+        )
+        return content
+
+    def on_rank0(self, make: Callable[[], Any]) -> Any:
+        return self.send(*self.attempt(make))
+
+    def rank0_first(self, make: Callable[[], Any]) -> Any:
+        made, error = self.attempt(make)
+        self.send(None, error)
+        return made if self.is_first else make()
+
+    def attempt(self, make: Callable[[], Any]) -> tuple[Any, UserError | None]:
+        """What `make()` returns on rank 0, or its UserError."""
+        if not self.is_first:
+            return None, None
+        try:
+            return make(), None
+        except UserError as error:
+            return None, error
+
+    def send(self, content: Any, error: UserError | None) -> Any:
+        """What rank 0 gives, on all; or its error, raised on all."""
+        message = [content, error]
+        dist.broadcast_object_list(message, device=torch.device("cpu"))
+        content, error = message
+        if error is not None:
+            raise error
+        return content
+
+
+class Share:
+    """One process's share of a source; its length is that of the whole."""
+
+    def __init__(self, source: Source, rank: int, world_size: int) -> None:
+        self.source = source
+        self.rank = rank
+        self.world_size = world_size
+        self.num_classes = source.num_classes
+        self.class_names = source.class_names
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def batches(self, **options: Any) -> Iterator[tuple[Tensor, Tensor]]:
+        """This process's rows of each batch, possibly none of the last one."""
+        return self.source.batches(
+            **options, rank=self.rank, world=self.world_size
+        )
+
+
+def parameter_names(state: Learner) -> list[str]:
+    """The names of the optimizer's parameters, in its order."""
+    named = unwrapped(state.model).named_parameters()
+    names = {id(parameter): name for name, parameter in named}
+    return [
+        names[id(parameter)]
+        for group in state.optimizer.param_groups
+        for parameter in group["params"]
+    ]
+
+
+def renamed(optimizer: dict[str, Any], names: dict[Any, Any]) -> dict[str, Any]:
+    """An optimizer's state with other names for its parameters."""
+    groups = [
+        group | {"params": [names[each] for each in group["params"]]}
+        for group in optimizer["param_groups"]
+    ]
+    state = {names[each]: x for each, x in optimizer["state"].items()}
+    return {"state": state, "param_groups": groups}

@@ -1,0 +1,262 @@
+"""A run's folder: its files, who may write them, and whether it goes on."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from vitedu import results
+from vitedu.errors import UserError, reason
+from vitedu.files import (
+    list_folder,
+    make_folder,
+    read_json,
+    replace_file,
+    user_path,
+)
+from vitedu.train.config import TrainConfig, as_settings, differences
+
+LOCK = ".lock"
+
+
+class FolderTaken(UserError):
+    """The folder belongs to another run, another process or another person."""
+
+
+class OtherRun(FolderTaken):
+    """The run in the folder has other settings; `--fresh` puts it aside."""
+
+
+class RunFolder:
+    """The files of one run.
+
+    `config.json`, `log.jsonl` (a line per measurement), `checkpoint.pt`, with
+    keep="best" `best.safetensors`, and when the run is done or stopped
+    `model.safetensors` and `result.json`, whose status says which.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = user_path(path)
+        self.config = self.path / "config.json"
+        self.log = self.path / "log.jsonl"
+        self.checkpoint = self.path / "checkpoint.pt"
+        self.best = self.path / "best.safetensors"
+        self.weights = self.path / "model.safetensors"
+        self.result = self.path / "result.json"
+
+    # --- who may train here
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep others out until the block or this process ends.
+
+        FolderTaken: another process is training here.
+        """
+        lock = FileLock(self.path / LOCK, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise FolderTaken(
+                f"another process is training in {self.path}; wait for it, "
+                "stop it, or train in another folder"
+            ) from None
+        except (OSError, NotImplementedError):
+            pass  # no right to write, which the next file says, or no locks
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @contextmanager
+    def held(self, config: TrainConfig) -> Iterator[None]:
+        """`prepare`, and keep others out until the run or this process ends.
+
+        FolderTaken: another one is training here, or what `prepare` says.
+        """
+        make_folder(self.path)
+        self._check_belongs(config)
+        with self.locked():
+            self.prepare(config)
+            yield
+
+    def check(self, config: TrainConfig) -> None:
+        """What `held` would refuse, without making a run's files."""
+        if os.path.exists(self.path):
+            self._check_belongs(config)
+        if os.path.exists(self.config):
+            with self.locked():
+                pass
+
+    def prepare(self, config: TrainConfig) -> None:
+        """Make the folder, or check that the run in it is this one.
+
+        FolderTaken: it belongs to another run (what differs is named), or has
+        other files in it. UserError: it cannot be written.
+        """
+        make_folder(self.path)
+        self._check_belongs(config)
+        for name in self._half_written():
+            (self.path / name).unlink(missing_ok=True)
+        text = json.dumps(config.to_json(), indent=2) + "\n"
+        replace_file(self.config, text)
+
+    def check_same(self, config: TrainConfig) -> None:
+        """OtherRun naming the settings where the run here isn't `config`'s."""
+        before, now = differences(self.read_config(), config)
+        if "given" in before:
+            raise OtherRun(
+                f"{self.path} contains a run that was given "
+                f"{before['given'] or 'nothing'} in Python, and this one is "
+                f"given {now['given'] or 'nothing'}; give vitedu.train.fit the "
+                "same to go on, or train in another folder"
+            )
+        if before:
+            raise OtherRun(
+                f"{self.path} contains a run with {as_settings(before)}, this "
+                f"one has {as_settings(now)}; train in another folder"
+            )
+
+    def _check_belongs(self, config: TrainConfig) -> None:
+        """FolderTaken unless the folder is free or has the run of `config`."""
+        if os.path.exists(self.config):
+            self.check_same(config)
+        else:
+            self._check_nothing_else()
+
+    def _check_nothing_else(self) -> None:
+        """FolderTaken: there are files that a killed run wouldn't leave."""
+        if {*list_folder(self.path)} - {LOCK, *self._half_written()}:
+            raise FolderTaken(
+                f"{self.path} is not a run folder: it has files, but no "
+                "config.json; train in an empty or a new folder"
+            )
+
+    def _half_written(self) -> list[str]:
+        """What a run leaves behind that is killed while it writes a file."""
+        ours = [self.config, self.log, self.checkpoint, self.best]
+        ours += [self.weights, self.result]
+        ours += [self.path / "curves.png", self.path / "report.html"]
+        begins = tuple(f"{file.name}." for file in ours)
+        return [
+            name
+            for name in list_folder(self.path)
+            if name.startswith(begins) and name.endswith(".part")
+        ]
+
+    def set_aside(self) -> Path | None:
+        """Rename the folder of a run to the first free `.1`, `.2`, …
+
+        A damaged run can be renamed too, so its config.json need not be
+        readable. None: there is nothing to rename. UserError: the folder isn't
+        that of a run, a process is training in it, or it can't be renamed.
+        """
+        if not os.path.exists(self.path) or not list_folder(self.path):
+            return None
+        name, number = self.path.name, 1
+        if not name:
+            raise FolderTaken(
+                f"cannot rename {self.path}; train in another folder"
+            )
+        if not os.path.exists(self.config):
+            self._check_nothing_else()
+        elif is_foreign(self.config):
+            raise FolderTaken(
+                f"{self.path} is not a run folder: its config.json describes "
+                "something else; train in another folder"
+            )
+        while os.path.lexists(old := self.path.with_name(f"{name}.{number}")):
+            number += 1
+        with self.locked():
+            try:
+                self.path.rename(old)
+            except OSError as error:
+                raise UserError(
+                    f"cannot rename {self.path}: {reason(error)}"
+                ) from None
+        return old
+
+    # --- its files
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Add one measurement to the log."""
+        try:
+            with open(self.log, "a") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise UserError(
+                f"cannot write {self.log}: {reason(error)}"
+            ) from None
+
+    def rewind(self, step: int) -> list[dict[str, Any]]:
+        """Forget what the log says after `step`, and of the test part.
+
+        Both will be computed again.
+        """
+        lines = [
+            line
+            for line in self.history()
+            if line["step"] <= step and "test_accuracy" not in line
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        replace_file(self.log, text)
+        return lines
+
+    def read_config(self) -> TrainConfig:
+        """The configuration of the run. UserError: this is not a run folder."""
+        if not os.path.exists(self.config):
+            raise FolderTaken(
+                f"{self.path} is not a run folder: config.json is missing"
+            )
+        try:
+            return TrainConfig.from_json(read_json(self.config))
+        except UserError as error:
+            raise UserError(
+                f"{self.config} is not the configuration of a run: {error}"
+            ) from None
+
+    def finished(self, config: TrainConfig) -> dict[str, Any] | None:
+        """The result, if the run is done.
+
+        UserError: the run is another one than `config`'s, or the result is
+        damaged.
+        """
+        if not (os.path.isfile(self.result) and os.path.isfile(self.weights)):
+            return None
+        self.check_same(config)
+        try:
+            result = results.read_file(self.result)
+            if result["status"] != "finished":
+                return None
+            if "test_accuracy" not in result["metrics"]:
+                raise UserError(f"{self.result} lacks the test_accuracy")
+        except UserError as error:
+            raise UserError(
+                f"{error}; delete {self.result.name}, and the same run writes "
+                "it again"
+            ) from None
+        return result
+
+    def history(self) -> list[dict[str, Any]]:
+        """The log's lines; what follows one that a crash cut is left out."""
+        if not os.path.exists(self.log):
+            return []
+        lines = []
+        for text in self.log.read_text(errors="replace").splitlines():
+            try:
+                lines.append(json.loads(text))
+            except ValueError:
+                break
+        return lines
+
+
+def is_foreign(config: Path) -> bool:
+    """Whether a config.json is another program's; a damaged one is a run's."""
+    try:
+        return "recipe" not in read_json(config)
+    except UserError:
+        return False

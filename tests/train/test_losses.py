@@ -7,7 +7,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
-from vitedu.model.classifier import LossName
 
 from vitedu.evaluate.losses import (
     LOSSES,
@@ -15,6 +14,7 @@ from vitedu.evaluate.losses import (
     softmax_cross_entropy,
 )
 from vitedu.model import ViTConfig
+from vitedu.model.classifier import LossName
 from vitedu.train.config import TrainConfig
 from vitedu.train.state import build_loss
 

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from vitedu import UserError
+from vitedu.data.order import hold_out
 from vitedu.evaluate import Features, linear_probe
-from vitedu.evaluate.probe import held_out_images
 
 
 def drawn(n=90, d=24, num_classes=3, seed=0):
@@ -58,7 +58,7 @@ def test_the_scale_of_a_feature_does_not_matter():
 def test_l2_is_the_one_with_the_lowest_loss_on_what_is_held_out():
     train, l2s = drawn(), (100.0, 0.1, 1e-6)
     found = linear_probe(train, l2=l2s)
-    held_out = held_out_images(train.labels, 0.2, 0)
+    held_out = hold_out(train.labels, 0.2, 0)
     x, y = train.take(held_out)
     losses = {
         l2: F.cross_entropy(

@@ -40,7 +40,7 @@ def features(
 
     A feature is what the head gets: the class token or the pooled patches after
     the final norm, through the pre-logits layer where there is one; of a ResNet
-    the mean over the places. The head, if any, is ignored.
+    the mean over the positions. The head, if any, is ignored.
 
     `model` and `data` are those of `accuracy`, but labels are the data's own:
     of a folder the classes in alphabetical order. Computed on the model's
@@ -73,11 +73,10 @@ def features(
 def check_features(
     what: str, features: Tensor, labels: Tensor, width: int | None = None
 ) -> None:
-    """What every classifier on features needs; "training images" is a `what`.
+    """TypeError or ValueError unless a classifier can use them.
 
-    TypeError: they aren't tensors, or the labels aren't int64. ValueError: they
-    aren't (n, d) and (n,), of another width than `width`, none, not finite, or
-    a label is below 0.
+    `what` begins the sentence: "training images". `width` is the d of the
+    features that the classifier was fitted to.
     """
     if not isinstance(features, Tensor) or not isinstance(labels, Tensor):
         raise TypeError(

@@ -79,28 +79,23 @@ def linear_probe(
         "number the classes 0, 1, 2, ...",
     )
     if len(l2s) == 1:
-        return fitted(train, l2s, num_classes)[0]
-    held_out = held_out_images(train.labels, validation, seed)
-    candidates = fitted(train.take(~held_out), l2s, num_classes)
+        return _fit(train, l2s, num_classes)[0]
+    try:
+        held_out = hold_out(train.labels, validation, seed)
+    except UserError as error:
+        raise UserError(
+            f"linear_probe can't hold out {validation} of {len(train.labels)} "
+            "images to choose l2 by; give more images of each class, or one l2"
+        ) from error
+    candidates = _fit(train.take(~held_out), l2s, num_classes)
     x, y = train.take(held_out)
     losses = [F.cross_entropy(each.logits(x), y) for each in candidates]
     best = int(torch.stack(losses).argmin())
     # the stronger ones come first again, since each starts where the last ended
-    return fitted(train, l2s[: best + 1], num_classes)[-1]
+    return _fit(train, l2s[: best + 1], num_classes)[-1]
 
 
-def held_out_images(labels: Tensor, share: float, seed: int) -> Tensor:
-    """Which images are held out to choose by: bool (n,)."""
-    try:
-        return hold_out(labels, share, seed)
-    except UserError as error:
-        raise UserError(
-            f"linear_probe can't hold out {share} of {len(labels)} images to "
-            "choose l2 by; give more images of each class, or one l2"
-        ) from error
-
-
-def fitted(
+def _fit(
     train: Features, l2s: Sequence[float], num_classes: int
 ) -> list[LinearProbe]:
     """A probe for each l2, each starting from the one before."""
@@ -112,15 +107,15 @@ def fitted(
     bias = x.new_zeros(num_classes)
     probes = []
     for l2 in l2s:
-        minimise(x, y, weight, bias, l2)
+        _minimise(x, y, weight, bias, l2)
         probes.append(LinearProbe(mean, std, weight.clone(), bias.clone(), l2))
     return probes
 
 
-def minimise(
+def _minimise(
     x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, l2: float
 ) -> None:
-    """Move `weight` and `bias`, in place, to where the loss is least."""
+    """Change `weight` and `bias`, in place, to those of the least loss."""
     parameters = [weight.requires_grad_(), bias.requires_grad_()]
     optimizer = torch.optim.LBFGS(
         parameters,

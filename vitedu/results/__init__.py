@@ -9,7 +9,7 @@ import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +19,7 @@ from vitedu.errors import UserError, did_you_mean
 from vitedu.fields import Range, Seed, Share, check_fields, from_json, shown
 from vitedu.files import read_json, replace_file
 
+FOLDER = Path(__file__).parent
 SCHEMA = 1
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 Whole = Annotated[int, Range(0)]
@@ -26,7 +27,7 @@ Whole = Annotated[int, Range(0)]
 
 @dataclass(frozen=True)
 class Metric:
-    """One number that was measured; a result may say more about it."""
+    """One number that was measured. A result may say more about it."""
 
     value: float
     unit: str
@@ -38,7 +39,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Dataset:
-    """The data of a run, and the pictures among them that could not be read."""
+    """The data of a run; `skipped` are pictures that could not be read."""
 
     name: str
     digest: str
@@ -70,7 +71,7 @@ class Reproduces:
 
 @dataclass(frozen=True)
 class Result:
-    """The fields of a result."""
+    """What one measurement or training run came to, and on which machine."""
 
     schema: int
     status: Literal["finished", "interrupted"]
@@ -106,12 +107,7 @@ class Result:
 
 def names() -> list[str]:
     """The recorded results, sorted."""
-    folder = resources.files("vitedu.results")
-    return sorted(
-        file.name.removesuffix(".json")
-        for file in folder.iterdir()
-        if file.name.endswith(".json")
-    )
+    return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 def read(name: str) -> dict[str, Any]:
@@ -120,12 +116,11 @@ def read(name: str) -> dict[str, Any]:
         raise UserError(
             f"no result {name!r} is recorded; " + did_you_mean(name, names())
         )
-    file = resources.files("vitedu.results") / f"{name}.json"
-    return json.loads(file.read_text())
+    return json.loads((FOLDER / f"{name}.json").read_text())
 
 
 def read_file(path: str | Path) -> dict[str, Any]:
-    """A result from its path, checked. UserError: missing, or no result."""
+    """A result from its path, checked. UserError: missing, or not a result."""
     result = read_json(path)
     check(result, str(path))
     return result
@@ -147,13 +142,12 @@ def check(result: Any, where: str) -> None:
         raise UserError(f"{where} is not a result: {error}") from None
     for name, metric in result["metrics"].items():
         try:
-            check_metric(metric, len(result["seeds"]))
+            _check_metric(metric, len(result["seeds"]))
         except UserError as error:
             raise UserError(f"{where}: metric {name}: {error}") from None
 
 
-def check_metric(values: Any, num_seeds: int) -> None:
-    """UserError unless it has a number, a unit, and a number for each seed."""
+def _check_metric(values: Any, num_seeds: int) -> None:
     if not isinstance(values, Mapping):
         raise UserError(f"it must be a JSON object, got {shown(values)}")
     known = ("value", "unit", "per_seed")
@@ -173,11 +167,8 @@ def machine(device: torch.device) -> dict[str, Any]:
         # run from a checkout without being installed
         except metadata.PackageNotFoundError:
             versions[package] = "not installed"
-    return {
-        "hardware": hardware(device),
-        "versions": versions,
-        "commit": commit(),
-    }
+    found = {"hardware": hardware(device), "commit": commit()}
+    return found | {"versions": versions}
 
 
 def hardware(device: torch.device) -> str:
@@ -187,19 +178,18 @@ def hardware(device: torch.device) -> str:
     if device.type == "mps":
         return f"Apple {platform.machine()} (mps)"
     threads = torch.get_num_threads()
-    return f"{processor()}, {threads} thread{'s' if threads > 1 else ''}"
+    return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}"
 
 
-def processor() -> str:
-    """The processor's name as the system gives it."""
+def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    models = [
-        line.split(":", 1)[1].strip() for line in lines if "model name" in line
-    ]
-    return models[0] if models else platform.machine()
+    for line in lines:
+        if "model name" in line:
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
 
 
 def commit() -> str | None:

@@ -63,28 +63,19 @@ def test_the_command_writes_what_train_reads(folder, capsys):
     assert data.test.labels.tolist() == [0, 1, 2]
 
 
-def damaged(what):
-    arrays = packed(COLORS)
-    if what == "lengths":
-        arrays["lengths"] = arrays["lengths"][:2]
-    elif what == "scans":
-        arrays["scans"] = arrays["scans"][:-5]
-    else:
-        arrays["header"] = arrays["header"][:50]
-    return arrays
-
-
 @pytest.mark.parametrize(
-    ("what", "sentence"),
+    ("name", "end", "sentence"),
     [
-        ("lengths", "is damaged"),
-        ("scans", "is damaged"),
-        ("header", "image 0 isn't a JPEG"),
+        ("lengths", 2, "is damaged"),
+        ("scans", -5, "is damaged"),
+        ("header", 50, "image 0 isn't a JPEG"),
     ],
 )
-def test_damage_is_reported(what, sentence):
+def test_damage_is_reported(name, end, sentence):
+    arrays = packed(COLORS)
+    arrays[name] = arrays[name][:end]
     with pytest.raises(UserError, match=sentence):
-        cifar_jpeg.decode(damaged(what))
+        cifar_jpeg.decode(arrays)
 
 
 def test_a_missing_or_foreign_file_is_named(tmp_path):

@@ -53,10 +53,7 @@ def test_what_leads_to_the_repository_is_rewritten(before, after):
 def test_what_is_no_address_is_refused(url):
     with pytest.raises(ValueError, match="address is"):
         set_repository.parse(url)
-
-
-def test_an_address_may_end_as_people_copy_it():
-    for end in ("", "/", ".git", "\n"):
+    for end in ("", "/", ".git", "\n"):  # as people copy it
         assert set_repository.parse(f"{HUB}{NEW}{end}") == NEW
 
 
@@ -108,46 +105,27 @@ def test_setting_an_address_changes_texts_alone(checkout):
     assert f"/github/{NEW}/blob/".encode() in after["a.ipynb"]
     assert set_repository.configured(checkout) == NEW
     assert set_repository.astray(checkout) == []
-
-
-def test_setting_it_back_gives_the_same_bytes(checkout):
-    before = held(checkout)
-    set_repository.set_address(f"{HUB}{NEW}", checkout)
     set_repository.set_address(f"{HUB}{OLD}", checkout)
     assert held(checkout) == before
 
 
-def test_publishing_without_an_address_is_refused(checkout, capsys):
-    assert set_repository.main(["--check"], checkout) == 2
-    message = capsys.readouterr().err
-    assert message.startswith("set-repository: nobody has set the repository's")
-    assert message.count("\n") == 1 and "make set-repository URL=" in message
+def test_publishing_asks_whether_every_link_leads_here(checkout, capsys):
+    def refused(*words):
+        assert set_repository.main(list(words), checkout) == 2
+        message = capsys.readouterr().err
+        assert message.startswith("set-repository: ")
+        assert message.count("\n") == 1
+        return message
 
-
-def test_publishing_from_another_repository_is_refused(checkout, capsys):
+    assert "which address?" in refused()
+    assert "nobody has set the repository's" in refused("--check")
     assert set_repository.main([f"{HUB}{NEW}"], checkout) == 0
-    assert set_repository.main(["--check", f"{HUB}{NEW}"], checkout) == 0
-    assert (
-        set_repository.main(
-            ["--check", f"{HUB}{NEW}".upper().replace(HUB.upper(), HUB)],
-            checkout,
-        )
-        == 0
-    )
-    assert set_repository.main(["--check", f"{HUB}joe/fork"], checkout) == 2
-    assert f"{HUB}joe/fork publishes, but" in capsys.readouterr().err
-
-
-def test_publishing_with_a_link_left_behind_is_refused(checkout, capsys):
-    set_repository.set_address(f"{HUB}{NEW}", checkout)
+    for same in (f"{HUB}{NEW}", f"{HUB}{NEW.upper()}"):
+        assert set_repository.main(["--check", same], checkout) == 0
+    fork = f"{HUB}joe/fork"
+    assert f"{fork} publishes, but" in refused("--check", fork)
     (checkout / "late.md").write_text(f"{HUB}{OLD}")
-    assert set_repository.main(["--check"], checkout) == 2
-    assert "1 files lead to another" in capsys.readouterr().err
-
-
-def test_no_address_is_one_sentence(checkout, capsys):
-    assert set_repository.main([], checkout) == 2
-    assert capsys.readouterr().err.startswith("set-repository: which address?")
+    assert "1 files lead to another" in refused("--check")
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from vitedu.errors import UserError
 from vitedu.model import vit_config
 from vitedu.weights import Checkpoint, read_weights, write_weights
 from vitedu.weights.hub import EMBEDDED
-from vitedu.weights.read import read_checkpoint
+from vitedu.weights.load import read_checkpoint
 
 NAME = "ViT-Ti/16"
 PUBLISHED = "timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k"

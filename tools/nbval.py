@@ -14,8 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from notebooks import BOOK, ENVIRONMENT, ROOT
-
+ROOT = Path(__file__).resolve().parents[1]
 STRICT = ("01", "02", "03", "04")
 OPTIONS = [
     # relative, and the folder named as root: else all cells would have one name
@@ -31,6 +30,15 @@ OPTIONS = [
     "-q",
     "-Werror",
 ]
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "CUDA_VISIBLE_DEVICES": "",
+    "COLUMNS": "80",
+    "VITEDU_OFFLINE": "1",
+    "VITEDU_TIER": "smoke",
+}
 
 
 def install_wheel(folder: Path) -> Path:
@@ -50,7 +58,7 @@ def install_wheel(folder: Path) -> Path:
 
 def environment(site: Path, cache: Path) -> dict[str, str]:
     """Variables of the kernels: the wheel first, no real data, empty cache."""
-    variables = os.environ | ENVIRONMENT | {"VITEDU_TIER": "smoke"}
+    variables = os.environ | ENVIRONMENT
     variables |= {"PYTHONPATH": str(site), "VITEDU_CACHE": str(cache)}
     variables.pop("VITEDU_DATA", None)
     return variables
@@ -61,7 +69,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("numbers", nargs="*")
     options = parser.parse_args()
-    notebooks = sorted(BOOK.glob("*.ipynb"))
+    notebooks = sorted((ROOT / "book").glob("*.ipynb"))
     if options.numbers:
         wanted = tuple(options.numbers)
         notebooks = [path for path in notebooks if path.name.startswith(wanted)]

@@ -14,7 +14,7 @@ from vitedu.data.imagenet import imagenet_21k_classes, imagenet_classes
 from vitedu.model import ViT, ViTConfig
 from vitedu.weights import DIALECTS, Checkpoint, convert, load, write_weights
 from vitedu.weights.files import read_safetensors
-from vitedu.weights.hf_config import ids_of
+from vitedu.weights.hf import ids_of
 
 IMAGENET = imagenet_classes().names
 OWN = tuple(f"bird {i}" for i in range(1000))

@@ -24,8 +24,8 @@ from vitedu.model.relative import Relative
 from vitedu.model.resnet import ResNet, ResNetConfig
 from vitedu.weights import Checkpoint, write_weights
 from vitedu.weights.convert import SUFFIXES, convert
-from vitedu.weights.dialects import DIALECTS
 from vitedu.weights.files import read_arrays
+from vitedu.weights.load import DIALECTS
 
 pytestmark = pytest.mark.slow  # every format to every other: hundreds of files
 
@@ -489,22 +489,16 @@ def small_bit():
 
 
 @pytest.mark.parametrize("build", [small_hybrid, small_bit])
-def test_timms_resnets_get_the_difference_that_is_warned_of(tmp_path, build):
+def test_of_timms_resnets_the_difference_is_warned_of(tmp_path, build):
     timm = import_timm()
     path, model = written(tmp_path, build())
-    with pytest.warns(
-        UserWarning, match="norms of its ResNets, which"
-    ) as caught:
+    with pytest.warns(UserWarning, match="small numbers in the norms of"):
         convert(path, tmp_path / "t", to="timm")
-    said = next(str(x.message) for x in caught if "norms" in str(x.message))
     theirs = timm.create_model(f"local-dir:{tmp_path / 't'}", pretrained=True)
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(2, 3, 64, 64, generator=generator)
     with torch.no_grad():
         one, other = model.float()(noise), theirs.eval()(noise)
-    # float32 through 50 layers rounds by 1e-5, and by another amount each time
-    found = float(re.search(r"up to ([\d.e-]+)", said)[1])
-    assert found == pytest.approx((one - other).abs().max().item(), abs=1e-4)
     assert_close(one, other, rtol=0, atol=1e-2)
     again = quiet_load(tmp_path / "t")
     assert_same_bits(again.float().state_dict(), model.state_dict())

@@ -8,7 +8,11 @@ import torch
 from safetensors.torch import save_file
 
 from vitedu.errors import UserError
+from vitedu.weights import DIALECTS, convert, load
 from vitedu.weights.files import read_arrays
+from vitedu.weights.mapping import pattern_for
+
+from .examples import example, write
 
 ARRAYS = {
     "head.weight": torch.arange(12.0).reshape(3, 4),
@@ -173,23 +177,16 @@ def test_tied_weights_are_read(tmp_path):
     assert torch.equal(read_arrays(tmp_path / "w.pth").arrays["b"], tied)
 
 
-def test_safetensors_metadata_come_along(tmp_path):
-    save_file(ARRAYS, tmp_path / "w.safetensors", {"format": "pt"})
-    assert read_arrays(tmp_path / "w.safetensors").about.metadata == {
-        "format": "pt"
-    }
-
-
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_the_json_beside_a_file_comes_along(tmp_path, name):
     CONTAINERS[name](ARRAYS, tmp_path / name)
     found = read_arrays(tmp_path / name)
-    assert found.about.config == found.about.preprocessor == {}
+    assert found.metadata.config == found.metadata.preprocessor == {}
     (tmp_path / "config.json").write_text('{"num_heads": 3}')
     (tmp_path / "preprocessor_config.json").write_text('{"size": 224}')
     found = read_arrays(tmp_path / name)
-    assert found.about.config == {"num_heads": 3}
-    assert found.about.preprocessor == {"size": 224}
+    assert found.metadata.config == {"num_heads": 3}
+    assert found.metadata.preprocessor == {"size": 224}
 
 
 @pytest.mark.parametrize(
@@ -209,7 +206,7 @@ def test_a_file_has_the_name_of_its_model(tmp_path, path, name):
     path.parent.mkdir(exist_ok=True)
     writers = {".npz": save_npz, ".bin": torch.save, ".json": save_shards}
     writers.get(path.suffix, save_file)(ARRAYS, path)
-    assert read_arrays(path).about.name == (name or path.stem)
+    assert read_arrays(path).metadata.name == (name or path.stem)
 
 
 # --- folders
@@ -268,38 +265,120 @@ def test_nothing_there_is_one_sentence(tmp_path):
     assert "there is no file or run folder" in sentence(tmp_path / "w.npz")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "3", "[" * 10**5])
-@pytest.mark.parametrize("name", ["config.json", "preprocessor_config.json"])
-def test_json_that_is_none_is_one_sentence(tmp_path, text, name):
-    save_file(ARRAYS, tmp_path / "model.safetensors")
-    (tmp_path / name).write_text(text)
-    with pytest.raises(UserError, match=name):
-        read_arrays(tmp_path)
+# --- what is left out
 
 
-# --- shards
+def ours(folder, content):
+    """A file of torch.save's around the weights of a small ViT."""
+    torch.save(content, folder / "w.pth")
+    return folder / "w.pth"
+
+
+STATE = example("timm").state_dict
+
+
+def test_a_needed_array_that_is_ignored_is_missed(tmp_path):
+    path = write("vitedu", tmp_path)
+    with pytest.raises(UserError, match=r"1 tensor missing .norm.bias"):
+        load(path, ignore="norm.bias")
+    with pytest.raises(UserError, match="any arrays that ignore= leaves"):
+        load(path, ignore="*")
+    with pytest.raises(TypeError, match="patterns of names"):
+        load(path, ignore=(3,))
+
+
+def test_convert_leaves_out_what_is_ignored_too(tmp_path):
+    path = write("npz", tmp_path, **{"extra/a": torch.ones(2)})
+    target = tmp_path / "w.safetensors"
+    with pytest.raises(UserError, match="no place for: extra/a"):
+        convert(path, target, to="vitedu")
+    done = convert(path, target, to="vitedu", ignore="extra/*")
+    assert any("ignore= matches them" in note for note in done.notes)
+    assert load(done.target).load_report.dropped == ()
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("unknown", "needed", "pattern"),
     [
-        ({}, "weight_map is missing"),
-        ({"weight_map": ["a"]}, "weight_map is missing"),
-        ({"weight_map": {"a": 3}}, "weight_map is missing"),
-        (
-            {"weight_map": {"a": "../model.safetensors"}},
-            "'../model.safetensors'",
-        ),
-        ({"weight_map": {"a": "/etc/passwd"}}, "'/etc/passwd'"),
-        ({"weight_map": {"a": ".."}}, "'..'"),
-        ({"weight_map": {"a": ""}}, "''"),
-        ({"weight_map": {"a": "gone.safetensors"}}, "not beside it"),
-        ({"weight_map": {"a": "one.safetensors"}}, "lack 1 of its arrays (a)"),
-        ({"weight_map": {}}, "doesn't contain any arrays"),
+        (["extra/a"], ["head"], "extra/*"),
+        (["blocks.1.gate"], ["blocks.1.norm"], "blocks.1.gate"),
+        (["blocks.2.a", "blocks.2.b"], ["blocks.1.a"], "blocks.2.*"),
+        (["more"], ["head"], "more"),
     ],
 )
-def test_an_index_that_leads_astray_is_one_sentence(tmp_path, content, said):
-    save_file(ARRAYS, tmp_path / "one.safetensors")
-    path = tmp_path / "model.safetensors.index.json"
-    path.write_text(json.dumps(content))
-    assert said in sentence(path)
+def test_the_suggested_pattern_spares_what_is_needed(unknown, needed, pattern):
+    assert pattern_for(unknown, set(needed)) == pattern
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [("params/extra/a", "params/extra/*"), ("extra", "extra"), ("cls", "cls")],
+)
+def test_names_inside_and_outside_of_a_prefix_are_the_files(
+    tmp_path, name, pattern
+):
+    arrays = DIALECTS["npz"].from_vitedu(example("npz"))
+    named = {f"params/{k}": v.numpy() for k, v in arrays.items()}
+    np.savez(tmp_path / "w.npz", **named, **{name: np.full((1, 1, 32), 9.0)})
+    with pytest.raises(UserError) as error:
+        load(tmp_path / "w.npz")
+    assert f"no place for: {name}; " in str(error.value)
+    assert f'ignore="{pattern}"' in str(error.value)
+    model = load(tmp_path / "w.npz", ignore=pattern)
+    assert torch.equal(model.cls_token, example("npz").state_dict["cls_token"])
+
+
+@pytest.mark.parametrize("ignore", ["extra.a", "module.extra.a", "centre"])
+@pytest.mark.filterwarnings("ignore:.*neither a config")
+def test_a_pattern_may_leave_out_the_wrapper(tmp_path, ignore):
+    arrays = {f"module.{name}": x for name, x in STATE.items()}
+    extra = "centre" if ignore == "centre" else "module.extra.a"
+    arrays[extra] = torch.ones(2)
+    save_file(arrays, tmp_path / "w.safetensors")
+    model = load(tmp_path / "w.safetensors", ignore=ignore, num_heads=4)
+    assert model.load_report.dropped == (ignore,)
+
+
+@pytest.mark.filterwarnings("ignore:.*neither a config")
+def test_arrays_beside_the_state_dict_are_refused(tmp_path):
+    path = ours(tmp_path, {"model": STATE, "extra": {"a": [torch.ones(2)]}})
+    with pytest.raises(UserError, match=r"extra/a/0.*ignore=\"extra/\*\""):
+        load(path, num_heads=4)
+    report = load(path, ignore="extra/*", num_heads=4).load_report
+    assert report.dropped == ("extra/a/0",)
+    path = ours(tmp_path, {**STATE, "more": {"a": torch.ones(2)}})
+    with pytest.raises(UserError, match="more/a"):
+        load(path, num_heads=4)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"optimizer": {"state": {0: {"exp_avg": torch.ones(5)}}}},
+        {"optimizer_states": [{"a": torch.ones(5)}], "epoch": 3},
+        {"lr_schedulers": [torch.ones(2)], "loops": {"a": torch.ones(2)}},
+        {"state_dict_ema": {"head.weight": torch.ones(5)}},
+        {"rng_state": torch.ones(5000, dtype=torch.uint8)},
+        {"best_acc1": torch.tensor(0.5), "args": {"lr": 0.1}},
+    ],
+    ids=lambda beside: next(iter(beside)),
+)
+def test_a_trainings_state_is_left_out_and_noted(tmp_path, beside):
+    found = read_arrays(ours(tmp_path, {"state_dict": STATE, **beside}))
+    assert found.arrays.keys() == STATE.keys()
+    assert f"left out of w.pth: {', '.join(beside)}" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("name", "to"), [("decoder_extra", "timm"), ("decoder.extra.weight", "hf")]
+)
+def test_only_known_names_are_taken_for_a_decoder(tmp_path, name, to):
+    with pytest.raises(UserError, match=name):
+        load(write(to, tmp_path, **{name: torch.ones(2)}))
+
+
+def test_what_a_dialect_leaves_out_has_a_reason(tmp_path):
+    path = write("timm", tmp_path, mask_token=torch.ones(1, 1, 8))
+    report = load(path).load_report
+    assert report.dropped == ("mask_token",)
+    assert "1 array is left out: MAE's decoder" in report.notes

@@ -27,7 +27,7 @@ from vitedu.weights.hub import (
     place_of,
     repository_of,
 )
-from vitedu.weights.read import find_arrays
+from vitedu.weights.load import find_arrays
 from vitedu.weights.vitedu import Checkpoint, from_vitedu
 
 pytestmark = pytest.mark.slow  # servers and processes of their own
@@ -135,7 +135,7 @@ def in_a_hub_of(environment, action):
 
 def loaded(name):
     model = load(name)
-    return f"loaded {model.class_names} {find_arrays(name).about.name}"
+    return f"loaded {model.class_names} {find_arrays(name).metadata.name}"
 
 
 def found(name):

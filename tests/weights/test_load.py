@@ -17,9 +17,7 @@ from vitedu.model.position import Learned2D, NoPosition, SinCos2D
 from vitedu.model.relative import Relative
 from vitedu.model.resize import resize_pos_embed
 from vitedu.model.resnet import ResNet, ResNetConfig
-from vitedu.weights import load, read_weights, write_weights
-from vitedu.weights.load import bytes_to_add, checkpoint_of
-from vitedu.weights.read import read_checkpoint
+from vitedu.weights import checkpoint_of, load, read_weights, write_weights
 
 TINY = ViTConfig(
     image_size=8,
@@ -258,8 +256,8 @@ def test_an_override_without_shapes_is_taken(file):
         ({"mlp_dim": 8}, "shape"),
         ({"depth": 1}, "unknown"),
         ({"depth": 3}, "missing"),
-        ({"patch_size": 4}, "patch_size (2, 2), not (4, 4)"),
-        ({"in_channels": 3}, "in_channels 1, not 3"),
+        ({"patch_size": 4}, "shape"),
+        ({"in_channels": 3}, "shape"),
         ({"pre_logits": None}, "unknown"),
         ({"pre_logits": 5}, "shape"),
         ({"class_token": False, "pool": "mean"}, "unknown"),
@@ -524,29 +522,6 @@ def test_a_path_that_cannot_be_is_one_sentence():
     assert "the path is empty" in sentence("")
 
 
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
-        ({"depth": 4000}, "too few for 4000 layers"),
-        ({"embed_dim": 2**40, "mlp_dim": 2**40}, "too large for torch"),
-        ({"mlp_dim": 10**30}, "too large for torch"),
-        (
-            {"position": {"name": "SinCos2D"}, "image_size": [10**6, 10**6]},
-            "a table too large to compute",
-        ),
-    ],
-)
-def test_metadata_that_promise_too_much_are_one_sentence(file, config, said):
-    from safetensors import safe_open
-
-    with safe_open(file, framework="pt") as opened:
-        content = json.loads(opened.metadata()["vitedu"])
-    content["config"] |= config
-    content["preprocess"]["image_size"] = content["config"]["image_size"]
-    save_file(load_file(file), file, {"vitedu": json.dumps(content)})
-    assert said in sentence(file)
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_device_that_is_absent_is_one_sentence(file):
     assert "cuda" in sentence(file, device="cuda")
@@ -596,17 +571,11 @@ def test_reading_and_writing_go_through_the_same_names(file):
     )
 
 
-def test_the_tensors_of_a_file_are_not_counted_twice(tmp_path):
+def test_what_a_network_has_beside_its_file_must_fit_into_memory(tmp_path):
     small = vitedu.vit("ViT-S/16", image_size=32, depth=2, num_classes=10)
     vitedu.save(small, tmp_path / "w.safetensors")
-    stored = read_checkpoint(tmp_path / "w.safetensors")
-    size = (tmp_path / "w.safetensors").stat().st_size
-    assert bytes_to_add(stored, small.config) < size / 50
-    # a head of more classes is made anew, and counts
-    wide = replace(small.config, num_classes=100_000)
-    assert bytes_to_add(stored, wide) > 4 * 384 * 99_000
     with pytest.raises(UserError, match=r"its network needs .* are free; load"):
         load(tmp_path / "w.safetensors", num_classes=10**12)
     # positions are resized in float64, before they are the model's
-    large = replace(small.config, image_size=3200)
-    assert bytes_to_add(stored, large) > 28 * 200 * 200 * 384
+    with pytest.raises(UserError, match=r"its network needs .* are free; load"):
+        load(tmp_path / "w.safetensors", image_size=2_000_000)

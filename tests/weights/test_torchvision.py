@@ -12,13 +12,8 @@ from torch.testing import assert_close
 
 from vitedu import UserError, load
 from vitedu.compat import import_torchvision
-from vitedu.model import Learned1D, ViT, ViTConfig
-from vitedu.model.axial import Axial
-from vitedu.model.hybrid import Hybrid
-from vitedu.model.position import NoPosition
-from vitedu.model.relative import RoPE
-from vitedu.model.resnet import ResNetConfig
-from vitedu.weights import About, Checkpoint
+from vitedu.model import ViT, ViTConfig
+from vitedu.weights import Checkpoint
 from vitedu.weights import torchvision as dialect
 
 SMALL = {
@@ -207,58 +202,6 @@ def test_another_name_gets_the_first_of_the_size():
     assert crop_of(image_size=480) == pytest.approx(0.875, abs=1e-3)
 
 
-# --- both ways
-
-
-@pytest.mark.parametrize("changes", [{}, {"pre_logits": 16}], ids=str)
-def test_there_and_back_is_the_same_configuration_and_bits(changes):
-    config, state = drawn(**changes)
-    arrays = dialect.from_vitedu(Checkpoint(config, state))
-    again, found, *_ = dialect.to_vitedu(arrays, About(num_heads=3))
-    assert again == config
-    assert found.keys() == state.keys()
-    assert all(torch.equal(found[name], state[name]) for name in state)
-
-
-def test_torchvision_takes_what_is_written(models):
-    config, state = drawn(pre_logits=16)
-    theirs = models.VisionTransformer(**SMALL, representation_size=16)
-    theirs.load_state_dict(
-        dialect.from_vitedu(Checkpoint(config, state)), strict=True
-    )
-    ours = ViT(config)
-    ours.load_state_dict(state)
-    assert_same_function(ours.double().eval(), theirs.eval())
-
-
-@pytest.mark.parametrize(
-    "changes, what",
-    [
-        ({"pool": "mean"}, "pool='mean'"),
-        ({"num_classes": 0}, "a network without a head"),
-        ({"image_size": (32, 64)}, "images of 32x64"),
-        ({"patch_size": (8, 4)}, "patches of 8x4"),
-        ({"in_channels": 1}, "in_channels=1"),
-        ({"position": NoPosition()}, "NoPosition"),
-        ({"position": RoPE()}, "RoPE"),
-        ({"registers": 2}, "registers=2"),
-        ({"position": Learned1D(at="layers")}, "at='layers'"),
-        ({"block": Axial()}, "Axial"),
-        ({"stem": Hybrid((1, 1)), "patch_size": 1}, "Hybrid"),
-    ],
-    ids=str,
-)
-def test_what_its_vit_cannot_be_is_refused(changes, what):
-    config = ViTConfig(**{"image_size": 32, "patch_size": 8} | changes)
-    with pytest.raises(UserError, match=f"ViT has no place for .*{what}"):
-        dialect.from_vitedu(Checkpoint(config, {}))
-
-
-def test_a_resnet_is_refused():
-    with pytest.raises(UserError, match="no place for a ResNet"):
-        dialect.from_vitedu(Checkpoint(ResNetConfig(), {}))
-
-
 # --- refused in a sentence
 
 
@@ -282,12 +225,6 @@ def test_other_arrays_are_refused_in_a_sentence(tmp_path, more, sentence):
     arrays = {name: x for name, x in arrays.items() if x is not None}
     with pytest.raises(UserError, match=sentence):
         load(saved(tmp_path / "w.pth", arrays), num_heads=3)
-
-
-def test_only_its_names_are_recognised():
-    arrays = dialect.from_vitedu(Checkpoint(*drawn()))
-    assert dialect.MARKS[0] <= arrays.keys()
-    assert not dialect.MARKS[0] <= drawn()[1].keys()
 
 
 def test_a_config_json_of_another_program_beside_it_is_passed_over(tmp_path):

@@ -4,13 +4,8 @@ from typing import get_args, get_type_hints
 
 from vitedu.model.config import ViTFields
 from vitedu.weights.checkpoint import ANSWERS
-from vitedu.weights.convert import SUFFIXES, Format
-from vitedu.weights.hub import EMBEDDED, HUB, Trained
-from vitedu.weights.load import LoadFields
-
-
-def test_the_names_that_give_a_vit_are_those_of_the_tables():
-    assert get_args(Trained) == (*EMBEDDED, *HUB)
+from vitedu.weights.convert import SUFFIXES
+from vitedu.weights.load import Dialect, LoadFields
 
 
 def test_the_fields_of_load_are_the_configurations_and_the_answers():
@@ -20,4 +15,4 @@ def test_the_fields_of_load_are_the_configurations_and_the_answers():
 
 
 def test_the_formats_of_convert_are_those_it_writes():
-    assert get_args(Format) == tuple(SUFFIXES)
+    assert get_args(Dialect) == tuple(SUFFIXES)

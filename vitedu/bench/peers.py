@@ -18,7 +18,7 @@ from vitedu.model import ViTConfig, new_network
 from vitedu.model.network import NetworkConfig
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights import DIALECTS, Checkpoint
-from vitedu.weights.renaming import check_holds
+from vitedu.weights.mapping import check_holds
 
 # the fields of a ViTConfig that every ViT has
 SIZES = (

@@ -2,12 +2,13 @@
 
 import argparse
 
-from vitedu.cli.output import Answer, Command, rows_in
-from vitedu.cli.overrides import (
+from vitedu.cli.answer import Answer
+from vitedu.cli.command import Command
+from vitedu.cli.words import (
     FIELDS_HELP,
     OF_WEIGHTS,
     WEIGHTS,
-    load_fields,
+    answers_in,
     split_words,
 )
 from vitedu.errors import UserError
@@ -23,7 +24,7 @@ def convert(options: argparse.Namespace) -> Answer:
             "convert needs WEIGHTS, TARGET and --to FORMAT; known: "
             + ", ".join(SUFFIXES)
         )
-    done = convert_weights(*words, to=options.to, **load_fields(fields))
+    done = convert_weights(*words, to=options.to, **answers_in(fields))
     values = {
         "source": done.source,
         "dialect": done.dialect,
@@ -38,6 +39,16 @@ def convert(options: argparse.Namespace) -> Answer:
         f"({done.dialect}) as {done.format}"
     )
     return Answer(values, text)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What `vitedu convert` takes."""
+    parser.add_argument(
+        "--to",
+        metavar="FORMAT",
+        help="vitedu, npz (the authors'), timm, hf (Hugging Face transformers) "
+        "or torchvision; timm's and hf's are folders",
+    )
 
 
 CONVERT = Command(
@@ -55,16 +66,10 @@ CONVERT = Command(
         ),
         *FIELDS_HELP,
     ],
-    examples=rows_in("""
-        vitedu convert runs/mine mine-hf --to hf  for transformers
-        vitedu convert ViT-B_16.npz b16.pth --to torchvision  one file
-    """),
-    options={
-        "--to": {
-            "metavar": "FORMAT",
-            "help": "vitedu, npz (the authors'), timm, hf (Hugging Face "
-            "transformers) or torchvision; timm's and hf's are folders",
-        }
-    },
+    examples=[
+        ("vitedu convert runs/mine mine-hf --to hf", "for transformers"),
+        ("vitedu convert ViT-B_16.npz b16.pth --to torchvision", "one file"),
+    ],
+    add_options=add_options,
     fields=lambda: OF_WEIGHTS,
 )

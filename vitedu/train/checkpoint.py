@@ -29,7 +29,7 @@ from vitedu.weights import (
     read_weights,
     write_weights,
 )
-from vitedu.weights.torch_files import check_torch
+from vitedu.weights.files import check_torch
 
 FORMAT = 2
 

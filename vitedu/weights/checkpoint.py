@@ -1,6 +1,6 @@
-"""What the dialects share: what is known about arrays, and what comes of them.
+"""What every dialect reads and gives: metadata in, a Checkpoint out.
 
-`to_vitedu(arrays, About(name="vit_tiny_patch16_224"))` is a Checkpoint.
+`to_vitedu(arrays, Metadata(name="vit_tiny_patch16_224"))` is a Checkpoint.
 """
 
 from dataclasses import dataclass, field
@@ -10,18 +10,18 @@ from torch import Tensor
 
 from vitedu.model.classifier import LossName, Usage, checked_names
 from vitedu.model.config import Pooling
-from vitedu.model.network import NetworkConfig
+from vitedu.model.network import Network, NetworkConfig
 from vitedu.model.position import Position
 from vitedu.model.resize import ResizeMode
 from vitedu.model.resnet import PoolPadding
 from vitedu.pictures import PreprocessSpec
 
-# the fields of About that the caller of `load` may give
+# the fields of Metadata that the caller of `load` may give
 ANSWERS = ("image_size", "num_heads", "pool", "position", "pool_padding")
 
 
 @dataclass(frozen=True)
-class About:
+class Metadata:
     """What is known about the arrays of a file, apart from the arrays.
 
     The last five are the caller's answers to what a file cannot say; None: not
@@ -29,7 +29,7 @@ class About:
     """
 
     name: str = ""  # of the file or the hub's model, without suffix
-    metadata: dict[str, str] = field(default_factory=dict)  # of safetensors
+    header: dict[str, str] = field(default_factory=dict)  # of safetensors
     # config.json and preprocessor_config.json beside the file; empty: none
     config: dict[str, Any] = field(default_factory=dict)
     preprocessor: dict[str, Any] = field(default_factory=dict)
@@ -58,13 +58,22 @@ class Checkpoint(NamedTuple):
     def usage(self) -> Usage:
         """All that is neither configuration nor weights."""
         return Usage(
-            self.preprocess,
-            self.class_names,
-            self.loss_name,
-            self.resize_mode,
+            self.preprocess, self.class_names, self.loss_name, self.resize_mode
         )
 
 
 def names_in(labels: list[Any]) -> tuple[str, ...]:
     """Class names from somebody's JSON. UserError: one isn't a string."""
     return checked_names([str(x) if type(x) is int else x for x in labels])
+
+
+def checkpoint_of(model: Network) -> Checkpoint:
+    """What `write_weights` needs, from a model with preprocess and names."""
+    return Checkpoint(
+        model.config,
+        model.state_dict(),
+        model.preprocess,
+        model.class_names,
+        model.loss_name,
+        model.resize_mode,
+    )

@@ -6,55 +6,54 @@ warning says what the other format cannot hold, and what that changes.
 """
 
 import json
+import math
 import os
 import tempfile
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vitedu.errors import UserError, did_you_mean, reason
 from vitedu.fields import check_names
 from vitedu.files import list_folder, replace_file, user_path
-from vitedu.model import Learned1D, Learned2D, NoPosition, SinCos2D, ViT
-from vitedu.weights.checkpoint import ANSWERS, Checkpoint, NetworkConfig
-from vitedu.weights.dialects import DIALECTS
+from vitedu.model import (
+    Learned1D,
+    Learned2D,
+    NoPosition,
+    ResNetConfig,
+    SinCos2D,
+    ViT,
+    new_network,
+)
+from vitedu.pictures import PreprocessSpec
+from vitedu.weights.checkpoint import (
+    ANSWERS,
+    Checkpoint,
+    Metadata,
+    NetworkConfig,
+)
 from vitedu.weights.load import (
+    DIALECTS,
+    Dialect,
     LoadFields,
+    WeightsFile,
     check_finite,
-    check_floats,
     check_tensors,
     empty_model,
     in_kept_form,
+    read_checkpoint,
 )
-from vitedu.weights.read import WeightsFile, read_checkpoint
-from vitedu.weights.roundtrip import not_told
 from vitedu.weights.vitedu import write_weights
 
-Format = Literal["vitedu", "npz", "hf", "torchvision", "timm"]
-# the suffixes of a format that is one file; none: a folder with JSON beside the
-# arrays
-SUFFIXES = {
-    "vitedu": (".safetensors",),
-    "npz": (".npz",),
-    "hf": (),
-    "torchvision": (".pth", ".safetensors"),
-    "timm": (),
-}
-# Positions that it can say. Others at the stem are written as the table they
-# amount to.
-POSITIONS = {
-    "npz": (Learned1D, SinCos2D),
-    "hf": (Learned1D,),
-    "torchvision": (Learned1D,),
-    "timm": (Learned1D, NoPosition),
-}
+# of a format that is one file; none: a folder with JSON beside the arrays
+SUFFIXES = {name: dialect.SUFFIXES for name, dialect in DIALECTS.items()}
 
 
 class Conversion(NamedTuple):
@@ -73,7 +72,7 @@ def convert(
     source: str | PathLike[str],
     target: str | PathLike[str],
     *,
-    to: Format,
+    to: Dialect,
     ignore: str | Sequence[str] = (),
     **answers: Unpack[LoadFields],
 ) -> Conversion:
@@ -99,8 +98,7 @@ def convert(
     check_names("convert", answers, ANSWERS)
     given = in_kept_form({**answers})
     stored = read_checkpoint(source, ignore=ignore, **given)
-    check_answers(stored, given)
-    check_whole(stored)
+    check_source(stored, given)
     checkpoint, notes = in_the_form_of(to, stored.checkpoint)
     names = checkpoint.class_names
     if len(names) != checkpoint.config.num_classes:
@@ -133,7 +131,6 @@ def convert(
 
 
 def check_target(target: Path, to: str) -> None:
-    """UserError unless `to` is a format, `target` a new place of its form."""
     if to not in SUFFIXES:
         raise UserError(
             f"there is no format {to!r}; {did_you_mean(str(to), SUFFIXES)}"
@@ -160,38 +157,33 @@ def check_target(target: Path, to: str) -> None:
         )
 
 
-def check_answers(stored: WeightsFile, answers: dict[str, Any]) -> None:
-    """UserError where the file itself says something else than an answer."""
+def check_source(stored: WeightsFile, answers: dict[str, Any]) -> None:
+    """UserError where the file contradicts an answer, or isn't all finite."""
+    path, config = stored.path, stored.checkpoint.config
     for name, value in answers.items():
-        found = getattr(stored.checkpoint.config, name, None)
+        found = getattr(config, name, None)
         if found != value:
             raise UserError(
-                f"{stored.path} says itself that {name} is {found}, not "
-                f"{value}; leave {name}= out, for convert changes nothing"
+                f"{path} says itself that {name} is {found}, not {value}; "
+                f"leave {name}= out, for convert changes nothing"
             )
-
-
-def check_whole(stored: WeightsFile) -> None:
-    """UserError unless the arrays are all that the model has, and finite."""
-    config, state, *_ = stored.checkpoint
-    expected = empty_model(stored, config).state_dict()
-    check_tensors(stored.path, state, expected, False)
-    check_floats(stored)
-    check_finite(stored, state)
+    state = stored.checkpoint.state_dict
+    check_tensors(path, state, empty_model(stored, config).state_dict(), False)
+    check_finite(path, state)
 
 
 def in_the_form_of(
-    to: str, checkpoint: Checkpoint
+    to: Dialect, checkpoint: Checkpoint
 ) -> tuple[Checkpoint, tuple[str, ...]]:
     """The checkpoint, with positions the format lacks as a table; a note."""
     config, state, *_ = checkpoint
     position = getattr(config, "position", None)
-    held = POSITIONS.get(to)
     is_table = (
         isinstance(position, NoPosition | SinCos2D | Learned2D)
         and getattr(position, "at", "stem") == "stem"
     )
-    if held is None or isinstance(position, held) or not is_table:
+    held = getattr(DIALECTS[to], "POSITIONS", (position,))
+    if not is_table or position in held:
         return checkpoint, ()
     with torch.device("meta"):
         model = ViT(config)
@@ -211,8 +203,143 @@ def in_the_form_of(
     )
 
 
+# --- what a reader of the target will not learn from it
+
+
+def not_told(
+    to: Dialect,
+    before: Checkpoint,
+    arrays: dict[str, Tensor],
+    beside: dict[str, dict[str, Any]],
+    target: Path,
+) -> tuple[str, ...]:
+    """What a file of another format does not tell its readers, in sentences.
+
+    The arrays are read again, as `load` would, and what comes out is compared
+    with what went in.
+    UserError: a reader would take the positions for another grid's.
+    """
+    metadata = Metadata(
+        name=target.stem,
+        config=beside.get("config.json", {}),
+        preprocessor=beside.get("preprocessor_config.json", {}),
+    )
+    after, sentences = read_again(to, before, arrays, metadata)
+    config, again = before.config, after.config
+    changed = {
+        each.name
+        for each in fields(config)
+        if getattr(config, each.name) != getattr(again, each.name)
+    }
+    unused = {"dropout", "drop_path"}  # they matter in training alone
+    if isinstance(config, ResNetConfig):
+        unused.add("image_size")
+    elif "image_size" in changed:
+        raise UserError(
+            f"{to} cannot say that the positions are those of images of "
+            f"{config.image_size}; a reader takes {again.image_size}"
+        )
+    if changed & unused:
+        values = listed_fields(config, changed & unused)
+        sentences.append(f"{to} has no place for {values}")
+    if changed - unused:
+        difference = measured(model_of(before), model_of(before, again), config)
+        sentences.append(
+            f"{to} has no place for {listed_fields(config, changed - unused)}; "
+            f"a reader takes {listed_fields(again, changed - unused)}, which "
+            f"{difference}"
+        )
+    sentences += after.notes
+    spec, taken = before.preprocess, after.preprocess
+    if geometry(taken) != geometry(spec):
+        names = ("mean", "std", "interpolation", "crop")
+        differ = {x for x in names if getattr(spec, x) != getattr(taken, x)}
+        sentences.append(
+            f"{to} has no place for the preprocessing "
+            f"{listed_fields(spec, differ)}; a reader takes "
+            f"{listed_fields(taken, differ)}"
+        )
+    if before.class_names and not beside:
+        sentences.append(f"{to} has no place for the names of the classes")
+    if before.loss_name == "sigmoid":
+        sentences.append(
+            f"{to} has no place for the loss, the sigmoid's; a reader may take "
+            "the softmax of the logits, which gives other probabilities"
+        )
+    return tuple(sentences)
+
+
+def read_again(
+    to: Dialect,
+    before: Checkpoint,
+    arrays: dict[str, Tensor],
+    metadata: Metadata,
+) -> tuple[Checkpoint, list[str]]:
+    """What a reader finds, and what else it must be told to find it."""
+    asks = []
+    try:
+        after = DIALECTS[to].to_vitedu(arrays, metadata)
+    except UserError as error:
+        asks.append(f"a reader has to be told more: {error}")
+        answers = {x: getattr(before.config, x, None) for x in ANSWERS}
+        after = DIALECTS[to].to_vitedu(arrays, replace(metadata, **answers))
+    stored, found = before.state_dict, after.state_dict
+    if stored.keys() != found.keys() or not all(
+        torch.equal(stored[name].cpu(), found[name]) for name in stored
+    ):
+        raise ValueError(f"{to} gives back other arrays than it was given")
+    return after, asks
+
+
+def listed_fields(owner: Any, names: set[str]) -> str:
+    return ", ".join(f"{x}={getattr(owner, x)!r}" for x in sorted(names))
+
+
+def geometry(spec: PreprocessSpec) -> tuple[Any, ...]:
+    """All that a spec does, apart from the size, which the model has."""
+    resized = spec.crop and [math.floor(x / spec.crop) for x in spec.image_size]
+    return spec.mean, spec.std, spec.interpolation, resized
+
+
+def model_of(
+    checkpoint: Checkpoint, config: NetworkConfig | None = None
+) -> nn.Module:
+    """The model of these weights, in float32 or better; `config` another's."""
+    with torch.device("meta"):
+        model = new_network(config or checkpoint.config)
+    model.load_state_dict(widened(checkpoint.state_dict), assign=True)
+    return model.eval()
+
+
+def widened(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """All in float32, or in float64 if one of them is."""
+    is_double = any(x.dtype == torch.float64 for x in state.values())
+    dtype = torch.float64 if is_double else torch.float32
+    return {name: tensor.to(dtype) for name, tensor in state.items()}
+
+
+@torch.no_grad()
+def measured(ours: nn.Module, theirs: nn.Module, config: NetworkConfig) -> str:
+    """How far the answers of two models are apart, on two images of noise."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (2, config.in_channels, *config.image_size)
+    images = torch.randn(shape, generator=generator)
+    images = images.to(next(ours.parameters()))
+    first, second = ours(images), theirs(images)
+    what = "logits" if config.num_classes else "features"
+    if first.shape != second.shape:
+        return f"gives {what} {tuple(second.shape)}, not {tuple(first.shape)}"
+    return (
+        f"moves the {what} of two images of noise by up to "
+        f"{(first - second).abs().max():.1e} (the largest is "
+        f"{first.abs().max():.1e})"
+    )
+
+
+# --- writing
+
+
 def write_file(target: Path, arrays: dict[str, Tensor]) -> None:
-    """Write arrays alone, in the form that the suffix says."""
     from safetensors.torch import save
 
     if target.suffix == ".npz":
@@ -231,7 +358,6 @@ def write_file(target: Path, arrays: dict[str, Tensor]) -> None:
 def write_folder(
     target: Path, arrays: dict[str, Tensor], beside: dict[str, dict[str, Any]]
 ) -> None:
-    """Write model.safetensors and the JSON beside it into a new folder."""
     from safetensors.torch import save
 
     try:

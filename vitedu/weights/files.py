@@ -1,31 +1,25 @@
-"""Arrays out of the files in which weights come, without trusting any of them.
+"""Reading weights from the files in which they come, without running code.
 
-`read_arrays("model.safetensors").arrays` maps names to tensors. No code of a
-file is run, and nothing is allocated because a header says so: what a header
-promises is compared with the bytes that are there, and these with the memory
-that is free.
+`read_arrays("model.safetensors").arrays` maps names to tensors.
 """
 
 import os
 import re
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from vitedu.errors import UserError, check_memory, reason
 from vitedu.files import check_regular, list_folder, read_json, user_path
-from vitedu.weights.archives import read_npz
-from vitedu.weights.checkpoint import About
-from vitedu.weights.leftovers import (
-    as_patterns,
-    check_all_used,
-    refusal,
-    without,
-)
-from vitedu.weights.torch_files import Content, read_torch
+from vitedu.weights.checkpoint import Metadata
+from vitedu.weights.mapping import listed, refusal
 
 # what training programs wrap around the names of a model, one at a time
 WRAPPERS = ("module.", "_orig_mod.", "model.")
@@ -39,19 +33,37 @@ IN_FOLDER = (
 PICKLED = (".pth", ".pt", ".bin", ".ckpt")
 SUFFIXES = (".npz", ".safetensors", *PICKLED)
 BEST = "best.safetensors"  # in the folder of a run with keep=best
-# The longest name that a library writes has some 90 letters, and every dialect
-# searches all names.
-MOST_LETTERS = 500
+
+# Under which of their keys checkpoints keep the model, and under which the
+# state of a training that is of no use without it.
+CONTAINERS = ("state_dict", "model_state_dict", "model_state", "model", "net")
+TRAINING = re.compile(
+    r"optim|^opt($|_)|sched|scaler|scaling|^loops$|^callbacks$"
+    r"|(^|_)(ema|rng)($|_)",
+    re.IGNORECASE,
+)
+# Files that ran code although torch.load had been told to read weights only:
+# the first release without the fault, and its name.
+FAULTS = {(2, 6): "CVE-2025-32434", (2, 10): "CVE-2026-24747"}
 
 
 class Arrays(NamedTuple):
     """What a file of weights holds, and what is known about it."""
 
     arrays: dict[str, Tensor]  # on the CPU, in the precision of the file
-    about: About
+    metadata: Metadata
     path: Path  # the file that was read
     notes: tuple[str, ...] = ()  # what was left out, a sentence each
     ignored: tuple[str, ...] = ()  # names of arrays that `ignore` left out
+
+
+class Content(NamedTuple):
+    """One file of weights, read."""
+
+    arrays: dict[str, Tensor]
+    header: dict[str, str]  # of safetensors
+    notes: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()  # names of arrays outside the state_dict
 
 
 def read_arrays(
@@ -70,7 +82,13 @@ def read_arrays(
     more than arrays, or arrays that are neither in the state_dict nor a
     training's state; a pattern fits no array.
     """
-    patterns = as_patterns(ignore)
+    patterns = (ignore,) if isinstance(ignore, str) else tuple(ignore)
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise TypeError(
+                "ignore takes patterns of names such as 'extra/*', got "
+                f"{pattern!r}"
+            )
     source = user_path(source)
     path = weights_file(source)
     is_index = path.name.endswith(".index.json")
@@ -81,46 +99,20 @@ def read_arrays(
             f"the run in {path.parent} is not done, so {BEST} was read: the "
             "best weights so far on its validation part",
         )
-    if not content.arrays:
-        raise UserError(f"{path} doesn't contain any arrays")
-    for name in content.arrays:
-        if not name.isprintable() or len(name) > MOST_LETTERS:
-            raise UserError(
-                f"{path} holds an array {name[:100]!r}, which cannot be a name"
-            )
     arrays, ignored = without_ignored(path, content, patterns)
-    about = About(
+    if not arrays:
+        left = " that ignore= leaves" if ignored else ""
+        raise UserError(f"{path} doesn't contain any arrays{left}")
+    metadata = Metadata(
         name_of(path),
-        content.metadata,
+        content.header,
         json_beside(path, "config.json"),
         json_beside(path, "preprocessor_config.json"),
     )
-    return Arrays(arrays, about, path, notes, ignored)
+    return Arrays(arrays, metadata, path, notes, ignored)
 
 
-def without_ignored(
-    path: Path, content: Content, patterns: tuple[str, ...]
-) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """The unwrapped arrays but for those that fit a pattern; and these names.
-
-    A pattern may say the wrapper or leave it out.
-    UserError: a pattern fits nothing, or arrays beside the state_dict fit none.
-    """
-    kept, with_wrapper = without(content.arrays, patterns)
-    kept, bare = without(unwrapped(kept), patterns)
-    names = dict.fromkeys(content.beside)
-    beside, let_go = without(names, patterns)
-    gone = with_wrapper | bare | let_go
-    used = set().union(*gone.values())
-    check_all_used(path, patterns, used, [*content.arrays, *beside])
-    if beside:
-        error = refusal(beside, [*content.arrays, *beside])
-        raise UserError(f"{path}: {error}")
-    if not kept:
-        raise UserError(
-            f"ignore={patterns} leaves none of the arrays of {path}"
-        )
-    return kept, tuple(gone)
+# --- which file
 
 
 def weights_file(path: Path) -> Path:
@@ -163,23 +155,20 @@ def name_of(path: Path) -> str:
 
 
 def has_suffix(name: str) -> bool:
-    """Whether a name ends as files of weights do."""
     return Path(name).suffix.lower() in SUFFIXES
 
 
 def json_beside(path: Path, name: str) -> dict[str, Any]:
     """The JSON object in a file beside `path`; empty if there is no file."""
     beside = path.with_name(name)
-    # a pipe of that name is nobody's JSON, and reading it would wait
     return read_json(beside) if os.path.isfile(beside) else {}
 
 
+# --- what a file holds
+
+
 def read_file(path: Path) -> Content:
-    """What one file holds, read as its suffix says."""
-    size = check_regular(path).st_size
-    if not size:
-        raise UserError(f"{path} is empty; download it again")
-    check_memory(size, str(path))
+    check_memory(check_regular(path).st_size, str(path))
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return Content(read_npz(path), {})
@@ -189,16 +178,13 @@ def read_file(path: Path) -> Content:
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The arrays and the metadata of a safetensors file.
-
-    The library itself refuses a header that does not fit the file. The arrays
-    are copies: what it hands out would change with the file.
-    """
+    """The arrays and the header's metadata of a safetensors file."""
     from safetensors import SafetensorError, safe_open
 
     check_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
+            # copies: what the library hands out would change with the file
             arrays = {k: file.get_tensor(k).clone() for k in file.keys()}
             return arrays, file.metadata() or {}
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
@@ -207,36 +193,46 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         ) from None
 
 
+def read_npz(path: Path) -> dict[str, Tensor]:
+    """The arrays of an .npz, in their own precision."""
+    if not zipfile.is_zipfile(path):
+        raise UserError(
+            f"{path} is not an npz file (a zip archive), or it ends early"
+        )
+    arrays, name = {}, "its list"
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for name in file.files:
+                arrays[name] = tensor_of(file[name])
+    # a damaged archive may raise nearly anything
+    except Exception as error:
+        raise UserError(
+            f"{path}: {name} cannot be read: {reason(error)[:200]}"
+        ) from None
+    return arrays
+
+
+def tensor_of(array: Any) -> Tensor:
+    """A tensor of the same numbers. ValueError: they are no numbers."""
+    if not isinstance(array, np.ndarray):
+        raise ValueError("it is not an array")
+    if array.dtype == "V2":  # what numpy makes of JAX's bfloat16
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+        raise ValueError(f"it holds {array.dtype}, weights are numbers")
+    native = array.dtype.newbyteorder("=")
+    return torch.from_numpy(array.astype(native, copy=False))
+
+
 def read_shards(path: Path) -> Content:
     """The arrays of all files that an index names; they are beside it."""
-    places = shards_in(path)
-    shards = [path.parent / file for file in sorted({*places.values()})]
-    for shard in shards:
-        if not shard.exists():
-            raise UserError(
-                f"{path} names {shard.name}, which is not beside it"
-            )
+    shards = [path.parent / x for x in sorted({*shards_in(path).values()})]
     check_memory(sum(check_regular(x).st_size for x in shards), str(path))
     whole = Content({}, {})
     for shard in map(read_file, shards):
-        twice = sorted(whole.arrays.keys() & shard.arrays.keys())
-        if twice:
-            raise UserError(
-                f"the shards of {path} hold {twice[0]} twice; download them "
-                "again"
-            )
-        whole = Content(
-            whole.arrays | shard.arrays,
-            {},
-            whole.notes + shard.notes,
-            whole.beside + shard.beside,
-        )
-    missing = sorted(places.keys() - whole.arrays.keys())
-    if missing:
-        raise UserError(
-            f"the shards of {path} lack {len(missing)} of its arrays "
-            f"({', '.join(missing[:3])})"
-        )
+        arrays = whole.arrays | shard.arrays
+        notes = whole.notes + shard.notes
+        whole = Content(arrays, {}, notes, whole.beside + shard.beside)
     return whole
 
 
@@ -250,8 +246,7 @@ def shards_in(path: Path) -> dict[str, str]:
             f"{path} is not an index of shards: its weight_map is missing"
         )
     for file in places.values():
-        is_plain = file.isprintable() and re.fullmatch(r"[^/\\:]+", file)
-        if not is_plain or file in (".", ".."):
+        if not re.fullmatch(r"[^/\\:]+", file) or file in (".", ".."):
             raise UserError(
                 f"{path} names {file!r}; shards must be in the folder of their "
                 "index"
@@ -259,13 +254,169 @@ def shards_in(path: Path) -> dict[str, str]:
     return places
 
 
+# --- what torch.save wrote
+
+
+def read_torch(path: Path) -> Content:
+    """The state_dict in what torch.save wrote; what was left out beside it."""
+    check_torch(torch.__version__, path)
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    # a hostile or damaged pickle may raise nearly anything
+    except Exception as error:
+        raise unreadable(path, error) from None
+    found = state_dict_in(path, content)
+    for name, tensor in found.arrays.items():
+        is_dense = tensor.layout == torch.strided and not tensor.is_quantized
+        if not is_dense or tensor.is_meta:
+            raise UserError(
+                f"{path} holds {name} as {tensor.layout} {tensor.dtype} on "
+                f"{tensor.device}; weights are plain arrays"
+            )
+    # tensors of their own, not parts of a larger storage
+    arrays = {k: x.detach().clone() for k, x in found.arrays.items()}
+    return found._replace(arrays=arrays)
+
+
+def check_torch(version: str, path: str | Path) -> None:
+    """UserError under a torch whose `weights_only` lets code through."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    for release, fault in FAULTS.items():
+        if found and tuple(map(int, found.groups())) < release:
+            raise UserError(
+                f"{path} is a pickled file, and reading one with torch "
+                f"{version} could run code that is hidden in it ({fault}); "
+                f"upgrade to torch {'.'.join(map(str, [*FAULTS][-1]))} or take "
+                "a .safetensors or .npz file"
+            )
+
+
+def unreadable(path: Path, error: Exception) -> UserError:
+    """The sentence on what torch.load refused: its contents or its damage."""
+    found = re.findall(r"GLOBAL ([\w.]+\.\w+) (?:whose|was)", str(error))
+    if found:
+        try:
+            names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+        except Exception:  # a damaged file, or one from before torch 1.6
+            names = []
+        return UserError(
+            f"{path} holds more than tensors and plain types: "
+            f"{listed(sorted({*names} or {*found}))}; reading that could run "
+            "code, so save its state_dict alone where you trust the file"
+        )
+    if "TorchScript" in str(error):
+        return UserError(
+            f"{path} is a TorchScript program, which is code; save its "
+            "state_dict"
+        )
+    why = f"{type(error).__name__}: {reason(error)[:120]}"
+    if "Weights only" in why:  # with advice on how to read it anyway
+        why = type(error).__name__
+    return UserError(
+        f"{path} cannot be read as a torch checkpoint: it is damaged or "
+        f"another kind of file ({why})"
+    )
+
+
+def state_dict_in(path: Path, content: Any) -> Content:
+    """The dictionary of tensors in a checkpoint; what is beside it, in a note.
+
+    The names of arrays beside it that are no training's state are kept, since
+    they may be weights.
+    """
+    left_out: dict[str, Any] = {}
+    while isinstance(content, dict):
+        tensors = {k: v for k, v in content.items() if isinstance(v, Tensor)}
+        inner = [
+            key
+            for key in CONTAINERS
+            if isinstance(content.get(key), dict) and content[key]
+        ]
+        # beside a container, tensors are a measure or two, or a random state
+        num_inside = len(arrays_in("", content[inner[0]])) if inner else 0
+        if len(tensors) > num_inside:
+            if any(not isinstance(key, str) for key in tensors):
+                break
+            left_out |= {k: v for k, v in content.items() if k not in tensors}
+            note = f"left out of {path.name}: {listed(left_out)}"
+            beside = tuple(
+                name
+                for key, value in left_out.items()
+                if not TRAINING.search(str(key)) and key not in CONTAINERS
+                for name in arrays_in(str(key), value)
+            )
+            return Content(tensors, {}, (note,) if left_out else (), beside)
+        if not inner:
+            break
+        left_out |= {k: v for k, v in content.items() if k != inner[0]}
+        content = content[inner[0]]
+    held = type(content).__name__
+    if isinstance(content, dict):
+        held = "a dict of " + (listed(content) or "nothing")
+    raise UserError(
+        f"{path} holds {held}, and no dictionary of named tensors, neither at "
+        f"the top nor under {', '.join(CONTAINERS)}; save the model's "
+        "state_dict"
+    )
+
+
+def arrays_in(name: str, value: Any) -> list[str]:
+    """Names of the arrays in what torch loaded, however deep: "extra/0/weight".
+
+    A tensor of one number is a count or a measure, and no array.
+    """
+    if isinstance(value, Tensor):
+        return [name] if value.numel() != 1 else []
+    if isinstance(value, list | tuple):
+        value = dict(enumerate(value))
+    inner = value.items() if isinstance(value, dict) else ()
+    return [x for key, each in inner for x in arrays_in(f"{name}/{key}", each)]
+
+
+# --- what the caller leaves out
+
+
+def without_ignored(
+    path: Path, content: Content, patterns: tuple[str, ...]
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """The unwrapped arrays but for those that fit a pattern; and these names.
+
+    A pattern may say the wrapper or leave it out.
+    UserError: a pattern fits nothing, or arrays beside the state_dict fit none.
+    """
+    kept, with_wrapper = split(content.arrays, patterns)
+    kept, bare = split(unwrapped(kept), patterns)
+    beside, let_go = split(dict.fromkeys(content.beside), patterns)
+    gone = with_wrapper | bare | let_go
+    names = [*content.arrays, *beside]
+    for pattern in patterns:
+        if not any(pattern in fits for fits in gone.values()):
+            raise UserError(
+                f"ignore={pattern!r} matches no array of {path}; it has "
+                f"{listed(sorted(names), most=3)}"
+            )
+    if beside:
+        raise UserError(f"{path}: {refusal(beside, names)}")
+    return kept, tuple(gone)
+
+
+def split(
+    arrays: Mapping[str, Any], patterns: Iterable[str]
+) -> tuple[dict[str, Any], dict[str, set[str]]]:
+    """The arrays that fit no pattern; and of those that do, which they fit."""
+    fits = {
+        name: {x for x in patterns if x == name or fnmatchcase(name, x)}
+        for name in arrays
+    }
+    kept = {name: arrays[name] for name in arrays if not fits[name]}
+    return kept, {name: found for name, found in fits.items() if found}
+
+
 def unwrapped(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
     """The arrays without the wrappers that all their names begin with."""
-    while arrays:
-        for wrapper in WRAPPERS:
-            if all(name.startswith(wrapper) for name in arrays):
-                arrays = {k.removeprefix(wrapper): v for k, v in arrays.items()}
-                break
-        else:
-            break
+    for wrapper in WRAPPERS:
+        if arrays and all(name.startswith(wrapper) for name in arrays):
+            return unwrapped(
+                {k.removeprefix(wrapper): v for k, v in arrays.items()}
+            )
     return arrays

@@ -4,12 +4,12 @@ Files carry the older one, `vit.encoder.layer.0.attention.attention.query`,
 which every version reads; in memory transformers 5 says
 `vit.layers.0.attention.q_proj`. A ViTModel alone has no `vit.` in front, and
 its pooler is our pre-logits layer without a head. What the arrays cannot say is
-in config.json and preprocessor_config.json, which `vitedu.weights.hf_config`
-reads and writes.
+in config.json and preprocessor_config.json.
 
 `load("google/vit-base-patch16-224")`
 """
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -17,24 +17,28 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from vitedu.errors import UserError
-from vitedu.model import ViTConfig
-from vitedu.weights.checkpoint import About, Checkpoint
-from vitedu.weights.hf_config import GELUS, beside, config_of, preprocess
-from vitedu.weights.hf_config import class_names as stored_names
-from vitedu.weights.renaming import (
-    Row,
-    check_holds,
-    check_vit,
-    layer,
-    note_on_dropped,
-    to_ours,
-    to_theirs,
-)
-from vitedu.weights.vit_sizes import Names, check_no_distillation, sizes_in
-
-__all__ = ["MARKS", "beside", "from_vitedu", "to_vitedu"]
+from vitedu.fields import Size, converted
+from vitedu.model import Learned1D, ViTConfig
+from vitedu.pictures import PreprocessSpec
+from vitedu.weights import mapping
+from vitedu.weights.checkpoint import Checkpoint, Metadata, names_in
+from vitedu.weights.mapping import Row, layer
 
 EPS = 1e-12  # where config.json says none
+# what it calls the two GELUs; the first is written
+GELUS = {
+    "exact": ("gelu", "gelu_python"),
+    "tanh": ("gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate"),
+}
+FIELDS = {
+    "hidden_size": "embed_dim",
+    "num_hidden_layers": "depth",
+    "intermediate_size": "mlp_dim",
+    "num_attention_heads": "num_heads",
+    "image_size": "image_size",
+    "layer_norm_eps": "norm_eps",
+}
+RESAMPLE = {2: "bilinear", 3: "bicubic"}  # pillow's numbers
 # parts of its other models: a decoder, the token that is put for a hidden patch
 OTHERS = re.compile(
     r"decoder\.(\d+|decoder_(embed|layers|norm|pred))\."
@@ -69,22 +73,19 @@ MEMORY = Spelling(
     "mlp.fc1",
     "mlp.fc2",
 )
-
-
 SPELLINGS = [(x, y) for x in ("vit.", "", "deit.") for y in (FILE, MEMORY)]
-PATCHES = "embeddings.patch_embeddings.projection.weight"
+MARKS = tuple(
+    {
+        f"{prefix}embeddings.patch_embeddings.projection.weight",
+        f"{prefix}{spelling.block}.0.{spelling.query}.weight",
+    }
+    for prefix, spelling in SPELLINGS
+)
+SUFFIXES = ()  # a folder
+POSITIONS = (Learned1D(),)
 
 
-def marks_of(prefix: str, spelling: Spelling) -> set[str]:
-    """Arrays of every file with this prefix and spelling of its names."""
-    query = f"{prefix}{spelling.block}.0.{spelling.query}.weight"
-    return {prefix + PATCHES, query}
-
-
-MARKS = tuple(marks_of(*each) for each in SPELLINGS)
-
-
-def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
+def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     """The checkpoint in a file.
 
     Without a config.json, GELU is exact and epsilon 1e-12, as by default.
@@ -93,86 +94,51 @@ def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
     """
     dropped = tuple(name for name in arrays if OTHERS.match(name))
     arrays = {k: v for k, v in arrays.items() if k not in dropped}
-    prefix, spelling = next(
-        (each for each in SPELLINGS if marks_of(*each) <= arrays.keys()),
-        SPELLINGS[0],
+    found = [marks <= arrays.keys() for marks in MARKS]
+    prefix, spelling = SPELLINGS[found.index(True)]
+    mapping.check_no_distillation(
+        f"{prefix}embeddings.distillation_token" in arrays
     )
-    check_no_distillation(f"{prefix}embeddings.distillation_token" in arrays)
-    names = Names(
-        patches=prefix + PATCHES,
-        class_token=f"{prefix}embeddings.cls_token",
-        positions=f"{prefix}embeddings.position_embeddings",
-        block=re.escape(f"{prefix}{spelling.block}.") + r"(\d{1,4})\.",
-        mlp=f"{prefix}{spelling.block}.0.{spelling.fc1}.weight",
-        head="classifier.weight",
-        pre_logits=f"{prefix}pooler.dense.weight",
-    )
-    beside = config_of(about)
-    stated = fields_in(beside)
-    sizes = sizes_in(
-        arrays, names, stated=stated, about=about, class_token=True
-    )
+    depth = mapping.depth_in(arrays, re.escape(f"{prefix}{spelling.block}."))
+    mapped = mapping.to_ours(rows_in(depth, prefix, spelling), arrays)
+    beside = config_of(metadata)
+    stated = {FIELDS[name]: beside[name] for name in FIELDS if name in beside}
+    sizes = mapping.sizes_in(mapped, metadata, stated, class_token=True)
     if sizes["pre_logits"] and sizes["num_classes"]:
         # its classifier reads the class token, not the pooler
         raise UserError(
-            f"it has a head and {names.pre_logits!r}, which its head does not "
-            "see; take the pooler away"
+            f"it has a head and '{prefix}pooler.dense.weight', which its head "
+            "does not see; take the pooler away"
         )
     if beside.get("pooler_act", "tanh") != "tanh" and sizes["pre_logits"]:
         raise UserError(
             f"its pooler ends in {beside['pooler_act']!r}, vitedu's pre-logits "
             "in tanh"
         )
-    config = ViTConfig(
-        **sizes, gelu=stated["gelu"], norm_eps=stated.get("norm_eps", EPS)
-    )
-    spec, doubts = preprocess(config, about)
+    gelu, norm_eps = gelu_in(beside), stated.get("norm_eps", EPS)
+    config = ViTConfig(**sizes, gelu=gelu, norm_eps=norm_eps)
+    mapping.check_complete(mapped, config)
+    spec, doubts = preprocess(config, metadata)
+    what = "the decoder and the token for hidden patches"
     return Checkpoint(
         config,
-        to_ours(rows_in(config, prefix, spelling), arrays, config.num_heads),
+        mapped.state,
         spec,
-        stored_names(config, about),
+        class_names(config, metadata),
         resize_mode="hf",
         dropped=dropped,
-        notes=note_on_dropped(
-            dropped, "the decoder and the token for hidden patches"
-        ),
+        notes=mapping.note_on_dropped(dropped, what),
         doubts=doubts,
     )
 
 
-def fields_in(config: dict[str, Any]) -> dict[str, Any]:
-    """A Hugging Face config.json in our terms. UserError: its activation."""
-    ours = {
-        "hidden_size": "embed_dim",
-        "num_hidden_layers": "depth",
-        "intermediate_size": "mlp_dim",
-        "num_attention_heads": "num_heads",
-        "image_size": "image_size",
-        "layer_norm_eps": "norm_eps",
-    }
-    stated = {ours[name]: config[name] for name in ours if name in config}
-    activation = config.get("hidden_act", "gelu")
-    for gelu, names in GELUS.items():
-        if activation in names:
-            return stated | {"gelu": gelu}
-    raise UserError(
-        f"its config.json says hidden_act={activation!r}, which vitedu's "
-        "network does "
-        "not have; known: " + ", ".join(sum(GELUS.values(), ()))
-    )
-
-
-def rows_in(
-    config: ViTConfig, prefix: str, spelling: Spelling
-) -> Iterator[Row]:
+def rows_in(depth: int, prefix: str, spelling: Spelling) -> Iterator[Row]:
     """Our names beside Hugging Face's; q, k and v are one matrix in ours."""
-
     first = f"{prefix}embeddings"
     yield Row("cls_token", (f"{first}.cls_token",), "same")
     yield Row("pos_embed", (f"{first}.position_embeddings",), "same")
     yield from layer("patch_embed.proj", f"{first}.patch_embeddings.projection")
-    for i in range(config.depth):
+    for i in range(depth):
         ours, theirs = f"blocks.{i}", f"{prefix}{spelling.block}.{i}"
         qkv = (spelling.query, spelling.key, spelling.value)
         yield from layer(f"{ours}.norm1", f"{theirs}.layernorm_before")
@@ -182,10 +148,8 @@ def rows_in(
         yield from layer(f"{ours}.mlp.fc1", f"{theirs}.{spelling.fc1}")
         yield from layer(f"{ours}.mlp.fc2", f"{theirs}.{spelling.fc2}")
     yield from layer("norm", f"{prefix}layernorm")
-    if config.pre_logits:
-        yield from layer("pre_logits.fc", f"{prefix}pooler.dense")
-    if config.num_classes:
-        yield from layer("head", "classifier")
+    yield from layer("pre_logits.fc", f"{prefix}pooler.dense")
+    yield from layer("head", "classifier")
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
@@ -195,8 +159,188 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     UserError: its ViT cannot be this network.
     """
     owner = "Hugging Face's ViT"
-    config = check_vit(owner, checkpoint.config)
+    config = mapping.check_vit(owner, checkpoint.config)
     is_below_head = bool(config.pre_logits and config.num_classes)
-    check_holds(owner, {"a pre-logits layer below a head": is_below_head})
+    mapping.check_holds(
+        owner, {"a pre-logits layer below a head": is_below_head}
+    )
     prefix = "vit." if config.num_classes else ""
-    return to_theirs(rows_in(config, prefix, FILE), checkpoint.state_dict, 0)
+    rows = rows_in(config.depth, prefix, FILE)
+    return mapping.to_theirs(rows, checkpoint.state_dict)
+
+
+# --- config.json
+
+
+def config_of(metadata: Metadata) -> dict[str, Any]:
+    """The config.json beside the arrays if it is Hugging Face's, else {}."""
+    return metadata.config if "hidden_size" in metadata.config else {}
+
+
+def gelu_in(config: dict[str, Any]) -> str:
+    activation = config.get("hidden_act", "gelu")
+    for gelu, names in GELUS.items():
+        if activation in names:
+            return gelu
+    raise UserError(
+        f"its config.json says hidden_act={activation!r}, which vitedu's "
+        f"network does not have; known: {', '.join(sum(GELUS.values(), ()))}"
+    )
+
+
+def class_names(config: ViTConfig, metadata: Metadata) -> tuple[str, ...]:
+    """The names in config.json, unless they are only LABEL_0, LABEL_1, ..."""
+    labels = config_of(metadata).get("id2label")
+    keys = [str(i) for i in range(config.num_classes)]
+    if not isinstance(labels, dict) or {*labels} != {*keys}:
+        return ()
+    found = names_in([labels[key] for key in keys])
+    return () if found == default_names(config) else found
+
+
+def default_names(config: ViTConfig) -> tuple[str, ...]:
+    return tuple(f"LABEL_{i}" for i in range(config.num_classes))
+
+
+def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
+    config, spec = checkpoint.config, checkpoint.preprocess
+    labels = checkpoint.class_names or default_names(config)
+    (p, q), (height, width) = config.patch_size, config.image_size
+    kind = "ViTForImageClassification" if config.num_classes else "ViTModel"
+    model = {
+        "architectures": [kind],
+        "model_type": "vit",
+        "hidden_size": config.embed_dim,
+        "num_hidden_layers": config.depth,
+        "num_attention_heads": config.num_heads,
+        "intermediate_size": config.mlp_dim,
+        "hidden_act": GELUS[config.gelu][0],
+        "layer_norm_eps": config.norm_eps,
+        "image_size": height if height == width else [height, width],
+        "patch_size": p if p == q else [p, q],
+        "num_channels": config.in_channels,
+        "qkv_bias": True,
+        "pooler_output_size": config.pre_logits or config.embed_dim,
+        "pooler_act": "tanh",
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        # whatever the arrays are stored in, as vitedu does
+        "dtype": "float32",
+    }
+    if labels:
+        model["id2label"] = {str(i): name for i, name in enumerate(labels)}
+        model["label2id"] = ids_of(labels)
+    sides = {"height": height, "width": width}
+    geometry: dict[str, Any] = {"size": sides}
+    if spec.crop is not None:
+        edge = math.floor(min(height, width) / spec.crop)
+        geometry = {
+            "size": {"shortest_edge": edge},
+            "do_center_crop": True,
+            "crop_size": sides,
+        }
+    resample = {name: number for number, name in RESAMPLE.items()}
+    pictures = {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": list(spec.mean),
+        "image_std": list(spec.std),
+        "resample": resample[spec.interpolation],
+        **geometry,
+    }
+    return {"config.json": model, "preprocessor_config.json": pictures}
+
+
+def ids_of(labels: tuple[str, ...]) -> dict[str, int]:
+    """The index of each label; of equal ones the second gets a number too.
+
+    So both stay: "crane" 134, "crane (517)" 517.
+    """
+    ids: dict[str, int] = {}
+    for index, label in enumerate(labels):
+        name = label
+        while name in ids or (name != label and name in labels):
+            name = f"{name} ({index})"
+        ids[name] = index
+    return ids
+
+
+# --- preprocessor_config.json
+
+
+def preprocess(
+    config: ViTConfig, metadata: Metadata
+) -> tuple[PreprocessSpec, tuple[str, ...]]:
+    """What preprocessor_config.json says, and what of it may be wrong here.
+
+    Without that file what ViTImageProcessor does by default: resized straight
+    to size, bilinear, range -1..1.
+    """
+    if not metadata.preprocessor:
+        doubt = (
+            "no preprocessor_config.json says how its pictures are prepared; "
+            "mean and std 0.5 are assumed, as for Google's ViTs, where DeiT, "
+            "DINO and MAE want (0.485, 0.456, 0.406) and (0.229, 0.224, 0.225)"
+        )
+        return PreprocessSpec(config.image_size, config.in_channels), (doubt,)
+    spec, unsupported = spec_of(metadata.preprocessor, config)
+    if not unsupported:
+        return spec, ()
+    doubt = f"its preprocessor_config.json says {'; '.join(unsupported)}"
+    return spec, (doubt,)
+
+
+def spec_of(
+    written: dict[str, Any], config: ViTConfig
+) -> tuple[PreprocessSpec, list[str]]:
+    """A preprocessor_config.json as a PreprocessSpec; what that can't hold."""
+    stated = written.get("size")
+    size = sides_of(stated, config.image_size)
+    is_short_side = isinstance(stated, dict) and "shortest_edge" in stated
+    unsupported, crop, kept = [], None, size
+    if not written.get("do_resize", True):
+        unsupported.append("do_resize=false, vitedu resizes all the same")
+    elif written.get("do_center_crop"):
+        kept = sides_of(written.get("crop_size"), config.image_size)
+        crop = mapping.crop_share(min(kept), min(size))
+        if not is_short_side:
+            unsupported.append(
+                f"a squash to {size} before the crop, vitedu keeps the aspect"
+            )
+        if crop > 1 or kept[0] != kept[1]:
+            unsupported.append(
+                f"a crop of {kept} out of {min(size)}, vitedu resizes to that"
+            )
+            crop = None
+    elif is_short_side:
+        unsupported.append(
+            "no crop to the model's size, vitedu resizes to that"
+        )
+    resample, interpolation = written.get("resample", 2), "bicubic"
+    if resample in [*RESAMPLE]:
+        interpolation = RESAMPLE[resample]
+    else:
+        unsupported.append(f"resample={resample!r}, vitedu takes bicubic")
+    is_rescaled = written.get("do_rescale", True)
+    if not is_rescaled or written.get("rescale_factor", 1 / 255) != 1 / 255:
+        unsupported.append(
+            "another rescale_factor than 1/255, which vitedu takes"
+        )
+    mean, std = written.get("image_mean", 0.5), written.get("image_std", 0.5)
+    if not written.get("do_normalize", True):
+        mean, std = 0.0, 1.0
+    return PreprocessSpec(
+        kept, config.in_channels, mean, std, interpolation, crop
+    ), unsupported
+
+
+def sides_of(size: Any, otherwise: tuple[int, int]) -> tuple[int, int]:
+    if isinstance(size, dict):
+        edge = size.get("shortest_edge")
+        size = (size.get("height", edge), size.get("width", edge))
+    if size is None:
+        return otherwise
+    return converted("a size in its preprocessor_config.json", size, Size)

@@ -1,16 +1,12 @@
 """Weights by name: `vitedu.load("ViT-B/16")`, hub's models and timm's names.
 
-"ViT-Ti/16", "mnist-tiny" and "shapes-small" are in the package. The other
-models of the paper's Table 1 stand for weights of Google's on the hub, where
-there are any. Downloads go through huggingface_hub, into its own cache.
-`find("timm/vit_...")` gives the folder.
-Where nothing can be fetched, one sentence names the files to place and where,
-and the next call finds them there.
+Downloads go through huggingface_hub, into its own cache: `find("ViT-B/16")` is
+the folder. Where nothing can be fetched, one sentence names the files to place
+and where, and the next call finds them there.
 """
 
 import re
 from pathlib import Path
-from typing import Literal
 
 from vitedu.compat import import_timm
 from vitedu.data.sources import cache_folder, is_offline
@@ -46,25 +42,6 @@ HUB = {
     "R50+ViT-L/32": "timm/vit_large_r50_s32_224.augreg_in21k_ft_in1k",
 }
 
-# The names of both tables, so that a type checker knows that they give a ViT.
-Trained = Literal[
-    "mnist-tiny",
-    "shapes-small",
-    "ViT-Ti/16",
-    "ViT-S/16",
-    "ViT-S/32",
-    "ViT-B/8",
-    "ViT-B/16",
-    "ViT-B/32",
-    "ViT-L/16",
-    "ViT-L/32",
-    "ViT-H/14",
-    "R+ViT-Ti/16",
-    "R26+ViT-S/32",
-    "R50+ViT-B/16",
-    "R50+ViT-L/32",
-]
-
 
 class _UnreachableError(Exception):
     """The hub does not answer, and a file is not in its cache."""
@@ -73,12 +50,11 @@ class _UnreachableError(Exception):
 def find(name: str) -> Path:
     """The file in the package, or the folder with the files of a hub's model.
 
-    The latter are fetched if they are not here.
-
     `name` is one of `EMBEDDED` or `HUB`, a repository, "owner/model" (with or
     without "hf-hub:" before it), or a name of timm's,
     "vit_tiny_patch16_224.augreg_in21k". What is in the cache is taken without
-    asking the hub for a newer one. VITEDU_OFFLINE=1 forbids the download.
+    asking the hub for a newer one, all else is fetched. VITEDU_OFFLINE=1
+    forbids the download.
 
     UserError: there is no such model, or it is not here and cannot be fetched.
     """
@@ -98,26 +74,31 @@ def find(name: str) -> Path:
             return fetch(repository, from_cache=False)
         except _UnreachableError as error:
             why = str(error)
-    if cached is None:
-        remedy = (
-            "put model.safetensors and config.json of "
-            f"https://huggingface.co/{repository} into {place}"
-        )
-        if name in HUB:
-            raise UserError(
-                f"the weights of {name!r} could not be downloaded ({why}); "
-                f"{remedy}, or take 'ViT-Ti/16', which needs no network"
-            )
+    if cached:
+        return cached
+    remedy = (
+        "put model.safetensors and config.json of "
+        f"https://huggingface.co/{repository} into {place}"
+    )
+    if name in HUB:
         raise UserError(
-            f"{name!r} is not a file or run folder here, and as a model of the "
-            f"hub it could not be downloaded ({why}); {remedy}"
+            f"the weights of {name!r} could not be downloaded ({why}); "
+            f"{remedy}, or take 'ViT-Ti/16', which needs no network"
         )
-    return cached
+    raise UserError(
+        f"{name!r} is not a file or run folder here, and as a model of the "
+        f"hub it could not be downloaded ({why}); {remedy}"
+    )
 
 
 def place_of(repository: str) -> Path:
     """Where files of a repository are looked for that were fetched by hand."""
     return cache_folder() / "weights" / repository.replace("/", "--")
+
+
+def bare_name(name: str) -> str:
+    """What its owner calls the model that a name means, without the owner."""
+    return HUB.get(name, name).rpartition("/")[2]
 
 
 def repository_of(name: str) -> str:
@@ -145,29 +126,26 @@ def repository_of(name: str) -> str:
     )
 
 
-def bare_name(name: str) -> str:
-    """What its owner calls the model that a name means, without the owner."""
-    return HUB.get(name, name).rpartition("/")[2]
-
-
 def timm_repository(name: str) -> str:
-    """The repository of timm's weights of that name."""
     import_timm()
     from timm.models import get_pretrained_cfg
 
     try:
-        about = get_pretrained_cfg(name)
+        known = get_pretrained_cfg(name)
     except RuntimeError as error:  # the model is known, its tag is not
         raise UserError(f"timm has no weights {name!r}: {error}") from None
-    if about is None:
+    if known is None:
         raise UserError(
             f"there is no file or run folder {name!r}, and timm knows no such "
             "model"
         )
-    if not about.hf_hub_id:
-        where = f"; fetch {about.url} and give its path" if about.url else ""
+    if not known.hf_hub_id:
+        where = f"; fetch {known.url} and give its path" if known.url else ""
         raise UserError(f"timm keeps no weights of {name!r} on the hub{where}")
-    return about.hf_hub_id
+    return known.hf_hub_id
+
+
+# --- downloads, by huggingface_hub
 
 
 def check_reachable(repository: str) -> None:
@@ -183,7 +161,7 @@ def check_reachable(repository: str) -> None:
         get_hf_file_metadata(url, timeout=10)
     except (errors.HfHubHTTPError, errors.HFValidationError):
         return  # fetch_file finds out what it means
-    # What the client's HTTP library raises changes with its version.
+    # what the client's HTTP library raises changes with its version
     except Exception as error:
         raise _UnreachableError("the hub does not answer") from error
 
@@ -193,13 +171,11 @@ def fetch(repository: str, *, from_cache: bool) -> Path | None:
 
     None: its weights are not in the cache. UserError: it has none at all.
     """
-    for name in IN_FOLDER:
-        weights = fetch_file(repository, name, from_cache)
-        if weights:
-            break
-    else:
-        if from_cache:
-            return None
+    found = (fetch_file(repository, x, from_cache) for x in IN_FOLDER)
+    weights = next(filter(None, found), None)
+    if weights is None and from_cache:
+        return None
+    if weights is None:
         raise UserError(
             f"the model {repository!r} of the hub has no {IN_FOLDER[0]} or "
             f"{IN_FOLDER[2]}"
@@ -239,6 +215,6 @@ def fetch_file(repository: str, name: str, from_cache: bool) -> Path | None:
             f"there is no file or run folder {repository!r}, and no model of "
             "that name on the hub that is open to you"
         ) from None
-    # What the client's HTTP library raises changes with its version.
+    # what the client's HTTP library raises changes with its version
     except Exception as error:
         raise _UnreachableError(reason(error)) from error

@@ -3,34 +3,83 @@
 `model = vitedu.load("ViT-B_16.npz", image_size=384, num_classes=10)`
 """
 
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Unpack, overload
+from types import ModuleType
+from typing import Any, Literal, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
 
-from vitedu.budget import parameters
-from vitedu.budget.building import table_bytes
+from vitedu.budget.building import on_meta
+from vitedu.data.imagenet import assumed_names
 from vitedu.errors import UserError, check_memory, reason
 from vitedu.fields import Size, check_names, converted
-from vitedu.model import NoPosition, SinCos2D, ViT, lecun_normal, new_network
+from vitedu.files import user_path
+from vitedu.model import NoPosition, ViT, lecun_normal, new_network
 from vitedu.model.classifier import LoadReport
-from vitedu.model.config import ViTConfig, ViTFields
+from vitedu.model.config import ViTFields
 from vitedu.model.network import Network
 from vitedu.model.resize import resize_positions
 from vitedu.model.resnet import PoolPadding
-from vitedu.weights.checkpoint import ANSWERS, Checkpoint, NetworkConfig
-from vitedu.weights.hub import Trained
-from vitedu.weights.leftovers import pattern_for
-from vitedu.weights.read import WeightsFile, read_checkpoint
+from vitedu.weights import hf, hub, npz, timm, torchvision, vitedu
+from vitedu.weights.checkpoint import (
+    ANSWERS,
+    Checkpoint,
+    Metadata,
+    NetworkConfig,
+)
+from vitedu.weights.files import Arrays, read_arrays
+from vitedu.weights.mapping import note_on_dropped, pattern_for
 
-# Numbers in a table of fixed positions, which is computed whatever a file
-# holds; H/14 has as many at 3,200 pixels.
-MOST_POSITIONS = 1 << 26
+# The dialects, asked in this order. Each is a module with
+#   MARKS        sets of names of arrays; a file that has all of one is its
+#   SUFFIXES     of the file that is written; none: a folder with JSON in it
+#   POSITIONS    that it can say; others are written as a table where they can
+#   to_vitedu(arrays, metadata) -> Checkpoint    uses every array once
+#   from_vitedu(checkpoint) -> arrays            its inverse
+#   beside(checkpoint) -> {file: content}        the JSON, where there is some
+Dialect = Literal["vitedu", "npz", "hf", "torchvision", "timm"]
+DIALECTS: dict[Dialect, ModuleType] = {
+    "vitedu": vitedu,
+    "npz": npz,
+    "hf": hf,
+    "torchvision": torchvision,
+    "timm": timm,
+}
+
+# Other architectures: what they are called, and a name that only they have.
+REFUSED = {
+    "DINOv2 or another ViT with LayerScale": (
+        r"(^|\.)(ls1\.gamma|layer_scale1\.lambda1)$"
+    ),
+    "BEiT": (
+        r"^(blocks|encoder\.layer|beit\.encoder\.layer)\.\d+"
+        r"\.(gamma_1|lambda_1)$"
+    ),
+    "CLIP": (
+        r"^visual\.(transformer\.resblocks|trunk)\.|^norm_pre\.weight$"
+        r"|(^|\.)vision_model\.pre_layrnorm\."
+    ),
+    "SigLIP": (
+        r"(^|\.)vision_model\.head\.probe$|^logit_bias$"
+        r"|^(params/)?(txt/|[tb]$)"
+    ),
+    "Swin": (
+        r"(^|\.)(layers|features)\.\d+\..*"
+        r"(relative_position_bias_table|cpb_mlp\.)"
+    ),
+    "ConvNeXt": (
+        r"(^|\.)stages\.\d+\.((blocks|layers)\.)?\d+\.(conv_dw|dwconv)\."
+        r"|^features\.\d+\.\d+\.layer_scale$"
+    ),
+    "MLP-Mixer": r"^(params/|opt/target/)?MixerBlock_\d+/",
+    "a ResNet with BatchNorm": r"(^|\.)bn1\.running_mean$",
+}
 
 
 class LoadFields(ViTFields, total=False):
@@ -39,26 +88,16 @@ class LoadFields(ViTFields, total=False):
     pool_padding: PoolPadding | None  # of a ResNet
 
 
+class WeightsFile(NamedTuple):
+    """A file of weights, read and understood, before any change."""
+
+    path: Path
+    dialect: Dialect
+    checkpoint: Checkpoint
+
+
 # Nearly every file holds a ViT, so that is what a type checker is told; `Any`
 # says that a BiT's file gives a ResNet.
-@overload
-def load(
-    source: Trained,
-    *,
-    device: str | torch.device = "cpu",
-    dtype: torch.dtype = torch.float32,
-    ignore: str | Sequence[str] = (),
-    **overrides: Unpack[LoadFields],
-) -> ViT: ...
-@overload
-def load(
-    source: str | PathLike[str],
-    *,
-    device: str | torch.device = "cpu",
-    dtype: torch.dtype = torch.float32,
-    ignore: str | Sequence[str] = (),
-    **overrides: Unpack[LoadFields],
-) -> ViT | Any: ...
 def load(
     source: str | PathLike[str],
     *,
@@ -73,7 +112,7 @@ def load(
     x 28 grey digits) and "shapes-small"; other names of the paper's Table 1, as
     "ViT-B/16", names of timm's and models on the hub are downloaded once. A
     file may be vitedu's or a run folder, or in one of the dialects of
-    `vitedu.weights.dialects`, which is recognised by its arrays. A BiT's file
+    `vitedu.weights.DIALECTS`, which is recognised by its arrays. A BiT's file
     gives a ResNet, all others a ViT. `model.train()` turns dropout on for
     training.
 
@@ -105,48 +144,155 @@ def load(
     given = in_kept_form({**overrides})
     answers = {name: given[name] for name in ANSWERS if name in given}
     stored = read_checkpoint(source, ignore=ignore, **answers)
-    checkpoint, config = stored.checkpoint, overridden(stored, given)
+    path, before = stored.path, stored.checkpoint
+    config = overridden(stored, given)
     model = empty_model(stored, config)
-    state, resized = resized_state(stored, config)
-    state, dropped, new = with_head(checkpoint.config, model, state)
-    check_tensors(stored.path, state, model.state_dict(), bool(given))
-    model.load_state_dict(placed(stored, state, device, dtype), assign=True)
-    names, loss_name = checkpoint.class_names, checkpoint.loss_name
-    has_its_head = config.num_classes == checkpoint.config.num_classes
-    model.preprocess = checkpoint.preprocess.sized(
+    state, resized = resized_state(before, config)
+    state, dropped, new = with_head(before.config, model, state)
+    check_tensors(path, state, model.state_dict(), bool(given))
+    try:
+        state = {k: x.to(device, dtype).contiguous() for k, x in state.items()}
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(
+            f"device {str(device)!r} is not available: {reason(error)}"
+        ) from None
+    check_finite(path, state)
+    model.load_state_dict(state, assign=True)
+    has_its_head = config.num_classes == before.config.num_classes
+    model.preprocess = before.preprocess.sized(
         config.image_size, config.in_channels
     )
+    names = before.class_names
     model.class_names = names if len(names) == config.num_classes else ()
-    model.loss_name = loss_name if has_its_head else None
-    model.resize_mode = checkpoint.resize_mode
+    model.loss_name = before.loss_name if has_its_head else None
+    model.resize_mode = before.resize_mode
     model.load_report = LoadReport(
-        str(stored.path),
+        str(path),
         stored.dialect,
         loaded=tuple(x for x in state if x not in new and x not in resized),
-        dropped=checkpoint.dropped + dropped,
+        dropped=before.dropped + dropped,
         new=new,
         resized=resized,
-        notes=checkpoint.notes + notes_on(stored, model, new),
+        notes=before.notes + notes_on(stored, model, new),
     )
     return model.eval()
 
 
+# --- from a source to a Checkpoint
+
+
+def read_checkpoint(
+    source: str | PathLike[str],
+    *,
+    ignore: str | Sequence[str] = (),
+    **answers: Any,
+) -> WeightsFile:
+    """Read and understand a file; `answers` are Metadata's fields it may need.
+
+    Arrays whose names fit a pattern of `ignore` are left out.
+    UserError: it cannot be read or recognised, holds an unknown array, or needs
+    an answer; the sentence says which.
+    """
+    found = find_arrays(source, ignore)
+    dialect, metadata = recognise(found), replace(found.metadata, **answers)
+    try:
+        checkpoint = DIALECTS[dialect].to_vitedu(found.arrays, metadata)
+    except UserError as error:
+        raise UserError(f"{found.path}: {error}") from None
+    for doubt in (*checkpoint.doubts, *contradictions(checkpoint, metadata)):
+        warnings.warn(f"{found.path}: {doubt}", stacklevel=3)
+    config, names, notes = checkpoint.config, checkpoint.class_names, ()
+    if not names and dialect != "vitedu":
+        names, notes = assumed_names(config.num_classes)
+    notes += note_on_dropped(found.ignored, "ignore= matches them")
+    checkpoint = checkpoint._replace(
+        preprocess=checkpoint.preprocess.sized(
+            config.image_size, config.in_channels
+        ),
+        class_names=names,
+        dropped=checkpoint.dropped + found.ignored,
+        notes=found.notes + checkpoint.notes + notes,
+    )
+    return WeightsFile(found.path, dialect, checkpoint)
+
+
+def find_arrays(
+    source: str | PathLike[str], ignore: str | Sequence[str]
+) -> Arrays:
+    name = fspath(source)
+    path = user_path(name)
+    try:
+        is_here = path.exists()
+    except OSError as error:
+        raise UserError(f"cannot read {name}: {reason(error)}") from None
+    if is_here:
+        return read_arrays(path, ignore=ignore)
+    found = read_arrays(hub.find(name), ignore=ignore)
+    metadata = replace(found.metadata, name=hub.bare_name(name))
+    return found._replace(metadata=metadata)
+
+
+def recognise(found: Arrays) -> Dialect:
+    """The dialect in which a file is written.
+
+    A file is vitedu's if its header says so, or a config.json of Hugging Face's
+    mixin; else that of the first dialect with all names of one of its `MARKS`.
+    UserError: it is another architecture, or nothing that is known here.
+    """
+    path, names = found.path, found.arrays.keys()
+    config = found.metadata.config.get("vitedu")
+    if "vitedu" in found.metadata.header or isinstance(config, dict):
+        return "vitedu"
+    for network, pattern in REFUSED.items():
+        if any(re.search(pattern, name) for name in names):
+            raise UserError(
+                f"{path} holds weights of {network}, which is another network "
+                "than a ViT or BiT of the paper; vitedu does not read it"
+            )
+    for dialect, module in DIALECTS.items():
+        if any(marks <= names for marks in module.MARKS):
+            return dialect
+    raise UserError(
+        f"{path} holds {len(names)} arrays ({', '.join(sorted(names)[:4])}, "
+        "...) that belong to no known ViT or BiT; known dialects: "
+        f"{', '.join(DIALECTS)}"
+    )
+
+
+def contradictions(checkpoint: Checkpoint, metadata: Metadata) -> Iterator[str]:
+    """Where the JSON beside a file says another preprocessing than is taken."""
+    config, spec = checkpoint.config, checkpoint.preprocess
+    beside = metadata.preprocessor or metadata.config
+    if isinstance(beside.get("pretrained_cfg"), dict):  # as timm writes it
+        beside = beside["pretrained_cfg"]
+    for ours, theirs in (("mean", "image_mean"), ("std", "image_std")):
+        stated = beside.get(theirs, beside.get(ours))
+        used = getattr(spec, ours)
+        if isinstance(stated, list | tuple) and tuple(stated) != used:
+            yield (
+                f"the JSON beside it says {ours} {tuple(stated)}, but {used} "
+                "is used for these weights; one of them gives wrong answers"
+            )
+    if spec.image_size != config.image_size:
+        yield (
+            f"its preprocessing says images of {spec.image_size}, its "
+            f"positions {config.image_size}, which is used"
+        )
+
+
+# --- from a Checkpoint to a model
+
+
 def in_kept_form(overrides: dict[str, Any]) -> dict[str, Any]:
-    """The overrides: image size as a pair, positions "none" as its object."""
-    overrides = dict(overrides)
     if "image_size" in overrides:
         size = converted("image_size", overrides["image_size"], Size)
-        overrides["image_size"] = size
+        overrides = overrides | {"image_size": size}
     if overrides.get("position") == "none":  # as a command line says it
-        overrides["position"] = NoPosition()
+        overrides = overrides | {"position": NoPosition()}
     return overrides
 
 
 def overridden(stored: WeightsFile, overrides: dict[str, Any]) -> NetworkConfig:
-    """The configuration of the file with its overrides.
-
-    UserError: a field is unknown, or cannot be changed once there are weights.
-    """
     before = stored.checkpoint.config
     known = [each.name for each in fields(before)]
     check_names(type(before).__name__, overrides, known)
@@ -154,88 +300,46 @@ def overridden(stored: WeightsFile, overrides: dict[str, Any]) -> NetworkConfig:
     if classes != before.num_classes and "pre_logits" in known:
         # the head goes as a whole, as in the authors' fine-tuning load
         overrides = {"pre_logits": None} | overrides
-    config = replace(before, **overrides)
-    for name in ("patch_size", "in_channels"):
-        here, there = getattr(before, name, 0), getattr(config, name, 0)
-        if here != there:
-            raise UserError(
-                f"{stored.path} holds weights for {name} {here}, not {there}; "
-                "load it without that override"
-            )
-    return config
+    return replace(before, **overrides)
 
 
 def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
-    """The model of a configuration, its weights shapes without numbers.
+    """The model of a configuration on the meta device: shapes alone.
 
-    UserError: it cannot be built, has far more layers than the file has arrays,
-    or needs more memory than is free.
+    UserError: what it has beside the file's tensors needs more memory than is
+    free.
     """
-    num_arrays = len(stored.checkpoint.state_dict)
-    if config.num_layers > num_arrays:
-        raise UserError(
-            f"{stored.path} holds {num_arrays} tensors, too few for "
-            f"{config.num_layers} layers"
-        )
-    is_fixed = isinstance(getattr(config, "position", None), SinCos2D)
-    if is_fixed and config.num_tokens * config.embed_dim > MOST_POSITIONS:
-        raise UserError(
-            f"{stored.path}: images of {config.image_size} make "
-            f"{config.num_tokens:,} tokens of width {config.embed_dim:,}, a "
-            "table too large to compute"
-        )
-    check_memory(
-        bytes_to_add(stored, config),
-        f"{stored.path}: its network",
-        "load it where there is more memory",
-    )
-    try:
-        with torch.device("meta"):
-            return new_network(config)
-    except (RuntimeError, OverflowError, TypeError) as error:
-        raise UserError(
-            f"{stored.path}: its network cannot be built: {reason(error)}"
-        ) from None
-
-
-def bytes_to_add(stored: WeightsFile, config: NetworkConfig) -> int:
-    """Bytes that a network takes besides its file's tensors, which it keeps.
-
-    Positions are resized in float64, where the new table is held up to three
-    times.
-    """
-    num_held = sum(
+    what = f"{stored.path}: its network"
+    model, _ = on_meta(new_network, config, what=what)
+    held = {k: x.shape for k, x in stored.checkpoint.state_dict.items()}
+    num_new = sum(
         tensor.numel()
-        for tensor in stored.checkpoint.state_dict.values()
-        if tensor.dtype in (torch.float32, torch.float64)
+        for name, tensor in model.state_dict().items()
+        if held.get(name) != tensor.shape
     )
-    num_new = max(parameters(config).total - num_held, 0)
-    before, resizing = stored.checkpoint.config, 0
-    if isinstance(config, ViTConfig) and config.image_size != before.image_size:
-        names = stored.checkpoint.state_dict
-        if any(name.endswith("pos_embed") for name in names):
-            resizing = 24 * config.num_tokens * config.embed_dim
-    return table_bytes(config) + 4 * num_new + resizing
+    # positions are resized in float64, where there are up to three of them
+    check_memory(24 * num_new, what, "load it where there is more memory")
+    return model
 
 
 def resized_state(
-    stored: WeightsFile, config: NetworkConfig
+    before: Checkpoint, config: NetworkConfig
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """The state_dict in float32 or better for `config`'s images; what changed.
 
     Positions are resized before they get another dtype, so that they are those
     which their source computes in float32.
     """
-    before, mode = stored.checkpoint.config, stored.checkpoint.resize_mode
-    check_floats(stored)
+    halves = (torch.float16, torch.bfloat16)
     state = {
-        name: tensor if tensor.dtype == torch.float64 else tensor.float()
-        for name, tensor in stored.checkpoint.state_dict.items()
+        name: tensor.float() if tensor.dtype in halves else tensor
+        for name, tensor in before.state_dict.items()
     }
     # tables of another kind of positions will not fit, which a sentence says
-    if getattr(before, "position", None) != getattr(config, "position", None):
+    old = before.config
+    if getattr(old, "position", None) != getattr(config, "position", None):
         return state, ()
-    after = resize_positions(state, before, config, mode=mode)
+    after = resize_positions(state, old, config, mode=before.resize_mode)
     return after, tuple(x for x in after if after[x] is not state[x])
 
 
@@ -251,10 +355,9 @@ def with_head(
     config = model.config
     if config.num_classes == before.num_classes:
         return state, (), ()
-    parts: tuple[str, ...] = ("head.",)
     width = getattr(config, "pre_logits", None)
-    if width is None or width != before.pre_logits:
-        parts = ("head.", "pre_logits.")
+    stays = width is not None and width == before.pre_logits
+    parts = ("head.",) if stays else ("head.", "pre_logits.")
     dropped = tuple(name for name in state if name.startswith(parts))
     head = {
         name: torch.zeros(weight.shape)
@@ -273,28 +376,30 @@ def check_tensors(
     expected: dict[str, Tensor],
     is_overridden: bool,
 ) -> None:
-    """UserError unless names and shapes of `state` are those `expected`."""
+    """UserError unless these are floats of all names and shapes expected."""
     missing = sorted(expected.keys() - state.keys())
     extra = sorted(state.keys() - expected.keys())
     advice = (
         "load it without that override" if is_overridden else "it is damaged"
     )
-    if missing or extra:
-        wrong = []
-        if missing:
-            tensors = (
-                "1 tensor" if len(missing) == 1 else f"{len(missing)} tensors"
-            )
-            wrong.append(f"{tensors} missing ({', '.join(missing[:3])})")
-        if extra:
-            wrong.append(f"{len(extra)} unknown ({', '.join(extra[:3])})")
-        if not missing and not is_overridden:
-            pattern = pattern_for(extra, {*expected})
-            advice = f'leave out what it does not need: ignore="{pattern}"'
+    wrong = []
+    if missing:
+        tensors = "1 tensor" if len(missing) == 1 else f"{len(missing)} tensors"
+        wrong.append(f"{tensors} missing ({', '.join(missing[:3])})")
+    if extra:
+        wrong.append(f"{len(extra)} unknown ({', '.join(extra[:3])})")
+    if extra and not missing and not is_overridden:
+        pattern = pattern_for(extra, {*expected})
+        advice = f'leave out what it does not need: ignore="{pattern}"'
+    if wrong:
         raise UserError(
             f"{path} does not fit its model: {', '.join(wrong)}; {advice}"
         )
     for name, tensor in state.items():
+        if not tensor.is_floating_point():
+            raise UserError(
+                f"{path} holds {name} as {tensor.dtype}; weights are floats"
+            )
         if tensor.shape != expected[name].shape:
             raise UserError(
                 f"{path} holds {name} of shape {tuple(tensor.shape)}, the "
@@ -302,47 +407,12 @@ def check_tensors(
             )
 
 
-def placed(
-    stored: WeightsFile,
-    state: dict[str, Tensor],
-    device: str | torch.device,
-    dtype: torch.dtype,
-) -> dict[str, Tensor]:
-    """The state_dict on its device and in its dtype.
-
-    UserError: the device is not available, or a tensor holds NaN or infinity.
-    """
-    try:
-        state = {
-            name: tensor.to(device, dtype).contiguous()
-            for name, tensor in state.items()
-        }
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            f"device {str(device)!r} is not available: {reason(error)}"
-        ) from None
-    check_finite(stored, state)
-    return state
-
-
-def check_floats(stored: WeightsFile) -> None:
-    """UserError naming the first tensor of other numbers than floats."""
-    for name, tensor in stored.checkpoint.state_dict.items():
-        if not tensor.is_floating_point():
-            raise UserError(
-                f"{stored.path} holds {name} as {tensor.dtype}; weights are "
-                "floats"
-            )
-
-
-def check_finite(stored: WeightsFile, state: dict[str, Tensor]) -> None:
-    """UserError naming the first tensor that holds NaN or infinity."""
+def check_finite(path: Path, state: dict[str, Tensor]) -> None:
     for name, tensor in state.items():
         if not torch.isfinite(tensor).all():
             raise UserError(
-                f"{stored.path} holds NaN or infinity in {name} (as "
-                f"{tensor.dtype}); it was saved after training failed, or is "
-                "damaged"
+                f"{path} holds NaN or infinity in {name} (as {tensor.dtype}); "
+                "it was saved after training failed, or is damaged"
             )
 
 
@@ -359,7 +429,7 @@ def notes_on(
             f"{to_rows}x{to_columns}"
         )
     state = model.state_dict()
-    kernel = "head.fc.weight" if "head.fc.weight" in state else "head.weight"
+    kernel = f"{model.head_name}.weight"
     if kernel in state and kernel not in new and not state[kernel].any():
         note = (
             "its head is all zeros, so every image gets the same logits; train "
@@ -368,15 +438,3 @@ def notes_on(
         notes.append(note)
         warnings.warn(f"{stored.path}: {note}", stacklevel=3)
     return tuple(notes)
-
-
-def checkpoint_of(model: Network) -> Checkpoint:
-    """What `write_weights` needs, from a model with preprocess and names."""
-    return Checkpoint(
-        model.config,
-        model.state_dict(),
-        model.preprocess,
-        model.class_names,
-        model.loss_name,
-        model.resize_mode,
-    )

@@ -10,43 +10,41 @@ and bit_paper.py; paper, section 3.1.
 """
 
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from torch import Tensor
 
 from vitedu.errors import UserError
-from vitedu.model import (
-    Hybrid,
-    Learned1D,
-    Patches,
-    ResNetConfig,
-    SinCos2D,
-    ViTConfig,
-)
+from vitedu.model import Learned1D, ResNetConfig, SinCos2D, ViTConfig
 from vitedu.pictures import PreprocessSpec
-from vitedu.weights.checkpoint import About, Checkpoint, NetworkConfig
-from vitedu.weights.leftovers import refusal
-from vitedu.weights.npz_names import (
-    LINEN,
-    POSITIONS,
-    RELEASED,
-    PartNames,
-    legacy_names,
-    resnet_names,
-    vit_names,
-)
-from vitedu.weights.renaming import (
-    check_holds,
-    check_vit,
-    note_on_dropped,
-    shape_of,
-    to_ours,
-    to_theirs,
-)
-from vitedu.weights.vit_sizes import image_size_of, with_prefix_rows
+from vitedu.weights import mapping
+from vitedu.weights.checkpoint import Checkpoint, Metadata, NetworkConfig
+from vitedu.weights.mapping import Mapped, Row, layer
 
-# of all files, and nowhere in them
-FIXED = {"gelu": "tanh", "norm_eps": 1e-6}
 
+class PartNames(NamedTuple):
+    """What parts of an encoder block are called, and the position table."""
+
+    norm1: str
+    attention: str
+    norm2: str
+    mlp: str
+    positions: str | None
+
+
+# The released files of vit_jax number the parts of a block through, today's
+# flax each class by itself. big_vision's table of positions has no row for a
+# class token.
+TABLES = ("Transformer/posembed_input/pos_embedding", "pos_embedding")
+ATTENTION = "MultiHeadDotProductAttention"
+RELEASED = PartNames(
+    "LayerNorm_0", f"{ATTENTION}_1", "LayerNorm_2", "MlpBlock_3", TABLES[0]
+)
+LINEN = PartNames(
+    "LayerNorm_0", f"{ATTENTION}_0", "LayerNorm_1", "MlpBlock_0", TABLES[1]
+)
+BLOCK, STACK = "Transformer/encoderblock_", "Transformer/encoderblock/"
 PREFIXES = ("opt/target/", "params/img/", "params/", "")
 LEGACY_ROOT = "resnet/root_block/standardized_conv2d/kernel"
 BIT_ROOT = "root_block/conv_root/kernel"
@@ -54,7 +52,145 @@ BIT_ROOT = "root_block/conv_root/kernel"
 FIRST = ("embedding/kernel", "conv_root/kernel", BIT_ROOT, LEGACY_ROOT)
 # what vit_jax and big_vision keep beside the weights while they train
 TRAINING = re.compile(r"(opt|opt_state|chrono)/|(step|epoch)$")
+
 MARKS = tuple({prefix + name} for prefix in PREFIXES for name in FIRST)
+SUFFIXES = (".npz",)
+POSITIONS = (Learned1D(), SinCos2D())
+# of all files, and nowhere in them
+FIXED = {"gelu": "tanh", "norm_eps": 1e-6}
+
+
+def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
+    """The checkpoint in a file; its arrays say nearly all.
+
+    The caller's answers count where they say nothing: `image_size`, where the
+    patches form no square or there is no table of positions; `position`, where
+    there is none (else SinCos2D); `pool` "none"; `pool_padding` of BiT, by
+    default -inf under the flat names, as in big_vision, and zeros under the
+    legacy ones, as in the release.
+
+    UserError: something must be asked for, is missing, or is left over.
+    """
+    bare, prefix, dropped = without_prefix(arrays)
+    is_stacked = any(name.startswith(STACK) for name in bare)
+    bare = unstacked(bare)
+
+    def in_file(name: str) -> str:
+        if is_stacked:
+            name = re.sub(rf"^{BLOCK}\d+/", STACK, name)
+        return prefix + name
+
+    is_vit = "embedding/kernel" in bare
+    mapped, config = (vit_in if is_vit else resnet_config_in)(bare, metadata)
+    mapping.check_complete(mapped, config, in_file)
+    state = mapped.state
+    return Checkpoint(
+        config,
+        mapping.with_prefix_rows(state, config) if is_vit else state,
+        preprocess(config),
+        dropped=dropped,
+        notes=mapping.note_on_dropped(dropped, "the state of a training"),
+    )
+
+
+def without_prefix(
+    arrays: dict[str, Tensor],
+) -> tuple[dict[str, Tensor], str, tuple[str, ...]]:
+    """The network's arrays, their prefix, and the names of what is left out."""
+    prefix = next(
+        x for x in PREFIXES if any(x + name in arrays for name in FIRST)
+    )
+    kept = {k: v for k, v in arrays.items() if prefix and k.startswith(prefix)}
+    for name in arrays.keys() - kept.keys():
+        if not TRAINING.match(name):
+            kept[name] = arrays[name]
+    outside = [name for name in kept if not name.startswith(prefix)]
+    if outside:
+        raise mapping.refusal(outside, arrays)
+    dropped = tuple(name for name in arrays if name not in kept)
+    bare = {name.removeprefix(prefix): kept[name] for name in kept}
+    return bare, prefix, dropped
+
+
+def unstacked(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Scanned blocks, all depths in one array, split into one block each."""
+    blocks = {k: v for k, v in arrays.items() if not k.startswith(STACK)}
+    stacked = {k: v for k, v in arrays.items() if k.startswith(STACK)}
+    if len({tuple(x.shape[:1]) for x in stacked.values()}) > 1:
+        raise UserError(
+            "its scanned blocks are not all of one depth; it is damaged"
+        )
+    for name, array in stacked.items():
+        for i, one in enumerate(array):
+            blocks[f"{BLOCK}{i}/{name.removeprefix(STACK)}"] = one
+    return blocks
+
+
+def vit_in(
+    arrays: dict[str, Tensor], metadata: Metadata
+) -> tuple[Mapped, ViTConfig]:
+    """A ViT's or a hybrid's arrays under our names, and its configuration."""
+    is_released = any(f"/{RELEASED.attention}/" in name for name in arrays)
+    parts = RELEASED if is_released else LINEN
+    table = next((name for name in TABLES if name in arrays), None)
+    query = f"{BLOCK}0/{parts.attention}/query/kernel"
+    if query not in arrays:
+        raise mapping.lacking(query)
+    num_heads = arrays[query].shape[1]
+    if metadata.num_heads not in (None, num_heads):
+        raise UserError(
+            f"its attention has {num_heads} heads, not {metadata.num_heads}; "
+            "leave num_heads out"
+        )
+    rows = vit_rows(
+        mapping.depth_in(arrays, BLOCK),
+        layers_in(arrays),
+        parts._replace(positions=table),
+    )
+    mapped = mapping.to_ours(rows, arrays, num_heads)
+    sizes = mapping.sizes_in(
+        mapped,
+        metadata,
+        {"num_heads": num_heads},
+        has_prefix_rows=table == TABLES[0],
+    )
+    pool = "token" if sizes["class_token"] else "mean"
+    pool = "map" if "pool.latent" in mapped.state else pool
+    position = Learned1D() if table else metadata.position or SinCos2D()
+    return mapped, ViTConfig(
+        **sizes, position=position, pool=metadata.pool or pool, **FIXED
+    )
+
+
+def resnet_config_in(
+    arrays: dict[str, Tensor], metadata: Metadata
+) -> tuple[Mapped, ResNetConfig]:
+    is_legacy = LEGACY_ROOT in arrays
+    is_v2 = is_legacy or BIT_ROOT in arrays
+    rows = resnet_rows(layers_in(arrays), is_v2=is_v2, is_legacy=is_legacy)
+    mapped = mapping.to_ours(rows, arrays)
+    layers, width, in_channels = mapping.resnet_in(mapped)
+    padding = metadata.pool_padding
+    if is_v2 and padding is None:
+        padding = "zeros" if is_legacy else "-inf"
+    size = metadata.image_size
+    return mapped, ResNetConfig(
+        family="bit-v2" if is_v2 else "bit-v1",
+        layers=layers,
+        width=width,
+        num_classes=mapping.width_of(mapped, "head.fc.weight", 4) or 0,
+        in_channels=in_channels,
+        pool_padding=padding,
+        **({"image_size": size} if size else {}),
+    )
+
+
+def layers_in(arrays: dict[str, Tensor]) -> tuple[int, ...]:
+    found = re.findall(r"block(\d{1,3})/unit(\d{1,3})/", "\n".join(arrays))
+    units: dict[int, int] = {}
+    for stage, unit in found:
+        units[int(stage)] = max(units.get(int(stage), 0), int(unit))
+    return tuple(units.get(i + 1, 1) for i in range(max(units, default=0)))
 
 
 def preprocess(config: NetworkConfig) -> PreprocessSpec:
@@ -71,46 +207,6 @@ def preprocess(config: NetworkConfig) -> PreprocessSpec:
     return PreprocessSpec(config.image_size, config.in_channels, crop=crop)
 
 
-def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
-    """The checkpoint in a file; its arrays say nearly all.
-
-    The caller's answers in `about` count where they say nothing: `image_size`,
-    where the patches form no square or there is no table of positions;
-    `position`, where there is none (else SinCos2D); `pool` "none";
-    `pool_padding` of BiT, by default -inf under the flat names, as in
-    big_vision, and zeros under the legacy ones, as in the release.
-
-    UserError: something must be asked for, is missing, or is left over.
-    """
-    prefix, stack = prefix_of(arrays), "Transformer/encoderblock/"
-    is_stacked = any(name.startswith(prefix + stack) for name in arrays)
-
-    def in_file(name: str) -> str:
-        if is_stacked:
-            name = re.sub(r"^Transformer/encoderblock_\d+/", stack, name)
-        return prefix + name
-
-    dropped = training_state(arrays)
-    arrays = unstacked(bare(arrays))
-    if "embedding/kernel" not in arrays:
-        config = resnet_config_in(arrays, about)
-        names = legacy_names if LEGACY_ROOT in arrays else resnet_names
-        state = to_ours(names(config), arrays, 0, in_file)
-    else:
-        config, table = vit_config_in(arrays, about), table_in(arrays)
-        parts = parts_in(arrays)._replace(positions=table)
-        rows = vit_names(config, parts, has_positions=table is not None)
-        state = to_ours(rows, arrays, config.num_heads, in_file)
-        state = with_prefix_rows(state, config)
-    return Checkpoint(
-        config,
-        state,
-        preprocess(config),
-        dropped=dropped,
-        notes=note_on_dropped(dropped, "the state of a training"),
-    )
-
-
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The arrays under released names, big_vision's where only that has such.
 
@@ -121,178 +217,144 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """
     config, state_dict = checkpoint.config, checkpoint.state_dict
     if isinstance(config, ResNetConfig):
-        is_legacy = (config.family, config.pool_padding) == ("bit-v2", "zeros")
-        names = legacy_names if is_legacy else resnet_names
-        return flat_norms(to_theirs(names(config), state_dict, 0), is_legacy)
+        is_v2 = config.family == "bit-v2"
+        is_legacy = is_v2 and config.pool_padding == "zeros"
+        rows = resnet_rows(config.layers, is_v2=is_v2, is_legacy=is_legacy)
+        arrays = mapping.to_theirs(rows, state_dict)
+        # the legacy files have the vectors of their GroupNorms flat
+        return {
+            name: array.flatten() if "group_norm/" in name else array
+            for name, array in arrays.items()
+        }
     owner = "Google's npz format"
-    held = (Learned1D(), SinCos2D())
-    check_vit(owner, config, stem=(), pool=(), position=held)
+    mapping.check_vit(owner, config, stem=(), pool=(), position=POSITIONS)
     is_mean = config.pool == "mean" and config.class_token
-    check_holds(owner, {"pool='mean' beside a class token": is_mean})
+    mapping.check_holds(owner, {"pool='mean' beside a class token": is_mean})
     is_fixed = isinstance(config.position, SinCos2D)
     parts = LINEN if is_fixed or config.pool == "map" else RELEASED
     if config.class_token:
-        parts = parts._replace(positions=POSITIONS[0])
-    rows = vit_names(config, parts, has_positions=not is_fixed)
-    return to_theirs(rows, state_dict, config.num_heads)
+        parts = parts._replace(positions=TABLES[0])
+    layers = getattr(config.stem, "layers", ())
+    rows = vit_rows(config.depth, layers, parts)
+    return mapping.to_theirs(rows, state_dict, config.num_heads)
 
 
-def flat_norms(arrays: dict[str, Tensor], is_legacy: bool) -> dict[str, Tensor]:
-    """The legacy files have the vectors of their GroupNorms flat."""
-    if not is_legacy:
-        return arrays
-    return {
-        name: array.flatten() if "group_norm/" in name else array
-        for name, array in arrays.items()
-    }
+# --- our names beside Google's, of all that a network may have
 
 
-def prefix_of(arrays: dict[str, Tensor]) -> str:
-    """The prefix of all names of a network."""
-    for prefix in PREFIXES:
-        if any(prefix + name in arrays for name in FIRST):
-            return prefix
-    return ""
+def vit_rows(
+    depth: int, layers: tuple[int, ...], parts: PartNames
+) -> Iterator[Row]:
+    """A ViT's, with big_vision's attention pooling and the hybrids' stages."""
+    inner = "patch_embed.backbone"
+    yield from root_rows(f"{inner}.stem" if layers else inner)
+    yield from unit_rows(f"{inner}.stages", layers, "block{}/unit{}")
+    yield from dense("patch_embed.proj", "embedding", kind="convolution")
+    yield Row("cls_token", ("cls",), "same")
+    if parts.positions:
+        yield Row("pos_embed", (parts.positions,), "same")
+    for i in range(depth):
+        ours, theirs = f"blocks.{i}", f"{BLOCK}{i}"
+        yield from norm(f"{ours}.norm1", f"{theirs}/{parts.norm1}")
+        attention = f"{theirs}/{parts.attention}"
+        yield from attention_rows(f"{ours}.attn", attention, ("qkv",))
+        yield from norm(f"{ours}.norm2", f"{theirs}/{parts.norm2}")
+        yield from mlp_rows(f"{ours}.mlp", f"{theirs}/{parts.mlp}")
+    yield from norm("norm", "Transformer/encoder_norm")
+    yield Row("pool.latent", ("MAPHead_0/probe",), "same")
+    yield from attention_rows("pool", f"MAPHead_0/{ATTENTION}_0", ("q", "kv"))
+    yield from norm("pool.norm", "MAPHead_0/LayerNorm_0")
+    yield from mlp_rows("pool.mlp", "MAPHead_0/MlpBlock_0")
+    yield from dense("pre_logits.fc", "pre_logits")
+    yield from dense("head", "head")
 
 
-def training_state(arrays: dict[str, Tensor]) -> tuple[str, ...]:
-    """The names of what a training program kept beside the weights."""
-    prefix = prefix_of(arrays)
-    return tuple(
-        name
-        for name in arrays
-        if TRAINING.match(name) and not (prefix and name.startswith(prefix))
-    )
+def dense(
+    ours: str, *theirs: str, kind: str = "dense", bias: str = "same"
+) -> Iterator[Row]:
+    words = ("kernel", "bias")
+    return layer(ours, *theirs, joint="/", words=words, kinds=(kind, bias))
 
 
-def bare(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The arrays without their prefix and without a training's state.
-
-    UserError: an array is neither below the prefix nor a training's.
-    """
-    prefix, left_out = prefix_of(arrays), {*training_state(arrays)}
-    kept = {name: arrays[name] for name in arrays if name not in left_out}
-    outside = [name for name in kept if not name.startswith(prefix)]
-    if outside:
-        raise refusal(outside, arrays)
-    return {name.removeprefix(prefix): kept[name] for name in kept}
+def norm(ours: str, theirs: str) -> Iterator[Row]:
+    return layer(ours, theirs, joint="/", words=("scale", "bias"))
 
 
-def unstacked(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Scanned blocks, all depths in one array, split into one block each."""
-    stack, blocks = "Transformer/encoderblock/", {}
-    shapes = [arrays[x].shape for x in arrays if x.startswith(stack)]
-    depths = {tuple(shape[:1]) for shape in shapes}
-    if len(depths) > 1 or () in depths or any(0 in x for x in shapes):
-        raise UserError(
-            "its scanned blocks are not all of one depth; it is damaged"
-        )
-    for name, array in arrays.items():
-        if not name.startswith(stack):
-            blocks[name] = array
-            continue
-        for i, one in enumerate(array):
-            place = f"{stack[:-1]}_{i}/{name.removeprefix(stack)}"
-            if place in arrays:
-                raise UserError(f"it holds {place} twice, alone and scanned")
-            blocks[place] = one
-    return blocks
+def group_norm(
+    ours: str, theirs: str, words: tuple[str, str] = ("scale", "bias")
+) -> Iterator[Row]:
+    kinds = ("channels", "channels")
+    return layer(ours, theirs, joint="/", words=words, kinds=kinds)
 
 
-def parts_in(arrays: dict[str, Tensor]) -> PartNames:
-    """What the parts of the blocks are called in these arrays."""
-    is_released = any(f"/{RELEASED.attention}/" in name for name in arrays)
-    return RELEASED if is_released else LINEN
+def mlp_rows(ours: str, theirs: str) -> Iterator[Row]:
+    yield from dense(f"{ours}.fc1", f"{theirs}/Dense_0")
+    yield from dense(f"{ours}.fc2", f"{theirs}/Dense_1")
 
 
-def table_in(arrays: dict[str, Tensor]) -> str | None:
-    """The name of the table of positions; None: there is none."""
-    return next((name for name in POSITIONS if name in arrays), None)
+def attention_rows(
+    ours: str, theirs: str, joined: tuple[str, ...]
+) -> Iterator[Row]:
+    """An attention layer; `joined`: which of q, k, v are one matrix in ours."""
+    words = {"q": "query", "k": "key", "v": "value"}
+    for part in joined:
+        names = (f"{theirs}/{words[x]}" for x in part)
+        kinds = {"kind": "to heads", "bias": "to heads, bias"}
+        yield from dense(f"{ours}.{part}", *names, **kinds)
+    yield from dense(f"{ours}.proj", f"{theirs}/out", kind="of heads")
 
 
-def width_of(arrays: dict[str, Tensor], name: str, ndim: int = 2) -> int | None:
-    """The width of what a layer gives; None where there is no such layer."""
-    return shape_of(arrays, name, ndim)[-1] if name in arrays else None
+def root_rows(ours: str) -> Iterator[Row]:
+    yield Row(f"{ours}.conv.weight", ("conv_root/kernel",), "convolution")
+    yield from group_norm(f"{ours}.norm", "gn_root")
 
 
-def resnet_config_in(arrays: dict[str, Tensor], about: About) -> ResNetConfig:
-    """The configuration of a ResNet's arrays."""
-    is_legacy = LEGACY_ROOT in arrays
-    is_v2 = is_legacy or BIT_ROOT in arrays
-    first = LEGACY_ROOT if is_legacy else BIT_ROOT if is_v2 else FIRST[1]
-    *_, in_channels, channels = shape_of(arrays, first, 4)
-    head = "resnet/head/conv2d/kernel" if is_legacy else "head/kernel"
-    padding = about.pool_padding
-    if is_v2 and padding is None:
-        padding = "zeros" if is_legacy else "-inf"
-    return ResNetConfig(
-        family="bit-v2" if is_v2 else "bit-v1",
-        layers=layers_in(arrays),
-        width=channels / 64,
-        num_classes=width_of(arrays, head, 4 if is_legacy else 2) or 0,
-        in_channels=in_channels,
-        pool_padding=padding,
-        **({"image_size": about.image_size} if about.image_size else {}),
-    )
+def unit_rows(ours: str, layers: tuple[int, ...], unit: str) -> Iterator[Row]:
+    """The units of all stages; `unit` formats the numbers of stage and unit."""
+    for i, j in units_of(layers):
+        mine, theirs = f"{ours}.{i}.blocks.{j}", unit.format(i + 1, j + 1)
+        for k in (1, 2, 3):
+            kernel = (f"{theirs}/conv{k}/kernel",)
+            yield Row(f"{mine}.conv{k}.weight", kernel, "convolution")
+            yield from group_norm(f"{mine}.norm{k}", f"{theirs}/gn{k}")
+        shortcut, kernel = f"{mine}.downsample", (f"{theirs}/conv_proj/kernel",)
+        yield Row(f"{shortcut}.conv.weight", kernel, "convolution")
+        yield from group_norm(f"{shortcut}.norm", f"{theirs}/gn_proj")
 
 
-def layers_in(arrays: dict[str, Tensor]) -> tuple[int, ...]:
-    """Units of each stage, by the names of arrays."""
-    found = re.findall(r"block(\d{1,3})/unit(\d{1,3})/", "\n".join(arrays))
-    units: dict[int, int] = {}
-    for stage, unit in found:
-        units[int(stage)] = max(units.get(int(stage), 0), int(unit))
-    if sorted(units) != [*range(1, len(units) + 1)]:
-        raise UserError(
-            f"it holds the stages {sorted(units)}, so it is not complete"
-        )
-    return tuple(units[stage] for stage in sorted(units))
+def units_of(layers: tuple[int, ...]) -> list[tuple[int, int]]:
+    return [(i, j) for i, depth in enumerate(layers) for j in range(depth)]
 
 
-def vit_config_in(arrays: dict[str, Tensor], about: About) -> ViTConfig:
-    """The configuration of a ViT's or a hybrid's arrays."""
-    p, q, in_channels, embed_dim = shape_of(arrays, "embedding/kernel", 4)
-    stem = Patches()
-    if "conv_root/kernel" in arrays:
-        *_, in_channels, channels = shape_of(arrays, "conv_root/kernel", 4)
-        stem = Hybrid(layers_in(arrays), width=channels / 64)
-    found = re.findall(
-        r"Transformer/encoderblock_(\d{1,4})/", "\n".join(arrays)
-    )
-    first, parts = "Transformer/encoderblock_0", parts_in(arrays)
-    query = f"{first}/{parts.attention}/query/kernel"
-    _, num_heads, _ = shape_of(arrays, query, 3)
-    if about.num_heads not in (None, num_heads):
-        raise UserError(
-            f"its attention has {num_heads} heads, not {about.num_heads}; "
-            "leave num_heads out"
-        )
-    mlp = f"{first}/{parts.mlp}/Dense_0/kernel"
-    pool = "map" if "MAPHead_0/probe" in arrays else "mean"
-    if pool == "mean" and "cls" in arrays:
-        pool = "token"
-    position, table = Learned1D(), table_in(arrays)
-    counts = []
-    if table is None:
-        position = about.position or SinCos2D()
+def resnet_rows(
+    layers: tuple[int, ...], *, is_v2: bool, is_legacy: bool
+) -> Iterator[Row]:
+    """A ResNet's: of BiT's release, by TensorFlow, or flat, by big_vision."""
+    if is_legacy:
+        yield from legacy_rows(layers)
+        return
+    if is_v2:
+        yield Row("stem.conv.weight", (BIT_ROOT,), "convolution")
     else:
-        # vit_jax's table begins with the class token's row, big_vision's
-        # doesn't
-        has_class_row = "cls" in arrays and table == POSITIONS[0]
-        counts = [shape_of(arrays, table, 3)[1] - has_class_row]
-    return ViTConfig(
-        image_size=image_size_of(counts, (p, q), stem, {}, about),
-        patch_size=(p, q),
-        in_channels=in_channels,
-        num_classes=width_of(arrays, "head/kernel") or 0,
-        embed_dim=embed_dim,
-        depth=1 + max(map(int, found)),
-        num_heads=num_heads,
-        mlp_dim=shape_of(arrays, mlp, 2)[1],
-        stem=stem,
-        position=position,
-        pool=about.pool or pool,
-        class_token="cls" in arrays,
-        pre_logits=width_of(arrays, "pre_logits/kernel"),
-        **FIXED,
-    )
+        yield from root_rows("stem")
+    unit = "block{}/unit{:02}" if is_v2 else "block{}/unit{}"
+    yield from unit_rows("stages", layers, unit)
+    yield from group_norm("norm", "norm-pre-head")
+    yield from dense("head.fc", "head", kind="dense as convolution")
+
+
+def legacy_rows(layers: tuple[int, ...]) -> Iterator[Row]:
+    conv, words = "standardized_conv2d/kernel", ("gamma", "beta")
+    yield Row("stem.conv.weight", (LEGACY_ROOT,), "convolution")
+    for i, j in units_of(layers):
+        ours = f"stages.{i}.blocks.{j}"
+        theirs = f"resnet/block{i + 1}/unit{j + 1:02}"
+        for k, letter in enumerate("abc", start=1):
+            kernel = (f"{theirs}/{letter}/{conv}",)
+            yield Row(f"{ours}.conv{k}.weight", kernel, "convolution")
+            group = f"{theirs}/{letter}/group_norm"
+            yield from group_norm(f"{ours}.norm{k}", group, words)
+        kernel = (f"{theirs}/a/proj/{conv}",)
+        yield Row(f"{ours}.downsample.conv.weight", kernel, "convolution")
+    yield from group_norm("norm", "resnet/group_norm", words)
+    yield from dense("head.fc", "resnet/head/conv2d", kind="convolution")

@@ -16,10 +16,8 @@ from vitedu.model import Classifier, new_network
 from vitedu.model.classifier import checked_names
 from vitedu.model.network import Network, NetworkConfig
 from vitedu.pictures import PreprocessSpec
-from vitedu.weights.checkpoint import About
-from vitedu.weights.files import json_beside
-from vitedu.weights.load import checkpoint_of
-from vitedu.weights.vitedu import metadata_of, to_vitedu, write_weights
+from vitedu.weights.checkpoint import Metadata, checkpoint_of
+from vitedu.weights.vitedu import header_of, to_vitedu, write_weights
 
 # what a wrapper calls the network inside: torch.compile, then
 # DistributedDataParallel
@@ -46,19 +44,19 @@ def save(model: nn.Module, path: str | PathLike[str]) -> Path:
     TypeError: the model is not a ViT or ResNet of vitedu.
     """
     network = inside(model)
-    checkpoint = checkpoint_of(network)._replace(
-        state_dict=plain_state(network),
-        preprocess=checked_spec(network),
-        class_names=names_of(network),
-    )
+    try:
+        check_described(network)
+        checkpoint = checkpoint_of(network)._replace(
+            state_dict=plain_state(network),
+            class_names=checked_names(network.class_names),
+        )
+        to_vitedu({}, Metadata(header=header_of(checkpoint)))
+    except UserError as error:
+        raise UserError(f"the model cannot be saved: {error}") from None
     try:
         target = checked_path(user_path(path))
     except OSError as error:
         raise UserError(f"cannot write {path}: {reason(error)}") from None
-    try:
-        to_vitedu({}, About(metadata=metadata_of(checkpoint)))
-    except UserError as error:
-        raise UserError(f"the model cannot be saved: {error}") from None
     write_weights(target, checkpoint)
     return target
 
@@ -78,35 +76,54 @@ def inside(model: nn.Module, caller: str = "save") -> Network:
     return network
 
 
-def plain_state(network: Network) -> dict[str, Tensor]:
-    """The state_dict as tensors of its own: on the CPU, contiguous, finite.
+def check_described(network: Network) -> None:
+    """UserError unless preprocessing and class names fit the configuration."""
+    spec, config = network.preprocess, network.config
+    if not isinstance(spec, PreprocessSpec):
+        raise UserError(
+            f"model.preprocess is {type(spec).__name__}, not a "
+            "vitedu.PreprocessSpec"
+        )
+    given = spec.in_channels, *spec.image_size
+    wanted = config.in_channels, *config.image_size
+    if given != wanted:
+        raise UserError(
+            f"model.preprocess makes images of {given}, but the model takes "
+            f"{wanted} (channels, height, width); set model.preprocess = "
+            "PreprocessSpec(...) for these"
+        )
+    names, num_classes = checked_names(network.class_names), config.num_classes
+    if names and len(names) != num_classes:
+        raise UserError(
+            f"it has {num_classes} classes and {len(names)} class names; set "
+            "model.class_names to one for each class, or to ()"
+        )
 
-    UserError: names or shapes are not those of the configuration, or a tensor
-    is not of finite floats.
-    """
+
+def plain_state(network: Network) -> dict[str, Tensor]:
+    """The state_dict as tensors of its own: on the CPU, contiguous, finite."""
     state = {
         name.replace("_orig_mod.", ""): tensor  # blocks compiled one by one
         for name, tensor in network.state_dict().items()
     }
-    check_fits(state, expected_shapes(network.config), network)
+    check_fits(state, expected_shapes(network.config))
     for name, tensor in state.items():
         kind = type(tensor)
         if kind not in (Tensor, nn.Parameter) or not tensor.is_floating_point():
             raise UserError(
-                f"the model cannot be saved: {name} is {kind.__name__} of "
-                f"{tensor.dtype}, not a plain tensor of floats; save it before "
-                "it is quantised or sharded, or gather it first"
+                f"{name} is {kind.__name__} of {tensor.dtype}, not a plain "
+                "tensor of floats; save it before it is quantised or sharded, "
+                "or gather it first"
             )
         if tensor.is_meta:
             raise UserError(
-                f"the model cannot be saved: {name} is on the meta device and "
-                "has no numbers yet"
+                f"{name} is on the meta device and has no numbers yet"
             )
         # in the dtype that `load` gives a model
         if not torch.isfinite(tensor.detach().float()).all():
             raise UserError(
-                f"the model cannot be saved: {name} holds NaN or infinity (as "
-                "torch.float32), so training has failed; save an earlier one"
+                f"{name} holds NaN or infinity (as torch.float32), so training "
+                "has failed; save an earlier one"
             )
     # a copy, since safetensors takes neither tied tensors nor views
     return {
@@ -115,9 +132,7 @@ def plain_state(network: Network) -> dict[str, Tensor]:
     }
 
 
-def expected_shapes(
-    config: NetworkConfig,
-) -> dict[str, torch.Size]:
+def expected_shapes(config: NetworkConfig) -> dict[str, torch.Size]:
     """Names and shapes of the weights that `load` will look for."""
     with torch.device("meta"):
         built = new_network(config)
@@ -125,77 +140,33 @@ def expected_shapes(
 
 
 def check_fits(
-    state: dict[str, Tensor],
-    expected: dict[str, torch.Size],
-    network: Network,
+    state: dict[str, Tensor], expected: dict[str, torch.Size]
 ) -> None:
     """UserError naming the first weight that the configuration contradicts."""
-    missing = [name for name in expected if name not in state]
-    unknown = [name for name in state if name not in expected]
-    wrong = [
-        name
-        for name in expected
-        if name in state and state[name].shape != expected[name]
-    ]
-    found = missing + unknown + wrong
-    if not found:
+    faults = {name: "is missing" for name in expected if name not in state}
+    for name in state.keys() - expected.keys():
+        faults[name] = "has no place in its configuration"
+    for name in expected.keys() & state.keys():
+        if state[name].shape != expected[name]:
+            faults[name] = (
+                f"has shape {tuple(state[name].shape)}, but its configuration "
+                f"says {tuple(expected[name])}"
+            )
+    if not faults:
         return
-    name = found[0]
-    fault = "is missing"
-    if name in unknown:
-        fault = "has no place in its configuration"
-    elif name in wrong:
-        fault = (
-            f"has shape {tuple(state[name].shape)}, but its configuration says "
-            f"{tuple(expected[name])}"
-        )
+    name = next(x for x in [*expected, *state] if x in faults)
     advice = (
         "a weight that was added or taken away cannot be loaded again (merge "
         "adapters into the weights first)"
     )
-    if all(each.startswith("head.") for each in found):
+    if all(each.startswith("head.") for each in faults):
         advice = (
             "call model.reset_classifier(number of classes), which changes "
             "both, and copy the weights of your own head into model.head"
         )
-    elif "pos_embed" in name and name in wrong:
+    elif "pos_embed" in name and name in state:
         advice = "resize with model.set_input_size, which changes both"
-    raise UserError(f"the model cannot be saved: {name} {fault}; {advice}")
-
-
-def checked_spec(network: Network) -> PreprocessSpec:
-    """The preprocessing. UserError: none, or for images of another kind."""
-    spec, config = network.preprocess, network.config
-    if not isinstance(spec, PreprocessSpec):
-        raise UserError(
-            "the model cannot be saved: model.preprocess is "
-            f"{type(spec).__name__}, not a vitedu.PreprocessSpec"
-        )
-    given = spec.in_channels, *spec.image_size
-    wanted = config.in_channels, *config.image_size
-    if given != wanted:
-        raise UserError(
-            "the model cannot be saved: model.preprocess makes images of "
-            f"{given}, but the model takes {wanted} (channels, height, width); "
-            "set model.preprocess = PreprocessSpec(...) for these"
-        )
-    return spec
-
-
-def names_of(network: Network) -> tuple[str, ...]:
-    """The class names. UserError: they aren't strings, or not one per class."""
-    num_classes = network.config.num_classes
-    try:
-        names = checked_names(network.class_names)
-    except UserError as error:
-        raise UserError(f"the model cannot be saved: {error}") from None
-    if names and len(names) != num_classes:
-        raise UserError(
-            f"the model cannot be saved: it has {num_classes} classes and "
-            f"{len(names)} class names; set model.class_names to one for each "
-            "class, or to ()"
-        )
-    return names
+    raise UserError(f"{name} {faults[name]}; {advice}")
 
 
 def checked_path(path: Path) -> Path:
@@ -218,6 +189,4 @@ def checked_path(path: Path) -> Path:
         raise UserError(
             f"{path} belongs to the run in that folder; save under another name"
         )
-    for name in ("config.json", "preprocessor_config.json"):
-        json_beside(path, name)  # which `load` reads too
     return path

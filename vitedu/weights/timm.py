@@ -1,83 +1,102 @@
 """timm's dialect, with its variants: DeiT, DINO (the first) and MAE's encoder.
 
 Their names are ours, but for attention pooling. What the arrays cannot say is
-in `vitedu.weights.timm_config`: a config.json beside them, or timm's table of
-names.
+in a config.json beside them, else in timm's own table of names.
 
 `load("vit_tiny_patch16_224.augreg_in21k_ft_in1k.safetensors")`
 """
 
+import math
 import re
-from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from vitedu.compat import import_timm
 from vitedu.errors import UserError, reason
 from vitedu.model import (
     Hybrid,
     Learned1D,
     NoPosition,
-    Patches,
     ResNetConfig,
     ViTConfig,
     new_network,
 )
-from vitedu.weights.checkpoint import About, Checkpoint, NetworkConfig
-from vitedu.weights.renaming import (
-    Row,
-    check_holds,
-    check_vit,
-    note_on_dropped,
-    shape_of,
-    to_ours,
-    to_theirs,
+from vitedu.pictures import INTERPOLATIONS, PreprocessSpec
+from vitedu.weights import mapping
+from vitedu.weights.checkpoint import (
+    Checkpoint,
+    Metadata,
+    NetworkConfig,
+    names_in,
 )
-from vitedu.weights.timm_config import (
-    HYBRIDS,
-    RESNETS,
-    beside,
-    class_names,
-    fields_of,
-    preprocess,
-    pretrained_cfg,
-)
-from vitedu.weights.vit_sizes import (
-    Names,
-    check_no_distillation,
-    depth_in,
-    sizes_in,
-    with_prefix_rows,
-)
+from vitedu.weights.mapping import Mapped, Row
 
-__all__ = ["MARKS", "beside", "from_vitedu", "to_vitedu"]
-
-NAMES = Names(
-    patches="patch_embed.proj.weight",
-    class_token="cls_token",
-    positions="pos_embed",
-    block=r"blocks\.(\d{1,4})\.",
-    mlp="blocks.0.mlp.fc1.weight",
-    head="head.weight",
-    pre_logits="pre_logits.fc.weight",
+# a ViT or a hybrid, and a ResNetV2
+MARKS = (
+    {"patch_embed.proj.weight", "blocks.0.attn.qkv.weight"},
+    {"stem.conv.weight", "stages.0.blocks.0.conv1.weight"},
 )
-# the first layers of a ViT's block and of a ResNet
-BLOCK = "blocks.0.attn.qkv.weight"
-ROOT, UNIT = "stem.conv.weight", "stages.0.blocks.0.conv1.weight"
-BACKBONE = "patch_embed.backbone."
+SUFFIXES = ()  # a folder
+POSITIONS = (Learned1D(), NoPosition())
 # MAE's decoder, and the token that it puts for a hidden patch
 DECODER = re.compile(
     r"decoder_(embed|blocks|norm|pred)\.|(decoder_pos_embed|mask_token)$"
 )
+POOLS = {"token": "token", "avg": "mean", "map": "map", "": "none"}
+GELUS = {"gelu": "exact", "gelu_tanh": "tanh"}
+# the arguments of its VisionTransformer that say what arrays do not
+ARGS = (
+    *("img_size", "patch_size", "embed_dim", "depth", "num_heads"),
+    *("class_token", "pos_embed", "pool_include_prefix", "global_pool"),
+    *("act_layer", "norm_layer"),
+)
+# what timm takes where a pretrained_cfg does not say it
+DEFAULT = {
+    "mean": (0.485, 0.456, 0.406),
+    "std": (0.229, 0.224, 0.225),
+    "interpolation": "bicubic",
+    "crop_pct": 0.875,
+    "crop_mode": "center",
+}
+# of nearly all of its ViTs, and those of three families
+USUAL = {"mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 0.9}
+FAMILIES = re.compile(r"(^|[_-])(deit|dino|mae)")
+
+PLAIN = "vit_base_patch16_224"  # of which all sizes can be set
+# timm's name of the plain ViT of a width, a depth and a patch size
+ARCHITECTURES = {
+    (192, 12, 16): "vit_tiny_patch16_224",
+    (384, 12, 8): "vit_small_patch8_224",
+    (384, 12, 16): "vit_small_patch16_224",
+    (384, 12, 32): "vit_small_patch32_224",
+    (768, 12, 8): "vit_base_patch8_224",
+    (768, 12, 16): "vit_base_patch16_224",
+    (768, 12, 32): "vit_base_patch32_224",
+    (1024, 24, 14): "vit_large_patch14_224",
+    (1024, 24, 16): "vit_large_patch16_224",
+    (1024, 24, 32): "vit_large_patch32_224",
+    (1280, 32, 14): "vit_huge_patch14_224",
+}
+# of the hybrid with these stages, of BiT with these and of this width
+HYBRIDS = {
+    (): "vit_tiny_r_s16_p8_224",
+    (2, 2, 2, 2): "vit_small_r26_s32_224",
+    (3, 4, 9): "vit_base_r50_s16_224",
+    (3, 4, 6, 3): "vit_large_r50_s32_224",
+}
+RESNETS = {
+    ((3, 4, 6, 3), 1.0): "resnetv2_50x1_bit",
+    ((3, 4, 6, 3), 3.0): "resnetv2_50x3_bit",
+    ((3, 4, 23, 3), 1.0): "resnetv2_101x1_bit",
+    ((3, 4, 23, 3), 3.0): "resnetv2_101x3_bit",
+    ((3, 8, 36, 3), 2.0): "resnetv2_152x2_bit",
+    ((3, 8, 36, 3), 4.0): "resnetv2_152x4_bit",
+}
 
 
-# a ViT or a hybrid, and a ResNetV2
-MARKS = ({NAMES.patches, BLOCK}, {ROOT, UNIT})
-
-
-def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
+def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     """The checkpoint in a file.
 
     Where nothing says otherwise, GELU is exact and epsilon 1e-6, and the pool
@@ -90,190 +109,388 @@ def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
     """
     dropped = tuple(name for name in arrays if DECODER.match(name))
     arrays = {k: v for k, v in arrays.items() if k not in dropped}
-    check_no_distillation("dist_token" in arrays)
+    mapping.check_no_distillation("dist_token" in arrays)
     is_resnet = MARKS[1] <= arrays.keys()
-    config = (resnet_config_in if is_resnet else vit_config_in)(arrays, about)
-    norm = "fc_norm" if "fc_norm.weight" in arrays else "norm"
-    state = to_ours(rows_in(config, norm), arrays, num_heads=0)
-    spec, doubts = preprocess(config, about)
+    mapped = mapping.to_ours(rows_in(arrays), arrays)
+    config = (resnet_config_in if is_resnet else vit_config_in)(
+        mapped, metadata
+    )
+    mapping.check_complete(mapped, config)
+    state = mapped.state
+    spec, doubts = preprocess(config, metadata)
+    notes = mapping.note_on_dropped(dropped, "MAE's decoder")
+    if config.has_resnet:
+        kind, moved = ("BiT", "1e-5") if is_resnet else ("hybrids", "5e-4")
+        notes += (
+            f"timm has other small numbers in the norms of {kind} than their "
+            "authors; vitedu has the authors', which moves logits by up to "
+            f"{moved} of the largest",
+        )
     return Checkpoint(
         config,
-        state if is_resnet else with_prefix_rows(state, config),
+        state if is_resnet else mapping.with_prefix_rows(state, config),
         spec,
-        class_names(config, about),
+        class_names(config, metadata),
         resize_mode="paper" if is_resnet else "timm",
         dropped=dropped,
-        notes=note_on_dropped(dropped, "MAE's decoder") + note_on_norms(config),
+        notes=notes,
         doubts=doubts,
     )
 
 
-def vit_config_in(arrays: dict[str, Tensor], about: About) -> ViTConfig:
+def rows_in(arrays: dict[str, Tensor]) -> list[Row]:
+    norm = "fc_norm." if "fc_norm.weight" in arrays else "norm."
+    ours = {norm: "norm.", "attn_pool.": "pool."}
+    rows = []
+    for name in arrays:
+        first, dot, rest = name.partition(".")
+        start = ours.get(first + dot, first + dot)
+        if norm == "norm." or first != "norm":  # which is left over beside it
+            rows.append(Row(start + rest, (name,), "same"))
+    return rows
+
+
+def vit_config_in(mapped: Mapped, metadata: Metadata) -> ViTConfig:
     """The configuration of a ViT's or a hybrid's arrays."""
-    embed_dim = shape_of(arrays, NAMES.patches, 4)[0]
-    stated = fields_of(about, embed_dim, depth_in(arrays, NAMES.block))
-    stem, channels = stem_in(arrays)
-    registers = 0
-    if "reg_token" in arrays:
-        registers = shape_of(arrays, "reg_token", 3)[1]
-    sizes = sizes_in(
-        arrays,
-        NAMES,
-        stated=stated,
-        about=about,
-        stem=stem,
-        registers=registers,
-    )
-    pool = about.pool or stated.get("pool")
-    if "fc_norm.weight" in arrays and pool not in ("token", "none"):
+    state = mapped.state
+    width = mapping.width_of(mapped, "patch_embed.proj.weight", 4)
+    stated = fields_of(metadata, width, mapping.depth_in(state, r"blocks\."))
+    pool = metadata.pool or stated.get("pool")
+    has_fc_norm = ("fc_norm.weight",) in mapped.theirs.values()
+    if has_fc_norm and pool not in ("token", "none"):
         raise UserError(
             "it takes the norm of the mean of the tokens (timm's fc_norm), "
             "where vitedu takes the mean of normed tokens, which is another "
             "function"
         )
+    sizes = mapping.sizes_in(mapped, metadata, stated)
     if pool is None:
         pool = "token" if sizes["class_token"] else "mean"
-        pool = "map" if "attn_pool.latent" in arrays else pool
+        pool = "map" if "pool.latent" in state else pool
     is_over_all = stated.get("pool_include_prefix") and sizes["class_token"]
     if is_over_all and pool in ("mean", "map"):
         raise UserError(
             "it pools over the class token too (timm's pool_include_prefix), "
             "which vitedu's network does not"
         )
+    position = Learned1D()
+    if "pos_embed" not in state:
+        position = metadata.position or stated.get("position")
+        if position != NoPosition():
+            raise UserError(
+                "it lacks 'pos_embed'; if it was trained without positions, "
+                "give position=NoPosition() (in the command position=none)"
+            )
     return ViTConfig(
-        **sizes | channels,
-        position=position_in(arrays, stated, about),
+        **sizes,
+        position=position,
         pool=pool,
         gelu=stated.get("gelu", "exact"),
         norm_eps=stated.get("norm_eps", 1e-6),
     )
 
 
-def stem_in(
-    arrays: dict[str, Tensor],
-) -> tuple[Patches | Hybrid, dict[str, int]]:
-    """The stem, and for a hybrid the channels that its root sees."""
-    if not any(name.startswith(BACKBONE) for name in arrays):
-        return Patches(), {}
-    layers = layers_in(arrays, BACKBONE)
-    root = BACKBONE + (ROOT if layers else ROOT.removeprefix("stem."))
-    channels, in_channels, *_ = shape_of(arrays, root, 4)
-    return Hybrid(layers, channels / 64), {"in_channels": in_channels}
-
-
-def position_in(
-    arrays: dict[str, Tensor], stated: dict[str, Any], about: About
-) -> Learned1D | NoPosition:
-    """The positions. UserError: there are none, and nothing says why."""
-    if NAMES.positions in arrays:
-        return Learned1D()
-    position = about.position or stated.get("position")
-    if position != NoPosition():
-        raise UserError(
-            f"it lacks {NAMES.positions!r}; if it was trained without "
-            "positions, give position=NoPosition() (in the command "
-            "position=none)"
-        )
-    return position
-
-
-def resnet_config_in(arrays: dict[str, Tensor], about: About) -> ResNetConfig:
-    """The configuration of ResNetV2 arrays: BiT's, or the hybrids' backbone."""
-    channels, in_channels, *_ = shape_of(arrays, ROOT, 4)
-    head = "head.fc.weight"
-    size = pretrained_cfg(about).get("input_size")
-    size = size[1:] if isinstance(size, list | tuple) else about.image_size
+def resnet_config_in(mapped: Mapped, metadata: Metadata) -> ResNetConfig:
+    layers, width, in_channels = mapping.resnet_in(mapped)
+    size = pretrained_cfg(metadata).get("input_size")
+    size = size[1:] if isinstance(size, list | tuple) else metadata.image_size
+    is_v1 = "stem.norm.weight" in mapped.state
     return ResNetConfig(
-        family="bit-v1" if "stem.norm.weight" in arrays else "bit-v2",
-        layers=layers_in(arrays, ""),
-        width=channels / 64,
-        num_classes=shape_of(arrays, head, 4)[0] if head in arrays else 0,
+        family="bit-v1" if is_v1 else "bit-v2",
+        layers=layers,
+        width=width,
+        num_classes=mapping.width_of(mapped, "head.fc.weight", 4) or 0,
         in_channels=in_channels,
-        pool_padding=about.pool_padding,
+        pool_padding=metadata.pool_padding,
         **({"image_size": size} if size else {}),
     )
-
-
-def layers_in(arrays: dict[str, Tensor], prefix: str) -> tuple[int, ...]:
-    """Units of each stage of a ResNet, by the names of arrays."""
-    pattern = rf"^{re.escape(prefix)}stages\.(\d{{1,3}})\.blocks\.(\d{{1,3}})\."
-    found = re.findall(pattern, "\n".join(arrays), re.MULTILINE)
-    places = sorted({(int(stage), int(unit)) for stage, unit in found})
-    depths = Counter(stage for stage, _ in places)
-    layers = tuple(depths[stage] for stage in range(len(depths)))
-    whole = [(i, j) for i, depth in enumerate(layers) for j in range(depth)]
-    if places != whole:
-        raise UserError(
-            f"it holds units of the stages {sorted(depths)[:8]}, but not all "
-            "of them, so it is not complete"
-        )
-    return layers
-
-
-def rows_in(config: NetworkConfig, norm: str = "norm") -> Iterator[Row]:
-    """Our names beside timm's; `norm` is what it calls the final norm."""
-    try:
-        with torch.device("meta"):
-            names = new_network(config).state_dict()
-    except (RuntimeError, OverflowError, TypeError) as error:
-        raise UserError(
-            f"its network cannot be built: {reason(error)}"
-        ) from None
-    for ours in names:
-        theirs = re.sub(r"^pool\.", "attn_pool.", ours)
-        yield Row(ours, (re.sub(r"^norm\.", f"{norm}.", theirs),), "same")
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The arrays under timm's names. UserError: timm has no such network."""
     config = checkpoint.config
     if isinstance(config, ResNetConfig):
-        check_resnet(config)
+        family, padding = config.family, config.pool_padding
+        layers, width = config.layers, config.width
+        known = (layers, width) in RESNETS
+        mapping.check_holds(
+            "timm's BiT",
+            {
+                f"family {family}": family != "bit-v2",
+                f"layers={layers} of width {width}": not known,
+                f"pool_padding={padding!r}": padding != "zeros",
+            },
+        )
     else:
-        check_writable(config)
-    return to_theirs(rows_in(config), checkpoint.state_dict, num_heads=0)
+        owner, stem = "timm's ViT", config.stem
+        open_to = {"stem": (), "pool": (), "registers": ()}
+        mapping.check_vit(owner, config, position=POSITIONS, **open_to)
+        is_unknown = config.has_resnet and (
+            stem.width != 1 or stem.layers not in HYBRIDS
+        )
+        mapping.check_holds(
+            owner,
+            {
+                "a pre-logits layer": config.pre_logits is not None,
+                f"stem={stem}": is_unknown,
+            },
+        )
+    rows = [
+        Row(ours, (re.sub(r"^pool\.", "attn_pool.", ours),), "same")
+        for ours in checkpoint.state_dict
+    ]
+    return mapping.to_theirs(rows, checkpoint.state_dict)
 
 
-def check_writable(config: ViTConfig) -> None:
-    """UserError unless timm's VisionTransformer can be this network."""
-    owner, stem = "timm's ViT", config.stem
-    positions = (Learned1D(), NoPosition())
-    check_vit(owner, config, stem=(), pool=(), registers=(), position=positions)
-    is_unknown = config.has_resnet and (
-        stem.width != 1 or stem.layers not in HYBRIDS
-    )
-    check_holds(
-        owner,
-        {
-            "a pre-logits layer": config.pre_logits is not None,
-            f"stem={stem}": is_unknown,
-        },
-    )
+# --- what is known besides: config.json, else timm's own table of names
 
 
-def check_resnet(config: ResNetConfig) -> None:
-    """UserError unless timm has this ResNet."""
-    kind = config.layers, config.width
-    check_holds(
-        "timm's BiT",
-        {
-            f"family {config.family}": config.family != "bit-v2",
-            f"layers={config.layers} of width {config.width}": kind
-            not in RESNETS,
-            f"pool_padding={config.pool_padding!r}": config.pool_padding
-            != "zeros",
-        },
-    )
+def config_of(metadata: Metadata) -> dict[str, Any] | None:
+    """The config.json beside the arrays if it is timm's."""
+    is_timms = isinstance(metadata.config.get("architecture"), str)
+    return metadata.config if is_timms else None
 
 
-def note_on_norms(config: NetworkConfig) -> tuple[str, ...]:
-    """Where timm computes otherwise than the authors, whom vitedu follows."""
-    if not config.has_resnet:
+def fields_of(
+    metadata: Metadata, embed_dim: int | None, depth: int
+) -> dict[str, Any]:
+    """Fields of a ViTConfig in a config.json, else in timm's table of names.
+
+    Also pool_include_prefix: whether it pools over all tokens. A name is not
+    believed if its model has another width or depth than the arrays.
+    UserError: it is a network that ours cannot be.
+    """
+    config = config_of(metadata)
+    if config is None:
+        known = fields_by_name(name_of(metadata))
+        sizes = known.get("embed_dim"), known.get("depth")
+        return known if sizes == (embed_dim, depth) else {}
+    args = config.get("model_args")
+    args = args if isinstance(args, dict) else {}
+    known = {name: args[name] for name in ARGS if name in args}
+    return fields_by_name(config["architecture"], **known)
+
+
+def name_of(metadata: Metadata) -> str:
+    return metadata.header.get("architecture") or metadata.name
+
+
+def fields_by_name(name: str, **args: Any) -> dict[str, Any]:
+    """What timm's own model of that name is, built without numbers; else {}.
+
+    `name` is timm's, with or without a tag, or that of a file that timm
+    fetches; `args` are the model's.
+    UserError: it isn't a plain ViT.
+    """
+    architecture = look_up(name)[0] or (args and PLAIN)
+    if not architecture or architecture.startswith("resnetv2"):
+        return {}
+    from timm import create_model
+
+    try:
+        with torch.device("meta"):
+            model = create_model(architecture, **args)
+    # timm raises what its layers do with such arguments
+    except Exception as error:
+        raise UserError(
+            f"timm cannot build the {architecture} of its config.json: "
+            f"{reason(error)}"
+        ) from None
+    block = getattr(model, "blocks", [None])[0]
+    kinds = [
+        type(x).__name__ for x in (model, block, getattr(block, "attn", None))
+    ]
+    if kinds != ["VisionTransformer", "Block", "Attention"]:
+        raise UserError(
+            f"timm's {architecture} is a {kinds[0]} with blocks {kinds[1]}, "
+            "which is another network than the paper's ViT"
+        )
+    kinds = [type(x).__name__ for x in (block.norm1, block.mlp.act)]
+    approximate = getattr(block.mlp.act, "approximate", None)
+    is_tanh = approximate == "tanh" or kinds[1] == "GELUTanh"
+    is_known = kinds[0].startswith("LayerNorm") and kinds[1].startswith("GELU")
+    if model.global_pool not in POOLS or not is_known:
+        raise UserError(
+            f"timm's {architecture} pools by {model.global_pool!r} and has "
+            f"{kinds[0]} and {kinds[1]}, which vitedu's network cannot"
+        )
+    has_none = model.pos_embed is None
+    return {
+        **({"position": NoPosition()} if has_none else {}),
+        "embed_dim": model.embed_dim,
+        "depth": len(model.blocks),
+        "num_heads": block.attn.num_heads,
+        "image_size": tuple(model.patch_embed.img_size),
+        "norm_eps": block.norm1.eps,
+        "pool_include_prefix": model.pool_include_prefix,
+        "pool": POOLS[model.global_pool],
+        "gelu": "tanh" if is_tanh else "exact",
+    }
+
+
+def look_up(name: str) -> tuple[str | None, dict[str, Any]]:
+    """timm's architecture of a name, and its pretrained_cfg; else None and {}.
+
+    The name of a file is known too where timm fetches it from elsewhere:
+    "dino_vitbase16_pretrain". Of a tag that timm does not know it has nothing
+    to say.
+    """
+    if "_" not in name:
+        return None, {}
+    import_timm()
+    from timm.models import get_pretrained_cfg, is_model, list_pretrained
+
+    bare = re.sub(r"-[0-9a-f]{8}$", "", name)
+    architecture = bare.partition(".")[0]
+    if is_model(architecture):
+        try:
+            known = get_pretrained_cfg(bare)
+        except RuntimeError:  # the tag is not timm's
+            known = None
+        return architecture, known.to_dict() if known else {}
+    for other in list_pretrained():
+        known = get_pretrained_cfg(other)
+        url = known.url if isinstance(known.url, str) else ""
+        if url.rpartition("/")[2].rpartition(".")[0] == name:
+            return other.partition(".")[0], known.to_dict()
+    return None, {}
+
+
+def pretrained_cfg(metadata: Metadata) -> dict[str, Any]:
+    """pretrained_cfg of config.json, else of timm's table of names, else {}."""
+    config = config_of(metadata)
+    if config is None:
+        return look_up(name_of(metadata))[1]
+    inner = config.get("pretrained_cfg")
+    return inner if isinstance(inner, dict) else config  # older files' form
+
+
+def class_names(config: NetworkConfig, metadata: Metadata) -> tuple[str, ...]:
+    key = "label_names"
+    names = (config_of(metadata) or {}).get(key)
+    names = names or pretrained_cfg(metadata).get(key)
+    if not isinstance(names, list) or len(names) != config.num_classes:
         return ()
-    is_bit = isinstance(config, ResNetConfig)
-    kind, moved = ("BiT", "1e-5") if is_bit else ("hybrids", "5e-4")
-    return (
-        f"timm has other small numbers in the norms of {kind} than their "
-        "authors; vitedu has the authors', which moves logits by up to "
-        f"{moved} of the largest",
+    return names_in(names)
+
+
+def preprocess(
+    config: NetworkConfig, metadata: Metadata
+) -> tuple[PreprocessSpec, tuple[str, ...]]:
+    """timm's evaluation: pretrained_cfg of config.json, else of its name table.
+
+    Where neither is there, that of nearly all of its ViTs is taken, with a
+    doubt.
+    """
+    cfg, doubts = pretrained_cfg(metadata), ()
+    if not cfg:
+        cfg = dict(USUAL)
+        if FAMILIES.search(name_of(metadata)):
+            cfg |= {"mean": DEFAULT["mean"], "std": DEFAULT["std"]}
+        else:
+            doubts = (
+                "neither a config.json nor the file's name says how its "
+                "pictures are prepared; mean and std 0.5 are assumed, as for "
+                "most ViTs of timm, where DeiT, DINO and MAE want "
+                f"{DEFAULT['mean']} and {DEFAULT['std']}",
+            )
+    cfg, unsupported = {**DEFAULT, **cfg}, []
+    size = cfg.get("input_size")
+    size = size[1:] if isinstance(size, list | tuple) else config.image_size
+    crop, mode = cfg["crop_pct"] or DEFAULT["crop_pct"], cfg["crop_mode"]
+    interpolation = cfg["interpolation"]
+    if interpolation not in INTERPOLATIONS:
+        unsupported.append(
+            f"interpolation={interpolation!r} (bicubic is taken)"
+        )
+        interpolation = "bicubic"
+    if mode == "squash" and crop == 1:
+        crop = None
+    elif mode not in ("center", None):
+        unsupported.append(
+            f"crop_mode={mode!r} with crop_pct={crop} (the centre is cut out)"
+        )
+    if unsupported:
+        doubts += (
+            f"its pictures are prepared with {', '.join(unsupported)}, which "
+            "vitedu cannot do",
+        )
+    mean, std = (
+        per_channel(cfg[name], config.in_channels) for name in ("mean", "std")
     )
+    spec = PreprocessSpec(
+        tuple(size), config.in_channels, mean, std, interpolation, crop
+    )
+    return spec, doubts
+
+
+def per_channel(values: Any, channels: int) -> Any:
+    """The numbers per channel; their mean, as in timm, if the count differs."""
+    is_list = isinstance(values, list | tuple) and len(values) > 0
+    if not is_list or len(values) == channels:
+        return values
+    if not all(isinstance(value, int | float) for value in values):
+        return values
+    return sum(values) / len(values)
+
+
+def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
+    """The config.json for timm to build the model by a `local-dir:` name."""
+    config, names = checkpoint.config, list(checkpoint.class_names)
+    with torch.device("meta"):
+        model = new_network(config)
+    model.preprocess = checkpoint.preprocess
+    if isinstance(config, ViTConfig):
+        architecture, args = architecture_of(config), args_of(config)
+        features, pool = config.embed_dim, args["global_pool"]
+    else:
+        architecture = RESNETS[config.layers, config.width]
+        args = {"in_chans": config.in_channels}
+        features, pool = config.num_features, "avg"
+    content = {
+        "architecture": architecture,
+        "num_classes": config.num_classes,
+        "num_features": features,
+        "global_pool": pool,
+        **({"label_names": names} if names else {}),
+        "model_args": args,
+        "pretrained_cfg": {
+            "tag": "",
+            "custom_load": False,
+            **model.pretrained_cfg,
+        },
+    }
+    return {"config.json": content}
+
+
+def architecture_of(config: ViTConfig) -> str:
+    if isinstance(config.stem, Hybrid):
+        return HYBRIDS[config.stem.layers]
+    sizes = config.embed_dim, config.depth, config.patch_size[0]
+    return ARCHITECTURES.get(sizes, PLAIN)
+
+
+def args_of(config: ViTConfig) -> dict[str, Any]:
+    """The arguments that make timm's VisionTransformer the one of `config`."""
+    ratio = config.mlp_dim / config.embed_dim
+    while int(config.embed_dim * ratio) < config.mlp_dim:  # timm cuts off
+        ratio = math.nextafter(ratio, math.inf)
+    ours = {ours: theirs for theirs, ours in POOLS.items()}
+    gelus = {ours: theirs for theirs, ours in GELUS.items()}
+    return {
+        "img_size": list(config.image_size),
+        "patch_size": list(config.patch_size),
+        "in_chans": config.in_channels,
+        "embed_dim": config.embed_dim,
+        "depth": config.depth,
+        "num_heads": config.num_heads,
+        "mlp_ratio": ratio,
+        "class_token": config.class_token,
+        **({"reg_tokens": config.registers} if config.registers else {}),
+        "pos_embed": "none" if config.position == NoPosition() else "learn",
+        "global_pool": ours[config.pool],
+        # the mean of normed tokens; timm's own is the norm of their mean
+        "fc_norm": False,
+        "act_layer": gelus[config.gelu],
+        "norm_layer": "layernorm",
+    }

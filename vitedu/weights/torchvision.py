@@ -11,18 +11,11 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from vitedu.model import ViTConfig
+from vitedu.model import Learned1D, ViTConfig
 from vitedu.pictures import PreprocessSpec
-from vitedu.weights.checkpoint import About, Checkpoint
-from vitedu.weights.renaming import (
-    Row,
-    check_holds,
-    check_vit,
-    layer,
-    to_ours,
-    to_theirs,
-)
-from vitedu.weights.vit_sizes import Names, crop_share, sizes_in
+from vitedu.weights import mapping
+from vitedu.weights.checkpoint import Checkpoint, Metadata
+from vitedu.weights.mapping import Row, layer
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
 LAYER = "encoder.layers.encoder_layer_"
@@ -44,41 +37,36 @@ PREPROCESS = {
     "vit_h_14_lc_swag-c1eb923e": (224, 224, "bicubic"),
 }
 MARKS = ({"conv_proj.weight", f"{LAYER}0.self_attention.in_proj_weight"},)
+SUFFIXES = (".pth", ".safetensors")
+POSITIONS = (Learned1D(),)
 
 
-def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
+def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     """The checkpoint in a file.
 
     UserError: something must be asked for, is missing or left over.
     """
     is_old = f"{LAYER}0.mlp.linear_1.weight" in arrays
-    mlp = MLPS[0 if is_old else 1]
-    names = Names(
-        patches="conv_proj.weight",
-        class_token="class_token",
-        positions="encoder.pos_embedding",
-        block=re.escape(LAYER) + r"(\d{1,4})\.",
-        mlp=f"{LAYER}0.mlp.{mlp[0]}.weight",
-        head="heads.head.weight",
-        pre_logits="heads.pre_logits.weight",
+    depth = mapping.depth_in(arrays, re.escape(LAYER))
+    mapped = mapping.to_ours(rows_in(depth, MLPS[0 if is_old else 1]), arrays)
+    config = ViTConfig(
+        **mapping.sizes_in(mapped, metadata, {}, class_token=True)
     )
-    sizes = sizes_in(arrays, names, stated={}, about=about, class_token=True)
-    config = ViTConfig(**sizes)
+    mapping.check_complete(mapped, config)
     return Checkpoint(
         config,
-        to_ours(rows_in(config, mlp), arrays, config.num_heads),
-        preprocess(config, about.name),
+        mapped.state,
+        preprocess(config, metadata.name),
         resize_mode="torchvision",
     )
 
 
-def rows_in(config: ViTConfig, mlp: tuple[str, str]) -> Iterator[Row]:
+def rows_in(depth: int, mlp: tuple[str, str]) -> Iterator[Row]:
     """Our names beside torchvision's; `mlp` are the two layers of the MLP."""
-
     yield Row("cls_token", ("class_token",), "same")
     yield Row("pos_embed", ("encoder.pos_embedding",), "same")
     yield from layer("patch_embed.proj", "conv_proj")
-    for i in range(config.depth):
+    for i in range(depth):
         ours, theirs = f"blocks.{i}", f"{LAYER}{i}"
         yield from layer(f"{ours}.norm1", f"{theirs}.ln_1")
         attention = f"{theirs}.self_attention"
@@ -88,10 +76,8 @@ def rows_in(config: ViTConfig, mlp: tuple[str, str]) -> Iterator[Row]:
         yield from layer(f"{ours}.mlp.fc1", f"{theirs}.mlp.{mlp[0]}")
         yield from layer(f"{ours}.mlp.fc2", f"{theirs}.mlp.{mlp[1]}")
     yield from layer("norm", "encoder.ln")
-    if config.pre_logits:
-        yield from layer("pre_logits.fc", "heads.pre_logits")
-    if config.num_classes:
-        yield from layer("head", "heads.head")
+    yield from layer("pre_logits.fc", "heads.pre_logits")
+    yield from layer("head", "heads.head")
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
@@ -100,9 +86,9 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     UserError: its VisionTransformer cannot be this network.
     """
     owner = "torchvision's ViT"
-    config = check_vit(owner, checkpoint.config)
+    config = mapping.check_vit(owner, checkpoint.config)
     (height, width), (p, q) = config.image_size, config.patch_size
-    check_holds(
+    mapping.check_holds(
         owner,
         {
             f"images of {height}x{width} in patches of {p}x{q}, only for "
@@ -113,7 +99,9 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
             "a network without a head": not config.num_classes,
         },
     )
-    return to_theirs(rows_in(config, MLPS[1]), checkpoint.state_dict, 0)
+    return mapping.to_theirs(
+        rows_in(config.depth, MLPS[1]), checkpoint.state_dict
+    )
 
 
 def preprocess(config: ViTConfig, name: str) -> PreprocessSpec:
@@ -126,22 +114,13 @@ def preprocess(config: ViTConfig, name: str) -> PreprocessSpec:
     size = config.image_size[0]
     kind = {24: "l", 32: "h"}.get(config.depth, "b")
     start = f"vit_{kind}_{config.patch_size[0]}"
-    resized, interpolation = size * 8 // 7, "bilinear"
-    fits = [
-        (edge, way)
-        for name, (crop, edge, way) in PREPROCESS.items()
-        if crop == size and re.match(rf"{start}[_-]", name)
-    ]
-    if fits:
-        resized, interpolation = fits[0]
-    if name in PREPROCESS:
-        size, resized, interpolation = PREPROCESS[name]
+    likely = (size, size * 8 // 7, "bilinear")
+    for known, entry in reversed(PREPROCESS.items()):
+        if entry[0] == size and re.match(rf"{start}[_-]", known):
+            likely = entry
+    size, resized, interpolation = PREPROCESS.get(name, likely)
     mean, std = (MEAN, STD) if config.in_channels == 3 else (0.5, 0.5)
+    crop = mapping.crop_share(size, resized)
     return PreprocessSpec(
-        size,
-        config.in_channels,
-        mean,
-        std,
-        interpolation,
-        crop_share(size, resized),
+        size, config.in_channels, mean, std, interpolation, crop
     )

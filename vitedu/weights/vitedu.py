@@ -18,14 +18,15 @@ from vitedu.errors import UserError
 from vitedu.files import parse_json, replace_file, user_path
 from vitedu.model.classifier import Usage
 from vitedu.model.network import network_config
-from vitedu.weights.checkpoint import About, Checkpoint
+from vitedu.weights.checkpoint import Checkpoint, Metadata
 from vitedu.weights.files import read_safetensors
 
-# The names are timm's, and only the metadata say that a file is ours.
+# The names are timm's, and only the header says that a file is ours.
 MARKS = ()
+SUFFIXES = (".safetensors",)
 
 
-def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
+def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     """The arrays as they are, and what the metadata say.
 
     Where there are none, Hugging Face's mixin wrote the file: its config.json
@@ -33,7 +34,7 @@ def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
     UserError: they cannot be understood, or contradict each other.
     """
     try:
-        fields, content = stated(about)
+        fields, content = stated(metadata)
         config = network_config(fields)
         if content.get("class_names") == IMAGENET_1K:
             names = list(imagenet_classes().names)
@@ -57,13 +58,13 @@ def to_vitedu(arrays: dict[str, Tensor], about: About) -> Checkpoint:
     return Checkpoint(config, dict(arrays), *usage)
 
 
-def stated(about: About) -> tuple[dict[str, Any], dict[str, Any]]:
+def stated(metadata: Metadata) -> tuple[dict[str, Any], dict[str, Any]]:
     """The fields of the configuration, and all else that a file says."""
-    if "vitedu" in about.metadata:
-        content = parse_json(about.metadata["vitedu"], "the key 'vitedu'")
+    if "vitedu" in metadata.header:
+        content = parse_json(metadata.header["vitedu"], "the key 'vitedu'")
         fields = content.get("config")
     else:
-        fields = dict(about.config)
+        fields = dict(metadata.config)
         content = fields.pop("vitedu", None)
     if not isinstance(fields, dict) or not isinstance(content, dict):
         raise UserError("config must be a JSON object")
@@ -78,8 +79,8 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     }
 
 
-def metadata_of(checkpoint: Checkpoint) -> dict[str, str]:
-    """The metadata of its file, which `to_vitedu` reads."""
+def header_of(checkpoint: Checkpoint) -> dict[str, str]:
+    """The metadata in its header, which `to_vitedu` reads."""
     usage = checkpoint.usage.to_json()
     content = {"config": checkpoint.config.to_json()} | usage
     if checkpoint.class_names == imagenet_classes().names:
@@ -94,20 +95,20 @@ def write_weights(path: str | PathLike[str], checkpoint: Checkpoint) -> None:
     """
     from safetensors.torch import save
 
-    content = save(from_vitedu(checkpoint), metadata_of(checkpoint))
+    content = save(from_vitedu(checkpoint), header_of(checkpoint))
     replace_file(user_path(path), content)
 
 
 def read_weights(path: str | PathLike[str]) -> Checkpoint:
     """Read what `write_weights` wrote. UserError: `path` is no such file."""
     path = user_path(path)
-    arrays, metadata = read_safetensors(path)
-    if "vitedu" not in metadata:
+    arrays, header = read_safetensors(path)
+    if "vitedu" not in header:
         raise UserError(
             f"{path} was not written by vitedu: its metadata have no key "
             "'vitedu'"
         )
     try:
-        return to_vitedu(arrays, About(metadata=metadata))
+        return to_vitedu(arrays, Metadata(header=header))
     except UserError as error:
         raise UserError(f"{path}: {error}") from None

@@ -1,0 +1,514 @@
+"""Files that are damaged, hostile or somebody else's: one sentence each.
+
+Never code from a file, and never half a model.
+"""
+
+import argparse
+import io
+import json
+import os
+import pickle
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from vitedu.errors import UserError
+from vitedu.pictures import PreprocessSpec
+from vitedu.weights import convert, load, save
+from vitedu.weights.files import check_torch
+from vitedu.weights.npz import from_vitedu
+
+from .examples import GOOGLES, checkpoint, example, model_of, write
+
+
+def google_arrays(**more):
+    """The weights under Google's names, which are a ViT in every container."""
+    return from_vitedu(checkpoint(GOOGLES)) | more
+
+
+def save_npz(arrays, path):
+    named = {}
+    for name, array in arrays.items():
+        is_bfloat16 = array.dtype == torch.bfloat16
+        bits = array.view(torch.int16) if is_bfloat16 else array
+        named[name] = bits.numpy().view("V2") if is_bfloat16 else bits.numpy()
+    np.savez(path, **named)
+
+
+def save_old_torch(arrays, path):
+    torch.save(arrays, path, _use_new_zipfile_serialization=False)
+
+
+def save_shards(arrays, path):
+    names = list(arrays)
+    half, places = len(names) // 2, {}
+    for i, part in enumerate((names[:half], names[half:])):
+        file = f"part{i}.safetensors"
+        save_file({key: arrays[key] for key in part}, path.parent / file)
+        places |= dict.fromkeys(part, file)
+    path.write_text(json.dumps({"weight_map": places}))
+
+
+INDEX = "model.safetensors.index.json"
+CONTAINERS = {
+    "w.npz": save_npz,
+    "w.safetensors": save_file,
+    "w.pth": torch.save,
+    "old.pth": save_old_torch,
+    INDEX: save_shards,
+}
+FILES = [name for name in CONTAINERS if name != INDEX]
+
+
+def put(folder, name, arrays=None):
+    CONTAINERS[name](
+        google_arrays() if arrays is None else arrays, folder / name
+    )
+    return folder / name
+
+
+def sentence(source, **overrides):
+    with pytest.raises(UserError) as error:
+        load(source, **overrides)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 1000
+    return str(error.value)
+
+
+# --- truncated, another kind of file
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.9, 0.999])
+def test_a_truncated_file_is_one_sentence(tmp_path, name, share):
+    path = put(tmp_path, name)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    assert str(path) in sentence(path)
+
+
+def test_a_truncated_or_missing_shard_is_one_sentence(tmp_path):
+    path = put(tmp_path, INDEX)
+    shard = tmp_path / "part1.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-100])
+    assert "part1.safetensors" in sentence(path)
+    shard.unlink()
+    assert "part1.safetensors does not exist" in sentence(path)
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"This is a text file, renamed.\n" * 40,
+        b"\xff" * 1000,
+        b"PK\x05\x06" + b"\x00" * 18,  # an archive of nothing
+        b"\x80\x02.",  # a pickle of nothing
+    ],
+)
+def test_another_kind_of_file_renamed_is_one_sentence(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    assert str(tmp_path / name) in sentence(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("other", FILES)
+def test_one_container_under_the_name_of_another_is_one_sentence(
+    tmp_path, name, other
+):
+    path = put(tmp_path, name)
+    if name.endswith(".pth") and other.endswith(".pth"):
+        load(path.rename(tmp_path / "renamed.pth"))
+    elif name != other:
+        sentence(path.rename(tmp_path / f"renamed.{other.rpartition('.')[2]}"))
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@pytest.mark.parametrize("name", FILES)
+@given(where=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255))
+def test_a_changed_byte_is_one_sentence_or_another_number(
+    tmp_path, name, where, byte
+):
+    path = tmp_path / name
+    if not path.exists():
+        put(tmp_path, name)
+        (tmp_path / "whole").write_bytes(path.read_bytes())
+    content = bytearray((tmp_path / "whole").read_bytes())
+    content[int(where * len(content))] = byte
+    path.write_bytes(content)
+    try:
+        model = load(path)
+    except UserError as error:
+        assert "\n" not in str(error)
+    else:
+        assert model(torch.randn(1, 3, 16, 16)).shape == (1, 5)
+
+
+# --- code in a file
+
+
+class Evil:
+    """Unpickled, it would make a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+@pytest.mark.parametrize("wrap", ["model", None])
+def test_a_pickle_that_would_run_code_does_not(tmp_path, is_old, wrap):
+    content = google_arrays(evil=Evil(tmp_path / "harm"))
+    torch.save(
+        {wrap: content} if wrap else content,
+        tmp_path / "w.pth",
+        _use_new_zipfile_serialization=not is_old,
+    )
+    assert f"{os.mkdir.__module__}.mkdir" in sentence(tmp_path / "w.pth")
+    assert not (tmp_path / "harm").exists()
+
+
+@pytest.mark.parametrize("suffix", ["pth", "pt", "bin", "ckpt", "npz"])
+def test_a_bare_pickle_that_would_run_code_does_not(tmp_path, suffix):
+    path = tmp_path / f"w.{suffix}"
+    path.write_bytes(pickle.dumps(Evil(tmp_path / "harm")))
+    sentence(path)
+    assert not (tmp_path / "harm").exists()
+
+
+def test_a_pickle_inside_an_npz_does_not_run(tmp_path):
+    path = put(tmp_path, "w.npz")
+    with zipfile.ZipFile(path, "a") as archive:
+        content = io.BytesIO()
+        np.save(content, np.array([Evil(tmp_path / "harm")]), allow_pickle=True)
+        archive.writestr("extra.npy", content.getvalue())
+    assert "extra cannot be read: Object arrays" in sentence(path)
+    assert not (tmp_path / "harm").exists()
+
+
+@pytest.mark.parametrize("version", ["1.13.1", "2.4.0+cpu", "2.5.1"])
+def test_pickled_files_are_refused_under_a_torch_that_ran_their_code(version):
+    with pytest.raises(UserError, match=r"CVE-2025-32434.*upgrade to torch 2"):
+        check_torch(version, "w.pth")
+
+
+@pytest.mark.parametrize("version", ["2.6.0", "2.9.1+cu128"])
+def test_a_later_fault_of_torch_is_named(version):
+    with pytest.raises(UserError, match=r"torch 2\.\d.*CVE-2026-24747.*2\.10"):
+        check_torch(version, "w.pth")
+
+
+@pytest.mark.parametrize("version", ["2.10.0", "2.13.0+cpu", "3.0.0a1", "main"])
+def test_a_torch_without_a_known_fault_reads_them(version):
+    check_torch(version, "w.pth")
+
+
+# --- what a file holds
+
+
+NO_NAMES = "no dictionary of named tensors"
+HOLDS = {
+    "a list": ("w.pth", [1, 2], NO_NAMES),
+    "nothing": ("w.pth", {}, NO_NAMES),
+    "a number": ("w.pth", {"epoch": 3}, NO_NAMES),
+    "a tensor": ("w.pth", torch.ones(2), NO_NAMES),
+    "numbered tensors": ("w.pth", {1: torch.ones(2)}, NO_NAMES),
+    "a whole module": (
+        "w.pth",
+        nn.Linear(2, 2),
+        "more than tensors and plain types: torch.nn.modules.linear.Linear;",
+    ),
+    "arguments": (
+        "old.pth",
+        {"model": google_arrays(), "args": argparse.Namespace(lr=0.1)},
+        "plain types: argparse.Namespace;",
+    ),
+    "a whole model": ("w.pth", model_of(example("hf")), "more; reading that"),
+    "a sparse array": (
+        "w.pth",
+        google_arrays(**{"head/bias": torch.eye(3).to_sparse()}),
+        "weights are plain arrays",
+    ),
+    "whole numbers": (
+        "w.safetensors",
+        google_arrays(**{"head/bias": torch.ones(5, dtype=torch.int8)}),
+        "head.bias as torch.int8; weights are floats",
+    ),
+    "NaN": (
+        "w.npz",
+        google_arrays(**{"head/bias": torch.full((5,), float("nan"))}),
+        "NaN or infinity in head.bias",
+    ),
+    "infinity": (
+        "w.pth",
+        google_arrays(**{"head/bias": torch.full((5,), float("inf"))}),
+        "NaN or infinity in head.bias",
+    ),
+    "somebody else's": (
+        "w.npz",
+        {"transformer.h.0.attn.c_attn.weight": torch.ones(4, 4)},
+        "c_attn.weight, ...) that belong to no known ViT",
+    ),
+    "no arrays": ("w.safetensors", {}, "doesn't contain any arrays"),
+    "one with a strange name": (
+        "w.pth",
+        google_arrays(**{"\x1b[2Jgone": torch.ones(2)}),
+        repr("\x1b[2Jgone"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOLDS)
+def test_what_is_no_set_of_weights_is_one_sentence(tmp_path, case):
+    name, content, said = HOLDS[case]
+    assert said in sentence(put(tmp_path, name, content))
+
+
+def test_a_script_is_named(tmp_path):
+    with pytest.warns(DeprecationWarning):
+        torch.jit.save(torch.jit.script(nn.Linear(2, 2)), tmp_path / "w.pt")
+    assert "TorchScript" in sentence(tmp_path / "w.pt")
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array(["text"]),
+        np.array([1j]),
+        np.zeros(3, [("a", "f4"), ("b", "f4")]),
+        np.zeros(3, "V4"),
+        np.zeros(3, np.longdouble),
+    ],
+)
+def test_arrays_of_no_numbers_are_one_sentence(tmp_path, array):
+    arrays = {key: x.numpy() for key, x in google_arrays().items()}
+    np.savez(tmp_path / "w.npz", **arrays | {"head/bias": array})
+    assert "weights are numbers" in sentence(tmp_path / "w.npz")
+
+
+def test_what_is_no_number_in_half_precision_is_one_sentence(tmp_path):
+    arrays = google_arrays()
+    arrays["head/kernel"][0, 0] = 1e6  # float16 ends at 65,504
+    path = put(tmp_path, "w.npz", arrays)
+    load(path)
+    assert "(as torch.float16)" in sentence(path, dtype=torch.float16)
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_dumps_come_in_float32(tmp_path, name, dtype):
+    arrays = {k: v.to(dtype) for k, v in google_arrays().items()}
+    model = load(put(tmp_path, name, arrays))
+    for key, weight in checkpoint(GOOGLES).state_dict.items():
+        assert torch.equal(model.state_dict()[key], weight.to(dtype).float())
+
+
+OTHERS = {
+    "DINOv2": ["blocks.0.ls1.gamma", "cls_token", "blocks.0.attn.qkv.weight"],
+    "DINOv2 of Hugging Face": ["encoder.layer.0.layer_scale1.lambda1"],
+    "BEiT": ["blocks.0.gamma_1", "cls_token"],
+    "CLIP": ["visual.transformer.resblocks.0.ln_1.weight", "logit_scale"],
+    "CLIP of Hugging Face": ["vision_model.pre_layrnorm.weight"],
+    "CLIP of timm": ["norm_pre.weight", "blocks.0.attn.qkv.weight"],
+    "SigLIP": ["vision_model.head.probe"],
+    "SigLIP of big_vision": ["params/img/embedding/kernel", "params/txt/a/b"],
+    "Swin": ["layers.0.blocks.0.attn.relative_position_bias_table"],
+    "Swin of torchvision": ["features.1.0.attn.relative_position_bias_table"],
+    "Swin of Hugging Face": [
+        "swin.encoder.layers.0.blocks.0.attention.self"
+        ".relative_position_bias_table"
+    ],
+    "ConvNeXt": ["stages.0.0.dwconv.weight"],
+    "ConvNeXt of timm": ["stages.0.blocks.0.conv_dw.weight"],
+    "ConvNeXt of torchvision": ["features.1.0.layer_scale"],
+    "ConvNeXt of Hugging Face": [
+        "convnext.encoder.stages.0.layers.0.dwconv.weight"
+    ],
+    "MLP-Mixer": ["MixerBlock_0/token_mixing/Dense_0/kernel", "stem/kernel"],
+    "a ResNet with BatchNorm": ["layer1.0.bn1.running_mean", "conv1.weight"],
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_other_networks_are_refused_by_name(tmp_path, other):
+    arrays = {key: torch.ones(4, 4) for key in OTHERS[other]}
+    said = sentence(put(tmp_path, "w.safetensors", arrays))
+    assert f"weights of {other.partition(' of ')[0]}" in said
+
+
+# --- what stands beside the arrays
+
+
+def ours(folder, **content):
+    """A file of vitedu's; `content` replaces parts of its metadata."""
+    path = write("vitedu", folder)
+    header = json.loads(example_header()) | content
+    save_file(load_file(path), path, {"vitedu": json.dumps(header)})
+    return path
+
+
+def example_header():
+    from vitedu.weights.vitedu import header_of
+
+    return header_of(example("vitedu"))["vitedu"]
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "preprocessor_config.json", INDEX]
+)
+@pytest.mark.parametrize("text", ["", "{", "[1]", "3"])
+def test_json_that_is_none_is_one_sentence(tmp_path, name, text):
+    path = ours(tmp_path)
+    (tmp_path / name).write_text(text)
+    assert name in sentence(tmp_path / name if name == INDEX else path)
+
+
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [
+        ({}, "weight_map is missing"),
+        ({"a": 3}, "weight_map is missing"),
+        ({"a": "../model.safetensors"}, "names '../model.safetensors'"),
+        ({"a": "/etc/passwd"}, "names '/etc/passwd'"),
+        ({"a": ".."}, "names '..'"),
+    ],
+)
+def test_an_index_that_leads_astray_is_one_sentence(tmp_path, index, said):
+    path = tmp_path / INDEX
+    path.write_text(json.dumps({"weight_map": index} if index else {}))
+    assert said in sentence(path)
+
+
+@pytest.mark.parametrize("heads", ["²", "-3", ""])
+def test_a_number_of_heads_that_is_none_is_asked_for(tmp_path, heads):
+    state = example("timm").state_dict
+    save_file(state, tmp_path / "w.safetensors", {"num_heads": heads})
+    assert "give num_heads=" in sentence(tmp_path / "w.safetensors")
+
+
+@pytest.mark.parametrize("name", [["a"], 3, None])
+def test_names_of_classes_in_our_file_are_strings(tmp_path, name):
+    said = sentence(ours(tmp_path, class_names=["cat", name, "dog", "a", "b"]))
+    assert f"class_names must be strings, got {name!r} for class 1" in said
+
+
+@pytest.mark.parametrize("name", [["a"], 3.5, None])
+@pytest.mark.parametrize("to", ["hf", "timm"])
+def test_names_of_classes_in_somebodys_json_are_strings(tmp_path, to, name):
+    path = write(to, tmp_path, example(to, class_names=tuple("abcde")))
+    content = json.loads((path / "config.json").read_text())
+    if to == "hf":
+        content["id2label"]["1"] = name
+    else:
+        content["label_names"][1] = name
+    (path / "config.json").write_text(json.dumps(content))
+    assert "class_names must be strings" in sentence(path)
+
+
+def test_a_crop_that_would_blow_up_a_picture_is_one_sentence(tmp_path):
+    spec = PreprocessSpec(16).to_json() | {"crop": 1e-5}
+    model = load(ours(tmp_path, preprocess=spec), num_classes=0)
+    Image.new("RGB", (300, 200)).save(tmp_path / "photo.jpg")
+    with pytest.raises(UserError, match=r"photo\.jpg.* pixels"):
+        model.preprocess(tmp_path / "photo.jpg")
+
+
+# --- the machine and its files
+
+
+@pytest.mark.parametrize("name", [*FILES, INDEX])
+def test_a_file_larger_than_the_memory_is_one_sentence(tmp_path, name):
+    big = tmp_path / name
+    if name == INDEX:
+        big = tmp_path / "0.safetensors"
+        (tmp_path / INDEX).write_text('{"weight_map": {"a": "0.safetensors"}}')
+    big.write_bytes(b"PK\x03\x04")
+    os.truncate(big, 2**43)  # which takes up no room on the disk
+    assert "8.8 TB of memory" in sentence(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("~nosuchuser/w.pth", "no such user"),
+        ("a\0b.pth", "zero byte"),
+        ("", "the path is empty"),
+    ],
+)
+def test_what_cannot_be_a_path_is_one_sentence(source, said):
+    assert said in sentence(source)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes")
+@pytest.mark.parametrize("name", ["w.npz", "model.safetensors", "w.pth", INDEX])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    assert "is a pipe" in sentence(tmp_path / name)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the system has none")
+def test_a_device_is_refused():
+    assert "or a device" in sentence("/dev/zero")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="rights are another's")
+@pytest.mark.parametrize("closed", ["file", "folder"])
+def test_what_may_not_be_read_is_one_sentence(tmp_path, closed):
+    path = write("vitedu", tmp_path)
+    source = {"file": path, "folder": tmp_path}[closed]
+    source.chmod(0)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        if os.geteuid() == 0:  # whom no right holds back
+            os.setuid(65534)
+        try:
+            load(source)
+        except UserError as error:
+            os.write(writer, str(error).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    source.chmod(0o700)
+    with open(reader) as file:
+        assert "Permission denied" in file.read()
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b", "", "~nosuchuser/a"])
+def test_a_target_that_cannot_be_a_path_is_one_sentence(tmp_path, name):
+    target = str(tmp_path / name) if name[:1] == "a" else name
+    with pytest.raises(UserError):
+        convert(write("vitedu", tmp_path), target, to="timm")
+    if name:
+        with pytest.raises(UserError):
+            save(model_of(example("vitedu")), f"{target}.safetensors")
+
+
+def test_convert_leaves_folders_that_it_did_not_make(tmp_path):
+    mine = tmp_path / f"theirs.{os.getpid()}.part"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    convert(write("vitedu", tmp_path), tmp_path / "theirs", to="timm")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"w.safetensors", "theirs", mine.name}
+    assert (mine / "thesis.txt").read_text() == "years of work"
+    # and a written folder is open to those to whom any is
+    (tmp_path / "any").mkdir()
+    rights = [(tmp_path / x).stat().st_mode & 0o777 for x in ("any", "theirs")]
+    assert rights[0] == rights[1]

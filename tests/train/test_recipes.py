@@ -336,6 +336,35 @@ def test_every_recipe_trains(name, offline):
     assert 0 <= run.result["metrics"]["test_accuracy"]["value"] <= 100
 
 
+def cifar_with_labels_of_255(folder):
+    folder = folder / "cifar-10-batches-bin"
+    folder.mkdir(parents=True)
+    names = [f"data_batch_{number}.bin" for number in range(1, 6)]
+    for name in (*names, "test_batch.bin"):
+        (folder / name).write_bytes(b"\xff" * 3073 * 10_000)
+
+
+def cifar_that_is_no_archive(folder):
+    folder.mkdir(parents=True)
+    (folder / "cifar-10-binary.tar.gz").write_text("not found")
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (cifar_with_labels_of_255, "255"),
+        (cifar_that_is_no_archive, "cifar-10-binary.tar.gz"),
+    ],
+)
+def test_shapes_stand_in_for_no_cifar_but_not_for_a_damaged_one(
+    offline, tmp_path, make, sentence
+):
+    assert recipe("cifar10-scratch", "smoke").dataset == "shapes-1k"
+    make(tmp_path / "cache" / "cifar10")
+    with pytest.raises(UserError, match=sentence):
+        fit(replace(recipe("cifar10-scratch", "smoke"), device="cpu"))
+
+
 def test_without_its_data_mnist_says_what_to_do(offline):
     with pytest.raises(UserError, match="pass fallback=digits"):
         fit(recipe("mnist-seed", "smoke"))

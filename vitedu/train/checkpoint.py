@@ -25,7 +25,6 @@ from vitedu.train.state import TrainState
 from vitedu.train.step import StepResult
 from vitedu.weights import (
     Checkpoint,
-    checkpoint_of,
     read_weights,
     write_weights,
 )
@@ -280,22 +279,17 @@ class Saver:
             f"(precision {precision}); {good}; try {advice}"
         )
 
-    def result_weights(self) -> dict[str, Tensor]:
-        """The weights that would be the result now.
-
-        UserError: not all of them are finite.
-        """
-        return self.checked(self.state.result_weights())
-
-    def checked(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    def finite(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The weights of a result. UserError: not all of them are finite."""
         if name := first_not_finite({"model": weights}):
             since = self.saved_step or 0
             self.stop_not_finite(f"{name} became nan or infinite", since)
         return weights
 
     def keep_best(self) -> None:
-        """Put the weights that would be the result now where `best` looks."""
-        state, weights = self.state, self.result_weights()
+        """Put the weights that would be the result now aside."""
+        state = self.state
+        weights = self.finite(state.result_weights())
         if self.folder is None:
             self.best_weights = {x: weights[x].clone() for x in weights}
             return
@@ -309,19 +303,19 @@ class Saver:
         )
         self.processes.on_rank0(lambda: write_weights(path, checkpoint))
 
-    def best(self) -> dict[str, Tensor]:
-        """The weights that `keep_best` kept."""
-        if self.folder is None:
-            return self.best_weights
-        path = self.folder.best
-        return self.processes.on_rank0(lambda: read_weights(path).state_dict)
-
     def final_model(self, is_finished: bool) -> Network:
         """The network with the weights of the result, ready for use."""
         state, config = self.state, self.state.config
-        takes_best = is_finished and config.keep == "best"
-        weights = self.best() if takes_best else state.result_weights()
-        self.checked(weights)
+        if not (is_finished and config.keep == "best"):
+            weights = state.result_weights()
+        elif self.folder is None:
+            weights = self.best_weights
+        else:
+            path = self.folder.best
+            weights = self.processes.on_rank0(
+                lambda: read_weights(path).state_dict
+            )
+        self.finite(weights)
         model = state.network
         if config.shard and self.processes.world_size > 1:
             model = type(model)(model.config).to(state.device)
@@ -332,11 +326,3 @@ class Saver:
         model.class_names = state.class_names
         model.loss_name = state.loss_name
         return model.eval()
-
-    def write_weights(self, model: Network) -> None:
-        """Write the file that is the result of the run."""
-        if folder := self.folder:
-            checkpoint = checkpoint_of(model)
-            self.processes.on_rank0(
-                lambda: write_weights(folder.weights, checkpoint)
-            )

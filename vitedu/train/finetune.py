@@ -135,7 +135,7 @@ def finetune(
 
     The other settings are TrainConfig's (`help(vitedu.train.TrainConfig)` says
     what each means), and the model's `image_size`, `dropout` and `drop_path`.
-    Their defaults are those of the recipe `finetune`; tier "smoke" takes 20
+    Their defaults are those of the recipe `finetune`; tier "smoke" takes 10
     steps, to prove that it runs.
 
     UserError: a setting is unknown, or what `fit` says.

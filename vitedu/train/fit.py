@@ -39,7 +39,7 @@ from vitedu.train.start import (
 )
 from vitedu.train.state import TrainState
 from vitedu.train.step import step_seed, train_step
-from vitedu.weights import load
+from vitedu.weights import checkpoint_of, load, write_weights
 
 if TYPE_CHECKING:
     from vitedu.data.augment import Augment
@@ -139,8 +139,21 @@ def fit(
 
         # The data.
         sources = processes.rank0_first(
-            lambda: sources_of(config, given, device)
+            lambda: open_sources(
+                config,
+                device,
+                train=given.train,
+                validation=given.validation,
+                test=given.test,
+                augment=given.augment,
+                class_names=getattr(model, "class_names", ()),
+            )
         )
+        if config.keep == "best" and sources.validation is None:
+            raise UserError(
+                "keep=best needs validation data to choose by; hold some out "
+                "of the training data with validation=0.1"
+            )
 
         # The model with its optimizer, schedule, precision and loss.
         state = build_state(
@@ -219,31 +232,6 @@ def threads_of(config: TrainConfig, folder: RunFolder | None) -> int:
     return choose_threads(config, torch.get_num_threads())
 
 
-def sources_of(
-    config: TrainConfig, given: Given, device: torch.device
-) -> Sources:
-    """The data that the configuration names, or that were given.
-
-    UserError: there is nothing to choose the best weights by, or what
-    `open_sources` says.
-    """
-    sources = open_sources(
-        config,
-        device,
-        train=given.train,
-        validation=given.validation,
-        test=given.test,
-        augment=given.augment,
-        class_names=() if given.model is None else given.model.class_names,
-    )
-    if config.keep == "best" and sources.validation is None:
-        raise UserError(
-            "keep=best needs validation data to choose by; hold some out of "
-            "the training data with validation=0.1"
-        )
-    return sources
-
-
 class Loop:
     """A run from first to last step; `state` and `journal` grow with it.
 
@@ -285,10 +273,10 @@ class Loop:
         for note in (*self.sources.notes, *state.notes):
             self.journal.note(note)
         self.validate()  # a run may have been stopped before it did
-        share = self.processes.share_of(self.sources.train)
         while not (state.is_done or self.stopped):
             epoch, start = divmod(state.step, state.epoch_steps)
-            batches = share.batches(
+            batches = self.processes.batches(
+                self.sources.train,
                 epoch=epoch,
                 seed=config.seed,
                 batch_size=config.batch_size,
@@ -342,7 +330,7 @@ class Loop:
             return
         if self.journal.last("validation_accuracy")["step"] == state.step:
             return
-        self.saver.result_weights()  # of nan the answers would mean nothing
+        self.saver.finite(state.result_weights())  # or it would mean nothing
         measured = self.evaluate(source)
         if measured is None:
             self.save()
@@ -352,7 +340,8 @@ class Loop:
             best is None or measured.accuracy > best["validation_accuracy"]
         ):
             self.saver.keep_best()
-        self.journal.validated(measured)
+        numbers = self.journal.numbers("validation", measured)
+        self.journal.record(self.journal.place() | numbers)
 
     def evaluate(
         self, source: Any, model: Network | None = None
@@ -378,9 +367,11 @@ class Loop:
         if is_finished:
             test = self.evaluate(self.sources.test, model)
         result = self.journal.result(command, test)
-        self.saver.write_weights(model)
         if folder := self.folder:
-            self.processes.on_rank0(
-                lambda: results.write(folder.result, result)
-            )
+
+            def write() -> None:
+                write_weights(folder.weights, checkpoint_of(model))
+                results.write(folder.result, result)
+
+            self.processes.on_rank0(write)
         return Run(result, self.journal.history, model)

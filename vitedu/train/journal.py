@@ -142,10 +142,6 @@ class Journal:
         self.pending = []
         self.record(line, speed)
 
-    def validated(self, measured: Evaluation) -> None:
-        """Record what the held-out part says."""
-        self.record(self.place() | self.numbers("validation", measured))
-
     def numbers(self, part: str, measured: Evaluation) -> dict[str, float]:
         """Accuracy and loss of one part of the data, by name.
 
@@ -325,8 +321,8 @@ def evaluate(
     # as many images at a time as fit where learning does
     config, count = state.config, processes.world_size
     size = 2 * (config.micro_batch_size or -(-config.batch_size // count))
-    batches = processes.share_of(source).batches(
-        epoch=0, seed=0, batch_size=size * count
+    batches = processes.batches(
+        source, epoch=0, seed=0, batch_size=size * count
     )
     measured_model, trained = model or state.network, None
     if model is None and state.ema is not None:

@@ -1,5 +1,6 @@
 """Which weights decay or learn slower, and who moves and averages them."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +11,9 @@ from vitedu.errors import UserError, did_you_mean
 from vitedu.model.classifier import Classifier
 from vitedu.train.config import TrainConfig
 
+Groups = list[dict[str, Any]]
+Betas = tuple[float, float]
+
 # attributes of a network before its blocks, and after its final norm
 BEFORE = ("patch_embed", "cls_token", "pos_embed", "stem")
 BEHIND = ("pool", "pre_logits", "head")
@@ -17,7 +21,7 @@ BEHIND = ("pool", "pre_logits", "head")
 
 def parameter_groups(
     model: nn.Module, *, weight_decay: float = 0.0, layer_decay: float = 1.0
-) -> list[dict[str, Any]]:
+) -> Groups:
     """Parameter groups: only kernels decay; per layer if `layer_decay` < 1.
 
     A kernel is the weight of a dense or convolutional layer; biases, norms,
@@ -37,8 +41,8 @@ def parameter_groups(
     """
     layers = layers_of(model) if layer_decay < 1.0 else {}
     last = max(layers.values(), default=0)
-    groups: dict[tuple[int, str], dict[str, Any]] = {
-        (layer, kind): {
+    groups: Groups = [
+        {
             "params": [],
             "weight_decay": decay,
             "lr_scale": layer_decay ** (last - layer),
@@ -46,18 +50,16 @@ def parameter_groups(
         }
         for layer in range(last + 1)
         for kind, decay in (("kernels", weight_decay), ("others", 0.0))
-    }
+    ]
     for path, module in model.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
-            if not parameter.requires_grad:
-                continue
             is_kernel = name == "weight" and isinstance(
                 module, nn.Linear | nn.Conv2d
             )
             layer = layers.get(f"{path}.{name}".lstrip("."), 0)
-            kind = "kernels" if is_kernel else "others"
-            groups[layer, kind]["params"].append(parameter)
-    filled = [group for group in groups.values() if group["params"]]
+            if parameter.requires_grad:
+                groups[2 * layer + (not is_kernel)]["params"].append(parameter)
+    filled = [group for group in groups if group["params"]]
     if not filled:
         raise UserError(
             "all weights are frozen (requires_grad=False), so there is nothing "
@@ -67,43 +69,30 @@ def parameter_groups(
 
 
 def layers_of(model: nn.Module) -> dict[str, int]:
-    """The layer of each parameter: 0 the stem, i + 1 block i, then the rest.
-
-    Class token and positions belong to the stem, the final norm to the last
-    block.
-    ValueError: the place of a parameter is not known.
-    """
+    """The layer of each parameter: 0 the stem, i + 1 block i, then the head."""
     if not isinstance(model, Classifier):
         raise ValueError(
             "layer_decay needs the blocks of a ViT or ResNet of vitedu, got "
             f"{type(model).__name__}; leave it at 1"
         )
-    blocks = {id(each): i for i, each in enumerate(model.blocks_in_order())}
-    prefixes = {
-        f"{path}.": blocks[id(module)] + 1
-        for path, module in model.named_modules()
-        if id(module) in blocks
+    blocks = list(model.blocks_in_order())
+    inside = {
+        id(parameter): number
+        for number, block in enumerate(blocks, start=1)
+        for parameter in block.parameters()
     }
+    parts = dict.fromkeys(BEFORE, 0) | dict.fromkeys(BEHIND, len(blocks) + 1)
+    parts["norm"] = len(blocks)  # with the last block
     layers = {}
-    for name, _ in model.named_parameters():
-        part = name.split(".")[0]
-        inside = [
-            i for prefix, i in prefixes.items() if name.startswith(prefix)
-        ]
-        if inside:
-            layers[name] = inside[0]
-        elif part in BEFORE:
-            layers[name] = 0
-        elif part == "norm":
-            layers[name] = len(blocks)
-        elif part in BEHIND:
-            layers[name] = len(blocks) + 1
-        else:
+    for name, parameter in model.named_parameters():
+        layer = inside.get(id(parameter), parts.get(name.split(".")[0]))
+        if layer is None:
             raise ValueError(
                 f"layer_decay does not know which layer {name!r} belongs to; "
                 "put it into a block or under one of "
                 f"{', '.join(BEFORE + BEHIND)}, or train without layer decay"
             )
+        layers[name] = layer
     return layers
 
 
@@ -136,51 +125,33 @@ def decay_table(model: nn.Module, config: TrainConfig) -> list[Group]:
     ]
 
 
-Groups = list[dict[str, Any]]
-Betas = tuple[float, float]
-
-
-def adamw(
-    groups: Groups, lr: float, betas: Betas, fused: bool
-) -> torch.optim.Optimizer:
-    """Adam, whose decay is decoupled: decay times learning rate."""
-    return torch.optim.AdamW(groups, lr=lr, betas=betas, fused=fused)
-
-
-def adam(
-    groups: Groups, lr: float, betas: Betas, fused: bool
-) -> torch.optim.Optimizer:
-    """Adam; a decay would be part of the gradient."""
-    return torch.optim.Adam(groups, lr=lr, betas=betas, fused=fused)
-
-
 def sgd(
     groups: Groups, lr: float, betas: Betas, fused: bool
 ) -> torch.optim.Optimizer:
-    """SGD, whose momentum is the first of `betas`."""
+    """SGD, whose momentum is the first of `betas`.
+
+    Velocities are 0 from the start. PyTorch (up to 2.13) allocates those of
+    fused SGD in the first step and fills them in the kernel; if a loss scaler
+    skips that step, they stay what the memory held.
+    """
     # PyTorch 2.13 cannot fuse it for weights distributed over processes (FSDP2)
     is_distributed = hasattr(groups[0]["params"][0], "full_tensor")
     optimizer = torch.optim.SGD(
         groups, lr=lr, momentum=betas[0], fused=fused and not is_distributed
     )
-    start_at_rest(optimizer)
+    for group in optimizer.param_groups:
+        for parameter in group["params"] if betas[0] else ():
+            velocity = torch.zeros_like(parameter)
+            optimizer.state[parameter]["momentum_buffer"] = velocity
     return optimizer
 
 
-def start_at_rest(optimizer: torch.optim.SGD) -> None:
-    """Velocities of 0, from which the first step is the same as without any.
-
-    PyTorch (up to 2.13) allocates those of fused SGD in the first step and
-    fills them in the kernel; if a loss scaler skips that step, they stay what
-    the memory held.
-    """
-    for group in optimizer.param_groups:
-        for parameter in group["params"] if group["momentum"] else ():
-            velocity = torch.zeros_like(parameter)
-            optimizer.state[parameter]["momentum_buffer"] = velocity
-
-
-OPTIMIZERS = {"adamw": adamw, "adam": adam, "sgd": sgd}
+# each is called with groups, lr=, betas= and fused=
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adamw": torch.optim.AdamW,
+    "adam": torch.optim.Adam,
+    "sgd": sgd,
+}
 
 
 def build_optimizer(
@@ -205,7 +176,7 @@ def build_optimizer(
         model, weight_decay=weight_decay, layer_decay=layer_decay
     )
     is_fused = next(model.parameters()).device.type in ("cpu", "cuda")
-    optimizer = OPTIMIZERS[name](groups, lr, betas, is_fused)
+    optimizer = OPTIMIZERS[name](groups, lr=lr, betas=betas, fused=is_fused)
     set_lr(optimizer, lr)
     return optimizer
 
@@ -256,11 +227,9 @@ class MovingAverage:
         average(list(self.average.values()), current, None)
 
     def state_dict(self) -> dict[str, Tensor | int]:
-        """Plain tensors and numbers for a checkpoint."""
         return {"num_updates": self.num_updates, "average": self.average}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of `state_dict`; tensors are copied in place."""
         self.num_updates = state["num_updates"]
         for name, tensor in state["average"].items():
             self.average[name].copy_(tensor)

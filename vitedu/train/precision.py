@@ -25,20 +25,36 @@ KERNELS = {
 }
 
 
-class FullPrecision:
-    """float32 throughout, also where a GPU multiplies.
+# what autocast computes in where that is safe; weights stay float32
+DTYPES: dict[str, torch.dtype | None] = {
+    "fp32": None,
+    "tf32": None,  # a GPU multiplies factors rounded to 10 bits, not 23
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,  # with a scaled loss: see `Precision`
+}
 
+
+class Precision:
+    """A number format on a device, and a kernel of the attention.
+
+    float16 scales the loss, since small gradients would otherwise become zero;
+    a step whose gradients overflow is skipped and the scale halved.
     `attention` names the kernel of scaled_dot_product_attention; "auto" is
     PyTorch's choice.
     """
 
-    name = "fp32"
-    dtype: torch.dtype | None = None  # of what autocast finds safe
-    tf32 = False
-
-    def __init__(self, device: torch.device, attention: str = "auto") -> None:
+    def __init__(
+        self, name: str, device: torch.device, attention: str = "auto"
+    ) -> None:
+        # PyTorch's fused CPU kernel takes most of a bfloat16 step, backward
+        # above all; without it the step is twice as fast as in float32
+        if name == "bf16" and device.type == "cpu" and attention == "auto":
+            attention = "math"
+        self.name = name
         self.device = device
         self.attention = attention
+        # does nothing where it isn't enabled
+        self.scaler = torch.amp.GradScaler(device.type, enabled=name == "fp16")
 
     @contextmanager
     def kernels(self) -> Iterator[None]:
@@ -49,7 +65,7 @@ class FullPrecision:
         tensors.
         """
         with (
-            float32_products(self.device, tf32=self.tf32),
+            float32_products(self.device, tf32=self.name == "tf32"),
             attention_kernel(self.attention),
         ):
             yield
@@ -57,79 +73,25 @@ class FullPrecision:
     @contextmanager
     def autocast(self) -> Iterator[None]:
         """The context of the forward pass."""
-        half = nullcontext()
-        if self.dtype is not None:
-            half = torch.autocast(self.device.type, self.dtype)
+        dtype, half = DTYPES[self.name], nullcontext()
+        if dtype is not None:
+            half = torch.autocast(self.device.type, dtype)
         with self.kernels(), half:
             yield
 
     def backward(self, loss: Tensor) -> None:
-        """Add the gradients of `loss` to those of the parameters."""
+        """Add the (scaled) gradients of `loss` to those of the parameters."""
         with self.kernels():
-            loss.backward()
+            self.scaler.scale(loss).backward()
 
     def update(
         self, optimizer: torch.optim.Optimizer, max_norm: float | None
     ) -> Tensor | None:
-        """One step; the gradients' global norm before clipping, if clipped."""
-        grad_norm = clip(optimizer, max_norm)
-        optimizer.step()
-        optimizer.zero_grad()
-        return grad_norm
+        """One step, unless the gradients overflowed; their norm, if clipped.
 
-    def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs to go on."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of `state_dict`."""
-
-
-class TF32(FullPrecision):
-    """float32, but a GPU multiplies factors rounded to 10 bits, not 23."""
-
-    name = "tf32"
-    tf32 = True
-
-
-class BFloat16(FullPrecision):
-    """bfloat16 where autocast finds it safe; float32 weights, no scaling."""
-
-    name = "bf16"
-    dtype = torch.bfloat16
-
-    def __init__(self, device: torch.device, attention: str = "auto") -> None:
-        # PyTorch's fused CPU kernel takes most of a bfloat16 step, backward
-        # above all; without it the step is twice as fast as in float32
-        if device.type == "cpu" and attention == "auto":
-            attention = "math"
-        super().__init__(device, attention)
-
-
-class Float16(FullPrecision):
-    """float16 with a scaled loss: small gradients would otherwise become zero.
-
-    A step whose gradients overflow is skipped and the scale halved.
-    """
-
-    name = "fp16"
-    dtype = torch.float16
-
-    def __init__(self, device: torch.device, attention: str = "auto") -> None:
-        super().__init__(device, attention)
-        self.scaler = torch.amp.GradScaler(device.type)
-
-    def backward(self, loss: Tensor) -> None:
-        """Add the scaled gradients of `loss` to those of the parameters."""
-        super().backward(self.scaler.scale(loss))
-
-    def update(
-        self, optimizer: torch.optim.Optimizer, max_norm: float | None
-    ) -> Tensor | None:
-        """One step, unless the gradients overflowed; clips what is unscaled.
-
-        A fused optimizer learns of an overflow on the device; for any other the
-        scaler has to wait for the device and look.
+        The norm is the global one before clipping. A fused optimizer learns of
+        an overflow on the device; for any other the scaler has to wait for the
+        device and look.
         """
         if max_norm is not None:
             self.scaler.unscale_(optimizer)
@@ -140,7 +102,7 @@ class Float16(FullPrecision):
         return grad_norm
 
     def state_dict(self) -> dict[str, Any]:
-        """The scale and its history."""
+        """The scale and its history; nothing in the other formats."""
         return self.scaler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -148,17 +110,9 @@ class Float16(FullPrecision):
         self.scaler.load_state_dict(state)
 
 
-PRECISIONS = {
-    "fp32": FullPrecision,
-    "tf32": TF32,
-    "bf16": BFloat16,
-    "fp16": Float16,
-}
-
-
 def build_precision(
     name: str, device: torch.device, attention: str = "auto"
-) -> FullPrecision:
+) -> Precision:
     """The precision called `name`; its own `name` is never "auto".
 
     UserError: the device does not support it, or offers no choice of attention
@@ -170,7 +124,7 @@ def build_precision(
             f"attention={attention}: PyTorch has only one kernel for the "
             f"device {device.type}; use attention=auto"
         )
-    return PRECISIONS[name](device, attention)
+    return Precision(name, device, attention)
 
 
 def concrete(config: TrainConfig, device: torch.device) -> TrainConfig:

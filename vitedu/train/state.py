@@ -12,7 +12,7 @@ from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
 from vitedu.train.config import TrainConfig
 from vitedu.train.optimizer import MovingAverage
-from vitedu.train.precision import FullPrecision
+from vitedu.train.precision import Precision
 from vitedu.train.processes import full_tensor, unwrapped
 from vitedu.train.schedule import Schedule
 
@@ -30,7 +30,7 @@ class TrainState:
     model: nn.Module
     optimizer: Optimizer
     schedule: Schedule
-    precision: FullPrecision
+    precision: Precision
     ema: MovingAverage | None = None
     step: int = 0
     loss: Loss | None = None

@@ -53,9 +53,9 @@ class SingleProcess:
         """The model, wrapped so that all processes share its gradients."""
         return model
 
-    def share_of(self, source: Source) -> Source:
-        """Every batch of `source`, reduced to the rows of this process."""
-        return source
+    def batches(self, source: Source, **place: Any) -> Iterator[Batch]:
+        """This process's rows of each batch; of the last one possibly none."""
+        return source.batches(**place, rank=self.rank, world=self.world_size)
 
     def micro_batches(
         self, model: nn.Module, batch: Batch, size: int | None, num_images: int

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -25,7 +25,6 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
-from vitedu.data import Source
 from vitedu.errors import UserError
 from vitedu.train.processes import (
     Batch,
@@ -120,9 +119,6 @@ class Distributed(SingleProcess):
             fully_shard(block, mesh=mesh)
         fully_shard(model, mesh=mesh)
         return model
-
-    def share_of(self, source: Source) -> Source:
-        return Share(source, self.rank, self.world_size)
 
     def micro_batches(
         self, model: nn.Module, batch: Batch, size: int | None, num_images: int
@@ -230,26 +226,6 @@ class Distributed(SingleProcess):
         if error is not None:
             raise error
         return content
-
-
-class Share:
-    """One process's share of a source; its length is that of the whole."""
-
-    def __init__(self, source: Source, rank: int, world_size: int) -> None:
-        self.source = source
-        self.rank = rank
-        self.world_size = world_size
-        self.num_classes = source.num_classes
-        self.class_names = source.class_names
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def batches(self, **options: Any) -> Iterator[tuple[Tensor, Tensor]]:
-        """This process's rows of each batch, possibly none of the last one."""
-        return self.source.batches(
-            **options, rank=self.rank, world=self.world_size
-        )
 
 
 def parameter_names(state: Learner) -> list[str]:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from vitedu.errors import UserError, did_you_mean
 from vitedu.train.config import TIERS, TrainConfig
 from vitedu.train.recipes.cifar import cifar10_finetune, cifar10_scratch
-from vitedu.train.recipes.digits import digits
 from vitedu.train.recipes.finetune import ants_bees, finetune, tried
 from vitedu.train.recipes.imagenet import (
     deit_s,
@@ -19,13 +18,18 @@ from vitedu.train.recipes.imagenet import (
     paper_jft,
     shrunk,
 )
-from vitedu.train.recipes.mae import mae_finetune_b16
-from vitedu.train.recipes.mnist import mnist_seed, mnist_small, mnist_tiny
-from vitedu.train.recipes.shapes import shapes_small
+from vitedu.train.recipes.small import (
+    digits,
+    mnist_seed,
+    mnist_small,
+    mnist_tiny,
+    shapes_small,
+)
 from vitedu.train.recipes.transfer import (
     imagenet_b16_384,
     imagenet_l16_384,
     imagenet_l16_512,
+    mae_finetune_b16,
 )
 
 RECIPES: dict[str, Callable[..., TrainConfig]] = {
@@ -64,34 +68,31 @@ def recipe(name: str, tier: str, model: str | None = None) -> TrainConfig:
     the embedded ViT-Ti/16 instead.
     UserError: the name, the tier or the row is unknown.
     """
-    if name not in RECIPES:
-        raise UserError(
-            f"there is no recipe {name!r}; " + did_you_mean(name, RECIPES)
-        )
-    if tier not in TIERS:
-        raise UserError(
-            f"there is no tier {tier!r}; " + did_you_mean(tier, TIERS)
-        )
-    if model is None:
-        config = RECIPES[name](tier)
-    elif name in WITH_ROWS:
-        config = RECIPES[name](tier, model)
-    else:
+    for what, value, known in (
+        ("recipe", name, RECIPES),
+        ("tier", tier, TIERS),
+    ):
+        if value not in known:
+            raise UserError(
+                f"there is no {what} {value!r}; " + did_you_mean(value, known)
+            )
+    if model is not None and name not in WITH_ROWS:
         raise UserError(
             f"model={model} chooses a row of {', '.join(WITH_ROWS)}; {name} "
             "has one model, whose fields are set like model.depth=4"
         )
-    if tier == "smoke" and name in LARGE:
-        config = shrunk(config)
-    if tier == "smoke" and config.weights is not None:
+    config = RECIPES[name](*(x for x in (tier, model) if x is not None))
+    if tier != "smoke":
+        return config
+    if config.weights is not None:
         return tried(config)
-    if tier == "smoke":
-        config = replace(
-            config,
-            epochs=None,
-            steps=20,
-            max_images=512,
-            log_every=10,
-            save_every=10,
-        )
-    return config
+    if name in LARGE:
+        config = shrunk(config)
+    return replace(
+        config,
+        epochs=None,
+        steps=20,
+        max_images=512,
+        log_every=10,
+        save_every=10,
+    )

@@ -34,28 +34,36 @@ class Row(NamedTuple):
 
 
 # Paper, Table 3. Where a row has two lengths, this is the longer one.
+VITS = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32")
 TABLE_3 = {
-    "imagenet": {
-        name: Row(300, 3e-3, "cosine", 0.3, 0.1)
-        for name in ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32")
-    },
-    "imagenet21k": {
-        name: Row(90, 1e-3, "linear", 0.03, 0.1)
-        for name in ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32")
-    },
+    "imagenet": dict.fromkeys(VITS, Row(300, 3e-3, "cosine", 0.3, 0.1)),
+    "imagenet21k": dict.fromkeys(VITS, Row(90, 1e-3, "linear", 0.03, 0.1)),
     "jft": {
-        "ViT-B/16": Row(7, 8e-4, "linear", 0.1, 0.0),
-        "ViT-B/32": Row(7, 8e-4, "linear", 0.1, 0.0),
-        "ViT-L/32": Row(7, 6e-4, "linear", 0.1, 0.0),
-        "ViT-L/16": Row(14, 4e-4, "linear", 0.1, 0.0),
-        "ViT-H/14": Row(14, 3e-4, "linear", 0.1, 0.0),
-        "R50+ViT-B/16": Row(7, 8e-4, "linear", 0.1, 0.0),
-        "R50+ViT-B/32": Row(7, 8e-4, "linear", 0.1, 0.0),
-        "R50+ViT-L/32": Row(7, 2e-4, "linear", 0.1, 0.0),
-        "R50+ViT-L/16": Row(14, 4e-4, "linear", 0.1, 0.0),
+        name: Row(epochs, lr, "linear", 0.1, 0.0)
+        for name, epochs, lr in (
+            ("ViT-B/16", 7, 8e-4),
+            ("ViT-B/32", 7, 8e-4),
+            ("ViT-L/32", 7, 6e-4),
+            ("ViT-L/16", 14, 4e-4),
+            ("ViT-H/14", 14, 3e-4),
+            ("R50+ViT-B/16", 7, 8e-4),
+            ("R50+ViT-B/32", 7, 8e-4),
+            ("R50+ViT-L/32", 7, 2e-4),
+            ("R50+ViT-L/16", 14, 4e-4),
+        )
     },
 }
 INCEPTION = Augment(crop=0.05, flip=True)
+# what DeiT's authors, and MAE's after them, do with pictures and labels
+TORCHVISION = PreprocessSpec(
+    mean=(0.485, 0.456, 0.406),
+    std=(0.229, 0.224, 0.225),
+    interpolation="bicubic",
+    crop=0.875,
+)
+STRONG = Augment(
+    crop=0.08, flip=True, rand_layers=2, rand_magnitude=9.0, erase=0.25
+)
 BATCH_SIZE, WARMUP_STEPS = 4_096, 10_000
 
 
@@ -119,13 +127,11 @@ def table_3(dataset: str, model: str, tier: str) -> TrainConfig:
         # the head of pre-training has a hidden layer (section 3.1)
         model=replace(config, pre_logits=config.embed_dim),
         dataset=dataset,
-        preprocess=PreprocessSpec(),
         augment=INCEPTION,
         epochs=row.epochs,
         batch_size=BATCH_SIZE,
         optimizer="adamw",
         lr=row.lr,
-        betas=(0.9, 0.999),
         weight_decay=row.weight_decay,
         schedule=row.schedule,
         warmup=round(WARMUP_STEPS / steps, 4),
@@ -148,18 +154,17 @@ def imagenet_s16(tier: str) -> TrainConfig:
     The authors hold out 1 % of the training images and keep Adam's first mean
     in bfloat16.
     """
-    model = vit_config(
-        "ViT-S/16",
-        position=SinCos2D(),
-        pool="mean",
-        class_token=False,
-        pre_logits=384,
-        gelu="tanh",
-    )
     return TrainConfig(
         recipe="imagenet-s16",
         tier=tier,
-        model=model,
+        model=vit_config(
+            "ViT-S/16",
+            position=SinCos2D(),
+            pool="mean",
+            class_token=False,
+            pre_logits=384,
+            gelu="tanh",
+        ),
         dataset="imagenet",
         preprocess=PreprocessSpec(crop=0.875),
         augment=replace(INCEPTION, rand_layers=2, rand_magnitude=10.0),
@@ -168,7 +173,6 @@ def imagenet_s16(tier: str) -> TrainConfig:
         optimizer="adamw",
         lr=1e-3,
         weight_decay=0.1,
-        schedule="cosine",
         warmup=round(WARMUP_STEPS / (90 * 1_281_167 / 1_024), 4),
         max_grad_norm=1.0,
         mixup=0.2,
@@ -188,25 +192,18 @@ def deit_s(tier: str) -> TrainConfig:
     Expected: 79.9 %. Differs from its authors': no repeated augmentation, no
     noise in RandAugment's magnitude, and the cosine ends at 0, not at 1e-5.
     """
-    model = vit_config("ViT-S/16", drop_path=0.1)
-    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     return TrainConfig(
         recipe="deit-s",
         tier=tier,
-        model=model,
+        model=vit_config("ViT-S/16", drop_path=0.1),
         dataset="imagenet",
-        preprocess=PreprocessSpec(
-            mean=mean, std=std, interpolation="bicubic", crop=0.875
-        ),
-        augment=Augment(
-            crop=0.08, flip=True, rand_layers=2, rand_magnitude=9.0, erase=0.25
-        ),
+        preprocess=TORCHVISION,
+        augment=STRONG,
         epochs=300,
         batch_size=1_024,
         optimizer="adamw",
         lr=1e-3,
         weight_decay=0.05,
-        schedule="cosine",
         warmup=5 / 300,
         label_smoothing=0.1,
         mixup=0.8,

@@ -8,7 +8,6 @@ font files.
 
 import hashlib
 import shutil
-import sys
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -34,17 +33,3 @@ def copy(target: Path = TARGET) -> None:
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(path, target)
-
-
-def main() -> int:
-    """Copy; a sentence and exit code 2 if it is the wrong file."""
-    try:
-        copy()
-    except ValueError as error:
-        print(f"mathjax: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

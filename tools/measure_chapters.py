@@ -25,7 +25,6 @@ numerals
     in it isn't one (`ViT-Ti/16`, `ImageNet-21k`), nor are numbers spelled in
     letters, in equations, in `code`, in tables, in the text of a link
     (*chapter 3*, *Xiong et al. 2020*), or at the head of a list's item.
-    the head of a list's item.
 longest, median
     Lines of a visible code cell, blank ones included; the longest of those that
     are not tagged `teaches`.

@@ -14,7 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from notebooks import BOOK, ENVIRONMENT, ROOT
+
 STRICT = ("01", "02", "03", "04")
 OPTIONS = [
     # relative, and the folder named as root: else all cells would have one name
@@ -30,15 +31,6 @@ OPTIONS = [
     "-q",
     "-Werror",
 ]
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "PYTHONHASHSEED": "0",
-    "CUDA_VISIBLE_DEVICES": "",
-    "COLUMNS": "80",
-    "VITEDU_OFFLINE": "1",
-    "VITEDU_TIER": "smoke",
-}
 
 
 def install_wheel(folder: Path) -> Path:
@@ -58,7 +50,7 @@ def install_wheel(folder: Path) -> Path:
 
 def environment(site: Path, cache: Path) -> dict[str, str]:
     """Variables of the kernels: the wheel first, no real data, empty cache."""
-    variables = os.environ | ENVIRONMENT
+    variables = os.environ | ENVIRONMENT | {"VITEDU_TIER": "smoke"}
     variables |= {"PYTHONPATH": str(site), "VITEDU_CACHE": str(cache)}
     variables.pop("VITEDU_DATA", None)
     return variables
@@ -69,7 +61,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("numbers", nargs="*")
     options = parser.parse_args()
-    notebooks = sorted((ROOT / "book").glob("*.ipynb"))
+    notebooks = sorted(BOOK.glob("*.ipynb"))
     if options.numbers:
         wanted = tuple(options.numbers)
         notebooks = [path for path in notebooks if path.name.startswith(wanted)]

@@ -5,7 +5,8 @@ import torch
 from visits import DESKTOP, PHONE, axe
 
 from vitedu.evaluate.confusion import Predictions
-from vitedu.figures.report import Contents, Example, Measured, report
+from vitedu.figures.report.examples import Example, Measured
+from vitedu.figures.report.page import Contents, render
 
 pytestmark = pytest.mark.browser
 
@@ -79,7 +80,7 @@ def contents(num_classes):
 def path(request, tmp_path_factory):
     """A report of as many classes, with names as long as they come."""
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(report(contents(request.param)), encoding="utf-8")
+    path.write_text(render(contents(request.param)), encoding="utf-8")
     return path
 
 

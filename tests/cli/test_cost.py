@@ -5,21 +5,19 @@ import shlex
 from dataclasses import replace
 
 import pytest
-import torch
 
-from vitedu import budget
+from vitedu.budget.forecast import GPUS, fits, fitted
 from vitedu.cli import main
-from vitedu.cli.cost import (
-    GPUS,
+from vitedu.cli.info import (
     LOW_MEMORY,
+    added_words,
     commands,
     cost,
-    gpu_hours,
     num_images,
     readable_hours,
+    step_of,
 )
-from vitedu.cli.room import FEWEST, added_words, fits, made_to_fit, room_for
-from vitedu.cli.words import split_words
+from vitedu.cli.overrides import split_words
 from vitedu.train import RECIPES, TrainConfig, override, recipe
 
 pytestmark = pytest.mark.slow  # large networks, built on no device
@@ -28,101 +26,28 @@ B16 = replace(recipe("imagenet-b16-384", "gpu"), precision="bf16")
 SHALLOW = override(B16, {"model.depth": "2"})  # counted sooner
 
 
-def test_the_hours_are_those_of_the_formula():
-    # images x 6 operations per multiply-add / (peak x share of it)
-    operations = 20_000 * 512 * 6 * budget.macs(B16.model)
-    hours = operations / (312e12 * GPUS["A100"].mfu) / 3600
-    assert gpu_hours(B16, "A100") == pytest.approx(hours)
-    assert 5 < hours < 12
-
-
-def test_computing_blocks_twice_costs_a_third_more():
-    twice = replace(B16, activation_checkpointing=True)
-    ratio = gpu_hours(twice, "T4") / gpu_hours(B16, "T4")
-    assert ratio == pytest.approx(4 / 3)
+def test_the_step_of_a_run_has_its_settings():
+    config = replace(SHALLOW, micro_batch_size=64, ema=0.9999, shard=True)
+    step = step_of(config, 8)
+    assert (step.batch_size, step.micro_batch_size) == (512, 64)
+    assert (step.precision, step.optimizer) == ("bf16", "sgd")
+    assert (step.ema, step.shard, step.num_processes) == (True, True, 8)
+    assert not step_of(SHALLOW).ema
 
 
 def test_epochs_are_counted_where_the_data_are_known():
     assert num_images(B16) == 20_000 * 512
     assert num_images(recipe("paper-imagenet", "gpu")) == 300 * 1_281_167
     assert num_images(recipe("digits", "gpu")) is None
-    with pytest.raises(ValueError, match="the length of digits isn't known"):
-        gpu_hours(recipe("digits", "gpu"), "T4")
-
-
-@pytest.mark.parametrize("name", GPUS)
-def test_a_gpu_is_in_the_data_sheets(name):
-    assert budget.datasheet(name, GPUS[name].precision)
-
-
-# --- memory
-
-
-def test_room_is_what_the_budget_says_and_the_rest_of_the_batch():
-    config = replace(SHALLOW, micro_batch_size=64)
-    held = budget.memory(
-        config.model,
-        batch_size=64,
-        optimizer="sgd",
-        autocast=torch.bfloat16,
-    )
-    images = (512 - 64) * 3 * 384 * 384 * 4
-    assert room_for(config).total == held.total + images
-    assert room_for(config).images == images
-
-
-def test_several_processes_share_the_batch():
-    assert room_for(SHALLOW, 8) == room_for(replace(SHALLOW, batch_size=64))
-
-
-def test_an_average_takes_as_much_as_the_weights():
-    with_average = room_for(replace(SHALLOW, ema=0.9999))
-    weights = 4 * budget.parameters(SHALLOW.model).total
-    assert with_average.total - room_for(SHALLOW).total == weights
-
-
-def test_sharded_weights_are_divided_among_the_processes():
-    whole, part = (
-        room_for(SHALLOW, 8),
-        room_for(replace(SHALLOW, shard=True), 8),
-    )
-    assert part.weights == whole.weights // 8
-
-
-@pytest.mark.parametrize("giga", [1.3, 1.6, 3, 8, 15, 1000])
-def test_what_is_made_to_fit_fits(giga):
-    fitting = made_to_fit(SHALLOW, giga * 1e9)
-    assert fits(fitting, giga * 1e9)
-    if fitting != SHALLOW:
-        size = fitting.micro_batch_size
-        twice = fitting.activation_checkpointing
-        assert size >= FEWEST or twice
-        # the next larger size doesn't fit
-        assert not fits(replace(fitting, micro_batch_size=2 * size), giga * 1e9)
-
-
-def test_what_fits_is_left_as_it_is():
-    assert made_to_fit(SHALLOW, 1e12) is SHALLOW
-    assert added_words(SHALLOW, SHALLOW) == ""
-
-
-def test_where_nothing_helps_there_is_no_advice():
-    assert made_to_fit(SHALLOW, 1e9) is None
-
-
-def test_a_micro_batch_is_never_advised_to_grow():
-    small = replace(SHALLOW, micro_batch_size=4)
-    fitting = made_to_fit(small, 1.29e9)
-    assert fitting.activation_checkpointing
-    assert fitting.micro_batch_size <= 4
 
 
 @pytest.mark.parametrize("giga", [1.3, 3, 8])
 def test_what_is_advised_can_be_typed(giga):
-    fitting = made_to_fit(SHALLOW, giga * 1e9)
-    words = added_words(fitting, SHALLOW)
+    step = step_of(SHALLOW)
+    words = added_words(fitted(step, giga * 1e9), step)
     _, fields = split_words(words.split())
-    assert override(SHALLOW, fields) == fitting
+    assert fits(step_of(override(SHALLOW, fields)), giga * 1e9)
+    assert added_words(step, step) == ""
 
 
 # --- settings for the smallest GPUs
@@ -133,12 +58,13 @@ def test_the_settings_of_least_memory_accumulate_recompute_and_halve():
     assert config.micro_batch_size < config.batch_size
     assert config.activation_checkpointing
     assert config.precision == "fp16"
-    assert fits(config, GPUS["T4"].num_bytes / 4)
+    assert fits(step_of(config), GPUS["T4"].num_bytes / 4)
 
 
 def test_with_them_the_largest_recipe_fits_a_t4():
     largest = recipe("imagenet-l16-512", "gpu")
-    assert fits(override(largest, LOW_MEMORY), GPUS["T4"].num_bytes)
+    step = step_of(override(largest, LOW_MEMORY))
+    assert fits(step, GPUS["T4"].num_bytes)
 
 
 # --- what is shown

@@ -15,11 +15,9 @@ import torch
 from PIL import Image
 
 import vitedu
+from vitedu.bench.trial import Trial, look_at
 from vitedu.cli import main
-from vitedu.cli.dry_run import Trial, look_at
-from vitedu.cli.forecast import classes_line, memory_line, pictures_line
-from vitedu.cli.plan import Plan
-from vitedu.cli.room import fits, made_to_fit
+from vitedu.cli.train import classes_line, memory_line, pictures_line
 from vitedu.data import Arrays, ArraySource
 from vitedu.data.image_source import ImageSource
 from vitedu.data.items import Items
@@ -167,14 +165,6 @@ def test_memory_that_will_not_do_is_said_with_what_would(here, capsys):
     assert "training" not in out
 
 
-def test_what_is_advised_fits():
-    config = replace(recipe("imagenet-b16-384", "cpu"), precision="fp32")
-    for num_bytes in (4e9, 15e9, 40e9):
-        fitting = made_to_fit(config, num_bytes)
-        assert fits(fitting, num_bytes)
-        assert not fits(config, num_bytes)
-
-
 def test_a_model_too_large_for_any_advice_says_so():
     line = memory_line(
         {
@@ -308,8 +298,7 @@ def test_interrupting_it_is_clean(here, process):
 
 
 def test_an_evaluation_between_two_steps_is_not_timed():
-    config = recipe("digits", "smoke")
-    trial = Trial(Plan(config, None, {}), torch.device("cpu"))
+    trial = Trial(torch.device("cpu"), lambda start: None)
 
     class Start:
         class state:

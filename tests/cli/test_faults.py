@@ -13,7 +13,8 @@ from PIL import Image
 
 import vitedu
 import vitedu_command
-from vitedu.cli import COMMANDS, main
+from vitedu.cli import main
+from vitedu.cli.main import COMMANDS
 from vitedu.cli.train import draw_curves
 from vitedu.model import ViT, ViTConfig
 from vitedu.train.run_folder import RunFolder

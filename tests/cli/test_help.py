@@ -5,10 +5,9 @@ from dataclasses import fields
 
 import pytest
 
-from vitedu.cli import COMMANDS, main
-from vitedu.cli.command import parser_of
-from vitedu.cli.settings import NO_WORDS, settings
-from vitedu.cli.words import FIELDS_HELP
+from vitedu.cli import main
+from vitedu.cli.main import COMMANDS, parser_of
+from vitedu.cli.overrides import FIELDS_HELP, NO_WORDS, settings
 from vitedu.data import Augment
 from vitedu.model import ViTConfig, resnet_config
 from vitedu.train import RECIPES, TrainConfig, override, recipe
@@ -40,7 +39,7 @@ def test_every_command_has_a_help_of_its_own(capsys, name):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_names_every_option_with_its_meaning(capsys, name):
     out = printed(capsys, name, "--help")
-    parser = parser_of(name, COMMANDS[name])
+    parser = parser_of(name)
     for action in parser._actions:
         assert action.help, action.option_strings
         assert all(option in out for option in action.option_strings)

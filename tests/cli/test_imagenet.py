@@ -11,7 +11,7 @@ import pytest
 
 import vitedu
 from vitedu.cli import main
-from vitedu.cli.plan import configured
+from vitedu.cli.train import configured
 
 SAMPLE = Path(os.environ.get("VITEDU_DATA") or "/nowhere") / "imagenet-sample"
 CLASSES = 20

@@ -7,7 +7,8 @@ import torch
 from PIL import Image
 
 import vitedu
-from vitedu.cli import COMMANDS, main
+from vitedu.cli import main
+from vitedu.cli.main import COMMANDS
 from vitedu.data import load_dataset
 from vitedu.train import fit, override, recipe
 
@@ -132,6 +133,7 @@ def test_info_of_a_run_shows_architecture_and_preprocessing(run, capsys):
 def test_train_leaves_the_files_of_a_run(run):
     names = {path.name for path in run.iterdir()}
     assert names == {
+        ".lock",
         "config.json",
         "log.jsonl",
         "checkpoint.pt",

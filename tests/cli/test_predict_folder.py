@@ -3,15 +3,15 @@
 import csv
 import json
 import os
-from itertools import islice
 
 import pytest
 import torch
 from PIL import Image
 
 import vitedu
-from vitedu.cli import main, predict, predictions
-from vitedu.cli.spreadsheet import path_cell, text_cell
+from vitedu.cli import main, progress
+from vitedu.cli.predict import path_cell, text_cell
+from vitedu.evaluate import predict
 from vitedu.model import ViT, ViTConfig
 from vitedu.weights import checkpoint_of, write_weights
 
@@ -97,7 +97,7 @@ def test_a_table_says_what_classify_says(here):
 
 def test_pictures_of_several_batches_keep_their_order(here, monkeypatch):
     before = tabled("album")
-    monkeypatch.setattr(predictions, "BATCH", 3)
+    monkeypatch.setattr(predict, "BATCH", 3)
     assert [x["file"] for x in tabled("album")] == [x["file"] for x in before]
 
 
@@ -143,7 +143,7 @@ def test_an_error_of_the_model_is_not_one_of_the_disk(here, monkeypatch):
     def broken(model, images):
         raise RuntimeError("no kernel for this device")
 
-    monkeypatch.setattr(predictions, "probabilities", broken)
+    monkeypatch.setattr(predict, "probabilities", broken)
     with pytest.raises(RuntimeError, match="no kernel"):
         main(["predict", "w.safetensors", "album", "--csv", "out.csv"])
     assert not [x for x in os.listdir() if x.startswith("out.csv")]
@@ -179,7 +179,7 @@ def test_hidden_files_and_linked_folders_are_left_out(here, answer):
 def test_more_pictures_than_a_screen_holds_need_a_table(
     here, monkeypatch, sentence
 ):
-    monkeypatch.setattr(predict, "MOST_PRINTED", 3)
+    monkeypatch.setattr("vitedu.cli.predict.MOST_PRINTED", 3)
     said = sentence("predict", "w.safetensors", "album")
     assert "more than 3 pictures" in said and "--csv FILE.csv" in said
     assert len(tabled("album")) == 4
@@ -188,24 +188,13 @@ def test_more_pictures_than_a_screen_holds_need_a_table(
 def test_without_a_terminal_a_line_says_how_far_it_is(
     here, monkeypatch, capsys
 ):
-    monkeypatch.setattr(predict, "EVERY", 0.0)
+    monkeypatch.setattr(progress, "EVERY", 0.0)
     tabled("album")
-    err = capsys.readouterr().err
-    assert err.splitlines() == [f"{n} pictures so far" for n in (1, 2, 3, 4)]
-
-
-def test_a_listing_begins_before_all_folders_are_read(here, monkeypatch):
-    listed = []
-
-    def visible(folder):
-        listed.append(folder.name)
-        return original(folder)
-
-    original = predictions.visible
-    monkeypatch.setattr(predictions, "visible", visible)
-    (first,) = islice(predictions.find_pictures(["album"]), 1)
-    assert os.path.basename(first.file) == "10.png"
-    assert listed == ["album", "a"]  # and not yet album/a/deep
+    lines = capsys.readouterr().err.splitlines()
+    assert [x.partition(",")[0] for x in lines] == [
+        f"{n} of 4 pictures" for n in range(5)
+    ]
+    assert all(line.endswith(" left") for line in lines[1:-1])
 
 
 @pytest.mark.skipif(

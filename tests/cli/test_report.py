@@ -17,15 +17,15 @@ import torch
 from PIL import Image
 
 import vitedu
-from vitedu.cli import main, report_examples
+from vitedu.cli import main
 from vitedu.cli.report import (
     changed_settings,
     draw_report,
     find_test_part,
     write_report,
 )
-from vitedu.cli.report_examples import measure
 from vitedu.data import ArraySource, load_dataset, subset
+from vitedu.figures.report import examples
 from vitedu.interpret import attention_map
 from vitedu.model import ViT
 from vitedu.pictures import normalise
@@ -116,7 +116,7 @@ def test_training_on_pictures_leaves_a_report_and_says_where(here):
 def test_the_most_confident_come_first_with_their_picture_and_map(
     monkeypatch, most, every
 ):
-    monkeypatch.setattr(report_examples, "MOST_MEASURED", most)
+    monkeypatch.setattr(examples, "MOST_MEASURED", most)
     digits = subset(load_dataset("digits").test, 120)
     torch.manual_seed(0)
     config = recipe("digits", "smoke")
@@ -126,12 +126,12 @@ def test_the_most_confident_come_first_with_their_picture_and_map(
     source = ArraySource(
         digits, tuple("abcdefghij"), preprocess=config.preprocess
     )
-    found = measure(model, source, None, config, lambda: False)
+    found = examples.measure(model, source, None, config, lambda: False)
     assert torch.equal(found.answers.labels, digits.labels[::every])
     sure = found.answers.probabilities
     is_right = found.answers.is_correct
-    for examples, rows in ((found.right, is_right), (found.wrong, ~is_right)):
-        shares = [each.probability for each in examples]
+    for shown, rows in ((found.right, is_right), (found.wrong, ~is_right)):
+        shares = [each.probability for each in shown]
         assert shares == sorted(sure[rows].tolist(), reverse=True)[:6]
     assert found.right and len(found.wrong) == 6
     for each in (*found.right, *found.wrong):
@@ -250,7 +250,7 @@ def test_a_report_that_cannot_be_drawn_does_not_end_a_run(
     def broken(contents):
         raise ZeroDivisionError("no ink")
 
-    monkeypatch.setattr("vitedu.figures.report.report", broken)
+    monkeypatch.setattr("vitedu.figures.report.page.render", broken)
     words = [*TRAIN[:-1], "other"]
     assert main(words) == 0
     out, err = capsys.readouterr()

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from PIL import Image
 
 import vitedu
 from vitedu.cli import main
-from vitedu.cli.talk import Droppable, abandon
+from vitedu.cli.main import COMMANDS
+from vitedu.cli.output import Answer
 from vitedu.model import ViT, ViTConfig
 from vitedu.weights import checkpoint_of, write_weights
 
@@ -65,41 +67,6 @@ def test_a_run_whose_reader_leaves_is_trained_to_its_end(here):
     assert vitedu.load("run").config.embed_dim == 8
 
 
-def test_a_run_does_not_need_its_stderr(here, process):
-    done = process.run(*TRAIN, "--json", stderr=None)
-    assert done.code == 0
-    assert json.loads(done.out)["status"] == "finished"
-    # nothing that was opened in place of stderr was written to
-    lines = (here / "run/log.jsonl").read_text().splitlines()
-    assert all(json.loads(line) for line in lines)
-
-
-def test_a_bar_does_not_need_its_terminal(monkeypatch):
-    from tqdm import tqdm
-
-    reading, writing = os.pipe()
-    os.close(reading)
-    with os.fdopen(writing, "w") as stream, open(os.devnull, "w") as nowhere:
-        talk = Droppable(stream, nowhere)
-        assert list(tqdm(range(3), file=talk, mininterval=0)) == [0, 1, 2]
-        talk.write("all\n")
-        talk.flush()
-
-
-@linux
-def test_a_reader_that_left_costs_no_descriptor(here):
-    reading, writing = os.pipe()
-    os.close(reading)
-    with os.fdopen(writing, "w") as stream, open(os.devnull, "w") as nowhere:
-        talk = Droppable(stream, nowhere)
-        before = os.listdir("/proc/self/fd")
-        for _ in range(20):
-            talk.write("a line\n")
-            talk.flush()
-            abandon(stream)
-        assert os.listdir("/proc/self/fd") == before
-
-
 @linux
 def test_a_signal_does_not_need_its_stderr(here, process):
     long = [*TRAIN, "steps=100000", "log_every=1"]
@@ -112,12 +79,6 @@ def test_a_signal_does_not_need_its_stderr(here, process):
 
 
 # --- an answer that cannot be printed
-
-
-def test_an_answer_without_a_stdout_is_one_sentence(here, process):
-    done = process.run("info", "digits", stdout=None)
-    line = "vitedu: cannot print the answer: stdout is closed\n"
-    assert (done.code, done.err) == (2, line)
 
 
 @linux
@@ -238,8 +199,6 @@ def test_of_several_processes_only_the_first_answers_in_json(
 
 
 def test_json_is_json_even_after_a_bug(here, capsys, monkeypatch):
-    from vitedu.cli import COMMANDS
-
     def bug(options):
         raise ZeroDivisionError("a bug")
 
@@ -253,11 +212,6 @@ def test_json_is_json_even_after_a_bug(here, capsys, monkeypatch):
 
 
 def test_a_warning_of_another_package_is_one_line(here, capsys, monkeypatch):
-    import warnings
-
-    from vitedu.cli import COMMANDS
-    from vitedu.cli.answer import Answer
-
     def warn(options):
         warnings.warn("pillow says\n\x1b[31mthis", UserWarning, stacklevel=1)
         return Answer({}, "done")

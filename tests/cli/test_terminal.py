@@ -14,8 +14,13 @@ import torch
 
 import vitedu
 from vitedu.cli import main, progress
-from vitedu.cli.announcement import class_line, model_name
-from vitedu.cli.progress import Part, Reporter, fitting, time_left
+from vitedu.cli.progress import (
+    Reporter,
+    class_line,
+    fitting,
+    model_name,
+    time_left,
+)
 from vitedu.data import Arrays, ArraySource
 from vitedu.model import vit_config
 from vitedu.train import Progress, fit, recipe
@@ -178,7 +183,8 @@ def test_a_note_in_the_course_of_a_run_is_broken_to_fit(
     fit(replace(config, device="cpu"), on_start=starts.append)
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    reporter = Reporter(*starts)
+    reporter = Reporter("run", {})
+    reporter.start(*starts)
     capsys.readouterr()
     text = "step 7 was left out, since its gradient was not finite"
     reporter.measured(Progress(7, 20, {"note": text}, 0.0, None))
@@ -198,8 +204,9 @@ def test_waiting_for_data_is_shown_above_a_tenth_of_the_time(
     fit(replace(config, device="cpu"), on_start=starts.append)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    reporter = Reporter("run", {})
+    reporter.start(*starts)
     capsys.readouterr()
-    reporter = Reporter(*starts)
     line = {"loss": 1.0, "images_per_second": 9.0, "data_wait": wait}
     reporter.measured(Progress(7, 20, line, 9.0, None))
     reporter.close()
@@ -237,7 +244,7 @@ def test_elsewhere_a_minute_without_a_measurement_makes_a_line(
 
 
 def test_what_matters_least_gives_way_first():
-    parts = [Part("count", 1), Part("loss", 3), Part("speed", 2)]
+    parts = [(1, "count"), (3, "loss"), (2, "speed")]
     assert fitting(parts, 18) == ["count", "loss", "speed"]
     assert fitting(parts, 17) == ["loss", "speed"]
     assert fitting(parts, 10) == ["loss"]

@@ -11,10 +11,10 @@ import torch
 from PIL import Image
 
 from vitedu.evaluate.confusion import Predictions
-from vitedu.figures.report import Contents, Example, Measured, report
-from vitedu.figures.report_charts import charts
-from vitedu.figures.report_pictures import SHADE, as_seen, jpeg, lit
-from vitedu.figures.report_tables import classes, confusions
+from vitedu.figures.report.charts import charts
+from vitedu.figures.report.examples import Example, Measured
+from vitedu.figures.report.page import Contents, render
+from vitedu.figures.report.pictures import SHADE, as_seen, jpeg, lit
 from vitedu.pictures import PreprocessSpec
 
 pytestmark = pytest.mark.slow  # draws
@@ -108,7 +108,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def page():
     """A report with curves, which take longest to draw."""
-    return Page(report(contents(history=HISTORY)))
+    return Page(render(contents(history=HISTORY)))
 
 
 def chart_words(page):
@@ -161,7 +161,7 @@ def test_every_picture_has_words(page):
     ids=lambda changes: next(iter(changes)),
 )
 def test_a_name_is_never_taken_for_markup(changes):
-    text = report(contents(**changes))
+    text = render(contents(**changes))
     page = Page(text)
     assert page.open == [] and not page.all("script")
     assert not any("onload" in attributes for _, attributes in page.found)
@@ -183,25 +183,37 @@ def test_what_was_not_measured_is_not_drawn():
     # the ink is that of the page
     assert "currentColor" in loss.svg and "#010203" not in loss.svg
     assert "stroke: #000000" not in loss.svg
-    page = Page(report(contents()))
+    page = Page(render(contents()))
     assert "Nothing was measured" in page.words["p"]
 
 
 def test_equal_runs_have_equal_pages():
-    one, other = (report(contents(history=HISTORY)) for _ in range(2))
+    one, other = (render(contents(history=HISTORY)) for _ in range(2))
     assert one == other
+
+
+def part(text, title):
+    """The section under this title."""
+    return text.partition(f"<h2>{title}</h2>")[2].partition("</section>")[0]
+
+
+def rendered(labels, said, names):
+    """A page about these answers, without pictures."""
+    measured = Measured(answers(labels, said, len(names)), (), ())
+    return render(contents(names, measured=measured))
 
 
 def test_a_matrix_of_twenty_classes_is_shown_and_of_more_the_mistakes():
     names = [f"class {index}" for index in range(21)]
-    labels, classes = [0, 0, 3, 19], [0, 2, 2, 19]
-    shown = Page(confusions(answers(labels, classes, 20), names[:20]))
+    labels, said = [0, 0, 3, 19], [0, 2, 2, 19]
+    title = "Which classes it confuses"
+    shown = Page(part(rendered(labels, said, names[:20]), title))
     assert len(shown.all("td")) == 400
     assert len(shown.all("th")) == 41  # with that of the corner
-    listed = Page(confusions(answers(labels, classes, 21), names))
+    listed = Page(part(rendered(labels, said, names), title))
     assert len(listed.all("tr")) == 3
     assert "1 of 2" in listed.words["td"]
-    right = confusions(answers(labels, labels, 21), names)
+    right = part(rendered(labels, labels, names), title)
     assert "No class was taken for another" in right
 
 
@@ -210,7 +222,7 @@ def test_a_thousand_classes_are_listed_the_worst_first():
     labels = [*range(1200)]
     said = [*labels]
     said[1111] = 7
-    body = classes(answers(labels, said, 1200), names)
+    body = part(rendered(labels, said, names), "Class by class")
     assert body.count("<tr>") == 1001
     first = body.partition("<tbody>")[2].partition("</tr>")[0]
     assert "n01111" in first and "0.0 %" in first
@@ -218,67 +230,60 @@ def test_a_thousand_classes_are_listed_the_worst_first():
 
 
 def test_a_class_that_is_never_answered_has_no_precision():
-    text = report(
-        contents(measured=Measured(answers([0, 0], [0, 0], 2), (), ()))
-    )
-    row = text.partition("<h2>Class by class")[2].partition("bees</th>")[2]
-    cells = row.partition("</tr>")[0]
-    assert cells == ("<td>0</td><td>0</td><td>\u2013</td><td>\u2013</td>")
+    text = part(rendered([0, 0], [0, 0], ["ants", "bees"]), "Class by class")
+    cells = text.partition("bees</th>")[2].partition("</tr>")[0]
+    assert cells == "<td>0</td><td>0</td><td>\u2013</td><td>\u2013</td>"
 
 
 def test_a_report_is_below_three_megabytes_with_the_worst_of_pictures():
     noise = tuple(example(f"{index}.jpg", side=256) for index in range(6))
-    text = report(
-        contents(measured=Measured(answers([0], [1], 2), noise, noise))
-    )
-    assert len(text.encode()) < 3_000_000
+    measured = Measured(answers([0], [1], 2), noise, noise)
+    assert len(render(contents(measured=measured)).encode()) < 3_000_000
 
 
-def test_a_page_about_some_of_the_test_pictures_says_so():
-    assert "evenly spread" not in report(contents())
-    data = RESULT["dataset"] | {"num_test": 50_000}
-    text = report(contents(result=RESULT | {"dataset": data}))
-    assert "about 6 of the 50,000 test pictures, evenly spread" in text
+def with_data(**changes):
+    return {"result": RESULT | {"dataset": RESULT["dataset"] | changes}}
+
+
+def with_answer(probability):
+    shown = (example("1.jpg", probability=probability),)
+    return {"measured": Measured(answers([0], [1], 2), (), shown)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            with_data(num_test=50_000),
+            "about 6 of the 50,000 test pictures, evenly spread",
+        ),
+        (with_answer(0.5), "<b>bees</b>, 50.0 % sure; it's <b>ants</b>"),
+        (with_answer(0.9994), "<b>bees</b>, 99.9 % sure"),
+        (with_answer(1.0), "<b>bees</b>, over 99.9 % sure"),
+        ({"result": RESULT | {"wall_seconds": 59.4}}, "<dd>59 s</dd>"),
+        ({"result": RESULT | {"wall_seconds": 700}}, "<dd>12 min</dd>"),
+        ({"result": RESULT | {"wall_seconds": 4000}}, "<dd>1 h 7 min</dd>"),
+        ({"result": RESULT | {"wall_seconds": 7190}}, "<dd>2 h 0 min</dd>"),
+        (
+            {"result": RESULT | {"metrics": {}}},
+            "<h1>photos: stopped before the end</h1>",
+        ),
+        ({"changed": None}, "is not a recipe of this version"),
+        ({"changed": {}}, "All as in the recipe finetune"),
+        ({"measured": None, "missing": "gone"}, "are missing here: gone."),
+    ],
+)
+def test_the_page_says(changes, words):
+    assert words in render(contents(**changes))
 
 
 def test_many_unreadable_pictures_are_cut_off_and_counted():
     skipped = [f"cannot read {index}.jpg" for index in range(150)]
-    data = RESULT["dataset"] | {"skipped": skipped}
-    text = report(contents(result=RESULT | {"dataset": data}))
+    text = render(contents(**with_data(skipped=skipped)))
     assert text.count("<li>") == 100
     assert "150 pictures could not be read" in text
     assert "And 50 more" in text
-
-
-@pytest.mark.parametrize(
-    ("probability", "words"),
-    [(0.5, "50.0 % sure"), (0.9994, "99.9 % sure"), (1.0, "over 99.9 % sure")],
-)
-def test_no_answer_is_called_certain(probability, words):
-    shown = example("1.jpg", probability=probability)
-    text = report(
-        contents(measured=Measured(answers([0], [1], 2), (), (shown,)))
-    )
-    assert f"<b>bees</b>, {words}; it's <b>ants</b>" in text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(59.4, "59 s"), (700, "12 min"), (4000, "1 h 7 min"), (7190, "2 h 0 min")],
-)
-def test_training_time_is_said_as_people_do(seconds, words):
-    text = report(contents(result=RESULT | {"wall_seconds": seconds}))
-    assert f"<dd>{words}</dd>" in text
-
-
-def test_a_run_that_was_stopped_says_so():
-    text = report(contents(result=RESULT | {"metrics": {}}))
-    assert "<h1>photos: stopped before the end</h1>" in text
-
-
-def test_a_recipe_that_nobody_knows_is_no_error():
-    assert "is not a recipe of this version" in report(contents(changed=None))
-    assert "All as in the recipe finetune" in report(contents(changed={}))
+    assert "evenly spread" not in text
 
 
 # --- pictures

@@ -135,13 +135,16 @@ def picture(alt, last):
 def small_site(tmp_path_factory):
     """A book of four pages, built with the extension."""
     source = tmp_path_factory.mktemp("book")
-    (source / "conf.py").write_text(CONF)
-    (source / "index.md").write_text(INDEX)
-    (source / "glossary.md").write_text(GLOSSARY)
-    (source / "words.md").write_text(WORDS)
-    (source / "01_first.md").write_text("# First\n\n## A part\n")
-    (source / "07_seventh.md").write_text("# Seventh\n\n## Another part\n")
-    (source / "papers.bib").write_text(PAPERS)
+    for name, text in {
+        "conf.py": CONF,
+        "index.md": INDEX,
+        "glossary.md": GLOSSARY,
+        "words.md": WORDS,
+        "01_first.md": "# First\n\n## A part\n",
+        "07_seventh.md": "# Seventh\n\n## Another part\n",
+        "papers.bib": PAPERS,
+    }.items():
+        (source / name).write_text(text)
     outputs = [picture('Two "dots", 3 < 4.', b"1"), picture("A line.", b"2")]
     code = {
         "cell_type": "code",
@@ -171,23 +174,13 @@ def small_site(tmp_path_factory):
         "nbformat_minor": 5,
     }
     (source / "figures.ipynb").write_text(json.dumps(notebook))
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "sphinx",
-            "-q",
-            "-W",
-            str(source),
-            str(source / "out"),
-        ],
-        env=os.environ
-        | {
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tools")]),
-            "SOURCE_DATE_EPOCH": str(86_400 * 365),
-        },
-        check=True,
-    )
+    sphinx = [sys.executable, "-m", "sphinx", "-q", "-W"]
+    fixed = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tools")]),
+        "SOURCE_DATE_EPOCH": str(86_400 * 365),
+    }
+    folders = [str(source), str(source / "out")]
+    subprocess.run([*sphinx, *folders], env=os.environ | fixed, check=True)
     icons.lighten(source / "out")
     return source / "out"
 
@@ -252,9 +245,7 @@ def test_the_first_mention_of_a_term_shows_its_definition(small_site):
     names = [name for _, name, _, _, _ in tips(page)]
     assert names == [name for _, _, _, name, _ in tips(page)]
     assert all(page.count(f'id="{name}"') == 1 for name in names)
-
-
-def test_what_the_glossary_itself_says_is_not_marked(small_site):
+    # what the glossary itself says is not marked
     assert tips((small_site / "glossary.html").read_text()) == []
 
 
@@ -266,16 +257,12 @@ def test_a_definition_is_not_found_by_searching_for_its_words(small_site):
     assert in_words == pages.index("glossary")
 
 
-def test_a_link_to_a_paper_bears_its_title(small_site):
+def test_links_bear_titles_of_papers_and_lead_to_places(small_site):
     page = (small_site / "words.html").read_text()
     found = re.search(r'<a [^>]*href="https://example.org/xiong"[^>]*>', page)
     title = "On LayerNorm in G\u00f6del Numbers (2020)"
     assert f'title="{title}"' in found[0]
     assert '<a class="reference external" href="https://example.org">' in page
-
-
-def test_a_place_is_called_as_in_jupyter(small_site):
-    page = (small_site / "words.html").read_text()
     assert (
         '<a class="reference internal" href="#some-place">a token</a>' in page
     )
@@ -298,16 +285,11 @@ def test_words_within_details_are_typeset(small_site):
     assert '<span class="math notranslate nohighlight">' in block
 
 
-def test_every_page_has_the_style_of_what_is_added(small_site):
-    for name in ("index", "words", "search"):
-        page = (small_site / f"{name}.html").read_text()
-        assert "_static/book_ext.css" in page and "_static/book_ext.js" in page
+def test_a_page_bears_version_date_and_the_style_of_what_is_added(small_site):
     assert (small_site / "_static/book_ext.css").is_file()
-
-
-def test_a_page_bears_version_and_date(small_site):
     for name in ("index", "glossary", "figures", "genindex", "search"):
         page = (small_site / f"{name}.html").read_text()
+        assert "_static/book_ext.css" in page and "_static/book_ext.js" in page
         assert f"vitedu {vitedu.__version__} · 1971-01-01 · " in page
 
 

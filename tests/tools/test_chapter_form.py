@@ -68,36 +68,18 @@ import base64
 #
 # ## Solutions
 #
-# <details><summary>Solution 1</summary>
-#
-# One.
-#
-# </details>
-#
-# <details><summary>Solution 2</summary>
-#
-# Two: $x^2$.
-#
-# </details>
-#
-# <details><summary>Solution 3</summary>
-#
-# Three.
-#
-# </details>
-#
-# <details><summary>Solution 4</summary>
-#
-# Four.
-#
-# </details>
-#
-# <details><summary>Solution 5</summary>
-#
-# Five.
-#
-# </details>
+# SOLUTIONS
 """
+SOLVED = """# <details><summary>Solution {}</summary>
+#
+# {}.
+#
+# </details>
+#"""
+SOLUTIONS = enumerate(["One", "Two: $x^2$", "Three", "Four", "Five"], start=1)
+TEXT = TEXT.replace(
+    "# SOLUTIONS", "\n".join(SOLVED.format(*each) for each in SOLUTIONS)
+)
 ALT = "A line that rises from 1 to 2."
 
 
@@ -259,125 +241,84 @@ def test_a_figure_of_one_line_may_be_seen(chapter):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "rule"),
+    ("before", "after"),
     [
-        ("**5.** ★★★", "**6.** ★★★", form.has_exercises_with_solutions),
-        ("**1.** ★ Read.", "1. Read.", form.has_exercises_with_solutions),
-        ("Solution 3<", "Solution 7<", form.has_exercises_with_solutions),
-        ("</summary>\n\nOne.", "</summary>\nOne.", None),
-        ("One.\n\n</details>", "One.\n</details>", None),
-        ("## Three readings\n\n", "", form.has_its_sections),
+        ("**5.** ★★★", "**6.** ★★★"),
+        ("**1.** ★ Read.", "1. Read."),
+        ("Solution 3<", "Solution 7<"),
+        ("</summary>\n\nOne.", "</summary>\nOne."),
+        ("One.\n\n</details>", "One.\n</details>"),
+        ("## Three readings\n\n", ""),
     ],
 )
-def test_exercises_and_sections(chapter, before, after, rule):
-    rule = rule or form.has_exercises_with_solutions
-    assert before in chapter.cells[-1].source
-    changed = chapter.cells[-1].source.replace(before, after)
-    chapter.cells[-1].source = changed
-    assert rule(chapter) != []
+def test_exercises_and_sections(chapter, before, after):
+    last = chapter.cells[-1]
+    assert before in last.source
+    last.source = last.source.replace(before, after)
+    section = not after
+    assert (form.has_its_sections(chapter) != []) == section
+    assert (form.has_exercises_with_solutions(chapter) != []) != section
 
 
-def cell_of(tag):
-    def find(chapter):
-        return next(c for c in cells.code(chapter) if tag in cells.tags(c))
-
-    return find
+def printing(text):
+    return lambda cell: cell.update(outputs=[stream(text)])
 
 
-def change(**what):
-    def apply(cell):
-        for name, value in what.items():
-            cell[name] = value
-
-    return apply
+def showing(*words):
+    return lambda cell: cell.update(outputs=[picture(*words)])
 
 
-@pytest.mark.parametrize(
-    ("rule", "tag", "mend"),
-    [
-        (
-            form.begins_with_links_and_setup,
-            "setup",
-            change(outputs=[stream("x")]),
-        ),
-        (
-            form.begins_with_links_and_setup,
-            "nbval-ignore-output",
-            change(outputs=[stream("a\nb\n")]),
-        ),
-        (
-            form.checks_print_one_line,
-            "nbval-check-output",
-            change(outputs=[stream("a\nb\n")]),
-        ),
-        (
-            form.checks_print_one_line,
-            "nbval-check-output",
-            change(source="print(1)"),
-        ),
-        (
-            form.shows_errors_in_failure_cells_alone,
-            "failure",
-            change(outputs=[]),
-        ),
-        (
-            form.shows_errors_in_failure_cells_alone,
-            "failure",
-            lambda cell: cell.metadata.tags.remove("failure"),
-        ),
-        (
-            form.shows_a_failure,
-            "failure",
-            lambda cell: cell.metadata.tags.remove("failure"),
-        ),
-        (
-            form.folds_what_is_hidden,
-            "hide-input",
-            lambda cell: cell.metadata.pop("cellView"),
-        ),
-        (
-            form.folds_what_is_hidden,
-            "teaches",
-            lambda cell: cell.metadata.update(collapsed=True),
-        ),
-        (form.keeps_its_columns, "teaches", change(source="x = 1" + "1" * 80)),
-        (
-            form.prints_narrow_lines,
-            "hide-input",
-            change(outputs=[stream("x" * 73)]),
-        ),
-        (form.has_small_cells, "failure", change(source="x = 1\n" * 26)),
-        (form.has_alt_text, "hide-input", change(outputs=[picture("short")])),
-        (
-            form.has_alt_text,
-            "hide-input",
-            change(outputs=[picture("a file, which ends in.png")]),
-        ),
-        (
-            form.has_alt_text,
-            "hide-input",
-            change(outputs=[picture(ALT, "other words")]),
-        ),
-        (
-            form.taught_code_is_self_contained,
-            "teaches",
-            change(source="def f(x):\n    return x + offset"),
-        ),
-        (
-            form.pastes_nothing_again,
-            "hide-input",
-            change(source="def patchify(x):\n    return x"),
-        ),
-        (
-            form.asks_a_question_early,
-            "nbval-ignore-output",
-            lambda cell: cell.metadata.tags.remove("hide-input"),
-        ),
-    ],
-)
-def test_a_cell_that_breaks_a_rule_is_found(chapter, rule, tag, mend):
-    mend(cell_of(tag)(chapter))
-    assert len(rule(chapter)) >= 1
+def writing(source):
+    return lambda cell: cell.update(source=source)
+
+
+def without(tag):
+    return lambda cell: cell.metadata.tags.remove(tag)
+
+
+def unfolded(cell):
+    del cell.metadata["cellView"]
+
+
+TWICE = printing("a\nb\n")
+BREAKS = [  # a rule, the tag of a cell, what is done to that cell
+    ("begins_with_links_and_setup", "setup", printing("x")),
+    ("begins_with_links_and_setup", "nbval-ignore-output", TWICE),
+    ("checks_print_one_line", "nbval-check-output", TWICE),
+    ("checks_print_one_line", "nbval-check-output", writing("print(1)")),
+    (
+        "shows_errors_in_failure_cells_alone",
+        "failure",
+        lambda cell: cell.update(outputs=[]),
+    ),
+    ("shows_errors_in_failure_cells_alone", "failure", without("failure")),
+    ("shows_a_failure", "failure", without("failure")),
+    (
+        "folds_what_is_hidden",
+        "hide-input",
+        unfolded,
+    ),
+    (
+        "folds_what_is_hidden",
+        "teaches",
+        lambda cell: cell.metadata.update(collapsed=True),
+    ),
+    ("keeps_its_columns", "teaches", writing("x = 1" + "1" * 80)),
+    ("prints_narrow_lines", "hide-input", printing("x" * 73)),
+    ("has_small_cells", "failure", writing("x = 1\n" * 26)),
+    ("has_alt_text", "hide-input", showing("short")),
+    ("has_alt_text", "hide-input", showing("a file, which ends in.png")),
+    ("has_alt_text", "hide-input", showing(ALT, "other words")),
+    ("taught_code_is_self_contained", "teaches", writing("def f():\n    a()")),
+    ("pastes_nothing_again", "hide-input", writing("def patchify(x):\n    x")),
+    ("asks_a_question_early", "nbval-ignore-output", without("hide-input")),
+]
+
+
+@pytest.mark.parametrize(("rule", "tag", "change"), BREAKS)
+def test_a_cell_that_breaks_a_rule_is_found(chapter, rule, tag, change):
+    change(next(c for c in cells.code(chapter) if tag in cells.tags(c)))
+    assert getattr(form, rule)(chapter) != []
 
 
 def test_the_first_cells_are_asked_for_by_their_tags(chapter):

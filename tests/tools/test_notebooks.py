@@ -1,6 +1,7 @@
 """From text to notebook and back: what the tool fills in, folds and keeps."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -95,16 +96,10 @@ def test_hidden_cells_are_folded_in_jupyter_and_colab(notebook):
 
 
 def test_what_a_client_folded_by_itself_is_not_kept(notebook, text):
-    settled = text.read_text()
-    notebook.cells[5].metadata.update(
-        collapsed=False, jupyter={"source_hidden": True}
-    )
-    notebook.cells[3].metadata.jupyter.source_hidden = False
-    assert notebooks.write_text(notebook) == settled
-
-
-def test_other_metadata_for_jupyter_is_kept(notebook):
     cell = notebook.cells[5]
+    cell.metadata.update(collapsed=False, jupyter={"source_hidden": True})
+    notebook.cells[3].metadata.jupyter.source_hidden = False
+    assert notebooks.write_text(notebook) == text.read_text()
     cell.metadata["jupyter"] = {"source_hidden": True, "other": 1}
     dress.unfold(cell)
     assert cell.metadata["jupyter"] == {"other": 1}
@@ -148,39 +143,25 @@ def outcome(source, tmp_path, before="pass"):
 MISSING = "import sys; sys.modules['vitedu'] = None"
 
 
-def sentence(outputs):
-    """The one line that a stopped cell shows."""
-    assert outputs[-1].output_type == "error"
-    (line,) = outputs[-1].traceback
-    assert "\n" not in line and line.count(". ") == 0 and line.endswith(".")
-    return line
-
-
 @in_a_kernel
-def test_setup_without_an_address_stops_with_one_sentence(notebook, tmp_path):
-    source = set_repository.rewritten(
-        notebook.cells[1].source,
-        set_repository.configured(ROOT),
-        "OWNER/" + "vitedu",
-    )
-    outputs = outcome(source, tmp_path, MISSING)
-    assert len(outputs) == 1
-    assert sentence(outputs).startswith("vitedu is not installed: clone the")
-
-
-@in_a_kernel
-def test_setup_whose_installation_fails_stops_with_one_sentence(
-    notebook, tmp_path
+@pytest.mark.parametrize("address", ["OWNER/" + "vitedu", "nothing-here"])
+def test_setup_that_cannot_install_stops_with_one_sentence(
+    notebook, tmp_path, address
 ):
-    lines = [
-        f'    source = "{tmp_path}/nothing-here"'
-        if "source = " in line
-        else line
-        for line in notebook.cells[1].source.splitlines()
-    ]
-    outputs = outcome("\n".join(lines), tmp_path, MISSING)
-    assert "nothing-here" in outputs[0].text  # what pip says
-    assert sentence(outputs).startswith("vitedu is not installed: clone the")
+    configured = set_repository.configured(ROOT)
+    source = notebook.cells[1].source
+    if address == "nothing-here":
+        path = f'source = "{tmp_path}/{address}"'
+        source = re.sub('source = ".*"', path, source)
+    else:
+        source = set_repository.rewritten(source, configured, address)
+    *pip, stopped = outcome(source, tmp_path, MISSING)
+    assert any("nothing-here" in x.text for x in pip) == bool(pip)
+    assert bool(pip) == (address == "nothing-here")
+    assert stopped.output_type == "error"
+    (line,) = stopped.traceback
+    assert line.startswith("vitedu is not installed: clone the")
+    assert "\n" not in line and line.count(". ") == 0 and line.endswith(".")
 
 
 # --------------------------------------------------------------------- the lock
@@ -222,15 +203,12 @@ def test_sync_takes_plain_for_a_chapter_that_writes_it(tmp_path, monkeypatch):
     )
 
 
-def test_a_changed_token_is_found():
+def test_a_changed_token_is_found_and_docstrings_are_cut_on_both_sides():
     package = "def double(x):\n    return 2 * x"
     taught = "def double(x):\n    return 3 * x"
     found = lock.difference("double", taught, package, "01")
     assert "-    return 2 * x" in found and "+    return 3 * x" in found
     assert lock.difference("double", package, package, "01") == ""
-
-
-def test_docstrings_are_cut_on_both_sides():
     long = 'def f(x):\n    """One.\n\n    Two.\n    """\n    return x  # why'
     short = 'def f(x):\n    """One."""\n    return x  # why'
     assert lock.shortened(long) == short == lock.shortened(short)
@@ -288,28 +266,16 @@ def test_the_digest_ignores_where_in_the_package_a_name_lives():
     assert one != digest("pass", "from torch.a import f, g as h\nf(h)")
 
 
-@pytest.fixture(scope="module")
-def executed(tmp_path_factory):
-    """The notebook of TEXT, executed and saved twice."""
-    folder = tmp_path_factory.mktemp("executed")
-    text, path = folder / "07_words.py", folder / "07_words.ipynb"
+@in_a_kernel
+def test_executing_twice_gives_the_same_bytes_and_a_silent_setup(tmp_path):
+    text, path = tmp_path / "07_words.py", tmp_path / "07_words.ipynb"
     text.write_text(TEXT)
-    written = []
+    executed = []
     for _ in range(2):
         notebooks.save(notebooks.execute(notebooks.read_text(text)), path)
-        written.append(path.read_bytes())
-    return written
-
-
-@in_a_kernel
-def test_executing_twice_gives_the_same_bytes_and_no_paths(executed):
+        executed.append(path.read_bytes())
     assert executed[0] == executed[1]
     cells = json.loads(executed[0])["cells"]
     assert cells[3]["outputs"][0]["text"] == ["hidden\n"]
-
-
-@in_a_kernel
-def test_setup_is_silent_where_vitedu_is_installed(executed):
-    cells = json.loads(executed[0])["cells"]
     assert "import vitedu" in cells[1]["source"][-1]
     assert cells[1]["outputs"] == []

@@ -2,13 +2,12 @@
 
 import argparse
 
-from vitedu.cli.answer import Answer
-from vitedu.cli.command import Command
-from vitedu.cli.words import (
+from vitedu.cli.output import Answer, Command, rows_in
+from vitedu.cli.overrides import (
     FIELDS_HELP,
     OF_WEIGHTS,
     WEIGHTS,
-    answers_in,
+    load_fields,
     split_words,
 )
 from vitedu.errors import UserError
@@ -24,7 +23,7 @@ def convert(options: argparse.Namespace) -> Answer:
             "convert needs WEIGHTS, TARGET and --to FORMAT; known: "
             + ", ".join(SUFFIXES)
         )
-    done = convert_weights(*words, to=options.to, **answers_in(fields))
+    done = convert_weights(*words, to=options.to, **load_fields(fields))
     values = {
         "source": done.source,
         "dialect": done.dialect,
@@ -39,16 +38,6 @@ def convert(options: argparse.Namespace) -> Answer:
         f"({done.dialect}) as {done.format}"
     )
     return Answer(values, text)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What `vitedu convert` takes."""
-    parser.add_argument(
-        "--to",
-        metavar="FORMAT",
-        help="vitedu, npz (the authors'), timm, hf (Hugging Face transformers) "
-        "or torchvision; timm's and hf's are folders",
-    )
 
 
 CONVERT = Command(
@@ -66,10 +55,16 @@ CONVERT = Command(
         ),
         *FIELDS_HELP,
     ],
-    examples=[
-        ("vitedu convert runs/mine mine-hf --to hf", "for transformers"),
-        ("vitedu convert ViT-B_16.npz b16.pth --to torchvision", "one file"),
-    ],
-    add_options=add_options,
+    examples=rows_in("""
+        vitedu convert runs/mine mine-hf --to hf  for transformers
+        vitedu convert ViT-B_16.npz b16.pth --to torchvision  one file
+    """),
+    options={
+        "--to": {
+            "metavar": "FORMAT",
+            "help": "vitedu, npz (the authors'), timm, hf (Hugging Face "
+            "transformers) or torchvision; timm's and hf's are folders",
+        }
+    },
     fields=lambda: OF_WEIGHTS,
 )

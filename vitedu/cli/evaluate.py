@@ -1,47 +1,81 @@
 """`vitedu evaluate`: how often trained weights are right."""
 
 import argparse
+import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from vitedu.cli.answer import Answer
-from vitedu.cli.command import Command
-from vitedu.cli.measures import (
-    measure_dataset,
-    measure_objectnet,
-    measure_pictures,
-    measure_real,
-)
-from vitedu.cli.talk import say, wrapped
-from vitedu.cli.words import (
+import torch
+from torch import Tensor
+
+from vitedu.cli.output import Answer, Command, rows_in, say_notes
+from vitedu.cli.overrides import (
     FIELDS_HELP,
     OF_WEIGHTS,
     WEIGHTS,
-    load_model,
+    load_fields,
     split_words,
 )
-from vitedu.data import load_dataset
-from vitedu.data.folders import (
-    evaluation_part,
-    folder_of,
-    holds_pictures,
-    load_folder,
-    training_part,
+from vitedu.cli.progress import with_progress
+from vitedu.data import folders, load_dataset
+from vitedu.data.image_source import ImageSource
+from vitedu.data.images import Pictures, find_images
+from vitedu.errors import UserError, escaped
+from vitedu.evaluate.accuracy import (
+    LEAST_FOR_TOP_5,
+    Answers,
+    all_logits,
+    top_k_correct,
 )
-from vitedu.data.images import find_images
-from vitedu.errors import UserError
-from vitedu.evaluate.batches import check_imagenet_classes
-from vitedu.evaluate.classify import check_has_classes, is_trained_by_sigmoid
-from vitedu.evaluate.objectnet import find_objectnet, read_objectnet
-from vitedu.evaluate.real import read_real, validation_pictures
+from vitedu.evaluate.batches import (
+    batches_of,
+    check_imagenet_classes,
+    match_folders,
+)
+from vitedu.evaluate.classify import (
+    check_finite,
+    check_has_classes,
+    class_names,
+    is_trained_by_sigmoid,
+)
+from vitedu.evaluate.losses import LOSSES
+from vitedu.evaluate.objectnet import ObjectNet, find_objectnet, read_objectnet
+from vitedu.evaluate.real import (
+    RealLabels,
+    names_of,
+    read_real,
+    real_counts,
+    real_rows,
+    validation_pictures,
+)
 from vitedu.files import user_path
 from vitedu.model.network import Network
 from vitedu.train import TrainConfig, find_device
 from vitedu.train.run_folder import RunFolder
+from vitedu.weights import load
 
 FIELDS = ("data", "labels", *OF_WEIGHTS)
+LOSS_NAMES = {"softmax": "cross-entropy", "sigmoid": "sigmoid cross-entropy"}
+BATCH = 32  # pictures
+
+Found = tuple[dict[str, Any], str]  # for `--json`, and for a person
+
+
+class Test(NamedTuple):
+    """What a model is measured on."""
+
+    name: str
+    batches: Iterable[tuple[Tensor, Tensor]]
+    class_names: Sequence[str]
+    digest: str | None = None
+    pictures: Pictures | None = None  # None: arrays
+    notes: Iterable[str] = ()
+    real: RealLabels | None = None
+    objectnet: ObjectNet | None = None
+    has_labels: bool = True  # beside those of ImageNet-ReaL
 
 
 def evaluate(options: argparse.Namespace) -> Answer:
@@ -51,56 +85,127 @@ def evaluate(options: argparse.Namespace) -> Answer:
         raise UserError(
             "evaluate needs WEIGHTS and at most one DATASET or FOLDER"
         )
-    weights = words[0]
+    weights, run = words[0], run_config(words[0])
     device = find_device(options.device)
-    model = load_model(weights, fields, device)
+    model = load(weights, device=device, **load_fields(fields))
     check_has_classes(model, weights)
-    fallback = None
     if len(words) == 2:
-        name, data = words[1], fields.get("data")
+        name, data, fallback = words[1], fields.get("data"), None
     else:
-        config = trained_on(model, weights)
-        if "data" not in fields:
-            check_not_given(config, weights)
-        name, data = config.dataset, fields.get("data", config.data)
-        fallback = config.fallback
-    if folder := folder_of(name, data):
-        return evaluate_folder(model, weights, folder, fields, options)
-    if "labels" in fields:
+        config = check_names_data(run, "data" in fields, weights, model)
+        name, fallback = config.dataset, config.fallback
+        data = fields.get("data", config.data)
+    if folder := folders.folder_of(name, data):
+        test = folder_test(model, folder, fields.get("labels"), run, options)
+    else:
+        for given, what in (
+            ("labels" in fields, "labels= is for a folder of pictures"),
+            (
+                options.real is not None,
+                "--real is for a folder of ImageNet's validation pictures",
+            ),
+        ):
+            if given:
+                raise UserError(f"{what}, and {name} isn't one")
+        test = array_test(model, weights, name, data, fallback)
+    say_notes(test.notes)
+    answers = all_logits(model, test.batches)
+    dataset = {"name": test.name}
+    if test.digest:
+        dataset["digest"] = test.digest
+    values: dict[str, Any] = {"weights": weights, "dataset": dataset}
+    if test.pictures is not None:
+        values["skipped"] = list(test.pictures.skipped)
+    found: list[Found] = []
+    if test.objectnet is not None:
+        found.append(on_objectnet(answers, test.objectnet))
+    elif test.has_labels:
+        kind = "sigmoid" if is_trained_by_sigmoid(model) else "softmax"
+        kind = kind if run is None else run.loss
+        found.append(accuracy(answers, test, kind, weights))
+    if test.real is not None and test.pictures is not None:
+        found.append(on_real(answers, names_of(test.pictures), test.real))
+    if options.per_class and test.has_labels:
+        found.append(by_class(answers, test.class_names))
+    for each, _ in found:
+        values |= each
+    return Answer(values, ", ".join(text for _, text in found))
+
+
+# --- what a model is measured on
+
+
+def run_config(weights: str) -> TrainConfig | None:
+    """The configuration of the run that a file or folder of weights is of."""
+    path = user_path(weights)
+    # a model's name isn't in a folder, even if the working folder is a run's
+    if not os.path.exists(path):
+        return None
+    folder = RunFolder(path if path.is_dir() else path.parent)
+    return folder.read_config() if folder.config.is_file() else None
+
+
+def check_names_data(
+    run: TrainConfig | None, has_data: bool, weights: str, model: Network
+) -> TrainConfig:
+    """`run`; UserError unless it names the data, or `has_data`."""
+    if run is None:
+        example = "mnist" if model.config.num_classes == 10 else "photos/val"
         raise UserError(
-            f"labels= is for a folder of pictures, and {name} isn't one"
+            f"{weights} doesn't say what it was trained on; name a data set or "
+            f"a folder of pictures, as in `vitedu evaluate {weights} {example}`"
         )
-    if options.real is not None:
-        raise UserError(
-            f"--real is for a folder of ImageNet's validation pictures, and "
-            f"{name} isn't one"
-        )
+    given = {} if has_data else run.given_names
+    for part, verb in (("train", "trained"), ("test", "tested")):
+        if part in given:
+            raise UserError(
+                f"{weights} was {verb} on data given in Python "
+                f"({part}={given[part]}); name a data set or a folder of "
+                f"pictures, as in `vitedu evaluate {weights} photos/val`"
+            )
+    return run
+
+
+def array_test(
+    model: Network,
+    weights: str,
+    name: str,
+    data: str | None,
+    fallback: str | None,
+) -> Test:
+    """The test part of a named set or a FILE.npz."""
+    num_classes = model.config.num_classes
     dataset = load_dataset(
         name,
         data=data,
         fallback=fallback,
         image_size=model.config.image_size,
-        num_classes=model.config.num_classes,
+        num_classes=num_classes,
     )
-    return measure_dataset(
+    if len(dataset.class_names) != num_classes:
+        raise UserError(
+            f"{dataset.name} has {len(dataset.class_names)} classes, "
+            f"{weights} has {num_classes}"
+        )
+    batches = batches_of(
         model,
-        weights,
-        dataset,
-        kind=loss_of(model, weights),
-        per_class=options.per_class,
+        dataset.test,
+        batch_size=256,
+        num_workers=0,
+        by_class_of_model=True,
     )
+    return Test(dataset.name, batches, dataset.class_names, dataset.digest)
 
 
-def evaluate_folder(
+def folder_test(
     model: Network,
-    weights: str,
     folder: Path,
-    fields: dict[str, str],
+    labels: str | None,
+    run: TrainConfig | None,
     options: argparse.Namespace,
-) -> Answer:
-    """Accuracy on a folder of pictures, in any of the layouts."""
-    labels = fields.get("labels")
-    real = None
+) -> Test:
+    """A folder of pictures, in any of the layouts."""
+    real, objectnet, has_labels = None, None, True
     if options.real is not None:
         check_imagenet_classes(model, "ImageNet-ReaL")
         real = read_real(options.real)
@@ -115,119 +220,160 @@ def evaluate_folder(
                     f"the model's; leave {name} out"
                 )
         check_imagenet_classes(model, "ObjectNet")
-        objectnet = read_objectnet(root)
-        say_notes(objectnet.pictures.notes)
-        return measure_objectnet(model, weights, str(root), objectnet)
-    if real and labels is None and not holds_pictures(folder):
-        pictures = validation_pictures(folder)
-        say_notes(pictures.notes)
-        return measure_real(model, weights, str(folder), pictures, real)
-    if labels is None and is_split_by_run(weights, folder):
-        split = load_folder(folder)
-        say_notes(split.notes)
-        part = str(folder)
-        pictures = replace(split.test, skipped=split.skipped)
+        place, objectnet = str(root), read_objectnet(root)
+        pictures, notes = objectnet.pictures, objectnet.pictures.notes
+        items = objectnet.items
+    elif real and labels is None and not folders.holds_pictures(folder):
+        place, has_labels = str(folder), False
+        items = pictures = validation_pictures(folder)
+        notes = pictures.notes
     else:
-        part = str(evaluation_part(folder))
-        pictures = find_images(part, labels=labels)
-        say_notes(pictures.notes)
-    return measure_pictures(
-        model,
-        weights,
-        part,
+        if labels is None and is_split_by_run(run, folder):
+            split = folders.load_folder(folder)
+            place, pictures, notes = str(folder), split.test, split.notes
+            pictures = replace(pictures, skipped=split.skipped)
+        else:
+            place = str(folders.evaluation_part(folder))
+            pictures = find_images(place, labels=labels)
+            notes = pictures.notes
+        num_classes = model.config.num_classes
+        pictures = match_folders(pictures, model.class_names, num_classes)
+        items = pictures
+    if real is not None:  # refused now, and not after the hour it may take
+        real_rows(names_of(pictures))
+    source = ImageSource(
+        items,
+        model.preprocess,
+        num_workers=min(os.cpu_count() or 1, 8, len(items) // 64),
+        device=next(model.parameters()).device,
+    )
+    return Test(
+        place,
+        with_progress(source.batches(batch_size=BATCH), BATCH, len(source)),
+        pictures.class_names or class_names(model, model.config.num_classes),
+        None,
         pictures,
-        kind=loss_of(model, weights),
-        real=real,
-        per_class=options.per_class,
+        notes,
+        real,
+        objectnet,
+        has_labels,
     )
 
 
-def is_split_by_run(weights: str, folder: Path) -> bool:
-    """Whether the run of `weights` split this folder into training and test.
+def is_split_by_run(run: TrainConfig | None, folder: Path) -> bool:
+    """Whether the run split this folder into training and test pictures.
 
     Then only the test pictures say how good it is; it was trained on the
     others. A run that was given its test data in Python split nothing.
     """
-    run = run_of(weights)
-    if run is None:
+    if run is None or {"train", "test"} & run.given_names.keys():
         return False
-    config = run.read_config()
-    if {"train", "test"} & config.given_names.keys():
-        return False
-    trained = folder_of(config.dataset, config.data)
+    trained = folders.folder_of(run.dataset, run.data)
     if trained is None or trained.resolve() != folder.resolve():
         return False
-    has_parts = training_part(folder) != folder
+    has_parts = folders.training_part(folder) != folder
     has_test = any((folder / x).is_dir() for x in ("val", "test"))
     return not (has_parts and has_test)
 
 
-def say_notes(notes: Iterable[str]) -> None:
-    """What is to be known about the pictures, a line each."""
-    for note in notes:
-        say(wrapped("note: ", note))
+# --- what is counted
 
 
-def loss_of(model: Network, weights: str) -> str:
-    """The loss that the model was trained with, "softmax" or "sigmoid".
+def accuracy(answers: Answers, test: Test, kind: str, weights: str) -> Found:
+    """Top-1, of pictures also top-5, which is null below 6 classes; the loss.
 
-    A run folder says it; for other weights, the biases of the head show it.
+    UserError: the loss is NaN or infinity.
     """
-    if run := run_of(weights):
-        return run.read_config().loss
-    return "sigmoid" if is_trained_by_sigmoid(model) else "softmax"
-
-
-def run_of(weights: str) -> RunFolder | None:
-    """The run folder that a file or folder of weights belongs to, if any."""
-    path = user_path(weights)
-    # a model's name isn't in a folder, even if the working folder is a run's
-    if not os.path.exists(path):
-        return None
-    folder = RunFolder(path if path.is_dir() else path.parent)
-    return folder if folder.config.is_file() else None
-
-
-def trained_on(model: Network, weights: str) -> TrainConfig:
-    """The configuration in the run folder of `weights`, which names the data.
-
-    UserError: they aren't in a run folder.
-    """
-    folder = run_of(weights)
-    if folder is None:
-        example = "mnist" if model.config.num_classes == 10 else "photos/val"
+    num_images = len(answers.labels)
+    loss = LOSSES[kind](answers.logits.double(), answers.labels).item()
+    loss /= num_images
+    if not math.isfinite(loss):
         raise UserError(
-            f"{weights} doesn't say what it was trained on; name a data set or "
-            f"a folder of pictures, as in `vitedu evaluate {weights} {example}`"
+            f"the loss of {weights} is {loss}: its arithmetic overflows, or "
+            "its weights are damaged"
         )
-    return folder.read_config()
-
-
-def check_not_given(config: TrainConfig, weights: str) -> None:
-    """UserError if the run was trained or tested on an object in Python."""
-    given = config.given_names
-    for part, verb in (("train", "trained"), ("test", "tested")):
-        if part in given:
-            raise UserError(
-                f"{weights} was {verb} on data given in Python "
-                f"({part}={given[part]}); name a data set or a folder of "
-                f"pictures, as in `vitedu evaluate {weights} photos/val`"
-            )
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `vitedu evaluate`."""
-    parser.add_argument(
-        "--per-class",
-        action="store_true",
-        help="also the accuracy of every class, and their mean",
+    correct = top_k_correct(answers, 1)
+    share = 100 * correct / num_images
+    values = {
+        "accuracy": share,
+        "loss": loss,
+        "loss_name": kind,
+        "num_correct": correct,
+        "num_images": num_images,
+    }
+    name, what, top_5 = "accuracy", "test images", ""
+    if test.pictures is not None:
+        what = "pictures"
+        values |= {"top5_accuracy": None, "num_top5_correct": None}
+        if answers.logits.shape[1] >= LEAST_FOR_TOP_5:
+            among_5 = top_k_correct(answers, 5)
+            values["num_top5_correct"] = among_5
+            values["top5_accuracy"] = 100 * among_5 / num_images
+            name, top_5 = "top-1", f", top-5 {values['top5_accuracy']:.2f} %"
+    return values, (
+        f"{name} {share:.2f} % ({correct:,} of {num_images:,} {what} of "
+        f"{test.name}){top_5}, {LOSS_NAMES[kind]} {loss:.4f} nats"
     )
-    parser.add_argument(
-        "--real",
-        metavar="FILE",
-        help="also ImageNet-ReaL: the authors' real.json, for a FOLDER of "
-        "ImageNet's validation pictures by their own names",
+
+
+def on_real(answers: Answers, names: list[str], real: RealLabels) -> Found:
+    """ImageNet-ReaL. UserError: the model answers NaN or infinity."""
+    check_finite(answers.logits)
+    found = real_counts(answers.logits, names, real)
+    values = {
+        "real_accuracy": found.accuracy,
+        "num_real_correct": found.num_correct,
+        "num_real_images": found.num_images,
+    }
+    return values, (
+        f"ReaL {found.accuracy:.2f} % ({found.num_correct:,} of "
+        f"{found.num_images:,} pictures with a label)"
     )
+
+
+def on_objectnet(answers: Answers, objectnet: ObjectNet) -> Found:
+    """Top-1 and top-5. UserError: the model answers NaN or infinity."""
+    check_finite(answers.logits)
+    found = objectnet.counts(*answers)
+    num_classes = len(objectnet.pictures.class_names)
+    values = found._asdict() | {
+        "accuracy": found.accuracy,
+        "top5_accuracy": found.top5_accuracy,
+        "num_classes": num_classes,
+    }
+    return values, (
+        f"top-1 {found.accuracy:.2f} % ({found.num_correct:,} of "
+        f"{found.num_images:,} pictures of {num_classes} classes of "
+        f"ObjectNet), top-5 {found.top5_accuracy:.2f} %"
+    )
+
+
+def by_class(answers: Answers, names: Sequence[str]) -> Found:
+    """The accuracy of every class that has images, and their mean."""
+    labels = answers.labels
+    right = labels[answers.logits.argmax(dim=1) == labels]
+    num_images = torch.bincount(labels, minlength=len(names)).tolist()
+    num_correct = torch.bincount(right, minlength=len(names)).tolist()
+    rows = [
+        {
+            "index": index,
+            "class": names[index],
+            "accuracy": 100 * num_correct[index] / count,
+            "num_correct": num_correct[index],
+            "num_images": count,
+        }
+        for index, count in enumerate(num_images)
+        if count
+    ]
+    mean = math.fsum(row["accuracy"] for row in rows) / len(rows)
+    width = max(len(escaped(row["class"])) for row in rows)
+    lines = [f"mean of the classes {mean:.2f} %"]
+    lines += [
+        f"{escaped(row['class']):<{width}}  {row['accuracy']:6.2f} %  "
+        f"{row['num_correct']:,} of {row['num_images']:,}"
+        for row in rows
+    ]
+    return {"mean_class_accuracy": mean, "per_class": rows}, "\n".join(lines)
 
 
 EVALUATE = Command(
@@ -239,26 +385,33 @@ EVALUATE = Command(
     "data. Top-5 is left out (in --json null) below 6 classes.",
     words=[
         *WEIGHTS,
-        ("DATASET", "a named set (`vitedu info data`) or FILE.npz"),
-        (
-            "FOLDER",
-            "pictures in a folder for each class (of a FOLDER with val/ or "
-            "test/, those), or all in one folder with labels=FILE.csv; also "
-            "ImageNet-V2, with folders 0 to 999, and objectnet-1.0",
-        ),
-        ("data=PATH", "where the named set is"),
-        ("labels=FILE.csv", "columns filename and class or class_index"),
+        *rows_in("""
+            DATASET  a named set (`vitedu info data`) or FILE.npz
+            FOLDER  pictures in a folder for each class (of a FOLDER with val/
+                or test/, those), or all in one folder with labels=FILE.csv;
+                also ImageNet-V2, with folders 0 to 999, and objectnet-1.0
+            data=PATH  where the named set is
+            labels=FILE.csv  columns filename and class or class_index
+        """),
         *FIELDS_HELP,
     ],
     fields=lambda: FIELDS,
-    examples=[
-        ("vitedu evaluate runs/digits-49b19050", "on what it was trained with"),
-        ("vitedu evaluate ViT-Ti/16 photos/val", "on your own photographs"),
-        ("vitedu evaluate runs/mine mnist data=mnist.npz", "on another set"),
-        (
-            "vitedu evaluate ViT-B/16 imagenet/val --real real.json",
-            "on ImageNet, with all the labels that are right",
-        ),
-    ],
-    add_options=add_options,
+    examples=rows_in("""
+        vitedu evaluate runs/digits-49b19050  on what it was trained with
+        vitedu evaluate ViT-Ti/16 photos/val  on your own photographs
+        vitedu evaluate runs/mine mnist data=mnist.npz  on another set
+        vitedu evaluate ViT-B/16 imagenet/val --real real.json
+            on ImageNet, with all the labels that are right
+    """),
+    options={
+        "--per-class": {
+            "action": "store_true",
+            "help": "also the accuracy of every class, and their mean",
+        },
+        "--real": {
+            "metavar": "FILE",
+            "help": "also ImageNet-ReaL: the authors' real.json, for a FOLDER "
+            "of ImageNet's validation pictures by their own names",
+        },
+    },
 )

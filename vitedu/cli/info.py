@@ -4,33 +4,41 @@ import argparse
 import inspect
 import os
 import re
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 
 from vitedu import __version__, budget, results
-from vitedu.cli.answer import Answer, table
-from vitedu.cli.command import Command, Rows, section
-from vitedu.cli.cost import cost
-from vitedu.cli.plan import tier_for
-from vitedu.cli.words import (
+from vitedu.budget.forecast import GPUS, Step, fitted, gpu_hours, step_memory
+from vitedu.cli.output import Answer, Command, Rows, rows_in, section, table
+from vitedu.cli.overrides import (
     FIELDS_HELP,
     OF_WEIGHTS,
-    answers_in,
-    load_model,
+    load_fields,
     split_words,
 )
 from vitedu.data import where
 from vitedu.data.places import named_folders
-from vitedu.errors import UserError, did_you_mean
+from vitedu.errors import UserError, did_you_mean, readable_bytes
 from vitedu.model import HYBRIDS, NAMES, RESNETS, ViTConfig, new_network
 from vitedu.model.network import NetworkConfig, network_config_of
-from vitedu.train import RECIPES, TrainConfig, find_device, recipe
+from vitedu.train import RECIPES, TrainConfig, find_device, override, recipe
 from vitedu.train.config import dotted
+from vitedu.train.finetune import tier_of
 from vitedu.train.optimizer import decay_table
+from vitedu.train.recipes.imagenet import SIZES
+from vitedu.weights import load
 from vitedu.weights.hub import EMBEDDED, HUB
 from vitedu.weights.mapping import listed
+
+COUNTS = (1, 8, 64)  # of GPUs
+# Settings for the smallest GPUs, at the price of time.
+LOW_MEMORY = {
+    "micro_batch_size": "8",
+    "activation_checkpointing": "true",
+    "precision": "fp16",
+}
 
 
 def info(options: argparse.Namespace) -> Answer:
@@ -53,27 +61,8 @@ def info(options: argparse.Namespace) -> Answer:
         values = {"device": str(device), "hardware": hardware}
         return Answer(values, f"{device}: {hardware}")
     if name in RECIPES:
-        return info_recipe(name, options)
-    check_may_be_weights(name)
+        return info_recipe(name, tier_for(options))
     return info_weights(name, fields)
-
-
-def check_may_be_weights(name: str) -> None:
-    """UserError unless `name` is a file, a folder or a model on the hub.
-
-    The nearest name is suggested.
-    """
-    end = did_you_mean(name, names())
-    is_near = end.startswith("did you mean")
-    # a name on the hub is OWNER/MODEL, unless it is one of ours mistyped
-    is_on_hub = "/" in name and not ("ViT-" in name and is_near)
-    if os.path.exists(name) or is_on_hub or name.startswith("~"):
-        return
-    if not is_near:
-        end = "`vitedu info` lists what there is"
-    raise UserError(
-        f"{name!r} is not a model, a recipe, a file or a run folder; {end}"
-    )
 
 
 def names() -> list[str]:
@@ -81,107 +70,41 @@ def names() -> list[str]:
     return [*NAMES, *HYBRIDS, *RESNETS, *RECIPES, "data", "device"]
 
 
-def info_paper(name: str, fields: dict[str, str]) -> Answer:
-    """Size and cost of a model of the paper, and where trained weights are."""
-    weights = HUB.get(name)
-    place = f"{weights} on the hub" if weights else "none known"
-    if name in EMBEDDED:
-        weights, place = str(EMBEDDED[name]), "in the package"
-    config = network_config_of(name, **answers_in(fields))
-    answer = info_model(name, config, {"trained weights": place})
-    return answer._replace(values=answer.values | {"weights": weights})
-
-
-def info_weights(name: str, fields: dict[str, str]) -> Answer:
-    """What is in a file, where it came from, and how it takes its pictures."""
-    model = load_model(name, fields)
-    report = model.load_report
-    answer = info_model(name, model.config)
-    preprocess = model.preprocess.to_json()
-    values = answer.values | {
-        "source": report.source,
-        "dialect": report.dialect,
-        "notes": list(report.notes),
-        "resized": list(report.resized),
-        "dropped": list(report.dropped),
-        "preprocess": preprocess,
-        "class_names": list(model.class_names),
-    }
-    rows = [
-        ("file", report.source),
-        ("dialect", report.dialect),
-        *dotted({"preprocess": preprocess}),
-        ("class_names", listed(model.class_names) or "none"),
-    ]
-    for what in ("resized", "dropped"):
-        if names := getattr(report, what):
-            rows.append((what, listed(names)))
-    rows += [("note", note) for note in report.notes]
-    return Answer(values, answer.text + "\n" + table(rows))
-
-
-def info_recipe(name: str, options: argparse.Namespace) -> Answer:
-    """What a recipe is for, and every setting of it."""
-    config = recipe(name, tier_for(options))
-    about = inspect.getdoc(RECIPES[name])
-    values = config.to_json()
-    rows = [*dotted(values), *optimizer_rows(config)]
-    costs, cost_text = cost(config)
-    text = "\n\n".join(filter(None, [about, cost_text, table(rows)]))
-    return Answer(values | costs | {"about": about}, text)
-
-
-def optimizer_rows(config: TrainConfig) -> Rows:
-    """Which weights decay, and how fast they learn compared to the others."""
-    with torch.device("meta"):  # shapes alone, no memory
-        model = new_network(config.model)
-    return [
-        (
-            group.name,
-            f"{group.num_weights:,} weights in {group.num_tensors} tensors, "
-            f"weight_decay {group.weight_decay:g}, lr x {group.lr_scale:.3g}",
-        )
-        for group in decay_table(model, config)
-        if group.num_tensors
-    ]
+def tier_for(options: argparse.Namespace, name: str | None = None) -> str:
+    """`name`, else $VITEDU_TIER; else gpu on an accelerator, cpu without."""
+    return name or os.environ.get("VITEDU_TIER") or tier_of(options.device)
 
 
 def info_overview() -> Answer:
     """The names that the other commands take."""
-    about = {name: first_line(RECIPES[name]) for name in sorted(RECIPES)}
+    about = {
+        name: inspect.getdoc(RECIPES[name]) or "" for name in sorted(RECIPES)
+    }
+    about = {
+        name: text.partition("\n\n")[0].replace("\n", " ")
+        for name, text in about.items()
+    }
+    places = where()
     values = {
         "version": __version__,
         "recipes": sorted(RECIPES),
         "about": about,
         "models": [*NAMES, *HYBRIDS, *RESNETS],
-        "datasets": list(where()),
+        "datasets": list(places),
         "results": results.names(),
     }
-    models = {
-        "ViT": NAMES,
-        "hybrids": HYBRIDS,
-        "ResNets": RESNETS,
-    }
+    models = {"ViT": NAMES, "hybrids": HYBRIDS, "ResNets": RESNETS}
     datasets = [
         (name, "not here" if place is None else f"here: {place.origin}")
-        for name, place in where().items()
+        for name, place in places.items()
     ]
-    datasets += [
-        (
-            "shapes",
-            "drawn when needed: shapes-1k, shapes-100k, any number of "
-            "thousands",
-        ),
-        (
-            "ants-bees, flowers102, ...",
-            "photographs: `vitedu info data` lists them",
-        ),
-        ("FOLDER, FILE.npz", "your own: data=photos"),
-        (
-            "a-{000..127}.tar, hf:NAME",
-            "WebDataset's shards, Hugging Face's sets",
-        ),
-    ]
+    datasets += rows_in("""
+        shapes  drawn when needed: shapes-1k, shapes-100k, any number of
+                thousands
+        ants-bees, flowers102, ...  photographs: `vitedu info data` lists them
+        FOLDER, FILE.npz  your own: data=photos
+        a-{000..127}.tar, hf:NAME  WebDataset's shards, Hugging Face's sets
+    """)
     text = "\n\n".join(
         [
             f"vitedu {__version__}",
@@ -192,7 +115,7 @@ def info_overview() -> Answer:
             ),
             section(
                 "models, for `vitedu.vit` and `vitedu bench`",
-                [(kind, grouped(names)) for kind, names in models.items()],
+                [(kind, grouped(rows)) for kind, rows in models.items()],
             ),
             section(
                 "trained weights in the package, for all commands",
@@ -220,48 +143,89 @@ def grouped(names: Iterable[str]) -> str:
     return "; ".join(kind + ", ".join(ends) for kind, ends in groups.items())
 
 
-def first_line(about: object) -> str:
-    """The sentence that a recipe's docstring begins with."""
-    return (inspect.getdoc(about) or "").partition("\n\n")[0].replace("\n", " ")
-
-
 def info_data() -> Answer:
     """Where each named data set would be taken from now."""
-    found = {
-        name: None
-        if place is None
-        else {"path": str(place.path), "from": place.origin}
-        for name, place in (where() | named_folders()).items()
+    places = where() | named_folders()
+    values = {
+        name: place and {"path": str(place.path), "from": place.origin}
+        for name, place in places.items()
     }
     rows = [
-        (
-            name,
-            "not here"
-            if place is None
-            else f"{place['from']}: {place['path']}",
-        )
-        for name, place in found.items()
+        (name, f"{place.origin}: {place.path}" if place else "not here")
+        for name, place in places.items()
     ]
-    return Answer(found, table(rows))
+    return Answer(values, table(rows))
 
 
-def info_model(
-    name: str,
-    config: NetworkConfig,
-    more: Mapping[str, str] = MappingProxyType({}),
-) -> Answer:
-    """Size and cost of a configuration, and `more` rows on it."""
-    parameters = budget.parameters(config)
+def info_paper(name: str, fields: dict[str, str]) -> Answer:
+    """Size and cost of a model of the paper, and where trained weights are."""
+    weights = HUB.get(name)
+    place = f"{weights} on the hub" if weights else "none known"
+    if name in EMBEDDED:
+        weights, place = str(EMBEDDED[name]), "in the package"
+    config = network_config_of(name, **load_fields(fields))
+    values, rows = size_of(name, config)
+    rows.append(("trained weights", place))
+    rows += dotted(config.to_json())
+    return Answer(values | {"weights": weights}, table(rows))
+
+
+def info_weights(name: str, fields: dict[str, str]) -> Answer:
+    """What is in a file, where it came from, and how it takes its pictures.
+
+    UserError: `name` isn't a file, a folder or a model on the hub.
+    """
+    end = did_you_mean(name, names())
+    is_near = end.startswith("did you mean")
+    # a name on the hub is OWNER/MODEL, unless it is one of ours mistyped
+    is_on_hub = "/" in name and not ("ViT-" in name and is_near)
+    if not (os.path.exists(name) or is_on_hub or name.startswith("~")):
+        end = end if is_near else "`vitedu info` lists what there is"
+        raise UserError(
+            f"{name!r} is not a model, a recipe, a file or a run folder; {end}"
+        )
+    model = load(name, **load_fields(fields))
+    report = model.load_report
+    values, rows = size_of(name, model.config)
+    preprocess = model.preprocess.to_json()
+    values |= {
+        "source": report.source,
+        "dialect": report.dialect,
+        "notes": list(report.notes),
+        "resized": list(report.resized),
+        "dropped": list(report.dropped),
+        "preprocess": preprocess,
+        "class_names": list(model.class_names),
+    }
+    more = [
+        ("file", report.source),
+        ("dialect", report.dialect),
+        *dotted({"preprocess": preprocess}),
+        ("class_names", listed(model.class_names) or "none"),
+    ]
+    for what in ("resized", "dropped"):
+        if arrays := getattr(report, what):
+            more.append((what, listed(arrays)))
+    more += [("note", note) for note in report.notes]
+    text = table([*rows, *dotted(model.config.to_json())])
+    return Answer(values, f"{text}\n{table(more)}")
+
+
+def size_of(
+    name: str, config: NetworkConfig
+) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
+    """Size and cost of a configuration: for `--json`, and as rows."""
+    parameters = budget.parameters(config).total
     flops = budget.flops(config)
     values = {
         "name": name,
         "config": config.to_json(),
-        "parameters": parameters.total,
+        "parameters": parameters,
         "flops": flops,
     }
-    rows = [
+    rows: list[tuple[str, Any]] = [
         ("name", name),
-        ("parameters", f"{parameters.total:,}"),
+        ("parameters", f"{parameters:,}"),
         (
             "forward pass of one image",
             f"{flops / 1e9:.3g} GFLOPs (2 per multiply-add)",
@@ -270,8 +234,152 @@ def info_model(
     if isinstance(config, ViTConfig):
         values["tokens"] = config.num_tokens
         rows.append(("tokens", f"{config.num_tokens}"))
-    rows += [*more.items(), *dotted(config.to_json())]
-    return Answer(values, table(rows))
+    return values, rows
+
+
+def info_recipe(name: str, tier: str) -> Answer:
+    """What a recipe is for, and every setting of it."""
+    config = recipe(name, tier)
+    about = inspect.getdoc(RECIPES[name])
+    values = config.to_json()
+    with torch.device("meta"):  # shapes alone, no memory
+        model = new_network(config.model)
+    rows = [*dotted(values)]
+    rows += [
+        (
+            group.name,
+            f"{group.num_weights:,} weights in {group.num_tensors} tensors, "
+            f"weight_decay {group.weight_decay:g}, lr x {group.lr_scale:.3g}",
+        )
+        for group in decay_table(model, config)
+        if group.num_tensors
+    ]
+    costs, cost_text = cost(config)
+    text = "\n\n".join(filter(None, [about, cost_text, table(rows)]))
+    return Answer(values | costs | {"about": about}, text)
+
+
+# --- what a recipe costs
+
+
+def cost(config: TrainConfig) -> tuple[dict[str, Any], str]:
+    """Time and memory on GPUS, and commands: for `--json`, and for a person.
+
+    Both are empty where only the data tell how many images a run sees.
+    """
+    images = num_images(config)
+    if images is None or config.tier == "smoke":
+        return {}, ""
+    on_gpus = {name: on_gpu(config, images, name) for name in GPUS}
+    words = " ".join(f"{x}={value}" for x, value in LOW_MEMORY.items())
+    least = step_memory(step_of(override(config, LOW_MEMORY))).total
+    rows = [(name, described(found)) for name, found in on_gpus.items()]
+    rows.append(("low memory", f"{readable_bytes(least)} with {words}"))
+    shares = ", ".join(f"{x.mfu:g} on {name}" for name, x in GPUS.items())
+    title = (
+        f"cost, computed; assumed: shares of a GPU's peak ({shares}), and that "
+        "8 of them are 8 times as fast"
+    )
+    run = section("on 1, 8 and 64 GPUs", commands(config.recipe), indent=16)
+    values = {"gpus": on_gpus, "low_memory": {"bytes": least, "add": words}}
+    return {"cost": values}, f"{section(title, rows, indent=16)}\n\n{run}"
+
+
+def num_images(config: TrainConfig) -> int | None:
+    """How many images a run learns from; None: only the data would tell."""
+    if config.steps is not None:
+        return config.steps * config.batch_size
+    if config.dataset not in SIZES or config.epochs is None:
+        return None
+    return config.epochs * SIZES[config.dataset][0]
+
+
+def step_of(config: TrainConfig, num_processes: int = 1) -> Step:
+    """What the memory of a run's steps depends on."""
+    return Step(
+        config.model,
+        config.batch_size,
+        config.micro_batch_size,
+        optimizer=config.optimizer,
+        precision=config.precision,
+        checkpointing=config.activation_checkpointing,
+        ema=config.ema is not None,
+        shard=config.shard,
+        num_processes=num_processes,
+    )
+
+
+def added_words(step: Step, before: Step) -> str:
+    """What to add to a command of `before` to make it one of `step`."""
+    words = []
+    if step.micro_batch_size != before.micro_batch_size:
+        words.append(f"micro_batch_size={step.micro_batch_size}")
+    if step.checkpointing != before.checkpointing:
+        words.append("activation_checkpointing=true")
+    return " ".join(words)
+
+
+def on_gpu(
+    config: TrainConfig, images: int, name: str
+) -> dict[str, Any] | None:
+    """Hours, memory, what to add to the command; None: a step doesn't fit."""
+    gpu = GPUS[name]
+    asked = step_of(config)._replace(precision=gpu.precision)
+    step = fitted(asked, gpu.num_bytes)
+    if step is None:
+        return None
+    hours = gpu_hours(config.model, images, name, step.checkpointing)
+    return {
+        "hours": {str(count): hours / count for count in COUNTS},
+        "images_per_second": images / hours / 3600,
+        "bytes": step_memory(step).total,
+        "available": gpu.num_bytes,
+        "add": added_words(step, asked),
+    }
+
+
+def described(found: dict[str, Any] | None) -> str:
+    """What `on_gpu` found, in a sentence."""
+    if found is None:
+        return "a step doesn't fit"
+    hours = found["hours"]
+    times = ", ".join(f"{readable_hours(hours[n])} on {n}" for n in hours)
+    add = f" with {found['add']}" if found["add"] else ""
+    return (
+        f"{times}; one learns from {found['images_per_second']:,.0f} images/s "
+        f"in {readable_bytes(found['bytes'])} of memory{add}"
+    )
+
+
+def commands(recipe: str) -> Rows:
+    """The run on one GPU, on a machine with eight, and on eight of those."""
+    run = f"vitedu train {recipe} data=FOLDER"
+    several = "--nproc-per-node 8"
+    machines = (
+        f"--nnodes 8 {several} --rdzv-backend c10d --rdzv-endpoint HOST:29500 "
+        f"--rdzv-id {recipe}"
+    )
+    return [
+        ("1", run),
+        ("8", f"torchrun {several} -m {run}"),
+        ("64", f"torchrun {machines} -m {run}"),
+        (
+            "",
+            "The last on each of the 8 machines; HOST is one of them, which "
+            "the others can reach at this port. Two machines: --nnodes 2.",
+        ),
+    ]
+
+
+def readable_hours(hours: float) -> str:
+    """A time in a sentence: "50 s", "18 minutes", "7.6 hours", "12 days"."""
+    if hours * 60 < 2:
+        return f"{hours * 3600:.0f} s"
+    if hours < 1:
+        return f"{hours * 60:.0f} minutes"
+    if hours < 72:
+        return f"{hours:.1f} hours"
+    return f"{hours / 24:,.0f} days"
 
 
 INFO = Command(
@@ -281,18 +389,20 @@ INFO = Command(
     about="Show what there is: recipes, models and data sets; or what one of "
     "them is, and what it costs.",
     words=[
-        ("MODEL", "size and cost of a model of the paper: ViT-B/16"),
-        ("WEIGHTS", "what is in a file, a run folder or a model on the hub"),
-        ("RECIPE", "what it is for, and every setting of it"),
-        ("data", "where each data set would be taken from"),
-        ("device", "what would be computed on"),
+        *rows_in("""
+            MODEL  size and cost of a model of the paper: ViT-B/16
+            WEIGHTS  what is in a file, a run folder or a model on the hub
+            RECIPE  what it is for, and every setting of it
+            data  where each data set would be taken from
+            device  what would be computed on
+        """),
         *FIELDS_HELP,
     ],
+    examples=rows_in("""
+        vitedu info  everything that has a name
+        vitedu info digits  a recipe
+        vitedu info ViT-B/16 image_size=384  a model at another size
+    """),
     fields=lambda: OF_WEIGHTS,
     completions=names,
-    examples=[
-        ("vitedu info", "everything that has a name"),
-        ("vitedu info digits", "a recipe"),
-        ("vitedu info ViT-B/16 image_size=384", "a model at another size"),
-    ],
 )

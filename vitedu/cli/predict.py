@@ -1,46 +1,42 @@
 """`vitedu predict`: what a trained model sees in pictures."""
 
 import argparse
-import sys
-import time
-from collections.abc import Iterator
-from itertools import islice
+import csv
+import io
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
-from vitedu.cli.answer import Answer, table
-from vitedu.cli.command import Command
-from vitedu.cli.predictions import (
-    Prediction,
-    check_pictures,
-    find_pictures,
-    folder_called,
-    predict_all,
+from vitedu.cli.output import (
+    Answer,
+    Command,
+    rows_in,
+    say_notes,
+    table,
 )
-from vitedu.cli.progress import EVERY
-from vitedu.cli.spreadsheet import (
-    path_cell,
-    table_path,
-    text_cell,
-    write_table,
-)
-from vitedu.cli.talk import say, wrapped
-from vitedu.cli.words import (
+from vitedu.cli.overrides import (
     FIELDS_HELP,
     OF_WEIGHTS,
     WEIGHTS,
-    load_model,
+    load_fields,
     split_words,
 )
-from vitedu.errors import UserError
-from vitedu.evaluate.classify import check_has_classes, class_names
+from vitedu.cli.progress import with_progress
+from vitedu.errors import UserError, reason
+from vitedu.evaluate.classify import (
+    check_has_classes,
+    class_names,
+)
+from vitedu.evaluate.predict import Prediction, find_pictures, predict_all
+from vitedu.files import replace_file, user_path
 from vitedu.train import find_device
+from vitedu.weights import load
 
 MOST_PRINTED = 1000  # pictures; more go into a table
 MOST_NOTED = 3  # sentences about unreadable pictures in a note
 MOST_LISTED = 100  # and in the answer; a table has all of them
+FORMULA = tuple("=+-@\t\r\n")  # how formulas of a spreadsheet begin
 
 
 def predict(options: argparse.Namespace) -> Answer:
@@ -53,169 +49,145 @@ def predict(options: argparse.Namespace) -> Answer:
     weights, *images = words
     path = None if options.csv is None else table_path(options.csv)
     device = find_device(options.device)
-    model = load_model(weights, fields, device)
+    model = load(weights, device=device, **load_fields(fields))
     check_has_classes(model, weights)
-    check_pictures(images)
-    if path is None:
-        check_few(images)
+    found = find_pictures(images)
+    if path is None and len(found) > MOST_PRINTED:
+        raise UserError(
+            f"there are more than {MOST_PRINTED:,} pictures, which are too "
+            "many to print; write them into a table with --csv FILE.csv"
+        )
     names = class_names(model, model.config.num_classes)
     top = min(options.top, len(names))
-    found = find_pictures(images)
-    counted = Counted(
-        with_progress(
-            predict_all(model, found, top=top, invert=options.invert), images
-        )
-    )
+    predictions = predict_all(model, found, top=top, invert=options.invert)
+    has_folders = not all(each.is_named for each in found)
+    if has_folders:
+        predictions = with_progress(predictions, 1, len(found))
+    skipped: list[str] = []
+    values: dict[str, Any] = {"weights": weights}
     if path is None:
-        answer = printed(counted, names)
+        more, text = printed(noted(predictions, skipped), names)
     else:
-        answer = tabled(counted, names, top, path)
-    if counted.num_skipped:
-        say(wrapped("note: ", counted.note()))
-    values = {"weights": weights, **answer.values}
-    if any(map(folder_called, images)):
-        values["num_pictures"] = counted.num_predicted
-        values["num_skipped"] = counted.num_skipped
-        values["skipped"] = counted.skipped
-    return answer._replace(values=values)
+        write_table(path, noted(predictions, skipped), names, top)
+        num_read = len(found) - len(skipped)
+        more, text = {"csv": str(path)}, f"{num_read:,} pictures in {path}"
+    if skipped:
+        say_notes([note(skipped, len(found))])
+    if has_folders:
+        values["num_pictures"] = len(found) - len(skipped)
+        values["num_skipped"] = len(skipped)
+        values["skipped"] = skipped[:MOST_LISTED]
+    return Answer(values | more, text)
 
 
-class Counted:
-    """Predictions as they pass by, and what is left of them in the end.
+def noted(
+    predictions: Iterable[Prediction], skipped: list[str]
+) -> Iterator[Prediction]:
+    """`predictions`; what is wrong with unreadable pictures goes to `skipped`.
 
-    UserError at the end: there were pictures, but none could be read.
+    UserError at the end: none could be read.
     """
-
-    def __init__(self, predictions: Iterator[Prediction]) -> None:
-        self.predictions = predictions
-        self.num_predicted = 0
-        self.num_skipped = 0
-        self.skipped: list[str] = []  # the first MOST_LISTED sentences
-
-    def __iter__(self) -> Iterator[Prediction]:
-        for each in self.predictions:
-            if each.error:
-                self.num_skipped += 1
-                self.skipped += [each.error][: MOST_LISTED - len(self.skipped)]
-            else:
-                self.num_predicted += 1
-            yield each
-        if not self.num_predicted:
-            raise UserError(
-                "none of the pictures can be read; the first of "
-                f"{self.num_skipped:,}: {self.skipped[0]}"
-            )
-
-    def note(self) -> str:
-        """How many pictures cannot be read, and why the first of them."""
-        verb = "is" if self.num_skipped == 1 else "are"
-        num_more = self.num_skipped - MOST_NOTED
-        more = f"; and {num_more:,} more" if num_more > 0 else ""
-        return (
-            f"{self.num_skipped:,} of {self.num_skipped + self.num_predicted:,}"
-            f" pictures {verb} left out: "
-            f"{'; '.join(self.skipped[:MOST_NOTED])}{more}"
+    num_read = 0
+    for each in predictions:
+        if each.error:
+            skipped.append(each.error)
+        else:
+            num_read += 1
+        yield each
+    if not num_read:
+        raise UserError(
+            "none of the pictures can be read; the first of "
+            f"{len(skipped):,}: {skipped[0]}"
         )
 
 
-def printed(counted: Counted, names: tuple[str, ...]) -> Answer:
-    """A line a picture on stdout."""
-    predictions: list[dict[str, Any]] = []
-    rows = []
-    for file, pairs, error in counted:
+def note(skipped: list[str], num_all: int) -> str:
+    """How many pictures cannot be read, and why the first of them."""
+    verb = "is" if len(skipped) == 1 else "are"
+    num_more = len(skipped) - MOST_NOTED
+    more = f"; and {num_more:,} more" if num_more > 0 else ""
+    return (
+        f"{len(skipped):,} of {num_all:,} pictures {verb} left out: "
+        f"{'; '.join(skipped[:MOST_NOTED])}{more}"
+    )
+
+
+def printed(
+    predictions: Iterable[Prediction], names: tuple[str, ...]
+) -> tuple[dict[str, Any], str]:
+    """A line a picture: for `--json`, and for a person."""
+    values, rows = [], []
+    for file, pairs, error in predictions:
         if error:
             continue
         classes = [
             {"class": names[index], "index": index, "probability": share}
             for index, share in pairs
         ]
-        predictions.append({"image": file, "top": classes})
+        values.append({"image": file, "top": classes})
         texts = (f"{names[index]} {100 * x:.1f} %" for index, x in pairs)
         rows.append((file, ", ".join(texts)))
-    return Answer({"predictions": predictions}, table(rows))
+    return {"predictions": values}, table(rows)
 
 
-def tabled(
-    counted: Counted, names: tuple[str, ...], top: int, path: Path
-) -> Answer:
-    """A row a picture in a CSV, also for those that cannot be read."""
+# --- the table
+
+
+def table_path(name: str) -> Path:
+    """Where to write a table. UserError: not in .csv, or not into this folder.
+
+    Said now, and not after the hour that the pictures may take.
+    """
+    path = user_path(name)
+    if path.suffix.lower() != ".csv" or os.path.isdir(path):
+        raise UserError(
+            f"--csv needs the name of a file that ends in .csv, got {name}"
+        )
+    try:
+        os.listdir(path.parent)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {reason(error)}") from None
+    return path
+
+
+def write_table(
+    path: Path,
+    predictions: Iterable[Prediction],
+    names: tuple[str, ...],
+    top: int,
+) -> None:
+    """A row a picture in a CSV, also for those that cannot be read.
+
+    Text is quoted, so that a spreadsheet which splits at semicolons keeps it
+    whole; and none of it begins like a formula, which would be computed.
+    """
     header = ["file", "class", "probability"]
     for place in range(2, top + 1):
         header += [f"class_{place}", f"probability_{place}"]
-    header.append("error")
-    write_table(path, header, (cells(each, names, top) for each in counted))
-    text = f"{counted.num_predicted:,} pictures in {path}"
-    return Answer({"csv": str(path)}, text)
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerow([*header, "error"])
+    for each in predictions:
+        row: list[str | float] = [path_cell(each.file)]
+        for index, share in each.classes:
+            row += [text_cell(names[index]), round(share, 6)]
+        row += [""] * (len(header) - len(row))
+        writer.writerow([*row, text_cell(each.error)])
+    replace_file(path, file.getvalue().encode("utf-8", "backslashreplace"))
 
 
-def cells(
-    prediction: Prediction, names: tuple[str, ...], top: int
-) -> list[str | float]:
-    """The row of a picture."""
-    row: list[str | float] = [path_cell(prediction.file)]
-    for index, share in prediction.classes:
-        row += [text_cell(names[index]), round(share, 6)]
-    row += [""] * (2 * (top - len(prediction.classes)))
-    return [*row, text_cell(prediction.error)]
+def path_cell(file: str) -> str:
+    """A path that is no formula, and that leads to the same file."""
+    return os.path.join(".", file) if file.startswith(FORMULA) else file
 
 
-def check_few(images: list[str]) -> None:
-    """UserError if there are too many pictures for lines on a screen."""
-    found = islice(find_pictures(images), MOST_PRINTED + 1)
-    if sum(1 for _ in found) > MOST_PRINTED:
-        raise UserError(
-            f"there are more than {MOST_PRINTED:,} pictures, which are too "
-            "many to print; write them into a table with --csv FILE.csv"
-        )
-
-
-def with_progress(
-    predictions: Iterator[Prediction], images: list[str]
-) -> Iterator[Prediction]:
-    """A bar on a terminal if there are folders, a line a minute elsewhere."""
-    if not any(map(folder_called, images)):
-        yield from predictions
-        return
-    if sys.stderr.isatty():
-        total = sum(1 for _ in find_pictures(images))
-        yield from tqdm(
-            predictions,
-            total=total,
-            unit="picture",
-            file=sys.stderr,
-            dynamic_ncols=True,
-        )
-        return
-    next_line = time.monotonic() + EVERY
-    for number, prediction in enumerate(predictions, start=1):
-        yield prediction
-        if time.monotonic() >= next_line:
-            say(f"{number:,} pictures so far")
-            next_line = time.monotonic() + EVERY
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What `vitedu predict` takes."""
-    parser.add_argument(
-        "--top",
-        type=int,
-        default=5,
-        metavar="N",
-        help="how many classes of each picture are shown; 5 by default",
-    )
-    parser.add_argument(
-        "--csv",
-        metavar="FILE",
-        help="write a table with a row for each picture: file, class, "
-        "probability, the other classes of --top, and why a picture can't be "
-        "read",
-    )
-    parser.add_argument(
-        "--invert",
-        action="store_true",
-        help="swap dark and light, since MNIST's digits are light on black: "
-        "for a dark digit that fills the middle of a clean white picture",
-    )
+def text_cell(text: str) -> str:
+    """A text that is no formula: an apostrophe is put before one."""
+    try:
+        float(text)  # a class called -1
+    except ValueError:
+        return f"'{text}" if text.startswith(FORMULA) else text
+    return text
 
 
 PREDICT = Command(
@@ -226,25 +198,39 @@ PREDICT = Command(
     "probabilities.",
     words=[
         *WEIGHTS,
-        ("IMAGE", "a picture that pillow can read; any number of them"),
-        (
-            "FOLDER",
-            "all pictures in it, however deep; those that can't be read are "
-            "left out and listed",
-        ),
+        *rows_in("""
+            IMAGE  a picture that pillow can read; any number of them
+            FOLDER  all pictures in it, however deep; those that can't be read
+                are left out and listed
+        """),
         *FIELDS_HELP,
     ],
-    examples=[
-        ("vitedu predict ViT-Ti/16 cat.jpg dog.jpg", "two photographs"),
-        (
-            "vitedu predict runs/photos album --csv album.csv",
-            "a folder of photographs, as a table",
-        ),
-        (
-            "vitedu predict runs/mnist-tiny-1a2b3c4d five.png --invert --top 3",
-            "a digit written in ink",
-        ),
-    ],
-    add_options=add_options,
+    examples=rows_in("""
+        vitedu predict ViT-Ti/16 cat.jpg dog.jpg  two photographs
+        vitedu predict runs/photos album --csv album.csv
+            a folder of photographs, as a table
+        vitedu predict runs/mnist-tiny-1a2b3c4d five.png --invert --top 3
+            a digit written in ink
+    """),
+    options={
+        "--top": {
+            "type": int,
+            "default": 5,
+            "metavar": "N",
+            "help": "how many classes of each picture are shown; 5 by default",
+        },
+        "--csv": {
+            "metavar": "FILE",
+            "help": "write a table with a row for each picture: file, class, "
+            "probability, the other classes of --top, and why a picture can't "
+            "be read",
+        },
+        "--invert": {
+            "action": "store_true",
+            "help": "swap dark and light, since MNIST's digits are light on "
+            "black: for a dark digit that fills the middle of a clean white "
+            "picture",
+        },
+    },
     fields=lambda: OF_WEIGHTS,
 )

@@ -1,17 +1,11 @@
 """`vitedu prepare`: photographs made small once, as shards or in a folder."""
 
 import argparse
-import sys
-import time
 from typing import Any
 
-from tqdm import tqdm
-
-from vitedu.cli.answer import Answer
-from vitedu.cli.command import Command
-from vitedu.cli.progress import EVERY, time_left
-from vitedu.cli.talk import say, wrapped
-from vitedu.cli.words import split_words
+from vitedu.cli.output import Answer, Command, rows_in, say, wrapped
+from vitedu.cli.overrides import split_words
+from vitedu.cli.progress import Counter
 from vitedu.data import Prepared
 from vitedu.data import prepare as prepare_folder
 from vitedu.errors import UserError, did_you_mean, readable_bytes
@@ -26,41 +20,6 @@ FIELDS: dict[str, type] = {
     "num_workers": int,
 }
 MOST_SHOWN = 3  # of the files that cannot be read
-
-
-class Bar:
-    """How many pictures are done: a bar on a terminal, else a line a minute."""
-
-    def __init__(self) -> None:
-        self.began = self.last_line = time.monotonic()
-        self.first: int | None = None  # done before, by another run
-        self.bar: Any = None
-
-    def show(self, num_done: int, num_all: int) -> None:
-        """Several times a second."""
-        if self.first is None:
-            self.first = num_done
-        if sys.stderr.isatty():
-            if self.bar is None:
-                self.bar = tqdm(
-                    total=num_all,
-                    initial=num_done,
-                    unit=" pictures",
-                    file=sys.stderr,
-                    dynamic_ncols=True,
-                )
-            self.bar.update(num_done - self.bar.n)
-        elif time.monotonic() >= self.last_line + EVERY:
-            self.last_line = time.monotonic()
-            seconds = self.last_line - self.began
-            left = time_left(num_done, self.first, num_all, seconds)
-            end = f", {left}" if left else ""
-            say(f"{num_done:,} of {num_all:,} pictures{end}")
-
-    def close(self) -> None:
-        """Leave the terminal's line."""
-        if self.bar is not None:
-            self.bar.close()
 
 
 def prepare(options: argparse.Namespace) -> Answer:
@@ -78,14 +37,14 @@ def prepare(options: argparse.Namespace) -> Answer:
     settings: dict[str, Any] = {
         name: parsed(value, FIELDS[name]) for name, value in fields.items()
     }
-    bar = Bar()
+    counter = Counter()
     try:
-        done = prepare_folder(*words, on_progress=bar.show, **settings)
+        done = prepare_folder(*words, on_progress=counter.show, **settings)
     except KeyboardInterrupt:
         say("the same command goes on from here")
         raise
     finally:
-        bar.close()
+        counter.close()
     return Answer(values_of(done), text_of(done))
 
 
@@ -111,7 +70,7 @@ def values_of(done: Prepared) -> dict[str, Any]:
 
 
 def text_of(done: Prepared) -> str:
-    """The same in sentences; what was left out goes to stderr."""
+    """What is in OUT, in a sentence; what was left out goes to stderr."""
     index = done.index
     for sentence in index.unreadable[:MOST_SHOWN]:
         say(wrapped("left out: ", sentence))
@@ -124,9 +83,9 @@ def text_of(done: Prepared) -> str:
     parts = ", ".join(
         f"{part.num_samples:,} in {name}" for name, part in index.parts.items()
     )
-    kind = "shards" if index.settings.format == "shards" else "folders"
+    is_shards = index.settings.format == "shards"
+    files = f"{len(shards):,} shards" if is_shards else "folders"
     num_bytes = readable_bytes(sum(shard.bytes for shard in shards))
-    files = f"{len(shards):,} {kind}" if kind == "shards" else kind
     was = " was finished already" if done.was_finished else ""
     return (
         f"{done.out}{was}: {sum(counts):,} pictures of {len(index.classes):,} "
@@ -143,26 +102,20 @@ PREPARE = Command(
     about="Write the pictures of FOLDER into OUT as smaller JPEGs, so that "
     "training isn't held up by decoding large ones. Interrupted, the same "
     "command goes on; the result is the same, byte for byte.",
-    words=[
-        ("FOLDER", "class folders, in train/, val/ and test/ or alone"),
-        ("OUT", "a new folder, which `data=OUT` then names"),
-        ("short_side=256", "pixels; a smaller picture isn't enlarged"),
-        (
-            "format=shards",
-            "WebDataset's tars, which a disk reads fast; or folder: class "
-            "folders",
-        ),
-        ("shard_size=1000", "pictures in a shard"),
-        ("quality=90", "of the JPEGs, 1 to 100"),
-        (
-            "num_workers=N",
-            "decode so many at a time; by default as many as there are "
-            "processors, up to 16",
-        ),
-    ],
-    examples=[
-        ("vitedu prepare imagenet imagenet-256", "then: data=imagenet-256"),
-        ("vitedu prepare photos small format=folder short_side=448", ""),
-    ],
+    words=rows_in("""
+        FOLDER  class folders, in train/, val/ and test/ or alone
+        OUT  a new folder, which `data=OUT` then names
+        short_side=256  pixels; a smaller picture isn't enlarged
+        format=shards  WebDataset's tars, which a disk reads fast; or folder:
+            class folders
+        shard_size=1000  pictures in a shard
+        quality=90  of the JPEGs, 1 to 100
+        num_workers=N  decode so many at a time; by default as many as there are
+            processors, up to 16
+    """),
+    examples=rows_in("""
+        vitedu prepare imagenet imagenet-256  then: data=imagenet-256
+        vitedu prepare photos small format=folder short_side=448
+    """),
     fields=lambda: FIELDS,
 )

@@ -1,14 +1,30 @@
-"""How far a run has come: a bar on a terminal, one line a minute elsewhere."""
+"""What long work shows: a bar on a terminal, one line a minute elsewhere.
+
+A run announces itself in five lines before that.
+"""
 
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
-from vitedu.cli.talk import say, wrapped
-from vitedu.train import Progress, Start
+from vitedu import budget
+from vitedu.cli.output import as_typed, say, wrapped
+from vitedu.data import Source
+from vitedu.model import (
+    HYBRIDS,
+    NAMES,
+    RESNETS,
+    ResNetConfig,
+    ViTConfig,
+    vit_config,
+)
+from vitedu.train import Progress, Start, TrainConfig
+from vitedu.train.config import MAY_DIFFER
+from vitedu.train.processes import from_environment
 
 EVERY = 60.0  # seconds between two lines where there is no terminal
 # columns of the bar itself; numbers are left out to keep them
@@ -16,16 +32,217 @@ LEAST_BAR = 5
 SLOW_DATA = 0.1  # share of the time spent waiting for data that is worth a word
 # what the accuracies of the log are called beside the bar
 ACCURACIES = {"train": "acc", "validation": "val", "test": "test"}
+# more classes than this are not all named, only the first of them
+MOST_NAMED = 5
+FIRST_NAMED = 3
+# the fields that make a model of Table 1, for any images and classes
+TABLE_1 = ("stem", "patch_size", "embed_dim", "depth", "num_heads", "mlp_dim")
+# settings that follow from the model
+DERIVED = ("preprocess.image_size", "preprocess.in_channels")
+
+Item = TypeVar("Item")
 
 
-class Part(NamedTuple):
-    """A number beside the bar, and when to drop it from a narrow terminal."""
-
-    text: str
-    importance: int
+# --- five lines before a run
 
 
-class Bar(tqdm):
+def announcement(start: Start, out: Path, changed: dict[str, Any]) -> str:
+    """What is about to be trained, and where; as wide as the terminal.
+
+    `changed` are the settings that aren't as in the recipe.
+    """
+    rows = {
+        "data": data_line(start),
+        "model": model_line(start.config),
+        "device": device_line(start.config),
+        "plan": plan_line(start),
+        "run": run_line(start, out, changed),
+    }
+    lines = [*rows.items(), *(("note", note) for note in notes(start))]
+    return "\n".join(wrapped(f"{name:<8}", line) for name, line in lines)
+
+
+def notes(start: Start) -> tuple[str, ...]:
+    """What was decided for the user, which the log says too."""
+    return tuple(dict.fromkeys((*start.sources.notes, *start.state.notes)))
+
+
+def data_line(start: Start) -> str:
+    dataset, train, validation, test = start.sources[:4]
+    parts = [f"{len(train):,} images to train"]
+    if validation is not None:
+        parts.append(f"{len(validation):,} to validate")
+    parts.append(f"{len(test):,} to test")
+    requested = getattr(dataset, "requested", dataset.name)
+    instead = f" instead of {requested}" if requested != dataset.name else ""
+    return f"{dataset.name}{instead}: {', '.join(parts)}; {class_line(train)}"
+
+
+def class_line(source: Source) -> str:
+    """How many classes, and the first of them: "2 classes: ants, bees"."""
+    line = f"{source.num_classes:,} classes"
+    names = source.class_names
+    if len(names) > MOST_NAMED:
+        names = (*names[:FIRST_NAMED], "...")
+    return f"{line}: {', '.join(names)}" if names else line
+
+
+def model_line(config: TrainConfig) -> str:
+    """Its name in the paper, or its sizes, and how many weights."""
+    model = config.model
+    height, width = model.image_size
+    line = (
+        f"{model_name(model)} of {height}x{width} images; "
+        f"{budget.parameters(model).total:,} weights"
+    )
+    return f"{line}, from {config.weights}" if config.weights else line
+
+
+def model_name(model: ViTConfig | ResNetConfig) -> str:
+    """ "ViT-B/16", or what it is made of."""
+    if isinstance(model, ResNetConfig):
+        made_of = (model.family, model.layers, model.width)
+        names = [name for name, row in RESNETS.items() if row == made_of]
+        return names[0] if names else "a ResNet"
+    for name in (*NAMES, *HYBRIDS):
+        paper = vit_config(name)
+        if all(getattr(model, x) == getattr(paper, x) for x in TABLE_1):
+            return name
+    height, width = model.patch_size
+    return (
+        f"{counted(model.depth, 'block')}, {model.embed_dim} wide, "
+        f"{height}x{width} patches"
+    )
+
+
+def device_line(config: TrainConfig) -> str:
+    parts = [config.device, config.precision]
+    if config.threads is not None:
+        parts.append(counted(config.threads, "thread"))
+    if config.compile:
+        parts.append("compiled")
+    if (size := from_environment().world_size) > 1:
+        parts.append(f"{size} processes")
+    return ", ".join(parts)
+
+
+def plan_line(start: Start) -> str:
+    config, steps = start.config, counted(start.num_steps, "step")
+    length = steps
+    if config.epochs is not None:
+        length = f"{counted(config.epochs, 'epoch')} ({steps})"
+    return (
+        f"{length}, batch size {config.batch_size:,}, {config.optimizer}, "
+        f"learning rate {config.lr:g}"
+    )
+
+
+def run_line(start: Start, out: Path, changed: dict[str, Any]) -> str:
+    line = str(out)
+    if start.state.step:
+        line += f", going on at step {start.state.step:,}"
+    # epochs or steps is none, whichever was not given
+    words = [
+        f"{name}={as_typed(value)}"
+        for name, value in changed.items()
+        if name not in (*MAY_DIFFER, *DERIVED) and value is not None
+    ]
+    return f"{line}; not as in the recipe: {' '.join(words)}" if words else line
+
+
+def counted(number: int, thing: str) -> str:
+    """ "1 step", "1,200 steps"."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+# --- while it lasts
+
+
+class Reporter:
+    """Shows a run on stderr, from its first step on; what `fit` calls."""
+
+    def __init__(self, out: Path, changed: dict[str, Any]) -> None:
+        self.out, self.changed = out, changed
+        # None before the first step, and in all processes but the first
+        self.begun: Start | None = None
+        self.bar: StepBar | None = None
+        self.numbers: dict[str, Any] = {}  # the last of each
+        self.last_step: int | None = None  # at the last call of `stepped`
+
+    def start(self, start: Start) -> None:
+        """Say what is about to be trained."""
+        say(announcement(start, self.out, self.changed))
+        self.begun, self.first = start, start.state.step
+        self.shown_notes = notes(start)
+        self.began = time.monotonic()
+        self.next_line = self.began  # the first measurement is shown at once
+        if sys.stderr.isatty():
+            self.bar = StepBar(start)
+
+    def stepped(self) -> None:
+        """Show how far the run is: after every step, so this has to be cheap.
+
+        Also between the batches of an evaluation, where the step stays the
+        same.
+        """
+        if self.begun is None:
+            return
+        step = self.begun.state.step
+        is_evaluating, self.last_step = step == self.last_step, step
+        if self.bar is not None:
+            self.bar.update(step - self.bar.n)
+            if is_evaluating != self.bar.is_evaluating:
+                self.bar.is_evaluating = is_evaluating
+                self.bar.refresh()
+        elif time.monotonic() >= max(self.next_line, self.began + EVERY):
+            self.say_line(step, self.begun.num_steps)
+
+    def measured(self, progress: Progress) -> None:
+        """Show one measurement."""
+        if self.begun is None:
+            return
+        if "note" in progress.line:
+            if progress.line["note"] not in self.shown_notes:
+                say(wrapped("note    ", progress.line["note"]))
+            return
+        self.numbers |= progress.line
+        if self.bar is not None:
+            self.bar.measured = self.numbers
+            self.bar.is_evaluating = False
+            self.bar.update(progress.step - self.bar.n)
+            self.bar.refresh()
+        elif (
+            time.monotonic() >= self.next_line
+            or progress.step == progress.num_steps
+        ):
+            self.say_line(progress.step, self.begun.num_steps)
+
+    def say_line(self, step: int, last: int) -> None:
+        """Step, loss, accuracies, speed and the time left, in a line."""
+        now = time.monotonic()
+        self.next_line = now + EVERY
+        units = {"loss": "", "lr": ""}
+        units |= {f"{part}_accuracy": " %" for part in ACCURACIES}
+        parts = [
+            f"{key.replace('_', ' ')} {self.numbers[key]:.4g}{unit}"
+            for key, unit in units.items()
+            if key in self.numbers
+        ]
+        if "images_per_second" in self.numbers:
+            parts.append(f"{self.numbers['images_per_second']:,.0f} images/s")
+        if (wait := self.numbers.get("data_wait", 0.0)) > SLOW_DATA:
+            parts.append(f"{100 * wait:.0f} % of the time waiting for data")
+        if left := time_left(step, self.first, last, now - self.began):
+            parts.append(left)
+        say(f"step {step} of {last}: {', '.join(parts) or 'under way'}")
+
+    def close(self) -> None:
+        """Leave the terminal's line."""
+        if self.bar is not None:
+            self.bar.close()
+
+
+class StepBar(tqdm):
     """A bar no wider than the terminal, with what was measured last."""
 
     measured: dict[str, Any]
@@ -51,13 +268,13 @@ class Bar(tqdm):
         line = "{percentage:3.0f}%|{bar}| " + "  ".join(texts)
         return known | {"bar_format": line}
 
-    def parts(self, known: dict[str, Any]) -> list[Part]:
-        """The numbers, from left to right."""
-        parts = [Part(f"{known['n']}/{known['total']}", 1)]
+    def parts(self, known: dict[str, Any]) -> list[tuple[int, str]]:
+        """Numbers from left to right; the least important give way first."""
+        parts = [(1, f"{known['n']}/{known['total']}")]
         if "loss" in self.measured:
-            parts.append(Part(f"loss {self.measured['loss']:.3g}", 6))
+            parts.append((6, f"loss {self.measured['loss']:.3g}"))
         parts += [
-            Part(f"{label} {self.measured[f'{name}_accuracy']:.1f}%", 5)
+            (5, f"{label} {self.measured[f'{name}_accuracy']:.1f}%")
             for name, label in ACCURACIES.items()
             if f"{name}_accuracy" in self.measured
         ]
@@ -66,21 +283,21 @@ class Bar(tqdm):
         if speed is None and steps:
             speed = steps * self.batch_size / seconds
         if speed is not None:
-            parts.append(Part(f"{speed:,.0f} img/s", 2))
+            parts.append((2, f"{speed:,.0f} img/s"))
         if (wait := self.measured.get("data_wait", 0.0)) > SLOW_DATA:
-            parts.append(Part(f"data wait {100 * wait:.0f}%", 3))
+            parts.append((3, f"data wait {100 * wait:.0f}%"))
         left = time_left(known["n"], known["initial"], known["total"], seconds)
         if self.is_evaluating:
             left = "evaluating"
-        return [*parts, Part(left, 4)] if left else parts
+        return [*parts, (4, left)] if left else parts
 
 
-def fitting(parts: Sequence[Part], columns: int) -> list[str]:
+def fitting(parts: list[tuple[int, str]], columns: int) -> list[str]:
     """The texts in order, without the least important if they don't fit."""
     kept = list(parts)
-    while kept and sum(len(part.text) + 2 for part in kept) - 2 > columns:
-        kept.remove(min(kept, key=lambda part: part.importance))
-    return [part.text for part in kept]
+    while kept and sum(len(text) + 2 for _, text in kept) - 2 > columns:
+        kept.remove(min(kept, key=lambda part: part[0]))
+    return [text for _, text in kept]
 
 
 def time_left(step: int, first: int, last: int, seconds: float) -> str:
@@ -91,78 +308,50 @@ def time_left(step: int, first: int, last: int, seconds: float) -> str:
     return f"{tqdm.format_interval(left)} left"
 
 
-class Reporter:
-    """Shows a run on stderr, from its first step on."""
+class Counter:
+    """Shows how many pictures are done."""
 
-    def __init__(self, start: Start, shown_notes: Sequence[str] = ()) -> None:
-        self.start = start
-        self.shown_notes = shown_notes
-        self.first = start.state.step
-        self.began = time.monotonic()
-        self.next_line = self.began  # the first measurement is shown at once
-        self.numbers: dict[str, Any] = {}  # the last of each
-        self.last_step: int | None = None  # at the last call of `stepped`
-        self.bar = Bar(start) if sys.stderr.isatty() else None
+    def __init__(self) -> None:
+        self.began = self.last_line = time.monotonic()
+        self.first: int | None = None  # done before, by another run
+        self.bar: Any = None
 
-    def stepped(self) -> None:
-        """Look how far the run is: after every step, so this has to be cheap.
-
-        Also between the batches of an evaluation, where the step stays the
-        same.
-        """
-        step = self.start.state.step
-        is_evaluating, self.last_step = step == self.last_step, step
-        if self.bar is not None:
-            self.bar.update(step - self.bar.n)
-            if is_evaluating != self.bar.is_evaluating:
-                self.bar.is_evaluating = is_evaluating
-                self.bar.refresh()
-        elif time.monotonic() >= max(self.next_line, self.began + EVERY):
-            self.say_line(step)
-
-    def measured(self, progress: Progress) -> None:
-        """Show one measurement."""
-        if "note" in progress.line:
-            if progress.line["note"] not in self.shown_notes:
-                say(wrapped("note    ", progress.line["note"]))
-            return
-        self.numbers |= progress.line
-        if self.bar is not None:
-            self.bar.measured = self.numbers
-            self.bar.is_evaluating = False
-            self.bar.update(progress.step - self.bar.n)
-            self.bar.refresh()
-        elif (
-            time.monotonic() >= self.next_line
-            or progress.step == progress.num_steps
-        ):
-            self.say_line(progress.step)
-
-    def say_line(self, step: int) -> None:
-        """Step, loss, accuracies, speed and the time left, in a line."""
-        now = time.monotonic()
-        self.next_line = now + EVERY
-        last = self.start.num_steps
-        parts = [
-            f"{name} {self.numbers[key]:.4g}{unit}"
-            for name, key, unit in (
-                ("loss", "loss", ""),
-                ("lr", "lr", ""),
-                ("train accuracy", "train_accuracy", " %"),
-                ("validation accuracy", "validation_accuracy", " %"),
-                ("test accuracy", "test_accuracy", " %"),
-            )
-            if key in self.numbers
-        ]
-        if "images_per_second" in self.numbers:
-            parts.append(f"{self.numbers['images_per_second']:,.0f} images/s")
-        if (wait := self.numbers.get("data_wait", 0.0)) > SLOW_DATA:
-            parts.append(f"{100 * wait:.0f} % of the time waiting for data")
-        left = time_left(step, self.first, last, now - self.began)
-        parts += [left] if left else []
-        say(f"step {step} of {last}: {', '.join(parts) or 'under way'}")
+    def show(self, num_done: int, num_all: int) -> None:
+        """To be called several times a second."""
+        if self.first is None:
+            self.first = num_done
+        if sys.stderr.isatty():
+            if self.bar is None:
+                self.bar = tqdm(
+                    total=num_all,
+                    initial=num_done,
+                    unit=" pictures",
+                    file=sys.stderr,
+                    dynamic_ncols=True,
+                )
+            self.bar.update(num_done - self.bar.n)
+        elif time.monotonic() >= self.last_line + EVERY:
+            self.last_line = time.monotonic()
+            seconds = self.last_line - self.began
+            left = time_left(num_done, self.first, num_all, seconds)
+            end = f", {left}" if left else ""
+            say(f"{num_done:,} of {num_all:,} pictures{end}")
 
     def close(self) -> None:
         """Leave the terminal's line."""
         if self.bar is not None:
             self.bar.close()
+
+
+def with_progress(
+    batches: Iterable[Item], batch_size: int, num_all: int
+) -> Iterator[Item]:
+    """Batches of pictures as they come, while a `Counter` shows how many."""
+    counter = Counter()
+    counter.show(0, num_all)
+    try:
+        for number, batch in enumerate(batches, start=1):
+            yield batch
+            counter.show(min(number * batch_size, num_all), num_all)
+    finally:
+        counter.close()

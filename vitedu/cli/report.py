@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from vitedu import results
-from vitedu.cli.announcement import model_line, model_name
-from vitedu.cli.answer import Answer, as_typed
-from vitedu.cli.command import Command
-from vitedu.cli.talk import say, wrapped
-from vitedu.cli.words import split_words
+from vitedu.cli.output import (
+    Answer,
+    Command,
+    as_typed,
+    rows_in,
+    say,
+    say_notes,
+)
+from vitedu.cli.overrides import split_words
+from vitedu.cli.progress import DERIVED, model_line, model_name
 from vitedu.data import Source, folder_of
 from vitedu.data.arrays import is_array_set
 from vitedu.data.image_source import ImageSource
@@ -29,14 +34,13 @@ from vitedu.train.sources import open_sources
 from vitedu.weights import load
 
 if TYPE_CHECKING:
-    from vitedu.figures.report import Measured
+    from vitedu.figures.report.examples import Measured
 
 NAME = "report.html"
 # What a recipe cannot know of your data, and what the weights bring along.
 OF_THE_DATA = ("dataset", "data", "model.num_classes", "given")
 OF_THE_MODEL = ("model.", "preprocess.")
 NOT_OF_THE_MODEL = ("model.dropout", "model.drop_path")
-DERIVED = ("preprocess.image_size", "preprocess.in_channels")
 
 
 class TestPart(NamedTuple):
@@ -69,7 +73,7 @@ def report(options: argparse.Namespace) -> Answer:
     path = folder.path / NAME
     correct = None if measured is None else measured.answers.is_correct
     if correct is None:
-        say(wrapped("note: ", f"the test pictures are missing: {test.missing}"))
+        say_notes([f"the test pictures are missing: {test.missing}"])
     values: dict[str, Any] = {
         "report": str(path),
         "missing": test.missing or None,
@@ -164,9 +168,8 @@ def write_report(
     """
     # no window is needed, and the user's kind of window may not be available
     os.environ["MPLBACKEND"] = "agg"
-    from vitedu.cli.report_examples import measure
-    from vitedu.figures.report import Contents
-    from vitedu.figures.report import report as page
+    from vitedu.figures.report.examples import measure
+    from vitedu.figures.report.page import Contents, render
 
     config = TrainConfig.from_json(run.result["config"])
     measured = None
@@ -187,7 +190,7 @@ def write_report(
         measured=measured,
         missing=test.missing,
     )
-    content = page(contents)
+    content = render(contents)
     with folder.locked():
         # the run has left its folder, and another may have begun there
         if folder.history() != run.history:
@@ -231,16 +234,14 @@ REPORT = Command(
     "answers with attention maps, and how to load the model. `vitedu train` "
     "draws it after a run on pictures; this command does so for any run. Of "
     "more than 10,000 test pictures it looks at an even share.",
-    words=[
-        ("RUN", "the folder of a run"),
-        ("data=PATH", "where its data are now, if they have moved"),
-    ],
+    words=rows_in("""
+        RUN  the folder of a run
+        data=PATH  where its data are now, if they have moved
+    """),
     fields=lambda: ("data",),
-    examples=[
-        ("vitedu report runs/finetune-1a2b3c4d", "the page of a run"),
-        (
-            "vitedu report runs/finetune-1a2b3c4d data=/mnt/photos",
-            "whose photographs have moved",
-        ),
-    ],
+    examples=rows_in("""
+        vitedu report runs/finetune-1a2b3c4d  the page of a run
+        vitedu report runs/finetune-1a2b3c4d data=/mnt/photos
+            whose photographs have moved
+    """),
 )

@@ -3,25 +3,51 @@
 import argparse
 import os
 import shlex
-from typing import Any
+import signal
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
 
-from vitedu.cli.announcement import announcement, notes
-from vitedu.cli.answer import Answer
-from vitedu.cli.command import Command
-from vitedu.cli.dry_run import dry_run
-from vitedu.cli.interrupt import Interrupt
-from vitedu.cli.plan import Plan, plan_of
-from vitedu.cli.progress import Reporter
+import torch
+
+from vitedu.bench.trial import MEASURED, WARM_UP, look_at, try_run
+from vitedu.budget.forecast import fits, fitted, step_memory
+from vitedu.cli.info import added_words, readable_hours, step_of, tier_for
+from vitedu.cli.output import Answer, Command, rows_in, say, table
+from vitedu.cli.overrides import list_settings, setting_names, split_words
+from vitedu.cli.progress import Reporter, announcement, counted
 from vitedu.cli.report import draw_report
-from vitedu.cli.settings import overview, setting_names
-from vitedu.cli.talk import say
-from vitedu.data import Source
-from vitedu.errors import UserError, reason
-from vitedu.files import replace_file
-from vitedu.train import RECIPES, Progress, Start, fit
-from vitedu.train.config import MAY_DIFFER, TIERS
-from vitedu.train.processes import from_environment
+from vitedu.errors import UserError, available_memory, readable_bytes, reason
+from vitedu.files import replace_file, user_path
+from vitedu.train import (
+    RECIPES,
+    Start,
+    TrainConfig,
+    find_device,
+    fit,
+    override,
+    recipe,
+)
+from vitedu.train.config import MAY_DIFFER, TIERS, differences
+from vitedu.train.finetune import finetune_config, with_weights
+from vitedu.train.precision import concrete
+from vitedu.train.processes import Processes, from_environment
 from vitedu.train.run_folder import OtherRun, RunFolder
+from vitedu.train.sources import class_names_of, open_sources
+from vitedu.train.start import build_model, check_room
+
+CTRL_C = 130  # the exit code of what Ctrl-C ended, as shells have it
+
+
+class Plan(NamedTuple):
+    """What is to be trained, and where."""
+
+    config: TrainConfig
+    out: Path
+    changed: dict[str, Any]  # against the recipe
 
 
 def train(options: argparse.Namespace) -> Answer:
@@ -39,92 +65,198 @@ def train(options: argparse.Namespace) -> Answer:
         ) from None
 
 
+# --- what the words mean
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """The plan that a command line describes. UserError: it makes no sense."""
+    names, fields = split_words(options.words)
+    if "recipe" in fields:
+        raise UserError("recipe= is not a setting; name the recipe after train")
+    if options.device != "auto":
+        fields.setdefault("device", options.device)
+    if len(names) > 1:
+        raise UserError(f"train takes one recipe, got {', '.join(names)}")
+    if options.resume is not None:
+        return resumed(options, names, fields)
+    if not names:
+        raise UserError(
+            f"train needs a recipe; known: {', '.join(sorted(RECIPES))}"
+        )
+    tier = tier_for(options, fields.pop("tier", options.tier))
+    original, config = configured(names[0], tier, fields)
+    _, changed = differences(on_device(original), config)
+    if "model.num_classes" not in fields:  # counted
+        changed.pop("model.num_classes", None)
+    out = Path("runs") / f"{config.recipe}-{config.digest()}"
+    if options.out is not None:
+        out = user_path(options.out)
+    return Plan(config, out, changed)
+
+
+def configured(
+    name: str, tier: str, fields: dict[str, str]
+) -> tuple[TrainConfig, TrainConfig]:
+    """A recipe as it is, and with the fields that were given.
+
+    Unless it is given, the number of classes is taken from the data.
+    """
+    if name == "finetune":
+        dataset = fields.pop("dataset", None)
+        weights, data = fields.pop("weights", None), fields.pop("data", None)
+        original = finetune_config(weights, data, tier, dataset=dataset)
+        return original, on_device(override(original, fields))
+    original = recipe(name, tier, fields.pop("model", None))
+    if original.weights is not None and "weights" in fields:
+        weights = fields.pop("weights")
+        if weights != original.weights:
+            named = {x: fields[x] for x in ("dataset", "data") if x in fields}
+            num_classes = len(class_names_of(override(original, named)))
+            original = with_weights(original, weights, num_classes)
+    config = override(original, fields)
+    if "model.num_classes" not in fields:
+        num_classes = len(class_names_of(config))
+        if num_classes != config.model.num_classes:
+            model = replace(config.model, num_classes=num_classes)
+            config = replace(config, model=model)
+    return original, on_device(config)
+
+
+def resumed(
+    options: argparse.Namespace, names: list[str], fields: dict[str, str]
+) -> Plan:
+    """The configuration in the folder; only what may differ can be changed."""
+    if options.fresh or options.out is not None or options.tier is not None:
+        raise UserError(
+            "--resume uses the run's own folder and tier; leave out --fresh, "
+            "--out and --tier"
+        )
+    out = user_path(options.resume)
+    config = RunFolder(out).read_config()
+    if names and names[0] != config.recipe:
+        raise UserError(
+            f"{out} contains a run of {config.recipe}, not of {names[0]}"
+        )
+    new = on_device(override(config, fields))
+    _, changed = differences(config, new)
+    if changed:
+        raise UserError(
+            f"{' and '.join(changed)} cannot change when a run goes on; only "
+            f"{', '.join(MAY_DIFFER)} can"
+        )
+    return Plan(new, out, {})
+
+
+def on_device(config: TrainConfig) -> TrainConfig:
+    """`config` with the device and the precision that "auto" means here."""
+    device = find_device(config.device)
+    return concrete(replace(config, device=str(device)), device)
+
+
+# --- the run
+
+
 def trained(plan: Plan, options: argparse.Namespace) -> Answer:
     """Train, and draw the curves and the report."""
     folder = RunFolder(plan.out)
     is_first = from_environment().is_first
     if options.fresh and is_first and (old := folder.set_aside()):
         say(f"the run that was there is now in {old}")
+    reporter = Reporter(plan.out, plan.changed)
+    page = None
     with Interrupt() as interrupt:
-        watcher = Watcher(plan, interrupt)
+
+        def stepped() -> bool:
+            reporter.stepped()
+            return interrupt.is_requested()
+
         try:
             run = fit(
                 plan.config,
                 plan.out,
-                on_start=watcher.start,
-                on_progress=watcher.measured,
-                should_stop=watcher.stepped,
+                on_start=reporter.start,
+                on_progress=reporter.measured,
+                should_stop=stepped,
                 command=shlex.join(["vitedu", *options.arguments]),
             )
         finally:
-            watcher.close()
+            reporter.close()
+        begun = reporter.begun
         if is_first:
             draw_curves(run.history, folder)
-        page = None
         if is_first and run.result["status"] == "finished":
-            stop = interrupt.is_requested
-            page = draw_report(run, folder, watcher.test, stop)
+            test = begun and begun.sources.test
+            page = draw_report(run, folder, test, interrupt.is_requested)
     values = run.result | {"out": str(plan.out)}
     if run.result["status"] == "interrupted":
-        text = f"interrupted {watcher.where()} and saved; the same command "
-        return Answer(values, f"{text}goes on: {plan.out}", interrupt.code)
-    if is_first and watcher.reporter is None:
+        where = "before the last step"
+        if begun:
+            where = f"at step {begun.state.step:,} of {begun.num_steps:,}"
+        text = f"interrupted {where} and saved; the same command goes on: "
+        return Answer(values, f"{text}{plan.out}", interrupt.code)
+    if is_first and begun is None:
         say(f"this run in {plan.out} was already finished; --fresh repeats it")
-    test = run.result["metrics"]["test_accuracy"]["value"]
-    trained = run.result["dataset"]
-    lines = [
-        f"test accuracy {test:.2f} % on {trained['num_test']:,} images of "
-        f"{trained['name']}, {run.result['wall_seconds']:.0f} s of training",
-        f"weights: {folder.weights}",
-    ]
-    if page is not None:
-        lines.append(f"report: {page}")
-    return Answer(values, "\n".join(lines))
+    test_accuracy = run.result["metrics"]["test_accuracy"]["value"]
+    data = run.result["dataset"]
+    text = (
+        f"test accuracy {test_accuracy:.2f} % on {data['num_test']:,} images "
+        f"of {data['name']}, {run.result['wall_seconds']:.0f} s of training\n"
+        f"weights: {folder.weights}"
+    )
+    return Answer(values, text if page is None else f"{text}\nreport: {page}")
 
 
-class Watcher:
-    """What `fit` calls: tells the user, and passes on their wish to stop."""
+class Interrupt:
+    """Ctrl-C or SIGTERM as a question; a second one stops at once.
 
-    def __init__(self, plan: Plan, interrupt: Interrupt) -> None:
-        self.plan = plan
-        self.interrupt = interrupt
-        # None before the start, and in all processes but the first
-        self.reporter: Reporter | None = None
+    The second counts from a second after the first: torchrun passes Ctrl-C on
+    to processes that the terminal has sent it to already.
+    """
 
-    def start(self, start: Start) -> None:
-        """Say what is about to be trained."""
-        say(announcement(start, self.plan))
-        self.reporter = Reporter(start, notes(start))
+    def __init__(self) -> None:
+        self.signals = (signal.SIGINT, signal.SIGTERM)
+        self.received: float | None = None  # when, in seconds
+        self.number: int | None = None  # which signal
+
+    def __enter__(self) -> "Interrupt":
+        self.before = [
+            signal.signal(number, self.receive) for number in self.signals
+        ]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in zip(self.signals, self.before, strict=True):
+            # None: it isn't Python's, and cannot be put back
+            signal.signal(number, handler or signal.SIG_DFL)
+
+    def receive(self, number: int, frame: FrameType | None) -> None:
+        """Note the first signal; a later one does what it does elsewhere."""
+        if self.received is None:
+            self.received, self.number = time.monotonic(), number
+            line = (
+                b"stopping after this step and saving; "
+                b"repeat to quit immediately\n"
+            )
+            # print cannot be entered again if the signal came in the middle of
+            # it; and nobody may be reading
+            with suppress(OSError):  # a terminal's line has a bar and "^C"
+                os.write(2, b"\n" + line if os.isatty(2) else line)
+        elif time.monotonic() > self.received + 1:
+            self.__exit__()
+            signal.raise_signal(number)
+
+    def is_requested(self) -> bool:
+        """Whether a signal came."""
+        return self.received is not None
 
     @property
-    def test(self) -> Source | None:
-        """The test part; None if the run was finished before."""
-        if self.reporter is None:
-            return None
-        return self.reporter.start.sources.test
+    def code(self) -> int:
+        """The exit code of a run that was stopped and saved.
 
-    def measured(self, progress: Progress) -> None:
-        """Show a measurement."""
-        if self.reporter is not None:
-            self.reporter.measured(progress)
-
-    def stepped(self) -> bool:
-        """Move the bar after a step; whether the run is to stop."""
-        if self.reporter is not None:
-            self.reporter.stepped()
-        return self.interrupt.is_requested()
-
-    def where(self) -> str:
-        """How far the run is, for a sentence."""
-        if self.reporter is None:
-            return "before the last step"
-        start = self.reporter.start
-        return f"at step {start.state.step:,} of {start.num_steps:,}"
-
-    def close(self) -> None:
-        """Leave the terminal's line."""
-        if self.reporter is not None:
-            self.reporter.close()
+        0 after SIGTERM, which a scheduler sends: it would take anything else
+        for a failure.
+        """
+        return CTRL_C if self.number == signal.SIGINT else 0
 
 
 def draw_curves(history: list[dict[str, Any]], folder: RunFolder) -> None:
@@ -151,37 +283,160 @@ def draw_curves(history: list[dict[str, Any]], folder: RunFolder) -> None:
         say(f"curves.png could not be drawn: {reason(error)}")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What `vitedu train` takes."""
-    parser.add_argument(
-        "--out",
-        metavar="DIR",
-        help="the run folder; by default runs/RECIPE-<digits of the settings>",
+# --- what a run would take
+
+
+def dry_run(plan: Plan, *, fresh: bool = False) -> Answer:
+    """Whether memory will do, how long it takes here, and what the data are.
+
+    Some steps are taken with a copy of the weights that is thrown away; the run
+    folder isn't touched. With `fresh`, the run would begin anew, whatever is in
+    its folder. UserError: what the run itself would say before its first step.
+    """
+    config, processes = plan.config, from_environment()
+    device = processes.device(find_device(config.device))
+    values: dict[str, Any] = {"dry_run": True, "out": str(plan.out)}
+    with processes.connected(device):
+        done = 0 if fresh else processes.on_rank0(lambda: steps_done(plan))
+        if done is None:
+            text = f"the run in {plan.out} is finished; nothing would be done"
+            return Answer(values | {"finished": True}, text)
+        values["memory"] = processes.on_rank0(
+            lambda: memory_for(config, device, processes)
+        )
+        if values["memory"]["enough"] is False:
+            # the steps would fail, or push everything else out of memory
+            sources = processes.rank0_first(
+                lambda: open_sources(config, device)
+            )
+            values["data"] = look_at(sources, config)
+            check_room(config, device)
+            if config.weights is not None:
+                build_model(config)
+        else:
+
+            def announce(start: Start) -> None:
+                say(announcement(start, plan.out, plan.changed))
+                steps = min(WARM_UP + MEASURED, start.num_steps)
+                say(f"taking {counted(steps, 'step')} to time them")
+
+            values |= try_run(
+                config, device, steps_done=done, on_start=announce
+            )
+    return Answer(values, forecast(values) if processes.is_first else "")
+
+
+def steps_done(plan: Plan) -> int | None:
+    """The last step that the run in the folder has logged; None: it is done.
+
+    UserError: the folder is another run's.
+    """
+    folder = RunFolder(plan.out)
+    if not folder.path.exists():  # to look into it would make it
+        return 0
+    if folder.finished(plan.config) is not None:
+        return None
+    folder.check(plan.config)
+    return max([0, *(line["step"] for line in folder.history())])
+
+
+def memory_for(
+    config: TrainConfig, device: torch.device, processes: Processes
+) -> dict[str, Any]:
+    """What a step needs, what there is, and what to add if it isn't enough."""
+    # of a GPU each process has its own
+    num_bytes = available_memory() // processes.world_size
+    if device.type == "cuda":
+        num_bytes, _ = torch.cuda.mem_get_info(device)
+    values: dict[str, Any] = {"available": num_bytes, "enough": None}
+    step = step_of(config, processes.world_size)
+    try:
+        values["needed"] = step_memory(step)._asdict()
+        values["enough"] = fits(step, num_bytes)
+        if not values["enough"]:
+            other = fitted(step, num_bytes)
+            values["add"] = other and added_words(other, step)
+    except UserError as error:
+        values["unknown"] = str(error)
+    return values
+
+
+def forecast(values: dict[str, Any]) -> str:
+    """What a dry run found, for a person."""
+    measured = values.get("time", {})
+    rows = [
+        ("classes", classes_line(values["data"])),
+        ("pictures", pictures_line(values["data"])),
+        ("memory", memory_line(values["memory"], measured)),
+    ]
+    if measured:
+        steps = measured["measured_steps"]
+        training = readable_hours(measured["training_seconds"] / 3600)
+        evaluation = readable_hours(measured["evaluation_seconds"] / 3600)
+        rows += [
+            (
+                "training",
+                f"{training} for {counted(measured['steps'], 'step')} of "
+                f"{measured['step_seconds']:.3g} s (median of {steps} "
+                f"measured), {measured['images_per_second']:,.0f} images/s, "
+                f"{100 * measured['data_wait']:.0f} % of it waiting for data",
+            ),
+            (
+                "evaluation",
+                f"{evaluation} for {measured['evaluated_images']:,} images, "
+                "estimated",
+            ),
+        ]
+    return table([row for row in rows if row[1]])
+
+
+def classes_line(data: dict[str, Any]) -> str:
+    """How many, and the smallest and the largest."""
+    line = f"{data['num_classes']:,}"
+    if "smallest" not in data:
+        return f"{line}; how many images each has, only reading them tells"
+    few, many = data["smallest"], data["largest"]
+    if few["count"] == many["count"]:
+        return f"{line}, each with {counted(few['count'], 'image')} to train on"
+    return (
+        f"{line}; {counted(few['count'], 'image')} to train on in the smallest "
+        f"({few['class']}), {many['count']:,} in the largest ({many['class']})"
     )
-    parser.add_argument(
-        "--resume",
-        metavar="DIR",
-        help="go on with the run in DIR; its settings are there, so no recipe "
-        f"is needed, and only {', '.join(MAY_DIFFER)} can be changed",
-    )
-    parser.add_argument(
-        "--fresh",
-        action="store_true",
-        help="start again; the run that is in the folder is kept as DIR.1",
-    )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="say whether memory will do, how long it takes here (from "
-        "10 steps), and what the data are; the run folder isn't touched",
-    )
-    parser.add_argument(
-        "--tier",
-        metavar="TIER",
-        help=f"{', '.join(TIERS)}: how much is computed; smoke is 20 steps, to "
-        "see that it runs; by default $VITEDU_TIER, else gpu or cpu, "
-        "depending on the device",
-    )
+
+
+def pictures_line(data: dict[str, Any]) -> str:
+    """How many can't be read; nothing where there are none to read."""
+    if left_out := data["left_out"]:
+        return (
+            f"{len(left_out):,} can't be read and are left out; the first: "
+            f"{left_out[0]}"
+        )
+    if "sample" not in data:
+        return ""
+    count, wrong = data["sample"]["count"], data["sample"]["unreadable"]
+    if wrong:
+        return (
+            f"{100 * len(wrong) / count:.1f} % of a sample of {count} can't be "
+            f"read; the first: {wrong[0]}"
+        )
+    return f"all of a sample of {count} can be read"
+
+
+def memory_line(memory: dict[str, Any], measured: dict[str, Any]) -> str:
+    """What a step needs, of what there is."""
+    there, peak = readable_bytes(memory["available"]), ""
+    if "peak_memory" in measured:
+        peak = f"; {readable_bytes(measured['peak_memory'])} were measured"
+    if "needed" not in memory:
+        why = memory["unknown"]
+        return f"{there} are free; no prediction ({why}){peak}"
+    line = f"{readable_bytes(memory['needed']['total'])} are needed, {there} "
+    if memory["enough"]:
+        return f"{line}are free: enough{peak}"
+    advice = "take a smaller model or smaller images"
+    if memory["add"]:
+        advice = f"add {memory['add']}"
+    return f"{line}are free: not enough; {advice}"
 
 
 TRAIN = Command(
@@ -192,34 +447,53 @@ TRAIN = Command(
     "command, and ends with the weights that it would have had anyway; a "
     "finished one prints its result. Several processes share a run under "
     "`torchrun --nproc-per-node N -m vitedu train ...`, one per GPU.",
-    words=[
-        ("RECIPE", "where the settings come from; `vitedu info` lists them"),
-        (
-            "field=value",
-            "another value of a setting. Those below are the defaults, `vitedu "
-            "info RECIPE` shows a recipe's own. Unless it is given, "
-            "model.num_classes is counted from the data",
-        ),
-        (
-            "data=PATH",
-            "your own photographs, in a folder for each class, or a FILE.npz",
-        ),
-    ],
-    examples=[
-        ("vitedu train digits", "seconds, nothing to download"),
-        ("vitedu train mnist-tiny lr=3e-3 model.depth=4", "other settings"),
-        (
-            "vitedu train finetune weights=ViT-Ti/16 data=photos",
-            "a trained model on your photographs",
-        ),
-        (
-            "vitedu train imagenet-b16-384 data=imagenet --dry-run",
-            "what it would take here",
-        ),
-        ("vitedu train --resume runs/digits-49b19050", "go on with a run"),
-    ],
-    add_options=add_options,
+    words=rows_in("""
+        RECIPE  where the settings come from; `vitedu info` lists them
+        field=value  another value of a setting. Those below are the defaults,
+            `vitedu info RECIPE` shows a recipe's own. Unless it is given,
+            model.num_classes is counted from the data
+        data=PATH  your own photographs, in a folder for each class, or a
+            FILE.npz
+    """),
+    examples=rows_in("""
+        vitedu train digits  seconds, nothing to download
+        vitedu train mnist-tiny lr=3e-3 model.depth=4  other settings
+        vitedu train finetune weights=ViT-Ti/16 data=photos
+            a trained model on your photographs
+        vitedu train imagenet-b16-384 data=imagenet --dry-run
+            what it would take here
+        vitedu train --resume runs/digits-49b19050  go on with a run
+    """),
+    options={
+        "--out": {
+            "metavar": "DIR",
+            "help": "the run folder; by default runs/RECIPE-<digits of the "
+            "settings>",
+        },
+        "--resume": {
+            "metavar": "DIR",
+            "help": "go on with the run in DIR; its settings are there, so no "
+            f"recipe is needed, and only {', '.join(MAY_DIFFER)} can be "
+            "changed",
+        },
+        "--fresh": {
+            "action": "store_true",
+            "help": "start again; the run that is in the folder is kept as "
+            "DIR.1",
+        },
+        "--dry-run": {
+            "action": "store_true",
+            "help": "say whether memory will do, how long it takes here (from "
+            "10 steps), and what the data are; the run folder isn't touched",
+        },
+        "--tier": {
+            "metavar": "TIER",
+            "help": f"{', '.join(TIERS)}: how much is computed; smoke is 20 "
+            "steps, to see that it runs; by default $VITEDU_TIER, else gpu or "
+            "cpu, depending on the device",
+        },
+    },
     fields=setting_names,
     completions=lambda: sorted(RECIPES),
-    more_help=overview,
+    more_help=list_settings,
 )

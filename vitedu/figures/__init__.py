@@ -6,8 +6,8 @@ draws returns a figure and its alt text. `palette`, `charts`, `schematic` and
 `chapters`. `report` is no drawing but the page of a run, as HTML.
 """
 
-from vitedu.figures.curves import curves
 from vitedu.figures.network import network
+from vitedu.figures.report.charts import curves
 from vitedu.figures.show import show
 
 __all__ = ["curves", "network", "show"]

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
@@ -13,10 +14,9 @@ from vitedu.data import Source
 from vitedu.data.image_source import ImageSource
 from vitedu.data.images import Pictures
 from vitedu.errors import UserError
+from vitedu.evaluate import Predictions, predictions
 from vitedu.evaluate.classify import class_names
-from vitedu.evaluate.confusion import Predictions, predictions
-from vitedu.figures.report import Example, Measured
-from vitedu.figures.report_pictures import as_seen
+from vitedu.figures.report.pictures import as_seen
 from vitedu.interpret import attention_map
 from vitedu.model.network import Network
 from vitedu.train import TrainConfig
@@ -29,6 +29,31 @@ MOST_MEASURED = 10_000
 MOST_AT_ONCE = 64
 
 
+@dataclass(frozen=True, eq=False)
+class Example:
+    """A test picture, what it shows, and what the model says.
+
+    `picture` is (3, h, w) in 0..1, as the model saw it; `shares` (gh, gw) is
+    what of each patch reaches the answer, None where nobody knows.
+    """
+
+    name: str
+    picture: Tensor
+    label: str
+    predicted: str
+    probability: float
+    shares: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What the model says of the test pictures."""
+
+    answers: Predictions
+    right: tuple[Example, ...]  # the most confident first
+    wrong: tuple[Example, ...]
+
+
 def measure(
     model: Network,
     test: Source,
@@ -38,8 +63,9 @@ def measure(
 ) -> Measured:
     """What the model says of the test pictures, and some of them to be shown.
 
-    Of more than MOST_MEASURED an even share, from the first one on.
-    UserError: it was stopped.
+    Of more than MOST_MEASURED an even share, from the first one on. `place` is
+    the folder that the pictures' names are shown from. UserError: it was
+    stopped.
     """
     every = -(-len(test) // MOST_MEASURED)
     num_images = -(-len(test) // every)
@@ -62,51 +88,39 @@ def measure(
     one_by_one = copy(test)
     if isinstance(one_by_one, ImageSource):
         one_by_one.num_workers = 0  # which take longer to start than a picture
+    names = class_names(model, answers.num_classes)
+    like = next(model.parameters())
 
-    def examples(rows: Tensor) -> tuple[Example, ...]:
+    def example(row: int) -> Example:
+        index = row * every
+        images, _ = next(
+            iter(one_by_one.batches(epoch=0, seed=0, batch_size=1, start=index))
+        )
+        shares = None
+        try:
+            maps = attention_map(model, images.to(like.device, like.dtype))
+            shares = maps[0].cpu()
+        except UserError:  # a model without such maps
+            pass
+        return Example(
+            name=name_of(test, index, place),
+            picture=as_seen(images[0], config.preprocess),
+            label=names[answers.labels[row]],
+            predicted=names[answers.classes[row]],
+            probability=answers.probabilities[row].item(),
+            shares=shares,
+        )
+
+    def most_confident(rows: Tensor) -> tuple[Example, ...]:
         order = answers.probabilities[rows].argsort(
             descending=True, stable=True
         )
-        return tuple(
-            example(model, one_by_one, place, answers, row, every, config)
-            for row in rows[order[:EXAMPLES]].tolist()
-        )
+        return tuple(map(example, rows[order[:EXAMPLES]].tolist()))
 
     return Measured(
         answers,
-        right=examples(answers.is_correct.nonzero()[:, 0]),
-        wrong=examples((~answers.is_correct).nonzero()[:, 0]),
-    )
-
-
-def example(
-    model: Network,
-    test: Source,
-    place: Path | None,
-    answers: Predictions,
-    row: int,
-    every: int,
-    config: TrainConfig,
-) -> Example:
-    """The picture of a row of `answers`, and where in it the model looks."""
-    index = row * every
-    images, _ = next(
-        iter(test.batches(epoch=0, seed=0, batch_size=1, start=index))
-    )
-    shares = None
-    try:
-        like = next(model.parameters())
-        shares = attention_map(model, images.to(like.device, like.dtype))
-    except UserError:  # a model without such maps
-        pass
-    names = class_names(model, answers.num_classes)
-    return Example(
-        name=name_of(test, index, place),
-        picture=as_seen(images[0], config.preprocess),
-        label=names[answers.labels[row]],
-        predicted=names[answers.classes[row]],
-        probability=answers.probabilities[row].item(),
-        shares=None if shares is None else shares[0].cpu(),
+        right=most_confident(answers.is_correct.nonzero()[:, 0]),
+        wrong=most_confident((~answers.is_correct).nonzero()[:, 0]),
     )
 
 

@@ -1,0 +1,154 @@
+"""What a run would take here, from some steps that are thrown away.
+
+`try_run(config, torch.device("cpu"))["time"]["training_seconds"]`
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from vitedu.bench.turns import wait
+from vitedu.data.image_source import Epoch, ImageSource
+from vitedu.errors import UserError
+from vitedu.train import Progress, Start, TrainConfig, fit
+from vitedu.train.sources import Sources
+
+WARM_UP = 3  # steps that are taken but not timed; the first may compile
+MEASURED = 10
+SAMPLE = 200  # pictures that are read to see whether they can be
+
+
+def try_run(
+    config: TrainConfig,
+    device: torch.device,
+    *,
+    steps_done: int = 0,
+    on_start: Callable[[Start], object] = lambda start: None,
+) -> dict[str, Any]:
+    """What the data are, and how long the run takes after `steps_done` steps.
+
+    Of several processes only the first one knows. UserError: what `fit` says
+    before its first step, or a step doesn't fit into memory.
+    """
+    trial = Trial(device, on_start)
+    try:
+        fit(
+            replace(config, log_every=1),
+            on_start=trial.start,
+            on_progress=trial.measured,
+            should_stop=trial.stepped,
+        )
+    except torch.cuda.OutOfMemoryError:
+        raise UserError(
+            f"a step doesn't fit into the memory of {device}, although the "
+            "prediction said so; take half as many images at a time "
+            "(micro_batch_size=)"
+        ) from None
+    if trial.begun is None:
+        return {}
+    expected = trial.expected(trial.begun, steps_done)
+    if device.type == "cuda":
+        expected["peak_memory"] = torch.cuda.max_memory_allocated(device)
+    return {"data": trial.data, "time": expected}
+
+
+class Trial:
+    """What `fit` calls: it looks at the data, times steps, and stops."""
+
+    def __init__(
+        self, device: torch.device, on_start: Callable[[Start], object]
+    ) -> None:
+        self.device = device
+        self.on_start = on_start
+        self.begun: Start | None = None
+        self.data: dict[str, Any] = {}
+        self.step = 0
+        self.since = 0.0
+        self.seconds: list[float] = []  # of each step
+        self.waits: list[float] = []  # share of each that went by for data
+
+    def start(self, start: Start) -> None:
+        """Look at the data; from then on, time is taken."""
+        self.begun = start
+        self.on_start(start)
+        self.data = look_at(start.sources, start.config)
+        self.since = time.perf_counter()
+
+    def measured(self, progress: Progress) -> None:
+        """Note how long the step waited for data."""
+        if "data_wait" in progress.line:
+            self.waits.append(progress.line["data_wait"])
+
+    def stepped(self) -> bool:
+        """Time a step; whether these are enough.
+
+        Called between the batches of an evaluation too, which isn't timed.
+        """
+        if self.begun is None:
+            return False
+        state = self.begun.state
+        wait(self.device)
+        now = time.perf_counter()
+        if state.step > self.step:
+            self.seconds.append(now - self.since)
+        self.step, self.since = state.step, now
+        return state.is_done or len(self.seconds) == WARM_UP + MEASURED
+
+    def expected(self, start: Start, steps_done: int) -> dict[str, Any]:
+        """How long the run takes from here on."""
+        config, sources = start.config, start.sources
+        # a shorter run has nothing but its warm-up
+        timed = self.seconds[WARM_UP:] or self.seconds[-1:]
+        waits = self.waits[WARM_UP:] or self.waits[-1:]
+        step = statistics.median(timed)
+        steps = max(start.num_steps - steps_done, 0)
+        num_images = len(sources.test)
+        if sources.validation is not None:
+            epochs = -(-steps // start.state.epoch_steps)
+            num_images += epochs * len(sources.validation)
+        return {
+            "steps": steps,
+            "step_seconds": step,
+            "measured_steps": len(timed),
+            "training_seconds": steps * step,
+            "images_per_second": config.batch_size / step,
+            "data_wait": statistics.mean(waits),
+            "evaluated_images": num_images,
+            # learning from an image is three times the work of looking at it
+            "evaluation_seconds": num_images * step / config.batch_size / 3,
+        }
+
+
+def look_at(sources: Sources, config: TrainConfig) -> dict[str, Any]:
+    """Classes, how many images each has, and how many can't be read."""
+    train = sources.train
+    values: dict[str, Any] = {
+        "name": sources.dataset.name,
+        "num_classes": train.num_classes,
+        "num_train": len(train),
+        "num_test": len(sources.test),
+        "left_out": list(sources.skipped),
+    }
+    if sources.validation is not None:
+        values["num_validation"] = len(sources.validation)
+    labels = getattr(getattr(train, "pictures", train), "labels", None)
+    if labels is not None:  # else only reading the images would tell
+        labels = torch.as_tensor(labels).cpu()
+        counts = torch.bincount(labels, minlength=train.num_classes)
+        for what, row in (
+            ("smallest", int(counts.argmin())),
+            ("largest", int(counts.argmax())),
+        ):
+            names = train.class_names
+            name = names[row] if row < len(names) else str(row)
+            values[what] = {"class": name, "count": int(counts[row])}
+    if isinstance(train, ImageSource):  # read some, at even distances
+        epoch, count = Epoch(train, 0, config.seed), min(SAMPLE, len(train))
+        read = [epoch[[row * len(train) // count]] for row in range(count)]
+        wrong = [str(each) for each in read if isinstance(each, UserError)]
+        values["sample"] = {"count": count, "unreadable": wrong}
+    return values

@@ -1,0 +1,270 @@
+"""From the arguments of `vitedu` to an answer and an exit code.
+
+stdout is for results, stderr for talk; a UserError is one sentence and exit
+code 2.
+"""
+
+import argparse
+import json
+import sys
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, NoReturn
+
+from vitedu import __version__
+from vitedu.cli.bench import BENCH
+from vitedu.cli.convert import CONVERT
+from vitedu.cli.evaluate import EVALUATE
+from vitedu.cli.info import INFO
+from vitedu.cli.output import (
+    Command,
+    Rows,
+    complain,
+    filled,
+    one_line_warnings,
+    print_answer,
+    section,
+    this_process,
+)
+from vitedu.cli.overrides import explain_settings
+from vitedu.cli.predict import PREDICT
+from vitedu.cli.prepare import PREPARE
+from vitedu.cli.report import REPORT
+from vitedu.cli.train import CTRL_C, TRAIN
+from vitedu.errors import UserError, did_you_mean, printable
+from vitedu.train.processes import from_environment
+
+COMMANDS = {
+    "info": INFO,
+    "train": TRAIN,
+    "evaluate": EVALUATE,
+    "predict": PREDICT,
+    "report": REPORT,
+    "convert": CONVERT,
+    "prepare": PREPARE,
+    "bench": BENCH,
+}
+FIRST_STEPS: Rows = [
+    ("vitedu train digits", "a first model; nothing to download"),
+    ("vitedu predict ViT-Ti/16 photo.jpg", "what a photograph shows"),
+    ("vitedu info", "recipes, models and data sets"),
+    ("vitedu train --help", "all of one command"),
+]
+COMMON_OPTIONS: dict[str, dict[str, Any]] = {
+    "--device": {
+        "default": "auto",
+        "metavar": "NAME",
+        "help": "cpu, cuda, cuda:1 or mps; by default the fastest that is here",
+    },
+    "--json": {
+        "action": "store_true",
+        "help": 'one JSON object on stdout, {"error": "..."} after a mistake',
+    },
+    "--debug": {
+        "action": "store_true",
+        "help": "the Python traceback of a mistake, not only its sentence",
+    },
+}
+READER_LEFT = 141  # as the shell says it of a program that SIGPIPE ended
+EXIT_CODES: Rows = [
+    ("0", "done; or stopped by SIGTERM, and saved"),
+    ("1", "a bug in vitedu, with a traceback"),
+    ("2", "a mistake that you can correct, in one sentence"),
+    ("130", "stopped by Ctrl-C; a training run is saved"),
+    ("141", "nobody reads the answer, as behind `| head`"),
+]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command and return its exit code; see EXIT_CODES."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    before, _ = split_at_dashes(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # a terminal that is not UTF-8, a file name that is not
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    with one_line_warnings():
+        try:
+            return run(arguments)
+        except (Exception, KeyboardInterrupt) as error:
+            is_bug = not isinstance(error, UserError | KeyboardInterrupt)
+            is_ctrl_c = isinstance(error, KeyboardInterrupt)
+            message = "interrupted" if is_ctrl_c else printable(str(error))
+            if "--json" in before and this_process().is_first:
+                with suppress(UserError, BrokenPipeError):
+                    print_answer(json.dumps({"error": message}))
+            if is_bug or "--debug" in before:
+                raise
+            complain(message)
+            return CTRL_C if is_ctrl_c else 2
+
+
+def run(arguments: list[str]) -> int:
+    """Print what the arguments ask for; the exit code."""
+    is_first = from_environment().is_first
+    name, *others = arguments or ["--help"]
+    code = 0
+    if name == "--version":
+        text = __version__
+    elif name == "--print-completion":
+        text = completion(" ".join(others))
+    elif name in ("-h", "--help") or arguments == ["help"]:
+        text = overview()
+    elif name == "help":
+        text = help_of(others[0])
+    else:
+        options = parse(name, others)
+        if options.help:
+            text = help_of(name)
+        else:
+            options.arguments = arguments
+            answer = COMMANDS[name].run(options)
+            text, code = answer.text, answer.code
+            if options.json:
+                text = json.dumps(
+                    answer.values, sort_keys=True, allow_nan=False
+                )
+    try:
+        if is_first:
+            print_answer(text)
+    except BrokenPipeError:
+        return READER_LEFT
+    return code
+
+
+def overview() -> str:
+    """The help of all: a line a command."""
+    rows = [(name, each.summary) for name, each in COMMANDS.items()]
+    return "\n\n".join(
+        [
+            "usage: vitedu COMMAND ... [options]",
+            section("commands", rows),
+            section("first steps", FIRST_STEPS),
+            section("exit codes", EXIT_CODES, indent=8),
+            "`vitedu COMMAND --help` shows the words and options of a command, "
+            "and examples.\n"
+            "`vitedu --version` prints the version, `vitedu --print-completion "
+            "bash`\n"
+            "(or zsh, tcsh) a script that completes commands and options.",
+        ]
+    )
+
+
+def help_of(name: str) -> str:
+    """The help of a command, or of all settings. UserError: there is none."""
+    if name == "settings":
+        return explain_settings()
+    return parser_of(name).format_help().rstrip()
+
+
+class Parser(argparse.ArgumentParser):
+    """Argparse that says one sentence in place of its usage lines."""
+
+    def error(self, message: str) -> NoReturn:
+        """UserError with argparse's own sentence."""
+        raise UserError(f"{message}; `{self.prog} --help` shows how")
+
+
+def parser_of(name: str) -> Parser:
+    """What reads the options of a command, and prints its help.
+
+    UserError names the nearest command if there is none of this name.
+    """
+    if name not in COMMANDS:
+        end = did_you_mean(name, COMMANDS)
+        raise UserError(f"there is no command {name!r}; {end}")
+    command = COMMANDS[name]
+    examples = ["examples:"]
+    for line, meaning in command.examples:
+        examples += [f"  {line}", filled(meaning, 6 * " ")]
+    parser = Parser(
+        prog=f"vitedu {name}",
+        usage=f"vitedu {name} {command.usage} [options]",
+        description=f"{filled(command.about)}\n\n"
+        + section("words", command.words),
+        epilog="\n\n".join(
+            filter(None, [command.more_help(), "\n".join(examples)])
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
+        allow_abbrev=False,
+    )
+    add_options(parser, command)
+    return parser
+
+
+def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
+    """The options of a command, and those that every command takes."""
+    for name, option in {**command.options, **COMMON_OPTIONS}.items():
+        parser.add_argument(name, **option)
+    parser.add_argument(
+        "--help", "-h", action="store_true", help="show this help"
+    )
+
+
+def parse(name: str, arguments: list[str]) -> argparse.Namespace:
+    """Options by name, and all other words, in any order, as `words`.
+
+    Behind `--` everything is a word. UserError: there is no such command or
+    option.
+    """
+    parser = parser_of(name)
+    before, after = split_at_dashes(arguments)
+    options, words = parser.parse_known_args(before)
+    for word, value in pairwise([*words, "VALUE"]):
+        if word.startswith("-"):
+            raise unknown_option(name, word, value, parser)
+    options.words = words + after
+    return options
+
+
+def split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """What comes before `--`, and what comes behind it."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:end], arguments[end + 1 :]
+
+
+def unknown_option(
+    name: str, word: str, value: str, parser: Parser
+) -> UserError:
+    """The sentence about an unknown option; a setting may have been meant."""
+    option, equals, given = word.partition("=")
+    field = option.lstrip("-").replace("-", "_")
+    if field in COMMANDS[name].fields():
+        value = given if equals else value
+        return UserError(
+            f"{name} has no option {option!r}; settings have no dashes: "
+            f"{field}={value}"
+        )
+    known = [x for x in parser._option_string_actions if x.startswith("--")]
+    return UserError(
+        f"{name} has no option {option!r}; {did_you_mean(option, known)} (what "
+        "follows -- is never an option)"
+    )
+
+
+def completion(shell: str) -> str:
+    """The script that teaches `shell` the commands. UserError: no shtab."""
+    try:
+        import shtab
+    except ImportError:
+        raise UserError(
+            "shell completion is written by shtab; install it with `pip "
+            "install shtab`"
+        ) from None
+    if shell not in shtab.SUPPORTED_SHELLS:
+        end = did_you_mean(shell, shtab.SUPPORTED_SHELLS)
+        raise UserError(f"no completion for the shell {shell!r}; {end}")
+    parser = argparse.ArgumentParser(prog="vitedu", add_help=False)
+    subparsers = parser.add_subparsers()
+    for name, command in COMMANDS.items():
+        each = subparsers.add_parser(name, help=command.summary, add_help=False)
+        add_options(each, command)
+        names = list(command.completions())
+        # an attribute of shtab's own
+        words: Any = each.add_argument(
+            "words", nargs="*", choices=names or None
+        )
+        if not names:
+            words.complete = shtab.FILE
+    return shtab.complete(parser, shell)

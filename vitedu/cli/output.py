@@ -1,0 +1,203 @@
+"""What the command writes: the answer to stdout, help and all talk to stderr.
+
+`return Answer({"accuracy": 98.1}, "accuracy 98.1 %")`
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import textwrap
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, NamedTuple, TextIO
+
+from tqdm import tqdm
+
+from vitedu.errors import UserError, escaped, printable, reason
+from vitedu.train.processes import SINGLE, Processes, from_environment
+
+INDENT = 24  # columns of a name in the help, as in argparse's own tables
+
+Rows = list[tuple[str, str]]  # names, and what they mean
+
+
+class Answer(NamedTuple):
+    """What a command found: for `--json`, and for a person."""
+
+    values: dict[str, Any]
+    text: str
+    code: int = 0  # the command's exit code
+
+
+class Command(NamedTuple):
+    """One command of `vitedu`: what it does, and its help."""
+
+    run: Callable[[argparse.Namespace], Answer]
+    usage: str  # its words: "RECIPE [field=value ...]"
+    summary: str  # its line in `vitedu --help`
+    about: str  # the first lines of its own help
+    words: Rows
+    examples: Rows
+    # what argparse's add_argument takes
+    options: Mapping[str, dict[str, Any]] = MappingProxyType({})
+    # the names in name=value, and what a shell completes plain words to, if not
+    # files
+    fields: Callable[[], Iterable[str]] = tuple
+    completions: Callable[[], Iterable[str]] = tuple
+    more_help: Callable[[], str] = str
+
+
+def table(rows: list[tuple[str, Any]]) -> str:
+    """Names and values in two columns."""
+    rows = [(escaped(name), escaped(as_typed(value))) for name, value in rows]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def as_typed(value: Any) -> str:
+    """A value as the command line takes it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(as_typed(item) for item in value)
+    return str(value)
+
+
+def rows_in(text: str) -> Rows:
+    """Help as it is written: a name, two spaces, and what it means.
+
+    Lines that are indented further belong to the row above them.
+    """
+    rows: Rows = []
+    for line in textwrap.dedent(text).strip().splitlines():
+        if line.startswith(" "):
+            name, meaning = rows.pop()
+            rows.append((name, f"{meaning} {line.strip()}".strip()))
+        else:
+            name, _, meaning = line.partition("  ")
+            rows.append((name, meaning.strip()))
+    return rows
+
+
+def section(title: str, rows: Rows, indent: int = INDENT) -> str:
+    """Names and meanings under a title; a long name has a line of its own."""
+    lines = [f"{title}:"]
+    for name, meaning in rows:
+        meaning_lines = filled(meaning, indent * " ").splitlines()
+        if meaning_lines and len(name) + 4 <= indent:
+            lines.append(f"  {name:<{indent - 2}}{meaning_lines[0].lstrip()}")
+            lines += meaning_lines[1:]
+        else:
+            lines += [f"  {name}", *meaning_lines]
+    return "\n".join(lines)
+
+
+def filled(text: str, indent: str = "") -> str:
+    """Text in lines as wide as the terminal, but for two columns."""
+    return textwrap.fill(
+        text,
+        width=max(shutil.get_terminal_size().columns - 2, len(indent) + 20),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def wrapped(name: str, line: str) -> str:
+    """A line after its name; on a terminal, wrapped to its width."""
+    if not sys.stderr.isatty():
+        return name + line
+    return textwrap.fill(
+        line,
+        width=shutil.get_terminal_size().columns - 1,
+        initial_indent=name,
+        subsequent_indent=" " * len(name),
+        break_on_hyphens=False,
+    )
+
+
+def say(text: str) -> None:
+    """Talk to the user; a bar on the terminal moves below it.
+
+    Of several processes only the first one talks.
+    """
+    if from_environment().is_first:
+        talk(text)
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """What the user should know, a line each."""
+    for note in notes:
+        say(wrapped("note: ", note))
+
+
+def complain(text: str) -> None:
+    """Say what went wrong; of several processes, which one it happened to."""
+    process = this_process()
+    who = f"process {process.rank}: " if process.world_size > 1 else ""
+    talk(f"vitedu: {who}{text}")
+
+
+def talk(text: str) -> None:
+    """Write to stderr; when nobody reads it any more, a run goes on."""
+    try:
+        tqdm.write(without_controls(text), file=sys.stderr)
+        sys.stderr.flush()
+    except OSError:
+        abandon(sys.stderr)
+
+
+def print_answer(text: str) -> None:
+    """Write the answer of the command.
+
+    BrokenPipeError: nobody reads it. UserError: the disk is full.
+    """
+    try:
+        sys.stdout.write(f"{without_controls(text)}\n")
+        sys.stdout.flush()
+    except OSError as error:
+        abandon(sys.stdout)
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise UserError(f"cannot print the answer: {reason(error)}") from None
+
+
+def abandon(stream: TextIO) -> None:
+    """Send the rest of `stream` nowhere: Python flushes it again at exit."""
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
+
+
+def without_controls(text: str) -> str:
+    """Lines that cannot change the terminal, whatever names they contain."""
+    return "\n".join(map(escaped, text.split("\n")))
+
+
+def this_process() -> Processes:
+    """Which one this is; the only one if the environment contradicts itself."""
+    try:
+        return from_environment()
+    except UserError:
+        return SINGLE
+
+
+@contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Warnings of any package in one line, without its line of code."""
+
+    def show(message: Warning | str, *where: Any, **file: Any) -> None:
+        say(wrapped("vitedu: warning: ", printable(str(message))))
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        if not sys.warnoptions:
+            warnings.simplefilter("default", UserWarning)
+        # of pictures that pillow could read all the same
+        warnings.filterwarnings("ignore", module="PIL")
+        yield

@@ -1,0 +1,130 @@
+"""Words of a command line: plain ones, name=value, and what can be set so."""
+
+from collections.abc import Container
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any
+
+from vitedu.cli.output import Rows, as_typed, filled, rows_in, section
+from vitedu.data.augment import Augment
+from vitedu.errors import UserError
+from vitedu.fields import Count, Size, converted, meanings
+from vitedu.model import ViTConfig
+from vitedu.pictures import PreprocessSpec
+from vitedu.train import TrainConfig
+from vitedu.train.config import parsed
+from vitedu.weights.checkpoint import ANSWERS
+
+# the names in words on weights, such as image_size=384
+OF_WEIGHTS = (*ANSWERS, "ignore")
+# of the fields that are numbers, as text is read, and what they may be
+NUMBERS = {"image_size": (tuple[int, int], Size), "num_heads": (int, Count)}
+# for the help of the commands that read weights
+WEIGHTS = rows_in("""
+    WEIGHTS  a file, a run folder or a name: ViT-Ti/16, which needs no network,
+        ViT-B/16 and others of the paper, or a model on the hub, OWNER/MODEL
+""")
+FIELDS_HELP = rows_in("""
+    image_size=384  the positions are resized to another size of image
+    num_heads=12  attention heads, if the file doesn't say; the same goes for
+        the next three
+    pool=mean  token, mean, map or none: how tokens become an answer
+    position=none  the positions, where there are no learned ones
+    pool_padding=zeros  or -inf: what a ResNet's first pooling finds beyond the
+        edge
+    ignore=extra/*  arrays of the file that may be left out, by name; several
+        with commas
+""")
+# the settings of a run, with titles for the help
+SETTINGS: list[tuple[str, str, type]] = [
+    ("settings", "", TrainConfig),
+    ("model.*, the network", "model.", ViTConfig),
+    ("augment.*, changes to training images", "augment.", Augment),
+    ("preprocess.*, from a picture to numbers", "preprocess.", PreprocessSpec),
+]
+# fields that cannot be typed: parts, and what other fields decide
+NO_WORDS = {
+    "": ("recipe", "tier", "model", "preprocess", "augment", "given"),
+    "preprocess.": ("image_size", "in_channels"),
+}
+
+
+def split_words(
+    words: list[str], known: Container[str] | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """Plain words, and name=value ones; with `known`, only these names.
+
+    UserError: a name is given twice.
+    """
+    plain, given = [], {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or (known is not None and name not in known):
+            plain.append(word)
+        elif name in given:
+            raise UserError(f"{name}= is given twice")
+        else:
+            given[name] = value
+    return plain, given
+
+
+def load_fields(given: dict[str, str]) -> dict[str, Any]:
+    """What words say of weights, for `load`: image_size=384, ignore=extra/*.
+
+    UserError: a number is needed.
+    """
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name == "ignore":
+            found[name] = tuple(value.split(","))
+        elif name in NUMBERS:
+            kind, allowed = NUMBERS[name]
+            found[name] = converted(name, parsed(value, kind), allowed)
+        elif name in OF_WEIGHTS:
+            found[name] = value
+    return found
+
+
+def settings() -> list[tuple[str, Rows]]:
+    """Titles, and under each the fields as name=default with their meanings."""
+    return [
+        (title, rows_of(prefix, owner)) for title, prefix, owner in SETTINGS
+    ]
+
+
+def rows_of(prefix: str, owner: type) -> Rows:
+    """The fields that a word can set: name=default, and what they mean."""
+    known = meanings(owner)
+    defaults = owner() if prefix else None
+    rows = []
+    for each in fields(owner):
+        if each.name in NO_WORDS.get(prefix, ()):
+            continue
+        value = getattr(defaults, each.name, each.default)
+        if is_dataclass(value):  # a variant of the network, set by its name
+            default = type(value).__name__
+        else:
+            default = "NAME" if value is MISSING else as_typed(value)
+        name = f"{prefix}{each.name}={default}"
+        rows.append((name, known.get(each.name, "")))
+    return rows
+
+
+def setting_names() -> list[str]:
+    """What can stand before the "=" of a word of `vitedu train`."""
+    return [row.partition("=")[0] for _, rows in settings() for row, _ in rows]
+
+
+def list_settings() -> str:
+    """All settings with their defaults, for the help of train."""
+    parts = []
+    for title, rows in settings():
+        if not parts:
+            title += " (what they mean: `vitedu help settings`)"
+        names = filled("  ".join(name for name, _ in rows), "  ")
+        parts.append(f"{title}:\n{names}")
+    return "\n\n".join(parts)
+
+
+def explain_settings() -> str:
+    """All settings with what they mean."""
+    return "\n\n".join(section(title, rows) for title, rows in settings())

@@ -1,0 +1,162 @@
+"""The report of a run: one page that needs nothing else, on screen or paper.
+
+`render(Contents(...))` is its HTML. Whatever comes from names of files and
+classes is escaped, and the page forbids scripts and requests of any kind.
+"""
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from torch import Tensor
+
+from vitedu.errors import escaped
+from vitedu.evaluate import (
+    Predictions,
+    class_scores,
+    confusion_matrix,
+    most_confused,
+)
+from vitedu.figures.report.charts import charts
+from vitedu.figures.report.examples import Measured
+from vitedu.figures.report.pictures import jpeg, lit
+
+DASH = "\u2013"
+MOST_SKIPPED = 100  # sentences about pictures that were left out
+MOST_IN_MATRIX = 20  # classes; of more, the most frequent mistakes are listed
+MOST_PAIRS = 20
+MOST_CLASSES = 1000  # rows of the table of classes
+MOST_NAMED_COLUMNS = 4  # classes; the columns of more are numbered
+# Most of a cell's colour, so that the words in it stay legible.
+STRONGEST = 0.6
+RIGHT, WRONG = "47 111 176", "184 50 58"  # palette.PATCHES, palette.CLASS
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """All that a report says.
+
+    `result` and `history` are the run's own; `run` is how to name its folder,
+    `model` describes the network in a line. `changed` is what differs from the
+    recipe, None if nobody knows the recipe. `missing` says why there is nothing
+    in `measured`.
+    """
+
+    run: str
+    model: str
+    result: Mapping[str, Any]
+    history: list[dict[str, Any]]
+    class_names: Sequence[str]
+    settings: Mapping[str, str]
+    changed: Mapping[str, str] | None
+    measured: Measured | None
+    missing: str = ""
+
+
+def render(contents: Contents) -> str:
+    """The whole page."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    def printable(value: object) -> object:
+        is_plain = isinstance(value, str) and not isinstance(value, Markup)
+        return escaped(str(value)) if is_plain else value
+
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=printable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": "{:,}".format,
+        "duration": duration,
+        "jpeg": jpeg,
+        "lit": lambda example: lit(example.picture, example.shares),
+        "percent": percent,
+        "place_of_most": place_of_most,
+        "sure": sure,
+    }
+    template = files(__package__).joinpath("page.html").read_text("utf-8")
+    drawn = [
+        each._replace(svg=Markup(each.svg)) for each in charts(contents.history)
+    ]
+    values = {
+        "charts": drawn,
+        "most_skipped": MOST_SKIPPED,
+        "newline": Markup("\n"),
+        "shell_name": shlex.quote(contents.run),
+    }
+    if contents.measured is not None:
+        values |= tables(contents.measured.answers, contents.class_names)
+    return environment.from_string(template).render(vars(contents) | values)
+
+
+def duration(seconds: float) -> str:
+    """ "59 s", "12 min", "3 h 20 min"."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min"
+
+
+def tables(answers: Predictions, names: Sequence[str]) -> dict[str, Any]:
+    """Confusions, as a matrix or of many classes as a list; class by class."""
+    found = class_scores(answers)
+    columns = found.num_images, found.num_correct, found.recall, found.precision
+    scores = list(zip(names, *map(Tensor.tolist, columns), strict=True))
+    total = found.num_images.tolist()
+    if answers.num_classes <= MOST_IN_MATRIX:
+        counts = confusion_matrix(answers).tolist()
+        matrix = [cells(row, label) for label, row in enumerate(counts)]
+        is_numbered = len(names) > MOST_NAMED_COLUMNS
+        return {"scores": scores, "matrix": matrix, "is_numbered": is_numbered}
+    # classes without test pictures come last
+    scores.sort(key=lambda row: (math.isnan(row[3]), row[3]))
+    confusions = [
+        (names[label], names[predicted], f"{count:,} of {total[label]:,}")
+        for label, predicted, count in most_confused(answers, MOST_PAIRS)
+    ]
+    return {"scores": scores[:MOST_CLASSES], "confusions": confusions}
+
+
+def cells(counts: Sequence[int], row: int) -> list[dict[str, Any]]:
+    """A row of the matrix: the more of the class, the stronger the colour.
+
+    By the square root, so that a few mistakes can be seen.
+    """
+    total = max(sum(counts), 1)
+    return [
+        {
+            "count": count,
+            "color": RIGHT if column == row else WRONG,
+            "strength": STRONGEST * math.sqrt(count / total),
+        }
+        for column, count in enumerate(counts)
+    ]
+
+
+def percent(share: float) -> str:
+    """ "96.7 %"; a dash where there is nothing to divide by."""
+    return DASH if math.isnan(share) else f"{100 * share:.1f} %"
+
+
+def sure(probability: float) -> str:
+    """A probability in percent, which is never rounded up to certainty."""
+    return (
+        "over 99.9 %" if probability > 0.9995 else f"{100 * probability:.1f} %"
+    )
+
+
+def place_of_most(shares: Tensor) -> str:
+    """Where most of an answer comes from."""
+    rows, columns = shares.shape
+    row, column = divmod(int(shares.argmax()), columns)
+    return (
+        f"Attention map of {rows} by {columns} patches; most comes from row "
+        f"{row + 1}, column {column + 1}."
+    )

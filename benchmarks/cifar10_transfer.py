@@ -24,7 +24,7 @@ from recorded import result_fields
 
 import vitedu
 from vitedu import results
-from vitedu.data import Arrays, load_dataset
+from vitedu.data import Split, load_dataset
 from vitedu.evaluate import (
     Features,
     accuracy,
@@ -42,18 +42,13 @@ POOL = 1_000  # training images that the few are drawn from
 SIDE = 128  # the recipe's
 
 
-def features_of(data: Arrays, side: int) -> Features:
+def features_of(data: Split, side: int) -> Features:
     """Frozen features of images enlarged to `side` pixels, as the recipe's."""
     model = vitedu.load("ViT-Ti/16", image_size=side)
     model.preprocess = replace(
         model.preprocess, crop=None, interpolation="bicubic"
     )
     return features(model, data)
-
-
-def first(data: Arrays, n: int) -> Arrays:
-    """The first of them; the file has the classes by turns."""
-    return Arrays(data.images[:n], data.labels[:n])
 
 
 def nearest_mean(few: Features, test: Features) -> float:
@@ -85,7 +80,8 @@ def main() -> None:
     options = parser.parse_args()
     begin = time.perf_counter()
     data = load_dataset("cifar10", data=options.data)
-    train, test = first(data.train, NUM_TRAIN), first(data.test, NUM_TEST)
+    # the file has the classes by turns
+    train, test = data.train.first(NUM_TRAIN), data.test.first(NUM_TEST)
     metrics: dict[str, Any] = {}
     for side in (SIDE, 224):
         x, xt = features_of(train, side), features_of(test, side)

@@ -25,9 +25,9 @@ from vitedu import results
 from vitedu.data import Augment
 from vitedu.evaluate import accuracy
 from vitedu.train import TrainConfig, recipe
+from vitedu.train.data import Sources, open_sources
 from vitedu.train.fit import Loop
 from vitedu.train.journal import evaluate
-from vitedu.train.sources import Sources, open_sources
 from vitedu.train.start import build_state
 
 TARGET = Path(__file__).parents[1] / "vitedu/results/cifar10-scratch-cpu.json"

@@ -35,7 +35,7 @@ from torch.utils.data import DataLoader
 from vitedu import results
 from vitedu.compat import import_timm, import_torchvision
 from vitedu.data import Augment, find_images, photo
-from vitedu.data.image_source import ImageSource
+from vitedu.data.feed.pictures import ImageSource
 from vitedu.pictures import PreprocessSpec
 
 TARGET = Path(__file__).parents[1] / "vitedu/results/input-pipeline.json"

@@ -30,7 +30,7 @@ from vitedu import compat, results
 from vitedu.data import locate
 from vitedu.evaluate import accuracy
 from vitedu.train import recipe, train_step
-from vitedu.train.sources import open_sources
+from vitedu.train.data import open_sources
 from vitedu.train.start import build_state
 
 TARGET = 96.0  # percent

@@ -8,8 +8,8 @@ import torch
 from vitedu.data import Augment
 from vitedu.evaluate import accuracy
 from vitedu.train import TrainConfig, fit
+from vitedu.train.data import open_sources
 from vitedu.train.fit import Start
-from vitedu.train.sources import open_sources
 
 
 class Reached(NamedTuple):

@@ -29,7 +29,7 @@ from vitedu import budget, results
 from vitedu.data import Augment
 from vitedu.model import Hybrid, ResNetConfig, SinCos2D, ViTConfig
 from vitedu.train import TrainConfig, fit, recipe
-from vitedu.train.sources import open_sources
+from vitedu.train.data import open_sources
 
 TARGET = Path(__file__).parents[1] / "vitedu/results/resnets-on-shapes.json"
 SEEDS = (0, 1, 2)

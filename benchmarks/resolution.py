@@ -86,8 +86,8 @@ def measure_whole(data: Path, side: int) -> Answers:
     folder = data / "imagenet-sample"
     pictures = find_images(folder, labels=folder / "reference_top5.csv")
     shapes: dict[tuple[int, int], list[int]] = {}
-    for row, path in enumerate(pictures.paths):
-        with Image.open(path) as picture:
+    for row in range(len(pictures)):
+        with Image.open(pictures[row][0]) as picture:
             width, height = picture.size
         scale = side / min(width, height) / 16
         sizes = (16 * min(round(x * scale), 42) for x in (height, width))
@@ -102,7 +102,7 @@ def measure_whole(data: Path, side: int) -> Answers:
         spec = replace(model.preprocess, crop=None)
         source = ImageSource(pictures.take(rows), spec, num_workers=1)
         logits[rows] = all_logits(model, source.batches(batch_size=25)).logits
-    return Answers(logits, torch.tensor(pictures.labels))
+    return Answers(logits, pictures.labels)
 
 
 def measure(data: Path, case: Case) -> Answers:

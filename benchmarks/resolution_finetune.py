@@ -21,7 +21,7 @@ import vitedu
 from vitedu import results
 from vitedu.evaluate import Evaluation, accuracy
 from vitedu.train import TrainConfig, fit, recipe
-from vitedu.train.sources import open_sources
+from vitedu.train.data import open_sources
 
 TARGET = Path(results.__file__).parent / "resolution-finetune.json"
 SIDES, SEEDS = (224, 384), (0, 1, 2)

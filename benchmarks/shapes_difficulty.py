@@ -23,10 +23,10 @@ from vitedu.data import Augment
 from vitedu.evaluate import accuracy
 from vitedu.model import ViT
 from vitedu.train import TrainConfig, TrainState, recipe, train_step
+from vitedu.train.data import open_sources
 from vitedu.train.optimizer import optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.schedule import build_schedule
-from vitedu.train.sources import open_sources
 
 # images: updates of 64
 STEPS = {1_000: 1_000, 10_000: 2_000, 100_000: 4_000}

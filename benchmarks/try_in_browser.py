@@ -102,10 +102,10 @@ def compared(model: ViT, data: Path, page: Page, count: int) -> dict:
     small = in_8_bits(vitedu.load("ViT-Ti/16"))
     whole = all_logits(small, batches(data, model.preprocess)).logits[:count]
     folder = data / "imagenet-sample"
-    paths = find_images(folder, labels=folder / "reference_top5.csv").paths
+    pictures = find_images(folder, labels=folder / "reference_top5.csv")
     answers = []
-    for path in paths[:count]:
-        content = b64encode(Path(path).read_bytes()).decode()
+    for row in range(min(count, len(pictures))):
+        content = b64encode(pictures[row][0].read_bytes()).decode()
         address = f"data:image/jpeg;base64,{content}"
         answers.append(page.evaluate(NAMED, address))
     found = {"page": torch.tensor(answers), "int8": whole.argmax(dim=1)}

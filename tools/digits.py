@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vitedu.data import Arrays, load_dataset
+from vitedu.data import Split, load_dataset
 from vitedu.files import replace_file
 
 TARGET = Path(__file__).parents[1] / "vitedu" / "data" / "digits.npz"
@@ -25,16 +25,15 @@ TRAIN_PER_CLASS = 250
 TEST_PER_CLASS = 50
 
 
-def first_of_each_class(arrays: Arrays, count: int) -> Arrays:
-    """The first `count` samples of each class, in the order of `arrays`."""
+def first_of_each_class(split: Split, count: int) -> Split:
+    """The first `count` samples of each class, in the order of `split`."""
     chosen = torch.cat(
         [
-            (arrays.labels == label).nonzero()[:count, 0]
-            for label in arrays.labels.unique()
+            (split.labels == label).nonzero()[:count, 0]
+            for label in split.labels.unique()
         ]
     )
-    chosen = chosen.sort().values
-    return Arrays(arrays.images[chosen], arrays.labels[chosen])
+    return split.take(chosen.sort().values)
 
 
 def digits_npz() -> bytes:
@@ -45,9 +44,9 @@ def digits_npz() -> bytes:
         ("train", mnist.train, TRAIN_PER_CLASS),
         ("test", mnist.test, TEST_PER_CLASS),
     ):
-        images, labels = first_of_each_class(whole, count)
-        arrays[f"x_{part}"] = images[:, 0].numpy()
-        arrays[f"y_{part}"] = labels.numpy().astype(np.uint8)
+        split = first_of_each_class(whole, count)
+        arrays[f"x_{part}"] = split.images[:, 0].numpy()
+        arrays[f"y_{part}"] = split.labels.numpy().astype(np.uint8)
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as file:
         for name, array in arrays.items():

@@ -55,7 +55,8 @@ print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
 SMOKE = TIER == "smoke"  # only proves that it all runs
 SHORT, LONG, SEEDS = (1, 8, (0, 1)) if SMOKE else (2, 15, (0, 1, 2))
 data = load_dataset("mnist", fallback="digits")
-images, labels = (part[: 2_500 if SMOKE else None] for part in data.train)
+first = 2_500 if SMOKE else None
+images, labels = data.train.images[:first], data.train.labels[:first]
 order = torch.randperm(len(images))
 held_out, learn = order.tensor_split([len(order) // 6])
 x_learn, y_learn = images[learn] / 255, labels[learn]

@@ -24,9 +24,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from vitedu import figures, results
-from vitedu.data import load_dataset, photo
-from vitedu.data import mix
-from vitedu.data.sources import MissingDataError
+from vitedu.data import MissingDataError, load_dataset, mix, photo
 from vitedu.figures import photos
 from vitedu.figures.chapters import recipe
 from vitedu.plain import ViT, accuracy, train_step, warmup_cosine

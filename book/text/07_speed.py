@@ -50,7 +50,7 @@ SMOKE = TIER == "smoke"  # only proves that it all runs
 SIZES = (320, 1, (0, 1), 1, 1) if SMOKE else (20_000, 2, (0, 1, 2), 5, 4)
 IMAGES, EPOCHS, SEEDS, ROUNDS, BATCH = SIZES
 data = load_dataset("mnist", fallback="digits")
-x_learn, y_learn = (part[:IMAGES] for part in data.train)
+x_learn, y_learn = data.train.images[:IMAGES], data.train.labels[:IMAGES]
 x_learn, x_test = x_learn / 127.5 - 1, data.test.images / 127.5 - 1
 y_test = data.test.labels
 name = (

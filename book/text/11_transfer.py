@@ -33,7 +33,15 @@ from PIL import Image
 from torch import nn
 
 from vitedu import budget, figures, results
-from vitedu.data import Augment, ImageSource, find_images, load_folder, photo
+from vitedu.data import (
+    Augment,
+    ImageSource,
+    MissingDataError,
+    find_images,
+    folder_of,
+    load_folder,
+    photo,
+)
 from vitedu.figures import photos
 from vitedu.figures.chapters import transfer
 from vitedu.plain import ViT, accuracy, train_step, warmup_cosine
@@ -44,9 +52,7 @@ TIER = os.environ.get("VITEDU_TIER", "cpu")
 print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-from vitedu.data.folders import folder_of
 from vitedu.data.readers.shapes import write_folder
-from vitedu.data.sources import MissingDataError
 
 # epochs of a long and a short run, images in a batch, drawings in a folder
 SIZES = (1, 1, 4, 16) if TIER == "smoke" else (5, 2, 32, 48)
@@ -301,7 +307,7 @@ for part, classes in PLACES.items():
 three = find_images(here / "photos" / "train")
 
 # %% tags=["hide-input"]
-from vitedu.data.image_source import Epoch
+from vitedu.data.feed.pictures import Epoch
 from vitedu.data.augment import BOX
 
 ours = ImageSource(three, real.preprocess, augment=Augment(crop=0.3, flip=True))

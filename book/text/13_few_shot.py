@@ -23,9 +23,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitedu import evaluate, figures, results
-from vitedu.data import find_images, folder_of, load_folder, photo
+from vitedu.data import (
+    MissingDataError,
+    find_images,
+    folder_of,
+    load_folder,
+    photo,
+)
 from vitedu.data.readers.shapes import write_folder
-from vitedu.data.sources import MissingDataError
 from vitedu.evaluate import features, sample_shots
 from vitedu.figures import photos
 from vitedu.figures.chapters import few_shot
@@ -51,7 +56,7 @@ try:
 except MissingDataError:
     photographs, what = shapes, "no ants and bees here, generated shapes"
 names = photographs.class_names
-most = min(torch.tensor(photographs.train.labels).bincount())
+most = min(photographs.train.labels.bincount())
 MANY = [shots for shots in MANY if shots <= most]
 
 # %% [markdown]

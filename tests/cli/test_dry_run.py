@@ -18,12 +18,13 @@ import vitedu
 from vitedu.bench.trial import Trial, look_at
 from vitedu.cli import main
 from vitedu.cli.train import classes_line, memory_line, pictures_line
-from vitedu.data import Arrays, ArraySource
-from vitedu.data.image_source import ImageSource
-from vitedu.data.items import Items
+from vitedu.data import ArraySource, Split
+from vitedu.data.feed.pictures import ImageSource
+from vitedu.data.readers.arrays import open_pair
+from vitedu.data.readers.torch_dataset import DatasetReader
 from vitedu.pictures import PreprocessSpec
 from vitedu.train import fit, override, recipe
-from vitedu.train.sources import open_sources
+from vitedu.train.data import open_sources
 
 pytestmark = pytest.mark.slow  # whole commands
 
@@ -122,7 +123,9 @@ def test_pictures_that_cannot_be_read_are_counted(here, capsys):
 
 def test_a_sample_tells_of_data_that_nobody_has_looked_through():
     rows = [(np.zeros((8, 8, 3), np.uint8), 0), (b"not a picture", 1)]
-    items = Items("mine", rows, ("a", "b"), torch.tensor([0, 1]))
+    items = Split(
+        "mine", DatasetReader(rows, "mine"), torch.tensor([0, 1]), ("a", "b")
+    )
     train = ImageSource(items, PreprocessSpec(image_size=8))
     config = recipe("digits", "smoke")
     sources = open_sources(config, torch.device("cpu"))._replace(train=train)
@@ -132,7 +135,7 @@ def test_a_sample_tells_of_data_that_nobody_has_looked_through():
 
 def test_labels_that_only_reading_tells_are_not_counted():
     rows = [(np.zeros((8, 8, 3), np.uint8), 0)]
-    items = Items("mine", rows, ("a", "b"), None)
+    items = Split("mine", DatasetReader(rows, "mine"), None, ("a", "b"))
     train = ImageSource(items, PreprocessSpec(image_size=8))
     config = recipe("digits", "smoke")
     sources = open_sources(config, torch.device("cpu"))._replace(train=train)
@@ -322,9 +325,9 @@ def test_a_run_shorter_than_the_trial_is_not_evaluated(here, answer):
 
 def test_arrays_have_no_pictures_to_read():
     images = torch.zeros(4, 3, 8, 8, dtype=torch.uint8)
-    arrays = Arrays(images, torch.tensor([0, 1, 1, 1]))
+    split = open_pair(images, [0, 1, 1, 1], ("a", "b"))
     spec = PreprocessSpec(image_size=8)
-    train = ArraySource(arrays, ("a", "b"), preprocess=spec)
+    train = ArraySource(split, spec)
     config = recipe("digits", "smoke")
     sources = open_sources(config, torch.device("cpu"))._replace(train=train)
     data = look_at(sources, config)

@@ -24,15 +24,15 @@ from vitedu.cli.report import (
     find_test_part,
     write_report,
 )
-from vitedu.data import ArraySource, load_dataset, subset
+from vitedu.data import ArraySource, load_dataset
 from vitedu.figures.report import examples
 from vitedu.interpret import attention_map
 from vitedu.model import ViT
 from vitedu.pictures import normalise
 from vitedu.train import Run, fit
+from vitedu.train.data import open_sources
 from vitedu.train.recipes import recipe
 from vitedu.train.run_folder import RunFolder
-from vitedu.train.sources import open_sources
 
 TRAIN = [
     "train",
@@ -117,15 +117,14 @@ def test_the_most_confident_come_first_with_their_picture_and_map(
     monkeypatch, most, every
 ):
     monkeypatch.setattr(examples, "MOST_MEASURED", most)
-    digits = subset(load_dataset("digits").test, 120)
+    digits = load_dataset("digits").test.first(120)
     torch.manual_seed(0)
     config = recipe("digits", "smoke")
     sizes = {"embed_dim": 8, "depth": 1, "num_heads": 2, "mlp_dim": 8}
     model = ViT(replace(config.model, **sizes)).eval()
     torch.nn.init.normal_(model.head.weight)
-    source = ArraySource(
-        digits, tuple("abcdefghij"), preprocess=config.preprocess
-    )
+    named = replace(digits, class_names=tuple("abcdefghij"))
+    source = ArraySource(named, config.preprocess)
     found = examples.measure(model, source, None, config, lambda: False)
     assert torch.equal(found.answers.labels, digits.labels[::every])
     sure = found.answers.probabilities

@@ -21,7 +21,8 @@ from vitedu.cli.progress import (
     model_name,
     time_left,
 )
-from vitedu.data import Arrays, ArraySource
+from vitedu.data import ArraySource
+from vitedu.data.readers.arrays import open_pair
 from vitedu.model import vit_config
 from vitedu.train import Progress, fit, recipe
 from vitedu.train.run_folder import RunFolder
@@ -115,7 +116,7 @@ def test_few_classes_are_all_named_and_many_are_not():
         images = torch.zeros(len(names), 1, 2, 2, dtype=torch.uint8)
         spec = vitedu.PreprocessSpec(2, in_channels=1)
         labels = torch.arange(len(names))
-        return ArraySource(Arrays(images, labels), names, preprocess=spec)
+        return ArraySource(open_pair(images, labels, names), spec)
 
     assert class_line(source(("ants", "bees"))) == "2 classes: ants, bees"
     many = source(tuple("abcdefg"))

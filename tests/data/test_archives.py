@@ -18,8 +18,8 @@ from vitedu.data import (
     load_folder,
 )
 from vitedu.data.catalogue import CATALOGUE, File
-from vitedu.data.folders import folder_classes
-from vitedu.data.places import named_folders
+from vitedu.data.named import named_folders
+from vitedu.data.open import class_names_at
 from vitedu.data.sources import MissingDataError
 
 ZIP = "hymenoptera_data.zip"
@@ -83,7 +83,7 @@ def at(monkeypatch, server, fault):
 
 def test_it_is_downloaded_once_and_then_found(tmp_path, server):
     place = folder_of("ants-bees")
-    assert folder_classes(place) == ("ants", "bees")
+    assert class_names_at(place) == ("ants", "bees")
     assert not (tmp_path / "cache").exists()
     dataset = load_folder(place)
     assert (dataset.name, len(dataset.train), len(dataset.test)) == (

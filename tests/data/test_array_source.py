@@ -4,9 +4,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vitedu.data.array_source import BLOCK_VALUES, ArraySource
-from vitedu.data.arrays import Arrays
 from vitedu.data.augment import Augment
+from vitedu.data.feed.arrays import BLOCK_VALUES, ArraySource
+from vitedu.data.readers.arrays import open_pair
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, normalise
 
@@ -18,17 +18,23 @@ COLOURS = {"rand_layers": 2, "jitter": 0.3, "erase": 0.5}
 AUGMENT = Augment(**MOVES, **COLOURS)
 
 
+def split_of(images, labels):
+    return open_pair(images, labels, ("a", "b", "c"))
+
+
 def numbered(n, classes=3):
     """n images, each full of its own number, so a batch tells what's in it."""
     images = torch.arange(n, dtype=torch.uint8)[:, None, None, None].expand(
         n, 1, 5, 4
     )
-    return Arrays(images.contiguous(), torch.arange(n) % classes)
+    return open_pair(
+        images.contiguous(), torch.arange(n) % classes, ("a", "b", "c")
+    )
 
 
 def source(arrays, **options):
     options = {"preprocess": SPEC, "shuffle": True} | options
-    return ArraySource(arrays, ("a", "b", "c"), **options)
+    return ArraySource(arrays, **options)
 
 
 def everything(batches):
@@ -109,7 +115,7 @@ def test_what_happens_to_a_sample_does_not_depend_on_the_batch_size():
     pixels = np.random.default_rng(0).integers(
         0, 256, (50, 1, 5, 4), dtype=np.uint8
     )
-    arrays = Arrays(
+    arrays = split_of(
         torch.from_numpy(pixels), torch.zeros(50, dtype=torch.int64)
     )
     feed = source(arrays, augment=AUGMENT)
@@ -124,7 +130,7 @@ def test_batches_are_the_same_when_an_epoch_takes_several_blocks():
     side = 64
     n = 3 * BLOCK_VALUES // side**2 + 5
     images = torch.arange(n).to(torch.uint8)[:, None, None, None]
-    arrays = Arrays(images.repeat(1, 1, side, side), torch.arange(n) % 3)
+    arrays = split_of(images.repeat(1, 1, side, side), torch.arange(n) % 3)
     spec = PreprocessSpec(side, 1, mean=0, std=1)
     small = everything(source(arrays, preprocess=spec).batches(batch_size=3))
     large = everything(source(arrays, preprocess=spec).batches(batch_size=n))

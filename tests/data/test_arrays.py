@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from vitedu.data.arrays import Arrays, load_dataset, split, subset
 from vitedu.data.catalogue import CATALOGUE
+from vitedu.data.named import load_dataset
+from vitedu.data.open import open_split
 from vitedu.errors import UserError
 
 REAL_DATA = os.environ.get("VITEDU_DATA", "")
@@ -55,7 +56,7 @@ def numbered(n, classes=3):
     images = torch.arange(n, dtype=torch.uint8)[:, None, None, None].expand(
         n, 1, 5, 4
     )
-    return Arrays(images.contiguous(), torch.arange(n) % classes)
+    return open_split((images.contiguous(), torch.arange(n) % classes))
 
 
 # Reading
@@ -302,18 +303,13 @@ def test_mnist_is_mnist(monkeypatch):
 
 
 def test_subset_is_the_first_samples():
-    part = subset(numbered(9), 4)
+    part = numbered(9).first(4)
     assert part.images[:, 0, 0, 0].tolist() == [0, 1, 2, 3]
     assert part.labels.tolist() == [0, 1, 2, 0]
 
 
-def test_subset_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="at least 1 sample, got n=0"):
-        subset(numbered(3), 0)
-
-
 def test_split_is_balanced_and_loses_nothing():
-    train, validation = split(numbered(120), 0.1, seed=0)
+    train, validation = numbered(120).hold_out(0.1, seed=0)
     assert validation.labels.bincount().tolist() == [4, 4, 4]
     held, kept = (
         part.images[:, 0, 0, 0].tolist() for part in (validation, train)
@@ -325,7 +321,7 @@ def test_split_is_balanced_and_loses_nothing():
 
 def test_split_depends_on_its_seed_alone():
     first, again, other = (
-        split(numbered(120), 0.1, seed)[1] for seed in (0, 0, 1)
+        numbered(120).hold_out(0.1, seed)[1] for seed in (0, 0, 1)
     )
     assert torch.equal(first.images, again.images)
     assert not torch.equal(first.images, other.images)
@@ -336,14 +332,14 @@ def test_split_refuses_a_share_that_is_none(share):
     with pytest.raises(
         UserError, match=f"share of {share} must be between 0 and 1"
     ):
-        split(numbered(9), share, seed=0)
+        numbered(9).hold_out(share, seed=0)
 
 
 def test_split_refuses_to_leave_a_part_empty():
     with pytest.raises(
         UserError, match=r"0\.01 of 9 samples leaves one part empty"
     ):
-        split(numbered(9), 0.01, seed=0)
+        numbered(9).hold_out(0.01, seed=0)
 
 
 @pytest.mark.slow

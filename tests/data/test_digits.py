@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from vitedu.data import Arrays, load_dataset
+from vitedu.data import load_dataset
+from vitedu.data.readers.arrays import open_pair
 from vitedu.data.sources import locate
 
 REAL_DATA = os.environ.get("VITEDU_DATA", "")
@@ -64,8 +65,10 @@ def test_digits_are_one_file_under_a_megabyte_with_their_licence():
 
 def test_the_first_of_each_class_are_taken_in_their_order():
     labels = torch.tensor([2, 0, 0, 1, 2, 0, 2, 1])
-    chosen = TOOL["first_of_each_class"](Arrays(torch.arange(8), labels), 2)
-    assert chosen.images.tolist() == [0, 1, 2, 3, 4, 7]
+    chosen = TOOL["first_of_each_class"](
+        open_pair(torch.arange(8, dtype=torch.uint8)[:, None, None], labels), 2
+    )
+    assert chosen.images.flatten().tolist() == [0, 1, 2, 3, 4, 7]
     assert chosen.labels.tolist() == [2, 0, 0, 1, 2, 1]
 
 

@@ -8,7 +8,8 @@ import torch
 from PIL import Image
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
-from vitedu.data import Items, from_torch
+from vitedu.data import Split, from_torch
+from vitedu.data.readers.torch_dataset import DatasetReader
 from vitedu.errors import UserError
 
 
@@ -143,7 +144,7 @@ def test_a_part_of_a_part_keeps_its_labels():
 
 @pytest.mark.parametrize("label", [1, np.int64(1), torch.tensor(1)])
 def test_a_label_may_be_any_whole_number(label):
-    [item] = [Items("it", [(pillow(), label)], (), None)[0]]
+    [item] = [Split("it", DatasetReader([(pillow(), label)], "it"), None)[0]]
     assert item[1] == 1 and type(item[1]) is int
 
 
@@ -166,7 +167,7 @@ WRONG = {
 def test_an_item_of_another_form_is_one_sentence(name):
     item, sentence = WRONG[name]
     with pytest.raises(UserError, match=sentence):
-        Items("it", [item], ("ant", "bee"), None)[0]
+        Split("it", DatasetReader([item], "it"), None, ("ant", "bee"))[0]
 
 
 def test_a_label_that_contradicts_what_is_kept_is_refused():
@@ -244,7 +245,7 @@ def test_its_pictures_may_be_encoded_still():
         {"image": {"bytes": b"encoded", "path": "a.png"}, "label": 0},
         {"image": {"bytes": None, "path": "a.png"}, "label": 0},
     ]
-    items = Items("it", rows, (), None)
+    items = Split("it", DatasetReader(rows, "it"), None)
     assert (items[0][0], items[1][0]) == (b"encoded", "a.png")
 
 

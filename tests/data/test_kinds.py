@@ -11,7 +11,6 @@ from torch.testing import assert_close
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from vitedu.data import (
-    Arrays,
     ArraySource,
     Augment,
     ImageSource,
@@ -583,11 +582,6 @@ def test_a_damaged_picture_of_a_dataset_is_named(folder):
     pairs = [(Path(path), 0)] * 3
     with pytest.raises(UserError, match=r"0\.png: it is not a picture"):
         everything(as_source(pairs, preprocess=SPEC))
-
-
-def test_arrays_are_named_tuples_of_both():
-    arrays = Arrays(torch.zeros(2, 3, 6, 8, dtype=torch.uint8), torch.arange(2))
-    assert as_source(arrays, preprocess=SPEC).num_classes == 2
 
 
 def test_a_loader_is_a_source_of_its_own_kind():

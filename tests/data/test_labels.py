@@ -6,7 +6,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from vitedu.data import (
-    Arrays,
     ArraySource,
     PreprocessSpec,
     as_source,
@@ -19,6 +18,7 @@ from vitedu.data.labels import (
     whole_label,
     whole_labels,
 )
+from vitedu.data.readers.arrays import open_pair
 from vitedu.errors import UserError
 
 SPEC = PreprocessSpec(image_size=4, in_channels=1)
@@ -106,11 +106,11 @@ def test_bad_labels_in_an_npz_are_one_sentence(tmp_path, name):
     ids=["halves", "wrapping", "ignored", "no-class"],
 )
 def test_arrays_that_were_put_together_by_hand_are_checked(labels):
-    arrays = Arrays(torch.zeros(3, 1, 4, 4, dtype=torch.uint8), labels)
+    images = torch.zeros(3, 1, 4, 4, dtype=torch.uint8)
     with pytest.raises(UserError, match="label"):
-        ArraySource(arrays, ("a", "b", "c"), preprocess=SPEC)
+        ArraySource(open_pair(images, labels, ("a", "b", "c")), SPEC)
     with pytest.raises(UserError, match="label"):
-        as_source(arrays, preprocess=SPEC, num_classes=3)
+        as_source((images, labels), preprocess=SPEC, num_classes=3)
 
 
 @pytest.mark.parametrize("labels", [[0.5, 0, 1], [0, 1, -100]])

@@ -16,7 +16,7 @@ from torch.utils.data import (
 )
 
 from vitedu.data import Augment, PreprocessSpec, Source, as_source
-from vitedu.data.loader_source import LoaderSource
+from vitedu.data.feed.loader import LoaderSource
 from vitedu.errors import UserError
 
 SPEC = PreprocessSpec(image_size=(2, 3), in_channels=1)

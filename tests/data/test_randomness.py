@@ -5,7 +5,7 @@ import random
 import numpy as np
 import torch
 
-from vitedu.data.randomness import Draws
+from vitedu.data.feed.order import Draws
 
 
 def drawn():
@@ -13,22 +13,22 @@ def drawn():
 
 
 def test_the_same_numbers_give_the_same_draws():
-    with Draws(3, 1).in_force():
+    with Draws(3, 1):
         first = drawn()
-    with Draws(3, 1).in_force():
+    with Draws(3, 1):
         assert drawn() == first
-    with Draws(3, 2).in_force():
+    with Draws(3, 2):
         assert all(a != b for a, b in zip(drawn(), first, strict=True))
 
 
 def test_draws_go_on_where_they_stopped():
-    with Draws(5).in_force():
+    with Draws(5):
         both = drawn(), drawn()
     draws = Draws(5)
-    with draws.in_force():
+    with draws:
         first = drawn()
     drawn()
-    with draws.in_force():
+    with draws:
         assert (first, drawn()) == both
 
 
@@ -39,7 +39,7 @@ def test_the_program_draws_what_it_would_have_drawn():
     for seed in (random.seed, np.random.seed, torch.manual_seed):
         seed(7)
     try:
-        with Draws(1).in_force():
+        with Draws(1):
             drawn()
             raise KeyError  # as code of others may
     except KeyError:

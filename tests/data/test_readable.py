@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from PIL import Image
 
-from vitedu.data import find_images, load_folder, readable
+from vitedu.data import find_images, load_folder, scan
 from vitedu.data.sources import cache_folder
 from vitedu.errors import UserError
 
@@ -24,7 +24,7 @@ def folder(tmp_path):
     """More pictures than a thread takes at a time, two of them damaged."""
     (tmp_path / "zoo/ant").mkdir(parents=True)
     Image.new("RGB", (9, 9)).save(tmp_path / "zoo/ant/000.png")
-    for i in range(1, readable.WORTH_KEEPING):
+    for i in range(1, scan.WORTH_KEEPING):
         path = tmp_path / f"zoo/ant/{i:03}.png"
         shutil.copy(tmp_path / "zoo/ant/000.png", path)
     for i in (7, 90):

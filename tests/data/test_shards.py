@@ -18,19 +18,17 @@ from vitedu.data import (
     Augment,
     ImageSource,
     PreprocessSpec,
-    Shards,
     as_source,
     evaluation_part,
     find_images,
-    find_shards,
     folder_of,
     load_folder,
     match_classes,
     prepare,
 )
-from vitedu.data.folders import folder_classes
-from vitedu.data.order import windowed
-from vitedu.data.shards import is_shards, shard_paths
+from vitedu.data.feed.order import windowed
+from vitedu.data.open import class_names_at
+from vitedu.data.shards import ShardReader, accepts, shard_paths
 from vitedu.model import ViTConfig
 from vitedu.train import TrainConfig, fit
 from vitedu.train.checkpoint import read_checkpoint
@@ -103,20 +101,20 @@ def contents(pictures):
 
 
 def test_the_pictures_come_in_the_order_of_the_tars(shards):
-    pictures = find_shards(shards)
-    assert isinstance(pictures, Shards)
+    pictures = find_images(shards)
+    assert isinstance(pictures.reader, ShardReader)
     expected = [
         encoded(shade(10 * number + i))
         for number, count in enumerate((5, 5, 3))
         for i in range(count)
     ]
     assert contents(pictures) == expected
-    assert pictures.labels == tuple([0, 1, 2, 0, 1] * 2 + [0, 1, 2])
+    assert pictures.labels.tolist() == [0, 1, 2, 0, 1] * 2 + [0, 1, 2]
     assert pictures.class_names == ("0", "1", "2")
 
 
 def test_a_picture_is_named_by_its_tar_and_its_name_there(shards):
-    pictures = find_shards(shards)
+    pictures = find_images(shards)
     assert pictures.name_of(6).endswith("a-001.tar: 0001.png")
 
 
@@ -125,7 +123,7 @@ def test_webdataset_reads_the_same_samples(folder, tmp_path):
     tars = pytest.importorskip("webdataset.tariterators")
     prepare(folder, tmp_path / "out", shard_size=4)
     place = evaluation_part(tmp_path / "out")
-    ours = find_shards(place)
+    ours = find_images(place)
     samples = []
     for path in shard_paths(place):
         with open(path, "rb") as file:
@@ -143,8 +141,8 @@ def test_shards_that_webdataset_wrote_are_read(tmp_path):
     ) as writer:
         for i in range(5):
             writer.write({"__key__": f"{i}", "jpg": shade(i), "cls": i})
-    pictures = find_shards(tmp_path / "b-{000..002}.tar")
-    assert pictures.labels == (0, 1, 2, 3, 4)
+    pictures = find_images(tmp_path / "b-{000..002}.tar")
+    assert pictures.labels.tolist() == [0, 1, 2, 3, 4]
 
 
 def rows_of(images):
@@ -168,7 +166,7 @@ def test_prepared_shards_and_a_prepared_folder_feed_the_same_pixels(
 
 
 def test_augmentation_is_that_of_the_same_files_in_a_folder(shards, tmp_path):
-    pictures = find_shards(shards)
+    pictures = find_images(shards)
     place = tmp_path / "flat" / "only"
     place.mkdir(parents=True)
     for i, content in enumerate(contents(pictures)):
@@ -189,7 +187,7 @@ def test_augmentation_is_that_of_the_same_files_in_a_folder(shards, tmp_path):
 )
 def test_over_ranks_and_workers_each_sample_comes_once(shards, num_workers):
     source = ImageSource(
-        find_shards(shards), SPEC, shuffle=True, num_workers=num_workers
+        find_images(shards), SPEC, shuffle=True, num_workers=num_workers
     )
     whole = list(source.batches(epoch=1, seed=5, batch_size=4))
     parts = [
@@ -205,7 +203,7 @@ def test_over_ranks_and_workers_each_sample_comes_once(shards, num_workers):
 
 def test_an_epoch_goes_on_in_its_middle(shards):
     source = ImageSource(
-        find_shards(shards), SPEC, augment=AUGMENT, shuffle=True
+        find_images(shards), SPEC, augment=AUGMENT, shuffle=True
     )
     options = {"epoch": 2, "seed": 7, "batch_size": 3}
     whole = list(source.batches(**options))
@@ -215,7 +213,7 @@ def test_an_epoch_goes_on_in_its_middle(shards):
 
 
 def test_every_epoch_has_an_order_of_its_own(shards):
-    source = ImageSource(find_shards(shards), SPEC, shuffle=True)
+    source = ImageSource(find_images(shards), SPEC, shuffle=True)
     orders = [
         next(source.batches(epoch=epoch, seed=0, batch_size=99))[0]
         for epoch in (0, 1)
@@ -238,8 +236,8 @@ def test_a_window_of_shards_is_read_before_the_next():
 
 
 def test_a_source_reads_its_shards_window_by_window(shards, monkeypatch):
-    monkeypatch.setattr("vitedu.data.image_source.WINDOW", 1)
-    source = ImageSource(find_shards(shards), SPEC, shuffle=True)
+    monkeypatch.setattr("vitedu.data.feed.pictures.WINDOW", 1)
+    source = ImageSource(find_images(shards), SPEC, shuffle=True)
     [(images, _)] = source.batches(batch_size=99)
     shard_of = (images[:, 0, 0, 0] / 10).int()
     assert sorted(shard_of.unique_consecutive().tolist()) == [0, 1, 2]
@@ -256,7 +254,7 @@ def test_prepared_shards_know_their_parts_and_classes(folder, tmp_path):
     out = tmp_path / "out"
     dataset = load_folder(out)
     assert (len(dataset.train), len(dataset.test)) == (15, 6)
-    assert dataset.class_names == folder_classes(out) == ("ant", "bee", "cat")
+    assert dataset.class_names == class_names_at(out) == ("ant", "bee", "cat")
     assert folder_of("mnist", str(out)) == out
     assert folder_of(str(out)) == out
     assert evaluation_part(out) == out / "val-{000000..000001}.tar"
@@ -272,7 +270,7 @@ def test_a_whole_set_is_not_taken_for_a_part(folder, tmp_path):
     with pytest.raises(UserError, match=r"several parts.*train-\{000000\.\."):
         as_source(tmp_path / "out", preprocess=SPEC)
     with pytest.raises(UserError, match="several parts"):
-        find_shards(tmp_path / "out")
+        find_images(tmp_path / "out")
 
 
 def test_a_set_of_one_part_is_that_part(folder, tmp_path):
@@ -284,10 +282,10 @@ def test_a_set_of_one_part_is_that_part(folder, tmp_path):
 
 def test_classes_are_matched_by_name_as_those_of_a_folder(folder, tmp_path):
     prepare(folder, tmp_path / "out")
-    pictures = find_shards(evaluation_part(tmp_path / "out"))
+    pictures = find_images(evaluation_part(tmp_path / "out"))
     names = ("cat", "dog", "bee", "ant")
     matched = match_classes(pictures, names, 4)
-    assert isinstance(matched, Shards)
+    assert isinstance(matched.reader, ShardReader)
     assert {
         pictures.class_names[a] == names[b]
         for a, b in zip(pictures.labels, matched.labels, strict=True)
@@ -299,8 +297,8 @@ def test_a_broken_picture_is_left_out_from_the_beginning(tmp_path):
     samples = [("a", "png", good, 0), ("b", "png", good[:60], 1)]
     samples += [("c", "png", b"not a picture", 1), ("d", "png", good, 1)]
     write_shard(tmp_path / "a.tar", samples)
-    pictures = find_shards(tmp_path / "a.tar")
-    assert pictures.labels == (0, 1)
+    pictures = find_images(tmp_path / "a.tar")
+    assert pictures.labels.tolist() == [0, 1]
     first, second = pictures.skipped
     assert first.startswith("cannot read a.tar: b.png: ")
     assert second == (
@@ -312,13 +310,13 @@ def test_a_broken_picture_is_left_out_from_the_beginning(tmp_path):
 def test_a_class_whose_pictures_are_all_broken_stays_a_class(tmp_path):
     samples = [("a", "png", encoded(shade(1)), 0), ("b", "png", b"no", 2)]
     write_shard(tmp_path / "a.tar", samples)
-    names = find_shards(tmp_path / "a.tar").class_names
-    assert names == folder_classes(tmp_path / "a.tar") == ("0", "1", "2")
+    names = find_images(tmp_path / "a.tar").class_names
+    assert names == class_names_at(tmp_path / "a.tar") == ("0", "1", "2")
 
 
 def test_a_shard_that_is_named_twice_is_read_once(shards):
     place = shards.with_name("a-{000..001..1}{,}.tar")
-    assert len(find_shards(place)) == 10
+    assert len(find_images(place)) == 10
 
 
 def test_the_digest_follows_the_labels(tmp_path):
@@ -335,7 +333,7 @@ def test_links_and_paths_that_lead_out_are_skipped_and_named(tmp_path):
     good = encoded(shade(1))
     samples = [("a", "png", good, 0), ("../b", "png", good, 1)]
     write_shard(tmp_path / "a.tar", samples)
-    pictures = find_shards(tmp_path / "a.tar")
+    pictures = find_images(tmp_path / "a.tar")
     assert (len(pictures), len(pictures.skipped)) == (1, 2)
     assert "../b.png is a path that leads out of the tar" in pictures.skipped[0]
 
@@ -346,15 +344,16 @@ def test_what_was_found_out_is_kept_until_a_tar_changes(
     good = encoded(shade(1))
     samples = [(f"{i}", "png", good, i % 2) for i in range(120)]
     write_shard(tmp_path / "a.tar", samples)
-    first = find_shards(tmp_path / "a.tar")
+    first = find_images(tmp_path / "a.tar")
     [kept] = (cache / "shards").iterdir()
-    again = find_shards(tmp_path / "a.tar")
-    assert torch.equal(first.places, again.places)
-    assert first.labels == again.labels
+    again = find_images(tmp_path / "a.tar")
+    assert torch.equal(first.reader.places, again.reader.places)
+    assert torch.equal(first.labels, again.labels)
     kept.write_bytes(kept.read_bytes()[:900])
-    assert find_shards(tmp_path / "a.tar").labels == first.labels
+    looked_again = find_images(tmp_path / "a.tar")
+    assert torch.equal(looked_again.labels, first.labels)
     write_shard(tmp_path / "a.tar", samples[:110])
-    assert len(find_shards(tmp_path / "a.tar")) == 110
+    assert len(find_images(tmp_path / "a.tar")) == 110
 
 
 @pytest.fixture
@@ -385,18 +384,18 @@ def test_a_missing_shard_is_named_and_counted(prepared, shards, tmp_path):
         load_folder(prepared)
     (tmp_path / "a-001.tar").unlink()
     with pytest.raises(UserError, match=r"a-001\.tar \(1 of 3 shards"):
-        find_shards(shards)
+        find_images(shards)
 
 
 def test_a_foreign_shard_that_breaks_off_is_refused(shards, tmp_path):
     path = tmp_path / "a-001.tar"
     path.write_bytes(path.read_bytes()[:3000])
     with pytest.raises(UserError, match=r"a-001\.tar: it breaks off"):
-        find_shards(shards)
+        find_images(shards)
 
 
 def test_a_tar_that_becomes_shorter_later_is_a_sentence(shards, tmp_path):
-    pictures = find_shards(shards)
+    pictures = find_images(shards)
     (tmp_path / "a-000.tar").write_bytes(b"")
     with pytest.raises(UserError, match=r"a-000\.tar has become shorter"):
         pictures[0]
@@ -405,10 +404,10 @@ def test_a_tar_that_becomes_shorter_later_is_a_sentence(shards, tmp_path):
 def test_shards_without_samples_are_refused(tmp_path):
     write_shard(tmp_path / "a.tar", [])
     with pytest.raises(UserError, match=r"there are no samples in .*a\.tar"):
-        find_shards(tmp_path / "a.tar")
+        find_images(tmp_path / "a.tar")
     write_shard(tmp_path / "b.tar", [("x", "png", b"no", 0)])
     with pytest.raises(UserError, match=r"none of the 1 samples in .* can be"):
-        find_shards(tmp_path / "b.tar")
+        find_images(tmp_path / "b.tar")
 
 
 def test_labels_outside_of_the_head_are_refused(tmp_path):
@@ -416,7 +415,7 @@ def test_labels_outside_of_the_head_are_refused(tmp_path):
     with pytest.raises(
         UserError, match="8 folders are not classes of the model"
     ):
-        match_classes(find_shards(tmp_path / "a.tar"), ("a", "b"), 2)
+        match_classes(find_images(tmp_path / "a.tar"), ("a", "b"), 2)
 
 
 @pytest.mark.parametrize(
@@ -437,16 +436,16 @@ def test_labels_outside_of_the_head_are_refused(tmp_path):
     ],
 )
 def test_names_that_mean_no_shards_are_refused(name, words):
-    assert is_shards(name)
+    assert accepts(name)
     with pytest.raises(UserError, match=words):
-        find_shards(name)
+        find_images(name)
 
 
 def test_without_the_library_braces_are_one_sentence(shards, monkeypatch):
     monkeypatch.setitem(sys.modules, "braceexpand", None)
     with pytest.raises(UserError, match="pip install webdataset"):
-        find_shards(shards)
-    assert len(find_shards(shards.with_name("a-000.tar"))) == 5
+        find_images(shards)
+    assert len(find_images(shards.with_name("a-000.tar"))) == 5
 
 
 def test_prepared_shards_need_no_other_library(prepared, monkeypatch):
@@ -463,7 +462,7 @@ def test_a_folder_of_shards_without_an_index_says_how_to_name_them(shards):
 
 def test_a_name_with_braces_may_be_a_file(shards, tmp_path):
     shutil.copy(tmp_path / "a-000.tar", tmp_path / "a{0..1}.tar")
-    assert len(find_shards(tmp_path / "a{0..1}.tar")) == 5
+    assert len(find_images(tmp_path / "a{0..1}.tar")) == 5
 
 
 # --- a run on shards

@@ -7,13 +7,15 @@ import signal
 import time
 
 import pytest
+import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 from vitedu import UserError
-from vitedu.data import ImageSource, Pictures, PreprocessSpec
-from vitedu.data.loader_source import LoaderSource
-from vitedu.data.workers import explain_killed_workers, follow_the_parent
+from vitedu.data import ImageSource, PreprocessSpec, Split
+from vitedu.data.feed.loader import LoaderSource
+from vitedu.data.feed.workers import explain_killed_workers, follow_the_parent
+from vitedu.data.readers.folder import FolderReader
 
 SPEC = PreprocessSpec(image_size=4)
 
@@ -33,7 +35,9 @@ class Killed(Dataset):
 
 def folder_source(folder):
     Image.new("RGB", (4, 4)).save(folder / "x.png")
-    pictures = Pictures((folder / "x.png",), (0,), ("a",))
+    pictures = Split(
+        "photos", FolderReader([folder / "x.png"]), torch.tensor([0]), ("a",)
+    )
     return ImageSource(pictures, SPEC, augment=killed, num_workers=1)
 
 

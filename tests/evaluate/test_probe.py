@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from vitedu import UserError
-from vitedu.data.order import hold_out
+from vitedu.data.feed.order import hold_out
 from vitedu.evaluate import Features, linear_probe
 
 

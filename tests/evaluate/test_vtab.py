@@ -8,6 +8,7 @@ from PIL import Image
 
 from vitedu import PreprocessSpec
 from vitedu.compat import import_torchvision
+from vitedu.data import as_source
 from vitedu.evaluate import VTAB, VtabResult
 from vitedu.evaluate.vtab import MissingTaskError, open_task
 
@@ -98,7 +99,7 @@ def clevr(root):
 
 def labels_of(part):
     """What a training would get, read picture by picture."""
-    source = part.source(preprocess=PreprocessSpec(image_size=8))
+    source = as_source(part, preprocess=PreprocessSpec(image_size=8))
     (batch,) = source.batches(epoch=0, seed=0, batch_size=100)
     assert len(batch[0]) == len(part)
     return batch[1].tolist()

@@ -24,7 +24,7 @@ from vitedu.model import (
 from vitedu.train import RECIPES, fit, override, recipe
 from vitedu.train.checkpoint import read_checkpoint
 from vitedu.train.config import MAY_DIFFER, TIERS, TrainConfig
-from vitedu.train.sources import open_sources
+from vitedu.train.data import open_sources
 from vitedu.train.start import build_model, build_state
 from vitedu.train.state import count_steps
 from vitedu.train.step import train_step

@@ -16,8 +16,9 @@ from torch.testing import assert_close
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import vitedu
-from vitedu.data import Arrays, ArraySource
+from vitedu.data import ArraySource
 from vitedu.data.augment import Augment
+from vitedu.data.readers.arrays import open_pair
 from vitedu.errors import UserError
 from vitedu.model import ViTConfig, resnet
 from vitedu.pictures import PreprocessSpec
@@ -395,9 +396,9 @@ def test_a_share_to_validate_on_is_a_setting_like_any_other(here):
 
 def source(mean=0.5, **options):
     images, labels = drawn(30)
-    arrays = Arrays(torch.tensor(images)[:, None], torch.tensor(labels))
+    split = open_pair(torch.tensor(images)[:, None], labels, ("a", "b", "c"))
     spec = PreprocessSpec(image_size=8, in_channels=1, mean=mean)
-    return ArraySource(arrays, ("a", "b", "c"), preprocess=spec, **options)
+    return ArraySource(split, spec, **options)
 
 
 def test_a_source_that_prepares_as_the_model_does_trains(here):

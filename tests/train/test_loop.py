@@ -17,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from vitedu.data import Arrays, ArraySource, Augment
+from vitedu.data import ArraySource, Augment
+from vitedu.data.readers.arrays import open_pair
 from vitedu.errors import UserError
 from vitedu.model import ViTConfig
 from vitedu.results import check
@@ -26,9 +27,9 @@ from vitedu.train.checkpoint import (
     first_not_finite,
     read_checkpoint,
 )
+from vitedu.train.data import open_sources
 from vitedu.train.fit import Loop
 from vitedu.train.run_folder import RunFolder
-from vitedu.train.sources import open_sources
 from vitedu.train.start import build_state
 from vitedu.train.step import step_seed
 from vitedu.weights import read_weights
@@ -719,9 +720,8 @@ def watched_run(config):
 
     def watch(part):
         return Watched(
-            Arrays(part.images, part.labels),
-            part.class_names,
-            preprocess=config.preprocess,
+            open_pair(part.images, part.labels, part.class_names),
+            config.preprocess,
         ).watch(state)
 
     validation, test = watch(sources.validation), watch(sources.test)
@@ -915,9 +915,8 @@ def test_answers_that_are_not_finite_count_as_wrong_and_end_no_run(here):
     sources, folder = open_sources(config, CPU), RunFolder("run")
     validation, test = (
         Unanswerable(
-            Arrays(part.images, part.labels),
-            part.class_names,
-            preprocess=config.preprocess,
+            open_pair(part.images, part.labels, part.class_names),
+            config.preprocess,
         )
         for part in (sources.validation, sources.test)
     )
@@ -945,9 +944,8 @@ def test_a_note_of_a_measurement_outlives_a_resume(here):
             folder, sources = RunFolder(name), open_sources(config, CPU)
             part = sources.validation
             source = Unanswerable(
-                Arrays(part.images, part.labels),
-                part.class_names,
-                preprocess=config.preprocess,
+                open_pair(part.images, part.labels, part.class_names),
+                config.preprocess,
             )
             folder.prepare(config)
             state = build_state(config, sources.train, CPU)

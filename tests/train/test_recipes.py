@@ -11,12 +11,12 @@ from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig
 from vitedu.train import RECIPES, fit, recipe
 from vitedu.train.config import TIERS
+from vitedu.train.data import class_names_of
 from vitedu.train.finetune import finetune_config
 from vitedu.train.recipes import LARGE
 from vitedu.train.recipes.finetune import smoke_size
 from vitedu.train.recipes.imagenet import SIZES, TABLE_3
 from vitedu.train.recipes.transfer import TABLE_4
-from vitedu.train.sources import class_names_of
 from vitedu.weights.hub import EMBEDDED
 
 # What each promises: exactly so many weights, or at most.

@@ -123,7 +123,7 @@ def test_a_field_of_the_callers_goes_before(weights):
 def rows_of(part, pixels):
     """Which of the pictures they are."""
     known = {each.tobytes(): row for row, each in enumerate(pixels)}
-    found = part.content.images.permute(0, 2, 3, 1).contiguous().numpy()
+    found = part.images.permute(0, 2, 3, 1).contiguous().numpy()
     return [known[each.tobytes()] for each in found]
 
 

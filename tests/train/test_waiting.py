@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from vitedu.data import Arrays, ArraySource
+from vitedu.data import ArraySource
+from vitedu.data.readers.arrays import open_pair
 from vitedu.model import ViTConfig
 from vitedu.pictures import PreprocessSpec
 from vitedu.results import read_file
@@ -47,9 +48,9 @@ class Slow(ArraySource):
 
 def source_of(kind):
     images = torch.zeros(16, 3, 8, 8, dtype=torch.uint8)
-    arrays = Arrays(images, torch.arange(16) % 2)
+    split = open_pair(images, torch.arange(16) % 2, ("a", "b"))
     spec = PreprocessSpec(image_size=8)
-    return kind(arrays, ("a", "b"), preprocess=spec)
+    return kind(split, spec)
 
 
 def run(kind, out=None, **options):

@@ -17,12 +17,12 @@ from torch import nn
 from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig
 from vitedu.train.config import TrainConfig
+from vitedu.train.data import open_sources
 from vitedu.train.fit import Loop
 from vitedu.train.optimizer import MovingAverage, optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.processes import SINGLE, from_environment
 from vitedu.train.schedule import build_schedule
-from vitedu.train.sources import open_sources
 from vitedu.train.start import build_state
 from vitedu.train.state import TrainState
 from vitedu.train.step import StepResult, train_step

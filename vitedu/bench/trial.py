@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from vitedu.bench.turns import wait
-from vitedu.data.image_source import Epoch, ImageSource
+from vitedu.data.feed.pictures import Epoch, ImageSource
 from vitedu.errors import UserError
 from vitedu.train import Progress, Start, TrainConfig, fit
-from vitedu.train.sources import Sources
+from vitedu.train.data import Sources
 
 WARM_UP = 3  # steps that are taken but not timed; the first may compile
 MEASURED = 10

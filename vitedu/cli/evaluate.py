@@ -20,9 +20,9 @@ from vitedu.cli.overrides import (
     split_words,
 )
 from vitedu.cli.progress import with_progress
-from vitedu.data import folders, load_dataset
-from vitedu.data.image_source import ImageSource
-from vitedu.data.images import Pictures, find_images
+from vitedu.data import Split, find_images, folder_of, load_dataset, load_folder
+from vitedu.data.feed.pictures import ImageSource
+from vitedu.data.open import evaluation_part, holds_pictures, training_part
 from vitedu.errors import UserError, escaped
 from vitedu.evaluate.accuracy import (
     LEAST_FOR_TOP_5,
@@ -71,7 +71,7 @@ class Test(NamedTuple):
     batches: Iterable[tuple[Tensor, Tensor]]
     class_names: Sequence[str]
     digest: str | None = None
-    pictures: Pictures | None = None  # None: arrays
+    pictures: Split | None = None  # None: arrays
     notes: Iterable[str] = ()
     real: RealLabels | None = None
     objectnet: ObjectNet | None = None
@@ -95,7 +95,7 @@ def evaluate(options: argparse.Namespace) -> Answer:
         config = check_names_data(run, "data" in fields, weights, model)
         name, fallback = config.dataset, config.fallback
         data = fields.get("data", config.data)
-    if folder := folders.folder_of(name, data):
+    if folder := folder_of(name, data):
         test = folder_test(model, folder, fields.get("labels"), run, options)
     else:
         for given, what in (
@@ -189,7 +189,8 @@ def array_test(
         )
     batches = batches_of(
         model,
-        dataset.test,
+        # the classes of the model are known by their number alone
+        replace(dataset.test, class_names=()),
         batch_size=256,
         num_workers=0,
         by_class_of_model=True,
@@ -223,17 +224,17 @@ def folder_test(
         place, objectnet = str(root), read_objectnet(root)
         pictures, notes = objectnet.pictures, objectnet.pictures.notes
         items = objectnet.items
-    elif real and labels is None and not folders.holds_pictures(folder):
+    elif real and labels is None and not holds_pictures(folder):
         place, has_labels = str(folder), False
         items = pictures = validation_pictures(folder)
         notes = pictures.notes
     else:
         if labels is None and is_split_by_run(run, folder):
-            split = folders.load_folder(folder)
+            split = load_folder(folder)
             place, pictures, notes = str(folder), split.test, split.notes
             pictures = replace(pictures, skipped=split.skipped)
         else:
-            place = str(folders.evaluation_part(folder))
+            place = str(evaluation_part(folder))
             pictures = find_images(place, labels=labels)
             notes = pictures.notes
         num_classes = model.config.num_classes
@@ -268,10 +269,10 @@ def is_split_by_run(run: TrainConfig | None, folder: Path) -> bool:
     """
     if run is None or {"train", "test"} & run.given_names.keys():
         return False
-    trained = folders.folder_of(run.dataset, run.data)
+    trained = folder_of(run.dataset, run.data)
     if trained is None or trained.resolve() != folder.resolve():
         return False
-    has_parts = folders.training_part(folder) != folder
+    has_parts = training_part(folder) != folder
     has_test = any((folder / x).is_dir() for x in ("val", "test"))
     return not (has_parts and has_test)
 

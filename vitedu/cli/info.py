@@ -19,7 +19,7 @@ from vitedu.cli.overrides import (
     split_words,
 )
 from vitedu.data import where
-from vitedu.data.places import named_folders
+from vitedu.data.named import named_folders
 from vitedu.errors import UserError, did_you_mean, readable_bytes
 from vitedu.model import HYBRIDS, NAMES, RESNETS, ViTConfig, new_network
 from vitedu.model.network import NetworkConfig, network_config_of

@@ -21,16 +21,16 @@ from vitedu.cli.output import (
 from vitedu.cli.overrides import split_words
 from vitedu.cli.progress import DERIVED, model_line, model_name
 from vitedu.data import Source, folder_of
-from vitedu.data.arrays import is_array_set
-from vitedu.data.image_source import ImageSource
+from vitedu.data.feed.pictures import ImageSource
+from vitedu.data.named import is_array_set
 from vitedu.errors import UserError, reason
 from vitedu.evaluate.classify import class_names
 from vitedu.files import replace_file
 from vitedu.train import RECIPES, Run, TrainConfig, find_device, recipe
 from vitedu.train.config import differences, dotted
+from vitedu.train.data import open_sources
 from vitedu.train.recipes import WITH_ROWS
 from vitedu.train.run_folder import RunFolder
-from vitedu.train.sources import open_sources
 from vitedu.weights import load
 
 if TYPE_CHECKING:

@@ -32,11 +32,11 @@ from vitedu.train import (
     recipe,
 )
 from vitedu.train.config import MAY_DIFFER, TIERS, differences
+from vitedu.train.data import class_names_of, open_sources
 from vitedu.train.finetune import finetune_config, with_weights
 from vitedu.train.precision import concrete
 from vitedu.train.processes import Processes, from_environment
 from vitedu.train.run_folder import OtherRun, RunFolder
-from vitedu.train.sources import class_names_of, open_sources
 from vitedu.train.start import build_model, check_room
 
 CTRL_C = 130  # the exit code of what Ctrl-C ended, as shells have it

@@ -1,49 +1,38 @@
 """Pixels and labels: where they lie, how they are read, augmented and fed."""
 
-from vitedu.data.array_source import ArraySource
-from vitedu.data.arrays import (
-    Arrays,
-    Dataset,
-    load_dataset,
-    split,
-    subset,
-)
 from vitedu.data.augment import Augment, mix
-from vitedu.data.folders import (
-    FolderDataset,
+from vitedu.data.dataset import Dataset, Reader, Split, match_classes
+from vitedu.data.feed.arrays import ArraySource
+from vitedu.data.feed.pictures import ImageSource
+from vitedu.data.feed.source import Source
+from vitedu.data.named import folder_of, load_dataset
+from vitedu.data.open import (
+    as_source,
     evaluation_part,
-    folder_of,
+    find_images,
     load_folder,
 )
-from vitedu.data.image_source import ImageSource
-from vitedu.data.images import Pictures, find_images, match_classes
-from vitedu.data.items import Items, from_torch
-from vitedu.data.kinds import as_source
 from vitedu.data.prepare import Prepared, prepare
 from vitedu.data.readers.photos import photo
-from vitedu.data.shards import Shards, find_shards
-from vitedu.data.source import Source
-from vitedu.data.sources import Location, locate, where
+from vitedu.data.readers.torch_dataset import from_torch
+from vitedu.data.sources import Location, MissingDataError, locate, where
 from vitedu.pictures import PreprocessSpec, normalise, read_image
 
 __all__ = [
     "ArraySource",
-    "Arrays",
     "Augment",
     "Dataset",
-    "FolderDataset",
     "ImageSource",
-    "Items",
     "Location",
-    "Pictures",
+    "MissingDataError",
     "Prepared",
     "PreprocessSpec",
-    "Shards",
+    "Reader",
     "Source",
+    "Split",
     "as_source",
     "evaluation_part",
     "find_images",
-    "find_shards",
     "folder_of",
     "from_torch",
     "load_dataset",
@@ -55,7 +44,5 @@ __all__ = [
     "photo",
     "prepare",
     "read_image",
-    "split",
-    "subset",
     "where",
 ]

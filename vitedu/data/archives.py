@@ -10,8 +10,8 @@ from pathlib import Path
 
 from vitedu.data import sources
 from vitedu.data.catalogue import CATALOGUE, NamedSet, reader_of
+from vitedu.data.dataset import Split
 from vitedu.data.download import MirrorError, download_folder
-from vitedu.data.images import Pictures
 from vitedu.data.listing import has_pictures
 from vitedu.errors import UserError
 
@@ -27,24 +27,24 @@ def archive_folder(name: str) -> Path:
     return Path(f"{PREFIX}{name}")
 
 
-def is_archive(place: Path) -> bool:
+def accepts(place: Path) -> bool:
     """Whether it is `download:` and the name of a set."""
     prefix, colon, name = str(place).partition(":")
     return prefix + colon == PREFIX and reader_of(name) == "zip"
 
 
-def archive_classes(place: Path) -> tuple[str, ...]:
+def class_names(place: Path) -> tuple[str, ...]:
     """Its classes; nothing is downloaded."""
     return CATALOGUE[str(place).removeprefix(PREFIX)].class_names
 
 
-def archive_parts(place: Path) -> dict[str, Path]:
+def parts(place: Path) -> dict[str, Path]:
     """train and val, after a download if need be."""
     folder = downloaded(place)
     return {part: folder / part for part in PARTS}
 
 
-def archive_pictures(place: Path) -> Pictures:
+def open_part(place: Path, folder: Path | None = None) -> Split:
     """UserError: the set has parts."""
     raise UserError(
         f"{place} has several parts; give one of them, such as "

@@ -5,6 +5,7 @@
 """
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from vitedu.errors import UserError, check_memory
+from vitedu.fields import Count, converted
 
 LARGEST = 2**63 - 1  # what int64 can hold
 # Labels alone make no more classes than this, unless there are as many images:
@@ -131,3 +133,27 @@ def names_from_labels(where: str, labels: Tensor) -> tuple[str, ...]:
             "classes 0, 1, 2, ..."
         )
     return numbered_names(num_classes)
+
+
+def named_classes(
+    name: str,
+    own: tuple[str, ...],
+    class_names: Sequence[str] | None,
+    num_classes: int | None,
+) -> tuple[str, ...]:
+    """The classes given, else the data's own; () if neither is known."""
+    if class_names is not None:
+        own = tuple(str(each) for each in class_names)
+    if num_classes is None:
+        return own
+    num_classes = converted("num_classes", num_classes, Count)
+    if own and len(own) != num_classes:
+        raise UserError(
+            f"{name} has {len(own)} classes, but num_classes={num_classes}"
+        )
+    return own or numbered_names(num_classes)
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names, for a sentence."""
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

@@ -38,7 +38,7 @@ from vitedu.data.prepared_index import (
     read_index,
     write_index,
 )
-from vitedu.data.shard_listing import threads
+from vitedu.data.scan import threads
 from vitedu.errors import UserError
 from vitedu.fields import Count, Range, converted
 from vitedu.files import list_folder, make_folder, user_path

@@ -25,21 +25,17 @@ from typing import BinaryIO, NamedTuple
 import PIL
 import torch
 
-from vitedu.data.folders import (
-    folder_classes,
-    parts_to_test_on,
-    training_part,
-)
+from vitedu.data.feed.order import seed_from
 from vitedu.data.listing import (
     class_folders,
     contents,
     existing_folder,
     pictures_in,
 )
-from vitedu.data.order import mixed
-from vitedu.data.places import is_place
+from vitedu.data.open import reader_of
 from vitedu.data.prepared_index import Index, Settings, Shard, shard_of
-from vitedu.data.readable import ONE_POOL
+from vitedu.data.readers import folder as folders
+from vitedu.data.scan import ONE_POOL
 from vitedu.data.shard_listing import sha256_of
 from vitedu.data.tars import listed
 from vitedu.errors import UserError, printable
@@ -103,16 +99,14 @@ def plan_of(folder: Path, settings: Settings) -> Plan:
 
     UserError: as `vitedu.data.load_folder`, as far as names tell.
     """
-    if is_place(folder):
+    if reader_of(folder) is not folders:
         raise UserError(
             f"{folder} isn't a folder of class folders, which is what prepare "
             "reads"
         )
     folder = existing_folder(folder)
-    classes = folder_classes(folder)
-    roots = {"train": training_part(folder)}
-    if roots["train"] != folder:
-        roots |= {part: folder / part for part in parts_to_test_on(folder)}
+    classes = folders.class_names(folder)
+    roots = folders.parts(folder) or {"train": folder}
     digest = hashlib.sha256()
     jobs: list[Job] = []
     for part, root in roots.items():
@@ -180,7 +174,7 @@ def _jpeg_names(
 
 def _jobs(part: str, originals: list[Original], size: int) -> Iterator[Job]:
     """Equal shares of a part, each from all of its classes."""
-    generator = torch.Generator().manual_seed(mixed(SHUFFLE_SEED))
+    generator = torch.Generator().manual_seed(seed_from(SHUFFLE_SEED))
     order = torch.randperm(len(originals), generator=generator).tolist()
     for number, first in enumerate(range(0, len(order), size)):
         rows = order[first : first + size]

@@ -4,7 +4,7 @@
 `found.places[0]` is (0, 1536, 48211): the first tar, from byte 1536 on.
 
 Shards that `vitedu prepare` wrote are held against the checksums of their
-index. Of all others each picture is decoded once, as `vitedu.data.readable`
+index. Of all others each picture is decoded once, as `vitedu.data.scan`
 does it for a folder, so that a broken one is left out from the beginning.
 """
 
@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
-import PIL
 import torch
 from torch import Tensor
 
 from vitedu.data.formats import DAMAGE
-from vitedu.data.labels import LARGEST, names_from_labels
+from vitedu.data.labels import names_from_labels
 from vitedu.data.prepared_index import Shard
-from vitedu.data.readable import MOST_THREADS, WORTH_KEEPING, undecodable
+from vitedu.data.scan import WORTH_KEEPING, files_key, threads, undecodable
 from vitedu.data.sources import cache_folder
 from vitedu.data.tars import BLOCK, listed
 from vitedu.errors import UserError, check_memory, printable, reason
@@ -147,11 +146,6 @@ def read_place(path: Path, first_byte: int, num_bytes: int) -> NamedBytes:
     return picture
 
 
-def threads() -> int:
-    """How many threads read side by side."""
-    return min(os.cpu_count() or 1, MOST_THREADS)
-
-
 def _check_files(
     paths: Sequence[Path], written: Sequence[Shard] | None
 ) -> None:
@@ -223,15 +217,9 @@ def _cache_file(
     paths: Sequence[Path], written: Sequence[Shard] | None
 ) -> Path | None:
     """Where what is found out is kept; None: nobody knows where."""
-    digest = hashlib.sha256(f"2 {PIL.__version__} {LARGEST}\n".encode())
-    for path in paths:
-        status = check_regular(path)
-        dates = f"{status.st_mtime_ns} {status.st_ctime_ns}"
-        digest.update(os.fsencode(f"{path.name} {status.st_size} {dates}\n"))
-    for shard in written or ():
-        digest.update(f"{shard.sha256}\n".encode())
+    key = files_key(paths, *(shard.sha256 for shard in written or ()))
     try:
         folder = cache_folder() / "shards"
     except UserError:
         return None
-    return folder / f"{digest.hexdigest()[:16]}.npz"
+    return folder / f"{key}.npz"

@@ -1,12 +1,12 @@
 """Pictures in WebDataset's shards: tars that are read at any place.
 
-`pictures = find_shards("imagenet/val-{000000..000049}.tar")`
+`pictures = open_part(Path("imagenet/val-{000000..000049}.tar"))`
 `pictures[0]` is (an open file, 0).
 
 The headers of the tars are read once, and then every picture is a place: which
 tar, from which byte on. So an epoch can have any order, be divided among
 workers and processes, and go on in its middle, all of it computed from (seed,
-epoch, index) as for a folder. `vitedu.data.image_source` reads one window of
+epoch, index) as for a folder. `vitedu.data.feed.pictures` reads one window of
 shards after the other.
 """
 
@@ -15,7 +15,6 @@ import math
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from vitedu.data.images import Pictures
+from vitedu.data.dataset import Reader, Split
 from vitedu.data.labels import check_labels
 from vitedu.data.prepared_index import (
     Index,
@@ -42,47 +41,48 @@ MOST_DIGITS = 9
 REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
-@dataclass(frozen=True, eq=False)
-class Shards(Pictures):
-    """Pictures in tars: `paths` are the tars, `places` the pictures."""
+class ShardReader(Reader):
+    """Pictures in tars; `places` (n, 3): which tar, first byte, length."""
 
-    # (n, 3) int64: which tar, first byte, number of bytes
-    places: Tensor = field(kw_only=True)
+    def __init__(self, paths: Sequence[Path], places: Tensor) -> None:
+        self.paths = tuple(paths)
+        self.places = places
+        self.shard_of = places[:, 0]
 
-    def __getitem__(self, index: int) -> tuple[BinaryIO, int]:
-        """One picture as a file in memory, and its label.
+    def __len__(self) -> int:
+        """The number of pictures."""
+        return len(self.places)
+
+    def __getitem__(self, row: int) -> tuple[BinaryIO, None]:
+        """One picture as a file in memory.
 
         UserError: its tar has become shorter, or cannot be read.
         """
-        shard, first_byte, num_bytes = self.places[index].tolist()
-        picture = read_place(self.paths[shard], first_byte, num_bytes)
-        return picture, self.labels[index]
+        shard, first_byte, num_bytes = self.places[row].tolist()
+        return read_place(self.paths[shard], first_byte, num_bytes), None
 
-    def name_of(self, index: int) -> str:
-        """What a sentence or a table calls one picture: "a.tar: cat.jpg"."""
-        shard, first_byte, _ = self.places[index].tolist()
+    def name_of(self, row: int) -> str:
+        """As in "a.tar: cat.jpg"."""
+        shard, first_byte, _ = self.places[row].tolist()
         return read_place(self.paths[shard], first_byte, 0).name
 
-    def take(self, rows: Sequence[int]) -> "Shards":
-        """These pictures alone, in this order; the classes stay."""
-        return replace(
-            self,
-            labels=tuple(self.labels[row] for row in rows),
-            places=self.places[list(rows)],
-            skipped=(),
-        )
-
-    def stamps(self, folder: Path | None = None) -> Iterator[bytes]:
-        """For digests: names and sizes of the tars, places, labels."""
+    def stamps(
+        self, rows: Tensor, labels: Tensor | None, folder: Path | None
+    ) -> Iterator[bytes]:
+        """Names and sizes of the tars, places, labels."""
         for path in self.paths:
             size = check_regular(path).st_size
             yield os.fsencode(f"{path.name} {size}\n")
-        labels = torch.tensor(self.labels)[:, None]
-        table = torch.cat((self.places, labels), 1).numpy().astype("<i8")
-        yield hashlib.sha256(table.tobytes()).digest()
+        if labels is not None:
+            places = (self.places[rows], labels[:, None])
+            table = torch.cat(places, 1).numpy().astype("<i8")
+            yield hashlib.sha256(table.tobytes()).digest()
 
 
-def is_shards(place: str | PathLike[str]) -> bool:
+PREFIX = ""
+
+
+def accepts(place: str | PathLike[str]) -> bool:
     """Whether it is a tar, several in brace notation, or a folder of them.
 
     Of folders, those that `vitedu prepare` has filled with shards.
@@ -94,7 +94,7 @@ def is_shards(place: str | PathLike[str]) -> bool:
     return index is not None and index.settings.format == "shards"
 
 
-def find_shards(place: str | PathLike[str]) -> Shards:
+def open_part(place: str | PathLike[str], folder: Path | None = None) -> Split:
     """The pictures of shards that can be used, in the order of the tars.
 
     `place` is a tar, several in WebDataset's brace notation, or a folder that
@@ -106,13 +106,13 @@ def find_shards(place: str | PathLike[str]) -> Shards:
     """
     place = user_path(place)
     if os.path.isdir(place):
-        parts = _parts(place)
-        if len(parts) > 1:
+        inside = _parts(place)
+        if len(inside) > 1:
             raise UserError(
                 f"{place} has several parts; give one of them, such as "
-                f"{parts['train']}"
+                f"{inside['train']}"
             )
-        place = parts["train"]
+        place = inside["train"]
     index = _index_beside(place)
     paths = _paths(place, index)
     written = None if index is None else _written(index, paths)
@@ -129,17 +129,17 @@ def find_shards(place: str | PathLike[str]) -> Shards:
         )
     names = () if written is None or index is None else index.classes
     check_labels(str(place), found.labels, len(names))
-    return Shards(
-        tuple(paths),
-        tuple(found.labels.tolist()),
+    return Split(
+        place.resolve().name,
+        ShardReader(paths, found.places),
+        found.labels,
         names or found.class_names(place),
-        found.skipped,
-        places=found.places,
+        skipped=found.skipped,
     )
 
 
-def shard_classes(place: Path) -> tuple[str, ...]:
-    """The classes that `find_shards` would name; no picture is read."""
+def class_names(place: Path) -> tuple[str, ...]:
+    """The classes that `open_part` would name; no picture is read."""
     if os.path.isdir(place):
         return _finished(place).classes
     index = _index_beside(place)
@@ -148,17 +148,17 @@ def shard_classes(place: Path) -> tuple[str, ...]:
         return index.classes
     found = headers_of(paths)
     if not len(found.labels):
-        return find_shards(place).class_names  # says what is wrong
+        return open_part(place).class_names  # says what is wrong
     return found.class_names(place)
 
 
-def shard_parts(place: Path) -> dict[str, Path]:
+def parts(place: Path) -> dict[str, Path]:
     """The parts of a folder in brace notation; {}: there is only one.
 
     UserError: it isn't finished.
     """
-    parts = _parts(place) if os.path.isdir(place) else {}
-    return parts if len(parts) > 1 else {}
+    found = _parts(place) if os.path.isdir(place) else {}
+    return found if len(found) > 1 else {}
 
 
 def _parts(folder: Path) -> dict[str, Path]:
@@ -233,7 +233,7 @@ def _finished(folder: Path) -> Index:
 def _index_beside(place: Path) -> Index | None:
     """The index in the folder of the shards; None: they have none."""
     folder = place.parent
-    return _finished(folder) if is_shards(folder) else None
+    return _finished(folder) if accepts(folder) else None
 
 
 def _written(index: Index, paths: Sequence[Path]) -> list[Shard] | None:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from vitedu.data.feed.workers import explain_killed_workers
 from vitedu.data.labels import check_labels
-from vitedu.data.workers import explain_killed_workers
 from vitedu.evaluate.batches import (
     Data,
     batches_of,

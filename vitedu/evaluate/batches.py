@@ -9,15 +9,20 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor, nn
 
-from vitedu.data.folders import evaluation_part
+from vitedu.data.dataset import Split, match_classes
+from vitedu.data.feed.floats import RangeCheck
+from vitedu.data.feed.loader import read_batch, yields_batches
 from vitedu.data.imagenet import NUM_1K, imagenet_classes
-from vitedu.data.images import Pictures, match_classes
-from vitedu.data.kinds import open_data, warn_of_skipped
 from vitedu.data.labels import check_labels
-from vitedu.data.loader_source import read_batch, yields_batches
-from vitedu.data.prepared import RangeCheck
+from vitedu.data.open import (
+    as_source,
+    evaluation_part,
+    open_split,
+    warn_of_skipped,
+)
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights.load import load
@@ -129,14 +134,15 @@ def _prepared(
         )
     if by_class_of_model and isinstance(data, str | PathLike):
         data = evaluation_part(data)
-    known = open_data(data)
+    known = open_split(data)
     warn_of_skipped(data, known)
     names, num_classes = class_names_of(model), num_classes_of(model)
-    if by_class_of_model and isinstance(known.content, Pictures):
-        known = open_data(match_folders(known.content, names, num_classes))
+    if by_class_of_model and known.is_named:
+        known = match_folders(known, names, num_classes)
     elif by_class_of_model and names:
-        known = known.called(names)
-    source = known.source(
+        known = known.with_classes(names)
+    source = as_source(
+        known,
         preprocess=spec,
         num_workers=num_workers,
         device=next(model.parameters()).device,
@@ -150,8 +156,8 @@ def _prepared(
 
 
 def match_folders(
-    pictures: Pictures, names: Sequence[str], num_classes: int
-) -> Pictures:
+    pictures: Split, names: Sequence[str], num_classes: int
+) -> Split:
     """`match_classes`, and ImageNet's classes as others write them.
 
     ImageNet-V2's folders are numbers, 0 to 999; sorted as text, 10 would come
@@ -167,7 +173,7 @@ def match_folders(
     )
     numbers = {str(number) for number in range(NUM_1K)}
     if knows_imagenet and ours and numbers.issuperset(ours):
-        labels = tuple(int(ours[label]) for label in labels)
+        labels = torch.tensor([int(name) for name in ours])[labels]
     elif not knows_imagenet or not are_imagenet(ours):
         return match_classes(pictures, names, num_classes)
     names = tuple(names) or imagenet_classes().names

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from vitedu.data.dataset import Split
 from vitedu.data.imagenet import NUM_1K
-from vitedu.data.images import Pictures, pictures_by_class
-from vitedu.data.items import Items, from_torch
 from vitedu.data.listing import class_folders, existing_folder
+from vitedu.data.readers.folder import open_part
+from vitedu.data.readers.torch_dataset import from_torch
 from vitedu.errors import UserError, reason
 from vitedu.evaluate.accuracy import picture_logits, top_k_among
 from vitedu.evaluate.batches import check_imagenet_classes, loaded
@@ -58,11 +59,11 @@ class ObjectNetEvaluation(NamedTuple):
 class ObjectNet(NamedTuple):
     """The pictures that count, and what is right for them."""
 
-    pictures: Pictures  # by ObjectNet's own folders, those in ImageNet alone
+    pictures: Split  # by ObjectNet's own folders, those in ImageNet alone
     right: Tensor  # bool (folders, 1000): the classes of ImageNet that count
 
     @property
-    def items(self) -> Items:
+    def items(self) -> Split:
         """The pictures without their borders."""
         return from_torch(
             WithoutBorder(self.pictures),
@@ -82,7 +83,7 @@ class ObjectNet(NamedTuple):
 class WithoutBorder(Dataset["tuple[Image, int]"]):
     """Pictures as they were before they got their border."""
 
-    def __init__(self, pictures: Pictures) -> None:
+    def __init__(self, pictures: Split) -> None:
         self.pictures = pictures
         self.targets = pictures.labels
 
@@ -90,7 +91,7 @@ class WithoutBorder(Dataset["tuple[Image, int]"]):
         return len(self.pictures)
 
     def __getitem__(self, index: int) -> "tuple[Image, int]":
-        path = self.pictures.paths[index]
+        path, label = self.pictures[index]
         image = open_image(path, 3)
         width, height = image.size
         if min(width, height) <= 2 * BORDER:
@@ -99,7 +100,7 @@ class WithoutBorder(Dataset["tuple[Image, int]"]):
                 "border alone; fetch ObjectNet again"
             )
         box = (BORDER, BORDER, width - BORDER, height - BORDER)
-        return image.crop(box), self.targets[index]
+        return image.crop(box), label
 
 
 def objectnet_accuracy(
@@ -164,7 +165,7 @@ def read_objectnet(root: Path) -> ObjectNet:
     right = torch.zeros(len(names), NUM_1K, dtype=torch.bool)
     for label, name in enumerate(names):
         right[label, classes[name]] = True
-    return ObjectNet(pictures_by_class(images, images, names), right)
+    return ObjectNet(open_part(images, images, names), right)
 
 
 def imagenet_classes_of(mappings: Path) -> dict[str, list[int]]:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitedu.data.order import hold_out
+from vitedu.data.feed.order import hold_out
 from vitedu.errors import UserError, check_memory
 from vitedu.evaluate.features import Features, check_features
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from vitedu.data.dataset import Split
 from vitedu.data.imagenet import NUM_1K
-from vitedu.data.images import Pictures
 from vitedu.data.listing import existing_folder, pictures_in
-from vitedu.data.readable import unreadable
+from vitedu.data.readers.folder import readable
 from vitedu.errors import UserError, reason
 from vitedu.evaluate.accuracy import picture_logits, top_k_among
 from vitedu.evaluate.batches import check_imagenet_classes, loaded
@@ -71,7 +71,7 @@ def real_accuracy(
     return real_counts(answers.logits, names_of(pictures), real)
 
 
-def validation_pictures(folder: str | PathLike[str]) -> Pictures:
+def validation_pictures(folder: str | PathLike[str]) -> Split:
     """ImageNet's validation pictures, however deep; their labels aren't known.
 
     UserError: there are none, or one has another name.
@@ -81,17 +81,10 @@ def validation_pictures(folder: str | PathLike[str]) -> Pictures:
     if not paths:
         raise UserError(f"there are no pictures in {folder}")
     real_rows([path.name for path in paths])
-    bad = unreadable(paths, folder)
-    left = tuple(path for path in paths if path not in bad)
-    if not left:
-        raise UserError(
-            f"none of the {len(paths):,} pictures in {folder} can be read; the "
-            f"first: {next(iter(bad.values()))}"
-        )
-    return Pictures(left, (0,) * len(left), (), tuple(bad.values()))
+    return readable(paths, [0] * len(paths), (), folder)
 
 
-def names_of(pictures: Pictures) -> list[str]:
+def names_of(pictures: Split) -> list[str]:
     """What each picture is called, in a folder or in shards."""
     return [pictures.name_of(index) for index in range(len(pictures))]
 

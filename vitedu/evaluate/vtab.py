@@ -18,22 +18,21 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
+import torch
 from torch.utils.data import ConcatDataset
 
 from vitedu.compat import import_torchvision
 from vitedu.data import sources
-from vitedu.data.arrays import load_dataset
-from vitedu.data.folders import TEST_SEED, TEST_SHARE
-from vitedu.data.images import find_images
-from vitedu.data.kinds import open_data
+from vitedu.data.dataset import Split
 from vitedu.data.labels import numbered_names
-from vitedu.data.opened import Opened
-from vitedu.data.rows import Rows
-from vitedu.data.torchvision_sets import (
-    torchvision_parts,
-    torchvision_pictures,
-    torchvision_place,
+from vitedu.data.named import load_dataset
+from vitedu.data.open import (
+    TEST_SEED,
+    TEST_SHARE,
+    find_images,
+    open_split,
 )
+from vitedu.data.readers import torchvision
 from vitedu.errors import UserError, reason
 from vitedu.files import user_path
 
@@ -156,8 +155,8 @@ class MissingTaskError(UserError):
 class TaskData(NamedTuple):
     """All that there is to learn from, and the whole test part."""
 
-    train: Opened
-    test: Opened
+    train: Split
+    test: Split
 
 
 def open_task(
@@ -193,7 +192,7 @@ def open_task(
     except DAMAGE as error:  # a UserError is a ValueError
         raise _missing(task, reason(error)) from error
     if test is None:
-        return TaskData(*train.split(TEST_SHARE, TEST_SEED))
+        return TaskData(*train.hold_out(TEST_SHARE, TEST_SEED))
     return TaskData(train, test)
 
 
@@ -204,44 +203,39 @@ def _missing(task: VtabTask, why: str) -> MissingTaskError:
     )
 
 
-def _parts(task: VtabTask, root: Path) -> tuple[Opened, Opened | None]:
+def _parts(task: VtabTask, root: Path) -> tuple[Split, Split | None]:
     """Training and test part of a task; None: there is no test part."""
     if task.name == "caltech101":
         # torchvision's own class leaves the background out
         folder = root / "caltech101" / "101_ObjectCategories"
-        return open_data(find_images(folder)), None
+        return find_images(folder), None
     if task.name == "camelyon":
         kind = import_torchvision().datasets.PCAM
         train, test = (
-            open_data(kind(root, split=part), num_classes=task.num_classes)
+            open_split(kind(root, split=part), num_classes=task.num_classes)
             for part in ("train", "test")
         )
         return train, test
     if task.dataset == "cifar100":
         dataset = load_dataset("cifar100", data=root)
-        train, test = (
-            open_data(part, class_names=dataset.class_names)
-            for part in (dataset.train, dataset.test)
-        )
-        return train, test
-    place = torchvision_place(str(task.dataset), root)
-    places = torchvision_parts(place) or {"train": place}
-    found = {part: torchvision_pictures(at) for part, at in places.items()}
+        return dataset.train, dataset.test
+    place = torchvision.place_of(str(task.dataset), root)
+    places = torchvision.parts(place) or {"train": place}
+    found = {part: torchvision.open_part(at) for part, at in places.items()}
     if task.dataset == "clevr-count":
-        for part, rows in found.items():
-            found[part] = _relabelled(rows, root, part, task)
+        for part, split in found.items():
+            found[part] = _relabelled(split, root, part, task)
     learned: list[Any] = [found[x] for x in ("train", "val") if x in found]
     train = learned[0] if len(learned) == 1 else ConcatDataset(learned)
     names = found["train"].class_names
-    test = open_data(found["test"]) if "test" in found else None
-    return open_data(train, class_names=names), test
+    return open_split(train, class_names=names), found.get("test")
 
 
-def _relabelled(rows: Rows, root: Path, part: str, task: VtabTask) -> Rows:
+def _relabelled(split: Split, root: Path, part: str, task: VtabTask) -> Split:
     """CLEVR's pictures with the answers to the task's question about them."""
     # what torchvision calls val has labels, and its test part has none
-    split = "val" if part == "test" else part
-    path = root / f"clevr/CLEVR_v1.0/scenes/CLEVR_{split}_scenes.json"
+    scene_part = "val" if part == "test" else part
+    path = root / f"clevr/CLEVR_v1.0/scenes/CLEVR_{scene_part}_scenes.json"
     scenes = json.loads(path.read_bytes())["scenes"]
     labels = []
     # torchvision takes the pictures in the order of their names
@@ -252,8 +246,9 @@ def _relabelled(rows: Rows, root: Path, part: str, task: VtabTask) -> Rows:
         else:
             nearest = min(each["pixel_coords"][2] for each in objects)
             labels.append(sum(nearest > edge for edge in NEAREST))
+    of_all = torch.tensor(labels)
     return replace(
-        rows,
-        labels=tuple(labels[row] for row in rows.rows),
+        split,
+        labels=of_all if split.rows is None else of_all[split.rows],
         class_names=numbered_names(task.num_classes),
     )

@@ -9,14 +9,12 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from vitedu.budget import check_memory
-from vitedu.data.arrays import Arrays
 from vitedu.data.augment import Augment
-from vitedu.data.images import Pictures
-from vitedu.data.items import Items
-from vitedu.data.kinds import open_data
+from vitedu.data.dataset import Reader
+from vitedu.data.feed.floats import is_prepared
+from vitedu.data.feed.order import Draws
 from vitedu.data.labels import numbered_names
-from vitedu.data.prepared import is_prepared
-from vitedu.data.randomness import Draws
+from vitedu.data.open import open_split
 from vitedu.errors import UserError
 from vitedu.evaluate.losses import Loss
 from vitedu.fields import check_names, field_types
@@ -34,12 +32,12 @@ from vitedu.train.config import (
     TrainConfig,
     changed,
 )
+from vitedu.train.data import class_names_of
 from vitedu.train.fit import Start, fit
 from vitedu.train.journal import Progress, Run
 from vitedu.train.processes.device import find_device
 from vitedu.train.recipes import recipe
 from vitedu.train.recipes.finetune import smoke_size
-from vitedu.train.sources import class_names_of
 from vitedu.train.start import (
     is_zero_head,
     load_to_train,
@@ -49,7 +47,7 @@ from vitedu.train.start import (
 )
 
 if TYPE_CHECKING:
-    from vitedu.data.image_source import PictureChange
+    from vitedu.data.feed.pictures import PictureChange
 
 
 class FinetuneFields(TypedDict, total=False):
@@ -297,11 +295,9 @@ def can_augment(data: Any) -> bool:
     """
     if isinstance(data, str | PathLike):
         return True
-    content = open_data(data).content
-    if isinstance(content, Arrays):
-        return not is_prepared(content.images)
-    if isinstance(content, Items):
-        with Draws(0).in_force():
-            picture, _ = content[0]
-        return not is_prepared(picture)
-    return isinstance(content, Pictures)
+    split = open_split(data)
+    if not isinstance(split.reader, Reader):
+        return False
+    with Draws(0):
+        picture, _ = split[0]
+    return not is_prepared(picture)

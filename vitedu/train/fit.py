@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vitedu import results
 from vitedu.data.augment import mix
-from vitedu.data.workers import explain_killed_workers
+from vitedu.data.feed.workers import explain_killed_workers
 from vitedu.errors import UserError
 from vitedu.evaluate import Evaluation
 from vitedu.evaluate.losses import Loss
@@ -20,6 +20,7 @@ from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
 from vitedu.train.checkpoint import Saver
 from vitedu.train.config import TrainConfig
+from vitedu.train.data import Sources, digest_of, open_sources
 from vitedu.train.journal import Journal, Progress, Run, evaluate
 from vitedu.train.precision import concrete
 from vitedu.train.processes import SINGLE, Processes, from_environment
@@ -29,7 +30,6 @@ from vitedu.train.processes.device import (
     find_device,
 )
 from vitedu.train.run_folder import RunFolder
-from vitedu.train.sources import Sources, digest_of, open_sources
 from vitedu.train.start import (
     Given,
     build_state,
@@ -43,7 +43,7 @@ from vitedu.weights import checkpoint_of, load, write_weights
 
 if TYPE_CHECKING:
     from vitedu.data.augment import Augment
-    from vitedu.data.image_source import PictureChange
+    from vitedu.data.feed.pictures import PictureChange
 
 
 class Start(NamedTuple):

@@ -14,9 +14,9 @@ from vitedu import results
 from vitedu.data import Source
 from vitedu.evaluate import Evaluation, accuracy
 from vitedu.model import ViT
+from vitedu.train.data import Sources
 from vitedu.train.processes import SINGLE, Processes
 from vitedu.train.run_folder import RunFolder
-from vitedu.train.sources import Sources
 from vitedu.train.state import TrainState
 from vitedu.train.step import StepResult
 

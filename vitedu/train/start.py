@@ -16,16 +16,15 @@ from torch import nn
 from vitedu.budget import OPTIMIZER_STATE, check_memory
 from vitedu.data import Source
 from vitedu.data.augment import Augment
-from vitedu.data.labels import numbered_names
-from vitedu.data.opened import few
+from vitedu.data.labels import few, numbered_names
 from vitedu.errors import UserError
 from vitedu.evaluate.losses import GivenLoss, Loss
 from vitedu.model import Classifier, ViTConfig, new_network
 from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
 from vitedu.train.config import TrainConfig
+from vitedu.train.data import path_as_dataset
 from vitedu.train.optimizer import MovingAverage, optimizer_of
-from vitedu.train.parts import path_as_dataset
 from vitedu.train.precision import build_precision
 from vitedu.train.processes import SINGLE, Processes
 from vitedu.train.schedule import build_schedule
@@ -34,7 +33,7 @@ from vitedu.weights import load
 from vitedu.weights.save import expected_shapes
 
 if TYPE_CHECKING:
-    from vitedu.data.image_source import PictureChange
+    from vitedu.data.feed.pictures import PictureChange
 
 
 # --- what is given in Python

@@ -12,9 +12,9 @@ from typing import Any, Unpack
 import torch
 
 from vitedu.data.augment import Augment
-from vitedu.data.kinds import open_data
+from vitedu.data.feed.order import epoch_generator
 from vitedu.data.labels import numbered_names
-from vitedu.data.order import epoch_generator
+from vitedu.data.open import open_split
 from vitedu.errors import UserError, did_you_mean
 from vitedu.evaluate.vtab import (
     VTAB,
@@ -166,7 +166,7 @@ def data_of(
                 f"{task.title} needs a pair (train, test) of data, got "
                 f"{type(pair).__name__}"
             )
-        parts = TaskData(*map(open_data, pair))
+        parts = TaskData(*map(open_split, pair))
     else:
         raise MissingTaskError(
             f"{task.title} isn't among the data given; get it from {task.where}"
@@ -182,7 +182,7 @@ def data_of(
             f"{task.title} has {len(parts.train):,} training images, but "
             f"VTAB-1k draws {NUM_IMAGES:,}; give all of its training part"
         )
-    return TaskData(*(part.called(names) for part in parts))
+    return TaskData(*(part.with_classes(names) for part in parts))
 
 
 def drawn_images(

@@ -1,1 +1,1 @@
-"""One kind of data a module."""
+"""One kind of data a module; `vitedu.data.open.READERS` lists them."""

@@ -11,8 +11,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from vitedu.data import Source
-from vitedu.data.image_source import ImageSource
-from vitedu.data.images import Pictures
+from vitedu.data.feed.pictures import ImageSource
 from vitedu.errors import UserError
 from vitedu.evaluate import Predictions, predictions
 from vitedu.evaluate.classify import class_names
@@ -127,7 +126,7 @@ def measure(
 def name_of(test: Source, index: int, place: Path | None) -> str:
     """A picture's name below the place of the data; else its number."""
     pictures = getattr(test, "pictures", None)
-    if not isinstance(pictures, Pictures):
+    if pictures is None or not pictures.is_named:
         return f"test image {index + 1:,}"
     name = pictures.name_of(index).removeprefix(f"{place}{os.sep}")
     # of a path from the root on, the end says enough

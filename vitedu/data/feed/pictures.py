@@ -1,7 +1,6 @@
 """Pictures as a source of batches: cut on workers, augmented on the device.
 
-`pictures = find_images("photos/val")`
-`source = ImageSource(pictures, model.preprocess, num_workers=2)`
+`source = ImageSource(find_images("photos/val"), spec, num_workers=2)`
 `for images, labels in source.batches(batch_size=64): ...`
 """
 
@@ -13,33 +12,30 @@ import torch
 from torch import Tensor
 
 from vitedu.data.augment import Augment, apply, erase
-from vitedu.data.images import Pictures
-from vitedu.data.items import Items
-from vitedu.data.order import (
-    batch_rows,
-    check_batches,
-    epoch_generator,
-    mixed,
-    windowed,
-)
-from vitedu.data.prepared import (
+from vitedu.data.dataset import Split
+from vitedu.data.feed.floats import (
     RangeCheck,
     as_prepared,
     check_not_prepared,
     is_prepared,
 )
-from vitedu.data.randomness import Draws
-from vitedu.data.shards import Shards
-from vitedu.data.workers import explain_killed_workers, follow_the_parent
+from vitedu.data.feed.order import (
+    Draws,
+    batch_rows,
+    check_batches,
+    epoch_generator,
+    seed_from,
+    windowed,
+)
+from vitedu.data.feed.workers import explain_killed_workers, follow_the_parent
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, as_image, normalise, read_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    PictureChange = Callable[[Image], Any]
-
-
+# from a picture to another, before it is resized
+PictureChange: TypeAlias = Callable[["Image"], Any]
 # Images (b, c, h, w), labels (b,), rows of the augmentation table (b, columns).
 Batch: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
@@ -67,10 +63,10 @@ class ImageSource:
 
     def __init__(
         self,
-        pictures: Pictures | Items,
+        pictures: Split,
         preprocess: PreprocessSpec,
         *,
-        augment: "Augment | PictureChange | None" = None,
+        augment: Augment | PictureChange | None = None,
         shuffle: bool = False,
         num_workers: int = 0,
         device: torch.device | str = "cpu",
@@ -125,8 +121,8 @@ class ImageSource:
         order = torch.arange(len(self))
         if self.shuffle:
             generator = epoch_generator(seed, epoch)
-            if isinstance(self.pictures, Shards):
-                shard_of = self.pictures.places[:, 0]
+            shard_of = self.pictures.shard_of
+            if shard_of is not None:
                 order = windowed(shard_of, WINDOW, generator)
             else:
                 order = torch.randperm(len(self), generator=generator)
@@ -201,7 +197,7 @@ class Epoch(torch.utils.data.Dataset[Any]):
 
         spec, source = self.source.preprocess, self.source.pictures
         # code of others may give its next picture in the same memory or file
-        at_once = AT_ONCE if isinstance(source, Pictures) else 1
+        at_once = 1 if source.is_foreign else AT_ONCE
         images, rows, labels = [self.nothing()], [], []
         for first in range(0, len(indices), at_once):
             part = indices[first : first + at_once]
@@ -212,7 +208,7 @@ class Epoch(torch.utils.data.Dataset[Any]):
                 check_not_prepared(picture)
                 pictures.append(picture)
                 labels.append(label)
-            seeds = [mixed(self.seed, self.epoch, index) for index in part]
+            seeds = [seed_from(self.seed, self.epoch, index) for index in part]
             cut, drawn = cropped_pixels(pictures, spec, augment, seeds)
             images.append(cut)
             rows.append(drawn)
@@ -265,6 +261,6 @@ class Epoch(torch.utils.data.Dataset[Any]):
         """In which code of others may draw as it likes."""
         augment, pictures = self.source.augment, self.source.pictures
         is_ours = augment is None or isinstance(augment, Augment)
-        if is_ours and isinstance(pictures, Pictures):
+        if is_ours and not pictures.is_foreign:
             return nullcontext()
-        return Draws(self.seed, self.epoch, index, 1).in_force()
+        return Draws(self.seed, self.epoch, index, 1)

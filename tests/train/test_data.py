@@ -7,7 +7,6 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from vitedu.data import (
-    Arrays,
     ArraySource,
     Augment,
     ImageSource,
@@ -16,13 +15,14 @@ from vitedu.data import (
     from_torch,
     load_dataset,
 )
+from vitedu.data.readers.arrays import open_pair
 from vitedu.errors import UserError
 from vitedu.model import ViTConfig
 from vitedu.results import read_file
 from vitedu.train import fit
 from vitedu.train.config import TrainConfig
+from vitedu.train.data import class_names_of, open_sources
 from vitedu.train.run_folder import RunFolder
-from vitedu.train.sources import class_names_of, open_sources
 
 pytestmark = pytest.mark.slow  # each test trains
 
@@ -451,7 +451,7 @@ class Photos(Dataset):
     "data",
     [
         PAIR,
-        Arrays(*PAIR),
+        open_pair(*PAIR),
         Photos(),
         TensorDataset(*PAIR),
         Subset(Photos(), range(30)),

@@ -3,10 +3,8 @@
 Which samples are in a batch, and what augmentation does to each, depends on
 (seed, epoch) and the sample alone; so the position of a run is one integer.
 
-`mnist = load_dataset("mnist")`
-`source = ArraySource(mnist.train, mnist.class_names, preprocess=spec,
-shuffle=True)` `for images, labels in source.batches(epoch=3, seed=0,
-batch_size=64): ...`
+`source = ArraySource(load_dataset("mnist").train, spec, shuffle=True)`
+`for images, labels in source.batches(epoch=3, seed=0, batch_size=64): ...`
 """
 
 from collections.abc import Iterator
@@ -14,11 +12,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from vitedu.data.arrays import Arrays
 from vitedu.data.augment import Augment, apply, augmentation_table, erase
-from vitedu.data.labels import check_labels, whole_labels
-from vitedu.data.order import batch_rows, check_batches, epoch_generator
-from vitedu.data.prepared import check_not_prepared
+from vitedu.data.dataset import Split
+from vitedu.data.feed.floats import (
+    RangeCheck,
+    as_prepared,
+    check_not_prepared,
+)
+from vitedu.data.feed.order import batch_rows, check_batches, epoch_generator
+from vitedu.data.labels import check_labels
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, normalise
 
@@ -40,25 +42,34 @@ class ArraySource:
 
     def __init__(
         self,
-        arrays: Arrays,
-        class_names: tuple[str, ...],
-        *,
+        split: Split,
         preprocess: PreprocessSpec,
+        *,
         augment: Augment | None = None,
         shuffle: bool = False,
         device: str | torch.device = "cpu",
+        check_range: bool = True,
     ) -> None:
-        """Put `arrays` on `device`; with `augment=None` nothing is random."""
-        check_size(arrays.images, preprocess)
-        labels = whole_labels(arrays.labels, "the data")
-        check_labels("the data", labels, len(class_names))
+        """Put `split` on `device`; with `augment=None` nothing is random.
+
+        `check_range`: floats that do not look normalised are refused.
+        """
+        images, labels = split.images, split.labels
+        if labels is None:
+            raise UserError(f"the labels of {split.name} aren't known")
+        if images.is_floating_point():
+            images = as_prepared(images, preprocess)
+            if check_range:
+                RangeCheck(preprocess, "the images").see(images)
+        check_size(images, preprocess)
+        check_labels("the data", labels, split.num_classes)
         if augment is not None and not augment.is_off:
-            check_not_prepared(arrays.images)
-        self.class_names = tuple(class_names)
+            check_not_prepared(images)
+        self.class_names = split.classes()
         self.preprocess = preprocess
         self.augment = None if augment is None or augment.is_off else augment
         self.shuffle = shuffle
-        self.images = arrays.images.to(device)
+        self.images = images.to(device)
         self.labels = labels.to(device)
 
     def __len__(self) -> int:

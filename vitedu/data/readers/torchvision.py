@@ -1,32 +1,34 @@
 """Data sets that torchvision has a class for, by name.
 
 `flowers102`, `food101` and the others of the catalogue are found, checked and
-downloaded by torchvision's own classes, in the places that
-`vitedu.data.sources` tries for every named set. A place is called
-`torchvision:flowers102`, and one of its parts `torchvision:flowers102:test`.
+downloaded by torchvision's own classes, in the places where every named set is
+looked for. A place is called `torchvision:flowers102`, and one of its parts
+`torchvision:flowers102:test`.
 """
 
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import PIL
+import numpy as np
 import torch
+from torch import Tensor
 
+from vitedu.compat import import_torchvision
 from vitedu.data import sources
 from vitedu.data.catalogue import (
     CATALOGUE,
-    NamedSet,
     TorchvisionClass,
     reader_of,
     sets_of,
 )
-from vitedu.data.items import kept_labels, own_class_names
+from vitedu.data.dataset import Reader, Split, rows_stamp
 from vitedu.data.labels import check_labels, names_from_labels, whole_labels
-from vitedu.data.readable import remembered, undecodable
-from vitedu.data.rows import Rows, readable_rows
-from vitedu.errors import UserError, reason
+from vitedu.data.readers.torch_dataset import kept_labels, own_class_names
+from vitedu.data.scan import files_key, leave_out, scan, undecodable
+from vitedu.errors import UserError, printable, reason
 from vitedu.pictures import reading
 
 if TYPE_CHECKING:
@@ -35,100 +37,117 @@ if TYPE_CHECKING:
 PREFIX = "torchvision:"
 
 
-class TorchvisionTable:
-    """The pictures of a part, decoded by torchvision's class."""
+class TorchvisionReader(Reader):
+    """The pictures of a part, decoded by torchvision's class, or in memory."""
 
-    def __init__(self, dataset: Any, name: str, digest: str) -> None:
+    def __init__(self, dataset: Any, name: str, labels: Tensor) -> None:
         self.dataset = dataset
         self.name = name
-        self.digest = digest
+        self.num_pictures = len(labels)
+        digest = hashlib.sha256(f"{name} {len(labels)}\n".encode())
+        digest.update(labels.numpy().astype("<i8").tobytes())
+        self.digest = digest.hexdigest()[:16]
+        pixels = getattr(dataset, "data", None)
+        if isinstance(pixels, np.ndarray):
+            if pixels.shape[-1] == 3:
+                pixels = pixels.transpose(0, 3, 1, 2)
+            self.images = torch.from_numpy(np.ascontiguousarray(pixels))
+            self.dataset = None
 
-    def __getitem__(self, row: int) -> "Image":
+    def __len__(self) -> int:
+        """The number of pictures."""
+        return self.num_pictures
+
+    def __getitem__(self, row: int) -> "tuple[Image | np.ndarray, None]":
         """A picture. UnreadablePicture: its file is broken or missing.
 
         UserError: the system couldn't read it this time.
         """
-        with reading(f"{self.name}[{row}]"):
-            picture: Image = self.dataset[row][0]
-            return picture
+        if self.images is not None:
+            return self.images[row].permute(1, 2, 0).numpy(), None
+        with reading(self.name_of(row)):
+            return self.dataset[row][0], None
+
+    def name_of(self, row: int) -> str:
+        """As in "torchvision:flowers102:test[17]"."""
+        return f"{self.name}[{row}]"
+
+    def stamps(
+        self, rows: Tensor, labels: Tensor | None, folder: Path | None
+    ) -> Iterator[bytes]:
+        """Name, number and labels of all pictures, and which rows."""
+        yield f"{self.digest}\n".encode()
+        yield rows_stamp(rows)
 
 
-def is_torchvision(place: Path) -> bool:
+def accepts(place: Path) -> bool:
     """Whether it is `torchvision:` and a name."""
     return str(place).startswith(PREFIX)
 
 
-def torchvision_place(name: str, data: str | Path | None = None) -> Path:
+def place_of(name: str, data: str | Path | None = None) -> Path:
     """The place of a named set; if `data` is given, it is looked for there."""
     return Path(f"{PREFIX}{name}" + (f"::{data}" if data is not None else ""))
 
 
-def torchvision_parts(place: Path) -> dict[str, Path]:
+def parts(place: Path) -> dict[str, Path]:
     """train, val and test, as far as the set has them; {}: it has one part."""
     name, part, data = _address(place)
-    if part or len(_class_of(name).parts) == 1:
+    names = _class_of(name).parts
+    if part or len(names) == 1:
         return {}
     end = f":{data}" if data else ""
-    return {
-        each: Path(f"{PREFIX}{name}:{each}{end}")
-        for each in _class_of(name).parts
-    }
+    return {each: Path(f"{PREFIX}{name}:{each}{end}") for each in names}
 
 
-def torchvision_pictures(place: Path) -> Rows:
+def class_names(place: Path) -> tuple[str, ...]:
+    """The classes of a set. UserError: it isn't here."""
+    name, part, data = _address(place)
+    if CATALOGUE[name].class_names:
+        return CATALOGUE[name].class_names
+    first = next(iter(_class_of(name).parts))
+    dataset, _ = _open(name, part or first, data)
+    labels = _labels(dataset, name)
+    return _names(dataset, name) or names_from_labels(name, labels)
+
+
+def open_part(place: Path, folder: Path | None = None) -> Split:
     """The pictures of a part that can be read.
 
     UserError: the set isn't here and cannot be downloaded, or its parts are
     several.
     """
     name, part, data = _address(place)
-    known = CATALOGUE[name]
-    parts = _class_of(name).parts
+    names = _class_of(name).parts
     if not part:
-        if len(parts) > 1:
+        if len(names) > 1:
             raise UserError(
                 f"{name} has several parts; give one of them, such as "
                 f"{PREFIX}{name}:test"
             )
-        part = next(iter(parts))
-    dataset, root = _opened(name, part, data)
-    labels = _labels(dataset, known)
-    names = _names(dataset, known)
+        part = next(iter(names))
     where = f"{PREFIX}{name}:{part}"
-    check_labels(where, labels, len(names))
-    digest = hashlib.sha256(f"{where} {len(labels)}\n".encode())
-    digest.update(labels.numpy().astype("<i8").tobytes())
-    table = TorchvisionTable(dataset, where, digest.hexdigest()[:16])
-    here = f"{root} {os.stat(root).st_mtime_ns} {PIL.__version__}"
-    digest.update(os.fsencode(here))
+    dataset, root = _open(name, part, data)
+    labels = _labels(dataset, name)
+    classes = _names(dataset, name)
+    check_labels(where, labels, len(classes))
+    reader = TorchvisionReader(dataset, where, labels)
     bad: dict[int, str] = {}
-    if getattr(dataset, "data", None) is None:  # else they are in memory
-        bad = remembered(
-            digest.hexdigest()[:16],
+    if reader.images is None:
+        found = scan(
+            lambda row: reader[row][0],
             len(labels),
-            lambda: undecodable(table.__getitem__, len(labels)),
+            files_key([root], root, reader.digest),
         )
-        # the key doesn't tell which of them were mended since
-        rows = list(bad)
-        again = undecodable(lambda i: table[rows[i]], len(rows))
-        bad = {rows[i]: why for i, why in again.items()}
-    names = names or names_from_labels(where, labels)
-    return readable_rows(table, labels.tolist(), names, bad)
+        # the folder's date doesn't tell which of them were mended since
+        rows = list(found)
+        again = undecodable(lambda i: reader[rows[i]][0], len(rows))
+        bad = {rows[i]: printable(again[i]) for i in sorted(again)}
+    classes = classes or names_from_labels(where, labels)
+    return leave_out(Split(where, reader, labels, classes), bad, where)
 
 
-def torchvision_classes(place: Path) -> tuple[str, ...]:
-    """The classes of a set. UserError: it isn't here."""
-    name, part, data = _address(place)
-    known = CATALOGUE[name]
-    if known.class_names:
-        return known.class_names
-    first = next(iter(_class_of(name).parts))
-    dataset, _ = _opened(name, part or first, data)
-    labels = _labels(dataset, known)
-    return _names(dataset, known) or names_from_labels(name, labels)
-
-
-def torchvision_holds(name: str, folder: Path) -> bool:
+def holds(name: str, folder: Path) -> bool:
     """Whether torchvision's class finds the set in this folder."""
     known = _class_of(name)
     part = next(iter(known.parts))
@@ -148,15 +167,15 @@ def _address(place: Path) -> tuple[str, str, str]:
     if reader_of(name) != "torchvision":
         names = ", ".join(sets_of("torchvision"))
         raise UserError(f"{place}: known are {names}; see `vitedu info data`")
-    parts = _class_of(name).parts
-    if part and part not in parts:
+    known = _class_of(name).parts
+    if part and part not in known:
         raise UserError(
-            f"{name} has no part {part!r}; it has {', '.join(parts)}"
+            f"{name} has no part {part!r}; it has {', '.join(known)}"
         )
     return name, part, data
 
 
-def _opened(name: str, part: str, data: str) -> tuple[Any, Path]:
+def _open(name: str, part: str, data: str) -> tuple[Any, Path]:
     """torchvision's data set from the first place that has it, and where."""
     known, title = _class_of(name), CATALOGUE[name].title
     if data:
@@ -196,14 +215,9 @@ def _in_folder(
     known: TorchvisionClass, part: str, folder: Path, *, download: bool
 ) -> Any:
     """torchvision's data set; None: its files aren't here, or are damaged."""
-    from vitedu.compat import import_torchvision
-
-    import_torchvision()
-    from torchvision import datasets
-
     options: dict[str, Any] = {"download": True} if download else {}
     try:
-        dataset = getattr(datasets, known.name)(
+        dataset = getattr(import_torchvision().datasets, known.name)(
             str(folder), **known.parts[part], **options
         )
     except ImportError as error:
@@ -223,19 +237,18 @@ def _in_folder(
     return dataset
 
 
-def _labels(dataset: Any, known: NamedSet) -> torch.Tensor:
-    how = known.torchvision
-    assert how is not None
-    if how.labels is not None:
-        return whole_labels(getattr(dataset, how.labels), known.title)
+def _labels(dataset: Any, name: str) -> Tensor:
+    attribute = _class_of(name).labels
+    if attribute is not None:
+        found = getattr(dataset, attribute)
+        return whole_labels(found, CATALOGUE[name].title)
     labels = kept_labels(dataset)
-    if labels is None:
-        raise UserError(f"torchvision's {how.name} doesn't keep its labels")
+    assert labels is not None, f"{name} keeps its labels somewhere else"
     return labels
 
 
-def _names(dataset: Any, known: NamedSet) -> tuple[str, ...]:
-    how = known.torchvision
-    if how is not None and how.class_names is not None:
-        return tuple(map(str, getattr(dataset, how.class_names)))
-    return known.class_names or own_class_names(dataset)
+def _names(dataset: Any, name: str) -> tuple[str, ...]:
+    attribute = _class_of(name).class_names
+    if attribute is not None:
+        return tuple(map(str, getattr(dataset, attribute)))
+    return CATALOGUE[name].class_names or own_class_names(dataset)

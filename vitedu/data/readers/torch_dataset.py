@@ -1,12 +1,10 @@
-"""Pictures read by index, from any torch Dataset or one of Hugging Face.
+"""Any torch Dataset, or a dataset object of Hugging Face, read by index.
 
 `photos = from_torch(torchvision.datasets.ImageFolder("photos"))`
-`photos[0]` is (picture, label), and `photos.labels` are known without a
-picture.
+`photos[0]` is (picture, label); `photos.labels` are known without a picture.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,14 +12,15 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
+from vitedu.data.dataset import Reader, Split
 from vitedu.data.labels import (
     check_labels,
+    named_classes,
     numbered_names,
     whole_label,
     whole_labels,
 )
 from vitedu.errors import UserError
-from vitedu.fields import Count, converted
 
 # What the two parts of an item are called where an item is a dict.
 PICTURE_KEYS = ("image", "img", "pixel_values")
@@ -30,55 +29,25 @@ LABEL_KEYS = ("label", "labels")
 LABEL_ATTRIBUTES = ("targets", "labels", "_labels")
 
 
-@dataclass(frozen=True, eq=False)
-class Items:
-    """Pictures and labels by index, and what is known before any is read.
+class DatasetReader(Reader):
+    """What has items (picture, label), or dicts with an image and a label."""
 
-    A picture is whatever `vitedu.pictures.read_image` takes, or a tensor of
-    floats (c, h, w), which is fed to the model as it is.
-    """
+    is_named = False
+    is_foreign = True
 
-    name: str  # for messages and results
-    dataset: Any  # dataset[row] is (picture, label), or a dict of both
-    class_names: tuple[str, ...]  # empty: unknown
-    labels: Tensor | None  # (n,) int64; None: they aren't known before reading
-    # the part of the dataset that is meant; None: all of it
-    rows: Sequence[int] | None = None
+    def __init__(self, dataset: Any, name: str) -> None:
+        self.dataset = dataset
+        self.name = name
 
     def __len__(self) -> int:
-        """The number of pictures."""
-        return len(self.dataset if self.rows is None else self.rows)
+        """The number of items."""
+        return len(self.dataset)
 
-    def __getitem__(self, index: int) -> tuple[Any, int]:
-        """One picture and its label. UserError: the item has another form."""
-        row = index if self.rows is None else self.rows[index]
+    def __getitem__(self, row: int) -> tuple[Any, int]:
+        """A picture and its label. UserError: the item has another form."""
         where = f"{self.name}[{row}]"
         picture, label = pair_of(self.dataset[row], where)
-        number = whole_label(label, where)
-        if self.labels is not None and number != int(self.labels[index]):
-            raise UserError(
-                f"{where} comes with the label {number}, but the labels that "
-                f"the data set keeps say {int(self.labels[index])}; make them "
-                "match"
-            )
-        if self.class_names and number >= len(self.class_names):
-            raise UserError(
-                f"{where} has the label {number}, but there are "
-                f"{len(self.class_names)} classes, counted from 0"
-            )
-        return picture, number
-
-    @property
-    def num_classes(self) -> int:
-        """The number of classes; 0: unknown."""
-        return len(self.class_names)
-
-    def take(self, rows: Sequence[int]) -> "Items":
-        """Only these items, in this order, with all the classes."""
-        labels = None if self.labels is None else self.labels[list(rows)]
-        if self.rows is not None:
-            rows = [self.rows[row] for row in rows]
-        return replace(self, labels=labels, rows=tuple(rows))
+        return picture, whole_label(label, where)
 
 
 def from_torch(
@@ -86,8 +55,8 @@ def from_torch(
     *,
     class_names: Sequence[str] | None = None,
     num_classes: int | None = None,
-) -> Items:
-    """A map-style torch Dataset as `Items`, for `fit` and `as_source`.
+) -> Split:
+    """A map-style torch Dataset as a `Split`, for `fit` and `as_source`.
 
     Its items are (picture, label) or dicts with an image and a label. The
     picture may be a pillow image, a path, uint8 pixels, or a tensor of floats
@@ -97,15 +66,15 @@ def from_torch(
     or `num_classes`.
     UserError: it is empty, or its items or labels have another form.
     """
-    return items_of(dataset, class_names, num_classes)
+    return open_dataset(dataset, class_names, num_classes)
 
 
-def items_of(
+def open_dataset(
     dataset: Any,
     class_names: Sequence[str] | None = None,
     num_classes: int | None = None,
-) -> Items:
-    """The same for anything with length and index, like Hugging Face's."""
+) -> Split:
+    """Anything with length and index, Hugging Face's datasets too."""
     name = type(dataset).__name__
     if is_hugging_face(dataset) and not hasattr(dataset, "__len__"):
         raise UserError(
@@ -125,26 +94,7 @@ def items_of(
         name, own_class_names(dataset), class_names, num_classes
     )
     check_labels(name, labels, len(names))
-    return Items(name, dataset, names, labels)
-
-
-def named_classes(
-    name: str,
-    own: tuple[str, ...],
-    class_names: Sequence[str] | None,
-    num_classes: int | None,
-) -> tuple[str, ...]:
-    """The classes given, else the data's own; () if neither is known."""
-    if class_names is not None:
-        own = tuple(str(each) for each in class_names)
-    if num_classes is None:
-        return own
-    num_classes = converted("num_classes", num_classes, Count)
-    if own and len(own) != num_classes:
-        raise UserError(
-            f"{name} has {len(own)} classes, but num_classes={num_classes}"
-        )
-    return own or numbered_names(num_classes)
+    return Split(name, DatasetReader(dataset, name), labels, names)
 
 
 def pair_of(item: Any, where: str) -> tuple[Any, Any]:

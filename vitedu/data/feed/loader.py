@@ -13,15 +13,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from vitedu.data.arrays import Arrays
-from vitedu.data.items import is_hugging_face, pair_of
+from vitedu.data.dataset import Split
+from vitedu.data.feed.floats import RangeCheck, as_prepared, is_prepared
+from vitedu.data.feed.order import Draws, check_batches, seed_from
+from vitedu.data.feed.source import Source
+from vitedu.data.feed.workers import explain_killed_workers
 from vitedu.data.labels import check_labels, whole_labels
-from vitedu.data.memory import is_pair
-from vitedu.data.order import check_batches, mixed
-from vitedu.data.prepared import RangeCheck, as_prepared, is_prepared
-from vitedu.data.randomness import Draws
-from vitedu.data.source import Source
-from vitedu.data.workers import explain_killed_workers
+from vitedu.data.readers.arrays import is_pair
+from vitedu.data.readers.torch_dataset import is_hugging_face, pair_of
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, normalise, read_image
 
@@ -142,15 +141,15 @@ class LoaderSource:
         for part in (self.loader, sampler, batch_sampler):
             generator = getattr(part, "generator", None)
             if isinstance(generator, torch.Generator):
-                generator.manual_seed(mixed(seed, epoch))
+                generator.manual_seed(seed_from(seed, epoch))
         for part in (sampler, batch_sampler):
             if hasattr(part, "set_epoch"):
                 part.set_epoch(epoch)
         draws = Draws(seed, epoch)
-        with draws.in_force():
+        with draws:
             iterator = iter(self.loader)
         while True:
-            with draws.in_force(), explain_killed_workers():
+            with draws, explain_killed_workers():
                 try:
                     batch = next(iterator)
                 except StopIteration:
@@ -193,7 +192,7 @@ def yields_batches(data: Any) -> bool:
     """
     if isinstance(data, DataLoader) or hasattr(data, "__next__"):
         return True
-    if isinstance(data, Arrays | Source | IterableDataset):
+    if isinstance(data, Split | Source | IterableDataset):
         return False
     if is_pair(data) or is_hugging_face(data):
         return False

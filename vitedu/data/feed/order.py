@@ -1,8 +1,12 @@
-"""Which samples are in which batch: computed from (seed, epoch), not stored.
+"""What is drawn at random: computed from (seed, epoch, index), never stored.
 
 `order = torch.randperm(len(labels), generator=epoch_generator(seed, epoch))`
 `for rows in batch_rows(order, batch_size=64): images[rows], labels[rows]`
+`with Draws(seed, epoch, index): picture, label = dataset[index]`
 """
+
+import random
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +15,7 @@ from torch import Tensor
 from vitedu.errors import UserError
 
 
-def mixed(*numbers: int) -> int:
+def seed_from(*numbers: int) -> int:
     """One seed from several numbers; neighbours give unrelated draws."""
     words = [number % (1 << 64) for number in numbers]
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
@@ -19,7 +23,7 @@ def mixed(*numbers: int) -> int:
 
 def epoch_generator(seed: int, epoch: int) -> torch.Generator:
     """The generator of an epoch's order, then its augmentation; on the CPU."""
-    return torch.Generator().manual_seed(mixed(seed, epoch))
+    return torch.Generator().manual_seed(seed_from(seed, epoch))
 
 
 def check_batches(batch_size: int, start: int, rank: int, world: int) -> None:
@@ -78,7 +82,7 @@ def hold_out(labels: Tensor, fraction: float, seed: int) -> Tensor:
         raise UserError(
             f"a validation share of {fraction} must be between 0 and 1"
         )
-    generator = torch.Generator().manual_seed(mixed(seed))
+    generator = torch.Generator().manual_seed(seed_from(seed))
     held_out = torch.zeros(len(labels), dtype=torch.bool)
     for label in labels.unique():
         members = (labels == label).nonzero()[:, 0]
@@ -90,3 +94,48 @@ def hold_out(labels: Tensor, fraction: float, seed: int) -> Tensor:
             "leaves one part empty"
         )
     return held_out
+
+
+class Draws:
+    """What torch, numpy and random draw on the CPU, set by a few numbers.
+
+    For code of others. Each time the block is entered they continue where they
+    stopped; the rest of the program draws as if they had never been.
+    """
+
+    def __init__(self, *numbers: int) -> None:
+        self.numbers = numbers
+        self.own: tuple[Any, ...] | None = None
+        self.outside: tuple[Any, ...] = ()
+
+    def __enter__(self) -> None:
+        """Put these draws in the place of the program's own."""
+        self.outside = _states()
+        if self.own is not None:
+            _restore(self.own)
+            return
+        seed = seed_from(*self.numbers)
+        random.seed(seed)
+        # numpy takes seeds of 32 bits
+        np.random.seed([seed >> 32, seed & 0xFFFFFFFF])
+        torch.default_generator.manual_seed(seed)
+
+    def __exit__(self, *error: object) -> None:
+        """Put the program's own back."""
+        self.own = _states()
+        _restore(self.outside)
+
+
+def _states() -> tuple[Any, ...]:
+    return (
+        random.getstate(),
+        np.random.get_state(),
+        torch.default_generator.get_state(),
+    )
+
+
+def _restore(states: tuple[Any, ...]) -> None:
+    of_random, of_numpy, of_torch = states
+    random.setstate(of_random)
+    np.random.set_state(of_numpy)
+    torch.default_generator.set_state(of_torch)

@@ -18,17 +18,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import PIL
-import torch
+from torch import Tensor
 
-from vitedu.data.items import LABEL_KEYS, PICTURE_KEYS
+from vitedu.data.dataset import Reader, Split, rows_stamp
 from vitedu.data.labels import check_labels, names_from_labels, whole_labels
 from vitedu.data.listing import PARTS
-from vitedu.data.readable import remembered, undecodable
-from vitedu.data.rows import Rows, readable_rows
+from vitedu.data.readers.torch_dataset import LABEL_KEYS, PICTURE_KEYS
+from vitedu.data.scan import files_key, leave_out, scan
 from vitedu.data.shard_listing import NamedBytes
 from vitedu.data.sources import is_offline
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, printable, reason
 from vitedu.pictures import UnreadablePicture
 
 PREFIX = "hf:"
@@ -46,36 +45,53 @@ class Address(NamedTuple):
     split: str | None
 
 
-class HubTable:
+class HubReader(Reader):
     """The encoded pictures of a split."""
 
     def __init__(self, dataset: Any, name: str, column: str) -> None:
         self.dataset = dataset
         self.name = name
         self.column = column
-        self.digest = _digest(dataset)
 
-    def __getitem__(self, row: int) -> Path | NamedBytes:
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.dataset)
+
+    def __getitem__(self, row: int) -> tuple[Path | NamedBytes, None]:
         """A picture as a file in memory, or where it is. UserError: neither."""
-        name = f"{self.name}[{row}]"
+        name = self.name_of(row)
         stored = self.dataset[row][self.column]
         if not isinstance(stored, Mapping):
             raise UnreadablePicture(f"cannot read {name}: it has no picture")
         if stored.get("bytes") is not None:
             picture = NamedBytes(stored["bytes"])
             picture.name = name
-            return picture
+            return picture, None
         if stored.get("path"):
-            return Path(stored["path"])
+            return Path(stored["path"]), None
         raise UnreadablePicture(f"cannot read {name}: it has no picture")
 
+    def name_of(self, row: int) -> str:
+        """As in "hf:pets:train[17]"."""
+        return f"{self.name}[{row}]"
 
-def is_hub(place: Path) -> bool:
+    def stamps(
+        self, rows: Tensor, labels: Tensor | None, folder: Path | None
+    ) -> Iterator[bytes]:
+        """Features and sizes of the files, and which rows."""
+        files = self.dataset.cache_files
+        sizes = [os.stat(file["filename"]).st_size for file in files]
+        text = f"{len(self.dataset)} {self.dataset.features} {sizes}\n"
+        yield f"{hashlib.sha256(text.encode()).hexdigest()[:16]}\n".encode()
+        yield rows_stamp(rows)
+
+
+def accepts(place: Path) -> bool:
     """Whether it is `hf:` and a name."""
     return str(place).startswith(PREFIX) and not os.path.lexists(place)
 
 
-def hub_parts(place: Path) -> dict[str, Path]:
+def parts(place: Path) -> dict[str, Path]:
     """The splits by our names, train, val and test; {}: there is only one.
 
     Or one is named. A split whose labels are kept secret (-1) is left out.
@@ -84,20 +100,20 @@ def hub_parts(place: Path) -> dict[str, Path]:
     splits = _splits(address.name)
     if address.split is not None or len(splits) == 1:
         return {}
-    parts: dict[str, Path] = {}
+    found: dict[str, Path] = {}
     for split, dataset in splits.items():
         part = PARTS.get(split.lower())
         if part is not None and _has_labels(dataset):
-            parts.setdefault(part, Path(f"{PREFIX}{address.name}:{split}"))
-    if "train" not in parts:
+            found.setdefault(part, Path(f"{PREFIX}{address.name}:{split}"))
+    if "train" not in found:
         raise UserError(
             f"{place} has the splits {', '.join(splits)}, of which none is "
             f"called train; name one, as in {place}:{next(iter(splits))}"
         )
-    return parts
+    return found
 
 
-def hub_pictures(place: Path) -> Rows:
+def open_part(place: Path, folder: Path | None = None) -> Split:
     """The pictures of a split that can be read.
 
     UserError: there is no such data set or split, or no column of pictures.
@@ -119,19 +135,21 @@ def hub_pictures(place: Path) -> Rows:
             f"the column {picture} of {name} doesn't have pictures: "
             f"{reason(error)}"
         ) from None
-    table = HubTable(encoded, name, picture)
-    bad = remembered(
-        _key(dataset, name),
+    reader = HubReader(encoded, name, picture)
+    files = [Path(file["filename"]) for file in dataset.cache_files]
+    bad = scan(
+        lambda row: reader[row][0],
         len(encoded),
-        lambda: undecodable(table.__getitem__, len(encoded)),
+        files_key(files, name, len(encoded)),
+        lambda _, why: printable(why),
     )
     names = names or names_from_labels(name, labels)
-    return readable_rows(table, labels.tolist(), names, bad)
+    return leave_out(Split(name, reader, labels, names), bad, name)
 
 
-def hub_classes(place: Path) -> tuple[str, ...]:
+def class_names(place: Path) -> tuple[str, ...]:
     """The classes of a data set; no picture is read."""
-    place = hub_parts(place).get("train", place)
+    place = parts(place).get("train", place)
     dataset, name = _split(place)
     _, label = _columns(dataset, name)
     names = tuple(getattr(dataset.features[label], "names", None) or ())
@@ -241,7 +259,7 @@ def _column(dataset: Any, names: tuple[str, ...], kind: type) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _labels(dataset: Any, name: str, column: str) -> torch.Tensor:
+def _labels(dataset: Any, name: str, column: str) -> Tensor:
     plain = dataset.select_columns([column]).with_format("numpy")
     return whole_labels(plain[:][column], name)
 
@@ -252,19 +270,3 @@ def _has_labels(dataset: Any) -> bool:
     return column is None or bool(
         (_labels(dataset, "a split", column) >= 0).any()
     )
-
-
-def _digest(dataset: Any) -> str:
-    """16 hex digits that change with the data, wherever they are."""
-    sizes = [os.stat(file["filename"]).st_size for file in dataset.cache_files]
-    text = f"{len(dataset)} {dataset.features} {sizes}\n"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _key(dataset: Any, name: str) -> str:
-    """The same of the very files here, for what was found out about them."""
-    lines = [f"{PIL.__version__} {name} {len(dataset)}"]
-    for file in dataset.cache_files:
-        status = os.stat(file["filename"])
-        lines.append(f"{file} {status.st_size} {status.st_mtime_ns}")
-    return hashlib.sha256(os.fsencode("\n".join(lines))).hexdigest()[:16]

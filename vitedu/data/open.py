@@ -1,0 +1,469 @@
+"""Anything as a data set, a part of one, or a source of batches.
+
+`pets = load_folder("pets")`
+`source = as_source(pets.test, preprocess=model.preprocess)`
+
+`READERS` are the kinds of pictures that a path may stand for, and a new kind is
+a module in `vitedu.data.readers` and its line there.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch.utils.data import IterableDataset
+
+from vitedu.data import archives, shards
+from vitedu.data.augment import Augment
+from vitedu.data.dataset import (
+    Batches,
+    Dataset,
+    Split,
+    left_out,
+    match_classes,
+)
+from vitedu.data.feed.arrays import ArraySource
+from vitedu.data.feed.loader import LoaderSource, yields_batches
+from vitedu.data.feed.order import Draws
+from vitedu.data.feed.pictures import ImageSource, PictureChange
+from vitedu.data.feed.source import Source
+from vitedu.data.labels import (
+    check_labels,
+    few,
+    named_classes,
+    numbered_names,
+)
+from vitedu.data.listing import class_folders, existing_folder, has_pictures
+from vitedu.data.readers import folder as folders
+from vitedu.data.readers import huggingface, torchvision
+from vitedu.data.readers.arrays import is_pair, open_pair
+from vitedu.data.readers.folder import open_table
+from vitedu.data.readers.loader import open_loader
+from vitedu.data.readers.torch_dataset import (
+    is_hugging_face,
+    open_dataset,
+)
+from vitedu.errors import UserError, warn
+from vitedu.files import user_path
+from vitedu.pictures import PreprocessSpec
+
+
+class PlaceReader(Protocol):
+    """A module that reads one kind of place.
+
+    A place is a path or what stands for one: `photos`, `hf:imagenet-1k`,
+    `train-{000000..000127}.tar`. It has parts, each a place, or is one part.
+    """
+
+    PREFIX: str  # of what stands for a path: "hf:"; "" for paths
+
+    def accepts(self, place: Path) -> bool:
+        """Whether it is of this kind."""
+        ...
+
+    def parts(self, place: Path) -> dict[str, Path]:
+        """train, val and test, as far as they are there; {}: it's one part."""
+        ...
+
+    def class_names(self, place: Path) -> tuple[str, ...]:
+        """The classes to train on; no picture is read."""
+        ...
+
+    def open_part(self, place: Path, folder: Path | None = None) -> Split:
+        """The readable pictures of a part of what is in `folder`."""
+        ...
+
+
+# the first that accepts a place reads it
+READERS: tuple[PlaceReader, ...] = (
+    huggingface,
+    torchvision,
+    archives,
+    shards,
+    folders,
+)
+KINDS = (
+    "a folder of class folders, a pair (images, labels) of arrays, a torch "
+    "Dataset, a Hugging Face dataset, a DataLoader or a vitedu Source"
+)
+# What is held out for testing where there is no part for it.
+TEST_SHARE = 0.2
+TEST_SEED = 0
+
+
+def as_source(
+    data: Any,
+    *,
+    preprocess: PreprocessSpec,
+    augment: Augment | PictureChange | None = None,
+    shuffle: bool = False,
+    num_workers: int = 0,
+    device: torch.device | str = "cpu",
+    class_names: Sequence[str] | None = None,
+    num_classes: int | None = None,
+    check_range: bool = True,
+) -> Source:
+    """Your own data as a source of batches for a model with `preprocess`.
+
+    `data` may be
+
+    * a folder with a folder of pictures for each class; WebDataset's shards,
+      `photos/train-{000000..000127}.tar`; a split of a Hugging Face data set,
+      `hf:imagenet-1k:train`; or a `Split`, a part of what `load_dataset`,
+      `load_folder` and `find_images` return;
+    * a pair (images, labels) in memory: uint8 as arrays (n, h, w) or
+      (n, h, w, c) or tensors (n, c, h, w), of any size; or floats
+      (n, c, h, w) of the model's size;
+    * a torch Dataset with items (picture, label), or a Hugging Face dataset
+      with an image and a label: the picture is a pillow image, a path, uint8
+      pixels or floats (c, h, w);
+    * a DataLoader, or another iterable of (images, labels) batches that has
+      a length and can be iterated again: it keeps its own order and
+      augmentation;
+    * a `Source`, which is returned as it is.
+
+    Pictures and uint8 pixels are resized and normalised as `preprocess` says.
+    Floats are fed as they are: they must be normalised already, and are refused
+    if none of the first images goes below the mean, unless you say
+    `check_range=False`. Labels are whole numbers from 0; where the data don't
+    say how many classes there are, give `class_names` or `num_classes`.
+
+    `augment` is an `Augment`, or a function from pillow image to pillow image
+    that is applied before the picture is resized. It and `shuffle` are for
+    training. Their random numbers depend on (seed, epoch, index) alone, and so
+    do a Dataset's own.
+
+    Pictures of a folder that cannot be read are left out, and a warning names
+    them.
+
+    UserError: the data are of another kind, empty, or don't fit.
+    """
+    split = open_split(data, class_names, num_classes)
+    warn_of_skipped(data, split)
+    names = split.classes()
+    if isinstance(augment, Augment) and augment.is_off:
+        augment = None
+    if isinstance(split.reader, Source):
+        return split.reader
+    if isinstance(split.reader, Batches):
+        if augment is not None:
+            raise UserError(
+                f"{split.name} augments its images itself, or leaves them as "
+                "they are; give a Dataset to have augment applied, or none "
+                "(augment=Augment())"
+            )
+        return LoaderSource(
+            split.reader.loader,
+            preprocess,
+            names,
+            num_images=len(split),
+            device=device,
+            check_range=check_range,
+        )
+    if not split.is_named:
+        split = replace(split, class_names=names)
+    images: torch.Tensor | None = getattr(split.reader, "images", None)
+    if images is not None and (augment is None or isinstance(augment, Augment)):
+        size = (preprocess.in_channels, *preprocess.image_size)
+        if images.is_floating_point() or images.shape[1:] == size:
+            if num_workers:
+                raise UserError(
+                    f"num_workers={num_workers}: this data set lives on the "
+                    "device and is fed without workers; leave it at 0"
+                )
+            return ArraySource(
+                split,
+                preprocess,
+                augment=augment,
+                shuffle=shuffle,
+                device=device,
+                check_range=check_range,
+            )
+    return ImageSource(
+        split,
+        preprocess,
+        augment=augment,
+        shuffle=shuffle,
+        num_workers=num_workers,
+        device=device,
+        check_range=check_range,
+    )
+
+
+def warn_of_skipped(data: Any, split: Split) -> None:
+    """Warn of pictures left out of a folder, where `data` is its path.
+
+    A caller of `find_images` has its `skipped` at hand.
+    """
+    if isinstance(data, str | PathLike):
+        for note in split.notes:
+            warn(f"{data}: {note}")
+
+
+def open_split(
+    data: Any,
+    class_names: Sequence[str] | None = None,
+    num_classes: int | None = None,
+) -> Split:
+    """What `as_source` takes, as a `Split`; little is read.
+
+    UserError: it is empty, or not one of KINDS.
+    """
+    if isinstance(data, str | PathLike):
+        data = _part_at(user_path(data))
+    elif isinstance(data, Dataset):
+        raise UserError(
+            f"{data.name} has several parts; give one of them, .train or .test"
+        )
+    elif is_pair(data):
+        names = named_classes("the data", (), class_names, num_classes)
+        return open_pair(*data, names)
+    elif isinstance(data, Source):
+        name = type(data).__name__
+        names = data.class_names or numbered_names(data.num_classes)
+        data = Split(name, data, None, names)
+    if isinstance(data, Split):
+        names = named_classes(
+            data.name, data.class_names, class_names, num_classes
+        )
+        if names != data.class_names:
+            check_labels(data.name, data.labels, len(names))
+            data = replace(data, class_names=names)
+        return data
+    if isinstance(data, Iterator) or hasattr(data, "__next__"):
+        raise UserError(
+            f"a {type(data).__name__} can be iterated only once, but training "
+            f"needs it once per epoch; give {KINDS}"
+        )
+    if isinstance(data, dict):
+        raise UserError(
+            f"a {type(data).__name__} of {few(tuple(map(str, data)))} has "
+            "several parts; give one of them, such as data['train']"
+        )
+    if yields_batches(data):
+        return open_loader(data, class_names, num_classes)
+    if not (
+        hasattr(data, "__getitem__")
+        or is_hugging_face(data)
+        or isinstance(data, IterableDataset)
+    ):
+        raise UserError(
+            f"can't use {type(data).__name__} as data; pass {KINDS}"
+        )
+    split = open_dataset(data, class_names, num_classes)
+    with Draws(0):
+        split[0]  # says whether it has another form
+    return split
+
+
+def _part_at(place: Path) -> Split:
+    """The pictures at a place that is one part."""
+    if place.suffix == ".npz":
+        raise UserError(
+            f"{place} has several parts; give one of them, such as "
+            f"vitedu.data.load_dataset({str(place)!r}).train"
+        )
+    if train := parts_at(place).get("train"):
+        raise UserError(
+            f"{place} has several parts; give one of them, such as {train}"
+        )
+    return find_images(place)
+
+
+def find_images(
+    folder: str | PathLike[str], *, labels: str | PathLike[str] | None = None
+) -> Split:
+    """The pictures of a folder that can be read, in the order of their names.
+
+    Without `labels`, each sub-folder is a class; classes are numbered by the
+    sorted names. With it the folder is flat, and `labels` is a CSV with a
+    header: the columns `filename` and `class_index` (a number) or `class` (a
+    name). Every picture is decoded once, as `vitedu.data.scan` says; `skipped`
+    has the damaged ones. Shards in brace notation and `hf:NAME:SPLIT` may stand
+    for a folder.
+
+    UserError: no picture, a picture without a label, a CSV that does not fit.
+    """
+    place = user_path(folder)
+    if labels is not None:
+        return open_table(existing_folder(place), user_path(labels))
+    return replace(reader_of(place).open_part(place), name=name_at(place))
+
+
+def load_folder(
+    folder: str | PathLike[str], name: str | None = None
+) -> Dataset:
+    """The readable pictures of a folder, to train on and to test on.
+
+    FOLDER/train and FOLDER/test, or FOLDER/val if there is no test/; with both,
+    val/ is for validation. Each part has class folders, as `find_images` reads
+    them. Where there is neither test/ nor val/, or class folders alone,
+    TEST_SHARE of every class is held out for testing: the same pictures every
+    time, none of a class with one or two. `notes` says so, and how many
+    pictures are left out. `name` is the folder's own if not given.
+
+    `folder` may also be one that `vitedu prepare` filled with shards, a tar or
+    several in brace notation, `hf:NAME`, or what `folder_of` returns for the
+    name of a set of photographs; the splits of these are the parts.
+    UserError: there are no class folders, one has no picture that can be read,
+    or a later part has a class that train/ doesn't have.
+    """
+    place = user_path(folder)
+    if archives.accepts(place):
+        place = archives.downloaded(place)
+    own_name = name_at(place)
+    found = _open_parts(place)
+    train = found["train"]
+    skipped = sum((part.skipped for part in found.values()), ())
+    notes = left_out(skipped, sum(map(len, found.values())))
+    parts = found
+    if len(found) == 1:
+        parts = _hold_out_test(train, place)
+        is_flat = reader_of(place) is folders and not parts_at(place)
+        missing = "train/ and val/" if is_flat else "val/ and test/"
+        held_out = held_out_words(len(parts["test"]), len(train))
+        notes = (f"{own_name} doesn't have {missing}, so {held_out}", *notes)
+    digest = hashlib.sha256()
+    for part in sorted(parts):
+        for stamp in parts[part].stamps(place):
+            digest.update(stamp)
+    return Dataset(
+        name or own_name,
+        parts["train"],
+        parts.get("val") if "test" in parts else None,
+        parts["test"] if "test" in parts else parts["val"],
+        train.class_names,
+        digest.hexdigest()[:16],
+        f"data={place}",
+        name or own_name,
+        notes,
+        skipped,
+    )
+
+
+def _open_parts(place: Path) -> dict[str, Split]:
+    """train, val and test, as far as they are there, with the same classes."""
+    reader, parts = reader_of(place), parts_at(place)
+    if reader is folders:
+        reader.class_names(place)  # says what doesn't fit
+    train = reader.open_part(parts.pop("train", place), place)
+    if reader is folders:
+        left = set(() if train.labels is None else train.labels.tolist())
+        for label, name in enumerate(train.class_names):
+            if label not in left:
+                raise UserError(
+                    f"no picture of the class {name!r} can be read; "
+                    f"{train.notes[0]}"
+                )
+    return {"train": train} | {
+        name: _as_in_train(train, reader.open_part(part, place), part)
+        for name, part in parts.items()
+    }
+
+
+def _as_in_train(train: Split, split: Split, part: Path) -> Split:
+    """Another part, with labels as train/ counts them."""
+    known = train.class_names
+    strange = [name for name in split.class_names if name not in known]
+    if strange:
+        raise UserError(
+            f"{part} has the class {strange[0]!r}, which train/ doesn't have; "
+            f"its classes: {', '.join(known[:5])}"
+        )
+    return match_classes(split, known, len(known))
+
+
+def _hold_out_test(train: Split, place: Path) -> dict[str, Split]:
+    try:
+        kept, held_out = train.hold_out(TEST_SHARE, TEST_SEED)
+    except UserError as error:
+        raise UserError(
+            f"{place} has too few pictures to hold some out for testing "
+            f"({len(train)} in all); put pictures to test on into val/, beside "
+            "train/"
+        ) from error
+    return {"train": kept, "test": held_out}
+
+
+def held_out_words(num_held_out: int, num_all: int) -> str:
+    """How a part that was held out for testing came about, for a sentence."""
+    verb = "is" if num_held_out == 1 else "are"
+    return (
+        f"{num_held_out:,} of its {num_all:,} pictures ({100 * TEST_SHARE:g} % "
+        f"of each class, drawn with seed {TEST_SEED}) {verb} held out for "
+        "testing"
+    )
+
+
+def class_names_at(place: str | PathLike[str]) -> tuple[str, ...]:
+    """The classes of the pictures at a place, none of which is read.
+
+    UserError: as `load_folder`, as far as the names of files and folders tell.
+    """
+    place = user_path(place)
+    return reader_of(place).class_names(place)
+
+
+def holds_pictures(place: Path) -> bool:
+    """Whether there is train/, a class folder with a picture, or shards."""
+    if reader_of(place) is not folders:
+        return True
+    return os.path.isdir(place) and (
+        os.path.isdir(place / "train")
+        or any(has_pictures(place / name) for name in class_folders(place))
+    )
+
+
+def evaluation_part(folder: str | PathLike[str]) -> Path:
+    """The part to test on: test/ or val/ if there is train/, else `folder`.
+
+    UserError: there is train/, but neither of the others; or no such folder.
+    """
+    place = user_path(folder)
+    if reader_of(place) is folders:
+        existing_folder(place)
+    parts = parts_at(place)
+    if not parts:
+        return place
+    for name in ("test", "val"):
+        if name in parts:
+            return parts[name]
+    raise UserError(
+        f"{folder} has train/, but neither val/ nor test/; put the pictures to "
+        "measure with into one of them, in class folders like those of train/"
+    )
+
+
+def training_part(place: Path) -> Path:
+    """FOLDER/train, or FOLDER itself if it is one part."""
+    return parts_at(place).get("train", place)
+
+
+def has_test_part(place: Path) -> bool:
+    """Whether test pictures were put aside: test/ or val/, beside train/."""
+    return bool({"test", "val"} & parts_at(place).keys())
+
+
+def parts_at(place: Path) -> dict[str, Path]:
+    """train, val and test, as far as they are there; {}: it is one part."""
+    return reader_of(place).parts(place)
+
+
+def reader_of(place: Path) -> PlaceReader:
+    """The one of READERS for a place; that of folders if there is nothing."""
+    accepting = (reader for reader in READERS if reader.accepts(place))
+    return next(accepting, folders)
+
+
+def name_at(place: Path) -> str:
+    """What a result calls the data: "imagenet-256", "flowers102"."""
+    prefix = reader_of(place).PREFIX
+    if not prefix:
+        return place.resolve().name
+    name = str(place).removeprefix(prefix)
+    return Path(name.partition(":")[0]).name

@@ -1,0 +1,207 @@
+"""Images that are in memory as a whole: a pair of arrays, or files of arrays.
+
+`split = open_pair(images, labels)  # uint8 (n, h, w, c), whole numbers (n,)`
+`split.images` is (n, c, h, w).
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vitedu.data.dataset import Dataset, Reader, Split
+from vitedu.data.formats import StoredArray
+from vitedu.data.labels import check_labels, names_from_labels, whole_labels
+from vitedu.errors import UserError
+
+
+class ArrayReader(Reader):
+    """Images in memory: (n, c, h, w) uint8, or floats that are normalised."""
+
+    is_named = False
+    images: Tensor
+
+    def __init__(self, images: Tensor) -> None:
+        self.images = images
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self.images)
+
+    def __getitem__(self, row: int) -> tuple[np.ndarray[Any, Any], None]:
+        """Pixels (h, w, c), or floats (c, h, w)."""
+        image = self.images[row]
+        if not image.is_floating_point():
+            image = image.permute(1, 2, 0)
+        return image.numpy(), None
+
+    def stamps(
+        self, rows: Tensor, labels: Tensor | None, folder: Path | None
+    ) -> Iterator[bytes | memoryview]:
+        """The shape and the pixels."""
+        images = self.images
+        if not torch.equal(rows, torch.arange(len(images))):
+            images = images[rows]
+        yield str(tuple(images.shape)).encode()
+        yield images.contiguous().numpy().data
+
+
+def is_pair(data: Any) -> bool:
+    """Whether `data` is (images, labels): two arrays, or array and list."""
+    return (
+        isinstance(data, tuple | list)
+        and len(data) == 2
+        and isinstance(data[0], np.ndarray | Tensor)
+        and isinstance(data[1], np.ndarray | Tensor | list | tuple)
+    )
+
+
+def open_pair(
+    images: Any, labels: Any, class_names: tuple[str, ...] = ()
+) -> Split:
+    """Images and labels that a caller has in memory.
+
+    uint8: arrays (n, h, w) or (n, h, w, c), tensors (n, c, h, w) or (n, h, w).
+    Floats are (n, c, h, w). UserError: another shape or type, or unequal
+    lengths.
+    """
+    shape = tuple(images.shape)
+    if isinstance(images, np.ndarray):
+        is_float = images.dtype.kind == "f"
+        # torch wants memory that may be written
+        pixels = torch.from_numpy(np.require(images, requirements=["C", "W"]))
+    else:
+        is_float = images.is_floating_point()
+        pixels = images.detach().cpu()
+    has_channels_last = isinstance(images, np.ndarray) and not is_float
+    if pixels.dtype != torch.uint8 and not is_float:
+        raise UserError(
+            f"the images are {images.dtype}; give pixels of 0..255 as uint8, "
+            "or floats that are normalised already"
+        )
+    if pixels.ndim == 3 and not is_float:
+        pixels = pixels[:, None]
+    elif pixels.ndim == 4 and has_channels_last:
+        pixels = pixels.permute(0, 3, 1, 2).contiguous()
+    is_fine = pixels.ndim == 4 and (is_float or pixels.shape[1] in (1, 3))
+    if not is_fine:
+        wanted = "a tensor is (n, c, h, w)"
+        if has_channels_last:
+            wanted = "an array of uint8 is (n, h, w, c)"
+        raise UserError(
+            f"the images have the shape {shape}; {wanted} with 1 or 3 channels"
+        )
+    if not pixels.numel():
+        raise UserError(f"there are no images in the shape {shape}")
+    numbers = whole_labels(labels, "the images")
+    if len(numbers) != len(pixels):
+        raise UserError(
+            f"there are {len(pixels):,} images, but {len(numbers):,} labels"
+        )
+    check_labels("the data", numbers, len(class_names))
+    return Split("arrays", ArrayReader(pixels), numbers, class_names)
+
+
+def dataset_of(
+    name: str,
+    stored: Mapping[str, StoredArray],
+    origin: str,
+    class_names: tuple[str, ...] | None = None,
+) -> Dataset:
+    """Check the arrays of a set by their headers, then read them.
+
+    Without `class_names` the names are those that are stored, or the numbers.
+    """
+    for part in ("train", "test"):
+        _check_part(stored[f"x_{part}"], stored[f"y_{part}"])
+    train, test = stored["x_train"], stored["x_test"]
+    if _image_shape(train) != _image_shape(test):
+        sizes = ["x".join(map(str, _image_shape(x))) for x in (train, test)]
+        raise UserError(
+            f"{train.where} has images of {sizes[0]}, {test.where} of "
+            f"{sizes[1]}; both parts must have the same size"
+        )
+    if class_names is None and "class_names" in stored:
+        class_names = _stored_names(stored["class_names"])
+    numbers = []
+    for labels in (stored["y_train"], stored["y_test"]):
+        numbers.append(whole_labels(labels.read(), labels.where))
+        check_labels(labels.where, numbers[-1], len(class_names or ()))
+    if class_names is None:
+        class_names = names_from_labels(name, torch.cat(numbers))
+    splits = [
+        Split(name, ArrayReader(_pixels(images)), labels, class_names)
+        for images, labels in zip((train, test), numbers, strict=True)
+    ]
+    digest = hashlib.sha256()
+    for split, of_split in zip(splits, numbers, strict=True):
+        for stamp in split.stamps():
+            digest.update(stamp)
+        digest.update(of_split.numpy().astype("<i8"))
+    return Dataset(
+        name,
+        splits[0],
+        None,
+        splits[1],
+        class_names,
+        digest.hexdigest()[:16],
+        origin,
+        requested=name,
+    )
+
+
+def _check_part(images: StoredArray, labels: StoredArray) -> None:
+    """UserError: these are not images and as many labels."""
+    x, y = images.where, labels.where
+    if images.dtype != np.uint8:
+        raise UserError(
+            f"{x} is {images.dtype}, should be uint8 (pixels in 0..255)"
+        )
+    if labels.dtype.kind not in "iu" or len(labels.shape) != 1:
+        raise UserError(
+            f"{y} is {labels.dtype} of shape {labels.shape}, "
+            "should be one whole number per image"
+        )
+    if len(images.shape) not in (3, 4) or _image_shape(images)[0] not in (1, 3):
+        raise UserError(
+            f"{x} has images of shape {images.shape[1:]}, "
+            "should be (h, w) or (h, w, c) with 1 or 3 channels"
+        )
+    num_images, num_labels = images.shape[0], labels.shape[0]
+    if not images.num_bytes:
+        raise UserError(f"{x} is empty ({num_images} images)")
+    if num_images != num_labels:
+        raise UserError(
+            f"{x} has {num_images:,} images, but {y} {num_labels:,} labels"
+        )
+
+
+def _image_shape(images: StoredArray) -> tuple[int, ...]:
+    """(c, h, w) of one image."""
+    shape = images.shape[1:]
+    return shape if len(shape) == 3 else (1, *shape)
+
+
+def _stored_names(stored: StoredArray) -> tuple[str, ...]:
+    if (
+        stored.dtype.kind != "U"
+        or len(stored.shape) != 1
+        or not stored.shape[0]
+    ):
+        raise UserError(
+            f"{stored.where} is {stored.dtype} of shape {stored.shape}, "
+            "should be one text per class"
+        )
+    return tuple(str(each) for each in stored.read())
+
+
+def _pixels(stored: StoredArray) -> Tensor:
+    """Images as (n, c, h, w)."""
+    # torch wants memory that may be written, which what was read from bytes is
+    # not
+    images = np.require(stored.read(), requirements=["C", "W"])
+    return torch.from_numpy(images.reshape(len(images), *_image_shape(stored)))

@@ -1,0 +1,179 @@
+"""Which pictures can be read, found out before anything uses them.
+
+Each is decoded once, on all processors, by the code that reads it later: no
+header tells of a file that breaks off in the middle. So a run depends on the
+readable pictures alone: their number, order, split and digest are the same once
+the others have been deleted. What was found is kept in the cache.
+
+`bad = scan(paths.__getitem__, len(paths), files_key(paths))`
+"""
+
+import hashlib
+import json
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import PIL
+from tqdm import tqdm
+
+from vitedu.data.dataset import Split
+from vitedu.data.sources import cache_folder
+from vitedu.errors import UserError
+from vitedu.files import read_json, replace_file
+from vitedu.pictures import LARGE_PIXELS, UnreadablePicture, converted, opened
+
+WORTH_KEEPING = 100  # pictures
+BLOCK = 64  # pictures that a thread takes at a time
+MOST_THREADS = 16  # past that they wait for Python's lock
+BAR_AFTER = 2.0  # seconds
+# Two pools at once would put back each other's warning filters.
+ONE_POOL = threading.Lock()
+
+
+def files_key(files: Iterable[Path], *more: object) -> str:
+    """16 hex digits that change with these files and with what pillow reads.
+
+    A file counts by its name in its folder, size and dates.
+    """
+    from PIL import Image, ImageFile
+
+    Image.init()
+    reader = [
+        PIL.__version__,
+        Image.MAX_IMAGE_PIXELS,
+        ImageFile.LOAD_TRUNCATED_IMAGES,
+        *sorted(Image.registered_extensions().items()),
+        *more,
+    ]
+    digest = hashlib.sha256(f"{reader}\n".encode())
+    for file in files:
+        with suppress(OSError):
+            status = os.stat(file)
+            dates = f"{status.st_mtime_ns} {status.st_ctime_ns}"
+            digest.update(f"{status.st_size} {dates} ".encode())
+        digest.update(os.fsencode(f"{file.parent.name}/{file.name}\n"))
+    return digest.hexdigest()[:16]
+
+
+def scan(
+    picture: Callable[[int], Any],
+    num_pictures: int,
+    key: str,
+    rename: Callable[[int, str], str] = lambda _, sentence: sentence,
+) -> dict[int, str]:
+    """Rows of the pictures that can't be decoded, and why in a sentence.
+
+    Of WORTH_KEEPING pictures or more the answer is kept by `key`, in the words
+    of `rename`. Where the system cannot read a file this time, nothing is left
+    out, and nothing kept: UserError.
+    """
+
+    def find() -> dict[int, str]:
+        bad = undecodable(picture, num_pictures)
+        return {row: rename(row, bad[row]) for row in sorted(bad)}
+
+    if num_pictures < WORTH_KEEPING:
+        return find()
+    try:
+        kept = cache_folder() / "unreadable" / f"{key}.json"
+    except UserError:  # nobody knows where it would be
+        return find()
+    with suppress(UserError, ValueError):
+        known = read_json(kept)
+        return {int(row): str(known[row]) for row in known}
+    bad = find()
+    with suppress(OSError, UserError):  # then it is found out again next time
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(kept, json.dumps(bad))
+    return bad
+
+
+def undecodable(
+    picture: Callable[[int], Any], num_pictures: int
+) -> dict[int, str]:
+    """Rows of the pictures that can't be decoded, and why in a sentence.
+
+    `picture` is called for every row, by several threads; what it returns as an
+    Image of pillow was decoded there. A bar shows on a terminal.
+    UserError: the system cannot read a file, or there isn't enough memory.
+    """
+    from PIL import Image
+
+    Image.init()  # all plug-ins, before threads would load them side by side
+    rows = range(num_pictures)
+    blocks = [rows[i : i + BLOCK] for i in range(0, num_pictures, BLOCK)]
+    one_large = threading.Lock()
+    bad: dict[int, str] = {}
+    with (
+        ONE_POOL,
+        warnings.catch_warnings(),
+        ThreadPoolExecutor(threads()) as pool,
+        tqdm(
+            total=num_pictures,
+            desc="checking the pictures",
+            unit="picture",
+            delay=BAR_AFTER,
+            disable=None,
+            leave=False,
+            dynamic_ncols=True,
+        ) as bar,
+    ):
+        # of pillow, about what it could read all the same
+        warnings.simplefilter("ignore")
+        for found in pool.map(
+            lambda block: _decode(picture, block, one_large), blocks
+        ):
+            bad |= found
+            bar.update(min(BLOCK, num_pictures - bar.n))
+    return bad
+
+
+def leave_out(split: Split, bad: dict[int, str], where: object) -> Split:
+    """`split`, of all rows of its reader, without those in `bad`.
+
+    UserError: none is left; `where` they are.
+    """
+    if len(bad) == len(split):
+        raise UserError(
+            f"none of the {len(split):,} pictures in {where} can be read; "
+            f"the first: {next(iter(bad.values()))}"
+        )
+    if not bad:
+        return split
+    rows = [row for row in range(len(split)) if row not in bad]
+    return replace(split.take(rows), skipped=tuple(bad.values()))
+
+
+def threads() -> int:
+    """How many threads read side by side."""
+    return min(os.cpu_count() or 1, MOST_THREADS)
+
+
+def _decode(
+    picture: Callable[[int], Any],
+    rows: Sequence[int],
+    one_large: threading.Lock,
+) -> dict[int, str]:
+    """What is wrong with those that fail; one large picture at a time."""
+    from PIL import Image
+
+    bad = {}
+    for row in rows:
+        try:
+            content = picture(row)
+            if isinstance(content, Image.Image):
+                continue
+            with opened(content) as image:
+                is_large = image.width * image.height >= LARGE_PIXELS
+                with one_large if is_large else nullcontext():
+                    converted(image, 3)
+        except UnreadablePicture as error:
+            bad[row] = str(error)
+    return bad

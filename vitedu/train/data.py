@@ -1,0 +1,318 @@
+"""The data of a run: opened, checked against the model, ready to be fed."""
+
+import hashlib
+from dataclasses import fields, replace
+from os import PathLike, fspath
+from typing import Any, NamedTuple
+
+import torch
+
+from vitedu.data import Dataset, Source, Split, load_dataset, load_folder
+from vitedu.data.augment import Augment
+from vitedu.data.feed.arrays import check_size
+from vitedu.data.feed.pictures import PictureChange
+from vitedu.data.labels import numbered_names
+from vitedu.data.named import folder_of, known_classes
+from vitedu.data.open import (
+    TEST_SEED,
+    TEST_SHARE,
+    as_source,
+    has_test_part,
+    held_out_words,
+    open_split,
+    training_part,
+)
+from vitedu.errors import UserError
+from vitedu.pictures import PreprocessSpec
+from vitedu.train.config import TrainConfig
+
+
+class Sources(NamedTuple):
+    """The parts of a data set, ready to be fed to a model."""
+
+    dataset: Dataset
+    train: Source
+    validation: Source | None
+    test: Source
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was decided for the user, in sentences."""
+        return self.dataset.notes
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """A sentence for each picture left out, since it is unreadable."""
+        return self.dataset.skipped
+
+    def record(self) -> dict[str, Any]:
+        """What a result says of the data."""
+        skipped = list(self.skipped)
+        return {
+            "name": self.dataset.name,
+            "digest": self.dataset.digest,
+            "num_train": len(self.train),
+            "num_test": len(self.test),
+            **({"skipped": skipped} if skipped else {}),
+        }
+
+
+def open_sources(
+    config: TrainConfig,
+    device: torch.device,
+    *,
+    train: Any = None,
+    validation: Any = None,
+    test: Any = None,
+    augment: Augment | PictureChange | None = None,
+    class_names: tuple[str, ...] = (),
+) -> Sources:
+    """The data of a run: what the configuration names, or what is passed.
+
+    `train`, `validation` and `test` are anything that `vitedu.data.as_source`
+    takes; a path as `train` means what it would as `dataset`: if there is val/
+    in the folder, it is the test part. Without data to test on, TEST_SHARE of
+    each class of the training data is held out, and `notes` says so; if a
+    Dataset changes its pictures itself, it changes those too. `augment`, a
+    function from picture to picture, replaces `config.augment`. `class_names`
+    are those of a model that was passed: data without names take them.
+
+    UserError: the data don't fit the model, or don't say what they must; a
+    `Source` should be augmented, or prepares its images differently from the
+    model.
+    """
+    if validation is not None and config.validation:
+        raise UserError(
+            f"validation data were given, and validation={config.validation} "
+            "would hold out some of the training data as well; leave one of "
+            "them out"
+        )
+    dataset = open_data(
+        config,
+        train=train,
+        validation=validation,
+        test=test,
+        class_names=class_names,
+    )
+    _check_classes(dataset, config)
+    if augment is None and not config.augment.is_off:
+        augment = config.augment
+    if augment is not None and isinstance(dataset.train.reader, Source):
+        raise UserError(
+            f"{dataset.train.name} is a Source, whose images go to the model "
+            "as they are, so they cannot be augmented here; augment them in "
+            "the Source, and leave it out here (augment=Augment())"
+        )
+    learned, held_out, tested = dataset.train, dataset.validation, dataset.test
+    for split in (learned, held_out, tested):
+        if split is not None:
+            _check_preprocess(split, config)
+    if config.max_images is not None:
+        learned = learned.spread(config.max_images)
+        tested = tested.spread(config.max_images)
+        held_out = held_out and held_out.spread(config.max_images)
+    if config.validation:
+        # the same images for every seed, so that runs can be compared
+        learned, held_out = learned.hold_out(config.validation, seed=0)
+
+    def source(split: Split, **options: Any) -> Source:
+        return as_source(
+            split,
+            preprocess=config.preprocess,
+            num_workers=config.num_workers,
+            device=device,
+            **options,
+        )
+
+    return Sources(
+        dataset,
+        source(learned, augment=augment, shuffle=True),
+        None if held_out is None else source(held_out),
+        source(tested),
+    )
+
+
+def open_data(
+    config: TrainConfig,
+    *,
+    train: Any = None,
+    validation: Any = None,
+    test: Any = None,
+    class_names: tuple[str, ...] = (),
+) -> Dataset:
+    """The data set of a run as it is, before images are held out of `train`.
+
+    What is passed, and `class_names`, are as in `open_sources`.
+    """
+    config, train = path_as_dataset(config, train)
+    folder = None
+    if train is None:
+        folder = folder_of(config.dataset, config.data)
+        if (
+            folder is not None
+            and test is not None
+            and not has_test_part(folder)
+        ):
+            # all of it is to train on, and nothing has to be held out
+            known_classes(  # says what doesn't fit
+                config.dataset, config.data, num_classes=0
+            )
+            train = training_part(folder)
+    if train is not None:
+        dataset = _passed(config, train, test)
+    elif folder is not None:
+        dataset = load_folder(folder)
+    else:
+        dataset = _in_memory(config)
+    names = dataset.class_names
+    if len(class_names) == len(names) and names == numbered_names(len(names)):
+        names = class_names
+    others = {
+        part: open_split(data).with_classes(names)
+        for part, data in (("validation", validation), ("test", test))
+        if data is not None
+    }
+    if not others:
+        return dataset
+    digests = [dataset.digest, *(part.digest() for part in others.values())]
+    return replace(
+        dataset,
+        digest=hashlib.sha256(" ".join(digests).encode()).hexdigest()[:16],
+        notes=sum((part.notes for part in others.values()), dataset.notes),
+        skipped=sum((x.skipped for x in others.values()), dataset.skipped),
+        **others,
+    )
+
+
+def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
+    """The classes of the data that a run would use, in order of their labels.
+
+    Cheap: nothing is downloaded, drawn or decoded. `train` as in
+    `open_sources`.
+    UserError: the data are unknown, or do not tell their classes.
+    """
+    config, train = path_as_dataset(config, train)
+    if train is not None:
+        return open_split(train).classes()
+    return known_classes(
+        config.dataset, config.data, num_classes=config.model.num_classes
+    )
+
+
+def digest_of(
+    config: TrainConfig,
+    *,
+    train: Any = None,
+    validation: Any = None,
+    test: Any = None,
+) -> str:
+    """The `digest` of the data set that `open_sources` would give."""
+    return open_data(
+        config, train=train, validation=validation, test=test
+    ).digest
+
+
+def path_as_dataset(config: TrainConfig, train: Any) -> tuple[TrainConfig, Any]:
+    """A path as training data means what it would as `config.dataset`."""
+    if not isinstance(train, str | PathLike):
+        return config, train
+    return replace(config, dataset=fspath(train), data=None), None
+
+
+def _in_memory(config: TrainConfig) -> Dataset:
+    """A named set, drawn shapes or FILE.npz; `max_images` takes the first ones.
+
+    From trained weights on, images of another size are resized; a network that
+    starts from nothing should be made for them.
+    """
+    dataset = load_dataset(
+        config.dataset,
+        data=config.data,
+        fallback=config.fallback,
+        image_size=config.preprocess.image_size,
+        num_classes=config.model.num_classes,
+        max_images=config.max_images,
+    )
+    if not config.starts_trained and len(dataset.class_names) == (
+        config.model.num_classes
+    ):
+        check_size(dataset.train.images, config.preprocess)
+    if config.max_images is None:
+        return dataset
+    return replace(
+        dataset,
+        train=dataset.train.first(config.max_images),
+        test=dataset.test.first(config.max_images),
+    )
+
+
+def _passed(config: TrainConfig, train: Any, test: Any) -> Dataset:
+    """Training data passed to `fit`; without `test`, a share is for testing."""
+    split = open_split(train)
+    is_known = split.class_names or split.labels is not None
+    split = split.with_classes(
+        split.classes()
+        if is_known
+        else numbered_names(config.model.num_classes)
+    )
+    dataset = Dataset(
+        split.name,
+        split,
+        None,
+        split,  # unless a share is held out, the test part follows
+        split.class_names,
+        split.digest(),
+        requested=split.name,
+        notes=split.notes,
+        skipped=split.skipped,
+    )
+    if test is not None:
+        return dataset
+    if split.labels is None:
+        raise UserError(
+            f"no test part can be held out of {split.name}, since its labels "
+            "are only known by reading it; pass test= as well"
+        )
+    kept, tested = split.hold_out(TEST_SHARE, TEST_SEED)
+    words = held_out_words(len(tested), len(split))
+    note = f"no test data were given with {split.name}, so {words}"
+    return replace(dataset, train=kept, test=tested, notes=(note, *split.notes))
+
+
+def _check_classes(dataset: Dataset, config: TrainConfig) -> None:
+    """UserError: more or fewer classes than the model has, or only one."""
+    wanted = len(dataset.class_names)
+    if wanted == 1 and config.loss == "softmax":
+        raise UserError(
+            f"{dataset.name} has only one class, {dataset.class_names[0]}, so "
+            "every answer would be correct; add the pictures of at least one "
+            "other class"
+        )
+    num_classes = config.model.num_classes
+    remedy = f"set model.num_classes={wanted}"
+    if "model" in config.given_names:
+        remedy = f"call model.reset_classifier({wanted}) before"
+    if wanted != num_classes:
+        raise UserError(
+            f"{dataset.name} has {wanted} classes, the model "
+            f"{num_classes}; {remedy}"
+        )
+
+
+def _check_preprocess(split: Split, config: TrainConfig) -> None:
+    """UserError: a Source prepares images differently from the run's model."""
+    if not isinstance(split.reader, Source):
+        return
+    own = getattr(split.reader, "preprocess", None)
+    if not isinstance(own, PreprocessSpec) or own == config.preprocess:
+        return
+    differ = [
+        f"{each.name}={getattr(own, each.name)} (the model: "
+        f"{getattr(config.preprocess, each.name)})"
+        for each in fields(own)
+        if getattr(own, each.name) != getattr(config.preprocess, each.name)
+    ]
+    raise UserError(
+        f"{split.name} prepares its images with {', '.join(differ)}; make it "
+        "with preprocess=model.preprocess, or say the same in the configuration"
+    )

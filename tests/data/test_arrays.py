@@ -237,7 +237,7 @@ def test_only_digits_can_stand_in():
             {"x_train": X[:0], "y_train": Y[:0]},
             r"x_train is empty \(0 images\)",
         ),
-        ({"y_train": Y[:5]}, r"x_train has 6 images, but .* y_train 5 labels"),
+        ({"y_train": Y[:5]}, r"x_train has 6 images, but y_train 5 labels"),
         ({"y_train": Y.astype(np.float64)}, "y_train is float64 of shape"),
         ({"y_test": Y[:3, None]}, r"y_test is uint8 of shape \(3, 1\)"),
         (
@@ -251,7 +251,7 @@ def test_only_digits_can_stand_in():
         ({"class_names": np.arange(3)}, "class_names is int64 of shape"),
         (
             {"x_test": X[:3, :4]},
-            "x_train has images of 1x5x4, .* x_test of 1x4x4",
+            "x_train has images of 1x5x4, x_test of 1x4x4",
         ),
     ],
 )
@@ -261,22 +261,21 @@ def test_a_bad_npz_is_named_with_what_is_wrong(tmp_path, changed, sentence):
         load_dataset(str(path))
 
 
-def test_a_bad_idx_label_names_its_file(tmp_path):
+def test_a_bad_idx_label_is_named(tmp_path):
     bad = GOOD | {"y_test": np.array([0, 1, 10], dtype=np.uint8)}
     data = write_idx_folder(tmp_path / "folder", bad, ".gz")
     with pytest.raises(
         UserError,
-        match=r"t10k-labels-idx1-ubyte\.gz has the label 10, but .* 10 classes",
+        match=r"y_test has the label 10, but .* 10 classes",
     ):
         load_dataset("mnist", data=data)
 
 
-def test_idx_files_of_unequal_length_are_both_named(tmp_path):
+def test_idx_files_of_unequal_length_are_refused(tmp_path):
     data = write_idx_folder(tmp_path / "folder", GOOD | {"y_train": Y[:4]})
     with pytest.raises(
         UserError,
-        match=r"train-images-idx3-ubyte has 6 images, but "
-        r".*train-labels-.* 4 labels",
+        match="x_train has 6 images, but y_train 4 labels",
     ):
         load_dataset("mnist", data=data)
 

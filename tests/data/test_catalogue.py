@@ -9,7 +9,7 @@ import pytest
 from vitedu.cli import main
 from vitedu.data import load_dataset, where
 from vitedu.data.catalogue import CATALOGUE, File, NamedSet, sets_of
-from vitedu.data.formats import KEYS
+from vitedu.data.readers.array_files import KEYS
 
 
 def test_every_file_has_a_size_a_digest_and_a_place_to_come_from():

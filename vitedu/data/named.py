@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vitedu.data import archives, sources
+from vitedu.data import sources
 from vitedu.data.catalogue import (
     ARRAYS,
     CATALOGUE,
@@ -19,11 +19,15 @@ from vitedu.data.catalogue import (
     reader_of,
     sets_of,
 )
-from vitedu.data.cifar import cifar_arrays
 from vitedu.data.dataset import Dataset
-from vitedu.data.formats import KEYS, idx_arrays, in_memory, npz_arrays
 from vitedu.data.open import READERS, class_names_at, holds_pictures
-from vitedu.data.readers import torchvision
+from vitedu.data.readers import torchvision, zipped
+from vitedu.data.readers.array_files import (
+    KEYS,
+    cifar_arrays,
+    idx_arrays,
+    npz_arrays,
+)
 from vitedu.data.readers.arrays import dataset_of
 from vitedu.data.sources import Location
 from vitedu.errors import UserError, did_you_mean
@@ -60,7 +64,9 @@ def load_dataset(
         if str(file).endswith(".npz"):
             path = user_path(str(file))
             # called as the file is: a copy of cifar10 may not be cifar10
-            found = dataset_of(path.name, npz_arrays(path), f"data={file}")
+            found = dataset_of(
+                path.name, npz_arrays(path), str(path), f"data={file}"
+            )
             return replace(found, requested=Path(name).name)
     shapes = SHAPES_NAME.fullmatch(name)
     if shapes:
@@ -81,15 +87,15 @@ def load_dataset(
             raise
         return replace(load_dataset(fallback), requested=name)
     if name == "digits":
-        return dataset_of(name, npz_arrays(path), origin)
+        return dataset_of(name, npz_arrays(path), str(path), origin)
     named = CATALOGUE[name]
     if named.reader == "npz":
-        stored = npz_arrays(path)
+        arrays = npz_arrays(path)
     elif named.reader == "cifar":
-        stored = cifar_arrays(path, name)
+        arrays = cifar_arrays(path, name)
     else:
-        stored = idx_arrays(path, named.layouts[0][1])
-    return dataset_of(name, stored, origin, named.class_names)
+        arrays = idx_arrays(path, named.layouts[0][1])
+    return dataset_of(name, arrays, str(path), origin, named.class_names)
 
 
 def _unknown(name: str) -> UserError:
@@ -112,11 +118,9 @@ def _make_shapes(
     arrays: list[Any] = []
     for count, seed in zip(counts, (0, 1), strict=True):
         arrays += shapes.make_arrays(count, image_size, num_classes, seed)
-    stored = {
-        key: in_memory(f"{name}: {key}", array)
-        for key, array in zip(KEYS, arrays, strict=True)
-    }
-    return dataset_of(name, stored, "made", shapes.class_names(num_classes))
+    named = dict(zip(KEYS, arrays, strict=True))
+    classes = shapes.class_names(num_classes)
+    return dataset_of(name, named, name, "made", classes)
 
 
 def is_array_set(name: str) -> bool:
@@ -182,7 +186,7 @@ def folder_of(dataset: str, data: str | None = None) -> Path | None:
             return torchvision.place_of(dataset, place)
         return place
     if reader_of(dataset) == "zip" and place is None:
-        return archives.archive_folder(dataset)
+        return zipped.archive_folder(dataset)
     if dataset.endswith(".npz") or (data or "").endswith(".npz"):
         return None
     is_named = is_array_set(dataset)
@@ -213,7 +217,7 @@ def named_folders() -> dict[str, Location | None]:
             if os.path.isdir(place.path)
             and (
                 reader_of(name) == "torchvision"
-                or archives.holds(place.path, CATALOGUE[name])
+                or zipped.holds(place.path, CATALOGUE[name])
             )
         ]
         found[name] = here[0] if here else None

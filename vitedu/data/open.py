@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import torch
 from torch.utils.data import IterableDataset
 
-from vitedu.data import archives, shards
 from vitedu.data.augment import Augment
 from vitedu.data.dataset import (
     Batches,
@@ -40,7 +39,7 @@ from vitedu.data.labels import (
 )
 from vitedu.data.listing import class_folders, existing_folder, has_pictures
 from vitedu.data.readers import folder as folders
-from vitedu.data.readers import huggingface, torchvision
+from vitedu.data.readers import huggingface, shards, torchvision, zipped
 from vitedu.data.readers.arrays import is_pair, open_pair
 from vitedu.data.readers.folder import open_table
 from vitedu.data.readers.loader import open_loader
@@ -83,7 +82,7 @@ class PlaceReader(Protocol):
 READERS: tuple[PlaceReader, ...] = (
     huggingface,
     torchvision,
-    archives,
+    zipped,
     shards,
     folders,
 )
@@ -314,8 +313,8 @@ def load_folder(
     or a later part has a class that train/ doesn't have.
     """
     place = user_path(folder)
-    if archives.accepts(place):
-        place = archives.downloaded(place)
+    if zipped.accepts(place):
+        place = zipped.downloaded(place)
     own_name = name_at(place)
     found = _open_parts(place)
     train = found["train"]

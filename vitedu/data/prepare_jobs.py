@@ -35,9 +35,8 @@ from vitedu.data.listing import (
 from vitedu.data.open import reader_of
 from vitedu.data.prepared_index import Index, Settings, Shard, shard_of
 from vitedu.data.readers import folder as folders
+from vitedu.data.readers.shards import samples_in, sha256_of
 from vitedu.data.scan import ONE_POOL
-from vitedu.data.shard_listing import sha256_of
-from vitedu.data.tars import listed
 from vitedu.errors import UserError, printable
 from vitedu.files import make_folder, read_json, replace_file
 from vitedu.pictures import (
@@ -255,7 +254,8 @@ class Work:
         path = self.out / shard.name
         if sha256_of(path) != shard.sha256:
             return None
-        counts = Counter(sample.label for sample in listed(path).samples)
+        samples, _ = samples_in(path)
+        counts = Counter(label for *_, label in samples)
         return self._write_note(job, Note(shard, counts))
 
     def _write_note(self, job: Job, note: Note) -> Note:

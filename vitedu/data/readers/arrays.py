@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from vitedu.data.dataset import Dataset, Reader, Split
-from vitedu.data.formats import StoredArray
 from vitedu.data.labels import check_labels, names_from_labels, whole_labels
+from vitedu.data.readers.array_files import Array
 from vitedu.errors import UserError
 
 
@@ -108,40 +108,44 @@ def open_pair(
 
 def dataset_of(
     name: str,
-    stored: Mapping[str, StoredArray],
+    arrays: Mapping[str, Array],
+    where: str,
     origin: str,
     class_names: tuple[str, ...] | None = None,
 ) -> Dataset:
-    """Check the arrays of a set by their headers, then read them.
+    """A data set of x_train, y_train, x_test and y_test.
 
-    Without `class_names` the names are those that are stored, or the numbers.
+    Images are uint8 (n, h, w) or (n, c, h, w). Without `class_names` the names
+    are `arrays["class_names"]`, or the numbers. `where` the arrays are, for
+    messages.
+    UserError: they don't fit each other.
     """
     for part in ("train", "test"):
-        _check_part(stored[f"x_{part}"], stored[f"y_{part}"])
-    train, test = stored["x_train"], stored["x_test"]
-    if _image_shape(train) != _image_shape(test):
-        sizes = ["x".join(map(str, _image_shape(x))) for x in (train, test)]
+        _check_part(arrays, part, where)
+    shapes = [_image_shape(arrays[f"x_{part}"]) for part in ("train", "test")]
+    if shapes[0] != shapes[1]:
+        sizes = ["x".join(map(str, shape)) for shape in shapes]
         raise UserError(
-            f"{train.where} has images of {sizes[0]}, {test.where} of "
-            f"{sizes[1]}; both parts must have the same size"
+            f"{where}: x_train has images of {sizes[0]}, x_test of {sizes[1]}; "
+            "both parts must have the same size"
         )
-    if class_names is None and "class_names" in stored:
-        class_names = _stored_names(stored["class_names"])
+    if class_names is None and "class_names" in arrays:
+        class_names = _class_names(arrays["class_names"], where)
     numbers = []
-    for labels in (stored["y_train"], stored["y_test"]):
-        numbers.append(whole_labels(labels.read(), labels.where))
-        check_labels(labels.where, numbers[-1], len(class_names or ()))
+    for key in ("y_train", "y_test"):
+        numbers.append(whole_labels(arrays[key], f"{where}: {key}"))
+        check_labels(f"{where}: {key}", numbers[-1], len(class_names or ()))
     if class_names is None:
         class_names = names_from_labels(name, torch.cat(numbers))
     splits = [
-        Split(name, ArrayReader(_pixels(images)), labels, class_names)
-        for images, labels in zip((train, test), numbers, strict=True)
+        Split(name, ArrayReader(_pixels(arrays[key])), labels, class_names)
+        for key, labels in zip(("x_train", "x_test"), numbers, strict=True)
     ]
     digest = hashlib.sha256()
-    for split, of_split in zip(splits, numbers, strict=True):
+    for split, labels in zip(splits, numbers, strict=True):
         for stamp in split.stamps():
             digest.update(stamp)
-        digest.update(of_split.numpy().astype("<i8"))
+        digest.update(labels.numpy().astype("<i8"))
     return Dataset(
         name,
         splits[0],
@@ -154,54 +158,51 @@ def dataset_of(
     )
 
 
-def _check_part(images: StoredArray, labels: StoredArray) -> None:
+def _check_part(arrays: Mapping[str, Array], part: str, where: str) -> None:
     """UserError: these are not images and as many labels."""
-    x, y = images.where, labels.where
+    images, labels = arrays[f"x_{part}"], arrays[f"y_{part}"]
+    x, y = f"{where}: x_{part}", f"{where}: y_{part}"
     if images.dtype != np.uint8:
         raise UserError(
             f"{x} is {images.dtype}, should be uint8 (pixels in 0..255)"
         )
-    if labels.dtype.kind not in "iu" or len(labels.shape) != 1:
+    if labels.dtype.kind not in "iu" or labels.ndim != 1:
         raise UserError(
             f"{y} is {labels.dtype} of shape {labels.shape}, "
             "should be one whole number per image"
         )
-    if len(images.shape) not in (3, 4) or _image_shape(images)[0] not in (1, 3):
+    if images.ndim not in (3, 4) or _image_shape(images)[0] not in (1, 3):
         raise UserError(
             f"{x} has images of shape {images.shape[1:]}, "
             "should be (h, w) or (h, w, c) with 1 or 3 channels"
         )
-    num_images, num_labels = images.shape[0], labels.shape[0]
-    if not images.num_bytes:
-        raise UserError(f"{x} is empty ({num_images} images)")
-    if num_images != num_labels:
+    if not images.size:
+        raise UserError(f"{x} is empty ({len(images)} images)")
+    if len(images) != len(labels):
         raise UserError(
-            f"{x} has {num_images:,} images, but {y} {num_labels:,} labels"
+            f"{x} has {len(images):,} images, but y_{part} {len(labels):,} "
+            "labels"
         )
 
 
-def _image_shape(images: StoredArray) -> tuple[int, ...]:
+def _image_shape(images: Array) -> tuple[int, ...]:
     """(c, h, w) of one image."""
     shape = images.shape[1:]
     return shape if len(shape) == 3 else (1, *shape)
 
 
-def _stored_names(stored: StoredArray) -> tuple[str, ...]:
-    if (
-        stored.dtype.kind != "U"
-        or len(stored.shape) != 1
-        or not stored.shape[0]
-    ):
+def _class_names(names: Array, where: str) -> tuple[str, ...]:
+    if names.dtype.kind != "U" or names.ndim != 1 or not len(names):
         raise UserError(
-            f"{stored.where} is {stored.dtype} of shape {stored.shape}, "
+            f"{where}: class_names is {names.dtype} of shape {names.shape}, "
             "should be one text per class"
         )
-    return tuple(str(each) for each in stored.read())
+    return tuple(map(str, names))
 
 
-def _pixels(stored: StoredArray) -> Tensor:
+def _pixels(images: Array) -> Tensor:
     """Images as (n, c, h, w)."""
     # torch wants memory that may be written, which what was read from bytes is
     # not
-    images = np.require(stored.read(), requirements=["C", "W"])
-    return torch.from_numpy(images.reshape(len(images), *_image_shape(stored)))
+    pixels = np.require(images, requirements=["C", "W"])
+    return torch.from_numpy(pixels.reshape(len(pixels), *_image_shape(images)))

@@ -1,5 +1,6 @@
-"""CIFAR's files as their authors publish them, in every layout."""
+"""idx files, npz files and CIFAR's batches: whole, or one sentence."""
 
+import gzip
 import io
 import pickle
 import tarfile
@@ -11,15 +12,97 @@ import pytest
 from vitedu.compat import import_torchvision
 from vitedu.data import load_dataset
 from vitedu.data.catalogue import CATALOGUE, CIFAR10_BATCHES, CIFAR100_BATCHES
+from vitedu.data.readers.array_files import idx_array, npz_arrays
 from vitedu.data.sources import MissingDataError
 from vitedu.errors import UserError
 
+IMAGES = np.random.default_rng(0).integers(0, 256, (5, 3, 4), dtype=np.uint8)
 BATCHES = {"cifar10": CIFAR10_BATCHES, "cifar100": CIFAR100_BATCHES}
 LAYOUTS = [
     (name, place, names)
     for name in BATCHES
     for place, names in CATALOGUE[name].layouts
 ]
+
+
+def idx(array):
+    shape = b"".join(side.to_bytes(4, "big") for side in array.shape)
+    return bytes((0, 0, 8, array.ndim)) + shape + array.tobytes()
+
+
+def test_an_idx_file_is_read_plain_or_compressed(tmp_path):
+    (tmp_path / "plain").write_bytes(idx(IMAGES))
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(idx(IMAGES)))
+    for name in ("plain", "packed.gz"):
+        assert np.array_equal(idx_array(tmp_path / name, ndim=3), IMAGES)
+
+
+FLIPPED = bytearray(gzip.compress(idx(IMAGES), compresslevel=0))
+FLIPPED[-20] ^= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("x", None, "x does not exist"),
+        ("x", b"", "not an idx file of 3 axes: it begins with nothing"),
+        ("x", b"<html>", "it begins with 3c 68 74 6d, not with 00 00 08 03"),
+        ("x", idx(IMAGES[0]), "with 00 00 08 02, not with 00 00 08 03"),
+        ("x", idx(IMAGES)[:-1], "has 75 bytes, but its header says 5x3x4, 76"),
+        ("x", idx(IMAGES) + b"!", "has 77 bytes, but its header says 5x3x4"),
+        ("x.gz", gzip.compress(idx(IMAGES)[:-1]), "has 75 bytes, but its hea"),
+        ("x.gz", gzip.compress(idx(IMAGES))[:-9], "Compressed file ended"),
+        ("x.gz", bytes(FLIPPED), "cannot read .*x.gz: CRC check failed"),
+    ],
+)
+def test_a_damaged_idx_file_is_one_sentence(tmp_path, name, content, sentence):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=sentence):
+        idx_array(tmp_path / name, ndim=3)
+
+
+def npz(**changed):
+    arrays = {"x_train": IMAGES, "y_train": [0], "x_test": IMAGES}
+    arrays |= {"y_test": [0]} | changed
+    content = io.BytesIO()
+    np.savez(content, **{k: v for k, v in arrays.items() if v is not None})
+    return content.getvalue()
+
+
+def test_npz_images_come_back_with_channels_first(tmp_path):
+    random = np.random.default_rng(0)
+    colour = random.integers(0, 256, (2, 4, 5, 3), dtype=np.uint8)
+    content = npz(x_train=colour, y_test=[1, 0], class_names=["a", "b"])
+    (tmp_path / "set.npz").write_bytes(content)
+    found = npz_arrays(tmp_path / "set.npz")
+    assert np.array_equal(found["x_train"], colour.transpose(0, 3, 1, 2))
+    assert np.array_equal(found["x_test"], IMAGES)
+    assert found["y_test"].tolist() == [1, 0]
+    assert found["class_names"].tolist() == ["a", "b"]
+
+
+WORN = bytearray(npz())
+WORN[150] ^= 1
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "does not exist"),
+        (b"text", r"is not an npz file; numpy\.savez writes one"),
+        (pickle.dumps({"x_train": 1}), "is not an npz file"),
+        (npz()[:-50], "is not an npz file"),
+        (bytes(WORN), "cannot read .*npz: Bad CRC-32"),
+        (npz(y_test=None, y=[1]), r"lacks y_test \(it has x_train, .*, y\)"),
+        (npz(x_train=np.array([{}])), "x_train can't be read .*; save numbers"),
+    ],
+)
+def test_a_damaged_npz_is_one_sentence(tmp_path, content, sentence):
+    if content is not None:
+        (tmp_path / "set.npz").write_bytes(content)
+    with pytest.raises(UserError, match=sentence):
+        npz_arrays(tmp_path / "set.npz")
 
 
 def batch_of(number, n=2):

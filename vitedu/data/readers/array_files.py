@@ -1,0 +1,224 @@
+"""Files of arrays: MNIST's idx, CIFAR's batches, FILE.npz.
+
+`npz_arrays(Path("digits.npz"))["x_train"]`
+
+Each gives x_train, y_train, x_test and y_test: images (n, h, w) or
+(n, c, h, w), one label an image. Nothing runs code from a file: a pickle of
+CIFAR is opened only if its md5 is the published one.
+"""
+
+import gzip
+import hashlib
+import io
+import math
+import os
+import pickle
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from vitedu.compat import import_torchvision
+from vitedu.data.catalogue import CIFAR10_BATCHES, CIFAR100_BATCHES
+from vitedu.errors import UserError, check_memory, reason
+from vitedu.files import check_regular
+
+Array: TypeAlias = np.ndarray
+KEYS = ("x_train", "y_train", "x_test", "y_test")
+# What reading a damaged file may raise.
+DAMAGE = (
+    OSError,
+    EOFError,
+    zlib.error,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+)
+BATCHES = {"cifar10": CIFAR10_BATCHES, "cifar100": CIFAR100_BATCHES}
+NUM_LABELS = {"cifar10": 1, "cifar100": 2}  # coarse and fine
+IMAGE_BYTES = 3 * 32 * 32
+
+
+def idx_arrays(folder: Path, names: tuple[str, ...]) -> dict[str, Array]:
+    """The arrays from four files of these names, plain or .gz.
+
+    UserError: one is missing, damaged or no idx file.
+    """
+    arrays = {}
+    for key, name in zip(KEYS, names, strict=True):
+        path = folder / name
+        if not os.path.isfile(path):
+            path = path.with_name(f"{name}.gz")
+        arrays[key] = idx_array(path, ndim=3 if key.startswith("x_") else 1)
+    return arrays
+
+
+def idx_array(path: Path, *, ndim: int) -> Array:
+    """The uint8 array in an idx file; `ndim` axes are expected.
+
+    The format: two zero bytes, a type (8 is uint8), the number of axes, each
+    axis as four bytes (big-endian), then the values.
+    """
+    check_regular(path)
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as f:
+            content = f.read()
+    except DAMAGE as error:
+        raise damaged(path, error) from error
+    start = 4 + 4 * ndim
+    if content[:4] != bytes((0, 0, 8, ndim)) or len(content) < start:
+        raise UserError(
+            f"{path} is not an idx file of {ndim} axes: it begins with "
+            f"{content[:4].hex(' ') or 'nothing'}, not with 00 00 08 {ndim:02x}"
+        )
+    shape = np.frombuffer(content[4:start], ">u4").tolist()
+    expected = start + math.prod(shape)
+    if len(content) != expected:
+        raise UserError(
+            f"{path} has {len(content):,} bytes, but its header says "
+            f"{'x'.join(map(str, shape))}, {expected:,} bytes; fetch it again"
+        )
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+def npz_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of an npz, and its class_names if it has some.
+
+    Images are stored as (n, h, w) or (n, h, w, c).
+    UserError: not an npz, damaged, one of the four missing, Python objects
+    inside, or more than fits into memory.
+    """
+    check_regular(path)
+    if not zipfile.is_zipfile(path):
+        raise UserError(f"{path} is not an npz file; numpy.savez writes one")
+    arrays = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            num_bytes = sum(each.file_size for each in archive.infolist())
+        check_memory(num_bytes, str(path))
+        with np.load(path, allow_pickle=False) as file:
+            missing = [key for key in KEYS if key not in file]
+            if missing:
+                raise UserError(
+                    f"{path} lacks {', '.join(missing)} (it has "
+                    f"{', '.join(file) or 'nothing'}); it needs x_train, "
+                    "y_train, x_test and y_test"
+                )
+            for key in (*KEYS, "class_names"):
+                if key in file:
+                    arrays[key] = _from_npz(file, key, path)
+    except DAMAGE as error:
+        raise damaged(path, error) from error
+    return arrays
+
+
+def _from_npz(file: Mapping[str, Array], key: str, path: Path) -> Array:
+    try:
+        array = file[key]
+    except ValueError as error:
+        raise UserError(
+            f"{path}: {key} can't be read ({reason(error)}); save numbers, and "
+            "class_names as texts"
+        ) from error
+    if key.startswith("x_") and array.ndim == 4:
+        array = np.ascontiguousarray(array.transpose(0, 3, 1, 2))
+    return array
+
+
+def cifar_arrays(path: Path, name: str) -> dict[str, Array]:
+    """The arrays of "cifar10" or "cifar100", of which the fine labels.
+
+    `path` is a folder of batches, binary or pickled, or an archive of one.
+    UserError: a batch is missing or damaged, or a pickle isn't the published
+    one.
+    """
+    files = _from_folder(path) if os.path.isdir(path) else _from_archive(path)
+    *train, test = BATCHES[name]
+    arrays = {}
+    for part, batches in (("train", train), ("test", [test])):
+        read = [_batch(path, name, batch, files) for batch in batches]
+        images, labels = zip(*read, strict=True)
+        arrays[f"x_{part}"] = np.concatenate(images)
+        arrays[f"y_{part}"] = np.concatenate(labels)
+    return arrays
+
+
+def _from_folder(folder: Path) -> dict[str, bytes]:
+    """The files that are called like batches, by name."""
+    names = [*CIFAR10_BATCHES, *CIFAR100_BATCHES]
+    names += [f"{name}.bin" for name in names]
+    found = [name for name in names if os.path.isfile(folder / name)]
+    try:
+        return {name: (folder / name).read_bytes() for name in found}
+    except OSError as error:
+        raise damaged(folder, error) from error
+
+
+def _from_archive(path: Path) -> dict[str, bytes]:
+    """All files of a .tar.gz, by the last part of their names."""
+    check_regular(path)
+    try:
+        # as a whole, and so to the end, where gzip keeps its checksum
+        with gzip.open(path) as packed:
+            content = io.BytesIO(packed.read())
+        with tarfile.open(fileobj=content) as archive:
+            return {
+                os.path.basename(member.name): file.read()
+                for member in archive
+                if (file := archive.extractfile(member)) is not None
+            }
+    except DAMAGE as error:
+        raise damaged(path, error) from error
+
+
+def _batch(
+    path: Path, name: str, batch: str, files: Mapping[str, bytes]
+) -> tuple[Array, Array]:
+    """Images (n, 3, 32, 32) and labels (n,) of one batch."""
+    if f"{batch}.bin" in files:
+        where = f"{path}: {batch}.bin"
+        return _records(files[f"{batch}.bin"], NUM_LABELS[name], where)
+    if batch in files:
+        return _unpickled(files[batch], name, batch, f"{path}: {batch}")
+    raise UserError(f"{path} is not {name}: {batch} is missing")
+
+
+def _records(
+    content: bytes, num_labels: int, where: str
+) -> tuple[Array, Array]:
+    """Records of labels and 3,072 pixels: red, green, blue planes, by row."""
+    size = num_labels + IMAGE_BYTES
+    if not content or len(content) % size:
+        raise UserError(
+            f"{where} has {len(content):,} bytes, which is not a multiple of "
+            f"{size:,}, the size of a record; fetch it again"
+        )
+    records = np.frombuffer(content, np.uint8).reshape(-1, size)
+    pixels = records[:, num_labels:].reshape(-1, 3, 32, 32)
+    return pixels, records[:, num_labels - 1]
+
+
+def _unpickled(
+    content: bytes, name: str, batch: str, where: str
+) -> tuple[Array, Array]:
+    """A batch as Python 2 pickled it, whose md5 torchvision knows."""
+    known = getattr(import_torchvision().datasets, name.upper())
+    published = dict([*known.train_list, *known.test_list])
+    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if md5 != published[batch]:
+        raise UserError(
+            f"{where} is not the published file (its md5 is {md5}, not "
+            f"{published[batch]}), and a pickle could run any code; fetch it "
+            "again"
+        )
+    values = pickle.loads(content, encoding="latin1")
+    labels = values["labels" if name == "cifar10" else "fine_labels"]
+    return values["data"].reshape(-1, 3, 32, 32), np.array(labels)
+
+
+def damaged(path: Path, error: Exception) -> UserError:
+    """The sentence about a file that cannot be read to its end."""
+    return UserError(f"cannot read {path}: {reason(error).strip().rstrip('.')}")

@@ -1,0 +1,453 @@
+"""Pictures in WebDataset's shards: tars that are read at any place.
+
+`pictures = open_part(Path("imagenet/val-{000000..000049}.tar"))`
+`pictures[0]` is (an open file, 0).
+
+A sample is what WebDataset makes of it: the files KEY.jpg (or .png, ...) and
+KEY.cls. The headers of the tars are read once, and then every picture is a
+place: which tar, from which byte on. So an epoch can have any order, be divided
+among workers and processes, and go on in its middle, all of it computed from
+(seed, epoch, index) as for a folder. Nothing is unpacked, and no name in a tar
+is used as a path.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+import tarfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vitedu.data.dataset import Reader, Split
+from vitedu.data.labels import check_labels, names_from_labels
+from vitedu.data.listing import SUFFIXES
+from vitedu.data.prepared_index import (
+    Index,
+    Shard,
+    finished_index,
+    read_index,
+)
+from vitedu.data.readers.array_files import DAMAGE
+from vitedu.data.scan import WORTH_KEEPING, files_key, leave_out, scan, threads
+from vitedu.data.sources import cache_folder
+from vitedu.errors import UserError, printable, reason
+from vitedu.files import check_regular, replace_file
+
+PREFIX = ""
+MOST_SHARDS = 100_000
+NUMBERS = re.compile(r"\{(-?\d+)\.\.(-?\d+)")
+REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+BLOCK = tarfile.BLOCKSIZE
+# WebDataset's rule: the key ends at the first dot of the file's own name
+KEY = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]*)")
+MOST_DIGITS = 18  # of a label
+PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f")
+AGAIN = "delete it and run `vitedu prepare` again, which writes it anew"
+
+
+class NamedBytes(BytesIO):
+    """A file in memory with a name for messages."""
+
+    name = ""
+
+
+class ShardReader(Reader):
+    """Pictures in tars; `places` (n, 3): which tar, first byte, length."""
+
+    def __init__(self, paths: Sequence[Path], places: Tensor) -> None:
+        self.paths = tuple(paths)
+        self.places = places
+        self.shard_of = places[:, 0]
+
+    def __len__(self) -> int:
+        """The number of pictures."""
+        return len(self.places)
+
+    def __getitem__(self, row: int) -> tuple[BinaryIO, None]:
+        """One picture as a file in memory.
+
+        UserError: its tar has become shorter, or cannot be read.
+        """
+        shard, first_byte, num_bytes = self.places[row].tolist()
+        return self._read(shard, first_byte, num_bytes), None
+
+    def name_of(self, row: int) -> str:
+        """As in "a.tar: cat.jpg"."""
+        shard, first_byte, _ = self.places[row].tolist()
+        return self._read(shard, first_byte, 0).name
+
+    def stamps(
+        self, rows: Tensor, labels: Tensor | None, folder: Path | None
+    ) -> Iterator[bytes]:
+        """Names and sizes of the tars, places, labels."""
+        for path in self.paths:
+            size = check_regular(path).st_size
+            yield os.fsencode(f"{path.name} {size}\n")
+        if labels is not None:
+            places = (self.places[rows], labels[:, None])
+            table = torch.cat(places, 1).numpy().astype("<i8")
+            yield hashlib.sha256(table.tobytes()).digest()
+
+    def _read(self, shard: int, first_byte: int, num_bytes: int) -> NamedBytes:
+        path = self.paths[shard]
+        try:
+            with open(path, "rb") as file:
+                # the header before it has its name
+                file.seek(first_byte - BLOCK)
+                content = file.read(BLOCK + num_bytes)
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {reason(error)}") from None
+        if len(content) < BLOCK + num_bytes:
+            raise UserError(
+                f"{path} has become shorter since it was opened; fetch it again"
+            )
+        picture = NamedBytes(content[BLOCK:])
+        name = content[:100].split(b"\0")[0].decode("utf-8", "surrogateescape")
+        picture.name = f"{path}: {name}"
+        return picture
+
+
+def accepts(place: Path) -> bool:
+    """Whether it is a tar, several in brace notation, or a folder of them.
+
+    Of folders, those that `vitedu prepare` has filled with shards.
+    """
+    if place.name.endswith(".tar"):
+        return not os.path.isdir(place)
+    index = finished_index(place)
+    return index is not None and index.settings.format == "shards"
+
+
+def parts(place: Path) -> dict[str, Path]:
+    """The parts of a folder in brace notation; {}: there is only one."""
+    found = _parts(place) if os.path.isdir(place) else {}
+    return found if len(found) > 1 else {}
+
+
+def class_names(place: Path) -> tuple[str, ...]:
+    """The classes that `open_part` would name; no picture is read."""
+    if os.path.isdir(place):
+        return read_index(place).classes
+    paths, index = _paths(place)
+    if index is not None:
+        return index.classes
+    return _numbered(place, _listed(paths))
+
+
+def open_part(place: Path, folder: Path | None = None) -> Split:
+    """The pictures of shards that can be used, in the order of the tars.
+
+    `place` is a tar, several in WebDataset's brace notation, or a folder that
+    `vitedu prepare` filled, if it has one part.
+
+    Shards that `vitedu prepare` wrote are held against the checksums of their
+    index, which also names the classes. Of all others each picture is decoded
+    once, so that a broken one is left out from the beginning, and the classes
+    are numbered.
+    UserError: a shard is missing, breaks off or isn't as it was written; there
+    is no picture; a label is outside of the classes.
+    """
+    if os.path.isdir(place):
+        found = _parts(place)
+        if len(found) > 1:
+            raise UserError(
+                f"{place} has several parts; give one of them, such as "
+                f"{found['train']}"
+            )
+        place = found["train"]
+    paths, index = _paths(place)
+    written = None if index is None else [index.shards[x.name] for x in paths]
+    listing = _kept_listing(paths, written)
+    names = _numbered(place, listing) if index is None else index.classes
+    labels = listing.table[:, 3]
+    check_labels(str(place), labels, len(names))
+    reader = ShardReader(paths, listing.table[:, :3].contiguous())
+    split = Split(place.resolve().name, reader, labels, names)
+    if index is not None:
+        return replace(split, skipped=listing.skipped)
+
+    def short(row: int, why: str) -> str:
+        above = paths[int(reader.shard_of[row])].parent
+        return why.replace(printable(f"{above}/"), "")
+
+    bad = scan(lambda row: reader[row][0], len(reader), files_key(paths), short)
+    split = leave_out(split, bad, place)
+    return replace(split, skipped=(*listing.skipped, *bad.values()))
+
+
+def _parts(folder: Path) -> dict[str, Path]:
+    return {
+        name: folder / _in_braces(name, part.shards)
+        for name, part in read_index(folder).parts.items()
+    }
+
+
+def _in_braces(part: str, shards: Sequence[Shard]) -> str:
+    """What WebDataset calls all shards of a part."""
+    if len(shards) == 1:
+        return shards[0].name
+    digits = [x.name.removesuffix(".tar").rpartition("-")[2] for x in shards]
+    return f"{part}-{{{digits[0]}..{digits[-1]}}}.tar"
+
+
+def _paths(place: Path) -> tuple[list[Path], Index | None]:
+    """The tars that a name means, and the index that knows all of them.
+
+    UserError: one is missing.
+    """
+    index = finished_index(place.parent)
+    paths = None
+    if index is not None and index.settings.format == "shards":
+        for name, part in index.parts.items():
+            if place.name == _in_braces(name, part.shards):
+                paths = [place.with_name(shard.name) for shard in part.shards]
+    paths = expanded(place) if paths is None else paths
+    missing = [path for path in paths if not os.path.lexists(path)]
+    if missing:
+        raise UserError(
+            f"there is no {missing[0]} ({len(missing):,} of {len(paths):,} "
+            "shards are missing); fetch it, or name only those that are here"
+        )
+    is_known = index is not None and all(x.name in index.shards for x in paths)
+    return paths, index if is_known else None
+
+
+def expanded(place: Path) -> list[Path]:
+    """The tars that a name in brace notation means; a name may be only itself.
+
+    UserError: they are elsewhere, too many, or the braces are open.
+    """
+    text = str(place)
+    if REMOTE.match(text):
+        raise UserError(
+            f"{text} isn't a file; shards are read from a disk, in any order, "
+            "so download them first"
+        )
+    if os.path.lexists(place) or not set("{}") & set(text):
+        return [place]
+    try:
+        from braceexpand import UnbalancedBracesError, braceexpand
+    except ImportError:
+        raise UserError(
+            f"{text} needs the library webdataset to be expanded; "
+            "install it with pip install webdataset"
+        ) from None
+    counts = [abs(int(b) - int(a)) + 1 for a, b in NUMBERS.findall(text)]
+    try:
+        # braceexpand would keep all of them in memory
+        is_fine = math.prod(counts) <= MOST_SHARDS
+        names = braceexpand(text, escape=False) if is_fine else ()
+        paths = [Path(name) for name in islice(names, MOST_SHARDS + 1)]
+    except UnbalancedBracesError:
+        raise UserError(
+            f"{text} opens a brace without closing it; write it as "
+            "train-{000000..000127}.tar"
+        ) from None
+    if not is_fine or len(paths) > MOST_SHARDS:
+        raise UserError(
+            f"{text} names more than {MOST_SHARDS:,} shards; check the numbers"
+        )
+    return list(dict.fromkeys(paths))  # each only once
+
+
+class Listing(NamedTuple):
+    """The samples of some tars."""
+
+    table: Tensor  # (n, 4) int64: which tar, first byte, length, label
+    skipped: tuple[str, ...]  # a sentence for each that cannot be used
+
+
+def _numbered(place: Path, listing: Listing) -> tuple[str, ...]:
+    """The classes of shards without an index. UserError: no samples."""
+    if len(listing.table):
+        return names_from_labels(str(place), listing.table[:, 3])
+    if listing.skipped:
+        raise UserError(
+            f"none of the {len(listing.skipped):,} samples in {place} can be "
+            f"used; the first: {listing.skipped[0]}"
+        )
+    raise UserError(
+        f"there are no samples in {place}; a sample is a picture KEY.jpg and "
+        "its label KEY.cls"
+    )
+
+
+def _kept_listing(
+    paths: Sequence[Path], written: Sequence[Shard] | None
+) -> Listing:
+    """The samples of the tars, from the cache if nothing has changed.
+
+    UserError: a tar breaks off, or isn't as it was `written`.
+    """
+    for path, shard in zip(paths, written or (), strict=written is not None):
+        if (size := check_regular(path).st_size) != shard.bytes:
+            raise UserError(
+                f"{path} has {size:,} bytes, but index.json says "
+                f"{shard.bytes:,}; {AGAIN}"
+            )
+    key = files_key(paths, *(shard.sha256 for shard in written or ()))
+    kept: Path | None
+    try:
+        kept = cache_folder() / "shards" / f"{key}.npz"
+        with (
+            suppress(KeyError, ValueError, *DAMAGE),
+            open(kept, "rb") as opened,
+            np.load(opened) as file,
+        ):
+            return Listing(
+                torch.from_numpy(file["table"]),
+                tuple(json.loads(file["skipped"].tobytes())),
+            )
+    except UserError:  # nobody knows where the cache would be
+        kept = None
+    listing = _listed(paths)
+    if written is not None:
+        _check_sums(paths, written)
+    if kept is not None and len(listing.table) >= WORTH_KEEPING:
+        content = BytesIO()
+        skipped = np.frombuffer(json.dumps(listing.skipped).encode(), np.uint8)
+        np.savez(content, table=listing.table.numpy(), skipped=skipped)
+        with suppress(OSError, UserError):  # then it is found out again
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(kept, content.getvalue())
+    return listing
+
+
+def _check_sums(paths: Sequence[Path], written: Sequence[Shard]) -> None:
+    """UserError: a shard isn't what `vitedu prepare` wrote."""
+    with ThreadPoolExecutor(threads()) as pool:
+        sums = pool.map(sha256_of, paths)
+        for path, shard, digest in zip(paths, written, sums, strict=True):
+            if digest != shard.sha256:
+                raise UserError(
+                    f"{path} has the sha256 {digest[:16]}..., but index.json "
+                    f"says {shard.sha256[:16]}...; {AGAIN}"
+                )
+
+
+def sha256_of(path: Path) -> str:
+    """The checksum of a file. UserError: it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {reason(error)}") from None
+
+
+def _listed(paths: Sequence[Path]) -> Listing:
+    """What the headers and labels of the tars say; no picture is read."""
+
+    def rows_of(shard: int) -> tuple[Tensor, list[str]]:
+        samples, skipped = samples_in(paths[shard])
+        # as tensors, which take a tenth of the memory
+        rows = torch.tensor(samples, dtype=torch.int64).reshape(-1, 3)
+        number = torch.full((len(rows), 1), shard)
+        return torch.cat((number, rows), 1), skipped
+
+    with ThreadPoolExecutor(threads()) as pool:
+        found = list(pool.map(rows_of, range(len(paths))))
+    return Listing(
+        torch.cat([rows for rows, _ in found]),
+        tuple(each for _, skipped in found for each in skipped),
+    )
+
+
+def samples_in(path: Path) -> tuple[list[tuple[int, int, int]], list[str]]:
+    """First byte, length and label of each sample, in the order of the tar.
+
+    And a sentence for each that cannot be used.
+    UserError: it is no tar, is compressed, or breaks off.
+    """
+    check_regular(path)
+    samples, skipped = [], []
+    try:
+        with open(path, "rb") as file:
+            found = _members_by_key(file, path, skipped)
+            for key, members in found.items():
+                try:
+                    samples.append(_sample(file, members))
+                except ValueError as error:
+                    skipped.append(f"{path.name}: {key} {error}")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {reason(error)}") from None
+    return sorted(samples), skipped
+
+
+def _members_by_key(
+    file: BinaryIO, path: Path, skipped: list[str]
+) -> dict[str, dict[str, tarfile.TarInfo]]:
+    """The files of a tar by key and suffix. UserError: it isn't whole."""
+    found: dict[str, dict[str, tarfile.TarInfo]] = {}
+    last = None
+    try:
+        with tarfile.open(fileobj=file, mode="r:") as archive:
+            for last in archive:
+                match = KEY.fullmatch(last.name)
+                # not a folder, nor a name like ._cat.jpg and README
+                if match is None or not last.isfile() or last.issparse():
+                    continue
+                suffixes = found.setdefault(match[1], {})
+                if suffixes.setdefault(match[2].lower(), last) is not last:
+                    skipped.append(
+                        f"{path.name}: {last.name} is there twice; the first "
+                        "one is used"
+                    )
+            end = archive.offset
+    except tarfile.TarError as error:
+        raise _broken(file, path, last, reason(error)) from None
+    # tarfile takes whatever is no header for the end
+    file.seek(end)
+    if file.read(2 * BLOCK) != bytes(2 * BLOCK):
+        raise _broken(file, path, last, "it breaks off or is damaged")
+    return found
+
+
+def _broken(
+    file: BinaryIO, path: Path, last: tarfile.TarInfo | None, why: str
+) -> UserError:
+    """The sentence about a tar that isn't whole, or isn't one."""
+    file.seek(0)
+    start = file.read(BLOCK)
+    if not start:
+        return UserError(f"{path} is empty; fetch it again")
+    if start.startswith(PACKED):
+        return UserError(
+            f"{path} is compressed, so its pictures cannot be read in any "
+            "order; unpack it to a plain .tar"
+        )
+    if last is None:
+        return UserError(f"{path} is not a tar file")
+    return UserError(
+        f"cannot read {path}: {why}, after {last.name}; fetch it again"
+    )
+
+
+def _sample(
+    file: BinaryIO, members: dict[str, tarfile.TarInfo]
+) -> tuple[int, int, int]:
+    """The picture and the label of one key. ValueError: what is missing."""
+    pictures = [x for suffix, x in members.items() if f".{suffix}" in SUFFIXES]
+    if len(pictures) != 1:
+        what = "has more than one" if pictures else "doesn't have a"
+        raise ValueError(f"{what} picture")
+    if "cls" not in members:
+        raise ValueError("doesn't have a label (.cls)")
+    file.seek(members["cls"].offset_data)
+    label = file.read(members["cls"].size).strip()
+    if not label.isdigit() or len(label) > MOST_DIGITS:
+        raise ValueError(
+            "has a label (.cls) that is not a whole number from 0 up"
+        )
+    return pictures[0].offset_data, pictures[0].size, int(label)

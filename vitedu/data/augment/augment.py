@@ -142,9 +142,9 @@ def draws(augment: Augment, n: int, generator: torch.Generator) -> Tensor:
 
 
 def _sizes(augment: Augment) -> list[int]:
-    """How many of them are for geometry, for erasing and jitter, for a layer.
+    """How many are for geometry, for erasing and jitter, for each layer.
 
-    Later ones are drawn after the earlier ones, which so keep their numbers.
+    A new kind is drawn after the others, which so keep their numbers.
     """
     return [10, 8] + [2] * augment.rand_layers
 
@@ -326,7 +326,7 @@ def erase(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
 
 
 def _flip(images: Tensor, rows: Tensor) -> Tensor:
-    """The same with some of them mirrored, by `rows` on the CPU."""
+    """Mirror the images whose `rows`, on the CPU, say so."""
     is_mirrored = rows[:, GEOMETRY.index("flip")] > 0
     of_both = torch.arange(len(rows)) + len(rows) * is_mirrored
     both = torch.cat([images, images.flip(-1)])
@@ -352,7 +352,7 @@ def _move(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
 
 
 def _whole(geometry: Tensor) -> Tensor:
-    """The same rows with a box that is the whole picture."""
+    """`geometry` with the whole picture for a box."""
     whole = geometry.clone()
     whole[:, BOX] = geometry.new_tensor([0.0, 0.0, 1.0, 1.0])
     return whole

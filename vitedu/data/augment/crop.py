@@ -68,9 +68,9 @@ def cropped_pixels(
 def undecoded(
     pictures: Sequence[Picture], channels: int
 ) -> Iterator[deque["Image"]]:
-    """All of them in their full size, files with only the header read.
+    """Open all pictures, files with only their header read.
 
-    Whoever takes one off closes it; what is left in the end is closed.
+    If you take one off, close it; the others are closed at the end.
     """
     images: deque[Image] = deque()
     try:
@@ -88,7 +88,7 @@ def undecoded(
 
 
 def aspects(images: Sequence["Image"], spec: PreprocessSpec) -> Tensor:
-    """How much wider each is, for its height, than what `spec` wants: (n,)."""
+    """Width to height of each, relative to what `spec` wants: float64 (n,)."""
     height, width = spec.image_size
     return torch.tensor(
         # a picture without pixels is refused when its turn comes
@@ -107,9 +107,9 @@ def pixels_of(
     augment: Augment,
     box: Sequence[float],
 ) -> Tensor:
-    """The next of the images, cut or brought to size: uint8 (c, h, w).
+    """Take off the next image, and cut it or bring it to size: (c, h, w) uint8.
 
-    It is taken off, so that its memory is free before the next is decoded.
+    So its memory is free before the next is decoded.
     """
     with images.popleft() as image:
         with reading(name):
@@ -125,9 +125,9 @@ def pixels_of(
 def make_coarse(
     image: "Image", spec: PreprocessSpec, box: Sequence[float]
 ) -> None:
-    """Have a JPEG decoded at a half, a quarter or an eighth.
+    """Have a JPEG decoded at a half, a quarter or an eighth of its size.
 
-    Only as far as the box stays at least as large as the result.
+    The box stays at least as large as the result.
     """
     check_size(image)
     height, width = spec.image_size
@@ -138,9 +138,9 @@ def make_coarse(
 
 
 def cut(image: "Image", spec: PreprocessSpec, box: Sequence[float]) -> Tensor:
-    """The box, to whole pixels, resized to what `spec` wants: (c, h, w).
+    """Cut the box out, to whole pixels, and resize it: (c, h, w) uint8.
 
-    `box` is its centre and its size, as a row of the table has them.
+    `box` is its centre and its size, as in a row of the augmentation table.
     """
     centre_y, centre_x, box_height, box_width = box
     top, bottom = edges(centre_y, box_height, image.height)
@@ -155,7 +155,7 @@ def cut(image: "Image", spec: PreprocessSpec, box: Sequence[float]) -> Tensor:
 
 
 def edges(centre: float, size: float, length: int) -> tuple[int, int]:
-    """The first pixel of a box along one side, and the one behind its last."""
+    """Where a box begins and ends along one side, in pixels."""
     first = min(round((1 + centre - size) / 2 * length), length - 1)
     last = round((1 + centre + size) / 2 * length)
     return max(first, 0), min(max(last, first + 1), length)

@@ -111,7 +111,7 @@ def convert(
         arrays = dialect.from_vitedu(checkpoint)
         if hasattr(dialect, "beside"):
             beside = dialect.beside(checkpoint)
-        lost = not_told(to, checkpoint, arrays, beside, target)
+        lost = lost_in(to, checkpoint, arrays, beside, target)
         if SUFFIXES[to]:
             write_file(target, arrays)
         else:
@@ -175,7 +175,10 @@ def check_source(stored: WeightsFile, answers: dict[str, Any]) -> None:
 def in_the_form_of(
     to: Dialect, checkpoint: Checkpoint
 ) -> tuple[Checkpoint, tuple[str, ...]]:
-    """The checkpoint, with positions the format lacks as a table; a note."""
+    """The checkpoint as the format can hold it, and what was changed for that.
+
+    Positions that the format doesn't know become a learned table.
+    """
     config, state, *_ = checkpoint
     position = getattr(config, "position", None)
     is_table = (
@@ -203,21 +206,21 @@ def in_the_form_of(
     )
 
 
-# --- what a reader of the target will not learn from it
+# --- what is lost
 
 
-def not_told(
+def lost_in(
     to: Dialect,
     before: Checkpoint,
     arrays: dict[str, Tensor],
     beside: dict[str, dict[str, Any]],
     target: Path,
 ) -> tuple[str, ...]:
-    """What a file of another format does not tell its readers, in sentences.
+    """What the format has no place for, a sentence each.
 
-    The arrays are read again, as `load` would, and what comes out is compared
-    with what went in.
-    UserError: a reader would take the positions for another grid's.
+    The arrays are read back as `load` would read them, and compared with what
+    was written.
+    UserError: a reader would take the positions for those of another grid.
     """
     metadata = Metadata(
         name=target.stem,
@@ -275,7 +278,7 @@ def read_again(
     arrays: dict[str, Tensor],
     metadata: Metadata,
 ) -> tuple[Checkpoint, list[str]]:
-    """What a reader finds, and what else it must be told to find it."""
+    """The checkpoint as a reader gets it, and what to tell that reader."""
     asks = []
     try:
         after = DIALECTS[to].to_vitedu(arrays, metadata)
@@ -296,7 +299,7 @@ def listed_fields(owner: Any, names: set[str]) -> str:
 
 
 def geometry(spec: PreprocessSpec) -> tuple[Any, ...]:
-    """All that a spec does, apart from the size, which the model has."""
+    """What a spec does to a picture; the size is the model's anyway."""
     resized = spec.crop and [math.floor(x / spec.crop) for x in spec.image_size]
     return spec.mean, spec.std, spec.interpolation, resized
 
@@ -304,7 +307,10 @@ def geometry(spec: PreprocessSpec) -> tuple[Any, ...]:
 def model_of(
     checkpoint: Checkpoint, config: NetworkConfig | None = None
 ) -> nn.Module:
-    """The model of these weights, in float32 or better; `config` another's."""
+    """A model with these weights, in float32 or float64.
+
+    `config` replaces the checkpoint's own.
+    """
     with torch.device("meta"):
         model = new_network(config or checkpoint.config)
     model.load_state_dict(widened(checkpoint.state_dict), assign=True)
@@ -312,7 +318,7 @@ def model_of(
 
 
 def widened(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """All in float32, or in float64 if one of them is."""
+    """Every tensor in float32, or in float64 if one of them already is."""
     is_double = any(x.dtype == torch.float64 for x in state.values())
     dtype = torch.float64 if is_double else torch.float32
     return {name: tensor.to(dtype) for name, tensor in state.items()}
@@ -320,7 +326,7 @@ def widened(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def measured(ours: nn.Module, theirs: nn.Module, config: NetworkConfig) -> str:
-    """How far the answers of two models are apart, on two images of noise."""
+    """How far the outputs of two models differ, on two images of noise."""
     generator = torch.Generator().manual_seed(0)
     shape = (2, config.in_channels, *config.image_size)
     images = torch.randn(shape, generator=generator)

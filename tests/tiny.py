@@ -1,4 +1,4 @@
-"""The small network that tests build, and its variants.
+"""The small network that tests build, its variants, and numbers to fill it.
 
 `vit(tiny(depth=4, position=RoPE()))`: odd token counts, a grid that is no
 square, and every layer kind once.
@@ -6,7 +6,9 @@ square, and every layer kind once.
 
 from dataclasses import replace
 
-from vitedu.model import ViTConfig
+import torch
+
+from vitedu.model import ViTConfig, new_network
 
 TINY = ViTConfig(
     image_size=(8, 12),
@@ -22,3 +24,36 @@ TINY = ViTConfig(
 def tiny(**fields):
     """`TINY` with other values for these fields."""
     return replace(TINY, **fields)
+
+
+def random_tensors(model, dtype=torch.float64):
+    """Values for every tensor of a state_dict; no zeros or ones as initially.
+
+    Matrices keep the size of what they multiply, so that attention does not
+    saturate.
+    """
+    torch.manual_seed(0)
+    tensors = {}
+    for name, like in model.state_dict().items():
+        drawn = torch.randn(like.shape, dtype=dtype)
+        if like.ndim == 1:
+            is_scale = "norm" in name and name.endswith("weight")
+            drawn = 0.1 * drawn + is_scale
+        elif "token" not in name and "pos_embed" not in name:
+            drawn /= like[0].numel() ** 0.5
+        tensors[name] = drawn
+    return tensors
+
+
+def random_model(config=TINY, **fields):
+    """The network of a configuration, with random numbers in float64."""
+    model = new_network(replace(config, **fields)).double().eval()
+    model.load_state_dict(random_tensors(model))
+    return model
+
+
+def random_images(config=TINY, b=2):
+    """b images for a network, float64."""
+    torch.manual_seed(1)
+    shape = b, config.in_channels, *config.image_size
+    return torch.randn(shape, dtype=torch.float64)

@@ -1,23 +1,15 @@
 """What a model carries besides its weights, and what timm asks it for."""
 
-import copy
-import io
-import json
-
 import pytest
 import torch
-from huggingface_hub import PyTorchModelHubMixin
 from torch import nn
-from torch.testing import assert_close
 
 from vitedu.compat import import_timm
 from vitedu.errors import UserError
 from vitedu.model import (
-    Axial,
     Hybrid,
     Relative,
     SinCos2D,
-    ViT,
     network_config,
     network_config_of,
     resnet,
@@ -232,112 +224,10 @@ def test_class_token_and_positions_are_not_to_decay(fields, names):
 # --- gradient checkpointing
 
 
-def gradients(model):
-    model.zero_grad()
-    model(images()).square().sum().backward()
-    return [weight.grad for weight in model.parameters()]
-
-
-@both
-def test_checkpointing_leaves_every_gradient_as_it_is(build):
-    model = build()
-    want = gradients(model)
-    model.set_grad_checkpointing()
-    for got, other in zip(gradients(model), want, strict=True):
-        assert torch.equal(got, other)
-
-
-@both
-def test_checkpointing_computes_the_blocks_again_until_it_is_switched_off(
-    build,
-):
-    model, calls = build(), []
-    for block in model.blocks_in_order():
-        first = next(iter(block.children()))  # the first norm or convolution
-        first.register_forward_pre_hook(lambda *_: calls.append(1))
-    gradients(model)
-    once = len(calls)
-    model.set_grad_checkpointing()
-    model.set_grad_checkpointing()  # twice is once
-    gradients(model)
-    assert len(calls) == 3 * once
-    model.set_grad_checkpointing(False)
-    gradients(model)
-    assert len(calls) == 4 * once
-
-
-def saved_and_loaded(model):
-    file = io.BytesIO()
-    torch.save(model, file)
-    file.seek(0)
-    return torch.load(file, weights_only=False)
-
-
-# torch.save pickles
-@pytest.mark.slow
-@pytest.mark.parametrize("copied", [copy.deepcopy, saved_and_loaded])
-@pytest.mark.parametrize("checkpointed", [False, True])
-@pytest.mark.parametrize(
-    "build",
-    [
-        small_vit,
-        small_resnet,
-        lambda: small_vit(position=SinCos2D(at="layers")),
-        lambda: small_vit(position=Relative(at="shared")),
-        lambda: small_vit(block=Axial()),
-    ],
-)
-def test_a_copy_is_a_model_of_its_own(build, checkpointed, copied):
-    model = build()
-    model.set_grad_checkpointing(checkpointed)
-    other = copied(model)
-    want = model(images())
-    assert torch.equal(other(images()), want)
-    for weight in model.parameters():
-        nn.init.zeros_(weight)  # of the first alone
-    assert torch.equal(other(images()), want)
-
-
 # --- Hugging Face's mixin
 
 
-class HubViT(ViT, PyTorchModelHubMixin):
-    """A ViT with save_pretrained and from_pretrained."""
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"stem": Hybrid((1,), width=0.5), "patch_size": 4, "gelu": "tanh"},
-        {"position": Relative(at="shared"), "class_token": False}
-        | {"pool": "mean"},
-        {"block": Axial(), "position": SinCos2D(at="layers")},
-    ],
-)
-def test_the_hub_mixin_brings_the_same_model_back(tmp_path, fields):
-    model = small_vit(**fields)
-    first = HubViT(model.config)
-    first.load_state_dict(model.state_dict())
-    first.save_pretrained(tmp_path)
-    second = HubViT.from_pretrained(tmp_path)
-    assert second.config == model.config
-    assert_close(second(images()), model(images()), rtol=0, atol=0)
-
-
 # --- either kind of network
-
-
-EITHER = {
-    "vit": vit_config("ViT-B/16", depth=1),
-    "hybrid": vit_config("R50+ViT-B/16"),
-    "resnet": resnet_config("BiT-R50x1"),
-}
-
-
-@pytest.mark.parametrize("config", EITHER.values(), ids=EITHER)
-def test_json_says_itself_which_kind_it_is(config):
-    assert network_config(json.loads(json.dumps(config.to_json()))) == config
 
 
 @pytest.mark.parametrize("values", [None, [], "ViT-B/16", {"famly": "bit-v1"}])
@@ -355,13 +245,3 @@ def test_a_name_of_either_kind_is_found():
         assert network_config_of(name, num_classes=3) == config
     with pytest.raises(UserError, match="did you mean 'BiT-R50x"):
         network_config_of("BiT-R50")
-
-
-@both
-def test_what_the_head_gets_times_its_weights_is_the_logits(build):
-    model = build()
-    head = model.get_classifier()
-    tokens = model.forward_features(images())
-    features = model.forward_head(tokens, pre_logits=True)
-    want = features @ head.weight.flatten(1).T + head.bias
-    assert_close(model(images()), want)

@@ -3,11 +3,9 @@
 The fixed table is compared with the authors' where VITEDU_GOLDEN is set.
 """
 
-import copy
 import itertools
 import math
 import os
-import pickle
 from pathlib import Path
 
 import pytest
@@ -15,32 +13,27 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from vitedu.budget import parameters
+from tests.tiny import random_images, random_model, tiny
 from vitedu.errors import UserError
 from vitedu.model import (
     Learned1D,
     RoPE,
     Standard,
     ViT,
-    ViTConfig,
     attention,
     patchify,
     record_attention,
     sincos_table,
     unpatchify,
 )
-from vitedu.model.position import Learned2D, NoPosition, SinCos2D
-from vitedu.model.relative import Relative
+from vitedu.model.position import (
+    Learned2D,
+    NoPosition,
+    SinCos2D,
+    rotation_table,
+)
+from vitedu.model.relative import Relative, rotated
 
-FIELDS = {
-    "image_size": (8, 12),
-    "patch_size": 4,
-    "num_classes": 5,
-    "embed_dim": 32,
-    "depth": 2,
-    "num_heads": 4,
-    "mlp_dim": 48,
-}
 # sums over the same numbers in another order, in float64, of size 10 and less
 EXACT = {"rtol": 0, "atol": 1e-10}
 
@@ -53,23 +46,9 @@ RELATIVE = [Relative(at="layers"), Relative(at="shared")]
 POSITIONS = [NoPosition(), *ADDED, *RELATIVE, RoPE()]
 FIXED = NoPosition | SinCos2D | RoPE
 LEARNED = [p for p in POSITIONS if not isinstance(p, FIXED)]
-every_position = pytest.mark.parametrize("position", POSITIONS, ids=str)
 in_blocks = pytest.mark.parametrize(
     "kind", [Learned1D, Learned2D, SinCos2D], ids=lambda kind: kind.__name__
 )
-
-
-def random_model(**fields):
-    torch.manual_seed(0)
-    model = ViT(ViTConfig(**FIELDS | fields)).double().eval()
-    for weight in model.parameters():
-        nn.init.normal_(weight, std=0.3)
-    return model
-
-
-def random_images(count=2):
-    torch.manual_seed(1)
-    return torch.randn(count, 3, 8, 12, dtype=torch.float64)
 
 
 def with_shuffled_patches(images):
@@ -89,39 +68,11 @@ def table_of(owner):
     return table() if isinstance(table, nn.Module) else table
 
 
-def test_the_table_has_one_row_per_token():
-    assert Learned1D().build(ViTConfig(**FIELDS)).shape == (1, 7, 32)
-
-
-def test_without_class_token_the_table_has_one_row_per_patch():
-    config = ViTConfig(**FIELDS, class_token=False, pool="mean")
-    assert Learned1D().build(config).shape == (1, 6, 32)
-
-
-def test_the_table_is_learned():
-    assert isinstance(Learned1D().build(ViTConfig(**FIELDS)), nn.Parameter)
-
-
 def test_each_row_is_added_to_its_token_in_every_image():
     tokens, table = torch.randn(3, 7, 32), torch.randn(1, 7, 32)
     added = Learned1D().add(tokens, table)
     for image in range(3):
         assert torch.equal(added[image], tokens[image] + table[0])
-
-
-def test_the_first_row_belongs_to_the_class_token():
-    model = random_model()
-    images = torch.randn(1, 3, 8, 12, dtype=torch.float64)
-    seen = []
-    handle = model.blocks.register_forward_pre_hook(
-        lambda _, args: seen.append(args[0])
-    )
-    model(images)
-    handle.remove()
-    assert_close(seen[0][:, :1], model.cls_token + model.pos_embed[:, :1])
-    assert_close(
-        seen[0][:, 1:], model.patch_embed(images) + model.pos_embed[:, 1:]
-    )
 
 
 @pytest.mark.parametrize("class_token", [True, False])
@@ -135,7 +86,7 @@ def test_without_positions_the_order_of_the_patches_does_not_matter(
     assert_close(model(with_shuffled_patches(images)), model(images), **EXACT)
 
 
-@pytest.mark.parametrize("position", ADDED + RELATIVE, ids=str)
+@pytest.mark.parametrize("position", POSITIONS[1:], ids=str)
 def test_with_positions_the_order_of_the_patches_matters(position):
     model = random_model(position=position, pool="mean")
     images = random_images()
@@ -188,8 +139,8 @@ KEYS = [
 
 @pytest.mark.parametrize(("position", "shapes"), KEYS, ids=str)
 def test_the_state_dict_holds_each_learned_table_once(position, shapes):
-    state = ViT(ViTConfig(**FIELDS, position=position)).state_dict()
-    plain = ViT(ViTConfig(**FIELDS, position=NoPosition())).state_dict()
+    state = ViT(tiny(position=position)).state_dict()
+    plain = ViT(tiny(position=NoPosition())).state_dict()
     own = {
         name: tuple(table.shape)
         for name, table in state.items()
@@ -199,75 +150,32 @@ def test_the_state_dict_holds_each_learned_table_once(position, shapes):
     assert plain.keys() <= state.keys()
 
 
-@pytest.mark.parametrize(("position", "shapes"), KEYS, ids=str)
-def test_the_budget_counts_the_tables(position, shapes):
-    config = ViTConfig(**FIELDS, position=position)
-    without = ViTConfig(**FIELDS, position=NoPosition())
-    more = parameters(config).total - parameters(without).total
-    assert more == sum(math.prod(shape) for shape in shapes.values())
-
-
-def test_every_position_is_tried():
-    assert {position for position, _ in KEYS} == set(POSITIONS)
-
-
+@pytest.mark.parametrize("at", ["stem", "layers", "shared"])
 @in_blocks
-def test_at_layers_every_block_adds_its_own_table_to_its_input(kind):
-    model, images = random_model(position=kind("layers")), random_images()
+def test_a_table_is_added_where_its_place_says(kind, at):
+    model, images = random_model(position=kind(at)), random_images()
     tokens = embedded(model, images)
-    for block in model.blocks:
-        tokens = tokens + table_of(block)
-        tokens = tokens + block.attn(block.norm1(tokens))
-        tokens = tokens + block.mlp(block.norm2(tokens))
-    assert_close(model.forward_features(images), model.norm(tokens), **EXACT)
-
-
-@in_blocks
-def test_at_shared_every_block_adds_the_one_table(kind):
-    model, images = random_model(position=kind("shared")), random_images()
-    tokens = embedded(model, images)
-    for block in model.blocks:
+    if at == "stem":
         tokens = tokens + table_of(model)
-        tokens = tokens + block.attn(block.norm1(tokens))
-        tokens = tokens + block.mlp(block.norm2(tokens))
-    assert_close(model.forward_features(images), model.norm(tokens), **EXACT)
-
-
-@in_blocks
-def test_at_stem_the_table_is_added_once(kind):
-    model, images = random_model(position=kind("stem")), random_images()
-    tokens = embedded(model, images) + table_of(model)
     for block in model.blocks:
+        if at != "stem":
+            tokens = tokens + table_of(block if at == "layers" else model)
         tokens = tokens + block.attn(block.norm1(tokens))
         tokens = tokens + block.mlp(block.norm2(tokens))
     assert_close(model.forward_features(images), model.norm(tokens), **EXACT)
 
 
 def test_the_tables_of_the_layers_are_not_one_tensor():
-    model = ViT(ViTConfig(**FIELDS, position=Learned1D("layers")))
+    model = ViT(tiny(position=Learned1D("layers")))
     first, second = (block.pos_embed for block in model.blocks)
     assert not torch.equal(first, second)
-
-
-@pytest.mark.parametrize("position", LEARNED, ids=str)
-def test_every_table_is_learned(position):
-    model = random_model(position=position)
-    model(random_images()).sum().backward()
-    tables = {
-        name: weight
-        for name, weight in model.named_parameters()
-        if "pos_embed" in name
-    }
-    assert tables
-    for name, table in tables.items():
-        assert table.grad.abs().max() > 1e-6, name
 
 
 @pytest.mark.parametrize("position", LEARNED, ids=str)
 def test_tables_start_normal_with_a_deviation_of_002(position):
     torch.manual_seed(0)
     wide = {"image_size": (64, 96), "embed_dim": 256}  # 16 x 24 patches
-    model = ViT(ViTConfig(**FIELDS | wide, position=position))
+    model = ViT(tiny(**wide, position=position))
     for name, weight in model.named_parameters():
         if "pos_embed" not in name:
             continue
@@ -283,7 +191,7 @@ def test_tables_start_normal_with_a_deviation_of_002(position):
 
 
 def test_learned_2d_joins_the_column_s_and_the_line_s_row():
-    tables = Learned2D().build(ViTConfig(**FIELDS))
+    tables = Learned2D().build(tiny())
     table = tables()
     for row, column in itertools.product(range(2), range(3)):
         want = torch.cat([tables.x[0, column], tables.y[0, row]])
@@ -291,16 +199,10 @@ def test_learned_2d_joins_the_column_s_and_the_line_s_row():
 
 
 def test_learned_2d_has_a_row_for_the_class_token_alone():
-    tables = Learned2D().build(ViTConfig(**FIELDS))
+    tables = Learned2D().build(tiny())
     assert torch.equal(tables()[:, :1], tables.cls)
-    config = ViTConfig(**FIELDS, class_token=False, pool="mean")
+    config = tiny(class_token=False, pool="mean")
     assert Learned2D().build(config)().shape == (1, 6, 32)
-
-
-def test_learned_2d_of_an_odd_width_is_an_error():
-    odd = {"embed_dim": 33, "num_heads": 3, "position": Learned2D()}
-    with pytest.raises(UserError, match="embed_dim=33 is odd"):
-        ViT(ViTConfig(**FIELDS | odd))
 
 
 # -- sines and cosines
@@ -349,15 +251,15 @@ def test_the_fixed_table_is_the_authors(name, grid, embed_dim, step):
 
 
 def test_the_class_token_gets_zeros_from_the_fixed_table():
-    table = SinCos2D().build(ViTConfig(**FIELDS))()
+    table = SinCos2D().build(tiny())()
     assert table.shape == (1, 7, 32)
     assert not table[:, 0].any()
     assert torch.equal(table[:, 1:], sincos_table((2, 3), 32).float())
-
-
-def test_without_class_token_the_fixed_table_has_no_row_of_zeros():
-    config = ViTConfig(**FIELDS, class_token=False, pool="mean")
-    assert SinCos2D().build(config)().shape == (1, 6, 32)
+    assert SinCos2D().build(tiny(class_token=False, pool="mean"))().shape == (
+        1,
+        6,
+        32,
+    )
 
 
 def test_a_fixed_table_is_the_same_at_layers_and_at_shared():
@@ -372,17 +274,16 @@ EXACT_TABLE = nn.functional.pad(sincos_table((2, 3), 32), (0, 0, 1, 0))
 
 
 def fixed_model():
-    return ViT(ViTConfig(**FIELDS, position=SinCos2D()))
+    return ViT(tiny(position=SinCos2D()))
 
 
-def test_a_model_turned_to_float64_has_the_table_in_float64():
+def test_a_fixed_table_follows_the_dtype_of_the_model_exactly():
     for model in (fixed_model().double(), fixed_model().bfloat16().double()):
         assert torch.equal(model.pos_embed.table, EXACT_TABLE)
-
-
-def test_a_model_in_half_precision_has_the_table_in_half_precision():
     table = fixed_model().bfloat16().pos_embed.table
     assert torch.equal(table, EXACT_TABLE.bfloat16())
+    model = fixed_model().to("meta").to_empty(device="cpu")
+    assert torch.equal(model.pos_embed.table, EXACT_TABLE.float())
 
 
 def test_weights_assigned_in_float64_bring_the_table_in_float64():
@@ -390,11 +291,6 @@ def test_weights_assigned_in_float64_bring_the_table_in_float64():
         model = fixed_model()
     model.load_state_dict(fixed_model().double().state_dict(), assign=True)
     assert torch.equal(model.pos_embed.table, EXACT_TABLE)
-
-
-def test_a_model_given_memory_has_the_fixed_table_s_values():
-    model = fixed_model().to("meta").to_empty(device="cpu")
-    assert torch.equal(model.pos_embed.table, EXACT_TABLE.float())
 
 
 @pytest.mark.parametrize("embed_dim", [4, 30])
@@ -408,7 +304,7 @@ def test_a_width_without_frequencies_is_an_error(embed_dim):
 
 @pytest.mark.parametrize("position", RELATIVE, ids=str)
 def test_relative_logits_are_the_query_times_the_offset_s_key(position):
-    model, images = random_model(position=position), random_images(1)
+    model, images = random_model(position=position), random_images(b=1)
     with record_attention(model) as maps:
         model(images)
     block = model.blocks[0]
@@ -444,13 +340,6 @@ def test_at_shared_relative_tables_are_one_in_all_blocks():
     assert not torch.equal(shared(images), own(images))
 
 
-def test_relative_without_class_token_counts_patches():
-    config = ViTConfig(
-        **FIELDS, position=Relative("shared"), class_token=False, pool="mean"
-    )
-    assert ViT(config).pos_embed.shape == (1, 11, 32)
-
-
 def test_relative_at_the_stem_is_an_error():
     with pytest.raises(
         UserError, match="at='stem' is not known; known: layers"
@@ -470,64 +359,70 @@ class TwoAttentions(nn.Module):
 
 
 def test_relative_in_blocks_without_attention_over_all_tokens_is_an_error():
-    model = ViT(ViTConfig(**FIELDS))
+    model = ViT(tiny())
     model.blocks[1] = TwoAttentions(model.config)
     with pytest.raises(UserError, match=r"block=Standard\(\) .* TwoAttentions"):
         Relative().attach(model)
     assert model.blocks[0].attn.position_bias is None  # nothing half-done
 
 
-# -- what every position survives
-
-
-@every_position
-def test_the_configuration_goes_through_json(position):
-    config = ViTConfig(**FIELDS, position=position)
-    assert ViTConfig.from_json(config.to_json()) == config
-
-
-@pytest.mark.parametrize(
-    "copied", [copy.deepcopy, "pickle"], ids=["deepcopy", "pickle"]
-)
-@every_position
-def test_a_copy_computes_the_same_and_is_independent(position, copied):
-    model, images = random_model(position=position), random_images()
-    if copied == "pickle":
-        other = pickle.loads(pickle.dumps(model))
-    else:
-        other = copied(model)
-    logits = model(images)
-    for weight in model.parameters():
-        nn.init.zeros_(weight)
-    assert torch.equal(other(images), logits)
-
-
-@every_position
-def test_weights_load_into_a_model_without_numbers(position):
-    model, images = random_model(position=position), random_images()
-    with torch.device("meta"):
-        other = ViT(model.config).eval()
-    other.load_state_dict(model.state_dict(), assign=True)
-    assert torch.equal(other(images), model(images))
-
-
-@every_position
-def test_a_model_without_numbers_has_shapes(position):
-    with torch.device("meta"):
-        model = ViT(ViTConfig(**FIELDS, position=position))
-    assert model(torch.empty(2, 3, 8, 12, device="meta")).shape == (2, 5)
-
-
-@every_position
-def test_recorded_attention_changes_nothing(position):
-    model, images = random_model(position=position), random_images()
-    with record_attention(model) as maps:
-        recorded = model(images)
-    assert [tuple(each.shape) for each in maps] == [(2, 4, 7, 7)] * 2
-    assert_close(recorded, model(images), **EXACT)
-
-
 @pytest.mark.parametrize("kind", [Learned1D, Learned2D, SinCos2D, Relative])
 def test_an_unknown_place_is_an_error(kind):
     with pytest.raises(UserError, match="at='head' is not known; did you mean"):
         kind(at="head")
+
+
+# -- rotations
+
+
+def test_the_table_of_rotations_is_the_formula():
+    cosines, sines = rotation_table((2, 3), 8, 100.0, num_prefix_tokens=1)
+    assert cosines.shape == sines.shape == (7, 4)
+    for row, column in itertools.product(range(2), range(3)):
+        angles = [column, column / 10, row, row / 10]
+        place = 1 + 3 * row + column
+        cosine, sine = map(math.cos, angles), map(math.sin, angles)
+        want = torch.tensor([[*cosine], [*sine]], dtype=torch.float64)
+        found = torch.stack([cosines[place], sines[place]])
+        assert_close(found, want, rtol=0, atol=1e-15)
+
+
+def test_a_rotation_turns_neighbouring_numbers_and_keeps_their_length():
+    quarter = torch.tensor(math.pi / 2, dtype=torch.float64)
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    turned = rotated(x, quarter.cos()[None], quarter.sin()[None])
+    assert_close(turned, torch.tensor([-2.0, 1.0]).double(), **EXACT)
+
+
+def test_tokens_before_the_patches_are_not_rotated():
+    model = random_model(position=RoPE(), num_heads=2, registers=2)
+    q = torch.randn(1, 2, 9, 16, dtype=torch.float64)
+    turned, _ = model.blocks[0].attn.rotate(q, q)
+    assert torch.equal(turned[:, :, :3], q[:, :, :3])
+    assert not torch.equal(turned[:, :, 4:], q[:, :, 4:])
+
+
+def test_products_of_q_and_k_depend_on_the_offset_alone():
+    model = random_model(position=RoPE(), num_heads=2, image_size=(16, 16))
+    q = torch.randn(1, 2, 1, 16).double().expand(-1, -1, 17, -1)
+    k = torch.randn(1, 2, 1, 16).double().expand(-1, -1, 17, -1)
+    q, k = model.blocks[0].attn.rotate(q, k)
+    products = (
+        (q @ k.mT)[:, :, 1:, 1:].unflatten(2, (4, 4)).unflatten(4, (4, 4))
+    )
+    for rows, columns in itertools.product(range(3), range(3)):
+        one = products[:, :, 0, 0, rows, columns]
+        other = products[:, :, 1, 1, rows + 1, columns + 1]
+        assert_close(one, other, **EXACT)
+
+
+def test_recorded_weights_are_those_of_the_rotated_q_and_k():
+    model = random_model(position=RoPE(), num_heads=2, depth=1)
+    images = random_images()
+    layer = model.blocks[0].attn
+    layer.maps = maps = []
+    model(images)
+    x = model.blocks[0].norm1(model.embed(images))
+    q, k, v = layer.qkv(x).unflatten(-1, (3, 2, 16)).permute(2, 0, 3, 1, 4)
+    want = attention(*layer.rotate(q, k), v)[1]
+    assert_close(maps[0], want, **EXACT)

@@ -13,7 +13,6 @@ from vitedu.data import photo
 from vitedu.data.imagenet import imagenet_classes
 from vitedu.evaluate import ObjectNetEvaluation, objectnet_accuracy
 from vitedu.evaluate.objectnet import (
-    WithoutBorder,
     find_objectnet,
     imagenet_classes_of,
     read_objectnet,
@@ -72,7 +71,7 @@ def test_only_the_classes_of_imagenet_count(root):
     model = vitedu.load("ViT-Ti/16", image_size=48)
     found = objectnet_accuracy(model, root)
     objectnet = read_objectnet(root)
-    items = [objectnet.items[row] for row in range(3)]
+    items = [objectnet.pictures[row] for row in range(3)]
     with torch.no_grad():
         logits = model(vitedu.preprocess(model, [x for x, _ in items]))
     assert found == objectnet.counts(logits, torch.tensor([0, 0, 1]))
@@ -94,7 +93,7 @@ def test_the_mapping_leads_from_folders_to_the_models_classes(root):
 
 def test_the_border_is_cut_off(root):
     pictures = read_objectnet(root).pictures
-    found, label = WithoutBorder(pictures)[0]
+    found, label = pictures[0]
     assert label == 0
     assert np.array_equal(
         np.array(found), np.array(photo("coffee").resize((48, 48)))
@@ -157,7 +156,7 @@ def test_a_damaged_mapping_is_one_sentence(root, file, text, said):
 def test_a_picture_of_border_alone_is_one_sentence(root):
     Image.new("RGB", (4, 9)).save(root / "images/coffee_drink/1.png")
     with pytest.raises(UserError, match="4 by 9 pixels and consists of"):
-        read_objectnet(root).items[0]
+        read_objectnet(root).pictures[0]
 
 
 def test_without_pictures_of_known_classes_it_says_so(root):

@@ -223,7 +223,7 @@ def folder_test(
         check_imagenet_classes(model, "ObjectNet")
         place, objectnet = str(root), read_objectnet(root)
         pictures, notes = objectnet.pictures, objectnet.pictures.notes
-        items = objectnet.items
+        items = objectnet.pictures
     elif real and labels is None and not holds_pictures(folder):
         place, has_labels = str(folder), False
         items = pictures = validation_pictures(folder)

@@ -8,19 +8,18 @@ cut off.
 `objectnet_accuracy("ViT-Ti/16", "objectnet-1.0").accuracy`
 """
 
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 
 from vitedu.data.dataset import Split
 from vitedu.data.imagenet import NUM_1K
 from vitedu.data.listing import class_folders, existing_folder
-from vitedu.data.readers.folder import open_part
-from vitedu.data.readers.torch_dataset import from_torch
+from vitedu.data.readers.folder import FolderReader, open_part
 from vitedu.errors import UserError, reason
 from vitedu.evaluate.accuracy import picture_logits, top_k_among
 from vitedu.evaluate.batches import check_imagenet_classes, loaded
@@ -57,41 +56,23 @@ class ObjectNetEvaluation(NamedTuple):
 
 
 class ObjectNet(NamedTuple):
-    """The pictures that count, and what is right for them."""
+    """The pictures that count, without borders, and what is right for them."""
 
     pictures: Split  # by ObjectNet's own folders, those in ImageNet alone
     right: Tensor  # bool (folders, 1000): the classes of ImageNet that count
 
-    @property
-    def items(self) -> Split:
-        """The pictures without their borders."""
-        return from_torch(
-            WithoutBorder(self.pictures),
-            class_names=self.pictures.class_names,
-        )
-
     def counts(self, logits: Tensor, labels: Tensor) -> ObjectNetEvaluation:
         """From logits (n, 1000) and labels (n,), which number the folders."""
         right = self.right[labels]
-        return ObjectNetEvaluation(
-            top_k_among(logits, right, 1),
-            top_k_among(logits, right, 5),
-            len(labels),
-        )
+        top_1, top_5 = (top_k_among(logits, right, k) for k in (1, 5))
+        return ObjectNetEvaluation(top_1, top_5, len(labels))
 
 
-class WithoutBorder(Dataset["tuple[Image, int]"]):
-    """Pictures as they were before they got their border."""
+class WithoutBorder(FolderReader):
+    """Picture files whose border is cut off."""
 
-    def __init__(self, pictures: Split) -> None:
-        self.pictures = pictures
-        self.targets = pictures.labels
-
-    def __len__(self) -> int:
-        return len(self.pictures)
-
-    def __getitem__(self, index: int) -> "tuple[Image, int]":
-        path, label = self.pictures[index]
+    def __getitem__(self, row: int) -> "tuple[Image, None]":
+        path = self.paths[row]
         image = open_image(path, 3)
         width, height = image.size
         if min(width, height) <= 2 * BORDER:
@@ -100,7 +81,7 @@ class WithoutBorder(Dataset["tuple[Image, int]"]):
                 "border alone; fetch ObjectNet again"
             )
         box = (BORDER, BORDER, width - BORDER, height - BORDER)
-        return image.crop(box), label
+        return image.crop(box), None
 
 
 def objectnet_accuracy(
@@ -128,7 +109,10 @@ def objectnet_accuracy(
         )
     objectnet = read_objectnet(root)
     answers = picture_logits(
-        model, objectnet.items, batch_size=batch_size, num_workers=num_workers
+        model,
+        objectnet.pictures,
+        batch_size=batch_size,
+        num_workers=num_workers,
     )
     return objectnet.counts(*answers)
 
@@ -149,10 +133,7 @@ def find_objectnet(folder: Path) -> Path | None:
 
 
 def read_objectnet(root: Path) -> ObjectNet:
-    """The pictures in `root`/images of the classes that ImageNet has too.
-
-    UserError: a mapping is missing or damaged, or there are no such pictures.
-    """
+    """The pictures in `root`/images of the classes that ImageNet has too."""
     classes = imagenet_classes_of(root / "mappings")
     images = root / "images"
     names = [name for name in class_folders(images) if name in classes]
@@ -165,18 +146,17 @@ def read_objectnet(root: Path) -> ObjectNet:
     right = torch.zeros(len(names), NUM_1K, dtype=torch.bool)
     for label, name in enumerate(names):
         right[label, classes[name]] = True
-    return ObjectNet(open_part(images, images, names), right)
+    split = open_part(images, images, names)
+    reader = WithoutBorder(cast(FolderReader, split.reader).paths)
+    return ObjectNet(replace(split, reader=reader), right)
 
 
 def imagenet_classes_of(mappings: Path) -> dict[str, list[int]]:
-    """The classes of ImageNet, as a model counts them, for each folder.
-
-    UserError: a file of the mapping is missing, damaged, or doesn't fit the
-    others.
-    """
-    folders = read_json(mappings / FOLDERS)
-    to_imagenet = read_json(mappings / TO_IMAGENET)
-    to_pytorch = read_json(mappings / TO_PYTORCH)
+    """The classes of ImageNet, as a model counts them, for each folder."""
+    folders, to_imagenet, to_pytorch = (
+        read_json(mappings / name)
+        for name in (FOLDERS, TO_IMAGENET, TO_PYTORCH)
+    )
     check_regular(mappings / LABELS)
     try:
         lines = (mappings / LABELS).read_text("utf-8").splitlines()

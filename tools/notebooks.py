@@ -127,12 +127,12 @@ class _Compared(ast.NodeTransformer):
     """Drop what outputs don't depend on; note what comes from the package."""
 
     def __init__(self) -> None:
-        self.imported: list[tuple[str, str]] = []
+        self.imported: set[tuple[str, str]] = set()
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
         if (node.module or "").split(".")[0] != "vitedu":
             return node
-        self.imported += [(it.name, it.asname or it.name) for it in node.names]
+        self.imported |= {(it.name, it.asname or it.name) for it in node.names}
         return None
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
@@ -145,17 +145,15 @@ def digest(notebook: NotebookNode) -> str:
     """Of the code that outputs come from: syntax trees without docstrings.
 
     The cell tagged `setup` is left out; comments and layout do not count, nor
-    does the module of the package that a name is imported from: a definition
-    that moves is the same one.
+    does where a name of the package is imported, and from which module: a
+    definition that moves is the same one.
     """
-    parts = []
+    compared, trees = _Compared(), []
     for cell in cells.code(notebook):
-        if "setup" in cells.tags(cell):
-            continue
-        compared = _Compared()
-        tree = compared.visit(ast.parse(cell.source))
-        parts += [repr(sorted(compared.imported)), ast.dump(tree)]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+        if "setup" not in cells.tags(cell):
+            trees.append(ast.dump(compared.visit(ast.parse(cell.source))))
+    code = "\n".join([repr(sorted(compared.imported)), *trees])
+    return hashlib.sha256(code.encode()).hexdigest()[:16]
 
 
 def with_outputs(fresh: NotebookNode, old: NotebookNode) -> NotebookNode:

@@ -261,6 +261,9 @@ def test_the_digest_ignores_where_in_the_package_a_name_lives():
     one = digest("pass", "from vitedu.a import f, g as h\nf(h)")
     moved = "from vitedu.b.c import g as h\nfrom vitedu import f\nf(h)"
     assert one == digest("pass", moved)
+    assert digest("pass", "from vitedu.a import f, g", "f") == digest(
+        "pass", "from vitedu.a import f", "from vitedu import g\nf"
+    )
     for other in ("f, g", "f, f as h", "f", "f, g as h, i"):
         assert one != digest("pass", f"from vitedu.a import {other}\nf(h)")
     assert one != digest("pass", "from torch.a import f, g as h\nf(h)")

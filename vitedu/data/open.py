@@ -291,7 +291,13 @@ def find_images(
     place = user_path(folder)
     if labels is not None:
         return open_table(existing_folder(place), user_path(labels))
-    return replace(reader_of(place).open_part(place), name=name_at(place))
+    reader = reader_of(place)
+    if reader is not folders and (found := reader.parts(place)):
+        raise UserError(
+            f"{place} has several parts; give one of them, such as "
+            f"{next(iter(found.values()))}"
+        )
+    return replace(reader.open_part(place), name=name_at(place))
 
 
 def load_folder(

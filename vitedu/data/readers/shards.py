@@ -160,13 +160,7 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
     is no picture; a label is outside of the classes.
     """
     if os.path.isdir(place):
-        found = _parts(place)
-        if len(found) > 1:
-            raise UserError(
-                f"{place} has several parts; give one of them, such as "
-                f"{found['train']}"
-            )
-        place = found["train"]
+        place = _parts(place)["train"]
     paths, index = _paths(place)
     written = None if index is None else [index.shards[x.name] for x in paths]
     listing = _kept_listing(paths, written)
@@ -179,7 +173,7 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
         return replace(split, skipped=listing.skipped)
 
     def short(row: int, why: str) -> str:
-        above = paths[int(reader.shard_of[row])].parent
+        above = paths[int(reader.places[row, 0])].parent
         return why.replace(printable(f"{above}/"), "")
 
     bad = scan(lambda row: reader[row][0], len(reader), files_key(paths), short)
@@ -273,14 +267,10 @@ def _numbered(place: Path, listing: Listing) -> tuple[str, ...]:
     """The classes of shards without an index. UserError: no samples."""
     if len(listing.table):
         return names_from_labels(str(place), listing.table[:, 3])
-    if listing.skipped:
-        raise UserError(
-            f"none of the {len(listing.skipped):,} samples in {place} can be "
-            f"used; the first: {listing.skipped[0]}"
-        )
+    first = f" (the first: {listing.skipped[0]})" if listing.skipped else ""
     raise UserError(
-        f"there are no samples in {place}; a sample is a picture KEY.jpg and "
-        "its label KEY.cls"
+        f"there are no samples in {place}{first}; a sample is a picture "
+        "KEY.jpg and its label KEY.cls"
     )
 
 
@@ -371,7 +361,8 @@ def samples_in(path: Path) -> tuple[list[tuple[int, int, int]], list[str]]:
     UserError: it is no tar, is compressed, or breaks off.
     """
     check_regular(path)
-    samples, skipped = [], []
+    samples: list[tuple[int, int, int]] = []
+    skipped: list[str] = []
     try:
         with open(path, "rb") as file:
             found = _members_by_key(file, path, skipped)

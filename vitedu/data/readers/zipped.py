@@ -45,11 +45,8 @@ def parts(place: Path) -> dict[str, Path]:
 
 
 def open_part(place: Path, folder: Path | None = None) -> Split:
-    """UserError: the set has parts."""
-    raise UserError(
-        f"{place} has several parts; give one of them, such as "
-        f"{downloaded(place) / PARTS[0]}"
-    )
+    """A set has parts, each of which is a folder."""
+    raise NotImplementedError
 
 
 def downloaded(place: Path) -> Path:

@@ -73,15 +73,17 @@ class Reader:
         return ()
 
 
-@dataclass(frozen=True, eq=False)
-class Batches:
-    """Batches that somebody else puts together, and their number of images."""
+class Loader(Reader):
+    """What gives batches that somebody else puts together; it has no rows."""
 
-    loader: Any
-    num_images: int
+    is_named = False
+
+    def __init__(self, loader: Any, num_images: int) -> None:
+        self.loader = loader
+        self.num_images = num_images
 
     def __len__(self) -> int:
-        """The number of images."""
+        """The number of images in an epoch."""
         return self.num_images
 
 
@@ -93,7 +95,7 @@ class Split:
 
     Attributes:
         name: for messages and results
-        reader: reads a picture; or a Source or Batches, which have no rows
+        reader: reads a picture; or a Source or Loader, which have no rows
         labels: (n,) int64; None: only reading tells them
         class_names: empty where the data have numbers alone
         rows: (n,) int64, the rows of the reader that are meant; None: all
@@ -101,7 +103,7 @@ class Split:
     """
 
     name: str
-    reader: Reader | Source | Batches
+    reader: Reader | Source
     labels: Tensor | None
     class_names: tuple[str, ...] = ()
     rows: Tensor | None = None
@@ -117,8 +119,7 @@ class Split:
         picture, found = self._indexed()[row]
         where = f"{self.name}[{row}]"
         label = found if self.labels is None else int(self.labels[index])
-        if label is None:
-            raise UserError(f"{where} has no label")
+        assert label is not None, "a reader without labels needs those here"
         if found is not None and found != label:
             raise UserError(
                 f"{where} comes with the label {found}, but the labels that "
@@ -137,37 +138,18 @@ class Split:
 
         UserError: they are elsewhere, and read one by one.
         """
-        images = getattr(self.reader, "images", None)
-        if images is None:
+        if not isinstance(self.reader, Reader) or self.reader.images is None:
             raise UserError(
                 f"the pictures of {self.name} aren't in memory; read them one "
                 "by one, or in batches from vitedu.data.as_source"
             )
-        found: Tensor = images if self.rows is None else images[self.rows]
-        return found
-
-    @property
-    def is_in_memory(self) -> bool:
-        """Whether there are `images`."""
-        return getattr(self.reader, "images", None) is not None
-
-    @property
-    def shard_of(self) -> Tensor | None:
-        """(n,) the file that each picture is in; None: each has its own."""
-        shard_of: Tensor | None = getattr(self.reader, "shard_of", None)
-        if shard_of is None or self.rows is None:
-            return shard_of
-        return shard_of[self.rows]
+        images = self.reader.images
+        return images if self.rows is None else images[self.rows]
 
     @property
     def is_named(self) -> bool:
         """Whether labels can be changed to those of a model with such names."""
-        return getattr(self.reader, "is_named", False)
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether code of others reads a picture, which may draw at random."""
-        return getattr(self.reader, "is_foreign", True)
+        return isinstance(self.reader, Reader) and self.reader.is_named
 
     @property
     def num_classes(self) -> int:
@@ -282,7 +264,7 @@ class Split:
         classes and, where they are known, the labels; files by name and size.
         """
         digest = hashlib.sha256()
-        if not self.is_in_memory:
+        if getattr(self.reader, "images", None) is None:
             digest.update(f"{self.name} {len(self)}\n".encode())
             digest.update("\n".join(self.class_names).encode())
         for stamp in self.stamps():
@@ -295,7 +277,9 @@ class Split:
         return index if self.rows is None else int(self.rows[index])
 
     def _indexed(self) -> Reader:
-        if isinstance(self.reader, Reader):
+        if isinstance(self.reader, Reader) and not isinstance(
+            self.reader, Loader
+        ):
             return self.reader
         raise UserError(
             f"{self.name} decides itself what comes when, so no part of it "

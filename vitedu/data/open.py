@@ -20,8 +20,8 @@ from torch.utils.data import IterableDataset
 
 from vitedu.data.augment import Augment
 from vitedu.data.dataset import (
-    Batches,
     Dataset,
+    Loader,
     Split,
     left_out,
     match_classes,
@@ -149,7 +149,7 @@ def as_source(
         augment = None
     if isinstance(split.reader, Source):
         return split.reader
-    if isinstance(split.reader, Batches):
+    if isinstance(split.reader, Loader):
         if augment is not None:
             raise UserError(
                 f"{split.name} augments its images itself, or leaves them as "

@@ -199,19 +199,6 @@ def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
     )
 
 
-def digest_of(
-    config: TrainConfig,
-    *,
-    train: Any = None,
-    validation: Any = None,
-    test: Any = None,
-) -> str:
-    """The `digest` of the data set that `open_sources` would give."""
-    return open_data(
-        config, train=train, validation=validation, test=test
-    ).digest
-
-
 def path_as_dataset(config: TrainConfig, train: Any) -> tuple[TrainConfig, Any]:
     """A path as training data means what it would as `config.dataset`."""
     if not isinstance(train, str | PathLike):

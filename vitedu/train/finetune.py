@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from vitedu.budget import check_memory
 from vitedu.data.augment import Augment
-from vitedu.data.dataset import Reader
+from vitedu.data.dataset import Loader
 from vitedu.data.feed.floats import is_prepared
 from vitedu.data.feed.order import Draws
+from vitedu.data.feed.source import Source
 from vitedu.data.labels import numbered_names
 from vitedu.data.open import open_split
 from vitedu.errors import UserError
@@ -296,7 +297,7 @@ def can_augment(data: Any) -> bool:
     if isinstance(data, str | PathLike):
         return True
     split = open_split(data)
-    if not isinstance(split.reader, Reader):
+    if isinstance(split.reader, Loader | Source):
         return False
     with Draws(0):
         picture, _ = split[0]

@@ -20,7 +20,7 @@ from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
 from vitedu.train.checkpoint import Saver
 from vitedu.train.config import TrainConfig
-from vitedu.train.data import Sources, digest_of, open_sources
+from vitedu.train.data import Sources, open_data, open_sources
 from vitedu.train.journal import Journal, Progress, Run, evaluate
 from vitedu.train.precision import concrete
 from vitedu.train.processes import SINGLE, Processes, from_environment
@@ -194,13 +194,13 @@ def finished_run(
     if result is None:
         return None
     if given.has_data:
-        now = digest_of(
+        now = open_data(
             config,
             train=given.train,
             validation=given.validation,
             test=given.test,
         )
-        if now != result["dataset"]["digest"]:
+        if now.digest != result["dataset"]["digest"]:
             raise UserError(
                 f"{folder.path} contains a finished run on other data than "
                 "those given now; give another out for a new run"

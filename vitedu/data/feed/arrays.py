@@ -7,8 +7,6 @@ Which samples are in a batch, and what augmentation does to each, depends on
 `for images, labels in source.batches(epoch=3, seed=0, batch_size=64): ...`
 """
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
@@ -19,7 +17,8 @@ from vitedu.data.feed.floats import (
     as_prepared,
     check_not_prepared,
 )
-from vitedu.data.feed.order import batch_rows, check_batches, epoch_generator
+from vitedu.data.feed.order import batch_rows, epoch_generator
+from vitedu.data.feed.source import Batches, check_batches
 from vitedu.data.labels import check_labels
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, normalise
@@ -90,14 +89,10 @@ class ArraySource:
         start: int = 0,
         rank: int = 0,
         world: int = 1,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    ) -> Batches:
         """One epoch on the device: (b, c, h, w) float32, labels (b,) int64.
 
-        Every sample comes once; the last batch may be short. `start` is the
-        first batch to yield. Of each global batch, process `rank` of `world`
-        takes rows [rank::world]: together they get the batches of a single
-        process, and each of them equally many (the last one may be empty for
-        some).
+        Order, `start`, `rank` and `world` as in `Source.batches`.
         """
         check_batches(batch_size, start, rank, world)
         n = len(self)
@@ -118,7 +113,7 @@ class ArraySource:
 
     def _prepared(
         self, batches: list[Tensor], table: Tensor | None, size: int
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    ) -> Batches:
         """Batches of about `size` samples, several of them made at a time."""
         device = self.labels.device
         values = size * self.images[0].numel()

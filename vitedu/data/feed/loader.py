@@ -1,8 +1,6 @@
 """Batches that somebody else puts together, a DataLoader's say, as a source.
 
-`yields_batches(loader)` is True.
-`source = LoaderSource(loader, spec, class_names,
-num_images=len(loader.dataset))`
+`source = as_source(DataLoader(dataset, batch_size=64), preprocess=spec)`
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,8 +13,8 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from vitedu.data.dataset import Split
 from vitedu.data.feed.floats import RangeCheck, as_prepared, is_prepared
-from vitedu.data.feed.order import Draws, check_batches, seed_from
-from vitedu.data.feed.source import Source
+from vitedu.data.feed.order import Draws, seed_from
+from vitedu.data.feed.source import Batches, Source, check_batches
 from vitedu.data.feed.workers import explain_killed_workers
 from vitedu.data.labels import check_labels, whole_labels
 from vitedu.data.readers.arrays import is_pair
@@ -85,7 +83,7 @@ class LoaderSource:
         start: int = 0,
         rank: int = 0,
         world: int = 1,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    ) -> Batches:
         """One epoch on the device: (b, c, h, w) float32, labels (b,) int64.
 
         `start`, `rank` and `world` as in `Source.batches`; what comes before
@@ -94,26 +92,17 @@ class LoaderSource:
         is not as long as it should be.
         """
         check_batches(batch_size, start, rank, world)
-        return self._batches(epoch, seed, batch_size, start, rank, world)
-
-    def _batches(
-        self,
-        epoch: int,
-        seed: int,
-        batch_size: int,
-        start: int,
-        rank: int,
-        world: int,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
         cut = _cut(self._read(epoch, seed), batch_size)
-        for number, (images, labels) in enumerate(cut):
-            if number >= start:
-                yield (
-                    images[rank::world].to(self.device, non_blocking=True),
-                    labels[rank::world].to(self.device, non_blocking=True),
-                )
+        return (
+            (
+                images[rank::world].to(self.device, non_blocking=True),
+                labels[rank::world].to(self.device, non_blocking=True),
+            )
+            for number, (images, labels) in enumerate(cut)
+            if number >= start
+        )
 
-    def _read(self, epoch: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def _read(self, epoch: int, seed: int) -> Batches:
         """The loader's own batches, prepared; as many images as promised."""
         spec, num_seen = self.preprocess, 0
         check = RangeCheck(spec, "the images") if self.check_range else None
@@ -135,15 +124,14 @@ class LoaderSource:
             )
 
     def _drawn(self, epoch: int, seed: int) -> Iterator[Any]:
-        """What the loader yields while the draws of this epoch are in force."""
+        """What the loader yields, with the draws of this epoch."""
         sampler: Any = getattr(self.loader, "sampler", None)
         batch_sampler: Any = getattr(self.loader, "batch_sampler", None)
         for part in (self.loader, sampler, batch_sampler):
             generator = getattr(part, "generator", None)
             if isinstance(generator, torch.Generator):
                 generator.manual_seed(seed_from(seed, epoch))
-        for part in (sampler, batch_sampler):
-            if hasattr(part, "set_epoch"):
+            if hasattr(part, "set_epoch") and part is not self.loader:
                 part.set_epoch(epoch)
         draws = Draws(seed, epoch)
         with draws:
@@ -157,9 +145,7 @@ class LoaderSource:
             yield batch
 
 
-def _cut(
-    batches: Iterator[tuple[Tensor, Tensor]], batch_size: int
-) -> Iterator[tuple[Tensor, Tensor]]:
+def _cut(batches: Batches, batch_size: int) -> Batches:
     """The same images and labels in the same order, `batch_size` at a time."""
     waiting: list[tuple[Tensor, Tensor]] = []
     num_waiting = 0
@@ -168,20 +154,18 @@ def _cut(
         num_waiting += len(batch[1])
         if num_waiting < batch_size:
             continue
-        images, labels = _joined(waiting)
+        images, labels = map(torch.cat, zip(*waiting, strict=True))
         whole = num_waiting - num_waiting % batch_size
-        for first in range(0, whole, batch_size):
-            chosen = slice(first, first + batch_size)
-            yield images[chosen], labels[chosen]
+        yield from zip(
+            images[:whole].split(batch_size),
+            labels[:whole].split(batch_size),
+            strict=True,
+        )
         waiting = [(images[whole:], labels[whole:])]
         num_waiting -= whole
     if num_waiting:
-        yield _joined(waiting)
-
-
-def _joined(batches: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    images, labels = zip(*batches, strict=True)
-    return torch.cat(images), torch.cat(labels)
+        images, labels = map(torch.cat, zip(*waiting, strict=True))
+        yield images, labels
 
 
 def yields_batches(data: Any) -> bool:

@@ -26,17 +26,6 @@ def epoch_generator(seed: int, epoch: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed_from(seed, epoch))
 
 
-def check_batches(batch_size: int, start: int, rank: int, world: int) -> None:
-    """ValueError: the arguments of `batches` contradict each other."""
-    if batch_size < 1 or start < 0:
-        raise ValueError(
-            f"batches needs batch_size from 1 and start from 0, "
-            f"got {batch_size} and {start}"
-        )
-    if not 0 <= rank < world:
-        raise ValueError(f"rank {rank} is not one of {world} processes")
-
-
 def batch_rows(
     order: Tensor,
     *,

@@ -4,7 +4,7 @@
 `for images, labels in source.batches(batch_size=64): ...`
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vitedu.data.augment import Augment, apply, erase
-from vitedu.data.dataset import Split
+from vitedu.data.dataset import Reader, Split
 from vitedu.data.feed.floats import (
     RangeCheck,
     as_prepared,
@@ -22,11 +22,11 @@ from vitedu.data.feed.floats import (
 from vitedu.data.feed.order import (
     Draws,
     batch_rows,
-    check_batches,
     epoch_generator,
     seed_from,
     windowed,
 )
+from vitedu.data.feed.source import Batches, check_batches
 from vitedu.data.feed.workers import explain_killed_workers, follow_the_parent
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, as_image, normalise, read_image
@@ -78,7 +78,9 @@ class ImageSource:
         """
         if isinstance(augment, Augment) and augment.is_off:
             augment = None
+        assert isinstance(pictures.reader, Reader)
         self.pictures = pictures
+        self.reader = pictures.reader
         self.preprocess = preprocess
         self.augment = augment
         self.shuffle = shuffle
@@ -109,7 +111,7 @@ class ImageSource:
         start: int = 0,
         rank: int = 0,
         world: int = 1,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    ) -> Batches:
         """One epoch on the device: (b, c, h, w) float32, labels (b,) int64.
 
         Order, `start`, `rank` and `world` as in `ArraySource.batches`; shards
@@ -121,19 +123,19 @@ class ImageSource:
         order = torch.arange(len(self))
         if self.shuffle:
             generator = epoch_generator(seed, epoch)
-            shard_of = self.pictures.shard_of
-            if shard_of is not None:
-                order = windowed(shard_of, WINDOW, generator)
-            else:
+            shard_of = self.reader.shard_of
+            if shard_of is None:
                 order = torch.randperm(len(self), generator=generator)
+            else:
+                rows = self.pictures.rows
+                shard_of = shard_of if rows is None else shard_of[rows]
+                order = windowed(shard_of, WINDOW, generator)
         batches = batch_rows(
             order, batch_size=batch_size, start=start, rank=rank, world=world
         )
         return self._batches(Epoch(self, epoch, seed), batches)
 
-    def _batches(
-        self, epoch: "Epoch", batches: list[Tensor]
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def _batches(self, epoch: "Epoch", batches: list[Tensor]) -> Batches:
         loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
             epoch,
             sampler=[rows.tolist() for rows in batches],
@@ -197,7 +199,7 @@ class Epoch(torch.utils.data.Dataset[Any]):
 
         spec, source = self.source.preprocess, self.source.pictures
         # code of others may give its next picture in the same memory or file
-        at_once = 1 if source.is_foreign else AT_ONCE
+        at_once = 1 if self.source.reader.is_foreign else AT_ONCE
         images, rows, labels = [self.nothing()], [], []
         for first in range(0, len(indices), at_once):
             part = indices[first : first + at_once]
@@ -259,8 +261,8 @@ class Epoch(torch.utils.data.Dataset[Any]):
 
     def seeded(self, index: int) -> AbstractContextManager[None]:
         """In which code of others may draw as it likes."""
-        augment, pictures = self.source.augment, self.source.pictures
+        augment = self.source.augment
         is_ours = augment is None or isinstance(augment, Augment)
-        if is_ours and not pictures.is_foreign:
+        if is_ours and not self.source.reader.is_foreign:
             return nullcontext()
         return Draws(self.seed, self.epoch, index, 1)

@@ -5,9 +5,11 @@ own that has these four members.
 """
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from torch import Tensor
+
+Batches: TypeAlias = Iterator[tuple[Tensor, Tensor]]
 
 
 @runtime_checkable
@@ -41,7 +43,7 @@ class Source(Protocol):
         start: int = 0,
         rank: int = 0,
         world: int = 1,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    ) -> Batches:
         """One epoch on the device: (b, c, h, w) float, labels (b,) int64.
 
         Every image comes once; the last batch may be short. Order and
@@ -51,3 +53,14 @@ class Source(Protocol):
         some in the last batch, which they get empty.
         """
         ...
+
+
+def check_batches(batch_size: int, start: int, rank: int, world: int) -> None:
+    """ValueError: the arguments of `batches` contradict each other."""
+    if batch_size < 1 or start < 0:
+        raise ValueError(
+            f"batches needs batch_size from 1 and start from 0, "
+            f"got {batch_size} and {start}"
+        )
+    if not 0 <= rank < world:
+        raise ValueError(f"rank {rank} is not one of {world} processes")

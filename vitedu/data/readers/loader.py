@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from vitedu.data.dataset import Batches, Split
+from vitedu.data.dataset import Loader, Split
 from vitedu.data.feed.order import Draws
 from vitedu.data.labels import (
     check_labels,
@@ -51,7 +51,7 @@ def open_loader(
         names = names or (names_from_labels(name, labels) if num_images else ())
     if num_images == 0:
         raise UserError(f"the {name} is empty")
-    return Split(name, Batches(loader, num_images), None, names)
+    return Split(name, Loader(loader, num_images), None, names)
 
 
 def _labels_by_reading(loader: Any) -> torch.Tensor:

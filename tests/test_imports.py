@@ -147,7 +147,7 @@ def test_imports_follow_the_arrows():
 
 
 WRONG = {
-    "upwards": ("data/sources.py", "from vitedu.train import fit"),
+    "upwards": ("data/catalogue.py", "from vitedu.train import fit"),
     "sideways": ("evaluate/accuracy.py", "import vitedu.interpret"),
     "inside-a-function": (
         "model/vit.py",
@@ -155,16 +155,16 @@ WRONG = {
     ),
     "relative": ("weights/load.py", "from ..train.loop import fit"),
     "relative-to-the-package": ("weights/load.py", "from .. import train"),
-    "from-the-package": ("data/arrays.py", "from vitedu import train"),
+    "from-the-package": ("data/open.py", "from vitedu import train"),
     "the-package-itself": ("train/loop.py", "from vitedu import vit"),
-    "by-name": ("data/arrays.py", "import_module('vitedu.train')"),
+    "by-name": ("data/open.py", "import_module('vitedu.train')"),
     "figures": ("train/loop.py", "from vitedu.figures import curves"),
     "bench": ("train/loop.py", "from vitedu import bench"),
     "compat-by-model": (
         "model/vit.py",
         "from vitedu.compat import import_timm",
     ),
-    "budget-by-data": ("data/arrays.py", "from vitedu.budget import flops"),
+    "budget-by-data": ("data/open.py", "from vitedu.budget import flops"),
     "errors-read-nothing": ("errors.py", "import vitedu.model"),
     "third-party-in-model": ("model/vit.py", "import numpy as np"),
     "the-command-in-the-package": (
@@ -274,7 +274,7 @@ def uses(tree):
 
 # Parts below vitedu/ that may; a folder means all of it.
 MAY = {
-    "environment": ("cli", "train/processes", "data/sources"),
+    "environment": ("cli", "train/processes", "data/catalogue"),
     "print": ("cli",),
     "exit": ("cli", "__main__"),
 }

@@ -15,7 +15,7 @@ import sys
 
 import site_build
 
-from vitedu.data import sources
+from vitedu.data import locate, where
 from vitedu.errors import UserError
 
 
@@ -25,8 +25,8 @@ def first_recipe(*, download: bool) -> str:
     UserError: MNIST is asked for, and cannot be had.
     """
     if download:
-        sources.locate("mnist")
-    return "mnist-tiny" if sources.where()["mnist"] else "digits"
+        locate("mnist")
+    return "mnist-tiny" if where()["mnist"] else "digits"
 
 
 def train(name: str) -> str:

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from vitedu.data import load_dataset
+from vitedu.data.locate import locate
 from vitedu.data.readers.arrays import open_pair
-from vitedu.data.sources import locate
 
 REAL_DATA = os.environ.get("VITEDU_DATA", "")
 TOOL = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "digits.py"))

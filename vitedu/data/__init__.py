@@ -1,10 +1,12 @@
 """Pixels and labels: where they lie, how they are read, augmented and fed."""
 
 from vitedu.data.augment import Augment, mix
+from vitedu.data.catalogue import MissingDataError
 from vitedu.data.dataset import Dataset, Reader, Split, match_classes
 from vitedu.data.feed.arrays import ArraySource
 from vitedu.data.feed.pictures import ImageSource
 from vitedu.data.feed.source import Source
+from vitedu.data.locate import Location, locate, where
 from vitedu.data.named import folder_of, load_dataset
 from vitedu.data.open import (
     as_source,
@@ -15,7 +17,6 @@ from vitedu.data.open import (
 from vitedu.data.prepare import Prepared, prepare
 from vitedu.data.readers.photos import photo
 from vitedu.data.readers.torch_dataset import from_torch
-from vitedu.data.sources import Location, MissingDataError, locate, where
 from vitedu.pictures import PreprocessSpec, normalise, read_image
 
 __all__ = [

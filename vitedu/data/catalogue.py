@@ -6,9 +6,15 @@ With its entry a set is listed by `vitedu info data`, found in $VITEDU_DATA/NAME
 and in the cache, downloaded, read and trained on.
 """
 
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+from vitedu.errors import UserError
+from vitedu.files import user_path
 
 Reader = Literal["idx", "cifar", "npz", "zip", "torchvision"]
 ARRAYS: tuple[Reader, ...] = ("idx", "cifar", "npz")
@@ -310,3 +316,58 @@ CATALOGUE: dict[str, NamedSet] = {
         "SVHN", "SVHN", class_names=DIGIT_NAMES, train="train", test="test"
     ),
 }
+
+
+class MissingDataError(UserError):
+    """A named data set isn't in any place and couldn't be downloaded."""
+
+
+def folders_of(name: str) -> tuple[Path, ...]:
+    """Where a set that has its own reader is looked for; the cache last."""
+    root = _folder_in("VITEDU_DATA")
+    own = () if root is None else (root / name,)
+    return (*own, cache_folder() / name)
+
+
+def cache_folder() -> Path:
+    """$VITEDU_CACHE, else this platform's cache folder; it may not exist.
+
+    UserError: there is no such folder, since nobody knows the user's home.
+    """
+    given = _folder_in("VITEDU_CACHE")
+    if given is not None:
+        return given
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA") or _home() / "AppData" / "Local"
+        return Path(local) / "vitedu" / "Cache"
+    if sys.platform == "darwin":
+        return _home() / "Library" / "Caches" / "vitedu"
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "vitedu"
+    )
+
+
+def _folder_in(variable: str) -> Path | None:
+    """The path in a variable of the environment; None: it is not set."""
+    value = os.environ.get(variable)
+    if not value:
+        return None
+    try:
+        return user_path(value)
+    except UserError as error:
+        raise UserError(f"${variable}: {error}") from None
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise UserError(
+            "this user doesn't have a home folder; set VITEDU_CACHE to a "
+            "folder for downloads"
+        ) from None
+
+
+def is_offline() -> bool:
+    """Whether VITEDU_OFFLINE forbids downloads."""
+    return os.environ.get("VITEDU_OFFLINE", "") not in ("", "0")

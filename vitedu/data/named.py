@@ -11,15 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vitedu.data import sources
 from vitedu.data.catalogue import (
     ARRAYS,
     CATALOGUE,
     DIGIT_NAMES,
+    MissingDataError,
+    folders_of,
     reader_of,
     sets_of,
 )
 from vitedu.data.dataset import Dataset
+from vitedu.data.locate import Location, holds, locate, unfit
 from vitedu.data.open import READERS, class_names_at, holds_pictures
 from vitedu.data.readers import torchvision, zipped
 from vitedu.data.readers.array_files import (
@@ -29,7 +31,6 @@ from vitedu.data.readers.array_files import (
     npz_arrays,
 )
 from vitedu.data.readers.arrays import dataset_of
-from vitedu.data.sources import Location
 from vitedu.errors import UserError, did_you_mean
 from vitedu.files import user_path
 
@@ -48,7 +49,7 @@ def load_dataset(
 ) -> Dataset:
     """Read a data set by name, or a FILE.npz (as name, or as `data` of any).
 
-    Names: mnist, fashion-mnist, cifar10 (found by `sources.locate`), digits
+    Names: mnist, fashion-mnist, cifar10 (found by `vitedu.data.locate`), digits
     (embedded), shapes (drawn here, 10,000 images) and shapes-<N>k. image_size
     (64 if not given), num_classes (10) and max_images are for shapes alone.
     fallback="digits" stands in for a set that isn't found; the result then says
@@ -71,7 +72,7 @@ def load_dataset(
     shapes = SHAPES_NAME.fullmatch(name)
     if shapes:
         if data is not None:
-            raise sources.unfit(
+            raise unfit(
                 f"{name} is drawn, not read; leave out data={data}", data
             )
         counts = [1000 * int(shapes[1] or 10), SHAPES_TEST_IMAGES]
@@ -81,8 +82,8 @@ def load_dataset(
     if not is_array_set(name):
         raise _unknown(name)
     try:
-        path, origin = sources.locate(name, data=data)
-    except sources.MissingDataError:
+        path, origin = locate(name, data=data)
+    except MissingDataError:
         if fallback is None:
             raise
         return replace(load_dataset(fallback), requested=name)
@@ -194,9 +195,7 @@ def folder_of(dataset: str, data: str | None = None) -> Path | None:
         place = user_path(dataset)
         is_there = any(reader.accepts(place) for reader in READERS)
         return place if is_there and not is_named else None
-    if is_named and (
-        sources.holds(dataset, place) or not holds_pictures(place)
-    ):
+    if is_named and (holds(dataset, place) or not holds_pictures(place)):
         return None
     return place
 
@@ -208,7 +207,7 @@ def named_folders() -> dict[str, Location | None]:
     """
     found: dict[str, Location | None] = {}
     for name in sets_of("zip", "torchvision"):
-        *own, cache = sources.folders_of(name)
+        *own, cache = folders_of(name)
         places = [Location(folder, "$VITEDU_DATA") for folder in own]
         places.append(Location(cache, "cache"))
         here = [

@@ -23,8 +23,8 @@ from typing import Any
 import PIL
 from tqdm import tqdm
 
+from vitedu.data.catalogue import cache_folder
 from vitedu.data.dataset import Split
-from vitedu.data.sources import cache_folder
 from vitedu.errors import UserError
 from vitedu.files import read_json, replace_file
 from vitedu.pictures import LARGE_PIXELS, UnreadablePicture, converted, opened

@@ -22,7 +22,7 @@ import torch
 from torch.utils.data import ConcatDataset
 
 from vitedu.compat import import_torchvision
-from vitedu.data import sources
+from vitedu.data.catalogue import folders_of
 from vitedu.data.dataset import Split
 from vitedu.data.labels import numbered_names
 from vitedu.data.named import load_dataset
@@ -176,7 +176,7 @@ def open_task(
             f'and give it as data={{"{task.name}": (train, test)}}, with '
             f"{task.num_classes} classes: {task.question}"
         )
-    folders = sources.folders_of(task.dataset)
+    folders = folders_of(task.dataset)
     if data is not None:
         folders = (user_path(data),)
     root = next(filter(os.path.isdir, folders), None)

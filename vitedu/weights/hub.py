@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from vitedu.compat import import_timm
-from vitedu.data.sources import cache_folder, is_offline
+from vitedu.data.catalogue import cache_folder, is_offline
 from vitedu.errors import UserError, did_you_mean, reason
 from vitedu.model import HYBRIDS, NAMES
 from vitedu.weights.files import IN_FOLDER, has_suffix, shards_in

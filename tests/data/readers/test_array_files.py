@@ -11,9 +11,13 @@ import pytest
 
 from vitedu.compat import import_torchvision
 from vitedu.data import load_dataset
-from vitedu.data.catalogue import CATALOGUE, CIFAR10_BATCHES, CIFAR100_BATCHES
+from vitedu.data.catalogue import (
+    CATALOGUE,
+    CIFAR10_BATCHES,
+    CIFAR100_BATCHES,
+    MissingDataError,
+)
 from vitedu.data.readers.array_files import idx_array, npz_arrays
-from vitedu.data.sources import MissingDataError
 from vitedu.errors import UserError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 3, 4), dtype=np.uint8)

@@ -16,9 +16,8 @@ from vitedu.data import (
     folder_of,
     load_folder,
 )
-from vitedu.data.catalogue import CATALOGUE, File
+from vitedu.data.catalogue import CATALOGUE, File, MissingDataError
 from vitedu.data.open import class_names_at
-from vitedu.data.sources import MissingDataError
 
 ZIP = "hymenoptera_data.zip"
 NAMES = [

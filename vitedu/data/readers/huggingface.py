@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from vitedu.data.catalogue import is_offline
 from vitedu.data.dataset import Reader, Split, rows_stamp
 from vitedu.data.labels import check_labels, names_from_labels, whole_labels
 from vitedu.data.listing import PARTS
 from vitedu.data.readers.shards import NamedBytes
 from vitedu.data.readers.torch_dataset import LABEL_KEYS, PICTURE_KEYS
 from vitedu.data.scan import files_key, leave_out, scan
-from vitedu.data.sources import is_offline
 from vitedu.errors import UserError, printable, reason
 from vitedu.pictures import UnreadablePicture
 

@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vitedu.data.catalogue import cache_folder
 from vitedu.data.dataset import Reader, Split
 from vitedu.data.labels import check_labels, names_from_labels
 from vitedu.data.listing import SUFFIXES
@@ -41,7 +42,6 @@ from vitedu.data.prepared_index import (
 )
 from vitedu.data.readers.array_files import DAMAGE
 from vitedu.data.scan import WORTH_KEEPING, files_key, leave_out, scan, threads
-from vitedu.data.sources import cache_folder
 from vitedu.errors import UserError, printable, reason
 from vitedu.files import check_regular, replace_file
 

@@ -17,10 +17,12 @@ import torch
 from torch import Tensor
 
 from vitedu.compat import import_torchvision
-from vitedu.data import sources
 from vitedu.data.catalogue import (
     CATALOGUE,
+    MissingDataError,
     TorchvisionClass,
+    folders_of,
+    is_offline,
     reader_of,
     sets_of,
 )
@@ -186,15 +188,15 @@ def _open(name: str, part: str, data: str) -> tuple[Any, Path]:
                 f"{known.name} keeps it; leave data= out to have it looked for"
             )
         return dataset, Path(data)
-    folders = sources.folders_of(name)
+    folders = folders_of(name)
     for folder in folders:
         if os.path.isdir(folder):
             dataset = _in_folder(known, part, folder, download=False)
             if dataset is not None:
                 return dataset, folder
     cache = folders[-1]
-    if sources.is_offline():
-        raise sources.MissingDataError(
+    if is_offline():
+        raise MissingDataError(
             f"{title} is not in {' or '.join(map(str, folders))}, and "
             "VITEDU_OFFLINE=1 forbids the download; unset it, or put it there "
             f"as torchvision's {known.name} keeps it"
@@ -204,7 +206,7 @@ def _open(name: str, part: str, data: str) -> tuple[Any, Path]:
         dataset = _in_folder(known, part, cache, download=True)
     # what a download raises depends on the network and on the server
     except Exception as error:
-        raise sources.MissingDataError(
+        raise MissingDataError(
             f"{title} could not be downloaded to {cache} "
             f"({reason(error)}); put it there yourself"
         ) from error

@@ -8,8 +8,14 @@ what opens that place downloads it.
 import os
 from pathlib import Path
 
-from vitedu.data import sources
-from vitedu.data.catalogue import CATALOGUE, NamedSet, reader_of
+from vitedu.data.catalogue import (
+    CATALOGUE,
+    MissingDataError,
+    NamedSet,
+    folders_of,
+    is_offline,
+    reader_of,
+)
 from vitedu.data.dataset import Split
 from vitedu.data.download import MirrorError, download_folder
 from vitedu.data.listing import has_pictures
@@ -21,7 +27,7 @@ PARTS = ("train", "val")
 
 def archive_folder(name: str) -> Path:
     """Where the pictures of a named set are, or the place to get them from."""
-    for folder in sources.folders_of(name):
+    for folder in folders_of(name):
         if holds(folder, CATALOGUE[name]):
             return folder
     return Path(f"{PREFIX}{name}")
@@ -60,10 +66,10 @@ def downloaded(place: Path) -> Path:
     found = archive_folder(name)
     if found != place:
         return found
-    *_, folder = folders = sources.folders_of(name)
+    *_, folder = folders = folders_of(name)
     address = known.mirrors[0] + known.files[0].name
-    if sources.is_offline():
-        raise sources.MissingDataError(
+    if is_offline():
+        raise MissingDataError(
             f"{known.title} is not in {' or '.join(map(str, folders))}, and "
             "VITEDU_OFFLINE=1 forbids the download; unset it, or unpack "
             f"{address} so that {folder} has train/ and val/"
@@ -71,7 +77,7 @@ def downloaded(place: Path) -> Path:
     try:
         download_folder(known, folder)
     except MirrorError as error:
-        raise sources.MissingDataError(
+        raise MissingDataError(
             f"{known.title} could not be downloaded ({error}); unpack "
             f"{address} so that {folder} has train/ and val/"
         ) from None

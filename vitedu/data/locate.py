@@ -2,19 +2,26 @@
 
 Four places are tried, and the first that has it wins: the path that you give
 (`data=`), the folder in $VITEDU_DATA, the cache, and last a download into the
-cache, which VITEDU_OFFLINE=1 forbids. Only this module reads those three
-variables for data.
+cache, which VITEDU_OFFLINE=1 forbids.
 
 `folder = locate("mnist").path`
 """
 
 import os
-import sys
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from vitedu.data.catalogue import ARRAYS, CATALOGUE, NamedSet, sets_of
+from vitedu.data.catalogue import (
+    ARRAYS,
+    CATALOGUE,
+    MissingDataError,
+    NamedSet,
+    cache_folder,
+    folders_of,
+    is_offline,
+    sets_of,
+)
 from vitedu.data.download import MirrorError, download
 from vitedu.data.listing import contents
 from vitedu.errors import UserError, did_you_mean
@@ -26,10 +33,6 @@ class Location(NamedTuple):
 
     path: Path
     origin: str  # "data=...", "$VITEDU_DATA", "cache" or "package"
-
-
-class MissingDataError(UserError):
-    """A named data set isn't in any place and couldn't be downloaded."""
 
 
 def locate(
@@ -83,52 +86,6 @@ def where() -> dict[str, Location | None]:
     }
 
 
-def folders_of(name: str) -> tuple[Path, ...]:
-    """Where a set that has its own reader is looked for; the cache last."""
-    root = _folder_in("VITEDU_DATA")
-    own = () if root is None else (root / name,)
-    return (*own, cache_folder() / name)
-
-
-def cache_folder() -> Path:
-    """$VITEDU_CACHE, else this platform's cache folder; it may not exist.
-
-    UserError: there is no such folder, since nobody knows the user's home.
-    """
-    given = _folder_in("VITEDU_CACHE")
-    if given is not None:
-        return given
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA") or _home() / "AppData" / "Local"
-        return Path(local) / "vitedu" / "Cache"
-    if sys.platform == "darwin":
-        return _home() / "Library" / "Caches" / "vitedu"
-    return (
-        Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "vitedu"
-    )
-
-
-def _folder_in(variable: str) -> Path | None:
-    """The path in a variable of the environment; None: it is not set."""
-    value = os.environ.get(variable)
-    if not value:
-        return None
-    try:
-        return user_path(value)
-    except UserError as error:
-        raise UserError(f"${variable}: {error}") from None
-
-
-def _home() -> Path:
-    try:
-        return Path.home()
-    except RuntimeError:
-        raise UserError(
-            "this user doesn't have a home folder; set VITEDU_CACHE to a "
-            "folder for downloads"
-        ) from None
-
-
 def _present(name: str, data: str | Path | None) -> Location | None:
     """The first three places; the digits of the package need none of them."""
     if name == "digits":
@@ -147,13 +104,12 @@ def _present(name: str, data: str | Path | None) -> Location | None:
     named = CATALOGUE[name]
     if data is not None:
         return Location(_given(named, user_path(data)), f"data={data}")
-    root = _folder_in("VITEDU_DATA")
-    if root is not None:
-        found = _found(named, root / name)
-        if found is not None:
-            return Location(found, "$VITEDU_DATA")
-    found = _found(named, cache_folder() / name)
-    return None if found is None else Location(found, "cache")
+    *own, cache = folders_of(name)
+    for folder in (*own, cache):
+        if (found := _found(named, folder)) is not None:
+            is_cache = folder == cache
+            return Location(found, "cache" if is_cache else "$VITEDU_DATA")
+    return None
 
 
 def unfit(sentence: str, data: str | Path) -> UserError:
@@ -215,17 +171,9 @@ def _files(named: NamedSet) -> str:
 
 def _places(name: str) -> str:
     """The places that were tried, as a user would name them."""
-    root = _folder_in("VITEDU_DATA")
-    meaning = root / name if root else "VITEDU_DATA is not set"
-    return (
-        f"$VITEDU_DATA/{name} ({meaning}) or the cache "
-        f"({cache_folder() / name})"
-    )
-
-
-def is_offline() -> bool:
-    """Whether VITEDU_OFFLINE forbids downloads."""
-    return os.environ.get("VITEDU_OFFLINE", "") not in ("", "0")
+    *own, cache = folders_of(name)
+    meaning = own[0] if own else "VITEDU_DATA is not set"
+    return f"$VITEDU_DATA/{name} ({meaning}) or the cache ({cache})"
 
 
 def _or_digits(named: NamedSet) -> str:

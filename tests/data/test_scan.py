@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from vitedu.data import find_images, load_folder, scan
-from vitedu.data.sources import cache_folder
+from vitedu.data.catalogue import cache_folder
 from vitedu.errors import UserError
 
 

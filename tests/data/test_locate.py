@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from vitedu.data import load_dataset, sources
-from vitedu.data.catalogue import ARRAYS, CATALOGUE, File, sets_of
-from vitedu.data.sources import MissingDataError, locate, where
+from vitedu.data import catalogue, load_dataset
+from vitedu.data.catalogue import (
+    ARRAYS,
+    CATALOGUE,
+    File,
+    MissingDataError,
+    sets_of,
+)
+from vitedu.data.locate import locate, where
 from vitedu.errors import UserError
 
 FILES = {
@@ -251,7 +257,7 @@ def test_each_platform_has_its_cache(platform, variables, want, monkeypatch):
     for name, value in ({"HOME": "/home/ada"} | variables).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "platform", platform)
-    assert sources.cache_folder() == Path(want)
+    assert catalogue.cache_folder() == Path(want)
 
 
 # Downloading

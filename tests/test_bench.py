@@ -8,24 +8,17 @@ import pytest
 import torch
 from torch import nn
 
+from tests.tiny import tiny
 from vitedu import bench, budget, errors
-from vitedu.bench import compare, measure, peers, turns
+from vitedu.bench import measure, peers, turns
 from vitedu.budget.building import building_bytes
 from vitedu.errors import UserError
-from vitedu.model import ResNetConfig, ViTConfig
+from vitedu.model import ResNetConfig
 
 pytestmark = pytest.mark.slow  # measures speed
 
 CPU = torch.device("cpu")
-TINY = ViTConfig(
-    image_size=32,
-    patch_size=16,
-    num_classes=3,
-    embed_dim=16,
-    depth=1,
-    num_heads=2,
-    mlp_dim=24,
-)
+TINY = tiny(image_size=32, patch_size=16, num_classes=3, depth=1)
 SETTINGS = bench.Settings(batch_size=2, threads=1, rounds=5)
 
 
@@ -35,12 +28,7 @@ def short_turns(monkeypatch):
     monkeypatch.setattr(measure, "WARM_UP", 1)
 
 
-def test_another_begins_each_round():
-    rounds = [turns.order(["a", "b", "c"], index) for index in range(4)]
-    assert rounds == [list("abc"), list("bca"), list("cab"), list("abc")]
-
-
-def test_turns_are_taken_in_that_order_and_timed_apart():
+def test_turns_are_timed_apart_and_another_begins_each_round():
     now, taken = [0.0], []
 
     def turn(name, seconds):
@@ -50,10 +38,10 @@ def test_turns_are_taken_in_that_order_and_timed_apart():
 
         return take
 
-    both = {"a": turn("a", 1.0), "b": turn("b", 4.0)}
-    seconds = turns.take_turns(both, 3, CPU, lambda: now[0])
-    assert "".join(taken) == "abbaab"
-    assert seconds == {"a": [1.0] * 3, "b": [4.0] * 3}
+    three = {"a": turn("a", 1.0), "b": turn("b", 4.0), "c": turn("c", 2.0)}
+    seconds = turns.take_turns(three, 4, CPU, lambda: now[0])
+    assert "".join(taken) == "abcbcacababc"
+    assert seconds == {"a": [1.0] * 4, "b": [4.0] * 4, "c": [2.0] * 4}
 
 
 def test_ratios_are_taken_within_a_round_and_to_the_fastest():
@@ -63,7 +51,7 @@ def test_ratios_are_taken_within_a_round_and_to_the_fastest():
         "near": [1.1, 9.0, 2.0, 0.9, 1.0],
         "other": [0.1] * 5,  # another function: no rival
     }
-    answer = compare.compare(seconds, 6, {"vitedu", "slow", "near"})
+    answer = turns.compare(seconds, 6, {"vitedu", "slow", "near"})
     assert answer["fastest_peer"] == "near"
     rows = answer["contestants"]
     assert answer["ratio"] == rows["near"]["ratio"]
@@ -75,7 +63,7 @@ def test_ratios_are_taken_within_a_round_and_to_the_fastest():
 
 
 def test_without_a_peer_there_is_no_ratio():
-    answer = compare.compare({"vitedu": [1.0, 2.0]}, 1, {"vitedu"})
+    answer = turns.compare({"vitedu": [1.0, 2.0]}, 1, {"vitedu"})
     assert answer["fastest_peer"] is None and answer["ratio"] is None
 
 
@@ -139,36 +127,52 @@ def test_a_peer_with_another_function_stays_away(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("call", "said"),
     [
-        ({"num_classes": 0}, "num_classes is 0"),
-        ({"dropout": 0.1}, "dropout is 0.1"),
-        ({"drop_path": 0.1}, "drop_path is 0.1"),
+        (
+            lambda: peers.contestants(tiny(num_classes=0), []),
+            "num_classes is 0",
+        ),
+        (lambda: peers.contestants(tiny(dropout=0.1), []), "dropout is 0.1"),
+        (lambda: peers.contestants(tiny(drop_path=0.1), []), "drop_path is"),
+        (
+            lambda: peers.contestants(TINY, ["tim"]),
+            "no peer 'tim'; did you mean 'timm'",
+        ),
+        (
+            lambda: replace(SETTINGS, rounds=4),
+            "rounds must be a whole number of at least 5",
+        ),
+        (
+            lambda: replace(SETTINGS, rounds=10**7),
+            "and at most 1000000, got 10000000",
+        ),
+        (
+            lambda: replace(SETTINGS, batch_size=0),
+            "batch_size must be a whole number",
+        ),
+        (
+            lambda: replace(SETTINGS, threads=0),
+            "threads must be a whole number",
+        ),
+        (
+            lambda: replace(SETTINGS, kinds=("trainig",)),
+            "a list of 'inference' or 'training'",
+        ),
+        (
+            lambda: bench.bench(
+                TINY,
+                replace(SETTINGS, precision="bf61"),
+                against=(),
+                device=CPU,
+            ),
+            "did you mean 'bf16'",
+        ),
     ],
 )
-def test_a_model_that_cannot_be_compared_is_refused(changes, said):
+def test_what_cannot_be_measured_is_one_sentence(call, said):
     with pytest.raises(UserError, match=said):
-        peers.contestants(replace(TINY, **changes), [])
-
-
-def test_an_unknown_peer_names_the_nearest():
-    with pytest.raises(UserError, match="no peer 'tim'; did you mean 'timm'"):
-        peers.contestants(TINY, ["tim"])
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"rounds": 4}, "rounds must be a whole number of at least 5"),
-        ({"rounds": 10**7}, "and at most 1000000, got 10000000"),
-        ({"batch_size": 0}, "batch_size must be a whole number"),
-        ({"threads": 0}, "threads must be a whole number"),
-        ({"kinds": ("trainig",)}, "a list of 'inference' or 'training'"),
-    ],
-)
-def test_settings_are_checked(changes, said):
-    with pytest.raises(UserError, match=said):
-        replace(SETTINGS, **changes)
+        call()
 
 
 def test_only_memory_that_is_needed_is_asked_for(monkeypatch):
@@ -192,12 +196,6 @@ def test_what_is_not_installed_needs_no_memory(monkeypatch):
     settings = replace(SETTINGS, kinds=("training",))
     measured = bench.bench(TINY, settings, device=CPU)
     assert set(measured["away"]) == set(bench.PEERS)
-
-
-def test_a_precision_that_is_unknown_is_refused():
-    settings = replace(SETTINGS, precision="bf61")
-    with pytest.raises(UserError, match="did you mean 'bf16'"):
-        bench.bench(TINY, settings, against=(), device=CPU)
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +245,7 @@ def test_a_training_turn_changes_the_weights_of_its_model():
     (ours,), _ = peers.contestants(TINY, [])
     state = measure.train_state(ours.model, SETTINGS, CPU)
     before = state.model.head.weight.clone()
-    measure.learning(state, measure.random_batch(TINY, 2, CPU))()
+    measure.step_of(state, measure.random_batch(TINY, 2, CPU), True)()
     assert state.step == 1
     assert not torch.equal(before, state.model.head.weight)
 
@@ -256,14 +254,9 @@ def test_one_thread_is_timed_by_the_clock_of_the_process():
     with turns.num_threads(1):
         assert turns.clock_of(CPU) is time.process_time
         assert turns.clock_of(torch.device("cuda")) is time.perf_counter
+    before = torch.get_num_threads()
     with turns.num_threads(2):
         assert turns.clock_of(CPU) is time.perf_counter
-
-
-def test_the_number_of_threads_is_put_back():
-    before = torch.get_num_threads()
-    with turns.num_threads(before + 1):
-        assert torch.get_num_threads() == before + 1
     assert torch.get_num_threads() == before
 
 
@@ -272,7 +265,7 @@ def test_resident_bytes_are_weights_and_two_means():
     state = measure.train_state(ours.model, SETTINGS, CPU)
     weights = 4 * ours.num_parameters
     assert measure.resident_bytes(state) == weights
-    measure.learning(state, measure.random_batch(TINY, 2, CPU))()
+    measure.step_of(state, measure.random_batch(TINY, 2, CPU), True)()
     # and a count of steps for each tensor
     steps = 4 * len(list(ours.model.parameters()))
     assert measure.resident_bytes(state) == 3 * weights + steps

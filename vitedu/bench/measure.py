@@ -10,20 +10,16 @@ import torch
 from torch import Tensor
 
 from vitedu import budget, results
-from vitedu.bench.compare import compare
-from vitedu.bench.peers import (
-    PEERS,
-    Contestant,
-    contestants,
-    is_installed,
-)
+from vitedu.bench.peers import PEERS, Contestant, contestants, is_installed
 from vitedu.bench.turns import (
     Clock,
     clock_of,
+    compare,
     matmul_ceiling,
     num_threads,
     repeated,
     take_turns,
+    timed,
     wait,
 )
 from vitedu.budget.building import building_bytes
@@ -34,7 +30,7 @@ from vitedu.model.network import NetworkConfig
 from vitedu.train import TrainConfig, TrainState, train_step
 from vitedu.train.config import Threads
 from vitedu.train.optimizer import optimizer_of
-from vitedu.train.precision import build_precision
+from vitedu.train.precision import DTYPES, build_precision
 from vitedu.train.schedule import build_schedule
 from vitedu.train.start import compile_model
 
@@ -131,19 +127,16 @@ def check_sizes(
     """UserError if the models or a batch of images don't fit into memory."""
     # built here, and trained here unless the device has memory of its own
     is_trained_here = "training" in settings.kinds and device.type != "cuda"
-    num_bytes = building_bytes(
-        config, copies=num_models * (4 if is_trained_here else 1)
-    )
+    copies = num_models * (4 if is_trained_here else 1)
     fewer = "; --against timm compares with one library alone"
     check_memory(
-        num_bytes,
+        building_bytes(config, copies),
         f"the benchmark of {num_models} models",
         "make the model smaller" + (fewer if num_models > 2 else ""),
     )
     pixels = config.in_channels * math.prod(config.image_size)
-    num_bytes = 4 * settings.batch_size * pixels
     what = f"a batch of {settings.batch_size} images"
-    check_memory(num_bytes, what, "take a smaller batch")
+    check_memory(4 * settings.batch_size * pixels, what, "take a smaller batch")
 
 
 def measure(
@@ -162,7 +155,7 @@ def measure(
     precision = states["vitedu"].precision
     clock = clock_of(device)
     with precision.autocast():
-        dtype = precision.dtype or torch.float32
+        dtype = DTYPES[precision.name] or torch.float32
         ceilings = {"matrix_product": matmul_ceiling(device, dtype, clock)}
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
@@ -178,17 +171,13 @@ def measure(
         for state in states.values():
             state.model.train(is_training)
         steps = {
-            name: learning(state, batch)
-            if is_training
-            else seeing(state, batch)
+            name: step_of(state, batch, is_training)
             for name, state in states.items()
         }
         tell(f"{kind}: warming up")
         num_steps, peaks = warm_up(steps, states, device, clock)
         tell(f"{kind}: {settings.rounds} rounds")
-        turns = {
-            name: repeated(step, num_steps) for name, step in steps.items()
-        }
+        turns = {x: repeated(step, num_steps) for x, step in steps.items()}
         seconds = take_turns(turns, settings.rounds, device, clock)
         answer = compare(seconds, num_steps * settings.batch_size, same)
         for name, row in answer["contestants"].items():
@@ -247,23 +236,19 @@ def random_batch(
     return images.to(device), labels.to(device)
 
 
-def learning(
-    state: TrainState, batch: tuple[Tensor, Tensor]
+def step_of(
+    state: TrainState, batch: tuple[Tensor, Tensor], is_training: bool
 ) -> Callable[[], None]:
-    """One update."""
-    return lambda: train_step(state, batch)
+    """One update; or one forward pass, without what backward would need."""
 
-
-def seeing(
-    state: TrainState, batch: tuple[Tensor, Tensor]
-) -> Callable[[], None]:
-    """One forward pass, without what a backward pass would need."""
-
-    def step() -> None:
+    def infer() -> None:
         with torch.inference_mode(), state.precision.autocast():
             state.model(batch[0])
 
-    return step
+    def learn() -> None:
+        train_step(state, batch)
+
+    return learn if is_training else infer
 
 
 def warm_up(
@@ -273,19 +258,17 @@ def warm_up(
     clock: Clock,
 ) -> tuple[int, dict[str, int | None]]:
     """How many steps fill a turn, and peak memory in bytes of one of each."""
+    is_cuda = device.type == "cuda"
     seconds, peaks = [], {}
     for name, step in steps.items():
         repeated(step, WARM_UP - 1)()
         wait(device)
-        if device.type == "cuda":
+        if is_cuda:
             torch.cuda.reset_peak_memory_stats(device)
             before = torch.cuda.memory_allocated(device)
-        started = clock()
-        step()
-        wait(device)
-        seconds.append(clock() - started)
+        seconds.append(timed(step, device, clock))
         peaks[name] = None
-        if device.type == "cuda":
+        if is_cuda:
             # the others take memory too, so count what this step adds
             added = torch.cuda.max_memory_allocated(device) - before
             peaks[name] = added + resident_bytes(states[name])
@@ -294,12 +277,7 @@ def warm_up(
 
 def resident_bytes(state: TrainState) -> int:
     """Bytes of the weights and the state of the optimizer between two steps."""
-    remembered = [
-        value
-        for values in state.optimizer.state.values()
-        for value in values.values()
-        if isinstance(value, Tensor)
-    ]
-    return sum(
-        x.nbytes for x in [*state.model.state_dict().values(), *remembered]
-    )
+    weights = list(state.model.state_dict().values())
+    for values in state.optimizer.state.values():
+        weights += [x for x in values.values() if isinstance(x, Tensor)]
+    return sum(each.nbytes for each in weights)

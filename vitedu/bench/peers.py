@@ -176,7 +176,9 @@ def contestants(
             )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        ours = build(config)
+        ours = new_network(config)
+        head = ours.get_classifier()
+        nn.init.trunc_normal_(head.weight, std=head.weight.shape[1] ** -0.5)
         spec = PreprocessSpec(config.image_size, config.in_channels)
         checkpoint = Checkpoint(config, ours.state_dict(), spec)
         images = torch.randn(1, config.in_channels, *config.image_size)
@@ -198,22 +200,14 @@ def is_installed(name: str) -> bool:
     return importlib.util.find_spec(name.replace("-", "_")) is not None
 
 
-def build(config: NetworkConfig) -> nn.Module:
-    """Our model, its head drawn like any other kernel."""
-    model = new_network(config)
-    head = model.get_classifier()
-    nn.init.trunc_normal_(head.weight, std=head.weight.shape[1] ** -0.5)
-    return model
-
-
 def contestant(
     name: str, model: nn.Module, ours: nn.Module, images: Tensor
 ) -> Contestant:
-    """A model that takes part.
-
-    UserError: it should be our function and has other logits or parameters.
-    """
-    counted, wanted = num_parameters(model), num_parameters(ours)
+    """A model that takes part. UserError: it should be ours, and isn't."""
+    counted, wanted = (
+        sum(weight.numel() for weight in each.parameters())
+        for each in (model, ours)
+    )
     difference = None
     if name not in DEPARTS:
         difference = relative_difference(model, ours, images)
@@ -234,8 +228,3 @@ def relative_difference(
     expected = ours.eval()(images)
     apart = (model.eval()(images) - expected).abs().max()
     return (apart / expected.abs().max()).item()
-
-
-def num_parameters(model: nn.Module) -> int:
-    """How many numbers are learned."""
-    return sum(weight.numel() for weight in model.parameters())

@@ -1,18 +1,45 @@
-"""Timing contestants in turns.
+"""Timing contestants in turns, and the ratios of their speeds.
 
 A round is one turn of each contestant. Another one begins each round, so that a
 slow minute of the machine hits all of them alike. On one thread of the CPU the
 clock is the process's own, which stops while other programs have the processor.
 """
 
-import math
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 Clock = Callable[[], float]  # seconds
+
+
+def take_turns(
+    turns: dict[str, Callable[[], None]],
+    rounds: int,
+    device: torch.device,
+    clock: Clock,
+) -> dict[str, list[float]]:
+    """Seconds of each turn, by contestant and round."""
+    seconds: dict[str, list[float]] = {name: [] for name in turns}
+    for index in range(rounds):
+        first = index % len(turns)  # another begins each time
+        for name in [*turns][first:] + [*turns][:first]:
+            seconds[name].append(timed(turns[name], device, clock))
+    return seconds
+
+
+def timed(
+    action: Callable[[], object], device: torch.device, clock: Clock
+) -> float:
+    """Seconds of an action, from an idle device to an idle device."""
+    wait(device)
+    started = clock()
+    action()
+    wait(device)
+    return clock() - started
 
 
 def repeated(step: Callable[[], None], times: int) -> Callable[[], None]:
@@ -25,28 +52,39 @@ def repeated(step: Callable[[], None], times: int) -> Callable[[], None]:
     return turn
 
 
-def take_turns(
-    turns: dict[str, Callable[[], None]],
-    rounds: int,
-    device: torch.device,
-    clock: Clock,
-) -> dict[str, list[float]]:
-    """Seconds of each turn, by contestant and round."""
-    seconds: dict[str, list[float]] = {name: [] for name in turns}
-    for index in range(rounds):
-        for name in order(list(turns), index):
-            wait(device)
-            started = clock()
-            turns[name]()
-            wait(device)
-            seconds[name].append(clock() - started)
-    return seconds
+def spread(values: list[float]) -> dict[str, float]:
+    """The median of at least two numbers, and the quartiles around it."""
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return {"low": low, "median": median, "high": high}
 
 
-def order(names: list[str], index: int) -> list[str]:
-    """The order of a round: another contestant begins each time."""
-    first = index % len(names)
-    return names[first:] + names[:first]
+def compare(
+    seconds: dict[str, list[float]], num_images: int, same: set[str]
+) -> dict[str, Any]:
+    """Speeds and ratios from the seconds of turns of `num_images` each.
+
+    A ratio is ours to theirs within a round, above 1 where ours is faster. Only
+    the peers in `same`, which compute the same function, can be the fastest
+    peer.
+    """
+    rows: dict[str, Any] = {}
+    for name, turns in seconds.items():
+        speeds = [num_images / each for each in turns]
+        rows[name] = {"images_per_second": spread(speeds)}
+        if name != "vitedu":
+            pairs = zip(turns, seconds["vitedu"], strict=True)
+            rows[name]["ratio"] = spread([a / b for a, b in pairs])
+    fastest = max(
+        (name for name in rows if name in same - {"vitedu"}),
+        key=lambda name: rows[name]["images_per_second"]["median"],
+        default=None,
+    )
+    return {
+        "contestants": rows,
+        "fastest_peer": fastest,
+        "ratio": rows[fastest]["ratio"] if fastest else None,
+        "seconds": seconds,
+    }
 
 
 def matmul_ceiling(
@@ -55,13 +93,7 @@ def matmul_ceiling(
     """Operations per second of one large square matrix product, best of ten."""
     side = 8192 if device.type == "cuda" else 1024
     a, b = torch.randn(2, side, side, device=device).to(dtype)
-    best = math.inf
-    for _ in range(10):
-        wait(device)
-        started = clock()
-        a @ b
-        wait(device)
-        best = min(best, clock() - started)
+    best = min(timed(lambda: a @ b, device, clock) for _ in range(10))
     return 2 * side**3 / best
 
 

@@ -33,15 +33,8 @@ from PIL import Image
 from torch import nn
 
 from vitedu import budget, figures, results
-from vitedu.data import (
-    Augment,
-    ImageSource,
-    MissingDataError,
-    find_images,
-    folder_of,
-    load_folder,
-    photo,
-)
+from vitedu.data import Augment, ImageSource, find_images, load_folder, photo
+from vitedu.data import MissingDataError, folder_of
 from vitedu.figures import photos
 from vitedu.figures.chapters import transfer
 from vitedu.plain import ViT, accuracy, train_step, warmup_cosine

@@ -23,13 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitedu import evaluate, figures, results
-from vitedu.data import (
-    MissingDataError,
-    find_images,
-    folder_of,
-    load_folder,
-    photo,
-)
+from vitedu.data import find_images, folder_of, load_folder, photo
+from vitedu.data import MissingDataError
 from vitedu.data.readers.shapes import write_folder
 from vitedu.evaluate import features, sample_shots
 from vitedu.figures import photos

@@ -66,7 +66,7 @@ class Reader:
     def stamps(
         self, rows: Tensor, labels: Tensor | None, folder: Path | None
     ) -> Stamps:
-        """For digests: what changes when one of these rows does.
+        """Bytes for a digest, which change when one of these rows does.
 
         Names of files are as they are below `folder`.
         """
@@ -228,7 +228,7 @@ class Split:
         )
 
     def with_classes(self, class_names: tuple[str, ...]) -> "Split":
-        """The same pictures, whose labels mean `class_names` in this order.
+        """This split with labels that index `class_names`.
 
         Folders are matched by name; where one side has numbers for names, only
         their count is compared. UserError: the data have other classes.
@@ -251,7 +251,7 @@ class Split:
         return replace(self, class_names=class_names)
 
     def stamps(self, folder: Path | None = None) -> Stamps:
-        """For digests: what changes when one of the pictures does."""
+        """Bytes for a digest, which change when one of the pictures does."""
         if not isinstance(self.reader, Reader):
             return ()
         rows = torch.arange(len(self)) if self.rows is None else self.rows

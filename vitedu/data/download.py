@@ -57,7 +57,7 @@ def download(file: File, folder: Path, mirrors: tuple[str, ...]) -> None:
 
 
 def download_folder(named: NamedSet, folder: Path) -> None:
-    """The same for a zip of class folders, which becomes `folder`.
+    """`download` for a zip of class folders, unpacked into `folder`.
 
     A folder that another process puts there in the meantime stays.
     """
@@ -76,7 +76,7 @@ def download_folder(named: NamedSet, folder: Path) -> None:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A temporary place for what is going to be at `path`.
+    """A temporary file or folder that will be moved to `path`.
 
     UserError: nothing can be written there.
     """
@@ -97,7 +97,7 @@ def beside(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _patience(seconds: float) -> Iterator[None]:
-    """How long a socket waits for a byte; torch sets no limit."""
+    """A timeout for each read from a socket; torch sets none."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:

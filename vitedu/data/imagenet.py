@@ -49,7 +49,7 @@ def classes_of(num_classes: int) -> ImageNetClasses | None:
 def assumed_names(
     num_classes: int,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names for so many classes, and a sentence that says where they come from.
+    """Class names for a head of this size, and a note that they are assumed.
 
     Nearly every file with a head of 1,000 or 21,843 classes was trained on
     ImageNet, and hardly any has the names in it. Neither for other numbers.

@@ -105,7 +105,7 @@ def check_labels(
 
 
 def numbered_names(num_classes: int) -> tuple[str, ...]:
-    """What classes without names are called: "0", "1", ...
+    """Names for classes that have none: "0", "1", ...
 
     UserError: so many names do not fit into memory.
     """
@@ -155,5 +155,5 @@ def named_classes(
 
 
 def few(names: Sequence[str]) -> str:
-    """The first names, for a sentence."""
+    """The first few names, for a message."""
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

@@ -52,7 +52,7 @@ def existing_folder(folder: str | PathLike[str]) -> Path:
 
 
 def visible(folder: Path) -> tuple[list[str], list[str]]:
-    """The names of the sub-folders and of all else, sorted; nothing hidden.
+    """Names of the sub-folders and of the files, sorted, without hidden ones.
 
     UserError: the folder cannot be listed.
     """
@@ -129,7 +129,7 @@ def has_pictures_itself(folder: Path) -> bool:
 
 
 def contents(folder: Path) -> str:
-    """What is in a folder, for a sentence about one that does not fit."""
+    """What is in a folder, for a message that something else was expected."""
     if not folder.is_dir():
         return "no folder"
     folders, files = visible(folder)

@@ -156,7 +156,7 @@ def _labelled(root: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
 def _jpeg_names(
     root: Path, inner: str, found: list[tuple[Path, int]]
 ) -> list[str]:
-    """The old names below OUT, with .jpg behind those of other formats."""
+    """The old names below OUT, with .jpg appended to those of other formats."""
     taken: set[str] = set()
     names = []
     for path, _ in found:
@@ -282,7 +282,7 @@ class Work:
     def _pictures(
         self, job: Job, counts: Counter[int], unreadable: list[str]
     ) -> Iterator[tuple[Original, bytes]]:
-        """Those of a job that can be read, as JPEG; the others are noted."""
+        """The readable pictures of a job as JPEG; the others are noted."""
         above = printable(f"{self.plan.folder.as_posix()}/")
         for original in job.originals:
             if self.stop.is_set():

@@ -70,9 +70,9 @@ def scan(
 ) -> dict[int, str]:
     """Rows of the pictures that can't be decoded, and why in a sentence.
 
-    Of WORTH_KEEPING pictures or more the answer is kept by `key`, in the words
-    of `rename`. Where the system cannot read a file this time, nothing is left
-    out, and nothing kept: UserError.
+    From WORTH_KEEPING pictures on, the answer is cached under `key`, in the
+    words of `rename`. UserError: the system cannot read a file at the moment;
+    then nothing is left out and nothing cached.
     """
 
     def find() -> dict[int, str]:

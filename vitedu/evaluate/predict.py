@@ -42,7 +42,7 @@ class Prediction(NamedTuple):
 
 
 def find_pictures(words: Iterable[str]) -> list[Found]:
-    """The pictures that are named, and those of each folder that is.
+    """The named pictures, and all pictures in the named folders.
 
     UserError: there are none in a folder, or it cannot be listed.
     """
@@ -65,7 +65,7 @@ def find_pictures(words: Iterable[str]) -> list[Found]:
 
 
 def pictures_below(folder: str) -> Iterator[Found]:
-    """All pictures however deep, in the order of their names; nothing hidden.
+    """All pictures at any depth, sorted by name, without hidden ones.
 
     A link to another folder isn't followed, since it may lead back up.
     """

@@ -271,7 +271,7 @@ class DataWait:
         self.seconds = 0.0
 
     def timed(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """The same batches; how long each is waited for is noted."""
+        """Yield the batches, and note how long the step waited for each."""
         iterator = iter(batches)
         while True:
             began = time.perf_counter()

@@ -106,7 +106,7 @@ class Augment:
 
     @property
     def resamples_crops(self) -> bool:
-        """Whether it still does, once the crop has been cut out."""
+        """Whether pixels are still interpolated after the crop was cut out."""
         moves = self.rotate or self.scale or self.shear
         return bool(moves or (self.crop and self.shift))
 

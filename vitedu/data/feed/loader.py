@@ -1,4 +1,4 @@
-"""Batches that somebody else puts together, a DataLoader's say, as a source.
+"""Ready-made batches, such as a DataLoader's, as a source.
 
 `source = as_source(DataLoader(dataset, batch_size=64), preprocess=spec)`
 """
@@ -24,7 +24,7 @@ from vitedu.pictures import PreprocessSpec, normalise, read_image
 
 
 class LoaderSource:
-    """Batches that somebody else puts together, cut to the run's size.
+    """Ready-made batches, cut to the size that the run wants.
 
     Order, augmentation and the reading of files are the loader's own. Before
     each epoch torch, numpy, random and the loader's generators are seeded by
@@ -146,7 +146,7 @@ class LoaderSource:
 
 
 def _cut(batches: Batches, batch_size: int) -> Batches:
-    """The same images and labels in the same order, `batch_size` at a time."""
+    """Cut batches of any size into batches of `batch_size`, order unchanged."""
     waiting: list[tuple[Tensor, Tensor]] = []
     num_waiting = 0
     for batch in batches:

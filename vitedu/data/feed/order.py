@@ -98,7 +98,7 @@ class Draws:
         self.outside: tuple[Any, ...] = ()
 
     def __enter__(self) -> None:
-        """Put these draws in the place of the program's own."""
+        """Seed the global generators, and remember how they stood."""
         self.outside = _states()
         if self.own is not None:
             _restore(self.own)
@@ -110,7 +110,7 @@ class Draws:
         torch.default_generator.manual_seed(seed)
 
     def __exit__(self, *error: object) -> None:
-        """Put the program's own back."""
+        """Restore the program's own generators."""
         self.own = _states()
         _restore(self.outside)
 

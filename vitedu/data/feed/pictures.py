@@ -166,7 +166,7 @@ class ImageSource:
 
 
 def as_it_is(batch: Any) -> Any:
-    """In the place of what turns numbers and arrays of a batch into tensors."""
+    """A collate function that leaves a batch unchanged."""
     return batch
 
 
@@ -245,7 +245,7 @@ class Epoch(torch.utils.data.Dataset[Any]):
         )
 
     def changed(self, picture: Any) -> Any:
-        """What the function in the place of `augment` makes of a picture."""
+        """What a function given as `augment` turns a picture into."""
         change = self.source.augment
         if change is None or isinstance(change, Augment):
             return picture
@@ -253,14 +253,14 @@ class Epoch(torch.utils.data.Dataset[Any]):
         return change(as_image(picture, self.source.preprocess.in_channels))
 
     def nothing(self) -> Tensor:
-        """No image: what a process may get of the last batch."""
+        """An empty batch, which a process may get at the end of an epoch."""
         spec = self.source.preprocess
         return torch.empty(
             0, spec.in_channels, *spec.image_size, dtype=torch.uint8
         )
 
     def seeded(self, index: int) -> AbstractContextManager[None]:
-        """In which code of others may draw as it likes."""
+        """A block in which foreign code may draw random numbers."""
         augment = self.source.augment
         is_ours = augment is None or isinstance(augment, Augment)
         if is_ours and not self.source.reader.is_foreign:

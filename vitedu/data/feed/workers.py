@@ -1,4 +1,4 @@
-"""What data workers have in common with the process they read for.
+"""Data workers: they end with their parent, and their death is explained.
 
 `DataLoader(..., worker_init_fn=follow_the_parent)`
 """
@@ -18,7 +18,7 @@ from vitedu.errors import UserError
 
 
 def follow_the_parent(worker: int) -> None:
-    """Leave Ctrl-C to the parent, which still needs its batch; end with it.
+    """Ignore Ctrl-C, which is the parent's to handle, and end with the parent.
 
     A parent that is killed can't stop its workers, and they would keep memory
     and files that the next run needs.
@@ -40,7 +40,7 @@ def _end_with_the_parent() -> None:
 
 @contextmanager
 def explain_killed_workers() -> Iterator[None]:
-    """Says in one sentence what torch raises when a worker was killed.
+    """Turn what torch raises when a worker was killed into one sentence.
 
     torch raises it wherever the program is at that moment, in the middle of a
     step too, so this goes around everything that is done with the batches.

@@ -357,7 +357,7 @@ class Place(NamedTuple):
         return x.astype(np.int32)[:, None, :] + y.astype(np.int32)[:, :, None]
 
     def rows(self, chosen: Array) -> "Place":
-        """The same for some of the images."""
+        """The places of some of the images."""
         return Place(*(rows[chosen] for rows in self[:3]), self.sine)
 
 

@@ -124,14 +124,12 @@ def prepare(
 
 def _check_apart(folder: Path, out: Path) -> None:
     """UserError: one is inside the other."""
-    inside, outside = folder.resolve(), out.resolve()
-    if inside == outside or inside in outside.parents:
-        raise UserError(
-            f"{out} is inside {folder}, whose pictures are read; give a folder "
-            "elsewhere"
-        )
-    if outside in inside.parents:
-        raise UserError(f"{folder} is inside {out}; give a new folder")
+    read, written = folder.resolve(), out.resolve()
+    for inner, outer in ((written, read), (read, written)):
+        if inner.is_relative_to(outer):
+            raise UserError(
+                f"{inner} is inside {outer}; give a folder elsewhere"
+            )
 
 
 def _found(
@@ -166,13 +164,8 @@ def _found(
 
 def _check_same(new: Settings, old: Settings, out: Path) -> None:
     """UserError: the settings of OUT are others."""
-    differ = [
-        f"{name}={old_value} (now {new_value})"
-        for name, old_value, new_value in zip(
-            Settings._fields, old, new, strict=True
-        )
-        if old_value != new_value
-    ]
+    pairs = zip(Settings._fields, old, new, strict=True)
+    differ = [f"{name}={x} (now {y})" for name, x, y in pairs if x != y]
     if differ:
         raise UserError(
             f"{out} was begun with {', '.join(differ)}; give the same "

@@ -22,7 +22,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-import PIL
 import torch
 
 from vitedu.data.feed.order import seed_from
@@ -240,8 +239,6 @@ class Work:
     def _written_note(self, job: Job) -> Note | None:
         try:
             values = read_json(self._note_file(job))
-            if values["pillow"] != PIL.__version__:
-                return None  # another one may write other bytes
             counts = {int(label): n for label, n in values["counts"].items()}
             return Note(shard_of(values["shard"]), counts)
         except (UserError, AttributeError, KeyError, TypeError, ValueError):
@@ -259,11 +256,7 @@ class Work:
         return self._write_note(job, Note(shard, counts))
 
     def _write_note(self, job: Job, note: Note) -> Note:
-        values = {
-            "shard": note.shard._asdict(),
-            "counts": note.counts,
-            "pillow": PIL.__version__,
-        }
+        values = {"shard": note.shard._asdict(), "counts": note.counts}
         replace_file(self._note_file(job), json.dumps(values))
         return note
 
@@ -273,11 +266,11 @@ class Work:
     def _do(self, job: Job) -> Note:
         counts: Counter[int] = Counter()
         unreadable: list[str] = []
-        pictures = self._pictures(job, counts, unreadable)
         write = write_shard if self.settings.format == "shards" else write_files
+        pictures = self._pictures(job, counts, unreadable)
         shard = write(self.out, job.name, pictures)
         shard = shard._replace(unreadable=tuple(unreadable))
-        return self._write_note(job, Note(shard, dict(sorted(counts.items()))))
+        return self._write_note(job, Note(shard, counts))
 
     def _pictures(
         self, job: Job, counts: Counter[int], unreadable: list[str]

@@ -129,7 +129,7 @@ def read_index(folder: Path) -> Index:
             f"{path} wasn't written by this version of `vitedu prepare`"
         )
     try:
-        index = Index(
+        return Index(
             is_complete=values["complete"] is True,
             settings=Settings(**values["settings"]),
             source=str(values["source"]),
@@ -143,38 +143,13 @@ def read_index(folder: Path) -> Index:
             },
             preprocess=dict(values["preprocess"]),
         )
-        _check(index)
-    except (
-        AttributeError,
-        LookupError,
-        TypeError,
-        ArithmeticError,
-        ValueError,
-    ):
+    except (AttributeError, LookupError, TypeError, ValueError):
         raise UserError(
             f"{path} is damaged; delete {folder} and prepare it again"
         ) from None
-    return index
 
 
 def shard_of(values: dict[str, Any]) -> Shard:
-    """A shard from JSON. ValueError, TypeError: it was never one."""
+    """A shard from JSON. TypeError: it was never one."""
     shard = Shard(**values)
-    if list(map(type, shard[:4])) != [str, int, int, str]:
-        raise ValueError
-    return shard._replace(unreadable=tuple(map(str, shard.unreadable)))
-
-
-def _check(index: Index) -> None:
-    """ValueError: `prepare` doesn't name or number its shards like that."""
-    if not set(index.parts) <= {"train", "val", "test"}:
-        raise ValueError
-    if index.is_complete and "train" not in index.parts:
-        raise ValueError
-    end = ".tar" if index.settings.format == "shards" else ""
-    for name, part in index.parts.items():
-        names = [f"{name}-{i:06}{end}" for i in range(len(part.shards))]
-        if not names or [shard.name for shard in part.shards] != names:
-            raise ValueError
-        if len(part.counts) != len(index.classes):
-            raise ValueError
+    return shard._replace(unreadable=tuple(shard.unreadable))

@@ -22,7 +22,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -48,7 +47,6 @@ from vitedu.files import check_regular, replace_file
 PREFIX = ""
 MOST_SHARDS = 100_000
 NUMBERS = re.compile(r"\{(-?\d+)\.\.(-?\d+)")
-REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 BLOCK = tarfile.BLOCKSIZE
 # WebDataset's rule: the key ends at the first dot of the file's own name
 KEY = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]*)")
@@ -221,14 +219,9 @@ def _paths(place: Path) -> tuple[list[Path], Index | None]:
 def expanded(place: Path) -> list[Path]:
     """The tars that a name in brace notation means; a name may be only itself.
 
-    UserError: they are elsewhere, too many, or the braces are open.
+    UserError: they are too many, or the braces are open.
     """
     text = str(place)
-    if REMOTE.match(text):
-        raise UserError(
-            f"{text} isn't a file; shards are read from a disk, in any order, "
-            "so download them first"
-        )
     if os.path.lexists(place) or not set("{}") & set(text):
         return [place]
     try:
@@ -239,21 +232,18 @@ def expanded(place: Path) -> list[Path]:
             "install it with pip install webdataset"
         ) from None
     counts = [abs(int(b) - int(a)) + 1 for a, b in NUMBERS.findall(text)]
+    if math.prod(counts) > MOST_SHARDS:
+        raise UserError(
+            f"{text} names more than {MOST_SHARDS:,} shards; check the numbers"
+        )
     try:
-        # braceexpand would keep all of them in memory
-        is_fine = math.prod(counts) <= MOST_SHARDS
-        names = braceexpand(text, escape=False) if is_fine else ()
-        paths = [Path(name) for name in islice(names, MOST_SHARDS + 1)]
+        names = dict.fromkeys(braceexpand(text, escape=False))  # each only once
     except UnbalancedBracesError:
         raise UserError(
             f"{text} opens a brace without closing it; write it as "
             "train-{000000..000127}.tar"
         ) from None
-    if not is_fine or len(paths) > MOST_SHARDS:
-        raise UserError(
-            f"{text} names more than {MOST_SHARDS:,} shards; check the numbers"
-        )
-    return list(dict.fromkeys(paths))  # each only once
+    return list(map(Path, names))
 
 
 class Listing(NamedTuple):

@@ -6,17 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from vitedu.bench.trial import added_words, num_images, step_of
 from vitedu.budget.forecast import GPUS, fits, fitted
 from vitedu.cli import main
-from vitedu.cli.info import (
-    LOW_MEMORY,
-    added_words,
-    commands,
-    cost,
-    num_images,
-    readable_hours,
-    step_of,
-)
+from vitedu.cli.info import LOW_MEMORY, commands, cost, readable_hours
 from vitedu.cli.overrides import split_words
 from vitedu.train import RECIPES, TrainConfig, override, recipe
 

@@ -15,7 +15,6 @@ import vitedu
 import vitedu_command
 from vitedu.cli import main
 from vitedu.cli.main import COMMANDS
-from vitedu.cli.train import draw_curves
 from vitedu.model import ViT, ViTConfig
 from vitedu.train.run_folder import RunFolder
 from vitedu.weights import checkpoint_of, write_weights
@@ -257,23 +256,6 @@ def test_curves_that_cannot_be_drawn_do_not_end_a_run(
     monkeypatch.setattr("vitedu.figures.curves", broken)
     assert main([*SMOKE, "--out", "run"]) == 0
     assert "curves.png could not be drawn: no fonts" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_curves_are_not_drawn_into_the_run_that_follows(here, capsys):
-    assert main([*SMOKE, "--out", "run"]) == 0
-    folder = RunFolder("run")
-    first = folder.history()
-    assert main([*SMOKE, "--out", "run", "--fresh"]) == 0
-    (here / "run/curves.png").unlink()
-    draw_curves(first, folder)
-    assert not (here / "run/curves.png").exists()
-    capsys.readouterr()
-    with RunFolder("run").locked():
-        draw_curves(folder.history(), folder)
-    assert "another process is training" in capsys.readouterr().err
-    draw_curves(folder.history(), folder)
-    assert (here / "run/curves.png").exists()
 
 
 def test_ctrl_c_during_the_import_ends_without_a_traceback(tmp_path):

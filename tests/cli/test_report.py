@@ -21,8 +21,6 @@ from vitedu.cli import main
 from vitedu.cli.report import (
     changed_settings,
     draw_report,
-    find_test_part,
-    write_report,
 )
 from vitedu.data import ArraySource, load_dataset
 from vitedu.figures.report import examples
@@ -285,17 +283,6 @@ def test_a_run_that_was_stopped_has_a_report_that_says_so(here, answer):
     fit(replace(config, seed=1), "half", should_stop=lambda: True)
     assert answer("report", "half")["num_images"] == 4
     assert "<h1>photos: stopped before the end</h1>" in page("half")
-
-
-@pytest.mark.slow
-def test_a_report_is_not_written_into_the_run_that_follows(here):
-    run, folder = run_in("run")
-    before = page()
-    config, device = folder.read_config(), torch.device("cpu")
-    part = find_test_part(config, run.result, device)
-    with pytest.raises(vitedu.UserError, match="another run has begun"):
-        write_report(run._replace(history=run.history[:-1]), folder, part)
-    assert page() == before
 
 
 @pytest.mark.slow

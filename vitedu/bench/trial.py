@@ -1,4 +1,4 @@
-"""What a run would take here, from some steps that are thrown away.
+"""What a run would take: on known GPUs, and here, where steps are timed.
 
 `try_run(config, torch.device("cpu"))["time"]["training_seconds"]`
 """
@@ -12,11 +12,23 @@ from typing import Any
 import torch
 
 from vitedu.bench.turns import wait
+from vitedu.budget.forecast import (
+    GPUS,
+    Step,
+    fits,
+    fitted,
+    gpu_hours,
+    step_memory,
+)
 from vitedu.data.feed.pictures import Epoch, ImageSource
-from vitedu.errors import UserError
+from vitedu.errors import UserError, available_memory
 from vitedu.train import Progress, Start, TrainConfig, fit
-from vitedu.train.data import Sources
+from vitedu.train.data import Sources, open_sources
+from vitedu.train.processes import from_environment
+from vitedu.train.recipes.imagenet import SIZES
+from vitedu.train.start import build_model, check_room
 
+COUNTS = (1, 8, 64)  # of GPUs
 WARM_UP = 3  # steps that are taken but not timed; the first may compile
 MEASURED = 10
 SAMPLE = 200  # pictures that are read to see whether they can be
@@ -29,11 +41,21 @@ def try_run(
     steps_done: int = 0,
     on_start: Callable[[Start], object] = lambda start: None,
 ) -> dict[str, Any]:
-    """What the data are, and how long the run takes after `steps_done` steps.
+    """Memory, what the data are, and the time after `steps_done` steps.
 
-    Of several processes only the first one knows. UserError: what `fit` says
-    before its first step, or a step doesn't fit into memory.
+    Where memory won't do, no step is taken. Of several processes only the first
+    one knows more than memory. UserError: what `fit` says before its first
+    step, or a step doesn't fit into memory.
     """
+    processes = from_environment()
+    memory = processes.on_rank0(lambda: memory_for(config, device))
+    if memory["enough"] is False:
+        # the steps would fail, or push everything else out of memory
+        sources = processes.rank0_first(lambda: open_sources(config, device))
+        check_room(config, device)
+        if config.weights is not None:
+            build_model(config)
+        return {"memory": memory, "data": look_at(sources, config)}
     trial = Trial(device, on_start)
     try:
         fit(
@@ -49,11 +71,56 @@ def try_run(
             "(micro_batch_size=)"
         ) from None
     if trial.begun is None:
-        return {}
+        return {"memory": memory}
     expected = trial.expected(trial.begun, steps_done)
     if device.type == "cuda":
         expected["peak_memory"] = torch.cuda.max_memory_allocated(device)
-    return {"data": trial.data, "time": expected}
+    return {"memory": memory, "data": trial.data, "time": expected}
+
+
+def memory_for(config: TrainConfig, device: torch.device) -> dict[str, Any]:
+    """What a step needs, what there is, and what to add if it isn't enough."""
+    world_size = from_environment().world_size
+    # of a GPU each process has its own
+    num_bytes = available_memory() // world_size
+    if device.type == "cuda":
+        num_bytes, _ = torch.cuda.mem_get_info(device)
+    values: dict[str, Any] = {"available": num_bytes, "enough": None}
+    step = step_of(config, world_size)
+    try:
+        values["needed"] = step_memory(step)._asdict()
+        values["enough"] = fits(step, num_bytes)
+        if not values["enough"]:
+            other = fitted(step, num_bytes)
+            values["add"] = other and added_words(other, step)
+    except UserError as error:
+        values["unknown"] = str(error)
+    return values
+
+
+def step_of(config: TrainConfig, num_processes: int = 1) -> Step:
+    """What the memory of a run's steps depends on."""
+    return Step(
+        config.model,
+        config.batch_size,
+        config.micro_batch_size,
+        optimizer=config.optimizer,
+        precision=config.precision,
+        checkpointing=config.activation_checkpointing,
+        ema=config.ema is not None,
+        shard=config.shard,
+        num_processes=num_processes,
+    )
+
+
+def added_words(step: Step, before: Step) -> str:
+    """What to add to a command of `before` to make it one of `step`."""
+    words = []
+    if step.micro_batch_size != before.micro_batch_size:
+        words.append(f"micro_batch_size={step.micro_batch_size}")
+    if step.checkpointing != before.checkpointing:
+        words.append("activation_checkpointing=true")
+    return " ".join(words)
 
 
 class Trial:
@@ -152,3 +219,34 @@ def look_at(sources: Sources, config: TrainConfig) -> dict[str, Any]:
         wrong = [str(each) for each in read if isinstance(each, UserError)]
         values["sample"] = {"count": count, "unreadable": wrong}
     return values
+
+
+def on_gpu(config: TrainConfig, name: str) -> dict[str, Any] | None:
+    """Hours, memory, what to add to the command; None: a step doesn't fit.
+
+    ValueError: how many images the run sees isn't known.
+    """
+    gpu, images = GPUS[name], num_images(config)
+    if images is None:
+        raise ValueError(f"the length of {config.recipe} isn't known")
+    asked = step_of(config)._replace(precision=gpu.precision)
+    step = fitted(asked, gpu.num_bytes)
+    if step is None:
+        return None
+    hours = gpu_hours(config.model, images, name, step.checkpointing)
+    return {
+        "hours": {str(count): hours / count for count in COUNTS},
+        "images_per_second": images / hours / 3600,
+        "bytes": step_memory(step).total,
+        "available": gpu.num_bytes,
+        "add": added_words(step, asked),
+    }
+
+
+def num_images(config: TrainConfig) -> int | None:
+    """How many images a run learns from; None: only the data would tell."""
+    if config.steps is not None:
+        return config.steps * config.batch_size
+    if config.dataset not in SIZES or config.epochs is None:
+        return None
+    return config.epochs * SIZES[config.dataset][0]

@@ -15,7 +15,6 @@ from vitedu.train import find_device, override
 
 
 def bench(options: argparse.Namespace) -> Answer:
-    """Images a second of ours and of the peers, ratios, memory, utilisation."""
     names, changes = split_words(options.words)
     if len(names) != 1:
         raise UserError(
@@ -99,7 +98,6 @@ def table(
 
 
 def quartiles(values: dict[str, float], form: str) -> str:
-    """A median with its quartiles."""
     low, median, high = (
         format(values[x], form) for x in ("low", "median", "high")
     )
@@ -121,38 +119,18 @@ BENCH = Command(
         vitedu bench ViT-B/16 --against timm --precision bf16 --training
             a training step beside timm's
     """),
-    options={
-        "--against": {
-            "default": ",".join(PEERS),
-            "metavar": "LIST",
-            "help": f"of {', '.join(PEERS)}; all of them by default",
-        },
-        "--batch": {
-            "type": int,
-            "metavar": "N",
-            "help": "images at a time: 4 on a CPU, 128 elsewhere",
-        },
-        "--precision": {
-            "default": "auto",
-            "metavar": "P",
-            "help": "fp32, tf32, bf16, fp16, or auto: the fastest that the "
-            "device computes well",
-        },
-        "--compile": {"action": "store_true", "help": "with torch.compile"},
-        "--threads": {
-            "type": int,
-            "metavar": "N",
-            "help": "threads of the CPU; by default as many as torch takes",
-        },
-        "--rounds": {
-            "type": int,
-            "default": 9,
-            "metavar": "N",
-            "help": "how often all take their turn; 9 by default, at least 5",
-        },
-        "--inference": {"action": "store_true", "help": "only inference"},
-        "--training": {"action": "store_true", "help": "only training"},
-    },
+    options=rows_in(f"""
+        --against LIST  of {", ".join(PEERS)}; all of them by default
+        --batch N  images at a time: 4 on a CPU, 128 elsewhere
+        --precision P  fp32, tf32, bf16, fp16, or auto: the fastest that the
+            device computes well
+        --compile  with torch.compile
+        --threads N  threads of the CPU; by default as many as torch takes
+        --rounds N  how often all take their turn; 9 by default, at least 5
+        --inference  only inference
+        --training  only training
+    """),
+    defaults={"against": ",".join(PEERS), "precision": "auto", "rounds": 9},
     fields=lambda: [each.name for each in fields(ViTConfig)],
     completions=lambda: [*NAMES, *HYBRIDS, *RESNETS],
 )

@@ -16,7 +16,6 @@ from vitedu.weights.convert import convert as convert_weights
 
 
 def convert(options: argparse.Namespace) -> Answer:
-    """Write weights in another format; stderr says what is lost."""
     words, fields = split_words(options.words, OF_WEIGHTS)
     if len(words) != 2 or options.to is None:
         raise UserError(
@@ -59,12 +58,9 @@ CONVERT = Command(
         vitedu convert runs/mine mine-hf --to hf  for transformers
         vitedu convert ViT-B_16.npz b16.pth --to torchvision  one file
     """),
-    options={
-        "--to": {
-            "metavar": "FORMAT",
-            "help": "vitedu, npz (the authors'), timm, hf (Hugging Face "
-            "transformers) or torchvision; timm's and hf's are folders",
-        }
-    },
+    options=rows_in("""
+        --to FORMAT  vitedu, npz (the authors'), timm, hf (Hugging Face
+            transformers) or torchvision; timm's and hf's are folders
+    """),
     fields=lambda: OF_WEIGHTS,
 )

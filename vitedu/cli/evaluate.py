@@ -3,8 +3,9 @@
 import argparse
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,13 @@ from vitedu.cli.overrides import (
     split_words,
 )
 from vitedu.cli.progress import with_progress
-from vitedu.data import Split, find_images, folder_of, load_dataset, load_folder
+from vitedu.data import (
+    Dataset,
+    find_images,
+    folder_of,
+    load_dataset,
+    load_folder,
+)
 from vitedu.data.feed.pictures import ImageSource
 from vitedu.data.open import evaluation_part, holds_pictures, training_part
 from vitedu.errors import UserError, escaped
@@ -65,74 +72,62 @@ Found = tuple[dict[str, Any], str]  # for `--json`, and for a person
 
 
 class Test(NamedTuple):
-    """What a model is measured on."""
+    """What a model is measured on, and what is counted of its answers."""
 
-    name: str
+    values: dict[str, Any]  # for `--json`
     batches: Iterable[tuple[Tensor, Tensor]]
-    class_names: Sequence[str]
-    digest: str | None = None
-    pictures: Split | None = None  # None: arrays
-    notes: Iterable[str] = ()
-    real: RealLabels | None = None
-    objectnet: ObjectNet | None = None
-    has_labels: bool = True  # beside those of ImageNet-ReaL
+    counts: Sequence[Callable[[Answers], Found]]
 
 
 def evaluate(options: argparse.Namespace) -> Answer:
-    """Accuracy on the test part of a data set, or on a folder of pictures."""
     words, fields = split_words(options.words, FIELDS)
     if not 1 <= len(words) <= 2:
         raise UserError(
             "evaluate needs WEIGHTS and at most one DATASET or FOLDER"
         )
-    weights, run = words[0], run_config(words[0])
+    weights = words[0]
     device = find_device(options.device)
     model = load(weights, device=device, **load_fields(fields))
     check_has_classes(model, weights)
+    run = run_config(weights)
     if len(words) == 2:
         name, data, fallback = words[1], fields.get("data"), None
     else:
         config = check_names_data(run, "data" in fields, weights, model)
         name, fallback = config.dataset, config.fallback
         data = fields.get("data", config.data)
+    if run is None:
+        kind = "sigmoid" if is_trained_by_sigmoid(model) else "softmax"
+    else:
+        kind = run.loss
+    top = partial(top_accuracy, kind=kind, weights=weights)
     if folder := folder_of(name, data):
-        test = folder_test(model, folder, fields.get("labels"), run, options)
+        labels = fields.get("labels")
+        test = folder_test(model, folder, labels, run, top, options)
     else:
         for given, what in (
-            ("labels" in fields, "labels= is for a folder of pictures"),
+            (fields.get("labels"), "labels= is for a folder of pictures"),
             (
-                options.real is not None,
+                options.real,
                 "--real is for a folder of ImageNet's validation pictures",
             ),
         ):
-            if given:
+            if given is not None:
                 raise UserError(f"{what}, and {name} isn't one")
-        test = array_test(model, weights, name, data, fallback)
-    say_notes(test.notes)
+        dataset = load_dataset(
+            name,
+            data=data,
+            fallback=fallback,
+            image_size=model.config.image_size,
+            num_classes=model.config.num_classes,
+        )
+        test = array_test(model, weights, dataset, top, options.per_class)
     answers = all_logits(model, test.batches)
-    dataset = {"name": test.name}
-    if test.digest:
-        dataset["digest"] = test.digest
-    values: dict[str, Any] = {"weights": weights, "dataset": dataset}
-    if test.pictures is not None:
-        values["skipped"] = list(test.pictures.skipped)
-    found: list[Found] = []
-    if test.objectnet is not None:
-        found.append(on_objectnet(answers, test.objectnet))
-    elif test.has_labels:
-        kind = "sigmoid" if is_trained_by_sigmoid(model) else "softmax"
-        kind = kind if run is None else run.loss
-        found.append(accuracy(answers, test, kind, weights))
-    if test.real is not None and test.pictures is not None:
-        found.append(on_real(answers, names_of(test.pictures), test.real))
-    if options.per_class and test.has_labels:
-        found.append(by_class(answers, test.class_names))
+    found = [count(answers) for count in test.counts]
+    values = {"weights": weights, **test.values}
     for each, _ in found:
         values |= each
     return Answer(values, ", ".join(text for _, text in found))
-
-
-# --- what a model is measured on
 
 
 def run_config(weights: str) -> TrainConfig | None:
@@ -166,26 +161,21 @@ def check_names_data(
     return run
 
 
+# --- what a model is measured on
+
+
 def array_test(
     model: Network,
     weights: str,
-    name: str,
-    data: str | None,
-    fallback: str | None,
+    dataset: Dataset,
+    top: Callable[..., Found],
+    per_class: bool,
 ) -> Test:
     """The test part of a named set or a FILE.npz."""
-    num_classes = model.config.num_classes
-    dataset = load_dataset(
-        name,
-        data=data,
-        fallback=fallback,
-        image_size=model.config.image_size,
-        num_classes=num_classes,
-    )
-    if len(dataset.class_names) != num_classes:
+    if len(dataset.class_names) != model.config.num_classes:
         raise UserError(
             f"{dataset.name} has {len(dataset.class_names)} classes, "
-            f"{weights} has {num_classes}"
+            f"{weights} has {model.config.num_classes}"
         )
     batches = batches_of(
         model,
@@ -195,7 +185,11 @@ def array_test(
         num_workers=0,
         by_class_of_model=True,
     )
-    return Test(dataset.name, batches, dataset.class_names, dataset.digest)
+    counts = [partial(top, what=f"test images of {dataset.name}", top_5=False)]
+    if per_class:
+        counts.append(partial(by_class, names=dataset.class_names))
+    about = {"name": dataset.name, "digest": dataset.digest}
+    return Test({"dataset": about}, batches, counts)
 
 
 def folder_test(
@@ -203,10 +197,13 @@ def folder_test(
     folder: Path,
     labels: str | None,
     run: TrainConfig | None,
+    top: Callable[..., Found],
     options: argparse.Namespace,
 ) -> Test:
     """A folder of pictures, in any of the layouts."""
-    real, objectnet, has_labels = None, None, True
+    place, notes, real = str(folder), None, None
+    counts: list[Callable[[Answers], Found]] = []
+    classes: Sequence[str] = ()
     if options.real is not None:
         check_imagenet_classes(model, "ImageNet-ReaL")
         real = read_real(options.real)
@@ -222,43 +219,38 @@ def folder_test(
                 )
         check_imagenet_classes(model, "ObjectNet")
         place, objectnet = str(root), read_objectnet(root)
-        pictures, notes = objectnet.pictures, objectnet.pictures.notes
-        items = objectnet.pictures
+        pictures = objectnet.pictures
+        counts.append(partial(on_objectnet, objectnet=objectnet))
     elif real and labels is None and not holds_pictures(folder):
-        place, has_labels = str(folder), False
-        items = pictures = validation_pictures(folder)
-        notes = pictures.notes
+        pictures = validation_pictures(folder)
     else:
         if labels is None and is_split_by_run(run, folder):
             split = load_folder(folder)
-            place, pictures, notes = str(folder), split.test, split.notes
+            pictures, notes = split.test, split.notes
             pictures = replace(pictures, skipped=split.skipped)
         else:
             place = str(evaluation_part(folder))
             pictures = find_images(place, labels=labels)
-            notes = pictures.notes
         num_classes = model.config.num_classes
         pictures = match_folders(pictures, model.class_names, num_classes)
-        items = pictures
-    if real is not None:  # refused now, and not after the hour it may take
-        real_rows(names_of(pictures))
+        classes = pictures.class_names or class_names(model, num_classes)
+        counts.append(partial(top, what=f"pictures of {place}", top_5=True))
+    if real is not None:
+        names = names_of(pictures)
+        real_rows(names)  # refused now, and not after the hour it may take
+        counts.append(partial(on_real, names=names, real=real))
+    if options.per_class and classes:
+        counts.append(partial(by_class, names=classes))
+    say_notes(pictures.notes if notes is None else notes)
     source = ImageSource(
-        items,
+        pictures,
         model.preprocess,
-        num_workers=min(os.cpu_count() or 1, 8, len(items) // 64),
+        num_workers=min(os.cpu_count() or 1, 8, len(pictures) // 64),
         device=next(model.parameters()).device,
     )
-    return Test(
-        place,
-        with_progress(source.batches(batch_size=BATCH), BATCH, len(source)),
-        pictures.class_names or class_names(model, model.config.num_classes),
-        None,
-        pictures,
-        notes,
-        real,
-        objectnet,
-        has_labels,
-    )
+    batches = source.batches(batch_size=BATCH)
+    values = {"dataset": {"name": place}, "skipped": list(pictures.skipped)}
+    return Test(values, with_progress(batches, BATCH, len(source)), counts)
 
 
 def is_split_by_run(run: TrainConfig | None, folder: Path) -> bool:
@@ -280,10 +272,12 @@ def is_split_by_run(run: TrainConfig | None, folder: Path) -> bool:
 # --- what is counted
 
 
-def accuracy(answers: Answers, test: Test, kind: str, weights: str) -> Found:
-    """Top-1, of pictures also top-5, which is null below 6 classes; the loss.
+def top_accuracy(
+    answers: Answers, *, kind: str, weights: str, what: str, top_5: bool
+) -> Found:
+    """Top-1 and, if asked for, top-5, which is null below 6 classes; the loss.
 
-    UserError: the loss is NaN or infinity.
+    `kind` is the loss. UserError: it is NaN or infinity.
     """
     num_images = len(answers.labels)
     loss = LOSSES[kind](answers.logits.double(), answers.labels).item()
@@ -293,7 +287,12 @@ def accuracy(answers: Answers, test: Test, kind: str, weights: str) -> Found:
             f"the loss of {weights} is {loss}: its arithmetic overflows, or "
             "its weights are damaged"
         )
-    correct = top_k_correct(answers, 1)
+    correct, among_5, share_5 = top_k_correct(answers, 1), None, None
+    name, more = "accuracy", ""
+    if top_5 and answers.logits.shape[1] >= LEAST_FOR_TOP_5:
+        among_5 = top_k_correct(answers, 5)
+        share_5 = 100 * among_5 / num_images
+        name, more = "top-1", f", top-5 {share_5:.2f} %"
     share = 100 * correct / num_images
     values = {
         "accuracy": share,
@@ -302,22 +301,15 @@ def accuracy(answers: Answers, test: Test, kind: str, weights: str) -> Found:
         "num_correct": correct,
         "num_images": num_images,
     }
-    name, what, top_5 = "accuracy", "test images", ""
-    if test.pictures is not None:
-        what = "pictures"
-        values |= {"top5_accuracy": None, "num_top5_correct": None}
-        if answers.logits.shape[1] >= LEAST_FOR_TOP_5:
-            among_5 = top_k_correct(answers, 5)
-            values["num_top5_correct"] = among_5
-            values["top5_accuracy"] = 100 * among_5 / num_images
-            name, top_5 = "top-1", f", top-5 {values['top5_accuracy']:.2f} %"
+    if top_5:
+        values |= {"top5_accuracy": share_5, "num_top5_correct": among_5}
     return values, (
-        f"{name} {share:.2f} % ({correct:,} of {num_images:,} {what} of "
-        f"{test.name}){top_5}, {LOSS_NAMES[kind]} {loss:.4f} nats"
+        f"{name} {share:.2f} % ({correct:,} of {num_images:,} {what}){more}, "
+        f"{LOSS_NAMES[kind]} {loss:.4f} nats"
     )
 
 
-def on_real(answers: Answers, names: list[str], real: RealLabels) -> Found:
+def on_real(answers: Answers, *, names: list[str], real: RealLabels) -> Found:
     """ImageNet-ReaL. UserError: the model answers NaN or infinity."""
     check_finite(answers.logits)
     found = real_counts(answers.logits, names, real)
@@ -332,7 +324,7 @@ def on_real(answers: Answers, names: list[str], real: RealLabels) -> Found:
     )
 
 
-def on_objectnet(answers: Answers, objectnet: ObjectNet) -> Found:
+def on_objectnet(answers: Answers, *, objectnet: ObjectNet) -> Found:
     """Top-1 and top-5. UserError: the model answers NaN or infinity."""
     check_finite(answers.logits)
     found = objectnet.counts(*answers)
@@ -349,8 +341,7 @@ def on_objectnet(answers: Answers, objectnet: ObjectNet) -> Found:
     )
 
 
-def by_class(answers: Answers, names: Sequence[str]) -> Found:
-    """The accuracy of every class that has images, and their mean."""
+def by_class(answers: Answers, *, names: Sequence[str]) -> Found:
     labels = answers.labels
     right = labels[answers.logits.argmax(dim=1) == labels]
     num_images = torch.bincount(labels, minlength=len(names)).tolist()
@@ -404,15 +395,9 @@ EVALUATE = Command(
         vitedu evaluate ViT-B/16 imagenet/val --real real.json
             on ImageNet, with all the labels that are right
     """),
-    options={
-        "--per-class": {
-            "action": "store_true",
-            "help": "also the accuracy of every class, and their mean",
-        },
-        "--real": {
-            "metavar": "FILE",
-            "help": "also ImageNet-ReaL: the authors' real.json, for a FOLDER "
-            "of ImageNet's validation pictures by their own names",
-        },
-    },
+    options=rows_in("""
+        --per-class  also the accuracy of every class, and their mean
+        --real FILE  also ImageNet-ReaL: the authors' real.json, for a FOLDER of
+            ImageNet's validation pictures by their own names
+    """),
 )

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from vitedu import __version__, budget, results
-from vitedu.budget.forecast import GPUS, Step, fitted, gpu_hours, step_memory
+from vitedu.bench.trial import num_images, on_gpu, step_of
+from vitedu.budget.forecast import GPUS, step_memory
 from vitedu.cli.output import Answer, Command, Rows, rows_in, section, table
 from vitedu.cli.overrides import (
     FIELDS_HELP,
@@ -27,12 +28,10 @@ from vitedu.train import RECIPES, TrainConfig, find_device, override, recipe
 from vitedu.train.config import dotted
 from vitedu.train.finetune import tier_of
 from vitedu.train.optimizer import decay_table
-from vitedu.train.recipes.imagenet import SIZES
 from vitedu.weights import load
 from vitedu.weights.hub import EMBEDDED, HUB
 from vitedu.weights.mapping import listed
 
-COUNTS = (1, 8, 64)  # of GPUs
 # Settings for the smallest GPUs, at the price of time.
 LOW_MEMORY = {
     "micro_batch_size": "8",
@@ -42,7 +41,6 @@ LOW_MEMORY = {
 
 
 def info(options: argparse.Namespace) -> Answer:
-    """What there is, or what a model, weights, recipe, data or device is."""
     words, fields = split_words(options.words, OF_WEIGHTS)
     if len(words) > 1:
         raise UserError(f"info takes one name, got {len(words)}")
@@ -76,7 +74,6 @@ def tier_for(options: argparse.Namespace, name: str | None = None) -> str:
 
 
 def info_overview() -> Answer:
-    """The names that the other commands take."""
     about = {
         name: inspect.getdoc(RECIPES[name]) or "" for name in sorted(RECIPES)
     }
@@ -144,7 +141,6 @@ def grouped(names: Iterable[str]) -> str:
 
 
 def info_data() -> Answer:
-    """Where each named data set would be taken from now."""
     places = where() | named_folders()
     values = {
         name: place and {"path": str(place.path), "from": place.origin}
@@ -158,7 +154,6 @@ def info_data() -> Answer:
 
 
 def info_paper(name: str, fields: dict[str, str]) -> Answer:
-    """Size and cost of a model of the paper, and where trained weights are."""
     weights = HUB.get(name)
     place = f"{weights} on the hub" if weights else "none known"
     if name in EMBEDDED:
@@ -238,7 +233,6 @@ def size_of(
 
 
 def info_recipe(name: str, tier: str) -> Answer:
-    """What a recipe is for, and every setting of it."""
     config = recipe(name, tier)
     about = inspect.getdoc(RECIPES[name])
     values = config.to_json()
@@ -267,10 +261,9 @@ def cost(config: TrainConfig) -> tuple[dict[str, Any], str]:
 
     Both are empty where only the data tell how many images a run sees.
     """
-    images = num_images(config)
-    if images is None or config.tier == "smoke":
+    if num_images(config) is None or config.tier == "smoke":
         return {}, ""
-    on_gpus = {name: on_gpu(config, images, name) for name in GPUS}
+    on_gpus = {name: on_gpu(config, name) for name in GPUS}
     words = " ".join(f"{x}={value}" for x, value in LOW_MEMORY.items())
     least = step_memory(step_of(override(config, LOW_MEMORY))).total
     rows = [(name, described(found)) for name, found in on_gpus.items()]
@@ -283,59 +276,6 @@ def cost(config: TrainConfig) -> tuple[dict[str, Any], str]:
     run = section("on 1, 8 and 64 GPUs", commands(config.recipe), indent=16)
     values = {"gpus": on_gpus, "low_memory": {"bytes": least, "add": words}}
     return {"cost": values}, f"{section(title, rows, indent=16)}\n\n{run}"
-
-
-def num_images(config: TrainConfig) -> int | None:
-    """How many images a run learns from; None: only the data would tell."""
-    if config.steps is not None:
-        return config.steps * config.batch_size
-    if config.dataset not in SIZES or config.epochs is None:
-        return None
-    return config.epochs * SIZES[config.dataset][0]
-
-
-def step_of(config: TrainConfig, num_processes: int = 1) -> Step:
-    """What the memory of a run's steps depends on."""
-    return Step(
-        config.model,
-        config.batch_size,
-        config.micro_batch_size,
-        optimizer=config.optimizer,
-        precision=config.precision,
-        checkpointing=config.activation_checkpointing,
-        ema=config.ema is not None,
-        shard=config.shard,
-        num_processes=num_processes,
-    )
-
-
-def added_words(step: Step, before: Step) -> str:
-    """What to add to a command of `before` to make it one of `step`."""
-    words = []
-    if step.micro_batch_size != before.micro_batch_size:
-        words.append(f"micro_batch_size={step.micro_batch_size}")
-    if step.checkpointing != before.checkpointing:
-        words.append("activation_checkpointing=true")
-    return " ".join(words)
-
-
-def on_gpu(
-    config: TrainConfig, images: int, name: str
-) -> dict[str, Any] | None:
-    """Hours, memory, what to add to the command; None: a step doesn't fit."""
-    gpu = GPUS[name]
-    asked = step_of(config)._replace(precision=gpu.precision)
-    step = fitted(asked, gpu.num_bytes)
-    if step is None:
-        return None
-    hours = gpu_hours(config.model, images, name, step.checkpointing)
-    return {
-        "hours": {str(count): hours / count for count in COUNTS},
-        "images_per_second": images / hours / 3600,
-        "bytes": step_memory(step).total,
-        "available": gpu.num_bytes,
-        "add": added_words(step, asked),
-    }
 
 
 def described(found: dict[str, Any] | None) -> str:

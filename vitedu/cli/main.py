@@ -18,11 +18,11 @@ from vitedu.cli.evaluate import EVALUATE
 from vitedu.cli.info import INFO
 from vitedu.cli.output import (
     Command,
-    Rows,
     complain,
     filled,
     one_line_warnings,
     print_answer,
+    rows_in,
     section,
     this_process,
 )
@@ -44,35 +44,25 @@ COMMANDS = {
     "prepare": PREPARE,
     "bench": BENCH,
 }
-FIRST_STEPS: Rows = [
-    ("vitedu train digits", "a first model; nothing to download"),
-    ("vitedu predict ViT-Ti/16 photo.jpg", "what a photograph shows"),
-    ("vitedu info", "recipes, models and data sets"),
-    ("vitedu train --help", "all of one command"),
-]
-COMMON_OPTIONS: dict[str, dict[str, Any]] = {
-    "--device": {
-        "default": "auto",
-        "metavar": "NAME",
-        "help": "cpu, cuda, cuda:1 or mps; by default the fastest that is here",
-    },
-    "--json": {
-        "action": "store_true",
-        "help": 'one JSON object on stdout, {"error": "..."} after a mistake',
-    },
-    "--debug": {
-        "action": "store_true",
-        "help": "the Python traceback of a mistake, not only its sentence",
-    },
-}
+FIRST_STEPS = rows_in("""
+    vitedu train digits  a first model; nothing to download
+    vitedu predict ViT-Ti/16 photo.jpg  what a photograph shows
+    vitedu info  recipes, models and data sets
+    vitedu train --help  all of one command
+""")
+COMMON_OPTIONS = rows_in("""
+    --device NAME  cpu, cuda, cuda:1 or mps; by default the fastest that is here
+    --json  one JSON object on stdout, {"error": "..."} after a mistake
+    --debug  the Python traceback of a mistake, not only its sentence
+""")
 READER_LEFT = 141  # as the shell says it of a program that SIGPIPE ended
-EXIT_CODES: Rows = [
-    ("0", "done; or stopped by SIGTERM, and saved"),
-    ("1", "a bug in vitedu, with a traceback"),
-    ("2", "a mistake that you can correct, in one sentence"),
-    ("130", "stopped by Ctrl-C; a training run is saved"),
-    ("141", "nobody reads the answer, as behind `| head`"),
-]
+EXIT_CODES = rows_in("""
+    0  done; or stopped by SIGTERM, and saved
+    1  a bug in vitedu, with a traceback
+    2  a mistake that you can correct, in one sentence
+    130  stopped by Ctrl-C; a training run is saved
+    141  nobody reads the answer, as behind `| head`
+""")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -161,7 +151,6 @@ class Parser(argparse.ArgumentParser):
     """Argparse that says one sentence in place of its usage lines."""
 
     def error(self, message: str) -> NoReturn:
-        """UserError with argparse's own sentence."""
         raise UserError(f"{message}; `{self.prog} --help` shows how")
 
 
@@ -195,8 +184,14 @@ def parser_of(name: str) -> Parser:
 
 def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
     """The options of a command, and those that every command takes."""
-    for name, option in {**command.options, **COMMON_OPTIONS}.items():
-        parser.add_argument(name, **option)
+    for row, meaning in [*command.options, *COMMON_OPTIONS]:
+        name, _, value = row.partition(" ")
+        if value:
+            kind = int if value == "N" else str
+            parser.add_argument(name, metavar=value, type=kind, help=meaning)
+        else:
+            parser.add_argument(name, action="store_true", help=meaning)
+    parser.set_defaults(device="auto", **command.defaults)
     parser.add_argument(
         "--help", "-h", action="store_true", help="show this help"
     )

@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple, TextIO
@@ -41,8 +41,8 @@ class Command(NamedTuple):
     about: str  # the first lines of its own help
     words: Rows
     examples: Rows
-    # what argparse's add_argument takes
-    options: Mapping[str, dict[str, Any]] = MappingProxyType({})
+    options: Sequence[tuple[str, str]] = ()  # "--rounds N", and its meaning
+    defaults: Mapping[str, Any] = MappingProxyType({})  # of options
     # the names in name=value, and what a shell completes plain words to, if not
     # files
     fields: Callable[[], Iterable[str]] = tuple
@@ -132,7 +132,6 @@ def say(text: str) -> None:
 
 
 def say_notes(notes: Iterable[str]) -> None:
-    """What the user should know, a line each."""
     for note in notes:
         say(wrapped("note: ", note))
 

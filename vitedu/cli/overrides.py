@@ -110,7 +110,6 @@ def rows_of(prefix: str, owner: type) -> Rows:
 
 
 def setting_names() -> list[str]:
-    """What can stand before the "=" of a word of `vitedu train`."""
     return [row.partition("=")[0] for _, rows in settings() for row, _ in rows]
 
 
@@ -126,5 +125,4 @@ def list_settings() -> str:
 
 
 def explain_settings() -> str:
-    """All settings with what they mean."""
     return "\n\n".join(section(title, rows) for title, rows in settings())

@@ -4,7 +4,7 @@ import argparse
 import csv
 import io
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ FORMULA = tuple("=+-@\t\r\n")  # how formulas of a spreadsheet begin
 
 
 def predict(options: argparse.Namespace) -> Answer:
-    """The likeliest classes of each picture, with their probabilities."""
     words, fields = split_words(options.words, OF_WEIGHTS)
     if len(words) < 2:
         raise UserError("predict needs WEIGHTS and at least one IMAGE")
@@ -63,46 +62,31 @@ def predict(options: argparse.Namespace) -> Answer:
     has_folders = not all(each.is_named for each in found)
     if has_folders:
         predictions = with_progress(predictions, 1, len(found))
-    skipped: list[str] = []
-    values: dict[str, Any] = {"weights": weights}
-    if path is None:
-        more, text = printed(noted(predictions, skipped), names)
-    else:
-        write_table(path, noted(predictions, skipped), names, top)
-        num_read = len(found) - len(skipped)
-        more, text = {"csv": str(path)}, f"{num_read:,} pictures in {path}"
-    if skipped:
-        say_notes([note(skipped, len(found))])
-    if has_folders:
-        values["num_pictures"] = len(found) - len(skipped)
-        values["num_skipped"] = len(skipped)
-        values["skipped"] = skipped[:MOST_LISTED]
-    return Answer(values | more, text)
-
-
-def noted(
-    predictions: Iterable[Prediction], skipped: list[str]
-) -> Iterator[Prediction]:
-    """`predictions`; what is wrong with unreadable pictures goes to `skipped`.
-
-    UserError at the end: none could be read.
-    """
-    num_read = 0
-    for each in predictions:
-        if each.error:
-            skipped.append(each.error)
-        else:
-            num_read += 1
-        yield each
+    everything = list(predictions)
+    skipped = [each.error for each in everything if each.error]
+    num_read = len(found) - len(skipped)
     if not num_read:
         raise UserError(
             "none of the pictures can be read; the first of "
             f"{len(skipped):,}: {skipped[0]}"
         )
+    values: dict[str, Any] = {"weights": weights}
+    if path is None:
+        predicted, text = printed(everything, names)
+        values["predictions"] = predicted
+    else:
+        write_table(path, everything, names, top)
+        values["csv"], text = str(path), f"{num_read:,} pictures in {path}"
+    if skipped:
+        say_notes([note(skipped, len(found))])
+    if has_folders:
+        values["num_pictures"] = num_read
+        values["num_skipped"] = len(skipped)
+        values["skipped"] = skipped[:MOST_LISTED]
+    return Answer(values, text)
 
 
 def note(skipped: list[str], num_all: int) -> str:
-    """How many pictures cannot be read, and why the first of them."""
     verb = "is" if len(skipped) == 1 else "are"
     num_more = len(skipped) - MOST_NOTED
     more = f"; and {num_more:,} more" if num_more > 0 else ""
@@ -114,7 +98,7 @@ def note(skipped: list[str], num_all: int) -> str:
 
 def printed(
     predictions: Iterable[Prediction], names: tuple[str, ...]
-) -> tuple[dict[str, Any], str]:
+) -> tuple[list[dict[str, Any]], str]:
     """A line a picture: for `--json`, and for a person."""
     values, rows = [], []
     for file, pairs, error in predictions:
@@ -127,7 +111,7 @@ def printed(
         values.append({"image": file, "top": classes})
         texts = (f"{names[index]} {100 * x:.1f} %" for index, x in pairs)
         rows.append((file, ", ".join(texts)))
-    return {"predictions": values}, table(rows)
+    return values, table(rows)
 
 
 # --- the table
@@ -212,25 +196,14 @@ PREDICT = Command(
         vitedu predict runs/mnist-tiny-1a2b3c4d five.png --invert --top 3
             a digit written in ink
     """),
-    options={
-        "--top": {
-            "type": int,
-            "default": 5,
-            "metavar": "N",
-            "help": "how many classes of each picture are shown; 5 by default",
-        },
-        "--csv": {
-            "metavar": "FILE",
-            "help": "write a table with a row for each picture: file, class, "
-            "probability, the other classes of --top, and why a picture can't "
-            "be read",
-        },
-        "--invert": {
-            "action": "store_true",
-            "help": "swap dark and light, since MNIST's digits are light on "
-            "black: for a dark digit that fills the middle of a clean white "
-            "picture",
-        },
-    },
+    options=rows_in("""
+        --top N  how many classes of each picture are shown; 5 by default
+        --csv FILE  write a table with a row for each picture: file, class,
+            probability, the other classes of --top, and why a picture can't be
+            read
+        --invert  swap dark and light, since MNIST's digits are light on black:
+            for a dark digit that fills the middle of a clean white picture
+    """),
+    defaults={"top": 5},
     fields=lambda: OF_WEIGHTS,
 )

@@ -23,7 +23,6 @@ MOST_SHOWN = 3  # of the files that cannot be read
 
 
 def prepare(options: argparse.Namespace) -> Answer:
-    """Write a folder's pictures anew; again, if that was interrupted."""
     words, fields = split_words(options.words, FIELDS)
     for name in [word.partition("=")[0] for word in words[2:] if "=" in word]:
         raise UserError(
@@ -49,7 +48,6 @@ def prepare(options: argparse.Namespace) -> Answer:
 
 
 def values_of(done: Prepared) -> dict[str, Any]:
-    """What is in OUT, for --json."""
     index = done.index
     return {
         "out": str(done.out),

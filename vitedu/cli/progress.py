@@ -51,14 +51,21 @@ def announcement(start: Start, out: Path, changed: dict[str, Any]) -> str:
 
     `changed` are the settings that aren't as in the recipe.
     """
-    rows = {
-        "data": data_line(start),
-        "model": model_line(start.config),
-        "device": device_line(start.config),
-        "plan": plan_line(start),
-        "run": run_line(start, out, changed),
-    }
-    lines = [*rows.items(), *(("note", note) for note in notes(start))]
+    config, steps = start.config, counted(start.num_steps, "step")
+    if config.epochs is not None:
+        steps = f"{counted(config.epochs, 'epoch')} ({steps})"
+    lines = [
+        ("data", data_line(start)),
+        ("model", model_line(config)),
+        ("device", device_line(config)),
+        (
+            "plan",
+            f"{steps}, batch size {config.batch_size:,}, {config.optimizer}, "
+            f"learning rate {config.lr:g}",
+        ),
+        ("run", run_line(start, out, changed)),
+        *(("note", note) for note in notes(start)),
+    ]
     return "\n".join(wrapped(f"{name:<8}", line) for name, line in lines)
 
 
@@ -69,13 +76,15 @@ def notes(start: Start) -> tuple[str, ...]:
 
 def data_line(start: Start) -> str:
     dataset, train, validation, test = start.sources[:4]
-    parts = [f"{len(train):,} images to train"]
+    to_validate = ""
     if validation is not None:
-        parts.append(f"{len(validation):,} to validate")
-    parts.append(f"{len(test):,} to test")
+        to_validate = f"{len(validation):,} to validate, "
     requested = getattr(dataset, "requested", dataset.name)
     instead = f" instead of {requested}" if requested != dataset.name else ""
-    return f"{dataset.name}{instead}: {', '.join(parts)}; {class_line(train)}"
+    return (
+        f"{dataset.name}{instead}: {len(train):,} images to train, "
+        f"{to_validate}{len(test):,} to test; {class_line(train)}"
+    )
 
 
 def class_line(source: Source) -> str:
@@ -88,7 +97,6 @@ def class_line(source: Source) -> str:
 
 
 def model_line(config: TrainConfig) -> str:
-    """Its name in the paper, or its sizes, and how many weights."""
     model = config.model
     height, width = model.image_size
     line = (
@@ -126,17 +134,6 @@ def device_line(config: TrainConfig) -> str:
     return ", ".join(parts)
 
 
-def plan_line(start: Start) -> str:
-    config, steps = start.config, counted(start.num_steps, "step")
-    length = steps
-    if config.epochs is not None:
-        length = f"{counted(config.epochs, 'epoch')} ({steps})"
-    return (
-        f"{length}, batch size {config.batch_size:,}, {config.optimizer}, "
-        f"learning rate {config.lr:g}"
-    )
-
-
 def run_line(start: Start, out: Path, changed: dict[str, Any]) -> str:
     line = str(out)
     if start.state.step:
@@ -170,7 +167,6 @@ class Reporter:
         self.last_step: int | None = None  # at the last call of `stepped`
 
     def start(self, start: Start) -> None:
-        """Say what is about to be trained."""
         say(announcement(start, self.out, self.changed))
         self.begun, self.first = start, start.state.step
         self.shown_notes = notes(start)
@@ -198,7 +194,6 @@ class Reporter:
             self.say_line(step, self.begun.num_steps)
 
     def measured(self, progress: Progress) -> None:
-        """Show one measurement."""
         if self.begun is None:
             return
         if "note" in progress.line:
@@ -218,7 +213,6 @@ class Reporter:
             self.say_line(progress.step, self.begun.num_steps)
 
     def say_line(self, step: int, last: int) -> None:
-        """Step, loss, accuracies, speed and the time left, in a line."""
         now = time.monotonic()
         self.next_line = now + EVERY
         units = {"loss": "", "lr": ""}
@@ -237,7 +231,6 @@ class Reporter:
         say(f"step {step} of {last}: {', '.join(parts) or 'under way'}")
 
     def close(self) -> None:
-        """Leave the terminal's line."""
         if self.bar is not None:
             self.bar.close()
 
@@ -338,7 +331,6 @@ class Counter:
             say(f"{num_done:,} of {num_all:,} pictures{end}")
 
     def close(self) -> None:
-        """Leave the terminal's line."""
         if self.bar is not None:
             self.bar.close()
 

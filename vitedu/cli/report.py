@@ -40,7 +40,7 @@ NAME = "report.html"
 # What a recipe cannot know of your data, and what the weights bring along.
 OF_THE_DATA = ("dataset", "data", "model.num_classes", "given")
 OF_THE_MODEL = ("model.", "preprocess.")
-NOT_OF_THE_MODEL = ("model.dropout", "model.drop_path")
+NOT_OF_THE_MODEL = {"model.dropout", "model.drop_path"}
 
 
 class TestPart(NamedTuple):
@@ -52,7 +52,6 @@ class TestPart(NamedTuple):
 
 
 def report(options: argparse.Namespace) -> Answer:
-    """Draw the report of a run again."""
     words, fields = split_words(options.words, ("data",))
     if len(words) != 1:
         raise UserError("report needs one RUN, the folder of a run")
@@ -104,9 +103,9 @@ def draw_report(
             if not isinstance(source, ImageSource):
                 return None
             test = TestPart(source, place=place)
+        elif path.exists() or place is None:
+            return path if path.exists() else None
         else:
-            if path.exists() or place is None:
-                return path if path.exists() else None
             device = next(run.model.parameters()).device
             test = find_test_part(config, run.result, device)
         write_report(run, folder, test, should_stop)
@@ -132,8 +131,13 @@ def find_test_part(
             config = replace(config, data=data)
         else:
             config = replace(config, dataset=data)
+    remedy = (
+        "; if they have moved, `vitedu report RUN data=FOLDER` draws this page "
+        "with them"
+    )
     try:
         if given:
+            remedy = ""
             raise UserError(
                 "the run was given its data in Python "
                 f"({', '.join(sorted(given))})"
@@ -147,11 +151,7 @@ def find_test_part(
     except UserError as error:
         if data is not None:
             raise
-        remedy = (
-            "; if they have moved, `vitedu report RUN data=FOLDER` draws this "
-            "page with them"
-        )
-        return TestPart(None, f"{error}{'' if given else remedy}")
+        return TestPart(None, f"{error}{remedy}")
     return TestPart(sources.test, place=folder_of(config.dataset, config.data))
 
 
@@ -163,8 +163,7 @@ def write_report(
 ) -> "Measured | None":
     """Measure the test part and write the page.
 
-    UserError: it was stopped, the model answers NaN, or the folder has another
-    run in it by now.
+    UserError: it was stopped, or the model answers NaN.
     """
     # no window is needed, and the user's kind of window may not be available
     os.environ["MPLBACKEND"] = "agg"
@@ -172,6 +171,7 @@ def write_report(
     from vitedu.figures.report.page import Contents, render
 
     config = TrainConfig.from_json(run.result["config"])
+    settings = {x: as_typed(value) for x, value in dotted(config.to_json())}
     measured = None
     if test.source is not None:
         measured = measure(
@@ -183,19 +183,12 @@ def write_report(
         result=run.result,
         history=run.history,
         class_names=class_names(run.model, config.model.num_classes),
-        settings={
-            name: as_typed(value) for name, value in dotted(config.to_json())
-        },
+        settings=settings,
         changed=changed_settings(config),
         measured=measured,
         missing=test.missing,
     )
-    content = render(contents)
-    with folder.locked():
-        # the run has left its folder, and another may have begun there
-        if folder.history() != run.history:
-            raise UserError(f"another run has begun in {folder.path}")
-        replace_file(folder.path / NAME, content)
+    replace_file(folder.path / NAME, render(contents))
     return measured
 
 
@@ -208,16 +201,13 @@ def changed_settings(config: TrainConfig) -> dict[str, str] | None:
         original = recipe(config.recipe, config.tier, row)
     except UserError:  # a model that isn't a row of the paper's table
         original = recipe(config.recipe, config.tier)
-    left_out = [*OF_THE_DATA, *DERIVED]
-    if original.precision == "auto":  # which became what the device does best
-        left_out.append("precision")
     before, now = differences(original, config)
+    left_out = {*OF_THE_DATA, *DERIVED}
+    if original.precision == "auto":  # which became what the device does best
+        left_out.add("precision")
     if config.starts_trained:
-        left_out += [
-            name
-            for name in now
-            if name.startswith(OF_THE_MODEL) and name not in NOT_OF_THE_MODEL
-        ]
+        of_the_model = {name for name in now if name.startswith(OF_THE_MODEL)}
+        left_out |= of_the_model - NOT_OF_THE_MODEL
     known = dict(dotted(config.to_json()))  # a ResNet has other fields
     return {
         name: f"{as_typed(now[name])} (recipe: {as_typed(before[name])})"

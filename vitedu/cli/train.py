@@ -11,16 +11,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-import torch
-
-from vitedu.bench.trial import MEASURED, WARM_UP, look_at, try_run
-from vitedu.budget.forecast import fits, fitted, step_memory
-from vitedu.cli.info import added_words, readable_hours, step_of, tier_for
+from vitedu.bench.trial import MEASURED, WARM_UP, try_run
+from vitedu.cli.info import readable_hours, tier_for
 from vitedu.cli.output import Answer, Command, rows_in, say, table
 from vitedu.cli.overrides import list_settings, setting_names, split_words
 from vitedu.cli.progress import Reporter, announcement, counted
 from vitedu.cli.report import draw_report
-from vitedu.errors import UserError, available_memory, readable_bytes, reason
+from vitedu.errors import UserError, readable_bytes, reason
 from vitedu.files import replace_file, user_path
 from vitedu.train import (
     RECIPES,
@@ -32,12 +29,11 @@ from vitedu.train import (
     recipe,
 )
 from vitedu.train.config import MAY_DIFFER, TIERS, differences
-from vitedu.train.data import class_names_of, open_sources
+from vitedu.train.data import class_names_of
 from vitedu.train.finetune import finetune_config, with_weights
 from vitedu.train.precision import concrete
-from vitedu.train.processes import Processes, from_environment
+from vitedu.train.processes import from_environment
 from vitedu.train.run_folder import OtherRun, RunFolder
-from vitedu.train.start import build_model, check_room
 
 CTRL_C = 130  # the exit code of what Ctrl-C ended, as shells have it
 
@@ -51,12 +47,10 @@ class Plan(NamedTuple):
 
 
 def train(options: argparse.Namespace) -> Answer:
-    """Train a recipe, go on with a run, or say what either would take."""
     plan = plan_of(options)
     try:
-        if options.dry_run:
-            return dry_run(plan, fresh=options.fresh)
-        return trained(plan, options)
+        run = dry_run if options.dry_run else trained
+        return run(plan, options)
     except OtherRun as error:
         if options.resume is not None:
             raise
@@ -157,7 +151,6 @@ def on_device(config: TrainConfig) -> TrainConfig:
 
 
 def trained(plan: Plan, options: argparse.Namespace) -> Answer:
-    """Train, and draw the curves and the report."""
     folder = RunFolder(plan.out)
     is_first = from_environment().is_first
     if options.fresh and is_first and (old := folder.set_aside()):
@@ -213,15 +206,12 @@ class Interrupt:
     to processes that the terminal has sent it to already.
     """
 
-    def __init__(self) -> None:
-        self.signals = (signal.SIGINT, signal.SIGTERM)
-        self.received: float | None = None  # when, in seconds
-        self.number: int | None = None  # which signal
+    signals = (signal.SIGINT, signal.SIGTERM)
+    received: float | None = None  # when, in seconds
+    code = 0  # of a run that was stopped and saved; see `receive`
 
     def __enter__(self) -> "Interrupt":
-        self.before = [
-            signal.signal(number, self.receive) for number in self.signals
-        ]
+        self.before = [signal.signal(x, self.receive) for x in self.signals]
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -232,7 +222,10 @@ class Interrupt:
     def receive(self, number: int, frame: FrameType | None) -> None:
         """Note the first signal; a later one does what it does elsewhere."""
         if self.received is None:
-            self.received, self.number = time.monotonic(), number
+            self.received = time.monotonic()
+            # 0 after SIGTERM: the scheduler that sends it would take anything
+            # else for a failure
+            self.code = CTRL_C if number == signal.SIGINT else 0
             line = (
                 b"stopping after this step and saving; "
                 b"repeat to quit immediately\n"
@@ -246,17 +239,7 @@ class Interrupt:
             signal.raise_signal(number)
 
     def is_requested(self) -> bool:
-        """Whether a signal came."""
         return self.received is not None
-
-    @property
-    def code(self) -> int:
-        """The exit code of a run that was stopped and saved.
-
-        0 after SIGTERM, which a scheduler sends: it would take anything else
-        for a failure.
-        """
-        return CTRL_C if self.number == signal.SIGINT else 0
 
 
 def draw_curves(history: list[dict[str, Any]], folder: RunFolder) -> None:
@@ -272,13 +255,10 @@ def draw_curves(history: list[dict[str, Any]], folder: RunFolder) -> None:
         from vitedu import figures
 
         figure, _ = figures.curves(history)
-        with folder.locked():
-            # the run has left its folder, and another may have begun there
-            if folder.history() == history:
-                replace_file(
-                    folder.path / "curves.png",
-                    lambda file: figure.savefig(file, format="png", dpi=120),
-                )
+        replace_file(
+            folder.path / "curves.png",
+            lambda file: figure.savefig(file, format="png", dpi=120),
+        )
     except Exception as error:
         say(f"curves.png could not be drawn: {reason(error)}")
 
@@ -286,43 +266,30 @@ def draw_curves(history: list[dict[str, Any]], folder: RunFolder) -> None:
 # --- what a run would take
 
 
-def dry_run(plan: Plan, *, fresh: bool = False) -> Answer:
+def dry_run(plan: Plan, options: argparse.Namespace) -> Answer:
     """Whether memory will do, how long it takes here, and what the data are.
 
     Some steps are taken with a copy of the weights that is thrown away; the run
-    folder isn't touched. With `fresh`, the run would begin anew, whatever is in
-    its folder. UserError: what the run itself would say before its first step.
+    folder isn't touched. UserError: what the run would say before its first
+    step.
     """
     config, processes = plan.config, from_environment()
     device = processes.device(find_device(config.device))
     values: dict[str, Any] = {"dry_run": True, "out": str(plan.out)}
+
+    def announce(start: Start) -> None:
+        say(announcement(start, plan.out, plan.changed))
+        steps = min(WARM_UP + MEASURED, start.num_steps)
+        say(f"taking {counted(steps, 'step')} to time them")
+
     with processes.connected(device):
-        done = 0 if fresh else processes.on_rank0(lambda: steps_done(plan))
+        done = (
+            0 if options.fresh else processes.on_rank0(lambda: steps_done(plan))
+        )
         if done is None:
             text = f"the run in {plan.out} is finished; nothing would be done"
             return Answer(values | {"finished": True}, text)
-        values["memory"] = processes.on_rank0(
-            lambda: memory_for(config, device, processes)
-        )
-        if values["memory"]["enough"] is False:
-            # the steps would fail, or push everything else out of memory
-            sources = processes.rank0_first(
-                lambda: open_sources(config, device)
-            )
-            values["data"] = look_at(sources, config)
-            check_room(config, device)
-            if config.weights is not None:
-                build_model(config)
-        else:
-
-            def announce(start: Start) -> None:
-                say(announcement(start, plan.out, plan.changed))
-                steps = min(WARM_UP + MEASURED, start.num_steps)
-                say(f"taking {counted(steps, 'step')} to time them")
-
-            values |= try_run(
-                config, device, steps_done=done, on_start=announce
-            )
+        values |= try_run(config, device, steps_done=done, on_start=announce)
     return Answer(values, forecast(values) if processes.is_first else "")
 
 
@@ -340,72 +307,41 @@ def steps_done(plan: Plan) -> int | None:
     return max([0, *(line["step"] for line in folder.history())])
 
 
-def memory_for(
-    config: TrainConfig, device: torch.device, processes: Processes
-) -> dict[str, Any]:
-    """What a step needs, what there is, and what to add if it isn't enough."""
-    # of a GPU each process has its own
-    num_bytes = available_memory() // processes.world_size
-    if device.type == "cuda":
-        num_bytes, _ = torch.cuda.mem_get_info(device)
-    values: dict[str, Any] = {"available": num_bytes, "enough": None}
-    step = step_of(config, processes.world_size)
-    try:
-        values["needed"] = step_memory(step)._asdict()
-        values["enough"] = fits(step, num_bytes)
-        if not values["enough"]:
-            other = fitted(step, num_bytes)
-            values["add"] = other and added_words(other, step)
-    except UserError as error:
-        values["unknown"] = str(error)
-    return values
-
-
 def forecast(values: dict[str, Any]) -> str:
-    """What a dry run found, for a person."""
-    measured = values.get("time", {})
     rows = [
         ("classes", classes_line(values["data"])),
         ("pictures", pictures_line(values["data"])),
-        ("memory", memory_line(values["memory"], measured)),
+        ("memory", memory_line(values["memory"], values.get("time", {}))),
     ]
-    if measured:
-        steps = measured["measured_steps"]
-        training = readable_hours(measured["training_seconds"] / 3600)
-        evaluation = readable_hours(measured["evaluation_seconds"] / 3600)
-        rows += [
-            (
-                "training",
-                f"{training} for {counted(measured['steps'], 'step')} of "
-                f"{measured['step_seconds']:.3g} s (median of {steps} "
-                f"measured), {measured['images_per_second']:,.0f} images/s, "
-                f"{100 * measured['data_wait']:.0f} % of it waiting for data",
-            ),
-            (
-                "evaluation",
-                f"{evaluation} for {measured['evaluated_images']:,} images, "
-                "estimated",
-            ),
-        ]
+    if took := values.get("time"):
+        training = readable_hours(took["training_seconds"] / 3600)
+        evaluation = readable_hours(took["evaluation_seconds"] / 3600)
+        line = (
+            f"{training} for {counted(took['steps'], 'step')} of "
+            f"{took['step_seconds']:.3g} s (median of {took['measured_steps']} "
+            f"measured), {took['images_per_second']:,.0f} images/s, "
+            f"{100 * took['data_wait']:.0f} % of it waiting for data"
+        )
+        images = f"{evaluation} for {took['evaluated_images']:,} images"
+        rows += [("training", line), ("evaluation", f"{images}, estimated")]
     return table([row for row in rows if row[1]])
 
 
 def classes_line(data: dict[str, Any]) -> str:
-    """How many, and the smallest and the largest."""
     line = f"{data['num_classes']:,}"
     if "smallest" not in data:
         return f"{line}; how many images each has, only reading them tells"
     few, many = data["smallest"], data["largest"]
+    images = f"{counted(few['count'], 'image')} to train on"
     if few["count"] == many["count"]:
-        return f"{line}, each with {counted(few['count'], 'image')} to train on"
+        return f"{line}, each with {images}"
     return (
-        f"{line}; {counted(few['count'], 'image')} to train on in the smallest "
-        f"({few['class']}), {many['count']:,} in the largest ({many['class']})"
+        f"{line}; {images} in the smallest ({few['class']}), "
+        f"{many['count']:,} in the largest ({many['class']})"
     )
 
 
 def pictures_line(data: dict[str, Any]) -> str:
-    """How many can't be read; nothing where there are none to read."""
     if left_out := data["left_out"]:
         return (
             f"{len(left_out):,} can't be read and are left out; the first: "
@@ -422,21 +358,20 @@ def pictures_line(data: dict[str, Any]) -> str:
     return f"all of a sample of {count} can be read"
 
 
-def memory_line(memory: dict[str, Any], measured: dict[str, Any]) -> str:
-    """What a step needs, of what there is."""
-    there, peak = readable_bytes(memory["available"]), ""
-    if "peak_memory" in measured:
-        peak = f"; {readable_bytes(measured['peak_memory'])} were measured"
+def memory_line(memory: dict[str, Any], took: dict[str, Any]) -> str:
+    free = f"{readable_bytes(memory['available'])} are free"
+    peak = ""
+    if "peak_memory" in took:
+        peak = f"; {readable_bytes(took['peak_memory'])} were measured"
     if "needed" not in memory:
-        why = memory["unknown"]
-        return f"{there} are free; no prediction ({why}){peak}"
-    line = f"{readable_bytes(memory['needed']['total'])} are needed, {there} "
+        return f"{free}; no prediction ({memory['unknown']}){peak}"
+    line = f"{readable_bytes(memory['needed']['total'])} are needed, {free}"
     if memory["enough"]:
-        return f"{line}are free: enough{peak}"
+        return f"{line}: enough{peak}"
     advice = "take a smaller model or smaller images"
     if memory["add"]:
         advice = f"add {memory['add']}"
-    return f"{line}are free: not enough; {advice}"
+    return f"{line}: not enough; {advice}"
 
 
 TRAIN = Command(
@@ -464,35 +399,18 @@ TRAIN = Command(
             what it would take here
         vitedu train --resume runs/digits-49b19050  go on with a run
     """),
-    options={
-        "--out": {
-            "metavar": "DIR",
-            "help": "the run folder; by default runs/RECIPE-<digits of the "
-            "settings>",
-        },
-        "--resume": {
-            "metavar": "DIR",
-            "help": "go on with the run in DIR; its settings are there, so no "
-            f"recipe is needed, and only {', '.join(MAY_DIFFER)} can be "
-            "changed",
-        },
-        "--fresh": {
-            "action": "store_true",
-            "help": "start again; the run that is in the folder is kept as "
-            "DIR.1",
-        },
-        "--dry-run": {
-            "action": "store_true",
-            "help": "say whether memory will do, how long it takes here (from "
-            "10 steps), and what the data are; the run folder isn't touched",
-        },
-        "--tier": {
-            "metavar": "TIER",
-            "help": f"{', '.join(TIERS)}: how much is computed; smoke is 20 "
-            "steps, to see that it runs; by default $VITEDU_TIER, else gpu or "
-            "cpu, depending on the device",
-        },
-    },
+    options=rows_in(f"""
+        --out DIR  the run folder; by default runs/RECIPE-<digits of the
+            settings>
+        --resume DIR  go on with the run in DIR; its settings are there, so no
+            recipe is needed, and only {", ".join(MAY_DIFFER)} can be changed
+        --fresh  start again; the run that is in the folder is kept as DIR.1
+        --dry-run  say whether memory will do, how long it takes here (from 10
+            steps), and what the data are; the run folder isn't touched
+        --tier TIER  {", ".join(TIERS)}: how much is computed; smoke is 20
+            steps, to see that it runs; by default $VITEDU_TIER, else gpu or
+            cpu, depending on the device
+    """),
     fields=setting_names,
     completions=lambda: sorted(RECIPES),
     more_help=list_settings,

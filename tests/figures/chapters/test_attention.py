@@ -6,8 +6,6 @@ import torch
 from tests.figures.drawn import names, words
 from vitedu.figures.chapters import attention
 
-pytestmark = pytest.mark.slow  # draws
-
 PICTURE = torch.rand(3, 32, 48, generator=torch.Generator().manual_seed(0))
 
 

@@ -8,8 +8,6 @@ import torch
 from tests.figures.drawn import lines, names, words
 from vitedu.figures.chapters import encoder
 
-pytestmark = pytest.mark.slow  # draws
-
 
 def packed(axes):
     """Each line of words that has several colours."""

@@ -7,8 +7,6 @@ from tests.figures.drawn import names, words
 from vitedu.figures.chapters import few_shot
 from vitedu.figures.palette import CLASS
 
-pytestmark = pytest.mark.slow  # draws
-
 
 def test_likeness_sorts_by_class_and_takes_the_mean_off():
     features = torch.tensor([[9.0, 1], [9, -1], [9, 1], [9, -1]])

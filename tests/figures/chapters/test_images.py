@@ -7,8 +7,6 @@ from tests.figures.drawn import words
 from vitedu.figures.chapters import images
 from vitedu.plain import patchify
 
-pytestmark = pytest.mark.slow  # draws
-
 GUESSES = [("military uniform", 0.83), ("bearskin", 0.04)]
 SAID = "military uniform 83%, bearskin 4%."
 

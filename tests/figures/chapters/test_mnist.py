@@ -1,13 +1,10 @@
 """Drawings of chapter 5: the numbers behind them, and their alt text."""
 
-import pytest
 import torch
 
 from tests.figures.drawn import names, words
 from vitedu.figures.chapters import mnist
 from vitedu.figures.palette import CLASS, PATCHES
-
-pytestmark = pytest.mark.slow  # draws
 
 
 def test_a_grid_has_a_panel_an_image_under_its_title():

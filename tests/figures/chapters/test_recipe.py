@@ -6,8 +6,6 @@ from tests.figures.drawn import words
 from vitedu.figures.chapters import recipe
 from vitedu.figures.palette import CLASS, PATCHES, STREAM
 
-pytestmark = pytest.mark.slow  # draws
-
 ROWS = [
     recipe.Row("the recipe", [43.0, 44.0, 45.0], [47.0, 48.0, 49.0]),
     recipe.Row("+ mixup", [40.0, 41.0, 42.0], [42.0] * 3, recipe.PICTURES),

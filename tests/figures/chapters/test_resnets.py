@@ -8,8 +8,6 @@ from tests.figures.drawn import words
 from vitedu.figures.chapters import resnets
 from vitedu.figures.palette import ATTENTION, PATCHES
 
-pytestmark = pytest.mark.slow  # draws
-
 
 def test_a_column_of_the_moved_maps_has_one_scale():
     maps = torch.rand(3, 8, 8), torch.tensor([[1.0, -2]]), torch.ones(2, 2)

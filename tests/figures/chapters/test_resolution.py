@@ -1,12 +1,9 @@
 """Drawings of chapter 10: the numbers behind them, and their alt text."""
 
-import pytest
 import torch
 
 from tests.figures.drawn import words
 from vitedu.figures.chapters import resolution
-
-pytestmark = pytest.mark.slow  # draws
 
 COUNTS = {112: 600, 224: 813, 288: 830, 384: 790}
 COSTS = {112: 0.25, 224: 1.0, 288: 1.8, 384: 3.7}

@@ -7,8 +7,6 @@ from tests.figures.drawn import fill, names, words
 from vitedu.figures.chapters import scale
 from vitedu.figures.palette import ATTENTION, CLASS
 
-pytestmark = pytest.mark.slow  # draws
-
 ROWS = [
     scale.Omission("nothing left out", [0.0, 0.0], [64.0, 66.0]),
     scale.Omission("without average", [0.1, 0.3], [64.0, 66.0]),

@@ -1,6 +1,5 @@
 """Drawings of chapter 7: the numbers behind them, and their alt text."""
 
-import pytest
 import torch
 
 from tests.figures.drawn import fill, names, words
@@ -10,8 +9,6 @@ from vitedu.figures.chapters import speed
 from vitedu.figures.palette import CLASS, STREAM
 from vitedu.model import ViT
 from vitedu.plain import ViT as PlainViT
-
-pytestmark = pytest.mark.slow  # draws
 
 
 def test_the_bits_are_sign_exponent_and_fraction():

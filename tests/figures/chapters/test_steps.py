@@ -11,8 +11,6 @@ from vitedu import plain
 from vitedu.figures.chapters import attention, encoder, resnets, transfer, vit
 from vitedu.figures.palette import ATTENTION, PALE, PATCHES, STREAM, TINTS
 
-pytestmark = pytest.mark.slow  # draws
-
 # boxes and colours of each, a line of its code, words of its alt text
 DRAWINGS = {
     "attention.layer": ((4, 4), "weights @ v", "U_msa"),

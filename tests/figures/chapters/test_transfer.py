@@ -7,8 +7,6 @@ from tests.figures.drawn import fill, words
 from vitedu.figures.chapters import transfer
 from vitedu.figures.palette import CLASS, PALE
 
-pytestmark = pytest.mark.slow  # draws
-
 
 def test_momentum_draws_gradients_and_the_velocity_on_one_scale():
     gradients = {"agree": [1, 1], "disagree": [1, -1]}

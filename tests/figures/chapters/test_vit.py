@@ -6,8 +6,6 @@ import torch
 from tests.figures.drawn import words
 from vitedu.figures.chapters import vit
 
-pytestmark = pytest.mark.slow  # draws
-
 
 def test_one_class_token_goes_in_front_of_every_image():
     figure, alt = vit.tokens(batch=2, patches=3)

@@ -8,8 +8,6 @@ from vitedu.figures import palette
 from vitedu.figures.chapters import weights
 from vitedu.figures.palette import ATTENTION, CLASS, DARK, TINTS
 
-pytestmark = pytest.mark.slow  # draws
-
 ROWS = [
     weights.Dialect("one", ("a/", "b"), (4, 2, 2), ("f(", " x)"), "heads"),
     weights.Dialect("two", ("c.d",), (12, 4), ("x[8:]",), "joint"),

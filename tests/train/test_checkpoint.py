@@ -12,8 +12,9 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from tests.train.runs import SHORT, SMALL
 from vitedu.errors import UserError
-from vitedu.model import ViT, ViTConfig
+from vitedu.model import ViT
 from vitedu.train.checkpoint import (
     Saver,
     as_bytes,
@@ -31,19 +32,7 @@ from vitedu.train.schedule import build_schedule
 from vitedu.train.state import TrainState
 from vitedu.train.step import StepResult, train_step
 
-TINY = ViTConfig(
-    image_size=8,
-    patch_size=4,
-    in_channels=1,
-    num_classes=3,
-    embed_dim=8,
-    depth=1,
-    num_heads=2,
-    mlp_dim=16,
-)
-BASE = TrainConfig(
-    recipe="test", tier="cpu", model=TINY, dataset="digits", steps=10, ema=0.9
-)
+BASE = replace(SHORT, steps=10, ema=0.9)
 KINDS = [
     (optimizer, precision)
     for optimizer in ("adamw", "adam", "sgd")
@@ -435,9 +424,9 @@ def test_a_missing_file_is_one_sentence(tmp_path):
 @pytest.mark.parametrize(
     "other",
     [
-        {"model": replace(TINY, embed_dim=16)},
-        {"model": replace(TINY, depth=2)},
-        {"model": replace(TINY, pre_logits=4)},
+        {"model": replace(SMALL, embed_dim=16)},
+        {"model": replace(SMALL, depth=2)},
+        {"model": replace(SMALL, pre_logits=4)},
     ],
 )
 def test_the_file_of_another_run_is_one_sentence(tmp_path, other):
@@ -450,7 +439,7 @@ def test_the_file_of_another_run_is_one_sentence(tmp_path, other):
 
 
 def test_the_sentence_says_every_field_that_differs(tmp_path):
-    other = build(lr=0.5, model=replace(TINY, depth=2))
+    other = build(lr=0.5, model=replace(SMALL, depth=2))
     save(tmp_path / "c.pt", other)
     with pytest.raises(
         UserError,

@@ -5,10 +5,10 @@ import math
 from dataclasses import fields, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
+from tests.train.runs import OTHER, SHORT, SMALL, write_set
 from vitedu.data import Augment, PreprocessSpec
 from vitedu.errors import UserError
 from vitedu.fields import meanings
@@ -19,7 +19,6 @@ from vitedu.model import (
     RoPE,
     SinCos2D,
     ViT,
-    ViTConfig,
 )
 from vitedu.train import RECIPES, fit, override, recipe
 from vitedu.train.checkpoint import read_checkpoint
@@ -30,28 +29,12 @@ from vitedu.train.state import count_steps
 from vitedu.train.step import train_step
 from vitedu.weights import save
 
-TINY = ViTConfig(
-    image_size=8,
-    patch_size=4,
-    in_channels=1,
-    num_classes=3,
-    embed_dim=8,
-    depth=1,
-    num_heads=2,
-    mlp_dim=16,
-)
 CPU = torch.device("cpu")
 NAN, INF = float("nan"), float("inf")
 
 
 def config(**changes):
-    given = {
-        "recipe": "test",
-        "tier": "cpu",
-        "model": TINY,
-        "dataset": "set.npz",
-    }
-    return TrainConfig(**(given | {"steps": 3, "batch_size": 8} | changes))
+    return replace(SHORT, **{"steps": 3} | changes)
 
 
 def through_json(value):
@@ -67,63 +50,16 @@ def test_json_gives_every_recipe_back(name, tier):
     assert through_json(recipe(name, tier)) == recipe(name, tier)
 
 
-def test_json_gives_every_field_back():
-    odd = config(
-        model=replace(TINY, image_size=(8, 12), patch_size=(4, 6), pool="mean"),
-        data="there",
-        preprocess=PreprocessSpec(
-            mean=0.1, std=0.2, interpolation="bicubic", crop=0.9
-        ),
-        augment=Augment(
-            shift=2, rotate=5.0, scale=0.1, shear=3.0, crop=0.5, flip=True
-        ),
-        steps=None,
-        epochs=7,
-        batch_size=9,
-        micro_batch_size=4,
-        optimizer="sgd",
-        lr=0.3,
-        betas=(0.5, 0.6),
-        weight_decay=0.01,
-        schedule="linear",
-        warmup=0.2,
-        max_grad_norm=1.5,
-        ema=0.99,
-        label_smoothing=0.1,
-        precision="bf16",
-        compile=True,
-        seed=5,
-        validation=0.1,
-        max_images=100,
-        fallback="digits",
-        tier="gpu",
-        device="cuda:1",
-        num_workers=3,
-        log_every=4,
-        save_every=6,
-        loss="sigmoid",
-        head_bias=-1.0,
-        mixup=0.2,
-        cutmix=0.3,
-        layer_decay=0.7,
-        attention="math",
-        activation_checkpointing=True,
-        shard=True,
-        weights="w",
-        keep="best",
-        given="loss=f",
-        threads=3,
-    )
-    defaults = TrainConfig(
-        recipe="other", tier="cpu", model=TINY, dataset="other.npz", steps=1
-    )
-    unchanged = [
-        each.name
-        for each in fields(TrainConfig)
-        if getattr(odd, each.name) == getattr(defaults, each.name)
-    ]
-    assert unchanged == []
-    assert through_json(odd) == odd
+@pytest.mark.parametrize("name", OTHER)
+def test_json_gives_every_field_back(name):
+    changed = replace(SHORT, **OTHER[name])
+    assert changed != SHORT
+    assert through_json(changed) == changed
+
+
+def test_the_table_has_every_field():
+    named = {name.partition(".")[0] for name in OTHER}
+    assert named == {each.name for each in fields(TrainConfig)}
 
 
 def test_json_of_an_unknown_field_names_the_nearest():
@@ -144,26 +80,12 @@ def test_json_of_an_unknown_nested_field_is_an_error(part):
 # --- identity
 
 
-@pytest.mark.parametrize("name", MAY_DIFFER)
+@pytest.mark.parametrize("name", OTHER)
 def test_what_may_differ_is_no_part_of_the_identity(name):
-    others = {"device": "cuda", "compile": True, "shard": True}  # else 2
-    value = others.get(name, 2)
-    assert config(**{name: value}).identity() == config().identity()
-    assert config(**{name: value}).digest() == config().digest()
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"lr": 0.5},
-        {"seed": 1},
-        {"model": replace(TINY, gelu="tanh")},
-        {"augment": Augment(flip=True)},
-        {"preprocess": PreprocessSpec(mean=0.0)},
-    ],
-)
-def test_any_other_change_gives_another_digest(changes):
-    assert config(**changes).digest() != config().digest()
+    changed = replace(SHORT, **OTHER[name])
+    may_differ = name in MAY_DIFFER
+    assert (changed.identity() == SHORT.identity()) == may_differ
+    assert (changed.digest() == SHORT.digest()) == may_differ
 
 
 def test_runs_from_before_the_later_fields_keep_their_folders():
@@ -179,13 +101,6 @@ def test_runs_from_before_the_later_fields_keep_their_folders():
     }
     now = {name: recipe(name, "cpu").digest() for name in digests}
     assert now == digests
-
-
-@pytest.mark.parametrize(
-    "later", [{"weights": "w"}, {"keep": "best"}, {"given": "loss=f"}]
-)
-def test_a_later_field_that_is_set_gives_another_digest(later):
-    assert config(**later).digest() != config().digest()
 
 
 def test_a_configuration_without_the_later_fields_can_be_read():
@@ -231,9 +146,9 @@ WRONG = {
     "log_every": (0, -1),
     "save_every": (0, -1),
     "max_images": (0, -1),
-    "threads": (0, -1, 10**9),
+    "threads": (0, -1),
     "seed": (-1, 2**64),
-    "num_workers": (-1, 10**30),
+    "num_workers": (-1,),
     "lr": (0.0, -1e-3, NAN, INF),
     "max_grad_norm": (0.0, -1.0, NAN, INF),
     "weight_decay": (-0.1, NAN, INF),
@@ -321,27 +236,12 @@ def test_adam_with_decay_points_to_adamw():
         config(optimizer="adam", weight_decay=0.1)
 
 
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        {"embed_dim": 4_000_000},
-        {"mlp_dim": 10**12},
-        {"num_classes": 10**12},
-        {"image_size": 4 * 10**8},
-    ],
-)
-def test_a_model_beyond_the_memory_is_one_sentence(sizes):
-    large = config(model=replace(TINY, **({"embed_dim": 1_024} | sizes)))
-    with pytest.raises(UserError, match=r"of memory, and|for torch"):
-        build_state(large, range(24), CPU)
-
-
 # --- preprocess follows the model
 
 
 def test_preprocess_takes_size_and_channels_from_the_model():
     spec = config(
-        model=replace(TINY, image_size=(8, 12), in_channels=3)
+        model=replace(SMALL, image_size=(8, 12), in_channels=3)
     ).preprocess
     assert (spec.image_size, spec.in_channels) == ((8, 12), 3)
 
@@ -405,7 +305,7 @@ def test_text_is_read_by_the_type_of_the_field(assignment, want):
             "ema": 0.5,
             "data": "x",
         },
-        model=replace(TINY, pre_logits=8),
+        model=replace(SMALL, pre_logits=8),
         preprocess=PreprocessSpec(crop=0.5),
     )
     value = override(before, {path: text})
@@ -418,7 +318,7 @@ def test_text_is_read_by_the_type_of_the_field(assignment, want):
 def test_other_fields_stay():
     before = config(ema=0.5)
     after = override(before, {"lr": "0.5", "model.depth": "2"})
-    assert after == replace(before, lr=0.5, model=replace(TINY, depth=2))
+    assert after == replace(before, lr=0.5, model=replace(SMALL, depth=2))
 
 
 def test_nothing_to_set_changes_nothing():
@@ -478,11 +378,9 @@ def test_a_variant_starts_from_its_defaults_and_takes_fields():
         ("lr=fast", "lr must be a number above 0, got 'fast'"),
         ("lr=", "lr must be a number above 0, got ''"),
         ("lr=none", "lr must be a number above 0, got 'none'"),
-        ("lr=1e400", "lr must be a number above 0, got inf"),
         ("batch_size=2.5", "batch_size must be a whole number .*, got '2.5'"),
         ("batch_size=many", "batch_size must be a whole number"),
         ("steps=1e3", "steps must be a whole number"),
-        ("num_workers=1" + "0" * 30, "num_workers must be a whole number"),
         ("compile=1", "compile must be true or false, got '1'"),
         ("betas=0.9,high", r"betas must be 2 numbers .*\(0.9, 'high'\)"),
         ("betas=0.9", "betas must be 2 numbers"),
@@ -521,14 +419,6 @@ def test_a_wrong_assignment_is_one_sentence(assignment, reason):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("path", ["steps", "lr", "seed", "model.depth"])
-def test_a_number_of_5000_digits_is_one_short_sentence(path):
-    name = path.rpartition(".")[2]
-    with pytest.raises(UserError, match=f"{name} must be a .*number") as error:
-        override(config(), {path: "9" * 5_000})
-    assert len(str(error.value)) < 2_500
-
-
 def test_a_size_is_set_in_the_model_and_nowhere_else():
     assert override(config(), {"model.image_size": "16"}) != config()
     with pytest.raises(UserError, match=r"set model\.image_size"):
@@ -546,14 +436,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("VITEDU_OFFLINE", "1")
     for name, seed in (("set", 0), ("other", 1)):
-        drawn = np.random.default_rng(seed)
-        arrays = {}
-        for part, count in (("train", 24), ("test", 9)):
-            arrays[f"x_{part}"] = drawn.integers(
-                0, 256, (count, 8, 8), np.uint8
-            )
-            arrays[f"y_{part}"] = np.arange(count) % 3
-        np.savez(f"{name}.npz", **arrays)
+        write_set(tmp_path, name, 24, 9, noise=256, step=0, seed=seed)
     return tmp_path
 
 
@@ -630,19 +513,19 @@ def threads_used(config):
 def first_weight(config):
     """A weight that a run begins with; there's a file for another to name."""
     torch.manual_seed(5)
-    save(ViT(TINY), "start.safetensors")
+    save(ViT(SMALL), "start.safetensors")
     return build_model(config).patch_embed.proj.weight[0, 0, 0, 0].item()
 
 
 MNIST = {
     "dataset": "mnist",
-    "model": replace(TINY, image_size=28, num_classes=10),
+    "model": replace(SMALL, image_size=28, num_classes=10),
 }
 # field: its other value, what shows it, and what else is set on both sides
 SHOWN = {
     "recipe": ("other", lambda c: fit(c).result["name"], {}),
     "tier": ("gpu", lambda c: fit(c).result["tier"], {}),
-    "model": (replace(TINY, depth=2), lambda c: len(trained(c)), {}),
+    "model": (replace(SMALL, depth=2), lambda c: len(trained(c)), {}),
     "dataset": ("other.npz", lambda c: open_sources(c, CPU).dataset.digest, {}),
     "data": ("other.npz", lambda c: open_sources(c, CPU).dataset.digest, {}),
     "preprocess": (PreprocessSpec(mean=0.1), first_images, {}),

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
+from tests.train.runs import SHORT, stopper, write_set
 from vitedu.errors import UserError
-from vitedu.model import ViTConfig
-from vitedu.train import TrainConfig, fit
+from vitedu.train import fit
 from vitedu.train.checkpoint import read_checkpoint
 from vitedu.train.processes import SINGLE, from_environment
 from vitedu.train.processes.distributed import Distributed
@@ -26,26 +25,15 @@ from vitedu.weights import read_weights
 
 # A process takes seconds to import PyTorch, more on a busy machine.
 PATIENCE = 300
+ROOT = Path(__file__).parents[2]
 TORCHRUN = [
     sys.executable,
     *("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
 ]
 # 31 + 13 images, so that no share is even; no draws inside the network, which
 # each process has of its own.
-CONFIG = TrainConfig(
-    recipe="test",
-    tier="cpu",
-    model=ViTConfig(
-        image_size=8,
-        patch_size=4,
-        in_channels=1,
-        num_classes=3,
-        embed_dim=8,
-        depth=1,
-        num_heads=2,
-        mlp_dim=16,
-    ),
-    dataset="set.npz",
+CONFIG = replace(
+    SHORT,
     steps=12,
     batch_size=6,
     micro_batch_size=2,
@@ -65,22 +53,10 @@ LONG = replace(CONFIG, steps=100_000, validation=0.0)
 CLOSE = {"rtol": 0, "atol": 1e-5}
 
 
-def write_set(folder):
-    """A set of images in three classes that can be learned."""
-    drawn, arrays = np.random.default_rng(0), {}
-    for part, count in (("train", 31), ("test", 13)):
-        labels = np.arange(count) % 3
-        noise = drawn.integers(0, 100, (count, 8, 8))
-        images = noise + 70 * labels[:, None, None]
-        arrays |= {f"x_{part}": images.astype(np.uint8), f"y_{part}": labels}
-    np.savez(folder / "set.npz", **arrays)
-    return folder / "set.npz"
-
-
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_set(tmp_path)
+    write_set(tmp_path, train=31, test=13)
     return tmp_path
 
 
@@ -90,7 +66,9 @@ def answers(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
     worker = Path(__file__).with_name("two_processes.py")
     out = folder / "out.json"
-    with started(worker, write_set(folder), out, cwd=folder) as job:
+    with started(
+        worker, write_set(folder, train=31, test=13), out, cwd=folder
+    ) as job:
         _, said = job.communicate(timeout=PATIENCE)
     assert out.exists(), said
     return json.loads(out.read_text()) | {"code": job.returncode, "said": said}
@@ -102,7 +80,7 @@ def started(*words, cwd):
     with subprocess.Popen(
         [*TORCHRUN, *map(str, words)],
         cwd=cwd,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -137,12 +115,6 @@ def wait_for_steps(job, folder, count):
         assert job.poll() is None, job.communicate()[1]
         time.sleep(0.05)
     raise AssertionError(f"no {count} steps after {PATIENCE} s")
-
-
-def stopper(steps):
-    """A should_stop that says yes after so many steps of this call."""
-    counter = iter(range(1, 10_000))
-    return lambda: next(counter) == steps
 
 
 needs_proc = pytest.mark.skipif(

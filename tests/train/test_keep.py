@@ -1,43 +1,34 @@
 """keep="best", and what a run that is stopped leaves behind."""
 
-import json
 import shutil
 from contextlib import chdir
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
 import vitedu
+from tests.train.runs import (
+    SHORT,
+    SMALL,
+    equal,
+    lines,
+    stopper,
+    weights,
+    write_set,
+)
 from vitedu.errors import UserError
-from vitedu.model import ViTConfig
-from vitedu.train import TrainConfig, fit
+from vitedu.train import fit
 from vitedu.train.checkpoint import read_checkpoint
 from vitedu.train.run_folder import RunFolder
-from vitedu.weights import read_weights
 
 pytestmark = pytest.mark.slow  # each test trains
 
-TIMING = ("images_per_second", "wall_seconds", "data_wait")
 # 3 steps an epoch; a rate so high that accuracy goes up and down
-BEST = TrainConfig(
-    recipe="test",
-    tier="cpu",
-    model=ViTConfig(
-        image_size=8,
-        patch_size=4,
-        in_channels=1,
-        num_classes=3,
-        embed_dim=8,
-        depth=1,
-        num_heads=2,
-        mlp_dim=16,
-        dropout=0.1,
-    ),
-    dataset="set.npz",
+BEST = replace(
+    SHORT,
+    model=replace(SMALL, dropout=0.1),
     steps=18,
-    batch_size=8,
     lr=0.05,
     schedule="constant",
     validation=0.4,
@@ -47,39 +38,16 @@ BEST = TrainConfig(
 AVERAGED = replace(BEST, ema=0.9)
 
 
-def write_set(folder):
-    """A set of 40 + 11 noisy images in three classes."""
-    drawn, arrays = np.random.default_rng(0), {}
-    for part, count in (("train", 40), ("test", 11)):
-        labels = np.arange(count) % 3
-        images = drawn.integers(0, 200, (count, 8, 8))
-        images = images + 25 * labels[:, None, None]
-        arrays |= {f"x_{part}": images.astype(np.uint8), f"y_{part}": labels}
-    np.savez(folder / "set.npz", **arrays)
+# 40 + 11 noisy images
+NOISY = {"train": 40, "noise": 200, "step": 25}
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """A folder with the set in it."""
     monkeypatch.chdir(tmp_path)
-    write_set(tmp_path)
+    write_set(tmp_path, **NOISY)
     return tmp_path
-
-
-def stopper(steps):
-    """A should_stop that says yes after so many steps of this call."""
-    counter = iter(range(1, 1000))
-    return lambda: next(counter) == steps
-
-
-def lines(folder):
-    """The log without what a clock wrote."""
-    read = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
-    return [{n: v for n, v in line.items() if n not in TIMING} for line in read]
-
-
-def weights(folder, name="model"):
-    return (folder / f"{name}.safetensors").read_bytes()
 
 
 def accuracies(run):
@@ -107,8 +75,7 @@ def test_the_best_weights_are_those_of_a_run_that_ends_there(here, config):
     assert step < 18  # or there would be nothing to see
     # at a constant rate a shorter run is the beginning of a longer one
     shorter = fit(replace(config, steps=step, keep="last"))
-    for name, tensor in shorter.model.state_dict().items():
-        assert torch.equal(run.model.state_dict()[name], tensor)
+    assert equal(shorter.model, run.model)
 
 
 def test_of_equal_accuracies_the_earlier_is_kept(here):
@@ -125,9 +92,7 @@ def test_the_result_and_the_file_are_of_the_best_weights(here):
     metrics = run.result["metrics"]
     assert metrics["validation_accuracy"]["value"] == measured[step]
     assert f"weights are those of step {step}, the best" in run.result["notes"]
-    stored = read_weights(here / "run" / "model.safetensors").state_dict
-    for name, tensor in run.model.state_dict().items():
-        assert torch.equal(stored[name], tensor)
+    assert equal(vitedu.load("run"), run.model)
     assert weights(here / "run") == weights(here / "run", "best")
     last = fit(replace(BEST, keep="last"), "last")
     assert weights(here / "last") != weights(here / "run")
@@ -137,9 +102,7 @@ def test_the_result_and_the_file_are_of_the_best_weights(here):
 def test_without_a_folder_the_best_weights_are_the_same(here):
     run = fit(AVERAGED)
     fit(AVERAGED, "run")
-    stored = read_weights(here / "run" / "model.safetensors").state_dict
-    for name, tensor in run.model.state_dict().items():
-        assert torch.equal(stored[name], tensor)
+    assert equal(vitedu.load("run"), run.model)
 
 
 def test_keeping_the_best_wants_something_to_choose_by(here):
@@ -182,7 +145,7 @@ def killer(line):
 def whole(tmp_path_factory):
     """The folder of a run that nothing disturbed."""
     folder = tmp_path_factory.mktemp("whole")
-    write_set(folder)
+    write_set(folder, **NOISY)
     with chdir(folder):
         fit(replace(AVERAGED, save_every=4), "whole")
     return folder / "whole"

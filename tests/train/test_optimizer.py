@@ -9,12 +9,13 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from tests.train.runs import SHORT, SMALL
 from vitedu.compat import import_timm
 from vitedu.errors import UserError
-from vitedu.model import Hybrid, ViT, ViTConfig, resnet
+from vitedu.model import Hybrid, ViT, resnet
 from vitedu.model.position import Learned1D
 from vitedu.pictures import PreprocessSpec
-from vitedu.train.config import Optimizer, TrainConfig
+from vitedu.train.config import Optimizer
 from vitedu.train.optimizer import (
     OPTIMIZERS,
     Group,
@@ -27,29 +28,13 @@ from vitedu.train.optimizer import (
 )
 from vitedu.train.precision import build_precision
 
-TINY = ViTConfig(
-    image_size=8,
-    patch_size=4,
-    in_channels=1,
-    num_classes=3,
-    embed_dim=8,
-    depth=2,
-    num_heads=2,
-    mlp_dim=16,
-    pre_logits=6,
-)
+TINY = replace(SMALL, depth=2, pre_logits=6)
 # float64, a dozen operations a step in another order than the fused kernel's
 EXACT = {"rtol": 1e-12, "atol": 1e-14}
 
 
 def config(**fields):
-    given = {
-        "recipe": "test",
-        "tier": "cpu",
-        "model": TINY,
-        "dataset": "digits",
-    }
-    return TrainConfig(**(given | {"steps": 10} | fields))
+    return replace(SHORT, model=TINY, **fields)
 
 
 def two_weights():

@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
+from tests.train.runs import SHORT, SMALL
 from vitedu.errors import UserError
-from vitedu.model import ViT, ViTConfig
-from vitedu.train.config import Attention, Precision, TrainConfig
+from vitedu.model import ViT
+from vitedu.train.config import Attention, Precision
 from vitedu.train.precision import (
     DTYPES as FORMATS,
 )
@@ -30,16 +31,6 @@ CPU = torch.device("cpu")
 GPU = torch.device("cuda")
 # those of the CPU; TF32 is for GPUs alone
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-TINY = ViTConfig(
-    image_size=8,
-    patch_size=4,
-    in_channels=1,
-    num_classes=3,
-    embed_dim=8,
-    depth=1,
-    num_heads=2,
-    mlp_dim=16,
-)
 # 65536 is a float16 scaler's first scale: a power of two, so that scaling and
 # unscaling change no bit
 FIRST_SCALE = 2.0**16
@@ -54,14 +45,14 @@ def one_weight(value=1.0, fused=True):
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_the_forward_pass_is_in_the_named_format(name):
-    precision, model = build_precision(name, CPU), ViT(TINY)
+    precision, model = build_precision(name, CPU), ViT(SMALL)
     with precision.autocast():
         assert model(torch.randn(2, 1, 8, 8)).dtype == DTYPES[name]
 
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_weights_and_their_gradients_are_float32(name):
-    precision, model = build_precision(name, CPU), ViT(TINY)
+    precision, model = build_precision(name, CPU), ViT(SMALL)
     with precision.autocast():
         logits = model(torch.randn(2, 1, 8, 8))
     precision.backward(logits.float().sum())
@@ -270,14 +261,7 @@ def test_what_a_device_lacks_is_one_sentence_with_the_remedy(
 
 
 def test_a_configuration_made_concrete_changes_in_its_precision_alone():
-    given = TrainConfig(
-        recipe="test",
-        tier="cpu",
-        model=TINY,
-        dataset="digits",
-        steps=1,
-        precision="auto",
-    )
+    given = replace(SHORT, precision="auto")
     assert concrete(given, CPU) == replace(given, precision="fp32")
     assert concrete(concrete(given, CPU), CPU) == concrete(given, CPU)
     with pytest.raises(UserError, match="precision=tf32 needs a GPU"):
@@ -346,13 +330,13 @@ def kernels_of(logits):
 def test_attention_is_computed_by_the_named_kernel(name, attention, is_fused):
     precision = build_precision(name, CPU, attention)
     with precision.autocast():
-        logits = ViT(TINY)(torch.randn(2, 1, 8, 8))
+        logits = ViT(SMALL)(torch.randn(2, 1, 8, 8))
     assert kernels_of(logits) == is_fused
 
 
 @pytest.mark.parametrize("attention", ["efficient", "cudnn"])
 def test_a_kernel_that_the_device_lacks_is_one_sentence(attention):
-    precision, model = build_precision("fp32", CPU, attention), ViT(TINY)
+    precision, model = build_precision("fp32", CPU, attention), ViT(SMALL)
     with (
         pytest.raises(UserError, match=f"attention={attention}: that kernel"),
         precision.autocast(),
@@ -390,7 +374,7 @@ def test_a_device_of_one_kernel_offers_no_choice():
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_gpu_takes_nearly_the_step_of_float32(name):
     torch.manual_seed(0)
-    model, images = ViT(TINY), torch.randn(4, 1, 8, 8)
+    model, images = ViT(SMALL), torch.randn(4, 1, 8, 8)
     nn.init.normal_(model.head.weight)
     want = torch.autograd.grad(model(images).square().sum(), model.parameters())
     model, precision = model.cuda(), build_precision(name, GPU)
@@ -424,7 +408,7 @@ def test_tf32_rounds_a_product_and_fp32_does_not():
 @pytest.mark.parametrize("attention", ["flash", "efficient", "math"])
 def test_kernels_of_a_gpu_give_the_same_attention(attention):
     torch.manual_seed(0)
-    model = ViT(replace(TINY, embed_dim=64)).cuda()
+    model = ViT(replace(SMALL, embed_dim=64)).cuda()
     nn.init.normal_(model.head.weight)
     images = torch.randn(4, 1, 8, 8, device="cuda")
     with build_precision("bf16", GPU, attention).autocast():

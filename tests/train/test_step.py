@@ -9,8 +9,8 @@ from torch import nn
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from vitedu.model import ViT, ViTConfig
-from vitedu.train.config import TrainConfig
+from tests.train.runs import SHORT, SMALL
+from vitedu.model import ViT
 from vitedu.train.optimizer import MovingAverage, optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.processes import micro_batches
@@ -18,29 +18,13 @@ from vitedu.train.schedule import build_schedule
 from vitedu.train.state import TrainState, build_loss
 from vitedu.train.step import train_step
 
-TINY = ViTConfig(
-    image_size=8,
-    patch_size=4,
-    in_channels=1,
-    num_classes=3,
-    embed_dim=8,
-    depth=1,
-    num_heads=2,
-    mlp_dim=16,
-)
 # float64 all through, 11 images in another order; a part that weighs wrong is
 # off by 1e-2
 CLOSE = {"rtol": 0, "atol": 1e-10}
 
 
 def config(**fields):
-    given = {
-        "recipe": "test",
-        "tier": "cpu",
-        "model": TINY,
-        "dataset": "digits",
-    }
-    return TrainConfig(**(given | {"steps": 10, "optimizer": "sgd"} | fields))
+    return replace(SHORT, **{"steps": 10, "optimizer": "sgd"} | fields)
 
 
 def build(*, dtype=torch.float64, device="cpu", **fields):
@@ -429,7 +413,7 @@ def test_a_step_prints_nothing(capsys):
 def test_a_step_with_dropout_is_decided_by_the_seed_before_it():
     batch, results = drawn_batch(), []
     for seed in (5, 5, 6):
-        state = build(model=replace(TINY, dropout=0.5, depth=2, drop_path=0.5))
+        state = build(model=replace(SMALL, dropout=0.5, depth=2, drop_path=0.5))
         torch.manual_seed(seed)
         train_step(state, batch)
         results.append(weights(state)["head.weight"])
@@ -472,7 +456,7 @@ RECORDED = [
 
 def test_twenty_steps_give_the_recorded_losses(one_thread):
     state = build(
-        model=replace(TINY, depth=2),
+        model=replace(SMALL, depth=2),
         optimizer="adamw",
         lr=0.02,
         betas=(0.9, 0.99),

@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from tests.train.runs import SHORT, SMALL
 from vitedu.errors import UserError
-from vitedu.model import ViT, ViTConfig
-from vitedu.train.config import TrainConfig
+from vitedu.model import ViT
 from vitedu.train.data import open_sources
 from vitedu.train.fit import Loop
 from vitedu.train.optimizer import MovingAverage, optimizer_of
@@ -28,22 +28,11 @@ from vitedu.train.state import TrainState
 from vitedu.train.step import StepResult, train_step
 
 CPU = torch.device("cpu")
-CONFIG = TrainConfig(
-    recipe="test",
-    tier="cpu",
-    model=ViTConfig(
-        image_size=8,
-        patch_size=4,
-        in_channels=1,
-        num_classes=3,
-        embed_dim=8,
-        depth=2,
-        num_heads=2,
-        mlp_dim=16,
-    ),
+CONFIG = replace(
+    SHORT,
+    model=replace(SMALL, depth=2),
     dataset=sys.argv[1],
     steps=20,
-    batch_size=8,
     micro_batch_size=3,
     lr=0.01,
     weight_decay=0.1,

@@ -6,29 +6,20 @@ from dataclasses import replace
 import pytest
 import torch
 
+from tests.train.runs import SHORT, SMALL
 from vitedu.data import ArraySource
 from vitedu.data.readers.arrays import open_pair
-from vitedu.model import ViTConfig
 from vitedu.pictures import PreprocessSpec
 from vitedu.results import read_file
-from vitedu.train import TrainConfig, fit
+from vitedu.train import fit
 from vitedu.train.journal import DataWait
 
 pytestmark = pytest.mark.slow  # each test trains
 
 CPU = torch.device("cpu")
-CONFIG = TrainConfig(
-    recipe="test",
-    tier="cpu",
-    model=ViTConfig(
-        image_size=8,
-        patch_size=4,
-        num_classes=2,
-        embed_dim=8,
-        depth=1,
-        num_heads=2,
-        mlp_dim=16,
-    ),
+CONFIG = replace(
+    SHORT,
+    model=replace(SMALL, in_channels=3, num_classes=2),
     dataset="given",
     steps=4,
     batch_size=4,

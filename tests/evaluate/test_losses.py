@@ -1,6 +1,7 @@
 """Two cross-entropies: against the formula, and what they begin with."""
 
 import math
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -8,14 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
+from tests.train.runs import SHORT
 from vitedu.evaluate.losses import (
     LOSSES,
     sigmoid_cross_entropy,
     softmax_cross_entropy,
 )
-from vitedu.model import ViTConfig
 from vitedu.model.classifier import LossName
-from vitedu.train.config import TrainConfig
 from vitedu.train.state import build_loss
 
 # float64, 28 terms
@@ -23,11 +23,7 @@ EXACT = {"rtol": 1e-13, "atol": 0}
 
 
 def config(**fields):
-    model = ViTConfig(
-        image_size=8, patch_size=4, embed_dim=8, depth=1, num_heads=2
-    )
-    given = {"recipe": "test", "tier": "cpu", "dataset": "digits", "steps": 1}
-    return TrainConfig(model=model, **(given | fields))
+    return replace(SHORT, **fields)
 
 
 def drawn(num_images=7, classes=4):

@@ -7,7 +7,6 @@ from torch.testing import assert_close
 from vitedu.data.augment import randaugment
 from vitedu.data.augment.augment import (
     COLUMNS,
-    GEOMETRY,
     Augment,
     apply,
     augmentation_table,
@@ -71,33 +70,12 @@ def test_every_shift_and_flip_is_drawn_about_equally_often():
     assert abs(column(table, "flip").sum() - 10_000) < 6 * 71
 
 
-def test_everything_off_leaves_the_pixels_alone():
-    images = random_images(3, 3, 6, 5)
-    assert Augment().is_off
-    assert torch.equal(
-        apply(Augment(), images, draw(Augment(), 3)), images.float()
-    )
-
-
-def test_resampling_with_zero_parameters_is_the_identity():
-    images = random_images(3, 3, 9, 12)
-    rows = draw(Augment(), 3)  # nothing drawn: unit matrices and whole boxes
-    # float32 coordinates are off by about 1e-6 of 12 pixels, times a step of
-    # 255
-    assert_close(
-        apply(Augment(rotate=10), images, rows),
-        images.float(),
-        rtol=0,
-        atol=1e-2,
-    )
-
-
 def test_a_whole_pixel_shift_inside_a_resampling_equals_the_exact_shift():
     images, rows = random_images(1, 1, 8, 8), draw(Augment(), 1)
     rows[0, :3] = torch.tensor([2.0, -1.0, 1.0])
     want = shifted_by_loop(images[0], 2, -1).flip(-1)[None].float()
     got = apply(Augment(rotate=1), images, rows)
-    # float32 coordinates: see above
+    # float32 coordinates are off by about 1e-6 of 8 pixels, times a step of 255
     assert_close(got, want, rtol=0, atol=1e-2)
 
 
@@ -198,18 +176,11 @@ def test_shear_leans_upright_lines_and_keeps_rows():
     ],
 )
 def test_every_field_changes_the_picture(field, value):
+    assert Augment().is_off
     augment, images = Augment(**{field: value}), random_images(4, 1, 10, 10)
     assert not augment.is_off
     out = apply(augment, images, draw(augment, 4))
     assert not torch.equal(out, images.float())
-
-
-def test_switching_a_field_on_leaves_the_draws_of_the_others():
-    less, more = (
-        draw(Augment(rotate=9), 20),
-        draw(Augment(rotate=9, crop=0.5), 20),
-    )
-    assert torch.equal(less[:, :7], more[:, :7])
 
 
 def test_pixels_stay_in_their_range():
@@ -263,13 +234,6 @@ def test_the_first_draws_are_those_of_earlier_versions():
     assert_close(height * width, 0.25 + 0.75 * uniform[:, 6])
     turned = torch.atan2(column(table, "m_yx"), column(table, "m_xx"))
     assert_close(turned.rad2deg(), 60 * uniform[:, 4] - 30)
-
-
-@pytest.mark.parametrize("geometry", [{"shift": 2, "flip": True}, MOVES])
-def test_new_fields_leave_the_draws_of_the_geometry(geometry):
-    less, more = Augment(**geometry), Augment(**geometry, **COLOURS)
-    first = len(GEOMETRY)
-    assert torch.equal(draw(less, 40)[:, :first], draw(more, 40)[:, :first])
 
 
 def test_more_layers_leave_the_earlier_ones():

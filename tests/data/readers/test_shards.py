@@ -24,7 +24,6 @@ from vitedu.data import (
     find_images,
     folder_of,
     load_folder,
-    match_classes,
     prepare,
 )
 from vitedu.data.feed.order import windowed
@@ -212,16 +211,6 @@ def test_an_epoch_goes_on_in_its_middle(shards):
         assert torch.equal(images, same) and torch.equal(labels, alike)
 
 
-def test_every_epoch_has_an_order_of_its_own(shards):
-    source = ImageSource(find_images(shards), SPEC, shuffle=True)
-    orders = [
-        next(source.batches(epoch=epoch, seed=0, batch_size=99))[0]
-        for epoch in (0, 1)
-    ]
-    assert not torch.equal(*orders)
-    assert rows_of(orders[0]) == rows_of(orders[1])
-
-
 def test_a_window_of_shards_is_read_before_the_next():
     shard_of = torch.arange(100) // 10
     order = windowed(shard_of, 3, torch.Generator().manual_seed(0))
@@ -278,18 +267,6 @@ def test_a_set_of_one_part_is_that_part(folder, tmp_path):
     source = as_source(tmp_path / "out", preprocess=SPEC)
     assert len(source) == 15
     assert len(load_folder(tmp_path / "out").test) == 3
-
-
-def test_classes_are_matched_by_name_as_those_of_a_folder(folder, tmp_path):
-    prepare(folder, tmp_path / "out")
-    pictures = find_images(evaluation_part(tmp_path / "out"))
-    names = ("cat", "dog", "bee", "ant")
-    matched = match_classes(pictures, names, 4)
-    assert isinstance(matched.reader, ShardReader)
-    assert {
-        pictures.class_names[a] == names[b]
-        for a, b in zip(pictures.labels, matched.labels, strict=True)
-    } == {True}
 
 
 def test_a_broken_picture_is_left_out_from_the_beginning(tmp_path):

@@ -3,7 +3,6 @@
 import json
 import warnings
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -13,6 +12,7 @@ from vitedu.data import PreprocessSpec
 from vitedu.data.imagenet import imagenet_21k_classes, imagenet_classes
 from vitedu.model import ViT, ViTConfig
 from vitedu.weights import DIALECTS, Checkpoint, convert, load, write_weights
+from vitedu.weights.convert import write_file
 from vitedu.weights.files import read_safetensors
 from vitedu.weights.hf import ids_of
 
@@ -114,21 +114,6 @@ def test_imagenets_names_are_one_word_in_our_file(tmp_path):
         assert load(path).class_names == names
 
 
-@pytest.mark.parametrize("to", ["timm", "hf", "torchvision"])
-@pytest.mark.parametrize("names", [(), OWN])
-def test_names_in_a_file_of_others_go_before_imagenets(tmp_path, to, names):
-    write_weights(tmp_path / "ours.safetensors", checkpoint(1000, names))
-    suffix = ".pth" if to == "torchvision" else ""
-    target = tmp_path / f"theirs{suffix}"
-    quiet_convert(tmp_path / "ours.safetensors", target, to)
-    hints = HEADS if to == "torchvision" else {}
-    model = quiet_load(target, **hints)
-    keeps_names = to != "torchvision" and names
-    assert model.class_names == (names if keeps_names else IMAGENET)
-    is_said = any("have no names" in x for x in model.load_report.notes)
-    assert is_said != bool(keeps_names)
-
-
 def test_a_conversion_keeps_the_names_and_says_whence(foreign, tmp_path):
     done = quiet_convert(foreign(1000), tmp_path / "ours.safetensors", "vitedu")
     assert any("have no names" in note for note in done.notes)
@@ -157,10 +142,7 @@ def test_imagenets_names_reach_hugging_face_from_every_dialect(
 ):
     arrays = DIALECTS[dialect].from_vitedu(checkpoint(1000))
     path = tmp_path / f"theirs{'.npz' if dialect == 'npz' else '.safetensors'}"
-    if dialect == "npz":
-        np.savez(path, **{name: x.numpy() for name, x in arrays.items()})
-    else:
-        save_file(arrays, path)
+    write_file(path, arrays)
     hints = {} if dialect == "npz" else HEADS
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -170,30 +152,22 @@ def test_imagenets_names_reach_hugging_face_from_every_dialect(
     assert quiet_load(tmp_path / "to-hf").class_names == IMAGENET
 
 
-@pytest.mark.parametrize("names", [OWN, IMAGENET])
-def test_the_names_of_our_own_file_reach_hugging_face(tmp_path, names):
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (OWN, OWN),
+        (IMAGENET, IMAGENET),
+        (("ant", "bee", "ant"), ("ant", "bee", "ant")),
+        ((), ("LABEL_0", "LABEL_1", "LABEL_2")),  # as transformers calls them
+    ],
+    ids=len,
+)
+def test_the_names_of_our_own_file_reach_hugging_face(tmp_path, names, said):
     path = tmp_path / "ours.safetensors"
-    write_weights(path, checkpoint(1000, names))
+    write_weights(path, checkpoint(len(said), names))
     quiet_convert(path, tmp_path / "to-hf", "hf")
-    assert_ids_are_names(said_to_hf(tmp_path / "to-hf"), names)
-
-
-def test_a_run_of_three_classes_reaches_hugging_face(tmp_path):
-    path = tmp_path / "ours.safetensors"
-    write_weights(path, checkpoint(3, ("ant", "bee", "ant")))
-    quiet_convert(path, tmp_path / "to-hf", "hf")
-    config = said_to_hf(tmp_path / "to-hf")
-    assert_ids_are_names(config, ("ant", "bee", "ant"))
-    assert config["label2id"] == {"ant": 0, "bee": 1, "ant (2)": 2}
-
-
-def test_classes_without_names_are_called_as_transformers_does(tmp_path):
-    path = tmp_path / "ours.safetensors"
-    write_weights(path, checkpoint(3))
-    quiet_convert(path, tmp_path / "to-hf", "hf")
-    config = said_to_hf(tmp_path / "to-hf")
-    assert_ids_are_names(config, ("LABEL_0", "LABEL_1", "LABEL_2"))
-    assert quiet_load(tmp_path / "to-hf").class_names == ()
+    assert_ids_are_names(said_to_hf(tmp_path / "to-hf"), said)
+    assert quiet_load(tmp_path / "to-hf").class_names == names
 
 
 def test_no_two_classes_get_one_label():
@@ -203,19 +177,3 @@ def test_no_two_classes_get_one_label():
         "crane (1)": 2,
     }
     assert len(ids_of(IMAGENET)) == 1000 and len(set(IMAGENET)) == 998
-
-
-@pytest.mark.slow
-def test_transformers_reads_the_names(tmp_path):
-    from vitedu.compat import import_torchvision
-
-    import_torchvision()
-    transformers = pytest.importorskip("transformers")
-    path = tmp_path / "ours.safetensors"
-    write_weights(path, checkpoint(1000, IMAGENET))
-    quiet_convert(path, tmp_path / "to-hf", "hf")
-    theirs = transformers.ViTForImageClassification.from_pretrained(
-        tmp_path / "to-hf"
-    )
-    assert theirs.config.id2label == dict(enumerate(IMAGENET))
-    assert sorted(theirs.config.label2id.values()) == [*range(1000)]

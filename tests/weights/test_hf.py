@@ -15,10 +15,21 @@ from torch.testing import assert_close
 
 from vitedu import PreprocessSpec, UserError, load
 from vitedu.compat import import_torchvision
-from vitedu.model import ViT, ViTConfig
-from vitedu.weights import Checkpoint, Metadata
+from vitedu.model import ViTConfig
+from vitedu.weights import Metadata
 from vitedu.weights import hf as dialect
 from vitedu.weights import hf as hf_config
+
+from ..tiny import tiny
+from .examples import (
+    HELD,
+    checkpoint,
+    example,
+    images,
+    model_of,
+    randomise,
+    write,
+)
 
 # tokens 3x4, three heads of 8, an MLP that is no multiple of the width
 SMALL = {
@@ -39,26 +50,9 @@ def transformers():
     return pytest.importorskip("transformers")
 
 
-def randomise(model, seed=0):
-    """Every tensor drawn, at a size that keeps the activations near 1."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for weight in model.parameters():
-            draw = torch.randn(weight.shape, generator=generator)
-            fan_in = weight[0].numel() if weight.ndim > 1 else 4
-            weight.copy_(draw * fan_in**-0.5 + (weight.ndim == 1) * 0.5)
-    return model.eval()
-
-
 def built(transformers, kind="ViTForImageClassification", **changes):
     config = transformers.ViTConfig(**{"num_labels": 5} | SMALL | changes)
     return randomise(getattr(transformers, kind)(config))
-
-
-def images(config):
-    generator = torch.Generator().manual_seed(1)
-    shape = (2, config.in_channels, *config.image_size)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 def put(folder, arrays, config=None, pictures=PICTURES):
@@ -75,24 +69,16 @@ def put(folder, arrays, config=None, pictures=PICTURES):
     return folder
 
 
-def drawn(**changes):
-    fields = {
-        "image_size": 32,
-        "patch_size": 8,
-        "embed_dim": 24,
-        "depth": 2,
-        "num_heads": 3,
-        "mlp_dim": 60,
-        "num_classes": 5,
-        "norm_eps": 1e-12,
-    }
-    config = ViTConfig(**fields | changes)
-    return config, dict(randomise(ViT(config)).state_dict())
-
-
-def plain_arrays(**changes):
+def plain_arrays(**more):
     """The arrays of a small ViT of ours under Hugging Face's names."""
-    return dialect.from_vitedu(Checkpoint(*drawn(**changes)))
+    arrays = dialect.from_vitedu(example("hf")) | more
+    return {name: x for name, x in arrays.items() if x is not None}
+
+
+def ti_arrays():
+    """As wide and deep as ViT-Ti, so that Table 1 knows its heads."""
+    sizes = {"embed_dim": 192, "depth": 12, "num_heads": 3, "mlp_dim": 8}
+    return dialect.from_vitedu(checkpoint(tiny(image_size=16, **sizes)))
 
 
 # --- the same function
@@ -199,46 +185,25 @@ def test_positions_are_resized_as_transformers_does(transformers, tmp_path):
 
 # --- transformers takes what is written
 
-HELD = {
-    "plain": {},
-    "tanh": {"gelu": "tanh", "norm_eps": 1e-6},
-    "rectangles": {
-        "image_size": (24, 40),
-        "patch_size": (8, 4),
-        "in_channels": 1,
-    },
-    "no head": {"num_classes": 0},
-    "pooler": {"num_classes": 0, "pre_logits": 16},
-}
-
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", HELD.values(), ids=HELD)
-def test_transformers_takes_what_is_written(transformers, tmp_path, changes):
-    config, state = drawn(**changes)
-    spec = PreprocessSpec(config.image_size, config.in_channels)
-    beside = dialect.beside(Checkpoint(config, {}, spec))
-    arrays = dialect.from_vitedu(Checkpoint(config, state))
-    put(
-        tmp_path,
-        arrays,
-        beside["config.json"],
-        beside["preprocessor_config.json"],
-    )
+@pytest.mark.parametrize("name", HELD["hf"])
+def test_transformers_takes_what_is_written(transformers, tmp_path, name):
+    before = example("hf", name)
+    config, path = before.config, write("hf", tmp_path, before)
     kind, keywords = "ViTForImageClassification", {}
     if not config.num_classes:
         kind = "ViTModel"
         keywords["add_pooling_layer"] = config.pre_logits is not None
-    assert beside["config.json"]["architectures"] == [kind]
+    written = json.loads((path / "config.json").read_text())
+    assert written["architectures"] == [kind]
     theirs, report = getattr(transformers, kind).from_pretrained(
-        tmp_path, output_loading_info=True, **keywords
+        path, output_loading_info=True, **keywords
     )
     assert not any(report.values()), report
-    ours = ViT(config)
-    ours.load_state_dict(state)
     x = images(config)
     with torch.no_grad():
-        answer, want = theirs.double().eval()(x), ours.double().eval()(x)
+        answer, want = theirs.double().eval()(x), model_of(before)(x)
     if config.num_classes:
         found = answer.logits
     elif config.pre_logits:
@@ -252,15 +217,10 @@ def test_transformers_takes_what_is_written(transformers, tmp_path, changes):
 def test_transformers_computes_in_float32_from_a_file_in_float16(
     transformers, tmp_path
 ):
-    config, state = drawn()
-    half = {name: x.half() for name, x in state.items()}
-    beside = dialect.beside(Checkpoint(config, {}))
-    put(
-        tmp_path,
-        dialect.from_vitedu(Checkpoint(config, half)),
-        beside["config.json"],
-    )
-    theirs = transformers.ViTForImageClassification.from_pretrained(tmp_path)
+    before = example("hf")
+    half = {name: x.half() for name, x in before.state_dict.items()}
+    path = write("hf", tmp_path, before._replace(state_dict=half))
+    theirs = transformers.ViTForImageClassification.from_pretrained(path)
     assert theirs.dtype == torch.float32
 
 
@@ -282,10 +242,8 @@ def test_transformers_prepares_pictures_as_vitedu_does(
 
     from vitedu.pictures import normalise, read_image
 
-    config = ViTConfig(image_size=32, num_classes=5)
-    written = dialect.beside(Checkpoint(config, {}, spec))[
-        "preprocessor_config.json"
-    ]
+    before = checkpoint(tiny(image_size=32), preprocess=spec)
+    written = dialect.beside(before)["preprocessor_config.json"]
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(written))
     # pillow's resizing, as vitedu's; torchvision's differs by a grey value
     processor = transformers.models.vit.ViTImageProcessorPil.from_pretrained(
@@ -302,11 +260,8 @@ def test_transformers_prepares_pictures_as_vitedu_does(
 
 @pytest.mark.slow
 def test_names_of_classes_reach_transformers(transformers):
-    config = drawn()[0]
     names = ("crane", "ant", "bee", "crane", "fly")  # two birds and machines
-    about = dialect.beside(Checkpoint(config, {}, class_names=names))[
-        "config.json"
-    ]
+    about = dialect.beside(example("hf", class_names=names))["config.json"]
     theirs = transformers.ViTConfig(**about)
     assert (theirs.num_labels, theirs.id2label[3]) == (5, "crane")
 
@@ -315,27 +270,21 @@ def test_names_of_classes_reach_transformers(transformers):
 
 
 def test_query_key_and_value_are_the_thirds_of_one_matrix_in_this_order():
-    config, state = drawn()
-    arrays = dialect.from_vitedu(Checkpoint(config, state))
+    arrays, state = plain_arrays(), example("hf").state_dict
     start = "vit.encoder.layer.1.attention.attention"
     thirds = [arrays[f"{start}.{x}.weight"] for x in ("query", "key", "value")]
     assert torch.equal(torch.cat(thirds), state["blocks.1.attn.qkv.weight"])
 
 
 def test_without_config_json_the_defaults_of_transformers_are_taken(tmp_path):
-    arrays = plain_arrays(embed_dim=192, depth=12, mlp_dim=8)
+    arrays = ti_arrays()
     model = load(put(tmp_path, arrays))
     assert (model.config.norm_eps, model.config.gelu) == (1e-12, "exact")
     assert model.config.num_heads == 3  # Table 1
 
 
-def test_heads_that_nobody_says_are_asked_for(tmp_path):
-    with pytest.raises(UserError, match="give num_heads="):
-        load(put(tmp_path, plain_arrays()))
-
-
 def test_config_json_says_the_heads_over_table_1(tmp_path):
-    arrays = plain_arrays(embed_dim=192, depth=12, mlp_dim=8)
+    arrays = ti_arrays()
     about = {"hidden_size": 192, "num_attention_heads": 12}
     assert load(put(tmp_path, arrays, about)).config.num_heads == 12
 
@@ -417,18 +366,18 @@ def test_preprocessing_that_is_no_numbers_is_refused(about):
     "more, sentence",
     [
         (
-            {"vit.embeddings.distillation_token": torch.zeros(1, 1, 24)},
+            {"vit.embeddings.distillation_token": torch.zeros(1, 1, 32)},
             "distillation token",
         ),
         ({"vit.extra": torch.zeros(1)}, "no place for: vit.extra"),
         (
             {
-                "vit.pooler.dense.weight": torch.zeros(24, 24),
-                "vit.pooler.dense.bias": torch.zeros(24),
+                "vit.pooler.dense.weight": torch.zeros(32, 32),
+                "vit.pooler.dense.bias": torch.zeros(32),
             },
             "which its head does not see",
         ),
-        ({"classifier.weight": torch.zeros(5, 23)}, "head.weight"),
+        ({"classifier.weight": torch.zeros(5, 31)}, "head.weight"),
         ({"vit.layernorm.weight": None}, "lacks 'vit.layernorm.weight'"),
         (
             {"vit.embeddings.cls_token": None},
@@ -438,10 +387,8 @@ def test_preprocessing_that_is_no_numbers_is_refused(about):
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_other_arrays_are_refused_in_a_sentence(tmp_path, more, sentence):
-    arrays = plain_arrays() | more
-    arrays = {name: x for name, x in arrays.items() if x is not None}
     with pytest.raises(UserError, match=sentence):
-        load(put(tmp_path, arrays), num_heads=3)
+        load(put(tmp_path, plain_arrays(**more)), num_heads=4)
 
 
 @pytest.mark.parametrize(
@@ -449,7 +396,7 @@ def test_other_arrays_are_refused_in_a_sentence(tmp_path, more, sentence):
     [
         ({"hidden_act": "relu"}, "hidden_act='relu'"),
         ({"hidden_act": ["gelu"]}, "hidden_act="),
-        ({"hidden_size": 25}, "says embed_dim=25, its arrays 24"),
+        ({"hidden_size": 33}, "says embed_dim=33, its arrays 32"),
         ({"num_hidden_layers": 3}, "says depth=3, its arrays 2"),
         ({"num_attention_heads": 5}, "5 heads"),
         ({"num_attention_heads": "3"}, "num_heads must be"),
@@ -459,7 +406,7 @@ def test_other_arrays_are_refused_in_a_sentence(tmp_path, more, sentence):
     ids=str,
 )
 def test_a_config_json_that_does_not_fit_is_refused(tmp_path, about, sentence):
-    about = {"hidden_size": 24, "num_attention_heads": 3} | about
+    about = {"hidden_size": 32, "num_attention_heads": 4} | about
     with pytest.raises(UserError, match=sentence):
         load(put(tmp_path, plain_arrays(), about))
 
@@ -468,6 +415,6 @@ def test_its_deit_is_refused_by_its_distillation_token(tmp_path):
     arrays = {
         name.replace("vit.", "deit."): x for name, x in plain_arrays().items()
     }
-    arrays["deit.embeddings.distillation_token"] = torch.zeros(1, 1, 24)
+    arrays["deit.embeddings.distillation_token"] = torch.zeros(1, 1, 32)
     with pytest.raises(UserError, match="distillation token"):
         load(put(tmp_path, arrays), num_heads=3)

@@ -359,10 +359,7 @@ def test_a_folder_of_that_name_goes_before_the_hub(offline):
         ("google/vit-base-patch16-224", "google/vit-base-patch16-224"),
         ("hf-hub:timm/vit_tiny.x", "timm/vit_tiny.x"),
         ("hf_hub:facebook/deit-tiny", "facebook/deit-tiny"),
-        (
-            "vit_small_patch16_224.dino",
-            "timm/vit_small_patch16_224.dino",
-        ),
+        ("vit_small_patch16_224.dino", "timm/vit_small_patch16_224.dino"),
     ],
 )
 def test_names_of_the_hub_and_of_timm_are_known(name, repository):

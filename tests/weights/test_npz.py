@@ -28,6 +28,8 @@ from vitedu.weights.npz import (
     without_prefix,
 )
 
+from .examples import assert_same
+
 # Every case of the golden set, and the arguments that its file alone does not
 # say.
 CASES = {
@@ -212,13 +214,6 @@ def test_a_file_of_big_vision_comes_back_without_prefix_and_stack(
         assert_same(found.state_dict, to_vitedu(again, about).state_dict)
     else:
         assert_same(unstacked(without_prefix(arrays)[0]), again)
-
-
-def assert_same(first, second):
-    assert first.keys() == second.keys()
-    for name, array in first.items():
-        assert second[name].dtype == array.dtype
-        assert torch.equal(second[name], array), name
 
 
 # --- without the golden set

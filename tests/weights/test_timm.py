@@ -22,7 +22,8 @@ from vitedu.model.position import NoPosition
 from vitedu.model.resnet import ResNet, ResNetConfig
 from vitedu.weights import Metadata
 from vitedu.weights import timm as timm_config
-from vitedu.weights.mapping import crop_share
+
+from .examples import assert_same_function, images, randomise
 
 # tokens 3x4, three heads of 8, an MLP that is no multiple of the width
 SMALL = {
@@ -43,17 +44,6 @@ def timm():
     return import_timm()
 
 
-def randomise(model, seed=0):
-    """Every tensor drawn, at a size that keeps the activations near 1."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for weight in model.parameters():
-            draw = torch.randn(weight.shape, generator=generator)
-            fan_in = weight[0].numel() if weight.ndim > 1 else 4
-            weight.copy_(draw * fan_in**-0.5 + (weight.ndim == 1) * 0.5)
-    return model.eval()
-
-
 def module(timm, name=NAME, **args):
     return randomise(timm.create_model(name, **SMALL | args))
 
@@ -62,21 +52,6 @@ def saved(timm, folder, model):
     """The folder that timm itself writes for its hub."""
     timm.models.save_for_hf(model, str(folder), safe_serialization=True)
     return folder
-
-
-def images(config, count=2):
-    generator = torch.Generator().manual_seed(1)
-    shape = (count, config.in_channels, *config.image_size)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
-
-
-def assert_same_function(ours, theirs):
-    """Logits of both in float64, from the float32 numbers in the file."""
-    x = images(ours.config)
-    with torch.no_grad():
-        want = theirs.double()(x)
-        # float64, sums of at most 192 terms in another order: measured 4e-15
-        assert_close(ours(x), want, rtol=0, atol=1e-11)
 
 
 def timm_file(tmp_path, arrays, name="model_best"):
@@ -413,15 +388,6 @@ def test_preprocessing_that_nobody_says_is_warned_of_with_both_numbers():
     assert spec.mean == (0.5, 0.5, 0.5)
 
 
-def test_names_of_classes_come_from_config_json(timm, tmp_path):
-    folder = saved(timm, tmp_path, module(timm))
-    path = folder / "config.json"
-    config = json.loads(path.read_text())
-    config["label_names"] = list("abcde")
-    path.write_text(json.dumps(config))
-    assert load(folder).class_names == tuple("abcde")
-
-
 # --- variants
 
 
@@ -511,20 +477,6 @@ def test_bit_is_read_with_a_difference_that_is_noted(timm, tmp_path):
 # --- both ways
 
 
-def drawn(**changes):
-    fields = {
-        "image_size": 32,
-        "patch_size": 8,
-        "embed_dim": 24,
-        "depth": 2,
-        "num_heads": 3,
-        "mlp_dim": 60,
-        "num_classes": 5,
-    }
-    config = ViTConfig(**fields | changes)
-    return config, dict(randomise(ViT(config)).state_dict())
-
-
 # builds 21 models, up to H/14 and BiT-R152x4, without numbers
 @pytest.mark.slow
 def test_every_architecture_that_is_written_is_timms(timm):
@@ -542,28 +494,20 @@ def test_every_architecture_that_is_written_is_timms(timm):
         assert shapes == {k: v.shape for k, v in theirs.items()}
 
 
-@pytest.mark.parametrize(
-    "size, resized, share",
-    [(224, 256, 0.875), (224, 242, 0.9256), (384, 384, 1.0)],
-)
-def test_the_share_of_a_crop_is_the_shortest_that_gives_it_back(
-    size, resized, share
-):
-    assert crop_share(size, resized) == share
-
-
 # --- refused in a sentence
-
-
-def with_arrays(**more):
-    return {**plain_arrays(), **more}
 
 
 @pytest.mark.parametrize(
     "arrays, sentence",
     [
-        (with_arrays(dist_token=torch.zeros(1, 1, 24)), "distillation token"),
-        (with_arrays(reg_token=torch.zeros(4, 24)), "reg_token has shape"),
+        (
+            plain_arrays() | {"dist_token": torch.zeros(1, 1, 24)},
+            "distillation token",
+        ),
+        (
+            plain_arrays() | {"reg_token": torch.zeros(4, 24)},
+            "reg_token has shape",
+        ),
         (
             {
                 k.replace("norm.", "fc_norm.")
@@ -573,9 +517,9 @@ def with_arrays(**more):
             },
             "norm of the mean",
         ),
-        (with_arrays(**{"extra.weight": torch.zeros(3)}), "extra.weight"),
+        (plain_arrays() | {"extra.weight": torch.zeros(3)}, "extra.weight"),
         (
-            with_arrays(**{"blocks.0.attn.q_norm.weight": torch.zeros(8)}),
+            plain_arrays() | {"blocks.0.attn.q_norm.weight": torch.zeros(8)},
             "blocks.0.attn.q_norm.weight",
         ),
         (
@@ -594,12 +538,14 @@ def with_arrays(**more):
             },
             "lacks .blocks.1.norm1.weight",
         ),
-        (with_arrays(**{"head.weight": torch.zeros(5, 23)}), "head.weight"),
-        (with_arrays(pos_embed=torch.zeros(17, 24)), "pos_embed has shape"),
+        (plain_arrays() | {"head.weight": torch.zeros(5, 23)}, "head.weight"),
         (
-            with_arrays(
-                **{"patch_embed.proj.weight": torch.zeros(24, 0, 8, 8)}
-            ),
+            plain_arrays() | {"pos_embed": torch.zeros(17, 24)},
+            "pos_embed has shape",
+        ),
+        (
+            plain_arrays()
+            | {"patch_embed.proj.weight": torch.zeros(24, 0, 8, 8)},
             "patch_embed.proj.weight has shape",
         ),
     ],

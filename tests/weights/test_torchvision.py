@@ -16,6 +16,8 @@ from vitedu.model import ViT, ViTConfig
 from vitedu.weights import Checkpoint
 from vitedu.weights import torchvision as dialect
 
+from .examples import assert_same_function, randomise
+
 SMALL = {
     "image_size": 32,
     "patch_size": 8,
@@ -33,17 +35,6 @@ def models():
     return import_torchvision().models
 
 
-def randomise(model, seed=0):
-    """Every tensor drawn, at a size that keeps the activations near 1."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for weight in model.parameters():
-            draw = torch.randn(weight.shape, generator=generator)
-            fan_in = weight[0].numel() if weight.ndim > 1 else 4
-            weight.copy_(draw * fan_in**-0.5 + (weight.ndim == 1) * 0.5)
-    return model.eval()
-
-
 def built(models, **changes):
     return randomise(models.VisionTransformer(**SMALL | changes))
 
@@ -51,20 +42,6 @@ def built(models, **changes):
 def saved(path, arrays):
     torch.save(arrays, path)
     return path
-
-
-def images(config):
-    generator = torch.Generator().manual_seed(1)
-    shape = (2, config.in_channels, *config.image_size)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
-
-
-def assert_same_function(ours, theirs):
-    x = images(ours.config)
-    with torch.no_grad():
-        want = theirs.double()(x)
-        # float64, sums of at most 192 terms in another order: measured 4e-15
-        assert_close(ours(x), want, rtol=0, atol=1e-11)
 
 
 def drawn(**changes):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitedu.errors import UserError, did_you_mean, reason
 from vitedu.fields import check_names
@@ -246,11 +246,10 @@ def lost_in(
         values = listed_fields(config, changed & unused)
         sentences.append(f"{to} has no place for {values}")
     if changed - unused:
-        difference = measured(model_of(before), model_of(before, again), config)
         sentences.append(
             f"{to} has no place for {listed_fields(config, changed - unused)}; "
             f"a reader takes {listed_fields(again, changed - unused)}, which "
-            f"{difference}"
+            + measured(before, again)
         )
     sentences += after.notes
     spec, taken = before.preprocess, after.preprocess
@@ -304,34 +303,23 @@ def geometry(spec: PreprocessSpec) -> tuple[Any, ...]:
     return spec.mean, spec.std, spec.interpolation, resized
 
 
-def model_of(
-    checkpoint: Checkpoint, config: NetworkConfig | None = None
-) -> nn.Module:
-    """A model with these weights, in float32 or float64.
-
-    `config` replaces the checkpoint's own.
-    """
-    with torch.device("meta"):
-        model = new_network(config or checkpoint.config)
-    model.load_state_dict(widened(checkpoint.state_dict), assign=True)
-    return model.eval()
-
-
-def widened(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Every tensor in float32, or in float64 if one of them already is."""
+@torch.no_grad()
+def measured(before: Checkpoint, again: NetworkConfig) -> str:
+    """How far the outputs of two readings differ, on two images of noise."""
+    state, config = before.state_dict, before.config
     is_double = any(x.dtype == torch.float64 for x in state.values())
     dtype = torch.float64 if is_double else torch.float32
-    return {name: tensor.to(dtype) for name, tensor in state.items()}
-
-
-@torch.no_grad()
-def measured(ours: nn.Module, theirs: nn.Module, config: NetworkConfig) -> str:
-    """How far the outputs of two models differ, on two images of noise."""
     generator = torch.Generator().manual_seed(0)
     shape = (2, config.in_channels, *config.image_size)
-    images = torch.randn(shape, generator=generator)
-    images = images.to(next(ours.parameters()))
-    first, second = ours(images), theirs(images)
+    images = torch.randn(shape, generator=generator).to(dtype)
+    answers = []
+    for each in (config, again):
+        with torch.device("meta"):
+            model = new_network(each).eval()
+        widened = {name: tensor.to(dtype) for name, tensor in state.items()}
+        model.load_state_dict(widened, assign=True)
+        answers.append(model(images))
+    first, second = answers
     what = "logits" if config.num_classes else "features"
     if first.shape != second.shape:
         return f"gives {what} {tuple(second.shape)}, not {tuple(first.shape)}"

@@ -294,27 +294,22 @@ def check_torch(version: str, path: str | Path) -> None:
 def unreadable(path: Path, error: Exception) -> UserError:
     """The sentence on what torch.load refused: its contents or its damage."""
     found = re.findall(r"GLOBAL ([\w.]+\.\w+) (?:whose|was)", str(error))
-    if found:
-        try:
-            names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-        except Exception:  # a damaged file, or one from before torch 1.6
-            names = []
+    if not found:
+        why = f"{type(error).__name__}: {reason(error)[:120]}"
+        if "Weights only" in why:  # with advice on how to read it anyway
+            why = type(error).__name__
         return UserError(
-            f"{path} holds more than tensors and plain types: "
-            f"{listed(sorted({*names} or {*found}))}; reading that could run "
-            "code, so save its state_dict alone where you trust the file"
+            f"{path} cannot be read as a torch checkpoint: it is damaged, a "
+            f"TorchScript program or another kind of file ({why})"
         )
-    if "TorchScript" in str(error):
-        return UserError(
-            f"{path} is a TorchScript program, which is code; save its "
-            "state_dict"
-        )
-    why = f"{type(error).__name__}: {reason(error)[:120]}"
-    if "Weights only" in why:  # with advice on how to read it anyway
-        why = type(error).__name__
+    try:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    except Exception:  # a damaged file, or one from before torch 1.6
+        names = found
     return UserError(
-        f"{path} cannot be read as a torch checkpoint: it is damaged or "
-        f"another kind of file ({why})"
+        f"{path} holds more than tensors and plain types: "
+        f"{listed(sorted({*names}))}; reading that could run code, so save its "
+        "state_dict alone where you trust the file"
     )
 
 

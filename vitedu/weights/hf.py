@@ -68,10 +68,7 @@ FILE = Spelling(
     "output.dense",
 )
 MEMORY = Spelling(
-    "layers",
-    *(f"attention.{x}_proj" for x in "qkvo"),
-    "mlp.fc1",
-    "mlp.fc2",
+    "layers", *(f"attention.{x}_proj" for x in "qkvo"), "mlp.fc1", "mlp.fc2"
 )
 SPELLINGS = [(x, y) for x in ("vit.", "", "deit.") for y in (FILE, MEMORY)]
 MARKS = tuple(
@@ -86,12 +83,7 @@ POSITIONS = (Learned1D(),)
 
 
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
-    """The checkpoint in a file.
-
-    Without a config.json, GELU is exact and epsilon 1e-12, as by default.
-    UserError: something must be asked for, is missing or left over, or ours
-    cannot be that network.
-    """
+    """The checkpoint in a file; without a config.json, by its defaults."""
     dropped = tuple(name for name in arrays if OTHERS.match(name))
     arrays = {k: v for k, v in arrays.items() if k not in dropped}
     found = [marks <= arrays.keys() for marks in MARKS]

@@ -149,10 +149,9 @@ def timm_repository(name: str) -> str:
 
 
 def check_reachable(repository: str) -> None:
-    """_UnreachableError unless the hub answers, whatever it answers.
+    """_UnreachableError unless the hub answers, asked once.
 
-    Asked once, where a download would try for half a minute, and say so in ten
-    lines.
+    A download would try for half a minute, and say so in ten lines.
     """
     from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url
 

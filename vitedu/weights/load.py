@@ -111,10 +111,9 @@ def load(
     "ViT-Ti/16" is in the package and needs no network, nor do "mnist-tiny" (28
     x 28 grey digits) and "shapes-small"; other names of the paper's Table 1, as
     "ViT-B/16", names of timm's and models on the hub are downloaded once. A
-    file may be vitedu's or a run folder, or in one of the dialects of
-    `vitedu.weights.DIALECTS`, which is recognised by its arrays. A BiT's file
-    gives a ResNet, all others a ViT. `model.train()` turns dropout on for
-    training.
+    file may be vitedu's, a run folder, or in another of `vitedu.weights`'s
+    `DIALECTS`, which is recognised by its arrays. A BiT's file gives a ResNet,
+    all others a ViT.
 
     The model carries `model.preprocess` (a PreprocessSpec), `model.class_names`
     (where others' files have none, ImageNet's if they are as many: a note says
@@ -189,7 +188,6 @@ def read_checkpoint(
 ) -> WeightsFile:
     """Read and understand a file; `answers` are Metadata's fields it may need.
 
-    Arrays whose names fit a pattern of `ignore` are left out.
     UserError: it cannot be read or recognised, holds an unknown array, or needs
     an answer; the sentence says which.
     """
@@ -217,7 +215,7 @@ def read_checkpoint(
 
 
 def find_arrays(
-    source: str | PathLike[str], ignore: str | Sequence[str]
+    source: str | PathLike[str], ignore: str | Sequence[str] = ()
 ) -> Arrays:
     name = fspath(source)
     path = user_path(name)
@@ -233,10 +231,8 @@ def find_arrays(
 
 
 def recognise(found: Arrays) -> Dialect:
-    """The dialect in which a file is written.
+    """The dialect of a file: vitedu's if it says so, else by its arrays.
 
-    A file is vitedu's if its header says so, or a config.json of Hugging Face's
-    mixin; else that of the first dialect with all names of one of its `MARKS`.
     UserError: it is another architecture, or nothing that is known here.
     """
     path, names = found.path, found.arrays.keys()

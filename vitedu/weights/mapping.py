@@ -102,9 +102,7 @@ def to_ours(
 
 
 def check_complete(
-    mapped: Mapped,
-    config: NetworkConfig,
-    in_file: Callable[[str], str] = str,
+    mapped: Mapped, config: NetworkConfig, in_file: Callable[[str], str] = str
 ) -> None:
     """UserError unless the names are those of the network of `config`.
 
@@ -259,14 +257,13 @@ def sizes_in(
 ) -> dict[str, Any]:
     """The fields of a ViTConfig that the shapes of its weights say.
 
-    That is all but the number of heads and, where the patches form no square,
-    the size of the images. What a config.json or a table of names states comes
-    as `stated`, fields of a ViTConfig. `class_token` is whether the dialect has
-    one, `has_prefix_rows` whether it has positions for the tokens before the
-    patches; None: as the arrays say.
+    Where they don't (the number of heads, the size of images whose patches form
+    no square), `stated` does, fields out of a config.json or a table of names.
+    `class_token` is whether the dialect has one, `has_prefix_rows` whether it
+    has positions for the tokens before the patches; None: as the arrays say.
 
-    UserError: an array is missing, `stated` is another network's, or the number
-    of heads or the size of the images must be asked for.
+    UserError: an array is missing, `stated` is another network's, or the caller
+    has to say more.
     """
     state = mapped.state
     embed_dim, in_channels, *patch = shape_of(
@@ -313,16 +310,23 @@ def sizes_in(
     }
 
 
+def layers_in(names: Iterable[str], unit: str) -> tuple[int, ...]:
+    """How many numbers the pattern `unit` finds in each stage, from 0 or 1."""
+    found = re.findall(unit, "\n".join(names), re.M)
+    units = {(int(stage), int(number)) for stage, number in found}
+    first = min((number for _, number in units), default=0)
+    stages = range(first, 1 + max((i for i, _ in units), default=first - 1))
+    counts = [[j for i, j in units if i == stage] for stage in stages]
+    return tuple(1 + max(x, default=first) - first for x in counts)
+
+
 def resnet_in(
     mapped: Mapped, prefix: str = ""
 ) -> tuple[tuple[int, ...], float, int]:
     """Units of each stage of a ResNet, its width, and the channels it sees."""
-    pattern = rf"^{re.escape(prefix)}stages\.(\d{{1,3}})\.blocks\.(\d{{1,3}})\."
-    depths: dict[int, int] = {}
-    for stage, unit in re.findall(pattern, "\n".join(mapped.state), re.M):
-        depth = max(depths.get(int(stage), 0), 1 + int(unit))
-        depths[int(stage)] = depth
-    layers = tuple(depths.get(i, 1) for i in range(1 + max(depths, default=-1)))
+    start = re.escape(f"{prefix}stages.")
+    unit = rf"^{start}(\d{{1,3}})\.blocks\.(\d{{1,3}})\."
+    layers = layers_in(mapped.state, unit)
     root = "stem.conv.weight" if layers or not prefix else "conv.weight"
     channels, in_channels, *_ = shape_of(mapped, prefix + root, 4)
     return layers, channels / 64, in_channels
@@ -361,20 +365,19 @@ def image_size_of(
 ) -> tuple[int, int]:
     """The size of the images that a file was trained on.
 
-    `counts` are how many patches its positions may be for; none: it has no
-    positions. What is stated counts if it fits one of them, then a square, then
-    the caller's. So an image_size to resize to, which may have as many patches,
-    isn't taken for the old.
+    `counts` are how many patches its positions may be for. What is stated
+    counts if it fits one of them, then a square, then the caller's: an
+    image_size to resize to may have as many patches.
     """
     ask = "give image_size=(height, width) of the images that it was trained on"
     given, size = metadata.image_size, None
     if "image_size" in stated:
         size = converted("image_size", stated["image_size"], Size)
+    if not counts and not (size or given):
+        raise UserError(
+            f"it has no table of positions, so any size fits; {ask}"
+        )
     if not counts:
-        if not (size or given):
-            raise UserError(
-                f"it has no table of positions, so any size fits; {ask}"
-            )
         return size or given
 
     def fits(image_size: tuple[int, int] | None) -> bool:

@@ -44,6 +44,7 @@ RELEASED = PartNames(
 LINEN = PartNames(
     "LayerNorm_0", f"{ATTENTION}_0", "LayerNorm_1", "MlpBlock_0", TABLES[1]
 )
+UNIT = r"block(\d{1,3})/unit(\d{1,3})/"
 BLOCK, STACK = "Transformer/encoderblock_", "Transformer/encoderblock/"
 PREFIXES = ("opt/target/", "params/img/", "params/", "")
 LEGACY_ROOT = "resnet/root_block/standardized_conv2d/kernel"
@@ -56,20 +57,16 @@ TRAINING = re.compile(r"(opt|opt_state|chrono)/|(step|epoch)$")
 MARKS = tuple({prefix + name} for prefix in PREFIXES for name in FIRST)
 SUFFIXES = (".npz",)
 POSITIONS = (Learned1D(), SinCos2D())
-# of all files, and nowhere in them
+# what every reader takes, since the format cannot say it
 FIXED = {"gelu": "tanh", "norm_eps": 1e-6}
 
 
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     """The checkpoint in a file; its arrays say nearly all.
 
-    The caller's answers count where they say nothing: `image_size`, where the
-    patches form no square or there is no table of positions; `position`, where
-    there is none (else SinCos2D); `pool` "none"; `pool_padding` of BiT, by
-    default -inf under the flat names, as in big_vision, and zeros under the
-    legacy ones, as in the release.
-
-    UserError: something must be asked for, is missing, or is left over.
+    The caller may have to say `image_size`, `position` where there is no table
+    (else SinCos2D), `pool` "none", and `pool_padding` of BiT, by default -inf
+    under the flat names, as in big_vision, and zeros under the release's.
     """
     bare, prefix, dropped = without_prefix(arrays)
     is_stacked = any(name.startswith(STACK) for name in bare)
@@ -144,7 +141,7 @@ def vit_in(
         )
     rows = vit_rows(
         mapping.depth_in(arrays, BLOCK),
-        layers_in(arrays),
+        mapping.layers_in(arrays, UNIT),
         parts._replace(positions=table),
     )
     mapped = mapping.to_ours(rows, arrays, num_heads)
@@ -167,7 +164,9 @@ def resnet_config_in(
 ) -> tuple[Mapped, ResNetConfig]:
     is_legacy = LEGACY_ROOT in arrays
     is_v2 = is_legacy or BIT_ROOT in arrays
-    rows = resnet_rows(layers_in(arrays), is_v2=is_v2, is_legacy=is_legacy)
+    rows = resnet_rows(
+        mapping.layers_in(arrays, UNIT), is_v2=is_v2, is_legacy=is_legacy
+    )
     mapped = mapping.to_ours(rows, arrays)
     layers, width, in_channels = mapping.resnet_in(mapped)
     padding = metadata.pool_padding
@@ -183,14 +182,6 @@ def resnet_config_in(
         pool_padding=padding,
         **({"image_size": size} if size else {}),
     )
-
-
-def layers_in(arrays: dict[str, Tensor]) -> tuple[int, ...]:
-    found = re.findall(r"block(\d{1,3})/unit(\d{1,3})/", "\n".join(arrays))
-    units: dict[int, int] = {}
-    for stage, unit in found:
-        units[int(stage)] = max(units.get(int(stage), 0), int(unit))
-    return tuple(units.get(i + 1, 1) for i in range(max(units, default=0)))
 
 
 def preprocess(config: NetworkConfig) -> PreprocessSpec:
@@ -210,10 +201,8 @@ def preprocess(config: NetworkConfig) -> PreprocessSpec:
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The arrays under released names, big_vision's where only that has such.
 
-    The format has no place for the GELU and the norms' epsilon; `FIXED` holds
-    what every reader takes. BiT gets the names that stand for its padding.
-
-    UserError: the format cannot hold the model.
+    BiT gets the names that stand for its padding. UserError: the format cannot
+    hold the model.
     """
     config, state_dict = checkpoint.config, checkpoint.state_dict
     if isinstance(config, ResNetConfig):

@@ -29,12 +29,11 @@ OF_A_RUN = ("checkpoint.pt", "log.jsonl", "result.json")
 def save(model: nn.Module, path: str | PathLike[str]) -> Path:
     """Write a ViT or ResNet, whole or not at all, to .safetensors; its path.
 
-    The file holds the weights in their own dtype, the configuration,
-    `model.preprocess`, `model.class_names`, `model.resize_mode` and that the
-    sigmoid's loss trained it, if `model.loss_name` says so: all that `load`
-    needs. A file that is there already is replaced. A model inside
-    torch.compile, DistributedDataParallel or AveragedModel is taken out of it.
-    With several processes, call it in one.
+    The file holds all that `load` needs: the weights in their own dtype, the
+    configuration, `model.preprocess`, `class_names`, `resize_mode` and
+    `loss_name` "sigmoid". A file that is there already is replaced. A model
+    inside torch.compile, DistributedDataParallel or AveragedModel is taken out
+    of it. With several processes, call it in one.
 
     UserError: `load` would refuse the file, because the weights do not fit
     `model.config` (a head put there by hand, adapters), are not finite or are

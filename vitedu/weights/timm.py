@@ -103,9 +103,6 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     is the class token's, without one the mean. A norm after the pool (fc_norm)
     is read where the pool is known to be the class token's: there it is the
     same function.
-
-    UserError: something must be asked for, is missing or left over, or ours
-    cannot be that network.
     """
     dropped = tuple(name for name in arrays if DECODER.match(name))
     arrays = {k: v for k, v in arrays.items() if k not in dropped}
@@ -254,11 +251,10 @@ def config_of(metadata: Metadata) -> dict[str, Any] | None:
 def fields_of(
     metadata: Metadata, embed_dim: int | None, depth: int
 ) -> dict[str, Any]:
-    """Fields of a ViTConfig in a config.json, else in timm's table of names.
+    """Fields of a ViTConfig, and pool_include_prefix, that timm's model has.
 
-    Also pool_include_prefix: whether it pools over all tokens. A name is not
-    believed if its model has another width or depth than the arrays.
-    UserError: it is a network that ours cannot be.
+    Which model it is, a config.json says, else the file's name; but a name is
+    not believed if its model has another width or depth than the arrays.
     """
     config = config_of(metadata)
     if config is None:
@@ -276,11 +272,9 @@ def name_of(metadata: Metadata) -> str:
 
 
 def fields_by_name(name: str, **args: Any) -> dict[str, Any]:
-    """What timm's own model of that name is, built without numbers; else {}.
+    """What timm's model of a name and arguments is, built without numbers.
 
-    `name` is timm's, with or without a tag, or that of a file that timm
-    fetches; `args` are the model's.
-    UserError: it isn't a plain ViT.
+    {}: timm has no such name. UserError: it isn't a plain ViT.
     """
     architecture = look_up(name)[0] or (args and PLAIN)
     if not architecture or architecture.startswith("resnetv2"):
@@ -332,8 +326,7 @@ def look_up(name: str) -> tuple[str | None, dict[str, Any]]:
     """timm's architecture of a name, and its pretrained_cfg; else None and {}.
 
     The name of a file is known too where timm fetches it from elsewhere:
-    "dino_vitbase16_pretrain". Of a tag that timm does not know it has nothing
-    to say.
+    "dino_vitbase16_pretrain".
     """
     if "_" not in name:
         return None, {}
@@ -426,12 +419,11 @@ def preprocess(
 
 def per_channel(values: Any, channels: int) -> Any:
     """The numbers per channel; their mean, as in timm, if the count differs."""
-    is_list = isinstance(values, list | tuple) and len(values) > 0
-    if not is_list or len(values) == channels:
+    try:
+        is_one_each = len(values) == channels
+        return values if is_one_each else sum(values) / len(values)
+    except (TypeError, ZeroDivisionError):  # which PreprocessSpec says
         return values
-    if not all(isinstance(value, int | float) for value in values):
-        return values
-    return sum(values) / len(values)
 
 
 def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:

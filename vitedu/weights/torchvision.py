@@ -42,10 +42,6 @@ POSITIONS = (Learned1D(),)
 
 
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
-    """The checkpoint in a file.
-
-    UserError: something must be asked for, is missing or left over.
-    """
     is_old = f"{LAYER}0.mlp.linear_1.weight" in arrays
     depth = mapping.depth_in(arrays, re.escape(LAYER))
     mapped = mapping.to_ours(rows_in(depth, MLPS[0 if is_old else 1]), arrays)
@@ -81,10 +77,7 @@ def rows_in(depth: int, mlp: tuple[str, str]) -> Iterator[Row]:
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The arrays under torchvision's names of today.
-
-    UserError: its VisionTransformer cannot be this network.
-    """
+    """The arrays under torchvision's names of today."""
     owner = "torchvision's ViT"
     config = mapping.check_vit(owner, checkpoint.config)
     (height, width), (p, q) = config.image_size, config.patch_size
@@ -107,9 +100,8 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
 def preprocess(config: ViTConfig, name: str) -> PreprocessSpec:
     """torchvision's evaluation of these weights, by the name of their file.
 
-    For other names, the first weights that it fetches for images and patches of
-    these sizes and of a like depth count; without any, the short side is 8/7 of
-    the crop.
+    For other names, that of the first weights that it fetches for such images,
+    patches and depth; without any, the short side is 8/7 of the crop.
     """
     size = config.image_size[0]
     kind = {24: "l", 32: "h"}.get(config.depth, "b")

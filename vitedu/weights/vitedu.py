@@ -9,7 +9,6 @@ it, so equal runs give equal bytes.
 
 import json
 from os import PathLike
-from typing import Any
 
 from torch import Tensor
 
@@ -27,14 +26,21 @@ SUFFIXES = (".safetensors",)
 
 
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
-    """The arrays as they are, and what the metadata say.
+    """The arrays as they are, and what the header says.
 
-    Where there are none, Hugging Face's mixin wrote the file: its config.json
-    says the configuration and, under the key "vitedu", the rest.
-    UserError: they cannot be understood, or contradict each other.
+    Where it says nothing, Hugging Face's mixin wrote the file: its config.json
+    has the configuration and, under the key "vitedu", the rest.
     """
     try:
-        fields, content = stated(metadata)
+        if "vitedu" in metadata.header:
+            text = metadata.header["vitedu"]
+            content = parse_json(text, "the key 'vitedu'")
+            fields = content.get("config")
+        else:
+            fields = dict(metadata.config)
+            content = fields.pop("vitedu", None)
+        if not isinstance(fields, dict) or not isinstance(content, dict):
+            raise UserError("config must be a JSON object")
         config = network_config(fields)
         if content.get("class_names") == IMAGENET_1K:
             names = list(imagenet_classes().names)
@@ -56,19 +62,6 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
             f"{config.num_classes} classes"
         )
     return Checkpoint(config, dict(arrays), *usage)
-
-
-def stated(metadata: Metadata) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields of the configuration, and all else that a file says."""
-    if "vitedu" in metadata.header:
-        content = parse_json(metadata.header["vitedu"], "the key 'vitedu'")
-        fields = content.get("config")
-    else:
-        fields = dict(metadata.config)
-        content = fields.pop("vitedu", None)
-    if not isinstance(fields, dict) or not isinstance(content, dict):
-        raise UserError("config must be a JSON object")
-    return fields, content
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:

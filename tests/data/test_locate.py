@@ -338,14 +338,6 @@ def test_a_download_that_was_killed_leaves_nothing_to_trust(
     assert all(name.endswith(".part") for name in left - set(FILES))
 
 
-def test_a_cache_that_is_a_file_is_one_sentence(tmp_path, cache):
-    cache.parent.write_text("")
-    with pytest.raises(
-        UserError, match=f"cannot write {cache}/.*: .*set VITEDU_CACHE to"
-    ):
-        locate("mnist", mirrors=("http://127.0.0.1:9/",))
-
-
 def test_a_cache_that_may_not_be_written_is_one_sentence(tmp_path, cache, fork):
     tmp_path.chmod(0o500)
 

@@ -247,17 +247,6 @@ def test_a_class_with_the_four_members_is_a_source():
 # Drawing
 
 
-def test_training_data_come_shuffled_by_seed_and_epoch():
-    photos = Photos(np.repeat(LARGE, 4, axis=0), labels=LABELS * 4)
-    source = as_source(photos, preprocess=SPEC, shuffle=True)
-    first, again, epoch, seed = (
-        everything(source, epoch=e, seed=s)[0]
-        for e, s in ((0, 0), (0, 0), (1, 0), (0, 1))
-    )
-    assert torch.equal(first, again)
-    assert not torch.equal(first, epoch) and not torch.equal(first, seed)
-
-
 def drawn(picture):
     """A transform that draws from all three of Python's usual generators."""
     light = random.random() + np.random.rand() + torch.rand(()).item()
@@ -290,14 +279,6 @@ def test_what_a_function_draws_is_decided_by_seed_epoch_and_index(
     assert torch.equal(rest[0], want[0][2:])
     other = everything(source, epoch=2, seed=2, batch_size=5)
     assert not torch.equal(other[0].sum((1, 2, 3)), want[0].sum((1, 2, 3)))
-
-
-@pytest.mark.parametrize("make", [own_draws, given_draws])
-def test_what_a_function_draws_leaves_the_program_alone(make):
-    torch.manual_seed(3)
-    before = torch.get_rng_state()
-    everything(make())
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_function_gets_the_picture_in_its_full_size_and_colours(folder):
@@ -378,21 +359,6 @@ def test_floats_cannot_be_augmented(augment, kind):
         UserError, match=r"come as floats, .*augment=Augment\(\)"
     ):
         everything(as_source(data, preprocess=SPEC, augment=augment))
-
-
-def test_processes_share_the_batches_of_a_dataset():
-    whole = everything(as_source(Photos(LARGE), preprocess=SPEC), batch_size=4)
-    shares = [
-        everything(
-            as_source(Photos(LARGE), preprocess=SPEC),
-            batch_size=4,
-            rank=rank,
-            world=2,
-        )
-        for rank in range(2)
-    ]
-    assert torch.equal(shares[0][0], whole[0][[0, 2, 4]])
-    assert torch.equal(shares[1][0], whole[0][[1, 3]])
 
 
 # What does not fit

@@ -12,20 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitedu.errors import UserError, check_memory
+from vitedu.errors import UserError
 from vitedu.fields import Count, converted
 
-LARGEST = 2**63 - 1  # what int64 can hold
 # Labels alone make no more classes than this, unless there are as many images:
 # a head for the label 10^9 would be a mistake in the file, and 3 TB.
 MOST_CLASSES = 100_000
-NAME_BYTES = 64  # of memory for one class name
 
 
 def whole_labels(labels: Any, where: str) -> Tensor:
     """Labels of any kind as int64 (n,); `where` is what a sentence calls them.
 
-    UserError: they are not whole numbers, or too large for int64.
+    UserError: they are not whole numbers.
     """
     if isinstance(labels, Tensor):
         if labels.dtype == torch.int64 and labels.ndim == 1:
@@ -53,9 +51,6 @@ def whole_labels(labels: Any, where: str) -> Tensor:
             f"{array.shape}{example}, but a label is one whole number from 0 up"
             + remedy.get(array.dtype.kind, "")
         )
-    # in their own type, since as int64 2**64 - 100 would be -100
-    if array.dtype.kind == "u" and array.size and array.max() > LARGEST:
-        raise too_large(where, int(array.max()))
     return torch.from_numpy(array.astype(np.int64))
 
 
@@ -72,17 +67,7 @@ def whole_label(label: Any, where: str) -> int:
         ) from None
     if number < 0:
         raise UserError(f"{where} has the label {number}; labels begin at 0")
-    if number > LARGEST:
-        raise too_large(where, number)
     return number
-
-
-def too_large(where: str, label: int) -> UserError:
-    """The sentence about a label that int64 cannot hold."""
-    return UserError(
-        f"{where} has the label {label}, which is too large; number the "
-        "classes 0, 1, 2, ..."
-    )
 
 
 def check_labels(
@@ -105,16 +90,7 @@ def check_labels(
 
 
 def numbered_names(num_classes: int) -> tuple[str, ...]:
-    """Names for classes that have none: "0", "1", ...
-
-    UserError: so many names do not fit into memory.
-    """
-    if num_classes > MOST_CLASSES:
-        check_memory(
-            NAME_BYTES * num_classes,
-            f"a list of {num_classes:,} class names",
-            "give fewer classes",
-        )
+    """Names for classes that have none: "0", "1", ..."""
     return tuple(str(label) for label in range(num_classes))
 
 

@@ -3,7 +3,6 @@
 `class_folders(Path("photos"))` is `["ants", "bees"]`.
 """
 
-import errno
 import os
 from collections.abc import Iterator
 from os import PathLike
@@ -62,22 +61,10 @@ def visible(folder: Path) -> tuple[list[str], list[str]]:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if not entry.name.startswith(HIDDEN):
-                    (folders if _is_folder(entry) else others).append(
-                        entry.name
-                    )
+                    (folders if entry.is_dir() else others).append(entry.name)
     except OSError as error:
         raise UserError(f"cannot list {folder}: {reason(error)}") from None
     return sorted(folders), sorted(others)
-
-
-def _is_folder(entry: "os.DirEntry[str]") -> bool:
-    """Whether it is a folder, or a link to one; a link to itself isn't."""
-    try:
-        return entry.is_dir()
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        return False
 
 
 def class_folders(folder: Path) -> list[str]:

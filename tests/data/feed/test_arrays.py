@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -81,51 +80,6 @@ def test_labels_follow_their_images_through_the_shuffle():
     assert not torch.equal(numbers, torch.arange(50))
 
 
-def test_the_last_batch_is_short():
-    sizes = [
-        len(labels) for _, labels in source(numbered(10)).batches(batch_size=4)
-    ]
-    assert sizes == [4, 4, 2]
-
-
-@pytest.mark.parametrize("augment", [None, AUGMENT])
-@pytest.mark.parametrize("start", [0, 1, 2, 3])
-def test_a_resumed_epoch_goes_on_with_the_same_batches(start, augment):
-    feed = source(numbered(10), augment=augment)
-    whole = list(feed.batches(epoch=2, seed=5, batch_size=4))
-    rest = list(feed.batches(epoch=2, seed=5, batch_size=4, start=start))
-    assert len(rest) == 3 - start
-    for (x, y), (x_again, y_again) in zip(whole[start:], rest, strict=True):
-        assert torch.equal(x, x_again) and torch.equal(y, y_again)
-
-
-def test_processes_share_the_batch_that_one_would_have():
-    feed = source(numbered(25), augment=AUGMENT)
-    one = list(feed.batches(epoch=1, batch_size=6))
-    three = [
-        feed.batches(epoch=1, batch_size=6, rank=r, world=3) for r in range(3)
-    ]
-    for whole, *parts in zip(one, *three, strict=True):
-        for rank, part in enumerate(parts):
-            assert torch.equal(part[0], whole[0][rank::3])
-            assert torch.equal(part[1], whole[1][rank::3])
-
-
-def test_what_happens_to_a_sample_does_not_depend_on_the_batch_size():
-    pixels = np.random.default_rng(0).integers(
-        0, 256, (50, 1, 5, 4), dtype=np.uint8
-    )
-    arrays = split_of(
-        torch.from_numpy(pixels), torch.zeros(50, dtype=torch.int64)
-    )
-    feed = source(arrays, augment=AUGMENT)
-    want = everything(feed.batches(batch_size=50))[0]
-    for batch_size in (1, 7, 49):
-        assert torch.equal(
-            everything(feed.batches(batch_size=batch_size))[0], want
-        )
-
-
 def test_batches_are_the_same_when_an_epoch_takes_several_blocks():
     side = 64
     n = 3 * BLOCK_VALUES // side**2 + 5
@@ -135,19 +89,6 @@ def test_batches_are_the_same_when_an_epoch_takes_several_blocks():
     small = everything(source(arrays, preprocess=spec).batches(batch_size=3))
     large = everything(source(arrays, preprocess=spec).batches(batch_size=n))
     assert torch.equal(small[1], large[1]) and torch.equal(small[0], large[0])
-
-
-def test_epoch_and_seed_change_the_order_and_the_augmentation():
-    feed = source(numbered(60), augment=AUGMENT, shuffle=False)
-    shuffled = source(numbered(60))
-    for batches in (feed.batches, shuffled.batches):
-        first, again, epoch, seed, swapped = (
-            everything(batches(batch_size=60, epoch=e, seed=s))[0]
-            for e, s in ((0, 1), (0, 1), (1, 1), (0, 0), (1, 0))
-        )
-        assert torch.equal(first, again)
-        for other in (epoch, seed, swapped):
-            assert not torch.equal(first, other)
 
 
 def test_an_augmentation_that_is_off_changes_nothing():
@@ -197,19 +138,3 @@ def test_other_channels_name_both():
     spec = PreprocessSpec((5, 4), 3)
     with pytest.raises(UserError, match="in_channels=1, the model wants 3"):
         source(numbered(3), preprocess=spec)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "sentence"),
-    [
-        ({"batch_size": 0}, "batch_size from 1 and start from 0, got 0 and 0"),
-        ({"batch_size": 4, "start": -1}, "got 4 and -1"),
-        (
-            {"batch_size": 4, "rank": 2, "world": 2},
-            "rank 2 is not one of 2 processes",
-        ),
-    ],
-)
-def test_a_wrong_call_is_refused_at_once(wrong, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        source(numbered(3)).batches(**wrong)

@@ -1,8 +1,5 @@
 """DataLoaders and the like: their order, cut anew, never silently short."""
 
-import random
-
-import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
@@ -67,14 +64,6 @@ def test_the_classes_and_the_length_are_those_of_its_data_set():
     assert len(source(loader(drop_last=True))) == 9
 
 
-def test_a_shuffling_loader_follows_seed_and_epoch():
-    ours = source(loader(shuffle=True))
-    first = batches(ours, epoch=1, seed=2)
-    assert batches(ours, epoch=1, seed=2) == first
-    assert batches(ours, epoch=2, seed=2) != first
-    assert batches(ours, epoch=1, seed=3) != first
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -86,52 +75,6 @@ def test_a_generator_of_its_own_is_seeded_too(make):
     ours = source(make(torch.Generator()))
     first = batches(ours, epoch=1)
     assert batches(ours, epoch=1) == first != batches(ours, epoch=2)
-
-
-class Drawing(TensorDataset):
-    """Adds what the three usual generators draw."""
-
-    def __getitem__(self, index):
-        image, label = super().__getitem__(index)
-        light = random.random() + np.random.rand() + torch.rand(())
-        return image + light.float(), label
-
-
-@pytest.mark.parametrize(
-    "num_workers", [0, pytest.param(2, marks=pytest.mark.slow)]
-)
-def test_an_epoch_goes_on_as_it_would_have(num_workers):
-    ours = source(
-        DataLoader(
-            Drawing(numbered(), LABELS),
-            batch_size=3,
-            shuffle=True,
-            num_workers=num_workers,
-        )
-    )
-    options = {"epoch": 3, "seed": 1, "batch_size": 4}
-    whole = [images for images, _ in ours.batches(**options)]
-    rest = []
-    for images, _ in ours.batches(**options, start=1):
-        torch.rand(3)  # what a training step draws in between
-        rest.append(images)
-    assert len(rest) == 2
-    assert torch.equal(torch.cat(rest), torch.cat(whole[1:]))
-
-
-def test_neither_reading_nor_drawing_touches_the_programs_generators():
-    torch.manual_seed(0)
-    random.seed(0)
-    before = torch.get_rng_state(), random.getstate()
-    batches(source(DataLoader(Drawing(numbered(), LABELS), shuffle=True)))
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert random.getstate() == before[1]
-
-
-def test_processes_share_its_batches():
-    ours = source(loader())
-    shares = [batches(ours, rank=rank, world=2) for rank in range(2)]
-    assert shares == [[[0, 2], [4, 6], [8]], [[1, 3], [5, 7], [9]]]
 
 
 def test_a_sampler_is_told_the_epoch():
@@ -322,8 +265,3 @@ def test_a_batch_of_another_form_is_one_sentence(name):
 def test_an_empty_loader_is_refused():
     with pytest.raises(UserError, match="is empty"):
         source(DataLoader(TensorDataset(numbered()[:0], LABELS[:0])))
-
-
-def test_a_wrong_call_is_refused_at_once():
-    with pytest.raises(ValueError, match="batch_size from 1"):
-        source(loader()).batches(batch_size=0)

@@ -1,7 +1,5 @@
 """Pictures on a disk: which are found, how they are labelled and fed."""
 
-import os
-
 import numpy as np
 import pytest
 import torch
@@ -115,12 +113,6 @@ def test_batches_hold_every_picture_once_as_the_model_wants_it(
     assert_close(images, torch.cat(want), rtol=0, atol=0)
 
 
-def test_reading_draws_nothing_from_the_global_generator(folder):
-    before = torch.get_rng_state()
-    list(ImageSource(find_images(folder), SPEC).batches(batch_size=2))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 @pytest.mark.parametrize(
     "num_workers", [0, pytest.param(1, marks=pytest.mark.slow)]
 )
@@ -146,36 +138,6 @@ def test_damaged_pictures_of_a_table_are_left_out(tmp_path):
         UserError, match=r"none of the 2 pictures in .* first: can"
     ):
         find_images(tmp_path, labels=labels)
-
-
-def test_a_pipe_is_left_out_without_waiting_for_it(folder):
-    os.mkfifo(folder / "cat/pipe.png")
-    (folder / "cat/gone.png").symlink_to(folder / "nowhere.png")
-    assert find_images(folder).skipped == (
-        "cat/gone.png does not exist",
-        "cat/pipe.png is a pipe, a socket or a device; copy it into a file "
-        "first",
-    )
-
-
-def test_a_link_to_itself_is_a_file_that_is_no_picture(folder):
-    for name in ("cat/loop", "cat/loop.png", "loop"):
-        (folder / name).symlink_to(folder / name)
-    pictures = find_images(folder)
-    assert (len(pictures), pictures.class_names) == (3, ("ant", "cat"))
-    (sentence,) = pictures.skipped
-    assert sentence.startswith("cannot read cat/loop.png: Too many levels")
-
-
-def test_a_strip_isnt_left_out_but_named_when_it_is_prepared(folder):
-    Image.new("L", (1, 400_000)).save(folder / "cat/strip.png")
-    pictures = find_images(folder)
-    assert (len(pictures), pictures.skipped) == (4, ())
-    source = ImageSource(pictures, PreprocessSpec(crop=0.9))
-    with pytest.raises(
-        UserError, match=r"cat/strip\.png: resized from 1 by 400,0"
-    ):
-        list(source.batches(batch_size=4))
 
 
 @pytest.mark.slow

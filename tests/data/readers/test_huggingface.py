@@ -117,26 +117,6 @@ def test_an_exif_rotation_is_not_applied_as_nowhere_else(tmp_path):
         assert torch.equal(images[0], SPEC(plain))
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_an_epoch_is_divided_and_goes_on_as_one_of_a_folder(saved, num_workers):
-    source = as_source(
-        f"{saved}:train",
-        preprocess=SPEC,
-        shuffle=True,
-        num_workers=num_workers,
-    )
-    options = {"epoch": 1, "seed": 2, "batch_size": 4}
-    whole = list(source.batches(**options))
-    [*_, (second, _), (last, _)] = whole
-    [(rest, _), _] = source.batches(**options, start=1)
-    assert torch.equal(rest, second)
-    parts = [
-        list(source.batches(**options, rank=rank, world=2)) for rank in (0, 1)
-    ]
-    assert torch.equal(parts[0][-1][0], last[0::2])
-    assert torch.equal(parts[1][-1][0], last[1::2])
-
-
 def test_a_parquet_folder_is_read_by_the_library(tmp_path):
     split = made([encoded(i) for i in range(5)], [0, 1, 0, 1, 0], "img")
     (tmp_path / "data").mkdir()

@@ -181,36 +181,6 @@ def test_augmentation_is_that_of_the_same_files_in_a_folder(shards, tmp_path):
     assert torch.equal(*both)
 
 
-@pytest.mark.parametrize(
-    "num_workers", [0, pytest.param(2, marks=pytest.mark.slow)]
-)
-def test_over_ranks_and_workers_each_sample_comes_once(shards, num_workers):
-    source = ImageSource(
-        find_images(shards), SPEC, shuffle=True, num_workers=num_workers
-    )
-    whole = list(source.batches(epoch=1, seed=5, batch_size=4))
-    parts = [
-        list(source.batches(epoch=1, seed=5, batch_size=4, rank=rank, world=2))
-        for rank in range(2)
-    ]
-    every = [image for part in parts for images, _ in part for image in images]
-    assert len(set(rows_of(every))) == len(every) == 13
-    for (images, _), (first, _), (second, _) in zip(whole, *parts, strict=True):
-        assert torch.equal(images[0::2], first)
-        assert torch.equal(images[1::2], second)
-
-
-def test_an_epoch_goes_on_in_its_middle(shards):
-    source = ImageSource(
-        find_images(shards), SPEC, augment=AUGMENT, shuffle=True
-    )
-    options = {"epoch": 2, "seed": 7, "batch_size": 3}
-    whole = list(source.batches(**options))
-    rest = list(source.batches(**options, start=2))
-    for (images, labels), (same, alike) in zip(whole[2:], rest, strict=True):
-        assert torch.equal(images, same) and torch.equal(labels, alike)
-
-
 def test_a_window_of_shards_is_read_before_the_next():
     shard_of = torch.arange(100) // 10
     order = windowed(shard_of, 3, torch.Generator().manual_seed(0))

@@ -160,10 +160,7 @@ def all_logits(
 def picture_logits(
     model: nn.Module, pictures: Data, *, batch_size: int, num_workers: int
 ) -> Answers:
-    """`all_logits` of pictures, prepared by `model.preprocess`, in eval mode.
-
-    UserError: the model answers NaN or infinity.
-    """
+    """Finite logits of pictures, prepared by `model.preprocess`."""
     batches = batches_of(
         model, pictures, batch_size, num_workers, by_class_of_model=False
     )
@@ -181,9 +178,9 @@ def top_k_correct(answers: Answers, k: int) -> int:
 
 
 def top_k_among(logits: Tensor, right: Tensor, k: int) -> int:
-    """How many images have a right class among the `k` largest logits.
+    """How many images have a class that is `right` among the `k` largest.
 
-    Logits (n, classes), and bool of the same shape: which classes are right.
+    Both are (n, classes).
     """
     best = logits.topk(min(k, logits.shape[1])).indices  # (n, k)
     return int(right.gather(1, best).any(dim=1).sum())

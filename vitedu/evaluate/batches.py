@@ -74,13 +74,9 @@ def batches_of(
 
     A DataLoader's batches come as they are cut: floats unchanged, uint8
     prepared by `model.preprocess`. All other data are prepared `batch_size`
-    images at a time; pictures of a folder that cannot be read are left out, and
-    a warning names them. `by_class_of_model`: labels mean the model's classes;
-    otherwise the data's own, of a folder in alphabetical order. A model without
-    weights gets its batches where they are.
-
-    UserError: the data have another form, or classes that the model does not
-    have.
+    images at a time; a warning names unreadable pictures, which are left out.
+    `by_class_of_model`: labels mean the model's classes; otherwise the data's
+    own, of a folder in alphabetical order.
     """
     if yields_batches(data):
         found = _given(model, data, by_class_of_model)
@@ -163,8 +159,6 @@ def match_folders(
     ImageNet-V2's folders are numbers, 0 to 999; sorted as text, 10 would come
     before 2. Where all 1,000 classes have names of several words, such as
     "tench, Tinca tinca", their order is enough.
-
-    UserError: the folders aren't classes of the model.
     """
     ours = pictures.class_names
     labels = pictures.labels

@@ -66,10 +66,7 @@ def classify(
 
 @torch.no_grad()
 def probabilities(model: nn.Module, images: Tensor) -> Tensor:
-    """Prepared images (b, c, h, w) to (b, classes) float32 on the CPU.
-
-    UserError: the model answers NaN or infinity.
-    """
+    """Prepared images (b, c, h, w) to (b, classes) float32 on the CPU."""
     with evaluating(model):
         logits = model(images).float()
     check_finite(logits)

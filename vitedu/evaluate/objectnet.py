@@ -118,10 +118,7 @@ def objectnet_accuracy(
 
 
 def find_objectnet(folder: Path) -> Path | None:
-    """Where images/ and mappings/ are: `folder` or, given its images/, above.
-
-    None: it isn't ObjectNet.
-    """
+    """The folder of images/ and mappings/: `folder`, or the one above it."""
     roots = [folder]
     if folder.name == "images":
         roots.append(folder.absolute().parent)

@@ -42,10 +42,7 @@ class Prediction(NamedTuple):
 
 
 def find_pictures(words: Iterable[str]) -> list[Found]:
-    """The named pictures, and all pictures in the named folders.
-
-    UserError: there are none in a folder, or it cannot be listed.
-    """
+    """The named pictures, and all pictures in the named folders."""
     found = []
     for word in words:
         folder = path_of(word)
@@ -86,10 +83,7 @@ def pictures_below(folder: str) -> Iterator[Found]:
 def predict_all(
     model: Network, found: list[Found], *, top: int = 5, invert: bool = False
 ) -> Iterator[Prediction]:
-    """What `model` says of each picture, in order.
-
-    UserError: a picture that is named cannot be read, or the model answers NaN.
-    """
+    """What `model` says of each picture, in order."""
     like = next(model.parameters())
     for batch, pixels in decoded(model, found, invert):
         readable = [each for each in pixels if isinstance(each, Tensor)]

@@ -72,10 +72,7 @@ def real_accuracy(
 
 
 def validation_pictures(folder: str | PathLike[str]) -> Split:
-    """ImageNet's validation pictures, however deep; their labels aren't known.
-
-    UserError: there are none, or one has another name.
-    """
+    """ImageNet's validation pictures at any depth, without labels."""
     folder = existing_folder(folder)
     paths = sorted(pictures_in(folder), key=lambda path: path.name)
     if not paths:
@@ -92,10 +89,7 @@ def names_of(pictures: Split) -> list[str]:
 def real_counts(
     logits: Tensor, names: Sequence[str], real: RealLabels
 ) -> RealEvaluation:
-    """ReaL accuracy from logits (n, 1000) of the pictures called `names`.
-
-    UserError: a picture isn't one of the validation set, or none has a label.
-    """
+    """ReaL accuracy from logits (n, 1000) of the pictures called `names`."""
     right = torch.zeros(len(names), NUM_1K, dtype=torch.bool)
     for row, number in enumerate(real_rows(names)):
         right[row, real[number]] = True
@@ -115,10 +109,7 @@ def real_counts(
 
 
 def real_rows(names: Sequence[str]) -> list[int]:
-    """Which of the 50,000 validation pictures they are, counted from 0.
-
-    UserError: one has another name.
-    """
+    """Which of the 50,000 validation pictures they are, counted from 0."""
     rows = []
     for path in names:
         name = path.rpartition("/")[2]
@@ -135,11 +126,7 @@ def real_rows(names: Sequence[str]) -> list[int]:
 
 
 def read_real(path: str | PathLike[str]) -> RealLabels:
-    """The labels of ImageNet-ReaL: for each validation picture some classes.
-
-    `path` is the file real.json of the authors, a list of 50,000 lists.
-    UserError: it is something else.
-    """
+    """What is in the authors' real.json: 50,000 lists of classes."""
     path = user_path(path)
     check_regular(path)
     try:

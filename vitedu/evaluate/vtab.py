@@ -167,8 +167,7 @@ def open_task(
     Without `data`, in the folder of that name in $VITEDU_DATA or the cache.
     Nothing is downloaded. Where a set has no test part of its own, a fifth of
     each class is held out; the authors' code reads TensorFlow's copies, with
-    splits of their own. MissingTaskError: it isn't there, is damaged, needs
-    another package, or torchvision can't read it.
+    splits of their own.
     """
     if task.dataset is None:
         raise MissingTaskError(

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from tests.tiny import tiny
 from vitedu.errors import UserError
 from vitedu.fields import meanings
 from vitedu.model import (
@@ -28,16 +29,6 @@ from vitedu.model import (
 from vitedu.model.config import ViTFields
 from vitedu.model.resnet import ResNetFields
 from vitedu.pictures import PreprocessSpec
-
-TINY = {
-    "image_size": (8, 12),
-    "patch_size": 4,
-    "num_classes": 5,
-    "embed_dim": 32,
-    "depth": 2,
-    "num_heads": 4,
-    "mlp_dim": 48,
-}
 
 small = st.integers(1, 6)
 
@@ -314,7 +305,7 @@ class AttentionOnly(Standard):
 
 
 # For each field a value other than that of CHANGED_FROM.
-CHANGED_FROM = ViTConfig(**TINY, pool="mean")
+CHANGED_FROM = tiny(pool="mean")
 CHANGES = {
     "image_size": (12, 12),
     "patch_size": (2, 4),

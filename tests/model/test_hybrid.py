@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
+import tests.tiny
+from tests.tiny import random_images, random_tensors
 from vitedu.budget import macs, parameters
 from vitedu.compat import import_timm
 from vitedu.errors import UserError
@@ -37,25 +39,9 @@ def seed():
     torch.manual_seed(0)
 
 
-def random_tensors(model, dtype=torch.float64):
-    """Values for every tensor of a state_dict; no initial zeros or ones."""
-    torch.manual_seed(0)
-    tensors = {}
-    for name, like in model.state_dict().items():
-        drawn = torch.randn(like.shape, dtype=dtype)
-        if like.ndim in (2, 4):
-            drawn /= like[0].numel() ** 0.5
-        elif like.ndim == 1:
-            drawn = 0.1 * drawn + ("norm" in name and name.endswith("weight"))
-        tensors[name] = drawn
-    return tensors
-
-
-def random_images(config, b=2):
-    torch.manual_seed(1)
-    return torch.randn(
-        b, config.in_channels, *config.image_size, dtype=torch.float64
-    )
+def random_model(config=TINY, **changes):
+    model = tests.tiny.random_model(config, **changes)
+    return model.requires_grad_(False)
 
 
 # --- against timm
@@ -293,12 +279,6 @@ def test_a_stem_that_cannot_be_is_said_in_one_sentence(values, message):
 
 
 # --- the stem and the network
-
-
-def random_model(config=TINY, **changes):
-    model = ViT(replace(config, **changes)).double().eval()
-    model.load_state_dict(random_tensors(model))
-    return model.requires_grad_(False)
 
 
 def test_tokens_are_e_times_the_features_row_by_row():

@@ -14,9 +14,10 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from tests.tiny import tiny
 from vitedu.compat import import_timm, import_torchvision
 from vitedu.errors import UserError
-from vitedu.model import Learned1D, ViT, ViTConfig
+from vitedu.model import Learned1D, ViT
 from vitedu.model.position import Learned2D, NoPosition, SinCos2D
 from vitedu.model.relative import Relative
 from vitedu.model.resize import resize_pos_embed, resize_positions
@@ -284,15 +285,6 @@ def test_the_number_of_prefix_tokens_is_never_guessed():
 
 # -- the tables of a model
 
-CONFIG = ViTConfig(
-    image_size=(8, 12),
-    patch_size=4,
-    num_classes=5,
-    embed_dim=32,
-    depth=2,
-    num_heads=4,
-    mlp_dim=48,
-)
 LEARNED = [
     kind(at=at)
     for kind in (Learned1D, Learned2D)
@@ -303,7 +295,7 @@ LEARNED = [
 def enlarged(position, mode="paper"):
     """A model, and one for (20, 16) pixels with its weights."""
     torch.manual_seed(0)
-    old = replace(CONFIG, position=position)
+    old = tiny(position=position)
     new = replace(old, image_size=(20, 16))
     small = ViT(old).double()
     for weight in small.parameters():
@@ -345,7 +337,7 @@ def test_all_other_weights_are_passed_on():
 
 
 def test_without_class_token_no_row_is_kept():
-    old = replace(CONFIG, class_token=False, pool="mean")
+    old = tiny(class_token=False, pool="mean")
     new = replace(old, image_size=(20, 16))
     table = random_table((2, 3), prefix=0, d=32)
     after = resize_positions({"pos_embed": table}, old, new)["pos_embed"]
@@ -353,7 +345,7 @@ def test_without_class_token_no_row_is_kept():
 
 
 def test_relative_positions_do_not_fit_another_grid():
-    old = replace(CONFIG, position=Relative())
+    old = tiny(position=Relative())
     new = replace(old, image_size=(20, 16))
     state = ViT(old).state_dict()
     with pytest.raises(UserError, match=r"2x3 grid .* keep image_size=\(8, 12"):

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
+import tests.tiny
+from tests.tiny import random_tensors
 from vitedu.compat import import_timm
 from vitedu.errors import UserError
 from vitedu.model.bottleneck import Bottleneck, PreActBottleneck
@@ -52,24 +54,9 @@ def seed():
     torch.manual_seed(0)
 
 
-def random_tensors(model, dtype=torch.float64):
-    """Values for every tensor of a state_dict; no initial zeros or ones."""
-    torch.manual_seed(0)
-    tensors = {}
-    for name, like in model.state_dict().items():
-        drawn = torch.randn(like.shape, dtype=dtype)
-        if like.ndim > 1:
-            drawn /= like[0].numel() ** 0.5
-        else:
-            drawn = 0.1 * drawn + name.endswith("weight")  # a norm's scale: 1
-        tensors[name] = drawn
-    return tensors
-
-
-def random_model(config=TINY, **changes):
-    model = ResNet(replace(config, pool_padding=None, **changes)).double()
-    model.load_state_dict(random_tensors(model))
-    return model.eval().requires_grad_(False)
+def random_model(**changes):
+    config = replace(TINY, pool_padding=None, **changes)
+    return tests.tiny.random_model(config).requires_grad_(False)
 
 
 def random_images(*shape):
@@ -372,13 +359,6 @@ def test_the_pools_border_counts_in_bit_v2():
     assert (zeros(images) - other(images)).abs().max() > 1e-3
 
 
-def test_weights_of_one_family_do_not_fit_the_other():
-    with torch.device("meta"):
-        v1, v2 = resnet("R26x1"), resnet("BiT-R26x1")
-    with pytest.raises(RuntimeError, match=r"stem\.norm"):
-        v2.load_state_dict(v1.state_dict())
-
-
 # --- configurations
 
 
@@ -403,10 +383,6 @@ def test_names_say_family_depth_and_width():
     assert (config.family, config.layers) == ("bit-v2", (3, 8, 36, 3))
     assert (config.width, config.num_classes) == (2.0, 10)
     assert resnet_config("R152x2").family == "bit-v1"
-
-
-def test_the_defaults_are_bits_r50x1():
-    assert ResNetConfig() == resnet_config("BiT-R50x1")
 
 
 BAD = [

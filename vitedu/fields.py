@@ -213,10 +213,6 @@ def wanted(kind: Any) -> str:
     return words.get(kind) or f"{article} {name}"
 
 
-def shown(value: Any) -> str:
-    return repr(value)
-
-
 def check_names(owner: str, names: Iterable[Any], known: Iterable[str]) -> None:
     """UserError with the nearest field if a name isn't among the `known`."""
     known = list(known)

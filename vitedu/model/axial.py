@@ -134,17 +134,12 @@ class AxialBlock(nn.Module):
 class Axial:
     """Attention along one axis of the grid at a time, in place of Standard().
 
-    The paper says: instead of self-attention and an MLP, a block is row
-    attention and an MLP, then column attention and an MLP, on tokens kept in
-    their 2-D shape. It leaves open what becomes of the class token, which has
-    no place in the grid, and whether a row attention reads inside a row or
-    across rows. Ours: inside a row comes first, and the class token is part of
-    every row and every column (see AxisAttention), so that each pool works; all
-    else is Standard's, twice.
-
-    A co-author's later code (scenic's X-ViT) reads across rows first, without a
-    class token: that is class_token=False, pool="mean" here, on the transposed
-    grid.
+    A block is row attention and an MLP, then column attention and an MLP. The
+    paper leaves open what becomes of the class token, which has no place in the
+    grid, and whether row attention reads inside a row or across rows. Here
+    inside a row comes first, and the class token is part of every row and every
+    column (see AxisAttention), so that each pool works. A co-author's later
+    code (scenic's X-ViT) reads across rows first, without a class token.
     Source: paper, appendix D.6.
     """
 

@@ -16,10 +16,6 @@ from torch import Tensor, nn
 from vitedu.errors import UserError
 from vitedu.model.convolution import BiTConv2d, Border, SamePool, StdConv2d
 
-# A stage doubles the channels and halves the image: past this nothing is left
-# of it.
-MOST_STAGES = 8
-
 
 class Bottleneck(nn.Module):
     """Post-activation: (b, c, h, w) -> (b, 4 * channels, h/stride, w/stride).
@@ -153,13 +149,8 @@ def out_channels(layers: Sequence[int], width: float) -> int:
     return root * 2 ** (len(layers) + 1) if layers else root
 
 
-def check_stages(layers: Sequence[int], width: float) -> None:
-    """UserError: too many stages, or channels that GroupNorm cannot divide."""
-    if len(layers) > MOST_STAGES:
-        raise UserError(
-            f"layers has {len(layers)} stages, and each halves the image; give "
-            f"at most {MOST_STAGES}, such as (3, 4, 6, 3)"
-        )
+def check_width(width: float) -> None:
+    """UserError: channels that GroupNorm cannot divide."""
     if 64 * width % 32:
         raise UserError(
             f"width must be a multiple of 0.5, got {width}: GroupNorm cuts the "

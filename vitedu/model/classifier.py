@@ -197,13 +197,13 @@ class Classifier(nn.Module):
         """Its weights, and a config.json of what this network is now."""
         mixin: Any = super()
         mixin._save_pretrained(save_directory)
-        about = Usage(
+        usage = Usage(
             self.preprocess,
             tuple(self.class_names),
             self.loss_name,
             self.resize_mode,
         )
-        content = self.config.to_json() | {"vitedu": about.to_json()}
+        content = self.config.to_json() | {"vitedu": usage.to_json()}
         text = json.dumps(content, sort_keys=True, indent=2)
         (save_directory / "config.json").write_text(text, encoding="utf-8")
 
@@ -227,15 +227,15 @@ class Classifier(nn.Module):
             # saved by a version that wrote no more than the configuration
             if content is None:
                 return model
-            about = Usage.from_json(content)
-            names = names_for(model.num_classes, about.class_names)
+            usage = Usage.from_json(content)
+            names = names_for(model.num_classes, usage.class_names)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{path} holds unreadable metadata: {error}"
             ) from None
-        model.preprocess, model.class_names = about.preprocess, names
-        model.loss_name = about.loss_name
-        model.resize_mode = about.resize_mode
+        model.preprocess, model.class_names = usage.preprocess, names
+        model.loss_name = usage.loss_name
+        model.resize_mode = usage.resize_mode
         return model
 
 

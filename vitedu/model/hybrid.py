@@ -16,7 +16,7 @@ from vitedu.model.bottleneck import (
     Bottleneck,
     build_root,
     build_stages,
-    check_stages,
+    check_width,
     out_channels,
 )
 from vitedu.model.patches import check_images
@@ -64,13 +64,11 @@ class HybridEmbedding(nn.Module):
 class Hybrid:
     """The paper's other stem: a ResNet (bit-v1) in front of the patches.
 
-    `layers` are the units of each stage; none leaves the root alone. Root and
-    stages divide the image by 4, 8, 16, 32 (rounded up: SAME padding at every
-    size), so `layers=()` by 4, as one stage does, and four stages by 32. The
-    patch size counts pixels of that feature map: 1 everywhere but in
-    R+ViT-Ti/16, whose root divides by 4 and whose patches are 8x8: its tokens
-    are 32 pixels apart, whatever its name says. `width` multiplies all channels
-    of the ResNet.
+    `layers` are the units of each stage; none leaves the root alone. The root
+    and the first stage divide the image by 4, each further stage by 2, rounded
+    up. The patch size counts pixels of that feature map: 1 everywhere but in
+    R+ViT-Ti/16, whose patches are 8x8, so its tokens are 32 pixels apart,
+    whatever its name says. `width` multiplies all channels of the ResNet.
 
     UserError: a stage is empty, or GroupNorm cannot divide the channels.
     Source: paper, section 3.1; vit_jax's models_resnet.py and configs.
@@ -82,7 +80,7 @@ class Hybrid:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_stages(self.layers, self.width)
+        check_width(self.width)
 
     @property
     def stride(self) -> int:

@@ -38,11 +38,6 @@ def patchify(images: Tensor, patch_size: int | tuple[int, int]) -> Tensor:
             "one image is images[None]"
         )
     h, w = images.shape[-2:]
-    if min(p, q, h, w) < 1:
-        raise ValueError(
-            f"patchify: {h}x{w} pixels in patches of {p}x{q}; "
-            "every side must be at least 1"
-        )
     if h % p or w % q:
         raise ValueError(
             f"patchify: {h}x{w} does not divide into patches of {p}x{q} "

@@ -66,13 +66,12 @@ class AttentionPool(nn.Module):
 
     With x what the probe reads, the result is x + MLP(LN(x)). The probe itself
     isn't added, there isn't a norm before the attention (the tokens come
-    normed), nor any dropout. Prefix tokens are left out, as in the mean and by
-    default in timm; big_vision has none beside this pool.
+    normed), nor any dropout. Prefix tokens are left out, as in the mean.
 
     `initialise` sets q, proj, norm and mlp; `latent` and `kv` get their values
-    here. A model that was built without numbers (on the meta device) needs
-    `reset_parameters` besides. `record_attention` leaves the probe's weights
-    out, since they aren't a (t, t) map of a layer.
+    here, after a build on the meta device by `reset_parameters`.
+    `record_attention` leaves the probe's weights out, since they aren't a
+    (t, t) map of a layer.
 
     ValueError: `embed_dim` does not divide into `num_heads`.
     Source: big_vision's vit.py, MAPHead; keys as in timm's AttentionPoolLatent.

@@ -86,7 +86,6 @@ class AddedTable(Position, ABC):
         return None if self.at == "layers" else self.table(config)
 
     def add(self, tokens: Tensor, pos_embed: Any) -> Tensor:
-        """(b, t, d) -> (b, t, d)."""
         return add_table(tokens, pos_embed) if self.at == "stem" else tokens
 
     def attach(self, model: "ViT") -> None:
@@ -172,7 +171,6 @@ class SinCos2D(AddedTable):
         return FixedTable(config.grid, compute)
 
     def attach(self, model: "ViT") -> None:
-        """Have the blocks add the table, unless the stem does."""
         super().attach(model)
         model.register_load_state_dict_post_hook(recompute_after_loading)
 
@@ -262,7 +260,7 @@ def rotation_table(
 
 
 def numbers(count: int) -> Tensor:
-    """0, 1, ... in float64, on the CPU also under torch.device("meta")."""
+    """0, 1, ... in float64, on the CPU under torch.device("meta") too."""
     return torch.arange(count, dtype=torch.float64, device="cpu")
 
 
@@ -334,7 +332,6 @@ def add_table(tokens: Tensor, pos_embed: nn.Parameter | nn.Module) -> Tensor:
 
 
 def beside(tokens: Tensor, table: Tensor) -> Tensor:
-    """`table` on the device of the tokens."""
     return table.to(tokens.device)
 
 
@@ -349,15 +346,10 @@ class AddTable:
         self.owner = owner
 
     def __call__(self, block: nn.Module, args: tuple[Tensor]) -> Tensor:
-        """The block's argument, (b, t, d), with the table added."""
         return add_table(args[0], self.owner.pos_embed)
 
 
 def draw(table: nn.Parameter) -> nn.Parameter:
-    """`table`, filled with the authors' initial values: normal with std 0.02.
-
-    For all tables but a parameter of the model itself, which `initialise`
-    fills.
-    """
+    """Fill with the authors' initial values, as `initialise` does elsewhere."""
     # on meta there are no numbers to fill, and trying imports torch._dynamo
     return table if table.is_meta else nn.init.normal_(table, std=0.02)

@@ -41,15 +41,13 @@ class Relative(Position):
 
     Every offset p_q - p_k has a learned key embedding; its product with the
     query, divided by sqrt(hd) as all logits are, is added before the softmax.
-    Places are those of the sequence: the class token has place 0 and the
-    patches 1 to n, so offsets run from -(t-1) to t-1, and pairs of patches
-    share those of the class token. Row o + t - 1 of the table (1, 2t - 1, d)
-    belongs to offset o; each head has its own part of the row, as it has of a
-    key.
+    Places are those of the sequence, the class token's is 0, so offsets run
+    from -(t-1) to t-1. Row o + t - 1 of the table (1, 2t - 1, d) belongs to
+    offset o; each head has its own part of the row.
 
-    `at` is "layers", a table for every block, or "shared"; not "stem", since
-    tokens have no queries there. The paper says neither whether layers or heads
-    share, nor what the class token's offsets are.
+    `at` is "layers", a table for every block, or "shared". The paper says
+    neither whether layers or heads share, nor what the class token's offsets
+    are.
 
     UserError: `at` is something else; when the model is built, the blocks
     aren't those of `Standard()`.
@@ -69,7 +67,6 @@ class Relative(Position):
         return None if self.at == "layers" else self.table(config)
 
     def attach(self, model: "ViT") -> None:
-        """Give every attention layer its `position_bias`."""
         layers = attention_layers(model.blocks, "Relative()")
         for block, layer in zip(model.blocks, layers, strict=True):
             if self.at == "layers":
@@ -144,7 +141,6 @@ class RoPE(Position):
         return FixedTable(config.grid, compute)
 
     def attach(self, model: "ViT") -> None:
-        """Give every attention layer its `rotate`."""
         for layer in attention_layers(model.blocks, "RoPE()"):
             layer.rotate = Rotation(model)
         model.register_load_state_dict_post_hook(recompute_after_loading)

@@ -58,7 +58,7 @@ from vitedu.model.bottleneck import (
     build_bit_root,
     build_root,
     build_stages,
-    check_stages,
+    check_width,
     out_channels,
 )
 from vitedu.model.classifier import Classifier, names_for
@@ -140,7 +140,7 @@ class ResNetConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_stages(self.layers, self.width)
+        check_width(self.width)
         if not self.layers:
             raise UserError("layers is empty: a ResNet has at least one stage")
         known = POOL_PADDING[self.family]

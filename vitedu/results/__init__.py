@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import torch
 
 from vitedu.errors import UserError, did_you_mean
-from vitedu.fields import Range, Seed, Share, check_fields, from_json, shown
+from vitedu.fields import Range, Seed, Share, check_fields, from_json
 from vitedu.files import read_json, replace_file
 
 FOLDER = Path(__file__).parent
@@ -149,7 +149,7 @@ def check(result: Any, where: str) -> None:
 
 def _check_metric(values: Any, num_seeds: int) -> None:
     if not isinstance(values, Mapping):
-        raise UserError(f"it must be a JSON object, got {shown(values)}")
+        raise UserError(f"it must be a JSON object, got {values!r}")
     known = ("value", "unit", "per_seed")
     metric = from_json(Metric, {x: values[x] for x in known if x in values})
     if "per_seed" in values and len(metric.per_seed) != num_seeds:

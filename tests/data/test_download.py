@@ -9,7 +9,7 @@ from vitedu.data.download import MirrorError, download
 from vitedu.errors import UserError
 
 CONTENT = b"pixels" * 50_000
-FILE = File("set.npz", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
+FILE = File("set.npz", hashlib.sha256(CONTENT).hexdigest())
 
 
 @pytest.fixture

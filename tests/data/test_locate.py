@@ -25,7 +25,7 @@ FILES = {
 SMALL = replace(
     CATALOGUE["mnist"],
     files=tuple(
-        File(name, len(content), hashlib.sha256(content).hexdigest())
+        File(name, hashlib.sha256(content).hexdigest())
         for name, content in FILES.items()
     ),
 )

@@ -27,7 +27,6 @@ class File(NamedTuple):
     """A file to download, and what it has to be when it has arrived."""
 
     name: str
-    num_bytes: int
     sha256: str
 
 
@@ -167,44 +166,36 @@ CIFAR100_NAMES = tuple(
 MNIST_FILES = (
     File(
         "train-images-idx3-ubyte.gz",
-        9_912_422,
         "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
     ),
     File(
         "train-labels-idx1-ubyte.gz",
-        28_881,
         "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
     ),
     File(
         "t10k-images-idx3-ubyte.gz",
-        1_648_877,
         "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
     ),
     File(
         "t10k-labels-idx1-ubyte.gz",
-        4_542,
         "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
     ),
 )
 FASHION_FILES = (
     File(
         "train-images-idx3-ubyte.gz",
-        26_421_880,
         "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
     ),
     File(
         "train-labels-idx1-ubyte.gz",
-        29_515,
         "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
     ),
     File(
         "t10k-images-idx3-ubyte.gz",
-        4_422_102,
         "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
     ),
     File(
         "t10k-labels-idx1-ubyte.gz",
-        5_148,
         "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
     ),
 )
@@ -213,21 +204,18 @@ CIFAR_MIRRORS = ("https://www.cs.toronto.edu/~kriz/",)
 CIFAR10_FILES = (
     File(
         "cifar-10-binary.tar.gz",
-        170_052_171,
         "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
     ),
 )
 CIFAR100_FILES = (
     File(
         "cifar-100-binary.tar.gz",
-        168_513_733,
         "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
     ),
 )
 ANTS_BEES_FILES = (
     File(
         "hymenoptera_data.zip",
-        47_286_322,
         "fbc41b31d544714d18dd1230b1e2b455e1557766e13e67f9f5a7a23af7c02209",
     ),
 )

@@ -61,7 +61,7 @@ def server(tmp_path, monkeypatch, file_server):
     digest = hashlib.sha256(content).hexdigest()
     entry = replace(
         CATALOGUE["ants-bees"],
-        files=(File(ZIP, len(content), digest),),
+        files=(File(ZIP, digest),),
         mirrors=(f"{file_server.address}/good/",),
     )
     monkeypatch.setitem(CATALOGUE, "ants-bees", entry)

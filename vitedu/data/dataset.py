@@ -49,7 +49,6 @@ class Reader:
     is_foreign = False
 
     def __len__(self) -> int:
-        """The number of rows."""
         raise NotImplementedError
 
     def __getitem__(self, row: int) -> tuple[Any, int | None]:
@@ -83,7 +82,6 @@ class Loader(Reader):
         self.num_images = num_images
 
     def __len__(self) -> int:
-        """The number of images in an epoch."""
         return self.num_images
 
 
@@ -110,7 +108,6 @@ class Split:
     skipped: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        """The number of pictures."""
         return len(self.reader if self.rows is None else self.rows)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:

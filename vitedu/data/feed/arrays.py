@@ -72,12 +72,10 @@ class ArraySource:
         self.labels = labels.to(device)
 
     def __len__(self) -> int:
-        """The number of samples."""
         return len(self.labels)
 
     @property
     def num_classes(self) -> int:
-        """The number of classes."""
         return len(self.class_names)
 
     def batches(

@@ -67,11 +67,9 @@ class LoaderSource:
 
     @property
     def num_classes(self) -> int:
-        """The number of classes."""
         return len(self.class_names)
 
     def __len__(self) -> int:
-        """The number of images of an epoch."""
         return self.num_images
 
     def batches(

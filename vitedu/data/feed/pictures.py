@@ -99,7 +99,6 @@ class ImageSource:
         return self.pictures.num_classes
 
     def __len__(self) -> int:
-        """The number of pictures."""
         return len(self.pictures)
 
     def batches(

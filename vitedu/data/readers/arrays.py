@@ -29,7 +29,6 @@ class ArrayReader(Reader):
         self.images = images
 
     def __len__(self) -> int:
-        """The number of images."""
         return len(self.images)
 
     def __getitem__(self, row: int) -> tuple[np.ndarray[Any, Any], None]:

@@ -38,7 +38,6 @@ class FolderReader(Reader):
         self.paths = tuple(paths)
 
     def __len__(self) -> int:
-        """The number of files."""
         return len(self.paths)
 
     def __getitem__(self, row: int) -> tuple[Path, None]:
@@ -46,7 +45,6 @@ class FolderReader(Reader):
         return self.paths[row], None
 
     def name_of(self, row: int) -> str:
-        """Its path."""
         return str(self.paths[row])
 
     def stamps(

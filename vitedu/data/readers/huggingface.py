@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
@@ -38,13 +38,6 @@ ALL_LABEL_KEYS = (*LABEL_KEYS, "fine_label")
 SAVED = ("dataset_dict.json", "dataset_info.json")
 
 
-class Address(NamedTuple):
-    """What stands behind `hf:`."""
-
-    name: str
-    split: str | None
-
-
 class HubReader(Reader):
     """The encoded pictures of a split."""
 
@@ -54,7 +47,6 @@ class HubReader(Reader):
         self.column = column
 
     def __len__(self) -> int:
-        """The number of rows."""
         return len(self.dataset)
 
     def __getitem__(self, row: int) -> tuple[Path | NamedBytes, None]:
@@ -72,7 +64,6 @@ class HubReader(Reader):
         raise UnreadablePicture(f"cannot read {name}: it has no picture")
 
     def name_of(self, row: int) -> str:
-        """As in "hf:pets:train[17]"."""
         return f"{self.name}[{row}]"
 
     def stamps(
@@ -96,15 +87,15 @@ def parts(place: Path) -> dict[str, Path]:
 
     Or one is named. A split whose labels are kept secret (-1) is left out.
     """
-    address = _address(place)
-    splits = _splits(address.name)
-    if address.split is not None or len(splits) == 1:
+    name, wanted = _address(place)
+    splits = _splits(name)
+    if wanted is not None or len(splits) == 1:
         return {}
     found: dict[str, Path] = {}
     for split, dataset in splits.items():
         part = PARTS.get(split.lower())
         if part is not None and _has_labels(dataset):
-            found.setdefault(part, Path(f"{PREFIX}{address.name}:{split}"))
+            found.setdefault(part, Path(f"{PREFIX}{name}:{split}"))
     if "train" not in found:
         raise UserError(
             f"{place} has the splits {', '.join(splits)}, of which none is "
@@ -118,8 +109,8 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
 
     UserError: there is no such data set or split, or no column of pictures.
     """
-    dataset, name = _split(place)
-    import datasets  # here: `_split` has said it if it isn't installed
+    dataset, name = _dataset(place), str(place)
+    import datasets  # here: `_dataset` has said it if it isn't installed
 
     picture, label = _columns(dataset, name)
     labels = _labels(dataset, name, label)
@@ -150,38 +141,37 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
 def class_names(place: Path) -> tuple[str, ...]:
     """The classes of a data set; no picture is read."""
     place = parts(place).get("train", place)
-    dataset, name = _split(place)
+    dataset, name = _dataset(place), str(place)
     _, label = _columns(dataset, name)
     names = tuple(getattr(dataset.features[label], "names", None) or ())
     return names or names_from_labels(name, _labels(dataset, name, label))
 
 
-def _address(place: Path) -> Address:
+def _address(place: Path) -> tuple[str, str | None]:
+    """The name of the data set, and that of a split if one is named."""
     # with slashes on Windows too, as the hub has them
     name = place.as_posix().removeprefix(PREFIX)
     match = None if os.path.lexists(name) else SPLIT.fullmatch(name)
-    if match:
-        return Address(match[1], match[2])
-    return Address(name, None)
+    return (match[1], match[2]) if match else (name, None)
 
 
-def _split(place: Path) -> tuple[Any, str]:
-    """The split that is named, or the only one, and its name."""
-    address = _address(place)
-    splits = _splits(address.name)
-    if address.split is None:
+def _dataset(place: Path) -> Any:
+    """The split that is named, or the only one."""
+    name, wanted = _address(place)
+    splits = _splits(name)
+    if wanted is None:
         if len(splits) > 1:
             raise UserError(
                 f"{place} has several parts; give one of them, such as "
                 f"{place}:{next(iter(splits))}"
             )
-        return next(iter(splits.values())), str(place)
-    if address.split not in splits:
+        return next(iter(splits.values()))
+    if wanted not in splits:
         raise UserError(
-            f"{PREFIX}{address.name} has no split {address.split!r}; it has "
+            f"{PREFIX}{name} has no split {wanted!r}; it has "
             f"{', '.join(splits)}"
         )
-    return splits[address.split], str(place)
+    return splits[wanted]
 
 
 def _splits(name: str) -> dict[str, Any]:

@@ -70,7 +70,6 @@ class ShardReader(Reader):
         self.shard_of = places[:, 0]
 
     def __len__(self) -> int:
-        """The number of pictures."""
         return len(self.places)
 
     def __getitem__(self, row: int) -> tuple[BinaryIO, None]:
@@ -82,7 +81,6 @@ class ShardReader(Reader):
         return self._read(shard, first_byte, num_bytes), None
 
     def name_of(self, row: int) -> str:
-        """As in "a.tar: cat.jpg"."""
         shard, first_byte, _ = self.places[row].tolist()
         return self._read(shard, first_byte, 0).name
 

@@ -40,7 +40,6 @@ class DatasetReader(Reader):
         self.name = name
 
     def __len__(self) -> int:
-        """The number of items."""
         return len(self.dataset)
 
     def __getitem__(self, row: int) -> tuple[Any, int]:

@@ -57,7 +57,6 @@ class TorchvisionReader(Reader):
             self.dataset = None
 
     def __len__(self) -> int:
-        """The number of pictures."""
         return self.num_pictures
 
     def __getitem__(self, row: int) -> "tuple[Image | np.ndarray, None]":
@@ -71,7 +70,6 @@ class TorchvisionReader(Reader):
             return self.dataset[row][0], None
 
     def name_of(self, row: int) -> str:
-        """As in "torchvision:flowers102:test[17]"."""
         return f"{self.name}[{row}]"
 
     def stamps(
@@ -189,11 +187,10 @@ def _open(name: str, part: str, data: str) -> tuple[Any, Path]:
             )
         return dataset, Path(data)
     folders = folders_of(name)
-    for folder in folders:
-        if os.path.isdir(folder):
-            dataset = _in_folder(known, part, folder, download=False)
-            if dataset is not None:
-                return dataset, folder
+    for folder in filter(os.path.isdir, folders):
+        dataset = _in_folder(known, part, folder, download=False)
+        if dataset is not None:
+            return dataset, folder
     cache = folders[-1]
     if is_offline():
         raise MissingDataError(

@@ -3,7 +3,6 @@
 import math
 import pickle
 import random
-import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -115,21 +114,6 @@ def test_the_next_steps_are_the_same(tmp_path, optimizer, precision):
     load_checkpoint(tmp_path / "c.pt", after)
     for state in (before, after):
         step(state, 2)
-    assert same(before, after)
-
-
-def test_saving_changes_nothing(tmp_path):
-    saved, other = build(), build()
-    step(saved, 2)
-    step(other, 2)
-    save(tmp_path / "c.pt", saved)
-    assert same(saved, other)
-
-
-def test_the_state_of_a_new_run_can_be_saved(tmp_path):
-    before, after = build(seed=0), build(seed=1)
-    save(tmp_path / "c.pt", before)
-    load_checkpoint(tmp_path / "c.pt", after)
     assert same(before, after)
 
 
@@ -310,14 +294,6 @@ def test_a_file_of_another_kind_is_one_sentence(tmp_path, content):
     assert "\n" not in str(error.value)
 
 
-def test_an_archive_of_another_kind_is_one_sentence(tmp_path):
-    path = tmp_path / "c.pt"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("readme.txt", "no tensors")
-    with pytest.raises(UserError, match=r"c\.pt is not a whole checkpoint"):
-        load_checkpoint(path, build())
-
-
 @pytest.mark.parametrize(
     "content",
     [[1, 2], {}, {"format": 3}, {"format": "2"}, torch.zeros(3), None],
@@ -394,17 +370,6 @@ def test_a_bare_malicious_pickle_is_not_executed(tmp_path):
     assert not target.exists()
 
 
-def test_nobody_is_told_to_read_an_unsafe_file(tmp_path):
-    # torch's own message proposes to switch the protection off
-    path = tmp_path / "c.pt"
-    target = tmp_path / "executed"
-    path.write_bytes(as_bytes({"format": 2, "model": Malicious(target)}))
-    with pytest.raises(UserError) as error:
-        load_checkpoint(path, build())
-    assert "two options" not in str(error.value)
-    assert "\x1b" not in str(error.value)
-
-
 def test_a_torch_that_could_run_hidden_code_reads_no_checkpoint(
     tmp_path, monkeypatch
 ):
@@ -419,23 +384,6 @@ def test_a_torch_that_could_run_hidden_code_reads_no_checkpoint(
 def test_a_missing_file_is_one_sentence(tmp_path):
     with pytest.raises(UserError, match=r"c\.pt"):
         load_checkpoint(tmp_path / "c.pt", build())
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"model": replace(SMALL, embed_dim=16)},
-        {"model": replace(SMALL, depth=2)},
-        {"model": replace(SMALL, pre_logits=4)},
-    ],
-)
-def test_the_file_of_another_run_is_one_sentence(tmp_path, other):
-    state = build(**other)
-    step(state)
-    save(tmp_path / "c.pt", state)
-    with pytest.raises(UserError, match="does not belong to this run") as error:
-        load_checkpoint(tmp_path / "c.pt", build())
-    assert "\n" not in str(error.value)
 
 
 def test_the_sentence_says_every_field_that_differs(tmp_path):

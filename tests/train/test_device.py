@@ -82,11 +82,6 @@ def test_a_run_from_before_there_were_threads_keeps_those_of_pytorch(
     assert used(CONFIG, "run") == {3}
 
 
-def test_the_threads_are_put_back_behind_a_run(here, three_threads):
-    fit(CONFIG)
-    assert torch.get_num_threads() == 3
-
-
 def test_the_threads_are_put_back_behind_an_error(three_threads):
     with pytest.raises(ZeroDivisionError), cpu_threads(1):
         assert torch.get_num_threads() == 1
@@ -105,10 +100,6 @@ HERE = [
     )
     if there
 ]
-
-
-def test_the_cpu_is_always_there():
-    assert find_device("cpu") == torch.device("cpu")
 
 
 def test_auto_is_the_first_of_cuda_mps_cpu():

@@ -339,7 +339,3 @@ def test_a_process_too_many_hears_how_many_devices_there_are():
     count = torch.cuda.device_count()
     with pytest.raises(UserError, match=f"--nproc-per-node {count}$"):
         Distributed(9, 10, local_rank=9).device(torch.device("cuda"))
-
-
-def test_on_the_cpu_processes_share_the_device():
-    assert Distributed(1, 2, 1).device(torch.device("cpu")).type == "cpu"

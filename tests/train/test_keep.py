@@ -20,7 +20,6 @@ from tests.train.runs import (
 from vitedu.errors import UserError
 from vitedu.train import fit
 from vitedu.train.checkpoint import read_checkpoint
-from vitedu.train.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow  # each test trains
 
@@ -97,12 +96,6 @@ def test_the_result_and_the_file_are_of_the_best_weights(here):
     last = fit(replace(BEST, keep="last"), "last")
     assert weights(here / "last") != weights(here / "run")
     assert accuracies(last) == measured
-
-
-def test_without_a_folder_the_best_weights_are_the_same(here):
-    run = fit(AVERAGED)
-    fit(AVERAGED, "run")
-    assert equal(vitedu.load("run"), run.model)
 
 
 def test_keeping_the_best_wants_something_to_choose_by(here):
@@ -233,14 +226,3 @@ def test_a_stopped_run_leaves_a_model_that_loads(here, ema):
     assert model.class_names == ("0", "1", "2")
     assert model.preprocess == config.preprocess
     assert not run.model.training
-
-
-def test_a_stopped_run_is_not_finished_and_goes_on(here):
-    fit(BEST, "whole")
-    folder = RunFolder("run")
-    for _ in range(2):
-        fit(BEST, "run", should_stop=stopper(4))
-        assert folder.finished(BEST) is None
-    assert fit(BEST, "run").result["status"] == "finished"
-    assert folder.finished(BEST) is not None
-    assert weights(here / "run") == weights(here / "whole")

@@ -14,7 +14,6 @@ from vitedu.compat import import_timm
 from vitedu.errors import UserError
 from vitedu.model import Hybrid, ViT, resnet
 from vitedu.model.position import Learned1D
-from vitedu.pictures import PreprocessSpec
 from vitedu.train.config import Optimizer
 from vitedu.train.optimizer import (
     OPTIMIZERS,
@@ -106,24 +105,6 @@ def test_only_kernels_of_dense_and_convolution_decay(pool):
     }
 
 
-def test_every_parameter_is_in_exactly_one_group():
-    model = ViT(TINY)
-    groups = parameter_groups(model, weight_decay=0.1)
-    counts = Counter(id(p) for group in groups for p in group["params"])
-    assert counts == Counter(id(p) for p in model.parameters())
-    assert set(counts.values()) == {1}
-
-
-def test_the_groups_carry_their_decay():
-    assert [
-        group["weight_decay"]
-        for group in parameter_groups(ViT(TINY), weight_decay=0.3)
-    ] == [
-        0.3,
-        0.0,
-    ]
-
-
 @pytest.mark.parametrize("steps", [1, 5])
 def test_adamw_equals_the_formula(steps):
     layer, drawn = two_weights(), gradients(steps)
@@ -172,15 +153,6 @@ def test_sgd_equals_the_formula(steps):
     assert_close(ours[1], want, **EXACT)
 
 
-def test_adamw_decays_by_rate_times_decay_where_there_is_no_gradient():
-    layer = two_weights()
-    before = layer.weight.detach().clone()
-    optimizer = optimizer_of(layer, config(lr=0.1, weight_decay=0.5))
-    layer.weight.grad = torch.zeros_like(layer.weight)
-    optimizer.step()
-    assert_close(layer.weight.detach(), before * (1 - 0.1 * 0.5), **EXACT)
-
-
 def test_every_choice_of_a_config_is_built():
     kinds = [
         type(optimizer_of(two_weights(), config(optimizer=name)))
@@ -188,12 +160,6 @@ def test_every_choice_of_a_config_is_built():
     ]
     assert kinds == [torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD]
     assert list(get_args(Optimizer)) == list(OPTIMIZERS)
-
-
-def test_set_lr_reaches_every_group():
-    optimizer = optimizer_of(ViT(TINY), config(lr=0.5))
-    set_lr(optimizer, 0.25)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
 
 
 def test_a_group_learns_at_its_share_of_the_rate():
@@ -501,37 +467,6 @@ def test_moving_average_equals_the_direct_formula(decay):
     assert_close(average.average["weight"], want, **EXACT)
 
 
-def test_moving_average_of_what_does_not_move_stays():
-    layer = two_weights()
-    average = MovingAverage(layer, 0.99)
-    for _ in range(5):
-        average.update(layer)
-    assert torch.equal(average.average["weight"], layer.weight)
-
-
-def test_moving_average_is_no_view_of_the_weights():
-    layer = two_weights()
-    average = MovingAverage(layer, 0.99)
-    with torch.no_grad():
-        layer.weight.zero_()
-    assert average.average["weight"].abs().min() > 0
-
-
-def test_moving_average_leaves_the_weights_alone():
-    layer = two_weights()
-    average = MovingAverage(layer, 0.5)
-    with torch.no_grad():
-        layer.weight.add_(1.0)
-    before = layer.weight.detach().clone()
-    average.update(layer)
-    assert torch.equal(layer.weight, before)
-
-
-def test_moving_average_covers_every_weight_of_a_model():
-    model = ViT(TINY)
-    assert MovingAverage(model, 0.5).average.keys() == model.state_dict().keys()
-
-
 def test_moving_average_goes_on_from_its_state():
     layer = two_weights()
     first = MovingAverage(layer, 0.9)
@@ -553,7 +488,3 @@ def test_a_loaded_moving_average_is_no_view_of_the_state():
     second.load_state_dict(first.state_dict())
     first.average["weight"].zero_()
     assert second.average["weight"].abs().min() > 0
-
-
-def test_the_preprocess_of_a_config_has_the_channels_of_its_model():
-    assert config(preprocess=PreprocessSpec()).preprocess.in_channels == 1

@@ -78,23 +78,6 @@ def test_every_recipe_promises_a_number_of_weights():
     assert EXACTLY.keys() | AT_MOST.keys() == RECIPES.keys()
 
 
-def test_seed_and_tiny_have_the_same_layers():
-    seed, tiny = (
-        recipe("mnist-seed", "cpu").model,
-        recipe("mnist-tiny", "cpu").model,
-    )
-    sizes = (
-        "image_size",
-        "patch_size",
-        "embed_dim",
-        "depth",
-        "num_heads",
-        "mlp_dim",
-    )
-    for name in sizes:
-        assert getattr(seed, name) == getattr(tiny, name)
-
-
 def test_the_seed_is_what_a_first_tutorial_does():
     config = recipe("mnist-seed", "cpu")
     assert (config.optimizer, config.lr, config.schedule) == (
@@ -111,10 +94,6 @@ def test_the_seed_is_what_a_first_tutorial_does():
     assert config.augment.is_off
     assert config.warmup == config.weight_decay == config.label_smoothing == 0.0
     assert config.max_images is config.ema is config.max_grad_norm is None
-
-
-def test_tiny_takes_no_more_epochs_than_the_seed():
-    assert recipe("mnist-tiny", "cpu").epochs == 15
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -40,7 +40,6 @@ from vitedu.train.start import (
     build_state,
     check_given_again,
     name_of,
-    num_copies,
 )
 
 slow = pytest.mark.slow  # it trains
@@ -400,14 +399,6 @@ def test_a_finished_run_is_not_that_of_other_data(here, part):
 
 
 @slow
-def test_a_pixel_makes_other_data(here):
-    data, other = drawn(30), drawn(30)
-    other[0][0] += 1
-    fit(CONFIG, "run", train=data)
-    assert "other data" in sentence(fit, CONFIG, "run", train=other)
-
-
-@slow
 def test_the_folder_may_be_any_path(here):
     class Place:
         def __fspath__(self):
@@ -716,14 +707,6 @@ def test_a_model_that_does_not_fit_into_memory_is_not_built(size):
     # gigabytes in any machine's memory, and minutes
     with pytest.raises(UserError, match=r"training this model needs .* of mem"):
         build(model=replace(WIDE, **{"embed_dim": 4096, **size}))
-
-
-def test_training_holds_the_weights_several_times():
-    copies = [
-        num_copies(config(optimizer=name, ema=ema))
-        for name, ema in (("sgd", None), ("adamw", None), ("adamw", 0.9))
-    ]
-    assert copies == [3, 4, 5]
 
 
 CHECKPOINTED = [

@@ -153,10 +153,6 @@ def test_unequal_micro_batches_are_clipped_and_averaged_as_the_whole(size):
     assert_close(states[1], states[0], rtol=0, atol=1e-10)
 
 
-def test_without_clipping_there_is_no_norm():
-    assert train_step(build(), drawn_batch()).grad_norm is None
-
-
 def test_the_result_holds_sums_over_the_images():
     state, (images, labels) = build(), drawn_batch()
     with torch.no_grad():
@@ -180,25 +176,6 @@ def test_soft_labels_are_weighed_and_count_nothing_as_correct(size):
     result = train_step(state, (images, soft))
     assert result.correct is None
     # labels in float32
-    assert result.loss_sum.item() == pytest.approx(want.item(), rel=1e-6)
-
-
-def test_labels_of_one_hot_rows_give_the_step_of_whole_numbers():
-    images, labels = drawn_batch()
-    hard, soft = build(), build()
-    train_step(hard, (images, labels))
-    train_step(soft, (images, F.one_hot(labels, 3).float()))
-    # two ways through cross_entropy
-    assert_close(soft.model.state_dict(), hard.model.state_dict(), **CLOSE)
-
-
-def test_label_smoothing_gives_every_class_its_share():
-    state, (images, labels) = build(label_smoothing=0.3), drawn_batch()
-    target = 0.7 * F.one_hot(labels, 3) + 0.3 / 3
-    with torch.no_grad():
-        want = -(target * state.model(images).log_softmax(-1)).sum()
-    result = train_step(state, (images, labels))
-    # the target above is float32
     assert result.loss_sum.item() == pytest.approx(want.item(), rel=1e-6)
 
 
@@ -403,11 +380,6 @@ def test_the_result_keeps_no_graph():
         each.requires_grad
         for each in (result.loss_sum, result.correct, result.grad_norm)
     )
-
-
-def test_a_step_prints_nothing(capsys):
-    train_step(build(), drawn_batch())
-    assert capsys.readouterr() == ("", "")
 
 
 def test_a_step_with_dropout_is_decided_by_the_seed_before_it():

@@ -14,7 +14,6 @@ from vitedu.data.dataset import Loader
 from vitedu.data.feed.floats import is_prepared
 from vitedu.data.feed.order import Draws
 from vitedu.data.feed.source import Source
-from vitedu.data.labels import numbered_names
 from vitedu.data.open import open_split
 from vitedu.errors import UserError
 from vitedu.evaluate.losses import Loss
@@ -44,6 +43,7 @@ from vitedu.train.start import (
     load_to_train,
     name_of,
     other_classes,
+    run_classes,
     zero_head,
 )
 
@@ -272,10 +272,7 @@ def adapt(
         model.set_input_size(resized.image_size)
     if model.num_classes != len(names):
         model.reset_classifier(len(names), names)
-    elif model.class_names != names:
-        is_counted = names == numbered_names(len(names))
-        if is_counted and model.class_names:
-            return []  # the names of the model stay
+    elif run_classes(model, names)[0] != model.class_names:
         is_known = not is_zero_head(model)
         zero_head(model)
         model.class_names = names
@@ -284,7 +281,6 @@ def adapt(
 
 
 def tier_of(device: str) -> str:
-    """The tier of a run on this device, unless another is asked for."""
     return "cpu" if find_device(device).type == "cpu" else "gpu"
 
 

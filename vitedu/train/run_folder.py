@@ -193,10 +193,7 @@ class RunFolder:
             ) from None
 
     def rewind(self, step: int) -> list[dict[str, Any]]:
-        """Forget what the log says after `step`, and of the test part.
-
-        Both will be computed again.
-        """
+        """Forget what will be logged again: later steps and the test part."""
         lines = [
             line
             for line in self.history()
@@ -220,11 +217,7 @@ class RunFolder:
             ) from None
 
     def finished(self, config: TrainConfig) -> dict[str, Any] | None:
-        """The result, if the run is done.
-
-        UserError: the run is another one than `config`'s, or the result is
-        damaged.
-        """
+        """The result, if the run is done. UserError: it is damaged."""
         if not (os.path.isfile(self.result) and os.path.isfile(self.weights)):
             return None
         self.check_same(config)

@@ -285,9 +285,8 @@ def run_classes(
     many.
     """
     known, numbered = model.class_names, numbered_names(len(class_names))
-    if class_names != numbered or known == numbered:
-        return class_names, []
-    if len(known) != len(numbered):
+    are_named = class_names != numbered or known == numbered
+    if are_named or len(known) != len(numbered):
         return class_names, []
     return known, [
         "the data do not name their classes, so they are taken for the "

@@ -26,7 +26,7 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.nn.parallel import DistributedDataParallel
 
 from vitedu.errors import UserError
-from vitedu.train.processes import (
+from vitedu.train.processes.single import (
     Batch,
     Learner,
     Number,

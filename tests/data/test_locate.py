@@ -277,8 +277,11 @@ def test_only_what_the_cache_lacks_is_fetched(server, cache):
     assert files_in(cache) == FILES | {FIRST: b"kept"}
 
 
-@pytest.mark.parametrize("fault", ["absent", "cut", "wrong"])
-def test_a_mirror_that_fails_gives_way_to_the_next(server, cache, fault):
+@pytest.mark.parametrize("fault", ["absent", "cut", "wrong", "stuck"])
+def test_a_mirror_that_fails_gives_way_to_the_next(
+    server, cache, monkeypatch, fault
+):
+    monkeypatch.setattr("vitedu.data.download.SILENT_SECONDS", 0.3)
     mirrors = (f"{server.address}/{fault}/", f"{server.address}/good/")
     locate("mnist", mirrors=mirrors)
     assert files_in(cache) == FILES

@@ -4,23 +4,17 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from vitedu import PreprocessSpec, load
+from tests.cli.small import write_model, write_picture
+from vitedu import load
 from vitedu.cli import main
-from vitedu.model import ViT, ViTConfig
-from vitedu.weights import Checkpoint, write_weights
 
 
 @pytest.fixture
 def here(here):
     """An empty folder to work in, with one file of weights."""
-    sizes = {"image_size": 16, "patch_size": 8, "embed_dim": 24, "depth": 1}
-    config = ViTConfig(**sizes, num_heads=3, mlp_dim=32, num_classes=5)
-    torch.manual_seed(0)
-    model = ViT(config)
-    torch.nn.init.normal_(model.head.weight)
-    checkpoint = Checkpoint(config, model.state_dict(), PreprocessSpec(16), ())
-    write_weights(here / "w.safetensors", checkpoint)
+    write_model("w.safetensors", num_classes=5)
     return here
 
 
@@ -64,58 +58,14 @@ def test_what_the_source_cannot_say_is_a_word(here, capsys):
     assert load("v.safetensors").config == load("w.safetensors").config
 
 
-@pytest.mark.parametrize(
-    "words, sentence",
-    [
-        (
-            ["w.safetensors", "t"],
-            "TARGET and --to FORMAT; known: vitedu, npz",
-        ),
-        (["w.safetensors", "--to", "timm"], "needs WEIGHTS, TARGET and --to"),
-        (["w.safetensors", "a", "b", "--to", "timm"], "needs WEIGHTS, TARGET"),
-        (["w.safetensors", "t", "--to", "tim"], "did you mean 'timm'"),
-        (["w.safetensors", "t", "--into", "timm"], "did you mean '--to'"),
-        (["absent.npz", "t", "--to", "timm"], "absent.npz"),
-        (["w.safetensors", "w.npz", "--to", "timm"], "written to a folder"),
-        (
-            ["w.safetensors", "t", "--to", "timm", "num_heads=two"],
-            "num_heads must be a whole number of at least 1, got 'two'",
-        ),
-        (
-            ["w.safetensors", "t", "--to", "timm", "image_size=16,x"],
-            "image_size must be one number, or 2 whole numbers",
-        ),
-        (
-            ["w.safetensors", "t", "--to", "timm", "num_heads=2"],
-            "says itself that num_heads is 3, not 2",
-        ),
-        (
-            ["w.safetensors", "t", "--to", "timm", "image_size=16,24"],
-            "says itself that image_size is (16, 16), not (16, 24)",
-        ),
-    ],
-)
-def test_a_mistake_is_one_sentence_and_code_2(here, capsys, words, sentence):
-    before = sorted(here.iterdir())
-    assert main(["convert", *words]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1 and err.startswith("vitedu: ")
-    assert sentence in err
-    assert sorted(here.iterdir()) == before
-
-
 # --- what the other commands make of foreign weights
 
 
 @pytest.fixture
 def foreign(here):
     """A file that says neither its heads nor its preprocessing; a picture."""
-    from PIL import Image
-    from safetensors.torch import load_file, save_file
-
     save_file(load_file("w.safetensors"), "theirs.safetensors")
-    Image.new("RGB", (20, 24), (200, 90, 10)).save("a.png")
+    write_picture(here / "a.png", size=(20, 24))
     return here
 
 
@@ -140,30 +90,6 @@ def test_a_warning_of_loading_is_one_line_on_stderr(foreign, capsys):
     assert "mean and std 0.5 are assumed" in err
     assert "class_names               none" in out
     assert "file                      theirs.safetensors" in out
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["predict", "theirs.safetensors", "a.png"],
-        ["evaluate", "theirs.safetensors", "digits"],
-    ],
-    ids=["predict", "evaluate"],
-)
-@pytest.mark.parametrize(
-    "fields, sentence",
-    [
-        (["num_heads=three"], "must be a whole number"),
-        (["num_heads=3", "num_heads=3"], "num_heads= is given twice"),
-        (["num_heads=3", "pool=none"], "logits for every token"),
-        (["num_heads=3", "pool=nun"], "did you mean 'none'"),
-    ],
-    ids=["no number", "twice", "every token", "unknown pool"],
-)
-def test_a_wrong_word_is_one_sentence(foreign, capsys, words, fields, sentence):
-    assert main([*words, *fields]) == 2
-    *_, last = capsys.readouterr().err.splitlines()
-    assert last.startswith("vitedu: ") and sentence in last
 
 
 def test_info_takes_the_size_of_a_model_too(here, capsys):

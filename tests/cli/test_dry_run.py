@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 import vitedu
+from tests.cli.small import SMOKE, TINY, write_pictures
 from vitedu.bench.trial import Trial, look_at
 from vitedu.cli import main
 from vitedu.cli.train import classes_line, memory_line, pictures_line
@@ -28,21 +28,8 @@ from vitedu.train.data import open_sources
 
 pytestmark = pytest.mark.slow  # whole commands
 
-TINY = [
-    *("model.embed_dim=8", "model.depth=1"),
-    *("model.num_heads=2", "model.mlp_dim=8"),
-]
-DIGITS = ["train", "digits", *TINY, "--tier", "smoke", "--device", "cpu"]
+DIGITS = [*SMOKE, "--device", "cpu"]
 DRY = [*DIGITS, "--dry-run"]
-
-
-def pictures(folder, **counts):
-    """So many pictures of each class."""
-    for name, count in counts.items():
-        (folder / name).mkdir(parents=True)
-        for index in range(count):
-            image = Image.new("RGB", (20, 24), (9 * index, 0, 0))
-            image.save(folder / name / f"{index}.png")
 
 
 def train_in(folder):
@@ -101,8 +88,8 @@ def test_json_has_the_numbers(here, answer):
 
 
 def test_the_smallest_and_the_largest_class_are_named(here, answer):
-    pictures(here / "photos/train", ants=3, bees=7, cats=5)
-    pictures(here / "photos/val", ants=1, bees=1, cats=1)
+    write_pictures(here / "photos/train", ants=3, bees=7, cats=5)
+    write_pictures(here / "photos/val", ants=1, bees=1, cats=1)
     data = answer(*shapes())["data"]
     assert data["smallest"] == {"class": "ants", "count": 3}
     assert data["largest"] == {"class": "bees", "count": 7}
@@ -110,8 +97,8 @@ def test_the_smallest_and_the_largest_class_are_named(here, answer):
 
 
 def test_pictures_that_cannot_be_read_are_counted(here, capsys):
-    pictures(here / "photos/train", ants=3, bees=7)
-    pictures(here / "photos/val", ants=1, bees=1)
+    write_pictures(here / "photos/train", ants=3, bees=7)
+    write_pictures(here / "photos/val", ants=1, bees=1)
     (here / "photos/train/ants/broken.png").write_bytes(b"not a picture")
     assert main(shapes()) == 0
     out, err = capsys.readouterr()
@@ -182,8 +169,8 @@ def test_a_model_too_large_for_any_advice_says_so():
 
 
 def test_a_model_that_is_not_counted_is_still_timed(here, answer, tmp_path):
-    pictures(here / "photos/train", ants=4, bees=4)
-    pictures(here / "photos/val", ants=1, bees=1)
+    write_pictures(here / "photos/train", ants=4, bees=4)
+    write_pictures(here / "photos/val", ants=1, bees=1)
     values = answer(*shapes("model.pool=map"))
     assert values["memory"]["enough"] is None
     assert "counted for" in values["memory"]["unknown"]
@@ -268,8 +255,8 @@ def test_several_processes_give_one_answer(here):
 def test_what_a_run_refuses_is_refused_in_the_same_sentence(
     here, words, sentence
 ):
-    pictures(here / "photos/train", ants=4, bees=4)
-    pictures(here / "photos/val", ants=1, bees=1)
+    write_pictures(here / "photos/train", ants=4, bees=4)
+    write_pictures(here / "photos/val", ants=1, bees=1)
     (here / "mine").mkdir()
     (here / "mine/letter.txt").touch()
     assert sentence(*words, "--dry-run") == sentence(*words)

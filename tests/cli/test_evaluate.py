@@ -179,13 +179,6 @@ def test_what_does_not_go_together_is_one_sentence(
     assert said in sentence("evaluate", weights, *words)
 
 
-def test_real_labels_need_imagenets_classes(validation, here, sentence):
-    names = ("n02124075", "n07920052")
-    path = save_model(here / "two.safetensors", 2, (0,), names)
-    said = sentence("evaluate", path, "val", "--real", "real.json")
-    assert "ImageNet's 1,000 classes, and this one has 2" in said
-
-
 def test_a_part_of_the_sample_is_as_right_as_timms(here, answer):
     """Of all 1,000, which take a minute, 813 are right and 960 among five."""
     if not SAMPLE.is_dir():

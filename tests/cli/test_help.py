@@ -60,11 +60,6 @@ def test_the_help_of_all_has_a_line_for_each_command(capsys):
         assert f"  {name:<22}{command.summary}\n" in out
 
 
-def test_the_help_of_an_unknown_command_names_the_nearest(capsys):
-    assert main(["help", "trian"]) == 2
-    assert "did you mean 'train'" in capsys.readouterr().err
-
-
 def test_the_help_comes_without_the_words_that_a_command_needs(capsys):
     assert printed(capsys, "predict", "--top", "3", "--help").startswith(
         "usage"

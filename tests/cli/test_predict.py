@@ -47,22 +47,6 @@ def test_predict_answers_in_json(here, capsys):
     assert 0.9 < first["probability"] < 0.92 > second["probability"]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([REAL, "gone.png"], "gone.png does not exist"),
-        ([REAL, "notes.txt"], "notes.txt: it is not a picture"),
-        (["ViT-B/16", "cat.png"], "which needs no network"),
-        (["ViT-Ti/61", "cat.png"], "did you mean 'ViT-Ti/16'"),
-        (["ViT-Ti/14", "cat.png"], "no trained weights of 'ViT-Ti/14'"),
-        ([REAL, "cat.png", "--top", "0"], "--top is 0"),
-    ],
-)
-def test_predict_says_what_is_wrong(here, words, said, sentence):
-    (here / "notes.txt").write_text("no picture")
-    assert said in sentence("predict", *words)
-
-
 @pytest.mark.slow
 def test_classes_without_names_are_numbers(here, capsys):
     import vitedu

@@ -5,15 +5,13 @@ import json
 import os
 
 import pytest
-import torch
 from PIL import Image
 
 import vitedu
+from tests.cli.small import write_model
 from vitedu.cli import main, progress
 from vitedu.cli.predict import path_cell, text_cell
 from vitedu.evaluate import predict
-from vitedu.model import ViT, ViTConfig
-from vitedu.weights import checkpoint_of, write_weights
 
 SHADES = {"b.png": 200, "a/2.png": 90, "a/10.png": 30, "a/deep/x.jpg": 255}
 IN_ORDER = ["a/10.png", "a/2.png", "a/deep/x.jpg", "b.png"]
@@ -23,29 +21,12 @@ NAMES = ("=dark", "Käfer", "蜂")
 @pytest.fixture
 def here(here):
     """A model of three classes, and a folder of four pictures."""
-    write_model("w.safetensors", NAMES)
+    write_model("w.safetensors", NAMES, num_classes=3)
     for name, shade in SHADES.items():
         path = here / "album" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (20, 24), (shade, 9, 9)).save(path)
     return here
-
-
-def write_model(path, names=()):
-    torch.manual_seed(0)
-    config = ViTConfig(
-        image_size=16,
-        patch_size=8,
-        num_classes=3,
-        embed_dim=8,
-        depth=1,
-        num_heads=2,
-        mlp_dim=8,
-    )
-    model = ViT(config)
-    torch.nn.init.normal_(model.head.weight)
-    model.class_names = names
-    write_weights(path, checkpoint_of(model))
 
 
 def rows(path="out.csv"):
@@ -118,27 +99,6 @@ def test_unreadable_pictures_are_listed_and_the_others_go_on(here, capsys):
     assert all(not row["class"] and not row["probability"] for row in bad)
 
 
-def test_a_folder_of_unreadable_pictures_leaves_no_table(here, sentence):
-    (here / "bad").mkdir()
-    (here / "bad/1.png").write_bytes(b"no picture")
-    said = sentence("predict", "w.safetensors", "bad", "--csv", "out.csv")
-    assert "none of the pictures can be read; the first of 1: " in said
-    assert not [x for x in os.listdir() if x.startswith("out.csv")]
-
-
-def test_a_picture_that_is_named_has_to_be_readable(here, sentence):
-    words = ["w.safetensors", "album", "gone.png", "--csv", "out.csv"]
-    assert "gone.png does not exist" in sentence("predict", *words)
-    assert not [x for x in os.listdir() if x.startswith("out.csv")]
-
-
-def test_an_old_table_stays_if_the_new_one_fails(here, sentence):
-    tabled("album")
-    before = rows()
-    sentence("predict", "w.safetensors", "gone.png", "--csv", "out.csv")
-    assert rows() == before
-
-
 def test_an_error_of_the_model_is_not_one_of_the_disk(here, monkeypatch):
     def broken(model, images):
         raise RuntimeError("no kernel for this device")
@@ -147,26 +107,6 @@ def test_an_error_of_the_model_is_not_one_of_the_disk(here, monkeypatch):
     with pytest.raises(RuntimeError, match="no kernel"):
         main(["predict", "w.safetensors", "album", "--csv", "out.csv"])
     assert not [x for x in os.listdir() if x.startswith("out.csv")]
-
-
-@pytest.mark.parametrize("name", ["out.txt", "album/b.png", "album", ".csv"])
-def test_a_table_is_never_written_over_something_else(here, sentence, name):
-    said = sentence("predict", "w.safetensors", "album", "--csv", name)
-    assert "ends in .csv" in said
-    with Image.open(here / "album/b.png") as picture:
-        assert picture.size == (20, 24)
-
-
-def test_a_table_in_a_folder_that_is_missing_is_refused(here, sentence):
-    words = ["w.safetensors", "album", "--csv", "gone/out.csv"]
-    assert "cannot write gone" in sentence("predict", *words)
-
-
-def test_a_folder_without_pictures_is_one_sentence(here, sentence):
-    (here / "empty").mkdir()
-    (here / "empty/notes.txt").touch()
-    said = sentence("predict", "w.safetensors", "album", "empty")
-    assert "there are no pictures in empty, but 1 file (notes.txt)" in said
 
 
 def test_hidden_files_and_linked_folders_are_left_out(here, answer):

@@ -57,22 +57,6 @@ def test_json_has_counts_and_settings(here, answer):
     assert values["was_finished"] is False
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["pets"], "prepare needs FOLDER and OUT"),
-        (["pets", "small", "short_side=big"], "short_side"),
-        (["pets", "small", "qualty=3"], "did you mean 'quality'?"),
-        (["pets", "small", "--quality=3"], "settings have no dashes"),
-        (["nowhere", "small"], "there is no folder 'nowhere'"),
-        (["pets", "pets/x"], "is inside"),
-    ],
-)
-def test_a_mistake_is_one_sentence(here, sentence, words, said):
-    fill(here / "pets")
-    assert said in sentence("prepare", *words)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
 def test_ctrl_c_leaves_what_is_done_and_says_how_to_go_on(process, here):

@@ -17,6 +17,7 @@ import torch
 from PIL import Image
 
 import vitedu
+from tests.cli.small import TINY
 from vitedu.cli import main
 from vitedu.cli.report import (
     changed_settings,
@@ -33,22 +34,9 @@ from vitedu.train.recipes import recipe
 from vitedu.train.run_folder import RunFolder
 
 TRAIN = [
-    "train",
-    "shapes-small",
-    "data=photos",
-    "model.image_size=16",
-    "model.embed_dim=8",
-    "model.depth=1",
-    "model.num_heads=2",
-    "model.mlp_dim=8",
-    "ema=none",
-    "steps=3",
-    "batch_size=2",
-    "log_every=1",
-    "--tier",
-    "smoke",
-    "--out",
-    "run",
+    *("train", "shapes-small", "data=photos", *TINY, "model.image_size=16"),
+    *("ema=none", "steps=3", "batch_size=2", "log_every=1"),
+    *("--tier", "smoke", "--out", "run"),
 ]
 BAD = "<b>no picture.png"
 
@@ -326,19 +314,3 @@ def test_data_given_in_python_are_missing_in_a_sentence(here, answer):
     fit(config, "given", train=given, test=given)
     found = answer("report", "given")
     assert found["missing"].endswith("given its data in Python (test, train)")
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "report needs one RUN"),
-        (["run", "run"], "report needs one RUN"),
-        (["photos"], "config.json is missing"),
-        (["gone"], "config.json is missing"),
-        (["half"], "result.json is missing; `vitedu train --resume half`"),
-    ],
-)
-def test_report_says_what_is_wrong(here, sentence, words, said):
-    (here / "half").mkdir()
-    shutil.copy("run/config.json", "half/config.json")
-    assert said in sentence("report", *words)

@@ -8,44 +8,20 @@ import warnings
 from pathlib import Path
 
 import pytest
-import torch
 from PIL import Image
 
 import vitedu
+from tests.cli.small import SMOKE, write_model, write_picture
 from vitedu.cli import main
 from vitedu.cli.main import COMMANDS
 from vitedu.cli.output import Answer
-from vitedu.model import ViT, ViTConfig
-from vitedu.weights import checkpoint_of, write_weights
 
 pytestmark = pytest.mark.slow  # processes whose streams fail them
 
-TRAIN = (
-    "train digits --tier smoke --out run model.depth=1 model.embed_dim=8 "
-    "model.num_heads=2 model.mlp_dim=8"
-).split()
+TRAIN = [*SMOKE, "--out", "run"]
 linux = pytest.mark.skipif(
     not os.path.exists("/dev/full"), reason="no /dev/full on this system"
 )
-
-
-def a_model(path, class_names=(), change=None):
-    """A file with a small model for pictures of 16 pixels."""
-    torch.manual_seed(0)
-    sizes = {"image_size": 16, "patch_size": 8, "embed_dim": 24, "depth": 1}
-    config = ViTConfig(**sizes, num_heads=3, mlp_dim=32, num_classes=2)
-    model = ViT(config)
-    torch.nn.init.normal_(model.head.weight)
-    model.class_names = class_names
-    with torch.no_grad():
-        if change is not None:
-            change(model)
-    write_weights(path, checkpoint_of(model))
-
-
-def a_picture(path):
-    """A picture of 16 pixels."""
-    Image.new("RGB", (16, 16), (200, 90, 10)).save(path)
 
 
 # --- talk that nobody reads
@@ -93,9 +69,9 @@ def test_a_run_is_saved_before_its_answer_meets_a_full_disk(here, process):
 
 
 def test_a_terminal_that_is_not_utf8_gets_every_answer(here, process):
-    a_model("w.safetensors", ("Käfer", "蜂"))
+    write_model("w.safetensors", ("Käfer", "蜂"))
     name = os.fsdecode(b"caf\xe9.png")
-    a_picture(name)
+    write_picture(Path(name))
     os.rename(name, "cafe.png")
     words = ["predict", "w.safetensors", "cafe.png"]
     done = process.run(*words, PYTHONIOENCODING="ascii")
@@ -106,17 +82,17 @@ def test_a_terminal_that_is_not_utf8_gets_every_answer(here, process):
 
 
 def test_a_name_that_is_not_utf8_is_printed(here, capsys):
-    a_model("w.safetensors")
+    write_model("w.safetensors")
     name = os.fsdecode(b"caf\xe9.png")
-    a_picture(name)
+    write_picture(Path(name))
     assert main(["predict", "w.safetensors", name]) == 0
     assert capsys.readouterr().out.startswith(r"caf\xe9.png  class ")
 
 
 def test_control_characters_are_escaped(here, capsys):
-    a_model("w.safetensors", ("\x1b[31mred", "two\nlines"))
+    write_model("w.safetensors", ("\x1b[31mred", "two\nlines"))
     picture = "\x1b]0;title\x07.png"
-    a_picture(picture)
+    write_picture(Path(picture))
     assert main(["predict", "w.safetensors", picture]) == 0
     out = capsys.readouterr().out
     assert r"\x1b[31mred" in out and r"two\nlines" in out
@@ -146,8 +122,8 @@ def too_large(model):
 
 @pytest.mark.parametrize("words", [["a.png"], ["a.png", "--json"]])
 def test_predict_never_answers_nan(here, capsys, words):
-    a_model("w.safetensors", change=too_large)
-    a_picture("a.png")
+    write_model("w.safetensors", change=too_large)
+    write_picture(Path("a.png"))
     assert main(["predict", "w.safetensors", *words]) == 2
     out, err = capsys.readouterr()
     assert err.startswith("vitedu: the model answers NaN or infinity")
@@ -158,10 +134,9 @@ def test_predict_never_answers_nan(here, capsys, words):
 
 
 def test_evaluate_never_answers_nan(here, capsys):
-    a_model("w.safetensors", ("a", "b"), too_large)
+    write_model("w.safetensors", ("a", "b"), too_large)
     for name in ("a", "b"):
-        (here / "photos" / name).mkdir(parents=True)
-        a_picture(here / "photos" / name / "x.png")
+        write_picture(here / "photos" / name / "x.png")
     assert main(["evaluate", "w.safetensors", "photos", "--json"]) == 2
     out, err = capsys.readouterr()
     assert "the loss of w.safetensors is nan" in err

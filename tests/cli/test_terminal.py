@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import vitedu
+from tests.cli.small import SMOKE, TINY
 from vitedu.cli import main, progress
 from vitedu.cli.progress import (
     Reporter,
@@ -28,14 +29,6 @@ from vitedu.train import Progress, fit, recipe
 from vitedu.train.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow  # processes, terminals and signals
-
-TINY = [
-    "model.embed_dim=8",
-    "model.depth=1",
-    "model.num_heads=2",
-    "model.mlp_dim=8",
-]
-SMOKE = ["train", "digits", *TINY, "--tier", "smoke"]
 
 
 @pytest.fixture

@@ -18,13 +18,6 @@ def test_version_is_the_package_version(capsys):
     assert capsys.readouterr().out.strip() == vitedu.__version__
 
 
-def test_a_mistake_with_json_is_json_on_stdout_too(here, capsys):
-    assert main(["info", "ViT-B/15", "--json"]) == 2
-    out, err = capsys.readouterr()
-    assert f"vitedu: {json.loads(out)['error']}\n" == err
-    assert "did you mean" in err
-
-
 def test_debug_shows_the_traceback(here):
     with pytest.raises(vitedu.UserError):
         main(["info", "ViT-B/15", "--debug"])
@@ -75,16 +68,8 @@ def test_json_is_one_object_and_the_talk_goes_to_stderr(here, capsys):
 
 @pytest.mark.slow
 def test_words_and_options_come_in_any_order(here):
-    words = [
-        "train",
-        "--tier",
-        "smoke",
-        "digits",
-        "--out",
-        "run",
-        "seed=3",
-        *TINY,
-    ]
+    words = ["train", "--tier", "smoke", "digits", "--out", "run", "seed=3"]
+    words += TINY
     assert main(words) == 0
     assert json.loads((here / "run/config.json").read_text())["seed"] == 3
 
@@ -109,25 +94,10 @@ def test_a_finished_run_is_not_repeated(run, capsys):
 
 @pytest.mark.slow
 def test_fresh_keeps_the_old_run_aside(run):
-    words = [*SMOKE]
-    assert main([*words, "--out", str(run), "--fresh"]) == 0
+    assert main([*SMOKE, "--out", str(run), "--fresh"]) == 0
     assert (run.with_name("run.1") / "model.safetensors").is_file()
     first = (run.with_name("run.1") / "model.safetensors").read_bytes()
     assert (run / "model.safetensors").read_bytes() == first
-
-
-def test_another_configuration_in_the_folder_is_refused_by_name(run, sentence):
-    words = [
-        "train",
-        "digits",
-        *TINY,
-        "--tier",
-        "smoke",
-        "--out",
-        run,
-        "lr=0.5",
-    ]
-    assert "lr=0.003, this one has lr=0.5" in sentence(*words)
 
 
 def test_resume_takes_the_configuration_from_the_folder(run):
@@ -210,23 +180,6 @@ def test_evaluate_of_a_lone_file_asks_for_the_data_set(run, here, sentence):
     assert "name a data set" in said
 
 
-def test_predict_names_the_likeliest_classes(run, here, capsys):
-    pixels = load_dataset("digits").test.images[:2, 0].numpy()
-    for number, array in enumerate(pixels):
-        Image.fromarray(array).save(f"{number}.png")
-    assert (
-        main(["predict", str(run), "0.png", "1.png", "--top", "3", "--json"])
-        == 0
-    )
-    first, second = json.loads(capsys.readouterr().out)["predictions"]
-    assert first["image"] == "0.png" and second["image"] == "1.png"
-    shares = [entry["probability"] for entry in first["top"]]
-    assert len(shares) == 3 and shares == sorted(shares, reverse=True)
-    model = vitedu.load(run)
-    logits = model(vitedu.preprocess(model, "0.png"))
-    assert first["top"][0]["class"] == model.class_names[logits.argmax()]
-
-
 @pytest.mark.slow
 def test_the_tier_is_read_from_the_environment(here, monkeypatch):
     monkeypatch.setenv("VITEDU_TIER", "smoke")
@@ -235,17 +188,8 @@ def test_the_tier_is_read_from_the_environment(here, monkeypatch):
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_way_out(here, sentence):
-    words = [
-        "train",
-        "digits",
-        *TINY,
-        "--tier",
-        "smoke",
-        "--out",
-        "run",
-        "lr=1e30",
-    ]
-    said = sentence(*words, "warmup=0", "schedule=constant", "optimizer=sgd")
+    words = [*SMOKE, "--out", "run", "lr=1e30", "warmup=0"]
+    said = sentence(*words, "schedule=constant", "optimizer=sgd")
     assert "between steps" in said and "precision fp32" in said
 
 
@@ -284,26 +228,12 @@ def test_evaluate_reads_folders_of_pictures(run, capsys):
     assert answers[0]["loss"] == pytest.approx(answers[1]["loss"])
 
 
-TINY_BENCH = [
-    "bench",
-    "ViT-Ti/16",
-    "image_size=32",
-    "embed_dim=16",
-    "num_heads=2",
-    "mlp_dim=24",
-    "depth=1",
-    "num_classes=3",
-    "--batch",
-    "1",
-    "--rounds",
-    "5",
-    "--threads",
-    "1",
-    "--device",
-    "cpu",
-    "--against",
-    "vit-pytorch,torchvision",
-]
+# a field of the model may be typed as train takes it
+TINY_BENCH = (
+    "bench ViT-Ti/16 model.image_size=32 embed_dim=16 num_heads=2 mlp_dim=24 "
+    "depth=1 num_classes=3 --batch 1 --rounds 5 --threads 1 --device cpu "
+    "--against vit-pytorch,torchvision"
+).split()
 
 
 @pytest.fixture
@@ -344,23 +274,3 @@ def test_ctrl_c_ends_any_command_in_a_word(monkeypatch, capsys):
     monkeypatch.setitem(COMMANDS, "info", command)
     assert main(["info"]) == 130
     assert capsys.readouterr().err == "vitedu: interrupted\n"
-
-
-@pytest.mark.slow
-def test_train_says_what_it_found_in_the_folder(run, capsys):
-    assert main(["train", "--resume", str(run)]) == 0
-    assert "finished; --fresh repeats it" in capsys.readouterr().err
-    (run / "model.safetensors").unlink()
-    assert main(["train", "--resume", str(run)]) == 0
-    assert "run, going on at step 20" in capsys.readouterr().err
-
-
-def test_info_of_a_recipe_says_what_it_is_for(here, capsys):
-    assert main(["info", "paper-jft"]) == 0
-    assert "JFT-300M" in capsys.readouterr().out.splitlines()[0]
-
-
-@pytest.mark.slow
-def test_bench_takes_fields_as_train_does(short_turns):
-    words = [x.replace("image_size=", "model.image_size=") for x in TINY_BENCH]
-    assert words != TINY_BENCH and main(words) == 0

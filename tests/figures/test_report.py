@@ -2,7 +2,6 @@
 
 import base64
 import io
-from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -78,7 +77,7 @@ def contents(names=("ants", "bees"), **changes):
         changed={"lr": "0.01 (recipe: 0.1)"},
         measured=measured,
     )
-    return replace(whole, **changes)
+    return whole._replace(**changes)
 
 
 class Page(HTMLParser):

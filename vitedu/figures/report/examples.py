@@ -4,8 +4,8 @@ import os
 import sys
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from torch import Tensor
 from tqdm import tqdm
@@ -28,8 +28,7 @@ MOST_MEASURED = 10_000
 MOST_AT_ONCE = 64
 
 
-@dataclass(frozen=True, eq=False)
-class Example:
+class Example(NamedTuple):
     """A test picture, what it shows, and what the model says.
 
     `picture` is (3, h, w) in 0..1, as the model saw it; `shares` (gh, gw) is
@@ -44,8 +43,7 @@ class Example:
     shares: Tensor | None
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
+class Measured(NamedTuple):
     """What the model says of the test pictures."""
 
     answers: Predictions
@@ -111,10 +109,9 @@ def measure(
         )
 
     def most_confident(rows: Tensor) -> tuple[Example, ...]:
-        order = answers.probabilities[rows].argsort(
-            descending=True, stable=True
-        )
-        return tuple(map(example, rows[order[:EXAMPLES]].tolist()))
+        shares = answers.probabilities[rows]
+        order = shares.argsort(descending=True, stable=True)[:EXAMPLES]
+        return tuple(map(example, rows[order].tolist()))
 
     return Measured(
         answers,

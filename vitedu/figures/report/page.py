@@ -7,24 +7,17 @@ classes is escaped, and the page forbids scripts and requests of any kind.
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from vitedu import evaluate
 from vitedu.errors import escaped
-from vitedu.evaluate import (
-    Predictions,
-    class_scores,
-    confusion_matrix,
-    most_confused,
-)
 from vitedu.figures.report.charts import charts
 from vitedu.figures.report.examples import Measured
 from vitedu.figures.report.pictures import jpeg, lit
 
-DASH = "\u2013"
 MOST_SKIPPED = 100  # sentences about pictures that were left out
 MOST_IN_MATRIX = 20  # classes; of more, the most frequent mistakes are listed
 MOST_PAIRS = 20
@@ -35,8 +28,7 @@ STRONGEST = 0.6
 RIGHT, WRONG = "47 111 176", "184 50 58"  # palette.PATCHES, palette.CLASS
 
 
-@dataclass(frozen=True, eq=False)
-class Contents:
+class Contents(NamedTuple):
     """All that a report says.
 
     `result` and `history` are the run's own; `run` is how to name its folder,
@@ -82,18 +74,16 @@ def render(contents: Contents) -> str:
         "sure": sure,
     }
     template = files(__package__).joinpath("page.html").read_text("utf-8")
-    drawn = [
-        each._replace(svg=Markup(each.svg)) for each in charts(contents.history)
-    ]
+    drawn = charts(contents.history)
     values = {
-        "charts": drawn,
+        "charts": [each._replace(svg=Markup(each.svg)) for each in drawn],
         "most_skipped": MOST_SKIPPED,
         "newline": Markup("\n"),
         "shell_name": shlex.quote(contents.run),
     }
     if contents.measured is not None:
         values |= tables(contents.measured.answers, contents.class_names)
-    return environment.from_string(template).render(vars(contents) | values)
+    return environment.from_string(template).render(contents._asdict() | values)
 
 
 def duration(seconds: float) -> str:
@@ -104,45 +94,43 @@ def duration(seconds: float) -> str:
     return f"{hours:,} h {minutes} min" if hours else f"{minutes} min"
 
 
-def tables(answers: Predictions, names: Sequence[str]) -> dict[str, Any]:
+def tables(
+    answers: evaluate.Predictions, names: Sequence[str]
+) -> dict[str, Any]:
     """Confusions, as a matrix or of many classes as a list; class by class."""
-    found = class_scores(answers)
+    found = evaluate.class_scores(answers)
     columns = found.num_images, found.num_correct, found.recall, found.precision
     scores = list(zip(names, *map(Tensor.tolist, columns), strict=True))
     total = found.num_images.tolist()
     if answers.num_classes <= MOST_IN_MATRIX:
-        counts = confusion_matrix(answers).tolist()
+        counts = evaluate.confusion_matrix(answers).tolist()
         matrix = [cells(row, label) for label, row in enumerate(counts)]
         is_numbered = len(names) > MOST_NAMED_COLUMNS
         return {"scores": scores, "matrix": matrix, "is_numbered": is_numbered}
     # classes without test pictures come last
     scores.sort(key=lambda row: (math.isnan(row[3]), row[3]))
+    mistakes = evaluate.most_confused(answers, MOST_PAIRS)
     confusions = [
         (names[label], names[predicted], f"{count:,} of {total[label]:,}")
-        for label, predicted, count in most_confused(answers, MOST_PAIRS)
+        for label, predicted, count in mistakes
     ]
     return {"scores": scores[:MOST_CLASSES], "confusions": confusions}
 
 
-def cells(counts: Sequence[int], row: int) -> list[dict[str, Any]]:
-    """A row of the matrix: the more of the class, the stronger the colour.
+def cells(counts: Sequence[int], label: int) -> list[tuple[int, str]]:
+    """A row of the matrix: counts and colours, the more the stronger.
 
     By the square root, so that a few mistakes can be seen.
     """
-    total = max(sum(counts), 1)
-    return [
-        {
-            "count": count,
-            "color": RIGHT if column == row else WRONG,
-            "strength": STRONGEST * math.sqrt(count / total),
-        }
-        for column, count in enumerate(counts)
-    ]
+    colors = [WRONG] * len(counts)
+    colors[label] = RIGHT
+    shares = [STRONGEST * math.sqrt(x / max(sum(counts), 1)) for x in counts]
+    shown = [f"{x}/{y:.2f}" for x, y in zip(colors, shares, strict=True)]
+    return list(zip(counts, shown, strict=True))
 
 
 def percent(share: float) -> str:
-    """ "96.7 %"; a dash where there is nothing to divide by."""
-    return DASH if math.isnan(share) else f"{100 * share:.1f} %"
+    return "\u2013" if math.isnan(share) else f"{100 * share:.1f} %"
 
 
 def sure(probability: float) -> str:
@@ -153,7 +141,6 @@ def sure(probability: float) -> str:
 
 
 def place_of_most(shares: Tensor) -> str:
-    """Where most of an answer comes from."""
     rows, columns = shares.shape
     row, column = divmod(int(shares.argmax()), columns)
     return (

@@ -2,7 +2,9 @@
 
 import json
 
+import numpy as np
 import torch
+from safetensors.torch import save_file
 from torch.testing import assert_close
 
 from vitedu.model import Hybrid, NoPosition, ResNetConfig, SinCos2D, new_network
@@ -198,3 +200,40 @@ def assert_same_function(ours, theirs):
         want = getattr(want, "logits", want)  # as transformers gives them
         # float64, sums of at most 192 terms in another order: measured 4e-15
         assert_close(ours(x), want, rtol=0, atol=1e-11)
+
+
+# --- the same arrays in every kind of file
+
+INDEX = "model.safetensors.index.json"
+
+
+def save_npz(arrays, path):
+    named = {}
+    for name, array in arrays.items():
+        is_bfloat16 = array.dtype == torch.bfloat16
+        bits = array.view(torch.int16) if is_bfloat16 else array
+        named[name] = bits.numpy().view("V2") if is_bfloat16 else bits.numpy()
+    np.savez(path, **named)
+
+
+def save_old_torch(arrays, path):
+    torch.save(arrays, path, _use_new_zipfile_serialization=False)
+
+
+def save_shards(arrays, path):
+    names = list(arrays)
+    half, places = len(names) // 2, {}
+    for i, part in enumerate((names[:half], names[half:])):
+        file = f"part{i}.safetensors"
+        save_file({key: arrays[key] for key in part}, path.parent / file)
+        places |= dict.fromkeys(part, file)
+    path.write_text(json.dumps({"weight_map": places}))
+
+
+CONTAINERS = {
+    "w.npz": save_npz,
+    "w.safetensors": save_file,
+    "w.pth": torch.save,
+    "old.pth": save_old_torch,
+    INDEX: save_shards,
+}

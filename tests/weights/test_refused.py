@@ -26,7 +26,15 @@ from vitedu.weights import convert, load, save
 from vitedu.weights.files import check_torch
 from vitedu.weights.npz import from_vitedu
 
-from .examples import GOOGLES, checkpoint, example, model_of, write
+from .examples import (
+    CONTAINERS,
+    GOOGLES,
+    INDEX,
+    checkpoint,
+    example,
+    model_of,
+    write,
+)
 
 
 def google_arrays(**more):
@@ -34,37 +42,6 @@ def google_arrays(**more):
     return from_vitedu(checkpoint(GOOGLES)) | more
 
 
-def save_npz(arrays, path):
-    named = {}
-    for name, array in arrays.items():
-        is_bfloat16 = array.dtype == torch.bfloat16
-        bits = array.view(torch.int16) if is_bfloat16 else array
-        named[name] = bits.numpy().view("V2") if is_bfloat16 else bits.numpy()
-    np.savez(path, **named)
-
-
-def save_old_torch(arrays, path):
-    torch.save(arrays, path, _use_new_zipfile_serialization=False)
-
-
-def save_shards(arrays, path):
-    names = list(arrays)
-    half, places = len(names) // 2, {}
-    for i, part in enumerate((names[:half], names[half:])):
-        file = f"part{i}.safetensors"
-        save_file({key: arrays[key] for key in part}, path.parent / file)
-        places |= dict.fromkeys(part, file)
-    path.write_text(json.dumps({"weight_map": places}))
-
-
-INDEX = "model.safetensors.index.json"
-CONTAINERS = {
-    "w.npz": save_npz,
-    "w.safetensors": save_file,
-    "w.pth": torch.save,
-    "old.pth": save_old_torch,
-    INDEX: save_shards,
-}
 FILES = [name for name in CONTAINERS if name != INDEX]
 
 

@@ -1,10 +1,8 @@
 """Hugging Face's dialect: the ViT of transformers, under both of its spellings.
 
-Files carry the older one, `vit.encoder.layer.0.attention.attention.query`,
-which every version reads; in memory transformers 5 says
-`vit.layers.0.attention.q_proj`. A ViTModel alone has no `vit.` in front, and
-its pooler is our pre-logits layer without a head. What the arrays cannot say is
-in config.json and preprocessor_config.json.
+Files carry the older one, `vit.encoder.layer.0.attention.attention.query`; in
+memory transformers 5 says `vit.layers.0.attention.q_proj`. The pooler of a
+ViTModel, which has no `vit.` in front, is our pre-logits layer without a head.
 
 `load("google/vit-base-patch16-224")`
 """
@@ -107,7 +105,15 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
             f"its pooler ends in {beside['pooler_act']!r}, vitedu's pre-logits "
             "in tanh"
         )
-    gelu, norm_eps = gelu_in(beside), stated.get("norm_eps", EPS)
+    activation = beside.get("hidden_act", "gelu")
+    gelu = next((x for x, names in GELUS.items() if activation in names), None)
+    if gelu is None:
+        known = mapping.listed(sum(GELUS.values(), ()))
+        raise UserError(
+            f"its config.json says hidden_act={activation!r}, which vitedu's "
+            f"network does not have; known: {known}"
+        )
+    norm_eps = stated.get("norm_eps", EPS)
     config = ViTConfig(**sizes, gelu=gelu, norm_eps=norm_eps)
     mapping.check_complete(mapped, config)
     spec, doubts = preprocess(config, metadata)
@@ -167,17 +173,6 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
 def config_of(metadata: Metadata) -> dict[str, Any]:
     """The config.json beside the arrays if it is Hugging Face's, else {}."""
     return metadata.config if "hidden_size" in metadata.config else {}
-
-
-def gelu_in(config: dict[str, Any]) -> str:
-    activation = config.get("hidden_act", "gelu")
-    for gelu, names in GELUS.items():
-        if activation in names:
-            return gelu
-    raise UserError(
-        f"its config.json says hidden_act={activation!r}, which vitedu's "
-        f"network does not have; known: {', '.join(sum(GELUS.values(), ()))}"
-    )
 
 
 def class_names(config: ViTConfig, metadata: Metadata) -> tuple[str, ...]:
@@ -278,17 +273,7 @@ def preprocess(
             "DINO and MAE want (0.485, 0.456, 0.406) and (0.229, 0.224, 0.225)"
         )
         return PreprocessSpec(config.image_size, config.in_channels), (doubt,)
-    spec, unsupported = spec_of(metadata.preprocessor, config)
-    if not unsupported:
-        return spec, ()
-    doubt = f"its preprocessor_config.json says {'; '.join(unsupported)}"
-    return spec, (doubt,)
-
-
-def spec_of(
-    written: dict[str, Any], config: ViTConfig
-) -> tuple[PreprocessSpec, list[str]]:
-    """A preprocessor_config.json as a PreprocessSpec; what that can't hold."""
+    written = metadata.preprocessor
     stated = written.get("size")
     size = sides_of(stated, config.image_size)
     is_short_side = isinstance(stated, dict) and "shortest_edge" in stated
@@ -324,9 +309,11 @@ def spec_of(
     mean, std = written.get("image_mean", 0.5), written.get("image_std", 0.5)
     if not written.get("do_normalize", True):
         mean, std = 0.0, 1.0
-    return PreprocessSpec(
+    spec = PreprocessSpec(
         kept, config.in_channels, mean, std, interpolation, crop
-    ), unsupported
+    )
+    doubt = f"its preprocessor_config.json says {'; '.join(unsupported)}"
+    return spec, (doubt,) if unsupported else ()
 
 
 def sides_of(size: Any, otherwise: tuple[int, int]) -> tuple[int, int]:

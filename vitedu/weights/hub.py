@@ -1,8 +1,7 @@
-"""Weights by name: `vitedu.load("ViT-B/16")`, hub's models and timm's names.
+"""Weights by name: the package's own, models of the hub, timm's names.
 
-Downloads go through huggingface_hub, into its own cache: `find("ViT-B/16")` is
-the folder. Where nothing can be fetched, one sentence names the files to place
-and where, and the next call finds them there.
+`find("ViT-B/16")` is the folder in the cache of huggingface_hub. Where nothing
+can be fetched, a sentence says which files to put where.
 """
 
 import re

@@ -1,12 +1,10 @@
 """Google's dialect: what vit_jax, big_vision and BiT keep in .npz files.
 
-The arrays alone say the architecture: ViTs with and without pre-logits,
-hybrids, BiT and big_vision's ViTs, under the released names and today's,
-scanned blocks too. What they cannot say is asked for: `load("FILE.npz",
-image_size=(224, 320))`.
+The arrays alone say the architecture, under the released names and today's,
+scanned blocks too. Sources: vit_jax's models_vit.py and checkpoint.py,
+big_vision's vit.py, bit.py and bit_paper.py; paper, section 3.1.
 
-Sources: vit_jax's models_vit.py and checkpoint.py, big_vision's vit.py, bit.py
-and bit_paper.py; paper, section 3.1.
+`load("FILE.npz", image_size=(224, 320))`
 """
 
 import re

@@ -427,13 +427,19 @@ def per_channel(values: Any, channels: int) -> Any:
 
 
 def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
-    """The config.json for timm to build the model by a `local-dir:` name."""
+    """The config.json for timm to build the model by a `local-dir:` name.
+
+    `args_of` says in what it is another than the architecture to start from.
+    """
     config, names = checkpoint.config, list(checkpoint.class_names)
     with torch.device("meta"):
         model = new_network(config)
     model.preprocess = checkpoint.preprocess
     if isinstance(config, ViTConfig):
-        architecture, args = architecture_of(config), args_of(config)
+        sizes = config.embed_dim, config.depth, config.patch_size[0]
+        architecture, args = ARCHITECTURES.get(sizes, PLAIN), args_of(config)
+        if isinstance(config.stem, Hybrid):
+            architecture = HYBRIDS[config.stem.layers]
         features, pool = config.embed_dim, args["global_pool"]
     else:
         architecture = RESNETS[config.layers, config.width]
@@ -453,13 +459,6 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
         },
     }
     return {"config.json": content}
-
-
-def architecture_of(config: ViTConfig) -> str:
-    if isinstance(config.stem, Hybrid):
-        return HYBRIDS[config.stem.layers]
-    sizes = config.embed_dim, config.depth, config.patch_size[0]
-    return ARCHITECTURES.get(sizes, PLAIN)
 
 
 def args_of(config: ViTConfig) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """torchvision's dialect: the state_dict of its VisionTransformer.
 
-It has no place for anything but arrays: GELU is exact, epsilon 1e-6, the number
-of heads that of Table 1, and the preprocessing goes by the name of the file.
+It has arrays alone: GELU is exact, epsilon 1e-6, the heads are those of Table
+1, and the preprocessing goes by the name of the file.
 
 `load("vit_b_16-c867db91.pth")`
 """

@@ -1,10 +1,11 @@
-"""Our checkpoint: one safetensors file that says everything about its model.
+"""Our own file: safetensors that say everything about their model.
 
-The tensors carry timm's names; one metadata key, `vitedu`, holds sorted JSON
-with the configuration, the preprocessing and the class names; ImageNet-1k's,
-which the package holds anyway, as one word. `loss` is there where it is
-"sigmoid", `resize` where it is not "paper". There is no date and no commit in
-it, so equal runs give equal bytes.
+The tensors carry timm's names; one metadata key, `vitedu`, holds sorted JSON:
+configuration, preprocessing, class names (ImageNet-1k's as one word), `loss` if
+it is "sigmoid", `resize` if it is not "paper". There is no date and no commit
+in it, so equal runs give equal bytes.
+
+`write_weights("mine.safetensors", checkpoint)`
 """
 
 import json

@@ -71,14 +71,6 @@ def test_json_and_back_is_the_same_configuration(config):
     assert ViTConfig.from_json(json.loads(text)) == config
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_json_and_back_for_every_name(name):
-    config = vit_config(name)
-    assert (
-        ViTConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
-    )
-
-
 def test_json_holds_every_field_and_the_names_of_the_parts():
     written = ViTConfig().to_json()
     names = [field.name for field in fields(ViTConfig)]
@@ -92,21 +84,10 @@ def test_json_without_a_field_means_its_default():
     assert ViTConfig.from_json({"depth": 3}) == ViTConfig(depth=3)
 
 
-def test_reading_json_leaves_what_it_reads_alone():
-    written = ViTConfig().to_json()
-    ViTConfig.from_json(written)
-    assert written == ViTConfig().to_json()
-
-
 @pytest.mark.parametrize("field", ["image_size", "patch_size"])
 def test_one_number_and_a_list_become_a_pair(field):
     assert getattr(ViTConfig(**{field: 32}), field) == (32, 32)
     assert getattr(ViTConfig(**{field: [32, 16]}), field) == (32, 16)
-
-
-def test_equal_configurations_are_equal_keys():
-    assert ViTConfig(image_size=32) == ViTConfig(image_size=[32, 32])
-    assert len({ViTConfig(image_size=32), ViTConfig(image_size=[32, 32])}) == 1
 
 
 def test_a_configuration_cannot_be_changed():
@@ -122,11 +103,6 @@ def test_grid_and_tokens_of_a_rectangular_image():
     config = ViTConfig(image_size=(32, 96), patch_size=(16, 8))
     assert config.grid == (2, 12)
     assert (config.num_patches, config.num_tokens) == (24, 25)
-
-
-def test_without_class_token_there_are_as_many_tokens_as_patches():
-    config = ViTConfig(class_token=False, pool="mean")
-    assert config.num_tokens == config.num_patches == 196
 
 
 # Paper, Table 1, and its follow-up's Ti and S: layers, width, MLP, heads.

@@ -127,13 +127,6 @@ def test_attention_pooling_takes_the_fields_of_the_configuration():
     assert pool.norm.eps == 1e-3
 
 
-def test_attention_pooling_has_no_dropout():
-    pool = build_pool(tiny(pool="map", dropout=0.5)).double()
-    fill_randomly(pool)
-    tokens = random_tokens()
-    assert torch.equal(pool.train()(tokens), pool.eval()(tokens))
-
-
 def test_attention_pooling_refuses_a_width_that_does_not_divide():
     with pytest.raises(
         ValueError, match="embed_dim=32 does not divide into 5 heads"
@@ -168,23 +161,16 @@ def test_k_and_v_of_the_pool_are_xavier_uniform_each_on_its_own(initial, half):
     assert_uniform(matrix, math.sqrt(3 / 192), rel=0.015)
 
 
-@pytest.mark.parametrize("name", ["q", "proj"])
-def test_q_and_output_of_the_pool_are_xavier_uniform(initial, name):
-    matrix = initial.pool.get_submodule(name).weight
-    assert_uniform(matrix, math.sqrt(3 / 192), rel=0.015)
-
-
-@pytest.mark.parametrize("name", ["q", "kv", "proj"])
-def test_attention_biases_of_the_pool_are_zero(initial, name):
-    assert not initial.pool.get_submodule(name).bias.any()
-
-
-@pytest.mark.parametrize("name", ["fc1", "fc2"])
-def test_the_mlp_of_the_pool_starts_as_in_a_block(initial, name):
-    layer = initial.pool.mlp.get_submodule(name)
-    assert_uniform(layer.weight, math.sqrt(6 / (192 + 768)), rel=0.015)
-    # of 192 draws: 5 times the deviation's own error is 26%
-    assert layer.bias.std() == pytest.approx(1e-6, rel=0.26)
+def test_the_rest_of_the_pool_starts_as_in_a_block(initial):
+    pool = initial.pool
+    for layer in (pool.q, pool.proj):
+        assert_uniform(layer.weight, math.sqrt(3 / 192), rel=0.015)
+    for layer in (pool.q, pool.kv, pool.proj):
+        assert not layer.bias.any()
+    for layer in (pool.mlp.fc1, pool.mlp.fc2):
+        assert_uniform(layer.weight, math.sqrt(6 / (192 + 768)), rel=0.015)
+        # of 192 draws: 5 times the deviation's own error is 26%
+        assert layer.bias.std() == pytest.approx(1e-6, rel=0.26)
 
 
 def test_a_pool_built_without_numbers_gets_them_from_reset_parameters():

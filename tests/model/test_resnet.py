@@ -1,6 +1,5 @@
 """Both ResNets against the authors' outputs, timm and their own definitions."""
 
-import json
 import math
 from dataclasses import fields, replace
 
@@ -360,14 +359,6 @@ def test_the_pools_border_counts_in_bit_v2():
 
 
 # --- configurations
-
-
-@pytest.mark.parametrize("name", RESNETS)
-def test_json_and_back_for_every_name(name):
-    config = resnet_config(name, image_size=(32, 48), num_classes=3)
-    written = config.to_json()
-    assert json.loads(json.dumps(written)) == written
-    assert ResNetConfig.from_json(written) == config
 
 
 def test_json_holds_every_field_and_the_family():

@@ -77,16 +77,6 @@ def test_keys_and_shapes_are_timms(name):
     assert shapes[0] == shapes[1]
 
 
-def test_timms_weights_load_strictly():
-    fields = {"depth": 2, "num_classes": 10}
-    theirs = timm_model("vit_tiny_patch16_224", img_size=48, **fields)
-    theirs.load_state_dict(random_tensors(theirs))
-    ours = vit("ViT-Ti/16", image_size=48, **fields).double().eval()
-    ours.load_state_dict(theirs.state_dict(), strict=True)
-    images = random_images(ours.config)
-    assert_equal_to_timm(ours(images), theirs(images))
-
-
 def timms_tiny(**fields):
     """timm's network of TINY's sizes."""
     import_timm()
@@ -164,12 +154,6 @@ def test_the_class_token_is_one_parameter_for_the_whole_batch():
     assert_close(whole, model.cls_token.grad, **EXACT)
 
 
-def test_without_class_token_there_is_no_such_parameter():
-    model = random_model(pool="mean", class_token=False)
-    assert model.cls_token is None
-    assert "cls_token" not in model.state_dict()
-
-
 def test_with_mean_pooling_the_class_token_is_still_seen_by_attention():
     model = random_model(pool="mean")
     before = model(random_images())
@@ -188,20 +172,6 @@ def test_with_a_head_of_zeros_the_first_gradient_reaches_the_head_alone():
         if weight.grad.abs().max() > 0
     }
     assert reached == {"head"}
-
-
-def test_dropout_follows_the_positions():
-    model = random_model(dropout=0.3).train()
-    for block in model.blocks:
-        block.eval()
-    images = random_images()
-    assert not torch.equal(model(images), model(images))
-
-
-def test_without_dropout_training_and_evaluation_agree():
-    model = random_model()
-    images = random_images()
-    assert torch.equal(model.train()(images), model.eval()(images))
 
 
 def test_an_image_of_another_size_or_channels_is_an_error():
@@ -226,3 +196,10 @@ def test_registers_come_after_the_class_token_and_before_the_patches():
     assert torch.equal(tokens[:1, :1], model.cls_token)
     assert torch.equal(tokens[:1, 1:5], model.reg_token)
     assert "reg_token" not in ViT(TINY).state_dict()
+
+
+def test_dropout_follows_the_positions():
+    model = random_model(dropout=0.3).train()
+    zeros = model.embed(random_images()) == 0
+    # of 448 numbers a share of 0.3: outside of 0.18 to 0.42 with 1e-8
+    assert 0.18 < zeros.double().mean() < 0.42

@@ -67,8 +67,9 @@ def download_folder(named: NamedSet, folder: Path) -> None:
         with zipfile.ZipFile(part.parent / file.name) as archive:
             above = f"{Path(file.name).stem}/"
             for name in archive.namelist():
-                # its .gif says "image not found"
-                if name.startswith(above) and name.endswith(".jpg"):
+                # its only .gif says "image not found"
+                is_photo = name.lower().endswith((".jpg", ".jpeg"))
+                if is_photo and name.startswith(above):
                     archive.extract(name, part.parent)
         with suppress(OSError):
             os.rename(part.parent / above, folder)

@@ -21,7 +21,7 @@ from vitedu.data.open import class_names_at
 
 ZIP = "hymenoptera_data.zip"
 NAMES = [
-    f"{part}/{name}/{i}.jpg"
+    f"{part}/{name}/{i}.{'jpg' if i else 'jpeg'}"
     for part in ("train", "val")
     for name in ("ants", "bees")
     for i in range(2)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.cli.small import write_model, write_picture
+from tests.cli.small import write_model, write_picture, write_pictures
 from vitedu import load
 from vitedu.cli import main
 
@@ -38,6 +38,12 @@ def test_json_says_what_was_written(here, capsys):
     assert answer["num_arrays"] == 24
     assert answer["config"]["embed_dim"] == 24
     assert answer["notes"] == []
+
+
+def test_a_folder_with_another_programs_config_is_evaluated(here, answer):
+    assert main(["convert", "w.safetensors", "h", "--to", "hf"]) == 0
+    write_pictures(here / "photos", **dict.fromkeys("01234", 1))
+    assert answer("evaluate", "h", "photos")["num_images"] == 5
 
 
 def test_what_is_lost_is_told_on_stderr(here, capsys):

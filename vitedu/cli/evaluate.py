@@ -61,7 +61,7 @@ from vitedu.evaluate.real import (
 from vitedu.files import user_path
 from vitedu.model.network import Network
 from vitedu.train import TrainConfig, find_device
-from vitedu.train.run_folder import RunFolder
+from vitedu.train.run_folder import RunFolder, is_foreign
 from vitedu.weights import load
 
 FIELDS = ("data", "labels", *OF_WEIGHTS)
@@ -137,7 +137,10 @@ def run_config(weights: str) -> TrainConfig | None:
     if not os.path.exists(path):
         return None
     folder = RunFolder(path if path.is_dir() else path.parent)
-    return folder.read_config() if folder.config.is_file() else None
+    # Hugging Face's folders have a config.json of their own
+    if not folder.config.is_file() or is_foreign(folder.config):
+        return None
+    return folder.read_config()
 
 
 def check_names_data(

@@ -58,6 +58,7 @@ FLIPPED[-20] ^= 1
         ("x.gz", gzip.compress(idx(IMAGES))[:-9], "Compressed file ended"),
         ("x.gz", bytes(FLIPPED), "cannot read .*x.gz: CRC check failed"),
     ],
+    ids=range(9),  # gzip writes the time
 )
 def test_a_damaged_idx_file_is_one_sentence(tmp_path, name, content, sentence):
     if content is not None:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ NOT_LOADED = {
     "torchvision",
     "timm",
     "matplotlib",
+    "jinja2",
     "webdataset",
     "datasets",
     "torch.distributed.fsdp",
@@ -201,6 +203,7 @@ def small_package(tmp_path):
 
 def test_right_imports_pass_the_check(small_package):
     assert list(wrong_imports(small_package)) == []
+    assert circle(small_package) == []
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -209,6 +212,63 @@ def test_a_wrong_import_is_caught(small_package, case):
     with (small_package / path).open("a") as file:
         file.write(f"{line}\n")
     assert len(list(wrong_imports(small_package))) == 1
+
+
+class WithoutTypes(ast.NodeTransformer):
+    """Leaves out what only type checkers read."""
+
+    def visit_If(self, node):
+        if ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            return node.orelse
+        return self.generic_visit(node)
+
+
+def circle(root):
+    """Modules below `root`, each importing the one before; [] is right."""
+    modules = {}
+    for path in root.rglob("*.py"):
+        name = ".".join(path.relative_to(root.parent).with_suffix("").parts)
+        modules[name.removesuffix(".__init__")] = path
+    imports = {}
+    for name, path in modules.items():
+        tree = WithoutTypes().visit(ast.parse(path.read_text()))
+        is_folder = path.stem == "__init__"
+        folder = name if is_folder else name.rpartition(".")[0]
+        found = set(imported_names(tree, folder))
+        # a name that isn't a module is in the module above it
+        found = {
+            each if each in modules else each.rpartition(".")[0]
+            for each in found
+        }
+        imports[name] = (found & modules.keys()) - {name}
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    assert circle(PACKAGE) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "is_circle"),
+    [
+        ("from vitedu.data import arrays", True),
+        ("from vitedu.data.arrays import Arrays", True),
+        ("def f():\n    from . import arrays", True),
+        ("from vitedu import data", True),  # its __init__ reads arrays
+        ("if TYPE_CHECKING:\n    from vitedu.data import arrays", False),
+        ("import os", False),
+    ],
+)
+def test_a_circle_is_caught(small_package, line, is_circle):
+    data = small_package / "data"
+    (data / "__init__.py").write_text("from vitedu.data import arrays\n")
+    (data / "arrays.py").write_text("from vitedu.data.folders import read\n")
+    (data / "folders.py").write_text(f"{line}\n")
+    assert bool(circle(small_package)) is is_circle
 
 
 def test_importing_vitedu_loads_nothing_heavy():

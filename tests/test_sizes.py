@@ -1,4 +1,4 @@
-"""No large file slips into the repository."""
+"""No large file slips into the repository, and the house stays small."""
 
 import subprocess
 from pathlib import Path
@@ -6,8 +6,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "vitedu"
 MOST = 5_000_000
 MOST_IN_ALL = 60_000_000
+# of a folder beside its __init__: `model` has one for each part of the network,
+# two have one for each chapter
+MOST_MODULES = 14
+MORE_MODULES = {"model": 20, "figures/chapters": 20, "check": 20}
 # the real model, in 16 bits
 LARGER = {"vitedu/weights/vit-ti-16.safetensors": 12_000_000}
 
@@ -45,3 +50,14 @@ def test_no_file_is_larger_than_5_megabytes_but_the_real_model(sizes):
 
 def test_all_files_are_at_most_60_megabytes(sizes):
     assert sum(sizes.values()) <= MOST_IN_ALL
+
+
+@pytest.mark.parametrize(
+    "folder",
+    sorted({path.parent for path in PACKAGE.rglob("*.py")}),
+    ids=lambda folder: folder.relative_to(ROOT).as_posix(),
+)
+def test_a_folder_can_be_read_in_one_sitting(folder):
+    name = folder.relative_to(PACKAGE).as_posix()
+    modules = set(folder.glob("*.py")) - {folder / "__init__.py"}
+    assert len(modules) <= MORE_MODULES.get(name, MOST_MODULES)

@@ -269,12 +269,6 @@ def test_mnist_is_mnist(monkeypatch):
 # Parts of a set
 
 
-def test_subset_is_the_first_samples():
-    part = numbered(9).first(4)
-    assert part.images[:, 0, 0, 0].tolist() == [0, 1, 2, 3]
-    assert part.labels.tolist() == [0, 1, 2, 0]
-
-
 def test_split_is_balanced_and_loses_nothing():
     train, validation = numbered(120).hold_out(0.1, seed=0)
     assert validation.labels.bincount().tolist() == [4, 4, 4]

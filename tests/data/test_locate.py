@@ -129,24 +129,6 @@ def test_an_unset_variable_is_said_to_be_unset(monkeypatch):
         locate("mnist")
 
 
-@pytest.mark.parametrize("variable", ["VITEDU_DATA", "VITEDU_CACHE"])
-@pytest.mark.parametrize(
-    ("value", "sentence"),
-    [
-        ("~nosuchuser/x", "~nosuchuser/x: no such user"),
-        (os.devnull, "MNIST could not be downloaded|cannot write .*null/mnist"),
-        ("x" * 300, "MNIST could not be downloaded|cannot write x.* too long"),
-    ],
-    ids=["no-user", "device", "too-long"],
-)
-def test_a_variable_that_is_not_a_folder_is_one_sentence(
-    monkeypatch, variable, value, sentence
-):
-    monkeypatch.setenv(variable, value)
-    with pytest.raises(UserError, match=sentence):
-        locate("mnist", mirrors=("http://127.0.0.1:9/",))
-
-
 @pytest.mark.parametrize("inner", [".", "MNIST/raw"])
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_idx_files_may_be_plain_and_in_torchvisions_place(
@@ -192,12 +174,6 @@ def test_cifar10_is_found_unpacked(tmp_path, inner, suffix):
     folder = tmp_path / f"cifar-10-batches-{inner}"
     fill(folder, [name + suffix for name in names])
     assert locate("cifar10", data=tmp_path).path == folder
-
-
-def test_an_archive_may_be_given_itself(tmp_path):
-    path = tmp_path / "mine.tar.gz"
-    path.write_bytes(b"")
-    assert locate("cifar10", data=path).path == path
 
 
 def test_a_file_where_a_folder_is_wanted_is_refused(tmp_path):

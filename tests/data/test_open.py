@@ -495,15 +495,6 @@ def test_a_dataset_of_floats_of_another_size_is_one_sentence():
         everything(as_source(Photos(floats), preprocess=SPEC))
 
 
-def test_a_dataset_of_floats_that_nobody_normalised_is_one_sentence():
-    """torchvision's ToTensor alone gives 0..1, and most models want another."""
-    floats = torch.from_numpy(PIXELS).permute(0, 3, 1, 2) / 255
-    with pytest.raises(
-        UserError, match="normalise them as its preprocess says"
-    ):
-        everything(as_source(Photos(floats), preprocess=SPEC), batch_size=5)
-
-
 def test_floats_from_0_to_1_are_right_for_a_model_that_wants_them():
     spec = PreprocessSpec(image_size=(6, 8), mean=0.0, std=1.0)
     floats = torch.from_numpy(PIXELS).permute(0, 3, 1, 2) / 255
@@ -537,21 +528,9 @@ def test_pictures_and_floats_cannot_be_mixed():
         everything(as_source(Photos(mixed), preprocess=SPEC))
 
 
-def test_arrays_on_the_device_need_no_workers():
-    with pytest.raises(UserError, match="fed without workers; leave it at 0"):
-        as_source((PIXELS, LABELS), preprocess=SPEC, num_workers=2)
-
-
 def test_a_damaged_picture_of_a_dataset_is_named(folder):
     path = folder / "a" / "0.png"
     path.write_bytes(b"no picture at all")
     pairs = [(Path(path), 0)] * 3
     with pytest.raises(UserError, match=r"0\.png: it is not a picture"):
         everything(as_source(pairs, preprocess=SPEC))
-
-
-def test_a_loader_is_a_source_of_its_own_kind():
-    loader = DataLoader(Photos(list(prepared(PIXELS))), batch_size=2)
-    images, labels = everything(as_source(loader, preprocess=SPEC))
-    assert_close(images, prepared(PIXELS), rtol=0, atol=0)
-    assert labels.tolist() == LABELS

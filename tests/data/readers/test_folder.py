@@ -282,11 +282,6 @@ def test_the_classes_are_told_without_listing_the_pictures(folder, flat):
         class_names_at(folder / "gone")
 
 
-def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"there is no folder '.*gone'"):
-        load_folder(tmp_path / "gone")
-
-
 def test_known_names_are_never_folders(folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
     folder.rename("mnist")

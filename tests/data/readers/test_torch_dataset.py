@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+from torch.utils.data import ConcatDataset, Dataset, Subset
 
 from vitedu.data import Split, from_torch
 from vitedu.data.readers.torch_dataset import DatasetReader
@@ -129,23 +129,10 @@ def test_joined_datasets_with_other_classes_are_refused():
         from_torch(ConcatDataset([one, two]))
 
 
-def test_tensors_are_a_dataset():
-    images = torch.zeros(4, 3, 5, 6, dtype=torch.uint8)
-    items = from_torch(TensorDataset(images, torch.tensor([0, 2, 1, 0])))
-    assert items.labels.tolist() == [0, 2, 1, 0]
-    assert items[1][1] == 2
-
-
 def test_a_part_of_a_part_keeps_its_labels():
     items = from_torch(Photos(targets=TARGETS)).take([5, 4, 1]).take([2, 0])
     assert items.labels.tolist() == [1, 1]
     assert [items[i][0].getpixel((0, 0))[0] for i in (0, 1)] == [10, 50]
-
-
-@pytest.mark.parametrize("label", [1, np.int64(1), torch.tensor(1)])
-def test_a_label_may_be_any_whole_number(label):
-    [item] = [Split("it", DatasetReader([(pillow(), label)], "it"), None)[0]]
-    assert item[1] == 1 and type(item[1]) is int
 
 
 WRONG = {

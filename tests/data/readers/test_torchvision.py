@@ -1,15 +1,20 @@
 """torchvision's data sets by name, made small, read by its own classes."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from vitedu import UserError
 from vitedu.compat import import_torchvision
 from vitedu.data import (
+    ArraySource,
+    ImageSource,
     PreprocessSpec,
+    Split,
     as_source,
     evaluation_part,
     find_images,
@@ -18,6 +23,7 @@ from vitedu.data import (
 )
 from vitedu.data.catalogue import CATALOGUE, sets_of
 from vitedu.data.open import class_names_at
+from vitedu.data.readers.torchvision import TorchvisionReader
 
 # torchvision takes seconds to import
 pytestmark = pytest.mark.slow
@@ -174,3 +180,18 @@ def test_offline_a_set_that_is_nowhere_is_one_sentence():
 def test_unknown_names_are_answered_with_the_known_ones(place, words):
     with pytest.raises(UserError, match=words):
         find_images(place)
+
+
+@pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 3, 1, 2)])
+def test_what_torchvision_has_in_memory_lives_on_the_device(axes):
+    """SVHN and STL-10 come as arrays, with the channels first."""
+    pixels = np.arange(2 * 6 * 8 * 3, dtype=np.uint8).reshape(2, 6, 8, 3)
+    dataset = SimpleNamespace(data=pixels.transpose(axes))
+    labels = torch.tensor([0, 1])
+    reader = TorchvisionReader(dataset, "torchvision:svhn:train", labels)
+    split = Split("svhn", reader, labels, ("0", "1"))
+    assert split.images.shape == (2, 3, 6, 8)
+    assert (split[1][0] == pixels[1]).all()
+    whole = as_source(split, preprocess=PreprocessSpec((6, 8)))
+    assert isinstance(whole, ArraySource)
+    assert isinstance(as_source(split, preprocess=SPEC), ImageSource)

@@ -16,7 +16,7 @@ from PIL import Image
 
 from vitedu import UserError
 from vitedu.data import evaluation_part, find_images, load_folder, prepare
-from vitedu.data.prepare_jobs import resized_to
+from vitedu.data.prepare import resized_to
 from vitedu.data.prepared_index import read_index
 
 NOBODY = 65534

@@ -28,7 +28,7 @@ class Settings(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """One file of samples, or as many pictures of a folder."""
+    """A file of samples, or as many pictures of a folder."""
 
     name: str
     samples: int
@@ -45,7 +45,6 @@ class Part(NamedTuple):
 
     @property
     def num_samples(self) -> int:
-        """The pictures of all classes."""
         return sum(self.counts)
 
 
@@ -61,7 +60,6 @@ class Index(NamedTuple):
 
     @property
     def shards(self) -> dict[str, Shard]:
-        """Those of all parts, by name."""
         parts = self.parts.values()
         return {shard.name: shard for part in parts for shard in part.shards}
 
@@ -77,7 +75,6 @@ class NotPrepared(UserError):
 
 
 def write_index(folder: Path, index: Index) -> None:
-    """Put `index` into a folder."""
     values = {
         "written_by": WRITER,
         "version": VERSION,
@@ -116,7 +113,7 @@ def finished_index(folder: Path) -> Index | None:
 
 
 def read_index(folder: Path) -> Index:
-    """The index in a folder. UserError: it is damaged; NotPrepared."""
+    """UserError: it is damaged. NotPrepared: there is none."""
     path = folder / NAME
     try:
         values = read_json(path)
@@ -150,6 +147,5 @@ def read_index(folder: Path) -> Index:
 
 
 def shard_of(values: dict[str, Any]) -> Shard:
-    """A shard from JSON. TypeError: it was never one."""
     shard = Shard(**values)
     return shard._replace(unreadable=tuple(shard.unreadable))

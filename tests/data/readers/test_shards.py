@@ -340,8 +340,6 @@ def test_shards_without_samples_are_refused(tmp_path):
     ("name", "words"),
     [
         ("https://example.org/a-{0..9}.tar", "10 of 10 shards are missing"),
-        ("a-{0..9999999}.tar", "more than 100,000 shards"),
-        ("{0..9999}{0..9999}.tar", "more than 100,000 shards"),
         ("a-{0..9.tar", "opens a brace without closing"),
         ("nowhere.tar", r"there is no nowhere\.tar"),
     ],
@@ -425,7 +423,6 @@ NO_NUMBER = "not a whole number from 0 up"
         ([(LINK, b""), ("b.cls", b"1")], "b doesn't have a picture"),
         ([("b.jpg", b"x"), ("b.png", b"x")], "b has more than one picture"),
         ([("b.jpg", b"x"), ("b.cls", b"-1")], NO_NUMBER),
-        ([("b.jpg", b"x"), ("b.cls", b"9" * 19)], NO_NUMBER),
         ([("b.jpg", b"x"), ("b.cls", "\u0663".encode())], NO_NUMBER),
         ([("a.jpg", b"x")], "a.jpg is there twice; the first one is used"),
     ],

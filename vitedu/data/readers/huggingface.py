@@ -1,13 +1,8 @@
 """Data sets of Hugging Face by name, through their own library `datasets`.
 
 `hf:imagenet-1k` is a data set on the hub, `hf:pets` a folder that `datasets`
-wrote or can read, and `hf:imagenet-1k:validation` one of its splits. The
-pictures are decoded here and not there, so that they are what they would be in
-a folder of files.
-
-A data set is loaded as a whole, to the cache of `datasets`. Streaming isn't
-used: an epoch could not be read in an order of its own, nor go on in its
-middle, without reading all that comes before.
+wrote or can read, and `hf:imagenet-1k:validation` one of its splits. It is not
+streamed, which would allow neither an order of our own nor an exact resume.
 """
 
 import hashlib
@@ -52,9 +47,7 @@ class HubReader(Reader):
     def __getitem__(self, row: int) -> tuple[Path | NamedBytes, None]:
         """A picture as a file in memory, or where it is. UserError: neither."""
         name = self.name_of(row)
-        stored = self.dataset[row][self.column]
-        if not isinstance(stored, Mapping):
-            raise UnreadablePicture(f"cannot read {name}: it has no picture")
+        stored = self.dataset[row][self.column] or {}
         if stored.get("bytes") is not None:
             picture = NamedBytes(stored["bytes"])
             picture.name = name
@@ -114,7 +107,7 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
 
     picture, label = _columns(dataset, name)
     labels = _labels(dataset, name, label)
-    names = tuple(getattr(dataset.features[label], "names", None) or ())
+    names = _names(dataset, label)
     check_labels(name, labels, len(names))
     try:
         encoded = dataset.select_columns([picture]).cast_column(
@@ -139,12 +132,15 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
 
 
 def class_names(place: Path) -> tuple[str, ...]:
-    """The classes of a data set; no picture is read."""
     place = parts(place).get("train", place)
     dataset, name = _dataset(place), str(place)
     _, label = _columns(dataset, name)
-    names = tuple(getattr(dataset.features[label], "names", None) or ())
+    names = _names(dataset, label)
     return names or names_from_labels(name, _labels(dataset, name, label))
+
+
+def _names(dataset: Any, label: str) -> tuple[str, ...]:
+    return tuple(getattr(dataset.features[label], "names", None) or ())
 
 
 def _address(place: Path) -> tuple[str, str | None]:
@@ -156,7 +152,6 @@ def _address(place: Path) -> tuple[str, str | None]:
 
 
 def _dataset(place: Path) -> Any:
-    """The split that is named, or the only one."""
     name, wanted = _address(place)
     splits = _splits(name)
     if wanted is None:

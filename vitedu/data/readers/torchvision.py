@@ -1,9 +1,8 @@
 """Data sets that torchvision has a class for, by name.
 
-`flowers102`, `food101` and the others of the catalogue are found, checked and
-downloaded by torchvision's own classes, in the places where every named set is
-looked for. A place is called `torchvision:flowers102`, and one of its parts
-`torchvision:flowers102:test`.
+A place is called `torchvision:flowers102`, and one of its parts
+`torchvision:flowers102:test`. torchvision's own classes find, check and
+download them, in the places where every named set is looked for.
 """
 
 import hashlib
@@ -81,7 +80,6 @@ class TorchvisionReader(Reader):
 
 
 def accepts(place: Path) -> bool:
-    """Whether it is `torchvision:` and a name."""
     return str(place).startswith(PREFIX)
 
 

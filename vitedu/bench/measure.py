@@ -124,7 +124,6 @@ def check_sizes(
     num_models: int,
     device: torch.device,
 ) -> None:
-    """UserError if the models or a batch of images don't fit into memory."""
     # built here, and trained here unless the device has memory of its own
     is_trained_here = "training" in settings.kinds and device.type != "cuda"
     copies = num_models * (4 if is_trained_here else 1)
@@ -146,7 +145,6 @@ def measure(
     device: torch.device,
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Ceilings, and a comparison of each kind in the settings."""
     batch = random_batch(config, settings.batch_size, device)
     states = {
         each.name: train_state(each.model.to(device), settings, device)
@@ -199,7 +197,6 @@ def measure(
 def train_state(
     model: torch.nn.Module, settings: Settings, device: torch.device
 ) -> TrainState:
-    """What `train_step` changes, as in a run of `vitedu train`."""
     config = TrainConfig(
         recipe="bench",
         tier="cpu",
@@ -276,7 +273,6 @@ def warm_up(
 
 
 def resident_bytes(state: TrainState) -> int:
-    """Bytes of the weights and the state of the optimizer between two steps."""
     weights = list(state.model.state_dict().values())
     for values in state.optimizer.state.values():
         weights += [x for x in values.values() if isinstance(x, Tensor)]

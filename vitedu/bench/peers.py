@@ -58,12 +58,10 @@ class Logits(nn.Module):
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor:
-        """(b, c, h, w) -> (b, classes)."""
         return self.model(images).logits
 
 
 def timm_model(checkpoint: Checkpoint) -> nn.Module:
-    """timm's. UserError: it has no such network."""
     timm, dialect = import_timm(), DIALECTS["timm"]
     about = dialect.beside(checkpoint)["config.json"]
     model = timm.create_model(
@@ -76,7 +74,6 @@ def timm_model(checkpoint: Checkpoint) -> nn.Module:
 
 
 def torchvision_model(checkpoint: Checkpoint) -> nn.Module:
-    """torchvision's. UserError: its VisionTransformer can't be this network."""
     config = checkpoint.config
     arrays = DIALECTS["torchvision"].from_vitedu(checkpoint)
     tanh = {"gelu='tanh'": config.gelu == "tanh"}
@@ -196,7 +193,6 @@ def contestants(
 
 
 def is_installed(name: str) -> bool:
-    """Whether a peer can be imported."""
     return importlib.util.find_spec(name.replace("-", "_")) is not None
 
 
@@ -224,7 +220,6 @@ def contestant(
 def relative_difference(
     model: nn.Module, ours: nn.Module, images: Tensor
 ) -> float:
-    """The largest difference of two models' logits, relative to the largest."""
     expected = ours.eval()(images)
     apart = (model.eval()(images) - expected).abs().max()
     return (apart / expected.abs().max()).item()

@@ -79,7 +79,6 @@ def try_run(
 
 
 def memory_for(config: TrainConfig, device: torch.device) -> dict[str, Any]:
-    """What a step needs, what there is, and what to add if it isn't enough."""
     world_size = from_environment().world_size
     # of a GPU each process has its own
     num_bytes = available_memory() // world_size
@@ -99,7 +98,6 @@ def memory_for(config: TrainConfig, device: torch.device) -> dict[str, Any]:
 
 
 def step_of(config: TrainConfig, num_processes: int = 1) -> Step:
-    """What the memory of a run's steps depends on."""
     return Step(
         config.model,
         config.batch_size,
@@ -114,7 +112,6 @@ def step_of(config: TrainConfig, num_processes: int = 1) -> Step:
 
 
 def added_words(step: Step, before: Step) -> str:
-    """What to add to a command of `before` to make it one of `step`."""
     words = []
     if step.micro_batch_size != before.micro_batch_size:
         words.append(f"micro_batch_size={step.micro_batch_size}")
@@ -139,14 +136,12 @@ class Trial:
         self.waits: list[float] = []  # share of each that went by for data
 
     def start(self, start: Start) -> None:
-        """Look at the data; from then on, time is taken."""
         self.begun = start
         self.on_start(start)
         self.data = look_at(start.sources, start.config)
         self.since = time.perf_counter()
 
     def measured(self, progress: Progress) -> None:
-        """Note how long the step waited for data."""
         if "data_wait" in progress.line:
             self.waits.append(progress.line["data_wait"])
 
@@ -166,7 +161,6 @@ class Trial:
         return state.is_done or len(self.seconds) == WARM_UP + MEASURED
 
     def expected(self, start: Start, steps_done: int) -> dict[str, Any]:
-        """How long the run takes from here on."""
         config, sources = start.config, start.sources
         # a shorter run has nothing but its warm-up
         timed = self.seconds[WARM_UP:] or self.seconds[-1:]
@@ -191,7 +185,6 @@ class Trial:
 
 
 def look_at(sources: Sources, config: TrainConfig) -> dict[str, Any]:
-    """Classes, how many images each has, and how many can't be read."""
     train = sources.train
     values: dict[str, Any] = {
         "name": sources.dataset.name,
@@ -221,14 +214,14 @@ def look_at(sources: Sources, config: TrainConfig) -> dict[str, Any]:
     return values
 
 
-def on_gpu(config: TrainConfig, name: str) -> dict[str, Any] | None:
-    """Hours, memory, what to add to the command; None: a step doesn't fit.
+def on_gpu(
+    config: TrainConfig, images: int, name: str
+) -> dict[str, Any] | None:
+    """Hours to learn from so many images, memory, what to add to the command.
 
-    ValueError: how many images the run sees isn't known.
+    None: a step doesn't fit.
     """
-    gpu, images = GPUS[name], num_images(config)
-    if images is None:
-        raise ValueError(f"the length of {config.recipe} isn't known")
+    gpu = GPUS[name]
     asked = step_of(config)._replace(precision=gpu.precision)
     step = fitted(asked, gpu.num_bytes)
     if step is None:

@@ -22,7 +22,6 @@ def take_turns(
     device: torch.device,
     clock: Clock,
 ) -> dict[str, list[float]]:
-    """Seconds of each turn, by contestant and round."""
     seconds: dict[str, list[float]] = {name: [] for name in turns}
     for index in range(rounds):
         first = index % len(turns)  # another begins each time
@@ -43,8 +42,6 @@ def timed(
 
 
 def repeated(step: Callable[[], None], times: int) -> Callable[[], None]:
-    """A turn: `step`, this many times."""
-
     def turn() -> None:
         for _ in range(times):
             step()
@@ -104,7 +101,6 @@ def clock_of(device: torch.device) -> Clock:
 
 
 def wait(device: torch.device) -> None:
-    """Wait until the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type == "mps":

@@ -82,7 +82,6 @@ def step_memory(step: Step) -> StepMemory:
 
 
 def fits(step: Step, num_bytes: float) -> bool:
-    """Whether a step will do with so much memory, and some to spare."""
     return step_memory(step).total * SPARE <= num_bytes
 
 

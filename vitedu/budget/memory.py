@@ -156,7 +156,6 @@ def cast_bytes(
 
 
 def refuse(what: str) -> None:
-    """UserError about what no formula here describes."""
     raise UserError(f"{what}; measure this model on its device")
 
 
@@ -180,7 +179,6 @@ def saved_activations(config: ViTConfig, wide: int = 1, narrow: int = 1) -> int:
 
 
 def saved_in_block(config: ViTConfig, wide: int, narrow: int) -> int:
-    """What one block keeps."""
     t, d, m = config.num_tokens, config.embed_dim, config.mlp_dim
     norm = t * (d + 2) * wide  # its input, mean and scale
     # input; q, k, v; values; one number a row and head
@@ -215,6 +213,5 @@ def live_activations(config: ViTConfig, wide: int = 1, narrow: int = 1) -> int:
 
 
 def pixels(config: NetworkConfig) -> int:
-    """Numbers in one image."""
     height, width = config.image_size
     return config.in_channels * height * width

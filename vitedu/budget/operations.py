@@ -82,7 +82,6 @@ def has_formula(config: NetworkConfig) -> bool:
 
 
 def counted_macs(config: NetworkConfig) -> int:
-    """Multiply-adds that PyTorch counts in a forward pass on meta."""
     from torch.utils.flop_counter import FlopCounterMode
 
     model, images = on_meta(new_network, config)

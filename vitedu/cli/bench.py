@@ -47,7 +47,6 @@ def bench(options: argparse.Namespace) -> Answer:
 
 
 def text(values: dict[str, Any]) -> str:
-    """A table for each kind, below what is the same for all of them."""
     settings, config = values["settings"], values["config"]
     height, width = config["image_size"]
     count = values["contestants"]["vitedu"]["parameters"]
@@ -76,7 +75,6 @@ def text(values: dict[str, Any]) -> str:
 def table(
     kind: str, contestants: dict[str, Any], ceilings: dict[str, str]
 ) -> list[str]:
-    """A line per contestant: speed, ratio, quartiles, memory, utilisation."""
     rows = [[kind, "images/s", "ours / theirs", "peak memory"]]
     rows[0] += [f"MFU ({title})" for title in ceilings.values()]
     for name, row in contestants.items():

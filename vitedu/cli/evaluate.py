@@ -96,24 +96,21 @@ def evaluate(options: argparse.Namespace) -> Answer:
         config = check_names_data(run, "data" in fields, weights, model)
         name, fallback = config.dataset, config.fallback
         data = fields.get("data", config.data)
-    if run is None:
-        kind = "sigmoid" if is_trained_by_sigmoid(model) else "softmax"
-    else:
+    kind = "sigmoid" if is_trained_by_sigmoid(model) else "softmax"
+    if run is not None:
         kind = run.loss
     top = partial(top_accuracy, kind=kind, weights=weights)
     if folder := folder_of(name, data):
         labels = fields.get("labels")
         test = folder_test(model, folder, labels, run, top, options)
     else:
-        for given, what in (
-            (fields.get("labels"), "labels= is for a folder of pictures"),
-            (
-                options.real,
-                "--real is for a folder of ImageNet's validation pictures",
-            ),
-        ):
-            if given is not None:
-                raise UserError(f"{what}, and {name} isn't one")
+        what = ""
+        if "labels" in fields:
+            what = "labels= is for a folder of pictures"
+        elif options.real is not None:
+            what = "--real is for a folder of ImageNet's validation pictures"
+        if what:
+            raise UserError(f"{what}, and {name} isn't one")
         dataset = load_dataset(
             name,
             data=data,
@@ -131,7 +128,6 @@ def evaluate(options: argparse.Namespace) -> Answer:
 
 
 def run_config(weights: str) -> TrainConfig | None:
-    """The configuration of the run that a file or folder of weights is of."""
     path = user_path(weights)
     # a model's name isn't in a folder, even if the working folder is a run's
     if not os.path.exists(path):
@@ -174,7 +170,6 @@ def array_test(
     top: Callable[..., Found],
     per_class: bool,
 ) -> Test:
-    """The test part of a named set or a FILE.npz."""
     if len(dataset.class_names) != model.config.num_classes:
         raise UserError(
             f"{dataset.name} has {len(dataset.class_names)} classes, "
@@ -203,7 +198,6 @@ def folder_test(
     top: Callable[..., Found],
     options: argparse.Namespace,
 ) -> Test:
-    """A folder of pictures, in any of the layouts."""
     place, notes, real = str(folder), None, None
     counts: list[Callable[[Answers], Found]] = []
     classes: Sequence[str] = ()
@@ -211,15 +205,12 @@ def folder_test(
         check_imagenet_classes(model, "ImageNet-ReaL")
         real = read_real(options.real)
     if labels is None and (root := find_objectnet(folder)):
-        for option, name in (
-            (options.real, "--real"),
-            (options.per_class, "--per-class"),
-        ):
-            if option:
-                raise UserError(
-                    f"{name} doesn't go with ObjectNet, whose classes aren't "
-                    f"the model's; leave {name} out"
-                )
+        if options.real or options.per_class:
+            name = "--real" if options.real else "--per-class"
+            raise UserError(
+                f"{name} doesn't go with ObjectNet, whose classes aren't the "
+                f"model's; leave {name} out"
+            )
         check_imagenet_classes(model, "ObjectNet")
         place, objectnet = str(root), read_objectnet(root)
         pictures = objectnet.pictures
@@ -278,10 +269,7 @@ def is_split_by_run(run: TrainConfig | None, folder: Path) -> bool:
 def top_accuracy(
     answers: Answers, *, kind: str, weights: str, what: str, top_5: bool
 ) -> Found:
-    """Top-1 and, if asked for, top-5, which is null below 6 classes; the loss.
-
-    `kind` is the loss. UserError: it is NaN or infinity.
-    """
+    """Top-1, the loss and, if asked for, top-5: null below 6 classes."""
     num_images = len(answers.labels)
     loss = LOSSES[kind](answers.logits.double(), answers.labels).item()
     loss /= num_images
@@ -313,7 +301,6 @@ def top_accuracy(
 
 
 def on_real(answers: Answers, *, names: list[str], real: RealLabels) -> Found:
-    """ImageNet-ReaL. UserError: the model answers NaN or infinity."""
     check_finite(answers.logits)
     found = real_counts(answers.logits, names, real)
     values = {
@@ -328,7 +315,6 @@ def on_real(answers: Answers, *, names: list[str], real: RealLabels) -> Found:
 
 
 def on_objectnet(answers: Answers, *, objectnet: ObjectNet) -> Found:
-    """Top-1 and top-5. UserError: the model answers NaN or infinity."""
     check_finite(answers.logits)
     found = objectnet.counts(*answers)
     num_classes = len(objectnet.pictures.class_names)

@@ -64,7 +64,6 @@ def info(options: argparse.Namespace) -> Answer:
 
 
 def names() -> list[str]:
-    """All that `vitedu info` knows by name."""
     return [*NAMES, *HYBRIDS, *RESNETS, *RECIPES, "data", "device"]
 
 
@@ -74,13 +73,10 @@ def tier_for(options: argparse.Namespace, name: str | None = None) -> str:
 
 
 def info_overview() -> Answer:
-    about = {
-        name: inspect.getdoc(RECIPES[name]) or "" for name in sorted(RECIPES)
-    }
-    about = {
-        name: text.partition("\n\n")[0].replace("\n", " ")
-        for name, text in about.items()
-    }
+    about = {}
+    for name in sorted(RECIPES):
+        first, _, _ = (inspect.getdoc(RECIPES[name]) or "").partition("\n\n")
+        about[name] = first.replace("\n", " ")
     places = where()
     values = {
         "version": __version__,
@@ -166,10 +162,6 @@ def info_paper(name: str, fields: dict[str, str]) -> Answer:
 
 
 def info_weights(name: str, fields: dict[str, str]) -> Answer:
-    """What is in a file, where it came from, and how it takes its pictures.
-
-    UserError: `name` isn't a file, a folder or a model on the hub.
-    """
     end = did_you_mean(name, names())
     is_near = end.startswith("did you mean")
     # a name on the hub is OWNER/MODEL, unless it is one of ours mistyped
@@ -209,7 +201,6 @@ def info_weights(name: str, fields: dict[str, str]) -> Answer:
 def size_of(
     name: str, config: NetworkConfig
 ) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
-    """Size and cost of a configuration: for `--json`, and as rows."""
     parameters = budget.parameters(config).total
     flops = budget.flops(config)
     values = {
@@ -257,13 +248,11 @@ def info_recipe(name: str, tier: str) -> Answer:
 
 
 def cost(config: TrainConfig) -> tuple[dict[str, Any], str]:
-    """Time and memory on GPUS, and commands: for `--json`, and for a person.
-
-    Both are empty where only the data tell how many images a run sees.
-    """
-    if num_images(config) is None or config.tier == "smoke":
+    """Time and memory on GPUs; empty where only the data tell the length."""
+    images = num_images(config)
+    if images is None or config.tier == "smoke":
         return {}, ""
-    on_gpus = {name: on_gpu(config, name) for name in GPUS}
+    on_gpus = {name: on_gpu(config, images, name) for name in GPUS}
     words = " ".join(f"{x}={value}" for x, value in LOW_MEMORY.items())
     least = step_memory(step_of(override(config, LOW_MEMORY))).total
     rows = [(name, described(found)) for name, found in on_gpus.items()]
@@ -279,7 +268,6 @@ def cost(config: TrainConfig) -> tuple[dict[str, Any], str]:
 
 
 def described(found: dict[str, Any] | None) -> str:
-    """What `on_gpu` found, in a sentence."""
     if found is None:
         return "a step doesn't fit"
     hours = found["hours"]

@@ -123,7 +123,6 @@ def run(arguments: list[str]) -> int:
 
 
 def overview() -> str:
-    """The help of all: a line a command."""
     rows = [(name, each.summary) for name, each in COMMANDS.items()]
     return "\n\n".join(
         [
@@ -141,7 +140,6 @@ def overview() -> str:
 
 
 def help_of(name: str) -> str:
-    """The help of a command, or of all settings. UserError: there is none."""
     if name == "settings":
         return explain_settings()
     return parser_of(name).format_help().rstrip()
@@ -155,10 +153,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser_of(name: str) -> Parser:
-    """What reads the options of a command, and prints its help.
-
-    UserError names the nearest command if there is none of this name.
-    """
     if name not in COMMANDS:
         end = did_you_mean(name, COMMANDS)
         raise UserError(f"there is no command {name!r}; {end}")
@@ -198,11 +192,7 @@ def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
 
 
 def parse(name: str, arguments: list[str]) -> argparse.Namespace:
-    """Options by name, and all other words, in any order, as `words`.
-
-    Behind `--` everything is a word. UserError: there is no such command or
-    option.
-    """
+    """Options by name, all other words as `words`; so is all behind `--`."""
     parser = parser_of(name)
     before, after = split_at_dashes(arguments)
     options, words = parser.parse_known_args(before)
@@ -214,7 +204,6 @@ def parse(name: str, arguments: list[str]) -> argparse.Namespace:
 
 
 def split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """What comes before `--`, and what comes behind it."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:end], arguments[end + 1 :]
 
@@ -239,7 +228,6 @@ def unknown_option(
 
 
 def completion(shell: str) -> str:
-    """The script that teaches `shell` the commands. UserError: no shtab."""
     try:
         import shtab
     except ImportError:

@@ -51,7 +51,6 @@ class Command(NamedTuple):
 
 
 def table(rows: list[tuple[str, Any]]) -> str:
-    """Names and values in two columns."""
     rows = [(escaped(name), escaped(as_typed(value))) for name, value in rows]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
@@ -69,10 +68,7 @@ def as_typed(value: Any) -> str:
 
 
 def rows_in(text: str) -> Rows:
-    """Help as it is written: a name, two spaces, and what it means.
-
-    Lines that are indented further belong to the row above them.
-    """
+    """Lines of "name  meaning"; an indented one belongs to the row above."""
     rows: Rows = []
     for line in textwrap.dedent(text).strip().splitlines():
         if line.startswith(" "):
@@ -123,10 +119,7 @@ def wrapped(name: str, line: str) -> str:
 
 
 def say(text: str) -> None:
-    """Talk to the user; a bar on the terminal moves below it.
-
-    Of several processes only the first one talks.
-    """
+    """Talk to the user; of several processes only the first one does."""
     if from_environment().is_first:
         talk(text)
 
@@ -153,10 +146,7 @@ def talk(text: str) -> None:
 
 
 def print_answer(text: str) -> None:
-    """Write the answer of the command.
-
-    BrokenPipeError: nobody reads it. UserError: the disk is full.
-    """
+    """BrokenPipeError: nobody reads it. UserError: the disk is full."""
     try:
         sys.stdout.write(f"{without_controls(text)}\n")
         sys.stdout.flush()
@@ -188,8 +178,6 @@ def this_process() -> Processes:
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
-    """Warnings of any package in one line, without its line of code."""
-
     def show(message: Warning | str, *where: Any, **file: Any) -> None:
         say(wrapped("vitedu: warning: ", printable(str(message))))
 

@@ -51,10 +51,7 @@ NO_WORDS = {
 def split_words(
     words: list[str], known: Container[str] | None = None
 ) -> tuple[list[str], dict[str, str]]:
-    """Plain words, and name=value ones; with `known`, only these names.
-
-    UserError: a name is given twice.
-    """
+    """Plain words, and name=value ones; with `known`, only these names."""
     plain, given = [], {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -68,10 +65,7 @@ def split_words(
 
 
 def load_fields(given: dict[str, str]) -> dict[str, Any]:
-    """What words say of weights, for `load`: image_size=384, ignore=extra/*.
-
-    UserError: a number is needed.
-    """
+    """The arguments of `load` that words like image_size=384 stand for."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         if name == "ignore":
@@ -85,7 +79,6 @@ def load_fields(given: dict[str, str]) -> dict[str, Any]:
 
 
 def settings() -> list[tuple[str, Rows]]:
-    """Titles, and under each the fields as name=default with their meanings."""
     return [
         (title, rows_of(prefix, owner)) for title, prefix, owner in SETTINGS
     ]
@@ -114,7 +107,6 @@ def setting_names() -> list[str]:
 
 
 def list_settings() -> str:
-    """All settings with their defaults, for the help of train."""
     parts = []
     for title, rows in settings():
         if not parts:

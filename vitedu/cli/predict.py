@@ -8,13 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from vitedu.cli.output import (
-    Answer,
-    Command,
-    rows_in,
-    say_notes,
-    table,
-)
+from vitedu.cli.output import Answer, Command, rows_in, say_notes, table
 from vitedu.cli.overrides import (
     FIELDS_HELP,
     OF_WEIGHTS,
@@ -24,10 +18,7 @@ from vitedu.cli.overrides import (
 )
 from vitedu.cli.progress import with_progress
 from vitedu.errors import UserError, reason
-from vitedu.evaluate.classify import (
-    check_has_classes,
-    class_names,
-)
+from vitedu.evaluate.classify import check_has_classes, class_names
 from vitedu.evaluate.predict import Prediction, find_pictures, predict_all
 from vitedu.files import replace_file, user_path
 from vitedu.train import find_device
@@ -99,7 +90,6 @@ def note(skipped: list[str], num_all: int) -> str:
 def printed(
     predictions: Iterable[Prediction], names: tuple[str, ...]
 ) -> tuple[list[dict[str, Any]], str]:
-    """A line a picture: for `--json`, and for a person."""
     values, rows = [], []
     for file, pairs, error in predictions:
         if error:
@@ -118,10 +108,7 @@ def printed(
 
 
 def table_path(name: str) -> Path:
-    """Where to write a table. UserError: not in .csv, or not into this folder.
-
-    Said now, and not after the hour that the pictures may take.
-    """
+    """Checked before the hour that the pictures may take."""
     path = user_path(name)
     if path.suffix.lower() != ".csv" or os.path.isdir(path):
         raise UserError(
@@ -140,11 +127,7 @@ def write_table(
     names: tuple[str, ...],
     top: int,
 ) -> None:
-    """A row a picture in a CSV, also for those that cannot be read.
-
-    Text is quoted, so that a spreadsheet which splits at semicolons keeps it
-    whole; and none of it begins like a formula, which would be computed.
-    """
+    """A row a picture, quoted for spreadsheets that split at semicolons."""
     header = ["file", "class", "probability"]
     for place in range(2, top + 1):
         header += [f"class_{place}", f"probability_{place}"]

@@ -47,10 +47,7 @@ Item = TypeVar("Item")
 
 
 def announcement(start: Start, out: Path, changed: dict[str, Any]) -> str:
-    """What is about to be trained, and where; as wide as the terminal.
-
-    `changed` are the settings that aren't as in the recipe.
-    """
+    """What is about to be trained; `changed`: not as in the recipe."""
     config, steps = start.config, counted(start.num_steps, "step")
     if config.epochs is not None:
         steps = f"{counted(config.epochs, 'epoch')} ({steps})"
@@ -88,7 +85,6 @@ def data_line(start: Start) -> str:
 
 
 def class_line(source: Source) -> str:
-    """How many classes, and the first of them: "2 classes: ants, bees"."""
     line = f"{source.num_classes:,} classes"
     names = source.class_names
     if len(names) > MOST_NAMED:
@@ -176,11 +172,7 @@ class Reporter:
             self.bar = StepBar(start)
 
     def stepped(self) -> None:
-        """Show how far the run is: after every step, so this has to be cheap.
-
-        Also between the batches of an evaluation, where the step stays the
-        same.
-        """
+        """Show how far the run is; called between batches of evaluation too."""
         if self.begun is None:
             return
         step = self.begun.state.step
@@ -262,7 +254,7 @@ class StepBar(tqdm):
         return known | {"bar_format": line}
 
     def parts(self, known: dict[str, Any]) -> list[tuple[int, str]]:
-        """Numbers from left to right; the least important give way first."""
+        """Numbers from left to right, with their importance."""
         parts = [(1, f"{known['n']}/{known['total']}")]
         if "loss" in self.measured:
             parts.append((6, f"loss {self.measured['loss']:.3g}"))
@@ -302,15 +294,12 @@ def time_left(step: int, first: int, last: int, seconds: float) -> str:
 
 
 class Counter:
-    """Shows how many pictures are done."""
-
     def __init__(self) -> None:
         self.began = self.last_line = time.monotonic()
         self.first: int | None = None  # done before, by another run
         self.bar: Any = None
 
     def show(self, num_done: int, num_all: int) -> None:
-        """To be called several times a second."""
         if self.first is None:
             self.first = num_done
         if sys.stderr.isatty():

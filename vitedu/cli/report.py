@@ -88,11 +88,9 @@ def draw_report(
     source: Source | None,
     should_stop: Callable[[], bool],
 ) -> Path | None:
-    """`report.html` after training, if the data are pictures; else None.
+    """The page after training on pictures; whatever fails, the run is complete.
 
-    `source` is the test part, None for a run that was finished before: its
-    report is drawn if it is missing. The run is complete without it, so nothing
-    that goes wrong here ends it.
+    `source` is the test part; None for a run that was finished before.
     """
     path = folder.path / NAME
     try:
@@ -121,10 +119,7 @@ def find_test_part(
     device: torch.device,
     data: str | None = None,
 ) -> TestPart:
-    """The test part that a run had; `data` is where its data are now.
-
-    UserError: `data` is given, and isn't what the run was tested on.
-    """
+    """The test part that a run had; `data` is where its data are now."""
     given = {"train", "test"} & config.given_names.keys()
     if data is not None:
         if config.data is not None or is_array_set(config.dataset):
@@ -161,10 +156,6 @@ def write_report(
     test: TestPart,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> "Measured | None":
-    """Measure the test part and write the page.
-
-    UserError: it was stopped, or the model answers NaN.
-    """
     # no window is needed, and the user's kind of window may not be available
     os.environ["MPLBACKEND"] = "agg"
     from vitedu.figures.report.examples import measure

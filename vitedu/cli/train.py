@@ -63,7 +63,6 @@ def train(options: argparse.Namespace) -> Answer:
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
-    """The plan that a command line describes. UserError: it makes no sense."""
     names, fields = split_words(options.words)
     if "recipe" in fields:
         raise UserError("recipe= is not a setting; name the recipe after train")
@@ -91,10 +90,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
 def configured(
     name: str, tier: str, fields: dict[str, str]
 ) -> tuple[TrainConfig, TrainConfig]:
-    """A recipe as it is, and with the fields that were given.
-
-    Unless it is given, the number of classes is taken from the data.
-    """
+    """A recipe as it is, and with the fields and the classes of the data."""
     if name == "finetune":
         dataset = fields.pop("dataset", None)
         weights, data = fields.pop("weights", None), fields.pop("data", None)
@@ -119,7 +115,6 @@ def configured(
 def resumed(
     options: argparse.Namespace, names: list[str], fields: dict[str, str]
 ) -> Plan:
-    """The configuration in the folder; only what may differ can be changed."""
     if options.fresh or options.out is not None or options.tier is not None:
         raise UserError(
             "--resume uses the run's own folder and tier; leave out --fresh, "
@@ -220,7 +215,6 @@ class Interrupt:
             signal.signal(number, handler or signal.SIG_DFL)
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        """Note the first signal; a later one does what it does elsewhere."""
         if self.received is None:
             self.received = time.monotonic()
             # 0 after SIGTERM: the scheduler that sends it would take anything
@@ -267,12 +261,7 @@ def draw_curves(history: list[dict[str, Any]], folder: RunFolder) -> None:
 
 
 def dry_run(plan: Plan, options: argparse.Namespace) -> Answer:
-    """Whether memory will do, how long it takes here, and what the data are.
-
-    Some steps are taken with a copy of the weights that is thrown away; the run
-    folder isn't touched. UserError: what the run would say before its first
-    step.
-    """
+    """Take a few steps with a copy of the weights; the folder isn't touched."""
     config, processes = plan.config, from_environment()
     device = processes.device(find_device(config.device))
     values: dict[str, Any] = {"dry_run": True, "out": str(plan.out)}
@@ -294,10 +283,7 @@ def dry_run(plan: Plan, options: argparse.Namespace) -> Answer:
 
 
 def steps_done(plan: Plan) -> int | None:
-    """The last step that the run in the folder has logged; None: it is done.
-
-    UserError: the folder is another run's.
-    """
+    """The last step in the folder's log; None: the run is finished."""
     folder = RunFolder(plan.out)
     if not folder.path.exists():  # to look into it would make it
         return 0

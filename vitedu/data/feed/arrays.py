@@ -76,6 +76,7 @@ class ArraySource:
 
     @property
     def num_classes(self) -> int:
+        """The number of classes; labels are 0 to one less."""
         return len(self.class_names)
 
     def batches(

@@ -67,6 +67,7 @@ class LoaderSource:
 
     @property
     def num_classes(self) -> int:
+        """The number of classes; labels are 0 to one less."""
         return len(self.class_names)
 
     def __len__(self) -> int:

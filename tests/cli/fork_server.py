@@ -1,9 +1,9 @@
 """Runs commands in real processes, but imports torch only once for all of them.
 
 Each line of stdin is an order in JSON: the words, the working folder, the
-environment, and where stdin, stdout and stderr lead to (a path; null: closed).
-A forked child is the command; the answers are its process id and, when it has
-ended, its exit code.
+environment, and the paths that stdin, stdout and stderr lead to. A forked child
+is the command; the answers are its process id and, when it has ended, its exit
+code.
 """
 
 import importlib
@@ -33,18 +33,14 @@ def run(words, folder, environment, streams):
     os.environ.clear()  # the first test may have had others
     os.environ.update(environment)
     for descriptor, path in enumerate(streams):
-        if path is not None:
-            flags = os.O_WRONLY if descriptor else os.O_RDONLY
-            os.dup2(os.open(path, flags), descriptor)
-    sys.stdin, sys.stdout, sys.stderr = map(stream, range(3), streams)
+        flags = os.O_WRONLY if descriptor else os.O_RDONLY
+        os.dup2(os.open(path, flags), descriptor)
+    sys.stdin, sys.stdout, sys.stderr = map(stream, range(3))
     sys.exit(main(words))
 
 
-def stream(descriptor, path):
+def stream(descriptor):
     """One of the three streams, as Python finds it at its start."""
-    if path is None:
-        os.close(descriptor)
-        return None
     return open(
         descriptor,
         "w" if descriptor else "r",

@@ -49,6 +49,13 @@ def shapes(*words):
     return ["train", *words, *TINY, "--tier", "smoke", "steps=1", "--dry-run"]
 
 
+def seen(train):
+    """What a dry run finds out about this training part."""
+    config = recipe("digits", "smoke")
+    sources = open_sources(config, torch.device("cpu"))._replace(train=train)
+    return look_at(sources, config)
+
+
 def everything(folder):
     """Every path below a folder with its content and date."""
     return {
@@ -60,8 +67,10 @@ def everything(folder):
 # --- what it says
 
 
-def test_it_answers_in_rows(here, capsys):
+def test_it_answers_in_rows_and_writes_nothing(here, capsys):
+    before = everything(here)
     assert main(DRY) == 0
+    assert everything(here) == before
     out, err = capsys.readouterr()
     rows = [line.split("  ")[0] for line in out.splitlines()]
     assert rows == ["classes", "memory", "training", "evaluation"]
@@ -113,20 +122,14 @@ def test_a_sample_tells_of_data_that_nobody_has_looked_through():
     items = Split(
         "mine", DatasetReader(rows, "mine"), torch.tensor([0, 1]), ("a", "b")
     )
-    train = ImageSource(items, PreprocessSpec(image_size=8))
-    config = recipe("digits", "smoke")
-    sources = open_sources(config, torch.device("cpu"))._replace(train=train)
-    line = pictures_line(look_at(sources, config))
+    line = pictures_line(seen(ImageSource(items, PreprocessSpec(image_size=8))))
     assert line.startswith("50.0 % of a sample of 2 can't be read; the first: ")
 
 
 def test_labels_that_only_reading_tells_are_not_counted():
     rows = [(np.zeros((8, 8, 3), np.uint8), 0)]
     items = Split("mine", DatasetReader(rows, "mine"), None, ("a", "b"))
-    train = ImageSource(items, PreprocessSpec(image_size=8))
-    config = recipe("digits", "smoke")
-    sources = open_sources(config, torch.device("cpu"))._replace(train=train)
-    data = look_at(sources, config)
+    data = seen(ImageSource(items, PreprocessSpec(image_size=8)))
     assert "smallest" not in data
     assert "only reading them tells" in classes_line(data)
 
@@ -178,12 +181,6 @@ def test_a_model_that_is_not_counted_is_still_timed(here, answer, tmp_path):
 
 
 # --- what it leaves behind
-
-
-def test_nothing_is_written(here):
-    before = everything(here)
-    assert main(DRY) == 0
-    assert everything(here) == before
 
 
 def test_the_folder_of_a_run_stays_as_it_is(here):
@@ -313,11 +310,7 @@ def test_a_run_shorter_than_the_trial_is_not_evaluated(here, answer):
 def test_arrays_have_no_pictures_to_read():
     images = torch.zeros(4, 3, 8, 8, dtype=torch.uint8)
     split = open_pair(images, [0, 1, 1, 1], ("a", "b"))
-    spec = PreprocessSpec(image_size=8)
-    train = ArraySource(split, spec)
-    config = recipe("digits", "smoke")
-    sources = open_sources(config, torch.device("cpu"))._replace(train=train)
-    data = look_at(sources, config)
+    data = seen(ArraySource(split, PreprocessSpec(image_size=8)))
     assert json.loads(json.dumps(data)) == data
     assert pictures_line(data) == ""
     assert data["largest"] == {"class": "b", "count": 3}

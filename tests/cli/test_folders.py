@@ -40,11 +40,13 @@ def pictures(folder, count):
 # --- training on a folder
 
 
-def test_classes_are_counted_from_the_data(here, capsys):
+def test_classes_are_counted_and_what_is_held_out_is_said(here, capsys):
     words = ["train", "shapes-small", "data=photos", *SMALL, "--out", "run"]
     assert main(words) == 0
     err = capsys.readouterr().err
     assert "2 classes: ants, bees" in err.splitlines()[0]
+    (note,) = [line for line in err.splitlines() if line.startswith("note ")]
+    assert "4 of its 20 pictures" in note and "held out" in note
     config = json.loads((here / "run/config.json").read_text())
     assert config["model"]["num_classes"] == 2
     assert vitedu.load(here / "run").class_names == ("ants", "bees")
@@ -58,20 +60,9 @@ def test_the_same_command_finds_the_same_run(here, answer):
     )
 
 
-def test_what_was_held_out_is_said(here, capsys):
-    main(["train", "shapes-small", "data=photos", *SMALL, "--out", "run"])
-    err = capsys.readouterr().err
-    notes = [line for line in err.splitlines() if line.startswith("note ")]
-    assert len(notes) == 1
-    assert "4 of its 20 pictures" in notes[0] and "held out" in notes[0]
-
-
-def test_class_folders_are_never_passed_over_for_mnist(here):
-    main(["train", "mnist-tiny", "data=photos", "--out", "run"])
-    assert (
-        json.loads((here / "run/result.json").read_text())["dataset"]["name"]
-        == "photos"
-    )
+def test_class_folders_are_never_passed_over_for_mnist(here, answer):
+    found = answer("train", "mnist-tiny", "data=photos", "--out", "run")
+    assert found["dataset"]["name"] == "photos"
 
 
 # --- fine-tuning
@@ -94,24 +85,15 @@ def test_finetune_starts_from_the_weights_and_counts_the_classes(here, capsys):
     assert 0 < (weight - start).norm() < 0.1 * start.norm()
 
 
-def test_a_fine_tuned_run_is_measured_on_a_set_of_another_size(
-    here, capsys, answer
-):
+def test_a_fine_tuned_run_is_measured_on_a_set_of_another_size(here, answer):
     words = ["train", "finetune", "weights=shapes-small", "data=digits"]
     words += ["steps=1", "batch_size=2", "max_images=500"]
-    assert main([*words, "--out", "run"]) == 0
-    capsys.readouterr()
-    trained = json.loads((here / "run/result.json").read_text())["metrics"]
+    words += ["model.image_size=32"]
+    trained = answer(*words, "--out", "run")["metrics"]
+    assert vitedu.load(here / "run").config.image_size == (32, 32)
     found = answer("evaluate", "run")
     assert found["num_images"] == 500
     assert found["accuracy"] == trained["test_accuracy"]["value"]
-
-
-def test_finetune_resizes(here):
-    words = ["train", "finetune", "weights=shapes-small", "data=photos"]
-    words += ["model.image_size=32", "steps=1", "batch_size=2", "--out", "run"]
-    assert main(words) == 0
-    assert vitedu.load(here / "run").config.image_size == (32, 32)
 
 
 # --- evaluation
@@ -120,10 +102,8 @@ def test_finetune_resizes(here):
 @pytest.fixture
 def run(here, capsys):
     """A run on the photographs, a fifth of which it held out."""
-    assert (
-        main(["train", "shapes-small", "data=photos", *SMALL, "--out", "run"])
-        == 0
-    )
+    words = ["train", "shapes-small", "data=photos", *SMALL, "--out", "run"]
+    assert main(words) == 0
     capsys.readouterr()
     return here / "run"
 

@@ -1,10 +1,10 @@
 """`vitedu predict`, `info`, `evaluate` with the real model, offline."""
 
-import json
 import shutil
 
 import pytest
 
+import vitedu
 from vitedu.cli import main
 from vitedu.data import photo
 from vitedu.data.imagenet import imagenet_classes
@@ -36,12 +36,10 @@ def test_predict_names_photographs(here, capsys):
     assert cat.count("%") == coffee.count("%") == 5
 
 
-def test_predict_answers_in_json(here, capsys):
-    words = ["predict", REAL, "coffee.png", "--top", "2", "--json"]
-    assert main(words) == 0
-    answer = json.loads(capsys.readouterr().out)
-    (prediction,) = answer["predictions"]
-    assert (answer["weights"], prediction["image"]) == (REAL, "coffee.png")
+def test_predict_answers_in_json(here, answer):
+    found = answer("predict", REAL, "coffee.png", "--top", "2")
+    (prediction,) = found["predictions"]
+    assert (found["weights"], prediction["image"]) == (REAL, "coffee.png")
     first, second = prediction["top"]
     assert (first["class"], first["index"]) == ("espresso", 967)
     assert 0.9 < first["probability"] < 0.92 > second["probability"]
@@ -49,12 +47,9 @@ def test_predict_answers_in_json(here, capsys):
 
 @pytest.mark.slow
 def test_classes_without_names_are_numbers(here, capsys):
-    import vitedu
-    from vitedu.weights import checkpoint_of, write_weights
-
     model = vitedu.load(REAL, num_classes=2)
     model.head.bias.data[1] = 5.0
-    write_weights("two.safetensors", checkpoint_of(model))
+    vitedu.save(model, "two.safetensors")
     assert main(["predict", "two.safetensors", "cat.png"]) == 0
     assert "class 1 99.3 %, class 0 0.7 %" in capsys.readouterr().out
 
@@ -67,7 +62,9 @@ def test_classes_without_names_are_numbers(here, capsys):
         ("ViT-Ti/14", "none known"),
     ],
 )
-def test_info_says_where_the_trained_weights_are(here, capsys, name, weights):
+def test_info_says_where_the_trained_weights_are(
+    here, capsys, answer, name, weights
+):
     assert main(["info", name]) == 0
     (row,) = [
         line
@@ -75,27 +72,23 @@ def test_info_says_where_the_trained_weights_are(here, capsys, name, weights):
         if line.startswith("trained weights")
     ]
     assert row.removeprefix("trained weights").strip() == weights
-    assert main(["info", name, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["weights"]
+    found = answer("info", name)["weights"]
     assert (found is None) == (weights == "none known")
 
 
 @pytest.mark.slow
-def test_evaluate_reads_class_folders_by_name_and_by_code(here, capsys):
+def test_evaluate_reads_class_folders_by_name_and_by_code(here, answer):
     classes = imagenet_classes()
     for naming in classes:
         folder = here / naming[0]
         for index, name in ((285, "cat"), (967, "coffee")):
             (folder / naming[index]).mkdir(parents=True)
             photo(name).save(folder / naming[index] / "photo.png")
-        assert main(["evaluate", REAL, str(folder), "--json"]) == 0
-        answer = json.loads(capsys.readouterr().out)
-        assert (answer["num_correct"], answer["num_images"]) == (2, 2)
+        found = answer("evaluate", REAL, folder)
+        assert (found["num_correct"], found["num_images"]) == (2, 2)
 
 
 def test_evaluate_alone_asks_for_pictures_even_inside_a_run(here, sentence):
     (here / "config.json").write_text("{}")  # of another model
     said = sentence("evaluate", REAL)
     assert "name a data set or a folder of pictures" in said
-    said = sentence("evaluate", REAL, "digits")
-    assert "digits has 10 classes, ViT-Ti/16 has 1000" in said

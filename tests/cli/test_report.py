@@ -19,10 +19,7 @@ from PIL import Image
 import vitedu
 from tests.cli.small import TINY
 from vitedu.cli import main
-from vitedu.cli.report import (
-    changed_settings,
-    draw_report,
-)
+from vitedu.cli.report import changed_settings, draw_report
 from vitedu.data import ArraySource, load_dataset
 from vitedu.figures.report import examples
 from vitedu.interpret import attention_map
@@ -46,11 +43,11 @@ def trained(tmp_path_factory):
     """A folder with photographs of two classes, and a run on them."""
     folder = tmp_path_factory.mktemp("report")
     rng = np.random.default_rng(0)
-    for name, low in (("ants", 0), ("<i>bees</i>", 150)):
-        (folder / "photos" / name.replace("/", "")).mkdir(parents=True)
+    for name, low in (("ants", 0), ("<i>bees<i>", 150)):
+        (folder / "photos" / name).mkdir(parents=True)
         for index in range(10):
             pixels = rng.integers(low, low + 100, (20, 24, 3), dtype=np.uint8)
-            place = folder / "photos" / name.replace("/", "") / f"{index}.png"
+            place = folder / "photos" / name / f"{index}.png"
             Image.fromarray(pixels).save(place)
     (folder / "photos/ants" / BAD).write_bytes(b"no picture")
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder):
@@ -90,9 +87,8 @@ def run_in(folder):
 @pytest.mark.slow
 def test_training_on_pictures_leaves_a_report_and_says_where(here):
     assert (here / "stdout").read_text().endswith("report: run/report.html\n")
-    accuracy = json.loads((here / "run/result.json").read_text())["metrics"][
-        "test_accuracy"
-    ]["value"]
+    result = json.loads((here / "run/result.json").read_text())
+    accuracy = result["metrics"]["test_accuracy"]["value"]
     assert f"<h1>photos: {accuracy:.2f} % of the test pictures right" in page()
     assert page().count("<img src=") == 2 * 4  # all 4 test pictures
     assert page().count("<svg ") == 3
@@ -292,12 +288,8 @@ def test_a_run_on_arrays_has_a_report_if_it_is_asked_for(here, answer):
     assert main([*words[:-1], "numbers"]) == 0
     assert not (here / "numbers/report.html").exists()
     found = answer("report", "numbers")
-    assert (
-        found["num_images"]
-        == json.loads((here / "numbers/result.json").read_text())["dataset"][
-            "num_test"
-        ]
-    )
+    result = json.loads((here / "numbers/result.json").read_text())
+    assert found["num_images"] == result["dataset"]["num_test"]
     assert "test image " in page("numbers")
     assert page("numbers").count("<img src=") >= 2 * 6
 

@@ -80,6 +80,10 @@ def contents(names=("ants", "bees"), **changes):
     return whole._replace(**changes)
 
 
+def with_data(**changes):
+    return {"result": RESULT | {"dataset": RESULT["dataset"] | changes}}
+
+
 class Page(HTMLParser):
     """The elements of a page, and the words in each kind of them."""
 
@@ -144,13 +148,7 @@ def test_every_picture_has_words(page):
         {"settings": {NASTY: NASTY}, "changed": {NASTY: NASTY}},
         {"measured": None, "missing": NASTY},
         {"result": RESULT | {"command": NASTY, "hardware": NASTY}},
-        {
-            "result": RESULT
-            | {
-                "dataset": RESULT["dataset"]
-                | {"name": NASTY, "skipped": [NASTY]}
-            }
-        },
+        with_data(name=NASTY, skipped=[NASTY]),
         {
             "measured": Measured(
                 answers([0], [1], 2), (), (example(NASTY, shares=False),)
@@ -240,10 +238,6 @@ def test_a_report_is_below_three_megabytes_with_the_worst_of_pictures():
     assert len(render(contents(measured=measured)).encode()) < 3_000_000
 
 
-def with_data(**changes):
-    return {"result": RESULT | {"dataset": RESULT["dataset"] | changes}}
-
-
 def with_answer(probability):
     shown = (example("1.jpg", probability=probability),)
     return {"measured": Measured(answers([0], [1], 2), (), shown)}
@@ -294,9 +288,7 @@ def opened(uri):
 
 
 def test_a_prepared_image_becomes_the_picture_again():
-    spec = PreprocessSpec(
-        image_size=8, mean=(0.1, 0.2, 0.3), std=(0.5, 0.4, 0.3)
-    )
+    spec = PreprocessSpec(8, mean=(0.1, 0.2, 0.3), std=(0.5, 0.4, 0.3))
     picture = torch.rand(3, 8, 8)
     mean, std = (torch.tensor(x)[:, None, None] for x in (spec.mean, spec.std))
     back = as_seen((picture - mean) / std, spec)
@@ -325,11 +317,7 @@ def test_an_even_map_is_no_division_by_zero():
 
 @pytest.mark.parametrize(
     ("size", "shown"),
-    [
-        ((512, 384), (192, 256)),
-        ((28, 28), (112, 112)),
-        ((200, 200), (200, 200)),
-    ],
+    [((512, 384), (192, 256)), ((28, 28), (112, 112)), ((200, 200),) * 2],
 )
 def test_pictures_are_shown_neither_huge_nor_tiny(size, shown):
     assert opened(jpeg(torch.rand(3, *size))).size == shown

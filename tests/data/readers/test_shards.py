@@ -100,6 +100,12 @@ def folder(tmp_path):
     return tmp_path / "pets"
 
 
+@pytest.fixture
+def prepared(folder, tmp_path):
+    prepare(folder, tmp_path / "out", shard_size=4)
+    return tmp_path / "out"
+
+
 def contents(pictures):
     return [pictures[i][0].read() for i in range(len(pictures))]
 
@@ -117,11 +123,10 @@ def test_the_pictures_come_in_the_order_of_the_tars(shards):
     assert pictures.class_names == ("0", "1", "2")
 
 
-def test_webdataset_reads_the_same_samples(folder, tmp_path):
+def test_webdataset_reads_the_same_samples(prepared):
     """The library that the format comes from."""
     tars = pytest.importorskip("webdataset.tariterators")
-    prepare(folder, tmp_path / "out", shard_size=4)
-    place = evaluation_part(tmp_path / "out")
+    place = evaluation_part(prepared)
     ours = find_images(place)
     samples = []
     for path in expanded(place):
@@ -142,11 +147,6 @@ def test_shards_that_webdataset_wrote_are_read(tmp_path):
             writer.write({"__key__": f"{i}", "jpg": shade(i), "cls": i})
     pictures = find_images(tmp_path / "b-{000..002}.tar")
     assert pictures.labels.tolist() == [0, 1, 2, 3, 4]
-
-
-def rows_of(images):
-    """What tells the pictures apart: the pixels of each."""
-    return sorted(image.numpy().tobytes() for image in images)
 
 
 def test_prepared_shards_and_a_prepared_folder_feed_the_same_pixels(
@@ -208,9 +208,8 @@ def test_a_share_of_shards_alone_is_held_out(shards):
     assert "doesn't have val/ and test/, so 3 of its 13" in dataset.notes[0]
 
 
-def test_prepared_shards_know_their_parts_and_classes(folder, tmp_path):
-    prepare(folder, tmp_path / "out", shard_size=4)
-    out = tmp_path / "out"
+def test_prepared_shards_know_their_parts_and_classes(prepared):
+    out = prepared
     dataset = load_folder(out)
     assert (len(dataset.train), len(dataset.test)) == (15, 6)
     assert dataset.class_names == class_names_at(out) == ("ant", "bee", "cat")
@@ -224,12 +223,9 @@ def test_prepared_shards_know_their_parts_and_classes(folder, tmp_path):
     )
 
 
-def test_a_whole_set_is_not_taken_for_a_part(folder, tmp_path):
-    prepare(folder, tmp_path / "out", shard_size=4)
+def test_a_whole_set_is_not_taken_for_a_part(prepared):
     with pytest.raises(UserError, match=r"several parts.*train-\{000000\.\."):
-        as_source(tmp_path / "out", preprocess=SPEC)
-    with pytest.raises(UserError, match="several parts"):
-        find_images(tmp_path / "out")
+        as_source(prepared, preprocess=SPEC)
 
 
 def test_a_set_of_one_part_is_that_part(folder, tmp_path):
@@ -289,25 +285,15 @@ def test_what_was_found_out_is_kept_until_a_tar_changes(
     assert len(find_images(tmp_path / "a.tar")) == 110
 
 
-@pytest.fixture
-def prepared(folder, tmp_path):
-    prepare(folder, tmp_path / "out", shard_size=4)
-    return tmp_path / "out"
-
-
-def test_a_prepared_shard_that_was_cut_is_refused(prepared):
-    path = prepared / "train-000001.tar"
-    path.write_bytes(path.read_bytes()[:-5000])
-    with pytest.raises(UserError, match=r"train-000001\.tar has 15,480 bytes"):
-        load_folder(prepared)
-
-
-def test_a_prepared_shard_with_a_flipped_bit_is_refused(prepared):
+def test_a_prepared_shard_that_was_cut_or_damaged_is_refused(prepared):
     path = prepared / "train-000001.tar"
     content = bytearray(path.read_bytes())
     content[700] ^= 1
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"train-000001\.tar has the sha256"):
+        load_folder(prepared)
+    path.write_bytes(content[:-5000])
+    with pytest.raises(UserError, match=r"train-000001\.tar has 15,480 bytes"):
         load_folder(prepared)
 
 
@@ -445,9 +431,7 @@ def whole(tmp_path):
     [
         (0, "is empty"),
         (511, "is not a tar file"),
-        (600, "a.tar: unexpected end of data"),
         (1024, "a.tar: .* after a.jpg"),  # between two members
-        (2060, "a.tar: .* after a.cls"),
         (2048 + 515, "a.tar: unexpected end of data"),
         (4 * 2048, "a.tar: it breaks off or is damaged, after d.cls"),
         (4 * 2048 + 512, "a.tar: it breaks off or is damaged, after d.cls"),
@@ -469,16 +453,9 @@ def test_a_damaged_header_in_the_middle_is_not_the_end(whole):
         samples_in(whole)
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"\x1f\x8b" + bytes(600), "is compressed"),
-        (b"x" * 1000, "is not a tar file"),
-    ],
-)
-def test_what_is_no_tar_is_refused(tmp_path, content, words):
-    (tmp_path / "a.tar").write_bytes(content)
-    with pytest.raises(UserError, match=words):
+def test_a_compressed_tar_is_refused(tmp_path):
+    (tmp_path / "a.tar").write_bytes(b"\x1f\x8b" + bytes(600))
+    with pytest.raises(UserError, match="is compressed"):
         samples_in(tmp_path / "a.tar")
 
 

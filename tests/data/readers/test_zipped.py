@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import zipfile
 from dataclasses import replace
 
@@ -35,7 +36,7 @@ def picture(value):
     return content.getvalue()
 
 
-def zipped(names, more=()):
+def zipped(names, more):
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for value, name in enumerate(names):
@@ -48,16 +49,12 @@ def zipped(names, more=()):
 @pytest.fixture(autouse=True)
 def server(tmp_path, monkeypatch, file_server):
     """A server with eight pictures, and nothing of them here."""
-    file_server.files = {
-        ZIP: zipped(
-            NAMES,
-            [
-                ("__MACOSX/hymenoptera_data/train/ants/._0.jpg", b""),
-                ("hymenoptera_data/train/ants/imageNotFound.gif", b"GIF"),
-            ],
-        )
-    }
-    [content] = file_server.files.values()
+    more = [
+        ("__MACOSX/hymenoptera_data/train/ants/._0.jpg", b""),
+        ("hymenoptera_data/train/ants/imageNotFound.gif", b"GIF"),
+    ]
+    content = zipped(NAMES, more)
+    file_server.files = {ZIP: content}
     digest = hashlib.sha256(content).hexdigest()
     entry = replace(
         CATALOGUE["ants-bees"],
@@ -71,26 +68,14 @@ def server(tmp_path, monkeypatch, file_server):
     return file_server
 
 
-def at(monkeypatch, server, fault):
-    entry = replace(
-        CATALOGUE["ants-bees"], mirrors=(f"{server.address}/{fault}/",)
-    )
-    monkeypatch.setitem(CATALOGUE, "ants-bees", entry)
-
-
 def test_it_is_downloaded_once_and_then_found(tmp_path, server):
     place = folder_of("ants-bees")
     assert class_names_at(place) == ("ants", "bees")
     assert not (tmp_path / "cache").exists()
     dataset = load_folder(place)
-    assert (dataset.name, len(dataset.train), len(dataset.test)) == (
-        "ants-bees",
-        4,
-        4,
-    )
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == [
-        "ants-bees"
-    ]
+    assert dataset.name == "ants-bees"
+    assert len(dataset.train) == len(dataset.test) == 4
+    assert os.listdir(tmp_path / "cache") == ["ants-bees"]
     server.files = {}
     found = folder_of("ants-bees")
     assert found == tmp_path / "cache" / "ants-bees"
@@ -118,7 +103,9 @@ def test_offline_it_is_one_sentence(monkeypatch):
 def test_a_server_that_fails_is_one_sentence_and_leaves_nothing(
     tmp_path, monkeypatch, server, fault
 ):
-    at(monkeypatch, server, fault)
+    mirrors = (f"{server.address}/{fault}/",)
+    entry = replace(CATALOGUE["ants-bees"], mirrors=mirrors)
+    monkeypatch.setitem(CATALOGUE, "ants-bees", entry)
     with pytest.raises(MissingDataError, match="could not be downloaded"):
         load_folder(folder_of("ants-bees"))
     assert list((tmp_path / "cache").iterdir()) == []

@@ -85,24 +85,53 @@ def sets_of(*readers: Reader) -> tuple[str, ...]:
     return tuple(name for name in CATALOGUE if reader_of(name) in readers)
 
 
-def _idx_layouts(files: tuple[File, ...], inner: str) -> tuple[Layout, ...]:
-    """Alone in their folder, or in the one where torchvision puts them."""
-    names = tuple(file.name.removesuffix(".gz") for file in files)
-    return (".", names), (inner, names)
+def _idx(
+    title: str,
+    class_names: tuple[str, ...],
+    sha256s: tuple[str, ...],
+    mirrors: tuple[str, ...],
+    inner: str,
+) -> NamedSet:
+    """Four files, alone in their folder or where torchvision puts them."""
+    return NamedSet(
+        title,
+        "idx",
+        class_names,
+        tuple(
+            File(f"{name}.gz", sha256)
+            for name, sha256 in zip(IDX_NAMES, sha256s, strict=True)
+        ),
+        mirrors,
+        layouts=((".", IDX_NAMES), (inner, IDX_NAMES)),
+    )
 
 
-def _cifar_layouts(
-    batches: tuple[str, ...], binary: str, pickled: str, archive: str
-) -> tuple[Layout, ...]:
+def _cifar(
+    title: str,
+    class_names: tuple[str, ...],
+    batches: tuple[str, ...],
+    archive: str,
+    folders: tuple[str, str],
+    sha256: str,
+) -> NamedSet:
     """Batches in their folder or alone, or their archive; binary ones first."""
+    binary, pickled = folders
     records = tuple(f"{name}.bin" for name in batches)
-    return (
-        (binary, records),
-        (".", records),
-        (pickled, batches),
-        (".", batches),
-        (f"{archive}-binary.tar.gz", ()),
-        (f"{archive}-python.tar.gz", ()),
+    return NamedSet(
+        title,
+        "cifar",
+        class_names,
+        # the binary form, since the other one is a pickle
+        (File(f"{archive}-binary.tar.gz", sha256),),
+        ("https://www.cs.toronto.edu/~kriz/",),
+        layouts=(
+            (binary, records),
+            (".", records),
+            (pickled, batches),
+            (".", batches),
+            (f"{archive}-binary.tar.gz", ()),
+            (f"{archive}-python.tar.gz", ()),
+        ),
     )
 
 
@@ -130,19 +159,17 @@ def _by_torchvision(
     )
 
 
+IDX_NAMES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
 CIFAR10_BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 CIFAR100_BATCHES = ("train", "test")
 DIGIT_NAMES = tuple("0123456789")
 FASHION_NAMES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
+    *"T-shirt/top Trouser Pullover Dress Coat Sandal Shirt Sneaker Bag".split(),
     "Ankle boot",
 )
 CIFAR10_NAMES = tuple(
@@ -163,120 +190,67 @@ CIFAR100_NAMES = tuple(
     """.split()
 )
 
-MNIST_FILES = (
-    File(
-        "train-images-idx3-ubyte.gz",
-        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-    ),
-    File(
-        "train-labels-idx1-ubyte.gz",
-        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-    ),
-    File(
-        "t10k-images-idx3-ubyte.gz",
-        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-    ),
-    File(
-        "t10k-labels-idx1-ubyte.gz",
-        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-    ),
-)
-FASHION_FILES = (
-    File(
-        "train-images-idx3-ubyte.gz",
-        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-    ),
-    File(
-        "train-labels-idx1-ubyte.gz",
-        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-    ),
-    File(
-        "t10k-images-idx3-ubyte.gz",
-        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-    ),
-    File(
-        "t10k-labels-idx1-ubyte.gz",
-        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-    ),
-)
-CIFAR_MIRRORS = ("https://www.cs.toronto.edu/~kriz/",)
-# the binary form, since the other one is a pickle
-CIFAR10_FILES = (
-    File(
-        "cifar-10-binary.tar.gz",
-        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-    ),
-)
-CIFAR100_FILES = (
-    File(
-        "cifar-100-binary.tar.gz",
-        "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-    ),
-)
-ANTS_BEES_FILES = (
-    File(
-        "hymenoptera_data.zip",
-        "fbc41b31d544714d18dd1230b1e2b455e1557766e13e67f9f5a7a23af7c02209",
-    ),
-)
-
 CATALOGUE: dict[str, NamedSet] = {
-    "mnist": NamedSet(
-        title="MNIST",
-        reader="idx",
-        class_names=DIGIT_NAMES,
-        files=MNIST_FILES,
-        mirrors=(
+    "mnist": _idx(
+        "MNIST",
+        DIGIT_NAMES,
+        (
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        ),
+        (
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
         ),
-        layouts=_idx_layouts(MNIST_FILES, "MNIST/raw"),
+        inner="MNIST/raw",
     ),
-    "fashion-mnist": NamedSet(
-        title="Fashion-MNIST",
-        reader="idx",
-        class_names=FASHION_NAMES,
-        files=FASHION_FILES,
-        mirrors=(
+    "fashion-mnist": _idx(
+        "Fashion-MNIST",
+        FASHION_NAMES,
+        (
+            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+        ),
+        (
             "https://github.com/zalandoresearch/fashion-mnist/raw/"
             "master/data/fashion/",
             "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
         ),
-        layouts=_idx_layouts(FASHION_FILES, "FashionMNIST/raw"),
+        inner="FashionMNIST/raw",
     ),
-    "cifar10": NamedSet(
-        title="CIFAR-10",
-        reader="cifar",
-        class_names=CIFAR10_NAMES,
-        files=CIFAR10_FILES,
-        mirrors=CIFAR_MIRRORS,
-        layouts=_cifar_layouts(
-            CIFAR10_BATCHES,
-            "cifar-10-batches-bin",
-            "cifar-10-batches-py",
-            "cifar-10",
-        ),
+    "cifar10": _cifar(
+        "CIFAR-10",
+        CIFAR10_NAMES,
+        CIFAR10_BATCHES,
+        "cifar-10",
+        ("cifar-10-batches-bin", "cifar-10-batches-py"),
+        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
     ),
-    "cifar100": NamedSet(
-        title="CIFAR-100",
-        reader="cifar",
-        class_names=CIFAR100_NAMES,
-        files=CIFAR100_FILES,
-        mirrors=CIFAR_MIRRORS,
-        layouts=_cifar_layouts(
-            CIFAR100_BATCHES,
-            "cifar-100-binary",
-            "cifar-100-python",
-            "cifar-100",
-        ),
+    "cifar100": _cifar(
+        "CIFAR-100",
+        CIFAR100_NAMES,
+        CIFAR100_BATCHES,
+        "cifar-100",
+        ("cifar-100-binary", "cifar-100-python"),
+        "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
     ),
     # 244 + 153 photographs of the transfer-learning tutorial of PyTorch
     "ants-bees": NamedSet(
-        title="Ants and bees",
-        reader="zip",
-        class_names=("ants", "bees"),
-        files=ANTS_BEES_FILES,
-        mirrors=("https://download.pytorch.org/tutorial/",),
+        "Ants and bees",
+        "zip",
+        ("ants", "bees"),
+        (
+            File(
+                "hymenoptera_data.zip",
+                "fbc41b31d544714d18dd1230b1e2b455"
+                "e1557766e13e67f9f5a7a23af7c02209",
+            ),
+        ),
+        ("https://download.pytorch.org/tutorial/",),
     ),
     "caltech101": _by_torchvision(
         "Caltech-101", "Caltech101", labels="y", class_names="categories"

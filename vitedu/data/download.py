@@ -30,7 +30,7 @@ NETWORK = (
 
 
 class MirrorError(Exception):
-    """Why every mirror failed."""
+    """Every mirror failed."""
 
 
 def download(file: File, folder: Path, mirrors: tuple[str, ...]) -> None:

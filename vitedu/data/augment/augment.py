@@ -91,13 +91,8 @@ class Augment:
     @property
     def is_off(self) -> bool:
         """Whether nothing at all is done."""
-        return not (
-            self.shift
-            or self.flip
-            or self.resamples
-            or self.recolours
-            or self.erase
-        )
+        moves = self.shift or self.flip or self.resamples
+        return not (moves or self.recolours or self.erase)
 
     @property
     def resamples(self) -> bool:
@@ -135,10 +130,8 @@ def augmentation_table(
 
 def draws(augment: Augment, n: int, generator: torch.Generator) -> Tensor:
     """What a table is made from: (n, 18 + 2 rand_layers), uniform in 0..1."""
-    parts = [
-        torch.rand(n, size, generator=generator) for size in _sizes(augment)
-    ]
-    return torch.cat(parts, dim=1)
+    sizes = _sizes(augment)
+    return torch.cat([torch.rand(n, k, generator=generator) for k in sizes], 1)
 
 
 def _sizes(augment: Augment) -> list[int]:
@@ -235,12 +228,8 @@ def _erased_box(augment: Augment, uniform: Tensor) -> tuple[Tensor, ...]:
     chosen = uniform[:, 0] < augment.erase
     height = (area / aspect).sqrt().clamp(max=1) * chosen
     width = (area * aspect).sqrt().clamp(max=1)
-    return (
-        (1 - height) * uniform[:, 3],
-        (1 - width) * uniform[:, 4],
-        height,
-        width,
-    )
+    top, left = (1 - height) * uniform[:, 3], (1 - width) * uniform[:, 4]
+    return top, left, height, width
 
 
 def apply(
@@ -267,9 +256,9 @@ def apply(
     here = rows.to(images.device, non_blocking=True)
     resamples = augment.resamples_crops if is_cropped else augment.resamples
     if resamples:
-        geometry = here[:, : len(GEOMETRY)]
-        if is_cropped:
-            geometry = _whole(geometry)
+        geometry = here[:, : len(GEOMETRY)].clone()
+        if is_cropped:  # then the box is the whole picture
+            geometry[:, BOX] = geometry.new_tensor([0.0, 0.0, 1.0, 1.0])
         grid = _sampling_grid(geometry, *images.shape[-2:])
         images = F.grid_sample(
             images.float(), grid, padding_mode="zeros", align_corners=False
@@ -349,13 +338,6 @@ def _move(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
     index = lines[:, :, None] * (w + 2 * pad) + columns[:, None, :]  # (b, h, w)
     index = index.reshape(b, 1, h * w).expand(b, c, h * w)
     return padded.flatten(2).gather(2, index).view(b, c, h, w)
-
-
-def _whole(geometry: Tensor) -> Tensor:
-    """`geometry` with the whole picture for a box."""
-    whole = geometry.clone()
-    whole[:, BOX] = geometry.new_tensor([0.0, 0.0, 1.0, 1.0])
-    return whole
 
 
 def _sampling_grid(rows: Tensor, h: int, w: int) -> Tensor:

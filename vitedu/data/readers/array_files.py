@@ -18,16 +18,15 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
+from numpy import ndarray as Array
 
 from vitedu.compat import import_torchvision
 from vitedu.data.catalogue import CIFAR10_BATCHES, CIFAR100_BATCHES
 from vitedu.errors import UserError, check_memory, reason
 from vitedu.files import check_regular
 
-Array: TypeAlias = np.ndarray
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 # What reading a damaged file may raise.
 DAMAGE = (
@@ -147,7 +146,6 @@ def cifar_arrays(path: Path, name: str) -> dict[str, Array]:
 
 
 def _from_folder(folder: Path) -> dict[str, bytes]:
-    """The files that are called like batches, by name."""
     names = [*CIFAR10_BATCHES, *CIFAR100_BATCHES]
     names += [f"{name}.bin" for name in names]
     found = [name for name in names if os.path.isfile(folder / name)]
@@ -158,7 +156,6 @@ def _from_folder(folder: Path) -> dict[str, bytes]:
 
 
 def _from_archive(path: Path) -> dict[str, bytes]:
-    """All files of a .tar.gz, by the last part of their names."""
     check_regular(path)
     try:
         # as a whole, and so to the end, where gzip keeps its checksum
@@ -220,5 +217,4 @@ def _unpickled(
 
 
 def damaged(path: Path, error: Exception) -> UserError:
-    """The sentence about a file that cannot be read to its end."""
     return UserError(f"cannot read {path}: {reason(error).strip().rstrip('.')}")

@@ -174,7 +174,6 @@ def _parts(folder: Path) -> dict[str, Path]:
 
 
 def _in_braces(part: str, shards: Sequence[Shard]) -> str:
-    """What WebDataset calls all shards of a part."""
     if len(shards) == 1:
         return shards[0].name
     digits = [x.name.removesuffix(".tar").rpartition("-")[2] for x in shards]
@@ -236,7 +235,6 @@ class Listing(NamedTuple):
 
 
 def _numbered(place: Path, listing: Listing) -> tuple[str, ...]:
-    """The classes of shards without an index. UserError: no samples."""
     if len(listing.table):
         return names_from_labels(str(place), listing.table[:, 3])
     first = f" (the first: {listing.skipped[0]})" if listing.skipped else ""
@@ -378,7 +376,6 @@ def _members_by_key(
 def _broken(
     file: BinaryIO, path: Path, last: tarfile.TarInfo | None, why: str
 ) -> UserError:
-    """The sentence about a tar that isn't whole, or isn't one."""
     file.seek(0)
     start = file.read(BLOCK)
     if not start:

@@ -34,18 +34,15 @@ def archive_folder(name: str) -> Path:
 
 
 def accepts(place: Path) -> bool:
-    """Whether it is `download:` and the name of a set."""
     prefix, colon, name = str(place).partition(":")
     return prefix + colon == PREFIX and reader_of(name) == "zip"
 
 
 def class_names(place: Path) -> tuple[str, ...]:
-    """Its classes; nothing is downloaded."""
     return CATALOGUE[str(place).removeprefix(PREFIX)].class_names
 
 
 def parts(place: Path) -> dict[str, Path]:
-    """train and val, after a download if need be."""
     folder = downloaded(place)
     return {part: folder / part for part in PARTS}
 

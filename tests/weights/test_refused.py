@@ -16,12 +16,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 from vitedu.errors import UserError
-from vitedu.pictures import PreprocessSpec
 from vitedu.weights import convert, load, save
 from vitedu.weights.files import check_torch
 from vitedu.weights.npz import from_vitedu
@@ -395,14 +393,6 @@ def test_names_of_classes_in_somebodys_json_are_strings(tmp_path, to, name):
         content["label_names"][1] = name
     (path / "config.json").write_text(json.dumps(content))
     assert "class_names must be strings" in sentence(path)
-
-
-def test_a_crop_that_would_blow_up_a_picture_is_one_sentence(tmp_path):
-    spec = PreprocessSpec(16).to_json() | {"crop": 1e-5}
-    model = load(ours(tmp_path, preprocess=spec), num_classes=0)
-    Image.new("RGB", (300, 200)).save(tmp_path / "photo.jpg")
-    with pytest.raises(UserError, match=r"photo\.jpg.* pixels"):
-        model.preprocess(tmp_path / "photo.jpg")
 
 
 # --- the machine and its files

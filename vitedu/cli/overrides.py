@@ -14,7 +14,7 @@ from vitedu.train import TrainConfig
 from vitedu.train.config import parsed
 from vitedu.weights.checkpoint import ANSWERS
 
-# the names in words on weights, such as image_size=384
+# fields that a command on weights takes, such as image_size=384
 OF_WEIGHTS = (*ANSWERS, "ignore")
 # of the fields that are numbers, as text is read, and what they may be
 NUMBERS = {"image_size": (tuple[int, int], Size), "num_heads": (int, Count)}

@@ -1,4 +1,4 @@
-"""What long work shows: a bar on a terminal, one line a minute elsewhere.
+"""Progress of long work: a bar on a terminal, one line a minute elsewhere.
 
 A run announces itself in five lines before that.
 """

@@ -35,7 +35,7 @@ from vitedu.train.precision import concrete
 from vitedu.train.processes import from_environment
 from vitedu.train.run_folder import OtherRun, RunFolder
 
-CTRL_C = 130  # the exit code of what Ctrl-C ended, as shells have it
+CTRL_C = 130  # the shells' exit code for a program ended by Ctrl-C
 
 
 class Plan(NamedTuple):
@@ -316,7 +316,9 @@ def forecast(values: dict[str, Any]) -> str:
 def classes_line(data: dict[str, Any]) -> str:
     line = f"{data['num_classes']:,}"
     if "smallest" not in data:
-        return f"{line}; how many images each has, only reading them tells"
+        return (
+            f"{line}; how many images each has isn't known before they are read"
+        )
     few, many = data["smallest"], data["largest"]
     images = f"{counted(few['count'], 'image')} to train on"
     if few["count"] == many["count"]:

@@ -73,7 +73,7 @@ class Reader:
 
 
 class Loader(Reader):
-    """What gives batches that somebody else puts together; it has no rows."""
+    """A DataLoader or other iterable of batches, which can't be indexed."""
 
     is_named = False
 
@@ -279,8 +279,8 @@ class Split:
         ):
             return self.reader
         raise UserError(
-            f"{self.name} decides itself what comes when, so no part of it "
-            "can be used alone; give the parts one by one (train=, "
+            f"{self.name} yields batches in an order of its own, so no part "
+            "of it can be taken; give the parts one by one (train=, "
             "validation=, test=), and leave out the fields validation and "
             "max_images"
         )

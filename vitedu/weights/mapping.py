@@ -1,4 +1,4 @@
-"""Somebody's arrays and ours: names, axes, and what shapes say of a ViT.
+"""Renames other libraries' arrays to ours, and reads sizes from shapes.
 
 A dialect yields `Row("head.weight", ("head/kernel",), "dense")`: our
 `head.weight` is made of theirs, one behind the other, each rearranged as
@@ -66,7 +66,7 @@ def layer(
 
 
 class Mapped(NamedTuple):
-    """Arrays under our names, and what it takes to speak of them in theirs."""
+    """Arrays under our names, and their own names for error messages."""
 
     state: dict[str, Tensor]
     theirs: dict[str, tuple[str, ...]]  # of every row, whether it is there

@@ -69,7 +69,7 @@ def hold_out(labels: Tensor, fraction: float, seed: int) -> Tensor:
     """
     if not 0 < fraction < 1:
         raise UserError(
-            f"a validation share of {fraction} must be between 0 and 1"
+            f"a held-out share of {fraction} must be between 0 and 1"
         )
     generator = torch.Generator().manual_seed(seed_from(seed))
     held_out = torch.zeros(len(labels), dtype=torch.bool)
@@ -79,17 +79,17 @@ def hold_out(labels: Tensor, fraction: float, seed: int) -> Tensor:
         held_out[members[drawn[: round(fraction * len(members))]]] = True
     if not held_out.any() or held_out.all():
         raise UserError(
-            f"a validation share of {fraction} of {len(held_out)} samples "
+            f"a held-out share of {fraction} of {len(held_out)} samples "
             "leaves one part empty"
         )
     return held_out
 
 
 class Draws:
-    """What torch, numpy and random draw on the CPU, set by a few numbers.
+    """Seeds torch, numpy and random on the CPU while a user's code runs.
 
-    For code of others. Each time the block is entered they continue where they
-    stopped; the rest of the program draws as if they had never been.
+    Each time the block is entered the generators continue where they stopped;
+    outside of it the program's own draws are untouched.
     """
 
     def __init__(self, *numbers: int) -> None:

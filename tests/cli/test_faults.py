@@ -94,12 +94,6 @@ def test_completion_for_an_unknown_shell(sentence):
 # --- the environment
 
 
-def test_a_local_rank_alone_is_one_sentence(here, monkeypatch, sentence):
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    monkeypatch.delenv("RANK", raising=False)
-    assert "LOCAL_RANK" in sentence(*SMOKE)
-
-
 @pytest.mark.slow
 def test_curves_are_drawn_whatever_windows_matplotlib_is_told_to_open(
     here, process

@@ -315,7 +315,6 @@ class Loop:
             self.validate()
 
     def save(self) -> None:
-        """Write what the next step depends on."""
         self.saver.save(self.journal.seconds, self.journal.totals())
 
     def validate(self) -> None:
@@ -346,7 +345,7 @@ class Loop:
     def evaluate(
         self, source: Any, model: Network | None = None
     ) -> Evaluation | None:
-        """What the result or `model` reaches now; not timed. None: stopped."""
+        """Measure the result so far, or `model`; None if it was stopped."""
         with self.journal.clock_stopped():
             measured = evaluate(
                 self.state, source, self.should_stop, self.processes, model

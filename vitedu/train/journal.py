@@ -89,7 +89,7 @@ class Journal:
 
     @contextmanager
     def clock_stopped(self) -> Iterator[None]:
-        """What happens in this block is not training."""
+        """Leave the block out of the seconds of training."""
         seconds = self.seconds
         yield
         self.seconds = seconds
@@ -163,7 +163,7 @@ class Journal:
             self.record({"step": self.state.step, "note": sentence})
 
     def place(self) -> dict[str, Any]:
-        """How every line of a measurement begins."""
+        """The fields that every line of a measurement begins with."""
         step = self.state.step
         return {"step": step, "epoch": (step - 1) // self.state.epoch_steps}
 

@@ -1,4 +1,4 @@
-"""Which weights decay or learn slower, and who moves and averages them."""
+"""Parameter groups, optimizers, and the moving average of the weights."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -107,7 +107,7 @@ class Group(NamedTuple):
 
 
 def decay_table(model: nn.Module, config: TrainConfig) -> list[Group]:
-    """What the optimizer of `config` does to which weights, a row a group."""
+    """The parameter groups of `config`, with decay and share of the rate."""
     groups = parameter_groups(
         model,
         weight_decay=config.weight_decay,
@@ -184,7 +184,6 @@ def build_optimizer(
 def optimizer_of(
     model: nn.Module, config: TrainConfig
 ) -> torch.optim.Optimizer:
-    """The optimizer that `config` describes."""
     return build_optimizer(
         model,
         config.optimizer,
@@ -196,7 +195,7 @@ def optimizer_of(
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """The rate of the next update, for every group its share of `lr`."""
+    """Set the rate of the next update; each group gets its share of `lr`."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group.get("lr_scale", 1.0)
 

@@ -85,7 +85,7 @@ class RunFolder:
             yield
 
     def check(self, config: TrainConfig) -> None:
-        """What `held` would refuse, without making a run's files."""
+        """Refuse what `held` would, without making a run's files."""
         if os.path.exists(self.path):
             self._check_belongs(config)
         if os.path.exists(self.config):
@@ -137,7 +137,7 @@ class RunFolder:
             )
 
     def _half_written(self) -> list[str]:
-        """What a run leaves behind that is killed while it writes a file."""
+        """Files that a run was killed while writing."""
         ours = [self.config, self.log, self.checkpoint, self.best]
         ours += [self.weights, self.result]
         ours += [self.path / "curves.png", self.path / "report.html"]

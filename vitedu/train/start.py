@@ -1,4 +1,4 @@
-"""What a run starts with: the model, the loss and the classes.
+"""The state before the first step: model, loss and classes.
 
 `state = build_state(config, sources.train, device)`
 """
@@ -55,7 +55,7 @@ class Given(NamedTuple):
 
     @property
     def names(self) -> str | None:
-        """What `TrainConfig.given` has: "train=ImageFolder loss=focal_loss".
+        """The text of `TrainConfig.given`: "train=ImageFolder loss=focal_loss".
 
         As in a shell, a word with a blank in it is quoted: `'test=my photos'`.
         """
@@ -68,7 +68,7 @@ class Given(NamedTuple):
 
     @property
     def has_data(self) -> bool:
-        """Whether there are data among them that no path names."""
+        """Whether any part of the data is an object, not a path."""
         parts = (self.train, self.validation, self.test)
         return any(
             part is not None and not isinstance(part, str | PathLike)
@@ -137,7 +137,7 @@ def quoted(word: str) -> str:
 
 
 def name_of(value: Any) -> str:
-    """What to call an object: its path, the function's name or its type's."""
+    """A path as it is, else the name of the function or of the type."""
     if isinstance(value, str | PathLike):
         return fspath(value)
     if hasattr(value, "func"):  # functools.partial
@@ -279,7 +279,7 @@ def load_to_train(weights: str, **overrides: Any) -> Network:
 def run_classes(
     model: Network, class_names: tuple[str, ...]
 ) -> tuple[tuple[str, ...], list[str]]:
-    """What a run calls its classes: as the data do; notes if as the model does.
+    """The class names of the run, from the data or the model; and notes.
 
     The model's names are taken if the data only number theirs, and have as
     many.
@@ -317,7 +317,6 @@ def check_order(model: Network, class_names: tuple[str, ...]) -> list[str]:
 
 
 def other_classes(weights: str) -> str:
-    """The note about a head that starts anew."""
     return (
         f"{weights} has as many classes as the data, but different ones, so "
         "the head starts from zeros"
@@ -405,7 +404,7 @@ def check_room(config: TrainConfig, device: torch.device) -> None:
 
 
 def num_copies(config: TrainConfig) -> int:
-    """How often training keeps a weight: itself, gradient, moments, average."""
+    """Values kept for a weight: itself, gradient, moments, average."""
     moments = OPTIMIZER_STATE.get(config.optimizer, 2)
     return 2 + moments + bool(config.ema)
 

@@ -52,12 +52,12 @@ class TrainState:
 
     @property
     def loss_name(self) -> LossName | None:
-        """What the weights are trained by; None: a loss of the caller's."""
+        """The name of the loss; None for one that the caller gave."""
         return None if isinstance(self.loss, GivenLoss) else self.config.loss
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return next(self.model.parameters()).device
 
     @property
@@ -82,7 +82,7 @@ class TrainState:
         return min(self.config.batch_size, self.images_per_epoch - seen)
 
     def result_weights(self) -> dict[str, Tensor]:
-        """What would be the result now: the averaged weights if there are any.
+        """The weights of a result now: the averaged ones if there are any.
 
         Whole, where FSDP2 distributes them; then all processes have to ask.
         """

@@ -14,7 +14,7 @@ Batch = tuple[Tensor, Tensor]  # images and labels
 
 
 class Learner(Protocol):
-    """What is kept equal on all processes: a TrainState."""
+    """The part of a TrainState that is kept equal on all processes."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer

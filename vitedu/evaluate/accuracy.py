@@ -1,4 +1,4 @@
-"""How often a model is right, and all of its answers at once.
+"""How often a model is right, and all of its logits at once.
 
 `accuracy(model, "photos/val").accuracy`  # percent
 """
@@ -22,7 +22,7 @@ from vitedu.evaluate.batches import (
 from vitedu.evaluate.classify import check_finite, is_trained_by_sigmoid
 from vitedu.evaluate.losses import LOSSES, Loss, checked, name_of
 
-# with fewer classes, five guesses are nearly always right
+# with fewer classes, top-5 is nearly always right
 LEAST_FOR_TOP_5 = 6
 
 
@@ -35,7 +35,7 @@ class Evaluation(NamedTuple):
     loss_name: str = "softmax_cross_entropy"
     # images whose logits are NaN or infinite; they count as wrong
     num_unanswered: int = 0
-    # label among the five largest logits; None: too few classes, or not counted
+    # label among the five largest logits; None: too few classes or not counted
     num_top5_correct: int | None = None
 
     @property
@@ -45,14 +45,14 @@ class Evaluation(NamedTuple):
 
     @property
     def top5_accuracy(self) -> float | None:
-        """Top-5 accuracy in percent; None where it wasn't counted."""
+        """Top-5 accuracy in percent; None if it wasn't counted."""
         if self.num_top5_correct is None:
             return None
         return 100.0 * self.num_top5_correct / self.num_images
 
     @property
     def loss(self) -> float:
-        """Mean loss of an image, in nats; `loss_name` says which loss."""
+        """Mean loss per image, in nats; `loss_name` says which loss."""
         return self.loss_sum / self.num_images
 
 
@@ -75,24 +75,19 @@ def accuracy(
 ) -> Evaluation:
     """Top-1, top-5 and loss of a model over data; every image counts once.
 
-    `model` is a model, or what `vitedu.load` takes: a name, a file or a run
-    folder. Its mode is put back as it was.
+    `model` is a model, or what `vitedu.load` takes; its mode is restored.
 
-    `data` are (images, labels) batches, as a DataLoader yields them, whose
-    labels are the model's own numbers; or anything that `vitedu.data.as_source`
-    takes: a folder of class folders (of one with train/, its test/ or val/), a
-    torch Dataset, arrays. These are prepared by `model.preprocess`,
-    `batch_size` at a time, and their classes are matched with
-    `model.class_names`. Pictures of a folder that cannot be read are left out,
-    and a warning names them.
+    `data` are (images, labels) batches with the model's own class numbers, or
+    anything that `vitedu.data.as_source` takes: a folder of class folders (or
+    its test/ or val/, if it has a train/), a torch Dataset, arrays. The latter
+    are prepared by `model.preprocess`, `batch_size` at a time, and their
+    classes are matched with `model.class_names`. Unreadable pictures are left
+    out with a warning.
 
-    `loss` maps logits (b, classes) and labels (b,) to the sum over the images,
-    not the mean; by default it is the softmax cross-entropy, or the sigmoid's
-    where the model was trained by it (see `is_trained_by_sigmoid`).
-
-    An image to which the model answers NaN or infinity counts as wrong, and
-    among `num_unanswered`; the loss is then NaN. Top-5 is counted where there
-    are 6 classes or more.
+    `loss` maps logits (b, classes) and labels (b,) to the sum over the images.
+    The default is softmax cross-entropy, or sigmoid if `is_trained_by_sigmoid`.
+    An image with NaN or infinite logits counts as wrong and in
+    `num_unanswered`; the loss is then NaN. Top-5 needs at least 6 classes.
 
     UserError: the data don't fit the model, a label isn't one of its classes,
     or the loss isn't a sum. ValueError: there are no images.
@@ -160,7 +155,6 @@ def all_logits(
 def picture_logits(
     model: nn.Module, pictures: Data, *, batch_size: int, num_workers: int
 ) -> Answers:
-    """Finite logits of pictures, prepared by `model.preprocess`."""
     batches = batches_of(
         model, pictures, batch_size, num_workers, by_class_of_model=False
     )
@@ -178,9 +172,6 @@ def top_k_correct(answers: Answers, k: int) -> int:
 
 
 def top_k_among(logits: Tensor, right: Tensor, k: int) -> int:
-    """How many images have a class that is `right` among the `k` largest.
-
-    Both are (n, classes).
-    """
+    """Images with a `right` class among the `k` largest; both (n, classes)."""
     best = logits.topk(min(k, logits.shape[1])).indices  # (n, k)
     return int(right.gather(1, best).any(dim=1).sum())

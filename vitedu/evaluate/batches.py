@@ -1,4 +1,4 @@
-"""What a measure needs of model and data: batches that fit, and the eval mode.
+"""Batches that fit a model, and eval mode while it is measured.
 
 `for images, labels in batches_of(model, "photos/val", ...): ...`
 """
@@ -35,13 +35,12 @@ FEWEST_ALIKE = 500
 
 
 def loaded(model: nn.Module | str | PathLike[str]) -> nn.Module:
-    """The model, read by `vitedu.load` where it is a name or a path."""
     return load(model) if isinstance(model, str | PathLike) else model
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode, and afterwards for each module the mode that it had."""
+    """Switch to eval mode, then restore each module's own mode."""
     in_training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -52,13 +51,12 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def num_classes_of(model: nn.Module) -> int:
-    """How many classes the model has; 0: unknown."""
+    """Number of classes of the model; 0 if unknown."""
     own = getattr(model, "num_classes", None)
     return own if isinstance(own, int) and own else len(class_names_of(model))
 
 
 def class_names_of(model: nn.Module) -> tuple[str, ...]:
-    """The names that the model carries, if any."""
     return tuple(getattr(model, "class_names", ()))
 
 
@@ -72,11 +70,9 @@ def batches_of(
 ) -> Batches:
     """(images (b, c, h, w), labels (b,)) on the model's device, in its dtype.
 
-    A DataLoader's batches come as they are cut: floats unchanged, uint8
-    prepared by `model.preprocess`. All other data are prepared `batch_size`
-    images at a time; a warning names unreadable pictures, which are left out.
-    `by_class_of_model`: labels mean the model's classes; otherwise the data's
-    own, of a folder in alphabetical order.
+    A DataLoader's batches keep their size: floats unchanged, uint8 prepared by
+    `model.preprocess`. With `by_class_of_model` labels are the model's classes,
+    otherwise the data's own.
     """
     if yields_batches(data):
         found = _given(model, data, by_class_of_model)
@@ -154,11 +150,10 @@ def _prepared(
 def match_folders(
     pictures: Split, names: Sequence[str], num_classes: int
 ) -> Split:
-    """`match_classes`, and ImageNet's classes as others write them.
+    """`match_classes`, plus ImageNet's classes under other spellings.
 
-    ImageNet-V2's folders are numbers, 0 to 999; sorted as text, 10 would come
-    before 2. Where all 1,000 classes have names of several words, such as
-    "tench, Tinca tinca", their order is enough.
+    ImageNet-V2's folders are numbers, 0 to 999, which sort wrongly as text. If
+    all 1,000 classes have names of several words, their order is enough.
     """
     ours = pictures.class_names
     labels = pictures.labels
@@ -175,7 +170,7 @@ def match_folders(
 
 
 def are_imagenet(names: Sequence[str]) -> bool:
-    """Whether they are ImageNet's 1,000 in its order, however spelt."""
+    """Whether these are ImageNet's 1,000 in order, in any spelling."""
     if len(names) != NUM_1K:
         return False
     num_alike = sum(
@@ -186,7 +181,6 @@ def are_imagenet(names: Sequence[str]) -> bool:
 
 
 def check_imagenet_classes(model: nn.Module, what: str) -> None:
-    """UserError: the model's classes aren't the 1,000 that `what` needs."""
     num_classes, names = num_classes_of(model), class_names_of(model)
     if num_classes != NUM_1K:
         raise UserError(

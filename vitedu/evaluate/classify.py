@@ -1,4 +1,4 @@
-"""What a trained model sees in one picture.
+"""The likeliest classes of one picture.
 
 `vitedu.classify("ViT-Ti/16", "cat.jpg")[0].name`
 """
@@ -13,18 +13,18 @@ from vitedu.errors import UserError
 from vitedu.evaluate.batches import class_names_of, evaluating, loaded
 from vitedu.pictures import Picture, preprocess
 
-# Mean of the head's biases below which its classes are taken as independent.
+# Mean of the head's biases below which classes count as independent.
 LOW_BIAS = -1.0
 
 
 class Guess(NamedTuple):
-    """A class, and how probable the model finds it."""
+    """A class and its probability."""
 
     name: str
     probability: float
 
     def __repr__(self) -> str:
-        """With three digits, which are the same on nearly every machine."""
+        """Three digits, the same on nearly every machine."""
         return f"Guess({self.name!r}, {self.probability:.3f})"
 
 
@@ -33,14 +33,11 @@ def classify(
 ) -> list[Guess]:
     """The `top` likeliest classes of one picture, the likeliest first.
 
-    `model` is a model, or what `vitedu.load` takes: a name, a file or a run
-    folder, which is then loaded at every call. `image` is what
-    `vitedu.preprocess` takes: a path, bytes, an open file, a pillow image, an
-    array or a tensor; `model.preprocess` says how it is prepared. A class
-    without a name is called "class 7". The probabilities are a softmax's and
-    add up to 1 over all classes, or a sigmoid's where the model was trained so;
-    see `is_trained_by_sigmoid`. The model computes on its device and in its
-    dtype, without dropout, and is left as it was.
+    `model` is a model, or what `vitedu.load` takes, which is then loaded at
+    every call. `image` is what `vitedu.preprocess` takes: a path, bytes, an
+    open file, a pillow image, an array or a tensor. A class without a name is
+    called "class 7". Probabilities are a softmax over all classes, or a sigmoid
+    per class if `is_trained_by_sigmoid`. The model's mode is restored.
 
     UserError: the picture cannot be read or its pixels are out of range, the
     model has no classes or gives more than one row of logits, or `top` is not a
@@ -85,12 +82,12 @@ def check_finite(logits: Tensor) -> None:
 
 
 def is_trained_by_sigmoid(model: nn.Module) -> bool:
-    """Whether the model says yes or no to every class independently.
+    """Whether the model answers yes or no for each class independently.
 
-    The authors' models of ImageNet-21k do. `model.loss_name` tells it of a
-    model that vitedu trained. Of others the head's biases do: a softmax pushes
-    them up as much as down, so their mean stays at 0; under a sigmoid, where
-    nearly every answer is no, all of them sink below -1.
+    The authors' ImageNet-21k models do. A model that vitedu trained says so in
+    `model.loss_name`. For others the mean of the head's biases decides: under
+    softmax it stays at 0; under sigmoid, where nearly every answer is no, it
+    sinks below -1.
     """
     known = getattr(model, "loss_name", None)
     if known in ("softmax", "sigmoid"):
@@ -101,7 +98,6 @@ def is_trained_by_sigmoid(model: nn.Module) -> bool:
 
 
 def check_has_classes(model: nn.Module, name: str = "the model") -> None:
-    """UserError unless the model gives a picture one row of logits."""
     config = getattr(model, "config", None)
     if not getattr(config, "num_classes", 1):
         raise UserError(f"{name} has no head, so it cannot name a class")
@@ -113,7 +109,6 @@ def check_has_classes(model: nn.Module, name: str = "the model") -> None:
 
 
 def class_names(model: nn.Module, num_classes: int) -> tuple[str, ...]:
-    """The names that the model carries, else "class 0", "class 1", ..."""
     names = class_names_of(model)
     if len(names) == num_classes:
         return names

@@ -1,7 +1,6 @@
-"""Which classes a model takes for which others.
+"""Which classes a model confuses.
 
-`answers = predictions(model, "photos/val")`
-`confusion_matrix(answers)[0, 1]` is how many of class 0 it takes for class 1.
+`confusion_matrix(predictions(model, "photos/val"))[0, 1]`
 """
 
 from os import PathLike
@@ -17,7 +16,7 @@ from vitedu.evaluate.classify import probabilities
 
 
 class Predictions(NamedTuple):
-    """What a model says of n images, in their order; on the CPU."""
+    """Labels and predicted classes of n images, in order, on the CPU."""
 
     labels: Tensor  # (n,) int64, the truth
     classes: Tensor  # (n,) int64, the likeliest class
@@ -31,7 +30,7 @@ class Predictions(NamedTuple):
 
 
 class ClassScores(NamedTuple):
-    """Counts of each class, (classes,) int64."""
+    """Counts for each class, (classes,) int64."""
 
     num_images: Tensor  # that show it
     num_predicted: Tensor  # that are taken for it
@@ -39,17 +38,17 @@ class ClassScores(NamedTuple):
 
     @property
     def recall(self) -> Tensor:
-        """Correct among those that show it, 0..1 or NaN, (classes,)."""
+        """Share of its images predicted right, 0..1 or NaN, (classes,)."""
         return self.num_correct / self.num_images
 
     @property
     def precision(self) -> Tensor:
-        """Correct among those taken for it, 0..1 or NaN, (classes,)."""
+        """Share of its predictions that are right, 0..1 or NaN, (classes,)."""
         return self.num_correct / self.num_predicted
 
 
 class Confusion(NamedTuple):
-    """How many images of class `label` are taken for class `predicted`."""
+    """Number of images of class `label` predicted as `predicted`."""
 
     label: int
     predicted: int
@@ -67,11 +66,10 @@ def predictions(
 ) -> Predictions:
     """The likeliest class of every image, beside its true one.
 
-    `model` and `data` are those of `accuracy`, probabilities those of
-    `classify`.
+    `model` and `data` are as for `accuracy`, probabilities as for `classify`.
 
-    UserError: the data don't fit the model, their labels aren't one class an
-    image, or the model answers NaN or infinity. ValueError: there are no
+    UserError: the data don't fit the model, an image doesn't have exactly one
+    label, or the model answers NaN or infinity. ValueError: there are no
     images.
     """
     model = loaded(model)
@@ -91,9 +89,9 @@ def predictions(
 
 
 def confusion_matrix(answers: Predictions) -> Tensor:
-    """(classes, classes) int64: rows are the true classes, columns the answers.
+    """(classes, classes) int64: rows are true classes, columns predictions.
 
-    UserError: there are so many classes that it doesn't fit into the memory.
+    UserError: the matrix doesn't fit into memory.
     """
     num_classes = answers.num_classes
     check_memory(
@@ -106,7 +104,7 @@ def confusion_matrix(answers: Predictions) -> Tensor:
 
 
 def class_scores(answers: Predictions) -> ClassScores:
-    """How often each class is there, is answered, and both."""
+    """How often each class is true, is predicted, and both."""
     labels, classes, _, num_classes = answers
     return ClassScores(
         *(

@@ -1,7 +1,6 @@
-"""What the head of a model sees, for a classifier of your own on top.
+"""The input of a model's head, to fit your own classifier on.
 
 `train = vitedu.evaluate.features(model, "photos/train")`
-`LogisticRegression().fit(train.features, train.labels)`
 """
 
 from os import PathLike
@@ -38,15 +37,12 @@ def features(
 ) -> Features:
     """The features (n, d) of the images, in their order, and their labels (n,).
 
-    A feature is what the head gets: the class token or the pooled patches after
-    the final norm, through the pre-logits layer where there is one; of a ResNet
-    the mean over the positions. The head, if any, is ignored.
+    A feature is the head's input: the class token or the pooled patches after
+    the final norm (and the pre-logits layer, if any); for a ResNet the mean
+    over positions. `model` and `data` are as for `accuracy`, but labels are the
+    data's own: for a folder, its classes in alphabetical order.
 
-    `model` and `data` are those of `accuracy`, but labels are the data's own:
-    of a folder the classes in alphabetical order. Computed on the model's
-    device and in its dtype, without dropout and gradients.
-
-    UserError: the data are of another form, or the model keeps all tokens
+    UserError: the data have another form, or the model keeps all tokens
     (pool=none). ValueError: there are no images. TypeError: the model isn't a
     ViT or ResNet of vitedu.
     """
@@ -75,8 +71,7 @@ def check_features(
 ) -> None:
     """TypeError or ValueError unless a classifier can use them.
 
-    `what` begins the sentence: "training images". `width` is the d of the
-    features that the classifier was fitted to.
+    `what` begins the sentence ("training images"); `width` is the expected d.
     """
     if not isinstance(features, Tensor) or not isinstance(labels, Tensor):
         raise TypeError(

@@ -1,11 +1,9 @@
 """A classifier from a few images of each class, in closed form.
 
 Frozen features are whitened, and least squares maps them to 1 for the right
-class and -1 for the others (paper, section 4.1; the details are those of the
-authors' `fewshot_lsr`).
+class and -1 for the others (paper, section 4.1; details as in the authors'
+`fewshot_lsr`).
 
-`few = sample_shots(train.labels, 5, seed=0)`
-`fewshot_accuracy(*train.take(few), *test)  # a share, 0..1`
 `for point in fewshot_curve(train, test): print(point.shots, point.mean)`
 """
 
@@ -132,7 +130,7 @@ def sample_shots(labels: Tensor, k: int, seed: int) -> Tensor:
 
 
 class FewShotPoint(NamedTuple):
-    """The accuracy from `shots` images of each class, once for each seed."""
+    """Accuracies from `shots` images per class, one for each seed."""
 
     shots: int
     accuracies: tuple[float, ...]  # shares, 0..1
@@ -144,7 +142,7 @@ class FewShotPoint(NamedTuple):
 
     @property
     def std(self) -> float | None:
-        """Standard deviation over the seeds (n - 1); None of a single one."""
+        """Standard deviation over the seeds (n - 1); None for a single one."""
         several = len(self.accuracies) > 1
         return statistics.stdev(self.accuracies) if several else None
 
@@ -159,8 +157,7 @@ def fewshot_curve(
 ) -> list[FewShotPoint]:
     """`fewshot_accuracy` for several numbers of shots, each with several seeds.
 
-    `train` are the features to draw from, `test` those to measure on, all of
-    them every time.
+    Shots are drawn from `train`; every accuracy is measured on all of `test`.
 
     ValueError: there are no shots or seeds, a class has too few images, or what
     `fewshot_accuracy` says.

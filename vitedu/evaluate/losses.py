@@ -1,7 +1,7 @@
-"""The losses of a classifier, each a sum over the images, and a check of yours.
+"""A classifier's losses, each a sum over the images, and a check of your own.
 
 Both cross-entropies take logits (b, classes) and labels, int64 (b,) or soft (b,
-classes), and compute in float32, or in float64 where the logits are.
+classes), and compute in float32 (float64 for float64 logits).
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 def softmax_cross_entropy(
     logits: Tensor, labels: Tensor, *, label_smoothing: float = 0.0
 ) -> Tensor:
-    """One class an image: minus the log of its probability, summed over images.
+    """Minus the log-probability of each image's class, summed over images.
 
     Smoothing s turns a target y into (1 - s) y + s / classes.
     """
@@ -34,11 +34,10 @@ def softmax_cross_entropy(
 def sigmoid_cross_entropy(
     logits: Tensor, labels: Tensor, *, label_smoothing: float = 0.0
 ) -> Tensor:
-    """Every class a yes or no of its own, summed over classes and images.
+    """A separate yes or no for every class, summed over classes and images.
 
-    An image may have several labels, or none. A network that says 1/2
-    everywhere begins with a loss of classes * ln 2; a training config's
-    `head_bias` of about -ln(classes) begins with "no". Smoothing as for
+    An image may have several labels, or none. The loss starts at classes * ln
+    2, or near "no" with a `head_bias` of about -ln(classes). Smoothing as for
     softmax.
     Source: big_vision's sigmoid_xent, the loss of its ImageNet-21k runs.
     """
@@ -59,10 +58,10 @@ LOSSES: dict[str, Loss] = {
 
 
 class GivenLoss:
-    """A loss of the caller's, checked: logits (b, classes) and labels -> a sum.
+    """The caller's loss, checked: logits (b, classes) and labels -> a sum.
 
-    The logits come in float32 or better, the labels as int64 (b,) or soft
-    (b, classes). UserError: the loss isn't a single number, or is a mean.
+    Logits are float32 or better, labels int64 (b,) or soft (b, classes).
+    UserError: the loss isn't a single number, or is a mean.
     """
 
     def __init__(self, loss: Loss, name: str) -> None:
@@ -104,13 +103,11 @@ class GivenLoss:
 
 
 def checked(loss: Loss) -> Loss:
-    """One of LOSSES unchanged; the caller's own is checked as it is used."""
     is_known = isinstance(loss, GivenLoss) or loss in LOSSES.values()
     return loss if is_known else GivenLoss(loss, name_of(loss))
 
 
 def name_of(loss: Loss) -> str:
-    """What a loss is called: its own `name`, or its function's or class's."""
     loss = getattr(loss, "func", loss)  # of functools.partial
     own = getattr(loss, "name", None) or getattr(loss, "__name__", None)
     return str(own or type(loss).__name__)

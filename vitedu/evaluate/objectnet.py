@@ -1,9 +1,8 @@
 """ObjectNet: everyday things photographed from odd sides (Barbu et al. 2019).
 
-113 of its 313 classes are also in ImageNet; only they count, and the answer
-may be any of the model's 1,000 classes (paper, appendix D.9). A class may stand
-for several of ImageNet's. Every picture has a red border of 2 pixels, which is
-cut off.
+Only the 113 of its 313 classes that are also in ImageNet count, and the answer
+may be any of the model's 1,000 classes (paper, appendix D.9). One class may
+match several of ImageNet's. The pictures' red border of 2 pixels is cut off.
 
 `objectnet_accuracy("ViT-Ti/16", "objectnet-1.0").accuracy`
 """
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 BORDER = 2  # pixels
-# what comes with the pictures, in the folder mappings/
+# published with the pictures, in the folder mappings/
 FOLDERS = "folder_to_objectnet_label.json"
 TO_IMAGENET = "objectnet_to_imagenet_1k.json"
 LABELS = "imagenet_to_label_2012_v2"
@@ -38,7 +37,7 @@ TO_PYTORCH = "pytorch_to_imagenet_2012_id.json"
 
 
 class ObjectNetEvaluation(NamedTuple):
-    """Counted over the pictures of the classes that ImageNet has too."""
+    """Counts over the pictures whose class is also in ImageNet."""
 
     num_correct: int
     num_top5_correct: int
@@ -56,13 +55,11 @@ class ObjectNetEvaluation(NamedTuple):
 
 
 class ObjectNet(NamedTuple):
-    """The pictures that count, without borders, and what is right for them."""
-
     pictures: Split  # by ObjectNet's own folders, those in ImageNet alone
     right: Tensor  # bool (folders, 1000): the classes of ImageNet that count
 
     def counts(self, logits: Tensor, labels: Tensor) -> ObjectNetEvaluation:
-        """From logits (n, 1000) and labels (n,), which number the folders."""
+        """From logits (n, 1000) and folder numbers (n,)."""
         right = self.right[labels]
         top_1, top_5 = (top_k_among(logits, right, k) for k in (1, 5))
         return ObjectNetEvaluation(top_1, top_5, len(labels))
@@ -93,11 +90,11 @@ def objectnet_accuracy(
 ) -> ObjectNetEvaluation:
     """Top-1 and top-5 accuracy on ObjectNet.
 
-    `folder` is objectnet-1.0 as it is published, with images/ and mappings/ in
-    it. Pictures that can't be read are left out.
+    `folder` is the published objectnet-1.0, with images/ and mappings/ inside.
+    Unreadable pictures are left out.
 
-    UserError: the model hasn't ImageNet's classes, the folder is another, or
-    the model answers NaN or infinity.
+    UserError: the model doesn't have ImageNet's classes, the folder isn't
+    ObjectNet, or the model answers NaN or infinity.
     """
     model = loaded(model)
     check_imagenet_classes(model, "ObjectNet")
@@ -118,7 +115,6 @@ def objectnet_accuracy(
 
 
 def find_objectnet(folder: Path) -> Path | None:
-    """The folder of images/ and mappings/: `folder`, or the one above it."""
     roots = [folder]
     if folder.name == "images":
         roots.append(folder.absolute().parent)
@@ -130,7 +126,6 @@ def find_objectnet(folder: Path) -> Path | None:
 
 
 def read_objectnet(root: Path) -> ObjectNet:
-    """The pictures in `root`/images of the classes that ImageNet has too."""
     classes = imagenet_classes_of(root / "mappings")
     images = root / "images"
     names = [name for name in class_folders(images) if name in classes]
@@ -149,7 +144,7 @@ def read_objectnet(root: Path) -> ObjectNet:
 
 
 def imagenet_classes_of(mappings: Path) -> dict[str, list[int]]:
-    """The classes of ImageNet, as a model counts them, for each folder."""
+    """The model's ImageNet class indices for each folder."""
     folders, to_imagenet, to_pytorch = (
         read_json(mappings / name)
         for name in (FOLDERS, TO_IMAGENET, TO_PYTORCH)

@@ -1,4 +1,4 @@
-"""What a model says of many pictures: of files, and of all in a folder.
+"""Predictions for many pictures: named files, and all in a folder.
 
 `predict_all(model, find_pictures(["album", "cat.jpg"]))`
 """
@@ -23,26 +23,18 @@ MOST_THREADS = 8  # past that they wait for Python's lock
 
 
 class Found(NamedTuple):
-    """A picture, and whether it was named itself: then it has to be readable.
-
-    `error` says why a folder, in place of a picture, could not be listed.
-    """
-
     file: str
     is_named: bool
     error: str = ""
 
 
 class Prediction(NamedTuple):
-    """The likeliest classes of a picture, or why it cannot be read."""
-
     file: str
     classes: tuple[tuple[int, float], ...]  # index and probability, best first
     error: str = ""
 
 
 def find_pictures(words: Iterable[str]) -> list[Found]:
-    """The named pictures, and all pictures in the named folders."""
     found = []
     for word in words:
         folder = path_of(word)
@@ -62,10 +54,7 @@ def find_pictures(words: Iterable[str]) -> list[Found]:
 
 
 def pictures_below(folder: str) -> Iterator[Found]:
-    """All pictures at any depth, sorted by name, without hidden ones.
-
-    A link to another folder isn't followed, since it may lead back up.
-    """
+    """All at any depth, sorted by name; nothing hidden, no linked folders."""
     try:
         folders, files = visible(Path(folder))
     except UserError as error:
@@ -83,7 +72,6 @@ def pictures_below(folder: str) -> Iterator[Found]:
 def predict_all(
     model: Network, found: list[Found], *, top: int = 5, invert: bool = False
 ) -> Iterator[Prediction]:
-    """What `model` says of each picture, in order."""
     like = next(model.parameters())
     for batch, pixels in decoded(model, found, invert):
         readable = [each for each in pixels if isinstance(each, Tensor)]
@@ -112,11 +100,7 @@ def predict_all(
 def decoded(
     model: Network, found: list[Found], invert: bool
 ) -> Iterator[tuple[list[Found], list[Tensor | str]]]:
-    """Batches with their pixels uint8 (c, h, w), or why there are none.
-
-    `invert` swaps dark and light: a digit in ink is dark on light, those of
-    MNIST are light on dark. The next batch is decoded while the model computes.
-    """
+    """Batches of uint8 (c, h, w) or errors; `invert` swaps dark and light."""
     from PIL import Image, ImageOps
 
     Image.init()  # all plug-ins, before threads would load them side by side

@@ -15,7 +15,7 @@ from vitedu.data.feed.order import hold_out
 from vitedu.errors import UserError, check_memory
 from vitedu.evaluate.features import Features, check_features
 
-# from the strongest, which is fitted fastest, to hardly any
+# from the strongest, which converges fastest, to hardly any
 L2S = tuple(10.0**power for power in range(1, -7, -1))
 MOST_STEPS = 1000
 # of the gradient's largest entry, where the mean loss is about 1
@@ -40,7 +40,7 @@ class LinearProbe(NamedTuple):
     def accuracy(self, x: Tensor, y: Tensor) -> float:
         """The share of features (n, d) that get their labels (n,).
 
-        ValueError, TypeError: they don't fit.
+        ValueError, TypeError: features and labels don't fit.
         """
         check_features("test images", x, y, len(self.mean))
         answers = self.logits(x).argmax(dim=1)
@@ -56,17 +56,15 @@ def linear_probe(
 ) -> LinearProbe:
     """Multinomial logistic regression on features, by L-BFGS in float64.
 
-    It minimises the mean cross-entropy in nats plus l2 / 2 times the sum of the
-    squared weights; the bias is free. Features are standardised by the mean and
-    the standard deviation of the training images.
+    Minimises the mean cross-entropy in nats plus l2 / 2 times the sum of
+    squared weights (not the bias), on features standardised by the training
+    images. Of several `l2` the one with the lowest loss on a held-out share
+    `validation` of every class (split by `seed`) is chosen, and the classifier
+    is fitted again to all images. scikit-learn's C is 1 / (l2 * n).
 
-    Of several `l2` the best is chosen on the share `validation` of every class,
-    held out by `seed`: the one with the lowest loss there. The classifier is
-    then fitted to all images. scikit-learn's C is 1 / (l2 * n).
-
-    UserError: there are too few images to hold some out, or too many classes
-    for the memory. ValueError, TypeError: the features and labels don't fit
-    together, or an `l2` isn't above 0.
+    UserError: too few images to hold some out, or too many classes for the
+    memory. ValueError, TypeError: the features and labels don't fit together,
+    or an `l2` isn't above 0.
     """
     check_features("training images", *train)
     l2s = sorted([l2] if isinstance(l2, int | float) else l2, reverse=True)
@@ -115,7 +113,7 @@ def _fit(
 def _minimise(
     x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, l2: float
 ) -> None:
-    """Change `weight` and `bias`, in place, to those of the least loss."""
+    """Minimise the loss; changes `weight` and `bias` in place."""
     parameters = [weight.requires_grad_(), bias.requires_grad_()]
     optimizer = torch.optim.LBFGS(
         parameters,

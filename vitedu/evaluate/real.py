@@ -1,6 +1,6 @@
-"""ImageNet-ReaL: every class that is right for a picture (Beyer et al. 2020).
+"""ImageNet-ReaL: all classes that are right for a picture (Beyer et al. 2020).
 
-The pictures are those of ImageNet's validation set; a file has their labels.
+The pictures are ImageNet's validation set; the labels come from real.json.
 
 `real_accuracy("ViT-Ti/16", "imagenet/val", "real.json").accuracy`
 """
@@ -31,7 +31,7 @@ RealLabels = list[list[int]]
 
 
 class RealEvaluation(NamedTuple):
-    """Counted over the pictures that have a label at all."""
+    """Counts over the pictures that have at least one label."""
 
     num_correct: int
     num_images: int
@@ -53,13 +53,13 @@ def real_accuracy(
 ) -> RealEvaluation:
     """ImageNet-ReaL: an answer counts if it is one of the picture's labels.
 
-    `folder` has ImageNet's validation pictures somewhere inside, by their own
-    names (ILSVRC2012_val_00000001.JPEG); `labels` is the file real.json.
-    Pictures without a label are left out of the count, as the authors do.
+    `folder` has ImageNet's validation pictures somewhere inside, under their
+    own names (ILSVRC2012_val_00000001.JPEG); `labels` is the file real.json.
+    Pictures without a label aren't counted, as in the authors' code.
 
-    UserError: the model hasn't ImageNet's classes, a picture has another name,
-    the file is another one, none of the pictures has a label, or the model
-    answers NaN or infinity.
+    UserError: the model doesn't have ImageNet's classes, a picture has another
+    name, `labels` is another file, no picture has a label, or the model answers
+    NaN or infinity.
     """
     model = loaded(model)
     check_imagenet_classes(model, "ImageNet-ReaL")
@@ -72,7 +72,6 @@ def real_accuracy(
 
 
 def validation_pictures(folder: str | PathLike[str]) -> Split:
-    """ImageNet's validation pictures at any depth, without labels."""
     folder = existing_folder(folder)
     paths = sorted(pictures_in(folder), key=lambda path: path.name)
     if not paths:
@@ -82,14 +81,13 @@ def validation_pictures(folder: str | PathLike[str]) -> Split:
 
 
 def names_of(pictures: Split) -> list[str]:
-    """What each picture is called, in a folder or in shards."""
     return [pictures.name_of(index) for index in range(len(pictures))]
 
 
 def real_counts(
     logits: Tensor, names: Sequence[str], real: RealLabels
 ) -> RealEvaluation:
-    """ReaL accuracy from logits (n, 1000) of the pictures called `names`."""
+    """From logits (n, 1000) of the pictures called `names`."""
     right = torch.zeros(len(names), NUM_1K, dtype=torch.bool)
     for row, number in enumerate(real_rows(names)):
         right[row, real[number]] = True
@@ -109,7 +107,7 @@ def real_counts(
 
 
 def real_rows(names: Sequence[str]) -> list[int]:
-    """Which of the 50,000 validation pictures they are, counted from 0."""
+    """Indices from 0 among the 50,000 validation pictures."""
     rows = []
     for path in names:
         name = path.rpartition("/")[2]
@@ -126,7 +124,7 @@ def real_rows(names: Sequence[str]) -> list[int]:
 
 
 def read_real(path: str | PathLike[str]) -> RealLabels:
-    """What is in the authors' real.json: 50,000 lists of classes."""
+    """The authors' real.json: 50,000 lists of classes."""
     path = user_path(path)
     check_regular(path)
     try:

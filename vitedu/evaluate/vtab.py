@@ -1,10 +1,8 @@
 """VTAB-1k: 19 tasks of 1,000 training images each (Zhai et al. 2019).
 
-All tasks are learned with one setting, and the score is the mean of their
-accuracies (paper, section 4.1 and table 9). `vitedu.train.run_vtab` learns
-them.
+All tasks use one setting, and the score is their mean accuracy (paper, section
+4.1 and table 9). `vitedu.train.run_vtab` trains them.
 
-`for task in VTAB: print(task.name, task.where)`
 `train, test = open_task(VTAB[0], "data")`
 """
 
@@ -38,13 +36,13 @@ from vitedu.files import user_path
 
 # what torchvision and h5py raise where files are missing or damaged
 DAMAGE = (RuntimeError, OSError, LookupError, ValueError, TypeError)
-# of a scene of CLEVR: its classes are the distances between these
+# class limits of a CLEVR scene: the distance of its nearest object
 NEAREST = (8.0, 8.5, 9.0, 9.5, 10.0)
 FEWEST_OBJECTS = 3
 
 
 class VtabTask(NamedTuple):
-    """One of the 19."""
+    """One of the 19 tasks."""
 
     name: str
     title: str  # in the paper's table 9
@@ -59,22 +57,19 @@ class VtabTask(NamedTuple):
 
 
 class VtabResult(NamedTuple):
-    """Test accuracy of each task in percent, and why the others are missing."""
+    """Test accuracy per task in percent, and why a task is missing."""
 
     accuracies: Mapping[str, float]
     missing: Mapping[str, str]
 
     @property
     def mean(self) -> float:
-        """Unweighted mean of the tasks that ran, VTAB's score if all did.
-
-        NaN if none did.
-        """
+        """Unweighted mean of the tasks that ran; NaN if none did."""
         return fmean(self.accuracies.values()) if self.accuracies else nan
 
     @property
     def group_means(self) -> dict[str, float]:
-        """The mean of each group in which a task ran."""
+        """The mean of each group with at least one task that ran."""
         members: dict[str, list[float]] = {}
         for task in VTAB:
             if task.name in self.accuracies:
@@ -153,8 +148,6 @@ class MissingTaskError(UserError):
 
 
 class TaskData(NamedTuple):
-    """All that there is to learn from, and the whole test part."""
-
     train: Split
     test: Split
 
@@ -162,12 +155,10 @@ class TaskData(NamedTuple):
 def open_task(
     task: VtabTask, data: str | PathLike[str] | None = None
 ) -> TaskData:
-    """A task as torchvision keeps it in the folder `data`, its `root`.
+    """A task as torchvision stores it in `data` (its `root`); no downloads.
 
-    Without `data`, in the folder of that name in $VITEDU_DATA or the cache.
-    Nothing is downloaded. Where a set has no test part of its own, a fifth of
-    each class is held out; the authors' code reads TensorFlow's copies, with
-    splits of their own.
+    Without a test part a fifth of each class is held out; the authors use
+    TensorFlow's copies, with other splits.
     """
     if task.dataset is None:
         raise MissingTaskError(
@@ -203,7 +194,7 @@ def _missing(task: VtabTask, why: str) -> MissingTaskError:
 
 
 def _parts(task: VtabTask, root: Path) -> tuple[Split, Split | None]:
-    """Training and test part of a task; None: there is no test part."""
+    """Training and test part; None if the set has no test part."""
     if task.name == "caltech101":
         # torchvision's own class leaves the background out
         folder = root / "caltech101" / "101_ObjectCategories"
@@ -231,7 +222,7 @@ def _parts(task: VtabTask, root: Path) -> tuple[Split, Split | None]:
 
 
 def _relabelled(split: Split, root: Path, part: str, task: VtabTask) -> Split:
-    """CLEVR's pictures with the answers to the task's question about them."""
+    """CLEVR's pictures, labelled with the answers to the task's question."""
     # what torchvision calls val has labels, and its test part has none
     scene_part = "val" if part == "test" else part
     path = root / f"clevr/CLEVR_v1.0/scenes/CLEVR_{scene_part}_scenes.json"

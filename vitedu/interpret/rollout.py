@@ -15,12 +15,12 @@ from vitedu.model import ViT, record_attention
 
 
 def attention_rollout(maps: Iterable[Tensor]) -> Tensor:
-    """How much of each token is in each one behind the last layer: (b, t, t).
+    """How much of each token is in each one after the last layer: (b, t, t).
 
-    `maps` are the layers' weights (b, heads, t, t), the first layer's first, as
-    `record_attention` collects them. In every layer half of a token is what it
-    was, which is the residual path, and half is what attention mixes in, as the
-    mean over the heads. Row i says what token i is made of, and sums to 1.
+    `maps` are the layers' weights (b, heads, t, t), first layer first, as
+    `record_attention` collects them. In every layer a token is half itself (the
+    residual path) and half what attention mixes in, averaged over heads. Row i
+    says what token i is made of, and sums to 1.
 
     ValueError: there are no maps.
     """
@@ -44,18 +44,16 @@ def next_layer(weights: Tensor, reached: Tensor | None) -> Tensor:
 
 @torch.no_grad()
 def attention_map(model: nn.Module, images: Tensor) -> Tensor:
-    """What share of each patch is in the answer: (b, c, h, w) -> (b, gh, gw).
+    """The share of each patch in the answer: (b, c, h, w) -> (b, gh, gw).
 
     The rollout's row of the class token, or the mean over the patches' rows if
-    the model pools by it. What the class token and registers contribute
-    themselves is left out, so a map sums to less than 1. The weights of one
-    layer are in memory at a time.
+    the model pools by it. Shares of the class token and registers are left out,
+    so a map sums to less than 1. Keeps one layer's weights at a time.
 
     ValueError: the model is in training mode. UserError: its blocks don't
-    attend over all tokens (a ResNet, axial attention), or its head reads all
-    tokens in another way (pool "map" or "none").
-    Source: the paper, Figure 6; it doesn't say what becomes of the residual
-    path, this is how Abnar and Zuidema have it.
+    attend over all tokens (a ResNet, axial attention), or its pool is "map" or
+    "none".
+    Source: the paper, Figure 6; the residual path as in Abnar and Zuidema.
     """
     if not isinstance(model, ViT):
         raise UserError(

@@ -71,7 +71,7 @@ class Reproduces:
 
 @dataclass(frozen=True)
 class Result:
-    """What one measurement or training run came to, and on which machine."""
+    """A measurement or training run, and the machine it ran on."""
 
     schema: int
     status: Literal["finished", "interrupted"]
@@ -172,7 +172,6 @@ def machine(device: torch.device) -> dict[str, Any]:
 
 
 def hardware(device: torch.device) -> str:
-    """The accelerator, or the processor with the number of threads in use."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     if device.type == "mps":
@@ -193,7 +192,6 @@ def _processor() -> str:
 
 
 def commit() -> str | None:
-    """The commit of the checkout that has this package; None outside of one."""
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None

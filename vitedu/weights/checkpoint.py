@@ -1,4 +1,4 @@
-"""What every dialect reads and gives: metadata in, a Checkpoint out.
+"""What dialects take and return: arrays with Metadata, and a Checkpoint.
 
 `to_vitedu(arrays, Metadata(name="vit_tiny_patch16_224"))` is a Checkpoint.
 """
@@ -22,10 +22,9 @@ ANSWERS = ("image_size", "num_heads", "pool", "position", "pool_padding")
 
 @dataclass(frozen=True)
 class Metadata:
-    """What is known about the arrays of a file, apart from the arrays.
+    """What is known about a file besides its arrays.
 
-    The last five are the caller's answers to what a file cannot say; None: not
-    given.
+    The last five are the caller's answers to what a file cannot say.
     """
 
     name: str = ""  # of the file or the hub's model, without suffix
@@ -41,7 +40,7 @@ class Metadata:
 
 
 class Checkpoint(NamedTuple):
-    """What a file of weights holds, in our terms."""
+    """The contents of a weights file, in our terms."""
 
     config: NetworkConfig
     state_dict: dict[str, Tensor]
@@ -56,19 +55,19 @@ class Checkpoint(NamedTuple):
 
     @property
     def usage(self) -> Usage:
-        """All that is neither configuration nor weights."""
+        """Everything except the configuration and the weights."""
         return Usage(
             self.preprocess, self.class_names, self.loss_name, self.resize_mode
         )
 
 
 def names_in(labels: list[Any]) -> tuple[str, ...]:
-    """Class names from somebody's JSON. UserError: one isn't a string."""
+    """Class names from JSON. UserError: one isn't a string."""
     return checked_names([str(x) if type(x) is int else x for x in labels])
 
 
 def checkpoint_of(model: Network) -> Checkpoint:
-    """What `write_weights` needs, from a model with preprocess and names."""
+    """A Checkpoint of a model, with its preprocessing and class names."""
     return Checkpoint(
         model.config,
         model.state_dict(),

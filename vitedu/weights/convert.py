@@ -1,8 +1,7 @@
 """Weights from any dialect to any other: `vitedu convert`.
 
-`convert("ViT-B_16.npz", "vit-b16-hf", to="hf")` writes a folder that
-`ViTForImageClassification.from_pretrained` takes. The arrays keep their bits. A
-warning says what the other format cannot hold, and what that changes.
+`convert("ViT-B_16.npz", "vit-b16-hf", to="hf")` writes a folder for
+`ViTForImageClassification.from_pretrained`.
 """
 
 import json
@@ -79,19 +78,17 @@ def convert(
     """Write `source`, as `load` takes it, to `target` in another format.
 
     `to` is "vitedu" or "npz", files; "torchvision", a file .pth or
-    .safetensors; "timm" or "hf", new folders with config.json and what else
-    these read. Every array keeps its dtype and its bits. `answers` are what the
-    source cannot say, as in `load`: image_size, num_heads, pool, position,
-    pool_padding. Nothing is resized. Arrays whose names fit a pattern of
-    `ignore` are left out.
+    .safetensors; "timm" or "hf", new folders with config.json and the other
+    JSON these read. Every array keeps its dtype and its bits; nothing is
+    resized. `ignore` and `answers` (image_size, num_heads, pool, position,
+    pool_padding) are as for `load`.
 
-    A warning says what a reader of the target will take to be otherwise,
-    because the format has no place for it, and by how much that moves the
-    logits; or that the preprocessing is lost. It is written whole or not at
-    all.
+    A warning says what the format cannot store, what a reader will assume
+    instead and by how much that moves the logits. The target is written whole
+    or not at all.
 
-    UserError: nothing to read, `target` is there already or of another form, or
-    the format cannot hold the network.
+    UserError: nothing to read, `target` exists or has the wrong form, or the
+    format cannot store the network.
     """
     target = user_path(target)
     check_target(target, to)
@@ -158,7 +155,6 @@ def check_target(target: Path, to: str) -> None:
 
 
 def check_source(stored: WeightsFile, answers: dict[str, Any]) -> None:
-    """UserError where the file contradicts an answer, or isn't all finite."""
     path, config = stored.path, stored.checkpoint.config
     for name, value in answers.items():
         found = getattr(config, name, None)
@@ -175,10 +171,7 @@ def check_source(stored: WeightsFile, answers: dict[str, Any]) -> None:
 def in_the_form_of(
     to: Dialect, checkpoint: Checkpoint
 ) -> tuple[Checkpoint, tuple[str, ...]]:
-    """The checkpoint as the format can hold it, and what was changed for that.
-
-    Positions that the format doesn't know become a learned table.
-    """
+    """The checkpoint as the format can store it, and what changed."""
     config, state, *_ = checkpoint
     position = getattr(config, "position", None)
     is_table = (
@@ -216,11 +209,9 @@ def lost_in(
     beside: dict[str, dict[str, Any]],
     target: Path,
 ) -> tuple[str, ...]:
-    """What the format has no place for, a sentence each.
+    """What the format cannot store, a sentence each, found by reading back.
 
-    The arrays are read back as `load` would read them, and compared with what
-    was written.
-    UserError: a reader would take the positions for those of another grid.
+    UserError: a reader would take the positions for another grid's.
     """
     metadata = Metadata(
         name=target.stem,
@@ -277,7 +268,6 @@ def read_again(
     arrays: dict[str, Tensor],
     metadata: Metadata,
 ) -> tuple[Checkpoint, list[str]]:
-    """The checkpoint as a reader gets it, and what to tell that reader."""
     asks = []
     try:
         after = DIALECTS[to].to_vitedu(arrays, metadata)
@@ -298,14 +288,14 @@ def listed_fields(owner: Any, names: set[str]) -> str:
 
 
 def geometry(spec: PreprocessSpec) -> tuple[Any, ...]:
-    """What a spec does to a picture; the size is the model's anyway."""
+    """What a spec does to a picture, except the size (the model's)."""
     resized = spec.crop and [math.floor(x / spec.crop) for x in spec.image_size]
     return spec.mean, spec.std, spec.interpolation, resized
 
 
 @torch.no_grad()
 def measured(before: Checkpoint, again: NetworkConfig) -> str:
-    """How far the outputs of two readings differ, on two images of noise."""
+    """How far two readings' outputs differ, on two images of noise."""
     state, config = before.state_dict, before.config
     is_double = any(x.dtype == torch.float64 for x in state.values())
     dtype = torch.float64 if is_double else torch.float32

@@ -1,4 +1,4 @@
-"""Reading weights from the files in which they come, without running code.
+"""Reads files of weights without running code from them.
 
 `read_arrays("model.safetensors").arrays` maps names to tensors.
 """
@@ -21,9 +21,9 @@ from vitedu.files import check_regular, list_folder, read_json, user_path
 from vitedu.weights.checkpoint import Metadata
 from vitedu.weights.mapping import listed, refusal
 
-# what training programs wrap around the names of a model, one at a time
+# prefixes that training programs add to names, removed one at a time
 WRAPPERS = ("module.", "_orig_mod.", "model.")
-# what a folder of weights may hold, the first wins
+# files in a folder of weights; the first wins
 IN_FOLDER = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -34,21 +34,19 @@ PICKLED = (".pth", ".pt", ".bin", ".ckpt")
 SUFFIXES = (".npz", ".safetensors", *PICKLED)
 BEST = "best.safetensors"  # in the folder of a run with keep=best
 
-# Under which of their keys checkpoints keep the model, and under which the
-# state of a training that is of no use without it.
+# Keys of a checkpoint: the model, and training state that we don't need.
 CONTAINERS = ("state_dict", "model_state_dict", "model_state", "model", "net")
 TRAINING = re.compile(
     r"optim|^opt($|_)|sched|scaler|scaling|^loops$|^callbacks$"
     r"|(^|_)(ema|rng)($|_)",
     re.IGNORECASE,
 )
-# Files that ran code although torch.load had been told to read weights only:
-# the first release without the fault, and its name.
+# Releases that fixed a way past torch.load's weights_only, and the CVE.
 FAULTS = {(2, 6): "CVE-2025-32434", (2, 10): "CVE-2026-24747"}
 
 
 class Arrays(NamedTuple):
-    """What a file of weights holds, and what is known about it."""
+    """The arrays of a file of weights, and what is known about them."""
 
     arrays: dict[str, Tensor]  # on the CPU, in the precision of the file
     metadata: Metadata
@@ -58,8 +56,6 @@ class Arrays(NamedTuple):
 
 
 class Content(NamedTuple):
-    """One file of weights, read."""
-
     arrays: dict[str, Tensor]
     header: dict[str, str]  # of safetensors
     notes: tuple[str, ...] = ()
@@ -71,16 +67,16 @@ def read_arrays(
 ) -> Arrays:
     """Read a file of weights, or the one in a folder.
 
-    A file is .npz, .safetensors, what torch saved (.pth, .pt, .bin, .ckpt) or
-    an index of shards (.index.json); without one of these suffixes it is read
-    as safetensors. A folder is a run folder, one as Hugging Face and timm write
-    it, or holds a single file of weights. A wrapper around all names, such as
-    "module.", is taken off. Arrays whose names fit a pattern of `ignore`,
-    `"extra/*"`, are left out.
+    A file is .npz, .safetensors, a torch file (.pth, .pt, .bin, .ckpt) or an
+    index of shards (.index.json); with any other suffix it is read as
+    safetensors. A folder is a run folder, one written by Hugging Face or timm,
+    or holds a single file of weights. A prefix of all names, such as "module.",
+    is removed. Arrays whose names match a pattern in `ignore` (`"extra/*"`) are
+    left out.
 
-    UserError: nothing to read there, damaged, too large for the memory, holding
-    more than arrays, or arrays that are neither in the state_dict nor a
-    training's state; a pattern fits no array.
+    UserError: nothing to read there, damaged, too large for the memory,
+    containing more than arrays, or arrays that are neither in the state_dict
+    nor training state; a pattern matches no array.
     """
     patterns = (ignore,) if isinstance(ignore, str) else tuple(ignore)
     for pattern in patterns:
@@ -116,7 +112,6 @@ def read_arrays(
 
 
 def weights_file(path: Path) -> Path:
-    """The file of weights that `path` is or holds. UserError: there is none."""
     try:
         if not path.exists():
             raise UserError(f"there is no file or run folder {str(path)!r}")
@@ -145,7 +140,7 @@ def weights_file(path: Path) -> Path:
 
 
 def name_of(path: Path) -> str:
-    """A file's name without suffix; its folder's where it is only "model"."""
+    """A file's stem; its folder's name if that is only "model"."""
     name = path.name.removesuffix(".index.json")
     name = name.removesuffix(Path(name).suffix) if has_suffix(name) else name
     name = re.sub(r"\.(fp16|bf16|fp32)$", "", name)
@@ -159,7 +154,6 @@ def has_suffix(name: str) -> bool:
 
 
 def json_beside(path: Path, name: str) -> dict[str, Any]:
-    """The JSON object in a file beside `path`; empty if there is no file."""
     beside = path.with_name(name)
     return read_json(beside) if os.path.isfile(beside) else {}
 
@@ -178,7 +172,6 @@ def read_file(path: Path) -> Content:
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The arrays and the header's metadata of a safetensors file."""
     from safetensors import SafetensorError, safe_open
 
     check_regular(path)
@@ -194,7 +187,6 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def read_npz(path: Path) -> dict[str, Tensor]:
-    """The arrays of an .npz, in their own precision."""
     if not zipfile.is_zipfile(path):
         raise UserError(
             f"{path} is not an npz file (a zip archive), or it ends early"
@@ -213,7 +205,6 @@ def read_npz(path: Path) -> dict[str, Tensor]:
 
 
 def tensor_of(array: Any) -> Tensor:
-    """A tensor of the same numbers. ValueError: they are no numbers."""
     if not isinstance(array, np.ndarray):
         raise ValueError("it is not an array")
     if array.dtype == "V2":  # what numpy makes of JAX's bfloat16
@@ -225,7 +216,6 @@ def tensor_of(array: Any) -> Tensor:
 
 
 def read_shards(path: Path) -> Content:
-    """The arrays of all files that an index names; they are beside it."""
     shards = [path.parent / x for x in sorted({*shards_in(path).values()})]
     check_memory(sum(check_regular(x).st_size for x in shards), str(path))
     whole = Content({}, {})
@@ -237,7 +227,6 @@ def read_shards(path: Path) -> Content:
 
 
 def shards_in(path: Path) -> dict[str, str]:
-    """The file of each array, from an index. UserError: it isn't an index."""
     places = read_json(path).get("weight_map")
     if not isinstance(places, dict) or not all(
         isinstance(file, str) for file in places.values()
@@ -258,7 +247,6 @@ def shards_in(path: Path) -> dict[str, str]:
 
 
 def read_torch(path: Path) -> Content:
-    """The state_dict in what torch.save wrote; what was left out beside it."""
     check_torch(torch.__version__, path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -279,7 +267,7 @@ def read_torch(path: Path) -> Content:
 
 
 def check_torch(version: str, path: str | Path) -> None:
-    """UserError under a torch whose `weights_only` lets code through."""
+    """UserError on a torch whose `weights_only` lets code run."""
     found = re.match(r"(\d+)\.(\d+)", version)
     for release, fault in FAULTS.items():
         if found and tuple(map(int, found.groups())) < release:
@@ -292,7 +280,6 @@ def check_torch(version: str, path: str | Path) -> None:
 
 
 def unreadable(path: Path, error: Exception) -> UserError:
-    """The sentence on what torch.load refused: its contents or its damage."""
     found = re.findall(r"GLOBAL ([\w.]+\.\w+) (?:whose|was)", str(error))
     if not found:
         why = f"{type(error).__name__}: {reason(error)[:120]}"
@@ -314,11 +301,7 @@ def unreadable(path: Path, error: Exception) -> UserError:
 
 
 def state_dict_in(path: Path, content: Any) -> Content:
-    """The dictionary of tensors in a checkpoint; what is beside it, in a note.
-
-    The names of arrays beside it that are no training's state are kept, since
-    they may be weights.
-    """
+    """The state_dict, and names of arrays beside it that may be weights."""
     left_out: dict[str, Any] = {}
     while isinstance(content, dict):
         tensors = {k: v for k, v in content.items() if isinstance(v, Tensor)}
@@ -356,10 +339,7 @@ def state_dict_in(path: Path, content: Any) -> Content:
 
 
 def arrays_in(name: str, value: Any) -> list[str]:
-    """Names of the arrays in what torch loaded, however deep: "extra/0/weight".
-
-    A tensor of one number is a count or a measure, and no array.
-    """
+    """Names of arrays with several numbers, however deep: "extra/0/weight"."""
     if isinstance(value, Tensor):
         return [name] if value.numel() != 1 else []
     if isinstance(value, list | tuple):
@@ -374,10 +354,10 @@ def arrays_in(name: str, value: Any) -> list[str]:
 def without_ignored(
     path: Path, content: Content, patterns: tuple[str, ...]
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """The unwrapped arrays but for those that fit a pattern; and these names.
+    """The unwrapped arrays that match no pattern; and the names that do.
 
-    A pattern may say the wrapper or leave it out.
-    UserError: a pattern fits nothing, or arrays beside the state_dict fit none.
+    UserError: a pattern matches nothing, or arrays beside the state_dict match
+    none.
     """
     kept, with_wrapper = split(content.arrays, patterns)
     kept, bare = split(unwrapped(kept), patterns)
@@ -398,7 +378,7 @@ def without_ignored(
 def split(
     arrays: Mapping[str, Any], patterns: Iterable[str]
 ) -> tuple[dict[str, Any], dict[str, set[str]]]:
-    """The arrays that fit no pattern; and of those that do, which they fit."""
+    """Arrays that match no pattern; and, for the others, which they match."""
     fits = {
         name: {x for x in patterns if x == name or fnmatchcase(name, x)}
         for name in arrays
@@ -408,7 +388,6 @@ def split(
 
 
 def unwrapped(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The arrays without the wrappers that all their names begin with."""
     for wrapper in WRAPPERS:
         if arrays and all(name.startswith(wrapper) for name in arrays):
             return unwrapped(

@@ -1,8 +1,8 @@
 """Hugging Face's dialect: the ViT of transformers, under both of its spellings.
 
-Files carry the older one, `vit.encoder.layer.0.attention.attention.query`; in
-memory transformers 5 says `vit.layers.0.attention.q_proj`. The pooler of a
-ViTModel, which has no `vit.` in front, is our pre-logits layer without a head.
+Files use the older one, `vit.encoder.layer.0.attention.attention.query`; in
+memory transformers 5 says `vit.layers.0.attention.q_proj`. A ViTModel's pooler
+is our pre-logits layer, without a head.
 
 `load("google/vit-base-patch16-224")`
 """
@@ -37,7 +37,7 @@ FIELDS = {
     "layer_norm_eps": "norm_eps",
 }
 RESAMPLE = {2: "bilinear", 3: "bicubic"}  # pillow's numbers
-# parts of its other models: a decoder, the token that is put for a hidden patch
+# parts of its other models: a decoder, the mask token
 OTHERS = re.compile(
     r"decoder\.(\d+|decoder_(embed|layers|norm|pred))\."
     r"|decoder\.(mask_token|decoder_pos_embed)$|(vit\.)?embeddings\.mask_token$"
@@ -45,8 +45,6 @@ OTHERS = re.compile(
 
 
 class Spelling(NamedTuple):
-    """What the parts of a block are called."""
-
     block: str
     query: str
     key: str
@@ -81,7 +79,7 @@ POSITIONS = (Learned1D(),)
 
 
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
-    """The checkpoint in a file; without a config.json, by its defaults."""
+    """The checkpoint in a file; defaults are transformers' own."""
     dropped = tuple(name for name in arrays if OTHERS.match(name))
     arrays = {k: v for k, v in arrays.items() if k not in dropped}
     found = [marks <= arrays.keys() for marks in MARKS]
@@ -131,7 +129,6 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
 
 
 def rows_in(depth: int, prefix: str, spelling: Spelling) -> Iterator[Row]:
-    """Our names beside Hugging Face's; q, k and v are one matrix in ours."""
     first = f"{prefix}embeddings"
     yield Row("cls_token", (f"{first}.cls_token",), "same")
     yield Row("pos_embed", (f"{first}.position_embeddings",), "same")
@@ -151,10 +148,9 @@ def rows_in(depth: int, prefix: str, spelling: Spelling) -> Iterator[Row]:
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The arrays as transformers stores them: with a head those of
-    ViTForImageClassification, without one those of ViTModel.
+    """The arrays of ViTForImageClassification, or ViTModel if there is no head.
 
-    UserError: its ViT cannot be this network.
+    UserError: transformers' ViT cannot be this network.
     """
     owner = "Hugging Face's ViT"
     config = mapping.check_vit(owner, checkpoint.config)
@@ -171,7 +167,6 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 
 def config_of(metadata: Metadata) -> dict[str, Any]:
-    """The config.json beside the arrays if it is Hugging Face's, else {}."""
     return metadata.config if "hidden_size" in metadata.config else {}
 
 
@@ -242,10 +237,7 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
 
 
 def ids_of(labels: tuple[str, ...]) -> dict[str, int]:
-    """The index of each label; of equal ones the second gets a number too.
-
-    So both stay: "crane" 134, "crane (517)" 517.
-    """
+    """The index of each label; duplicates get a number: "crane (517)"."""
     ids: dict[str, int] = {}
     for index, label in enumerate(labels):
         name = label
@@ -261,11 +253,7 @@ def ids_of(labels: tuple[str, ...]) -> dict[str, int]:
 def preprocess(
     config: ViTConfig, metadata: Metadata
 ) -> tuple[PreprocessSpec, tuple[str, ...]]:
-    """What preprocessor_config.json says, and what of it may be wrong here.
-
-    Without that file what ViTImageProcessor does by default: resized straight
-    to size, bilinear, range -1..1.
-    """
+    """By preprocessor_config.json or ViTImageProcessor's defaults; doubts."""
     if not metadata.preprocessor:
         doubt = (
             "no preprocessor_config.json says how its pictures are prepared; "

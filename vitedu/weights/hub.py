@@ -1,7 +1,6 @@
 """Weights by name: the package's own, models of the hub, timm's names.
 
-`find("ViT-B/16")` is the folder in the cache of huggingface_hub. Where nothing
-can be fetched, a sentence says which files to put where.
+`find("ViT-B/16")` is the folder in the cache of huggingface_hub.
 """
 
 import re
@@ -43,19 +42,19 @@ HUB = {
 
 
 class _UnreachableError(Exception):
-    """The hub does not answer, and a file is not in its cache."""
+    """The hub doesn't answer, and a file isn't in its cache."""
 
 
 def find(name: str) -> Path:
-    """The file in the package, or the folder with the files of a hub's model.
+    """The file in the package, or the folder with the files of a hub model.
 
-    `name` is one of `EMBEDDED` or `HUB`, a repository, "owner/model" (with or
-    without "hf-hub:" before it), or a name of timm's,
-    "vit_tiny_patch16_224.augreg_in21k". What is in the cache is taken without
-    asking the hub for a newer one, all else is fetched. VITEDU_OFFLINE=1
-    forbids the download.
+    `name` is one of `EMBEDDED` or `HUB`, "owner/model" (optionally with
+    "hf-hub:" in front), or timm's "vit_tiny_patch16_224.augreg_in21k". Cached
+    files are used without asking the hub; the rest is downloaded, unless
+    VITEDU_OFFLINE=1.
 
-    UserError: there is no such model, or it is not here and cannot be fetched.
+    UserError: there is no such model, or it isn't here and can't be downloaded;
+    the sentence says which files to put where.
     """
     if name in EMBEDDED:
         return EMBEDDED[name]
@@ -91,17 +90,16 @@ def find(name: str) -> Path:
 
 
 def place_of(repository: str) -> Path:
-    """Where files of a repository are looked for that were fetched by hand."""
+    """Folder for a repository's files that were downloaded by hand."""
     return cache_folder() / "weights" / repository.replace("/", "--")
 
 
 def bare_name(name: str) -> str:
-    """What its owner calls the model that a name means, without the owner."""
+    """The model's name on the hub, without its owner."""
     return HUB.get(name, name).rpartition("/")[2]
 
 
 def repository_of(name: str) -> str:
-    """The repository "owner/model" that a name means. UserError: none."""
     if name in HUB:
         return HUB[name]
     if name in NAMES or name in HYBRIDS:
@@ -148,10 +146,7 @@ def timm_repository(name: str) -> str:
 
 
 def check_reachable(repository: str) -> None:
-    """_UnreachableError unless the hub answers, asked once.
-
-    A download would try for half a minute, and say so in ten lines.
-    """
+    """Ask once; a download would retry for half a minute."""
     from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url
 
     try:
@@ -165,10 +160,7 @@ def check_reachable(repository: str) -> None:
 
 
 def fetch(repository: str, *, from_cache: bool) -> Path | None:
-    """The folder with what `read_arrays` wants of a repository.
-
-    None: its weights are not in the cache. UserError: it has none at all.
-    """
+    """The folder of a repository's weights; None: they aren't in the cache."""
     found = (fetch_file(repository, x, from_cache) for x in IN_FOLDER)
     weights = next(filter(None, found), None)
     if weights is None and from_cache:
@@ -186,17 +178,14 @@ def fetch(repository: str, *, from_cache: bool) -> Path | None:
 
 
 def is_whole(repository: str) -> bool:
-    """Whether the cache knows each JSON file beside weights, or its absence.
-
-    timm fetches weights without them.
-    """
+    """Whether the JSON is cached or known absent; timm fetches only weights."""
     from huggingface_hub import try_to_load_from_cache
 
     return all(try_to_load_from_cache(repository, name) for name in BESIDE)
 
 
 def fetch_file(repository: str, name: str, from_cache: bool) -> Path | None:
-    """A file of a repository; None: that, or the cache, doesn't have it."""
+    """A repository's file; None if it, or the cache, doesn't have it."""
     from huggingface_hub import errors, hf_hub_download
 
     try:

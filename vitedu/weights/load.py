@@ -108,35 +108,33 @@ def load(
 ) -> ViT | Any:
     """A trained model in eval mode, from a file, a folder or a name.
 
-    "ViT-Ti/16" is in the package and needs no network, nor do "mnist-tiny" (28
-    x 28 grey digits) and "shapes-small"; other names of the paper's Table 1, as
-    "ViT-B/16", names of timm's and models on the hub are downloaded once. A
-    file may be vitedu's, a run folder, or in another of `vitedu.weights`'s
-    `DIALECTS`, which is recognised by its arrays. A BiT's file gives a ResNet,
-    all others a ViT.
+    "ViT-Ti/16", "mnist-tiny" (28 x 28 grey digits) and "shapes-small" are in
+    the package. Other names from the paper's Table 1, such as "ViT-B/16",
+    timm's names and models on the hub are downloaded once. A file may be
+    vitedu's, a run folder, or in another of `vitedu.weights`'s `DIALECTS`,
+    which is recognised by its arrays. A BiT file gives a ResNet, all others a
+    ViT.
 
     The model carries `model.preprocess` (a PreprocessSpec), `model.class_names`
-    (where others' files have none, ImageNet's if they are as many: a note says
-    so), `model.loss_name` (where the file says what it was trained by) and
-    `model.load_report`. GELU, epsilons, preprocessing and the way of resizing
-    are those of the file's source, so that the numbers are too.
+    (ImageNet's if the file has none but as many classes), `model.loss_name` (if
+    the file says what it was trained with) and `model.load_report`. GELU,
+    epsilons, preprocessing and the way of resizing are the source's, so the
+    numbers match too.
 
-    An array that neither the network nor its dialect knows is refused. `ignore`
-    is a pattern of names, `"extra/*"`, or several: arrays that fit one are left
-    out.
+    `ignore` is a pattern such as `"extra/*"`, or several, for arrays to leave
+    out; any other array unknown to the network and its dialect is an error.
 
-    `overrides` are fields of the configuration. Another `image_size` has the
-    positions resized. Another `num_classes` puts a head of zeros in place of
-    the stored one, 0 none at all, so that the model gives features; the
-    pre-logits layer goes with the old head, unless `pre_logits` names its
-    width. Overrides also answer what a file cannot say: a sentence asks for
-    them.
+    `overrides` are fields of the configuration; some answer what a file cannot
+    say. Another `image_size` resizes the positions. Another `num_classes`
+    replaces the head by zeros; 0 removes it, so that the model gives features.
+    The pre-logits layer goes with the old head, unless `pre_logits` names its
+    width.
 
-    A warning says so if the head is all zeros, if the JSON beside the file says
-    another preprocessing, or if nothing does.
+    It warns about a head of zeros, about preprocessing that the JSON beside the
+    file contradicts, and about preprocessing that no file states.
     UserError: nothing to read at `source`, damaged, NaN or infinity in it, an
     array without a place, or tensors that do not fit the configuration with its
-    overrides. Then there is no model at all.
+    overrides.
     """
     if not dtype.is_floating_point:
         raise ValueError(f"a model's weights are floats, dtype is {dtype}")
@@ -186,10 +184,10 @@ def read_checkpoint(
     ignore: str | Sequence[str] = (),
     **answers: Any,
 ) -> WeightsFile:
-    """Read and understand a file; `answers` are Metadata's fields it may need.
+    """Read and understand a file; `answers` are Metadata fields it may need.
 
-    UserError: it cannot be read or recognised, holds an unknown array, or needs
-    an answer; the sentence says which.
+    UserError: it can't be read or recognised, has an unknown array, or needs an
+    answer; the sentence says which.
     """
     found = find_arrays(source, ignore)
     dialect, metadata = recognise(found), replace(found.metadata, **answers)
@@ -233,7 +231,7 @@ def find_arrays(
 def recognise(found: Arrays) -> Dialect:
     """The dialect of a file: vitedu's if it says so, else by its arrays.
 
-    UserError: it is another architecture, or nothing that is known here.
+    UserError: another architecture, or nothing known.
     """
     path, names = found.path, found.arrays.keys()
     config = found.metadata.config.get("vitedu")
@@ -256,7 +254,7 @@ def recognise(found: Arrays) -> Dialect:
 
 
 def contradictions(checkpoint: Checkpoint, metadata: Metadata) -> Iterator[str]:
-    """Where the JSON beside a file says another preprocessing than is taken."""
+    """Where the JSON beside a file disagrees with the preprocessing used."""
     config, spec = checkpoint.config, checkpoint.preprocess
     beside = metadata.preprocessor or metadata.config
     if isinstance(beside.get("pretrained_cfg"), dict):  # as timm writes it
@@ -302,8 +300,7 @@ def overridden(stored: WeightsFile, overrides: dict[str, Any]) -> NetworkConfig:
 def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
     """The model of a configuration on the meta device: shapes alone.
 
-    UserError: what it has beside the file's tensors needs more memory than is
-    free.
+    UserError: tensors that aren't in the file need more memory than is free.
     """
     what = f"{stored.path}: its network"
     model, _ = on_meta(new_network, config, what=what)
@@ -321,11 +318,7 @@ def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
 def resized_state(
     before: Checkpoint, config: NetworkConfig
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """The state_dict in float32 or better for `config`'s images; what changed.
-
-    Positions are resized before they get another dtype, so that they are those
-    which their source computes in float32.
-    """
+    """The state_dict for `config`'s images, float32 or better; what changed."""
     halves = (torch.float16, torch.bfloat16)
     state = {
         name: tensor.float() if tensor.dtype in halves else tensor
@@ -344,9 +337,8 @@ def with_head(
 ) -> tuple[dict[str, Tensor], tuple[str, ...], tuple[str, ...]]:
     """The state_dict, its head zeros if `model`'s classes aren't the file's.
 
-    Also the names that went and those that are new. A pre-logits layer of the
-    stored width stays; one of another width is drawn, since two layers of zeros
-    stay zeros.
+    Also the removed and the new names. A pre-logits layer of the stored width
+    stays; one of another width is random, since two layers of zeros stay zeros.
     """
     config = model.config
     if config.num_classes == before.num_classes:
@@ -372,7 +364,6 @@ def check_tensors(
     expected: dict[str, Tensor],
     is_overridden: bool,
 ) -> None:
-    """UserError unless these are floats of all names and shapes expected."""
     missing = sorted(expected.keys() - state.keys())
     extra = sorted(state.keys() - expected.keys())
     advice = (
@@ -415,7 +406,6 @@ def check_finite(path: Path, state: dict[str, Tensor]) -> None:
 def notes_on(
     stored: WeightsFile, model: Network, new: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """What else a loaded model's report says; it warns of a head of zeros."""
     notes = []
     before, config = stored.checkpoint.config, model.config
     if getattr(before, "grid", None) != getattr(config, "grid", None):

@@ -1,8 +1,8 @@
 """Renames other libraries' arrays to ours, and reads sizes from shapes.
 
 A dialect yields `Row("head.weight", ("head/kernel",), "dense")`: our
-`head.weight` is made of theirs, one behind the other, each rearranged as
-`KINDS["dense"]` says. The same rows are read both ways.
+`head.weight` is their arrays concatenated, each rearranged as `KINDS["dense"]`
+says. The same rows are read both ways.
 """
 
 import math
@@ -59,14 +59,13 @@ def layer(
     words: tuple[str, str] = ("weight", "bias"),
     kinds: tuple[str, str] = ("same", "same"),
 ) -> Iterator[Row]:
-    """Weight and bias of a layer, or of several that are one in ours."""
     for end, word, kind in zip(("weight", "bias"), words, kinds, strict=True):
         names = tuple(f"{name}{joint}{word}" for name in theirs)
         yield Row(f"{ours}.{end}", names, kind)
 
 
 class Mapped(NamedTuple):
-    """Arrays under our names, and their own names for error messages."""
+    """Arrays under our names, with their own names for error messages."""
 
     state: dict[str, Tensor]
     theirs: dict[str, tuple[str, ...]]  # of every row, whether it is there
@@ -76,7 +75,7 @@ class Mapped(NamedTuple):
 def to_ours(
     rows: Iterable[Row], arrays: dict[str, Tensor], num_heads: int = 0
 ) -> Mapped:
-    """Their arrays, as far as they are there, under our names and axes."""
+    """The arrays that are present, under our names and axes."""
     left, state, names = dict(arrays), {}, {}
     for ours, theirs, kind in rows:
         names[ours] = theirs
@@ -104,9 +103,9 @@ def to_ours(
 def check_complete(
     mapped: Mapped, config: NetworkConfig, in_file: Callable[[str], str] = str
 ) -> None:
-    """UserError unless the names are those of the network of `config`.
+    """UserError unless the names are those of `config`'s network.
 
-    `in_file` turns a name of the rows into that of the file.
+    `in_file` maps a row's name to the file's.
     """
     state, theirs, left = mapped
     expected = on_meta(new_network, config, what="its network")[0].state_dict()
@@ -122,7 +121,7 @@ def check_complete(
 def to_theirs(
     rows: Iterable[Row], state_dict: dict[str, Tensor], num_heads: int = 0
 ) -> dict[str, Tensor]:
-    """The inverse of `to_ours`: copies, contiguous as they are written."""
+    """The inverse of `to_ours`, as contiguous copies."""
     arrays = {}
     for ours, theirs, kind in rows:
         if ours not in state_dict:
@@ -140,7 +139,6 @@ def to_theirs(
 
 
 def check_holds(owner: str, excess: dict[str, bool]) -> None:
-    """UserError naming the first thing in a network that `owner` can't hold."""
     for what, is_there in excess.items():
         if is_there:
             raise UserError(f"{owner} has no place for {what}")
@@ -149,10 +147,10 @@ def check_holds(owner: str, excess: dict[str, bool]) -> None:
 def check_vit(
     owner: str, config: NetworkConfig, **values: Collection[Any]
 ) -> ViTConfig:
-    """UserError unless it is a ViT whose every field is one that `owner` has.
+    """UserError unless it is a ViT that `owner` has in every field.
 
-    `values` are those that `owner` has for a field, empty for any; where it is
-    not among them, the default of ViTConfig alone.
+    `values` are the values that `owner` supports (empty: any); of other fields
+    only the default.
     """
     if not isinstance(config, ViTConfig):
         raise UserError(f"{owner} has no place for a ResNet")
@@ -182,11 +180,7 @@ def refusal(unknown: Collection[str], all_names: Iterable[str]) -> UserError:
 
 
 def pattern_for(names: Sequence[str], needed: set[str]) -> str:
-    """A pattern that the first of `names` fits, with all that begin as it does.
-
-    The shortest beginning that nothing `needed` has: "extra/*", else the name
-    itself.
-    """
+    """The shortest pattern ("a/*") that fits names[0] and nothing `needed`."""
     first = names[0]
     for end in re.finditer(r"[/.](?=.)", first):
         start = first[: end.end()]
@@ -196,7 +190,6 @@ def pattern_for(names: Sequence[str], needed: set[str]) -> str:
 
 
 def listed(names: Iterable[Any], most: int = 8) -> str:
-    """Names out of a file, in a sentence; they may be anything."""
     words = [str(name) for name in names]
     shown = [x if x.isprintable() else repr(x) for x in words[:most]]
     if len(words) > most:
@@ -205,7 +198,6 @@ def listed(names: Iterable[Any], most: int = 8) -> str:
 
 
 def note_on_dropped(names: tuple[str, ...], what: str) -> tuple[str, ...]:
-    """For the load report: arrays a dialect leaves out; `what` they are."""
     if not names:
         return ()
     count = "1 array is" if len(names) == 1 else f"{len(names)} arrays are"
@@ -224,7 +216,6 @@ def check_no_distillation(has_token: bool) -> None:
 
 
 def shape_of(mapped: Mapped, name: str, ndim: int) -> list[int]:
-    """The shape of one of our weights. UserError: none, or other axes."""
     theirs = mapped.theirs.get(name, (name,))[0]
     if name not in mapped.state:
         raise lacking(theirs)
@@ -242,7 +233,7 @@ def width_of(mapped: Mapped, name: str, ndim: int = 2) -> int | None:
 
 
 def depth_in(names: Iterable[str], block: str) -> int:
-    """One more than the highest number after the pattern `block` in names."""
+    """One more than the highest number after `block` in names."""
     found = re.findall(rf"^{block}(\d{{1,4}})\b", "\n".join(names), re.M)
     return 1 + max(map(int, found), default=-1)
 
@@ -255,15 +246,15 @@ def sizes_in(
     class_token: bool | None = None,
     has_prefix_rows: bool | None = None,
 ) -> dict[str, Any]:
-    """The fields of a ViTConfig that the shapes of its weights say.
+    """The fields of a ViTConfig that follow from the shapes of its weights.
 
-    Where they don't (the number of heads, the size of images whose patches form
-    no square), `stated` does, fields out of a config.json or a table of names.
-    `class_token` is whether the dialect has one, `has_prefix_rows` whether it
-    has positions for the tokens before the patches; None: as the arrays say.
+    The rest (number of heads, size of non-square images) comes from `stated`,
+    fields from a config.json or a table of names. `class_token` is whether the
+    dialect has one, `has_prefix_rows` whether its positions include the tokens
+    before the patches; None: decided by the arrays.
 
-    UserError: an array is missing, `stated` is another network's, or the caller
-    has to say more.
+    UserError: an array is missing, `stated` doesn't fit the arrays, or the
+    caller has to say more.
     """
     state = mapped.state
     embed_dim, in_channels, *patch = shape_of(
@@ -311,7 +302,7 @@ def sizes_in(
 
 
 def layers_in(names: Iterable[str], unit: str) -> tuple[int, ...]:
-    """How many numbers the pattern `unit` finds in each stage, from 0 or 1."""
+    """Number of units in each stage, by the pattern `unit`; from 0 or 1."""
     found = re.findall(unit, "\n".join(names), re.M)
     units = {(int(stage), int(number)) for stage, number in found}
     first = min((number for _, number in units), default=0)
@@ -323,7 +314,7 @@ def layers_in(names: Iterable[str], unit: str) -> tuple[int, ...]:
 def resnet_in(
     mapped: Mapped, prefix: str = ""
 ) -> tuple[tuple[int, ...], float, int]:
-    """Units of each stage of a ResNet, its width, and the channels it sees."""
+    """Units per stage of a ResNet, its width, and its input channels."""
     start = re.escape(f"{prefix}stages.")
     unit = rf"^{start}(\d{{1,3}})\.blocks\.(\d{{1,3}})\."
     layers = layers_in(mapped.state, unit)
@@ -337,8 +328,8 @@ def num_heads_of(
 ) -> int:
     """The number of heads, which no array shows: 3 and 12 have the same shapes.
 
-    The first that knows it: the caller, the file's header, the config.json
-    beside it or the table of its name (`stated`), Table 1 by width and depth.
+    From the caller, the file's header, `stated`, or Table 1 by width and depth,
+    in this order.
     """
     in_header = metadata.header.get("num_heads", "")
     if metadata.num_heads is not None:
@@ -365,9 +356,9 @@ def image_size_of(
 ) -> tuple[int, int]:
     """The size of the images that a file was trained on.
 
-    `counts` are how many patches its positions may be for. What is stated
-    counts if it fits one of them, then a square, then the caller's: an
-    image_size to resize to may have as many patches.
+    `counts` are the possible numbers of patches. `stated` wins if it fits one
+    of them, then a square, then the caller's: an image_size to resize to may
+    have as many patches.
     """
     ask = "give image_size=(height, width) of the images that it was trained on"
     given, size = metadata.image_size, None
@@ -403,10 +394,7 @@ def image_size_of(
 def with_prefix_rows(
     state: dict[str, Tensor], config: ViTConfig
 ) -> dict[str, Tensor]:
-    """The state_dict, with a position for each token before the patches.
-
-    A library that adds positions before those tokens has none for them: zeros.
-    """
+    """The state_dict, with zero positions for tokens that have none."""
     table = state.get("pos_embed")
     if table is None or table.shape[1] != config.num_patches:
         return state
@@ -415,7 +403,7 @@ def with_prefix_rows(
 
 
 def crop_share(size: int, resized: int) -> float:
-    """The share of a short side of `resized` pixels that a `size` crop keeps.
+    """Share of a short side of `resized` pixels that a `size` crop keeps.
 
     The shortest decimal from which PreprocessSpec finds `resized` again: 0.875
     for 224 of 256, 0.9256 for 224 of 242.

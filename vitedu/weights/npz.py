@@ -1,8 +1,7 @@
-"""Google's dialect: what vit_jax, big_vision and BiT keep in .npz files.
+"""Google's dialect: the .npz files of vit_jax, big_vision and BiT.
 
-The arrays alone say the architecture, under the released names and today's,
-scanned blocks too. Sources: vit_jax's models_vit.py and checkpoint.py,
-big_vision's vit.py, bit.py and bit_paper.py; paper, section 3.1.
+Sources: vit_jax's models_vit.py and checkpoint.py, big_vision's vit.py, bit.py
+and bit_paper.py; paper, section 3.1.
 
 `load("FILE.npz", image_size=(224, 320))`
 """
@@ -22,8 +21,6 @@ from vitedu.weights.mapping import Mapped, Row, layer
 
 
 class PartNames(NamedTuple):
-    """What parts of an encoder block are called, and the position table."""
-
     norm1: str
     attention: str
     norm2: str
@@ -55,16 +52,16 @@ TRAINING = re.compile(r"(opt|opt_state|chrono)/|(step|epoch)$")
 MARKS = tuple({prefix + name} for prefix in PREFIXES for name in FIRST)
 SUFFIXES = (".npz",)
 POSITIONS = (Learned1D(), SinCos2D())
-# what every reader takes, since the format cannot say it
+# what every reader assumes, since the format cannot say it
 FIXED = {"gelu": "tanh", "norm_eps": 1e-6}
 
 
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     """The checkpoint in a file; its arrays say nearly all.
 
-    The caller may have to say `image_size`, `position` where there is no table
-    (else SinCos2D), `pool` "none", and `pool_padding` of BiT, by default -inf
-    under the flat names, as in big_vision, and zeros under the release's.
+    The caller may have to give `image_size`, `position` if there is no table
+    (default SinCos2D), `pool` "none", and BiT's `pool_padding` (default: -inf
+    under the flat names, as in big_vision, and zeros under the release's).
     """
     bare, prefix, dropped = without_prefix(arrays)
     is_stacked = any(name.startswith(STACK) for name in bare)
@@ -91,7 +88,7 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
 def without_prefix(
     arrays: dict[str, Tensor],
 ) -> tuple[dict[str, Tensor], str, tuple[str, ...]]:
-    """The network's arrays, their prefix, and the names of what is left out."""
+    """The network's arrays, their prefix, and the names left out."""
     prefix = next(
         x for x in PREFIXES if any(x + name in arrays for name in FIRST)
     )
@@ -108,7 +105,7 @@ def without_prefix(
 
 
 def unstacked(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Scanned blocks, all depths in one array, split into one block each."""
+    """Scanned blocks (all depths in one array), split into one each."""
     blocks = {k: v for k, v in arrays.items() if not k.startswith(STACK)}
     stacked = {k: v for k, v in arrays.items() if k.startswith(STACK)}
     if len({tuple(x.shape[:1]) for x in stacked.values()}) > 1:
@@ -124,7 +121,6 @@ def unstacked(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
 def vit_in(
     arrays: dict[str, Tensor], metadata: Metadata
 ) -> tuple[Mapped, ViTConfig]:
-    """A ViT's or a hybrid's arrays under our names, and its configuration."""
     is_released = any(f"/{RELEASED.attention}/" in name for name in arrays)
     parts = RELEASED if is_released else LINEN
     table = next((name for name in TABLES if name in arrays), None)
@@ -185,9 +181,8 @@ def resnet_config_in(
 def preprocess(config: NetworkConfig) -> PreprocessSpec:
     """The authors' evaluation: resized straight to size, bilinear, range -1..1.
 
-    That is vit_jax's and BiT's. Files that only big_vision writes, with
-    attention pooling or fixed positions, get its own: short side to 8/7 of the
-    size (256 for 224), then the centre.
+    Files that only big_vision writes (attention pooling or fixed positions) get
+    its own: short side to 8/7 of the size (256 for 224), then the centre.
     """
     is_big_vision = isinstance(config, ViTConfig) and (
         config.pool == "map" or isinstance(config.position, SinCos2D)
@@ -197,10 +192,9 @@ def preprocess(config: NetworkConfig) -> PreprocessSpec:
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The arrays under released names, big_vision's where only that has such.
+    """The arrays under released names, big_vision's if only that has them.
 
-    BiT gets the names that stand for its padding. UserError: the format cannot
-    hold the model.
+    UserError: the format cannot store the model.
     """
     config, state_dict = checkpoint.config, checkpoint.state_dict
     if isinstance(config, ResNetConfig):
@@ -232,7 +226,6 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
 def vit_rows(
     depth: int, layers: tuple[int, ...], parts: PartNames
 ) -> Iterator[Row]:
-    """A ViT's, with big_vision's attention pooling and the hybrids' stages."""
     inner = "patch_embed.backbone"
     yield from root_rows(f"{inner}.stem" if layers else inner)
     yield from unit_rows(f"{inner}.stages", layers, "block{}/unit{}")
@@ -297,7 +290,7 @@ def root_rows(ours: str) -> Iterator[Row]:
 
 
 def unit_rows(ours: str, layers: tuple[int, ...], unit: str) -> Iterator[Row]:
-    """The units of all stages; `unit` formats the numbers of stage and unit."""
+    """`unit` formats the numbers of stage and unit."""
     for i, j in units_of(layers):
         mine, theirs = f"{ours}.{i}.blocks.{j}", unit.format(i + 1, j + 1)
         for k in (1, 2, 3):
@@ -316,7 +309,6 @@ def units_of(layers: tuple[int, ...]) -> list[tuple[int, int]]:
 def resnet_rows(
     layers: tuple[int, ...], *, is_v2: bool, is_legacy: bool
 ) -> Iterator[Row]:
-    """A ResNet's: of BiT's release, by TensorFlow, or flat, by big_vision."""
     if is_legacy:
         yield from legacy_rows(layers)
         return

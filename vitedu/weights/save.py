@@ -1,7 +1,7 @@
 """A model to a file: `vitedu.save(model, "mine.safetensors")`.
 
-What is written can be loaded: `vitedu.load("mine.safetensors")` gives the same
-weights, preprocessing, class names, loss and way of resizing.
+`vitedu.load` gives back the same weights, preprocessing, class names, loss and
+way of resizing.
 """
 
 from os import PathLike
@@ -19,8 +19,8 @@ from vitedu.pictures import PreprocessSpec
 from vitedu.weights.checkpoint import Metadata, checkpoint_of
 from vitedu.weights.vitedu import header_of, to_vitedu, write_weights
 
-# what a wrapper calls the network inside: torch.compile, then
-# DistributedDataParallel
+# a wrapper's attribute for its network: torch.compile's, then
+# DistributedDataParallel's
 INSIDE = ("_orig_mod", "module")
 # files of a run, whose model.safetensors is its result
 OF_A_RUN = ("checkpoint.pt", "log.jsonl", "result.json")
@@ -31,15 +31,14 @@ def save(model: nn.Module, path: str | PathLike[str]) -> Path:
 
     The file holds all that `load` needs: the weights in their own dtype, the
     configuration, `model.preprocess`, `class_names`, `resize_mode` and
-    `loss_name` "sigmoid". A file that is there already is replaced. A model
-    inside torch.compile, DistributedDataParallel or AveragedModel is taken out
-    of it. With several processes, call it in one.
+    `loss_name`. An existing file is replaced. A model inside torch.compile,
+    DistributedDataParallel or AveragedModel is unwrapped. With several
+    processes, call it in one.
 
-    UserError: `load` would refuse the file, because the weights do not fit
-    `model.config` (a head put there by hand, adapters), are not finite or are
-    not plain floats, or because class names or preprocessing contradict it; or
-    the path is not a new or replaceable .safetensors file. Then nothing is
-    written.
+    UserError: `load` would refuse the file: the weights don't fit
+    `model.config` (a head added by hand, adapters), aren't finite or plain
+    floats, or class names or preprocessing contradict it; or no .safetensors
+    file can go there.
     TypeError: the model is not a ViT or ResNet of vitedu.
     """
     network = inside(model)
@@ -76,7 +75,6 @@ def inside(model: nn.Module, caller: str = "save") -> Network:
 
 
 def check_described(network: Network) -> None:
-    """UserError unless preprocessing and class names fit the configuration."""
     spec, config = network.preprocess, network.config
     if not isinstance(spec, PreprocessSpec):
         raise UserError(
@@ -100,7 +98,7 @@ def check_described(network: Network) -> None:
 
 
 def plain_state(network: Network) -> dict[str, Tensor]:
-    """The state_dict as tensors of its own: on the CPU, contiguous, finite."""
+    """The state_dict as copies: on the CPU, contiguous, finite."""
     state = {
         name.replace("_orig_mod.", ""): tensor  # blocks compiled one by one
         for name, tensor in network.state_dict().items()
@@ -132,7 +130,6 @@ def plain_state(network: Network) -> dict[str, Tensor]:
 
 
 def expected_shapes(config: NetworkConfig) -> dict[str, torch.Size]:
-    """Names and shapes of the weights that `load` will look for."""
     with torch.device("meta"):
         built = new_network(config)
     return {name: tensor.shape for name, tensor in built.state_dict().items()}
@@ -141,7 +138,6 @@ def expected_shapes(config: NetworkConfig) -> dict[str, torch.Size]:
 def check_fits(
     state: dict[str, Tensor], expected: dict[str, torch.Size]
 ) -> None:
-    """UserError naming the first weight that the configuration contradicts."""
     faults = {name: "is missing" for name in expected if name not in state}
     for name in state.keys() - expected.keys():
         faults[name] = "has no place in its configuration"
@@ -169,7 +165,6 @@ def check_fits(
 
 
 def checked_path(path: Path) -> Path:
-    """The path. UserError: no .safetensors file can go there, or be loaded."""
     if path.is_dir():
         raise UserError(
             f"{path} is a folder; name a file in it, such as "

@@ -1,7 +1,7 @@
 """timm's dialect, with its variants: DeiT, DINO (the first) and MAE's encoder.
 
-Their names are ours, but for attention pooling. What the arrays cannot say is
-in a config.json beside them, else in timm's own table of names.
+timm's names are ours, except for attention pooling. What the arrays cannot say
+is in a config.json beside them, else in timm's own table of names.
 
 `load("vit_tiny_patch16_224.augreg_in21k_ft_in1k.safetensors")`
 """
@@ -40,7 +40,7 @@ MARKS = (
 )
 SUFFIXES = ()  # a folder
 POSITIONS = (Learned1D(), NoPosition())
-# MAE's decoder, and the token that it puts for a hidden patch
+# MAE's decoder and its mask token
 DECODER = re.compile(
     r"decoder_(embed|blocks|norm|pred)\.|(decoder_pos_embed|mask_token)$"
 )
@@ -99,10 +99,9 @@ RESNETS = {
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     """The checkpoint in a file.
 
-    Where nothing says otherwise, GELU is exact and epsilon 1e-6, and the pool
-    is the class token's, without one the mean. A norm after the pool (fc_norm)
-    is read where the pool is known to be the class token's: there it is the
-    same function.
+    Defaults: exact GELU, epsilon 1e-6, and the class token as pool (without
+    one, the mean). A norm after the pool (fc_norm) is accepted if the pool is
+    known to be the class token, where it is the same function.
     """
     dropped = tuple(name for name in arrays if DECODER.match(name))
     arrays = {k: v for k, v in arrays.items() if k not in dropped}
@@ -148,7 +147,6 @@ def rows_in(arrays: dict[str, Tensor]) -> list[Row]:
 
 
 def vit_config_in(mapped: Mapped, metadata: Metadata) -> ViTConfig:
-    """The configuration of a ViT's or a hybrid's arrays."""
     state = mapped.state
     width = mapping.width_of(mapped, "patch_embed.proj.weight", 4)
     stated = fields_of(metadata, width, mapping.depth_in(state, r"blocks\."))
@@ -243,7 +241,6 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 
 def config_of(metadata: Metadata) -> dict[str, Any] | None:
-    """The config.json beside the arrays if it is timm's."""
     is_timms = isinstance(metadata.config.get("architecture"), str)
     return metadata.config if is_timms else None
 
@@ -253,8 +250,8 @@ def fields_of(
 ) -> dict[str, Any]:
     """Fields of a ViTConfig, and pool_include_prefix, that timm's model has.
 
-    Which model it is, a config.json says, else the file's name; but a name is
-    not believed if its model has another width or depth than the arrays.
+    The model is named by config.json, else by the file's name, which counts
+    only if width and depth fit the arrays.
     """
     config = config_of(metadata)
     if config is None:
@@ -272,7 +269,7 @@ def name_of(metadata: Metadata) -> str:
 
 
 def fields_by_name(name: str, **args: Any) -> dict[str, Any]:
-    """What timm's model of a name and arguments is, built without numbers.
+    """Fields of timm's model of this name and arguments, built without weights.
 
     {}: timm has no such name. UserError: it isn't a plain ViT.
     """
@@ -325,7 +322,7 @@ def fields_by_name(name: str, **args: Any) -> dict[str, Any]:
 def look_up(name: str) -> tuple[str | None, dict[str, Any]]:
     """timm's architecture of a name, and its pretrained_cfg; else None and {}.
 
-    The name of a file is known too where timm fetches it from elsewhere:
+    File names of weights that timm downloads from elsewhere work too:
     "dino_vitbase16_pretrain".
     """
     if "_" not in name:
@@ -370,11 +367,7 @@ def class_names(config: NetworkConfig, metadata: Metadata) -> tuple[str, ...]:
 def preprocess(
     config: NetworkConfig, metadata: Metadata
 ) -> tuple[PreprocessSpec, tuple[str, ...]]:
-    """timm's evaluation: pretrained_cfg of config.json, else of its name table.
-
-    Where neither is there, that of nearly all of its ViTs is taken, with a
-    doubt.
-    """
+    """By `pretrained_cfg`, else as nearly all of timm's ViTs; with doubts."""
     cfg, doubts = pretrained_cfg(metadata), ()
     if not cfg:
         cfg = dict(USUAL)
@@ -427,10 +420,7 @@ def per_channel(values: Any, channels: int) -> Any:
 
 
 def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
-    """The config.json for timm to build the model by a `local-dir:` name.
-
-    `args_of` says in what it is another than the architecture to start from.
-    """
+    """The config.json with which timm builds the model as `local-dir:`."""
     config, names = checkpoint.config, list(checkpoint.class_names)
     with torch.device("meta"):
         model = new_network(config)
@@ -462,7 +452,6 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
 
 
 def args_of(config: ViTConfig) -> dict[str, Any]:
-    """The arguments that make timm's VisionTransformer the one of `config`."""
     ratio = config.mlp_dim / config.embed_dim
     while int(config.embed_dim * ratio) < config.mlp_dim:  # timm cuts off
         ratio = math.nextafter(ratio, math.inf)

@@ -1,7 +1,7 @@
 """torchvision's dialect: the state_dict of its VisionTransformer.
 
-It has arrays alone: GELU is exact, epsilon 1e-6, the heads are those of Table
-1, and the preprocessing goes by the name of the file.
+It has arrays only: GELU is exact, epsilon 1e-6, the heads are Table 1's, and
+the preprocessing follows from the file's name.
 
 `load("vit_b_16-c867db91.pth")`
 """
@@ -58,7 +58,6 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
 
 
 def rows_in(depth: int, mlp: tuple[str, str]) -> Iterator[Row]:
-    """Our names beside torchvision's; `mlp` are the two layers of the MLP."""
     yield Row("cls_token", ("class_token",), "same")
     yield Row("pos_embed", ("encoder.pos_embedding",), "same")
     yield from layer("patch_embed.proj", "conv_proj")
@@ -77,7 +76,7 @@ def rows_in(depth: int, mlp: tuple[str, str]) -> Iterator[Row]:
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The arrays under torchvision's names of today."""
+    """The arrays under torchvision's current names."""
     owner = "torchvision's ViT"
     config = mapping.check_vit(owner, checkpoint.config)
     (height, width), (p, q) = config.image_size, config.patch_size
@@ -100,8 +99,8 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
 def preprocess(config: ViTConfig, name: str) -> PreprocessSpec:
     """torchvision's evaluation of these weights, by the name of their file.
 
-    For other names, that of the first weights that it fetches for such images,
-    patches and depth; without any, the short side is 8/7 of the crop.
+    For other names, the first in `PREPROCESS` with the same image and patch
+    size and depth; without any, the short side is 8/7 of the crop.
     """
     size = config.image_size[0]
     kind = {24: "l", 32: "h"}.get(config.depth, "b")

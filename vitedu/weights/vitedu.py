@@ -1,6 +1,6 @@
 """Our own file: safetensors that say everything about their model.
 
-The tensors carry timm's names; one metadata key, `vitedu`, holds sorted JSON:
+The tensors have timm's names; one metadata key, `vitedu`, holds sorted JSON:
 configuration, preprocessing, class names (ImageNet-1k's as one word), `loss` if
 it is "sigmoid", `resize` if it is not "paper". There is no date and no commit
 in it, so equal runs give equal bytes.
@@ -27,10 +27,10 @@ SUFFIXES = (".safetensors",)
 
 
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
-    """The arrays as they are, and what the header says.
+    """The arrays unchanged, with what the header says.
 
-    Where it says nothing, Hugging Face's mixin wrote the file: its config.json
-    has the configuration and, under the key "vitedu", the rest.
+    Without our header, Hugging Face's mixin wrote the file: its config.json has
+    the configuration and, under the key "vitedu", the rest.
     """
     try:
         if "vitedu" in metadata.header:
@@ -66,7 +66,6 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The arrays of the file: on the CPU, contiguous, names unchanged."""
     return {
         name: tensor.detach().cpu().contiguous()
         for name, tensor in checkpoint.state_dict.items()
@@ -74,7 +73,6 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 
 def header_of(checkpoint: Checkpoint) -> dict[str, str]:
-    """The metadata in its header, which `to_vitedu` reads."""
     usage = checkpoint.usage.to_json()
     content = {"config": checkpoint.config.to_json()} | usage
     if checkpoint.class_names == imagenet_classes().names:
@@ -83,10 +81,7 @@ def header_of(checkpoint: Checkpoint) -> dict[str, str]:
 
 
 def write_weights(path: str | PathLike[str], checkpoint: Checkpoint) -> None:
-    """Write `checkpoint` to `path` whole or not at all, not asking if it fits.
-
-    `vitedu.save` is for models, and asks.
-    """
+    """Write `checkpoint` to `path` whole or not at all, without checking it."""
     from safetensors.torch import save
 
     content = save(from_vitedu(checkpoint), header_of(checkpoint))

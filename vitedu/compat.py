@@ -1,10 +1,9 @@
 """Import torchvision and timm beside a torch that they were not built for.
 
-torchvision's wheel for Linux links against the CUDA libraries of torch. Beside
-a CPU build its compiled part does not load, and `import torchvision` ends in
-`operator torchvision::nms does not exist`. Declaring the two operators that it
-describes at import is enough for its Python part (models, transforms) and for
-timm. The compiled operators (`nms`, `decode_jpeg`) stay away and say so when
+torchvision's Linux wheel is linked against CUDA. Beside a CPU build of torch
+its compiled part does not load, and `import torchvision` ends in `operator
+torchvision::nms does not exist`. Declaring two operators is enough for its
+Python part and for timm; compiled operators (`nms`, `decode_jpeg`) fail when
 called.
 
 `timm = import_timm()`
@@ -20,7 +19,6 @@ _KEPT_LIBRARIES: list[object] = []
 
 
 def import_torchvision() -> ModuleType:
-    """The torchvision module, with or without its compiled operators."""
     try:
         return importlib.import_module("torchvision")
     except RuntimeError as error:
@@ -40,7 +38,6 @@ def import_torchvision() -> ModuleType:
 
 
 def import_timm() -> ModuleType:
-    """The timm module, after torchvision has been made importable."""
     import_torchvision()
     with warnings.catch_warnings():
         # timm reaches tqdm.auto, which asks for ipywidgets in every notebook

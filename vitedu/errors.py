@@ -1,4 +1,4 @@
-"""What a user can mend, said in one sentence.
+"""Errors that a user can fix, each said in one sentence.
 
 `raise UserError(f"{path} is not a run folder: config.json is missing")`
 """
@@ -20,10 +20,10 @@ INSIDE = ("vitedu.", "torch.", "contextlib")
 
 
 class UserError(ValueError):
-    """A mistake outside the code; the command prints one sentence, exits 2.
+    """A mistake outside the code; the command prints the message, exits 2.
 
-    What comes from outside (file names, class names, metadata) cannot change
-    the terminal or fill the screen: the message is `printable`.
+    The message is made `printable`: names and metadata from files can't change
+    the terminal or fill the screen.
     """
 
     def __init__(self, message: object = "") -> None:
@@ -56,7 +56,7 @@ def _escaped_letter(letter: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong, without the path that the sentence around it names."""
+    """What went wrong, without the path, which the caller names."""
     text = getattr(error, "strerror", None) or str(error)
     return (text or type(error).__name__).splitlines()[0]
 
@@ -70,10 +70,7 @@ def warn(message: str) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: the nearest `known`, or all.
-
-    Of very many the first few.
-    """
+    """The end of a message about an unknown name: the nearest, or all known."""
     known = sorted(known)
     folded = {other.casefold(): other for other in known}
     near = get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
@@ -89,7 +86,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def check_memory(num_bytes: int, what: str, remedy: str = "") -> None:
     """UserError with both numbers, unless `num_bytes` of memory are free.
 
-    `what` begins the sentence ("photo.png, 50000 by 50000 pixels,"); `remedy`
+    `what` begins the sentence ("photo.png, 50000 by 50000 pixels,"), `remedy`
     ends it.
     """
     free = available_memory()
@@ -102,17 +99,14 @@ def check_memory(num_bytes: int, what: str, remedy: str = "") -> None:
 
 
 def available_memory() -> int:
-    """Bytes this process can still use: what system and containers leave.
-
-    What only caches files counts as free.
-    """
+    """Bytes this process can still allocate; file caches count as free."""
     import psutil
 
     return min([psutil.virtual_memory().available, *container_memory()])
 
 
 def container_memory(root: Path = CGROUPS) -> list[int]:
-    """Bytes left in each of the control groups around this process (Linux)."""
+    """Bytes left in each control group around this process (Linux)."""
     groups = []
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()

@@ -43,7 +43,6 @@ class Range:
     below: float | None = None
 
     def holds(self, number: float) -> bool:
-        """Whether `number` is one of them."""
         return (
             (self.at_least is None or number >= self.at_least)
             and (self.at_most is None or number <= self.at_most)
@@ -82,9 +81,8 @@ Size = Annotated[tuple[Count, Count], OneForAll()]  # height, width
 def check_fields(config: Any) -> None:
     """Check every field of a frozen dataclass against its type, in place.
 
-    An int becomes a float where that is the type, a list a tuple, a number a
-    pair where the type is a `Size`. UserError: a field is of another type or
-    out of range; the sentence names it.
+    An int becomes a float, a list a tuple and a number a pair where the type
+    asks for it. UserError: a field is of another type or out of range.
     """
     for name, kind in field_types(type(config)).items():
         value = converted(name, getattr(config, name), kind)
@@ -93,7 +91,6 @@ def check_fields(config: Any) -> None:
 
 @cache
 def field_types(kind: type) -> dict[str, Any]:
-    """The type of each field of a dataclass, with its range."""
     hints = typing.get_type_hints(kind, include_extras=True)
     return {each.name: hints[each.name] for each in fields(kind)}
 
@@ -124,7 +121,6 @@ def converted(name: str, value: Any, kind: Any) -> Any:
 
 
 def converted_range(name: str, value: Any, kind: Any) -> Any:
-    """`value` as the type within an `Annotated`, if it is in its range."""
     inner, *marks = typing.get_args(kind)
     new = value
     if OneForAll() in marks and not isinstance(value, list | tuple):
@@ -140,7 +136,6 @@ def converted_range(name: str, value: Any, kind: Any) -> Any:
 
 
 def converted_tuple(name: str, value: Any, kind: Any) -> tuple[Any, ...]:
-    """A list or tuple with each of its parts converted."""
     parts = typing.get_args(kind)
     if not isinstance(value, list | tuple):
         raise wrong(name, value, kind)
@@ -156,7 +151,6 @@ def converted_tuple(name: str, value: Any, kind: Any) -> tuple[Any, ...]:
 
 
 def converted_union(name: str, value: Any, kind: Any) -> Any:
-    """None where it is allowed, else one of the other types."""
     others = [x for x in typing.get_args(kind) if x is not type(None)]
     if value is None and len(others) < len(typing.get_args(kind)):
         return None
@@ -171,17 +165,16 @@ def converted_union(name: str, value: Any, kind: Any) -> Any:
 
 
 def is_number(value: Any, kind: type) -> bool:
-    """Whether it is a number, NumPy's too, and not true or false."""
+    """NumPy's numbers count too, True and False don't."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def is_instance(value: Any, kind: Any) -> bool:
-    """`isinstance`, for which everything is an `Any`."""
+    """`isinstance` that also takes Any and generic types."""
     return kind is Any or isinstance(value, typing.get_origin(kind) or kind)
 
 
 def wrong(name: str, value: Any, kind: Any) -> UserError:
-    """The sentence about a value that does not fit."""
     return UserError(f"{name} must be {wanted(kind)}, got {value!r}")
 
 
@@ -223,10 +216,7 @@ def check_names(owner: str, names: Iterable[Any], known: Iterable[str]) -> None:
 
 
 def from_json(kind: type[Kind], values: Any) -> Kind:
-    """The dataclass that `to_json` wrote, with the dataclasses in it.
-
-    UserError: a field is unknown, missing or wrong.
-    """
+    """The dataclass `to_json` wrote. UserError: a field is missing or wrong."""
     owner = kind.__name__
     if not isinstance(values, Mapping):
         raise UserError(f"{owner} must be a JSON object, got {values!r}")
@@ -252,14 +242,14 @@ def from_json(kind: type[Kind], values: Any) -> Kind:
 
 
 def to_json(config: Any) -> dict[str, Any]:
-    """A frozen dataclass as plain numbers, strings, lists, dicts, by field."""
+    """A frozen dataclass as plain JSON values, by field."""
     return {
         each.name: plain(getattr(config, each.name)) for each in fields(config)
     }
 
 
 def plain(value: Any) -> Any:
-    """A tuple as the list that JSON makes of it, a dataclass as a dict."""
+    """`value` as JSON has it: tuples as lists, dataclasses as dicts."""
     if is_dataclass(value) and not isinstance(value, type):
         own = getattr(value, "to_json", None)
         return own() if own else to_json(value)
@@ -271,10 +261,7 @@ def plain(value: Any) -> Any:
 
 
 def meanings(owner: type) -> dict[str, str]:
-    """What each field means: the `Attributes:` of a class's docstring.
-
-    Without docstrings (python -OO) nothing is found.
-    """
+    """{field: meaning} from `Attributes:` of the docstring; {} under -OO."""
     _, _, section = (inspect.getdoc(owner) or "").partition("Attributes:\n")
     entries: dict[str, str] = {}
     name = ""
@@ -291,10 +278,7 @@ def meanings(owner: type) -> dict[str, str]:
 
 
 def with_meanings(doc: str | None, owner: type) -> str | None:
-    """A function's docstring, with the meanings of `owner`'s fields behind it.
-
-    For a function that takes the fields as keywords. None (python -OO) stays.
-    """
+    """`doc` with the meanings of `owner`'s fields; None (-OO) stays None."""
     if doc is None:
         return None
     entries = [

@@ -1,4 +1,4 @@
-"""Reading what may be anything, and writing a file whole or not at all."""
+"""Read files that may be anything; write a file whole or not at all."""
 
 import json
 import os
@@ -14,10 +14,7 @@ from vitedu.errors import UserError, reason
 
 
 def user_path(value: str | PathLike[str]) -> Path:
-    """A path as a person writes it; in text, `~` is the home folder.
-
-    UserError: it is empty, cannot be a path, or names an unknown user.
-    """
+    """A path as typed; in a str, `~` is home. UserError: it can't be a path."""
     text = os.fsdecode(value)
     if not text:
         raise UserError("the path is empty; name a file or a folder")
@@ -36,11 +33,7 @@ def user_path(value: str | PathLike[str]) -> Path:
 
 
 def check_regular(path: str | Path) -> os.stat_result:
-    """What the system knows of a file that can be read without waiting.
-
-    UserError: it doesn't exist, may not be read, or is a folder, a pipe or a
-    device.
-    """
+    """The stat of a regular, readable file. UserError: it isn't one."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -59,7 +52,6 @@ def check_regular(path: str | Path) -> os.stat_result:
 
 
 def make_folder(path: Path) -> None:
-    """The folder and those above it. UserError: it cannot be made."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -67,7 +59,7 @@ def make_folder(path: Path) -> None:
 
 
 def list_folder(path: str | Path) -> list[str]:
-    """The names in a folder, sorted. UserError: it cannot be listed."""
+    """The names in a folder, sorted."""
     try:
         return sorted(os.listdir(path))
     except (OSError, ValueError) as error:
@@ -75,7 +67,6 @@ def list_folder(path: str | Path) -> list[str]:
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
-    """The JSON object in a file. UserError: it cannot be read, or isn't one."""
     check_regular(path)
     try:
         text = Path(path).read_bytes()
@@ -85,7 +76,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes, where: str) -> dict[str, Any]:
-    """The JSON object in a text from `where`. UserError: it isn't one."""
+    """The JSON object in a text; errors name it as `where`."""
     try:
         values = json.loads(text)
     except ValueError as error:  # also bytes that are no text
@@ -102,9 +93,8 @@ def replace_file(
 ) -> None:
     """Put `content` at `path`: readers see the old file or all of the new one.
 
-    `content` is what to write, or a function that writes it into an open file.
-    UserError: the folder cannot be written, or the disk is full; the old file
-    stays.
+    `content` may be a function that writes into an open file. UserError: no
+    permission or a full disk; the old file stays.
     """
     path = Path(path)
     # Nobody can guess the name, and "x" follows no link that was put there.

@@ -1,8 +1,7 @@
-"""From any form of a picture to the numbers that a model wants.
+"""From any form of picture to the numbers a model wants.
 
-A `PreprocessSpec` travels with the weights; `read_image` applies its geometry
-to one picture, `normalise` its numbers to a batch. Paper: section 4.1 and
-appendix B.
+A `PreprocessSpec` travels with the weights; `read_image` applies its geometry,
+`normalise` its numbers. Paper: section 4.1 and appendix B.
 
 `logits = model(vitedu.preprocess(model, "cat.jpg"))`
 """
@@ -54,7 +53,7 @@ Picture: TypeAlias = Union[File, "Image", np.ndarray[Any, Any], Tensor]
 
 # Formats that a camera or a phone writes, and that not every pillow reads.
 FOREIGN = (".avif", ".heic", ".heif", ".jxl")
-# From here on a picture is held against the free memory.
+# From here on a picture's size is compared with the free memory.
 LARGE_PIXELS = 1 << 24
 # Errors that trying again won't mend. Anything else the system says (too many
 # open files, a network drive that is away) is about this moment.
@@ -70,15 +69,13 @@ Crop = Annotated[float, Range(above=0, at_most=1)]
 class PreprocessSpec:
     """What must be done to a picture before this model sees it.
 
-    The defaults are the ViT authors' evaluation: 224 pixels, mean and std 0.5
-    (so the range is -1..1), a direct bilinear resize that does not keep the
-    picture's aspect (`crop=None`). timm evaluates the same weights with bicubic
-    and crop 0.9 at 224, 1.0 at 384; the choice moves the accuracy by tenths of
-    a point, so it is kept here.
+    The defaults are the ViT authors' evaluation: 224 pixels, values in -1..1, a
+    bilinear resize that does not keep the aspect ratio (`crop=None`). timm
+    evaluates the same weights with bicubic and crop 0.9 at 224, 1.0 at 384;
+    that moves the accuracy by tenths of a point.
 
-    Called, it is a transform: a picture becomes float32 (c, h, w), so that
-    `ImageFolder("photos", transform=model.preprocess)` is a data set for the
-    model.
+    Called, it turns a picture into float32 (c, h, w), so it can be a transform:
+    `ImageFolder("photos", transform=model.preprocess)`.
 
     Attributes:
         image_size: height and width in pixels; one number means a square
@@ -154,7 +151,7 @@ class PreprocessSpec:
 
 
 def normalise(images: Tensor, spec: PreprocessSpec) -> Tensor:
-    """(x / 255 - mean) / std of (b, c, h, w) uint8 or 0..255 float: float32."""
+    """(b, c, h, w), uint8 or float 0..255 -> float32 (x / 255 - mean) / std."""
     if images.ndim != 4 or images.shape[1] != spec.in_channels:
         raise ValueError(
             f"normalise wants (b, {spec.in_channels}, h, w), got "
@@ -174,14 +171,12 @@ def normalise(images: Tensor, spec: PreprocessSpec) -> Tensor:
 def read_image(picture: Picture, spec: PreprocessSpec) -> Tensor:
     """One picture to uint8 (c, h, w) of the size and channels of `spec`.
 
-    `picture` is a path, an encoded picture as bytes or as a file opened in
-    binary mode, a pillow image, a uint8 array, (h, w) or (h, w, 1 or 3), or a
-    tensor (c, h, w), uint8 or floats in 0..1, of as many channels as `spec`
-    names. With a crop, the short side is resized to floor(size / crop) and the
-    centre cut out, pixel for pixel as timm does; without, it is resized as it
-    is. Grey is pillow's luma, transparency is dropped, 16 bits become 8, of an
-    animation the first frame is taken, and an EXIF rotation is not applied (nor
-    is it in timm).
+    `picture` is a path, encoded bytes, a file opened in binary mode, a pillow
+    image, a uint8 array (h, w) or (h, w, 1 or 3), or a tensor (c, h, w) of
+    `spec`'s channels, uint8 or floats in 0..1. With a crop, the short side is
+    resized to floor(size / crop) and the centre cut out, pixel for pixel as in
+    timm. Grey is pillow's luma, transparency is dropped, 16 bits become 8, an
+    animation gives its first frame; EXIF rotation is not applied (nor in timm).
 
     UserError: a file or bytes that are missing, damaged or no picture; a tensor
     of another shape, dtype or range; another kind of object. ValueError: an
@@ -193,7 +188,6 @@ def read_image(picture: Picture, spec: PreprocessSpec) -> Tensor:
 
 
 def resized(image: "Image", spec: PreprocessSpec) -> "Image":
-    """A pillow image of any size, brought to `spec`'s as `read_image` does."""
     from PIL import Image
 
     how = Image.Resampling[spec.interpolation.upper()]
@@ -211,9 +205,9 @@ def preprocess(
 ) -> Tensor:
     """Pictures as `model` wants them: float (b, c, h, w).
 
-    One picture, as `read_image` takes it, is a batch of one; a list or a tuple
-    of them, of any sizes, is a batch of as many. On the model's device and in
-    its dtype.
+    One picture is a batch of one; a list or tuple may mix sizes. See
+    `read_image` for what a picture can be. On the model's device and in its
+    dtype.
 
     UserError: a picture cannot be read. ValueError: the list is empty, or the
     model has no PreprocessSpec.
@@ -248,11 +242,11 @@ def _size_before_crop(
 
 
 class UnreadablePicture(UserError):
-    """A file is not a picture that can be used, whatever the machine does."""
+    """The file itself cannot be used: trying again won't help."""
 
 
 def as_image(picture: Picture, channels: int) -> "Image":
-    """What `read_image` takes, as a pillow image in its full size, L or RGB."""
+    """Any `Picture` as a pillow image in its full size, mode L or RGB."""
     from PIL import Image
 
     check_channels(channels)
@@ -271,11 +265,7 @@ def as_image(picture: Picture, channels: int) -> "Image":
 
 
 def open_image(file: File, channels: int) -> "Image":
-    """The picture in a file as a pillow image, decoded, of 1 or 3 channels.
-
-    An open file is read from its beginning and left open.
-    UserError: it is missing, damaged, too large or not a picture.
-    """
+    """A picture file, decoded, in mode L or RGB; an open file stays open."""
     check_channels(channels)
     with opened(file) as image:
         return converted(image, channels)
@@ -283,17 +273,16 @@ def open_image(file: File, channels: int) -> "Image":
 
 @contextmanager
 def opened(file: File) -> Iterator["Image"]:
-    """A picture with only its header read; pillow decodes it when it's used.
+    """A picture with only its header read; pillow decodes it on use.
 
-    UnreadablePicture: it is damaged or no picture, as it turns out then or now.
-    UserError: the system couldn't read it this time.
+    UnreadablePicture: damaged or no picture. UserError: not readable now.
     """
     with header(file) as image, reading(name_of(file)):
         yield image
 
 
 def header(file: File) -> "Image":
-    """What `opened` yields, for a caller who closes it."""
+    """The image of `opened`, for a caller who closes it."""
     from PIL import Image
 
     source: Path | BinaryIO
@@ -349,7 +338,7 @@ def _check_file(path: Path) -> None:
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """Begins what is raised inside with "cannot read NAME"."""
+    """Errors raised inside begin with "cannot read NAME"."""
     try:
         yield
     except UserError as error:
@@ -360,16 +349,16 @@ def naming(name: str) -> Iterator[None]:
 
 @contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Turns whatever pillow raises inside into one sentence about `name`."""
+    """Errors that pillow raises inside become a sentence about `name`."""
     try:
         with naming(name):
             yield
     # a Warning where the caller has turned warnings into errors
     except (UserError, Warning):
         raise
-    # What a decoder raises depends on where the damage leads it.
+    # a decoder may raise anything on damaged data
     except Exception as error:
-        # pillow's own have no number
+        # pillow's own errors have no errno
         number = getattr(error, "errno", None)
         if number is not None and number not in LASTING:
             raise UserError(f"cannot read {name}: {reason(error)}") from error
@@ -484,6 +473,6 @@ def as_pixels(image: "Image") -> Tensor:
 
 
 def channels_last(image: "Image") -> Tensor:
-    """What `as_pixels` gives, each pixel's channels side by side in memory."""
+    """`as_pixels`, but each pixel's channels are adjacent in memory."""
     pixels = torch.from_numpy(np.array(image))
     return pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)

@@ -47,8 +47,8 @@ class Settings:
     """What is the same for all contestants.
 
     `batch_size` images a step, `rounds` turns of each contestant, `threads` of
-    the CPU (None: as many as torch has now). The step is that of `vitedu
-    train`: softmax cross-entropy and fused AdamW, without gradient clipping.
+    the CPU (None: torch's). A step is that of `vitedu train`: softmax
+    cross-entropy, fused AdamW, no gradient clipping.
     UserError: a number is too small, or a kind is unknown.
     """
 
@@ -71,17 +71,16 @@ def bench(
     device: torch.device,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> dict[str, Any]:
-    """Time ours and the peers that are there, all on the same random images.
+    """Time our model and the installed peers on the same random images.
 
-    For each kind: images a second of each contestant, how many times as fast
-    ours is (`ratio`, with its quartiles over the rounds; `ratio` beside the
-    contestants is the one to the fastest peer that computes the same function),
-    the peak memory of a step in bytes (None where the device does not count
-    it), and the share of the matrix products' ceiling that the model's
-    operations reach (`mfu`). `away` says why a peer did not take part.
+    For each kind: images per second of each contestant; `ratio`, how many times
+    as fast ours is, with quartiles over the rounds (the one beside the
+    contestants: against the fastest peer that computes the same function); peak
+    memory of a step in bytes (None if the device doesn't count it); `mfu`, the
+    share of each ceiling reached. `away` says why a peer did not take part.
 
-    UserError: a name is unknown, the precision is not the device's, or the
-    batch does not fit into memory.
+    UserError: a name is unknown, the device lacks the precision, or the batch
+    does not fit into memory.
     """
     check_sizes(config, settings, 1 + sum(map(is_installed, against)), device)
     with num_threads(settings.threads):
@@ -223,7 +222,7 @@ def train_state(
 def random_batch(
     config: NetworkConfig, batch_size: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Images (b, c, h, w), labels (b,), resident: no time goes to loading."""
+    """Images (b, c, h, w) and labels (b,), already on the device."""
     generator = torch.Generator().manual_seed(0)
     shape = (batch_size, config.in_channels, *config.image_size)
     images = torch.randn(shape, generator=generator)
@@ -236,8 +235,6 @@ def random_batch(
 def step_of(
     state: TrainState, batch: tuple[Tensor, Tensor], is_training: bool
 ) -> Callable[[], None]:
-    """One update; or one forward pass, without what backward would need."""
-
     def infer() -> None:
         with torch.inference_mode(), state.precision.autocast():
             state.model(batch[0])
@@ -254,7 +251,7 @@ def warm_up(
     device: torch.device,
     clock: Clock,
 ) -> tuple[int, dict[str, int | None]]:
-    """How many steps fill a turn, and peak memory in bytes of one of each."""
+    """Steps that fill a turn, and the peak memory of each step in bytes."""
     is_cuda = device.type == "cuda"
     seconds, peaks = [], {}
     for name, step in steps.items():

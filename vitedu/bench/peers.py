@@ -1,7 +1,6 @@
 """A configuration's network built by other libraries, with the same weights.
 
-`contestants(vit_config("ViT-S/16"), ("timm",))` is ours, timm's, and who stays
-away.
+`contestants(vit_config("ViT-S/16"), ("timm",))` builds ours and timm's.
 """
 
 import importlib.util
@@ -40,8 +39,8 @@ SAME = 1e-3
 class Contestant(NamedTuple):
     """A model that takes part: images (b, c, h, w) -> logits (b, classes).
 
-    `difference` is how far its logits are from ours, as a share of the largest;
-    None: it is another function, and so are its operations.
+    `difference` between its logits and ours, as a share of the largest; None if
+    it computes another function.
     """
 
     name: str
@@ -51,7 +50,7 @@ class Contestant(NamedTuple):
 
 
 class Logits(nn.Module):
-    """A model of transformers that answers with its logits alone."""
+    """A model of transformers that returns its logits alone."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -94,7 +93,6 @@ def torchvision_model(checkpoint: Checkpoint) -> nn.Module:
 
 
 def transformers_model(checkpoint: Checkpoint) -> nn.Module:
-    """Hugging Face's, with fused attention. UserError: it can't be this one."""
     import_torchvision()  # which transformers imports too, see vitedu.compat
     import transformers
 
@@ -111,11 +109,9 @@ def transformers_model(checkpoint: Checkpoint) -> nn.Module:
 
 
 def vit_pytorch_model(checkpoint: Checkpoint) -> nn.Module:
-    """vit-pytorch's ViT of these sizes: a near relative with its own weights.
+    """vit-pytorch's ViT of these sizes, which is another function.
 
     It has no bias in q, k and v, and two more norms in the stem.
-
-    UserError: it cannot have these sizes.
     """
     import vit_pytorch
 
@@ -151,8 +147,8 @@ def contestants(
 ) -> tuple[list[Contestant], dict[str, str]]:
     """Ours first, then the peers, on the CPU; and why others don't take part.
 
-    All have the same weights, except for DEPARTS. The head's are random too:
-    behind zeros no gradient would flow.
+    All but DEPARTS have the same weights. The head is random too: behind zeros
+    no gradient would flow.
 
     UserError: a peer's name is unknown, or the model has no head or has
     dropout, which the libraries place differently.
@@ -199,7 +195,7 @@ def is_installed(name: str) -> bool:
 def contestant(
     name: str, model: nn.Module, ours: nn.Module, images: Tensor
 ) -> Contestant:
-    """A model that takes part. UserError: it should be ours, and isn't."""
+    """A model compared with ours. UserError: it should be ours, and isn't."""
     counted, wanted = (
         sum(weight.numel() for weight in each.parameters())
         for each in (model, ours)

@@ -41,10 +41,10 @@ def try_run(
     steps_done: int = 0,
     on_start: Callable[[Start], object] = lambda start: None,
 ) -> dict[str, Any]:
-    """Memory, what the data are, and the time after `steps_done` steps.
+    """Memory, a summary of the data, and the time after `steps_done` steps.
 
-    Where memory won't do, no step is taken. Of several processes only the first
-    one knows more than memory. UserError: what `fit` says before its first
+    If memory is too small, no step is taken. Of several processes only the
+    first returns more than memory. UserError: as from `fit` before its first
     step, or a step doesn't fit into memory.
     """
     processes = from_environment()
@@ -121,7 +121,7 @@ def added_words(step: Step, before: Step) -> str:
 
 
 class Trial:
-    """What `fit` calls: it looks at the data, times steps, and stops."""
+    """`fit`'s callbacks: look at the data, time some steps, stop."""
 
     def __init__(
         self, device: torch.device, on_start: Callable[[Start], object]
@@ -133,7 +133,7 @@ class Trial:
         self.step = 0
         self.since = 0.0
         self.seconds: list[float] = []  # of each step
-        self.waits: list[float] = []  # share of each that went by for data
+        self.waits: list[float] = []  # share of each spent waiting for data
 
     def start(self, start: Start) -> None:
         self.begun = start
@@ -146,10 +146,7 @@ class Trial:
             self.waits.append(progress.line["data_wait"])
 
     def stepped(self) -> bool:
-        """Time a step; whether these are enough.
-
-        Called between the batches of an evaluation too, which isn't timed.
-        """
+        """Time a step; True once there are enough. Evaluation isn't timed."""
         if self.begun is None:
             return False
         state = self.begun.state
@@ -179,7 +176,7 @@ class Trial:
             "images_per_second": config.batch_size / step,
             "data_wait": statistics.mean(waits),
             "evaluated_images": num_images,
-            # learning from an image is three times the work of looking at it
+            # a training step is three times the work of a forward pass
             "evaluation_seconds": num_images * step / config.batch_size / 3,
         }
 
@@ -217,10 +214,7 @@ def look_at(sources: Sources, config: TrainConfig) -> dict[str, Any]:
 def on_gpu(
     config: TrainConfig, images: int, name: str
 ) -> dict[str, Any] | None:
-    """Hours to learn from so many images, memory, what to add to the command.
-
-    None: a step doesn't fit.
-    """
+    """Hours, memory and overrides to add; None: a step doesn't fit."""
     gpu = GPUS[name]
     asked = step_of(config)._replace(precision=gpu.precision)
     step = fitted(asked, gpu.num_bytes)
@@ -237,7 +231,7 @@ def on_gpu(
 
 
 def num_images(config: TrainConfig) -> int | None:
-    """How many images a run learns from; None: only the data would tell."""
+    """Images that a run learns from; None: it depends on the data."""
     if config.steps is not None:
         return config.steps * config.batch_size
     if config.dataset not in SIZES or config.epochs is None:

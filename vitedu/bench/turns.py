@@ -1,8 +1,8 @@
 """Timing contestants in turns, and the ratios of their speeds.
 
-A round is one turn of each contestant. Another one begins each round, so that a
-slow minute of the machine hits all of them alike. On one thread of the CPU the
-clock is the process's own, which stops while other programs have the processor.
+A round is one turn of each contestant, a different one first each time, so that
+a slow minute of the machine hits all alike. On one CPU thread the clock is the
+process's own, which stops while other programs run.
 """
 
 import statistics
@@ -50,7 +50,6 @@ def repeated(step: Callable[[], None], times: int) -> Callable[[], None]:
 
 
 def spread(values: list[float]) -> dict[str, float]:
-    """The median of at least two numbers, and the quartiles around it."""
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")
     return {"low": low, "median": median, "high": high}
 
@@ -60,9 +59,8 @@ def compare(
 ) -> dict[str, Any]:
     """Speeds and ratios from the seconds of turns of `num_images` each.
 
-    A ratio is ours to theirs within a round, above 1 where ours is faster. Only
-    the peers in `same`, which compute the same function, can be the fastest
-    peer.
+    A ratio is ours to theirs within a round, above 1 where ours is faster. The
+    fastest peer is one of `same`, which compute the same function.
     """
     rows: dict[str, Any] = {}
     for name, turns in seconds.items():
@@ -95,7 +93,6 @@ def matmul_ceiling(
 
 
 def clock_of(device: torch.device) -> Clock:
-    """The clock for turns on a device, with the threads that torch has now."""
     is_alone = device.type == "cpu" and torch.get_num_threads() == 1
     return time.process_time if is_alone else time.perf_counter
 
@@ -109,7 +106,7 @@ def wait(device: torch.device) -> None:
 
 @contextmanager
 def num_threads(count: int | None) -> Iterator[None]:
-    """Use `count` threads of the CPU inside; None leaves them as they are."""
+    """Use `count` threads of the CPU inside; None changes nothing."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:

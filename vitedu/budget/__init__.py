@@ -1,4 +1,4 @@
-"""What a configuration costs, before anything of it is built.
+"""What a configuration costs, before anything is built.
 
 `parameters(vit_config("ViT-B/16")).total` is 86567656.
 """

@@ -1,4 +1,4 @@
-"""What it takes to build a network: found from its shapes, without numbers.
+"""The memory it takes to build a network, found from its shapes.
 
 `check_memory(config, "model.safetensors: its network")`
 """
@@ -23,10 +23,7 @@ def on_meta(
     dtype: torch.dtype = torch.float32,
     what: str = "the model",
 ) -> tuple[nn.Module, Tensor]:
-    """`build(config)` and its images (b, c, h, w): shapes without numbers.
-
-    UserError: its sizes are beyond this machine, or beyond what torch counts.
-    """
+    """`build(config)` and images (b, c, h, w) on meta. UserError: too large."""
     errors.check_memory(table_bytes(config), what, MEND)
     shape = batch_size, config.in_channels, *config.image_size
     try:
@@ -39,7 +36,7 @@ def on_meta(
 
 
 def table_bytes(config: NetworkConfig) -> int:
-    """Bytes to compute fixed positions, which are numbers on meta too."""
+    """Bytes to compute fixed positions, which are real numbers even on meta."""
     position = getattr(config, "position", None)
     if isinstance(position, SinCos2D):
         layers = config.depth if position.at == "layers" else 1
@@ -54,10 +51,9 @@ def table_bytes(config: NetworkConfig) -> int:
 def building_bytes(
     config: NetworkConfig, copies: int = 1, what: str = "the model"
 ) -> int:
-    """Bytes of memory to build a network in float32, and hold one image.
+    """Bytes to build a network in float32, and hold one image.
 
-    `copies` is how often its weights are held: 4 to train it by Adam on this
-    machine.
+    `copies` is how often its weights are held: 4 to train it by Adam here.
     """
     model, images = on_meta(new_network, config, what=what)
     weights = sum(weight.numel() for weight in model.parameters())
@@ -67,8 +63,9 @@ def building_bytes(
 def check_memory(
     config: NetworkConfig, what: str = "the model", *, copies: int = 1
 ) -> None:
-    """UserError unless a network fits into the memory that is free.
+    """UserError unless building a network fits into the free memory.
 
-    `what` begins the sentence; `copies` as for `building_bytes`.
+    `what` begins the sentence. `copies` is how often the weights are held: 4 to
+    train by Adam.
     """
     errors.check_memory(building_bytes(config, copies, what), what, MEND)

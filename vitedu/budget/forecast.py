@@ -18,8 +18,6 @@ FEWEST = 8  # images at a time, before blocks are computed twice instead
 
 
 class GPU(NamedTuple):
-    """A kind of GPU, and what is assumed of it."""
-
     precision: str
     num_bytes: int  # of memory
     mfu: float  # share of the data sheet's peak
@@ -36,8 +34,6 @@ GPUS = {
 
 
 class Step(NamedTuple):
-    """What the memory of a training step depends on."""
-
     model: NetworkConfig
     batch_size: int  # of all processes together
     micro_batch_size: int | None = None
@@ -59,7 +55,6 @@ class StepMemory(NamedTuple):
 
 
 def step_memory(step: Step) -> StepMemory:
-    """What one of the processes holds. UserError: the model isn't counted."""
     share = -(-step.batch_size // step.num_processes)
     at_once = min(step.micro_batch_size or share, share)
     held = memory(
@@ -86,10 +81,9 @@ def fits(step: Step, num_bytes: float) -> bool:
 
 
 def fitted(step: Step, num_bytes: float) -> Step | None:
-    """`step` with as many images at a time as so much memory allows.
+    """`step`, if need be with fewer images at a time; None: nothing helps.
 
     Blocks are computed twice only if not even FEWEST images fit otherwise.
-    None: nothing helps. UserError: the model isn't counted.
     """
     if fits(step, num_bytes):
         return step
@@ -109,7 +103,7 @@ def fitted(step: Step, num_bytes: float) -> Step | None:
 def gpu_hours(
     model: NetworkConfig, num_images: int, gpu: str, checkpointing: bool = False
 ) -> float:
-    """Hours of one of GPUS that reaches the assumed share of its peak."""
+    """Hours on one `gpu` of GPUS, at its assumed share of the peak."""
     peak = datasheet(gpu, GPUS[gpu].precision)
     assert peak is not None  # GPUS are in the data sheets
     operations = num_images * training_flops(model)

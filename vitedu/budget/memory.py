@@ -1,4 +1,4 @@
-"""Bytes that a step holds: weights, gradients, the optimizer's, activations."""
+"""Bytes that a step holds: weights, gradients, optimizer state, activations."""
 
 from typing import NamedTuple
 
@@ -40,20 +40,18 @@ def memory(
 ) -> Memory:
     """Bytes that a step on `batch_size` images holds, in numbers of `dtype`.
 
-    With `autocast` (bfloat16 or float16) those are weights, their gradients,
-    the residual stream and the norms; products, and what they keep, are of the
-    other.
+    With `autocast` (bfloat16 or float16), weights, gradients, residual stream
+    and norms stay in `dtype`; products and what they keep are in the other.
 
-    For training, activations are what the forward pass keeps for the backward
-    pass; with activation `checkpointing` that is each block's input, and one
-    block at its widest moment, forward or while it is computed again. Without
-    training, there are only weights, and the activations alive at the widest
-    moment. Images included; the loss, the kernels' work space and what the
-    allocator rounds up are not.
+    Activations are what the forward pass keeps for the backward pass; with
+    `checkpointing`, each block's input and one block at its widest moment.
+    Without `training` there are only the weights, and the activations alive at
+    the widest moment. Images are included; the loss, the kernels' work space
+    and the allocator's rounding are not.
 
-    UserError: the optimizer is unknown, or the block, the position or the pool
-    is none that is counted here; nor are ResNets with `checkpointing`, and all
-    but the plain stem with `autocast`. ValueError: no image.
+    UserError: the optimizer is unknown; the block, position or pool isn't
+    counted here; a ResNet with `checkpointing`; `autocast` with any stem but
+    Patches. ValueError: no image.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}, it must be at least 1")
@@ -84,7 +82,7 @@ def activation_bytes(
     dtype: torch.dtype,
     half: torch.dtype,
 ) -> int:
-    """Bytes of activations: by formula, or of a ResNet by a run on meta."""
+    """By formula; for a ResNet, by a run on the meta device."""
     counted = bytes_kept if training else bytes_alive
     is_plain = type(getattr(config, "stem", None)) is Patches
     if half != dtype and not is_plain:
@@ -113,11 +111,10 @@ def checkpointed_bytes(
     dtype: torch.dtype,
     half: torch.dtype,
 ) -> tuple[int, int]:
-    """Casts and activations where blocks keep their inputs alone.
+    """Bytes of casts and activations if blocks keep only their inputs.
 
-    The widest moment is in the last block: in the forward pass, which holds the
-    casts of all kernels until its end, or in the backward pass, which has
-    computed the block again and is at its GELU.
+    The peak is in the last block: forward, while the casts of all kernels are
+    held, or backward, at the GELU of the block computed again.
     """
     if isinstance(config, ResNetConfig):
         refuse("activation checkpointing is counted for the blocks of a ViT")
@@ -143,7 +140,7 @@ def checkpointed_bytes(
 def cast_bytes(
     config: NetworkConfig, dtype: torch.dtype, half: torch.dtype
 ) -> int:
-    """Bytes of all kernels in another format; 0 where it is the same."""
+    """Bytes of all kernels as autocast copies them; 0 without autocast."""
     if half == dtype:
         return 0
     model, _ = on_meta(new_network, config)
@@ -162,13 +159,10 @@ def refuse(what: str) -> None:
 def saved_activations(config: ViTConfig, wide: int = 1, narrow: int = 1) -> int:
     """Bytes per image that the forward pass keeps for the backward pass.
 
-    A number is `wide` bytes, `narrow` where autocast makes it so: in products
-    and in GELU. 1 and 1 count numbers.
-
-    With fused attention, which keeps one number per row of the weights and
-    computes the (t, t) weights again. A dropout mask counts as wide as what it
-    masks, as on the CPU; CUDA keeps a byte per number. The masks of drop_path,
-    one number an image and branch, are left out.
+    A number takes `wide` bytes, in products and GELU `narrow` (autocast); 1 and
+    1 count numbers. Attention is fused: it keeps one number per row and head
+    and computes the (t, t) weights again. A dropout mask counts as wide as what
+    it masks, as on the CPU (CUDA: a byte). drop_path's masks are left out.
     """
     t, d = config.num_tokens, config.embed_dim
     # autocast's convolution keeps images of its own
@@ -200,11 +194,11 @@ def saved_at_end(config: ViTConfig, wide: int, narrow: int) -> int:
 
 
 def live_activations(config: ViTConfig, wide: int = 1, narrow: int = 1) -> int:
-    """Bytes per image alive at the widest moment of a forward pass alone.
+    """Bytes per image at the widest moment of a forward pass alone.
 
-    That is in the MLP, or in attention where the MLP is narrower than 2d. The
-    first tokens, the block's input, the residual stream and the norm's output
-    are held around it. `wide` and `narrow` as in `saved_activations`.
+    That is in the MLP, or in attention if the MLP is narrower than 2d, while
+    the first tokens, the block's input, the residual stream and the norm's
+    output are held. `wide` and `narrow` as in `saved_activations`.
     """
     d, m = config.embed_dim, config.mlp_dim
     in_mlp = 4 * d * wide + 2 * m * narrow

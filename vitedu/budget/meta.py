@@ -1,7 +1,4 @@
-"""What a model keeps when it's run, counted on any device.
-
-On PyTorch's meta device, which knows shapes alone, that takes no memory.
-"""
+"""Bytes that a run of a model keeps; on PyTorch's meta device it's free."""
 
 import weakref
 from typing import Any
@@ -13,9 +10,9 @@ from torch.utils._pytree import tree_leaves
 
 
 def bytes_kept(module: nn.Module, images: Tensor) -> int:
-    """Images, and what autograd keeps of a forward pass, but no parameters.
+    """Bytes of the images and of what autograd saves, without parameters.
 
-    Fused kernels aside: the attention of the meta device keeps its weights.
+    On the meta device attention isn't fused, so its weights are counted.
     """
     held = {}
 
@@ -32,14 +29,14 @@ def bytes_kept(module: nn.Module, images: Tensor) -> int:
 
 
 def bytes_alive(module: nn.Module, images: Tensor) -> int:
-    """Images, and what is alive at the widest moment of a forward pass."""
+    """Bytes of the images and, at its peak, of a forward pass."""
     with torch.inference_mode(), Alive() as alive:
         module(images)
     return images.nbytes + alive.peak
 
 
 class Alive(TorchDispatchMode):
-    """Notes what the operators make, and the most bytes alive at once."""
+    """Tracks what operators allocate, and the most bytes alive at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,6 +57,6 @@ class Alive(TorchDispatchMode):
 
 
 def storages(values: Any) -> list[torch.UntypedStorage]:
-    """What holds the numbers of the tensors in any nest of lists and dicts."""
+    """The storages of all tensors in nested lists and dicts."""
     tensors = [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
     return [tensor.untyped_storage() for tensor in tensors]

@@ -1,4 +1,4 @@
-"""Weights and arithmetic of a configuration, and its use of a device."""
+"""A configuration's weights and operations, and its use of a device."""
 
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ RESNET_PARTS = ("stem", "stages", "norm", "head")
 
 
 class Parameters(NamedTuple):
-    """Numbers that are learned: in all, and by attribute of the model."""
+    """Numbers of learned weights: in all, and by attribute of the model."""
 
     total: int
     by_part: dict[str, int]
@@ -54,9 +54,9 @@ def parameters(config: NetworkConfig) -> Parameters:
 def macs(config: NetworkConfig) -> int:
     """Multiply-adds of one image's forward pass; many tables call them FLOPs.
 
-    Matrix products and convolutions alone: norms, softmax, GELU and biases are
-    left out. By formula for the stem Patches; a hybrid, a ResNet and what else
-    changes the products is run on the meta device under PyTorch's counter.
+    Matrix products and convolutions only: no norms, softmax, GELU or biases. By
+    formula for plain ViTs; others run on the meta device under PyTorch's
+    counter.
     """
     if not has_formula(config) or type(config.stem) is not Patches:
         return counted_macs(config)
@@ -107,10 +107,10 @@ def training_flops(config: NetworkConfig) -> int:
 
 
 def datasheet(device: str, precision: str) -> float | None:
-    """Operations a second that the maker promises for matrix products.
+    """The maker's peak for matrix products, in operations per second.
 
-    `device` is its name, "NVIDIA H100 80GB HBM3"; `precision` fp32, tf32, bf16
-    or fp16. Unknown for slices of a GPU (MIG) and for pairs of cards (NVL).
+    `device` is torch's name, "NVIDIA H100 80GB HBM3"; `precision` fp32, tf32,
+    bf16 or fp16. None: unknown, as for slices of a GPU (MIG) and pairs (NVL).
     """
     words = {*device.replace("-", " ").split()}
     if words & {"MIG", "NVL"}:
@@ -131,8 +131,8 @@ def mfu(
 ) -> float:
     """Model-FLOPs utilisation: the share of `ceiling` that is reached.
 
-    It counts what the model needs (`training_flops`, or `flops` without
-    training), not what a kernel or activation checkpointing repeats.
+    Counts what the model needs (`training_flops`, or `flops` without training),
+    not what kernels or activation checkpointing repeat.
     """
     needed = training_flops(config) if training else flops(config)
     return images_per_second * needed / ceiling

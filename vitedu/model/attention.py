@@ -1,7 +1,7 @@
 """Attention: equations (5) to (8).
 
-`attention` is the implementation to read, `MultiHeadAttention` the layer; it
-uses PyTorch's fused kernel unless `record_attention` asks for the weights.
+`attention` is the implementation to read; `MultiHeadAttention` uses PyTorch's
+fused kernel unless `record_attention` asks for the weights.
 """
 
 import math
@@ -25,8 +25,7 @@ def attention(
     """Equations (6), (7): q, k, v (b, heads, t, hd) -> values and weights.
 
     Values are (b, heads, t, hd), weights (b, heads, t, t) with rows that sum to
-    1. `bias`, if given, broadcasts to the weights and is added before the
-    softmax.
+    1. `bias` broadcasts to the weights and is added before the softmax.
     """
     scores = q @ k.mT / math.sqrt(q.shape[-1])  # (b, heads, t, t)
     if bias is not None:
@@ -90,10 +89,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def attention_layers(blocks: Iterable[nn.Module], position: str) -> list[Any]:
-    """The attention of each block, for a position that acts inside of it.
-
-    UserError: a block doesn't attend over all tokens.
-    """
+    """Each block's attention. UserError: one doesn't attend over all tokens."""
     layers = [getattr(block, "attn", None) for block in blocks]
     for block, layer in zip(blocks, layers, strict=True):
         if not isinstance(layer, MultiHeadAttention):
@@ -108,7 +104,6 @@ class Detached(list[Tensor]):
     """A list that keeps what is appended without its gradient."""
 
     def append(self, weights: Tensor) -> None:
-        """Keep the weights (b, heads, t, t) without their history."""
         super().append(weights.detach())
 
 
@@ -119,17 +114,17 @@ def record_attention(
     """Collect the attention weights of every forward pass in a `with` block.
 
     Yields a list that gains one (b, heads, t, t) per layer and pass, in the
-    order of computation. `detach=False` keeps the weights as they are in the
-    graph, so that gradients with respect to them can be taken:
+    order of computation. `detach=False` keeps the graph, for gradients with
+    respect to the weights:
 
     >>> with record_attention(model, detach=False) as maps:
     ...     logits = model(images)
     >>> gradients = torch.autograd.grad(logits[:, 207].sum(), maps)
 
     A layer is any sub-module called `attn`; its own forward appends the weights
-    to its list `maps`. For gradients, the model is neither compiled nor does it
-    recompute its blocks (`set_grad_checkpointing`): the weights of such a
-    forward pass are not those that the backward pass comes through.
+    to its list `maps`. For gradients, neither compile the model nor let it
+    recompute blocks (`set_grad_checkpointing`): the backward pass would go
+    through other weights than these.
 
     ValueError: no sub-module of the model is called `attn`.
     """

@@ -24,15 +24,14 @@ fx.wrap("repeat")
 class AxisAttention(MultiHeadAttention):
     """Equations (5) to (8) in each line of the grid: (b, t, d) -> (b, t, d).
 
-    `axis` is "row" or "column": which lines. `grid` is (rows, columns); the
+    `axis`, "row" or "column", says which lines. `grid` is (rows, columns); the
     last rows * columns tokens are the grid, row by row. A token before them,
     such as the class token, belongs to every line: it has one q, k and v, the
-    tokens of all lines read it, and it takes the mean of what it reads in each
-    line.
+    tokens of all lines read it, and it takes the mean of what it reads in each.
 
     Under `record_attention` the weights are (b*lines, heads, s, s), image after
-    image and line after line; s is the length of a line, and one more with a
-    class token, which comes first. A `position_bias` sees q of that shape.
+    image, line after line; s counts a line's tokens and the prefix tokens,
+    which come first. A `position_bias` sees q of that shape.
 
     ValueError: `embed_dim` does not divide into `num_heads`, or the axis is
     unknown.
@@ -92,10 +91,9 @@ class AxisAttention(MultiHeadAttention):
 class AxialBlock(nn.Module):
     """Row attention, MLP, column attention, MLP: (b, t, d) -> (b, t, d).
 
-    Two encoder blocks, `row` and `column`, each with norms, residual paths and
-    an MLP of its own: twice the weights of one EncoderBlock. After both, every
-    token has seen every other. `drop_path` is the rate of each of the four
-    branches, image by image.
+    Two encoder blocks, `row` and `column`, with twice the weights of one; after
+    both, every token has seen every other. `drop_path` is the rate of each of
+    the four branches, image by image.
     Source: paper, appendix D.6.
     """
 
@@ -135,11 +133,11 @@ class Axial:
     """Attention along one axis of the grid at a time, in place of Standard().
 
     A block is row attention and an MLP, then column attention and an MLP. The
-    paper leaves open what becomes of the class token, which has no place in the
-    grid, and whether row attention reads inside a row or across rows. Here
-    inside a row comes first, and the class token is part of every row and every
-    column (see AxisAttention), so that each pool works. A co-author's later
-    code (scenic's X-ViT) reads across rows first, without a class token.
+    paper doesn't say what becomes of the class token, or whether row attention
+    reads inside a row or across rows. Here it reads inside, and the class
+    token is part of every line (see AxisAttention), so each pool works. A
+    co-author's later code (scenic's X-ViT) reads across rows first, without a
+    class token.
     Source: paper, appendix D.6.
     """
 

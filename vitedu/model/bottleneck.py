@@ -1,8 +1,8 @@
-"""What both ResNets are built of: a root, and stages of bottleneck units.
+"""Parts of both ResNets: a root, and stages of bottleneck units.
 
 First the ViT authors' (post-activation), then BiT's (pre-activation);
-`vitedu.model.resnet` holds the table of their differences. Attributes are named
-as in timm's ResNetV2.
+`vitedu.model.resnet` lists their differences. Attributes have timm's names
+(ResNetV2).
 
 `Bottleneck(64, 16)(x)` maps (b, 64, h, w) to (b, 64, h, w).
 """
@@ -22,10 +22,10 @@ class Bottleneck(nn.Module):
 
     1x1 to narrow, 3x3, 1x1 to widen, a GroupNorm after each; ReLU after the
     first two and after the sum. Where width or stride change, a 1x1 convolution
-    and its norm make the shortcut fit. The last scale starts at zero: a new
-    unit is its shortcut.
-    Source: vit_jax's models_resnet.py; He et al. 2016, with the stride on the
-    3x3.
+    and its norm fit the shortcut. The last scale starts at zero, so a new unit
+    is its shortcut.
+    Source: vit_jax's models_resnet.py; He et al. 2016, but with the stride on
+    the 3x3.
     """
 
     def __init__(
@@ -55,11 +55,7 @@ class Bottleneck(nn.Module):
 
 
 def build_root(in_channels: int, width: float) -> nn.Sequential:
-    """Post-activation root: (b, c, h, w) -> (b, 64 * width, h/4, w/4).
-
-    Convolution and pool both halve the image, so the root alone divides it by
-    4.
-    """
+    """Post-activation root: (b, c, h, w) -> (b, 64 * width, h/4, w/4)."""
     channels = int(64 * width)
     return nn.Sequential(
         OrderedDict(
@@ -75,8 +71,8 @@ class PreActBottleneck(nn.Module):
     """Pre-activation: (b, c, h, w) -> (b, 4 * channels, h/stride, w/stride).
 
     1x1 to narrow, 3x3, 1x1 to widen, GroupNorm and ReLU before each, nothing
-    after the sum: the shortcut is left untouched. Where width or stride change,
-    the shortcut is a 1x1 convolution of the normed input.
+    after the sum. Where width or stride change, the shortcut is a 1x1
+    convolution of the normed input.
     Source: big_vision's bit_paper.py; He et al. 2016, "Identity Mappings".
     """
 
@@ -111,8 +107,7 @@ def build_bit_root(
 ) -> nn.Sequential:
     """BiT's root: (b, c, h, w) -> (b, 64 * width, h/4, w/4), rounded up.
 
-    No norm and no ReLU, so what the pool finds at its border counts: `border`
-    is 0 or -inf.
+    No norm and no ReLU, so the pool's `border` matters: 0 or -inf.
     """
     return nn.Sequential(
         OrderedDict(
@@ -128,8 +123,7 @@ def build_stages(
 ) -> nn.Sequential:
     """(b, 64 * width, h, w) -> features; stage i has `layers[i]` units.
 
-    From a stage to the next the channels double, and the first unit halves the
-    image, but for the first stage.
+    Each stage after the first doubles the channels and halves the image.
     """
     in_channels, stages = int(64 * width), []
     for i, depth in enumerate(layers):
@@ -144,7 +138,6 @@ def build_stages(
 
 
 def out_channels(layers: Sequence[int], width: float) -> int:
-    """Channels of the features that root and stages make."""
     root = int(64 * width)
     return root * 2 ** (len(layers) + 1) if layers else root
 

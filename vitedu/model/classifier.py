@@ -1,8 +1,8 @@
-"""What a network of ours carries besides its weights.
+"""What a network carries besides its weights.
 
-`model.preprocess` says how a picture becomes its input, `model.class_names`
-what its outputs are called, `model.loss_name` what it was trained by,
-`model.load_report` what became of the file that it came from.
+`model.preprocess` says how a picture becomes its input, `class_names` what its
+outputs are called, `loss_name` how it was trained, `load_report` what became of
+the file it came from.
 """
 
 import json
@@ -33,10 +33,9 @@ LossName = Literal["softmax", "sigmoid"]
 
 
 class Usage(NamedTuple):
-    """What travels with a network, apart from its configuration and weights.
+    """What travels with a network besides its configuration and weights.
 
-    `loss_name` is the loss that it was trained with. A file says "sigmoid"
-    alone, so that for any other network None comes back: unknown.
+    Files mention only the loss "sigmoid"; any other reads back as None.
     """
 
     preprocess: PreprocessSpec
@@ -59,10 +58,7 @@ class Usage(NamedTuple):
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Usage":
-        """What `to_json` wrote; other keys are left alone.
-
-        UserError: it cannot be understood.
-        """
+        """What `to_json` wrote, among other keys. UserError: a bad value."""
         for name in ("preprocess", "class_names"):
             if name not in values:
                 raise UserError(f"{name} is missing")
@@ -93,7 +89,7 @@ def checked_names(names: Any) -> tuple[str, ...]:
 
 
 class LoadReport(NamedTuple):
-    """What became of the tensors of a file."""
+    """What became of a file's tensors."""
 
     source: str
     dialect: str
@@ -109,12 +105,10 @@ class Classifier(nn.Module):
     """A network from images to logits, and what is known about it.
 
     A new one has the authors' preprocessing for its size and channels, no class
-    names, no loss and no report; `vitedu.load` puts what the file says in their
-    place.
+    names, no loss and no report; `vitedu.load` sets them from the file.
 
-    A class that adds Hugging Face's mixin, `class HubViT(ViT,
-    PyTorchModelHubMixin)`, keeps all that in its config.json: `from_pretrained`
-    brings it back, and `vitedu.load` reads the folder too.
+    With Hugging Face's mixin, `class HubViT(ViT, PyTorchModelHubMixin)`, all
+    that is kept in config.json, which `from_pretrained` and `vitedu.load` read.
     """
 
     head_name: ClassVar[str]  # of the layer that gives the logits
@@ -140,7 +134,7 @@ class Classifier(nn.Module):
             raise NotImplementedError
 
     def blocks_in_order(self) -> Iterable[nn.Module]:
-        """The blocks between stem and final norm, the first first."""
+        """The blocks between stem and final norm, first to last."""
         raise NotImplementedError
 
     def get_classifier(self) -> nn.Module:
@@ -149,11 +143,9 @@ class Classifier(nn.Module):
 
     @property
     def pretrained_cfg(self) -> dict[str, Any]:
-        """What timm's functions want to know of the input, in timm's words.
+        """The input in timm's terms, for `timm.data.resolve_model_data_config`.
 
-        With it `timm.data.resolve_model_data_config(model)` finds
-        `model.preprocess`. A new dict each time; change `model.preprocess` to
-        change it.
+        A new dict each time; change `model.preprocess` to change it.
         """
         spec = self.preprocess
         convolutions = (
@@ -176,7 +168,7 @@ class Classifier(nn.Module):
         }
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Store each block's input alone; recompute the rest going backward.
+        """Keep only each block's input; recompute the rest going backward.
 
         Less memory, a third more time. Dropout masks are the same both times,
         and parameters keep their names. Settings that choose the kernels of the
@@ -194,7 +186,6 @@ class Classifier(nn.Module):
     # methods.
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        """Its weights, and a config.json of what this network is now."""
         mixin: Any = super()
         mixin._save_pretrained(save_directory)
         usage = Usage(
@@ -211,10 +202,7 @@ class Classifier(nn.Module):
     def _load_as_safetensor(
         cls, model: Any, model_file: str, map_location: str, strict: bool
     ) -> Any:
-        """The weights, and what the config.json beside them says.
-
-        UserError: that cannot be understood.
-        """
+        """The weights, and what the config.json beside them says."""
         mixin: Any = super()
         model = mixin._load_as_safetensor(
             model, model_file, map_location, strict
@@ -240,7 +228,7 @@ class Classifier(nn.Module):
 
 
 def names_for(num_classes: int, class_names: Sequence[str]) -> tuple[str, ...]:
-    """The names as a tuple. UserError: not one for each class, nor none."""
+    """The names as a tuple. UserError: neither none nor one per class."""
     if isinstance(class_names, str):
         raise UserError(
             f"class_names={class_names!r} is one string; give a list with a "

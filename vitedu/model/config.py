@@ -215,7 +215,7 @@ class ViTConfig:
     def to_json(self) -> dict[str, Any]:
         """Plain numbers, strings and lists; the inverse of `from_json`.
 
-        Without registers it doesn't mention them, as before there were any.
+        `registers` is left out if 0, as in files from before there were any.
         """
         values = to_json(self)
         if not self.registers:
@@ -229,10 +229,7 @@ class ViTConfig:
 
 
 def seam_from_json(seam: str, value: Any) -> Any:
-    """The object of a seam that `to_json` wrote as a dict; anything else stays.
-
-    UserError: it names a class or a field that is unknown.
-    """
+    """A seam's object from the dict of `to_json`; anything else stays."""
     if not isinstance(value, dict):
         return value
     fields = dict(value)
@@ -262,9 +259,9 @@ def check_together(config: ViTConfig) -> None:
 def vit_config(name: str, **overrides: Unpack[ViTFields]) -> ViTConfig:
     """The configuration of a name, such as "ViT-B/16", with other fields.
 
-    Names of Table 1, and "R50+ViT-B/16" and the like, whose patch size counts
-    pixels of the ResNet's feature map. The true stride of "R+ViT-Ti/16" is 32
-    pixels.
+    Names of Table 1, and hybrids such as "R50+ViT-B/16", whose patch size
+    counts pixels of the ResNet's feature map. The true stride of "R+ViT-Ti/16"
+    is 32 pixels.
     UserError: the name or a field is unknown.
     """
     if name not in NAMES and name not in HYBRIDS:

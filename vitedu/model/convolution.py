@@ -1,7 +1,6 @@
 """Convolutions with standardised filters, and the borders that go with them.
 
-First the ViT authors' (SAME padding), then BiT's (the same border on all
-sides).
+First the ViT authors' (SAME padding), then BiT's (symmetric padding).
 
 `StdConv2d(3, 64, 7, stride=2)(x)` maps (b, 3, h, w) to (b, 64, h/2, w/2).
 """
@@ -19,8 +18,8 @@ fx.wrap("pad_same")
 def same_padding(size: int, kernel_size: int, stride: int) -> tuple[int, int]:
     """Pixels before and after an axis, so that ceil(size / stride) come out.
 
-    The smaller half comes first. With a stride of 2 it depends on the size: a
-    kernel of 7 gets (2, 3) on an even axis and (3, 3) on an odd one.
+    The smaller half comes first. At stride 2 it depends on the size: a kernel
+    of 7 gets (2, 3) on an even axis and (3, 3) on an odd one.
     Source: "SAME" of TensorFlow and JAX, which the authors' code asks for.
     """
     windows = math.ceil(size / stride)
@@ -41,8 +40,7 @@ def pad_same(
 def standardise(weight: Tensor) -> Tensor:
     """(out, in, p, q) -> the same: every filter has mean 0 and deviation 1.
 
-    The deviation is the population's. The small number keeps a constant filter
-    finite.
+    The population's deviation, plus a small number for constant filters.
     Source: Qiao et al. 2019, "Weight Standardization"; 1e-5 is vit_jax's.
     """
     std, mean = torch.std_mean(weight, (1, 2, 3), correction=0, keepdim=True)
@@ -53,8 +51,7 @@ class StdConv2d(nn.Conv2d):
     """Convolution with standardised filters, no bias, and SAME padding.
 
     (b, in, h, w) -> (b, out, ceil(h / stride), ceil(w / stride)). `kernel_size`
-    is odd. At stride 1 the padding is the same on all sides, and the
-    convolution's own.
+    is odd. At stride 1 the padding is symmetric, and the convolution's own.
     Source: vit_jax's models_resnet.py.
     """
 
@@ -82,8 +79,7 @@ class StdConv2d(nn.Conv2d):
 class SamePool(nn.Module):
     """The largest of 3x3 pixels: (b, c, h, w) -> (b, c, ceil(h/2), ceil(w/2)).
 
-    The border is -inf, so that it never wins; after the root's ReLU a zero
-    would not win either. Source: flax's `max_pool` with SAME padding.
+    The border is -inf, so it never wins. Source: flax's `max_pool`, SAME.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -104,7 +100,7 @@ def standardise_bit(weight: Tensor) -> Tensor:
 
 
 class BiTConv2d(nn.Conv2d):
-    """Convolution with standardised filters, no bias, equal padding around.
+    """Convolution with standardised filters, no bias, symmetric padding.
 
     (b, in, h, w) -> (b, out, ceil(h / stride), ceil(w / stride)). `kernel_size`
     is odd. At stride 2 and on even axes its windows begin one pixel earlier
@@ -133,9 +129,8 @@ class BiTConv2d(nn.Conv2d):
 class Border(nn.Module):
     """One pixel of `value` on all sides: (b, c, h, w) -> (b, c, h + 2, w + 2).
 
-    Joined and not padded, for a model that leaves Python: onnxruntime (1.31)
-    makes one of a padding with zeros and the pool behind it, and that pool's
-    border is -inf.
+    Concatenated, not padded: onnxruntime (1.31) would fuse a padding with zeros
+    into the pool behind it, whose border is -inf.
     """
 
     def __init__(self, value: float) -> None:

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 class MLP(nn.Module):
     """Two dense layers with a GELU between them: (b, t, d) -> (b, t, d).
 
-    `gelu` is "exact" (erf, PyTorch's and timm's) or "tanh" (the approximation
-    of the authors' code). Dropout after both layers.
-    Source: paper, section 3.1.
+    `gelu` is "exact" (erf, PyTorch's and timm's) or "tanh" (the authors' code).
+    Dropout after both layers. Source: paper, section 3.1.
     """
 
     def __init__(
@@ -63,8 +62,8 @@ class DropPath(nn.Module):
 class EncoderBlock(nn.Module):
     """Equations (2) and (3): (b, t, d) -> (b, t, d).
 
-    The norm comes before each sub-layer and leaves the residual path untouched
-    (pre-norm). `drop_path` is the probability of leaving a branch out.
+    Pre-norm: the norms leave the residual path untouched. `drop_path` is the
+    probability of leaving a branch out.
     Source: paper, section 3.1.
     """
 
@@ -114,8 +113,7 @@ class Standard:
 class Encoder(nn.Sequential):
     """L blocks, without the final norm: (b, t, d) -> (b, t, d).
 
-    Stochastic depth rises linearly from 0 at the first block to
-    `config.drop_path` at the last.
+    Stochastic depth rises linearly from 0 to `config.drop_path` at the last.
     """
 
     def __init__(self, config: "ViTConfig") -> None:
@@ -131,7 +129,7 @@ class Encoder(nn.Sequential):
     @overload
     def __getitem__(self, index: slice) -> nn.Sequential: ...
     def __getitem__(self, index: int | slice) -> nn.Module:
-        """A block; or several as an nn.Sequential, the same modules."""
+        """A block; for a slice, an nn.Sequential of the same modules."""
         if isinstance(index, slice):
             return nn.Sequential(*[*self][index])
         return super().__getitem__(index)

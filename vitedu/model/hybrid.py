@@ -32,8 +32,8 @@ fx.wrap("check_images")
 class HybridEmbedding(nn.Module):
     """Features of an image, then E of equation (1): (b, c, h, w) -> (b, n, d).
 
-    `backbone` turns images into a feature map of `channels`; patches of
-    `config.patch_size` are cut from it.
+    Patches of `config.patch_size` are cut from the feature map of `backbone`,
+    which has `channels`.
 
     ValueError: the images have another number of axes, channels or pixels.
     Source: paper, section 3.1, "Hybrid Architecture".
@@ -64,11 +64,11 @@ class HybridEmbedding(nn.Module):
 class Hybrid:
     """The paper's other stem: a ResNet (bit-v1) in front of the patches.
 
-    `layers` are the units of each stage; none leaves the root alone. The root
-    and the first stage divide the image by 4, each further stage by 2, rounded
-    up. The patch size counts pixels of that feature map: 1 everywhere but in
-    R+ViT-Ti/16, whose patches are 8x8, so its tokens are 32 pixels apart,
-    whatever its name says. `width` multiplies all channels of the ResNet.
+    `layers` are the units of each stage; none leaves the root alone. Root and
+    first stage divide the image by 4, each further stage by 2, rounded up.
+    `width` multiplies all channels. The patch size counts pixels of the feature
+    map: 1 everywhere but in R+ViT-Ti/16, whose 8x8 patches are 32 pixels of the
+    image, whatever its name says.
 
     UserError: a stage is empty, or GroupNorm cannot divide the channels.
     Source: paper, section 3.1; vit_jax's models_resnet.py and configs.

@@ -8,9 +8,8 @@ from torch import Tensor, nn
 def lecun_normal(weight: Tensor) -> None:
     """Fill (out, in, ...) in place: truncated normal, std sqrt(1 / fan_in).
 
-    Cut at two standard deviations of the normal before cutting, which is wider
-    by 1 / 0.8796, so that after cutting the std is sqrt(1 / fan_in). Source:
-    flax.
+    A normal wider by 1 / 0.8796, cut at two of its standard deviations: after
+    cutting the std is right. Source: flax.
     """
     fan_in = weight[0].numel()
     std = fan_in**-0.5 / 0.87962566103423978
@@ -21,12 +20,11 @@ def lecun_normal(weight: Tensor) -> None:
 def initialise(model: nn.Module) -> None:
     """Set every weight of a ViT in place to the authors' initial values.
 
-    Dense kernels are Xavier-uniform, q, k and v each on its own as a (d, d)
-    matrix; convolutions and `pre_logits` LeCun-normal; biases zero, but in the
-    MLP normal with std 1e-6; positions normal with std 0.02; class token and
-    head zero. Randomness is torch's global generator.
-    Source: vit_jax's models_vit.py; the head's zeros are flax's `head`
-    initialiser.
+    Dense kernels are Xavier-uniform, q, k and v each as a (d, d) matrix;
+    convolutions and `pre_logits` LeCun-normal; biases zero, but in the MLP
+    normal with std 1e-6; positions normal with std 0.02; class token and head
+    zero. Draws from torch's global generator.
+    Source: vit_jax's models_vit.py; flax's `head` initialiser for the zeros.
     """
     if model.norm.weight.is_meta:
         return  # shapes without numbers

@@ -27,10 +27,7 @@ def new_network(config: NetworkConfig) -> Network:
 
 
 def network_config(values: Any) -> NetworkConfig:
-    """The configuration that `to_json` of either kind wrote.
-
-    UserError: a field is unknown or wrong.
-    """
+    """What `to_json` of either kind wrote. UserError: a field is wrong."""
     is_resnet = isinstance(values, Mapping) and "family" in values
     return (ResNetConfig if is_resnet else ViTConfig).from_json(values)
 

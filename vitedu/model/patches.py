@@ -23,8 +23,8 @@ fx.wrap("check_images")
 def patchify(images: Tensor, patch_size: int | tuple[int, int]) -> Tensor:
     """(b, c, h, w) -> (b, n, p*q*c): flat patches, row by row.
 
-    Within a patch the order is row, column, channel, as in the authors' code.
-    `patch_size` is p = q, or the pair (p, q) of rows and columns, in pixels.
+    In a patch the order is row, column, channel, as in the authors' code.
+    `patch_size` is p = q, or (p, q) for rows and columns, in pixels.
 
     ValueError: no batch axis, or the image does not divide into whole patches.
     Source: paper, section 3.1.
@@ -93,7 +93,7 @@ def check_images(images: Tensor, input_shape: tuple[int, int, int]) -> None:
 class PatchEmbedding(nn.Module):
     """Each patch times E of equation (1): (b, c, h, w) -> (b, n, d).
 
-    E is stored as the kernel of the equal convolution, `proj.weight` (d, c, p,
+    E is stored as the kernel of the equal convolution: `proj.weight` (d, c, p,
     q).
 
     ValueError: the size does not divide into patches, or the images have

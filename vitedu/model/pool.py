@@ -38,9 +38,9 @@ class Pool(nn.Module):
 class KeyValue(nn.Module):
     """k and v of every token in one product: (b, t, d) -> (b, t, 2*d).
 
-    An nn.Linear in all but the class: `initialise` would see one (2d, d) matrix
-    there, and draw from a bound sqrt(1.5) too small. Here k and v are
-    Xavier-uniform each on its own, as everywhere in the authors' code.
+    Not an nn.Linear, which `initialise` would take for one (2d, d) matrix, with
+    a bound sqrt(1.5) too small. Here k and v are Xavier-uniform, each on its
+    own.
     """
 
     def __init__(self, embed_dim: int) -> None:
@@ -62,16 +62,15 @@ class KeyValue(nn.Module):
 
 
 class AttentionPool(nn.Module):
-    """A learned probe asks the patches: (b, t, d) -> (b, d), pool "map".
+    """A learned probe attends to the patches: (b, t, d) -> (b, d), pool "map".
 
     With x what the probe reads, the result is x + MLP(LN(x)). The probe itself
-    isn't added, there isn't a norm before the attention (the tokens come
-    normed), nor any dropout. Prefix tokens are left out, as in the mean.
+    isn't added; there is no dropout, and no norm before the attention (the
+    tokens come normed). Prefix tokens are left out, as in the mean.
 
     `initialise` sets q, proj, norm and mlp; `latent` and `kv` get their values
-    here, after a build on the meta device by `reset_parameters`.
-    `record_attention` leaves the probe's weights out, since they aren't a
-    (t, t) map of a layer.
+    here, or from `reset_parameters` after a build on the meta device.
+    `record_attention` leaves the probe out: its weights are no (t, t) map.
 
     ValueError: `embed_dim` does not divide into `num_heads`.
     Source: big_vision's vit.py, MAPHead; keys as in timm's AttentionPoolLatent.
@@ -131,8 +130,8 @@ class AttentionPool(nn.Module):
 def build_pool(config: "ViTConfig") -> nn.Module:
     """The module that `config.pool` names; "none" keeps every token.
 
-    With "none" the head reads every token, prefix tokens included: logits are
-    (b, t, classes), as with vit_jax's classifier "token_unpooled".
+    With "none" the head gives logits (b, t, classes), prefix tokens included,
+    as with vit_jax's classifier "token_unpooled".
     """
     if config.pool == "none":
         return nn.Identity()

@@ -1,7 +1,7 @@
 """Where a token is in the image: the second half of equation (1).
 
-A position is a small frozen object in `ViTConfig.position`; see `Position` for
-what a kind may do. Table 8 compares them: what they are, and where they enter,
+A position is a small frozen object in `ViTConfig.position`; `Position` shows
+what a kind may do. Table 8 compares kinds and places to add them:
 
     at="stem"      once, before the first block
     at="layers"    before every block, each with its own `block.pos_embed`
@@ -40,8 +40,8 @@ class Position:
     """What every kind of position can do; a new kind overrides what it needs.
 
     It may add to the tokens (`AddedTable`), give the attention layers a bias
-    from q (`Relative`), or rotate their q and k (`RoPE`). The tokens before the
-    patches come first; how many there are is `config.num_prefix_tokens`.
+    from q (`Relative`), or rotate their q and k (`RoPE`). The first
+    `config.num_prefix_tokens` tokens are not patches.
     """
 
     name: str = field(default="Position", init=False, repr=False)
@@ -73,7 +73,7 @@ class NoPosition(Position):
 
 @dataclass(frozen=True)
 class AddedTable(Position, ABC):
-    """A table (1, t, d) that is added to the tokens; a kind says which."""
+    """A table (1, t, d) that is added to the tokens; subclasses provide it."""
 
     at: Place = "stem"
 
@@ -105,9 +105,8 @@ class AddedTable(Position, ABC):
 class Learned1D(AddedTable):
     """The paper's positions: a learned row per token, class token included.
 
-    1-D because a row knows only its place in the sequence; that patches form a
-    grid is left to learning. `at` is "stem" (the paper's choice), "layers" or
-    "shared".
+    1-D: a row knows only its place in the sequence, the grid is left to
+    learning. `at` is "stem" (the paper's choice), "layers" or "shared".
 
     UserError: `at` is something else.
     Source: paper, section 3.1 and appendix D.4.
@@ -124,9 +123,9 @@ class Learned1D(AddedTable):
 class Learned2D(AddedTable):
     """A learned row per column and per line of the grid: X and Y tables of d/2.
 
-    A patch gets the two rows of its place, X first. The tokens before the
-    patches, which have no place, get learned rows of their own (the paper
-    doesn't say). `at` as for Learned1D.
+    A patch gets the two rows of its place, X first. Prefix tokens, which have
+    no place, get learned rows of their own (the paper doesn't say). `at` as for
+    Learned1D.
 
     UserError: `at` is unknown; when the model is built, `embed_dim` is odd.
     Source: paper, appendix D.4.
@@ -150,9 +149,8 @@ class Learned2D(AddedTable):
 class SinCos2D(AddedTable):
     """Sines and cosines of row and column, fixed: nothing is learned or stored.
 
-    The table is big_vision's (see `sincos_table`); the tokens before the
-    patches get zeros. `at` as for Learned1D; since the table is fixed, "layers"
-    and "shared" compute the same.
+    The table is big_vision's (see `sincos_table`), with zeros for prefix
+    tokens. `at` as for Learned1D; here "layers" and "shared" compute the same.
 
     UserError: `at` is unknown; when the model is built, `embed_dim` isn't a
     multiple of 4, or is below 8.
@@ -178,8 +176,8 @@ class SinCos2D(AddedTable):
 class GridTables(nn.Module):
     """What Learned2D learns: () -> (1, t, d).
 
-    `x` (1, gw, d/2), `y` (1, gh, d/2) and, for the tokens before the patches,
-    `cls` (1, prefix, d), all normal with std 0.02.
+    `x` (1, gw, d/2), `y` (1, gh, d/2) and for prefix tokens `cls` (1, prefix,
+    d), all normal with std 0.02.
     """
 
     def __init__(
@@ -216,8 +214,7 @@ def sincos_table(
 
     With k = d/4 frequencies w, falling geometrically from 1 to 1/10,000, a
     patch at row r and column c has [sin(c w), cos(c w), sin(r w), cos(r w)],
-    computed in float64 and then made `dtype`. Prefix tokens come first, with
-    rows of zeros.
+    computed in float64. Prefix tokens come first, with rows of zeros.
 
     UserError: d isn't a multiple of 4, or is below 8, where w is undefined.
     Source: big_vision's table, which it equals to 1e-15.
@@ -279,10 +276,9 @@ def over_grid(
 class FixedTable(nn.Module):
     """A table that isn't learned: () -> what `compute(grid, dtype=...)` gives.
 
-    It is not part of the state_dict. A change of dtype computes it again, so
-    that a model turned to float64 has it in float64 and not float32 widened.
-    Built under torch.device("meta") it is on the CPU all the same, since no
-    file will bring it.
+    Not in the state_dict. A change of dtype computes it again, so that float64
+    isn't float32 widened. Under torch.device("meta") it is on the CPU all the
+    same, since no file will bring it.
     """
 
     table: Tensor
@@ -297,7 +293,6 @@ class FixedTable(nn.Module):
         self.register_buffer("table", table, persistent=False)
 
     def forward(self) -> Tensor:
-        """() -> the table."""
         return self.table
 
     def _apply(
@@ -313,8 +308,7 @@ class FixedTable(nn.Module):
 def recompute_after_loading(model: nn.Module, incompatible_keys: Any) -> None:
     """Give fixed tables the dtype and device of the weights that were loaded.
 
-    `load_state_dict(assign=True)` changes all other dtypes without a call to
-    `.to()`.
+    `load_state_dict(assign=True)` changes those without calling `.to()`.
     """
     if model.norm.weight.is_meta:
         return
@@ -324,7 +318,7 @@ def recompute_after_loading(model: nn.Module, incompatible_keys: Any) -> None:
 
 
 def add_table(tokens: Tensor, pos_embed: nn.Parameter | nn.Module) -> Tensor:
-    """(b, t, d) plus a table (1, t, d), or what a module gives for one."""
+    """(b, t, d) plus a table (1, t, d), or the table that a module returns."""
     if isinstance(pos_embed, nn.Module):
         # a fixed table is on the CPU also in a model without numbers
         pos_embed = beside(tokens, pos_embed())
@@ -338,8 +332,7 @@ def beside(tokens: Tensor, table: Tensor) -> Tensor:
 class AddTable:
     """A block's forward pre-hook: adds the table in `owner.pos_embed`.
 
-    An object and no closure, so that copy.deepcopy and pickle take the copy's
-    owner.
+    Not a closure, so that copy.deepcopy and pickle use the copied owner.
     """
 
     def __init__(self, owner: nn.Module) -> None:
@@ -350,6 +343,5 @@ class AddTable:
 
 
 def draw(table: nn.Parameter) -> nn.Parameter:
-    """Fill with the authors' initial values, as `initialise` does elsewhere."""
     # on meta there are no numbers to fill, and trying imports torch._dynamo
     return table if table.is_meta else nn.init.normal_(table, std=0.02)

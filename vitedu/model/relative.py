@@ -40,14 +40,13 @@ class Relative(Position):
     """1-D relative attention: a bias of the logits from query and offset.
 
     Every offset p_q - p_k has a learned key embedding; its product with the
-    query, divided by sqrt(hd) as all logits are, is added before the softmax.
-    Places are those of the sequence, the class token's is 0, so offsets run
-    from -(t-1) to t-1. Row o + t - 1 of the table (1, 2t - 1, d) belongs to
-    offset o; each head has its own part of the row.
+    query, divided by sqrt(hd), is added before the softmax. Places are those in
+    the sequence (the class token's is 0), so offsets run from -(t-1) to t-1.
+    Row o + t - 1 of the table (1, 2t - 1, d) belongs to offset o; each head has
+    its own part of the row.
 
-    `at` is "layers", a table for every block, or "shared". The paper says
-    neither whether layers or heads share, nor what the class token's offsets
-    are.
+    `at` is "layers", a table for every block, or "shared". The paper doesn't
+    say whether layers or heads share, or what the class token's offsets are.
 
     UserError: `at` is something else; when the model is built, the blocks
     aren't those of `Standard()`.
@@ -78,9 +77,7 @@ class Relative(Position):
 class RelativeBias(nn.Module):
     """The bias of Relative: q (b, heads, t, hd) -> (b, heads, t, t).
 
-    Reads the table from `owner.pos_embed` at every call. The owner, the block
-    or the model, is kept in a tuple: as an attribute it would become a part of
-    this module.
+    The owner is in a tuple, which hides it from nn.Module.
     """
 
     def __init__(self, owner: nn.Module) -> None:
@@ -149,8 +146,7 @@ class RoPE(Position):
 class Rotation(nn.Module):
     """q and k (b, heads, t, hd), rotated by the table in `owner.pos_embed`.
 
-    The owner is kept in a tuple: as an attribute it would become a part of this
-    module.
+    The owner is in a tuple, which hides it from nn.Module.
     """
 
     def __init__(self, owner: nn.Module) -> None:

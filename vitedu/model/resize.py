@@ -32,22 +32,19 @@ def resize_pos_embed(
 ) -> Tensor:
     """Resize learned positions to another grid: (1, t_old, d) -> (1, t_new, d).
 
-    The first `num_prefix_tokens` rows (the class token's is one) are kept as
-    they are; the others are read as an image of `old_grid` (rows, columns;
-    None: a square) and resampled to `grid`. An equal grid returns `pos_embed`
-    itself. `mode` is whose resampling it is:
+    The first `num_prefix_tokens` rows (class token) are kept; the others are
+    read as an image of `old_grid` (rows, columns; None: a square) and resampled
+    to `grid`. An equal grid returns `pos_embed` itself. `mode` says how:
 
     - "paper": the authors', linear between neighbours, corners stay corners
     - "timm": bicubic with antialias, what timm does outside of .npz files
     - "torchvision": bicubic, corners stay corners
     - "hf": bicubic of pixel areas, Hugging Face's `interpolate_pos_encoding`
 
-    Computed in float64 on the CPU, whatever comes in; dtype and device are
-    kept. timm, torchvision and Hugging Face compute in float32, which moves
-    values of size 1 by up to 1e-5. The authors call
-    scipy.ndimage.zoom(order=1); for some sizes (8 -> 26, 28 -> 24) its rounding
-    puts the last row and column outside of the image, and they become zeros.
-    Here they are the last row and column of the old grid.
+    Computed in float64 on the CPU; dtype and device are kept. The libraries
+    compute in float32, which moves values of size 1 by up to 1e-5. The authors'
+    scipy.ndimage.zoom(order=1) turns the last row and column into zeros for
+    some sizes (8 -> 26, 28 -> 24), by rounding; here they are the old grid's.
 
     UserError: the rows do not form `old_grid`, or none is given and they form
     no square; the mode is unknown. ValueError: no (1, t, d), or a grid without
@@ -105,10 +102,9 @@ def resize_positions(
 ) -> dict[str, Tensor]:
     """The state_dict of `old`, with its positions resized to the grid of `new`.
 
-    All else is passed on; a ResNet's too. A table in a block is resized as the
-    model's own. Those of Learned2D are resized each along its own axis, which
-    resizes the grid that they span: all modes treat rows and columns
-    separately, and what is constant along an axis stays so.
+    Everything else is passed on, as is a ResNet's. Tables in blocks are resized
+    like the model's own; Learned2D's each along its own axis, which resizes the
+    grid they span: all modes treat rows and columns separately.
 
     UserError: Relative, where the grid changes.
     """

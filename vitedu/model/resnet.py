@@ -24,10 +24,9 @@ last norm of a unit   its scale starts at 1           its scale starts at 0
 ====================  ==============================  ==========================
 
 The pool of bit-v2 is padded with zeros in the BiT release and in timm, with
--inf in big_vision. timm holds weights of both families, and divides by sqrt(var
-+ 1e-8); its bit-v1, the backbone of its hybrids, has a GroupNorm epsilon of
-1e-5. Of the largest logit of random weights that moves BiT-R50x1 by 1e-5 and
-R50+ViT-B/16 by 5e-4.
+-inf in big_vision. timm has both families and divides by sqrt(var + 1e-8); its
+bit-v1, in its hybrids, has a GroupNorm epsilon of 1e-5. With random weights
+that moves BiT-R50x1 by 1e-5 of its largest logit, R50+ViT-B/16 by 5e-4.
 """
 
 import math
@@ -160,12 +159,12 @@ class ResNetConfig:
 
     @property
     def pool(self) -> str:
-        """How all places become one row, in the words of ViTConfig's `pool`."""
+        """How the feature map becomes one row, in ViTConfig's terms."""
         return "mean"
 
     @property
     def num_layers(self) -> int:
-        """How many units there are in all stages."""
+        """The number of units in all stages."""
         return sum(self.layers)
 
     @property
@@ -186,7 +185,7 @@ class ResNetConfig:
 def resnet_config(name: str, **overrides: Unpack[ResNetFields]) -> ResNetConfig:
     """The configuration of a name, such as "R50x1", with other fields.
 
-    With "BiT-" it is the BiT release's (bit-v2), without the ViT authors'
+    "BiT-R50x1" is the BiT release's (bit-v2), "R50x1" the ViT authors'
     (bit-v1).
     UserError: the name or a field is unknown.
     """
@@ -204,9 +203,8 @@ def resnet_config(name: str, **overrides: Unpack[ResNetFields]) -> ResNetConfig:
 class ResNet(Classifier):
     """A ResNet of either family: images (b, c, h, w) -> logits (b, classes).
 
-    Keys and shapes of the state_dict are timm's ResNetV2's, with a 1x1
-    convolution for a head. Any image size will do. With `num_classes=0` it
-    returns features.
+    The state_dict is that of timm's ResNetV2, with a 1x1 convolution for a
+    head. Any image size will do. With `num_classes=0` it returns features.
     ValueError: the images have another number of axes or channels.
     Source: Kolesnikov et al. 2020, "Big Transfer"; paper, section 4.1.
     """
@@ -257,8 +255,7 @@ class ResNet(Classifier):
     ) -> None:
         """Replace the head by a head of zeros; 0 classes: none.
 
-        The names and the loss of the old classes go with it; `class_names` are
-        the new.
+        Replaces the class names too, and forgets the loss.
         UserError: there are names, but not one for each class.
         """
         names = names_for(num_classes, class_names)
@@ -281,9 +278,8 @@ class ResNet(Classifier):
     ) -> None:
         """Expect images of another size, in place: the weights fit any.
 
-        A ResNet doesn't have positions that `mode` could resize.
-
-        UserError: the size isn't positive.
+        `mode` is ignored: there are no positions. UserError: the size isn't
+        positive.
         """
         self.config = replace(self.config, image_size=image_size)
         self.preprocess = replace(
@@ -295,14 +291,14 @@ class ResNet(Classifier):
         return (unit for stage in self.stages for unit in stage.blocks)
 
     def no_weight_decay(self) -> set[str]:
-        """Nothing but biases and norms, which timm leaves out anyway."""
+        """Empty: timm already leaves out biases and norms."""
         return set()
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """Which parameters form a layer, for timm's layer decay.
 
-        The root is layer 0, then each unit is one (`coarse`: each stage); the
-        final norm belongs to the last, and the head comes behind it.
+        The root is layer 0, then each unit is one (`coarse`: each stage), the
+        last with the final norm, then the head.
         """
         unit = [(r"^stages\.(\d+)\.blocks\.(\d+)", None), (r"^norm", (99999,))]
         return {

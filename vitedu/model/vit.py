@@ -111,16 +111,16 @@ class ViT(Classifier):
         return_prefix_tokens: bool = False,
         norm: bool = False,
     ) -> list[Tensor] | list[tuple[Tensor, Tensor]]:
-        """The patches' tokens behind some of the blocks: a list of (b, n, d).
+        """The patches' tokens after some of the blocks: a list of (b, n, d).
 
-        `n` is how many blocks, counted from the last, or their numbers, of
-        which -1 is the last. The list is in the order of the blocks, whatever
-        the order in `n`.
+        `n` is how many blocks, counted from the last, or their numbers (-1 is
+        the last). The list is in the order of the blocks, whatever the order in
+        `n`.
 
         - reshape: as images of features, (b, d, rows, columns)
         - return_prefix_tokens: pairs of the patches' tokens and the tokens
           before them, (b, num_prefix_tokens, d)
-        - norm: with the final norm behind each
+        - norm: with the final norm after each
 
         ValueError: `n` names a block that doesn't exist, or none.
         Source: timm's method of this name, after DINO's.
@@ -151,8 +151,7 @@ class ViT(Classifier):
     ) -> None:
         """Replace head and pre-logits by a head of zeros; 0 classes: none.
 
-        The names and the loss of the old classes go with it; `class_names` are
-        the new.
+        Replaces the class names too, and forgets the loss.
         UserError: there are names, but not one for each class.
         Source: paper, section 3.2 and appendix B.1.1.
         """
@@ -176,11 +175,10 @@ class ViT(Classifier):
     ) -> None:
         """Take images of another size, in place: positions are resized.
 
-        `mode` is whose resampling it is, as in `resize_pos_embed`. By default
-        it is `model.resize_mode`: the paper's, or what the source of the
-        weights uses. A table of positions that is resized becomes a new
-        parameter: build an optimizer after it. All other parameters stay the
-        same objects.
+        `mode` is as in `resize_pos_embed`, by default `model.resize_mode`: the
+        paper's, or that of the weights' source. A resized table becomes a new
+        parameter, so build an optimizer after it; all others stay the same
+        objects.
 
         UserError: the patches don't fit the size, or the positions cannot be
         resized; nothing has changed then.
@@ -211,7 +209,7 @@ class ViT(Classifier):
         self.preprocess = replace(self.preprocess, image_size=config.image_size)
 
     def blocks_in_order(self) -> Iterable[nn.Module]:
-        """The encoder's."""
+        """The encoder's blocks."""
         return self.blocks
 
     def no_weight_decay(self) -> set[str]:
@@ -223,9 +221,9 @@ class ViT(Classifier):
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """Which parameters form a layer, for timm's layer decay.
 
-        The stem is layer 0, with class token and positions; the final norm
-        belongs to the last block, and the head comes behind it. `coarse`
-        changes nothing here.
+        The stem with class token and positions is layer 0; the final norm
+        belongs to the last block; the head comes after it. `coarse` changes
+        nothing.
         """
         return {
             "stem": r"^(?:cls_token|reg_token|pos_embed|patch_embed)",
@@ -234,10 +232,7 @@ class ViT(Classifier):
 
 
 def which_blocks(n: int | Sequence[int], depth: int) -> set[int]:
-    """The numbers of the last `n` blocks, or of those listed, from the first.
-
-    ValueError: `n` names a block that doesn't exist, or none.
-    """
+    """Indices of the last `n` blocks, or of those listed (-1 is the last)."""
     numbers = range(-n, 0) if isinstance(n, int) else n
     if not len(numbers) or not all(-depth <= i < depth for i in numbers):
         raise ValueError(

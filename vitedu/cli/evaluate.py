@@ -72,7 +72,7 @@ Found = tuple[dict[str, Any], str]  # for `--json`, and for a person
 
 
 class Test(NamedTuple):
-    """What a model is measured on, and what is counted of its answers."""
+    """What to measure a model on, and what to count in its answers."""
 
     values: dict[str, Any]  # for `--json`
     batches: Iterable[tuple[Tensor, Tensor]]
@@ -142,7 +142,7 @@ def run_config(weights: str) -> TrainConfig | None:
 def check_names_data(
     run: TrainConfig | None, has_data: bool, weights: str, model: Network
 ) -> TrainConfig:
-    """`run`; UserError unless it names the data, or `has_data`."""
+    """UserError unless `run` names its data, or `has_data`."""
     if run is None:
         example = "mnist" if model.config.num_classes == 10 else "photos/val"
         raise UserError(
@@ -177,7 +177,7 @@ def array_test(
         )
     batches = batches_of(
         model,
-        # the classes of the model are known by their number alone
+        # matched with the model's classes by number, not by name
         replace(dataset.test, class_names=()),
         batch_size=256,
         num_workers=0,
@@ -248,11 +248,7 @@ def folder_test(
 
 
 def is_split_by_run(run: TrainConfig | None, folder: Path) -> bool:
-    """Whether the run split this folder into training and test pictures.
-
-    Then only the test pictures say how good it is; it was trained on the
-    others. A run that was given its test data in Python split nothing.
-    """
+    """Whether the run held its test pictures out of this folder."""
     if run is None or {"train", "test"} & run.given_names.keys():
         return False
     trained = folder_of(run.dataset, run.data)
@@ -269,7 +265,7 @@ def is_split_by_run(run: TrainConfig | None, folder: Path) -> bool:
 def top_accuracy(
     answers: Answers, *, kind: str, weights: str, what: str, top_5: bool
 ) -> Found:
-    """Top-1, the loss and, if asked for, top-5: null below 6 classes."""
+    """Top-1, loss and, if asked for, top-5 (null below 6 classes)."""
     num_images = len(answers.labels)
     loss = LOSSES[kind](answers.logits.double(), answers.labels).item()
     loss /= num_images

@@ -68,7 +68,7 @@ def names() -> list[str]:
 
 
 def tier_for(options: argparse.Namespace, name: str | None = None) -> str:
-    """`name`, else $VITEDU_TIER; else gpu on an accelerator, cpu without."""
+    """`name`, else $VITEDU_TIER, else gpu or cpu by what the machine has."""
     return name or os.environ.get("VITEDU_TIER") or tier_of(options.device)
 
 
@@ -128,7 +128,7 @@ def info_overview() -> Answer:
 
 
 def grouped(names: Iterable[str]) -> str:
-    """Names that differ in the last number together: "ViT-Ti/8, /14"."""
+    """Group names that differ in the last number: "ViT-Ti/8, /14"."""
     groups: dict[str, list[str]] = {}
     for name in names:
         kind, separator, number = re.split(r"([/x])(?=\d+$)", name)
@@ -248,7 +248,6 @@ def info_recipe(name: str, tier: str) -> Answer:
 
 
 def cost(config: TrainConfig) -> tuple[dict[str, Any], str]:
-    """Time and memory on GPUs; empty where only the data tell the length."""
     images = num_images(config)
     if images is None or config.tier == "smoke":
         return {}, ""
@@ -280,7 +279,7 @@ def described(found: dict[str, Any] | None) -> str:
 
 
 def commands(recipe: str) -> Rows:
-    """The run on one GPU, on a machine with eight, and on eight of those."""
+    """How to start it on one GPU, on 8, and on 8 machines with 8 each."""
     run = f"vitedu train {recipe} data=FOLDER"
     several = "--nproc-per-node 8"
     machines = (
@@ -300,7 +299,7 @@ def commands(recipe: str) -> Rows:
 
 
 def readable_hours(hours: float) -> str:
-    """A time in a sentence: "50 s", "18 minutes", "7.6 hours", "12 days"."""
+    """As in a sentence: "50 s", "18 minutes", "7.6 hours", "12 days"."""
     if hours * 60 < 2:
         return f"{hours * 3600:.0f} s"
     if hours < 1:

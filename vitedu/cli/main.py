@@ -1,6 +1,6 @@
 """From the arguments of `vitedu` to an answer and an exit code.
 
-stdout is for results, stderr for talk; a UserError is one sentence and exit
+Results go to stdout, messages to stderr; a UserError is one sentence and exit
 code 2.
 """
 
@@ -90,7 +90,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(arguments: list[str]) -> int:
-    """Print what the arguments ask for; the exit code."""
     is_first = from_environment().is_first
     name, *others = arguments or ["--help"]
     code = 0
@@ -146,7 +145,7 @@ def help_of(name: str) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """Argparse that says one sentence in place of its usage lines."""
+    """Reports an error as one sentence, without argparse's usage lines."""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; `{self.prog} --help` shows how")
@@ -177,7 +176,6 @@ def parser_of(name: str) -> Parser:
 
 
 def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
-    """The options of a command, and those that every command takes."""
     for row, meaning in [*command.options, *COMMON_OPTIONS]:
         name, _, value = row.partition(" ")
         if value:
@@ -192,7 +190,7 @@ def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
 
 
 def parse(name: str, arguments: list[str]) -> argparse.Namespace:
-    """Options by name, all other words as `words`; so is all behind `--`."""
+    """Options by name; other words, and all after `--`, as `words`."""
     parser = parser_of(name)
     before, after = split_at_dashes(arguments)
     options, words = parser.parse_known_args(before)
@@ -211,7 +209,6 @@ def split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:
 def unknown_option(
     name: str, word: str, value: str, parser: Parser
 ) -> UserError:
-    """The sentence about an unknown option; a setting may have been meant."""
     option, equals, given = word.partition("=")
     field = option.lstrip("-").replace("-", "_")
     if field in COMMANDS[name].fields():

@@ -1,4 +1,4 @@
-"""What the command writes: the answer to stdout, help and all talk to stderr.
+"""What the command writes: the answer to stdout, help and messages to stderr.
 
 `return Answer({"accuracy": 98.1}, "accuracy 98.1 %")`
 """
@@ -25,7 +25,7 @@ Rows = list[tuple[str, str]]  # names, and what they mean
 
 
 class Answer(NamedTuple):
-    """What a command found: for `--json`, and for a person."""
+    """`values` for `--json`, `text` for a person."""
 
     values: dict[str, Any]
     text: str
@@ -33,8 +33,6 @@ class Answer(NamedTuple):
 
 
 class Command(NamedTuple):
-    """One command of `vitedu`: what it does, and its help."""
-
     run: Callable[[argparse.Namespace], Answer]
     usage: str  # its words: "RECIPE [field=value ...]"
     summary: str  # its line in `vitedu --help`
@@ -57,7 +55,7 @@ def table(rows: list[tuple[str, Any]]) -> str:
 
 
 def as_typed(value: Any) -> str:
-    """A value as the command line takes it."""
+    """A value as you would type it: none, true, "1,2"."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -68,7 +66,7 @@ def as_typed(value: Any) -> str:
 
 
 def rows_in(text: str) -> Rows:
-    """Lines of "name  meaning"; an indented one belongs to the row above."""
+    """Parse lines of "name  meaning"; an indented line continues a row."""
     rows: Rows = []
     for line in textwrap.dedent(text).strip().splitlines():
         if line.startswith(" "):
@@ -81,7 +79,6 @@ def rows_in(text: str) -> Rows:
 
 
 def section(title: str, rows: Rows, indent: int = INDENT) -> str:
-    """Names and meanings under a title; a long name has a line of its own."""
     lines = [f"{title}:"]
     for name, meaning in rows:
         meaning_lines = filled(meaning, indent * " ").splitlines()
@@ -94,7 +91,6 @@ def section(title: str, rows: Rows, indent: int = INDENT) -> str:
 
 
 def filled(text: str, indent: str = "") -> str:
-    """Text in lines as wide as the terminal, but for two columns."""
     return textwrap.fill(
         text,
         width=max(shutil.get_terminal_size().columns - 2, len(indent) + 20),
@@ -106,7 +102,6 @@ def filled(text: str, indent: str = "") -> str:
 
 
 def wrapped(name: str, line: str) -> str:
-    """A line after its name; on a terminal, wrapped to its width."""
     if not sys.stderr.isatty():
         return name + line
     return textwrap.fill(
@@ -119,7 +114,7 @@ def wrapped(name: str, line: str) -> str:
 
 
 def say(text: str) -> None:
-    """Talk to the user; of several processes only the first one does."""
+    """Print to stderr, on rank 0 only."""
     if from_environment().is_first:
         talk(text)
 
@@ -130,14 +125,14 @@ def say_notes(notes: Iterable[str]) -> None:
 
 
 def complain(text: str) -> None:
-    """Say what went wrong; of several processes, which one it happened to."""
+    """Print an error to stderr; with several processes, name the rank."""
     process = this_process()
     who = f"process {process.rank}: " if process.world_size > 1 else ""
     talk(f"vitedu: {who}{text}")
 
 
 def talk(text: str) -> None:
-    """Write to stderr; when nobody reads it any more, a run goes on."""
+    """Write to stderr; a closed pipe doesn't stop a run."""
     try:
         tqdm.write(without_controls(text), file=sys.stderr)
         sys.stderr.flush()
@@ -146,7 +141,7 @@ def talk(text: str) -> None:
 
 
 def print_answer(text: str) -> None:
-    """BrokenPipeError: nobody reads it. UserError: the disk is full."""
+    """BrokenPipeError: the reader has gone. UserError: the disk is full."""
     try:
         sys.stdout.write(f"{without_controls(text)}\n")
         sys.stdout.flush()
@@ -158,18 +153,18 @@ def print_answer(text: str) -> None:
 
 
 def abandon(stream: TextIO) -> None:
-    """Send the rest of `stream` nowhere: Python flushes it again at exit."""
+    """Send the rest of `stream` nowhere, since Python flushes it at exit."""
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def without_controls(text: str) -> str:
-    """Lines that cannot change the terminal, whatever names they contain."""
+    """Escape control characters, which file names may contain."""
     return "\n".join(map(escaped, text.split("\n")))
 
 
 def this_process() -> Processes:
-    """Which one this is; the only one if the environment contradicts itself."""
+    """A single process if the environment variables contradict each other."""
     try:
         return from_environment()
     except UserError:

@@ -1,4 +1,4 @@
-"""Words of a command line: plain ones, name=value, and what can be set so."""
+"""Words of a command line: plain ones, and name=value."""
 
 from collections.abc import Container
 from dataclasses import MISSING, fields, is_dataclass
@@ -14,7 +14,7 @@ from vitedu.train import TrainConfig
 from vitedu.train.config import parsed
 from vitedu.weights.checkpoint import ANSWERS
 
-# fields that a command on weights takes, such as image_size=384
+# fields of commands on weights, such as image_size=384
 OF_WEIGHTS = (*ANSWERS, "ignore")
 # of the fields that are numbers, as text is read, and what they may be
 NUMBERS = {"image_size": (tuple[int, int], Size), "num_heads": (int, Count)}
@@ -41,7 +41,7 @@ SETTINGS: list[tuple[str, str, type]] = [
     ("augment.*, changes to training images", "augment.", Augment),
     ("preprocess.*, from a picture to numbers", "preprocess.", PreprocessSpec),
 ]
-# fields that cannot be typed: parts, and what other fields decide
+# fields that can't be set: nested ones, and what other fields decide
 NO_WORDS = {
     "": ("recipe", "tier", "model", "preprocess", "augment", "given"),
     "preprocess.": ("image_size", "in_channels"),
@@ -51,7 +51,7 @@ NO_WORDS = {
 def split_words(
     words: list[str], known: Container[str] | None = None
 ) -> tuple[list[str], dict[str, str]]:
-    """Plain words, and name=value ones; with `known`, only these names."""
+    """Plain words, and name=value ones; `known` limits the names."""
     plain, given = [], {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -65,7 +65,6 @@ def split_words(
 
 
 def load_fields(given: dict[str, str]) -> dict[str, Any]:
-    """The arguments of `load` that words like image_size=384 stand for."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         if name == "ignore":
@@ -85,7 +84,7 @@ def settings() -> list[tuple[str, Rows]]:
 
 
 def rows_of(prefix: str, owner: type) -> Rows:
-    """The fields that a word can set: name=default, and what they mean."""
+    """Help rows for the fields that can be set: name=default, meaning."""
     known = meanings(owner)
     defaults = owner() if prefix else None
     rows = []

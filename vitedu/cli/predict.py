@@ -108,7 +108,7 @@ def printed(
 
 
 def table_path(name: str) -> Path:
-    """Checked before the hour that the pictures may take."""
+    """Check the path first: the pictures may take an hour."""
     path = user_path(name)
     if path.suffix.lower() != ".csv" or os.path.isdir(path):
         raise UserError(
@@ -127,7 +127,7 @@ def write_table(
     names: tuple[str, ...],
     top: int,
 ) -> None:
-    """A row a picture, quoted for spreadsheets that split at semicolons."""
+    """One row per picture, quoted so that semicolons don't split it."""
     header = ["file", "class", "probability"]
     for place in range(2, top + 1):
         header += [f"class_{place}", f"probability_{place}"]
@@ -144,12 +144,12 @@ def write_table(
 
 
 def path_cell(file: str) -> str:
-    """A path that is no formula, and that leads to the same file."""
+    """The path with ./ where a spreadsheet would read a formula."""
     return os.path.join(".", file) if file.startswith(FORMULA) else file
 
 
 def text_cell(text: str) -> str:
-    """A text that is no formula: an apostrophe is put before one."""
+    """The text, with an apostrophe where a spreadsheet would read a formula."""
     try:
         float(text)  # a class called -1
     except ValueError:

@@ -1,4 +1,4 @@
-"""`vitedu prepare`: photographs made small once, as shards or in a folder."""
+"""`vitedu prepare`: photographs resized once, as shards or in a folder."""
 
 import argparse
 from typing import Any
@@ -11,7 +11,7 @@ from vitedu.data import prepare as prepare_folder
 from vitedu.errors import UserError, did_you_mean, readable_bytes
 from vitedu.train.config import parsed
 
-# the settings, and what they are as text is read
+# the settings and their types
 FIELDS: dict[str, type] = {
     "short_side": int,
     "shard_size": int,
@@ -68,7 +68,6 @@ def values_of(done: Prepared) -> dict[str, Any]:
 
 
 def text_of(done: Prepared) -> str:
-    """What is in OUT, in a sentence; what was left out goes to stderr."""
     index = done.index
     for sentence in index.unreadable[:MOST_SHOWN]:
         say(wrapped("left out: ", sentence))

@@ -1,7 +1,4 @@
-"""Progress of long work: a bar on a terminal, one line a minute elsewhere.
-
-A run announces itself in five lines before that.
-"""
+"""Progress of long work: a bar on a terminal, one line a minute elsewhere."""
 
 import sys
 import time
@@ -27,12 +24,12 @@ from vitedu.train.config import MAY_DIFFER
 from vitedu.train.processes import from_environment
 
 EVERY = 60.0  # seconds between two lines where there is no terminal
-# columns of the bar itself; numbers are left out to keep them
+# columns of the bar itself; numbers are dropped to keep them
 LEAST_BAR = 5
 SLOW_DATA = 0.1  # share of the time spent waiting for data that is worth a word
-# what the accuracies of the log are called beside the bar
+# labels of the log's accuracies beside the bar
 ACCURACIES = {"train": "acc", "validation": "val", "test": "test"}
-# more classes than this are not all named, only the first of them
+# of more classes than this, only the first are named
 MOST_NAMED = 5
 FIRST_NAMED = 3
 # the fields that make a model of Table 1, for any images and classes
@@ -47,7 +44,6 @@ Item = TypeVar("Item")
 
 
 def announcement(start: Start, out: Path, changed: dict[str, Any]) -> str:
-    """What is about to be trained; `changed`: not as in the recipe."""
     config, steps = start.config, counted(start.num_steps, "step")
     if config.epochs is not None:
         steps = f"{counted(config.epochs, 'epoch')} ({steps})"
@@ -67,7 +63,6 @@ def announcement(start: Start, out: Path, changed: dict[str, Any]) -> str:
 
 
 def notes(start: Start) -> tuple[str, ...]:
-    """What was decided for the user, which the log says too."""
     return tuple(dict.fromkeys((*start.sources.notes, *start.state.notes)))
 
 
@@ -103,7 +98,7 @@ def model_line(config: TrainConfig) -> str:
 
 
 def model_name(model: ViTConfig | ResNetConfig) -> str:
-    """ "ViT-B/16", or what it is made of."""
+    """ "ViT-B/16", or its sizes if it has no name."""
     if isinstance(model, ResNetConfig):
         made_of = (model.family, model.layers, model.width)
         names = [name for name, row in RESNETS.items() if row == made_of]
@@ -144,7 +139,6 @@ def run_line(start: Start, out: Path, changed: dict[str, Any]) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """ "1 step", "1,200 steps"."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
@@ -152,8 +146,6 @@ def counted(number: int, thing: str) -> str:
 
 
 class Reporter:
-    """Shows a run on stderr, from its first step on; what `fit` calls."""
-
     def __init__(self, out: Path, changed: dict[str, Any]) -> None:
         self.out, self.changed = out, changed
         # None before the first step, and in all processes but the first
@@ -172,7 +164,7 @@ class Reporter:
             self.bar = StepBar(start)
 
     def stepped(self) -> None:
-        """Show how far the run is; called between batches of evaluation too."""
+        """Also called between the batches of an evaluation."""
         if self.begun is None:
             return
         step = self.begun.state.step
@@ -228,8 +220,6 @@ class Reporter:
 
 
 class StepBar(tqdm):
-    """A bar no wider than the terminal, with what was measured last."""
-
     measured: dict[str, Any]
     is_evaluating: bool
 
@@ -246,7 +236,6 @@ class StepBar(tqdm):
 
     @property
     def format_dict(self) -> dict[str, Any]:
-        """What tqdm knows of the bar, and the line that fits its terminal."""
         known = super().format_dict
         columns = known["ncols"] or 80
         texts = fitting(self.parts(known), columns - len("100%|| ") - LEAST_BAR)
@@ -254,7 +243,7 @@ class StepBar(tqdm):
         return known | {"bar_format": line}
 
     def parts(self, known: dict[str, Any]) -> list[tuple[int, str]]:
-        """Numbers from left to right, with their importance."""
+        """(importance, text) from left to right; higher is kept longer."""
         parts = [(1, f"{known['n']}/{known['total']}")]
         if "loss" in self.measured:
             parts.append((6, f"loss {self.measured['loss']:.3g}"))
@@ -278,7 +267,6 @@ class StepBar(tqdm):
 
 
 def fitting(parts: list[tuple[int, str]], columns: int) -> list[str]:
-    """The texts in order, without the least important if they don't fit."""
     kept = list(parts)
     while kept and sum(len(text) + 2 for _, text in kept) - 2 > columns:
         kept.remove(min(kept, key=lambda part: part[0]))
@@ -286,7 +274,7 @@ def fitting(parts: list[tuple[int, str]], columns: int) -> list[str]:
 
 
 def time_left(step: int, first: int, last: int, seconds: float) -> str:
-    """ "01:23 left" at this speed; "" before the first step and at the end."""
+    """ "01:23 left"; "" before the first step and at the end."""
     if step <= first or step >= last:
         return ""
     left = seconds / (step - first) * (last - step)
@@ -327,7 +315,6 @@ class Counter:
 def with_progress(
     batches: Iterable[Item], batch_size: int, num_all: int
 ) -> Iterator[Item]:
-    """Batches of pictures as they come, while a `Counter` shows how many."""
     counter = Counter()
     counter.show(0, num_all)
     try:

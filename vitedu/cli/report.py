@@ -44,8 +44,6 @@ NOT_OF_THE_MODEL = {"model.dropout", "model.drop_path"}
 
 
 class TestPart(NamedTuple):
-    """What a run was tested on, or why it isn't here."""
-
     source: Source | None
     missing: str = ""  # a reason, which goes into a sentence
     place: Path | None = None  # of the data; None: they are arrays
@@ -88,9 +86,9 @@ def draw_report(
     source: Source | None,
     should_stop: Callable[[], bool],
 ) -> Path | None:
-    """The page after training on pictures; whatever fails, the run is complete.
+    """Write report.html; an error here doesn't fail the run.
 
-    `source` is the test part; None for a run that was finished before.
+    `source` is the test part; None if the run had finished before.
     """
     path = folder.path / NAME
     try:
@@ -119,7 +117,6 @@ def find_test_part(
     device: torch.device,
     data: str | None = None,
 ) -> TestPart:
-    """The test part that a run had; `data` is where its data are now."""
     given = {"train", "test"} & config.given_names.keys()
     if data is not None:
         if config.data is not None or is_array_set(config.dataset):
@@ -156,7 +153,7 @@ def write_report(
     test: TestPart,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> "Measured | None":
-    # no window is needed, and the user's kind of window may not be available
+    # the user's matplotlib backend may not be available, and isn't needed
     os.environ["MPLBACKEND"] = "agg"
     from vitedu.figures.report.examples import measure
     from vitedu.figures.report.page import Contents, render
@@ -184,7 +181,7 @@ def write_report(
 
 
 def changed_settings(config: TrainConfig) -> dict[str, str] | None:
-    """What isn't as in the recipe; None: nobody knows the recipe any more."""
+    """What differs from the recipe; None if the recipe no longer exists."""
     if config.recipe not in RECIPES:
         return None
     row = model_name(config.model) if config.recipe in WITH_ROWS else None

@@ -1,4 +1,4 @@
-"""`vitedu train`: a recipe, with fields of its configuration set by name."""
+"""`vitedu train`: a recipe, with settings as name=value."""
 
 import argparse
 import os
@@ -39,8 +39,6 @@ CTRL_C = 130  # the shells' exit code for a program ended by Ctrl-C
 
 
 class Plan(NamedTuple):
-    """What is to be trained, and where."""
-
     config: TrainConfig
     out: Path
     changed: dict[str, Any]  # against the recipe
@@ -90,7 +88,6 @@ def plan_of(options: argparse.Namespace) -> Plan:
 def configured(
     name: str, tier: str, fields: dict[str, str]
 ) -> tuple[TrainConfig, TrainConfig]:
-    """A recipe as it is, and with the fields and the classes of the data."""
     if name == "finetune":
         dataset = fields.pop("dataset", None)
         weights, data = fields.pop("weights", None), fields.pop("data", None)
@@ -137,7 +134,6 @@ def resumed(
 
 
 def on_device(config: TrainConfig) -> TrainConfig:
-    """`config` with the device and the precision that "auto" means here."""
     device = find_device(config.device)
     return concrete(replace(config, device=str(device)), device)
 
@@ -195,10 +191,10 @@ def trained(plan: Plan, options: argparse.Namespace) -> Answer:
 
 
 class Interrupt:
-    """Ctrl-C or SIGTERM as a question; a second one stops at once.
+    """Ctrl-C or SIGTERM asks the run to stop; a second one stops it at once.
 
-    The second counts from a second after the first: torchrun passes Ctrl-C on
-    to processes that the terminal has sent it to already.
+    Signals within one second count once: torchrun passes Ctrl-C on to processes
+    that already got it from the terminal.
     """
 
     signals = (signal.SIGINT, signal.SIGTERM)
@@ -211,21 +207,20 @@ class Interrupt:
 
     def __exit__(self, *error: object) -> None:
         for number, handler in zip(self.signals, self.before, strict=True):
-            # None: it isn't Python's, and cannot be put back
+            # None: not set from Python, so it can't be restored
             signal.signal(number, handler or signal.SIG_DFL)
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is None:
             self.received = time.monotonic()
-            # 0 after SIGTERM: the scheduler that sends it would take anything
-            # else for a failure
+            # 0 after SIGTERM: to a scheduler, anything else is a failure
             self.code = CTRL_C if number == signal.SIGINT else 0
             line = (
                 b"stopping after this step and saving; "
                 b"repeat to quit immediately\n"
             )
-            # print cannot be entered again if the signal came in the middle of
-            # it; and nobody may be reading
+            # print isn't reentrant, and the signal may come during one; stderr
+            # may be closed
             with suppress(OSError):  # a terminal's line has a bar and "^C"
                 os.write(2, b"\n" + line if os.isatty(2) else line)
         elif time.monotonic() > self.received + 1:
@@ -237,13 +232,10 @@ class Interrupt:
 
 
 def draw_curves(history: list[dict[str, Any]], folder: RunFolder) -> None:
-    """`curves.png` in the run folder, if there is anything to draw yet.
-
-    The run is complete without it, so nothing that goes wrong here ends it.
-    """
+    """Write curves.png if there is a loss; an error doesn't fail the run."""
     if not any("loss" in line for line in history):
         return
-    # no window is needed, and the user's kind of window may not be available
+    # the user's matplotlib backend may not be available, and isn't needed
     os.environ["MPLBACKEND"] = "agg"
     try:
         from vitedu import figures
@@ -283,7 +275,7 @@ def dry_run(plan: Plan, options: argparse.Namespace) -> Answer:
 
 
 def steps_done(plan: Plan) -> int | None:
-    """The last step in the folder's log; None: the run is finished."""
+    """The last step in the folder's log; None if the run is finished."""
     folder = RunFolder(plan.out)
     if not folder.path.exists():  # to look into it would make it
         return 0

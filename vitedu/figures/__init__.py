@@ -1,9 +1,8 @@
-"""What drawings are made of, and those that any chapter may show.
+"""Building blocks of drawings, and drawings that any chapter may show.
 
-`figures.show(*figures.network("attention"))` in a notebook: a function that
-draws returns a figure and its alt text. `palette`, `charts`, `schematic` and
-`photos` are what all drawings are made of; each chapter's own are in
-`chapters`. `report` is no drawing but the page of a run, as HTML.
+`figures.show(*figures.network("attention"))`: a drawing function returns a
+figure and its alt text. Each chapter's own are in `chapters`; `report` is the
+HTML page of a run.
 """
 
 from vitedu.figures.network import network

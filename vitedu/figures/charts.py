@@ -13,7 +13,6 @@ WIDTH = 5  # inches: 11 points stay legible on a phone
 def chart(
     width: float, height: float, rows: int = 1, columns: int = 1, **options: Any
 ) -> "tuple[Figure, Any]":
-    """A figure of this size in inches, and what its `subplots` returns."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -21,7 +20,7 @@ def chart(
 
 
 def bare(axes: "Axes", *sides: str) -> None:
-    """Hide the frame's lines at these sides; top and right if none is named."""
+    """Hide the frame on these sides; top and right by default."""
     axes.spines[list(sides or ("top", "right"))].set_visible(False)
 
 
@@ -33,7 +32,7 @@ def note(
     fontsize: float = 11,
     **options: Any,
 ) -> None:
-    """Words at a point (x, y) of the data, moved by `offset` in points."""
+    """Text at a data point (x, y), moved by `offset` in points."""
     axes.annotate(
         words,
         point,

@@ -1,4 +1,4 @@
-"""The drawing that every chapter starts from: the network, some of it lit."""
+"""The drawing at the start of every chapter: the network, some parts lit."""
 
 from typing import TYPE_CHECKING
 
@@ -47,8 +47,8 @@ def network(*lit: str) -> "tuple[Figure, str]":
     """The Vision Transformer from image to class, the parts `lit` in colour.
 
     `lit` are names of PARTS, "encoder" (attention and MLP) or "network" (all of
-    it). The ground is transparent.
-    ValueError: there is no name, or an unknown one.
+    it). The background is transparent.
+    ValueError: no name, or an unknown one.
     """
     for name in lit or ("",):
         if name not in PARTS and name not in LIT:
@@ -73,7 +73,6 @@ def network(*lit: str) -> "tuple[Figure, str]":
 
 
 def _image(axes: "Axes") -> None:
-    """The picture at the bottom, its tokens, and these with the class token."""
     blue = [PATCHES] * PATCHES_DRAWN
     squares(axes, (136, 8), 10, blue, columns=4)
     label(axes, (200, 31), "image", ha="left")
@@ -84,7 +83,6 @@ def _image(axes: "Axes") -> None:
 
 
 def _stream(axes: "Axes") -> None:
-    """The residual stream: each block reads it, and adds to it."""
     x = STREAM_AT
     line(axes, [(286, 260), (x, 260), (x, 440)], width=4)
     arrow(axes, (x, 439), (x, 450), width=4)
@@ -100,7 +98,6 @@ def _stream(axes: "Axes") -> None:
 
 
 def _between(axes: "Axes") -> None:
-    """Arrows between the parts that follow each other, and the class."""
     heights = ((62, 86), (130, 145), (164, 180), (224, 238), (491, 508))
     for below, above in (*heights, (551, 566)):
         arrow(axes, (160, below), (160, above))

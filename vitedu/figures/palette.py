@@ -1,7 +1,7 @@
-"""The book's colours: one for each part of the network, everywhere the same.
+"""The book's colours: one for each part of the network.
 
-Every colour is legible as a line and as a box with white words, on a light page
-and on a dark one. Maps have one scale: dark is little, bright is much.
+Each is legible as a line and as a box with white words, on light and dark
+pages. Maps have one scale: dark is little, bright is much.
 """
 
 PATCHES = "#2f6fb0"  # image, patches and stem: blue

@@ -1,4 +1,4 @@
-"""Photographs and maps beside them: what several chapters show."""
+"""Photographs, and maps beside them, for several chapters."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ LEVELS = 15  # of a colour as drawn, so that a photograph stays a small PNG
 def pictures(
     panels: Mapping[str, Tensor], alt: str, columns: int | None = None
 ) -> "tuple[Figure, str]":
-    """Pictures (3, h, w) in 0..1, each with a title, in rows of `columns`."""
+    """Pictures (3, h, w) in 0..1, titled, in rows of `columns`."""
     figure, grid = _panels(len(panels), columns or len(panels))
     for axes, (title, picture) in zip(grid, panels.items(), strict=False):
         draw_picture(axes, picture)
@@ -36,11 +36,11 @@ def maps(
     marked: tuple[int, int] | None = None,
     columns: int | None = None,
 ) -> "tuple[Figure, str]":
-    """A picture (3, h, w), then maps (gh, gw) under their titles, on one scale.
+    """A picture (3, h, w), then maps (gh, gw) with titles, on one scale.
 
     The scale runs from 0 to the largest weight of all and is printed once, as
-    `label`. `marked` is the row and column of the patch that asks: it is framed
-    everywhere.
+    `label`. `marked` is the (row, column) of the querying patch, framed in
+    every panel.
     """
     columns = columns or min(len(weights) + 1, 3)
     figure, grid = _panels(len(weights) + 1, columns, below=0.6)
@@ -61,7 +61,7 @@ def maps(
 
 
 def draw_picture(axes: "Axes", picture: Tensor) -> None:
-    """A picture (3, h, w) in 0..1, or grey (1, h, w)."""
+    """Draw (3, h, w) in 0..1, or grey (1, h, w)."""
     shown = (picture.clamp(0, 1) * LEVELS).round() / LEVELS
     if shown.shape[0] == 1:
         axes.imshow(shown[0].numpy(), cmap="gray", vmin=0, vmax=1)
@@ -75,10 +75,9 @@ def frame_patch(
     side: float,
     lines: Sequence[tuple[str, float]] = (("black", 4), ("white", 2)),
 ) -> None:
-    """A frame around the patch at (row, column), `side` pixels wide.
+    """Frame the patch at (row, column), `side` pixels wide.
 
-    `lines` are its colours and widths, the lowest first; these two are visible
-    on any ground.
+    `lines` are (colour, width), bottom first; the default shows on anything.
     """
     row, column = place
     corner = (column * side - 0.5, row * side - 0.5)
@@ -89,10 +88,7 @@ def frame_patch(
 def _panels(
     number: int, columns: int, below: float = 0.0
 ) -> "tuple[Figure, list[Axes]]":
-    """A figure with bare panels in rows; those beyond `number` stay empty.
-
-    `below` is the room under the last row, in inches.
-    """
+    """Bare panels in rows; `below` is room under the last row, in inches."""
     rows = math.ceil(number / columns)
     height = rows * (WIDTH / columns + 0.27) + below
     figure, grid = chart(WIDTH, height, rows, columns, squeeze=False)

@@ -1,8 +1,7 @@
-"""Schematics, drawings without data: a ground, boxes, arrows, words.
+"""Schematics, drawings without data: a canvas, boxes, arrows, words.
 
-The ground is transparent unless asked otherwise. Words in a box are white on
-the part's colour; words outside are a grey that is legible on a white page and
-on a dark one.
+The background is transparent by default. Words in a box are white on the part's
+colour; other words are a grey that is legible on light and dark pages.
 """
 
 from collections.abc import Sequence
@@ -23,11 +22,11 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 def canvas(
     width: float, height: float, *, opaque: bool = False
 ) -> "tuple[Figure, Axes]":
-    """A ground from (0, 0) to (width, height), y upwards.
+    """Axes from (0, 0) to (width, height), y upwards, 100 units per inch.
 
-    100 units are one inch, so a drawing 320 wide is 384 pixels wide on a page;
-    keep it under 480, and its words stay legible on a phone. Dark or coloured
-    words outside of boxes need an opaque ground, which is white.
+    A drawing 320 wide is 384 pixels wide on a page; below 480, words stay
+    legible on a phone. Dark or coloured words outside boxes need `opaque`
+    (white).
     """
     from matplotlib.figure import Figure
 
@@ -42,7 +41,7 @@ def canvas(
 def rectangle(
     axes: "Axes", corner: Sequence[float], size: Sequence[float], **options: Any
 ) -> None:
-    """A rectangle from `corner` (x, y), (width, height) large."""
+    """`corner` is (x, y), lower left; `size` is (width, height)."""
     from matplotlib.patches import Rectangle
 
     axes.add_patch(Rectangle(corner, *size, **options))
@@ -51,7 +50,6 @@ def rectangle(
 def rounded(
     axes: "Axes", middle: Sequence[float], size: Sequence[float], **options: Any
 ) -> None:
-    """A rectangle with round corners around `middle`."""
     from matplotlib.patches import FancyBboxPatch
 
     (x, y), (width, height) = middle, size
@@ -69,11 +67,6 @@ def box(
     lit: bool = True,
     fontsize: float = TEXT,
 ) -> None:
-    """A rounded box with words in it.
-
-    Lit, it is filled and its words are white and bold; else it is an outline
-    with grey words.
-    """
     face = color if lit else "none"
     look = {"edgecolor": color, "linewidth": 1.6, "zorder": 3}
     rounded(axes, middle, size, facecolor=face, **look)
@@ -97,7 +90,7 @@ def label(
     fontsize: float = TEXT,
     **options: Any,
 ) -> None:
-    """Words, centred at `place` unless `options` align them otherwise."""
+    """Words, centred at `place` unless `options` say otherwise."""
     look = {"ha": "center", "va": "center", **options}
     axes.text(*place, words, color=color, fontsize=fontsize, **look)
 
@@ -109,7 +102,6 @@ def arrow(
     color: str = GREY,
     width: float = 1.6,
 ) -> None:
-    """An arrow between two points (x, y)."""
     look = {"arrowstyle": "->", "color": color, "linewidth": width}
     look |= {"shrinkA": 0, "shrinkB": 0}
     axes.annotate("", tuple(end), tuple(start), arrowprops=look)
@@ -125,10 +117,10 @@ def column(
     pitch: float = 112,
     is_bold: bool = False,
 ) -> list[float]:
-    """Boxes from top to bottom, each with its line of code, joined by arrows.
+    """Boxes from top to bottom, joined by arrows, with code beside each.
 
-    A step is its words, its colour and the code; `is_bold` sets the code in the
-    box's colour. The heights of their middles come back.
+    A step is (words, colour, code); `is_bold` sets the code in the box's
+    colour. Returns the heights of the boxes' middles.
     """
     tops = [top - pitch * number for number in range(len(steps))]
     for middle, (words, color, code) in zip(tops, steps, strict=True):
@@ -149,7 +141,6 @@ def line(
     width: float = 1.6,
     dashed: bool = False,
 ) -> None:
-    """A line through these points (x, y)."""
     axes.plot(
         *zip(*points, strict=True),
         color=color,
@@ -167,7 +158,6 @@ def outline(
     width: float = 1,
     dashed: bool = False,
 ) -> None:
-    """A rectangle as a line, from a corner to the opposite one and back."""
     (left, top), (right, bottom) = corner, opposite
     corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
     line(axes, [*corners, corners[0]], color, width, dashed)
@@ -202,9 +192,9 @@ def squares(
     columns: int | None = None,
     gap: float = 3,
 ) -> None:
-    """Small squares from `corner` (left, lower) to the right, in rows upwards.
+    """Small squares from `corner` (lower left), rightwards, then upwards.
 
-    `columns` of them in a row; all of them if it isn't given.
+    `columns` is the number per row; all in one row by default.
     """
     columns = columns or len(colors)
     for number, color in enumerate(colors):

@@ -1,4 +1,4 @@
-"""Showing a figure in a notebook, with words for those who can't see it."""
+"""Showing a figure in a notebook, with alt text."""
 
 from base64 import b64encode
 from io import BytesIO
@@ -15,9 +15,9 @@ BACKGROUND = "white"  # opaque: a page may be dark
 def show(figure: "Figure", alt: str) -> None:
     """Display a figure as PNG; `alt` says what is seen, and the main number.
 
-    The alt text goes into the output's metadata, from where the book takes it,
-    and is what a notebook without pictures shows. The ground is white; it stays
-    transparent if the figure's own is (`figure.patch.set_alpha(0)`).
+    The alt text goes into the output's metadata, where the book finds it, and
+    is what a notebook without pictures shows. The background is white unless
+    the figure's own is transparent (`figure.patch.set_alpha(0)`).
     ValueError: the alt text is empty, or the name of a file.
     """
     from IPython.display import display
@@ -36,7 +36,7 @@ def show(figure: "Figure", alt: str) -> None:
 
 
 def _png(figure: "Figure") -> bytes:
-    """The figure's file; equal figures give equal bytes."""
+    """PNG bytes; equal figures give equal bytes."""
     from PIL import Image
 
     transparent = figure.get_facecolor()[3] == 0

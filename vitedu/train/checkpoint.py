@@ -1,6 +1,6 @@
-"""A run's state in one file, written whole or not at all, and its weights.
+"""A run's state in one file, written whole or not at all.
 
-Nothing that is not finite is ever written.
+A state with nan or infinity is never written.
 """
 
 import hashlib
@@ -39,9 +39,9 @@ def checkpoint_content(
     pending: Sequence[StepResult] = (),
     processes: Processes = SINGLE,
 ) -> dict[str, Any]:
-    """All that the next step depends on: tensors and plain values, by parts.
+    """All that the next step depends on: tensors and plain values, by part.
 
-    `pending` are the results of steps that are not in the log yet.
+    `pending` are results of steps that are not in the log yet.
     """
     return {
         "format": FORMAT,
@@ -57,7 +57,7 @@ def checkpoint_content(
 
 
 def as_bytes(content: dict[str, Any]) -> bytes:
-    """The file of a checkpoint: what torch saves, and the sha256 of that."""
+    """The file: what torch.save writes, followed by its sha256."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
     buffer.write(hashlib.sha256(buffer.getbuffer()).digest())
@@ -67,10 +67,9 @@ def as_bytes(content: dict[str, Any]) -> bytes:
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """The content of a checkpoint, on the CPU.
 
-    Only tensors and plain types are read, and nothing before the checksum is
-    right.
-    UserError: the file is missing, damaged, or not a checkpoint of this
-    version, or this torch could be made to run what is hidden in one.
+    Only tensors and plain types are read, after the checksum is verified.
+    UserError: the file is missing, damaged, or no checkpoint of this version,
+    or this torch version cannot load untrusted files safely.
     """
     check_regular(path)
     check_torch(torch.__version__, path)
@@ -84,7 +83,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             "it was cut short, damaged, or not written by vitedu (its "
             "checksum is wrong)"
         )
-        # how an archive of torch.save ends; ours go on with the checksum
+        # the end of torch.save's archive; ours has the checksum after it
         if file[-22:].startswith(b"PK\x05\x06"):
             what = (
                 "an older vitedu or another program wrote it, without a "
@@ -98,8 +97,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         content = torch.load(
             io.BytesIO(serialised), map_location="cpu", weights_only=True
         )
-    # even with a right checksum it may be anything, and torch has a dozen
-    # errors
+    # even with a correct checksum it may be anything, and torch raises a
+    # dozen kinds of errors
     except Exception:
         raise UserError(
             f"{path} is not a whole checkpoint: it is damaged, or contains "
@@ -115,8 +114,8 @@ def load_checkpoint(
 ) -> tuple[float, list[StepResult]]:
     """Put the file's state into `state`; seconds so far, and pending results.
 
-    The random states of torch, CUDA, NumPy and Python are put back as well.
-    UserError: the file is not a whole checkpoint, or belongs to another run.
+    Random states of torch, CUDA, NumPy and Python are restored too.
+    UserError: the file is damaged, or belongs to another run.
     """
 
     def read() -> dict[str, Any]:
@@ -131,7 +130,7 @@ def load_checkpoint(
             what = "it was trained on other data; restore them, or start anew"
         if what is not None:
             raise UserError(f"{path} does not belong to this run: {what}")
-        # the device may be another one, and what is fused follows from it
+        # the device may have changed, and with it `fused`
         optimizer = content["optimizer"]
         optimizer["param_groups"] = [
             own | {"params": saved["params"], "lr": saved["lr"]}
@@ -161,10 +160,7 @@ def load_checkpoint(
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
-    """The states of the random generators of torch, CUDA, NumPy and Python.
-
-    They are for what a caller draws: a step seeds its own draws by its number.
-    """
+    """Of torch, CUDA, NumPy and Python; training steps seed themselves."""
     _, keys, *position = np.random.get_state()
     on_cuda = device.type == "cuda"
     return {
@@ -176,7 +172,7 @@ def random_state(device: torch.device) -> dict[str, Any]:
 
 
 def set_random_state(saved: dict[str, Any], device: torch.device) -> None:
-    """The inverse of `random_state`; on another device CUDA's is left alone."""
+    """The inverse of `random_state`; CUDA's only on a CUDA device."""
     np.random.set_state(("MT19937", *saved["numpy"]))
     random.setstate(saved["python"])
     torch.set_rng_state(saved["torch"])
@@ -185,11 +181,7 @@ def set_random_state(saved: dict[str, Any], device: torch.device) -> None:
 
 
 def first_not_finite(content: dict[str, Any]) -> str | None:
-    """The name of the first tensor with nan or infinity; None: all are finite.
-
-    What was measured may be infinite: float16 skips a step whose gradients
-    overflow.
-    """
+    """The name of the first weight or moment with nan or infinity, or None."""
     for part in ("model", "optimizer", "ema"):
         for name, tensor in named_tensors(content.get(part), part):
             if tensor.is_floating_point() and not tensor.isfinite().all():
@@ -198,7 +190,6 @@ def first_not_finite(content: dict[str, Any]) -> str | None:
 
 
 def named_tensors(values: Any, name: str) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor inside dicts and lists, by its dotted name."""
     if isinstance(values, Tensor):
         yield name, values
     elif isinstance(values, list | tuple):
@@ -209,7 +200,7 @@ def named_tensors(values: Any, name: str) -> Iterator[tuple[str, Tensor]]:
 
 
 class Saver:
-    """Keeps a run's state in its folder; without one, only the best weights."""
+    """Saves a run's state in its folder; without one, only the best weights."""
 
     def __init__(
         self, state: TrainState, folder: RunFolder | None, processes: Processes
@@ -221,11 +212,7 @@ class Saver:
         self.best_weights: dict[str, Tensor] = {}  # if no folder keeps them
 
     def load(self) -> tuple[float, list[StepResult]]:
-        """Put the last checkpoint, if there is one, into the state.
-
-        Seconds of training until then, and the results that are not in the log
-        yet.
-        """
+        """Restore the last checkpoint; returns what `load_checkpoint` does."""
         folder = self.folder
         if folder is None or not self.processes.on_rank0(
             folder.checkpoint.exists
@@ -236,7 +223,7 @@ class Saver:
         return loaded
 
     def save(self, seconds: float, totals: list[StepResult]) -> None:
-        """Write the state after this step; `totals` are the journal's."""
+        """`totals` are the journal's. UserError: something is not finite."""
         if self.saved_step == self.state.step:
             return
         self.check_loss(totals)
@@ -254,7 +241,7 @@ class Saver:
         self.saved_step = self.state.step
 
     def check_loss(self, totals: list[StepResult]) -> None:
-        """UserError: the loss of some steps, the last ones, is not finite."""
+        """UserError: the loss of these steps is not finite."""
         loss_sum = float(sum(result.loss_sum for result in totals))
         if math.isfinite(loss_sum):
             return
@@ -265,7 +252,6 @@ class Saver:
         self.stop_not_finite(f"loss became {loss_sum}{where}", since)
 
     def stop_not_finite(self, what: str, since: int) -> NoReturn:
-        """Raise the sentence on what happened and where the good state is."""
         good = "no state had been saved yet"
         if self.folder is not None and self.saved_step is not None:
             good = (
@@ -280,14 +266,13 @@ class Saver:
         )
 
     def finite(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The weights of a result. UserError: not all of them are finite."""
+        """Returns `weights`. UserError: they are not all finite."""
         if name := first_not_finite({"model": weights}):
             since = self.saved_step or 0
             self.stop_not_finite(f"{name} became nan or infinite", since)
         return weights
 
     def keep_best(self) -> None:
-        """Put the weights that would be the result now aside."""
         state = self.state
         weights = self.finite(state.result_weights())
         if self.folder is None:
@@ -304,7 +289,6 @@ class Saver:
         self.processes.on_rank0(lambda: write_weights(path, checkpoint))
 
     def final_model(self, is_finished: bool) -> Network:
-        """The network with the weights of the result, ready for use."""
         state, config = self.state, self.state.config
         if not (is_finished and config.keep == "best"):
             weights = state.result_weights()

@@ -1,4 +1,4 @@
-"""Everything that decides a run: TrainConfig, and `field=value` to set it."""
+"""TrainConfig, everything that decides a run, and `field=value` to set it."""
 
 import hashlib
 import json
@@ -40,7 +40,7 @@ Attention = Literal["auto", "flash", "efficient", "cudnn", "math"]
 
 Config = TypeVar("Config", bound="DataclassInstance")
 
-# More would run for years, or ask the system for more than it has.
+# Larger values would run for years, or exceed what the system has.
 Length = Annotated[int, Range(1, 10**9)]
 Workers = Annotated[int, Range(0, 1024)]
 Threads = Annotated[int, Range(1, 1024)]
@@ -56,9 +56,8 @@ MAY_DIFFER = (
     "shard",
     "threads",
 )
-# Fields that came after runs had been named by their digest: left out of it
-# where they are at their defaults, so that the folders of those runs are still
-# found.
+# Fields newer than the naming of runs by digest: left out of it at their
+# defaults, so that the folders of older runs are still found.
 LATER = ("weights", "keep", "given")
 
 
@@ -195,7 +194,7 @@ class TrainConfig:
 
     @property
     def starts_trained(self) -> bool:
-        """Whether the run begins with a model that may have been trained."""
+        """Whether the run starts from a model that may have been trained."""
         return "model" in self.given_names or self.weights is not None
 
     @property
@@ -213,7 +212,7 @@ class TrainConfig:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "TrainConfig":
-        """The configuration that `to_json` wrote.
+        """The inverse of `to_json`.
 
         UserError: a field is unknown, missing or wrong.
         """
@@ -223,7 +222,7 @@ class TrainConfig:
         return from_json(cls, values)
 
     def identity(self) -> dict[str, Any]:
-        """`to_json` without what may differ when the run goes on."""
+        """`to_json` without what may differ when a run is resumed."""
         values = self.to_json()
         return {name: values[name] for name in values if name not in MAY_DIFFER}
 
@@ -240,7 +239,7 @@ class TrainConfig:
 def differences(
     before: TrainConfig, now: TrainConfig
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields that make two runs of `before` and `now`, as each has them."""
+    """The fields that make the two different runs: values before, and now."""
     old, new = dict(dotted(before.identity())), dict(dotted(now.identity()))
     names = [name for name in old | new if old.get(name) != new.get(name)]
     return (
@@ -250,7 +249,7 @@ def differences(
 
 
 def as_settings(fields: dict[str, Any]) -> str:
-    """Fields as they are set, in a sentence: "lr=0.1 and seed=0"."""
+    """Fields as you would type them: "lr=0.1 and seed=0"."""
     return " and ".join(f"{name}={value}" for name, value in fields.items())
 
 
@@ -268,11 +267,10 @@ def dotted(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 def override(config: Config, assignments: dict[str, str]) -> Config:
     """`config` with fields set from text: {"lr": "3e-4", "model.depth": "4"}.
 
-    A value is read by the field's type; "none" clears an optional field. A
-    variant of the model is set by the name of its class, as in
-    {"model.position": "RoPE"}, and its fields start from their defaults. All of
-    them are set at once, so that the new values need to fit each other only in
-    the end.
+    Values are parsed by the field's type; "none" clears an optional field.
+    {"model.position": "RoPE"} chooses a variant by class name; its fields start
+    from their defaults. All are set at once, so only the final values need to
+    fit each other.
     UserError: a field is unknown, or a value is of another type.
     """
     changes: dict[str, Any] = {}
@@ -313,7 +311,7 @@ def override(config: Config, assignments: dict[str, str]) -> Config:
 
 
 def changed(config: Config, changes: dict[str, Any]) -> Config:
-    """`config` with other values; steps replace epochs, and the reverse."""
+    """`config` with `changes`; setting steps clears epochs, and vice versa."""
     for one, other in (("steps", "epochs"), ("epochs", "steps")):
         if changes.get(one) is not None and other not in changes:
             changes = changes | {other: None}
@@ -321,10 +319,10 @@ def changed(config: Config, changes: dict[str, Any]) -> Config:
 
 
 def parsed(text: str, kind: Any) -> Any:
-    """The value that `text` stands for in a field of type `kind`.
+    """`text` as a field of type `kind`.
 
-    If it stands for none the text itself, which the configuration then refuses
-    with the sentence that it has for any wrong value.
+    If it can't be parsed, the text itself: the configuration rejects it with
+    its usual error.
     """
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         kinds = typing.get_args(kind)

@@ -1,4 +1,4 @@
-"""The data of a run: opened, checked against the model, ready to be fed."""
+"""The data of a run: opened, checked against the model, ready to train on."""
 
 import hashlib
 from dataclasses import fields, replace
@@ -28,8 +28,6 @@ from vitedu.train.config import TrainConfig
 
 
 class Sources(NamedTuple):
-    """The parts of a data set, ready to be fed to a model."""
-
     dataset: Dataset
     train: Source
     validation: Source | None
@@ -37,16 +35,14 @@ class Sources(NamedTuple):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was decided for the user, in sentences."""
         return self.dataset.notes
 
     @property
     def skipped(self) -> tuple[str, ...]:
-        """A sentence for each picture left out, since it is unreadable."""
+        """A sentence for each unreadable picture that was left out."""
         return self.dataset.skipped
 
     def record(self) -> dict[str, Any]:
-        """What a result says of the data."""
         skipped = list(self.skipped)
         return {
             "name": self.dataset.name,
@@ -70,14 +66,13 @@ def open_sources(
     """The data of a run: what the configuration names, or what is passed.
 
     `train`, `validation` and `test` are anything that `vitedu.data.as_source`
-    takes; a path as `train` means what it would as `dataset`: if there is val/
-    in the folder, it is the test part. Without data to test on, TEST_SHARE of
-    each class of the training data is held out, and `notes` says so; if a
-    Dataset changes its pictures itself, it changes those too. `augment`, a
-    function from picture to picture, replaces `config.augment`. `class_names`
-    are those of a model that was passed: data without names take them.
+    takes; a path as `train` works like `config.dataset`, so a val/ folder in it
+    is the test part. Without test data, TEST_SHARE of each class is held out,
+    and `notes` says so (a Dataset's own transforms apply to it too). `augment`,
+    from picture to picture, replaces `config.augment`. `class_names` are a
+    given model's, used if the data have no names.
 
-    UserError: the data don't fit the model, or don't say what they must; a
+    UserError: the data don't fit the model or lack labels or classes; a
     `Source` should be augmented, or prepares its images differently from the
     model.
     """
@@ -140,10 +135,7 @@ def open_data(
     test: Any = None,
     class_names: tuple[str, ...] = (),
 ) -> Dataset:
-    """The data set of a run as it is, before images are held out of `train`.
-
-    What is passed, and `class_names`, are as in `open_sources`.
-    """
+    """As `open_sources`, but before images are held out to validate on."""
     config, train = path_as_dataset(config, train)
     folder = None
     if train is None:
@@ -153,7 +145,7 @@ def open_data(
             and test is not None
             and not has_test_part(folder)
         ):
-            # all of it is to train on, and nothing has to be held out
+            # train on all of it: nothing has to be held out
             known_classes(  # says what doesn't fit
                 config.dataset, config.data, num_classes=0
             )
@@ -185,11 +177,10 @@ def open_data(
 
 
 def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
-    """The classes of the data that a run would use, in order of their labels.
+    """The classes of a run's data, in the order of their labels.
 
-    Cheap: nothing is downloaded, drawn or decoded. `train` as in
-    `open_sources`.
-    UserError: the data are unknown, or do not tell their classes.
+    Cheap: nothing is downloaded or decoded. `train` as in `open_sources`.
+    UserError: the data are unknown, or don't name their classes.
     """
     config, train = path_as_dataset(config, train)
     if train is not None:
@@ -200,7 +191,6 @@ def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
 
 
 def path_as_dataset(config: TrainConfig, train: Any) -> tuple[TrainConfig, Any]:
-    """A path as training data means what it would as `config.dataset`."""
     if not isinstance(train, str | PathLike):
         return config, train
     return replace(config, dataset=fspath(train), data=None), None
@@ -209,8 +199,8 @@ def path_as_dataset(config: TrainConfig, train: Any) -> tuple[TrainConfig, Any]:
 def _in_memory(config: TrainConfig) -> Dataset:
     """A named set, drawn shapes or FILE.npz; `max_images` takes the first ones.
 
-    From trained weights on, images of another size are resized; a network that
-    starts from nothing should be made for them.
+    A network trained from scratch needs the size of its images; with trained
+    weights, images are resized.
     """
     dataset = load_dataset(
         config.dataset,
@@ -234,7 +224,7 @@ def _in_memory(config: TrainConfig) -> Dataset:
 
 
 def _passed(config: TrainConfig, train: Any, test: Any) -> Dataset:
-    """Training data passed to `fit`; without `test`, a share is for testing."""
+    """Data passed to `fit`; without `test`, a share is held out."""
     split = open_split(train)
     is_known = split.class_names or split.labels is not None
     split = split.with_classes(
@@ -267,7 +257,7 @@ def _passed(config: TrainConfig, train: Any, test: Any) -> Dataset:
 
 
 def _check_classes(dataset: Dataset, config: TrainConfig) -> None:
-    """UserError: more or fewer classes than the model has, or only one."""
+    """UserError: not the model's number of classes, or only one."""
     wanted = len(dataset.class_names)
     if wanted == 1 and config.loss == "softmax":
         raise UserError(
@@ -287,7 +277,7 @@ def _check_classes(dataset: Dataset, config: TrainConfig) -> None:
 
 
 def _check_preprocess(split: Split, config: TrainConfig) -> None:
-    """UserError: a Source prepares images differently from the run's model."""
+    """UserError: a Source prepares images differently from the model."""
     if not isinstance(split.reader, Source):
         return
     own = getattr(split.reader, "preprocess", None)

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
 
 class FinetuneFields(TypedDict, total=False):
-    """`finetune`'s settings for type checkers: TrainConfig's and three more."""
-
     image_size: int | tuple[int, int]
     dropout: float
     drop_path: float
@@ -192,7 +190,7 @@ def finetune_config(
 ) -> TrainConfig:
     """The configuration of a command: trained weights on a folder or named set.
 
-    With a `dataset`, `data` is the place of that. `override` changes the rest.
+    With a `dataset`, `data` is where to find it. `override` changes the rest.
     UserError: no data are named, or what `load` says.
     """
     if dataset is None:
@@ -212,10 +210,7 @@ def finetune_config(
 def for_weights(
     config: TrainConfig, weights: str, num_classes: int
 ) -> TrainConfig:
-    """`config` with the model and the preprocessing of trained weights.
-
-    Tier smoke makes the images small.
-    """
+    """Take model and preprocessing from the weights; small images for smoke."""
     loaded = load_to_train(weights, num_classes=num_classes)
     model = loaded.config
     if config.tier == "smoke":
@@ -228,10 +223,9 @@ def for_weights(
 def with_weights(
     config: TrainConfig, weights: str, num_classes: int
 ) -> TrainConfig:
-    """A recipe that begins with trained weights, with others than its own.
+    """Start a recipe from trained weights other than its own.
 
-    Sizes of the network, mean and std come with the weights; all else is the
-    recipe's: the size of the images, their way to a square, dropout.
+    Network sizes, mean and std change; image size, resizing and dropout don't.
     """
     before, size = config.model, config.model.image_size
     loaded = load_to_train(weights, num_classes=num_classes, image_size=size)
@@ -254,10 +248,9 @@ def with_weights(
 def adapt(
     model: Network, names: tuple[str, ...], settings: dict[str, Any]
 ) -> list[str]:
-    """Prepare a model for these classes and images of this size, in place.
+    """Fit a model to these classes and image size in place; notes on it.
 
-    Returns notes on it for the user.
-    UserError: it should get another dropout, which is built into its layers.
+    UserError: dropout can't be changed in a built model.
     """
     for name in ("dropout", "drop_path"):
         if name in settings:
@@ -285,11 +278,7 @@ def tier_of(device: str) -> str:
 
 
 def can_augment(data: Any) -> bool:
-    """Whether random changes can be made to the pictures of `data` one by one.
-
-    Not if they come in batches, as from a DataLoader or a Source, or as floats,
-    which are prepared already: the first item tells.
-    """
+    """False for batches, and if the first image is already prepared."""
     if isinstance(data, str | PathLike):
         return True
     split = open_split(data)

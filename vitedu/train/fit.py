@@ -186,10 +186,7 @@ def fit(
 def finished_run(
     folder: RunFolder, config: TrainConfig, given: Given
 ) -> Run | None:
-    """The run in the folder, if it is finished.
-
-    UserError: it was trained on other data than those that are given now.
-    """
+    """None if it isn't finished. UserError: it was trained on other data."""
     result = folder.finished(config)
     if result is None:
         return None
@@ -209,7 +206,6 @@ def finished_run(
 
 
 def returned(run: Run, model: Network | None, device: torch.device) -> Run:
-    """A finished run on its device; its weights go into the given model."""
     if model is None:
         run.model.to(device)
         return run
@@ -221,10 +217,7 @@ def returned(run: Run, model: Network | None, device: torch.device) -> Run:
 
 
 def threads_of(config: TrainConfig, folder: RunFolder | None) -> int:
-    """The CPU threads of the configuration, or of the run that goes on.
-
-    A run recorded before there was such a field used what PyTorch would.
-    """
+    """As configured or as in the resumed run; otherwise chosen now."""
     if config.threads is not None:
         return config.threads
     if folder is not None and os.path.isfile(folder.config):
@@ -233,10 +226,7 @@ def threads_of(config: TrainConfig, folder: RunFolder | None) -> int:
 
 
 class Loop:
-    """A run from first to last step; `state` and `journal` grow with it.
-
-    vitedu has no other loop of updates.
-    """
+    """A run from first to last step: vitedu's only training loop."""
 
     def __init__(
         self,
@@ -257,7 +247,6 @@ class Loop:
         self.stopped = False
 
     def resume(self) -> None:
-        """Go on where the folder's run was stopped, if there is one in it."""
         self.journal.seconds, self.journal.pending = self.saver.load()
         self.journal.resumed = self.journal.seconds
         if folder := self.folder:
@@ -267,7 +256,7 @@ class Loop:
             )
 
     def run(self, should_stop: Callable[[], bool]) -> None:
-        """Step until the last step, or until `should_stop` on any process."""
+        """Step until the end, or until `should_stop` on any process."""
         state, config, total = self.state, self.config, self.processes.total
         self.should_stop = lambda: total([should_stop()])[0] > 0
         for note in (*self.sources.notes, *state.notes):
@@ -288,7 +277,7 @@ class Loop:
                     break
 
     def update(self, batch: tuple[Tensor, Tensor]) -> None:
-        """One step and what is due after it; only that waits for the device."""
+        """One step, and what is due after; only that waits for the device."""
         state, config = self.state, self.config
         seed = step_seed(config.seed, state.step, self.processes.rank)
         torch.manual_seed(seed)
@@ -318,10 +307,9 @@ class Loop:
         self.saver.save(self.journal.seconds, self.journal.totals())
 
     def validate(self) -> None:
-        """Measure the held-out part where an epoch ends, unless the log has it.
+        """Validate at the end of an epoch, unless the log has it already.
 
-        With keep="best" the weights are kept if they do better than any before.
-        They are written before the line: what the log says is best is there.
+        The best weights are written before the line that calls them best.
         """
         state, source = self.state, self.sources.validation
         ends_epoch = state.is_done or state.step % state.epoch_steps == 0
@@ -345,7 +333,7 @@ class Loop:
     def evaluate(
         self, source: Any, model: Network | None = None
     ) -> Evaluation | None:
-        """Measure the result so far, or `model`; None if it was stopped."""
+        """Measure `model` or the result so far; None if it was stopped."""
         with self.journal.clock_stopped():
             measured = evaluate(
                 self.state, source, self.should_stop, self.processes, model
@@ -354,12 +342,9 @@ class Loop:
         return measured
 
     def finish(self, command: str) -> Run:
-        """The result of the run, measured and written.
+        """Measure the test part, and write weights and result.
 
-        A run that was stopped can be loaded, and goes on from its checkpoint.
-        Its weights are written as they are, averaged if `config.ema`; if it was
-        stopped while the test part was measured, they are already those of the
-        result.
+        A stopped run's weights are written as they are, so it can be loaded.
         """
         is_finished = self.state.is_done and not self.stopped
         model, test = self.saver.final_model(is_finished), None

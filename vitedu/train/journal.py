@@ -1,4 +1,4 @@
-"""What a run measures: sums on the device, then log lines, then the result."""
+"""What a run measures: sums on the device, log lines, then the result."""
 
 import math
 import time
@@ -26,10 +26,10 @@ Batch = TypeVar("Batch")
 class Progress(NamedTuple):
     """What `on_progress` gets at each measurement.
 
-    `line` is what was measured: the training loss and more every `log_every`
-    steps, else an accuracy on validation or test data, or a note. `model` is
-    the network with its weights as they are now (not averaged), in training
-    mode: look at them, but leave them as they are. With TensorBoard's writer:
+    `line` is what was measured: training loss and more every `log_every` steps,
+    else an accuracy on validation or test data, or a note. `model` is the
+    network with its current weights (not averaged), in training mode: don't
+    change it. With TensorBoard's writer:
 
         for name, value in progress.line.items():
             if isinstance(value, float):
@@ -46,9 +46,8 @@ class Progress(NamedTuple):
 class Run(NamedTuple):
     """What `fit` returns: the result's fields, the log's lines, and the model.
 
-    The model is in eval mode and carries `preprocess` and `class_names`. Its
-    weights are the result's: averaged if `config.ema`, the best ones if
-    `config.keep` says so.
+    The model is in eval mode, with `preprocess` and `class_names`. Its weights
+    are averaged if `config.ema`, the best if `config.keep` is "best".
     """
 
     result: dict[str, Any]
@@ -57,8 +56,6 @@ class Run(NamedTuple):
 
 
 class Journal:
-    """The lines of the log, the clock, and the results not in a line yet."""
-
     def __init__(
         self,
         state: TrainState,
@@ -80,7 +77,7 @@ class Journal:
 
     @property
     def seconds(self) -> float:
-        """Of training so far; evaluation and pauses are left out."""
+        """Seconds of training so far, without evaluation and pauses."""
         return time.perf_counter() - self.started
 
     @seconds.setter
@@ -89,7 +86,6 @@ class Journal:
 
     @contextmanager
     def clock_stopped(self) -> Iterator[None]:
-        """Leave the block out of the seconds of training."""
         seconds = self.seconds
         yield
         self.seconds = seconds
@@ -116,7 +112,7 @@ class Journal:
         ]
 
     def measure(self, totals: list[StepResult]) -> None:
-        """Record the mean of the steps since the last line."""
+        """Log the mean of the steps since the last line."""
         state, seconds = self.state, self.seconds
         num_images = sum(result.num_images for result in totals)
         before = self.last("loss")["wall_seconds"]
@@ -136,17 +132,14 @@ class Journal:
             correct = int(sum(result.correct for result in totals))
             line["train_accuracy"] = 100.0 * correct / num_images
         norm = totals[-1].grad_norm
-        # a scaler skips what overflowed
+        # a loss scaler skips steps that overflow
         if norm is not None and norm.isfinite():
             line["grad_norm"] = float(norm)
         self.pending = []
         self.record(line, speed)
 
     def numbers(self, part: str, measured: Evaluation) -> dict[str, float]:
-        """Accuracy and loss of one part of the data, by name.
-
-        A loss that is not finite is left out; a note says why.
-        """
+        """{part}_accuracy and {part}_loss; a note if the loss isn't finite."""
         found = {f"{part}_accuracy": measured.accuracy}
         if math.isfinite(measured.loss):
             return found | {f"{part}_loss": measured.loss}
@@ -158,17 +151,15 @@ class Journal:
         return found
 
     def note(self, sentence: str) -> None:
-        """Record a sentence, unless the log has it from before the stop."""
+        """Log a sentence, unless the log has it from before a stop."""
         if not any(line.get("note") == sentence for line in self.history):
             self.record({"step": self.state.step, "note": sentence})
 
     def place(self) -> dict[str, Any]:
-        """The fields that every line of a measurement begins with."""
         step = self.state.step
         return {"step": step, "epoch": (step - 1) // self.state.epoch_steps}
 
     def record(self, line: dict[str, Any], speed: float = 0.0) -> None:
-        """Append a line to the log, and show it to the caller."""
         self.history.append(line)
         folder, state = self.folder, self.state
         if folder is not None:
@@ -181,12 +172,11 @@ class Journal:
             )
 
     def last(self, name: str) -> dict[str, Any]:
-        """The last line with such a number; before there is one, step 0's."""
+        """The last line with `name`; one of step 0 if there is none."""
         lines = (line for line in reversed(self.history) if name in line)
         return next(lines, {"step": 0, "wall_seconds": 0.0})
 
     def best(self) -> dict[str, Any] | None:
-        """The first of the lines with the highest validation accuracy."""
         return max(
             (line for line in self.history if "validation_accuracy" in line),
             key=lambda line: line["validation_accuracy"],
@@ -194,7 +184,7 @@ class Journal:
         )
 
     def mean_wait(self) -> float | None:
-        """The share of all time that went by waiting for data, if measured."""
+        """The share of wall time spent waiting for data, or None."""
         seconds, waited, before = 0.0, 0.0, 0.0
         for line in self.history:
             lasted = line.get("wall_seconds", before) - before
@@ -205,7 +195,7 @@ class Journal:
         return round(waited / seconds, 3) if seconds > 0 else None
 
     def check_result(self, command: str) -> None:
-        """UserError now if the result couldn't be recorded at the end."""
+        """UserError now if the result couldn't be written at the end."""
         results.check(self.result(command, None), "what this run would record")
 
     def result(self, command: str, test: Evaluation | None) -> dict[str, Any]:
@@ -220,7 +210,7 @@ class Journal:
             numbers = {name: chosen[name] for name in names if name in chosen}
             numbers |= self.numbers("test", test)
             self.record({"step": state.step, "test_accuracy": test.accuracy})
-        # the log has those from before the run was stopped as well
+        # the log also has those from before a stop
         logged = [line["note"] for line in self.history if "note" in line]
         notes = [*dict.fromkeys([*self.sources.notes, *state.notes, *logged])]
         if chosen is not None and config.keep == "best":
@@ -248,21 +238,19 @@ class Journal:
 
 
 def metric(name: str, value: float) -> dict[str, Any]:
-    """A number of a run as a result stores it."""
     unit = "nats" if name.endswith("_loss") else "percent"
     return {"value": value, "unit": unit, "per_seed": [value]}
 
 
 class DataWait:
-    """Seconds in which there was nothing to do until the next batch came.
+    """Seconds in which a step waited for its batch.
 
-    `for batch in wait.timed(batches): ...`, and later `wait.take()`.
+    `for batch in wait.timed(batches): ...`, then `wait.take()`.
 
-    A CUDA GPU works behind this process, so what this process waits may cost
-    nothing. There the time is the device's own, between two events around each
-    batch: from the end of all earlier work to the moment the batch is on the
-    device. They are read by `take` alone, so no step waits for them. On other
-    devices it is this process's time.
+    On CUDA, where this process runs ahead of the device, it is device time:
+    from the end of all earlier work to the batch's arrival, between two events
+    that only `take` reads, so no step waits for them. Elsewhere it is this
+    process's time.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -271,7 +259,6 @@ class DataWait:
         self.seconds = 0.0
 
     def timed(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Yield the batches, and note how long the step waited for each."""
         iterator = iter(batches)
         while True:
             began = time.perf_counter()
@@ -287,7 +274,7 @@ class DataWait:
             yield batch
 
     def event(self) -> torch.cuda.Event | None:
-        """A mark behind all the work that a GPU has been given so far."""
+        """Recorded behind all work queued on a GPU; None elsewhere."""
         if self.device.type != "cuda":
             return None
         event = torch.cuda.Event(enable_timing=True)
@@ -310,15 +297,14 @@ def evaluate(
     processes: Processes = SINGLE,
     model: nn.Module | None = None,
 ) -> Evaluation | None:
-    """Float32 accuracy of the weights that would be the result now, or `model`.
+    """Float32 accuracy of `model`, or of the weights that would be the result.
 
-    The loss is the one that is trained on, without label smoothing. Each
-    process measures its share. None if `should_stop` ended it before all of
-    `source` was seen.
+    The loss is the training loss without label smoothing. Each process measures
+    its share. None if `should_stop` ended it early.
     """
     if len(source) < processes.world_size:
         processes = SINGLE  # a share would be empty: each sees all
-    # as many images at a time as fit where learning does
+    # as many images at a time as fit where training fits
     config, count = state.config, processes.world_size
     size = 2 * (config.micro_batch_size or -(-config.batch_size // count))
     batches = processes.batches(
@@ -348,7 +334,6 @@ def evaluate(
 def until(
     batches: Iterable[tuple[Tensor, Tensor]], should_stop: Callable[[], bool]
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """`batches`, until `should_stop` says so between two of them."""
     for number, batch in enumerate(batches):
         if number and should_stop():
             return
@@ -358,7 +343,7 @@ def until(
 def swap_weights(
     model: nn.Module, weights: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Put `weights` into `model`; a copy of those it had."""
+    """Put `weights` into `model`; returns a copy of its old ones."""
     before = {name: x.clone() for name, x in model.state_dict().items()}
     model.load_state_dict(weights)
     return before

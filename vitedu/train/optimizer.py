@@ -25,19 +25,18 @@ def parameter_groups(
     """Parameter groups: only kernels decay; per layer if `layer_decay` < 1.
 
     A kernel is the weight of a dense or convolutional layer; biases, norms,
-    class token and positions are left alone. The paper does not say; this is
-    the rule of the authors' newer code (big_vision decays only what is called
+    class token and positions don't decay. The paper does not say; this is the
+    rule of the authors' newer code (big_vision decays only what is called
     `kernel`). Frozen weights (`requires_grad=False`) are in no group.
 
     With `layer_decay` below 1, each layer learns at that share of the next
     one's rate (`lr_scale`), the head at the full rate: early layers of a
     trained network need to change least. The final norm learns with the last
-    block, as in timm. `set_lr` gives every group its share; for a schedule of
-    your own, multiply by `lr_scale`.
+    block. `set_lr` applies `lr_scale`; a schedule of your own has to.
     Source: BEiT's and MAE's fine-tuning; for the norm, timm's group_matcher.
 
-    UserError: all weights are frozen. ValueError: layer decay does not know the
-    place of a parameter, or of any (the model is not one of vitedu's).
+    UserError: all weights are frozen. ValueError: with layer decay, a
+    parameter's layer is unknown (a model that is not vitedu's).
     """
     layers = layers_of(model) if layer_decay < 1.0 else {}
     last = max(layers.values(), default=0)
@@ -69,7 +68,7 @@ def parameter_groups(
 
 
 def layers_of(model: nn.Module) -> dict[str, int]:
-    """The layer of each parameter: 0 the stem, i + 1 block i, then the head."""
+    """Each parameter's layer: 0 is the stem, i + 1 block i, then the head."""
     if not isinstance(model, Classifier):
         raise ValueError(
             "layer_decay needs the blocks of a ViT or ResNet of vitedu, got "
@@ -97,7 +96,7 @@ def layers_of(model: nn.Module) -> dict[str, int]:
 
 
 class Group(NamedTuple):
-    """Parameters that are treated alike."""
+    """Parameters with the same decay and share of the rate."""
 
     name: str
     num_tensors: int
@@ -107,7 +106,7 @@ class Group(NamedTuple):
 
 
 def decay_table(model: nn.Module, config: TrainConfig) -> list[Group]:
-    """The parameter groups of `config`, with decay and share of the rate."""
+    """The parameter groups of `config`."""
     groups = parameter_groups(
         model,
         weight_decay=config.weight_decay,
@@ -128,13 +127,12 @@ def decay_table(model: nn.Module, config: TrainConfig) -> list[Group]:
 def sgd(
     groups: Groups, lr: float, betas: Betas, fused: bool
 ) -> torch.optim.Optimizer:
-    """SGD, whose momentum is the first of `betas`.
+    """`betas[0]` is the momentum.
 
-    Velocities are 0 from the start. PyTorch (up to 2.13) allocates those of
-    fused SGD in the first step and fills them in the kernel; if a loss scaler
-    skips that step, they stay what the memory held.
+    Velocities are zeroed: PyTorch (up to 2.13) leaves those of fused SGD
+    uninitialised if a loss scaler skips the first step.
     """
-    # PyTorch 2.13 cannot fuse it for weights distributed over processes (FSDP2)
+    # PyTorch 2.13 cannot fuse it for sharded weights (FSDP2)
     is_distributed = hasattr(groups[0]["params"][0], "full_tensor")
     optimizer = torch.optim.SGD(
         groups, lr=lr, momentum=betas[0], fused=fused and not is_distributed
@@ -165,8 +163,7 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """The optimizer called `name`, over the groups of `parameter_groups`.
 
-    `set_lr` sets the rate of the next step. UserError: there isn't one of that
-    name.
+    `set_lr` sets the rate of the next step. UserError: the name is unknown.
     """
     if name not in OPTIMIZERS:
         raise UserError(
@@ -203,8 +200,8 @@ def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
 class MovingAverage:
     """Exponential moving average of a model's weights (Polyak averaging).
 
-    `decay` is the share of the old average that an update keeps. Early on it is
-    (1 + updates) / (10 + updates), so that the initial values are forgotten.
+    An update keeps the share `decay` of the old average; early on it is (1 +
+    updates) / (10 + updates), so that the initial values are forgotten.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -217,8 +214,7 @@ class MovingAverage:
 
     def update(self, model: nn.Module) -> None:
         """Move the average towards the weights and buffers of `model`."""
-        # swa_utils.AveragedModel would count on a tensor, and read it at each
-        # update
+        # swa_utils.AveragedModel counts in a tensor, read at each update
         self.num_updates += 1
         warming = (1 + self.num_updates) / (10 + self.num_updates)
         average = get_ema_multi_avg_fn(min(self.decay, warming))

@@ -1,4 +1,4 @@
-"""Number formats of a training step, with one interface.
+"""Number formats of a training step.
 
 `autocast()` surrounds the forward pass, `backward(loss)` adds to the gradients,
 `update(optimizer, max_norm)` clips, steps and clears them.
@@ -25,7 +25,7 @@ KERNELS = {
 }
 
 
-# what autocast computes in where that is safe; weights stay float32
+# autocast's format where that is safe; weights stay float32
 DTYPES: dict[str, torch.dtype | None] = {
     "fp32": None,
     "tf32": None,  # a GPU multiplies factors rounded to 10 bits, not 23
@@ -35,12 +35,11 @@ DTYPES: dict[str, torch.dtype | None] = {
 
 
 class Precision:
-    """A number format on a device, and a kernel of the attention.
+    """A number format on a device, and an attention kernel.
 
-    float16 scales the loss, since small gradients would otherwise become zero;
-    a step whose gradients overflow is skipped and the scale halved.
-    `attention` names the kernel of scaled_dot_product_attention; "auto" is
-    PyTorch's choice.
+    float16 scales the loss, as small gradients would become zero; a step whose
+    gradients overflow is skipped and the scale halved. `attention` chooses
+    scaled_dot_product_attention's kernel; "auto" is PyTorch's choice.
     """
 
     def __init__(
@@ -53,16 +52,15 @@ class Precision:
         self.name = name
         self.device = device
         self.attention = attention
-        # does nothing where it isn't enabled
+        # a no-op if not enabled
         self.scaler = torch.amp.GradScaler(device.type, enabled=name == "fp16")
 
     @contextmanager
     def kernels(self) -> Iterator[None]:
-        """How matrices are multiplied and attention is computed, for a while.
+        """Set the matrix-product and attention kernels inside the block.
 
-        The backward pass needs it too: activation checkpointing computes there
-        again what the forward pass threw away, and has to come to the same
-        tensors.
+        The backward pass needs it too: activation checkpointing recomputes the
+        forward pass there, with the same result only on the same kernels.
         """
         with (
             float32_products(self.device, tf32=self.name == "tf32"),
@@ -89,9 +87,8 @@ class Precision:
     ) -> Tensor | None:
         """One step, unless the gradients overflowed; their norm, if clipped.
 
-        The norm is the global one before clipping. A fused optimizer learns of
-        an overflow on the device; for any other the scaler has to wait for the
-        device and look.
+        The norm is the global one before clipping. For an optimizer that is not
+        fused, the scaler waits for the device to check for overflow.
         """
         if max_norm is not None:
             self.scaler.unscale_(optimizer)
@@ -102,7 +99,7 @@ class Precision:
         return grad_norm
 
     def state_dict(self) -> dict[str, Any]:
-        """The scale and its history; nothing in the other formats."""
+        """The loss scale and its history; empty in other formats."""
         return self.scaler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -113,10 +110,9 @@ class Precision:
 def build_precision(
     name: str, device: torch.device, attention: str = "auto"
 ) -> Precision:
-    """The precision called `name`; its own `name` is never "auto".
+    """The precision called `name`, with "auto" resolved.
 
-    UserError: the device does not support it, or offers no choice of attention
-    kernels.
+    UserError: the device doesn't support it, or has no choice of kernels.
     """
     name = resolve_precision(name, device.type, capability(device))
     if attention not in ("auto", "math") and device.type not in ("cpu", "cuda"):
@@ -137,7 +133,7 @@ def concrete(config: TrainConfig, device: torch.device) -> TrainConfig:
 
 
 def capability(device: torch.device) -> tuple[int, int]:
-    """A GPU's compute capability, (7, 5) of a T4; (0, 0) of all else."""
+    """A GPU's compute capability, (7, 5) for a T4; (0, 0) without CUDA."""
     if device.type != "cuda":
         return 0, 0
     return torch.cuda.get_device_capability(device)
@@ -146,12 +142,10 @@ def capability(device: torch.device) -> tuple[int, int]:
 def resolve_precision(
     name: str, kind: str, capability: tuple[int, int] = (0, 0)
 ) -> str:
-    """`name` itself, or what "auto" is on a device of this kind and capability.
+    """`name`, with "auto" resolved for a kind of device and its capability.
 
     auto: bf16 on a GPU from capability 8.0 on, fp16 from 7.0 on, else fp32.
-    PyTorch itself reports bfloat16 on older GPUs too, where it is emulated, and
-    slow.
-
+    (PyTorch reports bfloat16 on older GPUs too, where it is emulated and slow.)
     UserError: the device does not have it.
     """
     is_gpu = kind == "cuda"
@@ -172,10 +166,9 @@ def resolve_precision(
 
 @contextmanager
 def float32_products(device: torch.device, *, tf32: bool) -> Iterator[None]:
-    """Whether a GPU may round factors of float32 products to TF32, for a while.
+    """Whether float32 factors may be rounded to TF32, inside the block.
 
-    By default PyTorch rounds in convolutions and not in matrix products; here
-    both do the same. Afterwards the settings are what they were before.
+    PyTorch's default differs between convolutions and matrix products.
     """
     if device.type != "cuda":
         yield
@@ -193,9 +186,9 @@ def float32_products(device: torch.device, *, tf32: bool) -> Iterator[None]:
 
 @contextmanager
 def attention_kernel(name: str) -> Iterator[None]:
-    """Attention uses this kernel for a while; "auto" lets PyTorch choose.
+    """Use this attention kernel inside the block; "auto" is PyTorch's choice.
 
-    UserError: the kernel cannot compute it.
+    UserError: the kernel doesn't support the input.
     """
     if name == "auto":
         yield
@@ -204,8 +197,8 @@ def attention_kernel(name: str) -> Iterator[None]:
         with sdpa_kernel(KERNELS[name]):
             yield
     except RuntimeError as error:
-        # PyTorch's two messages; it depends on the device, the format, the size
-        # of a head and the bias
+        # PyTorch's two messages; support depends on device, format, head size
+        # and bias
         refusals = "No available kernel", "No viable backend"
         if not any(each in str(error) for each in refusals):
             raise
@@ -218,7 +211,7 @@ def attention_kernel(name: str) -> Iterator[None]:
 def clip(
     optimizer: torch.optim.Optimizer, max_norm: float | None
 ) -> Tensor | None:
-    """Scale gradients down to a global norm of `max_norm`; the norm before."""
+    """Clip gradients to a global norm; returns the norm before."""
     if max_norm is None:
         return None
     parameters = [

@@ -1,4 +1,4 @@
-"""A run's folder: its files, who may write them, and whether it goes on."""
+"""A run's folder: its files, who may write them, and whether it is resumed."""
 
 import json
 import os
@@ -33,12 +33,7 @@ class OtherRun(FolderTaken):
 
 
 class RunFolder:
-    """The files of one run.
-
-    `config.json`, `log.jsonl` (a line per measurement), `checkpoint.pt`, with
-    keep="best" `best.safetensors`, and when the run is done or stopped
-    `model.safetensors` and `result.json`, whose status says which.
-    """
+    """`result.json` has a `status`: whether the run finished or stopped."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = user_path(path)
@@ -53,10 +48,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep others out until the block or this process ends.
-
-        FolderTaken: another process is training here.
-        """
+        """FolderTaken: another process is training here."""
         lock = FileLock(self.path / LOCK, timeout=0)
         try:
             lock.acquire()
@@ -74,10 +66,7 @@ class RunFolder:
 
     @contextmanager
     def held(self, config: TrainConfig) -> Iterator[None]:
-        """`prepare`, and keep others out until the run or this process ends.
-
-        FolderTaken: another one is training here, or what `prepare` says.
-        """
+        """`prepare` under the lock; it raises the same."""
         make_folder(self.path)
         self._check_belongs(config)
         with self.locked():
@@ -85,7 +74,7 @@ class RunFolder:
             yield
 
     def check(self, config: TrainConfig) -> None:
-        """Refuse what `held` would, without making a run's files."""
+        """Raise what `held` would, without writing files."""
         if os.path.exists(self.path):
             self._check_belongs(config)
         if os.path.exists(self.config):
@@ -93,10 +82,10 @@ class RunFolder:
                 pass
 
     def prepare(self, config: TrainConfig) -> None:
-        """Make the folder, or check that the run in it is this one.
+        """Create the folder, or check that the run in it is this one.
 
-        FolderTaken: it belongs to another run (what differs is named), or has
-        other files in it. UserError: it cannot be written.
+        FolderTaken: it has another run (the message says what differs), or
+        other files. UserError: it cannot be written.
         """
         make_folder(self.path)
         self._check_belongs(config)
@@ -106,7 +95,7 @@ class RunFolder:
         replace_file(self.config, text)
 
     def check_same(self, config: TrainConfig) -> None:
-        """OtherRun naming the settings where the run here isn't `config`'s."""
+        """OtherRun: the folder's run has other settings, which are named."""
         before, now = differences(self.read_config(), config)
         if "given" in before:
             raise OtherRun(
@@ -122,7 +111,6 @@ class RunFolder:
             )
 
     def _check_belongs(self, config: TrainConfig) -> None:
-        """FolderTaken unless the folder is free or has the run of `config`."""
         if os.path.exists(self.config):
             self.check_same(config)
         else:
@@ -137,7 +125,6 @@ class RunFolder:
             )
 
     def _half_written(self) -> list[str]:
-        """Files that a run was killed while writing."""
         ours = [self.config, self.log, self.checkpoint, self.best]
         ours += [self.weights, self.result]
         ours += [self.path / "curves.png", self.path / "report.html"]
@@ -149,11 +136,10 @@ class RunFolder:
         ]
 
     def set_aside(self) -> Path | None:
-        """Rename the folder of a run to the first free `.1`, `.2`, …
+        """Rename a run's folder to the first free `.1`, `.2`, …; None if empty.
 
-        A damaged run can be renamed too, so its config.json need not be
-        readable. None: there is nothing to rename. UserError: the folder isn't
-        that of a run, a process is training in it, or it can't be renamed.
+        Damaged runs can be renamed too. UserError: it isn't a run folder, a
+        process is training in it, or it can't be renamed.
         """
         if not os.path.exists(self.path) or not list_folder(self.path):
             return None
@@ -183,7 +169,6 @@ class RunFolder:
     # --- its files
 
     def append(self, line: dict[str, Any]) -> None:
-        """Add one measurement to the log."""
         try:
             with open(self.log, "a") as file:
                 file.write(json.dumps(line) + "\n")
@@ -193,7 +178,7 @@ class RunFolder:
             ) from None
 
     def rewind(self, step: int) -> list[dict[str, Any]]:
-        """Forget what will be logged again: later steps and the test part."""
+        """Drop what will be logged again: later steps and the test part."""
         lines = [
             line
             for line in self.history()
@@ -217,7 +202,7 @@ class RunFolder:
             ) from None
 
     def finished(self, config: TrainConfig) -> dict[str, Any] | None:
-        """The result, if the run is done. UserError: it is damaged."""
+        """The result, None if there is none yet. UserError: it is damaged."""
         if not (os.path.isfile(self.result) and os.path.isfile(self.weights)):
             return None
         self.check_same(config)
@@ -235,7 +220,7 @@ class RunFolder:
         return result
 
     def history(self) -> list[dict[str, Any]]:
-        """The log's lines; what follows one that a crash cut is left out."""
+        """The log's lines, up to one that a crash cut short."""
         if not os.path.exists(self.log):
             return []
         lines = []
@@ -248,7 +233,7 @@ class RunFolder:
 
 
 def is_foreign(config: Path) -> bool:
-    """Whether a config.json is another program's; a damaged one is a run's."""
+    """Whether another program wrote it; a damaged one counts as a run's."""
     try:
         return "recipe" not in read_json(config)
     except UserError:

@@ -1,7 +1,7 @@
-"""Learning rates as pure functions of the step: lr is all they return.
+"""Learning rates as pure functions of the step.
 
-The warm-up factor multiplies the decayed value and the decay starts after the
-warm-up, as in vit_jax; step 0 of a run with warm-up has the rate 0.
+The warm-up factor multiplies the decayed rate, and the decay starts after the
+warm-up, as in vit_jax; with warm-up, step 0 has rate 0.
 """
 
 import math

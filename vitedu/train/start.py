@@ -40,11 +40,7 @@ if TYPE_CHECKING:
 
 
 class Given(NamedTuple):
-    """The objects that `fit` is given besides its configuration, if any.
-
-    Settings are text, so a run records the names of these in `config.given`; a
-    run that goes on without them can then say so.
-    """
+    """The objects passed to `fit`; a run records only their names."""
 
     model: Network | None = None
     train: Any = None
@@ -57,7 +53,7 @@ class Given(NamedTuple):
     def names(self) -> str | None:
         """The text of `TrainConfig.given`: "train=ImageFolder loss=focal_loss".
 
-        As in a shell, a word with a blank in it is quoted: `'test=my photos'`.
+        Words with a blank are quoted as in a shell: `'test=my photos'`.
         """
         words = [
             f"{argument}={name_of(value)}"
@@ -79,13 +75,12 @@ class Given(NamedTuple):
 def into_settings(
     config: TrainConfig, given: Given
 ) -> tuple[TrainConfig, Given]:
-    """Move into `config` what settings can say; the objects that are left over.
+    """Move into `config` what settings can express; the objects left over.
 
-    A path to train on, a share to validate on, a loss by its name and an
-    `Augment` are settings; so are the fields of a model. A setting that an
-    object replaces goes to its default.
+    These are a path to train on, a share to validate on, a loss's name, an
+    `Augment`, and a model's fields. A setting that an object replaces is reset.
 
-    UserError: the settings contradict an object, or what `check_model` says.
+    UserError: a setting contradicts an object, or what `check_model` says.
     """
     config, train = path_as_dataset(config, given.train)
     given = given._replace(train=train)
@@ -132,12 +127,10 @@ def check_callable(name: str, value: Any, other: str) -> None:
 
 
 def quoted(word: str) -> str:
-    """A word that `shlex.split` gives back; plain ones are left as they are."""
     return shlex.quote(word) if re.search(r"""[\s"'\\]""", word) else word
 
 
 def name_of(value: Any) -> str:
-    """A path as it is, else the name of the function or of the type."""
     if isinstance(value, str | PathLike):
         return fspath(value)
     if hasattr(value, "func"):  # functools.partial
@@ -147,7 +140,7 @@ def name_of(value: Any) -> str:
 
 
 def check_given_again(recorded: str | None, now: str | None) -> None:
-    """UserError if a configuration names objects that aren't given now."""
+    """UserError: objects that the run was given are missing now."""
     if recorded is None or recorded == now:
         return
     words, present = shlex.split(recorded), shlex.split(now or "")
@@ -163,8 +156,8 @@ def check_given_again(recorded: str | None, now: str | None) -> None:
 def check_model(model: Network) -> None:
     """Refuse a model that can't be trained or written.
 
-    TypeError: it isn't one of vitedu's. UserError: it is not in float32, or has
-    other weights than its configuration describes.
+    TypeError: it isn't one of vitedu's. UserError: it is not in float32, or its
+    weights don't fit its configuration.
     """
     if not isinstance(model, Classifier):
         raise TypeError(
@@ -199,10 +192,9 @@ def check_model(model: Network) -> None:
 
 
 def build_model(config: TrainConfig) -> Network:
-    """The network as the run begins with it, on the CPU.
+    """The network at the start of a run, on the CPU.
 
-    With the initial weights of the seed, or with the trained ones of
-    `config.weights`.
+    Weights are initialised from the seed, or loaded from `config.weights`.
     UserError: those are of another architecture.
     """
     return first_network(config, ())[0]
@@ -211,10 +203,9 @@ def build_model(config: TrainConfig) -> Network:
 def first_network(
     config: TrainConfig, class_names: tuple[str, ...]
 ) -> tuple[Network, list[str]]:
-    """A new network, or a trained one for these classes; notes on changes.
+    """A new or trained network for these classes, and notes on changes.
 
-    Trained weights of other classes, or of classes without names, keep their
-    body: the head becomes zeros.
+    Trained weights get a head of zeros if their classes differ or are unnamed.
     """
     notes: list[str] = []
     if config.weights is None:
@@ -239,10 +230,7 @@ def first_network(
 
 
 def trained_network(config: TrainConfig, weights: str) -> Network:
-    """The network of `config.model` with trained weights, positions resized.
-
-    UserError: the weights are of another architecture; what differs is named.
-    """
+    """UserError: the weights' architecture isn't that of `config.model`."""
     wanted = config.model
     overrides: dict[str, Any] = {
         "num_classes": wanted.num_classes,
@@ -255,7 +243,7 @@ def trained_network(config: TrainConfig, weights: str) -> Network:
             f"this run is described by a {type(wanted).__name__}"
         )
     if isinstance(wanted, ViTConfig):
-        # they aren't in the file: any weights may learn with them
+        # not in the file: any weights can be trained with them
         free = {"dropout": wanted.dropout, "drop_path": wanted.drop_path}
         if wanted.pool == "mean":
             free["pool"] = "mean"
@@ -270,7 +258,7 @@ def trained_network(config: TrainConfig, weights: str) -> Network:
 
 
 def load_to_train(weights: str, **overrides: Any) -> Network:
-    """`vitedu.load` without the warning of a zero head: the head will learn."""
+    """`vitedu.load` without its warning about a zero head."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*its head is all zeros")
         return load(weights, **overrides)
@@ -279,10 +267,9 @@ def load_to_train(weights: str, **overrides: Any) -> Network:
 def run_classes(
     model: Network, class_names: tuple[str, ...]
 ) -> tuple[tuple[str, ...], list[str]]:
-    """The class names of the run, from the data or the model; and notes.
+    """The run's class names, and notes.
 
-    The model's names are taken if the data only number theirs, and have as
-    many.
+    The model's, if the data only number theirs and have as many.
     """
     known, numbered = model.class_names, numbered_names(len(class_names))
     are_named = class_names != numbered or known == numbered
@@ -295,7 +282,7 @@ def run_classes(
 
 
 def check_order(model: Network, class_names: tuple[str, ...]) -> list[str]:
-    """A note if the classes of a given model get other names from the data.
+    """A note if the data rename the classes of a given model.
 
     UserError: the data have the same names in another order.
     """
@@ -324,7 +311,7 @@ def other_classes(weights: str) -> str:
 
 
 def differing(one: Any, other: Any) -> str:
-    """Up to three fields in which two of a kind differ: "depth=12 (here 4)"."""
+    """Up to three fields in which the two differ: "depth=12 (here 4)"."""
     names = [each.name for each in fields(one)]
     pairs = [(name, getattr(one, name), getattr(other, name)) for name in names]
     differ = [f"{name}={x} (here {y})" for name, x, y in pairs if x != y]
@@ -332,12 +319,11 @@ def differing(one: Any, other: Any) -> str:
 
 
 def is_zero_head(model: Network) -> bool:
-    """Whether every image gets the same logits, 0."""
     return not any(x.any() for x in model.get_classifier().parameters())
 
 
 def zero_head(model: Network) -> None:
-    """Start the head anew, in place, as the paper fine-tunes: from zeros."""
+    """In place; the paper fine-tunes from a head of zeros."""
     for weight in model.get_classifier().parameters():
         nn.init.zeros_(weight)
 
@@ -356,10 +342,10 @@ def build_state(
 ) -> TrainState:
     """The state before the first step: weights from the seed, on the CPU.
 
-    A `model` that is given keeps its weights, and is itself what learns; a
-    `loss` is checked to be a sum.
-    UserError: the model counts the classes of the data in another order, or
-    there isn't enough memory.
+    A given `model` keeps its weights and is trained itself; a given `loss` is
+    checked to be a sum.
+    UserError: the model has the data's classes in another order, or there isn't
+    enough memory.
     """
     class_names = tuple(getattr(train, "class_names", ()))
     if model is None:
@@ -381,7 +367,7 @@ def build_state(
     num_steps = count_steps(config, len(train))
     return TrainState(
         config=config,
-        # first: FSDP2 puts others in the place of the parameters
+        # first: FSDP2 replaces the parameters
         model=processes.wrap_model(model.train(), config.shard),
         optimizer=optimizer_of(model, config),
         schedule=build_schedule(
@@ -398,23 +384,22 @@ def build_state(
 
 def check_room(config: TrainConfig, device: torch.device) -> None:
     """UserError: there isn't enough memory to build and train the network."""
-    # it is built on the CPU, but only what learns here is kept several times
+    # built on the CPU, but only training on it needs several copies there
     copies = num_copies(config) if device.type == "cpu" else 1
     check_memory(config.model, "training this model", copies=copies)
 
 
 def num_copies(config: TrainConfig) -> int:
-    """Values kept for a weight: itself, gradient, moments, average."""
+    """Values per weight: itself, gradient, moments, average."""
     moments = OPTIMIZER_STATE.get(config.optimizer, 2)
     return 2 + moments + bool(config.ema)
 
 
 def compile_model(model: nn.Module, device: torch.device) -> str | None:
-    """Compile in place, at the first forward pass; names of parameters stay.
+    """Compile in place, at the first forward pass; parameters keep their names.
 
-    Where that cannot be done (no C++ compiler, no Triton, a Python or a system
-    that torch.compile does not know) the model is left as it is, and a sentence
-    says so.
+    Where torch.compile doesn't work (no C++ compiler, no Triton, an unsupported
+    Python or system) the model stays as it is; returns a sentence on why.
     """
 
     def probe(x: torch.Tensor) -> torch.Tensor:

@@ -21,9 +21,8 @@ from vitedu.train.schedule import Schedule
 class TrainState:
     """What a step reads and changes; `step` counts the updates done.
 
-    `loss` is the one that `config` names unless another is given; it sums over
-    images. What an evaluation reports, `plain_loss`, is the same without label
-    smoothing.
+    `loss` is the one that `config` names, or a given one; it sums over images.
+    Evaluations report `plain_loss`, without label smoothing.
     """
 
     config: TrainConfig
@@ -37,7 +36,7 @@ class TrainState:
     images_per_epoch: int = 0
     data_digest: str = ""  # of the data set
     class_names: tuple[str, ...] = ()  # what the result calls its outputs
-    # a sentence for each thing that is not done as `config` asks
+    # a sentence for each departure from `config`
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -47,12 +46,12 @@ class TrainState:
 
     @property
     def network(self) -> Network:
-        """The model without what torch.compile or DDP wraps around it."""
+        """The model without torch.compile's or DDP's wrapper."""
         return unwrapped(self.model)
 
     @property
     def loss_name(self) -> LossName | None:
-        """The name of the loss; None for one that the caller gave."""
+        """The name of the loss; None for the caller's own."""
         return None if isinstance(self.loss, GivenLoss) else self.config.loss
 
     @property
@@ -82,9 +81,9 @@ class TrainState:
         return min(self.config.batch_size, self.images_per_epoch - seen)
 
     def result_weights(self) -> dict[str, Tensor]:
-        """The weights of a result now: the averaged ones if there are any.
+        """The weights of a result now: averaged if there is an average.
 
-        Whole, where FSDP2 distributes them; then all processes have to ask.
+        With FSDP2, all processes have to call it to get whole tensors.
         """
         weights = self.network.state_dict()
         if self.ema is not None:

@@ -30,12 +30,11 @@ def train_step(
     """One update of `state`: no print, no clock, no waiting for the device.
 
     `batch` is images (b, c, h, w), ready for the model, and labels, int64 (b,)
-    or soft (b, classes). Gradients are those of the mean loss over the whole
-    batch, however it is cut into micro-batches. A step that a loss scaler skips
-    counts.
+    or soft (b, classes). Gradients are of the mean loss over the whole batch,
+    however it is split. A step that a loss scaler skips counts.
 
-    Of several `processes` each gives its share (maybe empty) of a batch of
-    `num_images`; they exchange gradients, and the result is that of the share.
+    Of several `processes` each passes its share (maybe empty) of a batch of
+    `num_images`; they exchange gradients, and the result is for the share.
     """
     images, labels = batch
     config = state.config
@@ -50,7 +49,7 @@ def train_step(
         # summed, in float32 or better; 0 where this process has no image left
         loss = state.loss(logits, y) if len(y) else 0 * logits.float().sum()
         # divided by the whole batch, so that unequal micro-batches weigh right;
-        # an exchange of gradients takes their mean over the processes
+        # exchanging gradients takes their mean over the processes
         state.precision.backward(loss / (num_images / processes.world_size))
         loss_sum = loss_sum + loss.detach()
         if correct is not None:
@@ -63,7 +62,7 @@ def train_step(
 
 
 def step_seed(seed: int, step: int, process: int = 0) -> int:
-    """The seed of what one process draws inside the network at one step."""
+    """The seed of dropout and the like, per step and process."""
     words = np.random.SeedSequence([seed, step, process])
     high, low = words.generate_state(2, np.uint32)
     return int(high) << 32 | int(low)

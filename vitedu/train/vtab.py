@@ -1,7 +1,6 @@
 """VTAB-1k: fine-tune on 19 small tasks with one setting, and average.
 
 `result = vitedu.train.run_vtab("ViT-B/16", "data", "runs/vtab")`
-`print(result.mean, result.missing)`
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +43,7 @@ SETTING: FinetuneFields = {
     "warmup": WARMUP_STEPS / ROW.steps,
     "max_grad_norm": 1.0,
 }
-# what tier smoke has smaller
+# tier smoke has smaller ones
 SIZES: FinetuneFields = {
     "image_size": 384,
     "epochs": None,
@@ -68,26 +67,25 @@ def run_vtab(
     """Fine-tune on each task of VTAB-1k, and measure on its whole test part.
 
     `weights` is a name, a file or a run folder; each task starts from them.
-    `data` is the folder in which torchvision's data sets are (its `root`), or
-    the parts of some tasks by name: {"dmlab": (train, test)}, each anything
-    that `vitedu.data.as_source` takes. Without it, torchvision's sets are
-    looked for in $VITEDU_DATA and the cache, each in a folder of its name.
-    `tasks` are names in VTAB; all, if they aren't given. What can't be had is
-    in `missing`, with a sentence.
+    `data` is the folder of torchvision's data sets (its `root`), or some tasks'
+    parts by name: {"dmlab": (train, test)}, each anything that
+    `vitedu.data.as_source` takes. By default torchvision's sets are looked for
+    in $VITEDU_DATA and the cache, each in a folder of its name. `tasks` are
+    names in VTAB, by default all. Tasks without data are in `missing`, each
+    with a sentence.
 
-    Of the training part 1,000 images are drawn by `seed`. With `choose`, 800 of
-    them are learned and the other 200 measured on, to choose a setting by;
-    without, all 1,000 are learned. The setting is the paper's for all tasks
-    (section 4.1, Table 4): 2,500 steps of 512 images, SGD at 0.01, cosine, 384
-    pixels. `fields` change it, as in `vitedu.finetune`; memory is saved by
-    micro_batch_size=64. The authors drew other images, by TensorFlow.
+    1,000 training images are sampled by `seed` (the authors sampled others,
+    with TensorFlow). With `choose`, 800 of them train and 200 test, to choose a
+    setting by. The setting is the paper's for all tasks (section 4.1, Table 4):
+    2,500 steps of 512 images, SGD at 0.01, cosine, 384 pixels. `fields` change
+    it, as in `vitedu.finetune`; micro_batch_size=64 saves memory.
 
-    `out` gets a run folder for each task, and the same call goes on where it
-    was stopped. `on_task` is called before each task, `on_progress` and
-    `should_stop` are those of `fit`.
+    `out` gets a run folder per task, and the same call resumes a stopped run.
+    `on_task` is called before each task; `on_progress` and `should_stop` are
+    those of `fit`.
 
-    UserError: a task is unknown, none can be had, the data of one don't fit it,
-    or what `finetune` says.
+    UserError: a task is unknown, none has data, a task's data don't fit it, or
+    what `finetune` says.
     """
     here, missing = reachable(tasks, data)
     settings = settings_for(weights, fields)
@@ -124,9 +122,9 @@ def reachable(
     names: Sequence[str] | None,
     data: str | PathLike[str] | Mapping[str, tuple[Any, Any]] | None,
 ) -> tuple[list[tuple[VtabTask, TaskData]], dict[str, str]]:
-    """The tasks that are here, opened, and a sentence for each of the others.
+    """Tasks with their data opened, and a sentence for each without.
 
-    UserError: a name is unknown, or none of the tasks is here.
+    UserError: a name is unknown, or no task has data.
     """
     tasks = {task.name: task for task in VTAB}
     given = list(data) if isinstance(data, Mapping) else []
@@ -188,7 +186,6 @@ def data_of(
 def drawn_images(
     task: VtabTask, parts: TaskData, seed: int, choose: bool
 ) -> TaskData:
-    """1,000 images and the whole test part, or 800 of them and the 200 left."""
     order = torch.randperm(len(parts.train), generator=epoch_generator(seed, 0))
     rows = order[:NUM_IMAGES].tolist()
     name = f"VTAB-1k {task.title}"
@@ -203,7 +200,6 @@ def drawn_images(
 def settings_for(
     weights: str | PathLike[str], fields: FinetuneFields
 ) -> FinetuneFields:
-    """The setting of all tasks, with the range of pixels of the weights."""
     spec = load(weights).preprocess
     preprocess = PreprocessSpec(
         in_channels=spec.in_channels, mean=spec.mean, std=spec.std

@@ -1,1 +1,1 @@
-"""The page of a run as HTML, and the curves that every run leaves behind."""
+"""The HTML report of a run, and curves.png in its folder."""

@@ -1,4 +1,4 @@
-"""The curves of a run: a picture for its folder, and SVG for its report."""
+"""The curves of a run: a figure for its folder, and SVG for its report."""
 
 import io
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 # each accuracy's line in `curves`: its dash or its point, and its shade
 STYLES = {"train": ("-", "0.6"), "validation": ("--", "C0"), "test": ("o", "k")}
 COLORS = {"train": PALE, "validation": PATCHES, "test": CLASS}
-# Stands for the page's colour of words until a drawing for it is done.
+# Stands for the page's text colour while drawing.
 INK = "#010203"
 INKED = ["text.color", "axes.edgecolor", "axes.labelcolor"]
 INKED += ["xtick.color", "ytick.color"]
@@ -23,12 +23,10 @@ Points = list[tuple[int, float]]  # a step, and what was measured there
 
 
 def measured(history: list[dict[str, Any]], name: str) -> Points:
-    """Step and value of every line that has `name`."""
     return [(line["step"], line[name]) for line in history if name in line]
 
 
 def accuracies_in(history: list[dict[str, Any]]) -> dict[str, Points]:
-    """The accuracies that were measured, by part of the data."""
     found = {part: measured(history, f"{part}_accuracy") for part in STYLES}
     return {part: points for part, points in found.items() if points}
 
@@ -36,9 +34,8 @@ def accuracies_in(history: list[dict[str, Any]]) -> dict[str, Points]:
 def curves(history: list[dict[str, Any]]) -> "tuple[Figure, str]":
     """The lines of a run's log as two panels, and their alt text.
 
-    Left the training loss in nats, right accuracy in percent, both over steps;
-    a single measurement is a point. If no accuracy was measured, the left panel
-    is alone.
+    Training loss in nats on the left, accuracy in percent on the right (missing
+    if none was measured), over steps; a single measurement is a point.
     ValueError: no line has a loss.
     """
     losses, accuracies = measured(history, "loss"), accuracies_in(history)
@@ -73,15 +70,12 @@ def curves(history: list[dict[str, Any]]) -> "tuple[Figure, str]":
 
 
 class Chart(NamedTuple):
-    """A drawing, and the words for who cannot see it."""
-
     title: str
     svg: str
     alt: str
 
 
 def charts(history: list[dict[str, Any]]) -> list[Chart]:
-    """Loss, accuracy and learning rate of a run's log, those that it has."""
     losses, rates = measured(history, "loss"), measured(history, "lr")
     accuracies = accuracies_in(history)
     drawn = []
@@ -116,7 +110,6 @@ def charts(history: list[dict[str, Any]]) -> list[Chart]:
 
 
 def svg(lines: dict[str, Points], **settings: Any) -> str:
-    """Lines over the steps; `settings` are those of matplotlib's axes."""
     from matplotlib import rc_context
 
     style: dict[Any, Any] = dict.fromkeys(INKED, INK)

@@ -22,17 +22,17 @@ from vitedu.train import TrainConfig
 from vitedu.train.journal import until
 
 EXAMPLES = 6  # pictures that are right, and as many that are wrong
-# Of more test pictures every second, third, ... is looked at: the run has
-# measured them all, and a page should not take as long once more.
+# Of more test pictures, every nth: the run has measured them all, and a page
+# should not take as long again.
 MOST_MEASURED = 10_000
 MOST_AT_ONCE = 64
 
 
 class Example(NamedTuple):
-    """A test picture, what it shows, and what the model says.
+    """A test picture, its label and the model's answer.
 
     `picture` is (3, h, w) in 0..1, as the model saw it; `shares` (gh, gw) is
-    what of each patch reaches the answer, None where nobody knows.
+    each patch's share of the answer, or None.
     """
 
     name: str
@@ -44,8 +44,6 @@ class Example(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What the model says of the test pictures."""
-
     answers: Predictions
     right: tuple[Example, ...]  # the most confident first
     wrong: tuple[Example, ...]
@@ -58,11 +56,9 @@ def measure(
     config: TrainConfig,
     should_stop: Callable[[], bool],
 ) -> Measured:
-    """What the model says of the test pictures, and some of them to be shown.
+    """Answers on every nth test picture if there are over MOST_MEASURED.
 
-    Of more than MOST_MEASURED an even share, from the first one on. `place` is
-    the folder that the pictures' names are shown from. UserError: it was
-    stopped.
+    Names are relative to `place`. UserError: it was stopped.
     """
     every = -(-len(test) // MOST_MEASURED)
     num_images = -(-len(test) // every)
@@ -121,10 +117,10 @@ def measure(
 
 
 def name_of(test: Source, index: int, place: Path | None) -> str:
-    """A picture's name below the place of the data; else its number."""
+    """The path below `place`; else the picture's number."""
     pictures = getattr(test, "pictures", None)
     if pictures is None or not pictures.is_named:
         return f"test image {index + 1:,}"
     name = pictures.name_of(index).removeprefix(f"{place}{os.sep}")
-    # of a path from the root on, the end says enough
+    # of an absolute path, the end says enough
     return "/".join(Path(name).parts[-2:]) if os.path.isabs(name) else name

@@ -1,7 +1,7 @@
-"""The report of a run: one page that needs nothing else, on screen or paper.
+"""The report of a run: one self-contained page, on screen or paper.
 
-`render(Contents(...))` is its HTML. Whatever comes from names of files and
-classes is escaped, and the page forbids scripts and requests of any kind.
+`render(Contents(...))` is its HTML. Names of files and classes are escaped, and
+the page forbids scripts and requests of any kind.
 """
 
 import math
@@ -31,10 +31,9 @@ RIGHT, WRONG = "47 111 176", "184 50 58"  # palette.PATCHES, palette.CLASS
 class Contents(NamedTuple):
     """All that a report says.
 
-    `result` and `history` are the run's own; `run` is how to name its folder,
-    `model` describes the network in a line. `changed` is what differs from the
-    recipe, None if nobody knows the recipe. `missing` says why there is nothing
-    in `measured`.
+    `run` is the folder's displayed name, `model` one line on the network.
+    `changed` is what differs from the recipe (None if that is unknown).
+    `missing` says why `measured` is None.
     """
 
     run: str
@@ -49,7 +48,6 @@ class Contents(NamedTuple):
 
 
 def render(contents: Contents) -> str:
-    """The whole page."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -97,7 +95,6 @@ def duration(seconds: float) -> str:
 def tables(
     answers: evaluate.Predictions, names: Sequence[str]
 ) -> dict[str, Any]:
-    """Confusions, as a matrix or of many classes as a list; class by class."""
     found = evaluate.class_scores(answers)
     columns = found.num_images, found.num_correct, found.recall, found.precision
     scores = list(zip(names, *map(Tensor.tolist, columns), strict=True))
@@ -118,10 +115,7 @@ def tables(
 
 
 def cells(counts: Sequence[int], label: int) -> list[tuple[int, str]]:
-    """A row of the matrix: counts and colours, the more the stronger.
-
-    By the square root, so that a few mistakes can be seen.
-    """
+    """Counts of a row, and shades by the square root: few mistakes show."""
     colors = [WRONG] * len(counts)
     colors[label] = RIGHT
     shares = [STRONGEST * math.sqrt(x / max(sum(counts), 1)) for x in counts]
@@ -134,7 +128,7 @@ def percent(share: float) -> str:
 
 
 def sure(probability: float) -> str:
-    """A probability in percent, which is never rounded up to certainty."""
+    """A percentage that is never rounded up to 100."""
     return (
         "over 99.9 %" if probability > 0.9995 else f"{100 * probability:.1f} %"
     )

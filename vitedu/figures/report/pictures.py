@@ -1,4 +1,4 @@
-"""Photographs of a run's report: as the model saw them, and where it looked."""
+"""Photographs in a run's report: as the model saw them, and where it looked."""
 
 import io
 from base64 import b64encode
@@ -17,7 +17,7 @@ QUALITY = 80  # of a JPEG
 
 
 def as_seen(image: Tensor, spec: PreprocessSpec) -> Tensor:
-    """A prepared image (c, h, w) as a picture (3, h, w) in 0..1."""
+    """Undo the preprocessing: (c, h, w) to a picture (3, h, w) in 0..1."""
     mean, std = (
         torch.tensor(each)[:, None, None] for each in (spec.mean, spec.std)
     )
@@ -26,11 +26,7 @@ def as_seen(image: Tensor, spec: PreprocessSpec) -> Tensor:
 
 
 def lit(picture: Tensor, shares: Tensor) -> Tensor:
-    """A picture (3, h, w), dark where little of it counts: by shares (gh, gw).
-
-    The patch that counts least is the darkest; the twentieth of the patches
-    that count most are left as they were.
-    """
+    """Darken (3, h, w) by `shares` (gh, gw); the top 5% stay as they are."""
     least, most = shares.min(), shares.quantile(BRIGHT)
     bright = (shares - least) / (most - least).clamp(min=1e-12)
     bright = bright.clamp(max=1)
@@ -40,7 +36,7 @@ def lit(picture: Tensor, shares: Tensor) -> Tensor:
 
 
 def jpeg(picture: Tensor) -> str:
-    """A picture (3, h, w) in 0..1 as the address of an image."""
+    """A picture (3, h, w) in 0..1 as a data: URL."""
     from PIL import Image
 
     pixels = (picture * 255).round().byte().permute(1, 2, 0).contiguous()

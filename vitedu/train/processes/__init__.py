@@ -1,7 +1,6 @@
-"""The processes that train one model: usually this one, or those of `torchrun`.
+"""The processes that train one model: this one alone, or those of `torchrun`.
 
-`with processes.connected(device): ...`; training reads the same for one process
-and for many, and nothing else in the package knows of ranks.
+`with processes.connected(device): ...`; no other module knows about ranks.
 """
 
 import os
@@ -28,10 +27,7 @@ Processes = SingleProcess  # or Distributed; only this folder asks which
 
 
 def from_environment() -> Processes:
-    """The processes that `torchrun` started, this one among them; or it alone.
-
-    It is alone unless RANK, WORLD_SIZE and LOCAL_RANK are all set.
-    """
+    """Several if RANK, WORLD_SIZE and LOCAL_RANK are all set, else one."""
     variables = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     if not all(name in os.environ for name in variables):
         return SINGLE

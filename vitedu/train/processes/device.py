@@ -1,4 +1,4 @@
-"""The device that a name means, and the CPU threads that a run uses."""
+"""A run's device and CPU threads."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +9,9 @@ from vitedu.budget import training_flops
 from vitedu.errors import UserError
 from vitedu.train.config import TrainConfig
 
-# Operations of a forward and backward pass from which a second thread pays.
-# Below, the threads mostly wait for each other: with ViTs of 64 to 192 wide,
-# two threads were up to 1.5 times as fast at 2e10, and 1.8 to 1.9 times from
-# 6e10 on.
+# Operations of a forward and backward pass above which a second thread pays
+# off: with ViTs of width 64 to 192, two threads were up to 1.5 times as fast
+# at 2e10 operations, and 1.8 to 1.9 times from 6e10 on.
 WORTH_SHARING = 3e10
 
 
@@ -50,9 +49,9 @@ def find_device(name: str) -> torch.device:
 def choose_threads(config: TrainConfig, available: int) -> int:
     """1 where a step is small, else all that are `available`.
 
-    What counts is the work of one pass: training a micro-batch once. The number
-    is recorded and kept when the run goes on: another number adds sums in
-    another order, and may give other bytes.
+    Decided by the work of training one micro-batch. The number is recorded and
+    kept when the run is resumed: another adds sums in another order, and may
+    change the result's bytes.
     """
     num_images = config.micro_batch_size or config.batch_size
     work = training_flops(config.model) * num_images
@@ -61,7 +60,6 @@ def choose_threads(config: TrainConfig, available: int) -> int:
 
 @contextmanager
 def cpu_threads(number: int) -> Iterator[None]:
-    """Use `number` CPU threads inside the `with` block."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

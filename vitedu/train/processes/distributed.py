@@ -1,9 +1,8 @@
-"""Several processes train one model: the same run, however many there are.
+"""Several processes train one model, with the result of one process.
 
-Each computes the gradients of its share of every batch; their weighted mean
-over the processes is the gradient of the whole batch. `torchrun` starts the
-processes, DDP copies the model to each, FSDP2 (`shard=true`) distributes its
-weights.
+Each computes the gradients of its share of every batch; their weighted mean is
+the whole batch's gradient. `torchrun` starts the processes, DDP copies the
+model to each, FSDP2 (`shard=true`) shards its weights.
 """
 
 import os
@@ -45,7 +44,7 @@ TIMEOUT = timedelta(minutes=30)
 class Distributed(SingleProcess):
     """Process `rank` of `world_size`; `local_rank` counts on one machine.
 
-    Messages between them go over the CPU, so that none waits for its device.
+    Messages go over the CPU, so none waits for a device.
     """
 
     def __init__(self, rank: int, world_size: int, local_rank: int) -> None:
@@ -54,10 +53,10 @@ class Distributed(SingleProcess):
         self.local_rank = local_rank
 
     def device(self, device: torch.device) -> torch.device:
-        """The GPU of this process if the run is to use "cuda".
+        """This process's GPU if the run uses "cuda".
 
-        UserError: there are more processes than devices, or they cannot share
-        one.
+        UserError: there are more processes than devices, or one device is named
+        for all.
         """
         if device.type == "cpu":
             return device
@@ -77,10 +76,9 @@ class Distributed(SingleProcess):
 
     @contextmanager
     def connected(self, device: torch.device) -> Iterator[None]:
-        """Connect the processes: gloo between CPUs, and nccl between GPUs.
+        """Connect the processes: gloo between CPUs, nccl between GPUs.
 
-        UserError: the variables that say where the others are reached are
-        missing.
+        UserError: MASTER_ADDR or MASTER_PORT is missing.
         """
         if dist.is_initialized():
             yield
@@ -103,12 +101,11 @@ class Distributed(SingleProcess):
     def wrap_model(self, model: nn.Module, shard: bool) -> nn.Module:
         """DDP around the model; with `shard` FSDP2, which changes it in place.
 
-        Each process then keeps a part of every weight, and a block has its
-        whole weights only while it computes.
+        Each process then keeps a part of every weight; a block has its whole
+        weights only while it computes.
         """
         if not shard:
-            # the class token's gradient has strides of its own, which costs
-            # nothing
+            # the class token's gradient has other strides, at no cost
             warnings.filterwarnings("ignore", "Grad strides do not match")
             return DistributedDataParallel(model, gradient_as_bucket_view=True)
         from torch.distributed.fsdp import fully_shard
@@ -125,8 +122,8 @@ class Distributed(SingleProcess):
     ) -> Iterator[Batch]:
         """As many parts as the process with the largest share has.
 
-        Sharded weights are collected in every pass, so all have to make it.
-        Where no image is left, it is a black one without a label.
+        FSDP2 collects weights in every pass, so every process must make it.
+        Without images left, a part is one black image with no label.
         """
         images, labels = batch
         largest_share = -(-num_images // self.world_size)
@@ -153,7 +150,7 @@ class Distributed(SingleProcess):
             state.model, state.optimizer, options=options
         )
         if self.is_first:
-            # it comes by names; the optimizer itself counts its parameters
+            # keyed by name; the optimizer's own state numbers its parameters
             numbers = {x: i for i, x in enumerate(parameter_names(state))}
             optimizer = renamed(optimizer, numbers)
         ema = None
@@ -170,7 +167,7 @@ class Distributed(SingleProcess):
     def scatter(
         self, read: Callable[[], dict[str, Any]], state: Learner
     ) -> dict[str, Any]:
-        """Inverse of `gather`; tensors are sent one by one, into place."""
+        """Inverse of `gather`; tensors are sent one by one, in place."""
         content, error = self.attempt(read)
         model, optimizer, average = {}, {}, {}
         if content is not None:
@@ -186,9 +183,8 @@ class Distributed(SingleProcess):
             full_state_dict=True, broadcast_from_rank0=True
         )
         if state.ema is not None:
-            # The average is distributed as the weights are: it takes their
-            # place for a moment. A copy, since its names become those of the
-            # wrapped model.
+            # To be sharded like the weights, the average briefly replaces them.
+            # A copy, since its keys become the wrapped model's.
             set_model_state_dict(state.model, dict(average), options=options)
             num_updates = content.pop("num_updates")
             average = unwrapped(state.model).state_dict()
@@ -219,7 +215,7 @@ class Distributed(SingleProcess):
             return None, error
 
     def send(self, content: Any, error: UserError | None) -> Any:
-        """What rank 0 gives, on all; or its error, raised on all."""
+        """Rank 0's content, on all processes; its error is raised on all."""
         message = [content, error]
         dist.broadcast_object_list(message, device=torch.device("cpu"))
         content, error = message
@@ -229,7 +225,7 @@ class Distributed(SingleProcess):
 
 
 def parameter_names(state: Learner) -> list[str]:
-    """The names of the optimizer's parameters, in its order."""
+    """In the optimizer's order."""
     named = unwrapped(state.model).named_parameters()
     names = {id(parameter): name for name, parameter in named}
     return [
@@ -240,7 +236,6 @@ def parameter_names(state: Learner) -> list[str]:
 
 
 def renamed(optimizer: dict[str, Any], names: dict[Any, Any]) -> dict[str, Any]:
-    """An optimizer's state with other names for its parameters."""
     groups = [
         group | {"params": [names[each] for each in group["params"]]}
         for group in optimizer["param_groups"]

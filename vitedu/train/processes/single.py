@@ -1,4 +1,4 @@
-"""One process that trains alone, and what all kinds of processes need."""
+"""A process that trains alone, and helpers for any number of processes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -14,7 +14,7 @@ Batch = tuple[Tensor, Tensor]  # images and labels
 
 
 class Learner(Protocol):
-    """The part of a TrainState that is kept equal on all processes."""
+    """The parts of a TrainState that all processes keep equal."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
@@ -22,9 +22,9 @@ class Learner(Protocol):
 
 
 class SingleProcess:
-    """What training asks of its processes, as one alone answers it.
+    """What training needs from its processes, for one alone.
 
-    All processes make the same calls. `Distributed` has the same methods.
+    `Distributed` has the same methods; all processes make the same calls.
     """
 
     rank = 0
@@ -40,35 +40,35 @@ class SingleProcess:
         return device
 
     def connected(self, device: torch.device) -> AbstractContextManager[None]:
-        """The block in which the processes can reach each other."""
+        """The block in which processes can communicate."""
         return nullcontext()
 
     def wrap_model(self, model: nn.Module, shard: bool) -> nn.Module:
-        """The model, wrapped so that all processes share its gradients."""
+        """The model, wrapped so that processes share its gradients."""
         return model
 
     def batches(self, source: Source, **place: Any) -> Iterator[Batch]:
-        """This process's rows of each batch; of the last one possibly none."""
+        """This process's rows of each batch; maybe none of the last one."""
         return source.batches(**place, rank=self.rank, world=self.world_size)
 
     def micro_batches(
         self, model: nn.Module, batch: Batch, size: int | None, num_images: int
     ) -> Iterator[Batch]:
-        """This process's share of `num_images`, cut for the backward passes.
+        """This process's share of `num_images`, in parts of at most `size`.
 
-        Parts have at most `size` images. Gradients are exchanged in the last
-        pass. A part may have an image and no label; it counts nothing.
+        Gradients are exchanged in the last part's backward pass. A part may be
+        one image without a label, which counts nothing.
         """
         return micro_batches(*batch, size)
 
     def total(self, numbers: Sequence[Number]) -> list[Number]:
-        """Each of the numbers added up over all processes."""
+        """Each number summed over all processes."""
         return list(numbers)
 
     def gather(self, state: Learner) -> dict[str, Any]:
         """Model, optimizer and average as one process would have them.
 
-        Only rank 0 may use what it gets.
+        Valid on rank 0 only.
         """
         return {
             "model": unwrapped(state.model).state_dict(),
@@ -79,7 +79,7 @@ class SingleProcess:
     def scatter(
         self, read: Callable[[], dict[str, Any]], state: Learner
     ) -> dict[str, Any]:
-        """Inverse of `gather`, of what rank 0 reads; returns the rest of it."""
+        """Inverse of `gather`, from what rank 0 reads; returns the rest."""
         content = read()
         unwrapped(state.model).load_state_dict(content.pop("model"))
         state.optimizer.load_state_dict(content.pop("optimizer"))
@@ -89,14 +89,13 @@ class SingleProcess:
         return content
 
     def on_rank0(self, make: Callable[[], Any]) -> Any:
-        """What `make()` returns on rank 0; all get that, or its UserError."""
+        """Call `make` on rank 0; its result or UserError goes to all."""
         return make()
 
     def rank0_first(self, make: Callable[[], Any]) -> Any:
-        """What `make()` returns on each process, beginning with rank 0.
+        """Call `make` on rank 0, then on the others, which find its downloads.
 
-        The others then find what it has downloaded or cached. Its UserError
-        reaches all, and they don't make anything.
+        Its UserError on rank 0 is raised on all.
         """
         return make()
 
@@ -113,10 +112,10 @@ def micro_batches(
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The model without what torch.compile or DDP wraps around it.
+    """The model without torch.compile's or DDP's wrapper.
 
-    The wrappers begin every name with `_orig_mod.` or `module.`; a run may go
-    on compiled or not, in one process or in several.
+    Wrappers prefix names with `_orig_mod.` or `module.`; a run may be resumed
+    without them.
     """
     while hasattr(model, "_orig_mod") or hasattr(model, "module"):
         model = getattr(model, "_orig_mod", None) or model.module
@@ -124,6 +123,6 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """All of a tensor, of which FSDP2 may have left a part to this process."""
-    # a DTensor; to import that class would take a second
+    """The whole tensor, where FSDP2 left this process only a part."""
+    # a DTensor; importing that class would take a second
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor

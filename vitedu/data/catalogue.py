@@ -1,9 +1,9 @@
-"""The named data sets. A new one is one more entry of CATALOGUE, nothing else.
+"""The named data sets; to add one, add an entry to CATALOGUE.
 
 `CATALOGUE["mnist"].class_names` is ("0", "1", ..., "9").
 
-With its entry a set is listed by `vitedu info data`, found in $VITEDU_DATA/NAME
-and in the cache, downloaded, read and trained on.
+An entry is enough for a set to be listed by `vitedu info data`, found in
+$VITEDU_DATA/NAME and in the cache, downloaded, read and trained on.
 """
 
 import os
@@ -24,7 +24,7 @@ Layout = tuple[str, tuple[str, ...]]
 
 
 class File(NamedTuple):
-    """A file to download, and what it has to be when it has arrived."""
+    """A file to download, with its expected digest."""
 
     name: str
     sha256: str
@@ -32,13 +32,13 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class TorchvisionClass:
-    """A class of torchvision.datasets, and what makes it read a part.
+    """A class of torchvision.datasets, and its arguments for each part.
 
     Attributes:
         name: of the class
         parts: the arguments for train, val and test
-        labels: the attribute with the labels, where it has a name of its own
-        class_names: the same for the names of the classes
+        labels: the attribute with the labels, if it isn't a usual one
+        class_names: the attribute with the class names, likewise
     """
 
     name: str
@@ -49,7 +49,7 @@ class TorchvisionClass:
 
 @dataclass(frozen=True)
 class NamedSet:
-    """What is known about a data set that has a name.
+    """A data set that can be loaded by name.
 
     Attributes:
         title: its name in a sentence
@@ -58,11 +58,11 @@ class NamedSet:
             y_test; "zip" class folders in train/ and val/, packed below a
             folder named like the zip; "torchvision" that library, which also
             downloads
-        class_names: what label 0, 1, ... is called; () if the files say it
-        files: what to download; for "idx" training images, their labels, test
-            images, their labels
-        mirrors: addresses that end in "/", in the order in which they are tried
-        layouts: what a folder that has the set looks like
+        class_names: names of labels 0, 1, ...; () if the files have them
+        files: what to download; for "idx" images and labels to train on, then
+            images and labels to test on
+        mirrors: addresses that end in "/", tried in this order
+        layouts: file layouts by which the set is recognised in a folder
         torchvision: its class there
     """
 
@@ -76,12 +76,10 @@ class NamedSet:
 
 
 def reader_of(name: str) -> Reader | None:
-    """What reads the set of this name; None: there is no such set."""
     return CATALOGUE[name].reader if name in CATALOGUE else None
 
 
 def sets_of(*readers: Reader) -> tuple[str, ...]:
-    """The names of all sets that one of these reads."""
     return tuple(name for name in CATALOGUE if reader_of(name) in readers)
 
 
@@ -143,7 +141,7 @@ def _by_torchvision(
     class_names: str | tuple[str, ...] = (),
     **splits: str,
 ) -> NamedSet:
-    """A set with parts that its class calls `split`; without any it has one."""
+    """`splits` maps parts to the class's argument `split`; {}: one part."""
     known = class_names if isinstance(class_names, tuple) else ()
     parts = {part: {"split": split} for part, split in splits.items()}
     return NamedSet(
@@ -285,17 +283,14 @@ class MissingDataError(UserError):
 
 
 def folders_of(name: str) -> tuple[Path, ...]:
-    """Where a set that has its own reader is looked for; the cache last."""
+    """Where to look for a set outside of the package; the cache comes last."""
     root = _folder_in("VITEDU_DATA")
     own = () if root is None else (root / name,)
     return (*own, cache_folder() / name)
 
 
 def cache_folder() -> Path:
-    """$VITEDU_CACHE, else this platform's cache folder; it may not exist.
-
-    UserError: there is no such folder, since nobody knows the user's home.
-    """
+    """$VITEDU_CACHE, else the platform's cache. UserError: no home folder."""
     given = _folder_in("VITEDU_CACHE")
     if given is not None:
         return given
@@ -310,7 +305,7 @@ def cache_folder() -> Path:
 
 
 def _folder_in(variable: str) -> Path | None:
-    """The path in a variable of the environment; None: it is not set."""
+    """The path in an environment variable; None: it is not set."""
     value = os.environ.get(variable)
     if not value:
         return None
@@ -331,5 +326,4 @@ def _home() -> Path:
 
 
 def is_offline() -> bool:
-    """Whether VITEDU_OFFLINE forbids downloads."""
     return os.environ.get("VITEDU_OFFLINE", "") not in ("", "0")

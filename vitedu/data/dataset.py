@@ -1,8 +1,8 @@
-"""One part of a data set, and a data set with its parts.
+"""A data set, and the parts it is split into.
 
 `digits = load_dataset("digits")`
-`digits.train.images` is (2500, 1, 28, 28), and `digits.train[0]` a picture and
-its label.
+`digits.train.images` is (2500, 1, 28, 28); `digits.train[0]` is (picture,
+label).
 """
 
 import hashlib
@@ -31,11 +31,11 @@ MOST_SHOWN = 3  # sentences in one note
 
 
 class Reader:
-    """Reads pictures by row. A kind of data is a subclass of this.
+    """Reads pictures by row; subclass it to support another kind of data.
 
-    A picture is whatever `vitedu.pictures.read_image` takes: a path, an open
-    file, a pillow image, uint8 pixels; or floats (c, h, w), which go to the
-    model as they are.
+    A picture is whatever `vitedu.pictures.read_image` takes (a path, an open
+    file, a pillow image, uint8 pixels), or floats (c, h, w), which go to the
+    model unchanged.
     """
 
     # the pictures of all rows (n, c, h, w), where they are in memory
@@ -45,35 +45,29 @@ class Reader:
     # the names of classes say what a label means, and so labels can be changed
     # to those of a model with the same names in another order
     is_named = True
-    # reading a row runs code of others, which may draw at random
+    # reading a row runs foreign code, which may draw at random
     is_foreign = False
 
     def __len__(self) -> int:
         raise NotImplementedError
 
     def __getitem__(self, row: int) -> tuple[Any, int | None]:
-        """A picture, and its label where the row has it.
-
-        UserError: it cannot be read.
-        """
+        """A picture, and its label if any. UserError: it cannot be read."""
         raise NotImplementedError
 
     def name_of(self, row: int) -> str:
-        """What a sentence or a table calls one picture."""
+        """How messages and tables refer to this picture."""
         return f"picture {row:,}"
 
     def stamps(
         self, rows: Tensor, labels: Tensor | None, folder: Path | None
     ) -> Stamps:
-        """Bytes for a digest, which change when one of these rows does.
-
-        Names of files are as they are below `folder`.
-        """
+        """Bytes to hash these rows by; file names are relative to `folder`."""
         return ()
 
 
 class Loader(Reader):
-    """A DataLoader or other iterable of batches, which can't be indexed."""
+    """A DataLoader or other iterable of batches; it has no rows."""
 
     is_named = False
 
@@ -87,17 +81,17 @@ class Loader(Reader):
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """One part of a data set: pictures, labels and what the labels mean.
+    """One part of a data set: pictures, labels and class names.
 
     `split[0]` is (picture, label), and `len(split)` the number of pictures.
 
     Attributes:
         name: for messages and results
-        reader: reads a picture; or a Source or Loader, which have no rows
-        labels: (n,) int64; None: only reading tells them
-        class_names: empty where the data have numbers alone
-        rows: (n,) int64, the rows of the reader that are meant; None: all
-        skipped: a sentence for each picture left out, since it is unreadable
+        reader: reads a picture by row; or a Source or Loader, without rows
+        labels: (n,) int64; None: unknown until the pictures are read
+        class_names: empty if the data have only numbers
+        rows: (n,) int64, the reader's rows in this split; None: all
+        skipped: a sentence for each picture left out as unreadable
     """
 
     name: str
@@ -111,7 +105,7 @@ class Split:
         return len(self.reader if self.rows is None else self.rows)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
-        """A picture and its label. UserError: the label is another, or none."""
+        """(picture, label). UserError: two labels differ, or have no class."""
         row = self._row(index)
         picture, found = self._indexed()[row]
         where = f"{self.name}[{row}]"
@@ -131,10 +125,7 @@ class Split:
 
     @property
     def images(self) -> Tensor:
-        """All pictures (n, c, h, w) of data in memory.
-
-        UserError: they are elsewhere, and read one by one.
-        """
+        """All pictures (n, c, h, w). UserError: they are not in memory."""
         if not isinstance(self.reader, Reader) or self.reader.images is None:
             raise UserError(
                 f"the pictures of {self.name} aren't in memory; read them one "
@@ -145,33 +136,27 @@ class Split:
 
     @property
     def is_named(self) -> bool:
-        """Whether labels can be changed to those of a model with such names."""
+        """Whether class names may be used to match labels to a model's."""
         return isinstance(self.reader, Reader) and self.reader.is_named
 
     @property
     def num_classes(self) -> int:
-        """As many as there are names, else one more than the largest label.
-
-        0: unknown.
-        """
+        """The number of names, else the largest label plus one; 0: unknown."""
         if self.class_names or self.labels is None:
             return len(self.class_names)
         return int(self.labels.max()) + 1
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence about the pictures left out, if there are any."""
+        """At most one sentence, about the pictures left out."""
         return left_out(self.skipped, len(self))
 
     def name_of(self, index: int) -> str:
-        """What a sentence or a table calls one picture."""
+        """How messages and tables refer to this picture."""
         return self._indexed().name_of(self._row(index))
 
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes, else the numbers up to the highest label.
-
-        UserError: only reading all of the data would tell.
-        """
+        """Class names, else numbers. UserError: the labels are not known."""
         if self.class_names:
             return self.class_names
         if self.labels is None:
@@ -184,10 +169,7 @@ class Split:
         return names_from_labels(self.name, self.labels)
 
     def take(self, indices: Sequence[int] | Tensor) -> "Split":
-        """Some of the pictures, in this order, with all the classes.
-
-        UserError: they have no index.
-        """
+        """The pictures at `indices`. UserError: they can't be indexed."""
         self._indexed()
         chosen = torch.as_tensor(indices, dtype=torch.int64)
         return replace(
@@ -198,11 +180,11 @@ class Split:
         )
 
     def first(self, count: int) -> "Split":
-        """The first pictures; all, if there are fewer."""
+        """The first `count` pictures, or all."""
         return self.take(torch.arange(min(count, len(self))))
 
     def spread(self, count: int) -> "Split":
-        """Evenly spaced pictures, so that every class comes up; or all."""
+        """`count` evenly spaced pictures, to cover the classes; or all."""
         if count >= len(self):
             return self
         return self.take(torch.arange(count) * len(self) // count)
@@ -210,7 +192,7 @@ class Split:
     def hold_out(self, share: float, seed: int) -> tuple["Split", "Split"]:
         """Hold out a share of every class, drawn by `seed`: (kept, held out).
 
-        UserError: the labels are not known, or a part would be empty.
+        UserError: the labels are unknown, or a part would be empty.
         """
         if self.labels is None:
             raise UserError(
@@ -227,8 +209,8 @@ class Split:
     def with_classes(self, class_names: tuple[str, ...]) -> "Split":
         """This split with labels that index `class_names`.
 
-        Folders are matched by name; where one side has numbers for names, only
-        their count is compared. UserError: the data have other classes.
+        Folders are matched by name; if either side has only numbers, just their
+        count is compared. UserError: the data have other classes.
         """
         own = self.class_names
         is_named = class_names != numbered_names(len(class_names))
@@ -248,17 +230,17 @@ class Split:
         return replace(self, class_names=class_names)
 
     def stamps(self, folder: Path | None = None) -> Stamps:
-        """Bytes for a digest, which change when one of the pictures does."""
+        """Bytes to hash, which change when one of the pictures does."""
         if not isinstance(self.reader, Reader):
             return ()
         rows = torch.arange(len(self)) if self.rows is None else self.rows
         return self.reader.stamps(rows, self.labels, folder)
 
     def digest(self) -> str:
-        """16 hex digits that change with the data, as far as that is cheap.
+        """16 hex digits that change with the data, where that is cheap to tell.
 
-        Arrays: their content. Else the name, the number of pictures, the
-        classes and, where they are known, the labels; files by name and size.
+        Arrays: their content. Otherwise name, number of pictures, classes,
+        labels if known, and the names and sizes of files.
         """
         digest = hashlib.sha256()
         if getattr(self.reader, "images", None) is None:
@@ -288,19 +270,19 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A data set with its parts, and what a result says of it.
+    """A data set with its parts, and what results record about it.
 
     Attributes:
         name: for messages and results
         train: the part to learn from
         validation: the part to choose by, if there is one besides `test`
         test: the part to measure on
-        class_names: what label 0, 1, ... is called
+        class_names: names of labels 0, 1, ...
         digest: 16 hex digits; equal data, equal digest
         origin: "data=...", "$VITEDU_DATA", "cache", "package", "made", "given"
-        requested: the name that was given; after a fallback not `name`
-        notes: what was decided for the user, in sentences
-        skipped: a sentence for each picture left out, since it is unreadable
+        requested: the name that was given; differs from `name` after a fallback
+        notes: decisions made for the user, in sentences
+        skipped: a sentence for each picture left out as unreadable
     """
 
     name: str
@@ -316,12 +298,11 @@ class Dataset:
 
 
 def rows_stamp(rows: Tensor) -> bytes:
-    """For the digests of readers whose rows are those of one table."""
     return hashlib.sha256(str(tuple(rows.tolist())).encode()).digest()
 
 
 def left_out(skipped: tuple[str, ...], num_left: int) -> tuple[str, ...]:
-    """A sentence about pictures that cannot be read, if there are any."""
+    """At most one sentence, about the pictures that cannot be read."""
     if not skipped:
         return ()
     verb = "is" if len(skipped) == 1 else "are"
@@ -336,10 +317,10 @@ def left_out(skipped: tuple[str, ...], num_left: int) -> tuple[str, ...]:
 def match_classes(
     split: Split, names: Sequence[str], num_classes: int
 ) -> Split:
-    """`split` with labels as a model counts them: by its class `names`.
+    """`split` with its labels renumbered as in a model with class `names`.
 
-    Folders are matched by name; a model without names gets them in sorted
-    order. ImageNet's folders may be named by WordNet's codes.
+    Folders are matched by name; for a model without names they are sorted.
+    ImageNet's folders may be named by WordNet's codes.
 
     UserError: the folders are not classes of the model.
     """

@@ -1,4 +1,4 @@
-"""Downloading a file from the first mirror that has it, checked by its digest.
+"""Download a file from the first mirror that has it, and check its digest.
 
 `download(CATALOGUE["mnist"].files[0], Path("cache"), ("https://mirror/",))`
 """
@@ -19,7 +19,7 @@ from vitedu.data.catalogue import File, NamedSet
 from vitedu.errors import UserError, reason
 
 SILENT_SECONDS = 30  # without a byte
-# What the network and a server may do; all else is the disk.
+# Raised by network or server; anything else comes from the disk.
 NETWORK = (
     urllib.error.URLError,
     http.client.HTTPException,
@@ -36,11 +36,11 @@ class MirrorError(Exception):
 def download(file: File, folder: Path, mirrors: tuple[str, ...]) -> None:
     """Put `file` into `folder`, from the first mirror that has it.
 
-    It comes there when its digest is right: processes that fill the same cache
-    don't disturb each other, and nothing half-written is taken for the file.
+    It is moved there once its digest is right, so several processes may fill
+    the same cache, and a partial file is never taken for the whole.
 
-    MirrorError: all of them failed, with each one's reason. UserError: the
-    folder cannot be written.
+    MirrorError: all failed, with each one's reason. UserError: the folder
+    cannot be written.
     """
     reasons = []
     for mirror in mirrors:
@@ -57,10 +57,7 @@ def download(file: File, folder: Path, mirrors: tuple[str, ...]) -> None:
 
 
 def download_folder(named: NamedSet, folder: Path) -> None:
-    """`download` for a zip of class folders, unpacked into `folder`.
-
-    A folder that another process puts there in the meantime stays.
-    """
+    """`download` a zip and unpack it to `folder`, if no other process has."""
     [file] = named.files
     with beside(folder) as part:
         download(file, part.parent, named.mirrors)
@@ -77,10 +74,7 @@ def download_folder(named: NamedSet, folder: Path) -> None:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A temporary file or folder that will be moved to `path`.
-
-    UserError: nothing can be written there.
-    """
+    """A temporary path, later moved to `path`. UserError: it can't be made."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(
@@ -98,7 +92,7 @@ def beside(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _patience(seconds: float) -> Iterator[None]:
-    """A timeout for each read from a socket; torch sets none."""
+    """Set a timeout for each read from a socket; torch sets none."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:

@@ -1,11 +1,11 @@
-"""The classes of ImageNet: their names, and the codes that name its folders.
+"""ImageNet's class names, and the codes that its folders are named by.
 
 `imagenet_classes().names[285]` is "Egyptian cat".
 
-The 1,000 of ImageNet-1k are in a file beside this module, code and name on each
-line: WordNet's, in the order of the codes and with the first synonym alone, as
-timm 1.0.31 lists them. The 21,843 of ImageNet-21k, in the order of Google's
-checkpoints, stay in timm, whose import takes seconds.
+The 1,000 of ImageNet-1k are in a file beside this module, a code and a name per
+line: WordNet's, sorted by code, first synonym only, as in timm 1.0.31. The
+21,843 of ImageNet-21k, in the order of Google's checkpoints, are read from
+timm, whose import takes seconds.
 """
 
 from functools import cache
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from vitedu.compat import import_timm
 
-# what a file of weights may say instead of listing all the names
+# a file of weights may say this instead of listing all the names
 IMAGENET_1K = "imagenet-1k"
 NUM_1K, NUM_21K = 1_000, 21_843
 
@@ -30,8 +30,7 @@ class ImageNetClasses(NamedTuple):
 def imagenet_classes() -> ImageNetClasses:
     """The 1,000 of ImageNet-1k.
 
-    Two names come twice: "crane" (a bird, a machine), "maillot" (two bathing
-    suits).
+    Two names occur twice: "crane" (bird, machine), "maillot" (two swimsuits).
     """
     file = resources.files("vitedu.data") / f"{IMAGENET_1K}.txt"
     lines = file.read_text(encoding="utf-8").splitlines()
@@ -40,7 +39,7 @@ def imagenet_classes() -> ImageNetClasses:
 
 
 def classes_of(num_classes: int) -> ImageNetClasses | None:
-    """The classes of ImageNet-1k or -21k if they are that many, else None."""
+    """ImageNet-1k's or -21k's classes, whichever are that many; or None."""
     if num_classes == NUM_1K:
         return imagenet_classes()
     return imagenet_21k_classes() if num_classes == NUM_21K else None
@@ -51,8 +50,7 @@ def assumed_names(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Class names for a head of this size, and a note that they are assumed.
 
-    Nearly every file with a head of 1,000 or 21,843 classes was trained on
-    ImageNet, and hardly any has the names in it. Neither for other numbers.
+    Nearly every checkpoint with 1,000 or 21,843 classes is of ImageNet.
     """
     classes = classes_of(num_classes)
     if classes is None:

@@ -1,7 +1,6 @@
-"""Labels: whole numbers from 0, checked in the type that they come in.
+"""Labels: whole numbers from 0, checked before they are converted.
 
 `labels = whole_labels(np.array([0, 2, 1], np.uint64), "photos")  # int64 (n,)`
-`check_labels("photos", labels, num_classes=3)`
 """
 
 import operator
@@ -21,10 +20,7 @@ MOST_CLASSES = 100_000
 
 
 def whole_labels(labels: Any, where: str) -> Tensor:
-    """Labels of any kind as int64 (n,); `where` is what a sentence calls them.
-
-    UserError: they are not whole numbers.
-    """
+    """Labels (n,) of any integer type as int64. UserError: not integers."""
     if isinstance(labels, Tensor):
         if labels.dtype == torch.int64 and labels.ndim == 1:
             return labels.detach().cpu()
@@ -90,16 +86,11 @@ def check_labels(
 
 
 def numbered_names(num_classes: int) -> tuple[str, ...]:
-    """Names for classes that have none: "0", "1", ..."""
     return tuple(str(label) for label in range(num_classes))
 
 
 def names_from_labels(where: str, labels: Tensor) -> tuple[str, ...]:
-    """The numbers up to the highest label, as names.
-
-    UserError: a label is below 0, or makes many more classes than there are
-    images.
-    """
+    """Numbers as names. UserError: a label is below 0, or makes too many."""
     check_labels(where, labels)
     num_classes = int(labels.max()) + 1
     if num_classes > max(MOST_CLASSES, len(labels)):
@@ -117,7 +108,7 @@ def named_classes(
     class_names: Sequence[str] | None,
     num_classes: int | None,
 ) -> tuple[str, ...]:
-    """The classes given, else the data's own; () if neither is known."""
+    """The classes given, else the data's own; (): unknown."""
     if class_names is not None:
         own = tuple(str(each) for each in class_names)
     if num_classes is None:
@@ -131,5 +122,4 @@ def named_classes(
 
 
 def few(names: Sequence[str]) -> str:
-    """The first few names, for a message."""
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

@@ -1,4 +1,4 @@
-"""What a folder contains: class folders, pictures; and how to say so.
+"""Class folders and pictures in a folder, and a description for messages.
 
 `class_folders(Path("photos"))` is `["ants", "bees"]`.
 """
@@ -20,7 +20,7 @@ SUFFIXES |= {".webp", *FOREIGN}
 # thumbnails of a file server.
 HIDDEN = (".", "__MACOSX", "@eaDir")
 MOST_NAMES = 3  # in one sentence
-# What others call the parts of a data set, and what we do.
+# Usual names of a data set's parts, and ours.
 PARTS = {
     "train": "train",
     "training": "train",
@@ -38,10 +38,7 @@ PARTS = {
 
 
 def existing_folder(folder: str | PathLike[str]) -> Path:
-    """The folder that a caller names.
-
-    UserError: it doesn't exist, or `vitedu prepare` hasn't finished it.
-    """
+    """UserError: it doesn't exist, or `vitedu prepare` hasn't finished it."""
     path = user_path(folder)
     if not os.path.isdir(path):
         raise UserError(f"there is no folder '{path}'")
@@ -51,10 +48,7 @@ def existing_folder(folder: str | PathLike[str]) -> Path:
 
 
 def visible(folder: Path) -> tuple[list[str], list[str]]:
-    """Names of the sub-folders and of the files, sorted, without hidden ones.
-
-    UserError: the folder cannot be listed.
-    """
+    """Names of sub-folders and of files, sorted, without hidden ones."""
     folders: list[str] = []
     others: list[str] = []
     try:
@@ -68,10 +62,7 @@ def visible(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def class_folders(folder: Path) -> list[str]:
-    """The names of the sub-folders, sorted.
-
-    UserError: one is not UTF-8, so it could not be written down as a class.
-    """
+    """Names of the sub-folders, sorted. UserError: one is not UTF-8."""
     folders, _ = visible(folder)
     for name in folders:
         if any("\udc80" <= letter <= "\udcff" for letter in name):
@@ -83,15 +74,11 @@ def class_folders(folder: Path) -> list[str]:
 
 
 def is_picture(name: str) -> bool:
-    """Whether a file's name ends like a picture's."""
     return os.path.splitext(name)[1].lower() in SUFFIXES
 
 
 def pictures_in(folder: Path) -> Iterator[Path]:
-    """Files that are named like pictures, however deep.
-
-    UserError: a folder on the way cannot be listed.
-    """
+    """Files with a picture's suffix, at any depth."""
     waiting = [folder]
     while waiting:
         inside = waiting.pop()
@@ -106,17 +93,17 @@ def pictures_in(folder: Path) -> Iterator[Path]:
 
 
 def has_pictures(folder: Path) -> bool:
-    """Whether there is a picture anywhere inside."""
+    """Whether there is a picture at any depth."""
     return next(pictures_in(folder), None) is not None
 
 
 def has_pictures_itself(folder: Path) -> bool:
-    """Whether there is a picture in the folder, outside of its sub-folders."""
+    """Whether there is a picture outside of its sub-folders."""
     return any(map(is_picture, visible(folder)[1]))
 
 
 def contents(folder: Path) -> str:
-    """What is in a folder, for a message that something else was expected."""
+    """Describes a folder for a message that expected something else."""
     if not folder.is_dir():
         return "no folder"
     folders, files = visible(folder)

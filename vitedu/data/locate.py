@@ -1,8 +1,8 @@
 """Where a named data set is on this computer, or how it gets here.
 
-Four places are tried, and the first that has it wins: the path that you give
-(`data=`), the folder in $VITEDU_DATA, the cache, and last a download into the
-cache, which VITEDU_OFFLINE=1 forbids.
+The first of four places that has it wins: the path that you give (`data=`), the
+folder in $VITEDU_DATA, the cache, and last a download into the cache, which
+VITEDU_OFFLINE=1 forbids.
 
 `folder = locate("mnist").path`
 """
@@ -29,7 +29,7 @@ from vitedu.files import user_path
 
 
 class Location(NamedTuple):
-    """A data set that was found: its folder or file, and in which place."""
+    """The folder or file of a data set, and which place it was found in."""
 
     path: Path
     origin: str  # "data=...", "$VITEDU_DATA", "cache" or "package"
@@ -43,8 +43,8 @@ def locate(
 ) -> Location:
     """Find a data set in the four places; the last downloads to the cache.
 
-    `data` is a folder (or the archive itself): if it is given, no other place
-    is tried. `mirrors` replaces the listed addresses, each ending in "/".
+    `data` is a folder (or the archive itself) and rules out all other places.
+    `mirrors` replaces the listed addresses, each ending in "/".
     UserError: an unknown name, a `data` without the set, a cache that cannot be
     written; MissingDataError: it isn't here and cannot be downloaded.
     """
@@ -73,21 +73,21 @@ def locate(
 
 
 def holds(name: str, path: Path) -> bool:
-    """Whether `path` has all files of the set; False if the set has none."""
+    """Whether `path` has all files of the array set `name`."""
     return name in sets_of(*ARRAYS) and (
         _found(CATALOGUE[name], path) is not None
     )
 
 
 def where() -> dict[str, Location | None]:
-    """Where each named set is, without a download; None: in no place."""
+    """Where each named set is, without downloading; None: nowhere."""
     return {
         name: _present(name, None) for name in ("digits", *sets_of(*ARRAYS))
     }
 
 
 def _present(name: str, data: str | Path | None) -> Location | None:
-    """The first three places; the digits of the package need none of them."""
+    """Look in the first three places; digits come with the package."""
     if name == "digits":
         if data is not None:
             raise unfit(
@@ -113,7 +113,7 @@ def _present(name: str, data: str | Path | None) -> Location | None:
 
 
 def unfit(sentence: str, data: str | Path) -> UserError:
-    """`sentence`, saying why `data` isn't wanted here, and what is in it."""
+    """`sentence` with what `data` contains, unless `data` doesn't exist."""
     path = user_path(data)
     if not os.path.exists(path):
         return UserError(
@@ -129,7 +129,7 @@ def unfit(sentence: str, data: str | Path) -> UserError:
 
 
 def _given(named: NamedSet, path: Path) -> Path:
-    """The first place: a folder in one of the layouts, or the file of one."""
+    """Look in `data=`: a folder in one of the layouts, or its single file."""
     if not os.path.exists(path):
         raise UserError(
             f"data={path} does not exist; give the folder of {named.title}'s "
@@ -152,7 +152,6 @@ def _given(named: NamedSet, path: Path) -> Path:
 
 
 def _found(named: NamedSet, folder: Path) -> Path | None:
-    """The first layout whose files are all in `folder`."""
     for place, files in named.layouts:
         path = folder / place
         if all(
@@ -164,19 +163,17 @@ def _found(named: NamedSet, folder: Path) -> Path | None:
 
 
 def _files(named: NamedSet) -> str:
-    """All files of a download, for a sentence."""
     *others, last = (file.name for file in named.files)
     return f"{', '.join(others)} and {last}" if others else last
 
 
 def _places(name: str) -> str:
-    """The places that were tried, as a user would name them."""
     *own, cache = folders_of(name)
     meaning = own[0] if own else "VITEDU_DATA is not set"
     return f"$VITEDU_DATA/{name} ({meaning}) or the cache ({cache})"
 
 
 def _or_digits(named: NamedSet) -> str:
-    """The remedy for a set that the embedded digits can stand in for."""
+    """For sets that the embedded digits can stand in for, else ""."""
     is_alike = named.reader == "idx" and len(named.class_names) == 10
     return ", or pass fallback=digits" if is_alike else ""

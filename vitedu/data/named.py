@@ -1,7 +1,6 @@
-"""What a name means: a set of the catalogue, drawn shapes, FILE.npz, a folder.
+"""Data by name: a set of the catalogue, drawn shapes, FILE.npz, a folder.
 
-`mnist = load_dataset("mnist")`
-`mnist.train.images.shape` is (60000, 1, 28, 28).
+`load_dataset("mnist").train.images` is (60000, 1, 28, 28).
 """
 
 import os
@@ -47,15 +46,15 @@ def load_dataset(
     num_classes: int | None = None,
     max_images: int | None = None,
 ) -> Dataset:
-    """Read a data set by name, or a FILE.npz (as name, or as `data` of any).
+    """Read a data set by name, or a FILE.npz (as `name`, or as `data` of any).
 
     Names: mnist, fashion-mnist, cifar10 (found by `vitedu.data.locate`), digits
     (embedded), shapes (drawn here, 10,000 images) and shapes-<N>k. image_size
-    (64 if not given), num_classes (10) and max_images are for shapes alone.
-    fallback="digits" stands in for a set that isn't found; the result then says
-    so (`requested` differs from `name`).
-    UserError: an unknown name, a set that is missing, a damaged file, more than
-    fits into memory.
+    (default 64), num_classes (10) and max_images are for shapes alone.
+    fallback="digits" stands in for a set that isn't found; `requested` of the
+    result then differs from `name`.
+    UserError: an unknown name, a missing set, a damaged file, too little
+    memory.
     """
     if fallback not in (None, "digits"):
         raise UserError(
@@ -125,7 +124,6 @@ def _make_shapes(
 
 
 def is_array_set(name: str) -> bool:
-    """Whether `load_dataset` knows `name`: a named set, shapes or FILE.npz."""
     is_named = name == "digits" or name in sets_of(*ARRAYS)
     is_made = SHAPES_NAME.fullmatch(name) is not None
     return is_named or is_made or name.endswith(".npz")
@@ -134,10 +132,7 @@ def is_array_set(name: str) -> bool:
 def array_classes(
     name: str, data: str | None, num_classes: int
 ) -> tuple[str, ...]:
-    """The classes of what `load_dataset` would read, without a download.
-
-    `num_classes` is for shapes alone, and only a FILE.npz is read.
-    """
+    """`load_dataset`'s classes, without a download; only FILE.npz is read."""
     if name.endswith(".npz") or str(data).endswith(".npz"):
         return load_dataset(name, data=data).class_names
     if SHAPES_NAME.fullmatch(name):
@@ -154,11 +149,7 @@ def array_classes(
 def known_classes(
     dataset: str, data: str | None = None, *, num_classes: int
 ) -> tuple[str, ...]:
-    """The classes of what `dataset` and `data` name, without a download.
-
-    No picture is read; `num_classes` is for shapes alone.
-    UserError: an unknown name, a damaged file.
-    """
+    """Class names of `dataset` at `data`; no download, no picture read."""
     place = folder_of(dataset, data)
     if place is not None:
         return class_names_at(place)
@@ -168,14 +159,13 @@ def known_classes(
 def folder_of(dataset: str, data: str | None = None) -> Path | None:
     """The folder of pictures that `dataset` and `data` mean; None for arrays.
 
-    `data` is one if it has train/ or class folders of pictures, whatever set a
+    If `data` has train/ or class folders of pictures, it is used whatever set a
     recipe names, unless it has that set's own files. A name that `load_dataset`
-    knows is never taken for a folder that is called so (./mnist is); any other
-    names one, which may be at `data`.
+    knows always means the set, never a folder of that name (write ./mnist for
+    that); any other is a folder, which may be at `data`.
 
-    Shards in brace notation, `hf:NAME` and the names of torchvision's sets
-    count as folders: `load_folder`, `evaluation_part` and `find_images` take
-    what is returned for them.
+    Shards in brace notation, `hf:NAME` and torchvision's sets count as folders:
+    pass the result to `load_folder`, `evaluation_part` or `find_images`.
     """
     place = None if data is None else user_path(data)
     if reader_of(dataset) == "torchvision":
@@ -201,10 +191,7 @@ def folder_of(dataset: str, data: str | None = None) -> Path | None:
 
 
 def named_folders() -> dict[str, Location | None]:
-    """Where each set of pictures that has a name would be taken from now.
-
-    None: it would be downloaded.
-    """
+    """Where each named set of pictures is now; None: it would be downloaded."""
     found: dict[str, Location | None] = {}
     for name in sets_of("zip", "torchvision"):
         *own, cache = folders_of(name)

@@ -1,10 +1,10 @@
-"""Anything as a data set, a part of one, or a source of batches.
+"""Open any data as a data set, one part of it, or a source of batches.
 
 `pets = load_folder("pets")`
 `source = as_source(pets.test, preprocess=model.preprocess)`
 
-`READERS` are the kinds of pictures that a path may stand for, and a new kind is
-a module in `vitedu.data.readers` and its line there.
+To support another kind of path, add a module to `vitedu.data.readers` and list
+it in `READERS`.
 """
 
 import hashlib
@@ -55,26 +55,27 @@ from vitedu.pictures import PreprocessSpec
 class PlaceReader(Protocol):
     """A module that reads one kind of place.
 
-    A place is a path or what stands for one: `photos`, `hf:imagenet-1k`,
-    `train-{000000..000127}.tar`. It has parts, each a place, or is one part.
+    A place is a path or a name such as `hf:imagenet-1k` or
+    `train-{000000..000127}.tar`. It has parts, each a place, or is itself one
+    part.
     """
 
     PREFIX: str  # of what stands for a path: "hf:"; "" for paths
 
     def accepts(self, place: Path) -> bool:
-        """Whether it is of this kind."""
+        """Whether this module reads the place."""
         ...
 
     def parts(self, place: Path) -> dict[str, Path]:
-        """train, val and test, as far as they are there; {}: it's one part."""
+        """Those of train, val and test that exist; {}: `place` is one part."""
         ...
 
     def class_names(self, place: Path) -> tuple[str, ...]:
-        """The classes to train on; no picture is read."""
+        """The classes to train on, without reading a picture."""
         ...
 
     def open_part(self, place: Path, folder: Path | None = None) -> Split:
-        """The readable pictures of a part of what is in `folder`."""
+        """The readable pictures of one part of `folder`."""
         ...
 
 
@@ -90,7 +91,7 @@ KINDS = (
     "a folder of class folders, a pair (images, labels) of arrays, a torch "
     "Dataset, a Hugging Face dataset, a DataLoader or a vitedu Source"
 )
-# What is held out for testing where there is no part for it.
+# Held out for testing if there is no part for it.
 TEST_SHARE = 0.2
 TEST_SEED = 0
 
@@ -111,33 +112,31 @@ def as_source(
 
     `data` may be
 
-    * a folder with a folder of pictures for each class; WebDataset's shards,
+    * a folder with one folder of pictures per class; WebDataset's shards,
       `photos/train-{000000..000127}.tar`; a split of a Hugging Face data set,
-      `hf:imagenet-1k:train`; or a `Split`, a part of what `load_dataset`,
-      `load_folder` and `find_images` return;
-    * a pair (images, labels) in memory: uint8 as arrays (n, h, w) or
-      (n, h, w, c) or tensors (n, c, h, w), of any size; or floats
-      (n, c, h, w) of the model's size;
+      `hf:imagenet-1k:train`; or a `Split` from `load_dataset`, `load_folder` or
+      `find_images`;
+    * a pair (images, labels) in memory: uint8 as arrays (n, h, w) or (n, h, w,
+      c) or tensors (n, c, h, w), of any size; or floats (n, c, h, w) of the
+      model's size;
     * a torch Dataset with items (picture, label), or a Hugging Face dataset
       with an image and a label: the picture is a pillow image, a path, uint8
       pixels or floats (c, h, w);
-    * a DataLoader, or another iterable of (images, labels) batches that has
-      a length and can be iterated again: it keeps its own order and
-      augmentation;
-    * a `Source`, which is returned as it is.
+    * a DataLoader, or another iterable of (images, labels) batches that has a
+      length and can be iterated again: it keeps its own order and augmentation;
+    * a `Source`, which is returned unchanged.
 
     Pictures and uint8 pixels are resized and normalised as `preprocess` says.
-    Floats are fed as they are: they must be normalised already, and are refused
-    if none of the first images goes below the mean, unless you say
-    `check_range=False`. Labels are whole numbers from 0; where the data don't
-    say how many classes there are, give `class_names` or `num_classes`.
+    Floats must be normalised already; if none of the first images has a value
+    below the mean they are refused, unless you pass `check_range=False`. Labels
+    are whole numbers from 0; if the data don't say how many classes there are,
+    give `class_names` or `num_classes`.
 
-    `augment` is an `Augment`, or a function from pillow image to pillow image
-    that is applied before the picture is resized. It and `shuffle` are for
-    training. Their random numbers depend on (seed, epoch, index) alone, and so
-    do a Dataset's own.
+    `augment` is an `Augment`, or a function from pillow image to pillow image,
+    applied before resizing. Use it and `shuffle` for training. Their random
+    numbers, and a Dataset's own, depend only on (seed, epoch, index).
 
-    Pictures of a folder that cannot be read are left out, and a warning names
+    Unreadable pictures of a folder are left out, with a warning that names
     them.
 
     UserError: the data are of another kind, empty, or don't fit.
@@ -195,10 +194,7 @@ def as_source(
 
 
 def warn_of_skipped(data: Any, split: Split) -> None:
-    """Warn of pictures left out of a folder, where `data` is its path.
-
-    A caller of `find_images` has its `skipped` at hand.
-    """
+    """Warn of pictures left out, if `data` is a path and not a Split."""
     if isinstance(data, str | PathLike):
         for note in split.notes:
             warn(f"{data}: {note}")
@@ -209,10 +205,7 @@ def open_split(
     class_names: Sequence[str] | None = None,
     num_classes: int | None = None,
 ) -> Split:
-    """What `as_source` takes, as a `Split`; little is read.
-
-    UserError: it is empty, or not one of KINDS.
-    """
+    """What `as_source` takes, as a Split. UserError: empty, or not in KINDS."""
     if isinstance(data, str | PathLike):
         data = _part_at(user_path(data))
     elif isinstance(data, Dataset):
@@ -261,7 +254,6 @@ def open_split(
 
 
 def _part_at(place: Path) -> Split:
-    """The pictures at a place that is one part."""
     if place.suffix == ".npz":
         raise UserError(
             f"{place} has several parts; give one of them, such as "
@@ -277,14 +269,13 @@ def _part_at(place: Path) -> Split:
 def find_images(
     folder: str | PathLike[str], *, labels: str | PathLike[str] | None = None
 ) -> Split:
-    """The pictures of a folder that can be read, in the order of their names.
+    """The readable pictures of a folder, sorted by name.
 
-    Without `labels`, each sub-folder is a class; classes are numbered by the
-    sorted names. With it the folder is flat, and `labels` is a CSV with a
-    header: the columns `filename` and `class_index` (a number) or `class` (a
-    name). Every picture is decoded once, as `vitedu.data.scan` says; `skipped`
-    has the damaged ones. Shards in brace notation and `hf:NAME:SPLIT` may stand
-    for a folder.
+    Without `labels`, each sub-folder is a class, numbered in sorted order. With
+    it the folder is flat, and `labels` is a CSV with a header: the columns
+    `filename` and `class_index` (a number) or `class` (a name). Every picture
+    is decoded once (see `vitedu.data.scan`); `skipped` lists the damaged ones.
+    Shards in brace notation and `hf:NAME:SPLIT` are accepted as folders.
 
     UserError: no picture, a picture without a label, a CSV that does not fit.
     """
@@ -306,17 +297,16 @@ def load_folder(
     """The readable pictures of a folder, to train on and to test on.
 
     FOLDER/train and FOLDER/test, or FOLDER/val if there is no test/; with both,
-    val/ is for validation. Each part has class folders, as `find_images` reads
-    them. Where there is neither test/ nor val/, or class folders alone,
-    TEST_SHARE of every class is held out for testing: the same pictures every
-    time, none of a class with one or two. `notes` says so, and how many
-    pictures are left out. `name` is the folder's own if not given.
+    val/ is for validation. Each part has class folders, as in `find_images`.
+    Without test/ and val/, TEST_SHARE of every class is held out for testing:
+    the same pictures every time, none of a class with one or two. `notes` says
+    so, and how many pictures are left out. `name` defaults to the folder's own.
 
-    `folder` may also be one that `vitedu prepare` filled with shards, a tar or
-    several in brace notation, `hf:NAME`, or what `folder_of` returns for the
-    name of a set of photographs; the splits of these are the parts.
-    UserError: there are no class folders, one has no picture that can be read,
-    or a later part has a class that train/ doesn't have.
+    `folder` may also be one filled with shards by `vitedu prepare`, a tar or
+    several in brace notation, `hf:NAME`, or the result of `folder_of` for a
+    named set; their splits become the parts.
+    UserError: there are no class folders, no picture of a class can be read, or
+    another part has a class that train/ doesn't have.
     """
     place = user_path(folder)
     if zipped.accepts(place):
@@ -352,7 +342,7 @@ def load_folder(
 
 
 def _open_parts(place: Path) -> dict[str, Split]:
-    """train, val and test, as far as they are there, with the same classes."""
+    """train, and val and test if they exist, with the same classes."""
     reader, parts = reader_of(place), parts_at(place)
     if reader is folders:
         reader.class_names(place)  # says what doesn't fit
@@ -372,7 +362,6 @@ def _open_parts(place: Path) -> dict[str, Split]:
 
 
 def _as_in_train(train: Split, split: Split, part: Path) -> Split:
-    """Another part, with labels as train/ counts them."""
     known = train.class_names
     strange = [name for name in split.class_names if name not in known]
     if strange:
@@ -396,7 +385,6 @@ def _hold_out_test(train: Split, place: Path) -> dict[str, Split]:
 
 
 def held_out_words(num_held_out: int, num_all: int) -> str:
-    """How a part that was held out for testing came about, for a sentence."""
     verb = "is" if num_held_out == 1 else "are"
     return (
         f"{num_held_out:,} of its {num_all:,} pictures ({100 * TEST_SHARE:g} % "
@@ -406,10 +394,7 @@ def held_out_words(num_held_out: int, num_all: int) -> str:
 
 
 def class_names_at(place: str | PathLike[str]) -> tuple[str, ...]:
-    """The classes of the pictures at a place, none of which is read.
-
-    UserError: as `load_folder`, as far as the names of files and folders tell.
-    """
+    """The class names at a place; no picture is read."""
     place = user_path(place)
     return reader_of(place).class_names(place)
 
@@ -445,28 +430,26 @@ def evaluation_part(folder: str | PathLike[str]) -> Path:
 
 
 def training_part(place: Path) -> Path:
-    """FOLDER/train, or FOLDER itself if it is one part."""
     return parts_at(place).get("train", place)
 
 
 def has_test_part(place: Path) -> bool:
-    """Whether test pictures were put aside: test/ or val/, beside train/."""
     return bool({"test", "val"} & parts_at(place).keys())
 
 
 def parts_at(place: Path) -> dict[str, Path]:
-    """train, val and test, as far as they are there; {}: it is one part."""
+    """Those of train, val and test that exist; {}: `place` is one part."""
     return reader_of(place).parts(place)
 
 
 def reader_of(place: Path) -> PlaceReader:
-    """The one of READERS for a place; that of folders if there is nothing."""
+    """The first of READERS that accepts `place`, else that of folders."""
     accepting = (reader for reader in READERS if reader.accepts(place))
     return next(accepting, folders)
 
 
 def name_at(place: Path) -> str:
-    """What a result calls the data: "imagenet-256", "flowers102"."""
+    """The data's name in results: "imagenet-256", "flowers102"."""
     prefix = reader_of(place).PREFIX
     if not prefix:
         return place.resolve().name

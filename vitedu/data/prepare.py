@@ -1,10 +1,10 @@
-"""A folder of photographs made small, once: into shards or another folder.
+"""Resize a folder of photographs once, into shards or another folder.
 
 `prepare("imagenet", "imagenet-256")`
 
-The work is divided into jobs, a shard each, which depend on the names and sizes
-of the files and on the settings alone. A finished job leaves a note in
-OUT/.unfinished, so the next call does only the jobs without a note.
+The work is divided into jobs, one per shard, which depend only on the names and
+sizes of the files and on the settings. A finished job leaves a note in
+OUT/.unfinished; the next call does the jobs without one.
 """
 
 import hashlib
@@ -79,7 +79,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is in OUT."""
+    """The prepared folder and its index."""
 
     out: Path
     index: Index
@@ -101,21 +101,21 @@ def prepare(
 
     `folder` has class folders, in train/, val/ and test/ or alone. The short
     side becomes `short_side` pixels (bicubic; a smaller picture isn't enlarged,
-    and if it is a JPEG, its bytes are kept), the quality is pillow's, without
-    chroma subsampling. An EXIF rotation is not applied, as everywhere here.
+    and a smaller JPEG keeps its bytes), `quality` is pillow's, without chroma
+    subsampling. EXIF rotation is not applied, as everywhere here.
 
-    format "shards": `out`/train-000000.tar, each with `shard_size` pictures of
-    all classes in a random order that is always the same, for WebDataset or
+    format "shards": `out`/train-000000.tar and so on, each with `shard_size`
+    pictures of all classes in a fixed random order, for WebDataset or
     `data=out`. "folder": class folders again. index.json has the classes, the
     number of pictures in each, checksums and what could not be read.
 
-    Interrupted, the same call goes on; finished, it returns at once, and writes
-    shards anew that are missing or too short.
-    `num_workers` pictures at a time are decoded, by default as many as there
-    are processors, up to 16. `on_progress(done, all)` is called several times a
+    After an interruption, repeat the call to continue. A finished `out` is
+    returned at once, and shards that are missing or too short are written
+    again. `num_workers` pictures are decoded at a time, by default one per
+    processor, up to 16. `on_progress(done, all)` is called several times a
     second.
 
-    UserError: `folder` doesn't fit, `out` has something else or was made with
+    UserError: `folder` doesn't fit, `out` has other files or was made with
     other settings or pictures, the disk is full, every picture of a class is
     broken, or a file may not be read.
     """
@@ -164,9 +164,10 @@ def _check_apart(folder: Path, out: Path) -> None:
 def _found(
     out: Path, settings: Settings, plan: Plan | None = None
 ) -> Index | None:
-    """The index in OUT; None: nothing was done yet.
+    """The index in `out`; None: no job has begun.
 
-    UserError: it is somebody's folder, or was begun with others of these.
+    UserError: `out` has other files, or was begun with other settings or
+    pictures.
     """
     if not os.path.lexists(out):
         return None
@@ -211,7 +212,6 @@ def _whole(out: Path, index: Index | None) -> Index | None:
 def _run(
     work: "Work", num_workers: int, on_progress: OnProgress | None
 ) -> Index:
-    """Do the jobs that are left, and write the index."""
     plan, settings, out = work.plan, work.settings, work.out
     preprocess = {
         "short_side": settings.short_side,
@@ -258,7 +258,7 @@ def _check_no_class_is_lost(index: Index) -> None:
 
 
 class Work:
-    """The jobs on their threads, and what they have done already."""
+    """The jobs on their threads, and the notes of those already done."""
 
     def __init__(
         self, plan: Plan, settings: Settings, out: Path, index: Index | None
@@ -266,7 +266,7 @@ class Work:
         self.plan = plan
         self.settings = settings
         self.out = out
-        # of an OUT that was finished, of which some may be lost
+        # shards of a finished OUT, some of which may be lost
         self.finished = {} if index is None else index.shards
         self.num_done = 0  # pictures
         self.stop = threading.Event()
@@ -279,7 +279,7 @@ class Work:
         num_workers: int,
         on_progress: OnProgress | None,
     ) -> Iterator[tuple[Job, Note]]:
-        """Each job with its note, in the order in which they are done."""
+        """Yield each job with its note, in the order of completion."""
         from PIL import Image
 
         Image.init()  # all plug-ins, before threads load them side by side
@@ -290,7 +290,7 @@ class Work:
             warnings.catch_warnings(),
             ThreadPoolExecutor(num_workers) as pool,
         ):
-            # of pillow, about what it could read all the same
+            # pillow warns about files that it can read
             warnings.simplefilter("ignore")
             waiting: dict[Future[Note], Job] = {
                 pool.submit(self._do, job): job for job in jobs
@@ -307,7 +307,7 @@ class Work:
                 pool.shutdown(cancel_futures=True)
 
     def note_of(self, job: Job) -> Note | None:
-        """What a job has done, if it is done and its shard is still there."""
+        """The note of a finished job, unless its shard has been lost."""
         try:
             values = read_json(self._note_file(job))
         except UserError:
@@ -388,7 +388,7 @@ def is_there(out: Path, shard: Shard) -> bool:
 
 
 def resized_to(width: int, height: int, short_side: int) -> tuple[int, int]:
-    """The size with this short side; a picture isn't enlarged."""
+    """(width, height) with this short side; small pictures keep their size."""
     short = min(width, height)
     if short <= short_side:
         return width, height

@@ -1,4 +1,4 @@
-"""Which picture goes into which shard, decided by names, sizes and settings.
+"""Which picture goes into which shard: follows from names, sizes and settings.
 
 `plan_of(Path("photos"), Settings("shards", 256, 1000, 90)).jobs[0].originals`
 """
@@ -30,15 +30,13 @@ MOST_LETTERS = 60  # of a key: a tar's header has room for 100
 
 
 class Original(NamedTuple):
-    """A picture as it was found."""
-
     path: Path
     label: int
     target: str  # its key in a shard, or its path in a folder
 
 
 class Job(NamedTuple):
-    """One shard, or as many pictures of a folder."""
+    """One shard, or as many pictures of a folder as a shard would have."""
 
     name: str  # "train-000000"
     part: str
@@ -46,8 +44,6 @@ class Job(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Everything that will be written."""
-
     folder: Path
     classes: tuple[str, ...]
     parts: tuple[str, ...]
@@ -56,10 +52,7 @@ class Plan(NamedTuple):
 
 
 def plan_of(folder: Path, settings: Settings) -> Plan:
-    """The jobs for class folders, in train/, val/ and test/ or alone.
-
-    UserError: as `vitedu.data.load_folder`, as far as names tell.
-    """
+    """The jobs for class folders, in train/, val/ and test/ or alone."""
     if reader_of(folder) is not folders:
         raise UserError(
             f"{folder} isn't a folder of class folders, which is what prepare "
@@ -94,7 +87,7 @@ def plan_of(folder: Path, settings: Settings) -> Plan:
 
 
 def _labelled(root: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
-    """The pictures of a part in the order of their names, and their labels."""
+    """The pictures of a part, sorted by name, with their labels."""
     names = class_folders(root)
     strange = [name for name in names if name not in classes]
     if strange:

@@ -1,7 +1,6 @@
-"""The index that `vitedu prepare` leaves beside its shards, index.json.
+"""The index.json that `vitedu prepare` writes beside its shards.
 
-`index = read_index(Path("imagenet-256"))`
-`index.parts["train"].shards[0].sha256`
+`read_index(Path("imagenet-256")).parts["train"].shards[0].sha256`
 """
 
 import json
@@ -19,7 +18,7 @@ Format = Literal["shards", "folder"]
 
 
 class Settings(NamedTuple):
-    """What decides how the pictures come out."""
+    """The settings of `vitedu prepare` that change its output."""
 
     format: Format
     short_side: int
@@ -28,7 +27,7 @@ class Settings(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """A file of samples, or as many pictures of a folder."""
+    """A tar of samples, or as many pictures of a folder."""
 
     name: str
     samples: int
@@ -49,7 +48,7 @@ class Part(NamedTuple):
 
 
 class Index(NamedTuple):
-    """What a prepared folder says of itself."""
+    """What a prepared folder contains, and how it was made."""
 
     is_complete: bool
     settings: Settings
@@ -96,10 +95,7 @@ def write_index(folder: Path, index: Index) -> None:
 
 
 def finished_index(folder: Path) -> Index | None:
-    """The index in a folder; None: there is none, or it is somebody else's.
-
-    UserError: it is damaged, or `vitedu prepare` hasn't finished the folder.
-    """
+    """The index in a folder, if any. UserError: it is damaged or unfinished."""
     try:
         index = read_index(folder)
     except NotPrepared:

@@ -1,9 +1,9 @@
-"""Which pictures can be read, found out before anything uses them.
+"""Find unreadable pictures before anything uses them.
 
-Each is decoded once, on all processors, by the code that reads it later: no
-header tells of a file that breaks off in the middle. So a run depends on the
-readable pictures alone: their number, order, split and digest are the same once
-the others have been deleted. What was found is kept in the cache.
+Each picture is decoded once, by the code that reads it later and on all
+processors, since no header tells that a file is truncated. So a run depends
+only on the readable pictures: number, order, split and digest stay the same if
+the others are deleted. Results are cached.
 
 `bad = scan(paths.__getitem__, len(paths), files_key(paths))`
 """
@@ -38,10 +38,7 @@ ONE_POOL = threading.Lock()
 
 
 def files_key(files: Iterable[Path], *more: object) -> str:
-    """16 hex digits that change with these files and with what pillow reads.
-
-    A file counts by its name in its folder, size and dates.
-    """
+    """Hash of names, sizes and dates of files, and of pillow: 16 hex digits."""
     from PIL import Image, ImageFile
 
     Image.init()
@@ -68,11 +65,11 @@ def scan(
     key: str,
     rename: Callable[[int, str], str] = lambda _, sentence: sentence,
 ) -> dict[int, str]:
-    """Rows of the pictures that can't be decoded, and why in a sentence.
+    """Rows of the pictures that can't be decoded, with the reason.
 
-    From WORTH_KEEPING pictures on, the answer is cached under `key`, in the
-    words of `rename`. UserError: the system cannot read a file at the moment;
-    then nothing is left out and nothing cached.
+    From WORTH_KEEPING pictures on, the result is cached under `key`, with each
+    sentence changed by `rename`. UserError: a file cannot be read at the
+    moment; then nothing is left out and nothing cached.
     """
 
     def find() -> dict[int, str]:
@@ -98,11 +95,11 @@ def scan(
 def undecodable(
     picture: Callable[[int], Any], num_pictures: int
 ) -> dict[int, str]:
-    """Rows of the pictures that can't be decoded, and why in a sentence.
+    """Rows of the pictures that can't be decoded, with the reason.
 
-    `picture` is called for every row, by several threads; what it returns as an
-    Image of pillow was decoded there. A bar shows on a terminal.
-    UserError: the system cannot read a file, or there isn't enough memory.
+    `picture` is called for every row, from several threads; a pillow image that
+    it returns is decoded there. A terminal shows a bar.
+    UserError: the system cannot read a file, or memory runs out.
     """
     from PIL import Image
 
@@ -125,7 +122,7 @@ def undecodable(
             dynamic_ncols=True,
         ) as bar,
     ):
-        # of pillow, about what it could read all the same
+        # pillow warns about files that it can read
         warnings.simplefilter("ignore")
         for found in pool.map(
             lambda block: _decode(picture, block, one_large), blocks
@@ -136,10 +133,7 @@ def undecodable(
 
 
 def leave_out(split: Split, bad: dict[int, str], where: object) -> Split:
-    """`split`, of all rows of its reader, without those in `bad`.
-
-    UserError: none is left; `where` they are.
-    """
+    """`split` without the rows in `bad`. UserError: none is left."""
     if len(bad) == len(split):
         raise UserError(
             f"none of the {len(split):,} pictures in {where} can be read; "
@@ -152,7 +146,6 @@ def leave_out(split: Split, bad: dict[int, str], where: object) -> Split:
 
 
 def threads() -> int:
-    """How many threads read side by side."""
     return min(os.cpu_count() or 1, MOST_THREADS)
 
 
@@ -161,7 +154,7 @@ def _decode(
     rows: Sequence[int],
     one_large: threading.Lock,
 ) -> dict[int, str]:
-    """What is wrong with those that fail; one large picture at a time."""
+    """Why rows can't be decoded; one large picture at a time."""
     from PIL import Image
 
     bad = {}

@@ -1,10 +1,9 @@
-"""Augmentation in batches, on the device, from a table of drawn numbers.
-
-The table has a row for every sample of an epoch and is drawn in one go, so what
-happens to a sample depends on (seed, epoch, sample) alone: not on the batch it
-lands in, nor on where a run was resumed.
+"""Augmentation in batches, on the device, from a table of random numbers.
 
 `augmented = apply(augment, images, table[indices])`
+
+The table has a row per sample of an epoch and is drawn at once, so a sample's
+changes depend only on (seed, epoch, sample), not on its batch or on a resume.
 """
 
 import math
@@ -85,12 +84,12 @@ class Augment:
     erase: Share = 0.0
 
     def __post_init__(self) -> None:
-        """Check the fields. UserError: it names the one that is wrong."""
+        """UserError: names the field that is wrong."""
         check_fields(self)
 
     @property
     def is_off(self) -> bool:
-        """Whether nothing at all is done."""
+        """Whether nothing is changed."""
         moves = self.shift or self.flip or self.resamples
         return not (moves or self.recolours or self.erase)
 
@@ -107,7 +106,7 @@ class Augment:
 
     @property
     def num_columns(self) -> int:
-        """Numbers drawn for a sample."""
+        """The number of draws per sample."""
         return len(COLUMNS) + 2 * self.rand_layers
 
     @property
@@ -121,23 +120,23 @@ def augmentation_table(
 ) -> Tensor:
     """Draw what happens to each of n samples: float32 (n, 18 + 2 rand_layers).
 
-    Columns as in COLUMNS. Every field has its own draws, used or not: switching
-    one on leaves the others as they were. `generator` lives on the CPU, and so
-    does the table.
+    Columns as in COLUMNS. Every field has its own draws, used or not, so
+    switching one on leaves the others unchanged. `generator` and table are on
+    the CPU.
     """
     return table_from(augment, draws(augment, n, generator))
 
 
 def draws(augment: Augment, n: int, generator: torch.Generator) -> Tensor:
-    """What a table is made from: (n, 18 + 2 rand_layers), uniform in 0..1."""
+    """Draws for a table: (n, 18 + 2 rand_layers), uniform in 0..1."""
     sizes = _sizes(augment)
     return torch.cat([torch.rand(n, k, generator=generator) for k in sizes], 1)
 
 
 def _sizes(augment: Augment) -> list[int]:
-    """How many are for geometry, for erasing and jitter, for each layer.
+    """Numbers for geometry, for erasing and jitter, and for each layer.
 
-    A new kind is drawn after the others, which so keep their numbers.
+    New kinds are drawn last, so that the others keep their numbers.
     """
     return [10, 8] + [2] * augment.rand_layers
 
@@ -145,11 +144,11 @@ def _sizes(augment: Augment) -> list[int]:
 def table_from(
     augment: Augment, uniform: Tensor, aspects: Tensor | None = None
 ) -> Tensor:
-    """The table that `draws` make, of their shape, a row for each of theirs.
+    """The table from `draws`, with their shape.
 
-    `aspects` (n,) float64 say how much wider each picture is, for its height,
-    than what a crop of it is resized to; None for arrays, which keep theirs. A
-    positive angle turns counter-clockwise.
+    `aspects` (n,) float64: each picture's width to height, relative to that of
+    its resized crop; None for arrays, which keep theirs. A positive angle turns
+    counter-clockwise.
     """
     if aspects is None:
         aspects = torch.ones(len(uniform), dtype=torch.float64)
@@ -190,10 +189,9 @@ def _crop_box(
 ) -> tuple[Tensor, ...]:
     """Centre and size of an inception-style crop, from uniform (n, 4).
 
-    The area is uniform between `crop` and 1 (or what a very wide or high
-    picture has room for). The aspect, relative to that of the result, is
-    log-uniform over that part of ASPECT which fits into the picture, so that no
-    draw need be thrown away.
+    The area is uniform between `crop` and 1 (or the most that a very wide or
+    high picture has room for). The aspect, relative to the result's, is
+    log-uniform over the part of ASPECT that fits, so no draw is rejected.
     """
     if not augment.crop:
         zeros, ones = torch.zeros(len(uniform)), torch.ones(len(uniform))
@@ -214,10 +212,10 @@ def _crop_box(
 
 
 def _erased_box(augment: Augment, uniform: Tensor) -> tuple[Tensor, ...]:
-    """Corner and size of the erased box, from uniform (n, 5); 0 high: none.
+    """Corner and size of the erased box, from uniform (n, 5); height 0: none.
 
-    Zhong et al. 2017 with the ranges of ERASED_AREA and ERASED_ASPECT; like a
-    crop it is drawn so that it fits, where they draw again.
+    Zhong et al. 2017 with the ranges of ERASED_AREA and ERASED_ASPECT; drawn so
+    that it fits, where they draw again.
     """
     if not augment.erase:
         return torch.zeros(4, len(uniform)).unbind()
@@ -237,13 +235,11 @@ def apply(
 ) -> Tensor:
     """Augment (b, c, h, w), uint8 or float in 0..255, to values in 0..255.
 
-    The dtype stays, but it is float32 once pixels are interpolated, and uint8
-    after RandAugment or jitter. `rows` are the samples' rows of
-    `augmentation_table`, on the CPU: with RandAugment on, reading them from
-    another device would wait for it. In the order crop, then zoom, shear and
-    rotation about the centre, shift, flip, RandAugment, jitter. `erase` is
-    apart. Where `is_cropped`, the images are the drawn boxes already, in the
-    size that is wanted.
+    The dtype stays, but it is float32 after interpolation, and uint8 after
+    RandAugment or jitter. `rows` of `augmentation_table` are on the CPU:
+    RandAugment would wait for another device. Order: crop; zoom, shear and
+    rotation about the centre; shift, flip, RandAugment, jitter. `erase` is
+    separate. With `is_cropped`, the images are cropped and resized already.
     """
     if images.ndim != 4:
         raise ValueError(f"apply wants (b, c, h, w), got {tuple(images.shape)}")
@@ -292,11 +288,7 @@ def recolour(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
 
 
 def erase(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
-    """Set each sample's rectangle of normalised (b, c, h, w) float to 0.
-
-    0 is then the mean that the images were normalised with. `rows` as for
-    `apply`.
-    """
+    """Set each sample's rectangle of normalised (b, c, h, w) to 0, the mean."""
     if not augment.erase:
         return images
     first = len(GEOMETRY)

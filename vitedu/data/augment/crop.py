@@ -1,10 +1,10 @@
-"""Pictures cut to random crops: the part of augmentation that a worker does.
-
-pillow decodes, a JPEG only as finely as its crop needs, and torch resizes,
-antialiased. What else an `Augment` asks for is done to whole batches on the
-device, by the code that serves arrays (`vitedu.data.augment.apply`).
+"""Random crops of pictures: the part of augmentation that a worker does.
 
 `pixels, rows = cropped_pixels(paths, spec, augment, seeds)`
+
+pillow decodes, a JPEG only as finely as its crop needs, and torch resizes,
+antialiased. The rest is done to whole batches on the device
+(`vitedu.data.augment.apply`).
 """
 
 import math
@@ -44,12 +44,11 @@ def cropped_pixels(
     augment: Augment,
     seeds: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
-    """Pictures as uint8 (n, c, h, w), each cut to its crop, and their rows.
+    """Pictures cropped to uint8 (n, c, h, w), and their table rows.
 
-    Each seed decides all that will happen to its picture: the row of the
-    augmentation table that `apply(..., is_cropped=True)` goes on with. Without
-    a crop a picture is brought to size as for evaluation. All files are open at
-    the same time.
+    A picture's seed decides its row, with which `apply(..., is_cropped=True)`
+    goes on. Without a crop, pictures are resized as for evaluation. All files
+    are open at the same time.
     UserError: a file that is missing, damaged or no picture.
     """
     generator = torch.Generator()
@@ -68,10 +67,7 @@ def cropped_pixels(
 def undecoded(
     pictures: Sequence[Picture], channels: int
 ) -> Iterator[deque["Image"]]:
-    """Open all pictures, files with only their header read.
-
-    If you take one off, close it; the others are closed at the end.
-    """
+    """Open all pictures, of files only the header; close those you remove."""
     images: deque[Image] = deque()
     try:
         for picture in pictures:
@@ -88,7 +84,7 @@ def undecoded(
 
 
 def aspects(images: Sequence["Image"], spec: PreprocessSpec) -> Tensor:
-    """Width to height of each, relative to what `spec` wants: float64 (n,)."""
+    """Width to height of each, relative to the size in `spec`: float64 (n,)."""
     height, width = spec.image_size
     return torch.tensor(
         # a picture without pixels is refused when its turn comes
@@ -107,10 +103,7 @@ def pixels_of(
     augment: Augment,
     box: Sequence[float],
 ) -> Tensor:
-    """Take off the next image, and cut it or bring it to size: (c, h, w) uint8.
-
-    So its memory is free before the next is decoded.
-    """
+    """Remove the next image (to free memory) and cut it: (c, h, w) uint8."""
     with images.popleft() as image:
         with reading(name):
             if augment.crop:
@@ -125,10 +118,7 @@ def pixels_of(
 def make_coarse(
     image: "Image", spec: PreprocessSpec, box: Sequence[float]
 ) -> None:
-    """Have a JPEG decoded at a half, a quarter or an eighth of its size.
-
-    The box stays at least as large as the result.
-    """
+    """Have a JPEG decoded at 1/2, 1/4 or 1/8, its box not below the result."""
     check_size(image)
     height, width = spec.image_size
     _, _, box_height, box_width = box
@@ -138,10 +128,7 @@ def make_coarse(
 
 
 def cut(image: "Image", spec: PreprocessSpec, box: Sequence[float]) -> Tensor:
-    """Cut the box out, to whole pixels, and resize it: (c, h, w) uint8.
-
-    `box` is its centre and its size, as in a row of the augmentation table.
-    """
+    """Cut out a box (centre, size) and resize it: (c, h, w) uint8."""
     centre_y, centre_x, box_height, box_width = box
     top, bottom = edges(centre_y, box_height, image.height)
     left, right = edges(centre_x, box_width, image.width)
@@ -155,7 +142,7 @@ def cut(image: "Image", spec: PreprocessSpec, box: Sequence[float]) -> Tensor:
 
 
 def edges(centre: float, size: float, length: int) -> tuple[int, int]:
-    """Where a box begins and ends along one side, in pixels."""
+    """A box's first pixel along one side, and the one after its last."""
     first = min(round((1 + centre - size) / 2 * length), length - 1)
     last = round((1 + centre + size) / 2 * length)
     return max(first, 0), min(max(last, first + 1), length)

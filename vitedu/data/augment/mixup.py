@@ -1,9 +1,8 @@
 """Mixup and CutMix: a batch mixed with itself, labels included.
 
-Drawn once per batch, from a seed and on the CPU, so that nothing waits for the
-device.
-
 `images, labels = mix(images, labels, 10, mixup=0.2, cutmix=1.0, seed=seed)`
+
+Drawn once per batch on the CPU, so that nothing waits for the device.
 """
 
 import numpy as np
@@ -23,16 +22,15 @@ def mix(
     """Mix images (b, c, h, w), and labels (b,) int64 to labels (b, classes).
 
     `mixup` and `cutmix` are the alpha of a Beta(alpha, alpha), from which the
-    share that an image keeps is drawn, once for the batch; 0 is off. With both
-    on, a fair coin chooses one of them for each batch. With both off nothing
-    changes, and labels stay hard. Each image is mixed with the one before it,
-    the first with the last. Soft labels (b, classes) may be given too.
+    share that an image keeps is drawn, once per batch; 0 is off. With both on,
+    a fair coin chooses one per batch; with both off nothing changes, and labels
+    stay hard. Each image is mixed with the one before it, the first with the
+    last. Labels may be soft (b, classes).
 
-    Mixup (Zhang et al. 2017) as in big_vision, where the share is the larger of
-    the drawn one and 1 minus it; in DeiT it may be the smaller, and the partner
-    comes from the reversed batch. CutMix (Yun et al. 2019) pastes a rectangle
-    of the partner whose centre may be anywhere, so the border may cut it off;
-    labels weigh what is left.
+    Mixup (Zhang et al. 2017) as in big_vision: an image keeps the larger share.
+    In DeiT it may be the smaller, and the partner comes from the reversed
+    batch. CutMix (Yun et al. 2019) pastes a rectangle of the partner, cut off
+    at the border; labels weigh what is left.
     """
     if not mixup and not cutmix:
         return images, labels
@@ -59,11 +57,7 @@ def mix(
 def cut_box(
     height: int, width: int, kept: float, random: np.random.Generator
 ) -> tuple[int, int, int, int]:
-    """Top, bottom, left, right of a box with 1 - kept of the picture's area.
-
-    It has the picture's shape. Its centre is drawn; what is outside of the
-    picture is cut off.
-    """
+    """Top, bottom, left, right of a box with 1 - kept of the area, cut off."""
     side = (1 - kept) ** 0.5
     edges = []
     for length in (height, width):

@@ -1,20 +1,19 @@
-"""RandAugment on batches: every sample goes through its own operations.
+"""RandAugment on batches: every sample gets its own operations.
 
-The 14 operations of Cubuk et al. 2019 (arXiv 1909.13719), each with pillow's
-pixels and torchvision's ranges. The magnitude is counted as the authors count
-it: 10 is the whole range, where torchvision writes 30. As there, and in timm's
-"inc1" variants, a higher magnitude always changes more; beyond 10 the ranges
-continue, but no factor falls below 0.1 (timm) and at least one bit is kept.
-Moved pixels come from the nearest place, and from outside the picture comes
-grey, 128, both as in the authors' code.
+`images = apply_layers(images, rows, magnitude=10)`
+
+The 14 operations of Cubuk et al. 2019 (arXiv 1909.13719), with pillow's pixels
+and torchvision's ranges. Magnitudes are the authors': 10 is the whole range,
+where torchvision writes 30. As there, and in timm's "inc1" variants, a higher
+magnitude always changes more; beyond 10 the ranges continue, but no factor
+falls below 0.1 (timm) and at least one bit is kept. Moved pixels come from the
+nearest place, and from outside of the picture comes grey, 128, both as in the
+authors' code.
 
 Differences: big_vision adds Invert, SolarizeAdd and Cutout, and its factors
 change nothing at magnitude 5; timm adds Invert and SolarizeAdd, applies each
 operation to half of the samples, can draw the magnitude, and interpolates.
-Torchvision's transform draws once for a whole batch, which is why this module
-exists.
-
-`images = apply_layers(images, rows, magnitude=10)`
+Torchvision's transform draws once for a whole batch, hence this module.
 """
 
 from collections.abc import Callable
@@ -38,10 +37,7 @@ def draw(uniform: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def apply_layers(images: Tensor, rows: Tensor, magnitude: float) -> Tensor:
-    """Put (b, c, h, w) uint8, grey or RGB, through the layers that `rows` name.
-
-    `rows` (b, 2 layers) are on the CPU, as `draw` made them, layer by layer.
-    """
+    """Put (b, c, h, w) uint8 through layers; `rows` (b, 2 layers) on CPU."""
     for layer in rows.split(2, dim=1):
         images = _apply_layer(images, *layer.unbind(1), magnitude)
     return images
@@ -141,7 +137,7 @@ def sharpness(images: Tensor, factor: Tensor) -> Tensor:
 
 
 def rotate(images: Tensor, degrees: Tensor) -> Tensor:
-    """Turn about the centre, counter-clockwise."""
+    """Turn counter-clockwise about the centre."""
     angle = degrees.deg2rad()
     cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
     return _warp(images, (cos, -sin, zero), (sin, cos, zero))
@@ -176,7 +172,7 @@ def translate_y(images: Tensor, share: Tensor) -> Tensor:
 
 
 class Operation(NamedTuple):
-    """What is done to a group of samples, and how much of it."""
+    """How a group of samples changes, and by how much."""
 
     # of (b, c, h, w) uint8 and values (b,)
     change: Callable[[Tensor, Tensor], Tensor]

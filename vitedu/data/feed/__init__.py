@@ -1,1 +1,1 @@
-"""From a split to batches on the device: what an epoch's order decides."""
+"""From a split to batches on the device."""

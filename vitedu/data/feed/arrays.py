@@ -1,10 +1,10 @@
-"""Batches from arrays in the device's memory, and what the batches depend on.
-
-Which samples are in a batch, and what augmentation does to each, depends on
-(seed, epoch) and the sample alone; so the position of a run is one integer.
+"""Batches from arrays in the device's memory.
 
 `source = ArraySource(load_dataset("mnist").train, spec, shuffle=True)`
 `for images, labels in source.batches(epoch=3, seed=0, batch_size=64): ...`
+
+The samples of a batch and their augmentation depend only on (seed, epoch) and
+the sample, so a run's position is one integer.
 """
 
 import torch
@@ -33,10 +33,9 @@ DEVICE_BLOCK_VALUES = 1 << 23
 class ArraySource:
     """Batches from arrays on the device: shuffled, augmented, normalised.
 
-    Images of floats are fed as they are, neither augmented nor normalised.
-    UserError: the images don't have the size or channels of `preprocess`, or
-    are floats that should be augmented; a label isn't a whole number with a
-    class.
+    Float images are neither augmented nor normalised.
+    UserError: the images don't fit `preprocess` in size or channels, or are
+    floats to be augmented; a label isn't a whole number with a class.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class ArraySource:
 
     @property
     def num_classes(self) -> int:
-        """The number of classes; labels are 0 to one less."""
+        """The number of classes."""
         return len(self.class_names)
 
     def batches(

@@ -1,4 +1,4 @@
-"""Images that come as floats should be prepared already; this checks it.
+"""Check that float images are normalised and have the model's size.
 
 `images = as_prepared(picture, model.preprocess)`
 """
@@ -39,7 +39,7 @@ def as_prepared(picture: Any, spec: PreprocessSpec) -> Tensor:
 
 
 def check_not_prepared(picture: Any) -> None:
-    """UserError: it consists of floats, which cannot be augmented."""
+    """UserError: it is floats, which cannot be augmented."""
     if is_prepared(picture):
         raise UserError(
             "the pictures come as floats, which are fed to the model as they "
@@ -50,14 +50,13 @@ def check_not_prepared(picture: Any) -> None:
 
 
 class RangeCheck:
-    """Whether floats are normalised as `spec` says, by the range of the first.
+    """Tells from the first images' range if floats are normalised by `spec`.
 
     They are not if no value in ENOUGH_IMAGES of them is below the mean, or if
-    values are far beyond what white can become. Fewer images prove nothing.
+    values are far beyond white. Fewer images prove nothing.
     """
 
     def __init__(self, spec: PreprocessSpec, name: str) -> None:
-        """`name` is what a sentence calls the images."""
         self.spec = spec
         self.name = name
         self.num_seen = 0
@@ -65,11 +64,7 @@ class RangeCheck:
         self.highest = -math.inf
 
     def see(self, images: Tensor) -> None:
-        """Take a batch (b, c, h, w) into account, of whatever size.
-
-        UserError: with these there are enough images, and they are not
-        normalised.
-        """
+        """Add a batch (b, c, h, w). UserError: images are not normalised."""
         if self.num_seen >= ENOUGH_IMAGES or not images.numel():
             return
         lowest, highest = (x.item() for x in images.aminmax())

@@ -26,15 +26,14 @@ from vitedu.pictures import PreprocessSpec, normalise, read_image
 class LoaderSource:
     """Ready-made batches, cut to the size that the run wants.
 
-    Order, augmentation and the reading of files are the loader's own. Before
-    each epoch torch, numpy, random and the loader's generators are seeded by
-    (seed, epoch), and `sampler.set_epoch` is called where there is one; so an
-    epoch can be repeated, and a resumed run reads past what it has seen. Images
-    are floats that are prepared already, or uint8 (b, c, h, w), which are
-    resized and normalised.
+    Order, augmentation and file reading are the loader's. Before each epoch
+    torch, numpy, random and the loader's generators are seeded by (seed,
+    epoch), and `sampler.set_epoch` is called if it exists; so an epoch can be
+    repeated, and a resumed run skips what it has seen. Images are prepared
+    floats, or uint8 (b, c, h, w), which are resized and normalised.
 
-    UserError: the loader keeps its workers from one epoch to the next, and with
-    them what they have drawn.
+    UserError: the loader keeps its workers, and so their random state, between
+    epochs.
     """
 
     def __init__(
@@ -47,9 +46,9 @@ class LoaderSource:
         device: torch.device | str = "cpu",
         check_range: bool = True,
     ) -> None:
-        """`num_images` is how many an epoch of `loader` has.
+        """`num_images` is the number in one epoch of `loader`.
 
-        `check_range`: floats that do not look normalised are refused.
+        `check_range`: refuse floats that do not look normalised.
         """
         if getattr(loader, "persistent_workers", False):
             raise UserError(
@@ -67,7 +66,7 @@ class LoaderSource:
 
     @property
     def num_classes(self) -> int:
-        """The number of classes; labels are 0 to one less."""
+        """The number of classes."""
         return len(self.class_names)
 
     def __len__(self) -> int:
@@ -85,10 +84,10 @@ class LoaderSource:
     ) -> Batches:
         """One epoch on the device: (b, c, h, w) float32, labels (b,) int64.
 
-        `start`, `rank` and `world` as in `Source.batches`; what comes before
-        `start` is read and passed over, and every process reads all of it.
+        `start`, `rank` and `world` as in `Source.batches`; all that precedes
+        `start` is read and skipped, and every process reads everything.
         UserError: a batch has another form, a label has no class, or the epoch
-        is not as long as it should be.
+        has another length.
         """
         check_batches(batch_size, start, rank, world)
         cut = _cut(self._read(epoch, seed), batch_size)
@@ -102,7 +101,7 @@ class LoaderSource:
         )
 
     def _read(self, epoch: int, seed: int) -> Batches:
-        """The loader's own batches, prepared; as many images as promised."""
+        """The loader's own batches, prepared; checks how many images come."""
         spec, num_seen = self.preprocess, 0
         check = RangeCheck(spec, "the images") if self.check_range else None
         for number, batch in enumerate(self._drawn(epoch, seed)):
@@ -123,7 +122,6 @@ class LoaderSource:
             )
 
     def _drawn(self, epoch: int, seed: int) -> Iterator[Any]:
-        """What the loader yields, with the draws of this epoch."""
         sampler: Any = getattr(self.loader, "sampler", None)
         batch_sampler: Any = getattr(self.loader, "batch_sampler", None)
         for part in (self.loader, sampler, batch_sampler):
@@ -145,7 +143,7 @@ class LoaderSource:
 
 
 def _cut(batches: Batches, batch_size: int) -> Batches:
-    """Cut batches of any size into batches of `batch_size`, order unchanged."""
+    """Cut batches of any size into batches of `batch_size`, in order."""
     waiting: list[tuple[Tensor, Tensor]] = []
     num_waiting = 0
     for batch in batches:
@@ -168,10 +166,10 @@ def _cut(batches: Batches, batch_size: int) -> Batches:
 
 
 def yields_batches(data: Any) -> bool:
-    """Whether `data` come batch by batch, and not picture by picture.
+    """Whether iterating `data` gives batches rather than single pictures.
 
-    A DataLoader, an iterator, another iterable without an index, or a list of
-    batches: there the images are an array and their labels another, or a list.
+    True for a DataLoader, an iterator, an iterable without an index, and a list
+    of pairs (images, labels), each an array or list.
     """
     if isinstance(data, DataLoader) or hasattr(data, "__next__"):
         return True
@@ -198,10 +196,9 @@ def read_batch(
 ) -> tuple[Tensor, Tensor]:
     """The images (b, c, h, w) of a batch as floats, and its labels (b,) int64.
 
-    uint8 is resized and normalised as `spec` says. Floats come as they are,
-    once `check` was shown their range. Without a `spec` images of any kind and
-    shape do.
-    UserError: the batch has another form; `where` is what a sentence calls it.
+    uint8 is resized and normalised by `spec`; floats stay as they are, after
+    `check` has seen their range. Without a `spec` any images will do.
+    UserError: the batch has another form; `where` names it.
     """
     images, labels = pair_of(batch, where)
     labels = whole_labels(labels, where)

@@ -1,4 +1,4 @@
-"""What is drawn at random: computed from (seed, epoch, index), never stored.
+"""Random draws, computed from (seed, epoch, index) and never stored.
 
 `order = torch.randperm(len(labels), generator=epoch_generator(seed, epoch))`
 `for rows in batch_rows(order, batch_size=64): images[rows], labels[rows]`
@@ -22,7 +22,7 @@ def seed_from(*numbers: int) -> int:
 
 
 def epoch_generator(seed: int, epoch: int) -> torch.Generator:
-    """The generator of an epoch's order, then its augmentation; on the CPU."""
+    """The CPU generator of an epoch's order, then of its augmentation."""
     return torch.Generator().manual_seed(seed_from(seed, epoch))
 
 
@@ -37,8 +37,8 @@ def batch_rows(
     """The samples of each batch from `start` on; `order` (n,) is int64.
 
     Of each global batch, process `rank` of `world` takes rows [rank::world]:
-    together they get the batches of a single process, and each of them equally
-    many (the last one may be empty for some).
+    together they get the batches of a single process, and equally many (the
+    last may be empty for some).
     """
     firsts = range(start * batch_size, len(order), batch_size)
     return [order[first : first + batch_size][rank::world] for first in firsts]
@@ -49,10 +49,9 @@ def windowed(
 ) -> Tensor:
     """An order for samples in shards (n,): shuffled within windows of shards.
 
-    The shards come in a random order, and `window` of them are read side by
-    side, their samples mixed with each other. So a disk is read nearly from
-    front to back; with at most `window` shards every order is as likely as
-    any other.
+    Shards come in a random order, and the samples of `window` of them are
+    mixed, so a disk is read nearly from front to back. With at most `window`
+    shards every order is equally likely.
     """
     shards, number_of = torch.unique(shard_of, return_inverse=True)
     turn = torch.randperm(len(shards), generator=generator)
@@ -64,8 +63,7 @@ def windowed(
 def hold_out(labels: Tensor, fraction: float, seed: int) -> Tensor:
     """Which samples are held out, a share of every class: bool (n,).
 
-    Each class gives round(share * its size) samples, chosen by `seed`.
-    UserError: a part would be empty.
+    Of each class round(fraction * its size). UserError: a part is empty.
     """
     if not 0 < fraction < 1:
         raise UserError(
@@ -88,8 +86,8 @@ def hold_out(labels: Tensor, fraction: float, seed: int) -> Tensor:
 class Draws:
     """Seeds torch, numpy and random on the CPU while a user's code runs.
 
-    Each time the block is entered the generators continue where they stopped;
-    outside of it the program's own draws are untouched.
+    Entered again, the generators continue where they stopped; outside of the
+    block the program's own draws are untouched.
     """
 
     def __init__(self, *numbers: int) -> None:
@@ -98,7 +96,6 @@ class Draws:
         self.outside: tuple[Any, ...] = ()
 
     def __enter__(self) -> None:
-        """Seed the global generators, and remember how they stood."""
         self.outside = _states()
         if self.own is not None:
             _restore(self.own)
@@ -110,7 +107,6 @@ class Draws:
         torch.default_generator.manual_seed(seed)
 
     def __exit__(self, *error: object) -> None:
-        """Restore the program's own generators."""
         self.own = _states()
         _restore(self.outside)
 

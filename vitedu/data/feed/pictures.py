@@ -1,4 +1,4 @@
-"""Pictures as a source of batches: cut on workers, augmented on the device.
+"""Batches of pictures: decoded on workers, augmented on the device.
 
 `source = ImageSource(find_images("photos/val"), spec, num_workers=2)`
 `for images, labels in source.batches(batch_size=64): ...`
@@ -46,19 +46,17 @@ AT_ONCE = 16  # pictures that are open side by side
 class ImageSource:
     """Pictures decoded on workers, ready for a model with this `preprocess`.
 
-    Those of a folder are the ones that could be read when `find_images` opened
-    it; `pictures.skipped` names the others.
+    Those of a folder are the ones that `find_images` could read;
+    `pictures.skipped` names the others.
 
-    Without `augment` each is prepared as for evaluation. With an `Augment` its
-    crop is cut on the worker, as `vitedu.data.augment.crop` says, and the rest
-    is done to the batch on the device. A function in its place (torchvision's
-    `TrivialAugmentWide()`, say) gets the pillow picture in its full size and
-    returns what is then prepared. What that function or the data set itself
-    draws at random depends on (seed, epoch, sample) alone, and not on the
-    batch, the workers or where a run was resumed.
+    Without `augment` pictures are prepared as for evaluation. With an `Augment`
+    the worker cuts the crop (see `vitedu.data.augment.crop`), and the device
+    does the rest to the whole batch. A function instead (torchvision's
+    `TrivialAugmentWide()`, say) gets the full-size pillow picture, and its
+    result is prepared. Random draws of that function or of the data set depend
+    only on (seed, epoch, sample), not on the batch, the workers or a resume.
 
-    An item whose picture is a tensor of floats is fed as it is, neither resized
-    nor normalised.
+    Float tensors are neither resized nor normalised.
     """
 
     def __init__(
@@ -74,7 +72,7 @@ class ImageSource:
     ) -> None:
         """`num_workers` processes decode; 0: this process does.
 
-        `check_range`: floats that do not look normalised are refused.
+        `check_range`: refuse floats that do not look normalised.
         """
         if isinstance(augment, Augment) and augment.is_off:
             augment = None
@@ -90,12 +88,12 @@ class ImageSource:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """Names by index; empty where the data have indices alone."""
+        """Names by index; empty if the data have only numbers."""
         return self.pictures.class_names
 
     @property
     def num_classes(self) -> int:
-        """One more than the largest label, or as many as there are names."""
+        """The number of names, else the largest label plus one."""
         return self.pictures.num_classes
 
     def __len__(self) -> int:
@@ -113,10 +111,10 @@ class ImageSource:
     ) -> Batches:
         """One epoch on the device: (b, c, h, w) float32, labels (b,) int64.
 
-        Order, `start`, `rank` and `world` as in `ArraySource.batches`; shards
-        are shuffled WINDOW at a time, so that a disk reads them in large parts.
-        UserError: a picture cannot be decoded, or no longer can; leaving it out
-        now would change what is measured.
+        Order, `start`, `rank` and `world` as in `Source.batches`; shards are
+        shuffled WINDOW at a time, so that a disk reads them in large parts.
+        UserError: a picture can't be decoded; leaving it out now would change
+        what is measured.
         """
         check_batches(batch_size, start, rank, world)
         order = torch.arange(len(self))
@@ -165,12 +163,11 @@ class ImageSource:
 
 
 def as_it_is(batch: Any) -> Any:
-    """A collate function that leaves a batch unchanged."""
     return batch
 
 
 class Epoch(torch.utils.data.Dataset[Any]):
-    """The pictures of a source as they are in one epoch: what workers get."""
+    """One epoch's pictures, as the data set that workers get."""
 
     def __init__(self, source: ImageSource, epoch: int, seed: int) -> None:
         self.source = source
@@ -178,11 +175,7 @@ class Epoch(torch.utils.data.Dataset[Any]):
         self.seed = seed
 
     def __getitem__(self, indices: Sequence[int]) -> Batch | UserError:
-        """A batch, or what went wrong.
-
-        The UserError is returned: raised on a worker it would become a page of
-        traceback.
-        """
+        """A batch, or its UserError, to which torch would add a traceback."""
         augment = self.source.augment
         try:
             if isinstance(augment, Augment):
@@ -192,12 +185,12 @@ class Epoch(torch.utils.data.Dataset[Any]):
             return error
 
     def cropped(self, indices: Sequence[int], augment: Augment) -> Batch:
-        """Pictures cut as `augment` wants it, and what else it will do."""
+        """Pictures cut as `augment` says, and rows for the rest of it."""
         # here, so that pillow is loaded only where pictures are read
         from vitedu.data.augment.crop import cropped_pixels
 
         spec, source = self.source.preprocess, self.source.pictures
-        # code of others may give its next picture in the same memory or file
+        # foreign code may reuse the memory or file of a picture for the next
         at_once = 1 if self.source.reader.is_foreign else AT_ONCE
         images, rows, labels = [self.nothing()], [], []
         for first in range(0, len(indices), at_once):
@@ -220,7 +213,7 @@ class Epoch(torch.utils.data.Dataset[Any]):
         )
 
     def prepared(self, indices: Sequence[int]) -> Batch:
-        """Pictures as for evaluation, after what the user's code does."""
+        """Pictures as for evaluation, after any function of the user's."""
         spec = self.source.preprocess
         images, labels = [], []
         for index in indices:
@@ -244,7 +237,6 @@ class Epoch(torch.utils.data.Dataset[Any]):
         )
 
     def changed(self, picture: Any) -> Any:
-        """What a function given as `augment` turns a picture into."""
         change = self.source.augment
         if change is None or isinstance(change, Augment):
             return picture
@@ -259,7 +251,6 @@ class Epoch(torch.utils.data.Dataset[Any]):
         )
 
     def seeded(self, index: int) -> AbstractContextManager[None]:
-        """A block in which foreign code may draw random numbers."""
         augment = self.source.augment
         is_ours = augment is None or isinstance(augment, Augment)
         if is_ours and not self.source.reader.is_foreign:

@@ -1,7 +1,7 @@
-"""Where training and evaluation get batches: the only interface they know.
+"""The interface through which training and evaluation get batches.
 
-`isinstance(ArraySource(...), Source)` is True, and it is for a class of your
-own that has these four members.
+`isinstance(ArraySource(...), Source)` is True, as for any class with these four
+members.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ Batches: TypeAlias = Iterator[tuple[Tensor, Tensor]]
 class Source(Protocol):
     """Images and labels in batches, ready for the model, epoch after epoch.
 
-    Arrays, folders, torch Datasets and DataLoaders become one by `as_source`; a
-    class of your own that has these members is one without inheriting anything.
+    `as_source` makes one from arrays, folders, torch Datasets and DataLoaders;
+    a class of your own needs only these members, no inheritance.
     """
 
     @property
@@ -27,7 +27,7 @@ class Source(Protocol):
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """What label 0, 1, ... is called."""
+        """Names of labels 0, 1, ..."""
         ...
 
     def __len__(self) -> int:
@@ -47,10 +47,10 @@ class Source(Protocol):
         """One epoch on the device: (b, c, h, w) float, labels (b,) int64.
 
         Every image comes once; the last batch may be short. Order and
-        augmentation depend on (seed, epoch) alone, so that a run which goes on
-        at the batch `start` sees what it would have seen. Of each batch,
-        process `rank` of `world` takes rows [rank::world]; none may be left for
-        some in the last batch, which they get empty.
+        augmentation depend only on (seed, epoch), so a run resumed at batch
+        `start` sees what it would have seen. Of each batch, process `rank` of
+        `world` takes rows [rank::world]; its share of the last one may be
+        empty.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Data workers: they end with their parent, and their death is explained.
+"""Data workers that end with their parent, and errors that explain their death.
 
 `DataLoader(..., worker_init_fn=follow_the_parent)`
 """
@@ -18,15 +18,15 @@ from vitedu.errors import UserError
 
 
 def follow_the_parent(worker: int) -> None:
-    """Ignore Ctrl-C, which is the parent's to handle, and end with the parent.
+    """Ignore Ctrl-C, which the parent handles, and end with the parent.
 
-    A parent that is killed can't stop its workers, and they would keep memory
-    and files that the next run needs.
+    A killed parent can't stop its workers, which would keep memory and files
+    that the next run needs.
     """
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    # of pictures that pillow could read all the same
+    # pillow warns about files that it can read
     warnings.filterwarnings("ignore", module="PIL")
 
 
@@ -40,10 +40,10 @@ def _end_with_the_parent() -> None:
 
 @contextmanager
 def explain_killed_workers() -> Iterator[None]:
-    """Turn what torch raises when a worker was killed into one sentence.
+    """Turn torch's error about a killed worker into one sentence.
 
-    torch raises it wherever the program is at that moment, in the middle of a
-    step too, so this goes around everything that is done with the batches.
+    torch raises it wherever the program is, even in a training step, so wrap
+    everything that is done with the batches.
     """
     try:
         yield

@@ -2,9 +2,9 @@
 
 `npz_arrays(Path("digits.npz"))["x_train"]`
 
-Each gives x_train, y_train, x_test and y_test: images (n, h, w) or
-(n, c, h, w), one label an image. Nothing runs code from a file: a pickle of
-CIFAR is opened only if its md5 is the published one.
+All give x_train, y_train, x_test and y_test: images (n, h, w) or (n, c, h, w),
+labels (n,). No code from a file is run: a pickle of CIFAR is opened only if its
+md5 is the published one.
 """
 
 import gzip
@@ -28,7 +28,7 @@ from vitedu.errors import UserError, check_memory, reason
 from vitedu.files import check_regular
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
-# What reading a damaged file may raise.
+# Raised when a damaged file is read.
 DAMAGE = (
     OSError,
     EOFError,
@@ -42,10 +42,7 @@ IMAGE_BYTES = 3 * 32 * 32
 
 
 def idx_arrays(folder: Path, names: tuple[str, ...]) -> dict[str, Array]:
-    """The arrays from four files of these names, plain or .gz.
-
-    UserError: one is missing, damaged or no idx file.
-    """
+    """The arrays of four files, plain or .gz. UserError: missing or damaged."""
     arrays = {}
     for key, name in zip(KEYS, names, strict=True):
         path = folder / name
@@ -56,7 +53,7 @@ def idx_arrays(folder: Path, names: tuple[str, ...]) -> dict[str, Array]:
 
 
 def idx_array(path: Path, *, ndim: int) -> Array:
-    """The uint8 array in an idx file; `ndim` axes are expected.
+    """The uint8 array with `ndim` axes in an idx file.
 
     The format: two zero bytes, a type (8 is uint8), the number of axes, each
     axis as four bytes (big-endian), then the values.
@@ -84,11 +81,11 @@ def idx_array(path: Path, *, ndim: int) -> Array:
 
 
 def npz_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of an npz, and its class_names if it has some.
+    """The arrays of an npz, and its class_names if there are any.
 
     Images are stored as (n, h, w) or (n, h, w, c).
     UserError: not an npz, damaged, one of the four missing, Python objects
-    inside, or more than fits into memory.
+    inside, or larger than memory.
     """
     check_regular(path)
     if not zipfile.is_zipfile(path):
@@ -128,11 +125,10 @@ def _from_npz(file: Mapping[str, Array], key: str, path: Path) -> Array:
 
 
 def cifar_arrays(path: Path, name: str) -> dict[str, Array]:
-    """The arrays of "cifar10" or "cifar100", of which the fine labels.
+    """The arrays of "cifar10", or of "cifar100" with fine labels.
 
     `path` is a folder of batches, binary or pickled, or an archive of one.
-    UserError: a batch is missing or damaged, or a pickle isn't the published
-    one.
+    UserError: a batch is missing, damaged, or not the published pickle.
     """
     files = _from_folder(path) if os.path.isdir(path) else _from_archive(path)
     *train, test = BATCHES[name]
@@ -201,7 +197,7 @@ def _records(
 def _unpickled(
     content: bytes, name: str, batch: str, where: str
 ) -> tuple[Array, Array]:
-    """A batch as Python 2 pickled it, whose md5 torchvision knows."""
+    """A pickle of Python 2, opened only if torchvision knows its md5."""
     known = getattr(import_torchvision().datasets, name.upper())
     published = dict([*known.train_list, *known.test_list])
     md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()

@@ -1,4 +1,4 @@
-"""Images that are in memory as a whole: a pair of arrays, or files of arrays.
+"""Images that are entirely in memory: a pair of arrays, or files of arrays.
 
 `split = open_pair(images, labels)  # uint8 (n, h, w, c), whole numbers (n,)`
 `split.images` is (n, c, h, w).
@@ -20,7 +20,7 @@ from vitedu.errors import UserError
 
 
 class ArrayReader(Reader):
-    """Images in memory: (n, c, h, w) uint8, or floats that are normalised."""
+    """Images in memory: (n, c, h, w) uint8, or normalised floats."""
 
     is_named = False
     images: Tensor
@@ -41,7 +41,6 @@ class ArrayReader(Reader):
     def stamps(
         self, rows: Tensor, labels: Tensor | None, folder: Path | None
     ) -> Iterator[bytes | memoryview]:
-        """The shape and the pixels."""
         images = self.images
         if not torch.equal(rows, torch.arange(len(images))):
             images = images[rows]
@@ -50,7 +49,6 @@ class ArrayReader(Reader):
 
 
 def is_pair(data: Any) -> bool:
-    """Whether `data` is (images, labels): two arrays, or array and list."""
     return (
         isinstance(data, tuple | list)
         and len(data) == 2
@@ -62,7 +60,7 @@ def is_pair(data: Any) -> bool:
 def open_pair(
     images: Any, labels: Any, class_names: tuple[str, ...] = ()
 ) -> Split:
-    """Images and labels that a caller has in memory.
+    """A Split of images and labels in memory.
 
     uint8: arrays (n, h, w) or (n, h, w, c), tensors (n, c, h, w) or (n, h, w).
     Floats are (n, c, h, w). UserError: another shape or type, or unequal
@@ -114,10 +112,8 @@ def dataset_of(
 ) -> Dataset:
     """A data set of x_train, y_train, x_test and y_test.
 
-    Images are uint8 (n, h, w) or (n, c, h, w). Without `class_names` the names
-    are `arrays["class_names"]`, or the numbers. `where` the arrays are, for
-    messages.
-    UserError: they don't fit each other.
+    Images are uint8 (n, h, w) or (n, c, h, w); class names default to
+    `arrays["class_names"]`, else to numbers. UserError: the arrays don't fit.
     """
     for part in ("train", "test"):
         _check_part(arrays, part, where)
@@ -158,7 +154,6 @@ def dataset_of(
 
 
 def _check_part(arrays: Mapping[str, Array], part: str, where: str) -> None:
-    """UserError: these are not images and as many labels."""
     images, labels = arrays[f"x_{part}"], arrays[f"y_{part}"]
     x, y = f"{where}: x_{part}", f"{where}: y_{part}"
     if images.dtype != np.uint8:

@@ -1,4 +1,4 @@
-"""Pictures in a folder for each class, or in one folder with a CSV of labels.
+"""Pictures in class folders, or in one folder with a CSV of labels.
 
 `split = open_part(Path("photos/val"))`
 `split[0]` is (Path("photos/val/ants/1.jpg"), 0).
@@ -32,8 +32,6 @@ MOST_DIGITS = 9  # of a class_index
 
 
 class FolderReader(Reader):
-    """Picture files."""
-
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = tuple(paths)
 
@@ -41,7 +39,7 @@ class FolderReader(Reader):
         return len(self.paths)
 
     def __getitem__(self, row: int) -> tuple[Path, None]:
-        """A file; its label is its folder's."""
+        """A path, and the label of its class folder."""
         return self.paths[row], None
 
     def name_of(self, row: int) -> str:
@@ -50,7 +48,6 @@ class FolderReader(Reader):
     def stamps(
         self, rows: Tensor, labels: Tensor | None, folder: Path | None
     ) -> Iterator[bytes]:
-        """Names below `folder`, or in their own folders, and sizes."""
         for row in rows.tolist():
             path = self.paths[row]
             name = f"{path.parent.name}/{path.name}"
@@ -60,15 +57,14 @@ class FolderReader(Reader):
 
 
 def accepts(place: Path) -> bool:
-    """Whether it is a folder."""
     return os.path.isdir(place)
 
 
 def parts(folder: Path) -> dict[str, Path]:
-    """train, test and val, as far as they are there; {}: it is one part.
+    """Those of train, test and val that exist; {}: `folder` is one part.
 
-    A folder called train with pictures right in it, beside other folders of
-    pictures, is a class: of vehicles, say.
+    If a folder called train has pictures directly in it, beside other folders
+    of pictures, it is a class (of vehicles, say).
     """
     train = folder / "train"
     if not os.path.isdir(train):
@@ -83,10 +79,7 @@ def parts(folder: Path) -> dict[str, Path]:
 
 
 def class_names(folder: Path) -> tuple[str, ...]:
-    """The classes to train on, sorted; no picture is read.
-
-    UserError: the folder isn't one to train on, as far as names tell.
-    """
+    """The sorted classes. UserError: the names show that it doesn't fit."""
     folder = existing_folder(folder)
     found = parts(folder)
     root = found.get("train", folder)
@@ -128,11 +121,10 @@ def class_names(folder: Path) -> tuple[str, ...]:
 def open_part(
     part: Path, folder: Path | None = None, classes: Sequence[str] | None = None
 ) -> Split:
-    """The readable pictures of the class folders in `part`.
+    """The readable pictures of the class folders in `part`, sorted by name.
 
-    In the order of their names; of the folders `classes` alone, if they are
-    given. Pictures left out are named as they are below `folder`.
-    UserError: there are none.
+    `classes` limits them to some folders. Pictures left out are named relative
+    to `folder`. UserError: there are none.
     """
     part = existing_folder(part)
     classes = class_folders(part) if classes is None else classes
@@ -157,7 +149,7 @@ def readable(
     class_names: tuple[str, ...],
     folder: Path,
 ) -> Split:
-    """Those of `paths` that can be read. UserError: none is left."""
+    """A Split of the readable `paths`. UserError: none is left."""
     short = [printable(f"{path.parent.name}/{path.name}") for path in paths]
     bad = scan(
         paths.__getitem__,
@@ -179,11 +171,10 @@ def readable(
 
 
 def open_table(folder: Path, table: Path) -> Split:
-    """Pictures right in a folder, labelled by a CSV with a header.
+    """Pictures directly in a folder, labelled by a CSV with a header.
 
-    Its columns are `filename` and `class_index` (a number) or `class` (a
-    name). UserError: the CSV or a picture that it names isn't there or doesn't
-    fit.
+    Its columns are `filename` and `class_index` (a number) or `class` (a name).
+    UserError: the CSV or a picture in it is missing or doesn't fit.
     """
     key, value_of = _read_table(table)
     missing = [name for name in value_of if not os.path.lexists(folder / name)]
@@ -209,7 +200,7 @@ def open_table(folder: Path, table: Path) -> Split:
 
 
 def _read_table(table: Path) -> tuple[str, dict[str, str]]:
-    """The column that labels, and the label of each file."""
+    """The name of the label column, and the label of each file."""
     check_regular(table)
     try:
         with table.open(newline="", encoding="utf-8-sig") as file:

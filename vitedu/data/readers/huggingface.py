@@ -1,8 +1,8 @@
-"""Data sets of Hugging Face by name, through their own library `datasets`.
+"""Hugging Face data sets by name, through the library `datasets`.
 
-`hf:imagenet-1k` is a data set on the hub, `hf:pets` a folder that `datasets`
-wrote or can read, and `hf:imagenet-1k:validation` one of its splits. It is not
-streamed, which would allow neither an order of our own nor an exact resume.
+`hf:imagenet-1k` is on the hub, `hf:pets` a folder that `datasets` wrote or can
+read, and `hf:imagenet-1k:validation` one split. Nothing is streamed, since that
+would allow neither our own order nor an exact resume.
 """
 
 import hashlib
@@ -34,8 +34,6 @@ SAVED = ("dataset_dict.json", "dataset_info.json")
 
 
 class HubReader(Reader):
-    """The encoded pictures of a split."""
-
     def __init__(self, dataset: Any, name: str, column: str) -> None:
         self.dataset = dataset
         self.name = name
@@ -45,7 +43,7 @@ class HubReader(Reader):
         return len(self.dataset)
 
     def __getitem__(self, row: int) -> tuple[Path | NamedBytes, None]:
-        """A picture as a file in memory, or where it is. UserError: neither."""
+        """An encoded picture, or its path. UserError: the row has neither."""
         name = self.name_of(row)
         stored = self.dataset[row][self.column] or {}
         if stored.get("bytes") is not None:
@@ -62,7 +60,6 @@ class HubReader(Reader):
     def stamps(
         self, rows: Tensor, labels: Tensor | None, folder: Path | None
     ) -> Iterator[bytes]:
-        """Features and sizes of the files, and which rows."""
         files = self.dataset.cache_files
         sizes = [os.stat(file["filename"]).st_size for file in files]
         text = f"{len(self.dataset)} {self.dataset.features} {sizes}\n"
@@ -71,15 +68,11 @@ class HubReader(Reader):
 
 
 def accepts(place: Path) -> bool:
-    """Whether it is `hf:` and a name."""
     return str(place).startswith(PREFIX) and not os.path.lexists(place)
 
 
 def parts(place: Path) -> dict[str, Path]:
-    """The splits by our names, train, val and test; {}: there is only one.
-
-    Or one is named. A split whose labels are kept secret (-1) is left out.
-    """
+    """Splits as train, val and test, if labels aren't secret; {}: one part."""
     name, wanted = _address(place)
     splits = _splits(name)
     if wanted is not None or len(splits) == 1:
@@ -98,10 +91,7 @@ def parts(place: Path) -> dict[str, Path]:
 
 
 def open_part(place: Path, folder: Path | None = None) -> Split:
-    """The pictures of a split that can be read.
-
-    UserError: there is no such data set or split, or no column of pictures.
-    """
+    """The readable pictures. UserError: no such set, split or column."""
     dataset, name = _dataset(place), str(place)
     import datasets  # here: `_dataset` has said it if it isn't installed
 
@@ -144,7 +134,7 @@ def _names(dataset: Any, label: str) -> tuple[str, ...]:
 
 
 def _address(place: Path) -> tuple[str, str | None]:
-    """The name of the data set, and that of a split if one is named."""
+    """Name of the data set, and of its split ("": none is named)."""
     # with slashes on Windows too, as the hub has them
     name = place.as_posix().removeprefix(PREFIX)
     match = None if os.path.lexists(name) else SPLIT.fullmatch(name)
@@ -170,7 +160,7 @@ def _dataset(place: Path) -> Any:
 
 
 def _splits(name: str) -> dict[str, Any]:
-    """All splits. UserError: `datasets` isn't here, or cannot find the set."""
+    """All splits. UserError: `datasets` is missing, or can't find the set."""
     try:
         import datasets
     except ImportError:
@@ -201,10 +191,7 @@ def _splits(name: str) -> dict[str, Any]:
 
 @contextmanager
 def _offline_if_asked() -> Iterator[None]:
-    """VITEDU_OFFLINE=1 means for `datasets` what HF_HUB_OFFLINE=1 does.
-
-    It reads that variable only once, when it is imported.
-    """
+    """VITEDU_OFFLINE=1 acts as HF_HUB_OFFLINE=1, which is read at import."""
     import datasets
 
     before = datasets.config.HF_HUB_OFFLINE
@@ -250,7 +237,7 @@ def _labels(dataset: Any, name: str, column: str) -> Tensor:
 
 
 def _has_labels(dataset: Any) -> bool:
-    """Whether they aren't kept secret, which is written as -1."""
+    """Whether labels are public; secret ones are -1."""
     column = _column(dataset, ALL_LABEL_KEYS, object)
     return column is None or bool(
         (_labels(dataset, "a split", column) >= 0).any()

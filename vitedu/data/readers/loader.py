@@ -26,7 +26,7 @@ def open_loader(
     class_names: Sequence[str] | None,
     num_classes: int | None,
 ) -> Split:
-    """The caller's batches; their images are counted, by reading if need be."""
+    """Batches as a Split; counts their images, by reading them if need be."""
     name = type(loader).__name__
     sampler: Any = getattr(loader, "sampler", None)
     if getattr(sampler, "num_replicas", 1) > 1:
@@ -72,10 +72,7 @@ def _labels_by_reading(loader: Any) -> torch.Tensor:
 
 
 def _classes_behind(loader: "DataLoader[Any]") -> tuple[str, ...]:
-    """The classes of its data set; () if they aren't known, or the form isn't.
-
-    A collate_fn of the user's may make batches out of anything.
-    """
+    """The data set's classes; (): unknown, or of a form that we can't read."""
     try:
         split = open_dataset(loader.dataset)
     except UserError:

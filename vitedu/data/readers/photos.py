@@ -1,8 +1,8 @@
-"""Five photographs in the package: something real for a model, offline.
+"""Five photographs in the package, to try a model on without a download.
 
 `vitedu.data.photo("hopper").crop((0, 20, 512, 532))`
 
-`photos/CREDITS.txt` says who took them.
+Credits are in `photos/CREDITS.txt`.
 """
 
 from importlib import resources
@@ -17,10 +17,7 @@ PHOTOS = ("hopper", "cat", "coffee", "astronaut", "rocket")
 
 
 def photo(name: str) -> "Image":
-    """A photograph as an RGB picture of pillow: one of `PHOTOS`.
-
-    UserError: there is no photograph of that name.
-    """
+    """One of `PHOTOS`, as an RGB pillow image. UserError: unknown name."""
     from PIL import Image
 
     if name not in PHOTOS:

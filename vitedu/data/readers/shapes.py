@@ -2,19 +2,17 @@
 
 images, labels = make_arrays(1000, image_size=64, num_classes=10, seed=0)
 
-A class is a form and nothing else: place, size, angle, colours, ground and
-distractors are drawn in the same way for all classes. Bytes are equal on every
-machine: every draw is a word of `PCG64.random_raw`, every step is integer
-arithmetic, and no number is a float.
+Only the form depends on the class: place, size, angle, colours, ground and
+distractors are drawn alike for all. Bytes are equal on every machine: every
+draw is a word of `PCG64.random_raw`, and all arithmetic is on integers.
 
-Image i has its own words, so it doesn't depend on how many images are made; a
-set begins with every smaller set of the same seed. Lengths are parts of the
-image, so a seed shows the same scenes at every size; only the pixel noise
-differs.
+Image i has its own words, so a set begins with every smaller set of the same
+seed. Lengths are parts of the image, so a seed shows the same scenes at every
+size; only the pixel noise differs.
 
-Test accuracy in percent at 64 pixels and 10 classes, where chance is 10, of a
-linear model, a small CNN and a small ViT (`benchmarks/shapes_difficulty.py`,
-recorded in `vitedu/results/shapes-difficulty.json`, n = 1):
+Test accuracy in percent at 64 pixels and 10 classes (chance is 10) of a linear
+model, a small CNN and a small ViT (`benchmarks/shapes_difficulty.py`, recorded
+in `vitedu/results/shapes-difficulty.json`, n = 1):
 
      images   linear      CNN      ViT
       1,000     12.4     16.9     24.8
@@ -23,8 +21,8 @@ recorded in `vitedu/results/shapes-difficulty.json`, n = 1):
 
 Lengths are in 1/64 pixel, angles in 1/720 turn, sines in 1/2^14. Sides end at
 1024 pixels because pixels are computed in int32: the largest number there is
-twice a squared distance in 1/16 pixel, at most 2 * 25900^2 < 2^31. Numbers that
-belong to an image, a row or a column are int64 and stay under 2^48.
+twice a squared distance in 1/16 pixel, at most 2 * 25900^2 < 2^31. Numbers per
+image, row or column are int64 and stay under 2^48.
 """
 
 import os
@@ -97,11 +95,7 @@ MOST_FILES = 1_000_000  # whose numbers have six digits
 
 
 def class_names(num_classes: int = 10) -> tuple[str, ...]:
-    """The first `num_classes` of FORMS, sorted by name; labels index it.
-
-    Readers of image folders number classes in the same way.
-    UserError: not 4 to 16 classes.
-    """
+    """The first `num_classes` of FORMS, sorted. UserError: not 4 to 16."""
     if not MIN_CLASSES <= num_classes <= len(FORMS):
         raise UserError(
             f"shapes has {MIN_CLASSES} to {len(FORMS)} classes, got "
@@ -121,9 +115,8 @@ def make_arrays(
     """Draw `num_images` from `start` on: uint8 (b, 3, h, w), int64 (b,).
 
     `image_size` is one side or (height, width), 16 to 1024 pixels each. Label i
-    is i modulo `num_classes`, so every class has the same number of images,
-    give or take one: shuffle before training. Test images come from another
-    seed.
+    is i modulo `num_classes`, so classes are balanced: shuffle before training.
+    For test images use another seed.
 
     UserError: sizes, counts or seed out of range.
     """
@@ -161,8 +154,7 @@ def write_folder(
 
     The number, six digits, is the image's index in `make_arrays` with the same
     arguments; val/ has `seed + VALIDATION_SEED`. The bytes of the files depend
-    on the JPEG library. The folder appears when it is whole: a failure leaves
-    nothing behind.
+    on the JPEG library. A failure leaves nothing behind.
 
     UserError: the folder exists or cannot be written, or an argument is out of
     range.
@@ -230,7 +222,7 @@ def _paint(labels: Array, names: tuple[str, ...], draws: "_Draws") -> Array:
 def _distract(
     canvas: Array, draws: "_Draws", longest: int, broadest: int
 ) -> None:
-    """Paint a bar into half of all, a blob if limits (thousandths) agree."""
+    """Paint bars (blobs, if both limits are equal) into half of the images."""
     rows = np.flatnonzero(draws.between(0, 2))
     place = draws.place().rows(rows)
     colour = draws.levels(DARKEST, DARKEST + LEVELS)[rows]
@@ -245,7 +237,7 @@ def _distract(
 
 
 def _cover(canvas: Array, edge: Array, colour: Array) -> Array:
-    """`colour` over the inside of an outline whose edge is a pixel wide."""
+    """Paint `colour` inside of an outline, whose edge is a pixel wide."""
     share = np.clip(PIXEL // 2 - edge, 0, PIXEL).astype(np.int16)[:, None]
     # |differences| * 64 < 2^15
     return canvas + ((colour - canvas) * share >> 6)
@@ -335,7 +327,7 @@ class _Draws:
 
 
 class Place(NamedTuple):
-    """Where figures are: pixel centres relative to theirs, a row per image."""
+    """Pixel centres relative to the figures' centres, one row per image."""
 
     right: Array  # (b, w) int64, 1/64 pixel
     down: Array  # (b, h) int64, 1/64 pixel
@@ -345,8 +337,7 @@ class Place(NamedTuple):
     def along(self, turn: int | Array = 0) -> Array:
         """Coordinates along the figure's angle + `turn`: (b, h, w) int32.
 
-        A coordinate is an outer sum of a row and a column, so no pixel is
-        multiplied.
+        Outer sums of a row and a column, so no pixel is multiplied.
         """
         angle = (self.angle + turn) % TURN
         x = (
@@ -357,7 +348,6 @@ class Place(NamedTuple):
         return x.astype(np.int32)[:, None, :] + y.astype(np.int32)[:, :, None]
 
     def rows(self, chosen: Array) -> "Place":
-        """The places of some of the images."""
         return Place(*(rows[chosen] for rows in self[:3]), self.sine)
 
 
@@ -365,9 +355,9 @@ def outline(form: str, place: Place, radius: Array) -> Array:
     """Distance of each pixel from an outline: (b, h, w) int32, < 0 inside.
 
     `radius` is (b, 1, 1); distances are in 1/64 pixel and exact only near the
-    outline. Union is the minimum, intersection the maximum, the complement a
-    minus. Lengths are percentages of the radius; areas are about equal, so that
-    size tells no class.
+    outline. Union is the minimum, intersection the maximum, complement a minus.
+    Lengths are percentages of the radius; areas are about equal, so that size
+    doesn't tell the class.
     """
     radius = radius.astype(np.int32)
     u, v = place.along(), place.along(TURN // 4)
@@ -441,8 +431,8 @@ def box_of(u: Array, v: Array, half_u: Array, half_v: Array) -> Array:
 def sine_table() -> Array:
     """sin(2 pi k / TURN) in 1/2^14 for k = 0 … TURN - 1, rounded: (720,) int64.
 
-    A quarter by Taylor's series in 1/2^60, good to 20 of these; the rest
-    mirrored.
+    A quarter by Taylor's series in 1/2^60, with an error of at most 20 of
+    these; the rest is mirrored.
     """
     rising = []
     for step in range(TURN // 4 + 1):
@@ -458,7 +448,6 @@ def sine_table() -> Array:
 def _write_part(
     folder: Path, total: int, arguments: tuple, quality: int
 ) -> None:
-    """Write `make_arrays(total, *arguments)` into a folder a class."""
     from PIL import Image
 
     names = class_names(arguments[1])

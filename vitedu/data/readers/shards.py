@@ -1,9 +1,9 @@
-"""Pictures in WebDataset's shards: tars that are read at any place.
+"""Pictures in WebDataset's shards: tars with random access.
 
 `pictures = open_part(Path("imagenet/val-{000000..000049}.tar"))`
 
-The headers of the tars are read once; then every picture is a place (which tar,
-from which byte on), and an epoch can have any order.
+The tars' headers are read once, for the tar, first byte and length of each
+picture; then an epoch can have any order.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ AGAIN = "delete it and run `vitedu prepare` again, which writes it anew"
 
 
 class NamedBytes(BytesIO):
-    """A file in memory that messages can name."""
+    """A file in memory with a name for messages."""
 
     name = ""
 
@@ -64,10 +64,7 @@ class ShardReader(Reader):
         return len(self.places)
 
     def __getitem__(self, row: int) -> tuple[BinaryIO, None]:
-        """One picture as a file in memory.
-
-        UserError: its tar has become shorter, or cannot be read.
-        """
+        """A picture in memory. UserError: its tar is shorter, or unreadable."""
         shard, first_byte, num_bytes = self.places[row].tolist()
         return self._read(shard, first_byte, num_bytes), None
 
@@ -78,7 +75,6 @@ class ShardReader(Reader):
     def stamps(
         self, rows: Tensor, labels: Tensor | None, folder: Path | None
     ) -> Iterator[bytes]:
-        """Names and sizes of the tars, places, labels."""
         for path in self.paths:
             size = check_regular(path).st_size
             yield os.fsencode(f"{path.name} {size}\n")
@@ -107,10 +103,7 @@ class ShardReader(Reader):
 
 
 def accepts(place: Path) -> bool:
-    """Whether it is a tar, several in brace notation, or a folder of them.
-
-    Of folders, those that `vitedu prepare` has filled with shards.
-    """
+    """Whether it is a tar, several in braces, or a prepared folder."""
     if place.name.endswith(".tar"):
         return not os.path.isdir(place)
     index = finished_index(place)
@@ -132,17 +125,16 @@ def class_names(place: Path) -> tuple[str, ...]:
 
 
 def open_part(place: Path, folder: Path | None = None) -> Split:
-    """The pictures of shards that can be used, in the order of the tars.
+    """The usable pictures of shards, in the order of the tars.
 
-    `place` is a tar, several in WebDataset's brace notation, or a folder that
-    `vitedu prepare` filled, if it has one part.
+    `place` is a tar, several in WebDataset's brace notation, or a folder with
+    one part that `vitedu prepare` filled.
 
-    Shards that `vitedu prepare` wrote are held against the checksums of their
-    index, which also names the classes. Of all others each picture is decoded
-    once, so that a broken one is left out from the beginning, and the classes
-    are numbered.
-    UserError: a shard is missing, breaks off or isn't as it was written; there
-    is no picture; a label is outside of the classes.
+    The latter's shards are compared with the checksums of their index, which
+    also names the classes. In all others each picture is decoded once, to leave
+    out broken ones, and classes are numbered.
+    UserError: a shard is missing, truncated or changed; there is no picture; a
+    label has no class.
     """
     if os.path.isdir(place):
         place = _parts(place)["train"]
@@ -181,10 +173,7 @@ def _in_braces(part: str, shards: Sequence[Shard]) -> str:
 
 
 def _paths(place: Path) -> tuple[list[Path], Index | None]:
-    """The tars that a name means, and the index that knows all of them.
-
-    UserError: one is missing.
-    """
+    """A place's tars, and their index if any. UserError: one is missing."""
     index = finished_index(place.parent)
     paths = None
     if index is not None and index.settings.format == "shards":
@@ -203,10 +192,7 @@ def _paths(place: Path) -> tuple[list[Path], Index | None]:
 
 
 def expanded(place: Path) -> list[Path]:
-    """The tars that a name in brace notation means; a name may be only itself.
-
-    UserError: a brace is open.
-    """
+    """The paths that brace notation means. UserError: a brace is open."""
     text = str(place)
     if os.path.lexists(place) or not set("{}") & set(text):
         return [place]
@@ -228,8 +214,6 @@ def expanded(place: Path) -> list[Path]:
 
 
 class Listing(NamedTuple):
-    """The samples of some tars."""
-
     table: Tensor  # (n, 4) int64: which tar, first byte, length, label
     skipped: tuple[str, ...]  # a sentence for each that cannot be used
 
@@ -247,10 +231,7 @@ def _numbered(place: Path, listing: Listing) -> tuple[str, ...]:
 def _kept_listing(
     paths: Sequence[Path], written: Sequence[Shard] | None
 ) -> Listing:
-    """The samples of the tars, from the cache if nothing has changed.
-
-    UserError: a tar breaks off, or isn't as it was `written`.
-    """
+    """Samples, cached. UserError: a tar is truncated, or not as `written`."""
     for path, shard in zip(paths, written or (), strict=written is not None):
         if (size := check_regular(path).st_size) != shard.bytes:
             raise UserError(
@@ -305,7 +286,7 @@ def sha256_of(path: Path) -> str:
 
 
 def _listed(paths: Sequence[Path]) -> Listing:
-    """What the headers and labels of the tars say; no picture is read."""
+    """Read the headers and labels of the tars, but no picture."""
 
     def rows_of(shard: int) -> tuple[Tensor, list[str]]:
         samples, skipped = samples_in(paths[shard])
@@ -323,10 +304,9 @@ def _listed(paths: Sequence[Path]) -> Listing:
 
 
 def samples_in(path: Path) -> tuple[list[tuple[int, int, int]], list[str]]:
-    """First byte, length and label of each sample, in the order of the tar.
+    """Per sample first byte, length and label; a sentence per unusable one.
 
-    And a sentence for each that cannot be used.
-    UserError: it is no tar, is compressed, or breaks off.
+    UserError: it is no tar, is compressed, or truncated.
     """
     check_regular(path)
     samples: list[tuple[int, int, int]] = []
@@ -347,7 +327,7 @@ def samples_in(path: Path) -> tuple[list[tuple[int, int, int]], list[str]]:
 def _members_by_key(
     file: BinaryIO, path: Path, skipped: list[str]
 ) -> dict[str, dict[str, tarfile.TarInfo]]:
-    """The files of a tar by key and suffix. UserError: it isn't whole."""
+    """The files of a tar by key and suffix. UserError: it is truncated."""
     found: dict[str, dict[str, tarfile.TarInfo]] = {}
     last = None
     try:

@@ -1,7 +1,7 @@
-"""Any torch Dataset, or a dataset object of Hugging Face, read by index.
+"""Any torch Dataset, or a Hugging Face dataset object, read by index.
 
 `photos = from_torch(torchvision.datasets.ImageFolder("photos"))`
-`photos[0]` is (picture, label); `photos.labels` are known without a picture.
+`photos[0]` is (picture, label); `photos.labels` needs no picture.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from vitedu.data.labels import (
 )
 from vitedu.errors import UserError
 
-# What the two parts of an item are called where an item is a dict.
+# Keys of the two parts of an item that is a dict.
 PICTURE_KEYS = ("image", "img", "pixel_values")
 LABEL_KEYS = ("label", "labels")
 # Where the datasets of torchvision and others keep their labels.
@@ -30,7 +30,7 @@ LABEL_ATTRIBUTES = ("targets", "labels", "_labels")
 
 
 class DatasetReader(Reader):
-    """What has items (picture, label), or dicts with an image and a label."""
+    """Reads items (picture, label), or dicts with an image and a label."""
 
     is_named = False
     is_foreign = True
@@ -57,12 +57,11 @@ def from_torch(
 ) -> Split:
     """A map-style torch Dataset as a `Split`, for `fit` and `as_source`.
 
-    Its items are (picture, label) or dicts with an image and a label. The
-    picture may be a pillow image, a path, uint8 pixels, or a tensor of floats
-    (c, h, w) that is already normalised. Labels are whole numbers from 0. The
-    classes come from the dataset's attribute `classes`, or from its labels if
-    it keeps them (`targets`, `labels`); for other datasets give `class_names`
-    or `num_classes`.
+    Its items are (picture, label) or dicts with an image and a label. A picture
+    is a pillow image, a path, uint8 pixels, or normalised floats (c, h, w); a
+    label a whole number from 0. The classes come from the dataset's attribute
+    `classes`, or from labels that it keeps (`targets`, `labels`); for other
+    datasets give `class_names` or `num_classes`.
     UserError: it is empty, or its items or labels have another form.
     """
     return open_dataset(dataset, class_names, num_classes)
@@ -73,7 +72,6 @@ def open_dataset(
     class_names: Sequence[str] | None = None,
     num_classes: int | None = None,
 ) -> Split:
-    """Anything with length and index, Hugging Face's datasets too."""
     name = type(dataset).__name__
     if is_hugging_face(dataset) and not hasattr(dataset, "__len__"):
         raise UserError(
@@ -97,10 +95,7 @@ def open_dataset(
 
 
 def pair_of(item: Any, where: str) -> tuple[Any, Any]:
-    """Picture and label of an item, or images and labels of a batch.
-
-    UserError: it doesn't have both.
-    """
+    """(picture, label) of an item, or of a batch. UserError: one is missing."""
     if isinstance(item, Mapping):
         picture_key = next((key for key in PICTURE_KEYS if key in item), None)
         label_key = next((key for key in LABEL_KEYS if key in item), None)
@@ -125,7 +120,7 @@ def pair_of(item: Any, where: str) -> tuple[Any, Any]:
 
 
 def kept_labels(dataset: Any) -> Tensor | None:
-    """The labels in the pictures' order; None if pictures must be read."""
+    """All labels (n,) in order; None if only the items have them."""
     name = type(dataset).__name__
     if isinstance(dataset, Subset):
         labels = kept_labels(dataset.dataset)
@@ -157,7 +152,7 @@ def kept_labels(dataset: Any) -> Tensor | None:
 
 
 def own_class_names(dataset: Any) -> tuple[str, ...]:
-    """What the data set calls its classes; () if it doesn't say."""
+    """The data set's class names; (): unknown."""
     if isinstance(dataset, Subset):
         return own_class_names(dataset.dataset)
     if isinstance(dataset, ConcatDataset):
@@ -189,7 +184,7 @@ def own_class_names(dataset: Any) -> tuple[str, ...]:
 
 
 def is_hugging_face(dataset: Any) -> bool:
-    """Whether it looks like a dataset of Hugging Face's library `datasets`."""
+    """Whether it looks like a dataset of the library `datasets`."""
     return hasattr(dataset, "column_names") and hasattr(dataset, "features")
 
 

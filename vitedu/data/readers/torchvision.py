@@ -1,8 +1,7 @@
 """Data sets that torchvision has a class for, by name.
 
-A place is called `torchvision:flowers102`, and one of its parts
-`torchvision:flowers102:test`. torchvision's own classes find, check and
-download them, in the places where every named set is looked for.
+`torchvision:flowers102` is a set, `torchvision:flowers102:test` one of its
+parts. torchvision finds, checks and downloads them, in the usual places.
 """
 
 import hashlib
@@ -74,7 +73,6 @@ class TorchvisionReader(Reader):
     def stamps(
         self, rows: Tensor, labels: Tensor | None, folder: Path | None
     ) -> Iterator[bytes]:
-        """Name, number and labels of all pictures, and which rows."""
         yield f"{self.digest}\n".encode()
         yield rows_stamp(rows)
 
@@ -84,12 +82,12 @@ def accepts(place: Path) -> bool:
 
 
 def place_of(name: str, data: str | Path | None = None) -> Path:
-    """The place of a named set; if `data` is given, it is looked for there."""
+    """The place of a named set, looked for only at `data` if that is given."""
     return Path(f"{PREFIX}{name}" + (f"::{data}" if data is not None else ""))
 
 
 def parts(place: Path) -> dict[str, Path]:
-    """train, val and test, as far as the set has them; {}: it has one part."""
+    """Those of train, val and test that the set has; {}: it has one part."""
     name, part, data = _address(place)
     names = _class_of(name).parts
     if part or len(names) == 1:
@@ -99,7 +97,6 @@ def parts(place: Path) -> dict[str, Path]:
 
 
 def class_names(place: Path) -> tuple[str, ...]:
-    """The classes of a set. UserError: it isn't here."""
     name, part, data = _address(place)
     if CATALOGUE[name].class_names:
         return CATALOGUE[name].class_names
@@ -110,10 +107,9 @@ def class_names(place: Path) -> tuple[str, ...]:
 
 
 def open_part(place: Path, folder: Path | None = None) -> Split:
-    """The pictures of a part that can be read.
+    """The readable pictures of a part.
 
-    UserError: the set isn't here and cannot be downloaded, or its parts are
-    several.
+    UserError: the set can't be found or downloaded, or has several parts.
     """
     name, part, data = _address(place)
     names = _class_of(name).parts
@@ -146,7 +142,6 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
 
 
 def holds(name: str, folder: Path) -> bool:
-    """Whether torchvision's class finds the set in this folder."""
     known = _class_of(name)
     part = next(iter(known.parts))
     return _in_folder(known, part, folder, download=False) is not None
@@ -174,7 +169,7 @@ def _address(place: Path) -> tuple[str, str, str]:
 
 
 def _open(name: str, part: str, data: str) -> tuple[Any, Path]:
-    """torchvision's data set from the first place that has it, and where."""
+    """The data set from the first place that has it, and that place."""
     known, title = _class_of(name), CATALOGUE[name].title
     if data:
         dataset = _in_folder(known, part, Path(data), download=False)
@@ -211,7 +206,7 @@ def _open(name: str, part: str, data: str) -> tuple[Any, Path]:
 def _in_folder(
     known: TorchvisionClass, part: str, folder: Path, *, download: bool
 ) -> Any:
-    """torchvision's data set; None: its files aren't here, or are damaged."""
+    """torchvision's data set; None: its files are missing or damaged."""
     options: dict[str, Any] = {"download": True} if download else {}
     try:
         dataset = getattr(import_torchvision().datasets, known.name)(

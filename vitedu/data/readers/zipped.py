@@ -1,8 +1,8 @@
 """Named sets of photographs that come as a zip: found here, or downloaded.
 
 `archive_folder("ants-bees")` is the folder with train/ and val/, in
-$VITEDU_DATA or the cache. If it is in neither, it is "download:ants-bees", and
-what opens that place downloads it.
+$VITEDU_DATA or the cache; if in neither, "download:ants-bees", which is
+downloaded when opened.
 """
 
 import os
@@ -26,7 +26,7 @@ PARTS = ("train", "val")
 
 
 def archive_folder(name: str) -> Path:
-    """Where the pictures of a named set are, or the place to get them from."""
+    """The folder of a named set, or a place that stands for its download."""
     for folder in folders_of(name):
         if holds(folder, CATALOGUE[name]):
             return folder
@@ -48,15 +48,15 @@ def parts(place: Path) -> dict[str, Path]:
 
 
 def open_part(place: Path, folder: Path | None = None) -> Split:
-    """A set has parts, each of which is a folder."""
+    """Never called: each part is a folder."""
     raise NotImplementedError
 
 
 def downloaded(place: Path) -> Path:
-    """The folder with train/ and val/, after a download to the cache.
+    """The folder with train/ and val/, downloaded to the cache if need be.
 
     MissingDataError: that is forbidden, or failed. UserError: the cache has
-    something else of that name, or cannot be written.
+    other files of that name, or cannot be written.
     """
     name = str(place).removeprefix(PREFIX)
     known = CATALOGUE[name]

@@ -36,9 +36,9 @@ def sigmoid_cross_entropy(
 ) -> Tensor:
     """A separate yes or no for every class, summed over classes and images.
 
-    An image may have several labels, or none. The loss starts at classes * ln
-    2, or near "no" with a `head_bias` of about -ln(classes). Smoothing as for
-    softmax.
+    An image may have several labels, or none. A network that says 1/2
+    everywhere starts at classes * ln 2; a config's `head_bias` of about
+    -ln(classes) lets it start at "no". Smoothing as for softmax.
     Source: big_vision's sigmoid_xent, the loss of its ImageNet-21k runs.
     """
     logits = _at_least_float32(logits)

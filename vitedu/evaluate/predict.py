@@ -24,8 +24,8 @@ MOST_THREADS = 8  # past that they wait for Python's lock
 
 class Found(NamedTuple):
     file: str
-    is_named: bool
-    error: str = ""
+    is_named: bool  # then it has to be readable
+    error: str = ""  # why a folder could not be listed
 
 
 class Prediction(NamedTuple):

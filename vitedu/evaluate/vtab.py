@@ -157,8 +157,8 @@ def open_task(
 ) -> TaskData:
     """A task as torchvision stores it in `data` (its `root`); no downloads.
 
-    Without a test part a fifth of each class is held out; the authors use
-    TensorFlow's copies, with other splits.
+    Without `data`, in its folder in $VITEDU_DATA or the cache. Without a test
+    part a fifth of each class is held out; the authors use TensorFlow's splits.
     """
     if task.dataset is None:
         raise MissingTaskError(

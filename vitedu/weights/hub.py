@@ -146,7 +146,7 @@ def timm_repository(name: str) -> str:
 
 
 def check_reachable(repository: str) -> None:
-    """Ask once; a download would retry for half a minute."""
+    """_UnreachableError; asks once, a download would for half a minute."""
     from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url
 
     try:

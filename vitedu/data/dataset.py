@@ -169,7 +169,7 @@ class Split:
         return names_from_labels(self.name, self.labels)
 
     def take(self, indices: Sequence[int] | Tensor) -> "Split":
-        """The pictures at `indices`. UserError: they can't be indexed."""
+        """The pictures at `indices`, in that order. UserError: no rows."""
         self._indexed()
         chosen = torch.as_tensor(indices, dtype=torch.int64)
         return replace(
@@ -209,7 +209,7 @@ class Split:
     def with_classes(self, class_names: tuple[str, ...]) -> "Split":
         """This split with labels that index `class_names`.
 
-        Folders are matched by name; if either side has only numbers, just their
+        Folders are matched by name; if either side has only numbers, their
         count is compared. UserError: the data have other classes.
         """
         own = self.class_names

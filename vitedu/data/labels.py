@@ -20,7 +20,10 @@ MOST_CLASSES = 100_000
 
 
 def whole_labels(labels: Any, where: str) -> Tensor:
-    """Labels (n,) of any integer type as int64. UserError: not integers."""
+    """Labels (n,) of any integer type as int64; errors call them `where`.
+
+    UserError: they are not whole numbers.
+    """
     if isinstance(labels, Tensor):
         if labels.dtype == torch.int64 and labels.ndim == 1:
             return labels.detach().cpu()

@@ -43,10 +43,10 @@ def locate(
 ) -> Location:
     """Find a data set in the four places; the last downloads to the cache.
 
-    `data` is a folder (or the archive itself) and rules out all other places.
-    `mirrors` replaces the listed addresses, each ending in "/".
-    UserError: an unknown name, a `data` without the set, a cache that cannot be
-    written; MissingDataError: it isn't here and cannot be downloaded.
+    `data` is a folder (or the archive itself), and then the only place.
+    `mirrors` replaces the listed addresses, each ending in "/". UserError: an
+    unknown name, a `data` without the set, a read-only cache; MissingDataError:
+    neither found nor downloaded.
     """
     location = _present(name, data)
     if location is not None:

@@ -57,7 +57,10 @@ def mix(
 def cut_box(
     height: int, width: int, kept: float, random: np.random.Generator
 ) -> tuple[int, int, int, int]:
-    """Top, bottom, left, right of a box with 1 - kept of the area, cut off."""
+    """Top, bottom, left, right of a box with 1 - kept of the area.
+
+    Its centre is random, so the picture's border may cut it off.
+    """
     side = (1 - kept) ** 0.5
     edges = []
     for length in (height, width):

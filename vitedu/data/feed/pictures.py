@@ -46,9 +46,6 @@ AT_ONCE = 16  # pictures that are open side by side
 class ImageSource:
     """Pictures decoded on workers, ready for a model with this `preprocess`.
 
-    Those of a folder are the ones that `find_images` could read;
-    `pictures.skipped` names the others.
-
     Without `augment` pictures are prepared as for evaluation. With an `Augment`
     the worker cuts the crop (see `vitedu.data.augment.crop`), and the device
     does the rest to the whole batch. A function instead (torchvision's
@@ -56,7 +53,8 @@ class ImageSource:
     result is prepared. Random draws of that function or of the data set depend
     only on (seed, epoch, sample), not on the batch, the workers or a resume.
 
-    Float tensors are neither resized nor normalised.
+    Float tensors are neither resized nor normalised. `pictures.skipped` names
+    the unreadable files of a folder.
     """
 
     def __init__(

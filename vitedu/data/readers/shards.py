@@ -127,12 +127,10 @@ def class_names(place: Path) -> tuple[str, ...]:
 def open_part(place: Path, folder: Path | None = None) -> Split:
     """The usable pictures of shards, in the order of the tars.
 
-    `place` is a tar, several in WebDataset's brace notation, or a folder with
-    one part that `vitedu prepare` filled.
-
-    The latter's shards are compared with the checksums of their index, which
-    also names the classes. In all others each picture is decoded once, to leave
-    out broken ones, and classes are numbered.
+    `place` is a tar, several in brace notation, or a prepared folder with one
+    part. Prepared shards are compared with the checksums of their index, which
+    also names the classes. In others each picture is decoded once, to leave out
+    broken ones, and classes are numbered.
     UserError: a shard is missing, truncated or changed; there is no picture; a
     label has no class.
     """

@@ -38,8 +38,6 @@ PREFIX = "torchvision:"
 
 
 class TorchvisionReader(Reader):
-    """The pictures of a part, decoded by torchvision's class, or in memory."""
-
     def __init__(self, dataset: Any, name: str, labels: Tensor) -> None:
         self.dataset = dataset
         self.name = name

@@ -146,7 +146,7 @@ def timm_repository(name: str) -> str:
 
 
 def check_reachable(repository: str) -> None:
-    """_UnreachableError; asks once, a download would for half a minute."""
+    """_UnreachableError if it is not; one request, where a download retries."""
     from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url
 
     try:

@@ -684,7 +684,7 @@ WRONG = {
     ),
     "part-of-a-loader": (
         {"given_train": a_loader(), "given_test": OTHER, "max_images": 3},
-        r"no part of it can be used alone; .* max_images",
+        r"no part of it can be taken; .* max_images",
     ),
     "other-classes": (
         {"given_train": Photos(), "given_test": Others()},

@@ -125,7 +125,7 @@ class Split:
 
     @property
     def images(self) -> Tensor:
-        """All pictures (n, c, h, w). UserError: they are not in memory."""
+        """All pictures (n, c, h, w); a UserError if they are not in memory."""
         if not isinstance(self.reader, Reader) or self.reader.images is None:
             raise UserError(
                 f"the pictures of {self.name} aren't in memory; read them one "
@@ -141,7 +141,7 @@ class Split:
 
     @property
     def num_classes(self) -> int:
-        """The number of names, else the largest label plus one; 0: unknown."""
+        """How many names, else the largest label plus one (0 if unknown)."""
         if self.class_names or self.labels is None:
             return len(self.class_names)
         return int(self.labels.max()) + 1

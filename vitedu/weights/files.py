@@ -193,7 +193,11 @@ def read_npz(path: Path) -> dict[str, Tensor]:
         )
     arrays, name = {}, "its list"
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # opened here: numpy leaves a damaged archive open
+        with (
+            open(path, "rb") as opened,
+            np.load(opened, allow_pickle=False) as file,
+        ):
             for name in file.files:
                 arrays[name] = tensor_of(file[name])
     # a damaged archive may raise nearly anything

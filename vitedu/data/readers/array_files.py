@@ -95,7 +95,10 @@ def npz_arrays(path: Path) -> dict[str, Array]:
         with zipfile.ZipFile(path) as archive:
             num_bytes = sum(each.file_size for each in archive.infolist())
         check_memory(num_bytes, str(path))
-        with np.load(path, allow_pickle=False) as file:
+        with (
+            open(path, "rb") as opened,
+            np.load(opened, allow_pickle=False) as file,
+        ):
             missing = [key for key in KEYS if key not in file]
             if missing:
                 raise UserError(

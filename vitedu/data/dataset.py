@@ -6,6 +6,7 @@ label).
 """
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +31,7 @@ Stamps: TypeAlias = Iterable[bytes | memoryview]
 MOST_SHOWN = 3  # sentences in one note
 
 
-class Reader:
+class Reader(ABC):
     """Reads pictures by row; subclass it to support another kind of data.
 
     A picture is whatever `vitedu.pictures.read_image` takes (a path, an open
@@ -48,12 +49,12 @@ class Reader:
     # reading a row runs foreign code, which may draw at random
     is_foreign = False
 
-    def __len__(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def __len__(self) -> int: ...
 
+    @abstractmethod
     def __getitem__(self, row: int) -> tuple[Any, int | None]:
         """A picture, and its label if any. UserError: it cannot be read."""
-        raise NotImplementedError
 
     def name_of(self, row: int) -> str:
         """How messages and tables refer to this picture."""
@@ -66,10 +67,8 @@ class Reader:
         return ()
 
 
-class Loader(Reader):
+class Loader:
     """A DataLoader or other iterable of batches; it has no rows."""
-
-    is_named = False
 
     def __init__(self, loader: Any, num_images: int) -> None:
         self.loader = loader
@@ -95,7 +94,7 @@ class Split:
     """
 
     name: str
-    reader: Reader | Source
+    reader: Reader | Loader | Source
     labels: Tensor | None
     class_names: tuple[str, ...] = ()
     rows: Tensor | None = None
@@ -256,9 +255,7 @@ class Split:
         return index if self.rows is None else int(self.rows[index])
 
     def _indexed(self) -> Reader:
-        if isinstance(self.reader, Reader) and not isinstance(
-            self.reader, Loader
-        ):
+        if isinstance(self.reader, Reader):
             return self.reader
         raise UserError(
             f"{self.name} yields batches in an order of its own, so no part "

@@ -58,7 +58,9 @@ class RunFolder:
                 "stop it, or train in another folder"
             ) from None
         except (OSError, NotImplementedError):
-            pass  # no right to write, which the next file says, or no locks
+            # no right to write, which the next file says, or (filelock's
+            # NotImplementedError) a file system without locks
+            pass
         try:
             yield
         finally:

@@ -16,9 +16,9 @@ from vitedu.data.catalogue import (
     is_offline,
     reader_of,
 )
-from vitedu.data.dataset import Split
 from vitedu.data.download import MirrorError, download_folder
 from vitedu.data.listing import has_pictures
+from vitedu.data.readers.folder import open_part as open_part  # its parts
 from vitedu.errors import UserError
 
 PREFIX = "download:"
@@ -45,11 +45,6 @@ def class_names(place: Path) -> tuple[str, ...]:
 def parts(place: Path) -> dict[str, Path]:
     folder = downloaded(place)
     return {part: folder / part for part in PARTS}
-
-
-def open_part(place: Path, folder: Path | None = None) -> Split:
-    """Never called: each part is a folder."""
-    raise NotImplementedError
 
 
 def downloaded(place: Path) -> Path:

@@ -1,0 +1,295 @@
+"""Everything of the book that needs a GPU, in lots of minutes.
+
+    python benchmarks/gpu_day.py --list          what there is, how long it takes
+    python benchmarks/gpu_day.py --lot 3         one of them; repeat for several
+    python benchmarks/gpu_day.py --all --minutes 25      in order of worth
+    python benchmarks/gpu_day.py --smoke         all of them small, on a CPU
+    python benchmarks/gpu_day.py --pack DIR      the data that they need, as files
+
+A lot writes its result, vitedu/results/gpu-NAME.json, after each of its pieces.
+One that was stopped goes on with its next piece when it's started again. Nothing
+is downloaded: what `--pack DIR` has written, `--data DIR` reads.
+"""
+
+import argparse
+import gc
+import json
+import shlex
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from lots import Options, Outcome, tell
+from recorded import result_fields
+
+from vitedu import results
+from vitedu.errors import UserError, reason
+from vitedu.files import make_folder, read_json, replace_file
+from vitedu.train import find_device
+
+PACKAGES = ("timm", "torchvision", "triton", "transformers")
+
+
+class Lot(NamedTuple):
+    """One line of `--list`."""
+
+    number: int
+    name: str
+    minutes: float  # on an H100
+    title: str
+    run: Callable[[Options], Iterator[Outcome]]
+    needs: tuple[str, ...] = ()  # of the folder that `--pack` writes
+
+
+# in order of worth
+LOTS: tuple[Lot, ...] = ()
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run what is asked for. 0: all done; 2: something needs a hand first."""
+    options = parser().parse_args(words)
+    try:
+        if options.list:
+            print(listed(), end="")
+            return 0
+        if options.pack is not None:
+            from lots.pack import pack
+
+            pack(options.pack)
+            return 0
+        if not (options.lot or options.all or options.smoke):
+            raise UserError("choose --list, --lot N, --all, --smoke or --pack")
+        return run_lots(options, sys.argv[1:] if words is None else words)
+    except UserError as error:
+        print(f"gpu_day: {error}", file=sys.stderr)
+        return 2
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    own = argparse.ArgumentParser(
+        prog="gpu_day.py",
+        usage="%(prog)s (--list | --lot N | --all | --smoke | --pack DIR) ...",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    what = own.add_mutually_exclusive_group()
+    what.add_argument("--list", action="store_true", help="the lots")
+    what.add_argument("--lot", type=int, action="append", metavar="N")
+    what.add_argument("--all", action="store_true", help="in order of worth")
+    what.add_argument("--pack", type=Path, metavar="DIR", help="write the data")
+    own.add_argument("--smoke", action="store_true", help="small, on a CPU")
+    own.add_argument("--minutes", type=float, help="stop a lot after these")
+    own.add_argument("--data", type=Path, metavar="DIR", help="from --pack")
+    own.add_argument("--device", help="default: cuda; with --smoke: cpu")
+    own.add_argument("--folder", type=Path, help="default: runs/gpu-day")
+    own.add_argument("--results", type=Path, help="default: vitedu/results")
+    return own
+
+
+def listed() -> str:
+    """The table of lots."""
+    return "".join(
+        f"{lot.number}  {lot.name:10} {lot.minutes:4g} min  {lot.title}"
+        + (f" (--data: {', '.join(lot.needs)})" if lot.needs else "")
+        + "\n"
+        for lot in LOTS
+    )
+
+
+def run_lots(options: argparse.Namespace, words: list[str]) -> int:
+    """Each lot that is asked for; the failure of one doesn't stop the next."""
+    chosen = chosen_lots(options.lot)
+    device = the_device(options.device, options.smoke)
+    with tempfile.TemporaryDirectory() as scratch:
+        # what a smoke test measures is never recorded
+        home = Path(scratch) if options.smoke else Path("runs/gpu-day")
+        folder = options.folder or home
+        records = options.results
+        if records is None:
+            records = home if options.smoke else results.FOLDER
+        make_folder(records)
+        stop_at = None
+        if options.minutes is not None:
+            stop_at = time.monotonic() + 60 * options.minutes
+        command = shlex.join(["python", "benchmarks/gpu_day.py", *words])
+        code = 0
+        for lot in chosen:
+            if stop_at is not None and time.monotonic() > stop_at:
+                tell(f"{lot.name}: not begun, the minutes are spent")
+                continue
+            own = folder / slug(results.hardware(device)) / lot.name
+            try:
+                check_data(lot, options.data)
+                make_folder(own)
+                asked = Options(device, options.data, own, options.smoke)
+                run_lot(lot, asked, records, command, stop_at)
+            except UserError as error:
+                print(f"gpu_day: lot {lot.name}: {error}", file=sys.stderr)
+                code = 2
+            except torch.cuda.OutOfMemoryError as error:
+                print(
+                    f"gpu_day: lot {lot.name}: {no_room(device, error)}",
+                    file=sys.stderr,
+                )
+                code = 2
+            except Exception:  # a mistake of ours; the other lots can still run
+                traceback.print_exc()
+                tell(f"{lot.name}: broke off; what it measured is recorded")
+                code = code or 1
+            gc.collect()
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+        return code
+
+
+def chosen_lots(numbers: list[int] | None) -> list[Lot]:
+    """The lots of these numbers, or all. UserError: there is no such lot."""
+    known = {lot.number: lot for lot in LOTS}
+    for number in numbers or ():
+        if number not in known:
+            raise UserError(
+                f"there is no lot {number}; --list shows those from "
+                f"{min(known)} to {max(known)}"
+            )
+    return [known[number] for number in numbers or known]
+
+
+def the_device(name: str | None, smoke: bool) -> torch.device:
+    """The device to measure. UserError: it isn't one that lots are made for."""
+    name = name or ("cpu" if smoke else "cuda")
+    if name.startswith("cuda"):
+        check_driver()
+    device = find_device(name)
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
+    if device.type != "cuda" and not smoke:
+        raise UserError(
+            f"the lots measure a CUDA GPU, not the device {name}; add --smoke "
+            "to run them small"
+        )
+    return device
+
+
+def check_driver() -> None:
+    """UserError: there is no GPU that this PyTorch can use, and why."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # init says the same
+        if torch.cuda.is_available():
+            return
+    why = "PyTorch finds none"
+    try:
+        torch.cuda.init()
+    except Exception as error:  # no driver, one that is too old, no CUDA
+        why = reason(error).rstrip(".")
+    raise UserError(f"no GPU: {why}; --smoke runs every lot small on the CPU")
+
+
+def check_data(lot: Lot, data: Path | None) -> None:
+    """UserError: what the lot reads isn't there."""
+    if not lot.needs:
+        return
+    if data is None:
+        raise UserError(
+            f"it needs {' and '.join(lot.needs)}; name the folder that "
+            "--pack wrote with --data"
+        )
+    missing = [name for name in lot.needs if not (data / name).exists()]
+    if missing:
+        raise UserError(
+            f"{data} lacks {' and '.join(missing)}; --pack writes it"
+        )
+
+
+def no_room(device: torch.device, error: BaseException) -> str:
+    """One sentence about a card that is too small for a lot."""
+    free, total = torch.cuda.mem_get_info(device)
+    return (
+        f"it doesn't fit into the memory of {torch.cuda.get_device_name(device)}"
+        f", {free / 1e9:.1f} of {total / 1e9:.1f} GB free ({reason(error)})"
+    )
+
+
+def run_lot(
+    lot: Lot,
+    options: Options,
+    records: Path,
+    command: str,
+    stop_at: float | None,
+) -> None:
+    """Run a lot, and write what it has measured after every piece."""
+    tell(f"{lot.name}: {lot.title}, about {lot.minutes:g} minutes")
+    clock = options.folder / "seconds.json"
+    before = read_json(clock)["seconds"] if clock.exists() else 0.0
+    started = time.monotonic()
+    still_open = ["everything"]
+    with closing(lot.run(options)) as outcomes:
+        for outcome in outcomes:
+            seconds = before + time.monotonic() - started
+            replace_file(clock, json.dumps({"seconds": seconds}))
+            still_open = outcome.open
+            if outcome.metrics:
+                record = record_of(lot, outcome, options, command, seconds)
+                results.write(records / f"gpu-{lot.name}.json", record)
+            if still_open and stop_at and time.monotonic() > stop_at:
+                break
+    took = time.monotonic() - started
+    left = f"; open: {', '.join(still_open)}" if still_open else ""
+    tell(f"{lot.name}: {took:.0f} seconds{left}")
+
+
+def record_of(
+    lot: Lot, outcome: Outcome, options: Options, command: str, seconds: float
+) -> dict[str, Any]:
+    """What a lot has measured so far, as a recorded result."""
+    fields = result_fields(
+        f"gpu-{lot.name}", command, seconds, device=str(options.device)
+    )
+    fields["versions"] |= versions(options.device)
+    notes = [outcome.notes] if outcome.notes else []
+    if outcome.open:
+        notes.append(f"open: {', '.join(outcome.open)}")
+    return fields | {
+        "status": "interrupted" if outcome.open else "finished",
+        "tier": "smoke" if options.smoke else "gpu",
+        "config": outcome.config,
+        "metrics": outcome.metrics,
+        "dataset": outcome.dataset,
+        "seeds": list(outcome.seeds),
+        "notes": "; ".join(notes),
+    }
+
+
+def versions(device: torch.device) -> dict[str, str]:
+    """What else a speed depends on."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    if device.type == "cuda":
+        found["cuda"] = str(torch.version.cuda)
+        found["cudnn"] = str(torch.backends.cudnn.version())
+    return found
+
+
+def slug(text: str) -> str:
+    """A name of hardware as a folder is called."""
+    letters = [each if each.isalnum() else "-" for each in text.lower()]
+    return "-".join(part for part in "".join(letters).split("-") if part)
+
+
+if __name__ == "__main__":
+    try:
+        raise SystemExit(main())
+    except KeyboardInterrupt:  # every piece that is done is recorded
+        raise SystemExit(130) from None

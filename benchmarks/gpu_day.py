@@ -1,14 +1,14 @@
 """Everything of the book that needs a GPU, in lots of minutes.
 
-    python benchmarks/gpu_day.py --list          what there is, how long it takes
-    python benchmarks/gpu_day.py --lot 3         one of them; repeat for several
-    python benchmarks/gpu_day.py --all --minutes 25      in order of worth
-    python benchmarks/gpu_day.py --smoke         all of them small, on a CPU
-    python benchmarks/gpu_day.py --pack DIR      the data that they need, as files
+    python benchmarks/gpu_day.py --list       what there is, how long it takes
+    python benchmarks/gpu_day.py --lot 3      one of them; repeat for several
+    python benchmarks/gpu_day.py --all --minutes 25     in order of worth
+    python benchmarks/gpu_day.py --smoke      all of them small, on a CPU
+    python benchmarks/gpu_day.py --pack DIR   the data that they need, as files
 
 A lot writes its result, vitedu/results/gpu-NAME.json, after each of its pieces.
-One that was stopped goes on with its next piece when it's started again. Nothing
-is downloaded: what `--pack DIR` has written, `--data DIR` reads.
+One that was stopped goes on with its next piece when it is started again.
+Nothing is downloaded: what `--pack DIR` has written, `--data DIR` reads.
 """
 
 import argparse
@@ -213,8 +213,8 @@ def no_room(device: torch.device, error: BaseException) -> str:
     """One sentence about a card that is too small for a lot."""
     free, total = torch.cuda.mem_get_info(device)
     return (
-        f"it doesn't fit into the memory of {torch.cuda.get_device_name(device)}"
-        f", {free / 1e9:.1f} of {total / 1e9:.1f} GB free ({reason(error)})"
+        f"it doesn't fit into the memory of {results.hardware(device)}, "
+        f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free ({reason(error)})"
     )
 
 

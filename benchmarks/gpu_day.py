@@ -12,7 +12,6 @@ Nothing is downloaded: what `--pack DIR` has written, `--data DIR` reads.
 """
 
 import argparse
-import gc
 import json
 import shlex
 import sys
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from lots import Options, Outcome, tell
+from lots import Options, Outcome, free, inference, ladder, steps, tell
 from recorded import result_fields
 
 from vitedu import results
@@ -50,7 +49,11 @@ class Lot(NamedTuple):
 
 
 # in order of worth
-LOTS: tuple[Lot, ...] = ()
+LOTS = (
+    Lot(1, "steps", 4, "a training step of ViT-B/16 beside timm's", steps.run),
+    Lot(2, "ladder", 2.5, "a step after every faster line", ladder.run),
+    Lot(3, "inference", 1.5, "ViT-B/16 on 1 and 64 images", inference.run),
+)
 
 
 def main(words: list[str] | None = None) -> int:
@@ -145,9 +148,7 @@ def run_lots(options: argparse.Namespace, words: list[str]) -> int:
                 traceback.print_exc()
                 tell(f"{lot.name}: broke off; what it measured is recorded")
                 code = code or 1
-            gc.collect()
-            if device.type == "cuda":
-                torch.cuda.empty_cache()
+            free(device)
         return code
 
 

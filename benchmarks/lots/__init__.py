@@ -4,14 +4,17 @@ Each has `run(options: Options) -> Iterator[Outcome]`, which yields after every
 piece, so that what is measured is written before the next piece begins.
 """
 
+import gc
 import json
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
+from vitedu.errors import UserError
 from vitedu.files import read_json, replace_file
 
 # the dataset of a lot that only times
@@ -57,11 +60,54 @@ def piece(
     return values
 
 
-def is_done(folder: Path, name: str) -> bool:
-    """Whether the piece has been measured."""
-    return (folder / f"{name}.json").exists()
-
-
 def tell(sentence: str) -> None:
     """Print a line at once, with the time of day."""
     print(f"{time.strftime('%H:%M:%S')}  {sentence}", flush=True)
+
+
+def attempt(
+    options: Options, name: str, measure: Callable[[], dict[str, Any]]
+) -> dict[str, Any] | None:
+    """A piece that may not work on this card; None if it broke off.
+
+    What the card can't do or has no memory for is written as {"away": why}, so
+    that it isn't tried again.
+    """
+    try:
+        return piece(options.folder, name, measure)
+    except UserError as error:
+        why = str(error)
+    except torch.cuda.OutOfMemoryError:
+        why = "it doesn't fit into the memory of the card"
+    except Exception:  # a mistake of ours; the other pieces can still run
+        traceback.print_exc()
+        tell(f"{name}: broke off")
+        return None
+    tell(f"{name}: left out, {why}")
+    return piece(options.folder, name, lambda: {"away": why})
+
+
+def in_pieces(
+    options: Options,
+    pieces: dict[str, Callable[[], dict[str, Any]]],
+    outcome: Callable[[dict[str, dict[str, Any]], list[str]], Outcome],
+) -> Iterator[Outcome]:
+    """Measure each piece that isn't there yet; an outcome of all after each.
+
+    `outcome` gets what the pieces have measured, and the names of those that
+    are open.
+    """
+    done: dict[str, dict[str, Any]] = {}
+    for name, measure in pieces.items():
+        values = attempt(options, name, measure)
+        free(options.device)
+        if values is not None:
+            done[name] = values
+        yield outcome(done, [each for each in pieces if each not in done])
+
+
+def free(device: torch.device) -> None:
+    """Give back the memory of what is no longer used."""
+    if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()

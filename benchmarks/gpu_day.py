@@ -228,6 +228,7 @@ def run_lot(
 ) -> None:
     """Run a lot, and write what it has measured after every piece."""
     tell(f"{lot.name}: {lot.title}, about {lot.minutes:g} minutes")
+    name = record_name(lot, records, results.hardware(options.device))
     clock = options.folder / "seconds.json"
     before = read_json(clock)["seconds"] if clock.exists() else 0.0
     started = time.monotonic()
@@ -238,8 +239,8 @@ def run_lot(
             replace_file(clock, json.dumps({"seconds": seconds}))
             still_open = outcome.open
             if outcome.metrics:
-                record = record_of(lot, outcome, options, command, seconds)
-                results.write(records / f"gpu-{lot.name}.json", record)
+                record = record_of(name, outcome, options, command, seconds)
+                results.write(records / f"{name}.json", record)
             if still_open and stop_at and time.monotonic() > stop_at:
                 break
     took = time.monotonic() - started
@@ -247,13 +248,20 @@ def run_lot(
     tell(f"{lot.name}: {took:.0f} seconds{left}")
 
 
+def record_name(lot: Lot, records: Path, hardware: str) -> str:
+    """gpu-NAME; gpu-NAME-CARD if that is the record of another card."""
+    name = f"gpu-{lot.name}"
+    path = records / f"{name}.json"
+    if path.exists() and results.read_file(path)["hardware"] != hardware:
+        return f"{name}-{slug(hardware)}"
+    return name
+
+
 def record_of(
-    lot: Lot, outcome: Outcome, options: Options, command: str, seconds: float
+    name: str, outcome: Outcome, options: Options, command: str, seconds: float
 ) -> dict[str, Any]:
     """What a lot has measured so far, as a recorded result."""
-    fields = result_fields(
-        f"gpu-{lot.name}", command, seconds, device=str(options.device)
-    )
+    fields = result_fields(name, command, seconds, device=str(options.device))
     fields["versions"] |= versions(options.device)
     notes = [outcome.notes] if outcome.notes else []
     if outcome.open:

@@ -1,6 +1,7 @@
 """benchmarks/gpu_day.py: every lot runs small; what it is refused, and why."""
 
 import importlib
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,14 @@ def test_every_lot_runs_small_and_measures_nothing_twice(lot, tmp_path, capsys):
     assert gpu_day.main(words) == 0  # reads its pieces
     again = results.read_file(tmp_path / f"gpu-{lot.name}.json")
     assert again["metrics"] == first["metrics"]
+
+
+def test_every_lot_has_its_row_in_the_ledger():
+    rows = tomllib.loads((BENCHMARKS.parent / "book/ledger.toml").read_text())
+    ours = {row["id"]: row["command"] for row in rows["ours"]}
+    for lot in gpu_day.LOTS:
+        command = f"python benchmarks/gpu_day.py --lot {lot.number}"
+        assert ours[f"gpu-{lot.name}"].startswith(command)
 
 
 # --- bad input
@@ -145,6 +154,18 @@ def test_a_lot_stops_between_pieces_once_the_minutes_are_spent(
     monkeypatch.setattr(gpu_day.time, "monotonic", iter(range(99)).__next__)
     assert gpu_day.main(words) == 0
     assert "not begun" in capsys.readouterr().out
+
+
+def test_another_card_does_not_replace_a_record(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(gpu_day, "LOTS", (fake_lot(whole),))
+    words = ["--smoke", "--results", f"{tmp_path}"]
+    assert gpu_day.main(words) == gpu_day.main(words) == 0
+    before = (tmp_path / "gpu-fake1.json").read_bytes()
+    monkeypatch.setattr(results, "hardware", lambda device: "Tesla T4")
+    assert gpu_day.main(words) == 0
+    assert (tmp_path / "gpu-fake1.json").read_bytes() == before
+    other = results.read_file(tmp_path / "gpu-fake1-tesla-t4.json")
+    assert other["hardware"] == "Tesla T4"
 
 
 # --- pieces

@@ -121,13 +121,14 @@ def outcome(
                 "value": row["milliseconds"],
                 "unit": "milliseconds a batch",
             }
+            if name in PEERS:
+                unit = f"times as fast as {name}"
+                metrics[f"{piece}/ratio_{name}"] = metric(row["times"], unit)
+                continue
             metrics[f"{own}/mfu"] = {
                 "value": 100 * row["mfu"],
                 "unit": "percent of matrix_product",
             }
-            if name in PEERS:
-                unit = f"times as fast as {name}"
-                metrics[f"{piece}/ratio_{name}"] = metric(row["times"], unit)
     away = [f"{x}: {v['away']}" for x, v in done.items() if "away" in v]
     config_of = {"model": config.to_json(), "pieces": done}
     return Outcome(config_of, metrics, RANDOM, still_open, "; ".join(away))

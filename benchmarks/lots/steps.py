@@ -265,6 +265,10 @@ def outcome(
             own = f"{piece}/{name}"
             speed = row["images_per_second"]
             metrics[f"{own}/speed"] = metric(speed, "images per second")
+            if name in PEERS:
+                unit = f"times as fast as {name}"
+                metrics[f"{piece}/ratio_{name}"] = metric(row["times"], unit)
+                continue
             for roof, share in row["mfu"].items():
                 metrics[f"{own}/mfu_{roof}"] = {
                     "value": 100 * share,
@@ -275,9 +279,6 @@ def outcome(
                     "value": row["peak_memory"],
                     "unit": "bytes",
                 }
-            if name in PEERS:
-                unit = f"times as fast as {name}"
-                metrics[f"{piece}/ratio_{name}"] = metric(row["times"], unit)
         if "counted_memory" in values:
             counted = {"value": values["counted_memory"], "unit": "bytes"}
             metrics[f"{piece}/counted_memory"] = counted

@@ -27,6 +27,7 @@ BOOK = Path(__file__).resolve().parents[1] / "book"
 ROWS, PAGE = BOOK / "ledger.toml", BOOK / "ledger.md"
 REPRODUCED, SMALL, OPEN = "reproduced", "small scale", "open"
 HELD = "held by a test"
+GPU = "gpu-"  # begins the names of what benchmarks/gpu_day.py measures
 POINTS = 0.3  # how far a reproduced number may be from the paper's
 DEVIATIONS = 2  # or how many standard deviations of our own seeds
 # of a row: those that must be there, and those that may
@@ -107,7 +108,8 @@ def assign(rows: Rows, recorded: Iterable[Result]) -> dict[str, list[Result]]:
     """The results of each row that has any.
 
     A result belongs to the row of the paper that its `reproduces` names, and to
-    the row of ours that bears its name.
+    the row of ours that bears its name; those of other GPUs have the card's
+    name behind it.
     UserError: it names a row that does not exist, or belongs nowhere.
     """
     paper = [row["id"] for row in rows.paper]
@@ -125,8 +127,8 @@ def assign(rows: Rows, recorded: Iterable[Result]) -> dict[str, list[Result]]:
                     + did_you_mean(claim["row"], paper)
                 )
             found.setdefault(claim["row"], []).append(result)
-        if name in ours:
-            found.setdefault(name, []).append(result)
+        if row := row_of(name, ours):
+            found.setdefault(row, []).append(result)
         elif claim is None:
             raise UserError(
                 f"result {name} belongs to no row of {ROWS.name}; add one of "
@@ -134,6 +136,15 @@ def assign(rows: Rows, recorded: Iterable[Result]) -> dict[str, list[Result]]:
                 "reproduces"
             )
     return found
+
+
+def row_of(name: str, ours: list[str]) -> str | None:
+    """The row of ours that a result belongs to: "gpu-steps-tesla-t4" too."""
+    for row in ours:
+        is_other_card = row.startswith(GPU) and name.startswith(f"{row}-")
+        if name == row or is_other_card:
+            return row
+    return None
 
 
 def check_comparable(name: str, claim: dict[str, Any]) -> None:
@@ -187,8 +198,10 @@ def page(rows: Rows, recorded: Iterable[Result]) -> str:
     }
     counts = Counter(states.values())
     cited = [each for row in rows.paper for each in found.get(row["id"], [])]
-    names = {row["id"] for row in rows.ours}
-    behind = {each["name"]: each for each in cited if each["name"] not in names}
+    names = [row["id"] for row in rows.ours]
+    behind = {
+        each["name"]: each for each in cited if not row_of(each["name"], names)
+    }
     parts = [
         OPENING.format(
             rows=len(rows.paper),
@@ -215,6 +228,7 @@ def page(rows: Rows, recorded: Iterable[Result]) -> str:
             parts += [run(each) for each in found[row["id"]]]
         else:
             parts.append(f"To fill it:\n\n{shell(row['command'])}")
+    parts += on_gpus(rows, found)
     at_full = [
         row
         for row in rows.paper
@@ -268,6 +282,13 @@ The number after ± is the standard error of the
 mean, and n is the number of seeds."""
 
 
+GPU_OPENING = """\
+Everything that needs a GPU is cut into lots of a few minutes: \
+`python benchmarks/gpu_day.py
+--list`. If you have a card that isn't here, `make gpu` runs them, and the \
+records are
+welcome as a pull request."""
+
 FULL_OPENING = """\
 We haven't had the machines or the data for these. The commands are ready. \
 FOLDER is
@@ -302,6 +323,23 @@ def table(
             )
         )
     return "\n".join(lines)
+
+
+def on_gpus(rows: Rows, found: dict[str, list[Result]]) -> list[str]:
+    """Which lots of `benchmarks/gpu_day.py` have run on which card."""
+    lots = [row for row in rows.ours if row["id"].startswith(GPU)]
+    if not lots:
+        return []
+    lines = ["| lot | what it measures | recorded on |", "|---|---|---|"]
+    for row in lots:
+        cards = [
+            f"{each['hardware']}, {each['date']}"
+            + (", in part" if each["status"] == "interrupted" else "")
+            for each in found.get(row["id"], [])
+        ]
+        name = row["id"].removeprefix(GPU)
+        lines.append(line(name, row["title"], "; ".join(cards) or "*open*"))
+    return ["## What has run on a GPU", GPU_OPENING, "\n".join(lines)]
 
 
 def called(row: Row) -> str:

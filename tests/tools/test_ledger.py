@@ -311,6 +311,22 @@ def test_a_row_of_the_paper_names_what_fills_it_until_it_is_full(rows):
     assert "at full scale\n" not in full
 
 
+def test_what_ran_on_which_gpu_is_a_table(rows):
+    title = "Steps on a GPU"
+    row = {"title": title, "chapter": 1, "aim": "x", "command": "run"}
+    rows.ours.extend([row | {"id": "gpu-steps"}, row | {"id": "gpu-feed"}])
+    first = result("gpu-steps", hardware="NVIDIA H100")
+    other = result(
+        "gpu-steps-tesla-t4", hardware="Tesla T4", status="interrupted"
+    )
+    text = ledger.page(rows, [first, other])
+    shown = section(text, "## What has run on a GPU")
+    cards = "NVIDIA H100, 2026-01-31; Tesla T4, 2026-01-31, in part"
+    assert f"| steps | {title} | {cards} |" in shown
+    assert f"| feed | {title} | *open* |" in shown
+    assert "## Runs behind" not in text
+
+
 def test_medians_give_the_range_and_details_a_column(rows):
     ours = result("digits", accuracy=(1.0, 2.0, 6.0))
     metric = ours["metrics"]["test_accuracy"]

@@ -44,6 +44,10 @@ bench: setup  ## measure the claims of speed; writes vitedu/results/
 	$(BIN)/python benchmarks/mnist_time_to_accuracy.py
 	$(BIN)/python benchmarks/throughput.py
 
+gpu: setup  ## all that needs a GPU, with VITEDU_DATA=FOLDER; writes vitedu/results/
+	-$(BIN)/python benchmarks/gpu_day.py --pack runs/gpu-data
+	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/gpu_day.py --all --data runs/gpu-data
+
 set-repository: setup  ## URL=https://github.com/<you>/<name> into every link
 	$(BIN)/python tools/set_repository.py $(URL)
 
@@ -51,4 +55,4 @@ clean:  ## remove what can be made again, the environment too; runs/ stays
 	rm -rf $(VENV) build _build *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup book check test sync execute text bench set-repository clean
+.PHONY: help setup book check test sync execute text bench gpu set-repository clean

@@ -7,6 +7,7 @@ from PIL import Image
 
 import vitedu
 from tests.cli.small import SMOKE, TINY
+from vitedu import results
 from vitedu.cli import main
 from vitedu.cli.main import COMMANDS
 from vitedu.data import load_dataset
@@ -29,6 +30,26 @@ def test_info_answers_in_text_and_in_json(here, capsys, name):
     assert capsys.readouterr().out.strip()
     assert main(["info", *name.split(), "--json"]) == 0
     assert isinstance(json.loads(capsys.readouterr().out), dict)
+
+
+def test_info_of_the_device_says_what_was_measured_on_which_card(
+    here, answer, capsys, monkeypatch
+):
+    record = results.read("throughput-cpu") | {
+        "name": "gpu-steps",
+        "hardware": "NVIDIA H100",
+        "date": "2026-01-31",
+        "status": "interrupted",
+    }
+    monkeypatch.setattr(results, "FOLDER", here)
+    assert main(["info", "device"]) == 0
+    assert "no lot has run" in capsys.readouterr().out
+    results.write(here / "gpu-steps.json", record)
+    (measured,) = answer("info", "device")["measured_on_gpus"]
+    assert measured == {name: record[name] for name in measured}
+    assert main(["info", "device"]) == 0
+    shown = capsys.readouterr().out
+    assert "NVIDIA H100, 2026-01-31, in part" in " ".join(shown.split())
 
 
 def test_info_of_a_model_holds_its_exact_size(here, answer):

@@ -54,10 +54,7 @@ def info(options: argparse.Namespace) -> Answer:
     if name == "data":
         return info_data()
     if name == "device":
-        device = find_device(options.device)
-        hardware = results.hardware(device)
-        values = {"device": str(device), "hardware": hardware}
-        return Answer(values, f"{device}: {hardware}")
+        return info_device(find_device(options.device))
     if name in RECIPES:
         return info_recipe(name, tier_for(options))
     return info_weights(name, fields)
@@ -147,6 +144,41 @@ def info_data() -> Answer:
         for name, place in places.items()
     ]
     return Answer(values, table(rows))
+
+
+def info_device(device: torch.device) -> Answer:
+    hardware = results.hardware(device)
+    recorded = [
+        {
+            "name": name,
+            "hardware": each["hardware"],
+            "date": each["date"],
+            "status": each["status"],
+        }
+        for name, each in ((x, results.read(x)) for x in results.names())
+        if name.startswith("gpu-")
+    ]
+    values = {
+        "device": str(device),
+        "hardware": hardware,
+        "measured_on_gpus": recorded,
+    }
+    rows = [
+        (
+            each["name"].removeprefix("gpu-"),
+            f"{each['hardware']}, {each['date']}"
+            + (", in part" if each["status"] == "interrupted" else ""),
+        )
+        for each in recorded
+    ]
+    return Answer(
+        values,
+        f"{device}: {hardware}\n\n"
+        + section(
+            "lots of `make gpu` that are recorded",
+            rows or [("none", "no lot has run on a GPU yet")],
+        ),
+    )
 
 
 def info_paper(name: str, fields: dict[str, str]) -> Answer:
@@ -321,7 +353,7 @@ INFO = Command(
             WEIGHTS  what is in a file, a run folder or a model on the hub
             RECIPE  what it is for, and every setting of it
             data  where each data set would be taken from
-            device  what would be computed on
+            device  what would be computed on, and what was measured on GPUs
         """),
         *FIELDS_HELP,
     ],

@@ -57,7 +57,10 @@ LOTS = (
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run what is asked for. 0: all done; 2: something needs a hand first."""
+    """Run what is asked for.
+
+    0: done, or out of minutes; 1: something broke off; 2: something is missing.
+    """
     options = parser().parse_args(words)
     try:
         if options.list:
@@ -134,7 +137,8 @@ def run_lots(options: argparse.Namespace, words: list[str]) -> int:
                 check_data(lot, options.data)
                 make_folder(own)
                 asked = Options(device, options.data, own, options.smoke)
-                run_lot(lot, asked, records, command, stop_at)
+                if not run_lot(lot, asked, records, command, stop_at):
+                    code = code or 1
             except UserError as error:
                 print(f"gpu_day: lot {lot.name}: {error}", file=sys.stderr)
                 code = 2
@@ -225,14 +229,17 @@ def run_lot(
     records: Path,
     command: str,
     stop_at: float | None,
-) -> None:
-    """Run a lot, and write what it has measured after every piece."""
+) -> bool:
+    """Run a lot, and write what it has measured after every piece.
+
+    False: some pieces broke off.
+    """
     tell(f"{lot.name}: {lot.title}, about {lot.minutes:g} minutes")
     name = record_name(lot, records, results.hardware(options.device))
     clock = options.folder / "seconds.json"
     before = read_json(clock)["seconds"] if clock.exists() else 0.0
     started = time.monotonic()
-    still_open = ["everything"]
+    still_open, is_stopped = ["everything"], False
     with closing(lot.run(options)) as outcomes:
         for outcome in outcomes:
             seconds = before + time.monotonic() - started
@@ -242,10 +249,12 @@ def run_lot(
                 record = record_of(name, outcome, options, command, seconds)
                 results.write(records / f"{name}.json", record)
             if still_open and stop_at and time.monotonic() > stop_at:
+                is_stopped = True
                 break
     took = time.monotonic() - started
     left = f"; open: {', '.join(still_open)}" if still_open else ""
     tell(f"{lot.name}: {took:.0f} seconds{left}")
+    return is_stopped or not still_open
 
 
 def record_name(lot: Lot, records: Path, hardware: str) -> str:

@@ -141,6 +141,20 @@ def test_a_lot_that_breaks_off_keeps_what_it_measured(
     assert results.read_file(tmp_path / "gpu-fake2.json")["metrics"]
 
 
+def test_a_piece_that_breaks_off_is_no_success(tmp_path, monkeypatch, capsys):
+    def broken():
+        raise RuntimeError("a mistake")
+
+    def run(options):
+        pieces = {"a": broken, "b": dict}
+        yield from lots.in_pieces(options, pieces, outcome)
+
+    monkeypatch.setattr(gpu_day, "LOTS", (fake_lot(run),))
+    assert gpu_day.main(["--smoke", "--results", f"{tmp_path}"]) == 1
+    assert "RuntimeError: a mistake" in capsys.readouterr().err
+    assert results.read_file(tmp_path / "gpu-fake1.json")["notes"] == "open: a"
+
+
 def test_a_lot_stops_between_pieces_once_the_minutes_are_spent(
     tmp_path, monkeypatch, capsys
 ):

@@ -17,6 +17,8 @@ with pytest.MonkeyPatch.context() as patch:
     lots = importlib.import_module("lots")
     ladder = importlib.import_module("lots.ladder")
     steps = importlib.import_module("lots.steps")
+    pack = importlib.import_module("lots.pack")
+    cifar = importlib.import_module("lots.cifar")
 
 TOO_OLD = (
     "The NVIDIA driver on your system is too old (found version 11040). Please "
@@ -106,8 +108,11 @@ def test_a_lot_without_its_data_leaves_the_others_alone(
 ):
     hungry = fake_lot(whole, 1, needs=("cifar10.npz",))
     monkeypatch.setattr(gpu_day, "LOTS", (hungry, fake_lot(whole, 2)))
+    # not a smoke test, which has stand-ins
+    cpu = torch.device("cpu")
+    monkeypatch.setattr(gpu_day, "the_device", lambda *asked: cpu)
     (tmp_path / "gpu-fake1.json").write_text("as it was")
-    words = ["--smoke", "--results", f"{tmp_path}"]
+    words = ["--all", "--results", f"{tmp_path}", "--folder", f"{tmp_path}/x"]
     assert gpu_day.main(words) == 2
     assert gpu_day.main([*words, "--data", f"{tmp_path}"]) == 2
     first, second = capsys.readouterr().err.splitlines()
@@ -180,6 +185,24 @@ def test_another_card_does_not_replace_a_record(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "gpu-fake1.json").read_bytes() == before
     other = results.read_file(tmp_path / "gpu-fake1-tesla-t4.json")
     assert other["hardware"] == "Tesla T4"
+
+
+def test_what_is_packed_is_what_lots_need(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("VITEDU_DATA", raising=False)
+    assert gpu_day.main(["--pack", f"{tmp_path}/packed"]) == 2
+    monkeypatch.setenv("VITEDU_DATA", f"{tmp_path}")
+    for name in pack.PARTS[1:]:
+        (tmp_path / name / "train").mkdir(parents=True)
+        (tmp_path / name / "train/a.jpg").write_bytes(b"jpeg")
+    assert gpu_day.main(["--pack", f"{tmp_path}/packed"]) == 2
+    unset, missing = capsys.readouterr().err.splitlines()
+    assert "set VITEDU_DATA" in unset and "lacks cifar10-jpeg" in missing
+    (tmp_path / pack.CIFAR).mkdir()
+    (tmp_path / pack.CIFAR / "train.npz").write_bytes(b"npz")
+    assert gpu_day.main(["--pack", f"{tmp_path}/packed"]) == 0
+    assert (tmp_path / "packed/ants-bees/train/a.jpg").read_bytes() == b"jpeg"
+    needed = {name for lot in gpu_day.LOTS for name in lot.needs}
+    assert needed == set(pack.PARTS)
 
 
 # --- pieces
@@ -260,3 +283,18 @@ def test_the_largest_batch_is_found_to_a_sixteenth(limit):
 )
 def test_kernels_are_known_by_their_names(name, kind):
     assert ladder.kind(name) == kind
+
+
+def test_a_stopped_run_on_cifar_goes_on_where_it_was(tmp_path, capsys):
+    asked = options(tmp_path)
+    late = asked._replace(stop_at=0.0)  # long ago
+    probed, stopped = cifar.run(late)
+    assert probed.open == stopped.open == ["recipe-0"]
+    assert "stopped at step 1," in capsys.readouterr().out
+    *_, whole = cifar.run(asked)
+    assert whole.open == []
+    # a step of its log is the second, so the first was not taken again
+    reached = whole.metrics["recipe-0"]
+    assert reached["epochs"] == 2 and reached["curve"][0][0] == 2
+    again, *_ = cifar.run(asked)
+    assert again.metrics["probe/step_ms"] == probed.metrics["probe/step_ms"]

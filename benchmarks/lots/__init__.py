@@ -33,6 +33,8 @@ class Options(NamedTuple):
     data: Path | None  # what `--pack` wrote
     folder: Path  # the lot's own: pieces that are there aren't measured again
     smoke: bool  # small, in seconds, on a CPU
+    epochs: int | None = None  # of CIFAR-10 from scratch, instead of its own
+    stop_at: float | None = None  # by `time.monotonic`, if it is to stop
 
 
 class Outcome(NamedTuple):

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitedu.data.augment import randaugment
+from vitedu.data.augment.transfer import sent
 from vitedu.fields import Range, Share, check_fields
 
 # Columns of the table. The matrix m takes an output pixel (y, x from the
@@ -249,7 +250,7 @@ def apply(
             f"apply wants one row of {width} numbers an image, "
             f"({len(images)}, {width}), got {tuple(rows.shape)}"
         )
-    here = rows.to(images.device, non_blocking=True)
+    here = sent(rows, images.device)
     resamples = augment.resamples_crops if is_cropped else augment.resamples
     if resamples:
         geometry = here[:, : len(GEOMETRY)].clone()
@@ -277,9 +278,7 @@ def recolour(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
         )
     if augment.jitter:
         first = len(GEOMETRY) + len(ERASED)
-        factors = rows[:, first : len(COLUMNS)].to(
-            images.device, non_blocking=True
-        )
+        factors = sent(rows[:, first : len(COLUMNS)], images.device)
         brightness, contrast, colour = factors.unbind(1)
         images = randaugment.brightness(images, brightness)
         images = randaugment.contrast(images, contrast)
@@ -293,9 +292,8 @@ def erase(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
         return images
     first = len(GEOMETRY)
     rows = rows[:, first : first + len(ERASED)]
-    top, left, height, width = rows.to(images.device, non_blocking=True)[
-        :, :, None
-    ].unbind(1)
+    here = sent(rows, images.device)[:, :, None]
+    top, left, height, width = here.unbind(1)
     h, w = images.shape[-2:]
     y = (torch.arange(h, device=images.device) + 0.5) / h
     x = (torch.arange(w, device=images.device) + 0.5) / w
@@ -311,7 +309,7 @@ def _flip(images: Tensor, rows: Tensor) -> Tensor:
     is_mirrored = rows[:, GEOMETRY.index("flip")] > 0
     of_both = torch.arange(len(rows)) + len(rows) * is_mirrored
     both = torch.cat([images, images.flip(-1)])
-    return both.index_select(0, of_both.to(images.device, non_blocking=True))
+    return both.index_select(0, sent(of_both, images.device))
 
 
 def _move(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:

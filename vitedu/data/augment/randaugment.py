@@ -23,6 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vitedu.data.augment.transfer import sent
+
 GREY = 128  # what a move brings in from outside the picture
 TRANSLATE = 150 / 331  # share of the side; AutoAugment's 150 pixels of its 331
 LUMA = (19595, 38470, 7471)  # of 65536: how much red, green and blue weigh
@@ -54,8 +56,7 @@ def _apply_layer(
     levels = sign[place] * (magnitude / 10)
     # sorted on the CPU: the sizes of the groups are known without asking the
     # device
-    place = place.to(images.device, non_blocking=True)
-    levels = levels.to(images.device, non_blocking=True)
+    place, levels = (sent(x, images.device) for x in (place, levels))
     groups = zip(
         OPERATIONS.values(),
         images.index_select(0, place).split(counts),

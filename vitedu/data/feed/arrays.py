@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vitedu.data.augment import Augment, apply, augmentation_table, erase
+from vitedu.data.augment.transfer import sent
 from vitedu.data.dataset import Split
 from vitedu.data.feed.floats import (
     RangeCheck,
@@ -120,7 +121,7 @@ class ArraySource:
         for first in range(0, len(batches), per_block):
             block = batches[first : first + per_block]
             rows = torch.cat(block)
-            place = rows.to(device, non_blocking=True)
+            place = sent(rows, device)
             images = self.images.index_select(0, place)
             labels = self.labels.index_select(0, place)
             if self.augment is not None and table is not None:

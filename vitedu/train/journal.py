@@ -18,7 +18,7 @@ from vitedu.train.data import Sources
 from vitedu.train.processes import SINGLE, Processes
 from vitedu.train.run_folder import RunFolder
 from vitedu.train.state import TrainState
-from vitedu.train.step import StepResult
+from vitedu.train.step import StepResult, uncompiled
 
 Batch = TypeVar("Batch")
 
@@ -313,9 +313,11 @@ def evaluate(
     measured_model, trained = model or state.network, None
     if model is None and state.ema is not None:
         trained = swap_weights(measured_model, state.ema.average)
-    measured = accuracy(
-        measured_model, until(batches, should_stop), loss=state.plain_loss
-    )
+    # to compile for float32 and for each size would take longer than it saves
+    with uncompiled(config.compile):
+        measured = accuracy(
+            measured_model, until(batches, should_stop), loss=state.plain_loss
+        )
     if trained is not None:
         swap_weights(measured_model, trained)
     correct, loss_sum, num_images, unanswered = processes.total(

@@ -1,8 +1,10 @@
 """One update of the weights."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from vitedu.train.optimizer import set_lr
@@ -39,12 +41,14 @@ def train_step(
     images, labels = batch
     config = state.config
     num_images = num_images or len(images)
+    # the last of an epoch: to compile for it would take longer than it saves
+    is_short = config.compile and num_images < config.batch_size
     set_lr(state.optimizer, state.schedule(state.step))
     loss_sum, correct = 0.0, None if labels.ndim == 2 else 0
     for x, y in processes.micro_batches(
         state.model, batch, config.micro_batch_size, num_images
     ):
-        with state.precision.autocast():
+        with uncompiled(is_short), state.precision.autocast():
             logits = state.model(x)  # (b, classes)
         # summed, in float32 or better; 0 where this process has no image left
         loss = state.loss(logits, y) if len(y) else 0 * logits.float().sum()
@@ -59,6 +63,13 @@ def train_step(
         state.ema.update(state.model)
     state.step += 1
     return StepResult(loss_sum, correct, len(images), grad_norm)
+
+
+def uncompiled(is_on: bool) -> AbstractContextManager[object]:
+    """The block in which a compiled model runs as it was before."""
+    if not is_on:
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")
 
 
 def step_seed(seed: int, step: int, process: int = 0) -> int:

@@ -62,6 +62,8 @@ def cifar10_scratch(tier: str) -> TrainConfig:
         ema=0.9995 if large else 0.998,
         precision="auto",
         compile=large,
+        # once an epoch would be every 98 steps, of milliseconds each
+        save_every=2_000 if large else None,
         max_images=None if large else 5_000,
     )
 

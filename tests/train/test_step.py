@@ -454,3 +454,20 @@ def test_twenty_steps_give_the_recorded_losses(one_thread):
     ]
     # measured between the instruction sets of one processor: 2e-16
     assert losses == pytest.approx(RECORDED, rel=0, abs=1e-9), losses
+
+
+def test_a_short_batch_is_not_compiled_for():
+    state = build(batch_size=8)
+    state.config = replace(state.config, compile=True)
+    sizes = []
+
+    def noted(graph, inputs):
+        sizes.append([each.shape[0] for each in inputs if each.ndim == 4])
+        return graph.forward
+
+    images, labels = drawn_batch(8)
+    state.model.compile(backend=noted, dynamic=False)
+    for count in (8, 3, 8, 5):
+        train_step(state, (images[:count], labels[:count]))
+    compiled = [size for size in sizes if 8 in size or 3 in size or 5 in size]
+    assert compiled and not any(3 in size or 5 in size for size in compiled)

@@ -23,7 +23,7 @@ from vitedu.budget.forecast import GPUS, fitted, gpu_hours, step_memory
 from vitedu.train import TrainConfig, fit, recipe
 from vitedu.train.precision import concrete
 
-STEPS, COPIES = 200, 24
+STEPS, COPIES = 200, 32
 ROOM = 0.92  # of the card's memory; the rest is what is there already
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from lots import Options
 from lots.pack import ANTS, CIFAR, SAMPLE
 from vitedu.data import photo, prepare
+from vitedu.data.prepared_index import Part, read_index, write_index
 from vitedu.files import replace_file
 
 TOOLS = Path(__file__).parents[2] / "tools"
@@ -89,14 +90,33 @@ def sample(options: Options, copies: int) -> Path:
 
 
 def shards(options: Options, copies: int) -> Path:
-    """The sample in shards, as `vitedu prepare` writes them."""
+    """The sample in shards, as `vitedu prepare` writes them.
+
+    Those of train/ stand there `copies` times, as links, so that an epoch is
+    long and workers start rarely.
+    """
     out = options.folder / f"shards-{copies}"
+    if (out / "whole").exists():
+        return out
     prepare(
-        sample(options, copies),
+        sample(options, 1),
         out,
         num_workers=min(16, os.cpu_count() or 1),
-        shard_size=500,
+        shard_size=100,
     )
+    index = read_index(out)
+    part = index.parts["train"]
+    more = []
+    for number in range(1, copies):
+        for shard in part.shards:
+            name = f"train-{number}{shard.name.removeprefix('train-')}"
+            link(out / shard.name, out / name)
+            more.append(shard._replace(name=name))
+    counts = tuple(copies * count for count in part.counts)
+    longer = Part(counts, (*part.shards, *more))
+    parts = index.parts | {"train": longer}
+    write_index(out, index._replace(parts=parts))
+    (out / "whole").touch()
     return out
 
 

@@ -369,6 +369,29 @@ def test_a_gpu_takes_nearly_the_step_of_float32(name):
     assert (off / norm).sqrt() < bound
 
 
+def test_cudnns_attention_is_only_used_if_it_is_asked_for():
+    cuda = torch.backends.cuda
+    before = cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled()
+    with build_precision("fp32", CPU).autocast():
+        assert (cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled()) == (0, 1)
+    with attention_kernel("cudnn"):
+        assert (cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled()) == (1, 0)
+    assert (cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled()) == before
+
+
+@pytest.mark.gpu
+def test_gradients_of_a_gpus_attention_are_finite():
+    # where cuDNN's weren't: 64 tokens, all products far below zero
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 1, 1, 64, 64, device="cuda", dtype=torch.bfloat16)
+    q, k = q * 0.1, k * 0.1
+    q[..., 0], k[..., 0] = 1.0, -120 * 64**0.5
+    q.requires_grad_()
+    with build_precision("bf16", GPU).kernels():
+        F.scaled_dot_product_attention(q, k, v).sum().backward()
+    assert q.grad.isfinite().all()
+
+
 @pytest.mark.gpu
 def test_tf32_rounds_a_product_and_fp32_does_not():
     torch.manual_seed(0)

@@ -109,7 +109,8 @@ class TrainConfig:
             part
         precision: "fp32", "tf32", "bf16", "fp16", or "auto": the fastest that
             the device computes well
-        attention: kernel of the attention; "auto" leaves the choice to PyTorch
+        attention: kernel of the attention; "auto" leaves the choice to PyTorch,
+            among those whose gradients can be trusted: not cuDNN's
         compile: whether to compile the network with torch.compile
         activation_checkpointing: less memory for a third more work
         shard: spread the weights over the processes (FSDP2) instead of copying

@@ -23,6 +23,9 @@ KERNELS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION,
     "math": SDPBackend.MATH,
 }
+# PyTorch's own choice but for cuDNN: of 64, 192, 320, ... tokens its backward
+# pass makes NaN from finite numbers (pytorch/pytorch issue 196678)
+AUTO = [KERNELS[name] for name in ("flash", "efficient", "math")]
 
 
 # autocast's format where that is safe; weights stay float32
@@ -39,7 +42,8 @@ class Precision:
 
     float16 scales the loss, as small gradients would become zero; a step whose
     gradients overflow is skipped and the scale halved. `attention` chooses
-    scaled_dot_product_attention's kernel; "auto" is PyTorch's choice.
+    scaled_dot_product_attention's kernel; "auto" is PyTorch's choice, but never
+    cuDNN's, whose gradients can be NaN.
     """
 
     def __init__(
@@ -186,15 +190,12 @@ def float32_products(device: torch.device, *, tf32: bool) -> Iterator[None]:
 
 @contextmanager
 def attention_kernel(name: str) -> Iterator[None]:
-    """Use this attention kernel inside the block; "auto" is PyTorch's choice.
+    """Use this attention kernel inside the block; "auto" is any of AUTO.
 
     UserError: the kernel doesn't support the input.
     """
-    if name == "auto":
-        yield
-        return
     try:
-        with sdpa_kernel(KERNELS[name]):
+        with sdpa_kernel(AUTO if name == "auto" else KERNELS[name]):
             yield
     except RuntimeError as error:
         # PyTorch's two messages; support depends on device, format, head size

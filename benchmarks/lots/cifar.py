@@ -15,6 +15,7 @@ import torch
 
 from lots import Options, Outcome, free, piece, tell
 from lots.pictures import cifar
+from lots.timing import forget_compiled
 from vitedu import budget
 from vitedu.data import load_dataset
 from vitedu.evaluate import accuracy
@@ -23,6 +24,7 @@ from vitedu.train import TrainConfig, fit, recipe
 from vitedu.train.data import open_sources
 from vitedu.train.fit import Loop
 from vitedu.train.start import build_state
+from vitedu.train.step import uncompiled
 
 WARM_UP, TIMED, ALONE = 15, 60, 20  # steps
 SEEDS = (0, 1, 2)
@@ -73,6 +75,7 @@ def run(options: Options) -> Iterator[Outcome]:
     yield outcome(names)
     for number, (switch, seed) in enumerate(wanted):
         free(options.device)
+        forget_compiled()  # after eight networks PyTorch would compile no more
         name = slug(switch, seed)
         values = trained(config, switch, seed, options)
         if values is None:  # the minutes are spent
@@ -199,7 +202,8 @@ def trained(
     seconds = time.perf_counter() - began
     if run.result["status"] != "finished":
         test = open_sources(config, options.device).test
-        so_far = accuracy(run.model, test.batches(batch_size=1000)).accuracy
+        with uncompiled(config.compile):
+            so_far = accuracy(run.model, test.batches(batch_size=1000)).accuracy
         step = starts[0].state.step
         tell(f"cifar: {name} stopped at step {step}, {so_far:.2f} % so far")
         return None

@@ -46,11 +46,16 @@ def cifar10_scratch(tier: str) -> TrainConfig:
         preprocess=PreprocessSpec(image_size=(32, 32), crop=1.0),
         # RandAugment costs a short run more than it gives: see the switches'
         # results
-        augment=Augment(shift=4, flip=True, rand_layers=2 if large else 0),
+        augment=Augment(
+            shift=4,
+            flip=True,
+            rand_layers=2 if large else 0,
+            rand_magnitude=5.0 if large else 10.0,
+        ),
         epochs=300 if large else 20,
         batch_size=512 if large else 64,
         optimizer="adamw",
-        lr=2e-3 if large else 1e-3,
+        lr=1e-3,
         betas=(0.9, 0.99),
         weight_decay=0.1 if large else 0.05,
         schedule="cosine",

@@ -8,7 +8,6 @@ import io
 import json
 import os
 import pickle
-import sys
 import zipfile
 
 import numpy as np
@@ -21,7 +20,6 @@ from torch import nn
 
 from vitedu.errors import UserError
 from vitedu.weights import convert, load, save
-from vitedu.weights.files import check_torch
 from vitedu.weights.npz import from_vitedu
 
 from .examples import (
@@ -166,31 +164,15 @@ def test_a_bare_pickle_that_would_run_code_does_not(tmp_path, suffix):
     assert not (tmp_path / "harm").exists()
 
 
-def test_a_pickle_inside_an_npz_does_not_run(tmp_path):
+@pytest.mark.parametrize("extra", [Evil, str])
+def test_an_npz_holds_numbers_alone(tmp_path, extra):
     path = put(tmp_path, "w.npz")
     with zipfile.ZipFile(path, "a") as archive:
-        content = io.BytesIO()
-        np.save(content, np.array([Evil(tmp_path / "harm")]), allow_pickle=True)
+        content, array = io.BytesIO(), np.array([extra(tmp_path / "harm")])
+        np.save(content, array, allow_pickle=True)
         archive.writestr("extra.npy", content.getvalue())
-    assert "extra cannot be read: Object arrays" in sentence(path)
+    assert "extra cannot be read: " in sentence(path)
     assert not (tmp_path / "harm").exists()
-
-
-@pytest.mark.parametrize("version", ["1.13.1", "2.4.0+cpu", "2.5.1"])
-def test_pickled_files_are_refused_under_a_torch_that_ran_their_code(version):
-    with pytest.raises(UserError, match=r"CVE-2025-32434.*upgrade to torch 2"):
-        check_torch(version, "w.pth")
-
-
-@pytest.mark.parametrize("version", ["2.6.0", "2.9.1+cu128"])
-def test_a_later_fault_of_torch_is_named(version):
-    with pytest.raises(UserError, match=r"torch 2\.\d.*CVE-2026-24747.*2\.10"):
-        check_torch(version, "w.pth")
-
-
-@pytest.mark.parametrize("version", ["2.10.0", "2.13.0+cpu", "3.0.0a1", "main"])
-def test_a_torch_without_a_known_fault_reads_them(version):
-    check_torch(version, "w.pth")
 
 
 # --- what a file holds
@@ -213,11 +195,10 @@ HOLDS = {
         {"model": google_arrays(), "args": argparse.Namespace(lr=0.1)},
         "plain types: argparse.Namespace;",
     ),
-    "a whole model": ("w.pth", model_of(example("hf")), "more; reading that"),
-    "a sparse array": (
-        "w.pth",
-        google_arrays(**{"head/bias": torch.eye(3).to_sparse()}),
-        "weights are plain arrays",
+    "complex numbers": (
+        "w.npz",
+        google_arrays(**{"head/bias": torch.ones(5, dtype=torch.complex64)}),
+        "head.bias as torch.complex64; weights are floats",
     ),
     "whole numbers": (
         "w.safetensors",
@@ -258,22 +239,6 @@ def test_a_script_is_named(tmp_path):
     with pytest.warns(DeprecationWarning):
         torch.jit.save(torch.jit.script(nn.Linear(2, 2)), tmp_path / "w.pt")
     assert "TorchScript" in sentence(tmp_path / "w.pt")
-
-
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.array(["text"]),
-        np.array([1j]),
-        np.zeros(3, [("a", "f4"), ("b", "f4")]),
-        np.zeros(3, "V4"),
-        np.zeros(3, np.longdouble),
-    ],
-)
-def test_arrays_of_no_numbers_are_one_sentence(tmp_path, array):
-    arrays = {key: x.numpy() for key, x in google_arrays().items()}
-    np.savez(tmp_path / "w.npz", **arrays | {"head/bias": array})
-    assert "weights are numbers" in sentence(tmp_path / "w.npz")
 
 
 def test_what_is_no_number_in_half_precision_is_one_sentence(tmp_path):
@@ -409,28 +374,11 @@ def test_a_file_larger_than_the_memory_is_one_sentence(tmp_path, name):
     assert "8.8 TB of memory" in sentence(tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ("~nosuchuser/w.pth", "no such user"),
-        ("a\0b.pth", "zero byte"),
-        ("", "the path is empty"),
-    ],
-)
-def test_what_cannot_be_a_path_is_one_sentence(source, said):
-    assert said in sentence(source)
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes")
 @pytest.mark.parametrize("name", ["w.npz", "model.safetensors", "w.pth", INDEX])
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)
     assert "is a pipe" in sentence(tmp_path / name)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="the system has none")
-def test_a_device_is_refused():
-    assert "or a device" in sentence("/dev/zero")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="rights are another's")

@@ -46,7 +46,7 @@ from vitedu.weights.load import (
     check_finite,
     check_tensors,
     empty_model,
-    in_kept_form,
+    normalised,
     read_checkpoint,
 )
 from vitedu.weights.vitedu import write_weights
@@ -93,7 +93,7 @@ def convert(
     target = user_path(target)
     check_target(target, to)
     check_names("convert", answers, ANSWERS)
-    given = in_kept_form({**answers})
+    given = normalised({**answers})
     stored = read_checkpoint(source, ignore=ignore, **given)
     check_source(stored, given)
     checkpoint, notes = in_the_form_of(to, stored.checkpoint)

@@ -6,7 +6,7 @@
 import os
 import re
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from os import PathLike
 from pathlib import Path
@@ -19,7 +19,7 @@ from torch import Tensor
 from vitedu.errors import UserError, check_memory, reason
 from vitedu.files import check_regular, list_folder, read_json, user_path
 from vitedu.weights.checkpoint import Metadata
-from vitedu.weights.mapping import listed, refusal
+from vitedu.weights.mapping import listed
 
 # prefixes that training programs add to names, removed one at a time
 WRAPPERS = ("module.", "_orig_mod.", "model.")
@@ -41,8 +41,6 @@ TRAINING = re.compile(
     r"|(^|_)(ema|rng)($|_)",
     re.IGNORECASE,
 )
-# Releases that fixed a way past torch.load's weights_only, and the CVE.
-FAULTS = {(2, 6): "CVE-2025-32434", (2, 10): "CVE-2026-24747"}
 
 
 class Arrays(NamedTuple):
@@ -59,7 +57,6 @@ class Content(NamedTuple):
     arrays: dict[str, Tensor]
     header: dict[str, str]  # of safetensors
     notes: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()  # names of arrays outside the state_dict
 
 
 def read_arrays(
@@ -95,7 +92,7 @@ def read_arrays(
             f"the run in {path.parent} is not done, so {BEST} was read: the "
             "best weights so far on its validation part",
         )
-    arrays, ignored = without_ignored(path, content, patterns)
+    arrays, ignored = without_ignored(path, content.arrays, patterns)
     if not arrays:
         left = " that ignore= leaves" if ignored else ""
         raise UserError(f"{path} doesn't contain any arrays{left}")
@@ -208,13 +205,9 @@ def read_npz(path: Path) -> dict[str, Tensor]:
     return arrays
 
 
-def tensor_of(array: Any) -> Tensor:
-    if not isinstance(array, np.ndarray):
-        raise ValueError("it is not an array")
+def tensor_of(array: np.ndarray) -> Tensor:
     if array.dtype == "V2":  # what numpy makes of JAX's bfloat16
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
-        raise ValueError(f"it holds {array.dtype}, weights are numbers")
     native = array.dtype.newbyteorder("=")
     return torch.from_numpy(array.astype(native, copy=False))
 
@@ -222,12 +215,11 @@ def tensor_of(array: Any) -> Tensor:
 def read_shards(path: Path) -> Content:
     shards = [path.parent / x for x in sorted({*shards_in(path).values()})]
     check_memory(sum(check_regular(x).st_size for x in shards), str(path))
-    whole = Content({}, {})
+    arrays, notes = {}, ()
     for shard in map(read_file, shards):
-        arrays = whole.arrays | shard.arrays
-        notes = whole.notes + shard.notes
-        whole = Content(arrays, {}, notes, whole.beside + shard.beside)
-    return whole
+        arrays |= shard.arrays
+        notes += shard.notes
+    return Content(arrays, {}, notes)
 
 
 def shards_in(path: Path) -> dict[str, str]:
@@ -251,87 +243,66 @@ def shards_in(path: Path) -> dict[str, str]:
 
 
 def read_torch(path: Path) -> Content:
-    check_torch(torch.__version__, path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     # a hostile or damaged pickle may raise nearly anything
     except Exception as error:
         raise unreadable(path, error) from None
     found = state_dict_in(path, content)
-    for name, tensor in found.arrays.items():
-        is_dense = tensor.layout == torch.strided and not tensor.is_quantized
-        if not is_dense or tensor.is_meta:
-            raise UserError(
-                f"{path} holds {name} as {tensor.layout} {tensor.dtype} on "
-                f"{tensor.device}; weights are plain arrays"
-            )
     # tensors of their own, not parts of a larger storage
     arrays = {k: x.detach().clone() for k, x in found.arrays.items()}
     return found._replace(arrays=arrays)
 
 
-def check_torch(version: str, path: str | Path) -> None:
-    """UserError on a torch whose `weights_only` lets code run."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    for release, fault in FAULTS.items():
-        if found and tuple(map(int, found.groups())) < release:
-            raise UserError(
-                f"{path} is a pickled file, and reading one with torch "
-                f"{version} could run code that is hidden in it ({fault}); "
-                f"upgrade to torch {'.'.join(map(str, [*FAULTS][-1]))} or take "
-                "a .safetensors or .npz file"
-            )
-
-
 def unreadable(path: Path, error: Exception) -> UserError:
-    found = re.findall(r"GLOBAL ([\w.]+\.\w+) (?:whose|was)", str(error))
-    if not found:
-        why = f"{type(error).__name__}: {reason(error)[:120]}"
-        if "Weights only" in why:  # with advice on how to read it anyway
-            why = type(error).__name__
+    forbidden = re.search(r"GLOBAL ([\w.]+\.\w+) (?:whose|was)", str(error))
+    if forbidden:
         return UserError(
-            f"{path} cannot be read as a torch checkpoint: it is damaged, a "
-            f"TorchScript program or another kind of file ({why})"
+            f"{path} holds more than tensors and plain types: "
+            f"{forbidden[1]}; reading that could run code, so save its "
+            "state_dict alone where you trust the file"
         )
-    try:
-        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    except Exception:  # a damaged file, or one from before torch 1.6
-        names = found
+    why = f"{type(error).__name__}: {reason(error)[:120]}"
+    if "Weights only" in why:  # with advice on how to read it anyway
+        why = type(error).__name__
     return UserError(
-        f"{path} holds more than tensors and plain types: "
-        f"{listed(sorted({*names}))}; reading that could run code, so save its "
-        "state_dict alone where you trust the file"
+        f"{path} cannot be read as a torch checkpoint: it is damaged, a "
+        f"TorchScript program or another kind of file ({why})"
     )
 
 
 def state_dict_in(path: Path, content: Any) -> Content:
-    """The state_dict, and names of arrays beside it that may be weights."""
+    """The state_dict, and arrays beside it that are no state of a training."""
     left_out: dict[str, Any] = {}
     while isinstance(content, dict):
-        tensors = {k: v for k, v in content.items() if isinstance(v, Tensor)}
-        inner = [
-            key
-            for key in CONTAINERS
-            if isinstance(content.get(key), dict) and content[key]
-        ]
-        # beside a container, tensors are a measure or two, or a random state
-        num_inside = len(arrays_in("", content[inner[0]])) if inner else 0
-        if len(tensors) > num_inside:
-            if any(not isinstance(key, str) for key in tensors):
-                break
-            left_out |= {k: v for k, v in content.items() if k not in tensors}
-            note = f"left out of {path.name}: {listed(left_out)}"
-            beside = tuple(
-                name
+        inner = next(
+            (
+                key
+                for key in CONTAINERS
+                if isinstance(content.get(key), dict) and content[key]
+            ),
+            None,
+        )
+        arrays = {
+            key: value
+            for key, value in content.items()
+            if isinstance(key, str) and isinstance(value, Tensor)
+        }
+        if inner is None and not arrays:
+            break
+        kept = arrays if inner is None else (inner,)
+        left_out |= {k: v for k, v in content.items() if k not in kept}
+        if inner is None:
+            beside = {
+                name: array
                 for key, value in left_out.items()
                 if not TRAINING.search(str(key)) and key not in CONTAINERS
-                for name in arrays_in(str(key), value)
-            )
-            return Content(tensors, {}, (note,) if left_out else (), beside)
-        if not inner:
-            break
-        left_out |= {k: v for k, v in content.items() if k != inner[0]}
-        content = content[inner[0]]
+                for name, array in arrays_in(str(key), value)
+            }
+            note = f"left out of {path.name}: {listed(left_out)}"
+            notes = (note,) if left_out else ()
+            return Content(unwrapped(arrays) | beside, {}, notes)
+        content = content[inner]
     held = type(content).__name__
     if isinstance(content, dict):
         held = "a dict of " + (listed(content) or "nothing")
@@ -342,53 +313,40 @@ def state_dict_in(path: Path, content: Any) -> Content:
     )
 
 
-def arrays_in(name: str, value: Any) -> list[str]:
-    """Names of arrays with several numbers, however deep: "extra/0/weight"."""
-    if isinstance(value, Tensor):
-        return [name] if value.numel() != 1 else []
+def arrays_in(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+    """Arrays of several numbers, however deep, as "extra/0/weight"."""
+    if isinstance(value, Tensor) and value.numel() != 1:
+        yield name, value
     if isinstance(value, list | tuple):
         value = dict(enumerate(value))
-    inner = value.items() if isinstance(value, dict) else ()
-    return [x for key, each in inner for x in arrays_in(f"{name}/{key}", each)]
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from arrays_in(f"{name}/{key}", each)
 
 
 # --- what the caller leaves out
 
 
 def without_ignored(
-    path: Path, content: Content, patterns: tuple[str, ...]
+    path: Path, arrays: dict[str, Tensor], patterns: tuple[str, ...]
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """The unwrapped arrays that match no pattern; and the names that do.
 
-    UserError: a pattern matches nothing, or arrays beside the state_dict match
-    none.
+    A pattern may be with or without the wrapper. UserError: it matches nothing.
     """
-    kept, with_wrapper = split(content.arrays, patterns)
-    kept, bare = split(unwrapped(kept), patterns)
-    beside, let_go = split(dict.fromkeys(content.beside), patterns)
-    gone = with_wrapper | bare | let_go
-    names = [*content.arrays, *beside]
+
+    def matches(name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+    bare = unwrapped({k: v for k, v in arrays.items() if not matches(k)})
     for pattern in patterns:
-        if not any(pattern in fits for fits in gone.values()):
+        if not any(fnmatchcase(name, pattern) for name in (*arrays, *bare)):
             raise UserError(
                 f"ignore={pattern!r} matches no array of {path}; it has "
-                f"{listed(sorted(names), most=3)}"
+                f"{listed(sorted(arrays), most=3)}"
             )
-    if beside:
-        raise UserError(f"{path}: {refusal(beside, names)}")
-    return kept, tuple(gone)
-
-
-def split(
-    arrays: Mapping[str, Any], patterns: Iterable[str]
-) -> tuple[dict[str, Any], dict[str, set[str]]]:
-    """Arrays that match no pattern; and, for the others, which they match."""
-    fits = {
-        name: {x for x in patterns if x == name or fnmatchcase(name, x)}
-        for name in arrays
-    }
-    kept = {name: arrays[name] for name in arrays if not fits[name]}
-    return kept, {name: found for name, found in fits.items() if found}
+    kept = {k: v for k, v in bare.items() if not matches(k)}
+    return kept, tuple(filter(matches, arrays | bare))
 
 
 def unwrapped(arrays: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -263,45 +263,44 @@ def preprocess(
         return PreprocessSpec(config.image_size, config.in_channels), (doubt,)
     written = metadata.preprocessor
     stated = written.get("size")
-    size = sides_of(stated, config.image_size)
+    size, crop = sides_of(stated, config.image_size), None
     is_short_side = isinstance(stated, dict) and "shortest_edge" in stated
-    unsupported, crop, kept = [], None, size
-    if not written.get("do_resize", True):
-        unsupported.append("do_resize=false, vitedu resizes all the same")
-    elif written.get("do_center_crop"):
-        kept = sides_of(written.get("crop_size"), config.image_size)
-        crop = mapping.crop_share(min(kept), min(size))
-        if not is_short_side:
-            unsupported.append(
-                f"a squash to {size} before the crop, vitedu keeps the aspect"
-            )
-        if crop > 1 or kept[0] != kept[1]:
-            unsupported.append(
-                f"a crop of {kept} out of {min(size)}, vitedu resizes to that"
-            )
-            crop = None
-    elif is_short_side:
-        unsupported.append(
-            "no crop to the model's size, vitedu resizes to that"
-        )
-    resample, interpolation = written.get("resample", 2), "bicubic"
-    if resample in [*RESAMPLE]:
-        interpolation = RESAMPLE[resample]
-    else:
-        unsupported.append(f"resample={resample!r}, vitedu takes bicubic")
-    is_rescaled = written.get("do_rescale", True)
-    if not is_rescaled or written.get("rescale_factor", 1 / 255) != 1 / 255:
-        unsupported.append(
-            "another rescale_factor than 1/255, which vitedu takes"
-        )
+    crops = bool(written.get("do_center_crop"))
+    odd = {
+        "do_resize": not written.get("do_resize", True),
+        "do_rescale": not written.get("do_rescale", True),
+        "rescale_factor": written.get("rescale_factor", 1 / 255) != 1 / 255,
+        # a squash before the crop, or a short side without one
+        "do_center_crop": crops != is_short_side,
+    }
+    if crops:
+        edge = min(size)
+        size = sides_of(written.get("crop_size"), config.image_size)
+        odd["crop_size"] = min(size) > edge or size[0] != size[1]
+        if not odd["crop_size"]:
+            crop = mapping.crop_share(min(size), edge)
+    resample = written.get("resample", 2)
+    odd["resample"] = resample not in [*RESAMPLE]
     mean, std = written.get("image_mean", 0.5), written.get("image_std", 0.5)
     if not written.get("do_normalize", True):
         mean, std = 0.0, 1.0
     spec = PreprocessSpec(
-        kept, config.in_channels, mean, std, interpolation, crop
+        size,
+        config.in_channels,
+        mean,
+        std,
+        "bicubic" if odd["resample"] else RESAMPLE[resample],
+        crop,
     )
-    doubt = f"its preprocessor_config.json says {'; '.join(unsupported)}"
-    return spec, (doubt,) if unsupported else ()
+    said = [f"{x}={written.get(x)!r}" for x, is_odd in odd.items() if is_odd]
+    if not said:
+        return spec, ()
+    doubt = (
+        f"its preprocessor_config.json says {', '.join(said)} with "
+        f"size={stated!r}, which vitedu cannot do; it takes crop={crop} and "
+        f"interpolation={spec.interpolation!r}"
+    )
+    return spec, (doubt,)
 
 
 def sides_of(size: Any, otherwise: tuple[int, int]) -> tuple[int, int]:

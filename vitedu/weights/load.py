@@ -138,7 +138,7 @@ def load(
     """
     if not dtype.is_floating_point:
         raise ValueError(f"a model's weights are floats, dtype is {dtype}")
-    given = in_kept_form({**overrides})
+    given = normalised({**overrides})
     answers = {name: given[name] for name in ANSWERS if name in given}
     stored = read_checkpoint(source, ignore=ignore, **answers)
     path, before = stored.path, stored.checkpoint
@@ -277,7 +277,7 @@ def contradictions(checkpoint: Checkpoint, metadata: Metadata) -> Iterator[str]:
 # --- from a Checkpoint to a model
 
 
-def in_kept_form(overrides: dict[str, Any]) -> dict[str, Any]:
+def normalised(overrides: dict[str, Any]) -> dict[str, Any]:
     if "image_size" in overrides:
         size = converted("image_size", overrides["image_size"], Size)
         overrides = overrides | {"image_size": size}

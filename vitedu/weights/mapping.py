@@ -334,7 +334,7 @@ def num_heads_of(
     in_header = metadata.header.get("num_heads", "")
     if metadata.num_heads is not None:
         return metadata.num_heads
-    if re.fullmatch(r"[0-9]{1,18}", in_header):
+    if in_header.isdecimal():
         return int(in_header)
     if "num_heads" in stated:
         return stated["num_heads"]

@@ -401,22 +401,13 @@ def preprocess(
             f"its pictures are prepared with {', '.join(unsupported)}, which "
             "vitedu cannot do",
         )
-    mean, std = (
-        per_channel(cfg[name], config.in_channels) for name in ("mean", "std")
-    )
+    mean, std = cfg["mean"], cfg["std"]
+    if len(mean) != config.in_channels:  # as timm does
+        mean, std = sum(mean) / len(mean), sum(std) / len(std)
     spec = PreprocessSpec(
         tuple(size), config.in_channels, mean, std, interpolation, crop
     )
     return spec, doubts
-
-
-def per_channel(values: Any, channels: int) -> Any:
-    """The numbers per channel; their mean, as in timm, if the count differs."""
-    try:
-        is_one_each = len(values) == channels
-        return values if is_one_each else sum(values) / len(values)
-    except (TypeError, ZeroDivisionError):  # which PreprocessSpec says
-        return values
 
 
 def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:

@@ -13,7 +13,6 @@ Nothing is downloaded: what `--pack DIR` has written, `--data DIR` reads.
 
 import argparse
 import json
-import shlex
 import sys
 import tempfile
 import time
@@ -90,7 +89,7 @@ def main(words: list[str] | None = None) -> int:
             return 0
         if not (options.lot or options.all or options.smoke):
             raise UserError("choose --list, --lot N, --all, --smoke or --pack")
-        return run_lots(options, sys.argv[1:] if words is None else words)
+        return run_lots(options)
     except UserError as error:
         print(f"gpu_day: {error}", file=sys.stderr)
         return 2
@@ -129,7 +128,7 @@ def listed() -> str:
     )
 
 
-def run_lots(options: argparse.Namespace, words: list[str]) -> int:
+def run_lots(options: argparse.Namespace) -> int:
     """Each lot that is asked for; the failure of one doesn't stop the next."""
     chosen = chosen_lots(options.lot)
     device = the_device(options.device, options.smoke)
@@ -144,7 +143,6 @@ def run_lots(options: argparse.Namespace, words: list[str]) -> int:
         stop_at = None
         if options.minutes is not None:
             stop_at = time.monotonic() + 60 * options.minutes
-        command = shlex.join(["python", "benchmarks/gpu_day.py", *words])
         code = 0
         for lot in chosen:
             if stop_at is not None and time.monotonic() > stop_at:
@@ -162,7 +160,7 @@ def run_lots(options: argparse.Namespace, words: list[str]) -> int:
                     options.epochs,
                     stop_at,
                 )
-                if not run_lot(lot, asked, records, command, stop_at):
+                if not run_lot(lot, asked, records, stop_at):
                     code = code or 1
             except UserError as error:
                 print(f"gpu_day: lot {lot.name}: {error}", file=sys.stderr)
@@ -252,7 +250,6 @@ def run_lot(
     lot: Lot,
     options: Options,
     records: Path,
-    command: str,
     stop_at: float | None,
 ) -> bool:
     """Run a lot, and write what it has measured after every piece.
@@ -271,7 +268,7 @@ def run_lot(
             replace_file(clock, json.dumps({"seconds": seconds}))
             still_open = outcome.open
             if outcome.metrics:
-                record = record_of(name, outcome, options, command, seconds)
+                record = record_of(lot, name, outcome, options, seconds)
                 results.write(records / f"{name}.json", record)
             if still_open and stop_at and time.monotonic() > stop_at:
                 is_stopped = True
@@ -292,9 +289,12 @@ def record_name(lot: Lot, records: Path, hardware: str) -> str:
 
 
 def record_of(
-    name: str, outcome: Outcome, options: Options, command: str, seconds: float
+    lot: Lot, name: str, outcome: Outcome, options: Options, seconds: float
 ) -> dict[str, Any]:
     """What a lot has measured so far, as a recorded result."""
+    command = f"python benchmarks/gpu_day.py --lot {lot.number}"
+    command += " --data FOLDER" if lot.needs else ""
+    command += f" --epochs {options.epochs}" if options.epochs else ""
     fields = result_fields(name, command, seconds, device=str(options.device))
     fields["versions"] |= versions(options.device)
     notes = [outcome.notes] if outcome.notes else []

@@ -62,7 +62,10 @@ def test_every_recorded_result_is_strict_json_that_follows_the_schema(name):
     file = resources.files("vitedu.results") / f"{name}.json"
     result = json.loads(file.read_text(), parse_constant=refuse)
     assert result["name"] == name
-    assert result["status"] == "finished"
+    # a lot of gpu_day.py is kept in part, and says which pieces are missing
+    is_in_part = name.startswith("gpu-") and "open: " in result["notes"]
+    wanted = "interrupted" if is_in_part else "finished"
+    assert result["status"] == wanted
     assert results.read(name) == result
     results.check(result, name)
 

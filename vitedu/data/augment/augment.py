@@ -36,6 +36,8 @@ GEOMETRY = (
     "box_width",
 )
 BOX = slice(GEOMETRY.index("box_y"), len(GEOMETRY))  # its columns
+BOX_PLACE = slice(BOX.start, BOX.start + 2)
+BOX_SIZE = slice(BOX.start + 2, BOX.stop)
 # The upper left corner and the size of what is erased, as shares of the
 # picture's.
 ERASED = ("erase_y", "erase_x", "erase_height", "erase_width")
@@ -255,7 +257,8 @@ def apply(
     if resamples:
         geometry = here[:, : len(GEOMETRY)].clone()
         if is_cropped:  # then the box is the whole picture
-            geometry[:, BOX] = geometry.new_tensor([0.0, 0.0, 1.0, 1.0])
+            geometry[:, BOX_PLACE] = 0.0
+            geometry[:, BOX_SIZE] = 1.0
         grid = _sampling_grid(geometry, *images.shape[-2:])
         images = F.grid_sample(
             images.float(), grid, padding_mode="zeros", align_corners=False

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vitedu.data.feed.workers import explain_killed_workers
+from vitedu.data.feed.source import explain_killed_workers
 from vitedu.data.labels import check_labels
 from vitedu.evaluate.batches import (
     Data,

@@ -94,7 +94,7 @@ def _given(model: nn.Module, data: Data, by_class_of_model: bool) -> Batches:
     check = None
     # an iterator's may be all bright: a source's own, or the rest of a loader's
     if spec is not None and not hasattr(data, "__next__"):
-        check = RangeCheck(spec, "the images")
+        check = RangeCheck(spec)
     has_weights = next(model.parameters(), None) is not None
     for number, batch in enumerate(data):
         where = f"batch {number}"

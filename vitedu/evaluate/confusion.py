@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vitedu.data.feed.workers import explain_killed_workers
+from vitedu.data.feed.source import explain_killed_workers
 from vitedu.errors import check_memory
 from vitedu.evaluate.batches import Data, batches_of, loaded
 from vitedu.evaluate.classify import probabilities

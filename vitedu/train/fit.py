@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vitedu import results
 from vitedu.data.augment import mix
-from vitedu.data.feed.workers import explain_killed_workers
+from vitedu.data.feed.source import explain_killed_workers
 from vitedu.errors import UserError
 from vitedu.evaluate import Evaluation
 from vitedu.evaluate.losses import Loss

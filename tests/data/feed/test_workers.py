@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader, Dataset
 from vitedu import UserError
 from vitedu.data import ImageSource, PreprocessSpec, Split
 from vitedu.data.feed.loader import LoaderSource
-from vitedu.data.feed.workers import explain_killed_workers, follow_the_parent
+from vitedu.data.feed.pictures import follow_the_parent
+from vitedu.data.feed.source import explain_killed_workers
 from vitedu.data.readers.folder import FolderReader
 
 SPEC = PreprocessSpec(image_size=4)

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from vitedu.data.augment import Augment, apply, augmentation_table, erase
-from vitedu.data.augment.transfer import sent
+from vitedu.data.augment.randaugment import sent
 from vitedu.data.dataset import Split
 from vitedu.data.feed.floats import (
     RangeCheck,
     as_prepared,
     check_not_prepared,
 )
-from vitedu.data.feed.order import batch_rows, epoch_generator
-from vitedu.data.feed.source import Batches, check_batches
+from vitedu.data.feed.order import epoch_generator
+from vitedu.data.feed.source import Batches, Feed, Share
 from vitedu.data.labels import check_labels
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, normalise
@@ -31,7 +31,7 @@ BLOCK_VALUES = 1 << 18
 DEVICE_BLOCK_VALUES = 1 << 23
 
 
-class ArraySource:
+class ArraySource(Feed):
     """Batches from arrays on the device: shuffled, augmented, normalised.
 
     Float images are neither augmented nor normalised.
@@ -59,14 +59,17 @@ class ArraySource:
         if images.is_floating_point():
             images = as_prepared(images, preprocess)
             if check_range:
-                RangeCheck(preprocess, "the images").see(images)
+                RangeCheck(preprocess).see(images)
         check_size(images, preprocess)
         check_labels("the data", labels, split.num_classes)
-        if augment is not None and not augment.is_off:
+        if augment is not None and augment.is_off:
+            augment = None
+        if augment is not None:
             check_not_prepared(images)
         self.class_names = split.classes()
+        self.num_classes = len(self.class_names)
         self.preprocess = preprocess
-        self.augment = None if augment is None or augment.is_off else augment
+        self.augment = augment
         self.shuffle = shuffle
         self.images = images.to(device)
         self.labels = labels.to(device)
@@ -74,26 +77,7 @@ class ArraySource:
     def __len__(self) -> int:
         return len(self.labels)
 
-    @property
-    def num_classes(self) -> int:
-        """The number of classes."""
-        return len(self.class_names)
-
-    def batches(
-        self,
-        *,
-        epoch: int = 0,
-        seed: int = 0,
-        batch_size: int,
-        start: int = 0,
-        rank: int = 0,
-        world: int = 1,
-    ) -> Batches:
-        """One epoch on the device: (b, c, h, w) float32, labels (b,) int64.
-
-        Order, `start`, `rank` and `world` as in `Source.batches`.
-        """
-        check_batches(batch_size, start, rank, world)
+    def feed(self, epoch: int, seed: int, share: Share) -> Batches:
         n = len(self)
         # Drawn for all samples, whatever part of them this process is to see,
         # and kept on the CPU: reading them back from a device would wait for
@@ -105,10 +89,8 @@ class ArraySource:
         table = None
         if self.augment is not None:
             table = augmentation_table(self.augment, n, generator)
-        batches = batch_rows(
-            order, batch_size=batch_size, start=start, rank=rank, world=world
-        )
-        return self._prepared(batches, table, batch_size // world)
+        size = share.batch_size // share.world
+        return self._prepared(share.rows_of(order), table, size)
 
     def _prepared(
         self, batches: list[Tensor], table: Tensor | None, size: int

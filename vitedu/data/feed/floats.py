@@ -29,11 +29,13 @@ def as_prepared(picture: Any, spec: PreprocessSpec) -> Tensor:
     images = torch.as_tensor(picture).float()
     wanted = (spec.in_channels, *spec.image_size)
     if images.shape[-3:] != wanted or images.ndim not in (3, 4):
+        found, model_size = (
+            "x".join(map(str, sizes)) for sizes in (images.shape[-3:], wanted)
+        )
         raise UserError(
             "images of floats are fed to the model as they are, but these are "
-            f"{_shape(images.shape[-3:])} and it wants {_shape(wanted)} "
-            "(channels, rows, columns); give pixels of 0..255 as uint8 to have "
-            "them resized"
+            f"{found} and it wants {model_size} (channels, rows, columns); "
+            "give pixels of 0..255 as uint8 to have them resized"
         )
     return images
 
@@ -56,9 +58,8 @@ class RangeCheck:
     values are far beyond white. Fewer images prove nothing.
     """
 
-    def __init__(self, spec: PreprocessSpec, name: str) -> None:
+    def __init__(self, spec: PreprocessSpec) -> None:
         self.spec = spec
-        self.name = name
         self.num_seen = 0
         self.lowest = math.inf
         self.highest = -math.inf
@@ -71,28 +72,23 @@ class RangeCheck:
         self.lowest = min(self.lowest, lowest)
         self.highest = max(self.highest, highest)
         self.num_seen += len(images)
-        if self.num_seen >= ENOUGH_IMAGES:
-            self._decide()
-
-    def _decide(self) -> None:
-        spec, lowest, highest = self.spec, self.lowest, self.highest
-        pairs = list(zip(spec.mean, spec.std, strict=True))
+        if self.num_seen < ENOUGH_IMAGES:
+            return
+        mean, std = self.spec.mean, self.spec.std
+        pairs = list(zip(mean, std, strict=True))
         black = min(-mean / std for mean, std in pairs)
         white = max((1 - mean) / std for mean, std in pairs)
-        is_raw = black < 0 <= lowest < highest
-        if is_raw or highest > 10 * max(white, -black):
+        is_raw = black < 0 <= self.lowest < self.highest
+        if is_raw or self.highest > 10 * max(white, -black):
             raise UserError(
-                f"{self.name} are floats in {lowest:.3g}..{highest:.3g}, but "
-                f"the model expects {black:.3g}..{white:.3g}: normalise them "
-                f"as its preprocess says (mean {_short(spec.mean)}, std "
-                f"{_short(spec.std)}), or give pixels of 0..255 as uint8; if "
-                "they are right as they are, give vitedu.data.as_source(data, "
-                "preprocess=model.preprocess, check_range=False)"
+                f"the images are floats in {self.lowest:.3g}.."
+                f"{self.highest:.3g}, but the model expects {black:.3g}.."
+                f"{white:.3g}: normalise them as its preprocess says (mean "
+                f"{_short(mean)}, std {_short(std)}), or give pixels of 0..255 "
+                "as uint8; if they are right as they are, give "
+                "vitedu.data.as_source(data, preprocess=model.preprocess, "
+                "check_range=False)"
             )
-
-
-def _shape(sizes: tuple[int, ...]) -> str:
-    return "x".join(map(str, sizes))
 
 
 def _short(values: tuple[float, ...]) -> str:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,13 @@ from torch.utils.data import DataLoader, IterableDataset
 from vitedu.data.dataset import Split
 from vitedu.data.feed.floats import RangeCheck, as_prepared, is_prepared
 from vitedu.data.feed.order import Draws, seed_from
-from vitedu.data.feed.source import Batches, Source, check_batches
-from vitedu.data.feed.workers import explain_killed_workers
+from vitedu.data.feed.source import (
+    Batches,
+    Feed,
+    Share,
+    Source,
+    explain_killed_workers,
+)
 from vitedu.data.labels import check_labels, whole_labels
 from vitedu.data.readers.arrays import is_pair
 from vitedu.data.readers.torch_dataset import is_hugging_face, pair_of
@@ -23,7 +29,7 @@ from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, normalise, read_image
 
 
-class LoaderSource:
+class LoaderSource(Feed):
     """Ready-made batches, cut to the size that the run wants.
 
     Order, augmentation and file reading are the loader's. Before each epoch
@@ -60,50 +66,30 @@ class LoaderSource:
         self.loader = loader
         self.preprocess = preprocess
         self.class_names = class_names
+        self.num_classes = len(class_names)
         self.num_images = num_images
         self.device = torch.device(device)
         self.check_range = check_range
 
-    @property
-    def num_classes(self) -> int:
-        """The number of classes."""
-        return len(self.class_names)
-
     def __len__(self) -> int:
         return self.num_images
 
-    def batches(
-        self,
-        *,
-        epoch: int = 0,
-        seed: int = 0,
-        batch_size: int,
-        start: int = 0,
-        rank: int = 0,
-        world: int = 1,
-    ) -> Batches:
-        """One epoch on the device: (b, c, h, w) float32, labels (b,) int64.
-
-        `start`, `rank` and `world` as in `Source.batches`; all that precedes
-        `start` is read and skipped, and every process reads everything.
-        UserError: a batch has another form, a label has no class, or the epoch
-        has another length.
-        """
-        check_batches(batch_size, start, rank, world)
-        cut = _cut(self._read(epoch, seed), batch_size)
+    def feed(self, epoch: int, seed: int, share: Share) -> Batches:
+        """All that precedes the start is read; every process reads all."""
+        rows = slice(share.rank, None, share.world)
+        cut = _cut(self._read(epoch, seed), share.batch_size)
         return (
             (
-                images[rank::world].to(self.device, non_blocking=True),
-                labels[rank::world].to(self.device, non_blocking=True),
+                images[rows].to(self.device, non_blocking=True),
+                labels[rows].to(self.device, non_blocking=True),
             )
-            for number, (images, labels) in enumerate(cut)
-            if number >= start
+            for images, labels in islice(cut, share.start, None)
         )
 
     def _read(self, epoch: int, seed: int) -> Batches:
         """The loader's own batches, prepared; checks how many images come."""
         spec, num_seen = self.preprocess, 0
-        check = RangeCheck(spec, "the images") if self.check_range else None
+        check = RangeCheck(spec) if self.check_range else None
         for number, batch in enumerate(self._drawn(epoch, seed)):
             where = f"batch {number}"
             images, labels = read_batch(batch, spec, where, check)
@@ -149,17 +135,16 @@ def _cut(batches: Batches, batch_size: int) -> Batches:
     for batch in batches:
         waiting.append(batch)
         num_waiting += len(batch[1])
-        if num_waiting < batch_size:
-            continue
-        images, labels = map(torch.cat, zip(*waiting, strict=True))
-        whole = num_waiting - num_waiting % batch_size
-        yield from zip(
-            images[:whole].split(batch_size),
-            labels[:whole].split(batch_size),
-            strict=True,
-        )
-        waiting = [(images[whole:], labels[whole:])]
-        num_waiting -= whole
+        if num_waiting >= batch_size:
+            images, labels = map(torch.cat, zip(*waiting, strict=True))
+            whole = num_waiting - num_waiting % batch_size
+            yield from zip(
+                images[:whole].split(batch_size),
+                labels[:whole].split(batch_size),
+                strict=True,
+            )
+            waiting = [(images[whole:], labels[whole:])]
+            num_waiting -= whole
     if num_waiting:
         images, labels = map(torch.cat, zip(*waiting, strict=True))
         yield images, labels

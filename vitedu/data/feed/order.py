@@ -1,7 +1,6 @@
 """Random draws, computed from (seed, epoch, index) and never stored.
 
 `order = torch.randperm(len(labels), generator=epoch_generator(seed, epoch))`
-`for rows in batch_rows(order, batch_size=64): images[rows], labels[rows]`
 `with Draws(seed, epoch, index): picture, label = dataset[index]`
 """
 
@@ -14,6 +13,12 @@ from torch import Tensor
 
 from vitedu.errors import UserError
 
+GENERATORS = (  # those of code that draws without one of its own
+    (random.getstate, random.setstate),
+    (np.random.get_state, np.random.set_state),
+    (torch.default_generator.get_state, torch.default_generator.set_state),
+)
+
 
 def seed_from(*numbers: int) -> int:
     """One seed from several numbers; neighbours give unrelated draws."""
@@ -24,24 +29,6 @@ def seed_from(*numbers: int) -> int:
 def epoch_generator(seed: int, epoch: int) -> torch.Generator:
     """The CPU generator of an epoch's order, then of its augmentation."""
     return torch.Generator().manual_seed(seed_from(seed, epoch))
-
-
-def batch_rows(
-    order: Tensor,
-    *,
-    batch_size: int,
-    start: int = 0,
-    rank: int = 0,
-    world: int = 1,
-) -> list[Tensor]:
-    """The samples of each batch from `start` on; `order` (n,) is int64.
-
-    Of each global batch, process `rank` of `world` takes rows [rank::world]:
-    together they get the batches of a single process, and equally many (the
-    last may be empty for some).
-    """
-    firsts = range(start * batch_size, len(order), batch_size)
-    return [order[first : first + batch_size][rank::world] for first in firsts]
 
 
 def windowed(
@@ -92,12 +79,12 @@ class Draws:
 
     def __init__(self, *numbers: int) -> None:
         self.numbers = numbers
-        self.own: tuple[Any, ...] | None = None
-        self.outside: tuple[Any, ...] = ()
+        self.own: list[Any] = []
+        self.outside: list[Any] = []
 
     def __enter__(self) -> None:
         self.outside = _states()
-        if self.own is not None:
+        if self.own:
             _restore(self.own)
             return
         seed = seed_from(*self.numbers)
@@ -111,16 +98,10 @@ class Draws:
         _restore(self.outside)
 
 
-def _states() -> tuple[Any, ...]:
-    return (
-        random.getstate(),
-        np.random.get_state(),
-        torch.default_generator.get_state(),
-    )
+def _states() -> list[Any]:
+    return [state() for state, _ in GENERATORS]
 
 
-def _restore(states: tuple[Any, ...]) -> None:
-    of_random, of_numpy, of_torch = states
-    random.setstate(of_random)
-    np.random.set_state(of_numpy)
-    torch.default_generator.set_state(of_torch)
+def _restore(states: list[Any]) -> None:
+    for (_, restore), state in zip(GENERATORS, states, strict=True):
+        restore(state)

@@ -4,6 +4,11 @@
 `for images, labels in source.batches(batch_size=64): ...`
 """
 
+import multiprocessing
+import os
+import signal
+import threading
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,15 +24,13 @@ from vitedu.data.feed.floats import (
     check_not_prepared,
     is_prepared,
 )
-from vitedu.data.feed.order import (
-    Draws,
-    batch_rows,
-    epoch_generator,
-    seed_from,
-    windowed,
+from vitedu.data.feed.order import Draws, epoch_generator, seed_from, windowed
+from vitedu.data.feed.source import (
+    Batches,
+    Feed,
+    Share,
+    explain_killed_workers,
 )
-from vitedu.data.feed.source import Batches, check_batches
-from vitedu.data.feed.workers import explain_killed_workers, follow_the_parent
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, as_image, normalise, read_image
 
@@ -37,13 +40,13 @@ if TYPE_CHECKING:
 # from a picture to another, before it is resized
 PictureChange: TypeAlias = Callable[["Image"], Any]
 # Images (b, c, h, w), labels (b,), rows of the augmentation table (b, columns).
-Batch: TypeAlias = tuple[Tensor, Tensor, Tensor]
+AugmentedBatch: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
 WINDOW = 16  # shards that are read side by side
 AT_ONCE = 16  # pictures that are open side by side
 
 
-class ImageSource:
+class ImageSource(Feed):
     """Pictures decoded on workers, ready for a model with this `preprocess`.
 
     Without `augment` pictures are prepared as for evaluation. With an `Augment`
@@ -76,6 +79,8 @@ class ImageSource:
             augment = None
         assert isinstance(pictures.reader, Reader)
         self.pictures = pictures
+        self.class_names = pictures.class_names
+        self.num_classes = pictures.num_classes
         self.reader = pictures.reader
         self.preprocess = preprocess
         self.augment = augment
@@ -84,37 +89,10 @@ class ImageSource:
         self.device = torch.device(device)
         self.check_range = check_range
 
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Names by index; empty if the data have only numbers."""
-        return self.pictures.class_names
-
-    @property
-    def num_classes(self) -> int:
-        """The number of names, else the largest label plus one."""
-        return self.pictures.num_classes
-
     def __len__(self) -> int:
         return len(self.pictures)
 
-    def batches(
-        self,
-        *,
-        epoch: int = 0,
-        seed: int = 0,
-        batch_size: int,
-        start: int = 0,
-        rank: int = 0,
-        world: int = 1,
-    ) -> Batches:
-        """One epoch on the device: (b, c, h, w) float32, labels (b,) int64.
-
-        Order, `start`, `rank` and `world` as in `Source.batches`; shards are
-        shuffled WINDOW at a time, so that a disk reads them in large parts.
-        UserError: a picture can't be decoded; leaving it out now would change
-        what is measured.
-        """
-        check_batches(batch_size, start, rank, world)
+    def feed(self, epoch: int, seed: int, share: Share) -> Batches:
         order = torch.arange(len(self))
         if self.shuffle:
             generator = epoch_generator(seed, epoch)
@@ -125,23 +103,19 @@ class ImageSource:
                 rows = self.pictures.rows
                 shard_of = shard_of if rows is None else shard_of[rows]
                 order = windowed(shard_of, WINDOW, generator)
-        batches = batch_rows(
-            order, batch_size=batch_size, start=start, rank=rank, world=world
-        )
-        return self._batches(Epoch(self, epoch, seed), batches)
+        return self._batches(Epoch(self, epoch, seed), share.rows_of(order))
 
     def _batches(self, epoch: "Epoch", batches: list[Tensor]) -> Batches:
         loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
             epoch,
             sampler=[rows.tolist() for rows in batches],
             batch_size=None,  # an index is a whole batch
-            collate_fn=as_it_is,
             num_workers=self.num_workers,
             pin_memory=self.device.type == "cuda",
             worker_init_fn=follow_the_parent,
             generator=torch.Generator(),  # leaves the global one alone
         )
-        check = RangeCheck(self.preprocess, "the pictures")
+        check = RangeCheck(self.preprocess)
         with explain_killed_workers():
             for batch in loader:
                 if isinstance(batch, UserError):
@@ -160,8 +134,25 @@ class ImageSource:
                 yield images, labels.to(self.device, non_blocking=True)
 
 
-def as_it_is(batch: Any) -> Any:
-    return batch
+def follow_the_parent(worker: int) -> None:
+    """Ignore Ctrl-C, which the parent handles, and end with the parent.
+
+    A killed parent can't stop its workers, which would keep memory and files
+    that the next run needs.
+    """
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    # pillow warns about files that it can read
+    warnings.filterwarnings("ignore", module="PIL")
+
+
+def _end_with_the_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        # Windows has no SIGKILL, and there SIGTERM ends a process at once too
+        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
 class Epoch(torch.utils.data.Dataset[Any]):
@@ -172,17 +163,19 @@ class Epoch(torch.utils.data.Dataset[Any]):
         self.epoch = epoch
         self.seed = seed
 
-    def __getitem__(self, indices: Sequence[int]) -> Batch | UserError:
+    def __getitem__(self, indices: Sequence[int]) -> AugmentedBatch | UserError:
         """A batch, or its UserError, to which torch would add a traceback."""
         augment = self.source.augment
         try:
             if isinstance(augment, Augment):
                 return self.cropped(indices, augment)
-            return self.prepared(indices)
+            return self.prepared(indices, augment)
         except UserError as error:
             return error
 
-    def cropped(self, indices: Sequence[int], augment: Augment) -> Batch:
+    def cropped(
+        self, indices: Sequence[int], augment: Augment
+    ) -> AugmentedBatch:
         """Pictures cut as `augment` says, and rows for the rest of it."""
         # here, so that pillow is loaded only where pictures are read
         from vitedu.data.augment.crop import cropped_pixels
@@ -190,7 +183,8 @@ class Epoch(torch.utils.data.Dataset[Any]):
         spec, source = self.source.preprocess, self.source.pictures
         # foreign code may reuse the memory or file of a picture for the next
         at_once = 1 if self.source.reader.is_foreign else AT_ONCE
-        images, rows, labels = [self.nothing()], [], []
+        images, labels = [self.nothing()], []
+        rows = [torch.empty(0, augment.num_columns)]
         for first in range(0, len(indices), at_once):
             part = indices[first : first + at_once]
             pictures = []
@@ -207,17 +201,21 @@ class Epoch(torch.utils.data.Dataset[Any]):
         return (
             torch.cat(images),
             torch.tensor(labels, dtype=torch.int64),
-            torch.cat(rows) if rows else torch.empty(0, augment.num_columns),
+            torch.cat(rows),
         )
 
-    def prepared(self, indices: Sequence[int]) -> Batch:
+    def prepared(
+        self, indices: Sequence[int], change: PictureChange | None
+    ) -> AugmentedBatch:
         """Pictures as for evaluation, after any function of the user's."""
-        spec = self.source.preprocess
+        spec, source = self.source.preprocess, self.source.pictures
         images, labels = [], []
         for index in indices:
             with self.seeded(index):
-                picture, label = self.source.pictures[index]
-                picture = self.changed(picture)
+                picture, label = source[index]
+                if change is not None:
+                    check_not_prepared(picture)
+                    picture = change(as_image(picture, spec.in_channels))
             images.append(
                 as_prepared(picture, spec)
                 if is_prepared(picture)
@@ -233,13 +231,6 @@ class Epoch(torch.utils.data.Dataset[Any]):
             torch.tensor(labels, dtype=torch.int64),
             torch.empty(len(labels), 0),
         )
-
-    def changed(self, picture: Any) -> Any:
-        change = self.source.augment
-        if change is None or isinstance(change, Augment):
-            return picture
-        check_not_prepared(picture)
-        return change(as_image(picture, self.source.preprocess.in_channels))
 
     def nothing(self) -> Tensor:
         """An empty batch, which a process may get at the end of an epoch."""

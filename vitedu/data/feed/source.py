@@ -4,10 +4,17 @@
 members.
 """
 
+import re
+import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Protocol, TypeAlias, runtime_checkable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from torch import Tensor
+
+from vitedu.errors import UserError
 
 Batches: TypeAlias = Iterator[tuple[Tensor, Tensor]]
 
@@ -55,12 +62,91 @@ class Source(Protocol):
         ...
 
 
-def check_batches(batch_size: int, start: int, rank: int, world: int) -> None:
-    """ValueError: the arguments of `batches` contradict each other."""
-    if batch_size < 1 or start < 0:
-        raise ValueError(
-            f"batches needs batch_size from 1 and start from 0, "
-            f"got {batch_size} and {start}"
+class Share(NamedTuple):
+    """The part of an epoch that a process is to see, as in `Source.batches`."""
+
+    batch_size: int
+    start: int
+    rank: int
+    world: int
+
+    def rows_of(self, order: Tensor) -> list[Tensor]:
+        """The samples of each batch; `order` (n,) is the epoch's."""
+        firsts = range(
+            self.start * self.batch_size, len(order), self.batch_size
         )
-    if not 0 <= rank < world:
-        raise ValueError(f"rank {rank} is not one of {world} processes")
+        batches = [order[first : first + self.batch_size] for first in firsts]
+        return [batch[self.rank :: self.world] for batch in batches]
+
+
+class Feed(ABC):
+    """A `Source` of this package."""
+
+    num_classes: int
+    class_names: tuple[str, ...]
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def feed(self, epoch: int, seed: int, share: Share) -> Batches: ...
+
+    def batches(
+        self,
+        *,
+        epoch: int = 0,
+        seed: int = 0,
+        batch_size: int,
+        start: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> Batches:
+        """One epoch on the device: (b, c, h, w) float32, labels (b,) int64.
+
+        Order, `start`, `rank` and `world` as in `Source.batches`.
+        UserError: what is read doesn't fit; leaving it out now would change
+        what is measured.
+        """
+        if batch_size < 1 or start < 0:
+            raise ValueError(
+                f"batches needs batch_size from 1 and start from 0, "
+                f"got {batch_size} and {start}"
+            )
+        if not 0 <= rank < world:
+            raise ValueError(f"rank {rank} is not one of {world} processes")
+        return self.feed(epoch, seed, Share(batch_size, start, rank, world))
+
+
+@contextmanager
+def explain_killed_workers() -> Iterator[None]:
+    """Turn torch's error about a killed worker into one sentence.
+
+    torch raises it wherever the program is, even in a training step, so wrap
+    everything that is done with the batches.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        found = re.match(r"DataLoader worker \(pid.*?(\d+)", str(error))
+        if found is None:
+            raise
+        is_shared = "Bus error" in str(error)
+        memory = "shared memory (/dev/shm)" if is_shared else "memory"
+        raise _killed(
+            f"the data worker with process number {found[1]}", memory
+        ) from error
+    except (ConnectionError, EOFError) as error:
+        # killed while it handed a batch over: this end of the pipe notices
+        # before torch does
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if Path(frame.f_code.co_filename).parent.name != "multiprocessing":
+            raise
+        raise _killed("a data worker", "memory") from error
+
+
+def _killed(worker: str, memory: str) -> UserError:
+    return UserError(
+        f"{worker} was killed, most likely because {memory} ran out; set "
+        "num_workers to a smaller number (0: no workers), or give the machine "
+        "more"
+    )

@@ -77,7 +77,7 @@ class ArraySource(Feed):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def feed(self, epoch: int, seed: int, share: Share) -> Batches:
+    def _feed(self, epoch: int, seed: int, share: Share) -> Batches:
         n = len(self)
         # Drawn for all samples, whatever part of them this process is to see,
         # and kept on the CPU: reading them back from a device would wait for

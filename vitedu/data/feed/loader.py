@@ -74,7 +74,7 @@ class LoaderSource(Feed):
     def __len__(self) -> int:
         return self.num_images
 
-    def feed(self, epoch: int, seed: int, share: Share) -> Batches:
+    def _feed(self, epoch: int, seed: int, share: Share) -> Batches:
         """All that precedes the start is read; every process reads all."""
         rows = slice(share.rank, None, share.world)
         cut = _cut(self._read(epoch, seed), share.batch_size)

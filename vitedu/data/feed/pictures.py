@@ -92,7 +92,7 @@ class ImageSource(Feed):
     def __len__(self) -> int:
         return len(self.pictures)
 
-    def feed(self, epoch: int, seed: int, share: Share) -> Batches:
+    def _feed(self, epoch: int, seed: int, share: Share) -> Batches:
         order = torch.arange(len(self))
         if self.shuffle:
             generator = epoch_generator(seed, epoch)

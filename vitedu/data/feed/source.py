@@ -89,7 +89,7 @@ class Feed(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def feed(self, epoch: int, seed: int, share: Share) -> Batches: ...
+    def _feed(self, epoch: int, seed: int, share: Share) -> Batches: ...
 
     def batches(
         self,
@@ -114,7 +114,7 @@ class Feed(ABC):
             )
         if not 0 <= rank < world:
             raise ValueError(f"rank {rank} is not one of {world} processes")
-        return self.feed(epoch, seed, Share(batch_size, start, rank, world))
+        return self._feed(epoch, seed, Share(batch_size, start, rank, world))
 
 
 @contextmanager

@@ -20,6 +20,7 @@ import textwrap
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from numbers import Integral, Real
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Kind = TypeVar("Kind", bound="DataclassInstance")
+UNIONS = (types.UnionType, typing.Union)
 
 
 @dataclass(frozen=True)
@@ -98,84 +100,74 @@ def field_types(kind: type) -> dict[str, Any]:
 def converted(name: str, value: Any, kind: Any) -> Any:
     """`value` as the type `kind` keeps it. UserError: it isn't of that type."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin in UNIONS and type(None) in parts:
+        if value is None:
+            return None
+        others = [part for part in parts if part is not type(None)]
+        if len(others) == 1:
+            return converted(name, value, others[0])
+    if origin is Literal and value not in parts:
+        end = did_you_mean(str(value), map(str, parts))
+        raise UserError(f"{name}={value!r} is not known; {end}")
+    try:
+        return _fitted(value, kind)
+    except Misfit:
+        raise UserError(
+            f"{name} must be {wanted(kind)}, got {value!r}"
+        ) from None
+
+
+class Misfit(Exception):
+    """A value isn't of its field's type."""
+
+
+def _fitted(value: Any, kind: Any) -> Any:
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
-        return converted_range(name, value, kind)
-    if origin is Literal:
-        if value not in parts:
-            end = did_you_mean(str(value), map(str, parts))
-            raise UserError(f"{name}={value!r} is not known; {end}")
-        return value
+        return _in_range(value, parts[0], parts[1:])
     if origin is tuple:
-        return converted_tuple(name, value, kind)
-    if origin in (types.UnionType, typing.Union):
-        return converted_union(name, value, kind)
-    if kind is int and is_number(value, Integral):
+        return _each(value, parts)
+    if origin in UNIONS:
+        for part in parts:
+            with suppress(Misfit):
+                return _fitted(value, part)
+        raise Misfit
+    if kind is int and _is_number(value, Integral):
         return int(value)
-    if kind is float and is_number(value, Real):
-        if not math.isfinite(value):
-            raise wrong(name, value, kind)
+    if kind is float and _is_number(value, Real) and math.isfinite(value):
         return float(value)
-    if kind in (int, float) or not is_instance(value, kind):
-        raise wrong(name, value, kind)
+    if origin is Literal:
+        is_one = value in parts
+    else:
+        is_one = kind is Any or isinstance(value, origin or kind)
+    if kind in (int, float) or not is_one:
+        raise Misfit
     return value
 
 
-def converted_range(name: str, value: Any, kind: Any) -> Any:
-    inner, *marks = typing.get_args(kind)
-    new = value
+def _in_range(value: Any, kind: Any, marks: tuple[Any, ...]) -> Any:
     if OneForAll() in marks and not isinstance(value, list | tuple):
-        parts = typing.get_args(inner)
-        new = (value,) * (1 if parts[-1] is Ellipsis else len(parts))
-    try:
-        new = converted(name, new, inner)
-    except UserError:
-        raise wrong(name, value, kind) from None
-    if not all(mark.holds(new) for mark in marks if isinstance(mark, Range)):
-        raise wrong(name, value, kind)
-    return new
+        parts = typing.get_args(kind)
+        value = (value,) * (1 if parts[-1] is Ellipsis else len(parts))
+    value = _fitted(value, kind)
+    if not all(mark.holds(value) for mark in marks if isinstance(mark, Range)):
+        raise Misfit
+    return value
 
 
-def converted_tuple(name: str, value: Any, kind: Any) -> tuple[Any, ...]:
-    parts = typing.get_args(kind)
+def _each(value: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple):
-        raise wrong(name, value, kind)
-    if parts[-1] is Ellipsis:
-        parts = parts[:1] * len(value)
-    if len(parts) != len(value):
-        raise wrong(name, value, kind)
-    pairs = zip(value, parts, strict=True)
-    try:
-        return tuple(converted(name, each, part) for each, part in pairs)
-    except UserError:
-        raise wrong(name, value, kind) from None
+        raise Misfit
+    if kinds[-1] is Ellipsis:
+        kinds = kinds[:1] * len(value)
+    if len(kinds) != len(value):
+        raise Misfit
+    return tuple(map(_fitted, value, kinds))
 
 
-def converted_union(name: str, value: Any, kind: Any) -> Any:
-    others = [x for x in typing.get_args(kind) if x is not type(None)]
-    if value is None and len(others) < len(typing.get_args(kind)):
-        return None
-    if len(others) == 1:
-        return converted(name, value, others[0])
-    for other in others:
-        try:
-            return converted(name, value, other)
-        except UserError:
-            continue
-    raise wrong(name, value, kind)
-
-
-def is_number(value: Any, kind: type) -> bool:
+def _is_number(value: Any, kind: type) -> bool:
     """NumPy's numbers count too, True and False don't."""
     return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def is_instance(value: Any, kind: Any) -> bool:
-    """`isinstance` that also takes Any and generic types."""
-    return kind is Any or isinstance(value, typing.get_origin(kind) or kind)
-
-
-def wrong(name: str, value: Any, kind: Any) -> UserError:
-    return UserError(f"{name} must be {wanted(kind)}, got {value!r}")
 
 
 def wanted(kind: Any) -> str:
@@ -190,7 +182,7 @@ def wanted(kind: Any) -> str:
         if parts[-1] is Ellipsis:
             return f"a list of {each}"
         return f"{len(parts)} {each}"
-    if origin in (types.UnionType, typing.Union):
+    if origin in UNIONS:
         return " or ".join(map(wanted, parts))
     if origin is Literal:
         return " or ".join(map(repr, parts))

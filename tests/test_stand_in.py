@@ -31,6 +31,8 @@ from vitedu.train.schedule import build_schedule
 from vitedu.train.state import TrainState
 from vitedu.train.step import train_step
 
+pytestmark = pytest.mark.slow
+
 CONFIG = TrainConfig(
     recipe="test",
     tier="gpu",

@@ -427,60 +427,6 @@ figures.show(*speed.rescue(losses, scales))
 # ceiling: a doubling, an overflow, a skipped step, a halving. With a patience of four, that
 # costs one step in five, so PyTorch's scaler waits 2,000.
 #
-# ## One missing line
-#
-# When the paper trains on ImageNet, and whenever it fine-tunes, it *clips* the gradients:
-# if their norm, over all weights together, is above one, they're scaled down to one. Where
-# does that line go? In [one of PyTorch's own
-# examples](https://github.com/pytorch/examples/issues/1196) and in [a popular
-# U-Net](https://github.com/milesial/Pytorch-UNet/pull/470), users found it right after the
-# backward pass, where the gradients are still multiplied by $s$. PyTorch's scaler has
-# `unscale_` to divide by $s$ first. Let's leave it out. Plain `float32` will do, because the
-# mistake has nothing to do with the format.
-
-
-# %%
-def clipped_step(model, optimizer, scaler, images, labels, unscale_first):
-    loss = F.cross_entropy(model(images), labels)
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
-    if unscale_first:
-        scaler.unscale_(optimizer)
-    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    scaler.step(optimizer)  # unscales, unless that's been done
-    scaler.update()
-    return loss.detach()
-
-
-# %% [markdown]
-# **Predict:** what does the missing `unscale_` cost with AdamW? And with SGD, plain
-# gradient descent with momentum, which the paper uses for fine-tuning?
-
-# %% tags=["failure", "nbval-ignore-output"]
-OPTIMIZERS = {
-    "AdamW": partial(torch.optim.AdamW, lr=0.01),
-    "SGD": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
-}
-for name, build in OPTIMIZERS.items():
-    for unscale_first in (True, False):
-        model, scaler = tiny(), torch.amp.GradScaler("cpu")
-        optimizer, losses = build(model.parameters()), []
-        for x, y in zip(x_learn[:9_600].split(64), y_learn.split(64)):
-            losses.append(
-                clipped_step(model, optimizer, scaler, x, y, unscale_first)
-            )
-        how = "with" if unscale_first else "without"
-        last = torch.stack(losses[-20:]).mean()
-        print(f"{name:5} {how:7} unscale_: {last:.2f}")
-
-
-# %% [markdown]
-# These are mean losses of the last twenty batches. Without `unscale_` the gradients are
-# 65,536 times too large, so *all* of them get clipped to norm $1$, and then divided by
-# 65,536. SGD's steps are far too short, and it stands still. AdamW divides by the size of
-# the gradients anyway, and you see next to no difference. The mistake waits, until somebody
-# changes the optimizer.
-#
 # ## What you saved
 #
 # Enough of what sixteen bits cost you. What do they bring? Memory first. The weights,
@@ -523,7 +469,7 @@ figures.show(*speed.memory(bars))
 #
 # The second saving is `bfloat16`, one line, and it's about 40 %. It isn't half, because
 # a sum takes the finer format, so the residual stream stays in `float32`, and norms keep
-# it. And the image is kept twice, before and after rounding. Only both savings together make it half.
+# it. And the image is kept twice, before and after rounding.
 #
 # You can count all this without running anything, and `vitedu.budget` does. For a batch of
 # 64, in MB:
@@ -684,6 +630,56 @@ print(f"a step in mixed bfloat16 is {faster:.1f} times as fast as in float32")
 # Transformer's operations](https://arxiv.org/abs/2205.14135) wait for the memory, and
 # `torch.compile` can [fuse small ones](#What-torch.compile-does) into one trip.
 #
+# ### One line at a time
+#
+# So how far do you get on a real GPU? We took a training step of 64 images, everything in
+# `float32` and attention as you wrote it, and changed one line after the other. *TF32* means
+# that products round their `float32` factors to ten bits of fraction. A *fused* optimizer
+# updates all the weights in one go. Each line stays for those that follow.
+#
+# **Guess:** which line helps a ViT-B/16 most? And ViT-Ti/16, the same network with a
+# fifteenth of the weights?
+
+# %% tags=["hide-input"]
+record = results.read("gpu-ladder")
+metrics = record["metrics"]
+rungs = [each["name"] for each in record["config"]["rungs"] if each["is_kept"]]
+
+
+def climbed(model):
+    """The speed after each line, times that of float32."""
+    speeds = {x: metrics[f"{model}/{x}/speed"]["value"] for x in rungs}
+    return {x: speed / speeds["float32"] for x, speed in speeds.items()}
+
+
+ladder = {
+    x.replace("-16", "/16"): climbed(x) for x in ("ViT-B-16", "ViT-Ti-16")
+}
+figures.show(*speed.ladder(ladder))
+
+# %% tags=["hide-input"]
+large = metrics["ViT-B-16/compiled/mfu"]["value"]
+print(f"{'ViT-B/16, all lines:':33} {ladder['ViT-B/16']['compiled']:.1f} times")
+print(f"{'of what the GPU does in products:':33} {large:.0f} %")
+print(
+    f"{'ViT-Ti/16, all lines:':33} {ladder['ViT-Ti/16']['compiled']:.1f} times"
+)
+print(f"{'ViT-Ti/16, bf16 against TF32:':33} ", end="")
+print(f"{ladder['ViT-Ti/16']['bf16'] / ladder['ViT-Ti/16']['TF32']:.1f} times")
+print(f"{record['hardware']}, {record['date']}: {record['command']}")
+
+# %% [markdown]
+# The large network gains with nearly every line, most with the first: TF32 sends its
+# products to the circuits for short numbers. The small one gains nothing from any of the
+# formats, and `bfloat16` even slows it down. It isn't the GPU that you're waiting for. Its
+# part of each operation is over sooner than Python can ask for the next one, and `autocast`
+# has more to ask for: it converts the numbers. What helps is to ask less often, with four
+# times the images in a batch, or with `torch.compile`, which makes one operation of
+# several.
+#
+# So if a faster format changes nothing, find out who waits for whom, before you buy a larger
+# GPU.
+#
 # ## Does it still learn?
 #
 # We train on MNIST in `float32`, and mixed with each of the sixteen-bit formats, with three
@@ -735,8 +731,7 @@ for name in ("float32", "bfloat16"):
 # %% [markdown]
 # (Both begin far above $\ln 10$, because the network is sure of its wrong answers.) It's
 # the vanishing step from above, in a real run. In `bfloat16` the larger weights can't move.
-# There's no error: you'd see a loss that hardly falls, and you'd blame the
-# learning rate.
+# There's no error: you'd blame the learning rate.
 #
 # With the weights in `float32`, one line of `autocast` saves a ViT-Ti/16 about 40 % of its
 # memory and, on the right chip, most of its time. On your own data, `vitedu train` takes
@@ -748,15 +743,14 @@ for name in ("float32", "bfloat16"):
 #    `float32`; `float16` is finer, and its small gradients need a loss scaler.
 # 2. Weights and optimizer stay in `float32`, products get sixteen bits. The activations are
 #    most of the memory: `autocast` saves about 40 % of them, fused attention makes it half.
-# 3. A format is fast only where the chip has circuits for it, and only in work that does
-#    many operations per byte. Measure before you believe.
+# 3. A format is fast only where the chip has circuits for it, only in work that does many
+#    operations per byte, and only if Python keeps the chip busy. Measure before you believe.
 #
 # **Five questions**
 #
 # 1. Why is $2048 + 1$ the same as $2048$ in `float16`, and what is it in `bfloat16`?
 # 2. What killed the run at the top of the page?
-# 3. Why must gradients be unscaled before they're clipped, and why does SGD stand still if
-#    they aren't, but not AdamW?
+# 3. Why did no format help ViT-Ti/16 on the GPU, and what did?
 # 4. A loss scaler skips a step. What has it seen, and what does it do with its scale?
 # 5. Which of a ViT's operations get faster with circuits for sixteen bits, and which don't?
 #
@@ -791,6 +785,60 @@ for name in ("float32", "bfloat16"):
 # What would you try first?
 #
 # ## Second reading
+#
+# ### One missing line
+#
+# When the paper trains on ImageNet, and whenever it fine-tunes, it *clips* the gradients:
+# if their norm, over all weights together, is above one, they're scaled down to one. Where
+# does that line go? In [one of PyTorch's own
+# examples](https://github.com/pytorch/examples/issues/1196) and in [a popular
+# U-Net](https://github.com/milesial/Pytorch-UNet/pull/470), users found it right after the
+# backward pass, where the gradients are still multiplied by $s$. PyTorch's scaler has
+# `unscale_` to divide by $s$ first. Let's leave it out. Plain `float32` will do, because the
+# mistake has nothing to do with the format.
+
+
+# %%
+def clipped_step(model, optimizer, scaler, images, labels, unscale_first):
+    loss = F.cross_entropy(model(images), labels)
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    if unscale_first:
+        scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)  # unscales, unless that's been done
+    scaler.update()
+    return loss.detach()
+
+
+# %% [markdown]
+# **Predict:** what does the missing `unscale_` cost with AdamW? And with SGD, plain
+# gradient descent with momentum, which the paper uses for fine-tuning?
+
+# %% tags=["failure", "nbval-ignore-output"]
+OPTIMIZERS = {
+    "AdamW": partial(torch.optim.AdamW, lr=0.01),
+    "SGD": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+}
+for name, build in OPTIMIZERS.items():
+    for unscale_first in (True, False):
+        model, scaler = tiny(), torch.amp.GradScaler("cpu")
+        optimizer, losses = build(model.parameters()), []
+        for x, y in zip(x_learn[:9_600].split(64), y_learn.split(64)):
+            losses.append(
+                clipped_step(model, optimizer, scaler, x, y, unscale_first)
+            )
+        how = "with" if unscale_first else "without"
+        last = torch.stack(losses[-20:]).mean()
+        print(f"{name:5} {how:7} unscale_: {last:.2f}")
+
+
+# %% [markdown]
+# These are mean losses of the last twenty batches. Without `unscale_` the gradients are
+# 65,536 times too large, so *all* of them get clipped to norm $1$, and then divided by
+# 65,536. SGD's steps are far too short, and it stands still. AdamW divides by the size of
+# the gradients anyway, and you see next to no difference. The mistake waits, until somebody
+# changes the optimizer.
 #
 # ### What torch.compile does
 #
@@ -875,8 +923,9 @@ print(f"{record['hardware']}, {record['date']}")
 # attention for granted, which the authors didn't have.
 #
 # And is `vitedu` itself fast? On one thread of a processor, its ViTs are within one percent
-# of the fastest of timm, torchvision and Hugging Face's transformers: the row
-# *throughput-cpu* of [the ledger](ledger.md) has the record.
+# of the fastest of timm, torchvision and Hugging Face's transformers, and on a GPU a
+# training step of ViT-B/16 is as fast as timm's: the rows *throughput-cpu* and *gpu-steps*
+# of [the ledger](ledger.md) have the records.
 
 # %% [markdown]
 # ## Where this is in the paper
@@ -892,8 +941,8 @@ print(f"{record['hardware']}, {record['date']}")
 # * Figure 12 is measured on TPUs, with many more models; ours on one thread of a processor,
 #   and its batches aren't measured at all. At the largest sizes ours sees one image at a
 #   time.
-# * We haven't recorded a GPU yet: `python benchmarks/throughput.py` will fill [its row of
-#   the ledger](ledger.md).
+# * The ladder is of one GPU, half an hour of it. You can repeat it on yours: `python
+#   benchmarks/gpu_day.py --lot 2`. The [ledger](ledger.md) has what else we measured there.
 #
 # ## Three readings
 #
@@ -980,5 +1029,11 @@ for name, parts in {
 # the gradients aren't, it was the backward pass, and a scaler should have caught it. Is the
 # scale falling step after step? Then no scale helps, and the gradients are NaN for another
 # reason. The cheapest first try is `bfloat16`, if your chip has it.
+#
+# It isn't always a number that's too large. Our first run on a GPU ended in NaN after 88
+# steps, in `bfloat16`. With the last weights and the bad batch, `float32` was fine, and so
+# was `bfloat16` with another kernel of fused attention. The one that PyTorch had chosen has
+# [a mistake](https://github.com/pytorch/pytorch/issues/196678) in its backward pass that
+# shows when there are 64 tokens. So `attention=auto` of `vitedu train` leaves it out.
 #
 # </details>

@@ -349,6 +349,35 @@ def roofline(
     return figure, f"{alt}."
 
 
+def ladder(
+    times: Mapping[str, Mapping[str, float]],
+) -> "tuple[Figure, str]":
+    """How many times as fast a step is, by network, after each line."""
+    lines = [*next(iter(times.values()))]
+    figure, axes = chart(WIDTH, 0.42 * len(lines) + 1.1)
+    told = []
+    for (name, reached), color in zip(
+        times.items(), (PATCHES, POSITIONS), strict=False
+    ):
+        look = {"marker": "o", "markersize": 6, "linewidth": 2.5}
+        values = [reached[line] for line in lines]
+        axes.plot(values, range(len(lines)), color=color, label=name, **look)
+        listed = ", ".join(f"{reached[line]:.1f} {line}" for line in lines)
+        told.append(f"{name}: {listed}")
+    axes.axvline(1, color=DARK, linewidth=1)
+    axes.set_yticks(range(len(lines)), lines)
+    axes.invert_yaxis()
+    axes.set_xlim(0)
+    axes.tick_params(labelsize=11)
+    axes.set_xlabel("images a second, times those of float32", fontsize=12)
+    axes.legend(frameon=False, fontsize=12, loc="upper right")
+    bare(axes)
+    return (
+        figure,
+        f"Times as fast, one line after the other. {'. '.join(told)}.",
+    )
+
+
 def over_size(
     ratios: Mapping[str, Mapping[int, float]],
 ) -> "tuple[Figure, str]":

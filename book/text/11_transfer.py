@@ -689,7 +689,7 @@ print(record["command"])
 #
 # You can compute both before you rent anything. Time: the network's multiplications,
 # times three for forward and backward, over what the GPU does in a second (we assume 30
-# to 40 % of its data sheet). Memory: weights, gradients, velocities, and above all the
+# to 40 % of its data sheet; an H100 [reached 35](ledger.md)). Memory: weights, gradients, velocities, and above all the
 # intermediate results that each image needs for the backward pass. For ViT-B/16 at 384
 # pixels, with your sum for the cores:
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from vitedu.data.array_sets import load_dataset
 
 from vitedu.data.catalogue import CATALOGUE
-from vitedu.data.named import load_dataset
 from vitedu.data.open import open_split
 from vitedu.errors import UserError
 
@@ -196,25 +196,25 @@ def test_only_digits_can_stand_in():
             {"x_train": X.astype(np.float32)},
             "x_train is float32, should be uint8",
         ),
-        ({"x_train": X[0]}, r"x_train has images of shape \(4,\), should be"),
+        ({"x_train": X[0]}, r"train has images of shape \(5, 4\); an array"),
         (
             {"x_test": X[:3, ..., None].repeat(2, 3)},
-            r"x_test has images of shape",
+            r"test has images of shape \(3, 5, 4, 2\); an array of uint8 is",
         ),
         (
             {"x_train": X[:0], "y_train": Y[:0]},
-            r"x_train is empty \(0 images\)",
+            r"train has no images, but the shape \(0, 5, 4\)",
         ),
-        ({"y_train": Y[:5]}, r"x_train has 6 images, but y_train 5 labels"),
-        ({"y_train": Y.astype(np.float64)}, "y_train is float64 of shape"),
-        ({"y_test": Y[:3, None]}, r"y_test is uint8 of shape \(3, 1\)"),
+        ({"y_train": Y[:5]}, r"train has 6 images, but 5 labels"),
+        ({"y_train": Y.astype(np.float64)}, "train are float64 of shape"),
+        ({"y_test": Y[:3, None]}, r"test are uint8 of shape \(3, 1\)"),
         (
             {"y_train": Y.astype(int) - 1},
-            "y_train has the label -1; labels begin at 0",
+            "train has the label -1; labels begin at 0",
         ),
         (
             {"class_names": np.array(["a", "b"])},
-            "y_train has the label 2, but there are 2 classes, counted",
+            "train has the label 2, but there are 2 classes, counted",
         ),
         ({"class_names": np.arange(3)}, "class_names is int64 of shape"),
         (
@@ -234,7 +234,7 @@ def test_a_bad_idx_label_is_named(tmp_path):
     data = write_idx_folder(tmp_path / "folder", bad, ".gz")
     with pytest.raises(
         UserError,
-        match=r"y_test has the label 10, but .* 10 classes",
+        match=r"test has the label 10, but .* 10 classes",
     ):
         load_dataset("mnist", data=data)
 
@@ -243,7 +243,7 @@ def test_idx_files_of_unequal_length_are_refused(tmp_path):
     data = write_idx_folder(tmp_path / "folder", GOOD | {"y_train": Y[:4]})
     with pytest.raises(
         UserError,
-        match="x_train has 6 images, but y_train 4 labels",
+        match="train has 6 images, but 4 labels",
     ):
         load_dataset("mnist", data=data)
 

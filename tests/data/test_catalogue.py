@@ -19,7 +19,7 @@ def test_every_file_has_a_size_a_digest_and_a_place_to_come_from():
         assert all(len(file.sha256) == 64 for file in named.files)
         assert all(mirror.endswith("/") for mirror in named.mirrors)
         assert all(mirror.startswith("https://") for mirror in named.mirrors)
-        if named.reader == "idx":
+        if named.kind == "idx":
             assert len(named.files) == len(KEYS)
 
 
@@ -38,7 +38,7 @@ def stripes(file_server, tmp_path, monkeypatch):
     digest = hashlib.sha256(content).hexdigest()
     entry = NamedSet(
         title="Stripes",
-        reader="npz",
+        kind="npz",
         files=(File("stripes.npz", digest),),
         layouts=(("stripes.npz", ()),),
         mirrors=(f"{file_server.address}/good/",),

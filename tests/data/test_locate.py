@@ -89,7 +89,7 @@ def test_a_set_found_nowhere_names_every_place_and_every_file(
     assert str(error.value) == (
         f"MNIST is not in $VITEDU_DATA/mnist ({tmp_path}/data/mnist) or the "
         f"cache ({cache}), and VITEDU_OFFLINE=1 forbids the download; unset "
-        "it, put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, "
+        "it, or put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, "
         "t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz into "
         f"{cache}, or pass fallback=digits"
     )
@@ -102,8 +102,8 @@ def test_data_that_does_not_hold_the_set_is_never_passed_over(tmp_path, cache):
     with pytest.raises(
         UserError,
         match=r"given has 2 folders without pictures \(a, b\); give the folder "
-        r"of MNIST's files \(train-images-idx3-ubyte.gz, .*\), or pictures: "
-        "class",
+        r"of MNIST's files \(train-images-idx3-ubyte.gz, .*\), or give "
+        "pictures: class",
     ) as error:
         locate("mnist", data=tmp_path / "given")
     # else `fallback` would put another set in its place
@@ -115,8 +115,8 @@ def test_data_for_a_set_that_needs_none_says_what_it_holds(tmp_path, name):
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(
         UserError,
-        match=r"leave out data=.*, which has 1 file \(notes.txt\) and no "
-        "folders, or give pictures: class folders",
+        match=r"data=.* has 1 file \(notes.txt\) and no folders; .*, so leave "
+        "it out, or give pictures: class folders",
     ):
         load_dataset(name, data=tmp_path)
 
@@ -212,7 +212,7 @@ def test_where_lists_every_set_without_a_download(cache):
 def test_the_digits_of_the_package_are_nowhere_else(tmp_path):
     assert locate("digits").path.name == "digits.npz"
     with pytest.raises(
-        UserError, match="digits comes with the package; leave out data="
+        UserError, match="digits comes with the package, so leave it out"
     ):
         locate("digits", data=tmp_path)
 
@@ -257,7 +257,8 @@ def test_only_what_the_cache_lacks_is_fetched(server, cache):
 def test_a_mirror_that_fails_gives_way_to_the_next(
     server, cache, monkeypatch, fault
 ):
-    monkeypatch.setattr("vitedu.data.download.SILENT_SECONDS", 0.3)
+    module = sys.modules["vitedu.data.locate"]
+    monkeypatch.setattr(module, "SILENT_SECONDS", 0.3)
     mirrors = (f"{server.address}/{fault}/", f"{server.address}/good/")
     locate("mnist", mirrors=mirrors)
     assert files_in(cache) == FILES
@@ -277,8 +278,8 @@ def test_when_all_mirrors_fail_each_reason_is_given_and_nothing_is_left(
         f"{mirrors[1]}{FIRST}: invalid hash value (expected ",
         f"{mirrors[2]}{FIRST}: invalid hash value (expected ",
         f"; http://127.0.0.1:9/{FIRST}: urlopen",
-        f"put {first}, {second}, {third} and {last} into {cache} yourself, "
-        "or pass fallback=digits",
+        f"put {first}, {second}, {third} and {last} into {cache}, or "
+        "pass fallback=digits",
     ):
         assert part in str(error.value)
     assert files_in(cache) == {}

@@ -41,10 +41,8 @@ def test_the_answer_for_many_pictures_is_remembered(folder, cache):
     want = ["cannot read ant/007.png", "cannot read ant/090.png"]
     assert skipped(folder) == want
     (kept,) = cache.iterdir()
-    kept.write_text(kept.read_text().replace("cannot", "could not"))
-    assert skipped(folder) == [
-        sentence.replace("cannot", "could not") for sentence in want
-    ]
+    kept.write_text(kept.read_text().replace("7, 90", "7"))
+    assert skipped(folder) == want[:1]
 
 
 def test_another_date_or_size_is_looked_at_again(folder, cache):

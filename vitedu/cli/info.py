@@ -20,7 +20,8 @@ from vitedu.cli.overrides import (
     split_words,
 )
 from vitedu.data import where
-from vitedu.data.named import named_folders
+from vitedu.data.catalogue import sets_of
+from vitedu.data.locate import present
 from vitedu.errors import UserError, did_you_mean, readable_bytes
 from vitedu.model import HYBRIDS, NAMES, RESNETS, ViTConfig, new_network
 from vitedu.model.network import NetworkConfig, network_config_of
@@ -134,7 +135,8 @@ def grouped(names: Iterable[str]) -> str:
 
 
 def info_data() -> Answer:
-    places = where() | named_folders()
+    places = where()
+    places |= {name: present(name) for name in sets_of("zip", "torchvision")}
     values = {
         name: place and {"path": str(place.path), "from": place.origin}
         for name, place in places.items()

@@ -21,8 +21,8 @@ from vitedu.cli.output import (
 from vitedu.cli.overrides import split_words
 from vitedu.cli.progress import DERIVED, model_line, model_name
 from vitedu.data import Source, folder_of
+from vitedu.data.array_sets import is_array_set
 from vitedu.data.feed.pictures import ImageSource
-from vitedu.data.named import is_array_set
 from vitedu.errors import UserError, reason
 from vitedu.evaluate.classify import class_names
 from vitedu.files import replace_file

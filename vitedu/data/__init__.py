@@ -1,5 +1,6 @@
 """Pixels and labels: where they lie, how they are read, augmented and fed."""
 
+from vitedu.data.array_sets import load_dataset
 from vitedu.data.augment import Augment, mix
 from vitedu.data.catalogue import MissingDataError
 from vitedu.data.dataset import Dataset, Reader, Split, match_classes
@@ -7,11 +8,11 @@ from vitedu.data.feed.arrays import ArraySource
 from vitedu.data.feed.pictures import ImageSource
 from vitedu.data.feed.source import Source
 from vitedu.data.locate import Location, locate, where
-from vitedu.data.named import folder_of, load_dataset
 from vitedu.data.open import (
     as_source,
     evaluation_part,
     find_images,
+    folder_of,
     load_folder,
 )
 from vitedu.data.prepare import Prepared, prepare

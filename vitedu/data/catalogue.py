@@ -9,15 +9,15 @@ $VITEDU_DATA/NAME and in the cache, downloaded, read and trained on.
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from vitedu.errors import UserError
 from vitedu.files import user_path
 
-Reader = Literal["idx", "cifar", "npz", "zip", "torchvision"]
-ARRAYS: tuple[Reader, ...] = ("idx", "cifar", "npz")
+Kind = Literal["package", "idx", "cifar", "npz", "zip", "torchvision"]
+ARRAYS: tuple[Kind, ...] = ("package", "idx", "cifar", "npz")
 # A path below the set's folder and the files in it, each of which may have
 # ".gz" behind its name. No files: the path is a file itself.
 Layout = tuple[str, tuple[str, ...]]
@@ -31,56 +31,42 @@ class File(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TorchvisionClass:
-    """A class of torchvision.datasets, and its arguments for each part.
-
-    Attributes:
-        name: of the class
-        parts: the arguments for train, val and test
-        labels: the attribute with the labels, if it isn't a usual one
-        class_names: the attribute with the class names, likewise
-    """
-
-    name: str
-    parts: Mapping[str, Mapping[str, Any]]
-    labels: str | None = None
-    class_names: str | None = None
-
-
-@dataclass(frozen=True)
 class NamedSet:
     """A data set that can be loaded by name.
 
     Attributes:
         title: its name in a sentence
-        reader: "idx" is MNIST's, four files; "cifar" a folder of batches or an
+        kind: "idx" is MNIST's, four files; "cifar" a folder of batches or an
             archive of one; "npz" a file with x_train, y_train, x_test and
-            y_test; "zip" class folders in train/ and val/, packed below a
-            folder named like the zip; "torchvision" that library, which also
-            downloads
+            y_test; "package" such a file in this package; "zip" class folders
+            in train/ and val/, packed below a folder named like the zip;
+            "torchvision" that library, which also downloads
         class_names: names of labels 0, 1, ...; () if the files have them
         files: what to download; for "idx" images and labels to train on, then
             images and labels to test on
         mirrors: addresses that end in "/", tried in this order
         layouts: file layouts by which the set is recognised in a folder
-        torchvision: its class there
+        torchvision: its class in torchvision.datasets
+        splits: that class's argument `split` for train, val and test; {}: it
+            has one part
     """
 
     title: str
-    reader: Reader
+    kind: Kind
     class_names: tuple[str, ...] = ()
     files: tuple[File, ...] = ()
     mirrors: tuple[str, ...] = ()
     layouts: tuple[Layout, ...] = ()
-    torchvision: TorchvisionClass | None = None
+    torchvision: str = ""
+    splits: Mapping[str, str] = field(default_factory=dict)
 
 
-def reader_of(name: str) -> Reader | None:
-    return CATALOGUE[name].reader if name in CATALOGUE else None
+def kind_of(name: str) -> Kind | None:
+    return CATALOGUE[name].kind if name in CATALOGUE else None
 
 
-def sets_of(*readers: Reader) -> tuple[str, ...]:
-    return tuple(name for name in CATALOGUE if reader_of(name) in readers)
+def sets_of(*kinds: Kind) -> tuple[str, ...]:
+    return tuple(name for name in CATALOGUE if kind_of(name) in kinds)
 
 
 def _idx(
@@ -135,25 +121,16 @@ def _cifar(
 
 def _by_torchvision(
     title: str,
-    name: str,
-    *,
-    labels: str | None = None,
-    class_names: str | tuple[str, ...] = (),
+    torchvision: str,
+    class_names: tuple[str, ...] = (),
     **splits: str,
 ) -> NamedSet:
-    """`splits` maps parts to the class's argument `split`; {}: one part."""
-    known = class_names if isinstance(class_names, tuple) else ()
-    parts = {part: {"split": split} for part, split in splits.items()}
     return NamedSet(
         title,
         "torchvision",
-        known,
-        torchvision=TorchvisionClass(
-            name,
-            parts or {"train": {}},
-            labels,
-            class_names if isinstance(class_names, str) else None,
-        ),
+        class_names,
+        torchvision=torchvision,
+        splits=splits,
     )
 
 
@@ -189,6 +166,9 @@ CIFAR100_NAMES = tuple(
 )
 
 CATALOGUE: dict[str, NamedSet] = {
+    "digits": NamedSet(
+        "Digits", "package", DIGIT_NAMES, layouts=(("digits.npz", ()),)
+    ),
     "mnist": _idx(
         "MNIST",
         DIGIT_NAMES,
@@ -250,9 +230,7 @@ CATALOGUE: dict[str, NamedSet] = {
         ),
         ("https://download.pytorch.org/tutorial/",),
     ),
-    "caltech101": _by_torchvision(
-        "Caltech-101", "Caltech101", labels="y", class_names="categories"
-    ),
+    "caltech101": _by_torchvision("Caltech-101", "Caltech101"),
     "clevr-count": _by_torchvision(
         "CLEVR (number of objects)",
         "CLEVRClassification",
@@ -273,7 +251,7 @@ CATALOGUE: dict[str, NamedSet] = {
     "stl10": _by_torchvision("STL-10", "STL10", train="train", test="test"),
     "sun397": _by_torchvision("SUN397", "SUN397"),
     "svhn": _by_torchvision(
-        "SVHN", "SVHN", class_names=DIGIT_NAMES, train="train", test="test"
+        "SVHN", "SVHN", DIGIT_NAMES, train="train", test="test"
     ),
 }
 
@@ -283,46 +261,24 @@ class MissingDataError(UserError):
 
 
 def folders_of(name: str) -> tuple[Path, ...]:
-    """Where to look for a set outside of the package; the cache comes last."""
-    root = _folder_in("VITEDU_DATA")
-    own = () if root is None else (root / name,)
+    """Where to look for a set; the cache comes last."""
+    if kind_of(name) == "package":
+        return (Path(__file__).parent,)
+    root = os.environ.get("VITEDU_DATA")
+    own = (user_path(root) / name,) if root else ()
     return (*own, cache_folder() / name)
 
 
 def cache_folder() -> Path:
-    """$VITEDU_CACHE, else the platform's cache. UserError: no home folder."""
-    given = _folder_in("VITEDU_CACHE")
-    if given is not None:
-        return given
+    """$VITEDU_CACHE, else the platform's cache."""
+    if given := os.environ.get("VITEDU_CACHE"):
+        return user_path(given)
     if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA") or _home() / "AppData" / "Local"
-        return Path(local) / "vitedu" / "Cache"
+        local = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
+        return user_path(local) / "vitedu" / "Cache"
     if sys.platform == "darwin":
-        return _home() / "Library" / "Caches" / "vitedu"
-    return (
-        Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "vitedu"
-    )
-
-
-def _folder_in(variable: str) -> Path | None:
-    """The path in an environment variable; None: it is not set."""
-    value = os.environ.get(variable)
-    if not value:
-        return None
-    try:
-        return user_path(value)
-    except UserError as error:
-        raise UserError(f"${variable}: {error}") from None
-
-
-def _home() -> Path:
-    try:
-        return Path.home()
-    except RuntimeError:
-        raise UserError(
-            "this user doesn't have a home folder; set VITEDU_CACHE to a "
-            "folder for downloads"
-        ) from None
+        return user_path("~/Library/Caches/vitedu")
+    return user_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "vitedu"
 
 
 def is_offline() -> bool:

@@ -7,25 +7,43 @@ VITEDU_OFFLINE=1 forbids.
 `folder = locate("mnist").path`
 """
 
+import http.client
 import os
-from importlib import resources
+import socket
+import urllib.error
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
+
+from torch.hub import download_url_to_file
 
 from vitedu.data.catalogue import (
     ARRAYS,
     CATALOGUE,
+    File,
     MissingDataError,
     NamedSet,
-    cache_folder,
     folders_of,
     is_offline,
+    kind_of,
     sets_of,
 )
-from vitedu.data.download import MirrorError, download
-from vitedu.data.listing import contents
-from vitedu.errors import UserError, did_you_mean
+from vitedu.data.readers.folder import contents, has_pictures
+from vitedu.errors import UserError, did_you_mean, reason
 from vitedu.files import user_path
+
+SILENT_SECONDS = 30  # without a byte
+# Raised by network or server; anything else comes from the disk.
+NETWORK = (
+    urllib.error.URLError,
+    http.client.HTTPException,
+    ConnectionError,
+    TimeoutError,
+    RuntimeError,  # of torch: another digest
+)
 
 
 class Location(NamedTuple):
@@ -48,28 +66,48 @@ def locate(
     unknown name, a `data` without the set, a read-only cache; MissingDataError:
     neither found nor downloaded.
     """
-    location = _present(name, data)
-    if location is not None:
-        return location
-    named = CATALOGUE[name]
-    folder = cache_folder() / name
-    if is_offline():
-        raise MissingDataError(
-            f"{named.title} is not in {_places(name)}, and VITEDU_OFFLINE=1 "
-            f"forbids the download; unset it, put {_files(named)} into "
-            f"{folder}{_or_digits(named)}"
+    known = sets_of(*ARRAYS, "zip")
+    if name not in known:
+        raise UserError(
+            f"there is no data set {name!r}; {did_you_mean(name, known)}"
         )
-    for file in named.files:
-        if os.path.isfile(folder / file.name):
-            continue
-        try:
-            download(file, folder, mirrors or named.mirrors)
-        except MirrorError as error:
-            raise MissingDataError(
-                f"{named.title} could not be downloaded ({error}); put "
-                f"{_files(named)} into {folder} yourself{_or_digits(named)}"
-            ) from None
-    return Location(_found(named, folder), "cache")
+    named = CATALOGUE[name]
+    if data is not None:
+        return Location(_given(name, user_path(data)), f"data={data}")
+    if found := present(name):
+        return found
+    if is_offline():
+        raise not_here(name, _by_hand(name))
+    *_, folder = folders_of(name)
+    mirrors = mirrors or named.mirrors
+    if named.kind == "zip":
+        _download_folder(name, mirrors)
+    else:
+        for file in named.files:
+            if not os.path.isfile(folder / file.name):
+                _download(name, file, folder, mirrors)
+    path = _found(named, folder)
+    if path is None:
+        raise UserError(
+            f"{folder} has something else in it than {named.title}; move it "
+            "away"
+        )
+    return Location(path, "cache")
+
+
+def where() -> dict[str, Location | None]:
+    """Where each named set is, without downloading; None: nowhere."""
+    return {name: present(name) for name in sets_of(*ARRAYS)}
+
+
+def present(name: str) -> Location | None:
+    """Where a set is now, if no `data` is given."""
+    *own, cache = folders_of(name)
+    origin = "package" if kind_of(name) == "package" else "cache"
+    for folder, place in [(x, "$VITEDU_DATA") for x in own] + [(cache, origin)]:
+        if (path := _found(CATALOGUE[name], folder)) is not None:
+            return Location(path, place)
+    return None
 
 
 def holds(name: str, path: Path) -> bool:
@@ -79,79 +117,55 @@ def holds(name: str, path: Path) -> bool:
     )
 
 
-def where() -> dict[str, Location | None]:
-    """Where each named set is, without downloading; None: nowhere."""
-    return {
-        name: _present(name, None) for name in ("digits", *sets_of(*ARRAYS))
-    }
-
-
-def _present(name: str, data: str | Path | None) -> Location | None:
-    """Look in the first three places; digits come with the package."""
-    if name == "digits":
-        if data is not None:
-            raise unfit(
-                f"digits comes with the package; leave out data={data}", data
-            )
-        return Location(
-            resources.files("vitedu.data") / "digits.npz", "package"
-        )
-    if name not in sets_of(*ARRAYS):
-        known = ("digits", *sets_of(*ARRAYS))
-        raise UserError(
-            f"there is no data set {name!r}; {did_you_mean(name, known)}"
-        )
-    named = CATALOGUE[name]
-    if data is not None:
-        return Location(_given(named, user_path(data)), f"data={data}")
+def not_here(name: str, by_hand: str) -> MissingDataError:
     *own, cache = folders_of(name)
-    for folder in (*own, cache):
-        if (found := _found(named, folder)) is not None:
-            is_cache = folder == cache
-            return Location(found, "cache" if is_cache else "$VITEDU_DATA")
-    return None
-
-
-def unfit(sentence: str, data: str | Path) -> UserError:
-    """`sentence` with what `data` contains, unless `data` doesn't exist."""
-    path = user_path(data)
-    if not os.path.exists(path):
-        return UserError(
-            f"data={data} does not exist; give a folder with a folder of "
-            "pictures for each class, or FILE.npz"
-        )
-    if not path.is_dir():
-        return UserError(sentence)
-    return UserError(
-        f"{sentence}, which has {contents(path)}, or give pictures: class "
-        "folders, in train/ and val/ or alone"
+    meaning = own[0] if own else "VITEDU_DATA is not set"
+    return MissingDataError(
+        f"{CATALOGUE[name].title} is not in $VITEDU_DATA/{name} ({meaning}) or "
+        f"the cache ({cache}), and VITEDU_OFFLINE=1 forbids the download; "
+        f"unset it, or {by_hand}"
     )
 
 
-def _given(named: NamedSet, path: Path) -> Path:
+def unfit(data: str | Path, remedy: str) -> UserError:
+    """`data` isn't what a set needs: what it has, and what to do."""
+    path = user_path(data)
+    if path.is_dir():
+        found = f"has {contents(path)}"
+    else:
+        found = "is a file" if path.exists() else "does not exist"
+    return UserError(
+        f"data={data} {found}; {remedy}, or give pictures: class folders, in "
+        "train/ and val/ or alone"
+    )
+
+
+def _given(name: str, path: Path) -> Path:
     """Look in `data=`: a folder in one of the layouts, or its single file."""
-    if not os.path.exists(path):
-        raise UserError(
-            f"data={path} does not exist; give the folder of {named.title}'s "
-            "files, or one of pictures"
-        )
-    if os.path.isdir(path):
-        found = _found(named, path)
-        if found is not None:
-            return found
-        raise UserError(
-            f"data={path} has {contents(path)}; give the folder of "
-            f"{named.title}'s files ({_files(named)}), or pictures: class "
-            "folders, in train/ and val/ or alone"
-        )
-    if any(not files for _, files in named.layouts):
+    named = CATALOGUE[name]
+    if named.kind == "package":
+        raise unfit(path, f"{name} comes with the package, so leave it out")
+    if (found := _found(named, path)) is not None:
+        return found
+    if os.path.isfile(path) and any(not files for _, files in named.layouts):
         return path
-    raise UserError(
-        f"data={path} is a file; give the folder of {named.title}'s files"
+    raise unfit(
+        path, f"give the folder of {named.title}'s files ({_files(named)})"
     )
 
 
 def _found(named: NamedSet, folder: Path) -> Path | None:
+    """The folder or file of a set, in a folder that may have it."""
+    if named.kind == "torchvision":
+        return folder if os.path.isdir(folder) else None
+    if named.kind == "zip":
+        classes = [
+            folder / part / name
+            for part in ("train", "val")
+            for name in named.class_names
+        ]
+        is_there = all(os.path.isdir(x) and has_pictures(x) for x in classes)
+        return folder if is_there else None
     for place, files in named.layouts:
         path = folder / place
         if all(
@@ -167,13 +181,87 @@ def _files(named: NamedSet) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _places(name: str) -> str:
-    *own, cache = folders_of(name)
-    meaning = own[0] if own else "VITEDU_DATA is not set"
-    return f"$VITEDU_DATA/{name} ({meaning}) or the cache ({cache})"
+def _by_hand(name: str) -> str:
+    """What to do where the download is forbidden or fails."""
+    named, (*_, folder) = CATALOGUE[name], folders_of(name)
+    if named.kind == "zip":
+        return (
+            f"unpack {named.mirrors[0]}{_files(named)} so that {folder} has "
+            "train/ and val/"
+        )
+    digits = ", or pass fallback=digits" if named.kind == "idx" else ""
+    return f"put {_files(named)} into {folder}{digits}"
 
 
-def _or_digits(named: NamedSet) -> str:
-    """For sets that the embedded digits can stand in for, else ""."""
-    is_alike = named.reader == "idx" and len(named.class_names) == 10
-    return ", or pass fallback=digits" if is_alike else ""
+def _download(
+    name: str, file: File, folder: Path, mirrors: tuple[str, ...]
+) -> None:
+    """Put `file` into `folder`, from the first mirror that has it.
+
+    It is moved there once its digest is right, so several processes may fill
+    the same cache, and a partial file is never taken for the whole.
+
+    MissingDataError: all failed, with each one's reason. UserError: the folder
+    cannot be written.
+    """
+    reasons = []
+    for mirror in mirrors:
+        url = f"{mirror}{file.name}"
+        try:
+            with _patience(SILENT_SECONDS), _beside(folder / file.name) as part:
+                download_url_to_file(
+                    url, str(part), file.sha256, progress=False
+                )
+                return os.replace(part, folder / file.name)
+        except NETWORK as error:
+            reasons.append(f"{url}: {reason(error).strip('<>')}")
+    raise MissingDataError(
+        f"{CATALOGUE[name].title} could not be downloaded "
+        f"({'; '.join(reasons)}); {_by_hand(name)}"
+    )
+
+
+def _download_folder(name: str, mirrors: tuple[str, ...]) -> None:
+    """Download a zip and unpack it, if no other process has."""
+    [file] = CATALOGUE[name].files
+    *_, folder = folders_of(name)
+    with _beside(folder) as part:
+        _download(name, file, part.parent, mirrors)
+        with zipfile.ZipFile(part.parent / file.name) as archive:
+            above = f"{Path(file.name).stem}/"
+            for member in archive.namelist():
+                # its only .gif says "image not found"
+                is_photo = member.lower().endswith((".jpg", ".jpeg"))
+                if is_photo and member.startswith(above):
+                    archive.extract(member, part.parent)
+        with suppress(OSError):
+            os.rename(part.parent / above, folder)
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A temporary path, later moved to `path`. UserError: it can't be made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(
+            prefix=f"{path.name}.", suffix=".part", dir=path.parent
+        ) as folder:
+            yield Path(folder) / path.name
+    except NETWORK:
+        raise
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {reason(error)}; make room there, or set "
+            "VITEDU_CACHE to a folder that can be written"
+        ) from error
+
+
+@contextmanager
+def _patience(seconds: float) -> Iterator[None]:
+    """Set a timeout for each read from a socket; torch sets none."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)

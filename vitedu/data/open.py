@@ -18,7 +18,9 @@ from typing import Any, Protocol
 import torch
 from torch.utils.data import IterableDataset
 
+from vitedu.data.array_sets import array_classes, is_array_set
 from vitedu.data.augment import Augment
+from vitedu.data.catalogue import CATALOGUE, folders_of, kind_of, sets_of
 from vitedu.data.dataset import (
     Dataset,
     Loader,
@@ -37,15 +39,14 @@ from vitedu.data.labels import (
     named_classes,
     numbered_names,
 )
-from vitedu.data.listing import class_folders, existing_folder, has_pictures
+from vitedu.data.locate import holds, locate, present
 from vitedu.data.readers import folder as folders
-from vitedu.data.readers import huggingface, shards, torchvision, zipped
+from vitedu.data.readers import huggingface, shards, torchvision
 from vitedu.data.readers.arrays import is_pair, open_pair
-from vitedu.data.readers.folder import open_table
-from vitedu.data.readers.loader import open_loader
 from vitedu.data.readers.torch_dataset import (
     is_hugging_face,
     open_dataset,
+    open_loader,
 )
 from vitedu.errors import UserError, warn
 from vitedu.files import user_path
@@ -80,13 +81,7 @@ class PlaceReader(Protocol):
 
 
 # the first that accepts a place reads it
-READERS: tuple[PlaceReader, ...] = (
-    huggingface,
-    torchvision,
-    zipped,
-    shards,
-    folders,
-)
+READERS: tuple[PlaceReader, ...] = (huggingface, torchvision, shards, folders)
 KINDS = (
     "a folder of class folders, a pair (images, labels) of arrays, a torch "
     "Dataset, a Hugging Face dataset, a DataLoader or a vitedu Source"
@@ -207,7 +202,7 @@ def open_split(
 ) -> Split:
     """What `as_source` takes, as a Split. UserError: empty, or not in KINDS."""
     if isinstance(data, str | PathLike):
-        data = _part_at(user_path(data))
+        data = find_images(data)
     elif isinstance(data, Dataset):
         raise UserError(
             f"{data.name} has several parts; give one of them, .train or .test"
@@ -253,19 +248,6 @@ def open_split(
     return split
 
 
-def _part_at(place: Path) -> Split:
-    if place.suffix == ".npz":
-        raise UserError(
-            f"{place} has several parts; give one of them, such as "
-            f"vitedu.data.load_dataset({str(place)!r}).train"
-        )
-    if train := parts_at(place).get("train"):
-        raise UserError(
-            f"{place} has several parts; give one of them, such as {train}"
-        )
-    return find_images(place)
-
-
 def find_images(
     folder: str | PathLike[str], *, labels: str | PathLike[str] | None = None
 ) -> Split:
@@ -279,16 +261,20 @@ def find_images(
 
     UserError: no picture, a picture without a label, a CSV that does not fit.
     """
-    place = user_path(folder)
     if labels is not None:
-        return open_table(existing_folder(place), user_path(labels))
-    reader = reader_of(place)
-    if reader is not folders and (found := reader.parts(place)):
-        raise UserError(
-            f"{place} has several parts; give one of them, such as "
-            f"{next(iter(found.values()))}"
+        return folders.open_table(
+            folders.existing_folder(folder), user_path(labels)
         )
-    return replace(reader.open_part(place), name=name_at(place))
+    place = _local(folder)
+    if place.suffix == ".npz":
+        example = f"vitedu.data.load_dataset({str(place)!r}).train"
+    else:
+        example = str(next(iter(parts_at(place).values()), ""))
+    if example:
+        raise UserError(
+            f"{place} has several parts; give one of them, such as {example}"
+        )
+    return replace(reader_of(place).open_part(place), name=name_at(place))
 
 
 def load_folder(
@@ -308,18 +294,18 @@ def load_folder(
     UserError: there are no class folders, no picture of a class can be read, or
     another part has a class that train/ doesn't have.
     """
-    place = user_path(folder)
-    if zipped.accepts(place):
-        place = zipped.downloaded(place)
-    own_name = name_at(place)
-    found = _open_parts(place)
-    train = found["train"]
-    skipped = sum((part.skipped for part in found.values()), ())
-    notes = left_out(skipped, sum(map(len, found.values())))
-    parts = found
-    if len(found) == 1:
+    place = _local(folder)
+    reader, own_name, given = reader_of(place), name_at(place), parts_at(place)
+    train = reader.open_part(given.get("train", place), place)
+    parts = {"train": train}
+    for part, at in given.items():
+        if part != "train":
+            parts[part] = _as_in_train(train, reader.open_part(at, place), at)
+    skipped = sum((part.skipped for part in parts.values()), ())
+    notes = left_out(skipped, sum(map(len, parts.values())))
+    if len(parts) == 1:
         parts = _hold_out_test(train, place)
-        is_flat = reader_of(place) is folders and not parts_at(place)
+        is_flat = os.path.isdir(place) and not given
         missing = "train/ and val/" if is_flat else "val/ and test/"
         held_out = held_out_words(len(parts["test"]), len(train))
         notes = (f"{own_name} doesn't have {missing}, so {held_out}", *notes)
@@ -339,26 +325,6 @@ def load_folder(
         notes,
         skipped,
     )
-
-
-def _open_parts(place: Path) -> dict[str, Split]:
-    """train, and val and test if they exist, with the same classes."""
-    reader, parts = reader_of(place), parts_at(place)
-    if reader is folders:
-        reader.class_names(place)  # says what doesn't fit
-    train = reader.open_part(parts.pop("train", place), place)
-    if reader is folders:
-        left = set(() if train.labels is None else train.labels.tolist())
-        for label, name in enumerate(train.class_names):
-            if label not in left:
-                raise UserError(
-                    f"no picture of the class {name!r} can be read; "
-                    f"{train.notes[0]}"
-                )
-    return {"train": train} | {
-        name: _as_in_train(train, reader.open_part(part, place), part)
-        for name, part in parts.items()
-    }
 
 
 def _as_in_train(train: Split, split: Split, part: Path) -> Split:
@@ -393,30 +359,12 @@ def held_out_words(num_held_out: int, num_all: int) -> str:
     )
 
 
-def class_names_at(place: str | PathLike[str]) -> tuple[str, ...]:
-    """The class names at a place; no picture is read."""
-    place = user_path(place)
-    return reader_of(place).class_names(place)
-
-
-def holds_pictures(place: Path) -> bool:
-    """Whether there is train/, a class folder with a picture, or shards."""
-    if reader_of(place) is not folders:
-        return True
-    return os.path.isdir(place) and (
-        os.path.isdir(place / "train")
-        or any(has_pictures(place / name) for name in class_folders(place))
-    )
-
-
 def evaluation_part(folder: str | PathLike[str]) -> Path:
     """The part to test on: test/ or val/ if there is train/, else `folder`.
 
     UserError: there is train/, but neither of the others; or no such folder.
     """
-    place = user_path(folder)
-    if reader_of(place) is folders:
-        existing_folder(place)
+    place = _local(folder)
     parts = parts_at(place)
     if not parts:
         return place
@@ -429,12 +377,70 @@ def evaluation_part(folder: str | PathLike[str]) -> Path:
     )
 
 
+def folder_of(dataset: str, data: str | None = None) -> Path | None:
+    """The folder of pictures that `dataset` and `data` mean; None for arrays.
+
+    If `data` has train/ or class folders of pictures, it is used whatever set a
+    recipe names, unless it has that set's own files. A name that `load_dataset`
+    knows always means the set, never a folder of that name (write ./mnist for
+    that); any other is a folder, which may be at `data`.
+
+    Shards in brace notation, `hf:NAME` and torchvision's sets count as folders:
+    pass the result to `load_folder`, `evaluation_part` or `find_images`.
+    """
+    kind = kind_of(dataset)
+    if data is None:
+        if kind == "torchvision":
+            return torchvision.place_of(dataset)
+        if kind == "zip":  # downloaded when it is opened
+            here = present(dataset)
+            return here.path if here else folders_of(dataset)[-1]
+        place = user_path(dataset)
+        is_there = any(reader.accepts(place) for reader in READERS)
+        return place if is_there and not is_array_set(dataset) else None
+    place = user_path(data)
+    if kind == "torchvision":
+        is_own = holds_pictures(place) and not torchvision.holds(dataset, place)
+        return place if is_own else torchvision.place_of(dataset, place)
+    if dataset.endswith(".npz") or data.endswith(".npz"):
+        return None
+    if is_array_set(dataset):
+        is_own = holds_pictures(place) and not holds(dataset, place)
+        return place if is_own else None
+    return place
+
+
+def known_classes(
+    dataset: str, data: str | None = None, *, num_classes: int
+) -> tuple[str, ...]:
+    """Class names of `dataset` at `data`; no download, no picture read."""
+    place = folder_of(dataset, data)
+    if place is None:
+        return array_classes(dataset, data, num_classes)
+    return class_names_at(place)
+
+
+def class_names_at(place: str | PathLike[str]) -> tuple[str, ...]:
+    """The class names at a place; no picture is read."""
+    place = user_path(place)
+    if name := _set_of_zip(place):
+        return CATALOGUE[name].class_names
+    return reader_of(place).class_names(place)
+
+
+def holds_pictures(place: Path) -> bool:
+    """Whether there is train/, a class folder with a picture, or shards."""
+    reader = reader_of(place)
+    return reader is not folders or folders.holds_pictures(place)
+
+
 def training_part(place: Path) -> Path:
+    place = _local(place)
     return parts_at(place).get("train", place)
 
 
 def has_test_part(place: Path) -> bool:
-    return bool({"test", "val"} & parts_at(place).keys())
+    return bool({"test", "val"} & parts_at(_local(place)).keys())
 
 
 def parts_at(place: Path) -> dict[str, Path]:
@@ -455,3 +461,16 @@ def name_at(place: Path) -> str:
         return place.resolve().name
     name = str(place).removeprefix(prefix)
     return Path(name.partition(":")[0]).name
+
+
+def _local(place: str | PathLike[str]) -> Path:
+    """The place that a text means, downloaded if it is a set's in the cache."""
+    place = user_path(place)
+    name = _set_of_zip(place)
+    return locate(name).path if name else place
+
+
+def _set_of_zip(place: Path) -> str | None:
+    """The set whose folder in the cache this is, downloaded or not."""
+    sets = (x for x in sets_of("zip") if folders_of(x)[-1] == place)
+    return next(sets, None)

@@ -13,15 +13,15 @@ from typing import NamedTuple
 import torch
 
 from vitedu.data.feed.order import seed_from
-from vitedu.data.listing import (
+from vitedu.data.open import reader_of
+from vitedu.data.prepared_index import Settings
+from vitedu.data.readers import folder as folders
+from vitedu.data.readers.folder import (
     class_folders,
     contents,
     existing_folder,
     pictures_in,
 )
-from vitedu.data.open import reader_of
-from vitedu.data.prepared_index import Settings
-from vitedu.data.readers import folder as folders
 from vitedu.errors import UserError
 
 SHUFFLE_SEED = 0

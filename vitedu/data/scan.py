@@ -3,9 +3,9 @@
 Each picture is decoded once, by the code that reads it later and on all
 processors, since no header tells that a file is truncated. So a run depends
 only on the readable pictures: number, order, split and digest stay the same if
-the others are deleted. Results are cached.
+the others are deleted. Which they are is cached.
 
-`bad = scan(paths.__getitem__, len(paths), files_key(paths))`
+`split = leave_out_unreadable(split, files_key(paths))`
 """
 
 import hashlib
@@ -13,19 +13,18 @@ import json
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import PIL
 from tqdm import tqdm
 
 from vitedu.data.catalogue import cache_folder
 from vitedu.data.dataset import Split
-from vitedu.errors import UserError
+from vitedu.errors import UserError, printable
 from vitedu.files import read_json, replace_file
 from vitedu.pictures import LARGE_PIXELS, UnreadablePicture, converted, opened
 
@@ -59,61 +58,77 @@ def files_key(files: Iterable[Path], *more: object) -> str:
     return digest.hexdigest()[:16]
 
 
-def scan(
-    picture: Callable[[int], Any],
-    num_pictures: int,
-    key: str,
-    rename: Callable[[int, str], str] = lambda _, sentence: sentence,
-) -> dict[int, str]:
-    """Rows of the pictures that can't be decoded, with the reason.
+def leave_out_unreadable(
+    split: Split, key: str, *, above: Path | None = None
+) -> Split:
+    """`split` without the pictures that can't be decoded; `skipped` says why.
 
-    From WORTH_KEEPING pictures on, the result is cached under `key`, with each
-    sentence changed by `rename`. UserError: a file cannot be read at the
-    moment; then nothing is left out and nothing cached.
+    `key` stands for the files: what is found of WORTH_KEEPING pictures or more
+    is cached under it. Sentences leave out the folder `above`.
+
+    UserError: no picture is left; or the system cannot read a file now, and
+    then nothing is cached.
     """
+    kept = cache_folder() / "unreadable" / f"{key}.json"
+    rows: Sequence[int] = range(len(split))
+    is_known = False
+    if len(split) >= WORTH_KEEPING:
+        with suppress(UserError, LookupError):
+            rows, is_known = read_json(kept)["rows"], True
+    # what is known to be broken is read again: for the sentence, and since it
+    # may have been mended
+    bad = _undecodable(split, rows)
+    if len(split) >= WORTH_KEEPING and not is_known:
+        with suppress(OSError, UserError):  # then it is found out again
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(kept, json.dumps({"rows": sorted(bad)}))
+    if not bad:
+        return split
+    prefix = "" if above is None else printable(f"{above}{os.sep}")
+    skipped = tuple(bad[row].replace(prefix, "", 1) for row in sorted(bad))
+    if len(bad) == len(split):
+        raise UserError(
+            f"none of the {len(split):,} pictures in {above or split.name} can "
+            f"be read; the first: {skipped[0]}"
+        )
+    left = split.take([row for row in range(len(split)) if row not in bad])
+    return replace(left, skipped=skipped)
 
-    def find() -> dict[int, str]:
-        bad = undecodable(picture, num_pictures)
-        return {row: rename(row, bad[row]) for row in sorted(bad)}
 
-    if num_pictures < WORTH_KEEPING:
-        return find()
-    try:
-        kept = cache_folder() / "unreadable" / f"{key}.json"
-    except UserError:  # nobody knows where it would be
-        return find()
-    with suppress(UserError, ValueError):
-        known = read_json(kept)
-        return {int(row): str(known[row]) for row in known}
-    bad = find()
-    with suppress(OSError, UserError):  # then it is found out again next time
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(kept, json.dumps(bad))
-    return bad
+def threads() -> int:
+    return min(os.cpu_count() or 1, MOST_THREADS)
 
 
-def undecodable(
-    picture: Callable[[int], Any], num_pictures: int
-) -> dict[int, str]:
-    """Rows of the pictures that can't be decoded, with the reason.
-
-    `picture` is called for every row, from several threads; a pillow image that
-    it returns is decoded there. A terminal shows a bar.
-    UserError: the system cannot read a file, or memory runs out.
-    """
+def _undecodable(split: Split, rows: Sequence[int]) -> dict[int, str]:
+    """Why some of these rows can't be decoded; a terminal shows a bar."""
     from PIL import Image
 
     Image.init()  # all plug-ins, before threads would load them side by side
-    rows = range(num_pictures)
-    blocks = [rows[i : i + BLOCK] for i in range(0, num_pictures, BLOCK)]
     one_large = threading.Lock()
+
+    def decode(block: Sequence[int]) -> dict[int, str]:
+        bad = {}
+        for row in block:
+            try:
+                picture, _ = split.reader[row]
+                if isinstance(picture, Image.Image):
+                    continue  # the reader has decoded it
+                with opened(picture) as image:
+                    is_large = image.width * image.height >= LARGE_PIXELS
+                    with one_large if is_large else nullcontext():
+                        converted(image, 3)
+            except UnreadablePicture as error:
+                bad[row] = str(error)
+        return bad
+
+    blocks = [rows[i : i + BLOCK] for i in range(0, len(rows), BLOCK)]
     bad: dict[int, str] = {}
     with (
         ONE_POOL,
         warnings.catch_warnings(),
         ThreadPoolExecutor(threads()) as pool,
         tqdm(
-            total=num_pictures,
+            total=len(rows),
             desc="checking the pictures",
             unit="picture",
             delay=BAR_AFTER,
@@ -124,49 +139,7 @@ def undecodable(
     ):
         # pillow warns about files that it can read
         warnings.simplefilter("ignore")
-        for found in pool.map(
-            lambda block: _decode(picture, block, one_large), blocks
-        ):
+        for block, found in zip(blocks, pool.map(decode, blocks), strict=True):
             bad |= found
-            bar.update(min(BLOCK, num_pictures - bar.n))
-    return bad
-
-
-def leave_out(split: Split, bad: dict[int, str], where: object) -> Split:
-    """`split` without the rows in `bad`. UserError: none is left."""
-    if len(bad) == len(split):
-        raise UserError(
-            f"none of the {len(split):,} pictures in {where} can be read; "
-            f"the first: {next(iter(bad.values()))}"
-        )
-    if not bad:
-        return split
-    rows = [row for row in range(len(split)) if row not in bad]
-    return replace(split.take(rows), skipped=tuple(bad.values()))
-
-
-def threads() -> int:
-    return min(os.cpu_count() or 1, MOST_THREADS)
-
-
-def _decode(
-    picture: Callable[[int], Any],
-    rows: Sequence[int],
-    one_large: threading.Lock,
-) -> dict[int, str]:
-    """Why rows can't be decoded; one large picture at a time."""
-    from PIL import Image
-
-    bad = {}
-    for row in rows:
-        try:
-            content = picture(row)
-            if isinstance(content, Image.Image):
-                continue
-            with opened(content) as image:
-                is_large = image.width * image.height >= LARGE_PIXELS
-                with one_large if is_large else nullcontext():
-                    converted(image, 3)
-        except UnreadablePicture as error:
-            bad[row] = str(error)
+            bar.update(len(block))
     return bad

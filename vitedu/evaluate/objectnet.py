@@ -17,8 +17,12 @@ from torch import Tensor, nn
 
 from vitedu.data.dataset import Split
 from vitedu.data.imagenet import NUM_1K
-from vitedu.data.listing import class_folders, existing_folder
-from vitedu.data.readers.folder import FolderReader, open_part
+from vitedu.data.readers.folder import (
+    FolderReader,
+    class_folders,
+    existing_folder,
+    open_part,
+)
 from vitedu.errors import UserError, reason
 from vitedu.evaluate.accuracy import picture_logits, top_k_among
 from vitedu.evaluate.batches import check_imagenet_classes, loaded

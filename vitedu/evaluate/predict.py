@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vitedu.data.listing import contents, is_picture, visible
+from vitedu.data.readers.folder import contents, is_picture, visible
 from vitedu.errors import UserError
 from vitedu.evaluate.classify import probabilities
 from vitedu.model.network import Network

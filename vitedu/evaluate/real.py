@@ -16,8 +16,11 @@ from torch import Tensor, nn
 
 from vitedu.data.dataset import Split
 from vitedu.data.imagenet import NUM_1K
-from vitedu.data.listing import existing_folder, pictures_in
-from vitedu.data.readers.folder import readable
+from vitedu.data.readers.folder import (
+    existing_folder,
+    pictures_in,
+    readable,
+)
 from vitedu.errors import UserError, reason
 from vitedu.evaluate.accuracy import picture_logits, top_k_among
 from vitedu.evaluate.batches import check_imagenet_classes, loaded

@@ -20,10 +20,10 @@ import torch
 from torch.utils.data import ConcatDataset
 
 from vitedu.compat import import_torchvision
+from vitedu.data.array_sets import load_dataset
 from vitedu.data.catalogue import folders_of
 from vitedu.data.dataset import Split
 from vitedu.data.labels import numbered_names
-from vitedu.data.named import load_dataset
 from vitedu.data.open import (
     TEST_SEED,
     TEST_SHARE,

@@ -12,13 +12,14 @@ from vitedu.data.augment import Augment
 from vitedu.data.feed.arrays import check_size
 from vitedu.data.feed.pictures import PictureChange
 from vitedu.data.labels import numbered_names
-from vitedu.data.named import folder_of, known_classes
 from vitedu.data.open import (
     TEST_SEED,
     TEST_SHARE,
     as_source,
+    folder_of,
     has_test_part,
     held_out_words,
+    known_classes,
     open_split,
     training_part,
 )

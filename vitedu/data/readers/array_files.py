@@ -2,9 +2,9 @@
 
 `npz_arrays(Path("digits.npz"))["x_train"]`
 
-All give x_train, y_train, x_test and y_test: images (n, h, w) or (n, c, h, w),
-labels (n,). No code from a file is run: a pickle of CIFAR is opened only if its
-md5 is the published one.
+All give x_train, y_train, x_test and y_test: uint8 images as `open_pair` takes
+them, labels (n,). No code from a file is run: a pickle of CIFAR is opened only
+if its md5 is the published one.
 """
 
 import gzip
@@ -18,8 +18,10 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from numpy import ndarray as Array
 
 from vitedu.compat import import_torchvision
@@ -83,14 +85,13 @@ def idx_array(path: Path, *, ndim: int) -> Array:
 def npz_arrays(path: Path) -> dict[str, Array]:
     """The arrays of an npz, and its class_names if there are any.
 
-    Images are stored as (n, h, w) or (n, h, w, c).
+    Images are (n, h, w) or (n, h, w, c).
     UserError: not an npz, damaged, one of the four missing, Python objects
     inside, or larger than memory.
     """
     check_regular(path)
     if not zipfile.is_zipfile(path):
         raise UserError(f"{path} is not an npz file; numpy.savez writes one")
-    arrays = {}
     try:
         with zipfile.ZipFile(path) as archive:
             num_bytes = sum(each.file_size for each in archive.infolist())
@@ -99,63 +100,55 @@ def npz_arrays(path: Path) -> dict[str, Array]:
             open(path, "rb") as opened,
             np.load(opened, allow_pickle=False) as file,
         ):
-            missing = [key for key in KEYS if key not in file]
-            if missing:
-                raise UserError(
-                    f"{path} lacks {', '.join(missing)} (it has "
-                    f"{', '.join(file) or 'nothing'}); it needs x_train, "
-                    "y_train, x_test and y_test"
-                )
-            for key in (*KEYS, "class_names"):
-                if key in file:
-                    arrays[key] = _from_npz(file, key, path)
+            found = ", ".join(file) or "nothing"
+            wanted = (*KEYS, "class_names")
+            arrays = {key: file[key] for key in wanted if key in file}
+    except UserError:
+        raise
     except DAMAGE as error:
         raise damaged(path, error) from error
+    except ValueError as error:
+        raise UserError(
+            f"{path} can't be read ({reason(error)}); save numbers, and "
+            "class_names as texts"
+        ) from error
+    if missing := [key for key in KEYS if key not in arrays]:
+        raise UserError(
+            f"{path} lacks {', '.join(missing)} (it has {found}); it needs "
+            "x_train, y_train, x_test and y_test"
+        )
+    for key in ("x_train", "x_test"):
+        if arrays[key].dtype != np.uint8:
+            raise UserError(
+                f"{path}: {key} is {arrays[key].dtype}, should be uint8 "
+                "(pixels in 0..255)"
+            )
     return arrays
 
 
-def _from_npz(file: Mapping[str, Array], key: str, path: Path) -> Array:
-    try:
-        array = file[key]
-    except ValueError as error:
-        raise UserError(
-            f"{path}: {key} can't be read ({reason(error)}); save numbers, and "
-            "class_names as texts"
-        ) from error
-    if key.startswith("x_") and array.ndim == 4:
-        array = np.ascontiguousarray(array.transpose(0, 3, 1, 2))
-    return array
-
-
-def cifar_arrays(path: Path, name: str) -> dict[str, Array]:
+def cifar_arrays(path: Path, name: str) -> dict[str, Any]:
     """The arrays of "cifar10", or of "cifar100" with fine labels.
 
     `path` is a folder of batches, binary or pickled, or an archive of one.
     UserError: a batch is missing, damaged, or not the published pickle.
     """
-    files = _from_folder(path) if os.path.isdir(path) else _from_archive(path)
     *train, test = BATCHES[name]
-    arrays = {}
+    files = _files(path, [*train, test])
+    arrays: dict[str, Any] = {}
     for part, batches in (("train", train), ("test", [test])):
         read = [_batch(path, name, batch, files) for batch in batches]
         images, labels = zip(*read, strict=True)
-        arrays[f"x_{part}"] = np.concatenate(images)
+        arrays[f"x_{part}"] = torch.from_numpy(np.concatenate(images))
         arrays[f"y_{part}"] = np.concatenate(labels)
     return arrays
 
 
-def _from_folder(folder: Path) -> dict[str, bytes]:
-    names = [*CIFAR10_BATCHES, *CIFAR100_BATCHES]
-    names += [f"{name}.bin" for name in names]
-    found = [name for name in names if os.path.isfile(folder / name)]
-    try:
-        return {name: (folder / name).read_bytes() for name in found}
-    except OSError as error:
-        raise damaged(folder, error) from error
-
-
-def _from_archive(path: Path) -> dict[str, bytes]:
-    check_regular(path)
+def _files(path: Path, batches: list[str]) -> dict[str, bytes]:
+    """The files of a folder or an archive, by name."""
+    if os.path.isdir(path):
+        names = [*batches, *(f"{batch}.bin" for batch in batches)]
+        found = [path / name for name in names if os.path.isfile(path / name)]
+        return {file.name: file.read_bytes() for file in found}
     try:
         # as a whole, and so to the end, where gzip keeps its checksum
         with gzip.open(path) as packed:

@@ -6,29 +6,35 @@
 
 import csv
 import os
+import re
 from collections.abc import Iterator, Sequence
+from os import PathLike
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from vitedu.data.dataset import Reader, Split
-from vitedu.data.listing import (
-    PARTS,
-    class_folders,
-    contents,
-    existing_folder,
-    has_pictures,
-    has_pictures_itself,
-    pictures_in,
-    visible,
-)
-from vitedu.data.scan import files_key, leave_out, scan
-from vitedu.errors import UserError, printable, reason
-from vitedu.files import check_regular
+from vitedu.data.prepared_index import finished_index
+from vitedu.data.scan import files_key, leave_out_unreadable
+from vitedu.errors import UserError, reason
+from vitedu.files import check_regular, user_path
+from vitedu.pictures import FOREIGN
 
 PREFIX = ""
-MOST_DIGITS = 9  # of a class_index
+SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff"}
+SUFFIXES |= {".webp", *FOREIGN}
+# Editors and systems keep copies there that are not the user's pictures: a
+# notebook's .ipynb_checkpoints/, macOS's ._cat.jpg and __MACOSX/, the
+# thumbnails of a file server.
+HIDDEN = (".", "__MACOSX", "@eaDir")
+# Usual names of a data set's parts, and ours.
+PARTS = {"train": "train", "val": "val", "test": "test"}
+PARTS |= dict.fromkeys(("training", "train_set", "training_set"), "train")
+PARTS |= dict.fromkeys(("valid", "validation", "dev", "val_set"), "val")
+PARTS |= dict.fromkeys(("testing", "test_set"), "test")
+MOST_NAMES = 3  # in one sentence
+NUMBER = "[0-9]{1,9}"  # of a class
 
 
 class FolderReader(Reader):
@@ -39,7 +45,6 @@ class FolderReader(Reader):
         return len(self.paths)
 
     def __getitem__(self, row: int) -> tuple[Path, None]:
-        """A path, and the label of its class folder."""
         return self.paths[row], None
 
     def name_of(self, row: int) -> str:
@@ -66,7 +71,7 @@ def parts(folder: Path) -> dict[str, Path]:
     If a folder called train has pictures directly in it, beside other folders
     of pictures, it is a class (of vehicles, say).
     """
-    train = folder / "train"
+    train = existing_folder(folder) / "train"
     if not os.path.isdir(train):
         return {}
     others = [name for name in class_folders(folder) if name not in PARTS]
@@ -80,7 +85,6 @@ def parts(folder: Path) -> dict[str, Path]:
 
 def class_names(folder: Path) -> tuple[str, ...]:
     """The sorted classes. UserError: the names show that it doesn't fit."""
-    folder = existing_folder(folder)
     found = parts(folder)
     root = found.get("train", folder)
     names = class_folders(root)
@@ -124,10 +128,15 @@ def open_part(
     """The readable pictures of the class folders in `part`, sorted by name.
 
     `classes` limits them to some folders. Pictures left out are named relative
-    to `folder`. UserError: there are none.
+    to `folder`, whose part it is; the part to train on needs a picture of every
+    class. UserError: there are none.
     """
     part = existing_folder(part)
-    classes = class_folders(part) if classes is None else classes
+    is_learned = False
+    if classes is None:
+        classes = class_folders(part)
+        if folder is not None and part in (folder, folder / "train"):
+            is_learned, classes = True, class_names(folder)
     found = [
         (path, label)
         for label, name in enumerate(classes)
@@ -140,7 +149,16 @@ def open_part(
             "name a table with labels=FILE.csv"
         )
     paths, labels = zip(*found, strict=True)
-    return readable(paths, labels, tuple(classes), folder or part)
+    split = readable(paths, labels, tuple(classes), folder or part)
+    if is_learned:
+        left = set() if split.labels is None else set(split.labels.tolist())
+        for label, name in enumerate(classes):
+            if label not in left:
+                raise UserError(
+                    f"no picture of the class {name!r} can be read; "
+                    f"{split.notes[0]}"
+                )
+    return split
 
 
 def readable(
@@ -149,25 +167,10 @@ def readable(
     class_names: tuple[str, ...],
     folder: Path,
 ) -> Split:
-    """A Split of the readable `paths`. UserError: none is left."""
-    short = [printable(f"{path.parent.name}/{path.name}") for path in paths]
-    bad = scan(
-        paths.__getitem__,
-        len(paths),
-        files_key(paths),
-        # as it is wherever the class folder is
-        lambda row, why: why.replace(printable(str(paths[row])), short[row], 1),
-    )
-    for row, why in bad.items():
-        name = paths[row].as_posix().removeprefix(f"{folder.as_posix()}/")
-        bad[row] = why.replace(short[row], printable(name), 1)
-    split = Split(
-        folder.resolve().name,
-        FolderReader(paths),
-        torch.tensor(labels),
-        class_names,
-    )
-    return leave_out(split, bad, folder)
+    """A Split of the readable `paths` in `folder`. UserError: none is left."""
+    name, known = folder.resolve().name, torch.tensor(labels)
+    split = Split(name, FolderReader(paths), known, class_names)
+    return leave_out_unreadable(split, files_key(paths), above=folder)
 
 
 def open_table(folder: Path, table: Path) -> Split:
@@ -176,31 +179,6 @@ def open_table(folder: Path, table: Path) -> Split:
     Its columns are `filename` and `class_index` (a number) or `class` (a name).
     UserError: the CSV or a picture in it is missing or doesn't fit.
     """
-    key, value_of = _read_table(table)
-    missing = [name for name in value_of if not os.path.lexists(folder / name)]
-    if missing:
-        raise UserError(
-            f"labels={table} names {len(missing)} pictures that are not in "
-            f"{folder}, the first is {missing[0]}"
-        )
-    names = sorted(value_of)
-    paths = [folder / name for name in names]
-    values = [value_of[name] for name in names]
-    if key == "class":
-        classes = sorted(set(values))
-        labels = [classes.index(value) for value in values]
-        return readable(paths, labels, tuple(classes), folder)
-    for value in values:
-        if not value.isdecimal() or len(value) > MOST_DIGITS:
-            raise UserError(
-                f"labels={table}: class_index must be a whole number from 0 "
-                f"up, of at most {MOST_DIGITS} digits, got {value!r}"
-            )
-    return readable(paths, list(map(int, values)), (), folder)
-
-
-def _read_table(table: Path) -> tuple[str, dict[str, str]]:
-    """The name of the label column, and the label of each file."""
     check_regular(table)
     try:
         with table.open(newline="", encoding="utf-8-sig") as file:
@@ -223,5 +201,117 @@ def _read_table(table: Path) -> tuple[str, dict[str, str]]:
             raise UserError(
                 f"labels={table} names {name!r} twice, or without a {key}"
             )
+        if key == "class_index" and not re.fullmatch(NUMBER, value):
+            raise UserError(
+                f"labels={table}: class_index must be a whole number from 0 "
+                f"up, of at most 9 digits, got {value!r}"
+            )
         value_of[name] = value
-    return key, value_of
+    missing = [name for name in value_of if not os.path.lexists(folder / name)]
+    if missing:
+        raise UserError(
+            f"labels={table} names {len(missing)} pictures that are not in "
+            f"{folder}, the first is {missing[0]}"
+        )
+    names = sorted(value_of)
+    paths = [folder / name for name in names]
+    values = [value_of[name] for name in names]
+    if key == "class_index":
+        return readable(paths, list(map(int, values)), (), folder)
+    classes = sorted(set(values))
+    labels = [classes.index(value) for value in values]
+    return readable(paths, labels, tuple(classes), folder)
+
+
+def existing_folder(folder: str | PathLike[str]) -> Path:
+    """UserError: it doesn't exist, or `vitedu prepare` hasn't finished it."""
+    path = user_path(folder)
+    if not os.path.isdir(path):
+        raise UserError(f"there is no folder '{path}'")
+    for each in (path, path.parent):  # of OUT/val too
+        finished_index(each)
+    return path
+
+
+def visible(folder: Path) -> tuple[list[str], list[str]]:
+    """Names of sub-folders and of files, sorted, without hidden ones."""
+    folders: list[str] = []
+    others: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.name.startswith(HIDDEN):
+                    (folders if entry.is_dir() else others).append(entry.name)
+    except OSError as error:
+        raise UserError(f"cannot list {folder}: {reason(error)}") from None
+    return sorted(folders), sorted(others)
+
+
+def class_folders(folder: Path) -> list[str]:
+    return visible(folder)[0]
+
+
+def is_picture(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in SUFFIXES
+
+
+def pictures_in(folder: Path) -> Iterator[Path]:
+    """Files with a picture's suffix, at any depth."""
+    waiting = [folder]
+    while waiting:
+        inside = waiting.pop()
+        folders, files = visible(inside)
+        yield from (inside / name for name in files if is_picture(name))
+        # a link may lead back up
+        waiting += [
+            inside / name
+            for name in folders
+            if not os.path.islink(inside / name)
+        ]
+
+
+def has_pictures(folder: Path) -> bool:
+    """Whether there is a picture at any depth."""
+    return next(pictures_in(folder), None) is not None
+
+
+def holds_pictures(folder: Path) -> bool:
+    """Whether there is train/, or a class folder with a picture."""
+    return os.path.isdir(folder) and (
+        os.path.isdir(folder / "train")
+        or any(has_pictures(folder / name) for name in class_folders(folder))
+    )
+
+
+def has_pictures_itself(folder: Path) -> bool:
+    """Whether there is a picture outside of its sub-folders."""
+    return any(map(is_picture, visible(folder)[1]))
+
+
+def contents(folder: Path) -> str:
+    """Describes a folder for a message that expected something else."""
+    if not folder.is_dir():
+        return "no folder"
+    folders, files = visible(folder)
+    full = [name for name in folders if has_pictures(folder / name)]
+    empty = [name for name in folders if name not in full]
+    loose = [name for name in files if is_picture(name)]
+    others = [name for name in files if name not in loose]
+    found = [
+        _counted(full, "folder", " of pictures"),
+        _counted(empty, "folder", " without pictures"),
+        _counted(loose, "picture", " outside of class folders"),
+        _counted(others, "file", ""),
+        "" if folders or loose or not others else "no folders",
+    ]
+    return " and ".join(part for part in found if part) or "nothing"
+
+
+def _counted(names: list[str], noun: str, what: str) -> str:
+    """'2 folders without pictures (a, b)'; '' without names."""
+    if not names:
+        return ""
+    more = ", ..." if len(names) > MOST_NAMES else ""
+    plural = "" if len(names) == 1 else "s"
+    shown = ", ".join(names[:MOST_NAMES])
+    return f"{len(names)} {noun}{plural}{what} ({shown}{more})"

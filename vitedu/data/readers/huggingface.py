@@ -9,7 +9,6 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,11 @@ from torch import Tensor
 from vitedu.data.catalogue import is_offline
 from vitedu.data.dataset import Reader, Split, rows_stamp
 from vitedu.data.labels import check_labels, names_from_labels, whole_labels
-from vitedu.data.listing import PARTS
+from vitedu.data.readers.folder import PARTS
 from vitedu.data.readers.shards import NamedBytes
 from vitedu.data.readers.torch_dataset import LABEL_KEYS, PICTURE_KEYS
-from vitedu.data.scan import files_key, leave_out, scan
-from vitedu.errors import UserError, printable, reason
+from vitedu.data.scan import files_key, leave_out_unreadable
+from vitedu.errors import UserError, reason
 from vitedu.pictures import UnreadablePicture
 
 PREFIX = "hf:"
@@ -75,7 +74,7 @@ def parts(place: Path) -> dict[str, Path]:
     """Splits as train, val and test, if labels aren't secret; {}: one part."""
     name, wanted = _address(place)
     splits = _splits(name)
-    if wanted is not None or len(splits) == 1:
+    if wanted or len(splits) == 1:
         return {}
     found: dict[str, Path] = {}
     for split, dataset in splits.items():
@@ -109,16 +108,10 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
             f"the column {picture} of {name} doesn't have pictures: "
             f"{reason(error)}"
         ) from None
-    reader = HubReader(encoded, name, picture)
-    files = [Path(file["filename"]) for file in dataset.cache_files]
-    bad = scan(
-        lambda row: reader[row][0],
-        len(encoded),
-        files_key(files, name, len(encoded)),
-        lambda _, why: printable(why),
-    )
     names = names or names_from_labels(name, labels)
-    return leave_out(Split(name, reader, labels, names), bad, name)
+    split = Split(name, HubReader(encoded, name, picture), labels, names)
+    files = [Path(file["filename"]) for file in dataset.cache_files]
+    return leave_out_unreadable(split, files_key(files, name, len(encoded)))
 
 
 def class_names(place: Path) -> tuple[str, ...]:
@@ -133,24 +126,19 @@ def _names(dataset: Any, label: str) -> tuple[str, ...]:
     return tuple(getattr(dataset.features[label], "names", None) or ())
 
 
-def _address(place: Path) -> tuple[str, str | None]:
+def _address(place: Path) -> tuple[str, str]:
     """Name of the data set, and of its split ("": none is named)."""
     # with slashes on Windows too, as the hub has them
     name = place.as_posix().removeprefix(PREFIX)
     match = None if os.path.lexists(name) else SPLIT.fullmatch(name)
-    return (match[1], match[2]) if match else (name, None)
+    return (match[1], match[2]) if match else (name, "")
 
 
 def _dataset(place: Path) -> Any:
+    """The one split that a place names or has."""
     name, wanted = _address(place)
     splits = _splits(name)
-    if wanted is None:
-        if len(splits) > 1:
-            raise UserError(
-                f"{place} has several parts; give one of them, such as "
-                f"{place}:{next(iter(splits))}"
-            )
-        return next(iter(splits.values()))
+    wanted = wanted or next(iter(splits))
     if wanted not in splits:
         raise UserError(
             f"{PREFIX}{name} has no split {wanted!r}; it has "
@@ -169,12 +157,12 @@ def _splits(name: str) -> dict[str, Any]:
             "install datasets"
         ) from None
     is_saved = any(os.path.isfile(Path(name) / file) for file in SAVED)
+    load = datasets.load_from_disk if is_saved else datasets.load_dataset
+    before = datasets.config.HF_HUB_OFFLINE
+    # VITEDU_OFFLINE=1 acts as HF_HUB_OFFLINE=1, which is read at import
+    datasets.config.HF_HUB_OFFLINE = before or is_offline()
     try:
-        with _offline_if_asked():
-            if is_saved:
-                found = datasets.load_from_disk(name)
-            else:
-                found = datasets.load_dataset(name)
+        found = load(name)
     # What it raises depends on the network, the hub and the files.
     except Exception as error:
         offline = ", and VITEDU_OFFLINE=1 forbids asking the hub"
@@ -182,24 +170,13 @@ def _splits(name: str) -> dict[str, Any]:
         raise UserError(
             f"cannot load {PREFIX}{name}: {reason(error).rstrip('.')}{end}"
         ) from error
-    splits = found if isinstance(found, Mapping) else {"train": found}
+    finally:
+        datasets.config.HF_HUB_OFFLINE = before
+    splits = dict(found if isinstance(found, Mapping) else {"train": found})
     for split, dataset in splits.items():
         if not len(dataset):
             raise UserError(f"{PREFIX}{name}:{split} is empty")
-    return dict(splits)
-
-
-@contextmanager
-def _offline_if_asked() -> Iterator[None]:
-    """VITEDU_OFFLINE=1 acts as HF_HUB_OFFLINE=1, which is read at import."""
-    import datasets
-
-    before = datasets.config.HF_HUB_OFFLINE
-    datasets.config.HF_HUB_OFFLINE = before or is_offline()
-    try:
-        yield
-    finally:
-        datasets.config.HF_HUB_OFFLINE = before
+    return splits
 
 
 def _columns(dataset: Any, name: str) -> tuple[str, str]:

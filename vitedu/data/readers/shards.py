@@ -26,7 +26,6 @@ from torch import Tensor
 from vitedu.data.catalogue import cache_folder
 from vitedu.data.dataset import Reader, Split
 from vitedu.data.labels import check_labels, names_from_labels
-from vitedu.data.listing import SUFFIXES
 from vitedu.data.prepared_index import (
     Index,
     Shard,
@@ -34,8 +33,14 @@ from vitedu.data.prepared_index import (
     read_index,
 )
 from vitedu.data.readers.array_files import DAMAGE
-from vitedu.data.scan import WORTH_KEEPING, files_key, leave_out, scan, threads
-from vitedu.errors import UserError, printable, reason
+from vitedu.data.readers.folder import SUFFIXES
+from vitedu.data.scan import (
+    WORTH_KEEPING,
+    files_key,
+    leave_out_unreadable,
+    threads,
+)
+from vitedu.errors import UserError, reason
 from vitedu.files import check_regular, replace_file
 
 PREFIX = ""
@@ -144,16 +149,10 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
     check_labels(str(place), labels, len(names))
     reader = ShardReader(paths, listing.table[:, :3].contiguous())
     split = Split(place.resolve().name, reader, labels, names)
-    if index is not None:
-        return replace(split, skipped=listing.skipped)
-
-    def short(row: int, why: str) -> str:
-        above = paths[int(reader.places[row, 0])].parent
-        return why.replace(printable(f"{above}/"), "")
-
-    bad = scan(lambda row: reader[row][0], len(reader), files_key(paths), short)
-    split = leave_out(split, bad, place)
-    return replace(split, skipped=(*listing.skipped, *bad.values()))
+    if index is None:  # else `vitedu prepare` has decoded them
+        above = paths[0].parent
+        split = leave_out_unreadable(split, files_key(paths), above=above)
+    return replace(split, skipped=(*listing.skipped, *split.skipped))
 
 
 def _parts(folder: Path) -> dict[str, Path]:
@@ -237,24 +236,20 @@ def _kept_listing(
                 f"{shard.bytes:,}; {AGAIN}"
             )
     key = files_key(paths, *(shard.sha256 for shard in written or ()))
-    kept: Path | None
-    try:
-        kept = cache_folder() / "shards" / f"{key}.npz"
-        with (
-            suppress(KeyError, ValueError, *DAMAGE),
-            open(kept, "rb") as opened,
-            np.load(opened) as file,
-        ):
-            return Listing(
-                torch.from_numpy(file["table"]),
-                tuple(json.loads(file["skipped"].tobytes())),
-            )
-    except UserError:  # nobody knows where the cache would be
-        kept = None
+    kept = cache_folder() / "shards" / f"{key}.npz"
+    with (
+        suppress(KeyError, ValueError, *DAMAGE),
+        open(kept, "rb") as opened,
+        np.load(opened) as file,
+    ):
+        return Listing(
+            torch.from_numpy(file["table"]),
+            tuple(json.loads(file["skipped"].tobytes())),
+        )
     listing = _listed(paths)
     if written is not None:
         _check_sums(paths, written)
-    if kept is not None and len(listing.table) >= WORTH_KEEPING:
+    if len(listing.table) >= WORTH_KEEPING:
         content = BytesIO()
         skipped = np.frombuffer(json.dumps(listing.skipped).encode(), np.uint8)
         np.savez(content, table=listing.table.numpy(), skipped=skipped)

@@ -18,17 +18,17 @@ from vitedu.compat import import_torchvision
 from vitedu.data.catalogue import (
     CATALOGUE,
     MissingDataError,
-    TorchvisionClass,
     folders_of,
     is_offline,
-    reader_of,
+    kind_of,
     sets_of,
 )
 from vitedu.data.dataset import Reader, Split, rows_stamp
 from vitedu.data.labels import check_labels, names_from_labels, whole_labels
+from vitedu.data.locate import not_here
 from vitedu.data.readers.torch_dataset import kept_labels, own_class_names
-from vitedu.data.scan import files_key, leave_out, scan, undecodable
-from vitedu.errors import UserError, printable, reason
+from vitedu.data.scan import files_key, leave_out_unreadable
+from vitedu.errors import UserError, reason
 from vitedu.pictures import reading
 
 if TYPE_CHECKING:
@@ -87,78 +87,50 @@ def place_of(name: str, data: str | Path | None = None) -> Path:
 def parts(place: Path) -> dict[str, Path]:
     """Those of train, val and test that the set has; {}: it has one part."""
     name, part, data = _address(place)
-    names = _class_of(name).parts
-    if part or len(names) == 1:
-        return {}
     end = f":{data}" if data else ""
-    return {each: Path(f"{PREFIX}{name}:{each}{end}") for each in names}
+    splits = () if part else CATALOGUE[name].splits
+    return {each: Path(f"{PREFIX}{name}:{each}{end}") for each in splits}
 
 
 def class_names(place: Path) -> tuple[str, ...]:
     name, part, data = _address(place)
-    if CATALOGUE[name].class_names:
-        return CATALOGUE[name].class_names
-    first = next(iter(_class_of(name).parts))
-    dataset, _ = _open(name, part or first, data)
-    labels = _labels(dataset, name)
-    return _names(dataset, name) or names_from_labels(name, labels)
+    if known := CATALOGUE[name].class_names:
+        return known
+    dataset, _ = _open(name, part or "train", data)
+    return _names(dataset, name) or names_from_labels(name, _labels(dataset))
 
 
 def open_part(place: Path, folder: Path | None = None) -> Split:
     """The readable pictures of a part.
 
-    UserError: the set can't be found or downloaded, or has several parts.
+    UserError: the set can't be found or downloaded.
     """
     name, part, data = _address(place)
-    names = _class_of(name).parts
-    if not part:
-        if len(names) > 1:
-            raise UserError(
-                f"{name} has several parts; give one of them, such as "
-                f"{PREFIX}{name}:test"
-            )
-        part = next(iter(names))
-    where = f"{PREFIX}{name}:{part}"
-    dataset, root = _open(name, part, data)
-    labels = _labels(dataset, name)
+    where = f"{PREFIX}{name}:{part or 'train'}"
+    dataset, root = _open(name, part or "train", data)
+    labels = _labels(dataset)
     classes = _names(dataset, name)
     check_labels(where, labels, len(classes))
     reader = TorchvisionReader(dataset, where, labels)
-    bad: dict[int, str] = {}
-    if reader.images is None:
-        found = scan(
-            lambda row: reader[row][0],
-            len(labels),
-            files_key([root], root, reader.digest),
-        )
-        # the folder's date doesn't tell which of them were mended since
-        rows = list(found)
-        again = undecodable(lambda i: reader[rows[i]][0], len(rows))
-        bad = {rows[i]: printable(again[i]) for i in sorted(again)}
     classes = classes or names_from_labels(where, labels)
-    return leave_out(Split(where, reader, labels, classes), bad, where)
+    split = Split(where, reader, labels, classes)
+    if reader.images is not None:
+        return split
+    return leave_out_unreadable(split, files_key([root], root, reader.digest))
 
 
 def holds(name: str, folder: Path) -> bool:
-    known = _class_of(name)
-    part = next(iter(known.parts))
-    return _in_folder(known, part, folder, download=False) is not None
-
-
-def _class_of(name: str) -> TorchvisionClass:
-    known = CATALOGUE[name].torchvision
-    assert known is not None
-    return known
+    return _in_folder(name, "train", folder, download=False) is not None
 
 
 def _address(place: Path) -> tuple[str, str, str]:
     """Name, part ("": all) and where to look ("": in the usual places)."""
     text = str(place).removeprefix(PREFIX)
     name, part, data = (*text.split(":", 2), "", "")[:3]
-    if reader_of(name) != "torchvision":
+    if kind_of(name) != "torchvision":
         names = ", ".join(sets_of("torchvision"))
         raise UserError(f"{place}: known are {names}; see `vitedu info data`")
-    known = _class_of(name).parts
+    known = CATALOGUE[name].splits or ("train",)
     if part and part not in known:
         raise UserError(
             f"{name} has no part {part!r}; it has {', '.join(known)}"
@@ -168,57 +140,51 @@ def _address(place: Path) -> tuple[str, str, str]:
 
 def _open(name: str, part: str, data: str) -> tuple[Any, Path]:
     """The data set from the first place that has it, and that place."""
-    known, title = _class_of(name), CATALOGUE[name].title
-    if data:
-        dataset = _in_folder(known, part, Path(data), download=False)
-        if dataset is None:
-            raise UserError(
-                f"data={data} doesn't have {title} as torchvision's "
-                f"{known.name} keeps it; leave data= out to have it looked for"
-            )
-        return dataset, Path(data)
-    folders = folders_of(name)
+    named = CATALOGUE[name]
+    folders = (Path(data),) if data else folders_of(name)
     for folder in filter(os.path.isdir, folders):
-        dataset = _in_folder(known, part, folder, download=False)
+        dataset = _in_folder(name, part, folder, download=False)
         if dataset is not None:
             return dataset, folder
-    cache = folders[-1]
-    if is_offline():
-        raise MissingDataError(
-            f"{title} is not in {' or '.join(map(str, folders))}, and "
-            "VITEDU_OFFLINE=1 forbids the download; unset it, or put it there "
-            f"as torchvision's {known.name} keeps it"
+    by_hand = f"put it there as torchvision's {named.torchvision} keeps it"
+    if data:
+        raise UserError(
+            f"data={data} doesn't have {named.title}; {by_hand}, or leave "
+            "data= out to have it looked for"
         )
+    if is_offline():
+        raise not_here(name, by_hand)
+    cache = folders[-1]
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        dataset = _in_folder(known, part, cache, download=True)
+        return _in_folder(name, part, cache, download=True), cache
     # what a download raises depends on the network and on the server
     except Exception as error:
         raise MissingDataError(
-            f"{title} could not be downloaded to {cache} "
-            f"({reason(error)}); put it there yourself"
+            f"{named.title} could not be downloaded to {cache} "
+            f"({reason(error)}); {by_hand}"
         ) from error
-    return dataset, cache
 
 
-def _in_folder(
-    known: TorchvisionClass, part: str, folder: Path, *, download: bool
-) -> Any:
+def _in_folder(name: str, part: str, folder: Path, *, download: bool) -> Any:
     """torchvision's data set; None: its files are missing or damaged."""
+    named = CATALOGUE[name]
     options: dict[str, Any] = {"download": True} if download else {}
+    if named.splits:
+        options["split"] = named.splits[part]
+    kind = getattr(import_torchvision().datasets, named.torchvision)
     try:
-        dataset = getattr(import_torchvision().datasets, known.name)(
-            str(folder), **known.parts[part], **options
-        )
+        dataset = kind(str(folder), **options)
     except ImportError as error:
         raise UserError(
-            f"torchvision's {known.name} needs another library: {reason(error)}"
+            f"torchvision's {named.torchvision} needs another library: "
+            f"{reason(error)}"
         ) from None
     except (RuntimeError, OSError, EOFError, ValueError):
         if download:
             raise
         return None
-    if known.name == "SUN397":
+    if named.torchvision == "SUN397":
         # its files come in the order of the disk, which differs from machine
         # to machine, and what is drawn by a seed would too
         pairs = sorted(zip(dataset._image_files, dataset._labels, strict=True))
@@ -227,18 +193,12 @@ def _in_folder(
     return dataset
 
 
-def _labels(dataset: Any, name: str) -> Tensor:
-    attribute = _class_of(name).labels
-    if attribute is not None:
-        found = getattr(dataset, attribute)
-        return whole_labels(found, CATALOGUE[name].title)
+def _labels(dataset: Any) -> Tensor:
     labels = kept_labels(dataset)
-    assert labels is not None, f"{name} keeps its labels somewhere else"
-    return labels
+    # Caltech101 keeps them as y
+    return whole_labels(dataset.y, "y") if labels is None else labels
 
 
 def _names(dataset: Any, name: str) -> tuple[str, ...]:
-    attribute = _class_of(name).class_names
-    if attribute is not None:
-        return tuple(map(str, getattr(dataset, attribute)))
-    return CATALOGUE[name].class_names or own_class_names(dataset)
+    known = CATALOGUE[name].class_names or own_class_names(dataset)
+    return known or tuple(getattr(dataset, "categories", ()))  # Caltech101

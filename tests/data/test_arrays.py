@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from vitedu.data.array_sets import load_dataset
 
+from vitedu.data.array_sets import load_dataset
 from vitedu.data.catalogue import CATALOGUE
 from vitedu.data.open import open_split
 from vitedu.errors import UserError

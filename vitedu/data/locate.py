@@ -130,10 +130,9 @@ def not_here(name: str, by_hand: str) -> MissingDataError:
 def unfit(data: str | Path, remedy: str) -> UserError:
     """`data` isn't what a set needs: what it has, and what to do."""
     path = user_path(data)
-    if path.is_dir():
+    found = "is a file" if os.path.exists(path) else "does not exist"
+    if os.path.isdir(path):
         found = f"has {contents(path)}"
-    else:
-        found = "is a file" if path.exists() else "does not exist"
     return UserError(
         f"data={data} {found}; {remedy}, or give pictures: class folders, in "
         "train/ and val/ or alone"

@@ -25,7 +25,7 @@ import torch
 from recorded import result_fields
 
 from vitedu import budget, results
-from vitedu.bench.turns import take_turns
+from vitedu.bench.measure import take_turns
 from vitedu.model import network_config_of, new_network
 
 TARGET = Path(__file__).parents[1] / "vitedu/results/speed-over-size.json"

@@ -10,10 +10,11 @@ from torch import nn
 
 from tests.tiny import tiny
 from vitedu import bench, budget, errors
-from vitedu.bench import measure, peers, turns
+from vitedu.bench import measure, peers
 from vitedu.budget.building import building_bytes
 from vitedu.errors import UserError
 from vitedu.model import ResNetConfig
+from vitedu.train.processes.device import cpu_threads
 
 pytestmark = pytest.mark.slow  # measures speed
 
@@ -39,7 +40,7 @@ def test_turns_are_timed_apart_and_another_begins_each_round():
         return take
 
     three = {"a": turn("a", 1.0), "b": turn("b", 4.0), "c": turn("c", 2.0)}
-    seconds = turns.take_turns(three, 4, CPU, lambda: now[0])
+    seconds = measure.take_turns(three, 4, CPU, lambda: now[0])
     assert "".join(taken) == "abcbcacababc"
     assert seconds == {"a": [1.0] * 4, "b": [4.0] * 4, "c": [2.0] * 4}
 
@@ -51,7 +52,7 @@ def test_ratios_are_taken_within_a_round_and_to_the_fastest():
         "near": [1.1, 9.0, 2.0, 0.9, 1.0],
         "other": [0.1] * 5,  # another function: no rival
     }
-    answer = turns.compare(seconds, 6, {"vitedu", "slow", "near"})
+    answer = measure.compare(seconds, 6, {"vitedu", "slow", "near"})
     assert answer["fastest_peer"] == "near"
     rows = answer["contestants"]
     assert answer["ratio"] == rows["near"]["ratio"]
@@ -60,11 +61,6 @@ def test_ratios_are_taken_within_a_round_and_to_the_fastest():
     assert rows["near"]["ratio"]["low"] == pytest.approx(0.9)
     assert rows["vitedu"]["images_per_second"]["median"] == 6.0
     assert rows["other"]["ratio"]["median"] == pytest.approx(0.1)
-
-
-def test_without_a_peer_there_is_no_ratio():
-    answer = turns.compare({"vitedu": [1.0, 2.0]}, 1, {"vitedu"})
-    assert answer["fastest_peer"] is None and answer["ratio"] is None
 
 
 @pytest.mark.parametrize("name", ["timm", "torchvision"])
@@ -127,52 +123,34 @@ def test_a_peer_with_another_function_stays_away(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("config", "against", "said"),
     [
-        (
-            lambda: peers.contestants(tiny(num_classes=0), []),
-            "num_classes is 0",
-        ),
-        (lambda: peers.contestants(tiny(dropout=0.1), []), "dropout is 0.1"),
-        (lambda: peers.contestants(tiny(drop_path=0.1), []), "drop_path is"),
-        (
-            lambda: peers.contestants(TINY, ["tim"]),
-            "no peer 'tim'; did you mean 'timm'",
-        ),
-        (
-            lambda: replace(SETTINGS, rounds=4),
-            "rounds must be a whole number of at least 5",
-        ),
-        (
-            lambda: replace(SETTINGS, rounds=10**7),
-            "and at most 1000000, got 10000000",
-        ),
-        (
-            lambda: replace(SETTINGS, batch_size=0),
-            "batch_size must be a whole number",
-        ),
-        (
-            lambda: replace(SETTINGS, threads=0),
-            "threads must be a whole number",
-        ),
-        (
-            lambda: replace(SETTINGS, kinds=("trainig",)),
-            "a list of 'inference' or 'training'",
-        ),
-        (
-            lambda: bench.bench(
-                TINY,
-                replace(SETTINGS, precision="bf61"),
-                against=(),
-                device=CPU,
-            ),
-            "did you mean 'bf16'",
-        ),
+        (tiny(num_classes=0), [], "num_classes is 0"),
+        (tiny(dropout=0.1), [], "dropout is 0.1"),
+        (tiny(drop_path=0.1), [], "drop_path is"),
+        (TINY, ["tim"], "no peer 'tim'; did you mean 'timm'"),
     ],
 )
-def test_what_cannot_be_measured_is_one_sentence(call, said):
+def test_what_cannot_be_compared_is_one_sentence(config, against, said):
     with pytest.raises(UserError, match=said):
-        call()
+        peers.contestants(config, against)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"rounds": 4}, "rounds must be a whole number of at least 5"),
+        ({"rounds": 10**7}, "and at most 1000000, got 10000000"),
+        ({"batch_size": 0}, "batch_size must be a whole number"),
+        ({"threads": 0}, "threads must be a whole number"),
+        ({"kinds": ("trainig",)}, "a list of 'inference' or 'training'"),
+        ({"precision": "bf61"}, "did you mean 'bf16'"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_sentence(changes, said):
+    with pytest.raises(UserError, match=said):
+        settings = replace(SETTINGS, **changes)
+        bench.bench(TINY, settings, against=(), device=CPU)
 
 
 def test_only_memory_that_is_needed_is_asked_for(monkeypatch):
@@ -187,15 +165,6 @@ def test_only_memory_that_is_needed_is_asked_for(monkeypatch):
         measure.check_sizes(TINY, SETTINGS, 1, CPU)
     inference = replace(SETTINGS, kinds=("inference",))
     measure.check_sizes(TINY, inference, 2, CPU)
-
-
-def test_what_is_not_installed_needs_no_memory(monkeypatch):
-    monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: None)
-    free = building_bytes(TINY, copies=4)
-    monkeypatch.setattr(errors, "available_memory", lambda: free)
-    settings = replace(SETTINGS, kinds=("training",))
-    measured = bench.bench(TINY, settings, device=CPU)
-    assert set(measured["away"]) == set(bench.PEERS)
 
 
 @pytest.fixture(scope="module")
@@ -231,14 +200,9 @@ def test_a_result_holds_a_row_for_each_contestant(measured, kind):
         assert 0 < speed["low"] <= speed["median"] <= speed["high"]
         assert row["peak_memory"] is None  # the CPU does not count it
         ceiling = measured["ceilings"]["matrix_product"]
-        assert row["mfu"]["matrix_product"] == pytest.approx(
-            budget.mfu(
-                TINY,
-                speed["median"],
-                ceiling,
-                training=kind == "training",
-            )
-        )
+        training = kind == "training"
+        share = budget.mfu(TINY, speed["median"], ceiling, training=training)
+        assert row["mfu"]["matrix_product"] == pytest.approx(share)
 
 
 def test_a_training_turn_changes_the_weights_of_its_model():
@@ -251,13 +215,11 @@ def test_a_training_turn_changes_the_weights_of_its_model():
 
 
 def test_one_thread_is_timed_by_the_clock_of_the_process():
-    with turns.num_threads(1):
-        assert turns.clock_of(CPU) is time.process_time
-        assert turns.clock_of(torch.device("cuda")) is time.perf_counter
-    before = torch.get_num_threads()
-    with turns.num_threads(2):
-        assert turns.clock_of(CPU) is time.perf_counter
-    assert torch.get_num_threads() == before
+    with cpu_threads(1):
+        assert measure.clock_of(CPU) is time.process_time
+        assert measure.clock_of(torch.device("cuda")) is time.perf_counter
+    with cpu_threads(2):
+        assert measure.clock_of(CPU) is time.perf_counter
 
 
 def test_resident_bytes_are_weights_and_two_means():

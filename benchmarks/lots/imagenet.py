@@ -18,8 +18,7 @@ import torch
 from lots import Options, Outcome, in_pieces, tell
 from lots.pictures import shards
 from vitedu import budget
-from vitedu.bench.trial import step_of, try_run
-from vitedu.budget.forecast import GPUS, fitted, gpu_hours, step_memory
+from vitedu.bench.trial import GPUS, fitted, gpu_hours, step_memory, try_run
 from vitedu.train import TrainConfig, fit, recipe
 from vitedu.train.precision import concrete
 
@@ -71,14 +70,8 @@ def configured(options: Options) -> TrainConfig:
         )
     config = concrete(config, options.device)
     _, total = torch.cuda.mem_get_info(options.device)
-    step = fitted(step_of(config), ROOM * total)
-    if step is None:
-        return config  # the run will say so
-    return replace(
-        config,
-        micro_batch_size=step.micro_batch_size,
-        activation_checkpointing=step.checkpointing,
-    )
+    # if nothing fits, the run will say so
+    return fitted(config, ROOM * total) or config
 
 
 def forecast(config: TrainConfig, options: Options) -> dict[str, Any]:
@@ -139,14 +132,12 @@ def outcome(
     """Measured and predicted, as a recorded result."""
     config: TrainConfig = config_of()
     images = recipe("imagenet-b16-384", "gpu").steps * config.batch_size
-    needed = step_memory(step_of(config)).total
+    needed = step_memory(config).total
     metrics: dict[str, Any] = {
         "predicted/memory": {"value": needed, "unit": "bytes"}
     }
     for gpu in GPUS:
-        hours = gpu_hours(
-            config.model, images, gpu, config.activation_checkpointing
-        )
+        hours = gpu_hours(config, images, gpu)
         metrics[f"predicted/hours_{gpu}"] = {"value": hours, "unit": "hours"}
 
     def add_speed(name: str, speed: float) -> None:

@@ -23,8 +23,8 @@ from lots.timing import (
 from vitedu import budget
 from vitedu.bench import contestants
 from vitedu.bench.peers import Contestant as Peer
-from vitedu.budget.forecast import HALVES
 from vitedu.model import ViTConfig
+from vitedu.train.precision import DTYPES
 
 PEERS = ("timm", "torchvision")
 BATCHES = (1, 64)
@@ -54,7 +54,7 @@ def run(options: Options) -> Iterator[Outcome]:
         changes, against = ROWS[name]
         setup = Setup(best, batch_size)._replace(**changes)
         if setup.weights == "half":  # all numbers in 16 bits, no autocast
-            setup = setup._replace(precision="fp32", weights=HALVES[best])
+            setup = setup._replace(precision="fp32", weights=DTYPES[best])
         there = [peers()[x] for x in ("vitedu", *against) if x in peers()]
         return beside(name, there, config, setup, options)
 

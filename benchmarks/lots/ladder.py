@@ -24,8 +24,7 @@ from lots.timing import (
     time_turns,
 )
 from vitedu import budget
-from vitedu.bench.measure import step_of
-from vitedu.bench.turns import clock_of, timed, wait
+from vitedu.bench.measure import clock_of, step_of, timed, wait
 from vitedu.errors import UserError
 from vitedu.model import ViTConfig, new_network
 

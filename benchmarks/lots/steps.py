@@ -24,13 +24,12 @@ from lots.timing import (
 )
 from vitedu import budget
 from vitedu.bench import contestants
-from vitedu.bench.measure import step_of
+from vitedu.bench.measure import step_of, wait
 from vitedu.bench.peers import Contestant as Peer
-from vitedu.bench.turns import wait
-from vitedu.budget.forecast import HALVES
 from vitedu.errors import UserError
 from vitedu.model import ViTConfig
 from vitedu.train import train_step
+from vitedu.train.precision import DTYPES
 
 PEERS = ("timm", "torchvision")
 BATCHES = (256, 64)
@@ -176,7 +175,7 @@ def complete(
 def counted_memory(config: ViTConfig, precision: str, batch_size: int) -> int:
     """Bytes of a step, as `vitedu.budget` has them."""
     return budget.memory(
-        config, batch_size=batch_size, autocast=HALVES.get(precision)
+        config, batch_size=batch_size, autocast=DTYPES.get(precision)
     ).total
 
 

@@ -16,17 +16,15 @@ from lots import Options
 from vitedu import budget
 from vitedu.bench.measure import (
     Settings,
-    random_batch,
-    step_of,
-    train_state,
-    warm_up,
-)
-from vitedu.bench.turns import (
     clock_of,
     matmul_ceiling,
+    random_batch,
     repeated,
     spread,
+    step_of,
     take_turns,
+    train_state,
+    warm_up,
 )
 from vitedu.model import ViT, ViTConfig, vit_config
 from vitedu.train import TrainState

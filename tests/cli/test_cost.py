@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from vitedu.bench.trial import added_words, num_images, step_of
-from vitedu.budget.forecast import GPUS, fits, fitted
+from vitedu.bench.trial import GPUS, added_words, fits, fitted, num_images
 from vitedu.cli import main
 from vitedu.cli.info import LOW_MEMORY, commands, cost, readable_hours
 from vitedu.cli.overrides import split_words
@@ -19,15 +18,6 @@ B16 = replace(recipe("imagenet-b16-384", "gpu"), precision="bf16")
 SHALLOW = override(B16, {"model.depth": "2"})  # counted sooner
 
 
-def test_the_step_of_a_run_has_its_settings():
-    config = replace(SHALLOW, micro_batch_size=64, ema=0.9999, shard=True)
-    step = step_of(config, 8)
-    assert (step.batch_size, step.micro_batch_size) == (512, 64)
-    assert (step.precision, step.optimizer) == ("bf16", "sgd")
-    assert (step.ema, step.shard, step.num_processes) == (True, True, 8)
-    assert not step_of(SHALLOW).ema
-
-
 def test_epochs_are_counted_where_the_data_are_known():
     assert num_images(B16) == 20_000 * 512
     assert num_images(recipe("paper-imagenet", "gpu")) == 300 * 1_281_167
@@ -36,11 +26,10 @@ def test_epochs_are_counted_where_the_data_are_known():
 
 @pytest.mark.parametrize("giga", [1.3, 3, 8])
 def test_what_is_advised_can_be_typed(giga):
-    step = step_of(SHALLOW)
-    words = added_words(fitted(step, giga * 1e9), step)
+    words = added_words(fitted(SHALLOW, giga * 1e9), SHALLOW)
     _, fields = split_words(words.split())
-    assert fits(step_of(override(SHALLOW, fields)), giga * 1e9)
-    assert added_words(step, step) == ""
+    assert fits(override(SHALLOW, fields), giga * 1e9)
+    assert added_words(SHALLOW, SHALLOW) == ""
 
 
 # --- settings for the smallest GPUs
@@ -51,13 +40,12 @@ def test_the_settings_of_least_memory_accumulate_recompute_and_halve():
     assert config.micro_batch_size < config.batch_size
     assert config.activation_checkpointing
     assert config.precision == "fp16"
-    assert fits(step_of(config), GPUS["T4"].num_bytes / 4)
+    assert fits(config, GPUS["T4"].num_bytes / 4)
 
 
 def test_with_them_the_largest_recipe_fits_a_t4():
     largest = recipe("imagenet-l16-512", "gpu")
-    step = step_of(override(largest, LOW_MEMORY))
-    assert fits(step, GPUS["T4"].num_bytes)
+    assert fits(override(largest, LOW_MEMORY), GPUS["T4"].num_bytes)
 
 
 # --- what is shown

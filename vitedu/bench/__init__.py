@@ -3,9 +3,8 @@
 `bench(vit_config("ViT-S/16"), Settings(batch_size=4))["inference"]["ratio"]`
 """
 
-from vitedu.bench.measure import KINDS, Settings, bench
+from vitedu.bench.measure import KINDS, Settings, bench, matmul_ceiling
 from vitedu.bench.peers import PEERS, Contestant, contestants
-from vitedu.bench.turns import matmul_ceiling
 
 __all__ = [
     "KINDS",

@@ -1,6 +1,13 @@
-"""A benchmark: contestants in; images/s, ratios, memory, utilisation out."""
+"""A benchmark: contestants in; images/s, ratios, memory, utilisation out.
+
+A round is one turn of each contestant, a different one first each time, so that
+a slow minute of the machine hits all alike. On one CPU thread the clock is the
+process's own, which stops while other programs run.
+"""
 
 import math
+import statistics
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -11,17 +18,6 @@ from torch import Tensor
 
 from vitedu import budget, results
 from vitedu.bench.peers import PEERS, Contestant, contestants, is_installed
-from vitedu.bench.turns import (
-    Clock,
-    clock_of,
-    compare,
-    matmul_ceiling,
-    num_threads,
-    repeated,
-    take_turns,
-    timed,
-    wait,
-)
 from vitedu.budget.building import building_bytes
 from vitedu.errors import UserError, check_memory
 from vitedu.fields import Count, Range, check_fields
@@ -31,13 +27,13 @@ from vitedu.train import TrainConfig, TrainState, train_step
 from vitedu.train.config import Threads
 from vitedu.train.optimizer import optimizer_of
 from vitedu.train.precision import DTYPES, build_precision
+from vitedu.train.processes.device import cpu_threads
 from vitedu.train.schedule import build_schedule
 from vitedu.train.start import compile_model
 
 Kind = Literal["inference", "training"]
+Clock = Callable[[], float]  # seconds
 KINDS: tuple[Kind, ...] = get_args(Kind)
-FEWEST_ROUNDS = 5
-MOST_ROUNDS = 1_000_000
 TURN_SECONDS = 0.3  # shorter turns are filled up with more steps
 WARM_UP = 3  # steps of each contestant that are not timed; the first compiles
 
@@ -55,7 +51,7 @@ class Settings:
     batch_size: Count
     precision: str = "auto"
     compile: bool = False
-    rounds: Annotated[int, Range(FEWEST_ROUNDS, MOST_ROUNDS)] = 9
+    rounds: Annotated[int, Range(5, 1_000_000)] = 9
     threads: Threads | None = None
     kinds: tuple[Kind, ...] = KINDS
 
@@ -83,12 +79,10 @@ def bench(
     does not fit into memory.
     """
     check_sizes(config, settings, 1 + sum(map(is_installed, against)), device)
-    with num_threads(settings.threads):
+    threads = settings.threads or torch.get_num_threads()
+    with cpu_threads(threads):
         tell("building the contestants")
         entered, away = contestants(config, against)
-        versions = {
-            each.name: metadata.version(each.name) for each in entered[1:]
-        }
         machine = results.machine(device)
         try:
             measured = measure(entered, config, settings, device, tell)
@@ -97,7 +91,7 @@ def bench(
                 f"{len(entered)} models and a batch of {settings.batch_size} "
                 "images do not fit into memory; take a smaller batch"
             ) from None
-        threads = torch.get_num_threads()
+    versions = {each.name: metadata.version(each.name) for each in entered[1:]}
     return {
         "config": config.to_json(),
         "settings": asdict(settings)
@@ -165,12 +159,10 @@ def measure(
     }
     for kind in settings.kinds:
         is_training = kind == "training"
-        for state in states.values():
+        steps = {}
+        for name, state in states.items():
             state.model.train(is_training)
-        steps = {
-            name: step_of(state, batch, is_training)
-            for name, state in states.items()
-        }
+            steps[name] = step_of(state, batch, is_training)
         tell(f"{kind}: warming up")
         num_steps, peaks = warm_up(steps, states, device, clock)
         tell(f"{kind}: {settings.rounds} rounds")
@@ -179,18 +171,17 @@ def measure(
         answer = compare(seconds, num_steps * settings.batch_size, same)
         for name, row in answer["contestants"].items():
             row["peak_memory"] = peaks[name]
+            speed = row["images_per_second"]["median"]
             row["mfu"] = {
-                ceiling: budget.mfu(
-                    config,
-                    row["images_per_second"]["median"],
-                    value,
-                    training=is_training,
-                )
-                for ceiling, value in ceilings.items()
-                if value and name in same
+                x: budget.mfu(config, speed, ceiling, training=is_training)
+                for x, ceiling in ceilings.items()
+                if ceiling and name in same
             }
         measured[kind] = answer | {"steps_a_turn": num_steps}
     return measured
+
+
+# --- a step
 
 
 def train_state(
@@ -274,3 +265,94 @@ def resident_bytes(state: TrainState) -> int:
     for values in state.optimizer.state.values():
         weights += [x for x in values.values() if isinstance(x, Tensor)]
     return sum(each.nbytes for each in weights)
+
+
+# --- turns
+
+
+def take_turns(
+    turns: dict[str, Callable[[], None]],
+    rounds: int,
+    device: torch.device,
+    clock: Clock,
+) -> dict[str, list[float]]:
+    seconds: dict[str, list[float]] = {name: [] for name in turns}
+    for index in range(rounds):
+        first = index % len(turns)  # another begins each time
+        for name in [*turns][first:] + [*turns][:first]:
+            seconds[name].append(timed(turns[name], device, clock))
+    return seconds
+
+
+def timed(
+    action: Callable[[], object], device: torch.device, clock: Clock
+) -> float:
+    """Seconds of an action, from an idle device to an idle device."""
+    wait(device)
+    started = clock()
+    action()
+    wait(device)
+    return clock() - started
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+def clock_of(device: torch.device) -> Clock:
+    is_alone = device.type == "cpu" and torch.get_num_threads() == 1
+    return time.process_time if is_alone else time.perf_counter
+
+
+def repeated(step: Callable[[], None], times: int) -> Callable[[], None]:
+    def turn() -> None:
+        for _ in range(times):
+            step()
+
+    return turn
+
+
+def matmul_ceiling(
+    device: torch.device, dtype: torch.dtype, clock: Clock = time.perf_counter
+) -> float:
+    """Operations per second of one large square matrix product, best of ten."""
+    side = 8192 if device.type == "cuda" else 1024
+    a, b = torch.randn(2, side, side, device=device).to(dtype)
+    best = min(timed(lambda: a @ b, device, clock) for _ in range(10))
+    return 2 * side**3 / best
+
+
+def compare(
+    seconds: dict[str, list[float]], num_images: int, same: set[str]
+) -> dict[str, Any]:
+    """Speeds and ratios from the seconds of turns of `num_images` each.
+
+    A ratio is ours to theirs within a round, above 1 where ours is faster. The
+    fastest peer is one of `same`, which compute the same function.
+    """
+    rows: dict[str, Any] = {}
+    for name, turns in seconds.items():
+        speeds = [num_images / each for each in turns]
+        rows[name] = {"images_per_second": spread(speeds)}
+        if name != "vitedu":
+            pairs = zip(turns, seconds["vitedu"], strict=True)
+            rows[name]["ratio"] = spread([a / b for a, b in pairs])
+    fastest = max(
+        (name for name in rows if name in same - {"vitedu"}),
+        key=lambda name: rows[name]["images_per_second"]["median"],
+        default=None,
+    )
+    return {
+        "contestants": rows,
+        "fastest_peer": fastest,
+        "ratio": rows[fastest]["ratio"] if fastest else None,
+        "seconds": seconds,
+    }
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return {"low": low, "median": median, "high": high}

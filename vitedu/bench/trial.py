@@ -7,31 +7,158 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from vitedu.bench.turns import wait
-from vitedu.budget.forecast import (
-    GPUS,
-    Step,
-    fits,
-    fitted,
-    gpu_hours,
-    step_memory,
-)
+from vitedu import budget
+from vitedu.bench.measure import wait
+from vitedu.budget.memory import pixels
 from vitedu.data.feed.pictures import Epoch, ImageSource
 from vitedu.errors import UserError, available_memory
 from vitedu.train import Progress, Start, TrainConfig, fit
 from vitedu.train.data import Sources, open_sources
+from vitedu.train.precision import DTYPES
 from vitedu.train.processes import from_environment
 from vitedu.train.recipes.imagenet import SIZES
 from vitedu.train.start import build_model, check_room
 
 COUNTS = (1, 8, 64)  # of GPUs
+# What isn't predicted, as a share: work space, what the allocator rounds up.
+SPARE = 1.1
+FEWEST = 8  # images at a time, before blocks are computed twice instead
 WARM_UP = 3  # steps that are taken but not timed; the first may compile
 MEASURED = 10
 SAMPLE = 200  # pictures that are read to see whether they can be
+
+
+class GPU(NamedTuple):
+    precision: str
+    num_bytes: int  # of memory
+    mfu: float  # share of the data sheet's peak
+
+
+# Memory from NVIDIA's data sheets, less what the driver keeps of a T4's. The
+# shares are assumptions, of the order that is reported for ViTs of this size;
+# a dry run measures.
+GPUS = {
+    "T4": GPU("fp16", 15_000_000_000, 0.3),
+    "A100": GPU("bf16", 40_000_000_000, 0.4),
+    "H100": GPU("bf16", 80_000_000_000, 0.35),
+}
+
+
+# --- predicted
+
+
+class StepMemory(NamedTuple):
+    """Bytes that one process holds in a step, by what they hold."""
+
+    weights: int  # with their gradients, the optimizer's and the average
+    activations: int  # with the casts of the weights
+    images: int  # of the batch, besides those of the micro-batch
+    total: int
+
+
+def step_memory(config: TrainConfig, num_processes: int = 1) -> StepMemory:
+    share = -(-config.batch_size // num_processes)
+    at_once = min(config.micro_batch_size or share, share)
+    held = budget.memory(
+        config.model,
+        batch_size=at_once,
+        optimizer=config.optimizer,
+        autocast=DTYPES.get(config.precision),
+        checkpointing=config.activation_checkpointing,
+    )
+    weights = held.weights + held.gradients + held.optimizer
+    if config.ema is not None:
+        weights += held.weights
+    if config.shard:
+        weights //= num_processes
+    activations = held.casts + held.activations
+    images = 4 * (share - at_once) * pixels(config.model)
+    return StepMemory(
+        weights, activations, images, weights + activations + images
+    )
+
+
+def fits(config: TrainConfig, num_bytes: float, num_processes: int = 1) -> bool:
+    return step_memory(config, num_processes).total * SPARE <= num_bytes
+
+
+def fitted(
+    config: TrainConfig, num_bytes: float, num_processes: int = 1
+) -> TrainConfig | None:
+    """`config`, if need be with fewer images at a time; None: nothing helps.
+
+    Blocks are computed twice only if not even FEWEST images fit otherwise.
+    """
+    if fits(config, num_bytes, num_processes):
+        return config
+    most = -(-config.batch_size // num_processes)
+    most = min(most, config.micro_batch_size or most)
+    sizes = [2**i for i in reversed(range(most.bit_length())) if 2**i < most]
+    is_twice = config.activation_checkpointing
+    tried = [(size, is_twice) for size in sizes if size >= FEWEST]
+    tried += [(size, True) for size in (most, *sizes)]
+    for size, is_twice in tried:
+        smaller = replace(
+            config, micro_batch_size=size, activation_checkpointing=is_twice
+        )
+        if fits(smaller, num_bytes, num_processes):
+            return smaller
+    return None
+
+
+def added_words(config: TrainConfig, before: TrainConfig) -> str:
+    """What `fitted` changed, as it is typed."""
+    words = []
+    if config.micro_batch_size != before.micro_batch_size:
+        words.append(f"micro_batch_size={config.micro_batch_size}")
+    if config.activation_checkpointing != before.activation_checkpointing:
+        words.append("activation_checkpointing=true")
+    return " ".join(words)
+
+
+def gpu_hours(config: TrainConfig, num_images: int, gpu: str) -> float:
+    """Hours on one `gpu` of GPUS, at its assumed share of the peak."""
+    peak = budget.datasheet(gpu, GPUS[gpu].precision)
+    assert peak is not None  # GPUS are in the data sheets
+    operations = num_images * budget.training_flops(config.model)
+    if config.activation_checkpointing:
+        operations = operations * 4 // 3  # the forward pass once more
+    return operations / (peak * GPUS[gpu].mfu) / 3600
+
+
+def on_gpu(
+    config: TrainConfig, images: int, name: str
+) -> dict[str, Any] | None:
+    """Hours, memory and overrides to add; None: a step doesn't fit."""
+    gpu = GPUS[name]
+    asked = replace(config, precision=gpu.precision)
+    found = fitted(asked, gpu.num_bytes)
+    if found is None:
+        return None
+    hours = gpu_hours(found, images, name)
+    return {
+        "hours": {str(count): hours / count for count in COUNTS},
+        "images_per_second": images / hours / 3600,
+        "bytes": step_memory(found).total,
+        "available": gpu.num_bytes,
+        "add": added_words(found, asked),
+    }
+
+
+def num_images(config: TrainConfig) -> int | None:
+    """Images that a run learns from; None: it depends on the data."""
+    if config.steps is not None:
+        return config.steps * config.batch_size
+    if config.dataset not in SIZES or config.epochs is None:
+        return None
+    return config.epochs * SIZES[config.dataset][0]
+
+
+# --- measured
 
 
 def try_run(
@@ -75,7 +202,8 @@ def try_run(
     expected = trial.expected(trial.begun, steps_done)
     if device.type == "cuda":
         expected["peak_memory"] = torch.cuda.max_memory_allocated(device)
-    return {"memory": memory, "data": trial.data, "time": expected}
+    data = look_at(trial.begun.sources, trial.begun.config)
+    return {"memory": memory, "data": data, "time": expected}
 
 
 def memory_for(config: TrainConfig, device: torch.device) -> dict[str, Any]:
@@ -85,43 +213,19 @@ def memory_for(config: TrainConfig, device: torch.device) -> dict[str, Any]:
     if device.type == "cuda":
         num_bytes, _ = torch.cuda.mem_get_info(device)
     values: dict[str, Any] = {"available": num_bytes, "enough": None}
-    step = step_of(config, world_size)
     try:
-        values["needed"] = step_memory(step)._asdict()
-        values["enough"] = fits(step, num_bytes)
+        values["needed"] = step_memory(config, world_size)._asdict()
+        values["enough"] = fits(config, num_bytes, world_size)
         if not values["enough"]:
-            other = fitted(step, num_bytes)
-            values["add"] = other and added_words(other, step)
+            other = fitted(config, num_bytes, world_size)
+            values["add"] = other and added_words(other, config)
     except UserError as error:
         values["unknown"] = str(error)
     return values
 
 
-def step_of(config: TrainConfig, num_processes: int = 1) -> Step:
-    return Step(
-        config.model,
-        config.batch_size,
-        config.micro_batch_size,
-        optimizer=config.optimizer,
-        precision=config.precision,
-        checkpointing=config.activation_checkpointing,
-        ema=config.ema is not None,
-        shard=config.shard,
-        num_processes=num_processes,
-    )
-
-
-def added_words(step: Step, before: Step) -> str:
-    words = []
-    if step.micro_batch_size != before.micro_batch_size:
-        words.append(f"micro_batch_size={step.micro_batch_size}")
-    if step.checkpointing != before.checkpointing:
-        words.append("activation_checkpointing=true")
-    return " ".join(words)
-
-
 class Trial:
-    """`fit`'s callbacks: look at the data, time some steps, stop."""
+    """`fit`'s callbacks: time some steps, stop."""
 
     def __init__(
         self, device: torch.device, on_start: Callable[[Start], object]
@@ -129,7 +233,6 @@ class Trial:
         self.device = device
         self.on_start = on_start
         self.begun: Start | None = None
-        self.data: dict[str, Any] = {}
         self.step = 0
         self.since = 0.0
         self.seconds: list[float] = []  # of each step
@@ -138,7 +241,6 @@ class Trial:
     def start(self, start: Start) -> None:
         self.begun = start
         self.on_start(start)
-        self.data = look_at(start.sources, start.config)
         self.since = time.perf_counter()
 
     def measured(self, progress: Progress) -> None:
@@ -158,26 +260,26 @@ class Trial:
         return state.is_done or len(self.seconds) == WARM_UP + MEASURED
 
     def expected(self, start: Start, steps_done: int) -> dict[str, Any]:
-        config, sources = start.config, start.sources
+        batch_size, sources = start.config.batch_size, start.sources
         # a shorter run has nothing but its warm-up
         timed = self.seconds[WARM_UP:] or self.seconds[-1:]
         waits = self.waits[WARM_UP:] or self.waits[-1:]
         step = statistics.median(timed)
         steps = max(start.num_steps - steps_done, 0)
-        num_images = len(sources.test)
+        evaluated = len(sources.test)
         if sources.validation is not None:
             epochs = -(-steps // start.state.epoch_steps)
-            num_images += epochs * len(sources.validation)
+            evaluated += epochs * len(sources.validation)
         return {
             "steps": steps,
             "step_seconds": step,
             "measured_steps": len(timed),
             "training_seconds": steps * step,
-            "images_per_second": config.batch_size / step,
+            "images_per_second": batch_size / step,
             "data_wait": statistics.mean(waits),
-            "evaluated_images": num_images,
+            "evaluated_images": evaluated,
             # a training step is three times the work of a forward pass
-            "evaluation_seconds": num_images * step / config.batch_size / 3,
+            "evaluation_seconds": evaluated * step / batch_size / 3,
         }
 
 
@@ -196,44 +298,15 @@ def look_at(sources: Sources, config: TrainConfig) -> dict[str, Any]:
     if labels is not None:  # else only reading the images would tell
         labels = torch.as_tensor(labels).cpu()
         counts = torch.bincount(labels, minlength=train.num_classes)
+        names = train.class_names or tuple(map(str, range(len(counts))))
         for what, row in (
             ("smallest", int(counts.argmin())),
             ("largest", int(counts.argmax())),
         ):
-            names = train.class_names
-            name = names[row] if row < len(names) else str(row)
-            values[what] = {"class": name, "count": int(counts[row])}
+            values[what] = {"class": names[row], "count": int(counts[row])}
     if isinstance(train, ImageSource):  # read some, at even distances
         epoch, count = Epoch(train, 0, config.seed), min(SAMPLE, len(train))
         read = [epoch[[row * len(train) // count]] for row in range(count)]
         wrong = [str(each) for each in read if isinstance(each, UserError)]
         values["sample"] = {"count": count, "unreadable": wrong}
     return values
-
-
-def on_gpu(
-    config: TrainConfig, images: int, name: str
-) -> dict[str, Any] | None:
-    """Hours, memory and overrides to add; None: a step doesn't fit."""
-    gpu = GPUS[name]
-    asked = step_of(config)._replace(precision=gpu.precision)
-    step = fitted(asked, gpu.num_bytes)
-    if step is None:
-        return None
-    hours = gpu_hours(config.model, images, name, step.checkpointing)
-    return {
-        "hours": {str(count): hours / count for count in COUNTS},
-        "images_per_second": images / hours / 3600,
-        "bytes": step_memory(step).total,
-        "available": gpu.num_bytes,
-        "add": added_words(step, asked),
-    }
-
-
-def num_images(config: TrainConfig) -> int | None:
-    """Images that a run learns from; None: it depends on the data."""
-    if config.steps is not None:
-        return config.steps * config.batch_size
-    if config.dataset not in SIZES or config.epochs is None:
-        return None
-    return config.epochs * SIZES[config.dataset][0]

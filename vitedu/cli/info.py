@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from vitedu import __version__, budget, results
-from vitedu.bench.trial import num_images, on_gpu, step_of
-from vitedu.budget.forecast import GPUS, step_memory
+from vitedu.bench.trial import GPUS, num_images, on_gpu, step_memory
 from vitedu.cli.output import Answer, Command, Rows, rows_in, section, table
 from vitedu.cli.overrides import (
     FIELDS_HELP,
@@ -287,7 +286,7 @@ def cost(config: TrainConfig) -> tuple[dict[str, Any], str]:
         return {}, ""
     on_gpus = {name: on_gpu(config, images, name) for name in GPUS}
     words = " ".join(f"{x}={value}" for x, value in LOW_MEMORY.items())
-    least = step_memory(step_of(override(config, LOW_MEMORY))).total
+    least = step_memory(override(config, LOW_MEMORY)).total
     rows = [(name, described(found)) for name, found in on_gpus.items()]
     rows.append(("low memory", f"{readable_bytes(least)} with {words}"))
     shares = ", ".join(f"{x.mfu:g} on {name}" for name, x in GPUS.items())

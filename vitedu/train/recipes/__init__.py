@@ -8,54 +8,30 @@ from dataclasses import replace
 
 from vitedu.errors import UserError, did_you_mean
 from vitedu.train.config import TIERS, TrainConfig
-from vitedu.train.recipes.cifar import cifar10_finetune, cifar10_scratch
-from vitedu.train.recipes.finetune import ants_bees, finetune, tried
-from vitedu.train.recipes.imagenet import (
-    deit_s,
-    imagenet_s16,
-    paper_imagenet,
-    paper_imagenet21k,
-    paper_jft,
-    shrunk,
-)
-from vitedu.train.recipes.small import (
-    digits,
-    mnist_seed,
-    mnist_small,
-    mnist_tiny,
-    shapes_small,
-)
-from vitedu.train.recipes.transfer import (
-    imagenet_b16_384,
-    imagenet_l16_384,
-    imagenet_l16_512,
-    mae_finetune_b16,
-)
+from vitedu.train.recipes import imagenet, small, transfer
 
 RECIPES: dict[str, Callable[..., TrainConfig]] = {
-    "mnist-seed": mnist_seed,
-    "mnist-tiny": mnist_tiny,
-    "mnist-small": mnist_small,
-    "digits": digits,
-    "shapes-small": shapes_small,
-    "cifar10-scratch": cifar10_scratch,
-    "cifar10-finetune": cifar10_finetune,
-    "finetune": finetune,
-    "ants-bees": ants_bees,
-    "paper-imagenet": paper_imagenet,
-    "paper-imagenet21k": paper_imagenet21k,
-    "paper-jft": paper_jft,
-    "imagenet-s16": imagenet_s16,
-    "deit-s": deit_s,
-    "imagenet-b16-384": imagenet_b16_384,
-    "imagenet-l16-384": imagenet_l16_384,
-    "imagenet-l16-512": imagenet_l16_512,
-    "mae-finetune-b16": mae_finetune_b16,
+    "mnist-seed": small.mnist_seed,
+    "mnist-tiny": small.mnist_tiny,
+    "mnist-small": small.mnist_small,
+    "digits": small.digits,
+    "shapes-small": small.shapes_small,
+    "cifar10-scratch": small.cifar10_scratch,
+    "cifar10-finetune": transfer.cifar10_finetune,
+    "finetune": transfer.finetune,
+    "ants-bees": transfer.ants_bees,
+    "paper-imagenet": imagenet.paper_imagenet,
+    "paper-imagenet21k": imagenet.paper_imagenet21k,
+    "paper-jft": imagenet.paper_jft,
+    "imagenet-s16": imagenet.imagenet_s16,
+    "deit-s": imagenet.deit_s,
+    "imagenet-b16-384": transfer.imagenet_b16_384,
+    "imagenet-l16-384": transfer.imagenet_l16_384,
+    "imagenet-l16-512": transfer.imagenet_l16_512,
+    "mae-finetune-b16": transfer.mae_finetune_b16,
 }
 # rows of the paper's Table 3, of which `model` chooses one
 WITH_ROWS = ("paper-imagenet", "paper-imagenet21k", "paper-jft")
-# too large for a smoke test as they are
-LARGE = (*WITH_ROWS, "imagenet-s16", "deit-s")
 
 
 def recipe(name: str, tier: str, model: str | None = None) -> TrainConfig:
@@ -81,13 +57,14 @@ def recipe(name: str, tier: str, model: str | None = None) -> TrainConfig:
             f"model={model} chooses a row of {', '.join(WITH_ROWS)}; {name} "
             "has one model, whose fields are set like model.depth=4"
         )
-    config = RECIPES[name](*(x for x in (tier, model) if x is not None))
+    make = RECIPES[name]
+    config = make(tier) if model is None else make(tier, model)
     if tier != "smoke":
         return config
     if config.weights is not None:
-        return tried(config)
-    if name in LARGE:
-        config = shrunk(config)
+        return transfer.tried(config)
+    if config.dataset in imagenet.SIZES:
+        config = imagenet.shrunk(config)
     return replace(
         config,
         epochs=None,

@@ -1,13 +1,14 @@
-"""MNIST, digits and shapes: small ViTs that learn on a CPU.
+"""MNIST, digits, shapes and CIFAR-10: small ViTs that learn on a CPU.
 
 The MNIST recipes are chosen on a held-out part of the training images; the
-final runs use all 60,000. The tiers cpu and gpu are the same.
+final runs use all 60,000. But for CIFAR-10, the tiers cpu and gpu are the same.
 """
 
 from dataclasses import replace
 
+from vitedu.data import where
 from vitedu.data.augment import Augment
-from vitedu.model import ViTConfig
+from vitedu.model import SinCos2D, ViTConfig
 from vitedu.pictures import PreprocessSpec
 from vitedu.train.config import TrainConfig
 
@@ -56,19 +57,17 @@ def mnist_tiny(tier: str) -> TrainConfig:
     patch tokens in place of the class token. The checkpoint in the package,
     `vitedu.load("mnist-tiny")`, is that of seed 0.
     """
-    return TrainConfig(
+    return replace(
+        mnist_seed(tier),
         recipe="mnist-tiny",
-        tier=tier,
         model=replace(TINY, pool="mean"),
-        dataset="mnist",
         preprocess=CENTRED,
         augment=Augment(shift=1),
-        epochs=15,
         optimizer="adamw",
         lr=1.3e-2,
         weight_decay=0.1,
+        schedule="cosine",
         warmup=0.1,
-        log_every=100,
     )
 
 
@@ -88,7 +87,6 @@ def mnist_small(tier: str) -> TrainConfig:
         augment=Augment(rotate=12.0, scale=0.12, shear=6.0, shift=2),
         epochs=100,
         batch_size=128,
-        optimizer="adamw",
         lr=2e-3,
         betas=(0.9, 0.99),
         weight_decay=0.05,
@@ -110,7 +108,6 @@ def digits(tier: str) -> TrainConfig:
         preprocess=UNIT_RANGE,
         augment=Augment(rotate=10.0, scale=0.1, shift=2),
         epochs=30,
-        optimizer="adamw",
         lr=3e-3,
         weight_decay=0.05,
         warmup=0.1,
@@ -136,4 +133,60 @@ def shapes_small(tier: str) -> TrainConfig:
         batch_size=64,
         lr=1e-3,
         save_every=500,
+    )
+
+
+def cifar10_scratch(tier: str) -> TrainConfig:
+    """CIFAR-10 from scratch, plain ViT: ten minutes on a CPU.
+
+    What first attempts lack: more views of 50,000 images (RandAugment, mixup,
+    cutmix), a warm-up, decay of kernels alone, the mean of the patches, fixed
+    sin-cos positions, an average of the weights. Command: vitedu train
+    cifar10-scratch (any later call goes on with the run). Tier gpu: 9.5 M
+    weights, 300 epochs; with epochs=194 it took 6.5 minutes of an H100 and
+    reached 86.84 % (n = 1, on a JPEG copy), where 93 % was hoped for. Tier cpu:
+    5,000 images, 0.8 M weights, ten minutes on one core, without what only pays
+    off in long runs. Tier smoke takes drawn shapes where CIFAR-10 isn't found.
+    """
+    large, is_here = tier == "gpu", where()["cifar10"] is not None
+    width, depth = (384, 8) if large else (128, 6)
+    augment = Augment(shift=4, flip=True)
+    if large:  # it costs a short run more than it gives: see the results
+        augment = replace(augment, rand_layers=2, rand_magnitude=5.0)
+    return TrainConfig(
+        recipe="cifar10-scratch",
+        tier=tier,
+        model=ViTConfig(
+            image_size=(32, 32),
+            patch_size=(4, 4),
+            num_classes=10,
+            embed_dim=width,
+            depth=depth,
+            num_heads=6 if large else 4,
+            mlp_dim=2 * width,
+            position=SinCos2D(),
+            pool="mean",
+            class_token=False,
+            drop_path=0.1 if large else 0.0,
+        ),
+        # without CIFAR-10 drawn shapes prove that it runs
+        dataset="cifar10" if tier != "smoke" or is_here else "shapes-1k",
+        preprocess=PreprocessSpec(image_size=(32, 32), crop=1.0),
+        augment=augment,
+        epochs=300 if large else 20,
+        batch_size=512 if large else 64,
+        lr=1e-3,
+        betas=(0.9, 0.99),
+        weight_decay=0.1 if large else 0.05,
+        warmup=0.05,
+        max_grad_norm=1.0,
+        label_smoothing=0.1,
+        cutmix=1.0 if large else 0.0,
+        mixup=0.8 if large else 0.0,
+        ema=0.9995 if large else 0.998,
+        precision="auto",
+        compile=large,
+        # once an epoch would be every 98 steps, of milliseconds each
+        save_every=2_000 if large else None,
+        max_images=None if large else 5_000,
     )

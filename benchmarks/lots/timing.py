@@ -32,7 +32,6 @@ from vitedu.train.optimizer import parameter_groups
 from vitedu.train.precision import (
     DTYPES,
     build_precision,
-    capability,
     resolve_precision,
 )
 
@@ -71,7 +70,7 @@ def half(device: torch.device) -> str:
     """The 16 bits that this device is fast in; on a CPU: bf16."""
     if device.type != "cuda":
         return "bf16"
-    return resolve_precision("auto", device.type, capability(device))
+    return resolve_precision("auto", device)
 
 
 def contestant(

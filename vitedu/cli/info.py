@@ -27,7 +27,7 @@ from vitedu.model.network import NetworkConfig, network_config_of
 from vitedu.train import RECIPES, TrainConfig, find_device, override, recipe
 from vitedu.train.config import dotted
 from vitedu.train.finetune import tier_of
-from vitedu.train.optimizer import decay_table
+from vitedu.train.optimizer import parameter_groups
 from vitedu.weights import load
 from vitedu.weights.hub import EMBEDDED, HUB
 from vitedu.weights.mapping import listed
@@ -265,12 +265,16 @@ def info_recipe(name: str, tier: str) -> Answer:
     rows = [*dotted(values)]
     rows += [
         (
-            group.name,
-            f"{group.num_weights:,} weights in {group.num_tensors} tensors, "
-            f"weight_decay {group.weight_decay:g}, lr x {group.lr_scale:.3g}",
+            group["name"],
+            f"{sum(x.numel() for x in group['params']):,} weights in "
+            f"{len(group['params'])} tensors, weight_decay "
+            f"{group['weight_decay']:g}, lr x {group['lr_scale']:.3g}",
         )
-        for group in decay_table(model, config)
-        if group.num_tensors
+        for group in parameter_groups(
+            model,
+            weight_decay=config.weight_decay,
+            layer_decay=config.layer_decay,
+        )
     ]
     costs, cost_text = cost(config)
     text = "\n\n".join(filter(None, [about, cost_text, table(rows)]))

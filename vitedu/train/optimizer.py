@@ -1,14 +1,13 @@
 """Parameter groups, optimizers, and the moving average of the weights."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from vitedu.errors import UserError, did_you_mean
-from vitedu.model.classifier import Classifier
 from vitedu.train.config import TrainConfig
 
 Groups = list[dict[str, Any]]
@@ -36,7 +35,7 @@ def parameter_groups(
     Source: BEiT's and MAE's fine-tuning; for the norm, timm's group_matcher.
 
     UserError: all weights are frozen. ValueError: with layer decay, a
-    parameter's layer is unknown (a model that is not vitedu's).
+    parameter's layer is unknown.
     """
     layers = layers_of(model) if layer_decay < 1.0 else {}
     last = max(layers.values(), default=0)
@@ -67,13 +66,8 @@ def parameter_groups(
     return filled
 
 
-def layers_of(model: nn.Module) -> dict[str, int]:
+def layers_of(model: Any) -> dict[str, int]:
     """Each parameter's layer: 0 is the stem, i + 1 block i, then the head."""
-    if not isinstance(model, Classifier):
-        raise ValueError(
-            "layer_decay needs the blocks of a ViT or ResNet of vitedu, got "
-            f"{type(model).__name__}; leave it at 1"
-        )
     blocks = list(model.blocks_in_order())
     inside = {
         id(parameter): number
@@ -93,35 +87,6 @@ def layers_of(model: nn.Module) -> dict[str, int]:
             )
         layers[name] = layer
     return layers
-
-
-class Group(NamedTuple):
-    """Parameters with the same decay and share of the rate."""
-
-    name: str
-    num_tensors: int
-    num_weights: int
-    weight_decay: float
-    lr_scale: float  # share of the learning rate
-
-
-def decay_table(model: nn.Module, config: TrainConfig) -> list[Group]:
-    """The parameter groups of `config`."""
-    groups = parameter_groups(
-        model,
-        weight_decay=config.weight_decay,
-        layer_decay=config.layer_decay,
-    )
-    return [
-        Group(
-            group["name"],
-            len(group["params"]),
-            sum(parameter.numel() for parameter in group["params"]),
-            group["weight_decay"],
-            group["lr_scale"],
-        )
-        for group in groups
-    ]
 
 
 def sgd(
@@ -144,7 +109,6 @@ def sgd(
     return optimizer
 
 
-# each is called with groups, lr=, betas= and fused=
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
     "adam": torch.optim.Adam,

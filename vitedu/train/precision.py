@@ -27,7 +27,6 @@ KERNELS = {
 # pass makes NaN from finite numbers (pytorch/pytorch issue 196678)
 AUTO = [KERNELS[name] for name in ("flash", "efficient", "math")]
 
-
 # autocast's format where that is safe; weights stay float32
 DTYPES: dict[str, torch.dtype | None] = {
     "fp32": None,
@@ -94,9 +93,14 @@ class Precision:
         The norm is the global one before clipping. For an optimizer that is not
         fused, the scaler waits for the device to check for overflow.
         """
+        grad_norm = None
         if max_norm is not None:
             self.scaler.unscale_(optimizer)
-        grad_norm = clip(optimizer, max_norm)
+            weights = [
+                x for each in optimizer.param_groups for x in each["params"]
+            ]
+            norm = torch.nn.utils.clip_grad_norm_(weights, max_norm)
+            grad_norm = full_tensor(norm)
         self.scaler.step(optimizer)
         self.scaler.update()
         optimizer.zero_grad()
@@ -118,7 +122,7 @@ def build_precision(
 
     UserError: the device doesn't support it, or has no choice of kernels.
     """
-    name = resolve_precision(name, device.type, capability(device))
+    name = resolve_precision(name, device)
     if attention not in ("auto", "math") and device.type not in ("cpu", "cuda"):
         raise UserError(
             f"attention={attention}: PyTorch has only one kernel for the "
@@ -132,35 +136,30 @@ def concrete(config: TrainConfig, device: torch.device) -> TrainConfig:
 
     UserError: the device does not support the precision.
     """
-    name = resolve_precision(config.precision, device.type, capability(device))
-    return replace(config, precision=name)
+    return replace(
+        config, precision=resolve_precision(config.precision, device)
+    )
 
 
-def capability(device: torch.device) -> tuple[int, int]:
-    """A GPU's compute capability, (7, 5) for a T4; (0, 0) without CUDA."""
-    if device.type != "cuda":
-        return 0, 0
-    return torch.cuda.get_device_capability(device)
-
-
-def resolve_precision(
-    name: str, kind: str, capability: tuple[int, int] = (0, 0)
-) -> str:
-    """`name`, with "auto" resolved for a kind of device and its capability.
+def resolve_precision(name: str, device: torch.device) -> str:
+    """`name`, with "auto" resolved.
 
     auto: bf16 on a GPU from capability 8.0 on, fp16 from 7.0 on, else fp32.
     (PyTorch reports bfloat16 on older GPUs too, where it is emulated and slow.)
     UserError: the device does not have it.
     """
-    is_gpu = kind == "cuda"
+    here, capability = device.type, (0, 0)
+    if device.type == "cuda":
+        capability = torch.cuda.get_device_capability(device)
+        here = "GPU of capability {}.{}".format(*capability)
+    is_ampere = capability >= (8, 0)
     if name == "auto":
-        if is_gpu and capability >= (8, 0):
+        if is_ampere:
             return "bf16"
-        return "fp16" if is_gpu and capability >= (7, 0) else "fp32"
-    needs_ampere = name == "tf32" or (name == "bf16" and is_gpu)
-    if needs_ampere and not (is_gpu and capability >= (8, 0)):
-        here = "GPU of capability {}.{}".format(*capability) if is_gpu else kind
-        instead = resolve_precision("auto", kind, capability)
+        return "fp16" if capability >= (7, 0) else "fp32"
+    needs_ampere = name == "tf32" or (name == "bf16" and device.type == "cuda")
+    if needs_ampere and not is_ampere:
+        instead = resolve_precision("auto", device)
         raise UserError(
             f"precision={name} needs a GPU of compute capability 8.0 or "
             f"higher, this is a {here}; use precision={instead}"
@@ -207,15 +206,3 @@ def attention_kernel(name: str) -> Iterator[None]:
             f"attention={name}: that kernel does not compute this model's "
             "attention on this device in this precision; use attention=auto"
         ) from None
-
-
-def clip(
-    optimizer: torch.optim.Optimizer, max_norm: float | None
-) -> Tensor | None:
-    """Clip gradients to a global norm; returns the norm before."""
-    if max_norm is None:
-        return None
-    parameters = [
-        p for group in optimizer.param_groups for p in group["params"]
-    ]
-    return full_tensor(torch.nn.utils.clip_grad_norm_(parameters, max_norm))

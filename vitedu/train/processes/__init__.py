@@ -7,23 +7,18 @@ import os
 
 from vitedu.train.processes.single import (
     SINGLE,
-    SingleProcess,
+    Processes,
     full_tensor,
-    micro_batches,
     unwrapped,
 )
 
 __all__ = [
     "SINGLE",
     "Processes",
-    "SingleProcess",
     "from_environment",
     "full_tensor",
-    "micro_batches",
     "unwrapped",
 ]
-
-Processes = SingleProcess  # or Distributed; only this folder asks which
 
 
 def from_environment() -> Processes:

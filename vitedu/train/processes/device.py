@@ -32,18 +32,14 @@ def find_device(name: str) -> torch.device:
         raise UserError(
             f"there is no device {name!r}; known: {', '.join(there)}"
         ) from None
-    has = None
-    if device.type not in available:
-        has = ", ".join(available)
-    elif device.type == "cuda":
-        count = torch.cuda.device_count()
-        if (device.index or 0) >= count:
-            has = f"{count} cuda devices, counted from 0"
-    if has is not None:
-        raise UserError(
-            f"this machine doesn't have the device {name!r}; it has {has}"
-        )
-    return device
+    has, count = ", ".join(available), torch.cuda.device_count()
+    if device.type in available:
+        if device.type != "cuda" or (device.index or 0) < count:
+            return device
+        has = f"{count} cuda devices, counted from 0"
+    raise UserError(
+        f"this machine doesn't have the device {name!r}; it has {has}"
+    )
 
 
 def choose_threads(config: TrainConfig, available: int) -> int:

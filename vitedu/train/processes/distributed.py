@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -27,13 +27,14 @@ from torch.nn.parallel import DistributedDataParallel
 from vitedu.errors import UserError
 from vitedu.train.processes.single import (
     Batch,
-    Learner,
     Number,
-    SingleProcess,
+    Processes,
     full_tensor,
-    micro_batches,
     unwrapped,
 )
+
+if TYPE_CHECKING:
+    from vitedu.train.state import TrainState
 
 # A process that dies ends the run at once (torchrun sees to it); this is for
 # one that hangs. Compiling, or a download, may keep the others waiting for
@@ -41,7 +42,7 @@ from vitedu.train.processes.single import (
 TIMEOUT = timedelta(minutes=30)
 
 
-class Distributed(SingleProcess):
+class Distributed(Processes):
     """Process `rank` of `world_size`; `local_rank` counts on one machine.
 
     Messages go over the CPU, so none waits for a device.
@@ -129,7 +130,9 @@ class Distributed(SingleProcess):
         largest_share = -(-num_images // self.world_size)
         size = size or largest_share
         num_passes = -(-largest_share // size)
-        parts = micro_batches(images, labels, size) if len(images) else iter(())
+        parts: Iterator[Batch] = iter(())
+        if len(images):
+            parts = super().micro_batches(model, batch, size, num_images)
         black = images.new_zeros(1, *images.shape[1:]), labels[:0]
         for number in range(num_passes):
             is_last = number == num_passes - 1
@@ -144,7 +147,7 @@ class Distributed(SingleProcess):
         dist.all_reduce(total)
         return list(total)
 
-    def gather(self, state: Learner) -> dict[str, Any]:
+    def gather(self, state: "TrainState") -> dict[str, Any]:
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         optimizer = get_optimizer_state_dict(
             state.model, state.optimizer, options=options
@@ -165,7 +168,7 @@ class Distributed(SingleProcess):
         }
 
     def scatter(
-        self, read: Callable[[], dict[str, Any]], state: Learner
+        self, read: Callable[[], dict[str, Any]], state: "TrainState"
     ) -> dict[str, Any]:
         """Inverse of `gather`; tensors are sent one by one, in place."""
         content, error = self.attempt(read)
@@ -188,9 +191,8 @@ class Distributed(SingleProcess):
             set_model_state_dict(state.model, dict(average), options=options)
             num_updates = content.pop("num_updates")
             average = unwrapped(state.model).state_dict()
-            state.ema.load_state_dict(
-                {"num_updates": num_updates, "average": average}
-            )
+            loaded = {"num_updates": num_updates, "average": average}
+            state.ema.load_state_dict(loaded)
         set_model_state_dict(state.model, dict(model), options=options)
         set_optimizer_state_dict(
             state.model, state.optimizer, optimizer, options=options
@@ -224,7 +226,7 @@ class Distributed(SingleProcess):
         return content
 
 
-def parameter_names(state: Learner) -> list[str]:
+def parameter_names(state: "TrainState") -> list[str]:
     """In the optimizer's order."""
     named = unwrapped(state.model).named_parameters()
     names = {id(parameter): name for name, parameter in named}

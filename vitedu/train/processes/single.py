@@ -1,31 +1,23 @@
-"""A process that trains alone, and helpers for any number of processes."""
+"""What training needs from its processes, for one that trains alone."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from vitedu.data import Source
 
+if TYPE_CHECKING:
+    from vitedu.train.state import TrainState
+
 Number = float | Tensor  # a tensor of one element
 Batch = tuple[Tensor, Tensor]  # images and labels
 
 
-class Learner(Protocol):
-    """The parts of a TrainState that all processes keep equal."""
-
-    model: nn.Module
-    optimizer: torch.optim.Optimizer
-    ema: Any
-
-
-class SingleProcess:
-    """What training needs from its processes, for one alone.
-
-    `Distributed` has the same methods; all processes make the same calls.
-    """
+class Processes:
+    """One process. Several are `Distributed`; all make the same calls."""
 
     rank = 0
     world_size = 1
@@ -59,13 +51,15 @@ class SingleProcess:
         Gradients are exchanged in the last part's backward pass. A part may be
         one image without a label, which counts nothing.
         """
-        return micro_batches(*batch, size)
+        images, labels = batch
+        size = size or len(images)
+        return zip(images.split(size), labels.split(size), strict=True)
 
     def total(self, numbers: Sequence[Number]) -> list[Number]:
         """Each number summed over all processes."""
         return list(numbers)
 
-    def gather(self, state: Learner) -> dict[str, Any]:
+    def gather(self, state: "TrainState") -> dict[str, Any]:
         """Model, optimizer and average as one process would have them.
 
         Valid on rank 0 only.
@@ -77,7 +71,7 @@ class SingleProcess:
         }
 
     def scatter(
-        self, read: Callable[[], dict[str, Any]], state: Learner
+        self, read: Callable[[], dict[str, Any]], state: "TrainState"
     ) -> dict[str, Any]:
         """Inverse of `gather`, from what rank 0 reads; returns the rest."""
         content = read()
@@ -100,15 +94,7 @@ class SingleProcess:
         return make()
 
 
-SINGLE = SingleProcess()
-
-
-def micro_batches(
-    images: Tensor, labels: Tensor, size: int | None
-) -> Iterator[Batch]:
-    """Cut a batch (b, ...) into parts of `size` images or fewer; None: one."""
-    size = size or len(images)
-    return zip(images.split(size), labels.split(size), strict=True)
+SINGLE = Processes()
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

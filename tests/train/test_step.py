@@ -14,7 +14,6 @@ from tests.train.runs import SHORT, SMALL
 from vitedu.model import ViT
 from vitedu.train.optimizer import MovingAverage, optimizer_of
 from vitedu.train.precision import build_precision
-from vitedu.train.processes import micro_batches
 from vitedu.train.schedule import build_schedule
 from vitedu.train.state import TrainState, build_loss
 from vitedu.train.step import train_step
@@ -83,15 +82,6 @@ def test_micro_batches_give_the_step_of_the_whole_batch(size, smoothing):
     assert_close(results[1].loss_sum, results[0].loss_sum, **CLOSE)
     assert results[1].correct == results[0].correct
     assert results[1].num_images == 11
-
-
-@pytest.mark.parametrize("size", [3, 4])
-def test_micro_batches_are_no_larger_than_asked_and_lose_nothing(size):
-    images, labels = drawn_batch()
-    parts = list(micro_batches(images, labels, size))
-    assert max(len(x) for x, _ in parts) == size
-    assert torch.equal(torch.cat([x for x, _ in parts]), images)
-    assert torch.equal(torch.cat([y for _, y in parts]), labels)
 
 
 def test_the_model_sees_one_micro_batch_at_a_time():
@@ -181,13 +171,9 @@ def test_soft_labels_are_weighed_and_count_nothing_as_correct(size):
 
 
 def test_a_state_takes_the_loss_of_its_config():
-    softmax, sigmoid = build(), build(loss="sigmoid")
-    results = [train_step(each, drawn_batch()) for each in (softmax, sigmoid)]
-    assert results[0].loss_sum != results[1].loss_sum
-    images, labels = drawn_batch()
-    logits = build().model(images)
-    want = build_loss(config(loss="sigmoid"))(logits, labels)
-    assert_close(results[1].loss_sum, want.detach(), **CLOSE)
+    state, (images, labels) = build(loss="sigmoid"), drawn_batch()
+    want = build_loss(state.config)(state.model(images), labels)
+    assert_close(train_step(state, (images, labels)).loss_sum, want, **CLOSE)
 
 
 def test_a_loss_that_is_given_is_taken():
@@ -253,19 +239,6 @@ def test_training_goes_on_after_skipped_steps():
     assert state.step == 12
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_the_model_computes_in_the_precision_of_the_config(precision):
-    state, seen = build(precision=precision, dtype=torch.float32), []
-    state.model.register_forward_hook(lambda *args: seen.append(args[2].dtype))
-    train_step(state, drawn_batch(dtype=torch.float32))
-    wanted = {
-        "fp32": torch.float32,
-        "bf16": torch.bfloat16,
-        "fp16": torch.float16,
-    }
-    assert seen == [wanted[precision]]
-
-
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precision_takes_nearly_the_step_of_float32(precision):
     full, half = (
@@ -284,31 +257,6 @@ def test_half_precision_takes_nearly_the_step_of_float32(precision):
     # bfloat16 keeps 8 bits: each product is off by up to 0.4 %, measured 1 % in
     # all
     assert (steps[1] - steps[0]).norm() < 0.05 * steps[0].norm()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("labels", ["whole", "soft"])
-@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
-def test_nothing_is_read_from_the_device(optimizer, labels):
-    # tensors of the meta device hold no numbers: whoever reads one gets an
-    # error
-    state = build(
-        device="meta",
-        optimizer=optimizer,
-        max_grad_norm=1.0,
-        label_smoothing=0.1,
-        micro_batch_size=4,
-        ema=0.9,
-    )
-    images = torch.empty(11, 1, 8, 8, dtype=torch.float64, device="meta")
-    target = torch.zeros(11, dtype=torch.int64, device="meta")
-    if labels == "soft":
-        target = torch.empty(11, 3, device="meta")
-    for _ in range(2):
-        result = train_step(state, (images, target))
-    assert result.loss_sum.is_meta
-    assert result.grad_norm.is_meta
-    assert result.correct is None or result.correct.is_meta
 
 
 class Reads(TorchDispatchMode):
@@ -406,26 +354,11 @@ def one_thread():
 
 # loss of each of 20 steps: mean over the images, float64
 RECORDED = [
-    1.114301231464,
-    1.114301231464,
-    1.097685092655,
-    1.086724321416,
-    1.096730122851,
-    1.098244986285,
-    1.088714516240,
-    1.077773951230,
-    1.069547976130,
-    1.065310920292,
-    1.060196694629,
-    1.050009046761,
-    1.035292644073,
-    1.018463720037,
-    1.001841963434,
-    0.986702083517,
-    0.973868801749,
-    0.964145252306,
-    0.957925483438,
-    0.954898642005,
+    *(1.114301231464, 1.114301231464, 1.097685092655, 1.086724321416),
+    *(1.096730122851, 1.098244986285, 1.088714516240, 1.077773951230),
+    *(1.069547976130, 1.065310920292, 1.060196694629, 1.050009046761),
+    *(1.035292644073, 1.018463720037, 1.001841963434, 0.986702083517),
+    *(0.973868801749, 0.964145252306, 0.957925483438, 0.954898642005),
 ]
 
 

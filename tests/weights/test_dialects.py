@@ -228,7 +228,7 @@ def test_what_is_ignored_is_left_out_and_reported(tmp_path, to, ignore):
     path = write(to, tmp_path, **EXTRA)
     model = load(path, ignore=ignore, **answers(to, SQUARE))
     assert set(model.load_report.dropped) == EXTRA.keys()
-    said = "2 arrays are left out: ignore= matches them"
+    said = "arrays left out: 2, ignore= matches them"
     assert said in model.load_report.notes
     assert_same(example(to).state_dict, model.state_dict())
 

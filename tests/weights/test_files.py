@@ -75,20 +75,6 @@ def test_the_precision_of_the_file_is_kept(tmp_path, name, dtype):
     assert read.dtype == dtype and torch.equal(read, array)
 
 
-@pytest.mark.parametrize("version", [(1, 0), (2, 0)])
-def test_big_endian_and_column_order_are_understood(tmp_path, version):
-    import io
-    import zipfile
-
-    array = np.asfortranarray(np.arange(6, dtype=">f4").reshape(2, 3))
-    content = io.BytesIO()
-    np.lib.format.write_array(content, array, version=version)
-    with zipfile.ZipFile(tmp_path / "w.npz", "w") as archive:
-        archive.writestr("w.npy", content.getvalue())
-    read = read_arrays(tmp_path / "w.npz").arrays["w"]
-    assert torch.equal(read, torch.arange(6.0).reshape(2, 3))
-
-
 # --- what is around the arrays
 
 
@@ -234,12 +220,10 @@ STATE = example("timm").state_dict
 
 def test_a_needed_array_that_is_ignored_is_missed(tmp_path):
     path = write("vitedu", tmp_path)
-    with pytest.raises(UserError, match=r"1 tensor missing .norm.bias"):
+    with pytest.raises(UserError, match=r"lacks 'norm\.bias'"):
         load(path, ignore="norm.bias")
     with pytest.raises(UserError, match="any arrays that ignore= leaves"):
         load(path, ignore="*")
-    with pytest.raises(TypeError, match="patterns of names"):
-        load(path, ignore=(3,))
 
 
 def test_convert_leaves_out_what_is_ignored_too(tmp_path):
@@ -255,14 +239,14 @@ def test_convert_leaves_out_what_is_ignored_too(tmp_path):
 @pytest.mark.parametrize(
     ("unknown", "needed", "pattern"),
     [
-        (["extra/a"], ["head"], "extra/*"),
-        (["blocks.1.gate"], ["blocks.1.norm"], "blocks.1.gate"),
-        (["blocks.2.a", "blocks.2.b"], ["blocks.1.a"], "blocks.2.*"),
-        (["more"], ["head"], "more"),
+        ("extra/a", {"head"}, "extra/*"),
+        ("blocks.1.gate", {"blocks.1.norm"}, "blocks.1.gate"),
+        ("blocks.2.a", {"blocks.1.a"}, "blocks.2.*"),
+        ("more", {"head"}, "more"),
     ],
 )
 def test_the_suggested_pattern_spares_what_is_needed(unknown, needed, pattern):
-    assert pattern_for(unknown, set(needed)) == pattern
+    assert pattern_for(unknown, needed) == pattern
 
 
 @pytest.mark.parametrize(
@@ -336,4 +320,4 @@ def test_what_a_dialect_leaves_out_has_a_reason(tmp_path):
     path = write("timm", tmp_path, mask_token=torch.ones(1, 1, 8))
     report = load(path).load_report
     assert report.dropped == ("mask_token",)
-    assert "1 array is left out: MAE's decoder" in report.notes
+    assert "arrays left out: 1, MAE's decoder" in report.notes

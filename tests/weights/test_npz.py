@@ -10,26 +10,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from vitedu.data import PreprocessSpec
 from vitedu.errors import UserError
-from vitedu.model import ViT, ViTConfig
-from vitedu.model.hybrid import Hybrid
-from vitedu.model.position import NoPosition, SinCos2D
-from vitedu.model.resize import resize_pos_embed
-from vitedu.model.resnet import ResNet, ResNetConfig
-from vitedu.weights import Checkpoint, Metadata, load
-from vitedu.weights.npz import (
-    from_vitedu,
-    preprocess,
-    to_vitedu,
-    unstacked,
-    without_prefix,
-)
+from vitedu.model import ViT
+from vitedu.model.position import NoPosition
+from vitedu.weights import Metadata, load
+from vitedu.weights.npz import from_vitedu, preprocess, to_vitedu
 
-from .examples import assert_same
+from .examples import assert_same, checkpoint, example, write
 
+PLAIN = example("npz")
 # Every case of the golden set, and the arguments that its file alone does not
 # say.
 CASES = {
@@ -202,83 +193,30 @@ def test_a_legacy_file_comes_back_bit_by_bit(golden):
 
 
 @pytest.mark.parametrize("name", BIG_VISION)
-def test_a_file_of_big_vision_comes_back_without_prefix_and_stack(
+def test_a_file_of_big_vision_comes_back_under_released_names(
     golden, cases, name
 ):
     arrays = arrays_of(golden / cases[name]["weights_file"])
     about = Metadata(**CASES[name])
     found = to_vitedu(arrays, about)
     again = from_vitedu(found)
-    # vit_jax has such a ViT too, and its names are taken
-    if name.startswith("h1"):
-        assert_same(found.state_dict, to_vitedu(again, about).state_dict)
-    else:
-        assert_same(unstacked(without_prefix(arrays)[0]), again)
+    assert_same(found.state_dict, to_vitedu(again, about).state_dict)
 
 
 # --- without the golden set
-
-
-TINY = ViTConfig(
-    image_size=32,
-    patch_size=8,
-    num_classes=5,
-    embed_dim=16,
-    depth=2,
-    num_heads=2,
-    mlp_dim=24,
-    gelu="tanh",
-)
-BIT = ResNetConfig(layers=(1, 2), width=0.5, num_classes=5, pool_padding="-inf")
-CONFIGS = {
-    "token": TINY,
-    "pre-logits": replace(TINY, pre_logits=7),
-    "no head": replace(TINY, num_classes=0),
-    "mean": replace(TINY, class_token=False, pool="mean"),
-    "map": replace(TINY, class_token=False, pool="map"),
-    "map with a class token": replace(TINY, pool="map"),
-    "sines": replace(TINY, class_token=False, pool="mean", position=SinCos2D()),
-    "sines with a class token": replace(TINY, position=SinCos2D()),
-    "rectangular patches": replace(
-        TINY, patch_size=(8, 4), image_size=(32, 16)
-    ),
-    "grey": replace(TINY, in_channels=1),
-    "root": replace(TINY, stem=Hybrid(()), patch_size=2),
-    "hybrid": replace(TINY, stem=Hybrid((1, 2), width=0.5), patch_size=1),
-    "bit": BIT,
-    "bit with zeros": replace(BIT, pool_padding="zeros"),
-    "bit without head": replace(BIT, num_classes=0),
-    "bit-v1": replace(BIT, family="bit-v1"),
-}
-
-
-def drawn(config):
-    """A model of a configuration with a number in every place."""
-    torch.manual_seed(0)
-    model = (ResNet if isinstance(config, ResNetConfig) else ViT)(config)
-    for weight in model.parameters():
-        nn.init.normal_(weight, std=0.3)
-    return model.eval()
-
-
-def written(config, path):
-    arrays = from_vitedu(Checkpoint(config, drawn(config).state_dict()))
-    np.savez(path, **{name: array.numpy() for name, array in arrays.items()})
-    return path
 
 
 @pytest.mark.parametrize(
     "prefix", ["", "params/", "params/img/", "opt/target/"]
 )
 @pytest.mark.parametrize(
-    "name", ["token", "map", "hybrid", "bit", "bit with zeros"]
+    "name", ["plain", "map", "hybrid", "bit", "bit_with_zeros"]
 )
 def test_every_prefix_is_taken_off(prefix, name):
-    config, state = CONFIGS[name], drawn(CONFIGS[name]).state_dict()
-    arrays = from_vitedu(Checkpoint(config, state))
-    arrays = {prefix + key: array for key, array in arrays.items()}
-    about = Metadata(image_size=config.image_size)
-    assert_same(state, to_vitedu(arrays, about).state_dict)
+    before = example("npz", name)
+    arrays = {prefix + k: x for k, x in from_vitedu(before).items()}
+    about = Metadata(image_size=before.config.image_size)
+    assert_same(before.state_dict, to_vitedu(arrays, about).state_dict)
 
 
 @pytest.mark.parametrize(
@@ -291,15 +229,12 @@ def test_every_prefix_is_taken_off(prefix, name):
         ("", "opt/state/step"),
     ],
 )
-def test_what_training_kept_beside_is_dropped_and_said(
-    tmp_path, prefix, beside
-):
-    arrays = from_vitedu(Checkpoint(TINY, drawn(TINY).state_dict()))
-    named = {prefix + key: array.numpy() for key, array in arrays.items()}
-    np.savez(tmp_path / "w.npz", **named, **{beside: np.ones(3)})
-    model = load(tmp_path / "w.npz")
-    assert model.load_report.dropped == (beside,)
-    assert_same(drawn(TINY).state_dict(), model.state_dict())
+def test_what_training_kept_beside_is_dropped_and_said(prefix, beside):
+    arrays = {prefix + k: x for k, x in from_vitedu(PLAIN).items()}
+    found = to_vitedu(arrays | {beside: torch.ones(3)}, Metadata())
+    assert found.dropped == (beside,)
+    assert "the state of a training" in found.notes[0]
+    assert_same(PLAIN.state_dict, found.state_dict)
 
 
 RENAMED = {
@@ -320,42 +255,36 @@ def renamed(arrays):
 
 
 def test_todays_names_are_read_as_the_released_ones():
-    state = drawn(TINY).state_dict()
-    arrays = renamed(from_vitedu(Checkpoint(TINY, state)))
-    found = to_vitedu(arrays, Metadata())
-    assert found.config == TINY
-    assert_same(state, found.state_dict)
-
-
-def test_the_written_names_are_the_released_ones():
-    arrays = from_vitedu(Checkpoint(TINY, drawn(TINY).state_dict()))
+    arrays = from_vitedu(PLAIN)
     for part in ("LayerNorm_0", *RENAMED):
         assert any(f"_1/{part}/" in name for name in arrays)
-    assert "Transformer/posembed_input/pos_embedding" in arrays
+    found = to_vitedu(renamed(arrays), Metadata())
+    assert found.config == PLAIN.config
+    assert_same(PLAIN.state_dict, found.state_dict)
 
 
 def test_scanned_blocks_are_taken_apart():
-    state = drawn(TINY).state_dict()
-    arrays = renamed(from_vitedu(Checkpoint(TINY, state)))
+    arrays = renamed(from_vitedu(PLAIN))
     first = "Transformer/encoderblock_0/"
     for name in [name for name in arrays if name.startswith(first)]:
         blocks = [
             arrays.pop(name.replace("_0/", f"_{i}/", 1)) for i in range(2)
         ]
         arrays[name.replace("_0/", "/", 1)] = torch.stack(blocks)
-    assert_same(state, to_vitedu(arrays, Metadata()).state_dict)
+    found = to_vitedu(arrays, Metadata())
+    assert_same(PLAIN.state_dict, found.state_dict)
 
 
 def test_positions_without_a_class_token_get_a_row_of_zeros():
     """big_vision adds positions first, and the class token comes after them."""
-    state = drawn(TINY).state_dict()
-    arrays = from_vitedu(Checkpoint(TINY, state))
+    arrays = from_vitedu(PLAIN)
     table = arrays.pop("Transformer/posembed_input/pos_embedding")
     arrays["pos_embedding"] = table[:, 1:]
     config, after, *_ = to_vitedu(arrays, Metadata())
-    assert config == TINY
+    assert config == PLAIN.config
     assert not after["pos_embed"][:, 0].any()
-    assert torch.equal(after["pos_embed"][:, 1:], state["pos_embed"][:, 1:])
+    want = PLAIN.state_dict["pos_embed"][:, 1:]
+    assert torch.equal(after["pos_embed"][:, 1:], want)
 
 
 # --- what must be asked for
@@ -369,85 +298,57 @@ def sentence(path, **overrides):
 
 
 def test_a_grid_that_is_no_square_is_asked_for(tmp_path):
-    config = replace(TINY, image_size=(16, 24))
-    path = written(config, tmp_path / "w.npz")
+    config = replace(PLAIN.config, image_size=(8, 12))
+    path = write("npz", tmp_path, checkpoint(config))
     assert "its 6 positions form no square; give image_size=" in sentence(path)
-    assert load(path, image_size=(16, 24)).config == config
-    assert load(path, image_size=(24, 16)).config.grid == (3, 2)
-
-
-def test_a_size_that_the_positions_do_not_fit_is_one_sentence(tmp_path):
-    path = written(replace(TINY, image_size=(16, 24)), tmp_path / "w.npz")
-    assert (
-        "form no square, and image_size=(32, 32) has another number"
-        in sentence(path, image_size=32)
-    )
+    fault = "form no square, and image_size=(32, 32) has another number"
+    assert fault in sentence(path, image_size=32)
+    assert load(path, image_size=(8, 12)).config == config
+    assert load(path, image_size=(12, 8)).config.grid == (3, 2)
 
 
 def test_without_a_table_the_size_is_asked_for(tmp_path):
-    path = written(CONFIGS["sines"], tmp_path / "w.npz")
+    path = write("npz", tmp_path, example("npz", "sines"))
     assert "it has no table of positions" in sentence(path)
-    assert load(path, image_size=(40, 24)).config.grid == (5, 3)
+    assert load(path, image_size=(20, 12)).config.grid == (5, 3)
 
 
 @pytest.mark.parametrize("position", [NoPosition(), "none"])
 def test_without_a_table_there_may_be_no_positions(tmp_path, position):
-    path = written(CONFIGS["sines"], tmp_path / "w.npz")
-    model = load(path, image_size=32, position=position)
+    path = write("npz", tmp_path, example("npz", "sines"))
+    model = load(path, image_size=16, position=position)
     assert model.config.position == NoPosition()
-    images = torch.randn(1, 3, 32, 32)
-    assert not torch.equal(model(images), load(path, image_size=32)(images))
+    images = torch.randn(1, 3, 16, 16)
+    assert not torch.equal(model(images), load(path, image_size=16)(images))
 
 
-def test_no_positions_where_there_are_some_is_refused(tmp_path):
-    path = written(TINY, tmp_path / "w.npz")
+def test_what_the_file_says_cannot_be_asked_for(tmp_path):
+    path = write("npz", tmp_path)
+    assert load(path, num_heads=4).config.num_heads == 4
+    assert "with 2 heads" in sentence(path, num_heads=2)
     assert "1 unknown (pos_embed)" in sentence(path, position=NoPosition())
-
-
-def test_logits_of_every_token_are_asked_for(tmp_path):
-    path = written(TINY, tmp_path / "w.npz")
-    assert load(path)(torch.randn(2, 3, 32, 32)).shape == (2, 5)
-    model = load(path, pool="none")
-    assert model(torch.randn(2, 3, 32, 32)).shape == (2, 17, 5)
-
-
-def test_the_number_of_heads_is_in_the_file(tmp_path):
-    path = written(TINY, tmp_path / "w.npz")
-    assert load(path, num_heads=2).config.num_heads == 2
-    assert "2 heads, not 4" in sentence(path, num_heads=4)
-
-
-def test_a_square_grid_is_resized_to_the_size_asked_for(tmp_path):
-    path = written(TINY, tmp_path / "w.npz")
-    model = load(path, image_size=(48, 32))
-    want = resize_pos_embed(
-        drawn(TINY).pos_embed, (6, 4), num_prefix_tokens=1, mode="paper"
-    )
-    assert torch.equal(model.pos_embed, want)
-    assert model.preprocess.image_size == (48, 32)
-
-
-def test_the_padding_of_bit_v1_cannot_be_asked_for(tmp_path):
-    path = written(CONFIGS["bit-v1"], tmp_path / "w.npz")
+    with pytest.raises(UserError, match="no field 'pool_padding'"):
+        load(path, pool_padding="zeros")
+    (tmp_path / "bit").mkdir()
+    path = write("npz", tmp_path / "bit", example("npz", "bit_v1"))
     assert "pool_padding" in sentence(path, pool_padding="zeros")
 
 
-def test_padding_is_no_question_to_a_vit(tmp_path):
-    path = written(TINY, tmp_path / "w.npz")
-    with pytest.raises(UserError, match="no field 'pool_padding'"):
-        load(path, pool_padding="zeros")
+def test_logits_of_every_token_are_asked_for(tmp_path):
+    model = load(write("npz", tmp_path), pool="none")
+    assert model(torch.randn(2, 3, 16, 16)).shape == (2, 17, 5)
 
 
 # --- preprocessing
 
 
 def test_pictures_are_prepared_as_the_authors_evaluate(tmp_path):
-    model = load(written(TINY, tmp_path / "w.npz"))
+    model = load(write("npz", tmp_path))
     assert model.preprocess == PreprocessSpec(
-        image_size=32, mean=0.5, std=0.5, interpolation="bilinear", crop=None
+        image_size=16, mean=0.5, std=0.5, interpolation="bilinear", crop=None
     )
 
 
 @pytest.mark.parametrize("name", ["map", "sines"])
 def test_files_of_big_vision_alone_are_cropped(name):
-    assert preprocess(CONFIGS[name]).crop == 0.875
+    assert preprocess(example("npz", name).config).crop == 0.875

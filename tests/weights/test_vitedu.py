@@ -72,27 +72,6 @@ def test_everything_comes_back_bit_by_bit(tmp_path, dtype):
         assert torch.equal(after.state_dict[name], tensor)
 
 
-def test_values_that_are_no_numbers_come_back(tmp_path):
-    before = checkpoint()
-    before.state_dict["head.bias"][:] = torch.tensor(
-        [float("nan"), -0.0, 1e-45]
-    )
-    write_weights(tmp_path / "w.safetensors", before)
-    after = read_weights(tmp_path / "w.safetensors").state_dict["head.bias"]
-    assert after.view(torch.int32).equal(
-        before.state_dict["head.bias"].view(torch.int32)
-    )
-
-
-def test_a_tensor_that_is_a_view_comes_back(tmp_path):
-    before = checkpoint()
-    wide = torch.randn(9, 16)
-    before.state_dict["pos_embed"] = wide[None, 1:8, ::2]
-    write_weights(tmp_path / "w.safetensors", before)
-    after = read_weights(tmp_path / "w.safetensors").state_dict["pos_embed"]
-    assert torch.equal(after, wide[None, 1:8, ::2])
-
-
 def test_there_is_one_metadata_key_of_sorted_json(tmp_path):
     write_weights(tmp_path / "w.safetensors", checkpoint())
     metadata, content = described(tmp_path / "w.safetensors")

@@ -143,12 +143,8 @@ def check_target(target: Path, to: str) -> None:
             f"{to} is written to a folder, with config.json in it; name one, "
             f"not {target.name!r}"
         )
-    try:
-        is_empty = target.is_dir() and not list_folder(target)
-        is_there = target.exists()
-    except OSError as error:
-        raise UserError(f"cannot write {target}: {reason(error)}") from None
-    if is_there and not (is_empty and not suffixes):
+    is_empty = os.path.isdir(target) and not list_folder(target)
+    if os.path.exists(target) and (suffixes or not is_empty):
         raise UserError(
             f"{target} is there already; remove it or name another place"
         )
@@ -164,7 +160,7 @@ def check_source(stored: WeightsFile, answers: dict[str, Any]) -> None:
                 f"leave {name}= out, for convert changes nothing"
             )
     state = stored.checkpoint.state_dict
-    check_tensors(path, state, empty_model(stored, config).state_dict(), False)
+    check_tensors(path, state, empty_model(path, config).state_dict(), False)
     check_finite(path, state)
 
 
@@ -233,14 +229,15 @@ def lost_in(
             f"{to} cannot say that the positions are those of images of "
             f"{config.image_size}; a reader takes {again.image_size}"
         )
+    no_place = f"{to} has no place for"
     if changed & unused:
-        values = listed_fields(config, changed & unused)
-        sentences.append(f"{to} has no place for {values}")
-    if changed - unused:
         sentences.append(
-            f"{to} has no place for {listed_fields(config, changed - unused)}; "
-            f"a reader takes {listed_fields(again, changed - unused)}, which "
-            + measured(before, again)
+            f"{no_place} {listed_fields(config, changed & unused)}"
+        )
+    if names := changed - unused:
+        sentences.append(
+            f"{no_place} {listed_fields(config, names)}; a reader takes "
+            f"{listed_fields(again, names)}, which {measured(before, again)}"
         )
     sentences += after.notes
     spec, taken = before.preprocess, after.preprocess
@@ -248,16 +245,15 @@ def lost_in(
         names = ("mean", "std", "interpolation", "crop")
         differ = {x for x in names if getattr(spec, x) != getattr(taken, x)}
         sentences.append(
-            f"{to} has no place for the preprocessing "
-            f"{listed_fields(spec, differ)}; a reader takes "
-            f"{listed_fields(taken, differ)}"
+            f"{no_place} the preprocessing {listed_fields(spec, differ)}; a "
+            f"reader takes {listed_fields(taken, differ)}"
         )
     if before.class_names and not beside:
-        sentences.append(f"{to} has no place for the names of the classes")
+        sentences.append(f"{no_place} the names of the classes")
     if before.loss_name == "sigmoid":
         sentences.append(
-            f"{to} has no place for the loss, the sigmoid's; a reader may take "
-            "the softmax of the logits, which gives other probabilities"
+            f"{no_place} the loss, the sigmoid's; a reader may take the "
+            "softmax of the logits, which gives other probabilities"
         )
     return tuple(sentences)
 

@@ -76,12 +76,6 @@ def read_arrays(
     nor training state; a pattern matches no array.
     """
     patterns = (ignore,) if isinstance(ignore, str) else tuple(ignore)
-    for pattern in patterns:
-        if not isinstance(pattern, str):
-            raise TypeError(
-                "ignore takes patterns of names such as 'extra/*', got "
-                f"{pattern!r}"
-            )
     source = user_path(source)
     path = weights_file(source)
     is_index = path.name.endswith(".index.json")
@@ -109,13 +103,10 @@ def read_arrays(
 
 
 def weights_file(path: Path) -> Path:
-    try:
-        if not path.exists():
-            raise UserError(f"there is no file or run folder {str(path)!r}")
-        if not path.is_dir():
-            return path
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {reason(error)}") from None
+    if not os.path.exists(path):
+        raise UserError(f"there is no file or run folder {str(path)!r}")
+    if not path.is_dir():
+        return path
     held = list_folder(path)
     for name in IN_FOLDER:
         if name in held:
@@ -123,17 +114,17 @@ def weights_file(path: Path) -> Path:
     # a run that is not done holds checkpoint.pt, which is more than weights
     suffixes = (".npz", ".safetensors", ".pth")
     files = [name for name in held if Path(name).suffix in suffixes]
-    if len(files) > 1:
+    if len(files) == 1:
+        return path / files[0]
+    if files:
         raise UserError(
             f"{path} holds {len(files)} files of weights "
             f"({', '.join(files[:4])}); give the path of one"
         )
-    if not files:
-        raise UserError(
-            f"{path} doesn't contain model.safetensors or another file of "
-            "weights; a run writes it when it is done"
-        )
-    return path / files[0]
+    raise UserError(
+        f"{path} doesn't contain model.safetensors or another file of "
+        "weights; a run writes it when it is done"
+    )
 
 
 def name_of(path: Path) -> str:
@@ -171,7 +162,6 @@ def read_file(path: Path) -> Content:
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     from safetensors import SafetensorError, safe_open
 
-    check_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
             # copies: what the library hands out would change with the file
@@ -208,15 +198,13 @@ def read_npz(path: Path) -> dict[str, Tensor]:
 def tensor_of(array: np.ndarray) -> Tensor:
     if array.dtype == "V2":  # what numpy makes of JAX's bfloat16
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    native = array.dtype.newbyteorder("=")
-    return torch.from_numpy(array.astype(native, copy=False))
+    return torch.from_numpy(array)
 
 
 def read_shards(path: Path) -> Content:
-    shards = [path.parent / x for x in sorted({*shards_in(path).values()})]
-    check_memory(sum(check_regular(x).st_size for x in shards), str(path))
     arrays, notes = {}, ()
-    for shard in map(read_file, shards):
+    for name in sorted({*shards_in(path).values()}):
+        shard = read_file(path.parent / name)
         arrays |= shard.arrays
         notes += shard.notes
     return Content(arrays, {}, notes)
@@ -224,14 +212,13 @@ def read_shards(path: Path) -> Content:
 
 def shards_in(path: Path) -> dict[str, str]:
     places = read_json(path).get("weight_map")
-    if not isinstance(places, dict) or not all(
-        isinstance(file, str) for file in places.values()
-    ):
+    if not isinstance(places, dict):
         raise UserError(
             f"{path} is not an index of shards: its weight_map is missing"
         )
     for file in places.values():
-        if not re.fullmatch(r"[^/\\:]+", file) or file in (".", ".."):
+        is_name = re.fullmatch(r"[^/\\:]+", str(file))
+        if not is_name or not isinstance(file, str) or file in (".", ".."):
             raise UserError(
                 f"{path} names {file!r}; shards must be in the folder of their "
                 "index"
@@ -247,70 +234,58 @@ def read_torch(path: Path) -> Content:
         content = torch.load(path, map_location="cpu", weights_only=True)
     # a hostile or damaged pickle may raise nearly anything
     except Exception as error:
-        raise unreadable(path, error) from None
+        forbidden = re.search(r"GLOBAL ([\w.]+\.\w+) (?:whose|was)", str(error))
+        if forbidden:
+            raise UserError(
+                f"{path} holds more than tensors and plain types: "
+                f"{forbidden[1]}; reading that could run code, so save its "
+                "state_dict alone where you trust the file"
+            ) from None
+        raise UserError(
+            f"{path} cannot be read as a torch checkpoint: it is damaged, a "
+            f"TorchScript program or another kind of file "
+            f"({type(error).__name__})"
+        ) from None
     found = state_dict_in(path, content)
     # tensors of their own, not parts of a larger storage
     arrays = {k: x.detach().clone() for k, x in found.arrays.items()}
     return found._replace(arrays=arrays)
 
 
-def unreadable(path: Path, error: Exception) -> UserError:
-    forbidden = re.search(r"GLOBAL ([\w.]+\.\w+) (?:whose|was)", str(error))
-    if forbidden:
-        return UserError(
-            f"{path} holds more than tensors and plain types: "
-            f"{forbidden[1]}; reading that could run code, so save its "
-            "state_dict alone where you trust the file"
-        )
-    why = f"{type(error).__name__}: {reason(error)[:120]}"
-    if "Weights only" in why:  # with advice on how to read it anyway
-        why = type(error).__name__
-    return UserError(
-        f"{path} cannot be read as a torch checkpoint: it is damaged, a "
-        f"TorchScript program or another kind of file ({why})"
-    )
-
-
 def state_dict_in(path: Path, content: Any) -> Content:
     """The state_dict, and arrays beside it that are no state of a training."""
-    left_out: dict[str, Any] = {}
-    while isinstance(content, dict):
-        inner = next(
-            (
-                key
-                for key in CONTAINERS
-                if isinstance(content.get(key), dict) and content[key]
-            ),
-            None,
-        )
+    left_out: dict[Any, Any] = {}
+    while inner := container_in(content):
+        left_out |= {k: v for k, v in content.items() if k != inner}
+        content = content[inner]
+    arrays = {}
+    if isinstance(content, dict):
         arrays = {
             key: value
             for key, value in content.items()
             if isinstance(key, str) and isinstance(value, Tensor)
         }
-        if inner is None and not arrays:
-            break
-        kept = arrays if inner is None else (inner,)
-        left_out |= {k: v for k, v in content.items() if k not in kept}
-        if inner is None:
-            beside = {
-                name: array
-                for key, value in left_out.items()
-                if not TRAINING.search(str(key)) and key not in CONTAINERS
-                for name, array in arrays_in(str(key), value)
-            }
-            note = f"left out of {path.name}: {listed(left_out)}"
-            notes = (note,) if left_out else ()
-            return Content(unwrapped(arrays) | beside, {}, notes)
-        content = content[inner]
-    held = type(content).__name__
-    if isinstance(content, dict):
-        held = "a dict of " + (listed(content) or "nothing")
-    raise UserError(
-        f"{path} holds {held}, and no dictionary of named tensors, neither at "
-        f"the top nor under {', '.join(CONTAINERS)}; save the model's "
-        "state_dict"
-    )
+    if not arrays:
+        raise UserError(
+            f"{path} holds no dictionary of named tensors, neither at the top "
+            f"nor under {', '.join(CONTAINERS)}; save the model's state_dict"
+        )
+    left_out |= {k: v for k, v in content.items() if k not in arrays}
+    beside = {
+        name: array
+        for key, value in left_out.items()
+        if not TRAINING.search(str(key)) and key not in CONTAINERS
+        for name, array in arrays_in(str(key), value)
+    }
+    note = f"left out of {path.name}: {listed(left_out)}"
+    return Content(unwrapped(arrays) | beside, {}, (note,) if left_out else ())
+
+
+def container_in(content: Any) -> str | None:
+    if not isinstance(content, dict):
+        return None
+    held = (x for x in CONTAINERS if isinstance(content.get(x), dict))
+    return next((x for x in held if content[x]), None)
 
 
 def arrays_in(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
@@ -339,14 +314,14 @@ def without_ignored(
         return any(fnmatchcase(name, pattern) for pattern in patterns)
 
     bare = unwrapped({k: v for k, v in arrays.items() if not matches(k)})
+    ignored = (*filter(matches, arrays), *filter(matches, bare))
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in (*arrays, *bare)):
+        if not any(fnmatchcase(name, pattern) for name in ignored):
             raise UserError(
                 f"ignore={pattern!r} matches no array of {path}; it has "
                 f"{listed(sorted(arrays), most=3)}"
             )
-    kept = {k: v for k, v in bare.items() if not matches(k)}
-    return kept, tuple(filter(matches, arrays | bare))
+    return {k: v for k, v in bare.items() if not matches(k)}, ignored
 
 
 def unwrapped(arrays: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -84,32 +84,24 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     arrays = {k: v for k, v in arrays.items() if k not in dropped}
     found = [marks <= arrays.keys() for marks in MARKS]
     prefix, spelling = SPELLINGS[found.index(True)]
-    mapping.check_no_distillation(
-        f"{prefix}embeddings.distillation_token" in arrays
-    )
     depth = mapping.depth_in(arrays, re.escape(f"{prefix}{spelling.block}."))
     mapped = mapping.to_ours(rows_in(depth, prefix, spelling), arrays)
     beside = config_of(metadata)
     stated = {FIELDS[name]: beside[name] for name in FIELDS if name in beside}
-    sizes = mapping.sizes_in(mapped, metadata, stated, class_token=True)
+    sizes = mapping.sizes_in(mapped, metadata, stated)
     if sizes["pre_logits"] and sizes["num_classes"]:
         # its classifier reads the class token, not the pooler
         raise UserError(
             f"it has a head and '{prefix}pooler.dense.weight', which its head "
             "does not see; take the pooler away"
         )
-    if beside.get("pooler_act", "tanh") != "tanh" and sizes["pre_logits"]:
+    act, end = beside.get("hidden_act", "gelu"), beside.get("pooler_act")
+    gelu = next((x for x, names in GELUS.items() if act in names), None)
+    if not gelu or (sizes["pre_logits"] and end not in (None, "tanh")):
         raise UserError(
-            f"its pooler ends in {beside['pooler_act']!r}, vitedu's pre-logits "
-            "in tanh"
-        )
-    activation = beside.get("hidden_act", "gelu")
-    gelu = next((x for x, names in GELUS.items() if activation in names), None)
-    if gelu is None:
-        known = mapping.listed(sum(GELUS.values(), ()))
-        raise UserError(
-            f"its config.json says hidden_act={activation!r}, which vitedu's "
-            f"network does not have; known: {known}"
+            f"its config.json says hidden_act={act!r} and pooler_act={end!r}, "
+            "which vitedu's network does not have; known: "
+            f"{mapping.listed(sum(GELUS.values(), ()))} and tanh"
         )
     norm_eps = stated.get("norm_eps", EPS)
     config = ViTConfig(**sizes, gelu=gelu, norm_eps=norm_eps)
@@ -211,7 +203,7 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
     }
     if labels:
         model["id2label"] = {str(i): name for i, name in enumerate(labels)}
-        model["label2id"] = ids_of(labels)
+        model["label2id"] = {name: i for i, name in enumerate(labels)}
     sides = {"height": height, "width": width}
     geometry: dict[str, Any] = {"size": sides}
     if spec.crop is not None:
@@ -236,17 +228,6 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
     return {"config.json": model, "preprocessor_config.json": pictures}
 
 
-def ids_of(labels: tuple[str, ...]) -> dict[str, int]:
-    """The index of each label; duplicates get a number: "crane (517)"."""
-    ids: dict[str, int] = {}
-    for index, label in enumerate(labels):
-        name = label
-        while name in ids or (name != label and name in labels):
-            name = f"{name} ({index})"
-        ids[name] = index
-    return ids
-
-
 # --- preprocessor_config.json
 
 
@@ -254,24 +235,26 @@ def preprocess(
     config: ViTConfig, metadata: Metadata
 ) -> tuple[PreprocessSpec, tuple[str, ...]]:
     """By preprocessor_config.json or ViTImageProcessor's defaults; doubts."""
-    if not metadata.preprocessor:
+    written = metadata.preprocessor
+    if not written:
         doubt = (
             "no preprocessor_config.json says how its pictures are prepared; "
             "mean and std 0.5 are assumed, as for Google's ViTs, where DeiT, "
             "DINO and MAE want (0.485, 0.456, 0.406) and (0.229, 0.224, 0.225)"
         )
         return PreprocessSpec(config.image_size, config.in_channels), (doubt,)
-    written = metadata.preprocessor
     stated = written.get("size")
     size, crop = sides_of(stated, config.image_size), None
     is_short_side = isinstance(stated, dict) and "shortest_edge" in stated
     crops = bool(written.get("do_center_crop"))
+    resample = written.get("resample", 2)
     odd = {
         "do_resize": not written.get("do_resize", True),
         "do_rescale": not written.get("do_rescale", True),
         "rescale_factor": written.get("rescale_factor", 1 / 255) != 1 / 255,
         # a squash before the crop, or a short side without one
         "do_center_crop": crops != is_short_side,
+        "resample": resample not in [*RESAMPLE],
     }
     if crops:
         edge = min(size)
@@ -279,28 +262,20 @@ def preprocess(
         odd["crop_size"] = min(size) > edge or size[0] != size[1]
         if not odd["crop_size"]:
             crop = mapping.crop_share(min(size), edge)
-    resample = written.get("resample", 2)
-    odd["resample"] = resample not in [*RESAMPLE]
     mean, std = written.get("image_mean", 0.5), written.get("image_std", 0.5)
     if not written.get("do_normalize", True):
         mean, std = 0.0, 1.0
+    interpolation = "bicubic" if odd["resample"] else RESAMPLE[resample]
     spec = PreprocessSpec(
-        size,
-        config.in_channels,
-        mean,
-        std,
-        "bicubic" if odd["resample"] else RESAMPLE[resample],
-        crop,
+        size, config.in_channels, mean, std, interpolation, crop
     )
     said = [f"{x}={written.get(x)!r}" for x, is_odd in odd.items() if is_odd]
-    if not said:
-        return spec, ()
     doubt = (
         f"its preprocessor_config.json says {', '.join(said)} with "
         f"size={stated!r}, which vitedu cannot do; it takes crop={crop} and "
-        f"interpolation={spec.interpolation!r}"
+        f"interpolation={interpolation!r}"
     )
-    return spec, (doubt,)
+    return spec, (doubt,) if said else ()
 
 
 def sides_of(size: Any, otherwise: tuple[int, int]) -> tuple[int, int]:

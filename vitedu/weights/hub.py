@@ -74,18 +74,11 @@ def find(name: str) -> Path:
             why = str(error)
     if cached:
         return cached
-    remedy = (
-        "put model.safetensors and config.json of "
-        f"https://huggingface.co/{repository} into {place}"
-    )
-    if name in HUB:
-        raise UserError(
-            f"the weights of {name!r} could not be downloaded ({why}); "
-            f"{remedy}, or take 'ViT-Ti/16', which needs no network"
-        )
     raise UserError(
         f"{name!r} is not a file or run folder here, and as a model of the "
-        f"hub it could not be downloaded ({why}); {remedy}"
+        f"hub it could not be downloaded ({why}); put model.safetensors and "
+        f"config.json of https://huggingface.co/{repository} into {place}"
+        + (", or take 'ViT-Ti/16', which needs no network" * (name in HUB))
     )
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vitedu.budget.building import on_meta
 from vitedu.data.imagenet import assumed_names
-from vitedu.errors import UserError, check_memory, reason
+from vitedu.errors import UserError, reason
 from vitedu.fields import Size, check_names, converted
 from vitedu.files import user_path
 from vitedu.model import NoPosition, ViT, lecun_normal, new_network
@@ -34,7 +34,7 @@ from vitedu.weights.checkpoint import (
     NetworkConfig,
 )
 from vitedu.weights.files import Arrays, read_arrays
-from vitedu.weights.mapping import note_on_dropped, pattern_for
+from vitedu.weights.mapping import listed, note_on_dropped
 
 # The dialects, asked in this order. Each is a module with
 #   MARKS        sets of names of arrays; a file that has all of one is its
@@ -53,32 +53,15 @@ DIALECTS: dict[Dialect, ModuleType] = {
 }
 
 # Other architectures: what they are called, and a name that only they have.
+# Without it some would pass for a ViT with arrays that may be ignored.
 REFUSED = {
     "DINOv2 or another ViT with LayerScale": (
         r"(^|\.)(ls1\.gamma|layer_scale1\.lambda1)$"
     ),
-    "BEiT": (
-        r"^(blocks|encoder\.layer|beit\.encoder\.layer)\.\d+"
-        r"\.(gamma_1|lambda_1)$"
-    ),
-    "CLIP": (
-        r"^visual\.(transformer\.resblocks|trunk)\.|^norm_pre\.weight$"
-        r"|(^|\.)vision_model\.pre_layrnorm\."
-    ),
-    "SigLIP": (
-        r"(^|\.)vision_model\.head\.probe$|^logit_bias$"
-        r"|^(params/)?(txt/|[tb]$)"
-    ),
-    "Swin": (
-        r"(^|\.)(layers|features)\.\d+\..*"
-        r"(relative_position_bias_table|cpb_mlp\.)"
-    ),
-    "ConvNeXt": (
-        r"(^|\.)stages\.\d+\.((blocks|layers)\.)?\d+\.(conv_dw|dwconv)\."
-        r"|^features\.\d+\.\d+\.layer_scale$"
-    ),
-    "MLP-Mixer": r"^(params/|opt/target/)?MixerBlock_\d+/",
-    "a ResNet with BatchNorm": r"(^|\.)bn1\.running_mean$",
+    "BEiT": r"\.\d+\.(gamma_1|lambda_1)$",
+    "CLIP": r"^visual\.|^norm_pre\.weight$|(^|\.)pre_layrnorm\.",
+    "a DeiT with a distillation token": r"(^|\.)dist(illation)?_token$",
+    "a ResNet with BatchNorm": r"\.running_mean$",
 }
 
 
@@ -143,7 +126,7 @@ def load(
     stored = read_checkpoint(source, ignore=ignore, **answers)
     path, before = stored.path, stored.checkpoint
     config = overridden(stored, given)
-    model = empty_model(stored, config)
+    model = empty_model(path, config)
     state, resized = resized_state(before, config)
     state, dropped, new = with_head(before.config, model, state)
     check_tensors(path, state, model.state_dict(), bool(given))
@@ -255,22 +238,20 @@ def recognise(found: Arrays) -> Dialect:
 
 def contradictions(checkpoint: Checkpoint, metadata: Metadata) -> Iterator[str]:
     """Where the JSON beside a file disagrees with the preprocessing used."""
-    config, spec = checkpoint.config, checkpoint.preprocess
+    size, spec = checkpoint.config.image_size, checkpoint.preprocess
     beside = metadata.preprocessor or metadata.config
-    if isinstance(beside.get("pretrained_cfg"), dict):  # as timm writes it
-        beside = beside["pretrained_cfg"]
+    beside = beside.get("pretrained_cfg") or beside  # as timm writes it
     for ours, theirs in (("mean", "image_mean"), ("std", "image_std")):
-        stated = beside.get(theirs, beside.get(ours))
-        used = getattr(spec, ours)
-        if isinstance(stated, list | tuple) and tuple(stated) != used:
+        stated, used = beside.get(theirs, beside.get(ours)), getattr(spec, ours)
+        if isinstance(stated, list) and tuple(stated) != used:
             yield (
                 f"the JSON beside it says {ours} {tuple(stated)}, but {used} "
                 "is used for these weights; one of them gives wrong answers"
             )
-    if spec.image_size != config.image_size:
+    if spec.image_size != size:
         yield (
             f"its preprocessing says images of {spec.image_size}, its "
-            f"positions {config.image_size}, which is used"
+            f"positions {size}, which is used"
         )
 
 
@@ -297,22 +278,9 @@ def overridden(stored: WeightsFile, overrides: dict[str, Any]) -> NetworkConfig:
     return replace(before, **overrides)
 
 
-def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
-    """The model of a configuration on the meta device: shapes alone.
-
-    UserError: tensors that aren't in the file need more memory than is free.
-    """
-    what = f"{stored.path}: its network"
-    model, _ = on_meta(new_network, config, what=what)
-    held = {k: x.shape for k, x in stored.checkpoint.state_dict.items()}
-    num_new = sum(
-        tensor.numel()
-        for name, tensor in model.state_dict().items()
-        if held.get(name) != tensor.shape
-    )
-    # positions are resized in float64, where there are up to three of them
-    check_memory(24 * num_new, what, "load it where there is more memory")
-    return model
+def empty_model(path: Path, config: NetworkConfig) -> Network:
+    """The model of a configuration on the meta device: shapes alone."""
+    return on_meta(new_network, config, what=f"{path}: its network")[0]
 
 
 def resized_state(
@@ -364,23 +332,16 @@ def check_tensors(
     expected: dict[str, Tensor],
     is_overridden: bool,
 ) -> None:
-    missing = sorted(expected.keys() - state.keys())
-    extra = sorted(state.keys() - expected.keys())
     advice = (
         "load it without that override" if is_overridden else "it is damaged"
     )
-    wrong = []
-    if missing:
-        tensors = "1 tensor" if len(missing) == 1 else f"{len(missing)} tensors"
-        wrong.append(f"{tensors} missing ({', '.join(missing[:3])})")
-    if extra:
-        wrong.append(f"{len(extra)} unknown ({', '.join(extra[:3])})")
-    if extra and not missing and not is_overridden:
-        pattern = pattern_for(extra, {*expected})
-        advice = f'leave out what it does not need: ignore="{pattern}"'
-    if wrong:
+    missing = sorted(expected.keys() - state.keys())
+    unknown = sorted(state.keys() - expected.keys())
+    if missing or unknown:
         raise UserError(
-            f"{path} does not fit its model: {', '.join(wrong)}; {advice}"
+            f"{path} does not fit its model: {len(missing)} tensors missing, "
+            f"{len(unknown)} unknown ({listed(missing + unknown, most=3)}); "
+            f"{advice}"
         )
     for name, tensor in state.items():
         if not tensor.is_floating_point():
@@ -406,21 +367,17 @@ def check_finite(path: Path, state: dict[str, Tensor]) -> None:
 def notes_on(
     stored: WeightsFile, model: Network, new: tuple[str, ...]
 ) -> tuple[str, ...]:
-    notes = []
+    notes: tuple[str, ...] = ()
     before, config = stored.checkpoint.config, model.config
     if getattr(before, "grid", None) != getattr(config, "grid", None):
-        (rows, columns), (to_rows, to_columns) = before.grid, config.grid
-        notes.append(
-            f"the grid of patches was {rows}x{columns} and is "
-            f"{to_rows}x{to_columns}"
-        )
-    state = model.state_dict()
-    kernel = f"{model.head_name}.weight"
-    if kernel in state and kernel not in new and not state[kernel].any():
-        note = (
+        was, now = ("{}x{}".format(*each.grid) for each in (before, config))
+        notes += (f"the grid of patches was {was} and is {now}",)
+    name = f"{model.head_name}.weight"
+    kernel = model.state_dict().get(name)
+    if kernel is not None and name not in new and not kernel.any():
+        notes += (
             "its head is all zeros, so every image gets the same logits; train "
-            "it, or take the features with num_classes=0"
+            "it, or take the features with num_classes=0",
         )
-        notes.append(note)
-        warnings.warn(f"{stored.path}: {note}", stacklevel=3)
-    return tuple(notes)
+        warnings.warn(f"{stored.path}: {notes[-1]}", stacklevel=3)
+    return notes

@@ -7,7 +7,8 @@ says. The same rows are read both ways.
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -19,8 +20,15 @@ from torch import Tensor
 from vitedu.budget.building import on_meta
 from vitedu.errors import UserError
 from vitedu.fields import Size, converted
-from vitedu.model import Hybrid, Patches, ViTConfig, new_network
+from vitedu.model import (
+    Hybrid,
+    Patches,
+    ResNetConfig,
+    ViTConfig,
+    new_network,
+)
 from vitedu.model.config import SIZES
+from vitedu.model.resnet import Family, PoolPadding
 from vitedu.weights.checkpoint import Metadata, NetworkConfig
 
 # Theirs and ours, in einops' words: d in, e out of a dense layer, p q pixels.
@@ -42,6 +50,7 @@ HELD_BY_ALL = {
     *("depth", "num_heads", "mlp_dim", "class_token", "pre_logits"),
     *("gelu", "norm_eps", "dropout", "drop_path"),
 }
+BACKBONE = "patch_embed.backbone."  # a hybrid's ResNet
 
 
 class Row(NamedTuple):
@@ -73,12 +82,15 @@ class Mapped(NamedTuple):
 
 
 def to_ours(
-    rows: Iterable[Row], arrays: dict[str, Tensor], num_heads: int = 0
+    rows: Iterable[Row],
+    arrays: dict[str, Tensor],
+    num_heads: int = 0,
+    prefix: str = "",  # of all names in the file, but not in `rows`
 ) -> Mapped:
     """The arrays that are present, under our names and axes."""
     left, state, names = dict(arrays), {}, {}
-    for ours, theirs, kind in rows:
-        names[ours] = theirs
+    for ours, bare, kind in rows:
+        theirs = names[ours] = tuple(prefix + name for name in bare)
         if not any(name in left for name in theirs):
             continue
         parts, pattern = [], KINDS[kind][0]
@@ -100,13 +112,8 @@ def to_ours(
     return Mapped(state, names, tuple(left))
 
 
-def check_complete(
-    mapped: Mapped, config: NetworkConfig, in_file: Callable[[str], str] = str
-) -> None:
-    """UserError unless the names are those of `config`'s network.
-
-    `in_file` maps a row's name to the file's.
-    """
+def check_complete(mapped: Mapped, config: NetworkConfig) -> None:
+    """UserError unless the names are those of `config`'s network."""
     state, theirs, left = mapped
     expected = on_meta(new_network, config, what="its network")[0].state_dict()
     for name in expected:
@@ -114,8 +121,14 @@ def check_complete(
             raise lacking(theirs.get(name, (name,))[0])
     unknown = [*left, *(theirs[x][0] for x in state if x not in expected)]
     if unknown:
-        known = [x for name in expected for x in theirs[name]]
-        raise refusal([*map(in_file, unknown)], map(in_file, known))
+        unknown.sort()
+        needed = {name for ours in expected for name in theirs[ours]}
+        pattern = pattern_for(unknown[0], needed)
+        raise UserError(
+            "it holds arrays that this network has no place for: "
+            f"{listed(unknown, most=4)}; if the model does not need them, "
+            f'leave them out with ignore="{pattern}"'
+        )
 
 
 def to_theirs(
@@ -166,27 +179,13 @@ def lacking(name: str) -> UserError:
     return UserError(f"it lacks {name!r}, so it is not complete")
 
 
-def refusal(unknown: Collection[str], all_names: Iterable[str]) -> UserError:
-    names = sorted(unknown)
-    count, them = "an array", "it"
-    if len(names) > 1:
-        count, them = f"{len(names)} arrays", "them"
-    pattern = pattern_for(names, {*all_names} - {*names})
-    return UserError(
-        f"it holds {count} that this network has no place for: "
-        f"{listed(names, most=4)}; if the model does not need {them}, leave "
-        f'{them} out with ignore="{pattern}"'
-    )
-
-
-def pattern_for(names: Sequence[str], needed: set[str]) -> str:
-    """The shortest pattern ("a/*") that fits names[0] and nothing `needed`."""
-    first = names[0]
-    for end in re.finditer(r"[/.](?=.)", first):
-        start = first[: end.end()]
-        if not any(name.startswith(start) for name in needed):
+def pattern_for(name: str, needed: set[str]) -> str:
+    """The shortest pattern ("a/*") that fits `name` and nothing `needed`."""
+    for end in re.finditer(r"[/.](?=.)", name):
+        start = name[: end.end()]
+        if not any(other.startswith(start) for other in needed):
             return f"{start}*"
-    return first
+    return name
 
 
 def listed(names: Iterable[Any], most: int = 8) -> str:
@@ -198,18 +197,7 @@ def listed(names: Iterable[Any], most: int = 8) -> str:
 
 
 def note_on_dropped(names: tuple[str, ...], what: str) -> tuple[str, ...]:
-    if not names:
-        return ()
-    count = "1 array is" if len(names) == 1 else f"{len(names)} arrays are"
-    return (f"{count} left out: {what}",)
-
-
-def check_no_distillation(has_token: bool) -> None:
-    if has_token:
-        raise UserError(
-            "it has a distillation token and a head for it; take the DeiT that "
-            "was trained without, vitedu's network has no place for them"
-        )
+    return (f"arrays left out: {len(names)}, {what}",) if names else ()
 
 
 # --- what shapes say
@@ -220,7 +208,7 @@ def shape_of(mapped: Mapped, name: str, ndim: int) -> list[int]:
     if name not in mapped.state:
         raise lacking(theirs)
     shape = [*mapped.state[name].shape]
-    if len(shape) != ndim or 0 in shape:
+    if len(shape) != ndim:
         raise UserError(
             f"{theirs} has shape {tuple(shape)}, expected {ndim} axes"
         )
@@ -233,9 +221,8 @@ def width_of(mapped: Mapped, name: str, ndim: int = 2) -> int | None:
 
 
 def depth_in(names: Iterable[str], block: str) -> int:
-    """One more than the highest number after `block` in names."""
-    found = re.findall(rf"^{block}(\d{{1,4}})\b", "\n".join(names), re.M)
-    return 1 + max(map(int, found), default=-1)
+    """How many numbers there are after `block` in names."""
+    return len({*re.findall(rf"^{block}(\d+)\b", "\n".join(names), re.M)})
 
 
 def sizes_in(
@@ -243,15 +230,13 @@ def sizes_in(
     metadata: Metadata,
     stated: dict[str, Any],
     *,
-    class_token: bool | None = None,
     has_prefix_rows: bool | None = None,
 ) -> dict[str, Any]:
     """The fields of a ViTConfig that follow from the shapes of its weights.
 
     The rest (number of heads, size of non-square images) comes from `stated`,
-    fields from a config.json or a table of names. `class_token` is whether the
-    dialect has one, `has_prefix_rows` whether its positions include the tokens
-    before the patches; None: decided by the arrays.
+    fields from a config.json or a table of names. `has_prefix_rows` is whether
+    the positions include the tokens before the patches; None: either.
 
     UserError: an array is missing, `stated` doesn't fit the arrays, or the
     caller has to say more.
@@ -273,12 +258,12 @@ def sizes_in(
                 "or none"
             )
     stem: Patches | Hybrid = Patches()
-    backbone = "patch_embed.backbone."
-    if any(name.startswith(backbone) for name in state):
-        layers, width, in_channels = resnet_in(mapped, backbone)
+    if any(name.startswith(BACKBONE) for name in state):
+        layers, width, in_channels = resnet_in(mapped, BACKBONE)
         stem = Hybrid(layers, width)
-    if class_token is None:
-        class_token = "cls_token" in state
+    class_token = "cls_token" in state
+    pool = "token" if class_token else "mean"
+    pool = "map" if "pool.latent" in state else pool
     registers = 0
     if "reg_token" in state:
         registers = shape_of(mapped, "reg_token", 3)[1]
@@ -296,31 +281,46 @@ def sizes_in(
         "image_size": image_size_of(counts, patch, stem, stated, metadata),
         "stem": stem,
         "class_token": class_token,
+        "pool": metadata.pool or stated.get("pool") or pool,
         "registers": registers,
         "pre_logits": width_of(mapped, "pre_logits.fc.weight"),
     }
 
 
 def layers_in(names: Iterable[str], unit: str) -> tuple[int, ...]:
-    """Number of units in each stage, by the pattern `unit`; from 0 or 1."""
-    found = re.findall(unit, "\n".join(names), re.M)
-    units = {(int(stage), int(number)) for stage, number in found}
-    first = min((number for _, number in units), default=0)
-    stages = range(first, 1 + max((i for i, _ in units), default=first - 1))
-    counts = [[j for i, j in units if i == stage] for stage in stages]
-    return tuple(1 + max(x, default=first) - first for x in counts)
+    """The number of units in each stage; `unit` matches the two numbers."""
+    units = {*re.findall(unit, "\n".join(names), re.M)}
+    counts = Counter(int(stage) for stage, _ in units)
+    return tuple(counts[stage] for stage in sorted(counts))
 
 
 def resnet_in(
     mapped: Mapped, prefix: str = ""
 ) -> tuple[tuple[int, ...], float, int]:
     """Units per stage of a ResNet, its width, and its input channels."""
-    start = re.escape(f"{prefix}stages.")
-    unit = rf"^{start}(\d{{1,3}})\.blocks\.(\d{{1,3}})\."
+    unit = rf"^{re.escape(prefix)}stages\.(\d+)\.blocks\.(\d+)\."
     layers = layers_in(mapped.state, unit)
     root = "stem.conv.weight" if layers or not prefix else "conv.weight"
     channels, in_channels, *_ = shape_of(mapped, prefix + root, 4)
     return layers, channels / 64, in_channels
+
+
+def resnet_config_in(
+    mapped: Mapped,
+    family: Family,
+    pool_padding: PoolPadding | None,
+    image_size: tuple[int, int] | None,
+) -> ResNetConfig:
+    layers, width, in_channels = resnet_in(mapped)
+    return ResNetConfig(
+        family=family,
+        layers=layers,
+        width=width,
+        num_classes=width_of(mapped, "head.fc.weight", 4) or 0,
+        in_channels=in_channels,
+        pool_padding=pool_padding,
+        **({"image_size": image_size} if image_size else {}),
+    )
 
 
 def num_heads_of(
@@ -328,14 +328,10 @@ def num_heads_of(
 ) -> int:
     """The number of heads, which no array shows: 3 and 12 have the same shapes.
 
-    From the caller, the file's header, `stated`, or Table 1 by width and depth,
-    in this order.
+    From the caller, `stated`, or Table 1 by width and depth, in this order.
     """
-    in_header = metadata.header.get("num_heads", "")
     if metadata.num_heads is not None:
         return metadata.num_heads
-    if in_header.isdecimal():
-        return int(in_header)
     if "num_heads" in stated:
         return stated["num_heads"]
     for width, of_depth, num_heads, _ in SIZES.values():
@@ -371,22 +367,18 @@ def image_size_of(
     if not counts:
         return size or given
 
-    def fits(image_size: tuple[int, int] | None) -> bool:
+    def fits(image_size: tuple[int, int]) -> bool:
         try:
             config = ViTConfig(image_size, tuple(patch_size), stem=stem)
         except UserError:  # it doesn't divide into patches
             return False
         return config.num_patches in counts
 
-    if size and fits(size):
-        return size
-    for n in counts:
-        side = math.isqrt(n)
-        if side * side == n:
-            pixels = getattr(stem, "stride", 1) * side
-            return pixels * patch_size[0], pixels * patch_size[1]
-    if given and fits(given):
-        return given
+    sides = [getattr(stem, "stride", 1) * math.isqrt(n) for n in counts]
+    squares = [(side * patch_size[0], side * patch_size[1]) for side in sides]
+    for each in (size, *squares, given):
+        if each and fits(each):
+            return each
     fault = f", and image_size={given} has another number" if given else ""
     raise UserError(f"its {counts[0]} positions form no square{fault}; {ask}")
 

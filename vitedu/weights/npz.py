@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from vitedu.errors import UserError
 from vitedu.model import Learned1D, ResNetConfig, SinCos2D, ViTConfig
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights import mapping
@@ -20,7 +19,7 @@ from vitedu.weights.checkpoint import Checkpoint, Metadata, NetworkConfig
 from vitedu.weights.mapping import Mapped, Row, layer
 
 
-class PartNames(NamedTuple):
+class BlockNames(NamedTuple):
     norm1: str
     attention: str
     norm2: str
@@ -28,24 +27,47 @@ class PartNames(NamedTuple):
     positions: str | None
 
 
+class ResNetNames(NamedTuple):
+    root: str = "conv_root/kernel"
+    unit: str = "block{}/unit{}"
+    convolutions: tuple[str, ...] = tuple(f"conv{k}/kernel" for k in (1, 2, 3))
+    norms: tuple[str, ...] = ("gn1", "gn2", "gn3")
+    shortcut: str = "conv_proj/kernel"
+    words: tuple[str, str] = ("scale", "bias")
+    last_norm: str = "norm-pre-head"
+    head: str = "head"
+
+
 # The released files of vit_jax number the parts of a block through, today's
 # flax each class by itself. big_vision's table of positions has no row for a
 # class token.
 TABLES = ("Transformer/posembed_input/pos_embedding", "pos_embedding")
 ATTENTION = "MultiHeadDotProductAttention"
-RELEASED = PartNames(
+RELEASED = BlockNames(
     "LayerNorm_0", f"{ATTENTION}_1", "LayerNorm_2", "MlpBlock_3", TABLES[0]
 )
-LINEN = PartNames(
+LINEN = BlockNames(
     "LayerNorm_0", f"{ATTENTION}_0", "LayerNorm_1", "MlpBlock_0", TABLES[1]
 )
-UNIT = r"block(\d{1,3})/unit(\d{1,3})/"
+# BiT in big_vision, and its release
+STANDARDISED = "standardized_conv2d/kernel"
+BIT_V1 = ResNetNames()
+BIT = ResNetNames("root_block/conv_root/kernel", "block{}/unit{:02}")
+LEGACY = ResNetNames(
+    f"resnet/root_block/{STANDARDISED}",
+    "resnet/block{}/unit{:02}",
+    tuple(f"{letter}/{STANDARDISED}" for letter in "abc"),
+    tuple(f"{letter}/group_norm" for letter in "abc"),
+    f"a/proj/{STANDARDISED}",
+    ("gamma", "beta"),
+    "resnet/group_norm",
+    "resnet/head/conv2d",
+)
+UNIT = r"block(\d+)/unit(\d+)/"
 BLOCK, STACK = "Transformer/encoderblock_", "Transformer/encoderblock/"
 PREFIXES = ("opt/target/", "params/img/", "params/", "")
-LEGACY_ROOT = "resnet/root_block/standardized_conv2d/kernel"
-BIT_ROOT = "root_block/conv_root/kernel"
-# the first layers of a ViT, of a ResNet, and of BiT under two names
-FIRST = ("embedding/kernel", "conv_root/kernel", BIT_ROOT, LEGACY_ROOT)
+# the first layers of a ViT, and of a ResNet under three names
+FIRST = ("embedding/kernel", BIT_V1.root, BIT.root, LEGACY.root)
 # what vit_jax and big_vision keep beside the weights while they train
 TRAINING = re.compile(r"(opt|opt_state|chrono)/|(step|epoch)$")
 
@@ -63,18 +85,19 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     (default SinCos2D), `pool` "none", and BiT's `pool_padding` (default: -inf
     under the flat names, as in big_vision, and zeros under the release's).
     """
-    bare, prefix, dropped = without_prefix(arrays)
-    is_stacked = any(name.startswith(STACK) for name in bare)
-    bare = unstacked(bare)
-
-    def in_file(name: str) -> str:
-        if is_stacked:
-            name = re.sub(rf"^{BLOCK}\d+/", STACK, name)
-        return prefix + name
-
-    is_vit = "embedding/kernel" in bare
-    mapped, config = (vit_in if is_vit else resnet_config_in)(bare, metadata)
-    mapping.check_complete(mapped, config, in_file)
+    prefix = next(
+        x for x in PREFIXES if any(x + name in arrays for name in FIRST)
+    )
+    dropped = tuple(
+        name
+        for name in arrays
+        if TRAINING.match(name) and not (prefix and name.startswith(prefix))
+    )
+    kept = {k: v for k, v in arrays.items() if k not in dropped}
+    kept = unstacked(kept, prefix)
+    is_vit = f"{prefix}embedding/kernel" in kept
+    mapped, config = (vit_in if is_vit else resnet_in)(kept, prefix, metadata)
+    mapping.check_complete(mapped, config)
     state = mapped.state
     return Checkpoint(
         config,
@@ -85,97 +108,56 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     )
 
 
-def without_prefix(
-    arrays: dict[str, Tensor],
-) -> tuple[dict[str, Tensor], str, tuple[str, ...]]:
-    """The network's arrays, their prefix, and the names left out."""
-    prefix = next(
-        x for x in PREFIXES if any(x + name in arrays for name in FIRST)
-    )
-    kept = {k: v for k, v in arrays.items() if prefix and k.startswith(prefix)}
-    for name in arrays.keys() - kept.keys():
-        if not TRAINING.match(name):
-            kept[name] = arrays[name]
-    outside = [name for name in kept if not name.startswith(prefix)]
-    if outside:
-        raise mapping.refusal(outside, arrays)
-    dropped = tuple(name for name in arrays if name not in kept)
-    bare = {name.removeprefix(prefix): kept[name] for name in kept}
-    return bare, prefix, dropped
-
-
-def unstacked(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+def unstacked(arrays: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """Scanned blocks (all depths in one array), split into one each."""
-    blocks = {k: v for k, v in arrays.items() if not k.startswith(STACK)}
-    stacked = {k: v for k, v in arrays.items() if k.startswith(STACK)}
-    if len({tuple(x.shape[:1]) for x in stacked.values()}) > 1:
-        raise UserError(
-            "its scanned blocks are not all of one depth; it is damaged"
-        )
-    for name, array in stacked.items():
-        for i, one in enumerate(array):
-            blocks[f"{BLOCK}{i}/{name.removeprefix(STACK)}"] = one
+    blocks = {}
+    for name, array in arrays.items():
+        if name.startswith(prefix + STACK):
+            rest = name.removeprefix(prefix + STACK)
+            parts = {
+                f"{prefix}{BLOCK}{i}/{rest}": x for i, x in enumerate(array)
+            }
+            blocks |= parts
+        else:
+            blocks[name] = array
     return blocks
 
 
 def vit_in(
-    arrays: dict[str, Tensor], metadata: Metadata
+    arrays: dict[str, Tensor], prefix: str, metadata: Metadata
 ) -> tuple[Mapped, ViTConfig]:
     is_released = any(f"/{RELEASED.attention}/" in name for name in arrays)
-    parts = RELEASED if is_released else LINEN
-    table = next((name for name in TABLES if name in arrays), None)
-    query = f"{BLOCK}0/{parts.attention}/query/kernel"
+    table = next((name for name in TABLES if prefix + name in arrays), None)
+    names = (RELEASED if is_released else LINEN)._replace(positions=table)
+    query = f"{prefix}{BLOCK}0/{names.attention}/query/kernel"
     if query not in arrays:
         raise mapping.lacking(query)
-    num_heads = arrays[query].shape[1]
-    if metadata.num_heads not in (None, num_heads):
-        raise UserError(
-            f"its attention has {num_heads} heads, not {metadata.num_heads}; "
-            "leave num_heads out"
-        )
-    rows = vit_rows(
-        mapping.depth_in(arrays, BLOCK),
-        mapping.layers_in(arrays, UNIT),
-        parts._replace(positions=table),
-    )
-    mapped = mapping.to_ours(rows, arrays, num_heads)
+    num_heads = metadata.num_heads or arrays[query].shape[1]
+    depth = mapping.depth_in(arrays, re.escape(prefix + BLOCK))
+    rows = vit_rows(depth, mapping.layers_in(arrays, UNIT), names)
+    mapped = mapping.to_ours(rows, arrays, num_heads, prefix)
     sizes = mapping.sizes_in(
         mapped,
         metadata,
         {"num_heads": num_heads},
         has_prefix_rows=table == TABLES[0],
     )
-    pool = "token" if sizes["class_token"] else "mean"
-    pool = "map" if "pool.latent" in mapped.state else pool
     position = Learned1D() if table else metadata.position or SinCos2D()
-    return mapped, ViTConfig(
-        **sizes, position=position, pool=metadata.pool or pool, **FIXED
-    )
+    return mapped, ViTConfig(**sizes, position=position, **FIXED)
 
 
-def resnet_config_in(
-    arrays: dict[str, Tensor], metadata: Metadata
+def resnet_in(
+    arrays: dict[str, Tensor], prefix: str, metadata: Metadata
 ) -> tuple[Mapped, ResNetConfig]:
-    is_legacy = LEGACY_ROOT in arrays
-    is_v2 = is_legacy or BIT_ROOT in arrays
-    rows = resnet_rows(
-        mapping.layers_in(arrays, UNIT), is_v2=is_v2, is_legacy=is_legacy
-    )
-    mapped = mapping.to_ours(rows, arrays)
-    layers, width, in_channels = mapping.resnet_in(mapped)
+    names = next(x for x in (LEGACY, BIT, BIT_V1) if prefix + x.root in arrays)
+    rows = resnet_rows(mapping.layers_in(arrays, UNIT), names)
     padding = metadata.pool_padding
-    if is_v2 and padding is None:
-        padding = "zeros" if is_legacy else "-inf"
+    if names is not BIT_V1 and padding is None:
+        padding = "zeros" if names is LEGACY else "-inf"
+    family = "bit-v1" if names is BIT_V1 else "bit-v2"
+    mapped = mapping.to_ours(rows, arrays, prefix=prefix)
     size = metadata.image_size
-    return mapped, ResNetConfig(
-        family="bit-v2" if is_v2 else "bit-v1",
-        layers=layers,
-        width=width,
-        num_classes=mapping.width_of(mapped, "head.fc.weight", 4) or 0,
-        in_channels=in_channels,
-        pool_padding=padding,
-        **({"image_size": size} if size else {}),
-    )
+    return mapped, mapping.resnet_config_in(mapped, family, padding, size)
 
 
 def preprocess(config: NetworkConfig) -> PreprocessSpec:
@@ -198,15 +180,9 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """
     config, state_dict = checkpoint.config, checkpoint.state_dict
     if isinstance(config, ResNetConfig):
-        is_v2 = config.family == "bit-v2"
-        is_legacy = is_v2 and config.pool_padding == "zeros"
-        rows = resnet_rows(config.layers, is_v2=is_v2, is_legacy=is_legacy)
-        arrays = mapping.to_theirs(rows, state_dict)
-        # the legacy files have the vectors of their GroupNorms flat
-        return {
-            name: array.flatten() if "group_norm/" in name else array
-            for name, array in arrays.items()
-        }
+        names = LEGACY if config.pool_padding == "zeros" else BIT
+        names = BIT_V1 if config.family == "bit-v1" else names
+        return mapping.to_theirs(resnet_rows(config.layers, names), state_dict)
     owner = "Google's npz format"
     mapping.check_vit(owner, config, stem=(), pool=(), position=POSITIONS)
     is_mean = config.pool == "mean" and config.class_token
@@ -224,22 +200,22 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 
 def vit_rows(
-    depth: int, layers: tuple[int, ...], parts: PartNames
+    depth: int, layers: tuple[int, ...], names: BlockNames
 ) -> Iterator[Row]:
     inner = "patch_embed.backbone"
     yield from root_rows(f"{inner}.stem" if layers else inner)
-    yield from unit_rows(f"{inner}.stages", layers, "block{}/unit{}")
+    yield from unit_rows(f"{inner}.stages", layers, BIT_V1)
     yield from dense("patch_embed.proj", "embedding", kind="convolution")
     yield Row("cls_token", ("cls",), "same")
-    if parts.positions:
-        yield Row("pos_embed", (parts.positions,), "same")
+    if names.positions:
+        yield Row("pos_embed", (names.positions,), "same")
     for i in range(depth):
         ours, theirs = f"blocks.{i}", f"{BLOCK}{i}"
-        yield from norm(f"{ours}.norm1", f"{theirs}/{parts.norm1}")
-        attention = f"{theirs}/{parts.attention}"
+        yield from norm(f"{ours}.norm1", f"{theirs}/{names.norm1}")
+        attention = f"{theirs}/{names.attention}"
         yield from attention_rows(f"{ours}.attn", attention, ("qkv",))
-        yield from norm(f"{ours}.norm2", f"{theirs}/{parts.norm2}")
-        yield from mlp_rows(f"{ours}.mlp", f"{theirs}/{parts.mlp}")
+        yield from norm(f"{ours}.norm2", f"{theirs}/{names.norm2}")
+        yield from mlp_rows(f"{ours}.mlp", f"{theirs}/{names.mlp}")
     yield from norm("norm", "Transformer/encoder_norm")
     yield Row("pool.latent", ("MAPHead_0/probe",), "same")
     yield from attention_rows("pool", f"MAPHead_0/{ATTENTION}_0", ("q", "kv"))
@@ -263,8 +239,9 @@ def norm(ours: str, theirs: str) -> Iterator[Row]:
 def group_norm(
     ours: str, theirs: str, words: tuple[str, str] = ("scale", "bias")
 ) -> Iterator[Row]:
-    kinds = ("channels", "channels")
-    return layer(ours, theirs, joint="/", words=words, kinds=kinds)
+    # the release has its vectors flat
+    kind = "channels" if words[0] == "scale" else "same"
+    return layer(ours, theirs, joint="/", words=words, kinds=(kind, kind))
 
 
 def mlp_rows(ours: str, theirs: str) -> Iterator[Row]:
@@ -289,51 +266,28 @@ def root_rows(ours: str) -> Iterator[Row]:
     yield from group_norm(f"{ours}.norm", "gn_root")
 
 
-def unit_rows(ours: str, layers: tuple[int, ...], unit: str) -> Iterator[Row]:
-    """`unit` formats the numbers of stage and unit."""
-    for i, j in units_of(layers):
-        mine, theirs = f"{ours}.{i}.blocks.{j}", unit.format(i + 1, j + 1)
-        for k in (1, 2, 3):
-            kernel = (f"{theirs}/conv{k}/kernel",)
-            yield Row(f"{mine}.conv{k}.weight", kernel, "convolution")
-            yield from group_norm(f"{mine}.norm{k}", f"{theirs}/gn{k}")
-        shortcut, kernel = f"{mine}.downsample", (f"{theirs}/conv_proj/kernel",)
-        yield Row(f"{shortcut}.conv.weight", kernel, "convolution")
+def unit_rows(
+    ours: str, layers: tuple[int, ...], names: ResNetNames
+) -> Iterator[Row]:
+    for i, j in [(i, j) for i, n in enumerate(layers) for j in range(n)]:
+        mine, theirs = f"{ours}.{i}.blocks.{j}", names.unit.format(i + 1, j + 1)
+        parts = zip(names.convolutions, names.norms, strict=True)
+        for k, (kernel, group) in enumerate(parts, start=1):
+            kernels = (f"{theirs}/{kernel}",)
+            yield Row(f"{mine}.conv{k}.weight", kernels, "convolution")
+            group = f"{theirs}/{group}"
+            yield from group_norm(f"{mine}.norm{k}", group, names.words)
+        shortcut, kernel = f"{mine}.downsample", f"{theirs}/{names.shortcut}"
+        yield Row(f"{shortcut}.conv.weight", (kernel,), "convolution")
         yield from group_norm(f"{shortcut}.norm", f"{theirs}/gn_proj")
 
 
-def units_of(layers: tuple[int, ...]) -> list[tuple[int, int]]:
-    return [(i, j) for i, depth in enumerate(layers) for j in range(depth)]
-
-
-def resnet_rows(
-    layers: tuple[int, ...], *, is_v2: bool, is_legacy: bool
-) -> Iterator[Row]:
-    if is_legacy:
-        yield from legacy_rows(layers)
-        return
-    if is_v2:
-        yield Row("stem.conv.weight", (BIT_ROOT,), "convolution")
-    else:
+def resnet_rows(layers: tuple[int, ...], names: ResNetNames) -> Iterator[Row]:
+    if names is BIT_V1:
         yield from root_rows("stem")
-    unit = "block{}/unit{:02}" if is_v2 else "block{}/unit{}"
-    yield from unit_rows("stages", layers, unit)
-    yield from group_norm("norm", "norm-pre-head")
-    yield from dense("head.fc", "head", kind="dense as convolution")
-
-
-def legacy_rows(layers: tuple[int, ...]) -> Iterator[Row]:
-    conv, words = "standardized_conv2d/kernel", ("gamma", "beta")
-    yield Row("stem.conv.weight", (LEGACY_ROOT,), "convolution")
-    for i, j in units_of(layers):
-        ours = f"stages.{i}.blocks.{j}"
-        theirs = f"resnet/block{i + 1}/unit{j + 1:02}"
-        for k, letter in enumerate("abc", start=1):
-            kernel = (f"{theirs}/{letter}/{conv}",)
-            yield Row(f"{ours}.conv{k}.weight", kernel, "convolution")
-            group = f"{theirs}/{letter}/group_norm"
-            yield from group_norm(f"{ours}.norm{k}", group, words)
-        kernel = (f"{theirs}/a/proj/{conv}",)
-        yield Row(f"{ours}.downsample.conv.weight", kernel, "convolution")
-    yield from group_norm("norm", "resnet/group_norm", words)
-    yield from dense("head.fc", "resnet/head/conv2d", kind="convolution")
+    else:
+        yield Row("stem.conv.weight", (names.root,), "convolution")
+    yield from unit_rows("stages", layers, names)
+    yield from group_norm("norm", names.last_norm, names.words)
+    kind = "convolution" if names is LEGACY else "dense as convolution"
+    yield from dense("head.fc", names.head, kind=kind)

@@ -4,18 +4,17 @@
 way of resizing.
 """
 
+import os
 from os import PathLike
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError
 from vitedu.files import user_path
 from vitedu.model import Classifier, new_network
-from vitedu.model.classifier import checked_names
 from vitedu.model.network import Network, NetworkConfig
-from vitedu.pictures import PreprocessSpec
 from vitedu.weights.checkpoint import Metadata, checkpoint_of
 from vitedu.weights.vitedu import header_of, to_vitedu, write_weights
 
@@ -43,18 +42,15 @@ def save(model: nn.Module, path: str | PathLike[str]) -> Path:
     """
     network = inside(model)
     try:
-        check_described(network)
         checkpoint = checkpoint_of(network)._replace(
             state_dict=plain_state(network),
-            class_names=checked_names(network.class_names),
+            class_names=tuple(network.class_names),
         )
-        to_vitedu({}, Metadata(header=header_of(checkpoint)))
+        header = header_of(checkpoint)
+        to_vitedu(checkpoint.state_dict, Metadata(header=header))
     except UserError as error:
         raise UserError(f"the model cannot be saved: {error}") from None
-    try:
-        target = checked_path(user_path(path))
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {reason(error)}") from None
+    target = checked_path(user_path(path))
     write_weights(target, checkpoint)
     return target
 
@@ -74,29 +70,6 @@ def inside(model: nn.Module, caller: str = "save") -> Network:
     return network
 
 
-def check_described(network: Network) -> None:
-    spec, config = network.preprocess, network.config
-    if not isinstance(spec, PreprocessSpec):
-        raise UserError(
-            f"model.preprocess is {type(spec).__name__}, not a "
-            "vitedu.PreprocessSpec"
-        )
-    given = spec.in_channels, *spec.image_size
-    wanted = config.in_channels, *config.image_size
-    if given != wanted:
-        raise UserError(
-            f"model.preprocess makes images of {given}, but the model takes "
-            f"{wanted} (channels, height, width); set model.preprocess = "
-            "PreprocessSpec(...) for these"
-        )
-    names, num_classes = checked_names(network.class_names), config.num_classes
-    if names and len(names) != num_classes:
-        raise UserError(
-            f"it has {num_classes} classes and {len(names)} class names; set "
-            "model.class_names to one for each class, or to ()"
-        )
-
-
 def plain_state(network: Network) -> dict[str, Tensor]:
     """The state_dict as copies: on the CPU, contiguous, finite."""
     state = {
@@ -105,16 +78,10 @@ def plain_state(network: Network) -> dict[str, Tensor]:
     }
     check_fits(state, expected_shapes(network.config))
     for name, tensor in state.items():
-        kind = type(tensor)
-        if kind not in (Tensor, nn.Parameter) or not tensor.is_floating_point():
+        if not tensor.is_floating_point():
             raise UserError(
-                f"{name} is {kind.__name__} of {tensor.dtype}, not a plain "
-                "tensor of floats; save it before it is quantised or sharded, "
-                "or gather it first"
-            )
-        if tensor.is_meta:
-            raise UserError(
-                f"{name} is on the meta device and has no numbers yet"
+                f"{name} is of {tensor.dtype}, not of floats; save it before "
+                "it is quantised"
             )
         # in the dtype that `load` gives a model
         if not torch.isfinite(tensor.detach().float()).all():
@@ -138,47 +105,41 @@ def expected_shapes(config: NetworkConfig) -> dict[str, torch.Size]:
 def check_fits(
     state: dict[str, Tensor], expected: dict[str, torch.Size]
 ) -> None:
-    faults = {name: "is missing" for name in expected if name not in state}
-    for name in state.keys() - expected.keys():
-        faults[name] = "has no place in its configuration"
-    for name in expected.keys() & state.keys():
-        if state[name].shape != expected[name]:
-            faults[name] = (
-                f"has shape {tuple(state[name].shape)}, but its configuration "
-                f"says {tuple(expected[name])}"
-            )
-    if not faults:
+    held = {name: tensor.shape for name, tensor in state.items()}
+    wrong = [x for x in expected | held if held.get(x) != expected.get(x)]
+    if not wrong:
         return
-    name = next(x for x in [*expected, *state] if x in faults)
+    name = wrong[0]
     advice = (
         "a weight that was added or taken away cannot be loaded again (merge "
         "adapters into the weights first)"
     )
-    if all(each.startswith("head.") for each in faults):
+    if all(each.startswith("head.") for each in wrong):
         advice = (
             "call model.reset_classifier(number of classes), which changes "
             "both, and copy the weights of your own head into model.head"
         )
-    elif "pos_embed" in name and name in state:
+    elif "pos_embed" in name and name in held:
         advice = "resize with model.set_input_size, which changes both"
-    raise UserError(f"{name} {faults[name]}; {advice}")
+    if name not in held:
+        fault = "is missing"
+    elif name not in expected:
+        fault = "has no place in its configuration"
+    else:
+        fault = (
+            f"has shape {tuple(held[name])}, but its configuration says "
+            f"{tuple(expected[name])}"
+        )
+    raise UserError(f"{name} {fault}; {advice}")
 
 
 def checked_path(path: Path) -> Path:
-    if path.is_dir():
-        raise UserError(
-            f"{path} is a folder; name a file in it, such as "
-            f"{path / 'model.safetensors'}"
-        )
     if path.suffix != ".safetensors":
         raise UserError(
             f"{path} does not end in .safetensors; vitedu.save writes that "
             "format, vitedu.weights.convert others"
         )
-    folder = path.parent
-    if not folder.is_dir():
-        raise UserError(f"the folder {folder} does not exist; create it first")
-    is_run = any((folder / name).is_file() for name in OF_A_RUN)
+    is_run = any(os.path.isfile(path.with_name(name)) for name in OF_A_RUN)
     if is_run and path.name == "model.safetensors":
         raise UserError(
             f"{path} belongs to the run in that folder; save under another name"

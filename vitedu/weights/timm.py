@@ -8,7 +8,7 @@ is in a config.json beside them, else in timm's own table of names.
 
 import math
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +23,8 @@ from vitedu.model import (
     ViTConfig,
     new_network,
 )
+from vitedu.model.config import SIZES
+from vitedu.model.resnet import LAYERS
 from vitedu.pictures import INTERPOLATIONS, PreprocessSpec
 from vitedu.weights import mapping
 from vitedu.weights.checkpoint import (
@@ -52,48 +54,23 @@ ARGS = (
     *("class_token", "pos_embed", "pool_include_prefix", "global_pool"),
     *("act_layer", "norm_layer"),
 )
-# what timm takes where a pretrained_cfg does not say it
-DEFAULT = {
-    "mean": (0.485, 0.456, 0.406),
-    "std": (0.229, 0.224, 0.225),
-    "interpolation": "bicubic",
-    "crop_pct": 0.875,
-    "crop_mode": "center",
-}
-# of nearly all of its ViTs, and those of three families
+# of nearly all of its ViTs, and of those of three families
 USUAL = {"mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 0.9}
 FAMILIES = re.compile(r"(^|[_-])(deit|dino|mae)")
 
 PLAIN = "vit_base_patch16_224"  # of which all sizes can be set
-# timm's name of the plain ViT of a width, a depth and a patch size
-ARCHITECTURES = {
-    (192, 12, 16): "vit_tiny_patch16_224",
-    (384, 12, 8): "vit_small_patch8_224",
-    (384, 12, 16): "vit_small_patch16_224",
-    (384, 12, 32): "vit_small_patch32_224",
-    (768, 12, 8): "vit_base_patch8_224",
-    (768, 12, 16): "vit_base_patch16_224",
-    (768, 12, 32): "vit_base_patch32_224",
-    (1024, 24, 14): "vit_large_patch14_224",
-    (1024, 24, 16): "vit_large_patch16_224",
-    (1024, 24, 32): "vit_large_patch32_224",
-    (1280, 32, 14): "vit_huge_patch14_224",
-}
-# of the hybrid with these stages, of BiT with these and of this width
+WORDS = {"Ti": "tiny", "S": "small", "B": "base", "L": "large", "H": "huge"}
+# the hybrids, by the stages of their ResNet
 HYBRIDS = {
     (): "vit_tiny_r_s16_p8_224",
     (2, 2, 2, 2): "vit_small_r26_s32_224",
     (3, 4, 9): "vit_base_r50_s16_224",
     (3, 4, 6, 3): "vit_large_r50_s32_224",
 }
-RESNETS = {
-    ((3, 4, 6, 3), 1.0): "resnetv2_50x1_bit",
-    ((3, 4, 6, 3), 3.0): "resnetv2_50x3_bit",
-    ((3, 4, 23, 3), 1.0): "resnetv2_101x1_bit",
-    ((3, 4, 23, 3), 3.0): "resnetv2_101x3_bit",
-    ((3, 8, 36, 3), 2.0): "resnetv2_152x2_bit",
-    ((3, 8, 36, 3), 4.0): "resnetv2_152x4_bit",
-}
+# what the parts of its plain ViT are called
+KINDS = re.compile(
+    r"VisionTransformer Block Attention LayerNorm\w* GELU(Tanh)?"
+)
 
 
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
@@ -105,16 +82,21 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     """
     dropped = tuple(name for name in arrays if DECODER.match(name))
     arrays = {k: v for k, v in arrays.items() if k not in dropped}
-    mapping.check_no_distillation("dist_token" in arrays)
     is_resnet = MARKS[1] <= arrays.keys()
     mapped = mapping.to_ours(rows_in(arrays), arrays)
-    config = (resnet_config_in if is_resnet else vit_config_in)(
-        mapped, metadata
-    )
-    mapping.check_complete(mapped, config)
     state = mapped.state
-    spec, doubts = preprocess(config, metadata)
     notes = mapping.note_on_dropped(dropped, "MAE's decoder")
+    config: NetworkConfig
+    if is_resnet:
+        size = known_of(metadata).pretrained_cfg.get("input_size")
+        size = size[1:] if size else metadata.image_size
+        family = "bit-v1" if "stem.norm.weight" in state else "bit-v2"
+        config = mapping.resnet_config_in(
+            mapped, family, metadata.pool_padding, size
+        )
+    else:
+        config = vit_config_in(mapped, metadata)
+    mapping.check_complete(mapped, config)
     if config.has_resnet:
         kind, moved = ("BiT", "1e-5") if is_resnet else ("hybrids", "5e-4")
         notes += (
@@ -122,6 +104,7 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
             "authors; vitedu has the authors', which moves logits by up to "
             f"{moved} of the largest",
         )
+    spec, doubts = preprocess(config, metadata)
     return Checkpoint(
         config,
         state if is_resnet else mapping.with_prefix_rows(state, config),
@@ -150,8 +133,8 @@ def vit_config_in(mapped: Mapped, metadata: Metadata) -> ViTConfig:
     state = mapped.state
     width = mapping.width_of(mapped, "patch_embed.proj.weight", 4)
     stated = fields_of(metadata, width, mapping.depth_in(state, r"blocks\."))
-    pool = metadata.pool or stated.get("pool")
     has_fc_norm = ("fc_norm.weight",) in mapped.theirs.values()
+    pool = metadata.pool or stated.get("pool")
     if has_fc_norm and pool not in ("token", "none"):
         raise UserError(
             "it takes the norm of the mean of the tokens (timm's fc_norm), "
@@ -159,11 +142,8 @@ def vit_config_in(mapped: Mapped, metadata: Metadata) -> ViTConfig:
             "function"
         )
     sizes = mapping.sizes_in(mapped, metadata, stated)
-    if pool is None:
-        pool = "token" if sizes["class_token"] else "mean"
-        pool = "map" if "pool.latent" in state else pool
     is_over_all = stated.get("pool_include_prefix") and sizes["class_token"]
-    if is_over_all and pool in ("mean", "map"):
+    if is_over_all and sizes["pool"] in ("mean", "map"):
         raise UserError(
             "it pools over the class token too (timm's pool_include_prefix), "
             "which vitedu's network does not"
@@ -179,25 +159,8 @@ def vit_config_in(mapped: Mapped, metadata: Metadata) -> ViTConfig:
     return ViTConfig(
         **sizes,
         position=position,
-        pool=pool,
         gelu=stated.get("gelu", "exact"),
         norm_eps=stated.get("norm_eps", 1e-6),
-    )
-
-
-def resnet_config_in(mapped: Mapped, metadata: Metadata) -> ResNetConfig:
-    layers, width, in_channels = mapping.resnet_in(mapped)
-    size = pretrained_cfg(metadata).get("input_size")
-    size = size[1:] if isinstance(size, list | tuple) else metadata.image_size
-    is_v1 = "stem.norm.weight" in mapped.state
-    return ResNetConfig(
-        family="bit-v1" if is_v1 else "bit-v2",
-        layers=layers,
-        width=width,
-        num_classes=mapping.width_of(mapped, "head.fc.weight", 4) or 0,
-        in_channels=in_channels,
-        pool_padding=metadata.pool_padding,
-        **({"image_size": size} if size else {}),
     )
 
 
@@ -205,14 +168,12 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The arrays under timm's names. UserError: timm has no such network."""
     config = checkpoint.config
     if isinstance(config, ResNetConfig):
-        family, padding = config.family, config.pool_padding
-        layers, width = config.layers, config.width
-        known = (layers, width) in RESNETS
+        padding, sizes = config.pool_padding, (config.layers, config.width)
         mapping.check_holds(
             "timm's BiT",
             {
-                f"family {family}": family != "bit-v2",
-                f"layers={layers} of width {width}": not known,
+                f"family {config.family}": config.family != "bit-v2",
+                "layers={} of width {}".format(*sizes): not bit_of(config),
                 f"pool_padding={padding!r}": padding != "zeros",
             },
         )
@@ -240,9 +201,24 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
 # --- what is known besides: config.json, else timm's own table of names
 
 
-def config_of(metadata: Metadata) -> dict[str, Any] | None:
-    is_timms = isinstance(metadata.config.get("architecture"), str)
-    return metadata.config if is_timms else None
+class Known(NamedTuple):
+    """What timm, or a config.json that it wrote, says about a file."""
+
+    architecture: str | None  # one of timm's names
+    args: dict[str, Any]
+    pretrained_cfg: dict[str, Any]
+
+
+def known_of(metadata: Metadata) -> Known:
+    config = metadata.config
+    if not isinstance(config.get("architecture"), str):
+        architecture, cfg = look_up(metadata.name)
+        return Known(architecture, {}, cfg)
+    args = config.get("model_args") or {}
+    args = {name: args[name] for name in ARGS if name in args}
+    architecture = look_up(config["architecture"])[0]
+    cfg = config.get("pretrained_cfg", config)  # older files are it
+    return Known(architecture or (PLAIN if args else None), args, cfg)
 
 
 def fields_of(
@@ -253,58 +229,40 @@ def fields_of(
     The model is named by config.json, else by the file's name, which counts
     only if width and depth fit the arrays.
     """
-    config = config_of(metadata)
-    if config is None:
-        known = fields_by_name(name_of(metadata))
-        sizes = known.get("embed_dim"), known.get("depth")
-        return known if sizes == (embed_dim, depth) else {}
-    args = config.get("model_args")
-    args = args if isinstance(args, dict) else {}
-    known = {name: args[name] for name in ARGS if name in args}
-    return fields_by_name(config["architecture"], **known)
+    architecture, args, _ = known_of(metadata)
+    found = fields_by_name(architecture, **args) if architecture else {}
+    sizes = found.get("embed_dim"), found.get("depth")
+    is_said = "architecture" in metadata.config
+    return found if is_said or sizes == (embed_dim, depth) else {}
 
 
-def name_of(metadata: Metadata) -> str:
-    return metadata.header.get("architecture") or metadata.name
-
-
-def fields_by_name(name: str, **args: Any) -> dict[str, Any]:
+def fields_by_name(architecture: str, **args: Any) -> dict[str, Any]:
     """Fields of timm's model of this name and arguments, built without weights.
 
-    {}: timm has no such name. UserError: it isn't a plain ViT.
+    UserError: it isn't a plain ViT.
     """
-    architecture = look_up(name)[0] or (args and PLAIN)
-    if not architecture or architecture.startswith("resnetv2"):
-        return {}
     from timm import create_model
 
     try:
         with torch.device("meta"):
             model = create_model(architecture, **args)
+        block = model.blocks[0]
+        parts = (model, block, block.attn, block.norm1, block.mlp.act)
     # timm raises what its layers do with such arguments
     except Exception as error:
         raise UserError(
             f"timm cannot build the {architecture} of its config.json: "
             f"{reason(error)}"
         ) from None
-    block = getattr(model, "blocks", [None])[0]
-    kinds = [
-        type(x).__name__ for x in (model, block, getattr(block, "attn", None))
-    ]
-    if kinds != ["VisionTransformer", "Block", "Attention"]:
+    kinds = [type(part).__name__ for part in parts]
+    if not KINDS.fullmatch(" ".join(kinds)) or model.global_pool not in POOLS:
         raise UserError(
-            f"timm's {architecture} is a {kinds[0]} with blocks {kinds[1]}, "
-            "which is another network than the paper's ViT"
+            f"timm's {architecture} consists of {', '.join(kinds)} and pools "
+            f"by {model.global_pool!r}, which is another network than the "
+            "paper's ViT"
         )
-    kinds = [type(x).__name__ for x in (block.norm1, block.mlp.act)]
     approximate = getattr(block.mlp.act, "approximate", None)
-    is_tanh = approximate == "tanh" or kinds[1] == "GELUTanh"
-    is_known = kinds[0].startswith("LayerNorm") and kinds[1].startswith("GELU")
-    if model.global_pool not in POOLS or not is_known:
-        raise UserError(
-            f"timm's {architecture} pools by {model.global_pool!r} and has "
-            f"{kinds[0]} and {kinds[1]}, which vitedu's network cannot"
-        )
+    is_tanh = approximate == "tanh" or kinds[-1] == "GELUTanh"
     has_none = model.pos_embed is None
     return {
         **({"position": NoPosition()} if has_none else {}),
@@ -346,19 +304,9 @@ def look_up(name: str) -> tuple[str | None, dict[str, Any]]:
     return None, {}
 
 
-def pretrained_cfg(metadata: Metadata) -> dict[str, Any]:
-    """pretrained_cfg of config.json, else of timm's table of names, else {}."""
-    config = config_of(metadata)
-    if config is None:
-        return look_up(name_of(metadata))[1]
-    inner = config.get("pretrained_cfg")
-    return inner if isinstance(inner, dict) else config  # older files' form
-
-
 def class_names(config: NetworkConfig, metadata: Metadata) -> tuple[str, ...]:
-    key = "label_names"
-    names = (config_of(metadata) or {}).get(key)
-    names = names or pretrained_cfg(metadata).get(key)
+    about = known_of(metadata).pretrained_cfg
+    names = metadata.config.get("label_names") or about.get("label_names")
     if not isinstance(names, list) or len(names) != config.num_classes:
         return ()
     return names_in(names)
@@ -368,44 +316,42 @@ def preprocess(
     config: NetworkConfig, metadata: Metadata
 ) -> tuple[PreprocessSpec, tuple[str, ...]]:
     """By `pretrained_cfg`, else as nearly all of timm's ViTs; with doubts."""
-    cfg, doubts = pretrained_cfg(metadata), ()
-    if not cfg:
-        cfg = dict(USUAL)
-        if FAMILIES.search(name_of(metadata)):
-            cfg |= {"mean": DEFAULT["mean"], "std": DEFAULT["std"]}
-        else:
-            doubts = (
-                "neither a config.json nor the file's name says how its "
-                "pictures are prepared; mean and std 0.5 are assumed, as for "
-                "most ViTs of timm, where DeiT, DINO and MAE want "
-                f"{DEFAULT['mean']} and {DEFAULT['std']}",
-            )
-    cfg, unsupported = {**DEFAULT, **cfg}, []
-    size = cfg.get("input_size")
-    size = size[1:] if isinstance(size, list | tuple) else config.image_size
-    crop, mode = cfg["crop_pct"] or DEFAULT["crop_pct"], cfg["crop_mode"]
-    interpolation = cfg["interpolation"]
-    if interpolation not in INTERPOLATIONS:
-        unsupported.append(
-            f"interpolation={interpolation!r} (bicubic is taken)"
+    import_timm()
+    from timm.models import PretrainedCfg
+
+    default = vars(PretrainedCfg()) | {"input_size": None}
+    cfg, doubts = known_of(metadata).pretrained_cfg, ()
+    if not cfg and FAMILIES.search(metadata.name):
+        cfg = {"crop_pct": USUAL["crop_pct"]}
+    elif not cfg:
+        cfg = USUAL
+        doubts = (
+            "neither a config.json nor the file's name says how its pictures "
+            "are prepared; mean and std 0.5 are assumed, as for most ViTs of "
+            f"timm, where DeiT, DINO and MAE want {default['mean']} and "
+            f"{default['std']}",
         )
-        interpolation = "bicubic"
-    if mode == "squash" and crop == 1:
-        crop = None
-    elif mode not in ("center", None):
-        unsupported.append(
-            f"crop_mode={mode!r} with crop_pct={crop} (the centre is cut out)"
-        )
-    if unsupported:
+    cfg = default | cfg
+    crop = cfg["crop_pct"] or default["crop_pct"]
+    interpolation, mode = cfg["interpolation"], cfg["crop_mode"]
+    is_squash = mode == "squash" and crop == 1
+    is_known = interpolation in INTERPOLATIONS
+    if not is_known or not (is_squash or mode in ("center", None)):
         doubts += (
-            f"its pictures are prepared with {', '.join(unsupported)}, which "
-            "vitedu cannot do",
+            f"its pictures are prepared with interpolation={interpolation!r}, "
+            f"crop_mode={mode!r} and crop_pct={crop}, which vitedu cannot do; "
+            "it takes bicubic and cuts out the centre",
         )
     mean, std = cfg["mean"], cfg["std"]
     if len(mean) != config.in_channels:  # as timm does
         mean, std = sum(mean) / len(mean), sum(std) / len(std)
     spec = PreprocessSpec(
-        tuple(size), config.in_channels, mean, std, interpolation, crop
+        tuple((cfg["input_size"] or (0, *config.image_size))[1:]),
+        config.in_channels,
+        mean,
+        std,
+        interpolation if is_known else "bicubic",
+        None if is_squash else crop,
     )
     return spec, doubts
 
@@ -417,14 +363,10 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
         model = new_network(config)
     model.preprocess = checkpoint.preprocess
     if isinstance(config, ViTConfig):
-        sizes = config.embed_dim, config.depth, config.patch_size[0]
-        architecture, args = ARCHITECTURES.get(sizes, PLAIN), args_of(config)
-        if isinstance(config.stem, Hybrid):
-            architecture = HYBRIDS[config.stem.layers]
+        architecture, args = vit_of(config), args_of(config)
         features, pool = config.embed_dim, args["global_pool"]
     else:
-        architecture = RESNETS[config.layers, config.width]
-        args = {"in_chans": config.in_channels}
+        architecture, args = bit_of(config), {"in_chans": config.in_channels}
         features, pool = config.num_features, "avg"
     content = {
         "architecture": architecture,
@@ -440,6 +382,26 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
         },
     }
     return {"config.json": content}
+
+
+def vit_of(config: ViTConfig) -> str:
+    """timm's name of a ViT of these sizes, else `PLAIN`."""
+    if isinstance(config.stem, Hybrid):
+        return HYBRIDS[config.stem.layers]
+    for size, (width, depth, *_) in SIZES.items():
+        name = f"vit_{WORDS[size]}_patch{config.patch_size[0]}_224"
+        if (width, depth) == (config.embed_dim, config.depth) and look_up(name)[
+            0
+        ]:
+            return name
+    return PLAIN
+
+
+def bit_of(config: ResNetConfig) -> str | None:
+    """timm's name of a BiT of these sizes; None: it has none."""
+    depths = {layers: depth for depth, layers in LAYERS.items()}
+    depth = depths.get(config.layers, 0)
+    return look_up(f"resnetv2_{depth}x{config.width:g}_bit")[0]
 
 
 def args_of(config: ViTConfig) -> dict[str, Any]:

@@ -45,9 +45,7 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     is_old = f"{LAYER}0.mlp.linear_1.weight" in arrays
     depth = mapping.depth_in(arrays, re.escape(LAYER))
     mapped = mapping.to_ours(rows_in(depth, MLPS[0 if is_old else 1]), arrays)
-    config = ViTConfig(
-        **mapping.sizes_in(mapped, metadata, {}, class_token=True)
-    )
+    config = ViTConfig(**mapping.sizes_in(mapped, metadata, {}))
     mapping.check_complete(mapped, config)
     return Checkpoint(
         config,

@@ -18,8 +18,10 @@ from vitedu.errors import UserError
 from vitedu.files import parse_json, replace_file, user_path
 from vitedu.model.classifier import Usage
 from vitedu.model.network import network_config
+from vitedu.weights import mapping
 from vitedu.weights.checkpoint import Checkpoint, Metadata
 from vitedu.weights.files import read_safetensors
+from vitedu.weights.mapping import Row
 
 # The names are timm's, and only the header says that a file is ours.
 MARKS = ()
@@ -39,8 +41,8 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
             fields = content.get("config")
         else:
             fields = dict(metadata.config)
-            content = fields.pop("vitedu", None)
-        if not isinstance(fields, dict) or not isinstance(content, dict):
+            content = fields.pop("vitedu")
+        if not isinstance(fields, dict):
             raise UserError("config must be a JSON object")
         config = network_config(fields)
         if content.get("class_names") == IMAGENET_1K:
@@ -50,18 +52,20 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     except UserError as error:
         raise UserError(f"it holds unreadable metadata: {error}") from None
     spec, names = usage.preprocess, usage.class_names
-    pictures = (spec.in_channels, spec.image_size)
-    if pictures != (config.in_channels, config.image_size):
+    made = spec.in_channels, *spec.image_size
+    wanted = config.in_channels, *config.image_size
+    if made != wanted:
         raise UserError(
-            f"it contradicts itself: its pictures are {spec.in_channels} x "
-            f"{spec.image_size}, its model wants {config.in_channels} x "
-            f"{config.image_size}"
+            f"it contradicts itself: its preprocess makes images of {made}, "
+            f"but its network takes {wanted} (channels, height, width)"
         )
     if names and len(names) != config.num_classes:
         raise UserError(
-            f"it contradicts itself: {len(names)} class names for "
-            f"{config.num_classes} classes"
+            f"it contradicts itself: {config.num_classes} classes and "
+            f"{len(names)} class names"
         )
+    rows = [Row(name, (name,), "same") for name in arrays]
+    mapping.check_complete(mapping.to_ours(rows, arrays), config)
     return Checkpoint(config, dict(arrays), *usage)
 
 

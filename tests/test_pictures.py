@@ -470,13 +470,6 @@ def test_a_large_picture_is_held_against_the_free_memory(tmp_path, monkeypatch):
         read_image(path, RGB)
 
 
-def test_a_file_whose_name_begins_with_a_tilde_is_read(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("~nobody-of-that-name.png", "~"):
-        random_picture(4, 4).save(tmp_path / name, "png")
-        assert read_image(name, RGB).shape == (3, 4, 4)
-
-
 def test_what_the_system_cannot_read_just_now_is_not_called_broken(tmp_path):
     random_picture(4, 4).save(tmp_path / "a.png")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

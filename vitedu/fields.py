@@ -16,6 +16,7 @@ What a field may be is its type, and a range is part of the type:
 
 import inspect
 import math
+import re
 import textwrap
 import types
 import typing
@@ -139,10 +140,12 @@ def _fitted(value: Any, kind: Any) -> Any:
     if origin is Literal:
         is_one = value in parts
     else:
-        is_one = kind is Any or isinstance(value, origin or kind)
-    if kind in (int, float) or not is_one:
-        raise Misfit
-    return value
+        is_one = kind is Any or (
+            kind not in (int, float) and isinstance(value, origin or kind)
+        )
+    if is_one:
+        return value
+    raise Misfit
 
 
 def _in_range(value: Any, kind: Any, marks: tuple[Any, ...]) -> Any:
@@ -255,18 +258,8 @@ def plain(value: Any) -> Any:
 def meanings(owner: type) -> dict[str, str]:
     """{field: meaning} from `Attributes:` of the docstring; {} under -OO."""
     _, _, section = (inspect.getdoc(owner) or "").partition("Attributes:\n")
-    entries: dict[str, str] = {}
-    name = ""
-    for line in section.splitlines():
-        if line.strip() and not line.startswith("    "):
-            # the section ends where the indentation does
-            break
-        if line.startswith("     "):
-            entries[name] += f" {line.strip()}"
-        elif line.strip():
-            name, _, meaning = line.strip().partition(": ")
-            entries[name] = meaning
-    return entries
+    entries = re.findall(r"^ {4}(\w+): (.+(?:\n {5}.+)*)", section, re.M)
+    return {name: " ".join(meaning.split()) for name, meaning in entries}
 
 
 def with_meanings(doc: str | None, owner: type) -> str | None:

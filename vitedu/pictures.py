@@ -182,9 +182,7 @@ def read_image(picture: Picture, spec: PreprocessSpec) -> Tensor:
     of another shape, dtype or range; another kind of object. ValueError: an
     array of another shape or dtype.
     """
-    image = as_image(picture, spec.in_channels)
-    with naming(name_of(picture)):
-        return as_pixels(resized(image, spec))
+    return as_pixels(resized(as_image(picture, spec.in_channels), spec))
 
 
 def resized(image: "Image", spec: PreprocessSpec) -> "Image":
@@ -287,15 +285,14 @@ def header(file: File) -> "Image":
 
     source: Path | BinaryIO
     if isinstance(file, str | PathLike):
-        source = path_of(file)
+        source = user_path(file)
         _check_file(source)
     elif isinstance(file, bytes):
         source = io.BytesIO(file)
+    elif isinstance(file, io.TextIOBase):
+        raise UserError(f'{name_of(file)} is opened as text; open it with "rb"')
     else:
         source = file
-        if isinstance(file, io.TextIOBase):
-            name = name_of(file)
-            raise UserError(f'{name} is opened as text; open it with "rb"')
     with reading(name_of(file)):
         return Image.open(source)
 
@@ -306,15 +303,9 @@ def is_encoded(picture: Picture) -> TypeGuard[File]:
     )
 
 
-def path_of(file: str | PathLike[str]) -> Path:
-    """The file's path; a leading `~` is home, unless a file is named so."""
-    is_there = not isinstance(file, str) or os.path.lexists(file)
-    return Path(file) if is_there else user_path(file)
-
-
 def name_of(picture: Picture) -> str:
     if isinstance(picture, str | PathLike):
-        return str(path_of(picture))
+        return str(picture)
     if isinstance(picture, bytes):
         return f"the picture of {len(picture)} bytes"
     if hasattr(picture, "read"):
@@ -337,33 +328,23 @@ def _check_file(path: Path) -> None:
 
 
 @contextmanager
-def naming(name: str) -> Iterator[None]:
-    """Errors raised inside begin with "cannot read NAME"."""
+def reading(name: str) -> Iterator[None]:
+    """Errors raised inside become one sentence that begins with the name."""
+    start = f"cannot read {name}"
     try:
         yield
     except UserError as error:
-        raise type(error)(f"cannot read {name}: {error}") from error
+        raise type(error)(f"{start}: {error}") from error
     except MemoryError as error:
-        raise UserError(f"cannot read {name}: not enough memory") from error
-
-
-@contextmanager
-def reading(name: str) -> Iterator[None]:
-    """Errors that pillow raises inside become a sentence about `name`."""
-    try:
-        with naming(name):
-            yield
-    # a Warning where the caller has turned warnings into errors
-    except (UserError, Warning):
-        raise
+        raise UserError(f"{start}: not enough memory") from error
     # a decoder may raise anything on damaged data
     except Exception as error:
         # pillow's own errors have no errno
         number = getattr(error, "errno", None)
         if number is not None and number not in LASTING:
-            raise UserError(f"cannot read {name}: {reason(error)}") from error
+            raise UserError(f"{start}: {reason(error)}") from error
         why = _damage(error, Path(name).suffix.lower())
-        raise UnreadablePicture(f"cannot read {name}: {why}") from error
+        raise UnreadablePicture(f"{start}: {why}") from error
 
 
 def _damage(error: Exception, suffix: str) -> str:
@@ -392,7 +373,7 @@ def _from_tensor(pixels: Tensor, channels: int) -> "Image":
             f"got {tuple(pixels.shape)}"
         )
     if pixels.is_floating_point():
-        low, high = pixels.min().item(), pixels.max().item()
+        low, high = (each.item() for each in pixels.aminmax())
         if not 0 <= low <= high <= 1:
             raise UserError(
                 "a picture as a tensor of floats is in 0..1, got "
@@ -418,17 +399,18 @@ def _from_array(array: Any) -> "Image":
             f"pillow image, an array or a tensor, got {type(array).__name__}"
         )
     pixels = np.asarray(array)
-    if pixels.ndim == 3 and pixels.shape[-1] == 1:
-        pixels = pixels[..., 0]
-    is_picture = pixels.ndim == 2 or (
-        pixels.ndim == 3 and pixels.shape[-1] == 3
-    )
-    if pixels.dtype != np.uint8 or not is_picture or not pixels.size:
+    channels = pixels.shape[2:]
+    if (
+        pixels.dtype != np.uint8
+        or pixels.ndim < 2
+        or channels not in ((), (1,), (3,))
+        or not pixels.size
+    ):
         raise ValueError(
             "a picture as an array is uint8 of shape (h, w), (h, w, 1) or (h, "
             f"w, 3), got {pixels.dtype} {pixels.shape}"
         )
-    return Image.fromarray(pixels)
+    return Image.fromarray(pixels[..., 0] if channels == (1,) else pixels)
 
 
 def check_channels(channels: int) -> None:

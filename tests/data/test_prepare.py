@@ -208,7 +208,7 @@ def test_what_cannot_be_read_is_left_out_and_named(folder, tmp_path, damage):
     done = prepare(folder, tmp_path / "out", short_side=20)
     assert done.index.parts["train"].counts == (6, 6)
     [sentence] = done.index.unreadable
-    assert "train/bee/bad \u00e9.jpg" in sentence
+    assert sentence.count("train/bee/bad \u00e9.jpg") == 1
 
 
 def test_a_name_that_is_not_utf8_is_written_and_named(folder, tmp_path):
@@ -382,7 +382,7 @@ def test_somebody_elses_folder_is_refused_and_left_alone(folder, tmp_path):
     with pytest.raises(UserError, match=r"wasn't written by"):
         prepare(folder, out)
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="is a file"):
+    with pytest.raises(UserError, match="Not a directory"):
         prepare(folder, tmp_path / "file")
     assert (out / "thesis.txt").read_text() == "mine"
 

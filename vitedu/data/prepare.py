@@ -18,17 +18,18 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from contextlib import nullcontext
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
 
 import PIL
+import torch
 from filelock import FileLock, Timeout
 
-from vitedu.data.prepare_plan import Job, Original, Plan, plan_of
+from vitedu.data.feed.order import seed_from
+from vitedu.data.open import reader_of
 from vitedu.data.prepared_index import (
     NAME,
     Format,
@@ -39,6 +40,13 @@ from vitedu.data.prepared_index import (
     read_index,
     shard_of,
     write_index,
+)
+from vitedu.data.readers import folder as folders
+from vitedu.data.readers.folder import (
+    class_folders,
+    contents,
+    existing_folder,
+    pictures_in,
 )
 from vitedu.data.readers.shards import samples_in, sha256_of
 from vitedu.data.scan import ONE_POOL, threads
@@ -52,33 +60,20 @@ from vitedu.files import (
     replace_file,
     user_path,
 )
-from vitedu.pictures import (
-    LARGE_PIXELS,
-    UnreadablePicture,
-    converted,
-    opened,
-    reading,
-)
+from vitedu.pictures import LARGE_PIXELS, UnreadablePicture, converted, opened
 
 UNFINISHED = ".unfinished"  # the folder of the notes, in OUT
+LEFT_OVER = re.compile(r".*\.[0-9a-f]{16}\.part")  # of a killed run
 SECONDS = 0.2  # between two reports
+SHUFFLE_SEED = 0
+STRANGE = re.compile(r"[^A-Za-z0-9_-]")
+MOST_LETTERS = 60  # of a key: a tar's header has room for 100
 # Progress: pictures that are done, and all of them.
 OnProgress = Callable[[int, int], object]
-LEFT_OVER = re.compile(r".*\.[0-9a-f]{16}\.part")
 Quality = Annotated[int, Range(1, 100)]
 
 
-class Note(NamedTuple):
-    shard: Shard
-    counts: dict[int, int]  # pictures by label
-
-
-class Stopped(Exception):
-    """Another job failed, or the user wants to stop."""
-
-
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(NamedTuple):
     """The prepared folder and its index."""
 
     out: Path
@@ -125,23 +120,24 @@ def prepare(
         checked("shard_size", shard_size, Count),
         checked("quality", quality, Quality),
     )
-    if num_workers is not None:
-        num_workers = checked("num_workers", num_workers, Count)
+    num_workers = checked("num_workers", num_workers, Count | None)
     folder, out = user_path(folder), user_path(out)
-    _check_apart(folder, out)
-    _found(out, settings)  # says what is wrong before it takes long
-    plan = plan_of(folder, settings)
-    if index := _whole(out, _found(out, settings, plan)):
+    read, written = folder.resolve(), out.resolve()
+    for inner, outer in ((written, read), (read, written)):
+        if inner.is_relative_to(outer):
+            raise UserError(
+                f"{inner} is inside {outer}; give a folder elsewhere"
+            )
+    _begun(out, settings)  # says what is wrong before it takes long
+    work = Work(plan_of(folder, settings), settings, out)
+    if index := work.finished():
         return Prepared(out, index, was_finished=True)
     make_folder(out / UNFINISHED)
     try:
         with FileLock(out / UNFINISHED / "lock", timeout=0):
             # another process may have been at work in the meantime
-            found = _found(out, settings, plan)
-            index = _whole(out, found) or _run(
-                Work(plan, settings, out, found),
-                num_workers or threads(),
-                on_progress,
+            index = work.finished() or work.do(
+                num_workers or threads(), on_progress
             )
     except Timeout:
         raise UserError(
@@ -152,27 +148,13 @@ def prepare(
     return Prepared(out, index, was_finished=False)
 
 
-def _check_apart(folder: Path, out: Path) -> None:
-    read, written = folder.resolve(), out.resolve()
-    for inner, outer in ((written, read), (read, written)):
-        if inner.is_relative_to(outer):
-            raise UserError(
-                f"{inner} is inside {outer}; give a folder elsewhere"
-            )
-
-
-def _found(
-    out: Path, settings: Settings, plan: Plan | None = None
-) -> Index | None:
+def _begun(out: Path, settings: Settings) -> Index | None:
     """The index in `out`; None: no job has begun.
 
-    UserError: `out` has other files, or was begun with other settings or
-    pictures.
+    UserError: `out` has other files, or was begun with other settings.
     """
     if not os.path.lexists(out):
         return None
-    if not os.path.isdir(out):
-        raise UserError(f"{out} is a file; give a new folder")
     names = list_folder(out)
     if NAME in names:
         index = read_index(out)
@@ -182,11 +164,6 @@ def _found(
             raise UserError(
                 f"{out} was begun with {', '.join(differ)}; give the same "
                 "settings, or another folder"
-            )
-        if plan is not None and plan.digest != index.source:
-            raise UserError(
-                f"the pictures in {plan.folder} have changed since {out} was "
-                "begun; prepare them into another folder, or delete that one"
             )
         return index
     # of a run that was killed before it could write its index
@@ -198,88 +175,189 @@ def _found(
     )
 
 
-def _whole(out: Path, index: Index | None) -> Index | None:
-    """`index`, if it is complete and all its shards are there."""
-    if index is None or not index.is_complete:
-        return None
-    if index.settings.format == "shards" and not all(
-        is_there(out, shard) for shard in index.shards.values()
-    ):
-        return None
-    return index
+# --- Which picture goes into which shard
 
 
-def _run(
-    work: "Work", num_workers: int, on_progress: OnProgress | None
-) -> Index:
-    plan, settings, out = work.plan, work.settings, work.out
-    preprocess = {
-        "short_side": settings.short_side,
-        "interpolation": "bicubic",
-        "quality": settings.quality,
-        "subsampling": "4:4:4",
-        "pillow": PIL.__version__,
-    }
-    index = Index(False, settings, plan.digest, plan.classes, {}, preprocess)
-    notes = {job.name: note for job in plan.jobs if (note := work.note_of(job))}
-    write_index(out, index)
-    left = [job for job in plan.jobs if job.name not in notes]
-    for job, note in work.do(left, num_workers, on_progress):
-        notes[job.name] = note
-    parts = {}
-    for name in plan.parts:
-        done = [notes[job.name] for job in plan.jobs if job.part == name]
-        counts: Counter[int] = Counter()
-        for note in done:
-            counts.update(note.counts)
-        parts[name] = Part(
-            tuple(counts[label] for label in range(len(plan.classes))),
-            tuple(note.shard for note in done),
+class Original(NamedTuple):
+    path: Path
+    label: int
+    target: str  # its key in a shard, or its path in a folder
+
+
+class Job(NamedTuple):
+    """One shard, or as many pictures of a folder as a shard would have."""
+
+    name: str  # "train-000000"
+    part: str
+    originals: list[Original]
+
+
+class Plan(NamedTuple):
+    folder: Path
+    classes: tuple[str, ...]
+    parts: tuple[str, ...]
+    jobs: list[Job]
+    digest: str  # 16 hex digits, of the names and sizes of the files
+
+
+def plan_of(folder: Path, settings: Settings) -> Plan:
+    """The jobs for class folders, in train/, val/ and test/ or alone."""
+    if reader_of(folder) is not folders:
+        raise UserError(
+            f"{folder} isn't a folder of class folders, which is what prepare "
+            "reads"
         )
-    index = index._replace(is_complete=True, parts=parts)
-    _check_no_class_is_lost(index)
-    # what killed runs left half-written
-    for path in out.rglob("*.part"):
-        if LEFT_OVER.fullmatch(path.name):
-            path.unlink(missing_ok=True)
-    write_index(out, index)
-    return index
-
-
-def _check_no_class_is_lost(index: Index) -> None:
-    counts = index.parts["train"].counts
-    for name, count in zip(index.classes, counts, strict=True):
-        if not count:
-            raise UserError(
-                f"no picture of the class {name!r} can be read (of all: "
-                f"{index.unreadable[0]}); put others there and prepare them "
-                "into another folder"
+    folder = existing_folder(folder)
+    classes = folders.class_names(folder)
+    roots = folders.parts(folder) or {"train": folder}
+    digest = hashlib.sha256()
+    jobs: list[Job] = []
+    for part, root in roots.items():
+        found = _labelled(root, classes)
+        for path, _ in found:
+            # None: nothing is there; reading it will tell
+            size = path.stat().st_size if path.exists() else None
+            name = f"{path.relative_to(folder).as_posix()} {size}\n"
+            digest.update(os.fsencode(name))
+        if settings.format == "shards":
+            targets = [
+                f"{number:09}-{STRANGE.sub('_', path.stem)[:MOST_LETTERS]}"
+                for number, (path, _) in enumerate(found)
+            ]
+        else:
+            targets = _jpeg_names(
+                [path.relative_to(folder) for path, _ in found]
             )
+        generator = torch.Generator().manual_seed(seed_from(SHUFFLE_SEED))
+        order = torch.randperm(len(found), generator=generator)
+        for number, rows in enumerate(order.split(settings.shard_size)):
+            originals = [
+                Original(*found[row], targets[row]) for row in rows.tolist()
+            ]
+            jobs.append(Job(f"{part}-{number:06}", part, originals))
+    return Plan(folder, classes, tuple(roots), jobs, digest.hexdigest()[:16])
+
+
+def _labelled(root: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
+    """The pictures of a part, sorted by name, with their labels."""
+    names = class_folders(root)
+    strange = [name for name in names if name not in classes]
+    if strange:
+        raise UserError(
+            f"{root} has the class {strange[0]!r}, which train/ doesn't have; "
+            f"its classes: {', '.join(classes[:5])}"
+        )
+    found = [
+        (path, classes.index(name))
+        for name in names
+        for path in sorted(pictures_in(root / name))
+    ]
+    if not found:
+        raise UserError(
+            f"there are no pictures in class folders in {root}, but "
+            f"{contents(root)}; put some there, or move the folder away"
+        )
+    return found
+
+
+def _jpeg_names(paths: list[Path]) -> list[str]:
+    """These names, with .jpg appended to those of other formats."""
+    taken: set[str] = set()
+    names = []
+    for path in paths:
+        is_jpeg = path.suffix.lower() in (".jpg", ".jpeg")
+        name = path.as_posix() if is_jpeg else f"{path.as_posix()}.jpg"
+        # cat.png beside cat.png.jpg; not every disk tells a.jpg from A.jpg
+        while name.casefold() in taken:
+            name = f"{name}.jpg"
+        taken.add(name.casefold())
+        names.append(name)
+    return names
+
+
+# --- Doing it
+
+
+class Note(NamedTuple):
+    """What a finished job leaves."""
+
+    shard: Shard
+    counts: Counter[int]  # pictures by label
 
 
 class Work:
     """The jobs on their threads, and the notes of those already done."""
 
-    def __init__(
-        self, plan: Plan, settings: Settings, out: Path, index: Index | None
-    ) -> None:
+    def __init__(self, plan: Plan, settings: Settings, out: Path) -> None:
         self.plan = plan
         self.settings = settings
         self.out = out
-        # shards of a finished OUT, some of which may be lost
-        self.finished = {} if index is None else index.shards
+        # of a finished OUT, some of which may be lost
+        self.shards: dict[str, Shard] = {}
         self.num_done = 0  # pictures
         self.stop = threading.Event()
         self.counting = threading.Lock()
         self.one_large = threading.Lock()
 
-    def do(
-        self,
-        jobs: list[Job],
-        num_workers: int,
-        on_progress: OnProgress | None,
-    ) -> Iterator[tuple[Job, Note]]:
-        """Yield each job with its note, in the order of completion."""
+    def finished(self) -> Index | None:
+        """The index, if all is there. UserError: OUT is of something else."""
+        index = _begun(self.out, self.settings)
+        if index is None:
+            return None
+        if index.source != self.plan.digest:
+            raise UserError(
+                f"the pictures in {self.plan.folder} have changed since "
+                f"{self.out} was begun; prepare them into another folder, or "
+                "delete that one"
+            )
+        self.shards = index.shards
+        are_there = all(map(self._is_there, self.shards.values()))
+        return index if index.is_complete and are_there else None
+
+    def do(self, num_workers: int, on_progress: OnProgress | None) -> Index:
+        """Write what is missing, and the index."""
+        plan, settings = self.plan, self.settings
+        preprocess = {
+            "short_side": settings.short_side,
+            "interpolation": "bicubic",
+            "quality": settings.quality,
+            "subsampling": "4:4:4",
+            "pillow": PIL.__version__,
+        }
+        index = Index(
+            False, settings, plan.digest, plan.classes, {}, preprocess
+        )
+        notes = {
+            job.name: note for job in plan.jobs if (note := self._note_of(job))
+        }
+        write_index(self.out, index)
+        left = [job for job in plan.jobs if job.name not in notes]
+        notes |= self._written(left, num_workers, on_progress)
+        parts = {}
+        for name in plan.parts:
+            done = [notes[job.name] for job in plan.jobs if job.part == name]
+            counts = sum((note.counts for note in done), Counter[int]())
+            parts[name] = Part(
+                tuple(counts[label] for label in range(len(plan.classes))),
+                tuple(note.shard for note in done),
+            )
+        index = index._replace(is_complete=True, parts=parts)
+        if 0 in parts["train"].counts:
+            name = plan.classes[parts["train"].counts.index(0)]
+            raise UserError(
+                f"no picture of the class {name!r} can be read (of all: "
+                f"{index.unreadable[0]}); put others there and prepare them "
+                "into another folder"
+            )
+        for path in self.out.rglob("*.part"):
+            if LEFT_OVER.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+        write_index(self.out, index)
+        return index
+
+    def _written(
+        self, jobs: list[Job], num_workers: int, on_progress: OnProgress | None
+    ) -> dict[str, Note]:
         from PIL import Image
 
         Image.init()  # all plug-ins, before threads load them side by side
@@ -292,38 +370,34 @@ class Work:
         ):
             # pillow warns about files that it can read
             warnings.simplefilter("ignore")
-            waiting: dict[Future[Note], Job] = {
-                pool.submit(self._do, job): job for job in jobs
-            }
+            futures = {job.name: pool.submit(self._do, job) for job in jobs}
+            waiting = set(futures.values())
             try:
                 while waiting:
-                    done, _ = wait(waiting, SECONDS, "FIRST_COMPLETED")
+                    done, waiting = wait(waiting, SECONDS, "FIRST_COMPLETED")
                     for future in done:
-                        yield waiting.pop(future), future.result()
+                        future.result()  # raises what went wrong
                     if on_progress is not None:
                         on_progress(self.num_done, num_all)
             finally:
                 self.stop.set()
                 pool.shutdown(cancel_futures=True)
+        return {name: future.result() for name, future in futures.items()}
 
-    def note_of(self, job: Job) -> Note | None:
+    def _note_of(self, job: Job) -> Note | None:
         """The note of a finished job, unless its shard has been lost."""
         try:
             values = read_json(self._note_file(job))
         except UserError:
-            return self._finished_note(job)
+            shard = self.shards.get(f"{job.name}.tar")
+            if shard is None or not self._is_there(shard):
+                return None
+            samples, _ = samples_in(self.out / shard.name)
+            counts = Counter(label for *_, label in samples)
+            return self._write_note(job, Note(shard, counts))
         shard = shard_of(values["shard"])
-        if self.settings.format == "shards" and not is_there(self.out, shard):
-            return None
-        return Note(shard, {int(x): n for x, n in values["counts"].items()})
-
-    def _finished_note(self, job: Job) -> Note | None:
-        shard = self.finished.get(f"{job.name}.tar")
-        if shard is None or not is_there(self.out, shard):
-            return None
-        samples, _ = samples_in(self.out / shard.name)
-        counts = Counter(label for *_, label in samples)
-        return self._write_note(job, Note(shard, counts))
+        counts = Counter({int(x): n for x, n in values["counts"].items()})
+        return Note(shard, counts) if self._is_there(shard) else None
 
     def _write_note(self, job: Job, note: Note) -> Note:
         values = {"shard": note.shard._asdict(), "counts": note.counts}
@@ -333,13 +407,24 @@ class Work:
     def _note_file(self, job: Job) -> Path:
         return self.out / UNFINISHED / f"{job.name}.json"
 
+    def _is_there(self, shard: Shard) -> bool:
+        if self.settings.format == "folder":
+            return True
+        path = self.out / shard.name
+        return path.is_file() and path.stat().st_size == shard.bytes
+
     def _do(self, job: Job) -> Note:
         counts: Counter[int] = Counter()
         unreadable: list[str] = []
-        write = write_shard if self.settings.format == "shards" else write_files
         pictures = self._pictures(job, counts, unreadable)
-        shard = write(self.out, job.name, pictures)
-        shard = shard._replace(unreadable=tuple(unreadable))
+        if self.settings.format == "shards":
+            name = f"{job.name}.tar"
+            num_bytes, digest = write_shard(self.out / name, pictures)
+        else:
+            name = job.name
+            num_bytes, digest = write_files(self.out, pictures)
+        num_samples, left_out = counts.total(), tuple(unreadable)
+        shard = Shard(name, num_samples, num_bytes, digest, left_out)
         return self._write_note(job, Note(shard, counts))
 
     def _pictures(
@@ -348,7 +433,7 @@ class Work:
         above = printable(f"{self.plan.folder.as_posix()}/")
         for original in job.originals:
             if self.stop.is_set():
-                raise Stopped
+                raise CancelledError
             try:
                 yield original, self._jpeg(original.path)
                 counts[original.label] += 1
@@ -362,7 +447,7 @@ class Work:
         from PIL import Image
 
         short_side = self.settings.short_side
-        with opened(path) as image, reading(str(path)):
+        with opened(path) as image:
             width, height = image.size
             is_large = width * height >= LARGE_PIXELS
             is_plain = image.format == "JPEG" and image.mode in ("RGB", "L")
@@ -382,31 +467,19 @@ class Work:
             return content.getvalue()
 
 
-def is_there(out: Path, shard: Shard) -> bool:
-    path = out / shard.name
-    return path.is_file() and path.stat().st_size == shard.bytes
-
-
 def resized_to(width: int, height: int, short_side: int) -> tuple[int, int]:
     """(width, height) with this short side; small pictures keep their size."""
     short = min(width, height)
-    if short <= short_side:
-        return width, height
-    scaled = [
-        short_side if side == short else round(side * short_side / short)
-        for side in (width, height)
-    ]
-    return scaled[0], scaled[1]
+    new = min(short, short_side)
+    return round(width * new / short), round(height * new / short)
 
 
 def write_shard(
-    out: Path, name: str, pictures: Iterator[tuple[Original, bytes]]
-) -> Shard:
-    """Pictures and labels as a tar that has neither dates nor owners."""
-    num_samples = 0
+    path: Path, pictures: Iterator[tuple[Original, bytes]]
+) -> tuple[int, str]:
+    """A tar without dates and owners: its size and its SHA-256."""
 
     def write(file: BinaryIO) -> None:
-        nonlocal num_samples
         with tarfile.open(
             fileobj=file, mode="w", format=tarfile.USTAR_FORMAT
         ) as archive:
@@ -417,23 +490,20 @@ def write_shard(
                     member = tarfile.TarInfo(f"{original.target}.{suffix}")
                     member.size = len(data)
                     archive.addfile(member, io.BytesIO(data))
-                num_samples += 1
 
-    path = out / f"{name}.tar"
     replace_file(path, write)
-    size = path.stat().st_size
-    return Shard(path.name, num_samples, size, sha256_of(path), ())
+    return path.stat().st_size, sha256_of(path)
 
 
 def write_files(
-    out: Path, name: str, pictures: Iterator[tuple[Original, bytes]]
-) -> Shard:
-    """Pictures as files; the checksum is that of their bytes, one by one."""
-    digest, num_samples, num_bytes = hashlib.sha256(), 0, 0
+    out: Path, pictures: Iterator[tuple[Original, bytes]]
+) -> tuple[int, str]:
+    """Their size in all, and the SHA-256 of their bytes, one by one."""
+    digest, num_bytes = hashlib.sha256(), 0
     for original, content in pictures:
         path = out / original.target
         make_folder(path.parent)
         replace_file(path, content)
         digest.update(content)
-        num_samples, num_bytes = num_samples + 1, num_bytes + len(content)
-    return Shard(name, num_samples, num_bytes, digest.hexdigest(), ())
+        num_bytes += len(content)
+    return num_bytes, digest.hexdigest()

@@ -15,8 +15,9 @@ from torch import Tensor
 from vitedu.data.readers.folder import contents, is_picture, visible
 from vitedu.errors import UserError
 from vitedu.evaluate.classify import probabilities
+from vitedu.files import user_path
 from vitedu.model.network import Network
-from vitedu.pictures import normalise, open_image, path_of, read_image
+from vitedu.pictures import normalise, open_image, read_image
 
 BATCH = 32  # pictures that the model gets at a time
 MOST_THREADS = 8  # past that they wait for Python's lock
@@ -37,7 +38,7 @@ class Prediction(NamedTuple):
 def find_pictures(words: Iterable[str]) -> list[Found]:
     found = []
     for word in words:
-        folder = path_of(word)
+        folder = user_path(word)
         # unlike Path.is_dir, this is False too for a name that is too long
         if not os.path.isdir(folder):
             found.append(Found(word, is_named=True))

@@ -29,7 +29,6 @@ from vitedu.pictures import (
     header,
     is_encoded,
     name_of,
-    naming,
     reading,
     resized,
 )
@@ -109,10 +108,9 @@ def pixels_of(
             if augment.crop:
                 make_coarse(image, spec, box)
             image = converted(image, spec.in_channels)
-        with naming(name):
-            if augment.crop:
-                return cut(image, spec, box)
-            return as_pixels(resized(image, spec))
+        if augment.crop:
+            return cut(image, spec, box)
+        return as_pixels(resized(image, spec))
 
 
 def make_coarse(

@@ -15,10 +15,9 @@ import re
 import shutil
 import tarfile
 import threading
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, wait
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
@@ -49,7 +48,7 @@ from vitedu.data.readers.folder import (
     pictures_in,
 )
 from vitedu.data.readers.shards import samples_in, sha256_of
-from vitedu.data.scan import ONE_POOL, threads
+from vitedu.data.scan import decoding_threads, threads
 from vitedu.errors import UserError, printable
 from vitedu.fields import Count, Range
 from vitedu.fields import converted as checked
@@ -358,18 +357,9 @@ class Work:
     def _written(
         self, jobs: list[Job], num_workers: int, on_progress: OnProgress | None
     ) -> dict[str, Note]:
-        from PIL import Image
-
-        Image.init()  # all plug-ins, before threads load them side by side
         num_all = sum(len(job.originals) for job in self.plan.jobs)
         self.num_done = num_all - sum(len(job.originals) for job in jobs)
-        with (
-            ONE_POOL,
-            warnings.catch_warnings(),
-            ThreadPoolExecutor(num_workers) as pool,
-        ):
-            # pillow warns about files that it can read
-            warnings.simplefilter("ignore")
+        with decoding_threads(num_workers) as pool:
             futures = {job.name: pool.submit(self._do, job) for job in jobs}
             waiting = set(futures.values())
             try:

@@ -13,9 +13,9 @@ import json
 import os
 import threading
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,11 +99,25 @@ def threads() -> int:
     return min(os.cpu_count() or 1, MOST_THREADS)
 
 
+@contextmanager
+def decoding_threads(num_threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads for pillow, which doesn't warn there about what it can read."""
+    from PIL import Image
+
+    Image.init()  # all plug-ins, before threads would load them side by side
+    with (
+        ONE_POOL,
+        warnings.catch_warnings(),
+        ThreadPoolExecutor(num_threads) as pool,
+    ):
+        warnings.simplefilter("ignore")
+        yield pool
+
+
 def _undecodable(split: Split, rows: Sequence[int]) -> dict[int, str]:
     """Why some of these rows can't be decoded; a terminal shows a bar."""
     from PIL import Image
 
-    Image.init()  # all plug-ins, before threads would load them side by side
     one_large = threading.Lock()
 
     def decode(block: Sequence[int]) -> dict[int, str]:
@@ -124,9 +138,7 @@ def _undecodable(split: Split, rows: Sequence[int]) -> dict[int, str]:
     blocks = [rows[i : i + BLOCK] for i in range(0, len(rows), BLOCK)]
     bad: dict[int, str] = {}
     with (
-        ONE_POOL,
-        warnings.catch_warnings(),
-        ThreadPoolExecutor(threads()) as pool,
+        decoding_threads(threads()) as pool,
         tqdm(
             total=len(rows),
             desc="checking the pictures",
@@ -137,8 +149,6 @@ def _undecodable(split: Split, rows: Sequence[int]) -> dict[int, str]:
             dynamic_ncols=True,
         ) as bar,
     ):
-        # pillow warns about files that it can read
-        warnings.simplefilter("ignore")
         for block, found in zip(blocks, pool.map(decode, blocks), strict=True):
             bad |= found
             bar.update(len(block))

@@ -160,7 +160,7 @@ def check_source(stored: WeightsFile, answers: dict[str, Any]) -> None:
                 f"leave {name}= out, for convert changes nothing"
             )
     state = stored.checkpoint.state_dict
-    check_tensors(path, state, empty_model(path, config).state_dict(), False)
+    check_tensors(path, state, empty_model(stored, config).state_dict(), False)
     check_finite(path, state)
 
 

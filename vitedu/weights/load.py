@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vitedu.budget.building import on_meta
 from vitedu.data.imagenet import assumed_names
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, check_memory, reason
 from vitedu.fields import Size, check_names, converted
 from vitedu.files import user_path
 from vitedu.model import NoPosition, ViT, lecun_normal, new_network
@@ -126,7 +126,7 @@ def load(
     stored = read_checkpoint(source, ignore=ignore, **answers)
     path, before = stored.path, stored.checkpoint
     config = overridden(stored, given)
-    model = empty_model(path, config)
+    model = empty_model(stored, config)
     state, resized = resized_state(before, config)
     state, dropped, new = with_head(before.config, model, state)
     check_tensors(path, state, model.state_dict(), bool(given))
@@ -278,9 +278,21 @@ def overridden(stored: WeightsFile, overrides: dict[str, Any]) -> NetworkConfig:
     return replace(before, **overrides)
 
 
-def empty_model(path: Path, config: NetworkConfig) -> Network:
-    """The model of a configuration on the meta device: shapes alone."""
-    return on_meta(new_network, config, what=f"{path}: its network")[0]
+def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
+    """The model of a configuration on the meta device: shapes alone.
+
+    UserError: tensors that aren't in the file need more memory than is free.
+    """
+    what, state = f"{stored.path}: its network", stored.checkpoint.state_dict
+    model, _ = on_meta(new_network, config, what=what)
+    num_new = sum(
+        tensor.numel()
+        for name, tensor in model.state_dict().items()
+        if name not in state or state[name].shape != tensor.shape
+    )
+    # positions are resized in float64, where there are up to three of them
+    check_memory(24 * num_new, what, "load it where there is more memory")
+    return model
 
 
 def resized_state(

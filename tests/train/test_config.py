@@ -489,7 +489,8 @@ def first_weight(config):
     """A weight that a run begins with; there's a file for another to name."""
     torch.manual_seed(5)
     save(ViT(SMALL), "start.safetensors")
-    return build_model(config).patch_embed.proj.weight[0, 0, 0, 0].item()
+    model, _ = build_model(config)
+    return model.patch_embed.proj.weight[0, 0, 0, 0].item()
 
 
 MNIST = {

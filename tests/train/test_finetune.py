@@ -493,9 +493,9 @@ def test_weights_of_the_class_token_can_learn_by_the_mean_of_the_patches(here):
     # as MAE's are fine-tuned; no weight depends on it
     config = plain_config()
     pooled = replace(config, model=replace(config.model, pool="mean"))
-    model = build_model(pooled)
+    model, _ = build_model(pooled)
     assert model.config.pool == "mean"
-    own = build_model(config).state_dict()
+    own = build_model(config)[0].state_dict()
     assert all(
         torch.equal(x, own[name]) for name, x in model.named_parameters()
     )

@@ -901,14 +901,6 @@ def test_what_cannot_run_is_refused_before_anything_is_written(
     assert [path.name for path in here.iterdir()] == ["set.npz"]
 
 
-def test_what_could_not_be_recorded_is_refused_before_the_first_step(here):
-    started = []
-    said = sentence(fit, SHORT, "run", command=None, on_start=started.append)
-    assert "what this run would record is not a result: command must" in said
-    assert not started
-    assert not (here / "run").exists()
-
-
 def test_another_run_is_refused_before_the_data_are_read(here):
     RunFolder("run").prepare(SHORT)
     (here / "set.npz").unlink()
@@ -956,15 +948,3 @@ def test_the_loss_curve_of_the_digits_is_the_recorded_one():
     # another processor adds in another order: measured up to 4e-6 between the
     # instruction sets of one
     assert losses == pytest.approx(RECORDED, rel=1e-4), losses
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
-def test_a_compiled_run_gives_the_same_loss(here):
-    plain = fit(replace(SHORT, steps=3)).result["metrics"]["test_loss"]["value"]
-    fused = fit(replace(SHORT, steps=3, compile=True)).result["metrics"][
-        "test_loss"
-    ]
-    # float32, fused kernels add in another order
-    assert fused["value"] == pytest.approx(plain, rel=1e-4)

@@ -16,11 +16,12 @@ import pytest
 from tests.train.runs import OTHER, SHORT, SMALL
 from vitedu.errors import UserError
 from vitedu.train.config import MAY_DIFFER
-from vitedu.train.run_folder import FolderTaken, OtherRun, RunFolder
+from vitedu.train.run_folder import OtherRun, RunFolder
 
 FORK = multiprocessing.get_context("fork" if os.name == "posix" else None)
 
 BASE = replace(SHORT, ema=0.5)
+PART = "0123456789abcdef.part"  # of a file that was being written
 
 
 def snapshot(folder):
@@ -40,11 +41,6 @@ def test_a_new_folder_is_made_with_its_parents(tmp_path):
     folder.prepare(BASE)
     assert folder.read_config() == BASE
     assert [path.name for path in folder.path.iterdir()] == ["config.json"]
-
-
-def test_the_same_run_may_go_on(tmp_path):
-    for _ in range(2):
-        RunFolder(tmp_path).prepare(BASE)
 
 
 @pytest.mark.parametrize("name", OTHER.keys() - {*MAY_DIFFER, "given"})
@@ -83,7 +79,7 @@ def test_what_may_differ_is_taken_over(tmp_path, name):
 def test_a_folder_of_other_things_is_not_a_run_folder(tmp_path):
     (tmp_path / "thesis.tex").write_text("my only copy")
     with pytest.raises(
-        FolderTaken, match=r"is not a run folder: .* no config\.json"
+        UserError, match=r"is not a run folder: .* no config\.json"
     ) as error:
         RunFolder(tmp_path).prepare(BASE)
     assert not isinstance(error.value, OtherRun)
@@ -97,31 +93,19 @@ def test_a_file_is_not_a_run_folder(tmp_path):
     assert snapshot(tmp_path) == {"file": b"my only copy"}
 
 
-def test_a_folder_below_a_file_cannot_be_made(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot make"):
-        RunFolder(tmp_path / "file" / "run").prepare(BASE)
-
-
 def test_a_run_killed_while_it_wrote_its_first_file_can_start_again(tmp_path):
-    (tmp_path / "config.json.4711.part").write_text('{"recipe": "te')
+    (tmp_path / f"config.json.{PART}").write_text('{"recipe": "te')
     RunFolder(tmp_path).prepare(BASE)
     assert RunFolder(tmp_path).read_config() == BASE
 
 
 def test_what_killed_runs_left_half_written_is_cleared_away(tmp_path):
     RunFolder(tmp_path).prepare(BASE)
-    for number in (1, 2):
-        (tmp_path / f"checkpoint.pt.{number}.part").write_bytes(b"half")
+    (tmp_path / f"checkpoint.pt.{PART}").write_bytes(b"half")
+    (tmp_path / "film.part").write_text("half a download of the user's")
     RunFolder(tmp_path).prepare(BASE)
-    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
-
-
-def test_half_a_download_of_the_users_is_not_cleared_away(tmp_path):
-    RunFolder(tmp_path).prepare(BASE)
-    (tmp_path / "film.part").write_text("half a download")
-    RunFolder(tmp_path).prepare(BASE)
-    assert (tmp_path / "film.part").read_text() == "half a download"
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"config.json", "film.part"}
 
 
 # --- config.json
@@ -129,7 +113,7 @@ def test_half_a_download_of_the_users_is_not_cleared_away(tmp_path):
 
 def test_no_folder_at_all_is_not_a_run_folder(tmp_path):
     with pytest.raises(
-        FolderTaken, match=r"is not a run folder: config\.json is missing"
+        UserError, match=r"is not a run folder: config\.json is missing"
     ):
         RunFolder(tmp_path / "nowhere").read_config()
 
@@ -162,12 +146,6 @@ def test_a_damaged_config_is_one_sentence(tmp_path, content):
     assert len(str(error.value)) < 2_500
 
 
-@pytest.mark.parametrize("path", ["", "~nosuchuser/run", "a\0b"])
-def test_what_cannot_be_a_path_is_one_sentence(path):
-    with pytest.raises(UserError, match=r"path|user"):
-        RunFolder(path)
-
-
 # --- log.jsonl
 
 LINES = [
@@ -182,10 +160,6 @@ def logged(tmp_path):
     for line in LINES:
         folder.append(line)
     return folder
-
-
-def test_the_log_gives_its_lines_back(tmp_path):
-    assert logged(tmp_path).history() == LINES
 
 
 @pytest.mark.parametrize(
@@ -251,7 +225,7 @@ OTHERS = {"config.json": '{"model_type": "vit"}', "model.safetensors": "..."}
     "files",
     [
         {"thesis.tex": "my only copy"},
-        {"thesis.tex": "my only copy", "config.json.4711.part": "{"},
+        {"thesis.tex": "my only copy", f"config.json.{PART}": "{"},
         OTHERS,
     ],
 )
@@ -279,20 +253,14 @@ def test_fresh_moves_a_run_whose_config_is_damaged(tmp_path, config):
 def test_fresh_moves_a_run_killed_while_it_wrote_its_first_file(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.path.mkdir()
-    (folder.path / "config.json.4711.part").write_text('{"recipe": "te')
+    (folder.path / f"config.json.{PART}").write_text('{"recipe": "te')
     assert folder.set_aside() == tmp_path / "run.1"
-
-
-def test_a_folder_with_a_dot_in_its_name_is_set_aside(tmp_path):
-    folder = RunFolder(tmp_path / "lr=0.5")
-    folder.prepare(BASE)
-    assert folder.set_aside() == tmp_path / "lr=0.5.1"
 
 
 def test_the_working_folder_cannot_be_set_aside(tmp_path, monkeypatch):
     RunFolder(tmp_path).prepare(BASE)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FolderTaken, match="cannot rename"):
+    with pytest.raises(UserError, match="cannot rename"):
         RunFolder(".").set_aside()
 
 
@@ -319,9 +287,7 @@ def test_two_do_not_train_in_one_folder(tmp_path):
     first, second = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run")
     with first.held(BASE):
         for action in (second.held(BASE).__enter__, second.set_aside):
-            with pytest.raises(
-                FolderTaken, match="another process is training"
-            ):
+            with pytest.raises(UserError, match="another process is training"):
                 action()
         assert first.config.is_file()
     with second.held(BASE):
@@ -347,7 +313,7 @@ def test_an_orphaned_worker_does_not_keep_the_lock(tmp_path):
     run.start()
     worker = ready.recv()
     try:
-        with pytest.raises(FolderTaken):
+        with pytest.raises(UserError):
             RunFolder(tmp_path).held(BASE).__enter__()
         run.kill()
         run.join()

@@ -290,7 +290,7 @@ def look_at(sources: Sources, config: TrainConfig) -> dict[str, Any]:
         "num_classes": train.num_classes,
         "num_train": len(train),
         "num_test": len(sources.test),
-        "left_out": list(sources.skipped),
+        "left_out": list(sources.dataset.skipped),
     }
     if sources.validation is not None:
         values["num_validation"] = len(sources.validation)

@@ -16,18 +16,13 @@ import torch
 from torch import Tensor
 
 from vitedu.errors import UserError, reason
-from vitedu.files import check_regular, replace_file
+from vitedu.files import replace_file
 from vitedu.model.network import Network
-from vitedu.train.config import TrainConfig, as_settings, differences
 from vitedu.train.processes import SINGLE, Processes
 from vitedu.train.run_folder import RunFolder
 from vitedu.train.state import TrainState
 from vitedu.train.step import StepResult
-from vitedu.weights import (
-    Checkpoint,
-    read_weights,
-    write_weights,
-)
+from vitedu.weights import Checkpoint, read_weights, write_weights
 
 FORMAT = 2
 
@@ -64,44 +59,25 @@ def as_bytes(content: dict[str, Any]) -> bytes:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The content of a checkpoint, on the CPU.
+    """The content of a checkpoint, on the CPU; only tensors and plain types.
 
-    Only tensors and plain types are read, after the checksum is verified.
     UserError: the file is missing, damaged, or no checkpoint of this version.
     """
-    check_regular(path)
     try:
         file = path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path}: {reason(error)}") from None
     serialised, checksum = file[:-32], file[-32:]
     if hashlib.sha256(serialised).digest() != checksum:
-        what = (
-            "it was cut short, damaged, or not written by vitedu (its "
-            "checksum is wrong)"
-        )
-        # the end of torch.save's archive; ours has the checksum after it
-        if file[-22:].startswith(b"PK\x05\x06"):
-            what = (
-                "an older vitedu or another program wrote it, without a "
-                "checksum"
-            )
         raise UserError(
-            f"{path} is not a whole checkpoint: {what}; delete it to start the "
-            "run anew"
+            f"{path} is not a whole checkpoint: it was cut short, damaged, or "
+            "not written by vitedu (its checksum is wrong); delete it to start "
+            "the run anew"
         )
-    try:
-        content = torch.load(
-            io.BytesIO(serialised), map_location="cpu", weights_only=True
-        )
-    # even with a correct checksum it may be anything, and torch raises a
-    # dozen kinds of errors
-    except Exception:
-        raise UserError(
-            f"{path} is not a whole checkpoint: it is damaged, or contains "
-            "more than tensors and plain values, which is not read"
-        ) from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    content: dict[str, Any] = torch.load(
+        io.BytesIO(serialised), map_location="cpu", weights_only=True
+    )
+    if content["format"] != FORMAT:
         raise UserError(f"{path} is not a checkpoint of this version of vitedu")
     return content
 
@@ -112,21 +88,16 @@ def load_checkpoint(
     """Put the file's state into `state`; seconds so far, and pending results.
 
     Random states of torch, CUDA, NumPy and Python are restored too.
-    UserError: the file is damaged, or belongs to another run.
+    UserError: the file is damaged, or the data are others.
     """
 
     def read() -> dict[str, Any]:
         content = read_checkpoint(path)
-        what = None
-        theirs, ours = differences(
-            TrainConfig.from_json(content["config"]), state.config
-        )
-        if theirs:
-            what = f"it has {as_settings(theirs)}, not {as_settings(ours)}"
-        elif content["data"] != state.data_digest:
-            what = "it was trained on other data; restore them, or start anew"
-        if what is not None:
-            raise UserError(f"{path} does not belong to this run: {what}")
+        if content["data"] != state.data_digest:
+            raise UserError(
+                f"{path} does not belong to this run: it was trained on other "
+                "data; restore them, or start anew"
+            )
         # the device may have changed, and with it `fused`
         optimizer = content["optimizer"]
         optimizer["param_groups"] = [
@@ -146,12 +117,8 @@ def load_checkpoint(
     pending = [StepResult(*result) for result in content["pending"]]
     if not processes.is_first:  # the first one has the sums of all
         pending = [
-            result._replace(
-                loss_sum=0 * result.loss_sum,
-                correct=None if result.correct is None else 0 * result.correct,
-                num_images=0,
-            )
-            for result in pending
+            StepResult(0.0, None if correct is None else 0, 0, grad_norm)
+            for _, correct, _, grad_norm in pending
         ]
     return content["seconds"], pending
 
@@ -227,13 +194,10 @@ class Saver:
         content = checkpoint_content(
             self.state, seconds, totals, self.processes
         )
-        if name := self.processes.on_rank0(lambda: first_not_finite(content)):
-            since = self.saved_step or 0
-            self.stop_not_finite(f"{name} became nan or infinite", since)
+        self.check_finite(content)
         if folder := self.folder:
-            path = folder.checkpoint
             self.processes.on_rank0(
-                lambda: replace_file(path, as_bytes(content))
+                lambda: replace_file(folder.checkpoint, as_bytes(content))
             )
         self.saved_step = self.state.step
 
@@ -247,6 +211,12 @@ class Saver:
         where = f", and {name} is not finite," if name else ""
         since = max(self.state.step - len(totals), self.saved_step or 0)
         self.stop_not_finite(f"loss became {loss_sum}{where}", since)
+
+    def check_finite(self, content: dict[str, Any]) -> None:
+        """UserError: a weight or moment is not finite."""
+        if name := self.processes.on_rank0(lambda: first_not_finite(content)):
+            since = self.saved_step or 0
+            self.stop_not_finite(f"{name} became nan or infinite", since)
 
     def stop_not_finite(self, what: str, since: int) -> NoReturn:
         good = "no state had been saved yet"
@@ -262,20 +232,12 @@ class Saver:
             f"(precision {precision}); {good}; try {advice}"
         )
 
-    def finite(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Returns `weights`. UserError: they are not all finite."""
-        if name := first_not_finite({"model": weights}):
-            since = self.saved_step or 0
-            self.stop_not_finite(f"{name} became nan or infinite", since)
-        return weights
-
     def keep_best(self) -> None:
-        state = self.state
-        weights = self.finite(state.result_weights())
-        if self.folder is None:
+        state, folder = self.state, self.folder
+        weights = state.result_weights()
+        if folder is None:
             self.best_weights = {x: weights[x].clone() for x in weights}
             return
-        path = self.folder.best
         checkpoint = Checkpoint(
             state.config.model,
             weights,
@@ -283,20 +245,18 @@ class Saver:
             state.class_names,
             loss_name=state.loss_name,
         )
-        self.processes.on_rank0(lambda: write_weights(path, checkpoint))
+        self.processes.on_rank0(lambda: write_weights(folder.best, checkpoint))
 
     def final_model(self, is_finished: bool) -> Network:
-        state, config = self.state, self.state.config
+        state, config, folder = self.state, self.state.config, self.folder
         if not (is_finished and config.keep == "best"):
             weights = state.result_weights()
-        elif self.folder is None:
+        elif folder is None:
             weights = self.best_weights
         else:
-            path = self.folder.best
             weights = self.processes.on_rank0(
-                lambda: read_weights(path).state_dict
+                lambda: read_weights(folder.best).state_dict
             )
-        self.finite(weights)
         model = state.network
         if config.shard and self.processes.world_size > 1:
             model = type(model)(model.config).to(state.device)

@@ -1,16 +1,13 @@
 """The data of a run: opened, checked against the model, ready to train on."""
 
 import hashlib
-from dataclasses import fields, replace
-from os import PathLike, fspath
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 
 from vitedu.data import Dataset, Source, Split, load_dataset, load_folder
-from vitedu.data.augment import Augment
 from vitedu.data.feed.arrays import check_size
-from vitedu.data.feed.pictures import PictureChange
 from vitedu.data.labels import numbered_names
 from vitedu.data.open import (
     TEST_SEED,
@@ -26,6 +23,7 @@ from vitedu.data.open import (
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec
 from vitedu.train.config import TrainConfig
+from vitedu.train.start import NOTHING, Given, differing, run_classes
 
 
 class Sources(NamedTuple):
@@ -38,13 +36,8 @@ class Sources(NamedTuple):
     def notes(self) -> tuple[str, ...]:
         return self.dataset.notes
 
-    @property
-    def skipped(self) -> tuple[str, ...]:
-        """A sentence for each unreadable picture that was left out."""
-        return self.dataset.skipped
-
     def record(self) -> dict[str, Any]:
-        skipped = list(self.skipped)
+        skipped = list(self.dataset.skipped)  # a sentence for each picture
         return {
             "name": self.dataset.name,
             "digest": self.dataset.digest,
@@ -55,42 +48,27 @@ class Sources(NamedTuple):
 
 
 def open_sources(
-    config: TrainConfig,
-    device: torch.device,
-    *,
-    train: Any = None,
-    validation: Any = None,
-    test: Any = None,
-    augment: Augment | PictureChange | None = None,
-    class_names: tuple[str, ...] = (),
+    config: TrainConfig, device: torch.device, given: Given = NOTHING
 ) -> Sources:
-    """The data of a run: what the configuration names, or what is passed.
+    """The data of a run: what the configuration names, or what is given.
 
-    `train`, `validation` and `test` are anything that `vitedu.data.as_source`
-    takes; a path as `train` works like `config.dataset`, so a val/ folder in it
-    is the test part. Without test data, TEST_SHARE of each class is held out,
-    and `notes` says so (a Dataset's own transforms apply to it too). `augment`,
-    from picture to picture, replaces `config.augment`. `class_names` are a
-    given model's, used if the data have no names.
+    `given` is what `into_settings` left over. Without test data, TEST_SHARE of
+    each class is held out, and `notes` says so (a Dataset's own transforms
+    apply to it too).
 
     UserError: the data don't fit the model or lack labels or classes; a
     `Source` should be augmented, or prepares its images differently from the
     model.
     """
-    if validation is not None and config.validation:
+    if given.validation is not None and config.validation:
         raise UserError(
             f"validation data were given, and validation={config.validation} "
             "would hold out some of the training data as well; leave one of "
             "them out"
         )
-    dataset = open_data(
-        config,
-        train=train,
-        validation=validation,
-        test=test,
-        class_names=class_names,
-    )
+    dataset = open_data(config, given)
     _check_classes(dataset, config)
+    augment = given.augment
     if augment is None and not config.augment.is_off:
         augment = config.augment
     if augment is not None and isinstance(dataset.train.reader, Source):
@@ -128,41 +106,27 @@ def open_sources(
     )
 
 
-def open_data(
-    config: TrainConfig,
-    *,
-    train: Any = None,
-    validation: Any = None,
-    test: Any = None,
-    class_names: tuple[str, ...] = (),
-) -> Dataset:
+def open_data(config: TrainConfig, given: Given = NOTHING) -> Dataset:
     """As `open_sources`, but before images are held out to validate on."""
-    config, train = path_as_dataset(config, train)
-    folder = None
+    train, folder = given.train, None
     if train is None:
         folder = folder_of(config.dataset, config.data)
-        if (
-            folder is not None
-            and test is not None
-            and not has_test_part(folder)
-        ):
+        if folder and given.test is not None and not has_test_part(folder):
             # train on all of it: nothing has to be held out
-            known_classes(  # says what doesn't fit
-                config.dataset, config.data, num_classes=0
-            )
             train = training_part(folder)
     if train is not None:
-        dataset = _passed(config, train, test)
+        dataset = _passed(config, train, holds_out=given.test is None)
     elif folder is not None:
         dataset = load_folder(folder)
     else:
         dataset = _in_memory(config)
-    names = dataset.class_names
-    if len(class_names) == len(names) and names == numbered_names(len(names)):
-        names = class_names
+    names = run_classes(given.model, dataset.class_names)
     others = {
         part: open_split(data).with_classes(names)
-        for part, data in (("validation", validation), ("test", test))
+        for part, data in (
+            ("validation", given.validation),
+            ("test", given.test),
+        )
         if data is not None
     }
     if not others:
@@ -180,21 +144,14 @@ def open_data(
 def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
     """The classes of a run's data, in the order of their labels.
 
-    Cheap: nothing is downloaded or decoded. `train` as in `open_sources`.
+    Cheap: nothing is downloaded or decoded. `train` is data given in Python.
     UserError: the data are unknown, or don't name their classes.
     """
-    config, train = path_as_dataset(config, train)
     if train is not None:
         return open_split(train).classes()
     return known_classes(
         config.dataset, config.data, num_classes=config.model.num_classes
     )
-
-
-def path_as_dataset(config: TrainConfig, train: Any) -> tuple[TrainConfig, Any]:
-    if not isinstance(train, str | PathLike):
-        return config, train
-    return replace(config, dataset=fspath(train), data=None), None
 
 
 def _in_memory(config: TrainConfig) -> Dataset:
@@ -203,58 +160,52 @@ def _in_memory(config: TrainConfig) -> Dataset:
     A network trained from scratch needs the size of its images; with trained
     weights, images are resized.
     """
+    num_classes, count = config.model.num_classes, config.max_images
     dataset = load_dataset(
         config.dataset,
         data=config.data,
         fallback=config.fallback,
         image_size=config.preprocess.image_size,
-        num_classes=config.model.num_classes,
-        max_images=config.max_images,
+        num_classes=num_classes,
+        max_images=count,
     )
-    if not config.starts_trained and len(dataset.class_names) == (
-        config.model.num_classes
-    ):
+    if not config.starts_trained and len(dataset.class_names) == num_classes:
         check_size(dataset.train.images, config.preprocess)
-    if config.max_images is None:
+    if count is None:
         return dataset
-    return replace(
-        dataset,
-        train=dataset.train.first(config.max_images),
-        test=dataset.test.first(config.max_images),
-    )
+    train, test = dataset.train.first(count), dataset.test.first(count)
+    return replace(dataset, train=train, test=test)
 
 
-def _passed(config: TrainConfig, train: Any, test: Any) -> Dataset:
-    """Data passed to `fit`; without `test`, a share is held out."""
+def _passed(config: TrainConfig, train: Any, holds_out: bool) -> Dataset:
+    """Data given to train on; if none is held out, a test part follows."""
     split = open_split(train)
-    is_known = split.class_names or split.labels is not None
-    split = split.with_classes(
-        split.classes()
-        if is_known
-        else numbered_names(config.model.num_classes)
-    )
-    dataset = Dataset(
+    names = numbered_names(config.model.num_classes)
+    if split.class_names or split.labels is not None:
+        names = split.classes()
+    split = split.with_classes(names)
+    train, test, notes = split, split, split.notes
+    if holds_out:
+        if split.labels is None:
+            raise UserError(
+                f"no test part can be held out of {split.name}, since its "
+                "labels are only known by reading it; pass test= as well"
+            )
+        train, test = split.hold_out(TEST_SHARE, TEST_SEED)
+        words = held_out_words(len(test), len(split))
+        note = f"no test data were given with {split.name}, so {words}"
+        notes = (note, *notes)
+    return Dataset(
         split.name,
-        split,
+        train,
         None,
-        split,  # unless a share is held out, the test part follows
+        test,
         split.class_names,
         split.digest(),
         requested=split.name,
-        notes=split.notes,
+        notes=notes,
         skipped=split.skipped,
     )
-    if test is not None:
-        return dataset
-    if split.labels is None:
-        raise UserError(
-            f"no test part can be held out of {split.name}, since its labels "
-            "are only known by reading it; pass test= as well"
-        )
-    kept, tested = split.hold_out(TEST_SHARE, TEST_SEED)
-    words = held_out_words(len(tested), len(split))
-    note = f"no test data were given with {split.name}, so {words}"
-    return replace(dataset, train=kept, test=tested, notes=(note, *split.notes))
 
 
 def _check_classes(dataset: Dataset, config: TrainConfig) -> None:
@@ -279,18 +230,13 @@ def _check_classes(dataset: Dataset, config: TrainConfig) -> None:
 
 def _check_preprocess(split: Split, config: TrainConfig) -> None:
     """UserError: a Source prepares images differently from the model."""
-    if not isinstance(split.reader, Source):
-        return
     own = getattr(split.reader, "preprocess", None)
-    if not isinstance(own, PreprocessSpec) or own == config.preprocess:
+    if not isinstance(split.reader, Source) or not isinstance(
+        own, PreprocessSpec
+    ):
         return
-    differ = [
-        f"{each.name}={getattr(own, each.name)} (the model: "
-        f"{getattr(config.preprocess, each.name)})"
-        for each in fields(own)
-        if getattr(own, each.name) != getattr(config.preprocess, each.name)
-    ]
-    raise UserError(
-        f"{split.name} prepares its images with {', '.join(differ)}; make it "
-        "with preprocess=model.preprocess, or say the same in the configuration"
-    )
+    if differ := differing(own, config.preprocess, "the model:"):
+        raise UserError(
+            f"{split.name} prepares its images with {differ}; make it with "
+            "preprocess=model.preprocess, or say the same in the configuration"
+        )

@@ -39,12 +39,11 @@ from vitedu.train.processes.device import find_device
 from vitedu.train.recipes import recipe
 from vitedu.train.recipes.transfer import smoke_size
 from vitedu.train.start import (
-    is_zero_head,
+    free_fields,
     load_to_train,
     name_of,
-    other_classes,
+    renew_head,
     run_classes,
-    zero_head,
 )
 
 if TYPE_CHECKING:
@@ -150,17 +149,15 @@ def finetune(
             "augmented"
         )
     is_named = isinstance(data, str | PathLike)
-    train = None if is_named else data
-    named = fspath(data) if is_named else name_of(data)
-    config = replace(recipe("finetune", tier), dataset=named)
-    names = class_names_of(config, train)
+    config = replace(recipe("finetune", tier), dataset=name_of(data))
+    names = class_names_of(config, None if is_named else data)
     model = None
     if isinstance(weights, Classifier):
         model = weights
         notes += adapt(model, names, of_model)
         config = replace(config, weights=None)
     else:
-        config = for_weights(config, fspath(weights), len(names))
+        config = with_weights(config, fspath(weights), len(names))
         network = type(config.model)
         check_names(network.__name__, of_model, field_types(network))
         config = replace(config, model=replace(config.model, **of_model))
@@ -168,7 +165,7 @@ def finetune(
         changed(config, settings),
         out,
         model=model,
-        train=train,
+        train=data,
         validation=validation,
         test=test,
         loss=loss,
@@ -201,23 +198,8 @@ def finetune_config(
             "with a folder of pictures for each class in it"
         )
     config = replace(recipe("finetune", tier), dataset=dataset, data=data)
-    names = class_names_of(config)
-    if weights is None:
-        weights = str(config.weights)
-    return for_weights(config, weights, len(names))
-
-
-def for_weights(
-    config: TrainConfig, weights: str, num_classes: int
-) -> TrainConfig:
-    """Take model and preprocessing from the weights; small images for smoke."""
-    loaded = load_to_train(weights, num_classes=num_classes)
-    model = loaded.config
-    if config.tier == "smoke":
-        model = replace(model, image_size=smoke_size(model))
-    return replace(
-        config, weights=weights, model=model, preprocess=loaded.preprocess
-    )
+    num_classes = len(class_names_of(config))
+    return with_weights(config, weights or str(config.weights), num_classes)
 
 
 def with_weights(
@@ -226,22 +208,24 @@ def with_weights(
     """Start a recipe from trained weights other than its own.
 
     Network sizes, mean and std change; image size, resizing and dropout don't.
+    The recipe finetune takes all from the weights; smoke makes images small.
     """
-    before, size = config.model, config.model.image_size
-    loaded = load_to_train(weights, num_classes=num_classes, image_size=size)
-    model, spec = loaded.config, loaded.preprocess
-    if isinstance(model, ViTConfig) and isinstance(before, ViTConfig):
-        model = replace(
-            model,
-            dropout=before.dropout,
-            drop_path=before.drop_path,
-            pool="mean" if before.pool == "mean" else model.pool,
-        )
+    before, spec = config.model, config.preprocess
+    is_open = config.recipe == "finetune"
+    size = {} if is_open else {"image_size": before.image_size}
+    loaded = load_to_train(weights, num_classes=num_classes, **size)
+    model, theirs = loaded.config, loaded.preprocess
+    if is_open:
+        spec = theirs
+        if config.tier == "smoke":
+            model = replace(model, image_size=smoke_size(model))
+    elif isinstance(model, ViTConfig) and isinstance(before, ViTConfig):
+        model = replace(model, **free_fields(before))
     return replace(
         config,
         weights=weights,
         model=model,
-        preprocess=replace(config.preprocess, mean=spec.mean, std=spec.std),
+        preprocess=replace(spec, mean=theirs.mean, std=theirs.std),
     )
 
 
@@ -265,12 +249,10 @@ def adapt(
         model.set_input_size(resized.image_size)
     if model.num_classes != len(names):
         model.reset_classifier(len(names), names)
-    elif run_classes(model, names)[0] != model.class_names:
-        is_known = not is_zero_head(model)
-        zero_head(model)
-        model.class_names = names
-        return [other_classes("the model")] if is_known else []
-    return []
+        return []
+    notes = renew_head(model, names, "the model")
+    model.class_names = run_classes(model, names)
+    return notes
 
 
 def tier_of(device: str) -> str:

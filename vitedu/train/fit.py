@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from vitedu import results
-from vitedu.data.augment import mix
+from vitedu.data.augment import Augment, mix
+from vitedu.data.feed.pictures import PictureChange
 from vitedu.data.feed.source import explain_killed_workers
 from vitedu.errors import UserError
 from vitedu.evaluate import Evaluation
@@ -33,17 +34,12 @@ from vitedu.train.run_folder import RunFolder
 from vitedu.train.start import (
     Given,
     build_state,
-    check_given_again,
     check_room,
     into_settings,
 )
 from vitedu.train.state import TrainState
 from vitedu.train.step import step_seed, train_step
 from vitedu.weights import checkpoint_of, load, write_weights
-
-if TYPE_CHECKING:
-    from vitedu.data.augment import Augment
-    from vitedu.data.feed.pictures import PictureChange
 
 
 class Start(NamedTuple):
@@ -65,7 +61,7 @@ def fit(
     validation: Any = None,
     test: Any = None,
     loss: LossName | Loss | None = None,
-    augment: "Augment | PictureChange | None" = None,
+    augment: Augment | PictureChange | None = None,
     on_start: Callable[[Start], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
@@ -77,9 +73,9 @@ def fit(
     A finished run is not repeated: you get what its folder contains. Without
     `out` nothing is written. The model of the result is in eval mode.
 
-    `model` is one that you have, on any device: it is trained itself, and the
-    result is the same object. Its configuration and preprocessing replace the
-    config's; its frozen weights (`requires_grad=False`) stay as they are.
+    `model` is one that you have, on any device, and is trained itself. Its
+    configuration and preprocessing replace the config's; its frozen weights
+    (`requires_grad=False`) stay as they are.
 
     `train`, `validation` and `test` are anything that `vitedu.data.as_source`
     takes: a folder, arrays, a torch Dataset, a DataLoader. They replace
@@ -91,21 +87,19 @@ def fit(
     `loss(logits, labels)` returns a sum over the images of a batch, not a mean,
     of logits (b, classes) in float32; labels are int64 (b,), or (b, classes)
     with mixup. `augment(picture)` changes a training picture (pillow's) before
-    it is resized, as torchvision's `TrivialAugmentWide()` does;
-    `config.augment` is then off. The name of a loss ("sigmoid"), an `Augment`,
-    a path and a share are settings as in `config`. Any other object is recorded
-    by its name, and has to be passed again when the run goes on.
+    it is resized; `config.augment` is then off. The name of a loss ("sigmoid"),
+    an `Augment`, a path and a share are settings as in `config`. Any other
+    object is recorded by its name, and has to be passed again when the run goes
+    on.
 
     `on_start` is called before the first step, `on_progress` with each line of
     the log. `should_stop` is called after every step and between the batches of
-    an evaluation: if it returns True, the state is saved, and the weights as
-    they are, so `vitedu.load(out)` works; the same call goes on from there
-    later. The test part is read once, after the last step. `notes` are
-    sentences of yours that log and result begin with.
+    an evaluation: if it returns True, state and weights are saved as they are,
+    and the same call goes on from there later. `notes` are sentences of yours
+    that log and result begin with.
 
     Processes started by `torchrun` share every batch of `batch_size` images,
-    and every evaluation; if one stops, all do; only the first one writes and
-    reports.
+    and every evaluation; only the first one writes and reports.
 
     UserError: the configuration, the data and the model do not fit, the folder
     has another run in it, or the loss is not finite; the last good state is
@@ -120,15 +114,16 @@ def fit(
     folder = None if out is None else RunFolder(out)
     with processes.connected(device), ExitStack() as stack:
         # A run that is finished is returned.
-        if folder is not None and (
-            run := processes.on_rank0(
-                lambda: finished_run(folder, config, given)
-            )
-        ):
+        run = processes.on_rank0(lambda: finished_run(folder, config, given))
+        if run is not None:
             return returned(run, model, device)
 
         # What is cheap to refuse comes before the data, which may take minutes.
-        check_given_again(config.given, given.names)
+        if config.given != given.names:
+            raise UserError(
+                f"this run was given {config.given} in Python, which can't be "
+                "stored; resume from Python, and give vitedu.train.fit the same"
+            )
         threads = processes.on_rank0(lambda: threads_of(config, folder))
         config = replace(config, threads=threads)
         stack.enter_context(cpu_threads(threads))
@@ -139,15 +134,7 @@ def fit(
 
         # The data.
         sources = processes.rank0_first(
-            lambda: open_sources(
-                config,
-                device,
-                train=given.train,
-                validation=given.validation,
-                test=given.test,
-                augment=given.augment,
-                class_names=getattr(model, "class_names", ()),
-            )
+            lambda: open_sources(config, device, given)
         )
         if config.keep == "best" and sources.validation is None:
             raise UserError(
@@ -156,18 +143,10 @@ def fit(
             )
 
         # The model with its optimizer, schedule, precision and loss.
-        state = build_state(
-            config,
-            sources.train,
-            device,
-            processes,
-            model=model,
-            loss=given.loss,
-        )
+        state = build_state(config, sources.train, device, processes, given)
         state.data_digest = sources.dataset.digest
         state.notes = [*notes, *state.notes]
         loop = Loop(state, sources, folder, processes, on_progress)
-        loop.journal.check_result(command)
 
         # The folder is ours from here on; the run in it goes on.
         if folder is not None:
@@ -184,24 +163,18 @@ def fit(
 
 
 def finished_run(
-    folder: RunFolder, config: TrainConfig, given: Given
+    folder: RunFolder | None, config: TrainConfig, given: Given
 ) -> Run | None:
     """None if it isn't finished. UserError: it was trained on other data."""
-    result = folder.finished(config)
-    if result is None:
+    result = folder and folder.finished(config)
+    if folder is None or result is None:
         return None
-    if given.has_data:
-        now = open_data(
-            config,
-            train=given.train,
-            validation=given.validation,
-            test=given.test,
+    digest = result["dataset"]["digest"]
+    if given.has_data and open_data(config, given).digest != digest:
+        raise UserError(
+            f"{folder.path} contains a finished run on other data than those "
+            "given now; give another out for a new run"
         )
-        if now.digest != result["dataset"]["digest"]:
-            raise UserError(
-                f"{folder.path} contains a finished run on other data than "
-                "those given now; give another out for a new run"
-            )
     return Run(result, folder.history(), load(folder.weights))
 
 
@@ -317,7 +290,7 @@ class Loop:
             return
         if self.journal.last("validation_accuracy")["step"] == state.step:
             return
-        self.saver.finite(state.result_weights())  # or it would mean nothing
+        self.saver.check_finite({"model": state.result_weights()})
         measured = self.evaluate(source)
         if measured is None:
             self.save()

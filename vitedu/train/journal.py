@@ -29,11 +29,7 @@ class Progress(NamedTuple):
     `line` is what was measured: training loss and more every `log_every` steps,
     else an accuracy on validation or test data, or a note. `model` is the
     network with its current weights (not averaged), in training mode: don't
-    change it. With TensorBoard's writer:
-
-        for name, value in progress.line.items():
-            if isinstance(value, float):
-                writer.add_scalar(name, value, progress.step)
+    change it.
     """
 
     step: int
@@ -185,18 +181,13 @@ class Journal:
 
     def mean_wait(self) -> float | None:
         """The share of wall time spent waiting for data, or None."""
-        seconds, waited, before = 0.0, 0.0, 0.0
+        waited = before = 0.0
         for line in self.history:
-            lasted = line.get("wall_seconds", before) - before
             if "data_wait" in line:
-                seconds += lasted
+                lasted = line["wall_seconds"] - before
                 waited += line["data_wait"] * lasted
-            before += lasted
-        return round(waited / seconds, 3) if seconds > 0 else None
-
-    def check_result(self, command: str) -> None:
-        """UserError now if the result couldn't be written at the end."""
-        results.check(self.result(command, None), "what this run would record")
+                before += lasted
+        return round(waited / before, 3) if before else None
 
     def result(self, command: str, test: Evaluation | None) -> dict[str, Any]:
         """The fields of result.json; `test` is None if the run was stopped."""
@@ -210,9 +201,7 @@ class Journal:
             numbers = {name: chosen[name] for name in names if name in chosen}
             numbers |= self.numbers("test", test)
             self.record({"step": state.step, "test_accuracy": test.accuracy})
-        # the log also has those from before a stop
-        logged = [line["note"] for line in self.history if "note" in line]
-        notes = [*dict.fromkeys([*self.sources.notes, *state.notes, *logged])]
+        notes = [line["note"] for line in self.history if "note" in line]
         if chosen is not None and config.keep == "best":
             notes.append(
                 f"the weights are those of step {chosen['step']}, the best on "
@@ -245,48 +234,40 @@ def metric(name: str, value: float) -> dict[str, Any]:
 class DataWait:
     """Seconds in which a step waited for its batch.
 
-    `for batch in wait.timed(batches): ...`, then `wait.take()`.
-
     On CUDA, where this process runs ahead of the device, it is device time:
     from the end of all earlier work to the batch's arrival, between two events
-    that only `take` reads, so no step waits for them. Elsewhere it is this
-    process's time.
+    that only `take` reads, so no step waits for them.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
-        self.seconds = 0.0
+        self.waits: list[tuple[Any, Any]] = []  # from when to when
 
     def timed(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        iterator = iter(batches)
-        while True:
-            began = time.perf_counter()
-            idle = self.event()
-            try:
-                batch = next(iterator)
-            except StopIteration:
-                return
-            if idle is None:
-                self.seconds += time.perf_counter() - began
-            else:
-                self.events.append((idle, self.event()))
+        asked = self.now()
+        for batch in batches:
+            self.waits.append((asked, self.now()))
             yield batch
+            asked = self.now()
 
-    def event(self) -> torch.cuda.Event | None:
-        """Recorded behind all work queued on a GPU; None elsewhere."""
+    def now(self) -> "float | torch.cuda.Event":
+        """The time; on a GPU an event behind all work queued there."""
         if self.device.type != "cuda":
-            return None
+            return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
         event.record(torch.cuda.current_stream(self.device))
         return event
 
     def take(self) -> float:
         """Seconds since the last call; waits for a GPU."""
-        for idle, came in self.events:
-            came.synchronize()
-            self.seconds += idle.elapsed_time(came) / 1000
-        seconds, self.seconds, self.events = self.seconds, 0.0, []
+        seconds = 0.0
+        for asked, came in self.waits:
+            if isinstance(came, float):
+                seconds += came - asked
+            else:
+                came.synchronize()
+                seconds += asked.elapsed_time(came) / 1000
+        self.waits = []
         return seconds
 
 
@@ -299,8 +280,7 @@ def evaluate(
 ) -> Evaluation | None:
     """Float32 accuracy of `model`, or of the weights that would be the result.
 
-    The loss is the training loss without label smoothing. Each process measures
-    its share. None if `should_stop` ended it early.
+    Each process measures its share. None if `should_stop` ended it early.
     """
     if len(source) < processes.world_size:
         processes = SINGLE  # a share would be empty: each sees all
@@ -310,27 +290,29 @@ def evaluate(
     batches = processes.batches(
         source, epoch=0, seed=0, batch_size=size * count
     )
-    measured_model, trained = model or state.network, None
+    network, own = model or state.network, None
     if model is None and state.ema is not None:
-        trained = swap_weights(measured_model, state.ema.average)
+        own = {name: x.clone() for name, x in network.state_dict().items()}
+        network.load_state_dict(state.ema.average)
     # to compile for float32 and for each size would take longer than it saves
     with uncompiled(config.compile):
-        measured = accuracy(
-            measured_model, until(batches, should_stop), loss=state.plain_loss
+        share = accuracy(
+            network, until(batches, should_stop), loss=state.plain_loss
         )
-    if trained is not None:
-        swap_weights(measured_model, trained)
+    if own is not None:
+        network.load_state_dict(own)
     correct, loss_sum, num_images, unanswered = processes.total(
-        [*measured[:3], measured.num_unanswered]
+        [*share[:3], share.num_unanswered]
     )
-    measured = Evaluation(
+    if num_images < len(source):
+        return None
+    return Evaluation(
         int(correct),
         float(loss_sum),
         int(num_images),
-        measured.loss_name,
+        share.loss_name,
         int(unanswered),
     )
-    return measured if measured.num_images == len(source) else None
 
 
 def until(
@@ -340,12 +322,3 @@ def until(
         if number and should_stop():
             return
         yield batch
-
-
-def swap_weights(
-    model: nn.Module, weights: dict[str, Tensor]
-) -> dict[str, Tensor]:
-    """Put `weights` into `model`; returns a copy of its old ones."""
-    before = {name: x.clone() for name, x in model.state_dict().items()}
-    model.load_state_dict(weights)
-    return before

@@ -11,6 +11,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from vitedu import results
+from vitedu.data.prepare import LEFT_OVER
 from vitedu.errors import UserError, reason
 from vitedu.files import (
     list_folder,
@@ -24,11 +25,7 @@ from vitedu.train.config import TrainConfig, as_settings, differences
 LOCK = ".lock"
 
 
-class FolderTaken(UserError):
-    """The folder belongs to another run, another process or another person."""
-
-
-class OtherRun(FolderTaken):
+class OtherRun(UserError):
     """The run in the folder has other settings; `--fresh` puts it aside."""
 
 
@@ -48,12 +45,12 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """FolderTaken: another process is training here."""
+        """UserError: another process is training here."""
         lock = FileLock(self.path / LOCK, timeout=0)
         try:
             lock.acquire()
         except Timeout:
-            raise FolderTaken(
+            raise UserError(
                 f"another process is training in {self.path}; wait for it, "
                 "stop it, or train in another folder"
             ) from None
@@ -70,29 +67,32 @@ class RunFolder:
     def held(self, config: TrainConfig) -> Iterator[None]:
         """`prepare` under the lock; it raises the same."""
         make_folder(self.path)
-        self._check_belongs(config)
         with self.locked():
             self.prepare(config)
             yield
 
     def check(self, config: TrainConfig) -> None:
         """Raise what `held` would, without writing files."""
-        if os.path.exists(self.path):
-            self._check_belongs(config)
         if os.path.exists(self.config):
+            self.check_same(config)
             with self.locked():
                 pass
+        elif os.path.exists(self.path):
+            self._check_nothing_else()
 
     def prepare(self, config: TrainConfig) -> None:
-        """Create the folder, or check that the run in it is this one.
+        """Create the folder, or go on with the run in it if it is this one.
 
-        FolderTaken: it has another run (the message says what differs), or
-        other files. UserError: it cannot be written.
+        UserError: it has another run (the message says what differs) or other
+        files, or cannot be written.
         """
         make_folder(self.path)
-        self._check_belongs(config)
-        for name in self._half_written():
-            (self.path / name).unlink(missing_ok=True)
+        if os.path.exists(self.config):
+            self.check_same(config)
+        else:
+            self._check_nothing_else()
+        for name in filter(LEFT_OVER.fullmatch, list_folder(self.path)):
+            (self.path / name).unlink()
         text = json.dumps(config.to_json(), indent=2) + "\n"
         replace_file(self.config, text)
 
@@ -112,30 +112,14 @@ class RunFolder:
                 f"one has {as_settings(now)}; train in another folder"
             )
 
-    def _check_belongs(self, config: TrainConfig) -> None:
-        if os.path.exists(self.config):
-            self.check_same(config)
-        else:
-            self._check_nothing_else()
-
     def _check_nothing_else(self) -> None:
-        """FolderTaken: there are files that a killed run wouldn't leave."""
-        if {*list_folder(self.path)} - {LOCK, *self._half_written()}:
-            raise FolderTaken(
+        """UserError: there are files that a killed run wouldn't leave."""
+        names = {*list_folder(self.path)} - {LOCK}
+        if not all(map(LEFT_OVER.fullmatch, names)):
+            raise UserError(
                 f"{self.path} is not a run folder: it has files, but no "
                 "config.json; train in an empty or a new folder"
             )
-
-    def _half_written(self) -> list[str]:
-        ours = [self.config, self.log, self.checkpoint, self.best]
-        ours += [self.weights, self.result]
-        ours += [self.path / "curves.png", self.path / "report.html"]
-        begins = tuple(f"{file.name}." for file in ours)
-        return [
-            name
-            for name in list_folder(self.path)
-            if name.startswith(begins) and name.endswith(".part")
-        ]
 
     def set_aside(self) -> Path | None:
         """Rename a run's folder to the first free `.1`, `.2`, …; None if empty.
@@ -145,28 +129,23 @@ class RunFolder:
         """
         if not os.path.exists(self.path) or not list_folder(self.path):
             return None
-        name, number = self.path.name, 1
-        if not name:
-            raise FolderTaken(
-                f"cannot rename {self.path}; train in another folder"
-            )
         if not os.path.exists(self.config):
             self._check_nothing_else()
         elif is_foreign(self.config):
-            raise FolderTaken(
+            raise UserError(
                 f"{self.path} is not a run folder: its config.json describes "
                 "something else; train in another folder"
             )
-        while os.path.lexists(old := self.path.with_name(f"{name}.{number}")):
+        number = 1
+        while os.path.lexists(old := Path(f"{self.path}.{number}")):
             number += 1
         with self.locked():
             try:
-                self.path.rename(old)
+                return self.path.rename(old)
             except OSError as error:
                 raise UserError(
                     f"cannot rename {self.path}: {reason(error)}"
                 ) from None
-        return old
 
     # --- its files
 
@@ -193,7 +172,7 @@ class RunFolder:
     def read_config(self) -> TrainConfig:
         """The configuration of the run. UserError: this is not a run folder."""
         if not os.path.exists(self.config):
-            raise FolderTaken(
+            raise UserError(
                 f"{self.path} is not a run folder: config.json is missing"
             )
         try:
@@ -210,16 +189,12 @@ class RunFolder:
         self.check_same(config)
         try:
             result = results.read_file(self.result)
-            if result["status"] != "finished":
-                return None
-            if "test_accuracy" not in result["metrics"]:
-                raise UserError(f"{self.result} lacks the test_accuracy")
         except UserError as error:
             raise UserError(
                 f"{error}; delete {self.result.name}, and the same run writes "
                 "it again"
             ) from None
-        return result
+        return result if result["status"] == "finished" else None
 
     def history(self) -> list[dict[str, Any]]:
         """The log's lines, up to one that a crash cut short."""

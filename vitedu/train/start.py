@@ -1,14 +1,13 @@
-"""The state before the first step: model, loss and classes.
+"""What a run starts with: what `fit` is given in Python, and the first state.
 
 `state = build_state(config, sources.train, device)`
 """
 
-import re
 import shlex
 import warnings
 from dataclasses import fields, replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -16,6 +15,7 @@ from torch import nn
 from vitedu.budget import OPTIMIZER_STATE, check_memory
 from vitedu.data import Source
 from vitedu.data.augment import Augment
+from vitedu.data.feed.pictures import PictureChange
 from vitedu.data.labels import few, numbered_names
 from vitedu.errors import UserError
 from vitedu.evaluate.losses import GivenLoss, Loss
@@ -23,18 +23,13 @@ from vitedu.model import Classifier, ViTConfig, new_network
 from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
 from vitedu.train.config import TrainConfig
-from vitedu.train.data import path_as_dataset
 from vitedu.train.optimizer import MovingAverage, optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.processes import SINGLE, Processes
 from vitedu.train.schedule import build_schedule
 from vitedu.train.state import TrainState, count_steps
 from vitedu.weights import load
-from vitedu.weights.save import expected_shapes
-
-if TYPE_CHECKING:
-    from vitedu.data.feed.pictures import PictureChange
-
+from vitedu.weights.save import check_fits, expected_shapes
 
 # --- what is given in Python
 
@@ -47,7 +42,7 @@ class Given(NamedTuple):
     validation: Any = None
     test: Any = None
     loss: LossName | Loss | None = None
-    augment: "Augment | PictureChange | None" = None
+    augment: Augment | PictureChange | None = None
 
     @property
     def names(self) -> str | None:
@@ -60,16 +55,16 @@ class Given(NamedTuple):
             for argument, value in self._asdict().items()
             if value is not None
         ]
-        return " ".join(map(quoted, words)) or None
+        return shlex.join(words) or None
 
     @property
     def has_data(self) -> bool:
         """Whether any part of the data is an object, not a path."""
         parts = (self.train, self.validation, self.test)
-        return any(
-            part is not None and not isinstance(part, str | PathLike)
-            for part in parts
-        )
+        return not all(isinstance(x, str | PathLike | None) for x in parts)
+
+
+NOTHING = Given()
 
 
 def into_settings(
@@ -82,9 +77,10 @@ def into_settings(
 
     UserError: a setting contradicts an object, or what `check_model` says.
     """
-    config, train = path_as_dataset(config, given.train)
-    given = given._replace(train=train)
     changes: dict[str, Any] = {}
+    if isinstance(given.train, str | PathLike):
+        changes |= {"dataset": fspath(given.train), "data": None}
+        given = given._replace(train=None)
     if isinstance(given.validation, int | float):
         changes["validation"] = given.validation
         given = given._replace(validation=None)
@@ -92,7 +88,6 @@ def into_settings(
         changes["loss"] = given.loss
         given = given._replace(loss=None)
     elif given.loss is not None:
-        check_callable("loss", given.loss, "a name")
         if config.label_smoothing:
             raise UserError(
                 f"label_smoothing={config.label_smoothing} works with the "
@@ -105,7 +100,6 @@ def into_settings(
         changes["augment"] = given.augment
         given = given._replace(augment=None)
     elif given.augment is not None:
-        check_callable("augment", given.augment, "an Augment")
         changes["augment"] = Augment()
     if (model := given.model) is not None:
         check_model(model)
@@ -119,38 +113,12 @@ def into_settings(
     return replace(config, **changes), given
 
 
-def check_callable(name: str, value: Any, other: str) -> None:
-    if not callable(value):
-        raise TypeError(
-            f"{name} must be {other} or a function, got {type(value).__name__}"
-        )
-
-
-def quoted(word: str) -> str:
-    return shlex.quote(word) if re.search(r"""[\s"'\\]""", word) else word
-
-
 def name_of(value: Any) -> str:
     if isinstance(value, str | PathLike):
         return fspath(value)
-    if hasattr(value, "func"):  # functools.partial
-        return name_of(value.func)
+    value = getattr(value, "func", value)  # of functools.partial
     name = getattr(value, "__name__", type(value).__name__)
     return str(name).strip("<>")  # <lambda>
-
-
-def check_given_again(recorded: str | None, now: str | None) -> None:
-    """UserError: objects that the run was given are missing now."""
-    if recorded is None or recorded == now:
-        return
-    words, present = shlex.split(recorded), shlex.split(now or "")
-    missing = [word for word in words if word not in present] or words
-    arguments = ["{0}={0}".format(word.partition("=")[0]) for word in missing]
-    raise UserError(
-        f"this run was given {' and '.join(missing)} in Python, which can't be "
-        "stored; resume from Python: vitedu.train.fit(config, out, "
-        f"{', '.join(arguments)})"
-    )
 
 
 def check_model(model: Network) -> None:
@@ -172,59 +140,34 @@ def check_model(model: Network) -> None:
                 "float32; call model.float(), and set precision= for the "
                 "arithmetic"
             )
-    described = expected_shapes(model.config)
-    shapes = {name: each.shape for name, each in model.state_dict().items()}
-    for name in sorted(described.keys() | shapes.keys()):
-        here, there = (
-            tuple(each[name]) if name in each else "none"
-            for each in (shapes, described)
-        )
-        if here != there:
-            raise UserError(
-                f"{name} has the shape {here} in the model and {there} in its "
-                "configuration, so its weights could not be loaded again; "
-                "change the head with model.reset_classifier, and train "
-                "anything else in a loop of your own"
-            )
+    check_fits(model.state_dict(), expected_shapes(model.config))
 
 
 # --- the network and its classes
 
 
-def build_model(config: TrainConfig) -> Network:
-    """The network at the start of a run, on the CPU.
-
-    Weights are initialised from the seed, or loaded from `config.weights`.
-    UserError: those are of another architecture.
-    """
-    return first_network(config, ())[0]
-
-
-def first_network(
-    config: TrainConfig, class_names: tuple[str, ...]
+def build_model(
+    config: TrainConfig, class_names: tuple[str, ...] = ()
 ) -> tuple[Network, list[str]]:
-    """A new or trained network for these classes, and notes on changes.
+    """The network at the start of a run, on the CPU, and notes on changes.
 
-    Trained weights get a head of zeros if their classes differ or are unnamed.
+    Weights are initialised from the seed, or loaded from `config.weights`. The
+    head of those starts from zeros if they don't know `class_names`.
+    UserError: they are of another architecture.
     """
     notes: list[str] = []
     if config.weights is None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             model = new_network(config.model)
-        is_new_head = True
     else:
         model = trained_network(config, config.weights)
-        names, _ = run_classes(model, class_names)
-        is_new_head = bool(names) and model.class_names != names
-        if is_new_head and not is_zero_head(model):
-            notes.append(other_classes(config.weights))
-            zero_head(model)
+        notes = renew_head(model, class_names, config.weights)
         if differ := differing(model.preprocess, config.preprocess):
             notes.append(
                 f"{config.weights} was trained on pictures with {differ}"
             )
-    if config.head_bias and is_new_head:
+    if config.head_bias and is_zero_head(model):
         nn.init.constant_(model.get_classifier().bias, config.head_bias)
     return model, notes
 
@@ -243,18 +186,21 @@ def trained_network(config: TrainConfig, weights: str) -> Network:
             f"this run is described by a {type(wanted).__name__}"
         )
     if isinstance(wanted, ViTConfig):
-        # not in the file: any weights can be trained with them
-        free = {"dropout": wanted.dropout, "drop_path": wanted.drop_path}
-        if wanted.pool == "mean":
-            free["pool"] = "mean"
-        if any(getattr(model.config, x) != free[x] for x in free):
-            model = load_to_train(weights, **overrides, **free)
+        overrides |= free_fields(wanted)
+        if replace(model.config, **overrides) != model.config:
+            model = load_to_train(weights, **overrides)
     if differ := differing(model.config, wanted):
         raise UserError(
             f"weights={weights} does not fit the model of this run: it has "
             f"{differ}; leave model.* out, and use the recipe finetune"
         )
     return model
+
+
+def free_fields(wanted: ViTConfig) -> dict[str, Any]:
+    """Fields that weights leave open: any can be trained with them."""
+    pool = {"pool": "mean"} if wanted.pool == "mean" else {}
+    return {"dropout": wanted.dropout, "drop_path": wanted.drop_path} | pool
 
 
 def load_to_train(weights: str, **overrides: Any) -> Network:
@@ -265,20 +211,31 @@ def load_to_train(weights: str, **overrides: Any) -> Network:
 
 
 def run_classes(
-    model: Network, class_names: tuple[str, ...]
-) -> tuple[tuple[str, ...], list[str]]:
-    """The run's class names, and notes.
+    model: Network | None, class_names: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The run's class names: the model's if the data only number as many."""
+    known, count = getattr(model, "class_names", ()), len(class_names)
+    is_numbered = class_names == numbered_names(count)
+    return known if is_numbered and len(known) == count else class_names
 
-    The model's, if the data only number theirs and have as many.
-    """
-    known, numbered = model.class_names, numbered_names(len(class_names))
-    are_named = class_names != numbered or known == numbered
-    if are_named or len(known) != len(numbered):
-        return class_names, []
-    return known, [
-        "the data do not name their classes, so they are taken for the "
-        "model's: " + few(known)
+
+def renew_head(
+    model: Network, class_names: tuple[str, ...], what: str
+) -> list[str]:
+    """Zeros in place, as the paper fine-tunes, for other classes; a note."""
+    names = run_classes(model, class_names)
+    if not names or model.class_names == names or is_zero_head(model):
+        return []
+    for weight in model.get_classifier().parameters():
+        nn.init.zeros_(weight)
+    return [
+        f"{what} has as many classes as the data, but different ones, so the "
+        "head starts from zeros"
     ]
+
+
+def is_zero_head(model: Network) -> bool:
+    return not any(x.any() for x in model.get_classifier().parameters())
 
 
 def check_order(model: Network, class_names: tuple[str, ...]) -> list[str]:
@@ -286,8 +243,7 @@ def check_order(model: Network, class_names: tuple[str, ...]) -> list[str]:
 
     UserError: the data have the same names in another order.
     """
-    known = model.class_names
-    names, _ = run_classes(model, class_names)
+    known, names = model.class_names, run_classes(model, class_names)
     if not known or not names or known == names:
         return []
     if sorted(known) == sorted(names):
@@ -303,29 +259,12 @@ def check_order(model: Network, class_names: tuple[str, ...]) -> list[str]:
     ]
 
 
-def other_classes(weights: str) -> str:
-    return (
-        f"{weights} has as many classes as the data, but different ones, so "
-        "the head starts from zeros"
-    )
-
-
-def differing(one: Any, other: Any) -> str:
+def differing(one: Any, other: Any, whose: str = "here") -> str:
     """Up to three fields in which the two differ: "depth=12 (here 4)"."""
     names = [each.name for each in fields(one)]
     pairs = [(name, getattr(one, name), getattr(other, name)) for name in names]
-    differ = [f"{name}={x} (here {y})" for name, x, y in pairs if x != y]
+    differ = [f"{name}={x} ({whose} {y})" for name, x, y in pairs if x != y]
     return ", ".join(differ[:3])
-
-
-def is_zero_head(model: Network) -> bool:
-    return not any(x.any() for x in model.get_classifier().parameters())
-
-
-def zero_head(model: Network) -> None:
-    """In place; the paper fine-tunes from a head of zeros."""
-    for weight in model.get_classifier().parameters():
-        nn.init.zeros_(weight)
 
 
 # --- the state before the first step
@@ -336,25 +275,26 @@ def build_state(
     train: Source,
     device: torch.device,
     processes: Processes = SINGLE,
-    *,
-    model: Network | None = None,
-    loss: Loss | None = None,
+    given: Given = NOTHING,
 ) -> TrainState:
     """The state before the first step: weights from the seed, on the CPU.
 
-    A given `model` keeps its weights and is trained itself; a given `loss` is
+    A given model keeps its weights and is trained itself; a given loss is
     checked to be a sum.
-    UserError: the model has the data's classes in another order, or there isn't
-    enough memory.
+    UserError: the model has the data's classes in another order.
     """
-    class_names = tuple(getattr(train, "class_names", ()))
+    named = tuple(getattr(train, "class_names", ()))
+    model, loss = given.model, given.loss
     if model is None:
-        check_room(config, device)
-        model, notes = first_network(config, class_names)
+        model, notes = build_model(config, named)
     else:
-        notes = check_order(model, class_names)
-    class_names, more_notes = run_classes(model, class_names)
-    notes += more_notes
+        notes = check_order(model, named)
+    class_names = run_classes(model, named)
+    if class_names != named:
+        notes.append(
+            "the data do not name their classes, so they are taken for the "
+            f"model's: {few(class_names)}"
+        )
     model = model.to(device)
     if config.activation_checkpointing:
         model.set_grad_checkpointing()
@@ -384,15 +324,11 @@ def build_state(
 
 def check_room(config: TrainConfig, device: torch.device) -> None:
     """UserError: there isn't enough memory to build and train the network."""
-    # built on the CPU, but only training on it needs several copies there
-    copies = num_copies(config) if device.type == "cpu" else 1
+    copies = 1  # built on the CPU
+    if device.type == "cpu":  # weight, gradient, moments, average
+        moments = OPTIMIZER_STATE[config.optimizer]
+        copies = 2 + moments + bool(config.ema)
     check_memory(config.model, "training this model", copies=copies)
-
-
-def num_copies(config: TrainConfig) -> int:
-    """Values per weight: itself, gradient, moments, average."""
-    moments = OPTIMIZER_STATE.get(config.optimizer, 2)
-    return 2 + moments + bool(config.ema)
 
 
 def compile_model(model: nn.Module, device: torch.device) -> str | None:

@@ -6,7 +6,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Unpack
+from typing import Any, TypeAlias, Unpack
 
 import torch
 
@@ -30,6 +30,8 @@ from vitedu.train.journal import Progress
 from vitedu.train.recipes.transfer import TABLE_4, WARMUP_STEPS
 from vitedu.weights import load
 
+# torchvision's root, or tasks' parts by name: {"dmlab": (train, test)}
+VtabData: TypeAlias = str | PathLike[str] | Mapping[str, tuple[Any, Any]] | None
 NUM_IMAGES, NUM_TRAIN = 1_000, 800
 ROW = TABLE_4["vtab"]
 # one for all tasks; pictures are squeezed, since a crop or a flip would change
@@ -54,7 +56,7 @@ SIZES: FinetuneFields = {
 
 def run_vtab(
     weights: str | PathLike[str],
-    data: str | PathLike[str] | Mapping[str, tuple[Any, Any]] | None = None,
+    data: VtabData = None,
     out: str | PathLike[str] | None = None,
     *,
     tasks: Sequence[str] | None = None,
@@ -70,22 +72,19 @@ def run_vtab(
     `data` is the folder of torchvision's data sets (its `root`), or some tasks'
     parts by name: {"dmlab": (train, test)}, each anything that
     `vitedu.data.as_source` takes. By default torchvision's sets are looked for
-    in $VITEDU_DATA and the cache, each in a folder of its name. `tasks` are
-    names in VTAB, by default all. Tasks without data are in `missing`, each
-    with a sentence.
+    in $VITEDU_DATA and the cache. `tasks` are names in VTAB, by default all.
+    Tasks without data are in `missing`, each with a sentence.
 
     1,000 training images are sampled by `seed` (the authors sampled others,
     with TensorFlow). With `choose`, 800 of them train and 200 test, to choose a
-    setting by. The setting is the paper's for all tasks (section 4.1, Table 4):
-    2,500 steps of 512 images, SGD at 0.01, cosine, 384 pixels. `fields` change
-    it, as in `vitedu.finetune`; micro_batch_size=64 saves memory.
+    setting by. The setting is the paper's for all tasks (section 4.1, Table 4);
+    `fields` change it, as in `vitedu.finetune`; micro_batch_size=64 saves
+    memory.
 
     `out` gets a run folder per task, and the same call resumes a stopped run.
-    `on_task` is called before each task; `on_progress` and `should_stop` are
-    those of `fit`.
+    `on_task` is called before each task; the rest is as in `fit`.
 
-    UserError: a task is unknown, none has data, a task's data don't fit it, or
-    what `finetune` says.
+    UserError: a task is unknown, none has data, or a task's data don't fit it.
     """
     here, missing = reachable(tasks, data)
     settings = settings_for(weights, fields)
@@ -109,8 +108,7 @@ def run_vtab(
         )
         if run.result["status"] != "finished":
             break
-        metric = run.result["metrics"]["test_accuracy"]
-        accuracies[task.name] = metric["value"]
+        accuracies[task.name] = run.result["metrics"]["test_accuracy"]["value"]
     for task, _ in here[len(accuracies) :]:
         missing[task.name] = (
             f"{task.title} isn't finished; the same call goes on with it"
@@ -119,8 +117,7 @@ def run_vtab(
 
 
 def reachable(
-    names: Sequence[str] | None,
-    data: str | PathLike[str] | Mapping[str, tuple[Any, Any]] | None,
+    names: Sequence[str] | None, data: VtabData
 ) -> tuple[list[tuple[VtabTask, TaskData]], dict[str, str]]:
     """Tasks with their data opened, and a sentence for each without.
 
@@ -146,15 +143,7 @@ def reachable(
     return here, missing
 
 
-def data_of(
-    task: VtabTask,
-    data: str | PathLike[str] | Mapping[str, tuple[Any, Any]] | None,
-) -> TaskData:
-    """A task's parts, with its number of classes.
-
-    MissingTaskError: they aren't there. UserError: they have other classes, or
-    too few images.
-    """
+def data_of(task: VtabTask, data: VtabData) -> TaskData:
     if not isinstance(data, Mapping):
         parts = open_task(task, data)
     elif task.name in data:
@@ -188,12 +177,10 @@ def drawn_images(
 ) -> TaskData:
     order = torch.randperm(len(parts.train), generator=epoch_generator(seed, 0))
     rows = order[:NUM_IMAGES].tolist()
-    name = f"VTAB-1k {task.title}"
-    train = replace(parts.train, name=name)
+    train = replace(parts.train, name=f"VTAB-1k {task.title}")
     if choose:
-        return TaskData(
-            train.take(rows[:NUM_TRAIN]), train.take(rows[NUM_TRAIN:])
-        )
+        learned, measured = rows[:NUM_TRAIN], rows[NUM_TRAIN:]
+        return TaskData(train.take(learned), train.take(measured))
     return TaskData(train.take(rows), parts.test)
 
 
@@ -204,7 +191,5 @@ def settings_for(
     preprocess = PreprocessSpec(
         in_channels=spec.in_channels, mean=spec.mean, std=spec.std
     )
-    settings: FinetuneFields = {**SETTING, "preprocess": preprocess}
-    if fields.get("tier") != "smoke":
-        settings |= SIZES
-    return settings | fields
+    sizes: FinetuneFields = {} if fields.get("tier") == "smoke" else SIZES
+    return {**SETTING, **sizes, "preprocess": preprocess, **fields}

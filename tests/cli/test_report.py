@@ -19,7 +19,7 @@ from PIL import Image
 import vitedu
 from tests.cli.small import TINY
 from vitedu.cli import main
-from vitedu.cli.report import changed_settings, draw_report
+from vitedu.cli.report import changed_settings, draw_run
 from vitedu.data import ArraySource, load_dataset
 from vitedu.figures.report import examples
 from vitedu.interpret import attention_map
@@ -107,7 +107,7 @@ def test_the_most_confident_come_first_with_their_picture_and_map(
     torch.nn.init.normal_(model.head.weight)
     named = replace(digits, class_names=tuple("abcdefghij"))
     source = ArraySource(named, config.preprocess)
-    found = examples.measure(model, source, None, config, lambda: False)
+    found = examples.measure(model, source, config, lambda: False)
     assert torch.equal(found.answers.labels, digits.labels[::every])
     sure = found.answers.probabilities
     is_right = found.answers.is_correct
@@ -215,16 +215,6 @@ def test_a_wrong_place_is_one_sentence_and_the_page_stays(here, sentence, data):
 
 
 @pytest.mark.slow
-def test_the_same_command_draws_a_report_that_is_missing(here, capsys):
-    before = page()
-    assert main(TRAIN) == 0  # is finished, and has its report
-    (here / "run/report.html").unlink()
-    assert main(TRAIN) == 0
-    assert page() == before
-    assert capsys.readouterr().out.count("report: run/report.html") == 2
-
-
-@pytest.mark.slow
 def test_a_report_that_cannot_be_drawn_does_not_end_a_run(
     here, monkeypatch, capsys
 ):
@@ -244,7 +234,7 @@ def test_ctrl_c_ends_the_drawing_and_not_the_run(here, capsys):
     run, folder = run_in("run")  # its page is older than these weights
     config = folder.read_config()
     test = open_sources(config, torch.device("cpu")).test
-    assert draw_report(run, folder, test, lambda: True) is None
+    assert draw_run(run, folder, test, lambda: True) is None
     said = "report.html could not be drawn: it was stopped; `vitedu report RUN`"
     assert said in capsys.readouterr().err
     assert not (here / "run/report.html").exists()
@@ -257,7 +247,7 @@ def test_workers_that_read_the_pictures_change_nothing(here):
     test = open_sources(folder.read_config(), torch.device("cpu")).test
     test.num_workers = 2
     (here / "run/report.html").unlink()
-    assert draw_report(run, folder, test, lambda: False) is not None
+    assert draw_run(run, folder, test, lambda: False) is not None
     assert page() == before
 
 

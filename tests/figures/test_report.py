@@ -10,10 +10,16 @@ import torch
 from PIL import Image
 
 from vitedu.evaluate.confusion import Predictions
-from vitedu.figures.report.charts import charts
-from vitedu.figures.report.examples import Example, Measured
+from vitedu.figures.report.charts import charts, svg
+from vitedu.figures.report.examples import (
+    SHADE,
+    Example,
+    Measured,
+    as_seen,
+    jpeg,
+    lit,
+)
 from vitedu.figures.report.page import Contents, render
-from vitedu.figures.report.pictures import SHADE, as_seen, jpeg, lit
 from vitedu.pictures import PreprocessSpec
 
 pytestmark = pytest.mark.slow  # draws
@@ -168,7 +174,7 @@ def test_a_name_is_never_taken_for_markup(changes):
 
 def test_the_loss_the_accuracies_and_the_learning_rate_are_drawn(page):
     loss, accuracy, rate = chart_words(page)
-    assert "from 2.25 to 0.02 nats in 20 steps" in loss
+    assert "from 2.25 to 0.02 nats over 20 steps" in loss
     assert "train 90.0 %, validation 60.0 %, test 87.5 %" in accuracy
     assert "highest 0.01 at step 10, 0.001 at the end" in rate
 
@@ -176,10 +182,11 @@ def test_the_loss_the_accuracies_and_the_learning_rate_are_drawn(page):
 def test_what_was_not_measured_is_not_drawn():
     assert charts([]) == []
     (loss,) = charts([{"step": 1, "loss": 0.0}])
-    assert loss.title == "Loss" and loss.svg.startswith("<svg")
+    drawing = svg(loss)
+    assert loss.title == "Loss" and drawing.startswith("<svg")
     # the ink is that of the page
-    assert "currentColor" in loss.svg and "#010203" not in loss.svg
-    assert "stroke: #000000" not in loss.svg
+    assert "currentColor" in drawing and "#010203" not in drawing
+    assert "stroke: #000000" not in drawing
     page = Page(render(contents()))
     assert "Nothing was measured" in page.words["p"]
 

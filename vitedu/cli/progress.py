@@ -24,11 +24,19 @@ from vitedu.train.config import MAY_DIFFER
 from vitedu.train.processes import from_environment
 
 EVERY = 60.0  # seconds between two lines where there is no terminal
-# columns of the bar itself; numbers are dropped to keep them
-LEAST_BAR = 5
-SLOW_DATA = 0.1  # share of the time spent waiting for data that is worth a word
-# labels of the log's accuracies beside the bar
-ACCURACIES = {"train": "acc", "validation": "val", "test": "test"}
+BAR = "{percentage:3.0f}%|{bar}| "  # and texts, cut off on a narrow terminal
+SLOW_DATA = 10  # percent of the time spent waiting for data: worth a word
+# numbers of a run, as written beside the bar and in a line
+SHOWN = {
+    "loss": ("loss {:.3g}", "loss {:.4g}"),
+    "lr": ("", "lr {:.4g}"),
+    "train_accuracy": ("acc {:.1f}%", "train accuracy {:.4g} %"),
+    "validation_accuracy": ("val {:.1f}%", "validation accuracy {:.4g} %"),
+    "test_accuracy": ("test {:.1f}%", "test accuracy {:.4g} %"),
+    "left": ("{}", "{}"),
+    "data_wait": ("data wait {:.0f}%", "{:.0f} % of the time waiting for data"),
+    "images_per_second": ("{:,.0f} img/s", "{:,.0f} images/s"),
+}
 # of more classes than this, only the first are named
 MOST_NAMED = 5
 FIRST_NAMED = 3
@@ -47,15 +55,15 @@ def announcement(start: Start, out: Path, changed: dict[str, Any]) -> str:
     config, steps = start.config, counted(start.num_steps, "step")
     if config.epochs is not None:
         steps = f"{counted(config.epochs, 'epoch')} ({steps})"
+    plan = (
+        f"{steps}, batch size {config.batch_size:,}, {config.optimizer}, "
+        f"learning rate {config.lr:g}"
+    )
     lines = [
         ("data", data_line(start)),
         ("model", model_line(config)),
         ("device", device_line(config)),
-        (
-            "plan",
-            f"{steps}, batch size {config.batch_size:,}, {config.optimizer}, "
-            f"learning rate {config.lr:g}",
-        ),
+        ("plan", plan),
         ("run", run_line(start, out, changed)),
         *(("note", note) for note in notes(start)),
     ]
@@ -68,14 +76,13 @@ def notes(start: Start) -> tuple[str, ...]:
 
 def data_line(start: Start) -> str:
     dataset, train, validation, test = start.sources[:4]
-    to_validate = ""
-    if validation is not None:
-        to_validate = f"{len(validation):,} to validate, "
-    requested = getattr(dataset, "requested", dataset.name)
-    instead = f" instead of {requested}" if requested != dataset.name else ""
+    name, requested = dataset.name, getattr(dataset, "requested", dataset.name)
+    if requested != name:
+        name += f" instead of {requested}"
+    to_validate = f"{len(validation):,} to validate, " if validation else ""
     return (
-        f"{dataset.name}{instead}: {len(train):,} images to train, "
-        f"{to_validate}{len(test):,} to test; {class_line(train)}"
+        f"{name}: {len(train):,} images to train, {to_validate}"
+        f"{len(test):,} to test; {class_line(train)}"
     )
 
 
@@ -146,13 +153,15 @@ def counted(number: int, thing: str) -> str:
 
 
 class Reporter:
+    """Callbacks of `fit`, which calls `start` in the first process alone."""
+
     def __init__(self, out: Path, changed: dict[str, Any]) -> None:
         self.out, self.changed = out, changed
-        # None before the first step, and in all processes but the first
         self.begun: Start | None = None
-        self.bar: StepBar | None = None
+        self.bar: Any = None
         self.numbers: dict[str, Any] = {}  # the last of each
         self.last_step: int | None = None  # at the last call of `stepped`
+        self.is_evaluating = False
 
     def start(self, start: Start) -> None:
         say(announcement(start, self.out, self.changed))
@@ -161,7 +170,13 @@ class Reporter:
         self.began = time.monotonic()
         self.next_line = self.began  # the first measurement is shown at once
         if sys.stderr.isatty():
-            self.bar = StepBar(start)
+            self.bar = tqdm(
+                total=start.num_steps,
+                initial=self.first,
+                file=sys.stderr,
+                dynamic_ncols=True,
+                bar_format=BAR,
+            )
 
     def stepped(self) -> None:
         """Also called between the batches of an evaluation."""
@@ -169,13 +184,12 @@ class Reporter:
             return
         step = self.begun.state.step
         is_evaluating, self.last_step = step == self.last_step, step
+        is_new = is_evaluating != self.is_evaluating
+        self.is_evaluating = is_evaluating
         if self.bar is not None:
-            self.bar.update(step - self.bar.n)
-            if is_evaluating != self.bar.is_evaluating:
-                self.bar.is_evaluating = is_evaluating
-                self.bar.refresh()
+            self.show_bar(self.begun, step, is_new)
         elif time.monotonic() >= max(self.next_line, self.began + EVERY):
-            self.say_line(step, self.begun.num_steps)
+            self.say_line(self.begun, step)
 
     def measured(self, progress: Progress) -> None:
         if self.begun is None:
@@ -185,92 +199,45 @@ class Reporter:
                 say(wrapped("note    ", progress.line["note"]))
             return
         self.numbers |= progress.line
+        self.is_evaluating = False
+        is_last = progress.step == progress.num_steps
         if self.bar is not None:
-            self.bar.measured = self.numbers
-            self.bar.is_evaluating = False
-            self.bar.update(progress.step - self.bar.n)
-            self.bar.refresh()
-        elif (
-            time.monotonic() >= self.next_line
-            or progress.step == progress.num_steps
-        ):
-            self.say_line(progress.step, self.begun.num_steps)
+            self.show_bar(self.begun, progress.step, is_new=True)
+        elif is_last or time.monotonic() >= self.next_line:
+            self.say_line(self.begun, progress.step)
 
-    def say_line(self, step: int, last: int) -> None:
-        now = time.monotonic()
-        self.next_line = now + EVERY
-        units = {"loss": "", "lr": ""}
-        units |= {f"{part}_accuracy": " %" for part in ACCURACIES}
-        parts = [
-            f"{key.replace('_', ' ')} {self.numbers[key]:.4g}{unit}"
-            for key, unit in units.items()
-            if key in self.numbers
+    def show_bar(self, start: Start, step: int, is_new: bool) -> None:
+        texts = [*self.texts(start, step, 0), f"{step}/{start.num_steps}"]
+        self.bar.bar_format = BAR + "  ".join(texts)
+        self.bar.update(step - self.bar.n)
+        if is_new:  # to be seen at once
+            self.bar.refresh()
+
+    def say_line(self, start: Start, step: int) -> None:
+        self.next_line = time.monotonic() + EVERY
+        texts = ", ".join(self.texts(start, step, 1))
+        say(f"step {step} of {start.num_steps}: {texts}")
+
+    def texts(self, start: Start, step: int, form: int) -> list[str]:
+        """What is known, the most important first, in a form of SHOWN."""
+        seconds, numbers = time.monotonic() - self.began, dict(self.numbers)
+        if step > self.first and "images_per_second" not in numbers:
+            num_images = (step - self.first) * start.config.batch_size
+            numbers["images_per_second"] = num_images / seconds
+        numbers["data_wait"] = 100 * numbers.get("data_wait", 0)
+        if numbers["data_wait"] <= SLOW_DATA:
+            del numbers["data_wait"]
+        left = time_left(step, self.first, start.num_steps, seconds)
+        numbers["left"] = "evaluating" if self.is_evaluating else left
+        return [
+            forms[form].format(numbers[name])
+            for name, forms in SHOWN.items()
+            if numbers.get(name, "") != "" and forms[form]
         ]
-        if "images_per_second" in self.numbers:
-            parts.append(f"{self.numbers['images_per_second']:,.0f} images/s")
-        if (wait := self.numbers.get("data_wait", 0.0)) > SLOW_DATA:
-            parts.append(f"{100 * wait:.0f} % of the time waiting for data")
-        if left := time_left(step, self.first, last, now - self.began):
-            parts.append(left)
-        say(f"step {step} of {last}: {', '.join(parts) or 'under way'}")
 
     def close(self) -> None:
         if self.bar is not None:
             self.bar.close()
-
-
-class StepBar(tqdm):
-    measured: dict[str, Any]
-    is_evaluating: bool
-
-    def __init__(self, start: Start) -> None:
-        self.measured = {}
-        self.is_evaluating = False
-        self.batch_size = start.config.batch_size
-        super().__init__(
-            total=start.num_steps,
-            initial=start.state.step,
-            file=sys.stderr,
-            dynamic_ncols=True,
-        )
-
-    @property
-    def format_dict(self) -> dict[str, Any]:
-        known = super().format_dict
-        columns = known["ncols"] or 80
-        texts = fitting(self.parts(known), columns - len("100%|| ") - LEAST_BAR)
-        line = "{percentage:3.0f}%|{bar}| " + "  ".join(texts)
-        return known | {"bar_format": line}
-
-    def parts(self, known: dict[str, Any]) -> list[tuple[int, str]]:
-        """(importance, text) from left to right; higher is kept longer."""
-        parts = [(1, f"{known['n']}/{known['total']}")]
-        if "loss" in self.measured:
-            parts.append((6, f"loss {self.measured['loss']:.3g}"))
-        parts += [
-            (5, f"{label} {self.measured[f'{name}_accuracy']:.1f}%")
-            for name, label in ACCURACIES.items()
-            if f"{name}_accuracy" in self.measured
-        ]
-        speed = self.measured.get("images_per_second")
-        steps, seconds = known["n"] - known["initial"], known["elapsed"]
-        if speed is None and steps:
-            speed = steps * self.batch_size / seconds
-        if speed is not None:
-            parts.append((2, f"{speed:,.0f} img/s"))
-        if (wait := self.measured.get("data_wait", 0.0)) > SLOW_DATA:
-            parts.append((3, f"data wait {100 * wait:.0f}%"))
-        left = time_left(known["n"], known["initial"], known["total"], seconds)
-        if self.is_evaluating:
-            left = "evaluating"
-        return [*parts, (4, left)] if left else parts
-
-
-def fitting(parts: list[tuple[int, str]], columns: int) -> list[str]:
-    kept = list(parts)
-    while kept and sum(len(text) + 2 for _, text in kept) - 2 > columns:
-        kept.remove(min(kept, key=lambda part: part[0]))
-    return [text for _, text in kept]
 
 
 def time_left(step: int, first: int, last: int, seconds: float) -> str:
@@ -282,6 +249,8 @@ def time_left(step: int, first: int, last: int, seconds: float) -> str:
 
 
 class Counter:
+    """How many pictures are done."""
+
     def __init__(self) -> None:
         self.began = self.last_line = time.monotonic()
         self.first: int | None = None  # done before, by another run
@@ -290,8 +259,7 @@ class Counter:
     def show(self, num_done: int, num_all: int) -> None:
         if self.first is None:
             self.first = num_done
-        if sys.stderr.isatty():
-            if self.bar is None:
+            if sys.stderr.isatty():
                 self.bar = tqdm(
                     total=num_all,
                     initial=num_done,
@@ -299,6 +267,7 @@ class Counter:
                     file=sys.stderr,
                     dynamic_ncols=True,
                 )
+        if self.bar is not None:
             self.bar.update(num_done - self.bar.n)
         elif time.monotonic() >= self.last_line + EVERY:
             self.last_line = time.monotonic()

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,7 +20,7 @@ from vitedu.cli.output import (
 )
 from vitedu.cli.overrides import split_words
 from vitedu.cli.progress import DERIVED, model_line, model_name
-from vitedu.data import Source, folder_of
+from vitedu.data import Source
 from vitedu.data.array_sets import is_array_set
 from vitedu.data.feed.pictures import ImageSource
 from vitedu.errors import UserError, reason
@@ -43,12 +43,6 @@ OF_THE_MODEL = ("model.", "preprocess.")
 NOT_OF_THE_MODEL = {"model.dropout", "model.drop_path"}
 
 
-class TestPart(NamedTuple):
-    source: Source | None
-    missing: str = ""  # a reason, which goes into a sentence
-    place: Path | None = None  # of the data; None: they are arrays
-
-
 def report(options: argparse.Namespace) -> Answer:
     words, fields = split_words(options.words, ("data",))
     if len(words) != 1:
@@ -63,77 +57,35 @@ def report(options: argparse.Namespace) -> Answer:
             )
     result = results.read_file(folder.result)
     device = find_device(options.device)
-    model = load(folder.weights, device=device)
+    run = Run(result, folder.history(), load(folder.weights, device=device))
     test = find_test_part(config, result, device, fields.get("data"))
-    run = Run(result, folder.history(), model)
     measured = write_report(run, folder, test)
-    path = folder.path / NAME
-    correct = None if measured is None else measured.answers.is_correct
-    if correct is None:
-        say_notes([f"the test pictures are missing: {test.missing}"])
-    values: dict[str, Any] = {
-        "report": str(path),
-        "missing": test.missing or None,
-        "num_images": 0 if correct is None else len(correct),
-        "num_correct": 0 if correct is None else int(correct.sum()),
+    correct = measured.answers.is_correct.tolist() if measured else []
+    missing = test if isinstance(test, str) else None
+    if missing:
+        say_notes([f"the test pictures are missing: {missing}"])
+    values = {
+        "report": str(folder.path / NAME),
+        "missing": missing,
+        "num_images": len(correct),
+        "num_correct": sum(correct),
     }
-    return Answer(values, f"report: {path}")
-
-
-def draw_report(
-    run: Run,
-    folder: RunFolder,
-    source: Source | None,
-    should_stop: Callable[[], bool],
-) -> Path | None:
-    """Write report.html; an error here doesn't fail the run.
-
-    `source` is the test part; None if the run had finished before.
-    """
-    path = folder.path / NAME
-    try:
-        config = TrainConfig.from_json(run.result["config"])
-        place = folder_of(config.dataset, config.data)
-        if source is not None:
-            path.unlink(missing_ok=True)  # of the run before it was finished
-            if not isinstance(source, ImageSource):
-                return None
-            test = TestPart(source, place=place)
-        elif path.exists() or place is None:
-            return path if path.exists() else None
-        else:
-            device = next(run.model.parameters()).device
-            test = find_test_part(config, run.result, device)
-        write_report(run, folder, test, should_stop)
-    except Exception as error:
-        say(f"{NAME} could not be drawn: {reason(error)}")
-        return None
-    return path
+    return Answer(values, f"report: {values['report']}")
 
 
 def find_test_part(
     config: TrainConfig,
     result: dict[str, Any],
     device: torch.device,
-    data: str | None = None,
-) -> TestPart:
-    given = {"train", "test"} & config.given_names.keys()
+    data: str | None,
+) -> Source | str:
+    """The run's test part, else a sentence that says why it is missing."""
+    if given := {"train", "test"} & config.given_names.keys():
+        return f"the run was given its data in Python ({', '.join(given)})"
     if data is not None:
-        if config.data is not None or is_array_set(config.dataset):
-            config = replace(config, data=data)
-        else:
-            config = replace(config, dataset=data)
-    remedy = (
-        "; if they have moved, `vitedu report RUN data=FOLDER` draws this page "
-        "with them"
-    )
+        is_beside = config.data is not None or is_array_set(config.dataset)
+        config = replace(config, **{"data" if is_beside else "dataset": data})
     try:
-        if given:
-            remedy = ""
-            raise UserError(
-                "the run was given its data in Python "
-                f"({', '.join(sorted(given))})"
-            )
         sources = open_sources(config, device)
         if sources.dataset.digest != result["dataset"]["digest"]:
             raise UserError(
@@ -143,38 +95,82 @@ def find_test_part(
     except UserError as error:
         if data is not None:
             raise
-        return TestPart(None, f"{error}{remedy}")
-    return TestPart(sources.test, place=folder_of(config.dataset, config.data))
+        return (
+            f"{error}; if they have moved, `vitedu report RUN data=FOLDER` "
+            "draws this page with them"
+        )
+    return sources.test
+
+
+def draw_run(
+    run: Run,
+    folder: RunFolder,
+    test: Source | None,
+    should_stop: Callable[[], bool],
+) -> Path | None:
+    """Draw curves.png and, after a finished run on pictures, report.html.
+
+    An error doesn't fail the run. `test` is None if it had finished before, and
+    has its page.
+    """
+    page = folder.path / NAME
+    if any("loss" in line for line in run.history):
+        attempt("curves.png", lambda: write_curves(run, folder))
+    if run.result["status"] != "finished":
+        return None
+    if test is None:
+        return page if page.exists() else None
+    page.unlink(missing_ok=True)  # of the run before it was finished
+    if not isinstance(test, ImageSource):
+        return None
+    attempt(NAME, lambda: write_report(run, folder, test, should_stop))
+    return page if page.exists() else None
+
+
+def attempt(name: str, draw: Callable[[], object]) -> None:
+    try:
+        draw()
+    except Exception as error:
+        say(f"{name} could not be drawn: {reason(error)}")
+
+
+def write_curves(run: Run, folder: RunFolder) -> None:
+    # the user's matplotlib backend may not be available, and isn't needed
+    os.environ["MPLBACKEND"] = "agg"
+    from vitedu import figures
+
+    figure, _ = figures.curves(run.history)
+    replace_file(
+        folder.path / "curves.png",
+        lambda file: figure.savefig(file, format="png", dpi=120),
+    )
 
 
 def write_report(
     run: Run,
     folder: RunFolder,
-    test: TestPart,
+    test: Source | str,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> "Measured | None":
-    # the user's matplotlib backend may not be available, and isn't needed
+    """Write report.html; `test` may say why the test part is missing."""
     os.environ["MPLBACKEND"] = "agg"
     from vitedu.figures.report.examples import measure
     from vitedu.figures.report.page import Contents, render
 
     config = TrainConfig.from_json(run.result["config"])
-    settings = {x: as_typed(value) for x, value in dotted(config.to_json())}
     measured = None
-    if test.source is not None:
-        measured = measure(
-            run.model, test.source, test.place, config, should_stop
-        )
+    if not isinstance(test, str):
+        measured = measure(run.model, test, config, should_stop)
     contents = Contents(
         run=str(folder.path),
         model=model_line(config),
         result=run.result,
         history=run.history,
         class_names=class_names(run.model, config.model.num_classes),
-        settings=settings,
+        settings={x: as_typed(y) for x, y in dotted(config.to_json())},
         changed=changed_settings(config),
         measured=measured,
-        missing=test.missing,
+        missing=test if isinstance(test, str) else "",
     )
     replace_file(folder.path / NAME, render(contents))
     return measured

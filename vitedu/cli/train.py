@@ -16,9 +16,9 @@ from vitedu.cli.info import readable_hours, tier_for
 from vitedu.cli.output import Answer, Command, rows_in, say, table
 from vitedu.cli.overrides import list_settings, setting_names, split_words
 from vitedu.cli.progress import Reporter, announcement, counted
-from vitedu.cli.report import draw_report
-from vitedu.errors import UserError, readable_bytes, reason
-from vitedu.files import replace_file, user_path
+from vitedu.cli.report import draw_run
+from vitedu.errors import UserError, readable_bytes
+from vitedu.files import user_path
 from vitedu.train import (
     RECIPES,
     Start,
@@ -167,10 +167,8 @@ def trained(plan: Plan, options: argparse.Namespace) -> Answer:
             reporter.close()
         begun = reporter.begun
         if is_first:
-            draw_curves(run.history, folder)
-        if is_first and run.result["status"] == "finished":
             test = begun and begun.sources.test
-            page = draw_report(run, folder, test, interrupt.is_requested)
+            page = draw_run(run, folder, test, interrupt.is_requested)
     values = run.result | {"out": str(plan.out)}
     if run.result["status"] == "interrupted":
         where = "before the last step"
@@ -197,56 +195,34 @@ class Interrupt:
     that already got it from the terminal.
     """
 
-    signals = (signal.SIGINT, signal.SIGTERM)
     received: float | None = None  # when, in seconds
     code = 0  # of a run that was stopped and saved; see `receive`
 
     def __enter__(self) -> "Interrupt":
-        self.before = [signal.signal(x, self.receive) for x in self.signals]
+        signals = signal.SIGINT, signal.SIGTERM
+        self.before = {x: signal.signal(x, self.receive) for x in signals}
         return self
 
     def __exit__(self, *error: object) -> None:
-        for number, handler in zip(self.signals, self.before, strict=True):
-            # None: not set from Python, so it can't be restored
-            signal.signal(number, handler or signal.SIG_DFL)
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is None:
             self.received = time.monotonic()
             # 0 after SIGTERM: to a scheduler, anything else is a failure
             self.code = CTRL_C if number == signal.SIGINT else 0
-            line = (
-                b"stopping after this step and saving; "
-                b"repeat to quit immediately\n"
-            )
+            line = "\nstopping after this step and saving; repeat to quit "
             # print isn't reentrant, and the signal may come during one; stderr
             # may be closed
-            with suppress(OSError):  # a terminal's line has a bar and "^C"
-                os.write(2, b"\n" + line if os.isatty(2) else line)
+            with suppress(OSError):
+                os.write(2, f"{line}immediately\n".encode())
         elif time.monotonic() > self.received + 1:
             self.__exit__()
             signal.raise_signal(number)
 
     def is_requested(self) -> bool:
         return self.received is not None
-
-
-def draw_curves(history: list[dict[str, Any]], folder: RunFolder) -> None:
-    """Write curves.png if there is a loss; an error doesn't fail the run."""
-    if not any("loss" in line for line in history):
-        return
-    # the user's matplotlib backend may not be available, and isn't needed
-    os.environ["MPLBACKEND"] = "agg"
-    try:
-        from vitedu import figures
-
-        figure, _ = figures.curves(history)
-        replace_file(
-            folder.path / "curves.png",
-            lambda file: figure.savefig(file, format="png", dpi=120),
-        )
-    except Exception as error:
-        say(f"curves.png could not be drawn: {reason(error)}")
 
 
 # --- what a run would take
@@ -286,12 +262,17 @@ def steps_done(plan: Plan) -> int | None:
 
 
 def forecast(values: dict[str, Any]) -> str:
-    rows = [
-        ("classes", classes_line(values["data"])),
-        ("pictures", pictures_line(values["data"])),
-        ("memory", memory_line(values["memory"], values.get("time", {}))),
-    ]
-    if took := values.get("time"):
+    data, took = values["data"], values.get("time")
+    rows = [("classes", f"{data['num_classes']:,}")]
+    if "smallest" in data:  # else only reading the images would tell
+        rows[0] = ("classes", f"{data['num_classes']:,}; {class_sizes(data)}")
+    if pictures := pictures_line(data):
+        rows.append(("pictures", pictures))
+    memory = memory_line(values["memory"])
+    if took and "peak_memory" in took:
+        memory += f"; {readable_bytes(took['peak_memory'])} were measured"
+    rows.append(("memory", memory))
+    if took:
         training = readable_hours(took["training_seconds"] / 3600)
         evaluation = readable_hours(took["evaluation_seconds"] / 3600)
         line = (
@@ -302,22 +283,14 @@ def forecast(values: dict[str, Any]) -> str:
         )
         images = f"{evaluation} for {took['evaluated_images']:,} images"
         rows += [("training", line), ("evaluation", f"{images}, estimated")]
-    return table([row for row in rows if row[1]])
+    return table(rows)
 
 
-def classes_line(data: dict[str, Any]) -> str:
-    line = f"{data['num_classes']:,}"
-    if "smallest" not in data:
-        return (
-            f"{line}; how many images each has isn't known before they are read"
-        )
+def class_sizes(data: dict[str, Any]) -> str:
     few, many = data["smallest"], data["largest"]
-    images = f"{counted(few['count'], 'image')} to train on"
-    if few["count"] == many["count"]:
-        return f"{line}, each with {images}"
     return (
-        f"{line}; {images} in the smallest ({few['class']}), "
-        f"{many['count']:,} in the largest ({many['class']})"
+        f"{counted(few['count'], 'image')} to train on in the smallest "
+        f"({few['class']}), {many['count']:,} in the largest ({many['class']})"
     )
 
 
@@ -338,16 +311,13 @@ def pictures_line(data: dict[str, Any]) -> str:
     return f"all of a sample of {count} can be read"
 
 
-def memory_line(memory: dict[str, Any], took: dict[str, Any]) -> str:
+def memory_line(memory: dict[str, Any]) -> str:
     free = f"{readable_bytes(memory['available'])} are free"
-    peak = ""
-    if "peak_memory" in took:
-        peak = f"; {readable_bytes(took['peak_memory'])} were measured"
     if "needed" not in memory:
-        return f"{free}; no prediction ({memory['unknown']}){peak}"
+        return f"{free}; no prediction ({memory['unknown']})"
     line = f"{readable_bytes(memory['needed']['total'])} are needed, {free}"
     if memory["enough"]:
-        return f"{line}: enough{peak}"
+        return f"{line}: enough"
     advice = "take a smaller model or smaller images"
     if memory["add"]:
         advice = f"add {memory['add']}"

@@ -1,12 +1,17 @@
 """What a report shows of the test part: the answers, and some pictures."""
 
-import os
+import io
 import sys
+from base64 import b64encode
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+import torch.nn.functional as F
+from PIL import Image
 from torch import Tensor
 from tqdm import tqdm
 
@@ -15,9 +20,9 @@ from vitedu.data.feed.pictures import ImageSource
 from vitedu.errors import UserError
 from vitedu.evaluate import Predictions, predictions
 from vitedu.evaluate.classify import class_names
-from vitedu.figures.report.pictures import as_seen
 from vitedu.interpret import attention_map
 from vitedu.model.network import Network
+from vitedu.pictures import PreprocessSpec
 from vitedu.train import TrainConfig
 from vitedu.train.journal import until
 
@@ -26,6 +31,11 @@ EXAMPLES = 6  # pictures that are right, and as many that are wrong
 # should not take as long again.
 MOST_MEASURED = 10_000
 MOST_AT_ONCE = 64
+SIDE = 256  # pixels; larger pictures are shrunk, so that a report stays small
+LEAST = 112  # smaller ones are enlarged, pixel by pixel
+SHADE = 0.2  # of a picture is left where least of it reaches the answer
+BRIGHT = 0.95  # share of the patches from which on one is left as it is
+QUALITY = 80  # of a JPEG
 
 
 class Example(NamedTuple):
@@ -52,13 +62,12 @@ class Measured(NamedTuple):
 def measure(
     model: Network,
     test: Source,
-    place: Path | None,
     config: TrainConfig,
     should_stop: Callable[[], bool],
 ) -> Measured:
     """Answers on every nth test picture if there are over MOST_MEASURED.
 
-    Names are relative to `place`. UserError: it was stopped.
+    UserError: it was stopped.
     """
     every = -(-len(test) // MOST_MEASURED)
     num_images = -(-len(test) // every)
@@ -70,7 +79,6 @@ def measure(
         until(found, should_stop),
         total=-(-num_images // size),
         desc="report",
-        unit="batch",
         disable=not sys.stderr.isatty(),
         leave=False,
         dynamic_ncols=True,
@@ -90,13 +98,11 @@ def measure(
             iter(one_by_one.batches(epoch=0, seed=0, batch_size=1, start=index))
         )
         shares = None
-        try:
+        with suppress(UserError):  # a model without such maps
             maps = attention_map(model, images.to(like.device, like.dtype))
             shares = maps[0].cpu()
-        except UserError:  # a model without such maps
-            pass
         return Example(
-            name=name_of(test, index, place),
+            name=name_of(test, index),
             picture=as_seen(images[0], config.preprocess),
             label=names[answers.labels[row]],
             predicted=names[answers.classes[row]],
@@ -116,11 +122,46 @@ def measure(
     )
 
 
-def name_of(test: Source, index: int, place: Path | None) -> str:
-    """The path below `place`; else the picture's number."""
+def name_of(test: Source, index: int) -> str:
+    """A file's name with its folder; else the picture's number."""
     pictures = getattr(test, "pictures", None)
     if pictures is None or not pictures.is_named:
         return f"test image {index + 1:,}"
-    name = pictures.name_of(index).removeprefix(f"{place}{os.sep}")
-    # of an absolute path, the end says enough
-    return "/".join(Path(name).parts[-2:]) if os.path.isabs(name) else name
+    return "/".join(Path(pictures.name_of(index)).parts[-2:])
+
+
+# --- pictures
+
+
+def as_seen(image: Tensor, spec: PreprocessSpec) -> Tensor:
+    """Undo the preprocessing: (c, h, w) to a picture (3, h, w) in 0..1."""
+    mean, std = (
+        torch.tensor(each)[:, None, None] for each in (spec.mean, spec.std)
+    )
+    picture = (image.detach().float().cpu() * std + mean).clamp(0, 1)
+    return picture if len(picture) == 3 else picture[:1].expand(3, -1, -1)
+
+
+def lit(picture: Tensor, shares: Tensor) -> Tensor:
+    """Darken (3, h, w) by `shares` (gh, gw); the top 5% stay as they are."""
+    least, most = shares.min(), shares.quantile(BRIGHT)
+    bright = (shares - least) / (most - least).clamp(min=1e-12)
+    size = list(picture.shape[-2:])
+    bright = F.interpolate(
+        bright.clamp(max=1)[None, None], size, mode="bilinear"
+    )
+    return picture * (SHADE + (1 - SHADE) * bright[0])
+
+
+def jpeg(picture: Tensor) -> str:
+    """A picture (3, h, w) in 0..1 as a data: URL."""
+    pixels = (picture * 255).round().byte().permute(1, 2, 0).contiguous()
+    image = Image.fromarray(pixels.numpy())
+    image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+    if (longest := max(image.size)) < LEAST:
+        scale = -(-LEAST // longest)
+        size = image.width * scale, image.height * scale
+        image = image.resize(size, Image.Resampling.NEAREST)
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=QUALITY, optimize=True)
+    return f"data:image/jpeg;base64,{b64encode(file.getvalue()).decode()}"

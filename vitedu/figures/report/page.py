@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 from torch import Tensor
 
 from vitedu import evaluate
 from vitedu.errors import escaped
-from vitedu.figures.report.charts import charts
-from vitedu.figures.report.examples import Measured
-from vitedu.figures.report.pictures import jpeg, lit
+from vitedu.figures.report.charts import charts, svg
+from vitedu.figures.report.examples import Measured, jpeg, lit
 
 MOST_SKIPPED = 100  # sentences about pictures that were left out
 MOST_IN_MATRIX = 20  # classes; of more, the most frequent mistakes are listed
@@ -48,17 +49,10 @@ class Contents(NamedTuple):
 
 
 def render(contents: Contents) -> str:
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
-
-    def printable(value: object) -> object:
-        is_plain = isinstance(value, str) and not isinstance(value, Markup)
-        return escaped(str(value)) if is_plain else value
-
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=printable,
+        finalize=lambda x: escaped(x) if type(x) is str else x,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -70,11 +64,11 @@ def render(contents: Contents) -> str:
         "percent": percent,
         "place_of_most": place_of_most,
         "sure": sure,
+        "svg": lambda chart: Markup(svg(chart)),
     }
     template = files(__package__).joinpath("page.html").read_text("utf-8")
-    drawn = charts(contents.history)
     values = {
-        "charts": [each._replace(svg=Markup(each.svg)) for each in drawn],
+        "charts": charts(contents.history),
         "most_skipped": MOST_SKIPPED,
         "newline": Markup("\n"),
         "shell_name": shlex.quote(contents.run),
@@ -98,7 +92,6 @@ def tables(
     found = evaluate.class_scores(answers)
     columns = found.num_images, found.num_correct, found.recall, found.precision
     scores = list(zip(names, *map(Tensor.tolist, columns), strict=True))
-    total = found.num_images.tolist()
     if answers.num_classes <= MOST_IN_MATRIX:
         counts = evaluate.confusion_matrix(answers).tolist()
         matrix = [cells(row, label) for label, row in enumerate(counts)]
@@ -106,21 +99,24 @@ def tables(
         return {"scores": scores, "matrix": matrix, "is_numbered": is_numbered}
     # classes without test pictures come last
     scores.sort(key=lambda row: (math.isnan(row[3]), row[3]))
-    mistakes = evaluate.most_confused(answers, MOST_PAIRS)
+    total = found.num_images.tolist()
     confusions = [
         (names[label], names[predicted], f"{count:,} of {total[label]:,}")
-        for label, predicted, count in mistakes
+        for label, predicted, count in evaluate.most_confused(
+            answers, MOST_PAIRS
+        )
     ]
     return {"scores": scores[:MOST_CLASSES], "confusions": confusions}
 
 
 def cells(counts: Sequence[int], label: int) -> list[tuple[int, str]]:
     """Counts of a row, and shades by the square root: few mistakes show."""
-    colors = [WRONG] * len(counts)
-    colors[label] = RIGHT
-    shares = [STRONGEST * math.sqrt(x / max(sum(counts), 1)) for x in counts]
-    shown = [f"{x}/{y:.2f}" for x, y in zip(colors, shares, strict=True)]
-    return list(zip(counts, shown, strict=True))
+    row = []
+    for column, count in enumerate(counts):
+        shade = STRONGEST * math.sqrt(count / max(sum(counts), 1))
+        color = RIGHT if column == label else WRONG
+        row.append((count, f"{color}/{shade:.2f}"))
+    return row
 
 
 def percent(share: float) -> str:
@@ -129,9 +125,7 @@ def percent(share: float) -> str:
 
 def sure(probability: float) -> str:
     """A percentage that is never rounded up to 100."""
-    return (
-        "over 99.9 %" if probability > 0.9995 else f"{100 * probability:.1f} %"
-    )
+    return "over 99.9 %" if probability > 0.9995 else percent(probability)
 
 
 def place_of_most(shares: Tensor) -> str:

@@ -167,8 +167,8 @@ def test_objectnet_is_known_by_its_folder(weights, objectnet, answer):
         (["val", "--real", "gone.json"], "gone.json does not exist"),
         (["v2", "--real", "real.json"], "isn't one of ImageNet's validation"),
         (["val", "--real", ""], "the path is empty; name a file"),
-        (["objectnet-1.0", "--per-class"], "leave --per-class out"),
-        (["objectnet-1.0", "--real", "real.json"], "leave --real out"),
+        (["objectnet-1.0", "--per-class"], "leave --real and --per-class"),
+        (["objectnet-1.0", "--real", "real.json"], "ObjectNet's classes"),
     ],
 )
 def test_what_does_not_go_together_is_one_sentence(

@@ -161,11 +161,10 @@ def test_evaluate_asks_for_data_that_were_given_in_python(
     pair = (digits.test.images, digits.test.labels)
     fit(config, "trained", train=pair)
     fit(config, "tested", test=pair)
-    assert "was trained on data given in Python (train=tuple)" in sentence(
-        "evaluate", "trained"
-    )
+    said = sentence("evaluate", "trained")
+    assert "was given its data in Python (train=tuple)" in said
     said = sentence("evaluate", "tested/model.safetensors")
-    assert "was tested on data given in Python (test=tuple)" in said
+    assert "was given its data in Python (test=tuple)" in said
     assert "vitedu evaluate tested/model.safetensors photos/val" in said
     for name in ("trained", "tested"):
         assert main(["evaluate", name, "digits"]) == 0

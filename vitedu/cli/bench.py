@@ -1,7 +1,6 @@
 """`vitedu bench`: a model's speed beside other libraries', in one run."""
 
 import argparse
-from dataclasses import fields
 from typing import Any
 
 from vitedu.bench import KINDS, PEERS, Settings
@@ -9,7 +8,7 @@ from vitedu.bench import bench as measure
 from vitedu.cli.output import Answer, Command, rows_in, say
 from vitedu.cli.overrides import split_words
 from vitedu.errors import UserError
-from vitedu.model import HYBRIDS, NAMES, RESNETS, ViTConfig
+from vitedu.model import HYBRIDS, NAMES, RESNETS
 from vitedu.model.network import network_config_of
 from vitedu.train import find_device, override
 
@@ -129,6 +128,5 @@ BENCH = Command(
         --training  only training
     """),
     defaults={"against": ",".join(PEERS), "precision": "auto", "rounds": 9},
-    fields=lambda: [each.name for each in fields(ViTConfig)],
     completions=lambda: [*NAMES, *HYBRIDS, *RESNETS],
 )

@@ -62,5 +62,4 @@ CONVERT = Command(
         --to FORMAT  vitedu, npz (the authors'), timm, hf (Hugging Face
             transformers) or torchvision; timm's and hf's are folders
     """),
-    fields=lambda: OF_WEIGHTS,
 )

@@ -3,16 +3,15 @@
 import argparse
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from vitedu.cli.output import Answer, Command, rows_in, say_notes
+from vitedu.cli.output import Answer, Command, rows_in, say_notes, table
 from vitedu.cli.overrides import (
     FIELDS_HELP,
     OF_WEIGHTS,
@@ -30,7 +29,8 @@ from vitedu.data import (
 )
 from vitedu.data.feed.pictures import ImageSource
 from vitedu.data.open import evaluation_part, holds_pictures, training_part
-from vitedu.errors import UserError, escaped
+from vitedu.errors import UserError
+from vitedu.evaluate import real as imagenet_real
 from vitedu.evaluate.accuracy import (
     LEAST_FOR_TOP_5,
     Answers,
@@ -50,14 +50,6 @@ from vitedu.evaluate.classify import (
 )
 from vitedu.evaluate.losses import LOSSES
 from vitedu.evaluate.objectnet import ObjectNet, find_objectnet, read_objectnet
-from vitedu.evaluate.real import (
-    RealLabels,
-    names_of,
-    read_real,
-    real_counts,
-    real_rows,
-    validation_pictures,
-)
 from vitedu.files import user_path
 from vitedu.model.network import Network
 from vitedu.train import TrainConfig, find_device
@@ -76,7 +68,10 @@ class Test(NamedTuple):
 
     values: dict[str, Any]  # for `--json`
     batches: Iterable[tuple[Tensor, Tensor]]
-    counts: Sequence[Callable[[Answers], Found]]
+    what: str = ""  # the pictures in a sentence, if their labels are counted
+    class_names: Sequence[str] = ()
+    real_names: Sequence[str] = ()  # of the pictures in ImageNet-ReaL
+    objectnet: ObjectNet | None = None
 
 
 def evaluate(options: argparse.Namespace) -> Answer:
@@ -85,32 +80,26 @@ def evaluate(options: argparse.Namespace) -> Answer:
         raise UserError(
             "evaluate needs WEIGHTS and at most one DATASET or FOLDER"
         )
-    weights = words[0]
+    weights, name, data = words[0], words[-1], fields.get("data")
     device = find_device(options.device)
     model = load(weights, device=device, **load_fields(fields))
     check_has_classes(model, weights)
-    run = run_config(weights)
-    if len(words) == 2:
-        name, data, fallback = words[1], fields.get("data"), None
-    else:
-        config = check_names_data(run, "data" in fields, weights, model)
-        name, fallback = config.dataset, config.fallback
-        data = fields.get("data", config.data)
-    kind = "sigmoid" if is_trained_by_sigmoid(model) else "softmax"
-    if run is not None:
-        kind = run.loss
-    top = partial(top_accuracy, kind=kind, weights=weights)
+    run, fallback = run_config(weights), None
+    if len(words) == 1:
+        run = with_data(run, data, weights)
+        name, data, fallback = run.dataset, data or run.data, run.fallback
+    real = None
     if folder := folder_of(name, data):
-        labels = fields.get("labels")
-        test = folder_test(model, folder, labels, run, top, options)
+        if options.real is not None:
+            check_imagenet_classes(model, "ImageNet-ReaL")
+            real = imagenet_real.read_real(options.real)
+        test = folder_test(model, folder, fields.get("labels"), run, options)
     else:
-        what = ""
-        if "labels" in fields:
-            what = "labels= is for a folder of pictures"
-        elif options.real is not None:
-            what = "--real is for a folder of ImageNet's validation pictures"
-        if what:
-            raise UserError(f"{what}, and {name} isn't one")
+        if "labels" in fields or options.real is not None:
+            raise UserError(
+                "labels= and --real are for a folder of pictures, and "
+                f"{name} isn't one"
+            )
         dataset = load_dataset(
             name,
             data=data,
@@ -118,9 +107,20 @@ def evaluate(options: argparse.Namespace) -> Answer:
             image_size=model.config.image_size,
             num_classes=model.config.num_classes,
         )
-        test = array_test(model, weights, dataset, top, options.per_class)
+        test = array_test(model, weights, dataset)
     answers = all_logits(model, test.batches)
-    found = [count(answers) for count in test.counts]
+    found: list[Found] = []
+    if test.objectnet:
+        found.append(on_objectnet(answers, test.objectnet))
+    if test.what:
+        kind = "sigmoid" if is_trained_by_sigmoid(model) else "softmax"
+        kind = run.loss if run else kind
+        top_5 = folder is not None
+        found.append(top_accuracy(answers, kind, weights, test.what, top_5))
+    if real:
+        found.append(on_real(answers, test.real_names, real))
+    if options.per_class and test.class_names:
+        found.append(by_class(answers, test.class_names))
     values = {"weights": weights, **test.values}
     for each, _ in found:
         values |= each
@@ -139,37 +139,27 @@ def run_config(weights: str) -> TrainConfig | None:
     return folder.read_config()
 
 
-def check_names_data(
-    run: TrainConfig | None, has_data: bool, weights: str, model: Network
+def with_data(
+    run: TrainConfig | None, data: str | None, weights: str
 ) -> TrainConfig:
-    """UserError unless `run` names its data, or `has_data`."""
-    if run is None:
-        example = "mnist" if model.config.num_classes == 10 else "photos/val"
-        raise UserError(
-            f"{weights} doesn't say what it was trained on; name a data set or "
-            f"a folder of pictures, as in `vitedu evaluate {weights} {example}`"
-        )
-    given = {} if has_data else run.given_names
-    for part, verb in (("train", "trained"), ("test", "tested")):
-        if part in given:
-            raise UserError(
-                f"{weights} was {verb} on data given in Python "
-                f"({part}={given[part]}); name a data set or a folder of "
-                f"pictures, as in `vitedu evaluate {weights} photos/val`"
-            )
-    return run
+    """`run`, or UserError if nobody says where its data are."""
+    why = "doesn't say what it was trained on"
+    if run is not None:
+        given = {"train", "test"} & run.given_names.keys()
+        if data is not None or not given:
+            return run
+        names = [f"{x}={run.given_names[x]}" for x in sorted(given)]
+        why = f"was given its data in Python ({', '.join(names)})"
+    raise UserError(
+        f"{weights} {why}; name a data set or a folder of pictures, as in "
+        f"`vitedu evaluate {weights} photos/val`"
+    )
 
 
 # --- what a model is measured on
 
 
-def array_test(
-    model: Network,
-    weights: str,
-    dataset: Dataset,
-    top: Callable[..., Found],
-    per_class: bool,
-) -> Test:
+def array_test(model: Network, weights: str, dataset: Dataset) -> Test:
     if len(dataset.class_names) != model.config.num_classes:
         raise UserError(
             f"{dataset.name} has {len(dataset.class_names)} classes, "
@@ -183,11 +173,9 @@ def array_test(
         num_workers=0,
         by_class_of_model=True,
     )
-    counts = [partial(top, what=f"test images of {dataset.name}", top_5=False)]
-    if per_class:
-        counts.append(partial(by_class, names=dataset.class_names))
-    about = {"name": dataset.name, "digest": dataset.digest}
-    return Test({"dataset": about}, batches, counts)
+    values = {"dataset": {"name": dataset.name, "digest": dataset.digest}}
+    what = f"test images of {dataset.name}"
+    return Test(values, batches, what, dataset.class_names)
 
 
 def folder_test(
@@ -195,28 +183,22 @@ def folder_test(
     folder: Path,
     labels: str | None,
     run: TrainConfig | None,
-    top: Callable[..., Found],
     options: argparse.Namespace,
 ) -> Test:
-    place, notes, real = str(folder), None, None
-    counts: list[Callable[[Answers], Found]] = []
-    classes: Sequence[str] = ()
-    if options.real is not None:
-        check_imagenet_classes(model, "ImageNet-ReaL")
-        real = read_real(options.real)
+    place, notes, what = str(folder), None, ""
+    objectnet, classes, real_names = None, (), []
+    num_classes = model.config.num_classes
     if labels is None and (root := find_objectnet(folder)):
         if options.real or options.per_class:
-            name = "--real" if options.real else "--per-class"
             raise UserError(
-                f"{name} doesn't go with ObjectNet, whose classes aren't the "
-                f"model's; leave {name} out"
+                "ObjectNet's classes aren't the model's; leave --real and "
+                "--per-class out"
             )
         check_imagenet_classes(model, "ObjectNet")
         place, objectnet = str(root), read_objectnet(root)
         pictures = objectnet.pictures
-        counts.append(partial(on_objectnet, objectnet=objectnet))
-    elif real and labels is None and not holds_pictures(folder):
-        pictures = validation_pictures(folder)
+    elif options.real and labels is None and not holds_pictures(folder):
+        pictures = imagenet_real.validation_pictures(folder)
     else:
         if labels is None and is_split_by_run(run, folder):
             split = load_folder(folder)
@@ -225,16 +207,13 @@ def folder_test(
         else:
             place = str(evaluation_part(folder))
             pictures = find_images(place, labels=labels)
-        num_classes = model.config.num_classes
         pictures = match_folders(pictures, model.class_names, num_classes)
         classes = pictures.class_names or class_names(model, num_classes)
-        counts.append(partial(top, what=f"pictures of {place}", top_5=True))
-    if real is not None:
-        names = names_of(pictures)
-        real_rows(names)  # refused now, and not after the hour it may take
-        counts.append(partial(on_real, names=names, real=real))
-    if options.per_class and classes:
-        counts.append(partial(by_class, names=classes))
+        what = f"pictures of {place}"
+    if options.real:
+        real_names = imagenet_real.names_of(pictures)
+        # refused now, and not after the hour it may take
+        imagenet_real.real_rows(real_names)
     say_notes(pictures.notes if notes is None else notes)
     source = ImageSource(
         pictures,
@@ -243,8 +222,14 @@ def folder_test(
         device=next(model.parameters()).device,
     )
     batches = source.batches(batch_size=BATCH)
-    values = {"dataset": {"name": place}, "skipped": list(pictures.skipped)}
-    return Test(values, with_progress(batches, BATCH, len(source)), counts)
+    return Test(
+        {"dataset": {"name": place}, "skipped": list(pictures.skipped)},
+        with_progress(batches, BATCH, len(source)),
+        what,
+        classes,
+        real_names,
+        objectnet,
+    )
 
 
 def is_split_by_run(run: TrainConfig | None, folder: Path) -> bool:
@@ -254,16 +239,15 @@ def is_split_by_run(run: TrainConfig | None, folder: Path) -> bool:
     trained = folder_of(run.dataset, run.data)
     if trained is None or trained.resolve() != folder.resolve():
         return False
-    has_parts = training_part(folder) != folder
     has_test = any((folder / x).is_dir() for x in ("val", "test"))
-    return not (has_parts and has_test)
+    return training_part(folder) == folder or not has_test
 
 
 # --- what is counted
 
 
 def top_accuracy(
-    answers: Answers, *, kind: str, weights: str, what: str, top_5: bool
+    answers: Answers, kind: str, weights: str, what: str, top_5: bool
 ) -> Found:
     """Top-1, loss and, if asked for, top-5 (null below 6 classes)."""
     num_images = len(answers.labels)
@@ -274,31 +258,35 @@ def top_accuracy(
             f"the loss of {weights} is {loss}: its arithmetic overflows, or "
             "its weights are damaged"
         )
-    correct, among_5, share_5 = top_k_correct(answers, 1), None, None
-    name, more = "accuracy", ""
-    if top_5 and answers.logits.shape[1] >= LEAST_FOR_TOP_5:
-        among_5 = top_k_correct(answers, 5)
-        share_5 = 100 * among_5 / num_images
-        name, more = "top-1", f", top-5 {share_5:.2f} %"
-    share = 100 * correct / num_images
-    values = {
-        "accuracy": share,
+    correct = top_k_correct(answers, 1)
+    values: dict[str, Any] = {
+        "accuracy": 100 * correct / num_images,
         "loss": loss,
         "loss_name": kind,
         "num_correct": correct,
         "num_images": num_images,
     }
     if top_5:
+        values |= {"top5_accuracy": None, "num_top5_correct": None}
+    name, more = "accuracy", ""
+    if top_5 and answers.logits.shape[1] >= LEAST_FOR_TOP_5:
+        among_5 = top_k_correct(answers, 5)
+        share_5 = 100 * among_5 / num_images
         values |= {"top5_accuracy": share_5, "num_top5_correct": among_5}
+        name, more = "top-1", f", top-5 {share_5:.2f} %"
     return values, (
-        f"{name} {share:.2f} % ({correct:,} of {num_images:,} {what}){more}, "
-        f"{LOSS_NAMES[kind]} {loss:.4f} nats"
+        f"{name} {values['accuracy']:.2f} % ({correct:,} of {num_images:,} "
+        f"{what}){more}, {LOSS_NAMES[kind]} {loss:.4f} nats"
     )
 
 
-def on_real(answers: Answers, *, names: list[str], real: RealLabels) -> Found:
+def on_real(
+    answers: Answers,
+    names: Sequence[str],
+    labels: imagenet_real.RealLabels,
+) -> Found:
     check_finite(answers.logits)
-    found = real_counts(answers.logits, names, real)
+    found = imagenet_real.real_counts(answers.logits, names, labels)
     values = {
         "real_accuracy": found.accuracy,
         "num_real_correct": found.num_correct,
@@ -310,7 +298,7 @@ def on_real(answers: Answers, *, names: list[str], real: RealLabels) -> Found:
     )
 
 
-def on_objectnet(answers: Answers, *, objectnet: ObjectNet) -> Found:
+def on_objectnet(answers: Answers, objectnet: ObjectNet) -> Found:
     check_finite(answers.logits)
     found = objectnet.counts(*answers)
     num_classes = len(objectnet.pictures.class_names)
@@ -326,31 +314,32 @@ def on_objectnet(answers: Answers, *, objectnet: ObjectNet) -> Found:
     )
 
 
-def by_class(answers: Answers, *, names: Sequence[str]) -> Found:
-    labels = answers.labels
+def by_class(answers: Answers, names: Sequence[str]) -> Found:
+    labels, rows = answers.labels, []
     right = labels[answers.logits.argmax(dim=1) == labels]
     num_images = torch.bincount(labels, minlength=len(names)).tolist()
     num_correct = torch.bincount(right, minlength=len(names)).tolist()
-    rows = [
-        {
-            "index": index,
-            "class": names[index],
-            "accuracy": 100 * num_correct[index] / count,
-            "num_correct": num_correct[index],
-            "num_images": count,
-        }
-        for index, count in enumerate(num_images)
-        if count
-    ]
+    for index, count in enumerate(num_images):
+        if count:
+            row = {
+                "index": index,
+                "class": names[index],
+                "accuracy": 100 * num_correct[index] / count,
+                "num_correct": num_correct[index],
+                "num_images": count,
+            }
+            rows.append(row)
     mean = math.fsum(row["accuracy"] for row in rows) / len(rows)
-    width = max(len(escaped(row["class"])) for row in rows)
-    lines = [f"mean of the classes {mean:.2f} %"]
-    lines += [
-        f"{escaped(row['class']):<{width}}  {row['accuracy']:6.2f} %  "
-        f"{row['num_correct']:,} of {row['num_images']:,}"
+    lines = [
+        (
+            row["class"],
+            f"{row['accuracy']:6.2f} %  "
+            f"{row['num_correct']:,} of {row['num_images']:,}",
+        )
         for row in rows
     ]
-    return {"mean_class_accuracy": mean, "per_class": rows}, "\n".join(lines)
+    values = {"mean_class_accuracy": mean, "per_class": rows}
+    return values, f"mean of the classes {mean:.2f} %\n{table(lines)}"
 
 
 EVALUATE = Command(
@@ -372,7 +361,6 @@ EVALUATE = Command(
         """),
         *FIELDS_HELP,
     ],
-    fields=lambda: FIELDS,
     examples=rows_in("""
         vitedu evaluate runs/digits-49b19050  on what it was trained with
         vitedu evaluate ViT-Ti/16 photos/val  on your own photographs

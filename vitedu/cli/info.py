@@ -85,7 +85,7 @@ def info_overview() -> Answer:
     }
     models = {"ViT": NAMES, "hybrids": HYBRIDS, "ResNets": RESNETS}
     datasets = [
-        (name, "not here" if place is None else f"here: {place.origin}")
+        (name, f"here: {place.origin}" if place else "not here")
         for name, place in places.items()
     ]
     datasets += rows_in("""
@@ -95,33 +95,30 @@ def info_overview() -> Answer:
         FOLDER, FILE.npz  your own: data=photos
         a-{000..127}.tar, hf:NAME  WebDataset's shards, Hugging Face's sets
     """)
-    text = "\n\n".join(
-        [
-            f"vitedu {__version__}",
-            section(
-                "recipes, for `vitedu train`",
-                list(about.items()),
-                indent=4 + max(map(len, about)),
-            ),
-            section(
-                "models, for `vitedu.vit` and `vitedu bench`",
-                [(kind, grouped(rows)) for kind, rows in models.items()],
-            ),
-            section(
-                "trained weights in the package, for all commands",
-                [(name, "no network needed") for name in EMBEDDED],
-            ),
-            section("data sets", datasets),
-            section(
-                "recorded results, in `vitedu.results`",
-                [("", ", ".join(results.names()))],
-            ),
-            "`vitedu info NAME` shows more about a recipe, a model or "
-            "weights.\n"
-            "`vitedu info data` and `vitedu info device` show what is here.",
-        ]
+    widest = max(map(len, about))
+    sections = [
+        section("recipes, for `vitedu train`", list(about.items()), 4 + widest),
+        section(
+            "models, for `vitedu.vit` and `vitedu bench`",
+            [(kind, grouped(rows)) for kind, rows in models.items()],
+        ),
+        section(
+            "trained weights in the package, for all commands",
+            [(name, "no network needed") for name in EMBEDDED],
+        ),
+        section("data sets", datasets),
+        section(
+            "recorded results, in `vitedu.results`",
+            [("", ", ".join(results.names()))],
+        ),
+    ]
+    end = (
+        "`vitedu info NAME` shows more about a recipe, a model or weights.\n"
+        "`vitedu info data` and `vitedu info device` show what is here."
     )
-    return Answer(values, text)
+    return Answer(
+        values, "\n\n".join([f"vitedu {__version__}", *sections, end])
+    )
 
 
 def grouped(names: Iterable[str]) -> str:
@@ -149,37 +146,23 @@ def info_data() -> Answer:
 
 def info_device(device: torch.device) -> Answer:
     hardware = results.hardware(device)
-    recorded = [
-        {
-            "name": name,
-            "hardware": each["hardware"],
-            "date": each["date"],
-            "status": each["status"],
-        }
-        for name, each in ((x, results.read(x)) for x in results.names())
-        if name.startswith("gpu-")
-    ]
+    recorded, rows = [], []
+    for name in results.names():
+        if name.startswith("gpu-"):
+            lot = results.read(name)
+            kept = {x: lot[x] for x in ("hardware", "date", "status")}
+            recorded.append({"name": name, **kept})
+            part = ", in part" if lot["status"] == "interrupted" else ""
+            line = f"{lot['hardware']}, {lot['date']}{part}"
+            rows.append((name.removeprefix("gpu-"), line))
     values = {
         "device": str(device),
         "hardware": hardware,
         "measured_on_gpus": recorded,
     }
-    rows = [
-        (
-            each["name"].removeprefix("gpu-"),
-            f"{each['hardware']}, {each['date']}"
-            + (", in part" if each["status"] == "interrupted" else ""),
-        )
-        for each in recorded
-    ]
-    return Answer(
-        values,
-        f"{device}: {hardware}\n\n"
-        + section(
-            "lots of `make gpu` that are recorded",
-            rows or [("none", "no lot has run on a GPU yet")],
-        ),
-    )
+    rows = rows or [("none", "no lot has run on a GPU yet")]
+    lots = section("lots of `make gpu` that are recorded", rows)
+    return Answer(values, f"{device}: {hardware}\n\n{lots}")
 
 
 def info_paper(name: str, fields: dict[str, str]) -> Answer:
@@ -205,9 +188,8 @@ def info_weights(name: str, fields: dict[str, str]) -> Answer:
             f"{name!r} is not a model, a recipe, a file or a run folder; {end}"
         )
     model = load(name, **load_fields(fields))
-    report = model.load_report
+    report, preprocess = model.load_report, model.preprocess.to_json()
     values, rows = size_of(name, model.config)
-    preprocess = model.preprocess.to_json()
     values |= {
         "source": report.source,
         "dialect": report.dialect,
@@ -222,11 +204,9 @@ def info_weights(name: str, fields: dict[str, str]) -> Answer:
         ("dialect", report.dialect),
         *dotted({"preprocess": preprocess}),
         ("class_names", listed(model.class_names) or "none"),
+        *((x, listed(values[x])) for x in ("resized", "dropped") if values[x]),
+        *(("note", note) for note in report.notes),
     ]
-    for what in ("resized", "dropped"):
-        if arrays := getattr(report, what):
-            more.append((what, listed(arrays)))
-    more += [("note", note) for note in report.notes]
     text = table([*rows, *dotted(model.config.to_json())])
     return Answer(values, f"{text}\n{table(more)}")
 
@@ -234,35 +214,30 @@ def info_weights(name: str, fields: dict[str, str]) -> Answer:
 def size_of(
     name: str, config: NetworkConfig
 ) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
-    parameters = budget.parameters(config).total
-    flops = budget.flops(config)
+    parameters, flops = budget.parameters(config).total, budget.flops(config)
     values = {
         "name": name,
         "config": config.to_json(),
         "parameters": parameters,
         "flops": flops,
     }
+    work = f"{flops / 1e9:.3g} GFLOPs (2 per multiply-add)"
     rows: list[tuple[str, Any]] = [
         ("name", name),
         ("parameters", f"{parameters:,}"),
-        (
-            "forward pass of one image",
-            f"{flops / 1e9:.3g} GFLOPs (2 per multiply-add)",
-        ),
+        ("forward pass of one image", work),
     ]
     if isinstance(config, ViTConfig):
         values["tokens"] = config.num_tokens
-        rows.append(("tokens", f"{config.num_tokens}"))
+        rows.append(("tokens", config.num_tokens))
     return values, rows
 
 
 def info_recipe(name: str, tier: str) -> Answer:
-    config = recipe(name, tier)
-    about = inspect.getdoc(RECIPES[name])
-    values = config.to_json()
+    config, about = recipe(name, tier), inspect.getdoc(RECIPES[name])
     with torch.device("meta"):  # shapes alone, no memory
         model = new_network(config.model)
-    rows = [*dotted(values)]
+    rows = dotted(config.to_json())
     rows += [
         (
             group["name"],
@@ -278,7 +253,7 @@ def info_recipe(name: str, tier: str) -> Answer:
     ]
     costs, cost_text = cost(config)
     text = "\n\n".join(filter(None, [about, cost_text, table(rows)]))
-    return Answer(values | costs | {"about": about}, text)
+    return Answer(config.to_json() | costs | {"about": about}, text)
 
 
 # --- what a recipe costs
@@ -318,21 +293,17 @@ def described(found: dict[str, Any] | None) -> str:
 def commands(recipe: str) -> Rows:
     """How to start it on one GPU, on 8, and on 8 machines with 8 each."""
     run = f"vitedu train {recipe} data=FOLDER"
-    several = "--nproc-per-node 8"
-    machines = (
-        f"--nnodes 8 {several} --rdzv-backend c10d --rdzv-endpoint HOST:29500 "
-        f"--rdzv-id {recipe}"
+    rows = rows_in(f"""
+        1  {run}
+        8  torchrun --nproc-per-node 8 -m {run}
+        64  torchrun --nnodes 8 --nproc-per-node 8 --rdzv-backend c10d
+            --rdzv-endpoint HOST:29500 --rdzv-id {recipe} -m {run}
+    """)
+    last = (
+        "The last on each of the 8 machines; HOST is one of them, which the "
+        "others can reach at this port. Two machines: --nnodes 2."
     )
-    return [
-        ("1", run),
-        ("8", f"torchrun {several} -m {run}"),
-        ("64", f"torchrun {machines} -m {run}"),
-        (
-            "",
-            "The last on each of the 8 machines; HOST is one of them, which "
-            "the others can reach at this port. Two machines: --nnodes 2.",
-        ),
-    ]
+    return [*rows, ("", last)]
 
 
 def readable_hours(hours: float) -> str:
@@ -367,6 +338,5 @@ INFO = Command(
         vitedu info digits  a recipe
         vitedu info ViT-B/16 image_size=384  a model at another size
     """),
-    fields=lambda: OF_WEIGHTS,
     completions=names,
 )

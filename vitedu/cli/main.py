@@ -8,7 +8,6 @@ import argparse
 import json
 import sys
 from contextlib import suppress
-from itertools import pairwise
 from typing import Any, NoReturn
 
 from vitedu import __version__
@@ -24,7 +23,6 @@ from vitedu.cli.output import (
     print_answer,
     rows_in,
     section,
-    this_process,
 )
 from vitedu.cli.overrides import explain_settings
 from vitedu.cli.predict import PREDICT
@@ -77,10 +75,10 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             return run(arguments)
         except (Exception, KeyboardInterrupt) as error:
-            is_bug = not isinstance(error, UserError | KeyboardInterrupt)
             is_ctrl_c = isinstance(error, KeyboardInterrupt)
+            is_bug = not is_ctrl_c and not isinstance(error, UserError)
             message = "interrupted" if is_ctrl_c else printable(str(error))
-            if "--json" in before and this_process().is_first:
+            if "--json" in before and from_environment().is_first:
                 with suppress(UserError, BrokenPipeError):
                     print_answer(json.dumps({"error": message}))
             if is_bug or "--debug" in before:
@@ -90,31 +88,28 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(arguments: list[str]) -> int:
-    is_first = from_environment().is_first
     name, *others = arguments or ["--help"]
+    if name == "help" and others:
+        name, *others = [*others, "--help"]
     code = 0
     if name == "--version":
         text = __version__
     elif name == "--print-completion":
         text = completion(" ".join(others))
-    elif name in ("-h", "--help") or arguments == ["help"]:
+    elif name in ("-h", "--help", "help"):
         text = overview()
-    elif name == "help":
-        text = help_of(others[0])
+    elif name == "settings" and others == ["--help"]:
+        text = explain_settings()
+    elif (options := parse(name, others)).help:
+        text = parser_of(name).format_help().rstrip()
     else:
-        options = parse(name, others)
-        if options.help:
-            text = help_of(name)
-        else:
-            options.arguments = arguments
-            answer = COMMANDS[name].run(options)
-            text, code = answer.text, answer.code
-            if options.json:
-                text = json.dumps(
-                    answer.values, sort_keys=True, allow_nan=False
-                )
+        options.arguments = arguments
+        answer = COMMANDS[name].run(options)
+        text, code = answer.text, answer.code
+        if options.json:
+            text = json.dumps(answer.values, sort_keys=True, allow_nan=False)
     try:
-        if is_first:
+        if from_environment().is_first:
             print_answer(text)
     except BrokenPipeError:
         return READER_LEFT
@@ -138,12 +133,6 @@ def overview() -> str:
     )
 
 
-def help_of(name: str) -> str:
-    if name == "settings":
-        return explain_settings()
-    return parser_of(name).format_help().rstrip()
-
-
 class Parser(argparse.ArgumentParser):
     """Reports an error as one sentence, without argparse's usage lines."""
 
@@ -156,17 +145,16 @@ def parser_of(name: str) -> Parser:
         end = did_you_mean(name, COMMANDS)
         raise UserError(f"there is no command {name!r}; {end}")
     command = COMMANDS[name]
-    examples = ["examples:"]
-    for line, meaning in command.examples:
-        examples += [f"  {line}", filled(meaning, 6 * " ")]
+    examples = [
+        f"  {line}\n{filled(meaning, 6 * ' ')}"
+        for line, meaning in command.examples
+    ]
     parser = Parser(
         prog=f"vitedu {name}",
         usage=f"vitedu {name} {command.usage} [options]",
         description=f"{filled(command.about)}\n\n"
         + section("words", command.words),
-        epilog="\n\n".join(
-            filter(None, [command.more_help(), "\n".join(examples)])
-        ),
+        epilog=command.more_help() + "\n".join(["examples:", *examples]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
         allow_abbrev=False,
@@ -194,9 +182,14 @@ def parse(name: str, arguments: list[str]) -> argparse.Namespace:
     parser = parser_of(name)
     before, after = split_at_dashes(arguments)
     options, words = parser.parse_known_args(before)
-    for word, value in pairwise([*words, "VALUE"]):
-        if word.startswith("-"):
-            raise unknown_option(name, word, value, parser)
+    for option in [word.partition("=")[0] for word in words if word[:1] == "-"]:
+        known = [x for x in parser._option_string_actions if x[:2] == "--"]
+        field = option.lstrip("-").replace("-", "_")
+        raise UserError(
+            f"{name} has no option {option!r}; {did_you_mean(option, known)} "
+            f"(settings have no dashes: {field}=VALUE; what follows -- is "
+            "never an option)"
+        )
     options.words = words + after
     return options
 
@@ -204,24 +197,6 @@ def parse(name: str, arguments: list[str]) -> argparse.Namespace:
 def split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:end], arguments[end + 1 :]
-
-
-def unknown_option(
-    name: str, word: str, value: str, parser: Parser
-) -> UserError:
-    option, equals, given = word.partition("=")
-    field = option.lstrip("-").replace("-", "_")
-    if field in COMMANDS[name].fields():
-        value = given if equals else value
-        return UserError(
-            f"{name} has no option {option!r}; settings have no dashes: "
-            f"{field}={value}"
-        )
-    known = [x for x in parser._option_string_actions if x.startswith("--")]
-    return UserError(
-        f"{name} has no option {option!r}; {did_you_mean(option, known)} (what "
-        "follows -- is never an option)"
-    )
 
 
 def completion(shell: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TextIO
 from tqdm import tqdm
 
 from vitedu.errors import UserError, escaped, printable, reason
-from vitedu.train.processes import SINGLE, Processes, from_environment
+from vitedu.train.processes import from_environment
 
 INDENT = 24  # columns of a name in the help, as in argparse's own tables
 
@@ -41,9 +41,7 @@ class Command(NamedTuple):
     examples: Rows
     options: Sequence[tuple[str, str]] = ()  # "--rounds N", and its meaning
     defaults: Mapping[str, Any] = MappingProxyType({})  # of options
-    # the names in name=value, and what a shell completes plain words to, if not
-    # files
-    fields: Callable[[], Iterable[str]] = tuple
+    # what a shell completes plain words to, if not files
     completions: Callable[[], Iterable[str]] = tuple
     more_help: Callable[[], str] = str
 
@@ -81,36 +79,27 @@ def rows_in(text: str) -> Rows:
 def section(title: str, rows: Rows, indent: int = INDENT) -> str:
     lines = [f"{title}:"]
     for name, meaning in rows:
-        meaning_lines = filled(meaning, indent * " ").splitlines()
-        if meaning_lines and len(name) + 4 <= indent:
-            lines.append(f"  {name:<{indent - 2}}{meaning_lines[0].lstrip()}")
-            lines += meaning_lines[1:]
-        else:
-            lines += [f"  {name}", *meaning_lines]
+        if len(name) + 4 > indent:
+            lines.append(f"  {name}")
+            name = ""
+        lines.append(filled(meaning, f"  {name:<{indent - 2}}"))
     return "\n".join(lines)
 
 
-def filled(text: str, indent: str = "") -> str:
+def filled(text: str, start: str = "") -> str:
+    """`start` and `text`, broken to fit the terminal and aligned below."""
     return textwrap.fill(
         text,
-        width=max(shutil.get_terminal_size().columns - 2, len(indent) + 20),
-        initial_indent=indent,
-        subsequent_indent=indent,
+        width=max(shutil.get_terminal_size().columns - 2, len(start) + 20),
+        initial_indent=start,
+        subsequent_indent=" " * len(start),
         break_on_hyphens=False,
         break_long_words=False,
     )
 
 
 def wrapped(name: str, line: str) -> str:
-    if not sys.stderr.isatty():
-        return name + line
-    return textwrap.fill(
-        line,
-        width=shutil.get_terminal_size().columns - 1,
-        initial_indent=name,
-        subsequent_indent=" " * len(name),
-        break_on_hyphens=False,
-    )
+    return filled(line, name) if sys.stderr.isatty() else name + line
 
 
 def say(text: str) -> None:
@@ -126,7 +115,7 @@ def say_notes(notes: Iterable[str]) -> None:
 
 def complain(text: str) -> None:
     """Print an error to stderr; with several processes, name the rank."""
-    process = this_process()
+    process = from_environment()
     who = f"process {process.rank}: " if process.world_size > 1 else ""
     talk(f"vitedu: {who}{text}")
 
@@ -161,14 +150,6 @@ def abandon(stream: TextIO) -> None:
 def without_controls(text: str) -> str:
     """Escape control characters, which file names may contain."""
     return "\n".join(map(escaped, text.split("\n")))
-
-
-def this_process() -> Processes:
-    """A single process if the environment variables contradict each other."""
-    try:
-        return from_environment()
-    except UserError:
-        return SINGLE
 
 
 @contextmanager

@@ -93,26 +93,22 @@ def rows_of(prefix: str, owner: type) -> Rows:
             continue
         value = getattr(defaults, each.name, each.default)
         if is_dataclass(value):  # a variant of the network, set by its name
-            default = type(value).__name__
-        else:
-            default = "NAME" if value is MISSING else as_typed(value)
+            value = type(value).__name__
+        default = "NAME" if value is MISSING else as_typed(value)
         name = f"{prefix}{each.name}={default}"
         rows.append((name, known.get(each.name, "")))
     return rows
 
 
-def setting_names() -> list[str]:
-    return [row.partition("=")[0] for _, rows in settings() for row, _ in rows]
-
-
 def list_settings() -> str:
-    parts = []
+    """The settings without their meanings, and an empty line."""
+    text = ""
     for title, rows in settings():
-        if not parts:
+        if not text:
             title += " (what they mean: `vitedu help settings`)"
         names = filled("  ".join(name for name, _ in rows), "  ")
-        parts.append(f"{title}:\n{names}")
-    return "\n\n".join(parts)
+        text += f"{title}:\n{names}\n\n"
+    return text
 
 
 def explain_settings() -> str:

@@ -17,7 +17,7 @@ from vitedu.cli.overrides import (
     split_words,
 )
 from vitedu.cli.progress import with_progress
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError
 from vitedu.evaluate.classify import check_has_classes, class_names
 from vitedu.evaluate.predict import Prediction, find_pictures, predict_all
 from vitedu.files import replace_file, user_path
@@ -26,7 +26,6 @@ from vitedu.weights import load
 
 MOST_PRINTED = 1000  # pictures; more go into a table
 MOST_NOTED = 3  # sentences about unreadable pictures in a note
-MOST_LISTED = 100  # and in the answer; a table has all of them
 FORMULA = tuple("=+-@\t\r\n")  # how formulas of a spreadsheet begin
 
 
@@ -69,22 +68,16 @@ def predict(options: argparse.Namespace) -> Answer:
         write_table(path, everything, names, top)
         values["csv"], text = str(path), f"{num_read:,} pictures in {path}"
     if skipped:
-        say_notes([note(skipped, len(found))])
+        few, num_more = skipped[:MOST_NOTED], len(skipped) - MOST_NOTED
+        more = [f"and {num_more:,} more"] if num_more > 0 else []
+        verb = "is" if len(skipped) == 1 else "are"
+        note = f"{len(skipped):,} of {len(found):,} pictures {verb} left out: "
+        say_notes([note + "; ".join([*few, *more])])
     if has_folders:
         values["num_pictures"] = num_read
         values["num_skipped"] = len(skipped)
-        values["skipped"] = skipped[:MOST_LISTED]
+        values["skipped"] = skipped
     return Answer(values, text)
-
-
-def note(skipped: list[str], num_all: int) -> str:
-    verb = "is" if len(skipped) == 1 else "are"
-    num_more = len(skipped) - MOST_NOTED
-    more = f"; and {num_more:,} more" if num_more > 0 else ""
-    return (
-        f"{len(skipped):,} of {num_all:,} pictures {verb} left out: "
-        f"{'; '.join(skipped[:MOST_NOTED])}{more}"
-    )
 
 
 def printed(
@@ -110,14 +103,14 @@ def printed(
 def table_path(name: str) -> Path:
     """Check the path first: the pictures may take an hour."""
     path = user_path(name)
-    if path.suffix.lower() != ".csv" or os.path.isdir(path):
+    if path.suffix.lower() != ".csv":
         raise UserError(
             f"--csv needs the name of a file that ends in .csv, got {name}"
         )
-    try:
-        os.listdir(path.parent)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {reason(error)}") from None
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(
+            f"cannot write {path}: its folder is missing, or not writable"
+        )
     return path
 
 
@@ -127,34 +120,26 @@ def write_table(
     names: tuple[str, ...],
     top: int,
 ) -> None:
-    """One row per picture, quoted so that semicolons don't split it."""
+    """One row per picture; no cell begins like a formula of a spreadsheet."""
+
+    def plain(text: str, mark: str = "'") -> str:
+        return f"{mark}{text}" if text.startswith(FORMULA) else text
+
     header = ["file", "class", "probability"]
     for place in range(2, top + 1):
         header += [f"class_{place}", f"probability_{place}"]
     file = io.StringIO(newline="")
+    # quoted, so that semicolons don't split it
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow([*header, "error"])
     for each in predictions:
-        row: list[str | float] = [path_cell(each.file)]
+        # the same file
+        row: list[str | float] = [plain(each.file, os.path.join(".", ""))]
         for index, share in each.classes:
-            row += [text_cell(names[index]), round(share, 6)]
+            row += [plain(names[index]), round(share, 6)]
         row += [""] * (len(header) - len(row))
-        writer.writerow([*row, text_cell(each.error)])
+        writer.writerow([*row, plain(each.error)])
     replace_file(path, file.getvalue().encode("utf-8", "backslashreplace"))
-
-
-def path_cell(file: str) -> str:
-    """The path with ./ where a spreadsheet would read a formula."""
-    return os.path.join(".", file) if file.startswith(FORMULA) else file
-
-
-def text_cell(text: str) -> str:
-    """The text, with an apostrophe where a spreadsheet would read a formula."""
-    try:
-        float(text)  # a class called -1
-    except ValueError:
-        return f"'{text}" if text.startswith(FORMULA) else text
-    return text
 
 
 PREDICT = Command(
@@ -188,5 +173,4 @@ PREDICT = Command(
             for a dark digit that fills the middle of a clean white picture
     """),
     defaults={"top": 5},
-    fields=lambda: OF_WEIGHTS,
 )

@@ -8,7 +8,8 @@ from vitedu.cli.overrides import split_words
 from vitedu.cli.progress import Counter
 from vitedu.data import Prepared
 from vitedu.data import prepare as prepare_folder
-from vitedu.errors import UserError, did_you_mean, readable_bytes
+from vitedu.errors import UserError, readable_bytes
+from vitedu.fields import check_names
 from vitedu.train.config import parsed
 
 # the settings and their types
@@ -23,11 +24,8 @@ MOST_SHOWN = 3  # of the files that cannot be read
 
 
 def prepare(options: argparse.Namespace) -> Answer:
-    words, fields = split_words(options.words, FIELDS)
-    for name in [word.partition("=")[0] for word in words[2:] if "=" in word]:
-        raise UserError(
-            f"prepare has no setting {name!r}; {did_you_mean(name, FIELDS)}"
-        )
+    words, fields = split_words(options.words)
+    check_names("prepare", fields, FIELDS)
     if len(words) != 2:
         raise UserError(
             "prepare needs FOLDER and OUT, as in `vitedu prepare photos "
@@ -114,5 +112,4 @@ PREPARE = Command(
         vitedu prepare imagenet imagenet-256  then: data=imagenet-256
         vitedu prepare photos small format=folder short_side=448
     """),
-    fields=lambda: FIELDS,
 )

@@ -1,7 +1,6 @@
 """Progress of long work: a bar on a terminal, one line a minute elsewhere."""
 
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,9 +23,9 @@ from vitedu.train.config import MAY_DIFFER
 from vitedu.train.processes import from_environment
 
 EVERY = 60.0  # seconds between two lines where there is no terminal
-BAR = "{percentage:3.0f}%|{bar}| "  # and texts, cut off on a narrow terminal
 SLOW_DATA = 10  # percent of the time spent waiting for data: worth a word
-# numbers of a run, as written beside the bar and in a line
+# numbers of a run, the most important first: on a narrow terminal the last are
+# cut off; as written beside the bar, and in a line
 SHOWN = {
     "loss": ("loss {:.3g}", "loss {:.4g}"),
     "lr": ("", "lr {:.4g}"),
@@ -152,31 +151,56 @@ def counted(number: int, thing: str) -> str:
 # --- while it lasts
 
 
+class Lines:
+    """A stream for tqdm where there is no terminal: it writes whole lines."""
+
+    def write(self, text: str) -> None:
+        if line := text.strip():
+            say(line)
+
+    def flush(self) -> None:
+        pass
+
+
+def new_bar(total: int, done: int) -> Any:
+    """A bar on a terminal; elsewhere a line every `EVERY` seconds."""
+    if sys.stderr.isatty():
+        return tqdm(
+            total=total,
+            initial=done,
+            unit=" pictures",
+            miniters=0,
+            file=sys.stderr,
+            dynamic_ncols=True,
+        )
+    return tqdm(
+        total=total,
+        initial=done,
+        miniters=0,
+        file=Lines(),
+        mininterval=EVERY,
+        delay=EVERY,
+        leave=False,
+        bar_format="{n:,} of {total:,} pictures, {remaining} left",
+    )
+
+
 class Reporter:
     """Callbacks of `fit`, which calls `start` in the first process alone."""
 
     def __init__(self, out: Path, changed: dict[str, Any]) -> None:
         self.out, self.changed = out, changed
         self.begun: Start | None = None
-        self.bar: Any = None
         self.numbers: dict[str, Any] = {}  # the last of each
         self.last_step: int | None = None  # at the last call of `stepped`
         self.is_evaluating = False
 
     def start(self, start: Start) -> None:
         say(announcement(start, self.out, self.changed))
-        self.begun, self.first = start, start.state.step
+        self.begun = start
         self.shown_notes = notes(start)
-        self.began = time.monotonic()
-        self.next_line = self.began  # the first measurement is shown at once
-        if sys.stderr.isatty():
-            self.bar = tqdm(
-                total=start.num_steps,
-                initial=self.first,
-                file=sys.stderr,
-                dynamic_ncols=True,
-                bar_format=BAR,
-            )
+        self.is_terminal = sys.stderr.isatty()
+        self.bar = new_bar(start.num_steps, start.state.step)
 
     def stepped(self) -> None:
         """Also called between the batches of an evaluation."""
@@ -186,10 +210,7 @@ class Reporter:
         is_evaluating, self.last_step = step == self.last_step, step
         is_new = is_evaluating != self.is_evaluating
         self.is_evaluating = is_evaluating
-        if self.bar is not None:
-            self.show_bar(self.begun, step, is_new)
-        elif time.monotonic() >= max(self.next_line, self.began + EVERY):
-            self.say_line(self.begun, step)
+        self.show(self.begun, step, is_new and self.is_terminal)
 
     def measured(self, progress: Progress) -> None:
         if self.begun is None:
@@ -198,83 +219,55 @@ class Reporter:
             if progress.line["note"] not in self.shown_notes:
                 say(wrapped("note    ", progress.line["note"]))
             return
+        is_first, is_last = (
+            not self.numbers,
+            progress.step == progress.num_steps,
+        )
         self.numbers |= progress.line
         self.is_evaluating = False
-        is_last = progress.step == progress.num_steps
-        if self.bar is not None:
-            self.show_bar(self.begun, progress.step, is_new=True)
-        elif is_last or time.monotonic() >= self.next_line:
-            self.say_line(self.begun, progress.step)
+        is_new = is_first or is_last or self.is_terminal
+        self.show(self.begun, progress.step, is_new)
 
-    def show_bar(self, start: Start, step: int, is_new: bool) -> None:
-        texts = [*self.texts(start, step, 0), f"{step}/{start.num_steps}"]
-        self.bar.bar_format = BAR + "  ".join(texts)
-        self.bar.update(step - self.bar.n)
-        if is_new:  # to be seen at once
-            self.bar.refresh()
-
-    def say_line(self, start: Start, step: int) -> None:
-        self.next_line = time.monotonic() + EVERY
-        texts = ", ".join(self.texts(start, step, 1))
-        say(f"step {step} of {start.num_steps}: {texts}")
-
-    def texts(self, start: Start, step: int, form: int) -> list[str]:
-        """What is known, the most important first, in a form of SHOWN."""
-        seconds, numbers = time.monotonic() - self.began, dict(self.numbers)
-        if step > self.first and "images_per_second" not in numbers:
-            num_images = (step - self.first) * start.config.batch_size
-            numbers["images_per_second"] = num_images / seconds
+    def show(self, start: Start, step: int, is_new: bool) -> None:
+        """Move the bar; what `is_new` is to be seen at once."""
+        numbers, last = dict(self.numbers), start.num_steps
+        numbers["left"] = "{remaining} left"
+        if self.is_evaluating:
+            numbers["left"] = "evaluating"
         numbers["data_wait"] = 100 * numbers.get("data_wait", 0)
         if numbers["data_wait"] <= SLOW_DATA:
             del numbers["data_wait"]
-        left = time_left(step, self.first, start.num_steps, seconds)
-        numbers["left"] = "evaluating" if self.is_evaluating else left
-        return [
-            forms[form].format(numbers[name])
-            for name, forms in SHOWN.items()
-            if numbers.get(name, "") != "" and forms[form]
+        if rate := self.bar.format_dict["rate"]:  # steps per second
+            speed = rate * start.config.batch_size
+            numbers.setdefault("images_per_second", speed)
+        texts = [
+            (short if self.is_terminal else long).format(numbers[name])
+            for name, (short, long) in SHOWN.items()
+            if name in numbers
         ]
+        line = f"step {step} of {last}: {', '.join(texts)}"
+        if self.is_terminal:
+            line = "{percentage:3.0f}%|{bar}| "
+            line += "  ".join([*filter(None, texts), f"{step}/{last}"])
+        self.bar.bar_format = line
+        self.bar.update(step - self.bar.n)
+        if is_new:
+            self.bar.refresh()
 
     def close(self) -> None:
-        if self.bar is not None:
+        if self.begun is not None:
             self.bar.close()
 
 
-def time_left(step: int, first: int, last: int, seconds: float) -> str:
-    """ "01:23 left"; "" before the first step and at the end."""
-    if step <= first or step >= last:
-        return ""
-    left = seconds / (step - first) * (last - step)
-    return f"{tqdm.format_interval(left)} left"
-
-
 class Counter:
-    """How many pictures are done."""
+    """Pictures that are done; a run that goes on begins with some."""
 
-    def __init__(self) -> None:
-        self.began = self.last_line = time.monotonic()
-        self.first: int | None = None  # done before, by another run
-        self.bar: Any = None
+    bar: Any = None
 
     def show(self, num_done: int, num_all: int) -> None:
-        if self.first is None:
-            self.first = num_done
-            if sys.stderr.isatty():
-                self.bar = tqdm(
-                    total=num_all,
-                    initial=num_done,
-                    unit=" pictures",
-                    file=sys.stderr,
-                    dynamic_ncols=True,
-                )
-        if self.bar is not None:
-            self.bar.update(num_done - self.bar.n)
-        elif time.monotonic() >= self.last_line + EVERY:
-            self.last_line = time.monotonic()
-            seconds = self.last_line - self.began
-            left = time_left(num_done, self.first, num_all, seconds)
-            end = f", {left}" if left else ""
-            say(f"{num_done:,} of {num_all:,} pictures{end}")
+        if self.bar is None:
+            self.bar = new_bar(num_all, num_done)
+        self.bar.update(num_done - self.bar.n)
 
     def close(self) -> None:
         if self.bar is not None:
@@ -284,11 +277,7 @@ class Counter:
 def with_progress(
     batches: Iterable[Item], batch_size: int, num_all: int
 ) -> Iterator[Item]:
-    counter = Counter()
-    counter.show(0, num_all)
-    try:
-        for number, batch in enumerate(batches, start=1):
+    with new_bar(num_all, 0) as bar:
+        for batch in batches:
             yield batch
-            counter.show(min(number * batch_size, num_all), num_all)
-    finally:
-        counter.close()
+            bar.update(min(batch_size, num_all - bar.n))

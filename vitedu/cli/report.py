@@ -212,7 +212,6 @@ REPORT = Command(
         RUN  the folder of a run
         data=PATH  where its data are now, if they have moved
     """),
-    fields=lambda: ("data",),
     examples=rows_in("""
         vitedu report runs/finetune-1a2b3c4d  the page of a run
         vitedu report runs/finetune-1a2b3c4d data=/mnt/photos

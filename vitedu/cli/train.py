@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from vitedu.bench.trial import MEASURED, WARM_UP, try_run
 from vitedu.cli.info import readable_hours, tier_for
 from vitedu.cli.output import Answer, Command, rows_in, say, table
-from vitedu.cli.overrides import list_settings, setting_names, split_words
+from vitedu.cli.overrides import list_settings, split_words
 from vitedu.cli.progress import Reporter, announcement, counted
 from vitedu.cli.report import draw_run
 from vitedu.errors import UserError, readable_bytes
@@ -361,7 +361,6 @@ TRAIN = Command(
             steps, to see that it runs; by default $VITEDU_TIER, else gpu or
             cpu, depending on the device
     """),
-    fields=setting_names,
     completions=lambda: sorted(RECIPES),
     more_help=list_settings,
 )

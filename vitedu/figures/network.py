@@ -1,6 +1,7 @@
 """The drawing at the start of every chapter: the network, some parts lit."""
 
-from typing import TYPE_CHECKING
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from vitedu.figures.palette import (
     ATTENTION,
@@ -22,10 +23,6 @@ from vitedu.figures.schematic import (
     squares,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 WIDE, HALF, INNER = (280, 40), (135, 40), (190, 44)  # sizes of boxes
 # part: (the words in its box, its colour, the box's middle, its size)
 PARTS = {
@@ -43,7 +40,7 @@ STREAM_AT = 42  # the residual stream runs up here
 PATCHES_DRAWN = 16
 
 
-def network(*lit: str) -> "tuple[Figure, str]":
+def network(*lit: str) -> tuple[Figure, str]:
     """The Vision Transformer from image to class, the parts `lit` in colour.
 
     `lit` are names of PARTS, "encoder" (attention and MLP) or "network" (all of
@@ -72,7 +69,7 @@ def network(*lit: str) -> "tuple[Figure, str]":
     return figure, alt
 
 
-def _image(axes: "Axes") -> None:
+def _image(axes: Axes) -> None:
     blue = [PATCHES] * PATCHES_DRAWN
     squares(axes, (136, 8), 10, blue, columns=4)
     label(axes, (200, 31), "image", ha="left")
@@ -82,7 +79,7 @@ def _image(axes: "Axes") -> None:
         squares(axes, (left, y), side, colors, gap=gap)
 
 
-def _stream(axes: "Axes") -> None:
+def _stream(axes: Axes) -> None:
     x = STREAM_AT
     line(axes, [(286, 260), (x, 260), (x, 440)], width=4)
     arrow(axes, (x, 439), (x, 450), width=4)
@@ -97,7 +94,7 @@ def _stream(axes: "Axes") -> None:
     label(axes, (280, 354), f"{TIMES} L", fontsize=13)
 
 
-def _between(axes: "Axes") -> None:
+def _between(axes: Axes) -> None:
     heights = ((62, 86), (130, 145), (164, 180), (224, 238), (491, 508))
     for below, above in (*heights, (551, 566)):
         arrow(axes, (160, below), (160, above))

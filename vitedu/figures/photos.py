@@ -2,24 +2,21 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, chart
 from vitedu.figures.palette import MAP
 from vitedu.figures.schematic import rectangle
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 LEVELS = 15  # of a colour as drawn, so that a photograph stays a small PNG
 
 
 def pictures(
     panels: Mapping[str, Tensor], alt: str, columns: int | None = None
-) -> "tuple[Figure, str]":
+) -> tuple[Figure, str]:
     """Pictures (3, h, w) in 0..1, titled, in rows of `columns`."""
     figure, grid = _panels(len(panels), columns or len(panels))
     for axes, (title, picture) in zip(grid, panels.items(), strict=False):
@@ -35,7 +32,7 @@ def maps(
     alt: str,
     marked: tuple[int, int] | None = None,
     columns: int | None = None,
-) -> "tuple[Figure, str]":
+) -> tuple[Figure, str]:
     """A picture (3, h, w), then maps (gh, gw) with titles, on one scale.
 
     The scale runs from 0 to the largest weight of all and is printed once, as
@@ -60,7 +57,7 @@ def maps(
     return figure, alt
 
 
-def draw_picture(axes: "Axes", picture: Tensor) -> None:
+def draw_picture(axes: Axes, picture: Tensor) -> None:
     """Draw (3, h, w) in 0..1, or grey (1, h, w)."""
     shown = (picture.clamp(0, 1) * LEVELS).round() / LEVELS
     if shown.shape[0] == 1:
@@ -70,7 +67,7 @@ def draw_picture(axes: "Axes", picture: Tensor) -> None:
 
 
 def frame_patch(
-    axes: "Axes",
+    axes: Axes,
     place: tuple[int, int],
     side: float,
     lines: Sequence[tuple[str, float]] = (("black", 4), ("white", 2)),
@@ -87,7 +84,7 @@ def frame_patch(
 
 def _panels(
     number: int, columns: int, below: float = 0.0
-) -> "tuple[Figure, list[Axes]]":
+) -> tuple[Figure, list[Axes]]:
     """Bare panels in rows; `below` is room under the last row, in inches."""
     rows = math.ceil(number / columns)
     height = rows * (WIDTH / columns + 0.27) + below

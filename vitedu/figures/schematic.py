@@ -6,13 +6,13 @@ colour; other words are a grey that is legible on light and dark pages.
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from vitedu.figures.palette import GREY
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 UNITS = 100  # to an inch, in the axes of `canvas`
 TEXT = 12  # points
@@ -21,15 +21,13 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 def canvas(
     width: float, height: float, *, opaque: bool = False
-) -> "tuple[Figure, Axes]":
+) -> tuple[Figure, Axes]:
     """Axes from (0, 0) to (width, height), y upwards, 100 units per inch.
 
     A drawing 320 wide is 384 pixels wide on a page; below 480, words stay
     legible on a phone. Dark or coloured words outside boxes need `opaque`
     (white).
     """
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(width / UNITS, height / UNITS))
     figure.patch.set_alpha(1 if opaque else 0)
     axes = figure.add_axes((0, 0, 1, 1))
@@ -39,19 +37,15 @@ def canvas(
 
 
 def rectangle(
-    axes: "Axes", corner: Sequence[float], size: Sequence[float], **options: Any
+    axes: Axes, corner: Sequence[float], size: Sequence[float], **options: Any
 ) -> None:
     """`corner` is (x, y), lower left; `size` is (width, height)."""
-    from matplotlib.patches import Rectangle
-
     axes.add_patch(Rectangle(corner, *size, **options))
 
 
 def rounded(
-    axes: "Axes", middle: Sequence[float], size: Sequence[float], **options: Any
+    axes: Axes, middle: Sequence[float], size: Sequence[float], **options: Any
 ) -> None:
-    from matplotlib.patches import FancyBboxPatch
-
     (x, y), (width, height) = middle, size
     corner = (x - width / 2, y - height / 2)
     shape = "round,pad=0,rounding_size=7"
@@ -59,7 +53,7 @@ def rounded(
 
 
 def box(
-    axes: "Axes",
+    axes: Axes,
     middle: Sequence[float],
     size: Sequence[float],
     words: str,
@@ -83,7 +77,7 @@ def box(
 
 
 def label(
-    axes: "Axes",
+    axes: Axes,
     place: Sequence[float],
     words: str,
     color: str = GREY,
@@ -96,7 +90,7 @@ def label(
 
 
 def arrow(
-    axes: "Axes",
+    axes: Axes,
     start: Sequence[float],
     end: Sequence[float],
     color: str = GREY,
@@ -108,7 +102,7 @@ def arrow(
 
 
 def column(
-    axes: "Axes",
+    axes: Axes,
     x: float,
     width: float,
     steps: Sequence[tuple[str, str, str]],
@@ -135,7 +129,7 @@ def column(
 
 
 def line(
-    axes: "Axes",
+    axes: Axes,
     points: Sequence[Sequence[float]],
     color: str = GREY,
     width: float = 1.6,
@@ -151,7 +145,7 @@ def line(
 
 
 def outline(
-    axes: "Axes",
+    axes: Axes,
     corner: Sequence[float],
     opposite: Sequence[float],
     color: str = GREY,
@@ -164,7 +158,7 @@ def outline(
 
 
 def plus(
-    axes: "Axes",
+    axes: Axes,
     place: Sequence[float],
     color: str = GREY,
     diameter: float = 15,
@@ -185,7 +179,7 @@ def plus(
 
 
 def squares(
-    axes: "Axes",
+    axes: Axes,
     corner: Sequence[float],
     side: float,
     colors: Sequence[str],

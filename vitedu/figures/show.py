@@ -2,17 +2,16 @@
 
 from base64 import b64encode
 from io import BytesIO
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from matplotlib.figure import Figure
+from PIL import Image
 
 DPI = 120
 COLORS = 256  # of a picture: half the bytes of full colour, and no eye sees it
 BACKGROUND = "white"  # opaque: a page may be dark
 
 
-def show(figure: "Figure", alt: str) -> None:
+def show(figure: Figure, alt: str) -> None:
     """Display a figure as PNG; `alt` says what is seen, and the main number.
 
     The alt text goes into the output's metadata, where the book finds it, and
@@ -35,10 +34,8 @@ def show(figure: "Figure", alt: str) -> None:
     )
 
 
-def _png(figure: "Figure") -> bytes:
+def _png(figure: Figure) -> bytes:
     """PNG bytes; equal figures give equal bytes."""
-    from PIL import Image
-
     transparent = figure.get_facecolor()[3] == 0
     ground = "none" if transparent else BACKGROUND
     drawn, file = BytesIO(), BytesIO()

@@ -24,9 +24,6 @@ MOST_IN_MATRIX = 20  # classes; of more, the most frequent mistakes are listed
 MOST_PAIRS = 20
 MOST_CLASSES = 1000  # rows of the table of classes
 MOST_NAMED_COLUMNS = 4  # classes; the columns of more are numbered
-# Most of a cell's colour, so that the words in it stay legible.
-STRONGEST = 0.6
-RIGHT, WRONG = "47 111 176", "184 50 58"  # palette.PATCHES, palette.CLASS
 
 
 class Contents(NamedTuple):
@@ -58,12 +55,9 @@ def render(contents: Contents) -> str:
     )
     environment.filters |= {
         "count": "{:,}".format,
-        "duration": duration,
         "jpeg": jpeg,
         "lit": lambda example: lit(example.picture, example.shares),
-        "percent": percent,
         "place_of_most": place_of_most,
-        "sure": sure,
         "svg": lambda chart: Markup(svg(chart)),
     }
     template = files(__package__).joinpath("page.html").read_text("utf-8")
@@ -78,14 +72,6 @@ def render(contents: Contents) -> str:
     return environment.from_string(template).render(contents._asdict() | values)
 
 
-def duration(seconds: float) -> str:
-    """ "59 s", "12 min", "3 h 20 min"."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min"
-
-
 def tables(
     answers: evaluate.Predictions, names: Sequence[str]
 ) -> dict[str, Any]:
@@ -93,8 +79,7 @@ def tables(
     columns = found.num_images, found.num_correct, found.recall, found.precision
     scores = list(zip(names, *map(Tensor.tolist, columns), strict=True))
     if answers.num_classes <= MOST_IN_MATRIX:
-        counts = evaluate.confusion_matrix(answers).tolist()
-        matrix = [cells(row, label) for label, row in enumerate(counts)]
+        matrix = evaluate.confusion_matrix(answers).tolist()
         is_numbered = len(names) > MOST_NAMED_COLUMNS
         return {"scores": scores, "matrix": matrix, "is_numbered": is_numbered}
     # classes without test pictures come last
@@ -107,25 +92,6 @@ def tables(
         )
     ]
     return {"scores": scores[:MOST_CLASSES], "confusions": confusions}
-
-
-def cells(counts: Sequence[int], label: int) -> list[tuple[int, str]]:
-    """Counts of a row, and shades by the square root: few mistakes show."""
-    row = []
-    for column, count in enumerate(counts):
-        shade = STRONGEST * math.sqrt(count / max(sum(counts), 1))
-        color = RIGHT if column == label else WRONG
-        row.append((count, f"{color}/{shade:.2f}"))
-    return row
-
-
-def percent(share: float) -> str:
-    return "\u2013" if math.isnan(share) else f"{100 * share:.1f} %"
-
-
-def sure(probability: float) -> str:
-    """A percentage that is never rounded up to 100."""
-    return "over 99.9 %" if probability > 0.9995 else percent(probability)
 
 
 def place_of_most(shares: Tensor) -> str:

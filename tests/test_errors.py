@@ -76,13 +76,10 @@ def test_no_more_is_free_than_the_system_has():
 def test_the_limit_of_a_control_group_counts_without_what_it_caches(tmp_path):
     (tmp_path / "memory.max").write_text("1000\n")
     (tmp_path / "memory.current").write_text("600\n")
-    stat = tmp_path / "memory.stat"
-    stat.write_text("anon 1\ninactive_file 70\nactive_file 30\n")
+    (tmp_path / "memory.stat").write_text(
+        "anon 1\ninactive_file 70\nactive_file 30\n"
+    )
     assert container_memory(tmp_path) == [500]
-    # version 1 counts what the groups inside cache, too
-    more = "total_inactive_file 80\ntotal_active_file 40\n"
-    stat.write_text(stat.read_text() + more)
-    assert container_memory(tmp_path) == [520]
     (tmp_path / "memory.max").write_text("max\n")  # no limit
     assert container_memory(tmp_path) == []
 

@@ -41,17 +41,14 @@ def printable(text: str) -> str:
 
 def escaped(text: str) -> str:
     r"""`text` on one line, with its control characters as `\x1b`."""
-    if text.isprintable():
-        return text
-    return "".join(map(_escaped_letter, text))
+    return text if text.isprintable() else "".join(map(_escaped, text))
 
 
-def _escaped_letter(letter: str) -> str:
+def _escaped(letter: str) -> str:
     if letter.isprintable() or letter in PRINTED:
         return letter
-    code = ord(letter)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte of a name that is not UTF-8
-        return f"\\x{code - 0xDC00:02x}"
+    if 0xDC80 <= ord(letter) <= 0xDCFF:  # a byte of a name that is not UTF-8
+        return f"\\x{ord(letter) - 0xDC00:02x}"
     return letter.encode("unicode_escape").decode()
 
 
@@ -107,39 +104,30 @@ def available_memory() -> int:
 
 def container_memory(root: Path = CGROUPS) -> list[int]:
     """Bytes left in each control group around this process (Linux)."""
-    groups = []
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []  # another system, or one that hides it
+    left = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if not controllers:  # version 2
-            top, names = root, ("memory.max", "memory.current")
-        elif "memory" in controllers.split(","):
-            top = root / "memory"
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
-        else:
-            continue
-        inner = top / path.lstrip("/")
-        groups += [(group, *names) for group in (inner, *inner.parents)]
-    left = [_left_in_group(*each) for each in groups]
+        if not controllers:  # of version 2
+            inner = root / path.lstrip("/")
+            left += map(_left_in_group, (inner, *inner.parents))
     return [each for each in left if each is not None]
 
 
-def _left_in_group(group: Path, limit: str, usage: str) -> int | None:
+def _left_in_group(group: Path) -> int | None:
     try:
-        most = int((group / limit).read_text())
-        used = int((group / usage).read_text())
+        most = int((group / "memory.max").read_text())
+        used = int((group / "memory.current").read_text())
         lines = (group / "memory.stat").read_text().splitlines()
     except (OSError, ValueError):
         return None  # no such group, or "max": no limit
     sizes = dict(line.split(" ", 1) for line in lines)
-    # what only caches files is given up when it's needed; version 1 counts the
-    # groups inside apart
-    prefix = "total_" if "total_active_file" in sizes else ""
-    names = f"{prefix}active_file", f"{prefix}inactive_file"
-    return max(most - used + sum(int(sizes.get(x, 0)) for x in names), 0)
+    # what only caches files is given up when it's needed
+    cached = int(sizes["active_file"]) + int(sizes["inactive_file"])
+    return max(most - used + cached, 0)
 
 
 def readable_bytes(num_bytes: int) -> str:

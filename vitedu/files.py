@@ -15,18 +15,10 @@ from vitedu.errors import UserError, reason
 
 def user_path(value: str | PathLike[str]) -> Path:
     """A path as typed; in a str, `~` is home. UserError: it can't be a path."""
-    text = os.fsdecode(value)
-    if not text:
+    if not (text := os.fsdecode(value)):
         raise UserError("the path is empty; name a file or a folder")
-    if "\0" in text:
-        raise UserError(f"{text} cannot be a path: it contains a zero byte")
     if isinstance(value, str):
         text = os.path.expanduser(text)
-        if text.startswith("~"):
-            raise UserError(
-                f"{text}: no such user; write ./{text} if the name begins with "
-                "~"
-            )
     path = Path(text)
     # a Path drops the "./" of "./~a", which would be a user's home next time
     return path.absolute() if str(path).startswith("~") else path
@@ -68,11 +60,7 @@ def list_folder(path: str | Path) -> list[str]:
 
 def read_json(path: str | Path) -> dict[str, Any]:
     check_regular(path)
-    try:
-        text = Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {reason(error)}") from None
-    return parse_json(text, str(path))
+    return parse_json(Path(path).read_bytes(), str(path))
 
 
 def parse_json(text: str | bytes, where: str) -> dict[str, Any]:
@@ -97,7 +85,6 @@ def replace_file(
     permission or a full disk; the old file stays.
     """
     path = Path(path)
-    # Nobody can guess the name, and "x" follows no link that was put there.
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}.part")
     try:
         with open(part, "xb") as file:
@@ -110,7 +97,7 @@ def replace_file(
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-        sync_folder(path.parent)
+        _sync_folder(path.parent)
     # torch.save raises RuntimeError on a full disk
     except (OSError, RuntimeError) as error:
         with suppress(OSError):  # where none could be made, none can be removed
@@ -121,7 +108,7 @@ def replace_file(
         raise
 
 
-def sync_folder(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Bring a file's new name to the disk, so that it outlives a power cut."""
     # not every system lets a folder be opened or synced
     with suppress(OSError):

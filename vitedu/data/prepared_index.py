@@ -123,20 +123,20 @@ def read_index(folder: Path) -> Index:
         )
     try:
         return Index(
-            is_complete=values["complete"] is True,
-            settings=Settings(**values["settings"]),
-            source=str(values["source"]),
-            classes=tuple(map(str, values["classes"])),
-            parts={
+            values["complete"],
+            Settings(**values["settings"]),
+            values["source"],
+            tuple(values["classes"]),
+            {
                 name: Part(
-                    tuple(map(int, part["counts"])),
+                    tuple(part["counts"]),
                     tuple(map(shard_of, part["shards"])),
                 )
                 for name, part in values["parts"].items()
             },
-            preprocess=dict(values["preprocess"]),
+            values["preprocess"],
         )
-    except (AttributeError, LookupError, TypeError, ValueError):
+    except (LookupError, TypeError):
         raise UserError(
             f"{path} is damaged; delete {folder} and prepare it again"
         ) from None

@@ -235,7 +235,6 @@ BAD = {
     "float-labels": ([(numbered(), LABELS.float())], "labels of .* float32"),
     "below-0": ([(numbered(), LABELS - 1)], "the label -1"),
     "whole-numbers": ([(numbered().int(), LABELS)], "int32; they are uint8"),
-    "no-images": ([(["a.png"], [0])], "images of list; they are an array"),
     "another-size": (
         [(torch.zeros(10, 1, 3, 3), LABELS)],
         "these are 1x3x3 and it wants 1x2x3",

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitedu.data.augment import randaugment
-from vitedu.data.augment.transfer import sent
+from vitedu.data.augment.randaugment import sent
 from vitedu.fields import Range, Share, check_fields
 
 # Columns of the table. The matrix m takes an output pixel (y, x from the

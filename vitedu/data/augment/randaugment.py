@@ -23,11 +23,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitedu.data.augment.transfer import sent
-
 GREY = 128  # what a move brings in from outside the picture
 TRANSLATE = 150 / 331  # share of the side; AutoAugment's 150 pixels of its 331
 LUMA = (19595, 38470, 7471)  # of 65536: how much red, green and blue weigh
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """`tensor` on `device`; this process doesn't wait for it to arrive.
+
+    CUDA copies at once only from pinned memory; from any other it may first
+    wait for all work that is queued.
+    """
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def draw(uniform: Tensor) -> tuple[Tensor, Tensor]:
@@ -140,36 +149,30 @@ def sharpness(images: Tensor, factor: Tensor) -> Tensor:
 def rotate(images: Tensor, degrees: Tensor) -> Tensor:
     """Turn counter-clockwise about the centre."""
     angle = degrees.deg2rad()
-    cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
-    return _warp(images, (cos, -sin, zero), (sin, cos, zero))
+    cos, sin = angle.cos(), angle.sin()
+    return _warp(images, (cos, -sin, 0), (sin, cos, 0))
 
 
 def shear_x(images: Tensor, amount: Tensor) -> Tensor:
     """Slide each row by `amount` (b,) times its distance from the top."""
-    one, zero = torch.ones_like(amount), torch.zeros_like(amount)
     offset = amount * images.shape[2] / 2
-    return _warp(images, (one, amount, offset), (zero, one, zero))
+    return _warp(images, (1, amount, offset), (0, 1, 0))
 
 
 def shear_y(images: Tensor, amount: Tensor) -> Tensor:
     """Slide each column by `amount` (b,) times its distance from the left."""
-    one, zero = torch.ones_like(amount), torch.zeros_like(amount)
     offset = amount * images.shape[3] / 2
-    return _warp(images, (one, zero, zero), (amount, one, offset))
+    return _warp(images, (1, 0, 0), (amount, 1, offset))
 
 
 def translate_x(images: Tensor, share: Tensor) -> Tensor:
     """Move by a share of the width."""
-    one, zero = torch.ones_like(share), torch.zeros_like(share)
-    offset = share * images.shape[3]
-    return _warp(images, (one, zero, offset), (zero, one, zero))
+    return _warp(images, (1, 0, share * images.shape[3]), (0, 1, 0))
 
 
 def translate_y(images: Tensor, share: Tensor) -> Tensor:
     """Move by a share of the height."""
-    one, zero = torch.ones_like(share), torch.zeros_like(share)
-    offset = share * images.shape[2]
-    return _warp(images, (one, zero, zero), (zero, one, offset))
+    return _warp(images, (1, 0, 0), (0, 1, share * images.shape[2]))
 
 
 class Operation(NamedTuple):
@@ -232,25 +235,25 @@ def _blend(first: Tensor, second: Tensor, factor: Tensor) -> Tensor:
 
 def _warp(
     images: Tensor,
-    to_x: tuple[Tensor, Tensor, Tensor],
-    to_y: tuple[Tensor, Tensor, Tensor],
+    to_x: tuple[Tensor | int, ...],
+    to_y: tuple[Tensor | int, ...],
 ) -> Tensor:
     """Read each pixel from a x + b y + c, the nearest; the centre is (0, 0).
 
-    `to_x` and `to_y` are a, b and c, each (b,), of the column and of the row.
+    `to_x` and `to_y` are a, b and c, each (b,) or one number for all, of the
+    column and of the row.
     """
     b, c, h, w = images.shape
     y = torch.arange(h, device=images.device)[:, None] + 0.5 - h / 2
     x = torch.arange(w, device=images.device) + 0.5 - w / 2
-    column, row = (
-        (
-            factors[0][:, None, None] * x
-            + factors[1][:, None, None] * y
-            + factors[2][:, None, None]
-            + side / 2
-        ).floor()
-        for factors, side in ((to_x, w), (to_y, h))
-    )
+    places = []
+    for factors, side in ((to_x, w), (to_y, h)):
+        of_x, of_y, offset = (
+            each if isinstance(each, int) else each[:, None, None]
+            for each in factors
+        )
+        places.append((of_x * x + of_y * y + offset + side / 2).floor())
+    column, row = places
     inside = (column >= 0) & (column < w) & (row >= 0) & (row < h)  # (b, h, w)
     index = (row * w + column).where(inside, 0).long().view(b, 1, h * w)
     moved = images.flatten(2).gather(2, index.expand(b, c, h * w))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vitedu.data.augment import Augment, apply, augmentation_table, erase
-from vitedu.data.augment.transfer import sent
+from vitedu.data.augment.randaugment import sent
 from vitedu.data.dataset import Split
 from vitedu.data.feed.floats import (
     RangeCheck,

@@ -186,14 +186,7 @@ def read_batch(
     UserError: the batch has another form; `where` names it.
     """
     images, labels = pair_of(batch, where)
-    labels = whole_labels(labels, where)
-    try:
-        images = torch.as_tensor(images)
-    except (TypeError, ValueError, RuntimeError):
-        raise UserError(
-            f"{where} has images of {type(images).__name__}; they are an array "
-            "or a tensor (b, c, h, w)"
-        ) from None
+    images, labels = torch.as_tensor(images), whole_labels(labels, where)
     is_shaped = images.ndim == 4 if spec else images.ndim > 0
     if not is_shaped or len(images) != len(labels):
         raise UserError(
@@ -204,7 +197,7 @@ def read_batch(
     if spec is None:
         return images, labels
     if is_prepared(images):
-        if check is not None:
+        if check:
             check.see(images)
         return images, labels
     if images.dtype != torch.uint8:

@@ -72,11 +72,8 @@ class Share(NamedTuple):
 
     def rows_of(self, order: Tensor) -> list[Tensor]:
         """The samples of each batch; `order` (n,) is the epoch's."""
-        firsts = range(
-            self.start * self.batch_size, len(order), self.batch_size
-        )
-        batches = [order[first : first + self.batch_size] for first in firsts]
-        return [batch[self.rank :: self.world] for batch in batches]
+        batches = order.split(self.batch_size)[self.start :]
+        return [rows[self.rank :: self.world] for rows in batches]
 
 
 class Feed(ABC):

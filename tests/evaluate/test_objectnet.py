@@ -12,7 +12,7 @@ from vitedu import UserError
 from vitedu.data import photo
 from vitedu.data.imagenet import imagenet_classes
 from vitedu.evaluate import ObjectNetEvaluation, objectnet_accuracy
-from vitedu.evaluate.objectnet import (
+from vitedu.evaluate.imagenet import (
     find_objectnet,
     imagenet_classes_of,
     read_objectnet,

@@ -9,7 +9,7 @@ from PIL import Image
 from tests.evaluate.small import small
 from vitedu import UserError
 from vitedu.evaluate import RealEvaluation, real_accuracy
-from vitedu.evaluate.real import (
+from vitedu.evaluate.imagenet import (
     names_of,
     read_real,
     real_counts,

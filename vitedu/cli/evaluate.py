@@ -30,7 +30,7 @@ from vitedu.data import (
 from vitedu.data.feed.pictures import ImageSource
 from vitedu.data.open import evaluation_part, holds_pictures, training_part
 from vitedu.errors import UserError
-from vitedu.evaluate import real as imagenet_real
+from vitedu.evaluate import imagenet
 from vitedu.evaluate.accuracy import (
     LEAST_FOR_TOP_5,
     Answers,
@@ -48,8 +48,8 @@ from vitedu.evaluate.classify import (
     class_names,
     is_trained_by_sigmoid,
 )
+from vitedu.evaluate.imagenet import ObjectNet, find_objectnet, read_objectnet
 from vitedu.evaluate.losses import LOSSES
-from vitedu.evaluate.objectnet import ObjectNet, find_objectnet, read_objectnet
 from vitedu.files import user_path
 from vitedu.model.network import Network
 from vitedu.train import TrainConfig, find_device
@@ -92,7 +92,7 @@ def evaluate(options: argparse.Namespace) -> Answer:
     if folder := folder_of(name, data):
         if options.real is not None:
             check_imagenet_classes(model, "ImageNet-ReaL")
-            real = imagenet_real.read_real(options.real)
+            real = imagenet.read_real(options.real)
         test = folder_test(model, folder, fields.get("labels"), run, options)
     else:
         if "labels" in fields or options.real is not None:
@@ -198,7 +198,7 @@ def folder_test(
         place, objectnet = str(root), read_objectnet(root)
         pictures = objectnet.pictures
     elif options.real and labels is None and not holds_pictures(folder):
-        pictures = imagenet_real.validation_pictures(folder)
+        pictures = imagenet.validation_pictures(folder)
     else:
         if labels is None and is_split_by_run(run, folder):
             split = load_folder(folder)
@@ -211,9 +211,9 @@ def folder_test(
         classes = pictures.class_names or class_names(model, num_classes)
         what = f"pictures of {place}"
     if options.real:
-        real_names = imagenet_real.names_of(pictures)
+        real_names = imagenet.names_of(pictures)
         # refused now, and not after the hour it may take
-        imagenet_real.real_rows(real_names)
+        imagenet.real_rows(real_names)
     say_notes(pictures.notes if notes is None else notes)
     source = ImageSource(
         pictures,
@@ -283,10 +283,10 @@ def top_accuracy(
 def on_real(
     answers: Answers,
     names: Sequence[str],
-    labels: imagenet_real.RealLabels,
+    labels: imagenet.RealLabels,
 ) -> Found:
     check_finite(answers.logits)
-    found = imagenet_real.real_counts(answers.logits, names, labels)
+    found = imagenet.real_counts(answers.logits, names, labels)
     values = {
         "real_accuracy": found.accuracy,
         "num_real_correct": found.num_correct,

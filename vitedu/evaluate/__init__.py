@@ -26,9 +26,13 @@ from vitedu.evaluate.fewshot import (
     fewshot_curve,
     sample_shots,
 )
-from vitedu.evaluate.objectnet import ObjectNetEvaluation, objectnet_accuracy
+from vitedu.evaluate.imagenet import (
+    ObjectNetEvaluation,
+    RealEvaluation,
+    objectnet_accuracy,
+    real_accuracy,
+)
 from vitedu.evaluate.probe import LinearProbe, linear_probe
-from vitedu.evaluate.real import RealEvaluation, real_accuracy
 from vitedu.evaluate.vtab import VTAB, VtabResult, VtabTask
 
 __all__ = [

@@ -3,7 +3,7 @@
 `for images, labels in batches_of(model, "photos/val", ...): ...`
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from vitedu.data.dataset import Split, match_classes
 from vitedu.data.feed.floats import RangeCheck
 from vitedu.data.feed.loader import read_batch, yields_batches
+from vitedu.data.feed.source import explain_killed_workers
 from vitedu.data.imagenet import NUM_1K, imagenet_classes
 from vitedu.data.labels import check_labels
 from vitedu.data.open import (
@@ -74,13 +75,29 @@ def batches_of(
     `model.preprocess`. With `by_class_of_model` labels are the model's classes,
     otherwise the data's own.
     """
-    if yields_batches(data):
-        found = _given(model, data, by_class_of_model)
-    else:
-        found = _prepared(
-            model, data, batch_size, num_workers, by_class_of_model
-        )
+    spec = getattr(model, "preprocess", None)
+    spec = spec if isinstance(spec, PreprocessSpec) else None
     like = next(model.parameters(), None)
+    if yields_batches(data):
+        num_classes = num_classes_of(model) if by_class_of_model else None
+        found = _given(data, spec, num_classes, needs_floats=like is not None)
+    elif spec is None or like is None:
+        raise ValueError(
+            "the model has no preprocess, so it only takes prepared batches; "
+            "load it with vitedu.load, or set model.preprocess = "
+            "PreprocessSpec(...)"
+        )
+    else:
+        if by_class_of_model and isinstance(data, str | PathLike):
+            data = evaluation_part(data)
+        split = open_split(data)
+        warn_of_skipped(data, split)
+        if by_class_of_model:
+            split = _by_class_of_model(split, model)
+        source = as_source(
+            split, preprocess=spec, num_workers=num_workers, device=like.device
+        )
+        found = source.batches(epoch=0, seed=0, batch_size=batch_size)
     for images, labels in found:
         if like is None:  # a function of its input alone
             yield images, labels
@@ -88,20 +105,22 @@ def batches_of(
             yield images.to(like.device, like.dtype), labels.to(like.device)
 
 
-def _given(model: nn.Module, data: Data, by_class_of_model: bool) -> Batches:
-    spec = getattr(model, "preprocess", None)
-    spec = spec if isinstance(spec, PreprocessSpec) else None
+def _given(
+    data: Data,
+    spec: PreprocessSpec | None,
+    num_classes: int | None,
+    needs_floats: bool,
+) -> Batches:
     check = None
     # an iterator's may be all bright: a source's own, or the rest of a loader's
     if spec is not None and not hasattr(data, "__next__"):
         check = RangeCheck(spec)
-    has_weights = next(model.parameters(), None) is not None
     for number, batch in enumerate(data):
         where = f"batch {number}"
         images, labels = read_batch(batch, spec, where, check)
-        if by_class_of_model:
-            check_labels(where, labels, num_classes_of(model))
-        if has_weights and not images.is_floating_point():
+        if num_classes is not None:
+            check_labels(where, labels, num_classes)
+        if needs_floats and not images.is_floating_point():
             raise UserError(
                 f"{where} has images of {images.dtype}, and the model has "
                 "no preprocess for them; give floats, or set "
@@ -110,41 +129,37 @@ def _given(model: nn.Module, data: Data, by_class_of_model: bool) -> Batches:
         yield images, labels
 
 
-def _prepared(
-    model: nn.Module,
-    data: Data,
-    batch_size: int,
-    num_workers: int,
-    by_class_of_model: bool,
-) -> Batches:
-    spec = getattr(model, "preprocess", None)
-    if not isinstance(spec, PreprocessSpec):
-        raise ValueError(
-            "the model has no preprocess, so it only takes prepared batches; "
-            "load it with vitedu.load, or set model.preprocess = "
-            "PreprocessSpec(...)"
-        )
-    if by_class_of_model and isinstance(data, str | PathLike):
-        data = evaluation_part(data)
-    known = open_split(data)
-    warn_of_skipped(data, known)
+def _by_class_of_model(split: Split, model: nn.Module) -> Split:
     names, num_classes = class_names_of(model), num_classes_of(model)
-    if by_class_of_model and known.is_named:
-        known = match_folders(known, names, num_classes)
-    elif by_class_of_model and names:
-        known = known.with_classes(names)
-    source = as_source(
-        known,
-        preprocess=spec,
-        num_workers=num_workers,
-        device=next(model.parameters()).device,
-    )
-    if by_class_of_model and source.num_classes > num_classes:
+    if split.is_named:
+        split = match_folders(split, names, num_classes)
+    elif names:
+        split = split.with_classes(names)
+    if split.num_classes > num_classes:
         raise UserError(
-            f"{known.name} has {source.num_classes} classes, but the model has "
+            f"{split.name} has {split.num_classes} classes, but the model has "
             f"{num_classes}"
         )
-    yield from source.batches(epoch=0, seed=0, batch_size=batch_size)
+    return split
+
+
+def all_rows(
+    compute: Callable[[Tensor], Tensor],
+    batches: Iterable[tuple[Tensor, Tensor]],
+    what: str,
+) -> tuple[Tensor, Tensor]:
+    """`compute(images)` and the labels of all images, on the CPU.
+
+    ValueError: there are no images; `what` begins the sentence.
+    """
+    rows, all_labels = [], []
+    with torch.no_grad(), explain_killed_workers():
+        for images, labels in batches:
+            rows.append(compute(images).cpu())
+            all_labels.append(labels.long().cpu())
+    if not sum(map(len, rows)):
+        raise ValueError(f"{what} needs at least one image, got none")
+    return torch.cat(rows), torch.cat(all_labels)
 
 
 def match_folders(
@@ -181,14 +196,9 @@ def are_imagenet(names: Sequence[str]) -> bool:
 
 
 def check_imagenet_classes(model: nn.Module, what: str) -> None:
-    num_classes, names = num_classes_of(model), class_names_of(model)
-    if num_classes != NUM_1K:
+    names = class_names_of(model)
+    if num_classes_of(model) != NUM_1K or (names and not are_imagenet(names)):
         raise UserError(
-            f"{what} needs a model with ImageNet's 1,000 classes, and this one "
-            f"has {num_classes:,}; give one that was trained on ImageNet"
-        )
-    if names and not are_imagenet(names):
-        raise UserError(
-            f"{what} needs a model with ImageNet's classes, and this one's "
-            f"begin with {names[0]!r}; give one that was trained on ImageNet"
+            f"{what} needs a model with ImageNet's 1,000 classes; give one "
+            "that was trained on ImageNet"
         )

@@ -43,8 +43,8 @@ def classify(
     model has no classes or gives more than one row of logits, or `top` is not a
     positive number.
     """
-    if not isinstance(top, int) or top < 1:
-        raise UserError(f"top={top!r} must be a whole number from 1 up")
+    if top < 1:
+        raise UserError(f"top={top} must be at least 1")
     if isinstance(image, list | tuple):
         raise UserError(
             f"classify takes one picture, got a {type(image).__name__} of "
@@ -53,11 +53,11 @@ def classify(
     model = loaded(model)
     check_has_classes(model)
     shares = probabilities(model, preprocess(model, image))[0]  # (classes,)
-    best = shares.topk(min(top, len(shares)))
+    values, indices = shares.topk(min(top, len(shares)))
     names = class_names(model, len(shares))
     return [
         Guess(names[index], share)
-        for share, index in zip(*map(Tensor.tolist, best), strict=True)
+        for share, index in zip(values.tolist(), indices.tolist(), strict=True)
     ]
 
 

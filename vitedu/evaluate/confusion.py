@@ -3,15 +3,15 @@
 `confusion_matrix(predictions(model, "photos/val"))[0, 1]`
 """
 
+from functools import partial
 from os import PathLike
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from vitedu.data.feed.source import explain_killed_workers
 from vitedu.errors import check_memory
-from vitedu.evaluate.batches import Data, batches_of, loaded
+from vitedu.evaluate.batches import Data, all_rows, batches_of, loaded
 from vitedu.evaluate.classify import probabilities
 
 
@@ -55,8 +55,6 @@ class Confusion(NamedTuple):
     num_images: int
 
 
-@explain_killed_workers()
-@torch.no_grad()
 def predictions(
     model: nn.Module | str | PathLike[str],
     data: Data,
@@ -73,18 +71,14 @@ def predictions(
     images.
     """
     model = loaded(model)
-    labels, classes, shares, num_classes = [], [], [], 0
-    for images, truth in batches_of(model, data, batch_size, num_workers):
-        answers = probabilities(model, images)  # (b, classes)
-        highest = answers.max(dim=1)
-        num_classes = answers.shape[1]
-        labels.append(truth.long().cpu())
-        classes.append(highest.indices)
-        shares.append(highest.values)
-    if not sum(map(len, labels)):
-        raise ValueError("predictions needs at least one image, got none")
+    shares, labels = all_rows(
+        partial(probabilities, model),
+        batches_of(model, data, batch_size, num_workers),
+        "predictions",
+    )
+    highest = shares.max(dim=1)
     return Predictions(
-        torch.cat(labels), torch.cat(classes), torch.cat(shares), num_classes
+        labels, highest.indices, highest.values, num_classes=shares.shape[1]
     )
 
 
@@ -106,11 +100,9 @@ def confusion_matrix(answers: Predictions) -> Tensor:
 def class_scores(answers: Predictions) -> ClassScores:
     """How often each class is true, is predicted, and both."""
     labels, classes, _, num_classes = answers
+    found = (labels, classes, labels[answers.is_correct])
     return ClassScores(
-        *(
-            torch.bincount(each, minlength=num_classes)
-            for each in (labels, classes, labels[answers.is_correct])
-        )
+        *(torch.bincount(each, minlength=num_classes) for each in found)
     )
 
 

@@ -6,12 +6,16 @@
 from os import PathLike
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
-from vitedu.data.feed.source import explain_killed_workers
 from vitedu.errors import UserError
-from vitedu.evaluate.batches import Data, batches_of, evaluating, loaded
+from vitedu.evaluate.batches import (
+    Data,
+    all_rows,
+    batches_of,
+    evaluating,
+    loaded,
+)
 from vitedu.weights.save import inside
 
 
@@ -26,8 +30,6 @@ class Features(NamedTuple):
         return Features(self.features[rows], self.labels[rows])
 
 
-@explain_killed_workers()
-@torch.no_grad()
 def features(
     model: nn.Module | str | PathLike[str],
     data: Data,
@@ -52,38 +54,25 @@ def features(
             "the model has features for every token (pool=none) and none for "
             "the picture as a whole; load it with pool='token' or pool='mean'"
         )
+
+    def compute(images: Tensor) -> Tensor:
+        tokens = network.forward_features(images)
+        return network.forward_head(tokens, pre_logits=True)
+
     batches = batches_of(
         network, data, batch_size, num_workers, by_class_of_model=False
     )
-    rows, labels = [], []
     with evaluating(network):
-        for images, truth in batches:
-            tokens = network.forward_features(images)
-            rows.append(network.forward_head(tokens, pre_logits=True).cpu())
-            labels.append(truth.long().cpu())
-    if not sum(map(len, labels)):
-        raise ValueError("features needs at least one image, got none")
-    return Features(torch.cat(rows), torch.cat(labels))
+        return Features(*all_rows(compute, batches, "features"))
 
 
 def check_features(
     what: str, features: Tensor, labels: Tensor, width: int | None = None
 ) -> None:
-    """TypeError or ValueError unless a classifier can use them.
+    """ValueError unless a classifier can use them; `what` says which they are.
 
-    `what` begins the sentence ("training images"); `width` is the expected d.
+    `width` is the expected d.
     """
-    if not isinstance(features, Tensor) or not isinstance(labels, Tensor):
-        raise TypeError(
-            f"features and labels of the {what} must be tensors, got "
-            f"{type(features).__name__} and {type(labels).__name__}; "
-            "torch.as_tensor makes them"
-        )
-    if labels.dtype != torch.int64:
-        raise TypeError(
-            f"labels of the {what} must be int64, got {labels.dtype}; convert "
-            "them with labels.long()"
-        )
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise ValueError(
             f"the {what} need features (n, d) and labels (n,), got "
@@ -91,7 +80,7 @@ def check_features(
         )
     if not features.numel():
         raise ValueError(f"there are no {what}; at least one is needed")
-    if width is not None and features.shape[1] != width:
+    if width not in (None, features.shape[1]):
         raise ValueError(
             f"the {what} have {features.shape[1]} features each, but the "
             f"classifier has {width}; take both from the same model"

@@ -73,38 +73,25 @@ class GivenLoss:
         logits = _at_least_float32(logits)
         loss = self.loss(logits, labels)
         if not isinstance(loss, Tensor) or loss.shape != ():
-            shape = getattr(loss, "shape", None)
-            what = type(loss).__name__ if shape is None else tuple(shape)
+            what = tuple(getattr(loss, "shape", ())) or type(loss).__name__
             raise UserError(
                 f"loss={self.name} returned {what} for {len(logits)} images; "
                 "it must return one number, the sum over the images "
                 "(reduction='sum')"
             )
         if not self.is_checked and len(logits):
-            self._check_is_sum(loss.detach(), logits.detach(), labels)
+            with torch.no_grad():
+                twice = self.loss(
+                    torch.cat([logits, logits]), torch.cat([labels, labels])
+                )
+            self.is_checked = bool(loss != 0)  # of 0 the mean is the sum
+            if self.is_checked and twice.isclose(loss, rtol=1e-3):
+                raise UserError(
+                    f"loss={self.name} is the same for a batch and for that "
+                    "batch twice over, so it is a mean; return the sum over "
+                    "the images (reduction='sum')"
+                )
         return loss
-
-    @torch.no_grad()
-    def _check_is_sum(
-        self, once: Tensor, logits: Tensor, labels: Tensor
-    ) -> None:
-        twice = self.loss(
-            torch.cat([logits, logits]), torch.cat([labels, labels])
-        )
-        if once != 0 and torch.isclose(
-            twice.double(), once.double(), rtol=1e-3
-        ):
-            raise UserError(
-                f"loss={self.name} is the same for a batch and for that batch "
-                "twice over, so it is a mean; return the sum over the images "
-                "(reduction='sum')"
-            )
-        self.is_checked = bool(once != 0)  # of 0 the mean is the sum
-
-
-def checked(loss: Loss) -> Loss:
-    is_known = isinstance(loss, GivenLoss) or loss in LOSSES.values()
-    return loss if is_known else GivenLoss(loss, name_of(loss))
 
 
 def name_of(loss: Loss) -> str:

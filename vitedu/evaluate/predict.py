@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vitedu.data.readers.folder import contents, is_picture, visible
-from vitedu.errors import UserError
+from vitedu.data.readers.folder import HIDDEN, contents, is_picture
+from vitedu.errors import UserError, reason
 from vitedu.evaluate.classify import probabilities
 from vitedu.files import user_path
 from vitedu.model.network import Network
@@ -43,31 +43,31 @@ def find_pictures(words: Iterable[str]) -> list[Found]:
         if not os.path.isdir(folder):
             found.append(Found(word, is_named=True))
             continue
-        inside = list(pictures_below(str(folder)))
+        inside = pictures_below(str(folder))
         if not inside:
             raise UserError(
                 f"there are no pictures in {folder}, but {contents(folder)}"
             )
-        if inside[0].file == str(folder):
-            raise UserError(inside[0].error)
         found += inside
     return found
 
 
-def pictures_below(folder: str) -> Iterator[Found]:
+def pictures_below(folder: str) -> list[Found]:
     """All at any depth, sorted by name; nothing hidden, no linked folders."""
-    try:
-        folders, files = visible(Path(folder))
-    except UserError as error:
-        yield Found(folder, is_named=False, error=str(error))
-        return
-    names = [*folders, *(name for name in files if is_picture(name))]
-    for name in sorted(names):
-        path = os.path.join(folder, name)
-        if not os.path.isdir(path):
-            yield Found(path, is_named=False)
-        elif not os.path.islink(path):
-            yield from pictures_below(path)
+    inside = []
+
+    def keep_error(error: OSError) -> None:
+        why = f"cannot list {error.filename}: {reason(error)}"
+        inside.append(Found(error.filename, is_named=False, error=why))
+
+    for place, folders, files in os.walk(folder, onerror=keep_error):
+        folders[:] = [name for name in folders if not name.startswith(HIDDEN)]
+        inside += [
+            Found(os.path.join(place, name), is_named=False)
+            for name in files
+            if is_picture(name) and not name.startswith(HIDDEN)
+        ]
+    return sorted(inside, key=lambda each: Path(each.file).parts)
 
 
 def predict_all(
@@ -80,9 +80,7 @@ def predict_all(
         if readable:
             images = normalise(torch.stack(readable), model.preprocess)
             try:
-                rows = iter(
-                    probabilities(model, images.to(like.device, like.dtype))
-                )
+                rows = iter(probabilities(model, images.to(like)))
             except torch.OutOfMemoryError:
                 raise UserError(
                     f"{like.device} is out of memory with {len(readable)} "
@@ -92,10 +90,9 @@ def predict_all(
             if isinstance(read, str):
                 yield Prediction(each.file, (), read)
                 continue
-            best = next(rows).topk(top)
-            pairs = zip(*map(Tensor.tolist, best), strict=True)
-            classes = tuple((index, share) for share, index in pairs)
-            yield Prediction(each.file, classes)
+            shares, classes = map(Tensor.tolist, next(rows).topk(top))
+            pairs = tuple(zip(classes, shares, strict=True))
+            yield Prediction(each.file, pairs)
 
 
 def decoded(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.optim import Optimizer
 
 from vitedu.data.feed.order import hold_out
 from vitedu.errors import UserError, check_memory
@@ -38,10 +39,7 @@ class LinearProbe(NamedTuple):
         return F.linear(x, self.weight, self.bias)
 
     def accuracy(self, x: Tensor, y: Tensor) -> float:
-        """The share of features (n, d) that get their labels (n,).
-
-        ValueError, TypeError: features and labels don't fit.
-        """
+        """The share of features (n, d) that get their labels (n,)."""
         check_features("test images", x, y, len(self.mean))
         answers = self.logits(x).argmax(dim=1)
         return (answers == y).double().mean().item()
@@ -63,13 +61,10 @@ def linear_probe(
     is fitted again to all images. scikit-learn's C is 1 / (l2 * n).
 
     UserError: too few images to hold some out, or too many classes for the
-    memory. ValueError, TypeError: the features and labels don't fit together,
-    or an `l2` isn't above 0.
+    memory. ValueError: the features and labels don't fit together.
     """
     check_features("training images", *train)
     l2s = sorted([l2] if isinstance(l2, int | float) else l2, reverse=True)
-    if not l2s or not l2s[-1] > 0:
-        raise ValueError(f"l2 must be above 0, got {l2}")
     width, num_classes = train.features.shape[1], int(train.labels.max()) + 1
     check_memory(
         8 * num_classes * (3 * len(train.labels) + 2 * HISTORY * width),
@@ -101,37 +96,28 @@ def _fit(
     mean, std = x.mean(dim=0), x.std(dim=0, correction=0)
     std = torch.where(std > 0, std, 1.0)  # a feature that never changes
     x = (x - mean) / std
-    weight = x.new_zeros(num_classes, x.shape[1])
-    bias = x.new_zeros(num_classes)
+    weight = x.new_zeros(num_classes, x.shape[1]).requires_grad_()
+    bias = x.new_zeros(num_classes).requires_grad_()
     probes = []
     for l2 in l2s:
-        _minimise(x, y, weight, bias, l2)
-        probes.append(LinearProbe(mean, std, weight.clone(), bias.clone(), l2))
+        optimizer = torch.optim.LBFGS(
+            [weight, bias],
+            max_iter=MOST_STEPS,
+            tolerance_grad=TOLERANCE,
+            tolerance_change=0.0,
+            history_size=HISTORY,
+            line_search_fn="strong_wolfe",
+        )
+
+        def loss(optimizer: Optimizer = optimizer, l2: float = l2) -> float:
+            optimizer.zero_grad()
+            with torch.enable_grad():
+                total = F.cross_entropy(F.linear(x, weight, bias), y)
+                total = total + l2 / 2 * weight.square().sum()
+            total.backward()
+            return total.item()
+
+        optimizer.step(loss)
+        learned = weight.detach().clone(), bias.detach().clone()
+        probes.append(LinearProbe(mean, std, *learned, l2))
     return probes
-
-
-def _minimise(
-    x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, l2: float
-) -> None:
-    """Minimise the loss; changes `weight` and `bias` in place."""
-    parameters = [weight.requires_grad_(), bias.requires_grad_()]
-    optimizer = torch.optim.LBFGS(
-        parameters,
-        max_iter=MOST_STEPS,
-        tolerance_grad=TOLERANCE,
-        tolerance_change=0.0,
-        history_size=HISTORY,
-        line_search_fn="strong_wolfe",
-    )
-
-    def loss() -> float:
-        optimizer.zero_grad()
-        with torch.enable_grad():
-            total = F.cross_entropy(F.linear(x, weight, bias), y)
-            total = total + l2 / 2 * weight.square().sum()
-        total.backward()
-        return total.item()
-
-    optimizer.step(loss)
-    for parameter in parameters:
-        parameter.requires_grad_(False).grad = None

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import resources
 from math import nan
 from os import PathLike
 from pathlib import Path
@@ -34,8 +35,15 @@ from vitedu.data.readers import torchvision
 from vitedu.errors import UserError, reason
 from vitedu.files import user_path
 
-# what torchvision and h5py raise where files are missing or damaged
-DAMAGE = (RuntimeError, OSError, LookupError, ValueError, TypeError)
+# what torchvision raises where files or packages are missing, or damaged
+DAMAGE = (
+    RuntimeError,
+    OSError,
+    LookupError,
+    ValueError,
+    TypeError,
+    ImportError,
+)
 # class limits of a CLEVR scene: the distance of its nearest object
 NEAREST = (8.0, 8.5, 9.0, 9.5, 10.0)
 FEWEST_OBJECTS = 3
@@ -78,69 +86,12 @@ class VtabResult(NamedTuple):
         return {group: fmean(each) for group, each in members.items()}
 
 
-# fmt: off
-VTAB = (
-    VtabTask("caltech101", "Caltech101", "natural", 102,
-             "the object, or the background",
-             "https://data.caltech.edu/records/mzrjq-6wc02",
-             "Caltech101", "caltech101"),
-    VtabTask("cifar100", "CIFAR-100", "natural", 100, "the object",
-             "https://www.cs.toronto.edu/~kriz/cifar.html",
-             "CIFAR100", "cifar100"),
-    VtabTask("dtd", "DTD", "natural", 47, "the texture",
-             "https://www.robots.ox.ac.uk/~vgg/data/dtd/", "DTD", "dtd"),
-    VtabTask("flowers102", "Flowers102", "natural", 102, "the flower",
-             "https://www.robots.ox.ac.uk/~vgg/data/flowers/102/",
-             "Flowers102", "flowers102"),
-    VtabTask("pets", "Pets", "natural", 37, "the breed",
-             "https://www.robots.ox.ac.uk/~vgg/data/pets/",
-             "OxfordIIITPet", "oxford-pets"),
-    VtabTask("sun397", "Sun397", "natural", 397, "the scene",
-             "https://vision.princeton.edu/projects/2010/SUN/",
-             "SUN397", "sun397"),
-    VtabTask("svhn", "SVHN", "natural", 10,
-             "the digit in the middle of a house number",
-             "http://ufldl.stanford.edu/housenumbers/", "SVHN", "svhn"),
-    VtabTask("camelyon", "Camelyon", "specialized", 2,
-             "whether there is tumour tissue in the middle",
-             "https://github.com/basveeling/pcam", "PCAM", "camelyon"),
-    VtabTask("eurosat", "EuroSAT", "specialized", 10,
-             "what the land is used for",
-             "https://github.com/phelber/EuroSAT", "EuroSAT", "eurosat"),
-    VtabTask("resisc45", "Resisc45", "specialized", 45,
-             "the scene, from above", "https://gcheng-nwpu.github.io"),
-    VtabTask("retinopathy", "Retinopathy", "specialized", 5,
-             "the stage of the disease, 0 to 4",
-             "https://www.kaggle.com/c/diabetic-retinopathy-detection"),
-    VtabTask("clevr-count", "Clevr-Count", "structured", 8,
-             "the number of objects, less 3",
-             "https://cs.stanford.edu/people/jcjohns/clevr/",
-             "CLEVRClassification", "clevr-count"),
-    VtabTask("clevr-dist", "Clevr-Dist", "structured", 6,
-             "how far the nearest object is: to 8, 8.5, 9, 9.5, 10, beyond",
-             "https://cs.stanford.edu/people/jcjohns/clevr/",
-             "CLEVRClassification", "clevr-count"),
-    VtabTask("dmlab", "DMLab", "structured", 6,
-             "how far the nearest object of a maze is, and whether it is good",
-             "https://www.tensorflow.org/datasets/catalog/dmlab"),
-    VtabTask("dsprites-loc", "dSpr-Loc", "structured", 16,
-             "the horizontal position: label_x_position // 2",
-             "https://github.com/google-deepmind/dsprites-dataset"),
-    VtabTask("dsprites-ori", "dSpr-Ori", "structured", 16,
-             "the orientation: label_orientation // 2.5",
-             "https://github.com/google-deepmind/dsprites-dataset"),
-    VtabTask("kitti-dist", "KITTI-Dist", "structured", 4,
-             "how far the nearest car, van or truck is: "
-             "to 8 m, 20 m, beyond, none",
-             "https://www.cvlibs.net/datasets/kitti/"),
-    VtabTask("snorb-azim", "sNORB-Azim", "structured", 18,
-             "the azimuth of the camera, in steps of 20 degrees",
-             "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"),
-    VtabTask("snorb-elev", "sNORB-Elev", "structured", 9,
-             "the elevation of the camera, in steps of 5 degrees",
-             "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"),
-)
-# fmt: on
+def read_tasks() -> tuple[VtabTask, ...]:
+    text = resources.files("vitedu.evaluate") / "vtab.json"
+    return tuple(VtabTask(**row) for row in json.loads(text.read_bytes()))
+
+
+VTAB = read_tasks()
 
 
 class MissingTaskError(UserError):
@@ -169,28 +120,20 @@ def open_task(
     folders = folders_of(task.dataset)
     if data is not None:
         folders = (user_path(data),)
-    root = next(filter(os.path.isdir, folders), None)
-    if root is None:
-        raise _missing(task, f"{' or '.join(map(str, folders))} doesn't exist")
     try:
+        root = next(filter(os.path.isdir, folders), None)
+        if root is None:
+            places = " or ".join(map(str, folders))
+            raise UserError(f"{places} doesn't exist")
         train, test = _parts(task, root)
-    except ImportError as error:
-        raise MissingTaskError(
-            f"{task.title} can't be read without the package {error.name}; "
-            f"pip install {error.name}"
-        ) from error
     except DAMAGE as error:  # a UserError is a ValueError
-        raise _missing(task, reason(error)) from error
+        raise MissingTaskError(
+            f"{task.title} isn't here ({reason(error)}); get it from "
+            f"{task.where}, or by torchvision.datasets.{task.torchvision}"
+        ) from error
     if test is None:
         return TaskData(*train.hold_out(TEST_SHARE, TEST_SEED))
     return TaskData(train, test)
-
-
-def _missing(task: VtabTask, why: str) -> MissingTaskError:
-    return MissingTaskError(
-        f"{task.title} isn't here ({why}); get it from {task.where}, or by "
-        f"torchvision.datasets.{task.torchvision}"
-    )
 
 
 def _parts(task: VtabTask, root: Path) -> tuple[Split, Split | None]:
@@ -199,6 +142,9 @@ def _parts(task: VtabTask, root: Path) -> tuple[Split, Split | None]:
         # torchvision's own class leaves the background out
         folder = root / "caltech101" / "101_ObjectCategories"
         return find_images(folder), None
+    if task.name == "cifar100":
+        dataset = load_dataset("cifar100", data=root)
+        return dataset.train, dataset.test
     if task.name == "camelyon":
         kind = import_torchvision().datasets.PCAM
         train, test = (
@@ -206,19 +152,17 @@ def _parts(task: VtabTask, root: Path) -> tuple[Split, Split | None]:
             for part in ("train", "test")
         )
         return train, test
-    if task.dataset == "cifar100":
-        dataset = load_dataset("cifar100", data=root)
-        return dataset.train, dataset.test
     place = torchvision.place_of(str(task.dataset), root)
     places = torchvision.parts(place) or {"train": place}
     found = {part: torchvision.open_part(at) for part, at in places.items()}
     if task.dataset == "clevr-count":
         for part, split in found.items():
             found[part] = _relabelled(split, root, part, task)
-    learned: list[Any] = [found[x] for x in ("train", "val") if x in found]
-    train = learned[0] if len(learned) == 1 else ConcatDataset(learned)
-    names = found["train"].class_names
-    return open_split(train, class_names=names), found.get("test")
+    train, test = found["train"], found.get("test")
+    if "val" in found:
+        both: Any = ConcatDataset([found["train"], found["val"]])
+        train = open_split(both, class_names=train.class_names)
+    return train, test
 
 
 def _relabelled(split: Split, root: Path, part: str, task: VtabTask) -> Split:
@@ -231,11 +175,10 @@ def _relabelled(split: Split, root: Path, part: str, task: VtabTask) -> Split:
     # torchvision takes the pictures in the order of their names
     for scene in sorted(scenes, key=lambda each: each["image_filename"]):
         objects = scene["objects"]
-        if task.name == "clevr-count":
-            labels.append(len(objects) - FEWEST_OBJECTS)
-        else:
-            nearest = min(each["pixel_coords"][2] for each in objects)
-            labels.append(sum(nearest > edge for edge in NEAREST))
+        nearest = min(each["pixel_coords"][2] for each in objects)
+        distance = sum(nearest > edge for edge in NEAREST)
+        is_count = task.name == "clevr-count"
+        labels.append(len(objects) - FEWEST_OBJECTS if is_count else distance)
     of_all = torch.tensor(labels)
     return replace(
         split,

@@ -64,7 +64,6 @@ class MultiHeadAttention(nn.Module):
         self.maps: list[Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, t, d) -> (b, t, d)."""
         q, k, v = rearrange(
             self.qkv(x),
             "b t (three heads hd) -> three b heads t hd",
@@ -122,9 +121,10 @@ def record_attention(
     >>> gradients = torch.autograd.grad(logits[:, 207].sum(), maps)
 
     A layer is any sub-module called `attn`; its own forward appends the weights
-    to its list `maps`. For gradients, neither compile the model nor let it
-    recompute blocks (`set_grad_checkpointing`): the backward pass would go
-    through other weights than these.
+    to its attribute `maps` where that is a list and not None. For gradients,
+    neither compile the model nor let it recompute blocks
+    (`set_grad_checkpointing`): the backward pass would go through other weights
+    than these.
 
     ValueError: no sub-module of the model is called `attn`.
     """
@@ -135,12 +135,6 @@ def record_attention(
         raise ValueError(
             f"{type(model).__name__} doesn't have an attention layer named "
             "'attn'"
-        )
-    if any(not hasattr(layer, "maps") for layer in layers):
-        raise ValueError(
-            "an attention layer lacks the attribute 'maps'; set it to None in "
-            "__init__ and append the weights to it in forward where it is a "
-            "list"
         )
     maps: list[Tensor] = Detached() if detach else []
     previous = [layer.maps for layer in layers]

@@ -4,7 +4,7 @@
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from einops import rearrange, repeat
@@ -33,8 +33,7 @@ class AxisAttention(MultiHeadAttention):
     image, line after line; s counts a line's tokens and the prefix tokens,
     which come first. A `position_bias` sees q of that shape.
 
-    ValueError: `embed_dim` does not divide into `num_heads`, or the axis is
-    unknown.
+    ValueError: `embed_dim` does not divide into `num_heads`.
     """
 
     def __init__(
@@ -42,17 +41,14 @@ class AxisAttention(MultiHeadAttention):
         embed_dim: int,
         num_heads: int,
         grid: tuple[int, int],
-        axis: str,
+        axis: Literal["row", "column"],
         dropout: float = 0.0,
     ) -> None:
         super().__init__(embed_dim, num_heads, dropout)
-        if axis not in ("row", "column"):
-            raise ValueError(f"axis is {axis!r}, it must be 'row' or 'column'")
         self.grid = grid
         self.axis = axis
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, t, d) -> (b, t, d)."""
         q, k, v = rearrange(
             self.to_lines(self.qkv(x)),
             "bl s (three heads hd) -> three bl heads s hd",
@@ -77,14 +73,12 @@ class AxisAttention(MultiHeadAttention):
     def from_lines(self, lines: Tensor) -> Tensor:
         """(b*lines, s, d) -> (b, t, d), with the mean of each prefix token."""
         rows, columns = self.grid
-        count, length, order = (
-            (rows, columns, "b gh gw d")
-            if self.axis == "row"
-            else (columns, rows, "b gw gh d")
-        )
-        lines = rearrange(lines, "(b lines) s d -> b lines s d", lines=count)
-        first = lines[:, :, :-length].mean(dim=1)  # (b, 1, d), or no token
-        patches = rearrange(lines[:, :, -length:], f"{order} -> b (gh gw) d")
+        order = "b gh gw d"
+        if self.axis == "column":
+            rows, columns, order = columns, rows, "b gw gh d"
+        lines = rearrange(lines, "(b lines) s d -> b lines s d", lines=rows)
+        first = lines[:, :, :-columns].mean(dim=1)  # (b, 1, d), or no token
+        patches = rearrange(lines[:, :, -columns:], f"{order} -> b (gh gw) d")
         return torch.cat([first, patches], dim=1)
 
 
@@ -124,7 +118,6 @@ class AxialBlock(nn.Module):
             self.add_module(axis, half)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, t, d) -> (b, t, d)."""
         return self.column(self.row(x))
 
 

@@ -47,7 +47,6 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(OrderedDict(conv=conv, norm=norm))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, c, h, w) -> (b, 4 * channels, h/stride, w/stride), rounded up."""
         y = F.relu(self.norm1(self.conv1(x)))
         y = F.relu(self.norm2(self.conv2(y)))
         y = self.norm3(self.conv3(y))
@@ -93,7 +92,6 @@ class PreActBottleneck(nn.Module):
             self.downsample = nn.Sequential(OrderedDict(conv=conv))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, c, h, w) -> (b, 4 * channels, h/stride, w/stride), rounded up."""
         y = F.relu(self.norm1(x))
         shortcut = x if self.downsample is None else self.downsample(y)
         y = self.conv1(y)
@@ -105,10 +103,7 @@ class PreActBottleneck(nn.Module):
 def build_bit_root(
     in_channels: int, width: float, border: float
 ) -> nn.Sequential:
-    """BiT's root: (b, c, h, w) -> (b, 64 * width, h/4, w/4), rounded up.
-
-    No norm and no ReLU, so the pool's `border` matters: 0 or -inf.
-    """
+    """BiT's root, without a norm: (b, c, h, w) -> (b, 64 * width, h/4, w/4)."""
     return nn.Sequential(
         OrderedDict(
             conv=BiTConv2d(in_channels, int(64 * width), 7, stride=2),
@@ -121,10 +116,7 @@ def build_bit_root(
 def build_stages(
     unit: type[nn.Module], layers: Sequence[int], width: float
 ) -> nn.Sequential:
-    """(b, 64 * width, h, w) -> features; stage i has `layers[i]` units.
-
-    Each stage after the first doubles the channels and halves the image.
-    """
+    """(b, 64 * width, h, w) -> features; stage i has `layers[i]` units."""
     in_channels, stages = int(64 * width), []
     for i, depth in enumerate(layers):
         channels, units = int(64 * width) * 2**i, []

@@ -9,14 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    get_args,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -118,14 +111,12 @@ class Classifier(nn.Module):
         super().__init__()
         self.config: Any = config
         self.num_classes = config.num_classes
-        self.preprocess = PreprocessSpec(config.image_size, config.in_channels)
-        # by index; empty: unknown
-        self.class_names: tuple[str, ...] = ()
-        # trained by it; None: unknown
-        self.loss_name: LossName | None = None
-        # whose resampling fits learned positions to another grid
-        self.resize_mode: ResizeMode = "paper"
         self.load_report: LoadReport | None = None
+        # what they mean is said in Usage
+        self.preprocess = PreprocessSpec(config.image_size, config.in_channels)
+        self.class_names: tuple[str, ...] = ()
+        self.loss_name: LossName | None = None
+        self.resize_mode: ResizeMode = "paper"
 
     if TYPE_CHECKING:  # nn.Module says that a call returns Any
 
@@ -148,11 +139,8 @@ class Classifier(nn.Module):
         A new dict each time; change `model.preprocess` to change it.
         """
         spec = self.preprocess
-        convolutions = (
-            name
-            for name, module in self.named_modules()
-            if isinstance(module, nn.Conv2d)
-        )
+        modules = self.named_modules()
+        convolutions = (x for x, each in modules if isinstance(each, nn.Conv2d))
         return {
             "num_classes": self.num_classes,
             "input_size": (spec.in_channels, *spec.image_size),

@@ -180,7 +180,16 @@ class ViTConfig:
                 f"pool={self.pool!r} is not known; did you mean {ours!r}?"
             )
         check_fields(self)
-        check_together(self)
+        if self.embed_dim % self.num_heads:
+            raise UserError(
+                f"embed_dim={self.embed_dim} does not divide into "
+                f"{self.num_heads} heads"
+            )
+        if self.pool == "token" and not self.class_token:
+            raise UserError(
+                "pool='token' needs class_token=True; or set pool='mean'"
+            )
+        self.stem.grid(self)  # says itself what does not fit
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -241,21 +250,6 @@ def seam_from_json(seam: str, value: Any) -> Any:
     return from_json(by_name[name], fields)
 
 
-def check_together(config: ViTConfig) -> None:
-    """UserError naming two fields that don't fit each other."""
-    if config.embed_dim % config.num_heads:
-        raise UserError(
-            f"embed_dim={config.embed_dim} does not divide into "
-            f"{config.num_heads} heads"
-        )
-    if config.pool == "token" and not config.class_token:
-        raise UserError(
-            "pool='token' needs class_token=True; or set pool='mean'"
-        )
-    # says itself what does not fit
-    config.stem.grid(config)
-
-
 def vit_config(name: str, **overrides: Unpack[ViTFields]) -> ViTConfig:
     """The configuration of a name, such as "ViT-B/16", with other fields.
 
@@ -269,22 +263,14 @@ def vit_config(name: str, **overrides: Unpack[ViTFields]) -> ViTConfig:
         raise UserError(
             f"there is no model {name!r}; " + did_you_mean(name, known)
         )
-    check_names(
-        "ViTConfig", overrides, (each.name for each in fields(ViTConfig))
-    )
+    check_names("ViTConfig", overrides, [x.name for x in fields(ViTConfig)])
     if name in HYBRIDS:
         size, layers, patch = HYBRIDS[name]
         stem = Hybrid(layers)
     else:
         size, patch = name.removeprefix("ViT-").split("/")
         stem = Patches()
-    embed_dim, depth, num_heads, mlp_dim = SIZES[size]
-    table = {
-        "patch_size": (int(patch), int(patch)),
-        "embed_dim": embed_dim,
-        "depth": depth,
-        "num_heads": num_heads,
-        "mlp_dim": mlp_dim,
-        "stem": stem,
-    }
+    names = ("embed_dim", "depth", "num_heads", "mlp_dim")
+    table = dict(zip(names, SIZES[size], strict=True))
+    table |= {"patch_size": (int(patch), int(patch)), "stem": stem}
     return ViTConfig(**(table | overrides))

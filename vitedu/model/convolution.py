@@ -1,6 +1,6 @@
 """Convolutions with standardised filters, and the borders that go with them.
 
-First the ViT authors' (SAME padding), then BiT's (symmetric padding).
+BiT's have symmetric padding, the ViT authors' SAME padding.
 
 `StdConv2d(3, 64, 7, stride=2)(x)` maps (b, 3, h, w) to (b, 64, h/2, w/2).
 """
@@ -47,46 +47,6 @@ def standardise(weight: Tensor) -> Tensor:
     return (weight - mean) / (std + 1e-5)
 
 
-class StdConv2d(nn.Conv2d):
-    """Convolution with standardised filters, no bias, and SAME padding.
-
-    (b, in, h, w) -> (b, out, ceil(h / stride), ceil(w / stride)). `kernel_size`
-    is odd. At stride 1 the padding is symmetric, and the convolution's own.
-    Source: vit_jax's models_resnet.py.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int,
-        stride: int = 1,
-    ) -> None:
-        padding = kernel_size // 2 if stride == 1 else 0
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, bias=False
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(b, in, h, w) -> (b, out, ceil(h / stride), ceil(w / stride))."""
-        kernel_size, stride = self.kernel_size[0], self.stride[0]
-        if kernel_size > 1 and stride > 1:
-            x = pad_same(x, kernel_size, stride)
-        weight = standardise(self.weight)
-        return F.conv2d(x, weight, stride=stride, padding=self.padding)
-
-
-class SamePool(nn.Module):
-    """The largest of 3x3 pixels: (b, c, h, w) -> (b, c, ceil(h/2), ceil(w/2)).
-
-    The border is -inf, so it never wins. Source: flax's `max_pool`, SAME.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(b, c, h, w) -> (b, c, ceil(h / 2), ceil(w / 2))."""
-        return F.max_pool2d(pad_same(x, 3, 2, -math.inf), 3, stride=2)
-
-
 def standardise_bit(weight: Tensor) -> Tensor:
     """(out, in, p, q) -> the same: every filter has mean 0 and deviation 1.
 
@@ -121,9 +81,34 @@ class BiTConv2d(nn.Conv2d):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, in, h, w) -> (b, out, ceil(h / stride), ceil(w / stride))."""
         weight = standardise_bit(self.weight)
         return F.conv2d(x, weight, stride=self.stride, padding=self.padding)
+
+
+class StdConv2d(BiTConv2d):
+    """Convolution with standardised filters, no bias, and SAME padding.
+
+    (b, in, h, w) -> (b, out, ceil(h / stride), ceil(w / stride)). `kernel_size`
+    is odd. At stride 1 SAME is symmetric too.
+    Source: vit_jax's models_resnet.py.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, padding = standardise(self.weight), self.padding
+        if self.kernel_size[0] > 1 and self.stride[0] > 1:
+            x = pad_same(x, self.kernel_size[0], self.stride[0])
+            padding = (0, 0)
+        return F.conv2d(x, weight, stride=self.stride, padding=padding)
+
+
+class SamePool(nn.Module):
+    """The largest of 3x3 pixels: (b, c, h, w) -> (b, c, ceil(h/2), ceil(w/2)).
+
+    The border is -inf, so it never wins. Source: flax's `max_pool`, SAME.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.max_pool2d(pad_same(x, 3, 2, -math.inf), 3, stride=2)
 
 
 class Border(nn.Module):
@@ -138,7 +123,6 @@ class Border(nn.Module):
         self.value = value
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, c, h, w) -> (b, c, h + 2, w + 2)."""
         row = torch.full_like(x[:, :, :1], self.value)
         x = torch.cat([row, x, row], dim=2)
         column = torch.full_like(x[..., :1], self.value)

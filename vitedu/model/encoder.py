@@ -1,7 +1,7 @@
 """The Transformer encoder: equations (2) and (3), L times."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,6 @@ class MLP(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, t, d) -> (b, t, d)."""
         x = self.dropout(self.act(self.fc1(x)))  # (b, t, mlp_dim)
         return self.dropout(self.fc2(x))
 
@@ -50,7 +49,6 @@ class DropPath(nn.Module):
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, t, d) -> (b, t, d)."""
         if not self.training or self.rate == 0.0:
             return x
         keep = 1.0 - self.rate
@@ -86,7 +84,6 @@ class EncoderBlock(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, t, d) -> (b, t, d)."""
         x = x + self.drop_path(self.attn(self.norm1(x)))  # equation (2)
         return x + self.drop_path(self.mlp(self.norm2(x)))  # equation (3)
 
@@ -124,11 +121,7 @@ class Encoder(nn.Sequential):
             *(config.block.build(config, rate) for rate in rates.tolist())
         )
 
-    @overload
-    def __getitem__(self, index: int) -> nn.Module: ...
-    @overload
-    def __getitem__(self, index: slice) -> nn.Sequential: ...
-    def __getitem__(self, index: int | slice) -> nn.Module:
+    def __getitem__(self, index: int | slice) -> Any:
         """A block; for a slice, an nn.Sequential of the same modules."""
         if isinstance(index, slice):
             return nn.Sequential(*[*self][index])

@@ -54,7 +54,6 @@ class HybridEmbedding(nn.Module):
         self.proj = nn.Conv2d(channels, d, patch_size, stride=patch_size)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(b, c, h, w) -> (b, n, d), n row by row."""
         check_images(images, self.input_shape)
         features = self.backbone(images)  # (b, channels, h', w')
         return rearrange(self.proj(features), "b d gh gw -> b (gh gw) d")
@@ -89,20 +88,16 @@ class Hybrid:
 
     def grid(self, config: "ViTConfig") -> tuple[int, int]:
         """Rows and columns. UserError: features do not divide into patches."""
-        sides = []
-        for size, patch in zip(
-            config.image_size, config.patch_size, strict=True
-        ):
-            # rounded up
-            features = -(-size // self.stride)
+        (height, width), (p, q) = config.image_size, config.patch_size
+        rows, columns = -(-height // self.stride), -(-width // self.stride)
+        for size, features, patch in ((height, rows, p), (width, columns, q)):
             if features % patch:
                 raise UserError(
                     f"image size {size} makes {features} rows or columns of "
                     f"features, which is not a multiple of the patch size "
                     f"{patch}; take a multiple of {self.stride * patch} pixels"
                 )
-            sides.append(features // patch)
-        return sides[0], sides[1]
+        return rows // p, columns // q
 
     def build(self, config: "ViTConfig") -> HybridEmbedding:
         """The module that maps images to a grid of tokens."""

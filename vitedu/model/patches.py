@@ -74,15 +74,28 @@ def unpatchify(
     )
 
 
+def patch_grid(
+    image_size: tuple[int, int], patch_size: tuple[int, int]
+) -> tuple[int, int]:
+    """Rows and columns. UserError: the image doesn't divide evenly."""
+    for size, patch in zip(image_size, patch_size, strict=True):
+        if size % patch:
+            raise UserError(
+                f"image size {size} is not a multiple of the patch size "
+                f"{patch} ({size % patch} pixels left over)"
+            )
+    return image_size[0] // patch_size[0], image_size[1] // patch_size[1]
+
+
 def check_images(images: Tensor, input_shape: tuple[int, int, int]) -> None:
     """ValueError unless `images` are (b, *input_shape)."""
-    c, h, w = input_shape
     if images.ndim != 4:
         raise ValueError(
-            f"the model needs images (b, {c}, {h}, {w}), got "
-            f"{tuple(images.shape)}; one image is images[None]"
+            f"the model needs images (b, {', '.join(map(str, input_shape))}), "
+            f"got {tuple(images.shape)}; one image is images[None]"
         )
     if images.shape[1:] != input_shape:
+        c, h, w = input_shape
         channels, height, width = images.shape[1:]
         raise ValueError(
             f"the model needs images of {c} channels, {h}x{w} pixels, "
@@ -93,8 +106,8 @@ def check_images(images: Tensor, input_shape: tuple[int, int, int]) -> None:
 class PatchEmbedding(nn.Module):
     """Each patch times E of equation (1): (b, c, h, w) -> (b, n, d).
 
-    E is stored as the kernel of the equal convolution: `proj.weight` (d, c, p,
-    q).
+    Rows n are in the order of `patchify`. E is stored as the kernel of the
+    equal convolution: `proj.weight` (d, c, p, q).
 
     ValueError: the size does not divide into patches, or the images have
     another number of axes, channels or pixels.
@@ -109,24 +122,14 @@ class PatchEmbedding(nn.Module):
         embed_dim: int,
     ) -> None:
         super().__init__()
-        for size, patch in zip(image_size, patch_size, strict=True):
-            if size % patch:
-                raise ValueError(
-                    f"{size} pixels do not divide into patches of {patch} "
-                    f"({size % patch} left over)"
-                )
         self.input_shape = (in_channels, *image_size)
-        self.grid = (
-            image_size[0] // patch_size[0],
-            image_size[1] // patch_size[1],
-        )
+        self.grid = patch_grid(image_size, patch_size)
         self.num_patches = self.grid[0] * self.grid[1]
         self.proj = nn.Conv2d(
             in_channels, embed_dim, patch_size, stride=patch_size
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        """(b, c, h, w) -> (b, n, d), n row by row."""
         check_images(images, self.input_shape)
         return rearrange(self.proj(images), "b d gh gw -> b (gh gw) d")
 
@@ -139,16 +142,7 @@ class Patches:
 
     def grid(self, config: "ViTConfig") -> tuple[int, int]:
         """Rows and columns. UserError: the image doesn't divide evenly."""
-        for size, patch in zip(
-            config.image_size, config.patch_size, strict=True
-        ):
-            if size % patch:
-                raise UserError(
-                    f"image size {size} is not a multiple of the patch size "
-                    f"{patch} ({size % patch} pixels left over)"
-                )
-        (height, width), (p, q) = config.image_size, config.patch_size
-        return height // p, width // q
+        return patch_grid(config.image_size, config.patch_size)
 
     def build(self, config: "ViTConfig") -> PatchEmbedding:
         """The module that maps images to a grid of tokens."""

@@ -29,7 +29,6 @@ class Pool(nn.Module):
         self.num_patches = num_patches
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(b, t, d) -> (b, d)."""
         if self.kind == "token":
             return tokens[:, 0]
         return tokens[:, -self.num_patches :].mean(dim=1)
@@ -57,7 +56,6 @@ class KeyValue(nn.Module):
         nn.init.zeros_(self.bias)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(b, t, d) -> (b, t, 2*d)."""
         return F.linear(tokens, self.weight, self.bias)
 
 
@@ -72,7 +70,6 @@ class AttentionPool(nn.Module):
     here, or from `reset_parameters` after a build on the meta device.
     `record_attention` leaves the probe out: its weights are no (t, t) map.
 
-    ValueError: `embed_dim` does not divide into `num_heads`.
     Source: big_vision's vit.py, MAPHead; keys as in timm's AttentionPoolLatent.
     """
 
@@ -87,10 +84,6 @@ class AttentionPool(nn.Module):
         norm_eps: float = 1e-6,
     ) -> None:
         super().__init__()
-        if embed_dim % num_heads:
-            raise ValueError(
-                f"embed_dim={embed_dim} does not divide into {num_heads} heads"
-            )
         self.num_heads = num_heads
         self.num_patches = num_patches
         self.latent = nn.Parameter(torch.empty(1, 1, embed_dim))  # the probe
@@ -109,7 +102,6 @@ class AttentionPool(nn.Module):
         self.kv.reset_parameters()
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(b, t, d) -> (b, d)."""
         patches = tokens[:, -self.num_patches :]
         q = rearrange(
             self.q(self.latent),

@@ -79,25 +79,23 @@ class AddedTable(Position, ABC):
 
     @abstractmethod
     def table(self, config: "ViTConfig") -> nn.Parameter | nn.Module:
-        """The table, or a module that gives it when called."""
+        """The table (1, t, d), not yet drawn, or a module that gives it."""
 
     def build(self, config: "ViTConfig") -> nn.Parameter | nn.Module | None:
-        """The table of the model; None where every block has its own."""
         return None if self.at == "layers" else self.table(config)
 
     def add(self, tokens: Tensor, pos_embed: Any) -> Tensor:
         return add_table(tokens, pos_embed) if self.at == "stem" else tokens
 
     def attach(self, model: "ViT") -> None:
-        """Have the blocks add the table, unless the stem does."""
         if self.at == "stem":
             return
         for block in model.blocks:
+            owner = model
             if self.at == "layers":
-                own = self.table(model.config)
+                owner, own = block, self.table(model.config)
                 is_weight = isinstance(own, nn.Parameter)
                 block.pos_embed = draw(own) if is_weight else own
-            owner = block if self.at == "layers" else model
             block.register_forward_pre_hook(AddTable(owner))
 
 
@@ -115,7 +113,6 @@ class Learned1D(AddedTable):
     name: str = field(default="Learned1D", init=False, repr=False)
 
     def table(self, config: "ViTConfig") -> nn.Parameter:
-        """The table E_pos, (1, t, d), before it has its initial values."""
         return nn.Parameter(torch.zeros(1, config.num_tokens, config.embed_dim))
 
 
@@ -134,7 +131,6 @@ class Learned2D(AddedTable):
     name: str = field(default="Learned2D", init=False, repr=False)
 
     def table(self, config: "ViTConfig") -> "GridTables":
-        """The three learned tables; called, they give (1, t, d)."""
         if config.embed_dim % 2:
             raise UserError(
                 f"Learned2D gives half of embed_dim to X and half to Y; "
@@ -149,8 +145,8 @@ class Learned2D(AddedTable):
 class SinCos2D(AddedTable):
     """Sines and cosines of row and column, fixed: nothing is learned or stored.
 
-    The table is big_vision's (see `sincos_table`), with zeros for prefix
-    tokens. `at` as for Learned1D; here "layers" and "shared" compute the same.
+    See `sincos_table`. `at` as for Learned1D; "layers" and "shared" compute the
+    same.
 
     UserError: `at` is unknown; when the model is built, `embed_dim` isn't a
     multiple of 4, or is below 8.
@@ -160,7 +156,6 @@ class SinCos2D(AddedTable):
     name: str = field(default="SinCos2D", init=False, repr=False)
 
     def table(self, config: "ViTConfig") -> "FixedTable":
-        """The table as a module; called, it gives (1, t, d)."""
         compute = partial(
             sincos_table,
             embed_dim=config.embed_dim,
@@ -174,11 +169,7 @@ class SinCos2D(AddedTable):
 
 
 class GridTables(nn.Module):
-    """What Learned2D learns: () -> (1, t, d).
-
-    `x` (1, gw, d/2), `y` (1, gh, d/2) and for prefix tokens `cls` (1, prefix,
-    d), all normal with std 0.02.
-    """
+    """What Learned2D learns: () -> (1, t, d), patches row by row."""
 
     def __init__(
         self, grid: tuple[int, int], embed_dim: int, num_prefix_tokens: int
@@ -194,7 +185,6 @@ class GridTables(nn.Module):
             self.cls = draw(nn.Parameter(prefix))
 
     def forward(self) -> Tensor:
-        """() -> (1, t, d), patches row by row."""
         x = repeat(self.x, "1 gw c -> 1 (gh gw) c", gh=self.y.shape[1])
         y = repeat(self.y, "1 gh c -> 1 (gh gw) c", gw=self.x.shape[1])
         patches = torch.cat([x, y], dim=-1)  # (1, n, d)
@@ -265,20 +255,17 @@ def over_grid(
     of_columns: Sequence[Tensor], of_rows: Sequence[Tensor], dtype: torch.dtype
 ) -> Tensor:
     """Tables (gw, k) and (gh, k) joined for every patch: (n, k * tables)."""
-    rows, columns = len(of_rows[0]), len(of_columns[0])
-    parts = [each.to(dtype)[None].expand(rows, -1, -1) for each in of_columns]
-    parts += [
-        each.to(dtype)[:, None].expand(-1, columns, -1) for each in of_rows
-    ]
-    return torch.cat(parts, dim=-1).flatten(0, 1)
+    shape = len(of_rows[0]), len(of_columns[0]), -1
+    parts = [each[None].expand(shape) for each in of_columns]
+    parts += [each[:, None].expand(shape) for each in of_rows]
+    return torch.cat(parts, dim=-1).to(dtype).flatten(0, 1)
 
 
 class FixedTable(nn.Module):
-    """A table that isn't learned: () -> what `compute(grid, dtype=...)` gives.
+    """A table that isn't learned or stored: () -> `compute(grid, dtype=...)`.
 
-    Not in the state_dict. A change of dtype computes it again, so that float64
-    isn't float32 widened. Under torch.device("meta") it is on the CPU all the
-    same, since no file will bring it.
+    A change of dtype computes it again, so that float64 isn't float32 widened.
+    Under torch.device("meta") it is on the CPU, since no file will bring it.
     """
 
     table: Tensor
@@ -330,10 +317,9 @@ def beside(tokens: Tensor, table: Tensor) -> Tensor:
 
 
 class AddTable:
-    """A block's forward pre-hook: adds the table in `owner.pos_embed`.
+    """A block's forward pre-hook: adds the table in `owner.pos_embed`."""
 
-    Not a closure, so that copy.deepcopy and pickle use the copied owner.
-    """
+    # not a closure, so that copy.deepcopy and pickle use the copied owner
 
     def __init__(self, owner: nn.Module) -> None:
         self.owner = owner

@@ -62,15 +62,15 @@ class Relative(Position):
         return nn.Parameter(torch.zeros(1, offsets, config.embed_dim))
 
     def build(self, config: "ViTConfig") -> nn.Parameter | None:
-        """The table of the model; None where every block has its own."""
         return None if self.at == "layers" else self.table(config)
 
     def attach(self, model: "ViT") -> None:
         layers = attention_layers(model.blocks, "Relative()")
         for block, layer in zip(model.blocks, layers, strict=True):
+            owner = model
             if self.at == "layers":
+                owner = block
                 block.pos_embed = draw(self.table(model.config))
-            owner = block if self.at == "layers" else model
             layer.position_bias = RelativeBias(owner)
 
 
@@ -85,7 +85,6 @@ class RelativeBias(nn.Module):
         self.owner = (owner,)
 
     def forward(self, q: Tensor) -> Tensor:
-        """(b, heads, t, hd) -> (b, heads, t, t)."""
         b, heads, t, hd = q.shape
         table = self.owner[0].pos_embed
         keys = rearrange(table, "1 o (heads hd) -> heads hd o", heads=heads)
@@ -121,7 +120,6 @@ class RoPE(Position):
     theta: Annotated[float, Range(1)] = 100.0
 
     def build(self, config: "ViTConfig") -> FixedTable:
-        """The cosines and sines, one table for all blocks."""
         head_dim = config.embed_dim // config.num_heads
         if head_dim % 4:
             raise UserError(
@@ -154,7 +152,6 @@ class Rotation(nn.Module):
         self.owner = (owner,)
 
     def forward(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Both (b, heads, t, hd), in their own dtype."""
         cosine, sine = beside(q, self.owner[0].pos_embed())
         return rotated(q, cosine, sine), rotated(k, cosine, sine)
 

@@ -6,7 +6,7 @@
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Unpack
 
 import torch
 from einops import rearrange
@@ -79,29 +79,8 @@ class ViT(Classifier):
         return y if pre_logits else self.head(y)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(b, c, h, w) -> (b, classes)."""
         return self.forward_head(self.forward_features(images))
 
-    @overload
-    def get_intermediate_layers(
-        self,
-        images: Tensor,
-        n: int | Sequence[int] = 1,
-        *,
-        reshape: bool = False,
-        return_prefix_tokens: Literal[False] = False,
-        norm: bool = False,
-    ) -> list[Tensor]: ...
-    @overload
-    def get_intermediate_layers(
-        self,
-        images: Tensor,
-        n: int | Sequence[int] = 1,
-        *,
-        reshape: bool = False,
-        return_prefix_tokens: Literal[True],
-        norm: bool = False,
-    ) -> list[tuple[Tensor, Tensor]]: ...
     def get_intermediate_layers(
         self,
         images: Tensor,
@@ -110,7 +89,7 @@ class ViT(Classifier):
         reshape: bool = False,
         return_prefix_tokens: bool = False,
         norm: bool = False,
-    ) -> list[Tensor] | list[tuple[Tensor, Tensor]]:
+    ) -> list[Any]:
         """The patches' tokens after some of the blocks: a list of (b, n, d).
 
         `n` is how many blocks, counted from the last, or their numbers (-1 is
@@ -134,17 +113,14 @@ class ViT(Classifier):
         prefix = self.config.num_prefix_tokens
         patches = [x[:, prefix:] for x in outputs]
         if reshape:
-            rows = self.config.grid[0]
-            pattern = "b (gh gw) d -> b d gh gw"
+            rows, pattern = self.config.grid[0], "b (gh gw) d -> b d gh gw"
             patches = [
                 rearrange(x, pattern, gh=rows).contiguous() for x in patches
             ]
-        if not return_prefix_tokens:
-            return patches
-        return [
-            (x, all_tokens[:, :prefix])
-            for x, all_tokens in zip(patches, outputs, strict=True)
-        ]
+        if return_prefix_tokens:
+            before = [x[:, :prefix] for x in outputs]
+            return list(zip(patches, before, strict=True))
+        return patches
 
     def reset_classifier(
         self, num_classes: int, class_names: Sequence[str] = ()

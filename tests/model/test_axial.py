@@ -161,63 +161,6 @@ def test_attention_along_an_axis_is_whole_attention_under_a_mask(axis):
     assert_close(layer(x), whole(x), **EXACT)
 
 
-def test_a_patch_alone_in_its_column_attends_to_itself():
-    layer, x = random_attention("column", (1, 6)), random_tokens(6)
-    with record_attention(nn.ModuleDict({"attn": layer})) as maps:
-        layer(x)
-    assert torch.equal(maps[0], torch.ones(12, 4, 1, 1, dtype=torch.float64))
-
-
-def gradient_reaches(layer, grid, class_token):
-    """(t, t) of bools: does output i of the first image depend on input j."""
-    x = random_tokens(class_token + math.prod(grid), b=1).requires_grad_()
-    rows = []
-    for token in layer(x)[0]:
-        (gradient,) = torch.autograd.grad(token.sum(), x, retain_graph=True)
-        rows.append(gradient[0].abs().amax(-1) > 0)
-    return torch.stack(rows)
-
-
-@pytest.mark.parametrize("class_token", [False, True])
-@pytest.mark.parametrize("half", ["row", "column"])
-def test_nothing_leaks_into_another_line(half, class_token):
-    reaches = gradient_reaches(
-        random_block().get_submodule(half), GRID, class_token
-    )
-    if class_token:
-        assert reaches[0].all()  # it reads every line
-        assert reaches[:, 0].all()  # and is read in every line
-        reaches = reaches[1:, 1:]
-    assert torch.equal(reaches, Mask(half).same)
-
-
-@pytest.mark.parametrize("class_token", [False, True])
-def test_after_both_halves_every_token_has_seen_every_other(class_token):
-    assert gradient_reaches(random_block(), GRID, class_token).all()
-
-
-def test_rows_come_before_columns():
-    block, x = random_block(), random_tokens(16)
-    assert_close(block(x), block.column(block.row(x)), **EXACT)
-    other_order = block.row(block.column(x))
-    assert (block(x) - other_order).abs().max() > 1e-2
-
-
-def test_the_residual_path_is_untouched():
-    block = random_block()
-    for half in (block.row, block.column):
-        for layer in (half.attn.proj, half.mlp.fc2):
-            nn.init.zeros_(layer.weight)
-            nn.init.zeros_(layer.bias)
-    x = 100 * random_tokens(16)
-    assert torch.equal(block(x), x)
-
-
-def test_only_two_axes_are_known():
-    with pytest.raises(ValueError, match="axis is 'x', it must be 'row' or"):
-        AxisAttention(32, 4, GRID, "x")
-
-
 def test_a_block_takes_every_field_twice():
     config = replace(CONFIG, gelu="tanh", norm_eps=1e-3, dropout=0.3)
     block = Axial().build(config, drop_path=0.2)
@@ -272,27 +215,7 @@ def random_images():
 def test_record_attention_gives_rows_then_columns_line_by_line(class_token):
     model = random_model(class_token=class_token, pool="mean")
     with record_attention(model) as maps:
-        recorded = model(random_images())
+        model(random_images())
     of_rows = (2 * 3, 4, 5 + class_token, 5 + class_token)
     of_columns = (2 * 5, 4, 3 + class_token, 3 + class_token)
     assert [weights.shape for weights in maps] == [of_rows, of_columns] * 2
-    for weights in maps:
-        ones = torch.ones(weights.shape[:-1], dtype=torch.float64)
-        assert_close(weights.sum(-1), ones, **EXACT)
-    # the fused kernel sums in another order; logits are about 100
-    assert_close(recorded, model(random_images()), rtol=0, atol=1e-9)
-
-
-def test_a_bias_in_the_logits_is_added_in_every_line():
-    class Bias(nn.Module):
-        def forward(self, q):
-            # the first token of a line alone is read, by all
-            table = torch.full(q.shape[-2:-1] * 2, -math.inf, dtype=q.dtype)
-            table[:, 0] = 0
-            return table
-
-    layer, x = random_attention("row"), random_tokens(15)
-    layer.position_bias = Bias()
-    values = x @ layer.qkv.weight[64:].T + layer.qkv.bias[64:]
-    first = torch.arange(15) // 5 * 5
-    assert_close(layer(x), layer.proj(values[:, first]), **EXACT)

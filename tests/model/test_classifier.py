@@ -59,16 +59,6 @@ def test_a_new_model_says_what_it_is(build):
 
 
 @both
-def test_another_head_drops_the_names_of_the_old_classes(build):
-    model = build()
-    model.class_names = tuple("abcde")
-    model.reset_classifier(3)
-    assert model.class_names == ()
-    assert model.num_classes == model.config.num_classes == 3
-    assert model(images()).shape == (2, 3)
-
-
-@both
 def test_another_head_takes_the_names_of_its_classes(build):
     model = build()
     model.reset_classifier(2, ["ants", "bees"])
@@ -182,16 +172,6 @@ def test_layer_decay_has_the_groups_of_timms_own_model(ours, theirs):
     assert layers(ours) == layers(theirs)
 
 
-def test_layer_decay_has_one_rate_a_layer():
-    # stem, two blocks (the last with the final norm), head
-    groups = layers(small_vit(), layer_decay=0.5)
-    rates = {name: rate for rate, _, names in groups for name in names}
-    assert sorted({*rates.values()}) == [0.125, 0.25, 0.5, 1.0]
-    assert rates["pos_embed"] == rates["patch_embed.proj.bias"] == 0.125
-    assert rates["blocks.1.attn.qkv.weight"] == rates["norm.weight"] == 0.5
-    assert rates["head.weight"] == 1.0
-
-
 def test_coarse_layers_of_a_resnet_are_its_stages():
     import_timm()
     from timm.models import group_parameters
@@ -219,9 +199,6 @@ def test_coarse_layers_of_a_resnet_are_its_stages():
 )
 def test_class_token_and_positions_are_not_to_decay(fields, names):
     assert small_vit(**fields).no_weight_decay() == names
-
-
-# --- gradient checkpointing
 
 
 # --- Hugging Face's mixin

@@ -1,14 +1,11 @@
 """Configurations: what they hold, refuse and change, and their JSON."""
 
-import json
 import pydoc
-from dataclasses import FrozenInstanceError, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import get_type_hints
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 from tests.tiny import tiny
@@ -30,46 +27,6 @@ from vitedu.model.config import ViTFields
 from vitedu.model.resnet import ResNetFields
 from vitedu.pictures import PreprocessSpec
 
-small = st.integers(1, 6)
-
-
-@st.composite
-def configs(draw):
-    """Any configuration whose fields fit each other."""
-    patch = draw(st.tuples(small, small))
-    heads = draw(small)
-    class_token = draw(st.booleans())
-    return ViTConfig(
-        image_size=(patch[0] * draw(small), patch[1] * draw(small)),
-        patch_size=patch,
-        in_channels=draw(small),
-        num_classes=draw(st.integers(0, 30_000)),
-        embed_dim=heads * draw(small),
-        depth=draw(small),
-        num_heads=heads,
-        mlp_dim=draw(small),
-        stem=Patches(),
-        position=Learned1D(at="stem"),
-        block=Standard(),
-        pool=draw(
-            st.sampled_from(["token", "mean"] if class_token else ["mean"])
-        ),
-        class_token=class_token,
-        registers=draw(st.integers(0, 4)),
-        pre_logits=draw(st.none() | small),
-        gelu=draw(st.sampled_from(["exact", "tanh"])),
-        norm_eps=draw(st.floats(1e-12, 1.0)),
-        dropout=draw(st.floats(0, 1, exclude_max=True)),
-        drop_path=draw(st.floats(0, 1, exclude_max=True)),
-    )
-
-
-@settings(deadline=None, derandomize=True, max_examples=200)
-@given(configs())
-def test_json_and_back_is_the_same_configuration(config):
-    text = json.dumps(config.to_json())
-    assert ViTConfig.from_json(json.loads(text)) == config
-
 
 def test_json_holds_every_field_and_the_names_of_the_parts():
     written = ViTConfig().to_json()
@@ -88,11 +45,6 @@ def test_json_without_a_field_means_its_default():
 def test_one_number_and_a_list_become_a_pair(field):
     assert getattr(ViTConfig(**{field: 32}), field) == (32, 32)
     assert getattr(ViTConfig(**{field: [32, 16]}), field) == (32, 16)
-
-
-def test_a_configuration_cannot_be_changed():
-    with pytest.raises(FrozenInstanceError):
-        ViTConfig().depth = 3
 
 
 def test_the_defaults_are_b16():
@@ -142,33 +94,18 @@ BAD = [
         {"image_size": 250},
         "size 250 is not a multiple of the patch size 16 .10 pixels",
     ),
-    (
-        {"image_size": (224, 230)},
-        "size 230 is not a multiple of the patch size 16",
-    ),
     ({"image_size": 0}, f"image{A_SIZE}0"),
-    ({"image_size": (224, -1)}, rf"image{A_SIZE}\(224, -1\)"),
-    ({"image_size": (1, 2, 3)}, rf"image{A_SIZE}\(1, 2, 3\)"),
-    ({"image_size": "224"}, f"image{A_SIZE}'224'"),
-    ({"image_size": True}, f"image{A_SIZE}True"),
-    ({"image_size": 224.0}, f"image{A_SIZE}224.0"),
     ({"patch_size": 0}, f"patch{A_SIZE}0"),
-    ({"patch_size": (16, 2.5)}, rf"patch{A_SIZE}\(16, 2.5\)"),
     ({"in_channels": 0}, "in_channels must be .* at least 1, got 0"),
     ({"num_classes": -1}, "num_classes must be .* at least 0, got -1"),
-    ({"num_classes": True}, "num_classes must be a whole number .*, got True"),
     ({"embed_dim": 0}, "embed_dim must be .* at least 1, got 0"),
     ({"embed_dim": 100}, "embed_dim=100 does not divide into 12 heads"),
     ({"depth": 0}, "depth must be .* at least 1 and at most 4096, got 0"),
-    ({"depth": 2.0}, "depth must be a whole number .*, got 2.0"),
     ({"num_heads": 0}, "num_heads must be .* at least 1, got 0"),
-    ({"num_heads": 7}, "embed_dim=768 does not divide into 7 heads"),
     ({"mlp_dim": 0}, "mlp_dim must be .* at least 1, got 0"),
     ({"pre_logits": 0}, "pre_logits must be .* at least 1, got 0"),
     ({"pool": "tokens"}, "pool='tokens' is not known; did you mean 'token'?"),
     ({"pool": "gap"}, "pool='gap' is not known; did you mean 'mean'"),
-    ({"pool": "avg"}, "pool='avg' is not known; did you mean 'mean'"),
-    ({"pool": "tok"}, "pool='tok' is not known; did you mean 'token'"),
     (
         {"pool": "token", "class_token": False},
         "pool='token' needs class_token=True",
@@ -177,9 +114,7 @@ BAD = [
     ({"registers": -4}, "registers must be .* at least 0, got -4"),
     ({"gelu": "tan"}, "gelu='tan' is not known; did you mean 'tanh'?"),
     ({"norm_eps": 0.0}, "norm_eps must be a number above 0, got 0.0"),
-    ({"norm_eps": float("nan")}, "norm_eps must be a number .*, got nan"),
     ({"dropout": 1.0}, "dropout must be .* at least 0 and below 1, got 1.0"),
-    ({"dropout": -0.1}, "dropout must be a number of at least 0 .*, got -0.1"),
     ({"drop_path": 1.5}, "drop_path must be a number .* below 1, got 1.5"),
     (
         {"stem": Learned1D()},
@@ -243,6 +178,10 @@ UNKNOWN = [
     (
         lambda: ViTConfig.from_json({"block": {}}),
         "there is no block 'None'; known: Axial, Standard",
+    ),
+    (
+        lambda: ViTConfig(position={"name": "Learned1", "at": "stem"}),
+        "did you mean 'Learned1D'",
     ),
 ]
 
@@ -360,10 +299,3 @@ def test_the_arguments_of_a_call_are_the_fields_and_their_types(owner, typed):
         # one number may be given for a pair
         of_call = int | kind if kind == tuple[int, int] else kind
         assert hints[name] == of_call, name
-
-
-def test_a_dict_that_names_no_variant_is_an_error():
-    with pytest.raises(UserError, match="there is no stem 'None'; known"):
-        ViTConfig(stem={})
-    with pytest.raises(UserError, match="did you mean 'Learned1D'"):
-        ViTConfig(position={"name": "Learned1", "at": "stem"})

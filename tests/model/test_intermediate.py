@@ -40,6 +40,19 @@ def assert_same(got, want):
             assert_close(one, other, rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("fields", [{}, {"class_token": False, "pool": "mean"}])
+@pytest.mark.parametrize("reshape", [False, True])
+def test_prefix_tokens_equal_timms(reshape, fields):
+    ours, theirs, images = ours_and_theirs(**fields)
+    got, want = (
+        model.get_intermediate_layers(
+            images, 2, reshape=reshape, return_prefix_tokens=not fields
+        )
+        for model in (ours, theirs)
+    )
+    assert_same(got, want)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 3, 4, [0, 2], (3, 1), [-1, 0], range(2)])
 @pytest.mark.parametrize("reshape", [False, True])
@@ -48,28 +61,6 @@ def test_layers_equal_timms(n, reshape, norm):
     ours, theirs, images = ours_and_theirs()
     got, want = (
         model.get_intermediate_layers(images, n, reshape=reshape, norm=norm)
-        for model in (ours, theirs)
-    )
-    assert_same(got, want)
-
-
-@pytest.mark.parametrize("reshape", [False, True])
-def test_prefix_tokens_equal_timms(reshape):
-    ours, theirs, images = ours_and_theirs()
-    got, want = (
-        model.get_intermediate_layers(
-            images, 2, reshape=reshape, return_prefix_tokens=True
-        )
-        for model in (ours, theirs)
-    )
-    assert_same(got, want)
-    assert got[0][1].shape == (2, 1, 32)
-
-
-def test_without_a_class_token_layers_equal_timms_too():
-    ours, theirs, images = ours_and_theirs(class_token=False, pool="mean")
-    got, want = (
-        model.get_intermediate_layers(images, 2, reshape=True)
         for model in (ours, theirs)
     )
     assert_same(got, want)

@@ -10,14 +10,13 @@ from functools import partial
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
 from tests.tiny import random_images, random_model, tiny
 from vitedu.compat import import_timm
 from vitedu.model import ViT, ViTConfig
-from vitedu.model.pool import AttentionPool, KeyValue, build_pool
+from vitedu.model.pool import AttentionPool, build_pool
 
 # float64, at most 96 terms per sum in another order: measured below 1e-14
 EXACT = {"rtol": 0, "atol": 1e-12}
@@ -41,81 +40,23 @@ def random_tokens(t=7):
     return torch.randn(2, t, 32, dtype=torch.float64)
 
 
-def pool_by_equations(tokens, weights, num_heads, norm_eps, approximate):
-    """The head written out, head by head, from the tensors of a state_dict."""
-    d = tokens.shape[-1]
-
-    def dense(x, name):
-        return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
-
-    q = dense(weights["latent"][0], "q").split(d // num_heads, dim=-1)
-    k, v = dense(tokens, "kv").split(d, dim=-1)
-    answers = []
-    for head, (keys, values) in enumerate(
-        zip(
-            k.split(d // num_heads, dim=-1),
-            v.split(d // num_heads, dim=-1),
-            strict=True,
-        )
-    ):
-        scores = q[head] @ keys.mT / math.sqrt(d // num_heads)  # (b, 1, t)
-        answers.append((scores.softmax(-1) @ values)[:, 0])
-    x = dense(torch.cat(answers, dim=-1), "proj")
-    scale, shift = weights["norm.weight"], weights["norm.bias"]
-    hidden = dense(F.layer_norm(x, (d,), scale, shift, norm_eps), "mlp.fc1")
-    return x + dense(F.gelu(hidden, approximate=approximate), "mlp.fc2")
-
-
 @pytest.mark.parametrize("gelu", ["exact", "tanh"])
 @pytest.mark.parametrize("norm_eps", [1e-6, 1e-2])
-def test_attention_pooling_equals_its_equations(gelu, norm_eps):
-    pool = random_pool(gelu=gelu, norm_eps=norm_eps)
-    approximate = {"exact": "none", "tanh": "tanh"}[gelu]
-    want = pool_by_equations(
-        random_tokens(), pool.state_dict(), 4, norm_eps, approximate
-    )
-    assert_close(pool(random_tokens()), want, **EXACT)
-
-
-@pytest.mark.parametrize("gelu", ["exact", "tanh"])
-def test_attention_pooling_equals_timms_under_the_same_keys(gelu):
+def test_attention_pooling_equals_timms_under_the_same_keys(gelu, norm_eps):
     import_timm()
     from timm.layers import AttentionPoolLatent
 
-    pool = random_pool(gelu=gelu)
+    pool = random_pool(gelu=gelu, norm_eps=norm_eps)
     approximate = {"exact": "none", "tanh": "tanh"}[gelu]
     theirs = AttentionPoolLatent(
         32,
         num_heads=4,
         mlp_ratio=3,
-        norm_layer=partial(nn.LayerNorm, eps=1e-6),
+        norm_layer=partial(nn.LayerNorm, eps=norm_eps),
         act_layer=partial(nn.GELU, approximate=approximate),
     ).double()
     theirs.load_state_dict(pool.state_dict(), strict=True)
     assert_close(pool(random_tokens()), theirs(random_tokens()), **EXACT)
-
-
-def test_attention_pooling_asks_every_patch_and_leaves_the_class_token_out():
-    pool, tokens = random_pool(), random_tokens(t=1 + 7).requires_grad_()
-    pool(tokens).sum().backward()
-    seen = tokens.grad.abs().amax(-1)
-    assert (seen[:, 1:] > 1e-6).all()
-    assert not seen[:, 0].any()
-
-
-def test_attention_pooling_does_not_see_the_order_of_tokens():
-    pool, order = random_pool(), [3, 0, 6, 1, 5, 2, 4]
-    assert_close(
-        pool(random_tokens()[:, order]), pool(random_tokens()), **EXACT
-    )
-
-
-def test_attention_pooling_does_not_add_the_probe():
-    pool = random_pool()
-    for layer in (pool.proj, pool.mlp.fc2):
-        nn.init.zeros_(layer.weight)
-        nn.init.zeros_(layer.bias)
-    assert not pool(random_tokens()).any()
 
 
 def test_attention_pooling_takes_the_fields_of_the_configuration():
@@ -125,13 +66,6 @@ def test_attention_pooling_takes_the_fields_of_the_configuration():
     assert pool.mlp.fc1.out_features == 48
     assert pool.mlp.act.approximate == "tanh"
     assert pool.norm.eps == 1e-3
-
-
-def test_attention_pooling_refuses_a_width_that_does_not_divide():
-    with pytest.raises(
-        ValueError, match="embed_dim=32 does not divide into 5 heads"
-    ):
-        AttentionPool(32, 5, 96, 7)
 
 
 @pytest.fixture(scope="module")
@@ -190,13 +124,6 @@ def test_a_pool_built_without_numbers_gets_them_from_reset_parameters():
     assert pool.kv.weight.shape == want.kv.weight.shape
 
 
-def test_k_and_v_in_one_product_are_a_dense_layer():
-    layer, dense = KeyValue(32).double(), nn.Linear(32, 64).double()
-    fill_randomly(layer)
-    dense.load_state_dict(layer.state_dict(), strict=True)
-    assert torch.equal(layer(random_tokens()), dense(random_tokens()))
-
-
 @pytest.mark.parametrize("pre_logits", [None, 8, 50])
 @pytest.mark.parametrize("pool", ["token", "mean", "map", "none"])
 def test_pre_logits_of_any_width_stand_behind_every_pool(pool, pre_logits):
@@ -212,14 +139,3 @@ def test_pre_logits_of_any_width_stand_behind_every_pool(pool, pre_logits):
     assert want.shape == (*rows, 5)
     # the product is one kernel with the bias; logits are about 10
     assert_close(model(random_images()), want, rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize("class_token", [True, False])
-def test_without_a_pool_every_token_has_logits(class_token):
-    model = random_model(pool="none", class_token=class_token)
-    tokens = model.forward_features(random_images())
-    logits = model(random_images())
-    assert logits.shape == (2, 6 + class_token, 5)
-    for token in range(logits.shape[1]):
-        one_by_one = model.head(tokens[:, token])
-        assert_close(logits[:, token], one_by_one, rtol=0, atol=1e-11)

@@ -18,7 +18,6 @@ from vitedu.errors import UserError
 from vitedu.model import (
     Learned1D,
     RoPE,
-    Standard,
     ViT,
     attention,
     patchify,
@@ -30,9 +29,8 @@ from vitedu.model.position import (
     Learned2D,
     NoPosition,
     SinCos2D,
-    rotation_table,
 )
-from vitedu.model.relative import Relative, rotated
+from vitedu.model.relative import Relative
 
 # sums over the same numbers in another order, in float64, of size 10 and less
 EXACT = {"rtol": 0, "atol": 1e-10}
@@ -68,13 +66,6 @@ def table_of(owner):
     return table() if isinstance(table, nn.Module) else table
 
 
-def test_each_row_is_added_to_its_token_in_every_image():
-    tokens, table = torch.randn(3, 7, 32), torch.randn(1, 7, 32)
-    added = Learned1D().add(tokens, table)
-    for image in range(3):
-        assert torch.equal(added[image], tokens[image] + table[0])
-
-
 @pytest.mark.parametrize("class_token", [True, False])
 def test_without_positions_the_order_of_the_patches_does_not_matter(
     class_token,
@@ -92,16 +83,6 @@ def test_with_positions_the_order_of_the_patches_matters(position):
     images = random_images()
     difference = model(with_shuffled_patches(images)) - model(images)
     assert difference.abs().max() > 1e-3
-
-
-def test_no_position_is_a_table_of_zeros():
-    model, without = random_model(), random_model(position=NoPosition())
-    nn.init.zeros_(model.pos_embed)
-    state = model.state_dict()
-    del state["pos_embed"]
-    without.load_state_dict(state)
-    images = random_images()
-    assert torch.equal(model(images), without(images))
 
 
 ROOT = {"pos_embed": (1, 7, 32)}
@@ -198,13 +179,6 @@ def test_learned_2d_joins_the_column_s_and_the_line_s_row():
         assert torch.equal(table[0, 1 + 3 * row + column], want)
 
 
-def test_learned_2d_has_a_row_for_the_class_token_alone():
-    tables = Learned2D().build(tiny())
-    assert torch.equal(tables()[:, :1], tables.cls)
-    config = tiny(class_token=False, pool="mean")
-    assert Learned2D().build(config)().shape == (1, 6, 32)
-
-
 # -- sines and cosines
 
 
@@ -262,14 +236,6 @@ def test_the_class_token_gets_zeros_from_the_fixed_table():
     )
 
 
-def test_a_fixed_table_is_the_same_at_layers_and_at_shared():
-    models = [
-        random_model(position=SinCos2D(at)) for at in ("layers", "shared")
-    ]
-    one, other = (model(random_images()) for model in models)
-    assert torch.equal(one, other)
-
-
 EXACT_TABLE = nn.functional.pad(sincos_table((2, 3), 32), (0, 0, 1, 0))
 
 
@@ -284,19 +250,6 @@ def test_a_fixed_table_follows_the_dtype_of_the_model_exactly():
     assert torch.equal(table, EXACT_TABLE.bfloat16())
     model = fixed_model().to("meta").to_empty(device="cpu")
     assert torch.equal(model.pos_embed.table, EXACT_TABLE.float())
-
-
-def test_weights_assigned_in_float64_bring_the_table_in_float64():
-    with torch.device("meta"):
-        model = fixed_model()
-    model.load_state_dict(fixed_model().double().state_dict(), assign=True)
-    assert torch.equal(model.pos_embed.table, EXACT_TABLE)
-
-
-@pytest.mark.parametrize("embed_dim", [4, 30])
-def test_a_width_without_frequencies_is_an_error(embed_dim):
-    with pytest.raises(UserError, match=f"multiple of 4 .* got {embed_dim}"):
-        sincos_table((2, 2), embed_dim)
 
 
 # -- relative
@@ -319,53 +272,6 @@ def test_relative_logits_are_the_query_times_the_offset_s_key(position):
     assert_close(maps[0], attention(q, k, v, bias)[1], **EXACT)
 
 
-def test_relative_positions_depend_on_the_offset_alone():
-    model = random_model(position=Relative())
-    q = torch.randn(1, 4, 1, 8, dtype=torch.float64).expand(-1, -1, 7, -1)
-    bias = model.blocks[0].attn.position_bias(q)
-    assert_close(bias[:, :, 1:, 1:], bias[:, :, :-1, :-1], **EXACT)
-    assert (bias[:, :, 0, 1:] - bias[:, :, 0, :-1]).abs().min() > 1e-6
-
-
-def test_at_shared_relative_tables_are_one_in_all_blocks():
-    shared = random_model(position=Relative("shared"))
-    own = random_model(position=Relative("layers"))
-    state = shared.state_dict()
-    table = state.pop("pos_embed")
-    state |= {f"blocks.{i}.pos_embed": table for i in (0, 1)}
-    own.load_state_dict(state)
-    images = random_images()
-    assert torch.equal(shared(images), own(images))
-    nn.init.zeros_(own.blocks[1].pos_embed)
-    assert not torch.equal(shared(images), own(images))
-
-
-def test_relative_at_the_stem_is_an_error():
-    with pytest.raises(
-        UserError, match="at='stem' is not known; known: layers"
-    ):
-        Relative(at="stem")
-
-
-class TwoAttentions(nn.Module):
-    """A block as of an axial network: no one attention over all tokens."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.rows = Standard().build(config, 0.0)
-
-    def forward(self, x):
-        return self.rows(x)
-
-
-def test_relative_in_blocks_without_attention_over_all_tokens_is_an_error():
-    model = ViT(tiny())
-    model.blocks[1] = TwoAttentions(model.config)
-    with pytest.raises(UserError, match=r"block=Standard\(\) .* TwoAttentions"):
-        Relative().attach(model)
-    assert model.blocks[0].attn.position_bias is None  # nothing half-done
-
-
 @pytest.mark.parametrize("kind", [Learned1D, Learned2D, SinCos2D, Relative])
 def test_an_unknown_place_is_an_error(kind):
     with pytest.raises(UserError, match="at='head' is not known; did you mean"):
@@ -373,56 +279,3 @@ def test_an_unknown_place_is_an_error(kind):
 
 
 # -- rotations
-
-
-def test_the_table_of_rotations_is_the_formula():
-    cosines, sines = rotation_table((2, 3), 8, 100.0, num_prefix_tokens=1)
-    assert cosines.shape == sines.shape == (7, 4)
-    for row, column in itertools.product(range(2), range(3)):
-        angles = [column, column / 10, row, row / 10]
-        place = 1 + 3 * row + column
-        cosine, sine = map(math.cos, angles), map(math.sin, angles)
-        want = torch.tensor([[*cosine], [*sine]], dtype=torch.float64)
-        found = torch.stack([cosines[place], sines[place]])
-        assert_close(found, want, rtol=0, atol=1e-15)
-
-
-def test_a_rotation_turns_neighbouring_numbers_and_keeps_their_length():
-    quarter = torch.tensor(math.pi / 2, dtype=torch.float64)
-    x = torch.tensor([1.0, 2.0], dtype=torch.float64)
-    turned = rotated(x, quarter.cos()[None], quarter.sin()[None])
-    assert_close(turned, torch.tensor([-2.0, 1.0]).double(), **EXACT)
-
-
-def test_tokens_before_the_patches_are_not_rotated():
-    model = random_model(position=RoPE(), num_heads=2, registers=2)
-    q = torch.randn(1, 2, 9, 16, dtype=torch.float64)
-    turned, _ = model.blocks[0].attn.rotate(q, q)
-    assert torch.equal(turned[:, :, :3], q[:, :, :3])
-    assert not torch.equal(turned[:, :, 4:], q[:, :, 4:])
-
-
-def test_products_of_q_and_k_depend_on_the_offset_alone():
-    model = random_model(position=RoPE(), num_heads=2, image_size=(16, 16))
-    q = torch.randn(1, 2, 1, 16).double().expand(-1, -1, 17, -1)
-    k = torch.randn(1, 2, 1, 16).double().expand(-1, -1, 17, -1)
-    q, k = model.blocks[0].attn.rotate(q, k)
-    products = (
-        (q @ k.mT)[:, :, 1:, 1:].unflatten(2, (4, 4)).unflatten(4, (4, 4))
-    )
-    for rows, columns in itertools.product(range(3), range(3)):
-        one = products[:, :, 0, 0, rows, columns]
-        other = products[:, :, 1, 1, rows + 1, columns + 1]
-        assert_close(one, other, **EXACT)
-
-
-def test_recorded_weights_are_those_of_the_rotated_q_and_k():
-    model = random_model(position=RoPE(), num_heads=2, depth=1)
-    images = random_images()
-    layer = model.blocks[0].attn
-    layer.maps = maps = []
-    model(images)
-    x = model.blocks[0].norm1(model.embed(images))
-    q, k, v = layer.qkv(x).unflatten(-1, (3, 2, 16)).permute(2, 0, 3, 1, 4)
-    want = attention(*layer.rotate(q, k), v)[1]
-    assert_close(maps[0], want, **EXACT)

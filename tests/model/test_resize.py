@@ -192,43 +192,11 @@ def test_an_equal_grid_returns_the_table_itself(mode):
     assert resized(table, (3, 4), (3, 4), mode=mode) is table
 
 
-def test_as_many_patches_in_another_shape_are_resized():
-    table = random_table((2, 6))
-    assert not torch.equal(resized(table, (2, 6), (3, 4)), table)
-
-
 @every_mode
 def test_without_an_old_grid_the_table_is_a_square(mode):
     table = random_table((3, 3))
     with_grid = resized(table, (3, 3), (4, 5), mode=mode)
     assert torch.equal(resized(table, None, (4, 5), mode=mode), with_grid)
-
-
-def test_the_number_of_prefix_tokens_decides_what_is_kept():
-    table = random_table((3, 5))  # 16 rows, a square without prefix tokens
-    squared = resize_pos_embed(table, (2, 2), num_prefix_tokens=0)
-    assert squared.shape == (1, 4, 6)
-    with pytest.raises(UserError, match="form no square grid"):
-        resize_pos_embed(table, (2, 2), num_prefix_tokens=1)
-
-
-@every_mode
-@every_size
-def test_rows_and_columns_are_treated_alike(old, new, mode):
-    table = random_table(old, prefix=0)
-    turned = table.unflatten(1, old).transpose(1, 2).flatten(1, 2)
-    ours = resized(table, old, new, 0, mode).unflatten(1, new)
-    other = resized(turned, old[::-1], new[::-1], 0, mode)
-    other = other.unflatten(1, new[::-1]).transpose(1, 2)
-    assert_close(ours, other, rtol=0, atol=1e-12)  # float64, another order
-
-
-@every_mode
-@every_size
-def test_a_constant_stays_constant(old, new, mode):
-    table = torch.ones(1, math.prod(old), 3, dtype=torch.float64)
-    ours = resized(table, old, new, 0, mode)
-    assert_close(ours, torch.ones_like(ours), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -242,45 +210,6 @@ def test_gradients_reach_the_old_table():
     table = random_table((3, 5)).requires_grad_()
     resized(table, (3, 5), (6, 10)).sum().backward()
     assert table.grad.abs().min() > 0
-
-
-# -- what is refused
-
-
-def test_rows_that_form_no_square_are_an_error():
-    message = (
-        "7 positions, 1 of them for prefix tokens, form no square grid; give "
-        r"old_grid=\(rows, columns\)"
-    )
-    with pytest.raises(UserError, match=message):
-        resize_pos_embed(random_table((2, 3)), (4, 4), num_prefix_tokens=1)
-
-
-@pytest.mark.parametrize(
-    ("old", "prefix"), [((3, 3), 1), ((2, 3), 0), ((1, 1), -1), (None, 7)]
-)
-def test_rows_that_do_not_form_the_old_grid_are_an_error(old, prefix):
-    with pytest.raises(UserError, match="7 positions"):
-        resized(random_table((2, 3)), old, (4, 4), prefix)
-
-
-def test_an_unknown_mode_is_answered_with_the_nearest():
-    with pytest.raises(UserError, match=r"no mode 'tim'; did you mean 'timm'"):
-        resized(random_table((2, 2)), (2, 2), (3, 3), mode="tim")
-
-
-@pytest.mark.parametrize(
-    ("shape", "grid"),
-    [((5, 6), (3, 3)), ((2, 5, 6), (3, 3)), ((1, 5, 6), (0, 3))],
-)
-def test_what_is_no_table_or_no_grid_is_an_error(shape, grid):
-    with pytest.raises(ValueError, match=r"needs \(1, t, d\)"):
-        resize_pos_embed(torch.zeros(shape), grid, num_prefix_tokens=1)
-
-
-def test_the_number_of_prefix_tokens_is_never_guessed():
-    with pytest.raises(TypeError, match="num_prefix_tokens"):
-        resize_pos_embed(random_table((2, 2)), (3, 3))
 
 
 # -- the tables of a model
@@ -352,3 +281,26 @@ def test_relative_positions_do_not_fit_another_grid():
         resize_positions(state, old, new)
     same = resize_positions(state, old, old)
     assert all(same[name] is state[name] for name in state)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (
+            {},
+            UserError,
+            "7 positions, 1 of .* form no square grid; give old_gr",
+        ),
+        ({"num_prefix_tokens": 7}, UserError, "form no square grid"),
+        ({"old_grid": (3, 3)}, UserError, "7 positions, 1 .* form no 3x3 grid"),
+        ({"old_grid": (2, 3), "num_prefix_tokens": 0}, UserError, "7 positio"),
+        ({"mode": "tim"}, UserError, "no mode 'tim'; did you mean 'timm'"),
+        ({"pos_embed": torch.zeros(7, 6)}, ValueError, r"needs \(1, t, d\)"),
+        ({"pos_embed": torch.zeros(2, 7, 6)}, ValueError, r"needs \(1, t, d"),
+        ({"grid": (0, 3)}, ValueError, "a grid of at least 1x1"),
+    ],
+)
+def test_what_cannot_be_resized_is_one_sentence(arguments, error, message):
+    given = {"pos_embed": random_table((2, 3)), "grid": (4, 4)}
+    with pytest.raises(error, match=message):
+        resize_pos_embed(**{"num_prefix_tokens": 1} | given | arguments)

@@ -5,22 +5,14 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
-import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from torch import nn
 from torch.testing import assert_close
 
 import tests.tiny
 from tests.tiny import random_tensors
 from vitedu.compat import import_timm
 from vitedu.errors import UserError
-from vitedu.model.bottleneck import Bottleneck, PreActBottleneck
 from vitedu.model.convolution import (
-    BiTConv2d,
     SamePool,
-    StdConv2d,
-    pad_same,
     same_padding,
     standardise,
     standardise_bit,
@@ -84,59 +76,6 @@ def test_same_padding_as_the_authors_code_has_it(
     assert same_padding(size, kernel_size, stride) == padding
 
 
-sizes = st.integers(1, 300)
-
-
-@settings(deadline=None, derandomize=True)
-@given(sizes, st.integers(1, 9), st.integers(1, 5))
-def test_same_padding_leaves_as_many_windows_as_strides(size, kernel, stride):
-    before, after = same_padding(size, kernel, stride)
-    assert 0 <= before <= after <= before + 1
-    if before + after:  # or the kernel leaves pixels out
-        assert (size + before + after - kernel) % stride == 0
-    windows = (size + before + after - kernel) // stride + 1
-    assert windows == math.ceil(size / stride)
-
-
-def test_pad_same_pads_each_axis_by_its_own_size_and_keeps_the_pixels():
-    x = random_images(2, 3, 8, 9)
-    padded = pad_same(x, 7, 2, value=5.0)
-    assert padded.shape == (2, 3, 8 + 5, 9 + 6)
-    assert torch.equal(padded[:, :, 2:10, 3:12], x)
-    assert padded.sum() == pytest.approx(
-        x.sum().item() + 5.0 * (padded.numel() - x.numel())
-    )
-
-
-@pytest.mark.parametrize("size", [(8, 9), (1, 2), (7, 7)])
-@pytest.mark.parametrize("kernel_size", [1, 3, 7])
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("conv", [StdConv2d, BiTConv2d])
-def test_convolutions_leave_a_pixel_for_each_stride(
-    conv, size, kernel_size, stride
-):
-    out = conv(2, 5, kernel_size, stride)(torch.randn(1, 2, *size))
-    assert out.shape == (1, 5, *(math.ceil(side / stride) for side in size))
-
-
-@pytest.mark.parametrize("stride", [1, 2])
-def test_the_convolution_is_the_padded_image_with_standardised_filters(stride):
-    conv, x = StdConv2d(2, 5, 3, stride).double(), random_images(1, 2, 6, 7)
-    by_hand = F.conv2d(
-        pad_same(x, 3, stride), standardise(conv.weight), stride=stride
-    )
-    assert_close(conv(x), by_hand, **EXACT)
-
-
-def test_the_two_paddings_agree_on_odd_sizes_alone():
-    # with the same filters; the two epsilons are 1e-5 of them apart
-    same, symmetric = StdConv2d(2, 32, 3, 2), BiTConv2d(2, 32, 3, 2)
-    symmetric.weight = same.weight
-    odd, even = torch.randn(1, 2, 9, 9), torch.randn(1, 2, 8, 8)
-    assert_close(same(odd), symmetric(odd), rtol=0, atol=1e-2)
-    assert (same(even) - symmetric(even)).abs().max() > 1
-
-
 def test_same_pool_takes_the_largest_and_its_border_never_wins():
     x = torch.tensor([[[[-9.0, -8, -7], [-6, -5, -4], [-3, -2, -1]]]])
     assert SamePool()(x).tolist() == [[[[-5, -4], [-2, -1]]]]
@@ -144,19 +83,6 @@ def test_same_pool_takes_the_largest_and_its_border_never_wins():
 
 
 # --- standardised filters
-
-
-@both_forms
-def test_filters_have_mean_zero_and_deviation_one(form, divisor):
-    # The epsilon takes 1e-5 / 0.2 = 5e-5 of the deviation.
-    filters = form(3 + 0.2 * random_images(6, 5, 3, 3)).flatten(1)
-    assert_close(filters.mean(1), torch.zeros(6).double(), **EXACT)
-    assert_close(
-        filters.std(1, correction=0),
-        torch.ones(6).double(),
-        rtol=0,
-        atol=1e-4,
-    )
 
 
 @both_forms
@@ -189,33 +115,6 @@ def test_small_filters_keep_their_form_in_float16(form, divisor, scale):
     # infinite.)
     wanted = form(weight.double())
     assert (filters - wanted).abs().max() < 0.01 + 1e-5 / scale
-
-
-# --- units
-
-
-@both_families
-@pytest.mark.parametrize("stride", [1, 2])
-def test_a_unit_widens_by_four_and_shrinks_by_its_stride(family, stride):
-    unit = {"bit-v1": Bottleneck, "bit-v2": PreActBottleneck}[family]
-    out = unit(64, 32, stride)(torch.randn(2, 64, 5, 6))
-    shape = {1: (5, 6), 2: (3, 3)}[stride]
-    assert out.shape == (2, 128, *shape)
-
-
-def test_a_new_post_activation_unit_is_the_relu_of_its_shortcut():
-    x = torch.randn(2, 128, 5, 6)
-    unit = Bottleneck(128, 32)
-    assert_close(unit(x), F.relu(x), rtol=0, atol=0)
-    nn.init.ones_(unit.norm3.weight)
-    assert (unit(x) - F.relu(x)).abs().max() > 0.1
-
-
-def test_a_pre_activation_unit_leaves_its_shortcut_untouched():
-    x = random_images(2, 128, 5, 6)
-    unit = PreActBottleneck(128, 32).double()
-    nn.init.zeros_(unit.norm3.weight)  # relu(0) = 0: the branch says nothing
-    assert torch.equal(unit(x), x)
 
 
 # --- initial values, without their outputs
@@ -326,30 +225,6 @@ def test_any_image_size_will_do(family, size):
     assert model.forward_head(features).shape == (2, 5)
 
 
-@both_families
-def test_features_are_never_negative(family):
-    features = random_model(family=family).forward_features(
-        random_images(2, 3, 32, 32)
-    )
-    assert features.min() == 0
-
-
-@both_families
-def test_a_shift_by_the_whole_stride_shifts_the_features(family):
-    # the border aside, and the norms, whose mean is of the whole image: of a
-    # black frame that holds the same picture
-    model = random_model(family=family, layers=(1,))
-    frame = torch.zeros(1, 3, 96, 96, dtype=torch.float64)
-    here, there = frame.clone(), frame.clone()
-    picture = random_images(1, 3, 16, 16)
-    here[:, :, 32:48, 32:48], there[:, :, 40:56, 40:56] = picture, picture
-    shifted = model.forward_features(here).roll((2, 2), dims=(2, 3))
-    inside = (..., slice(6, -6), slice(6, -6))
-    assert_close(
-        model.forward_features(there)[inside], shifted[inside], **EXACT
-    )
-
-
 def test_the_pools_border_counts_in_bit_v2():
     zeros = random_model()
     other = ResNet(replace(zeros.config, pool_padding="-inf")).double()
@@ -378,17 +253,10 @@ def test_names_say_family_depth_and_width():
 
 BAD = [
     ({"family": "bit"}, "family='bit' is not known; did you mean 'bit-v"),
-    ({"family": ["bit-v1"]}, "family=.* is not known; "),
     ({"layers": ()}, "layers is empty: a ResNet has at least one stage"),
     ({"layers": 50}, "layers must be a list of whole numbers .*, got 50"),
-    ({"layers": (3, 0)}, r"layers must be a list of .*, got \(3, 0\)"),
-    ({"layers": (True,)}, "layers must be a list of whole numbers"),
-    ({"layers": (1.5,)}, "layers must be a list of whole numbers"),
     ({"width": 0.3}, "width must be a multiple of 0.5, got 0.3"),
     ({"width": 0}, "width must be a number above 0, got 0"),
-    ({"width": math.inf}, "width must be a number above 0, got inf"),
-    ({"width": math.nan}, "width must be a number above 0, got nan"),
-    ({"width": "1"}, "width must be a number above 0, got '1'"),
     ({"num_classes": -1}, "num_classes must be .* at least 0, got -1"),
     ({"in_channels": 0}, "in_channels must be .* at least 1, got 0"),
     ({"image_size": 0}, "image_size must be .* at least 1, got 0"),

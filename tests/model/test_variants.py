@@ -429,6 +429,18 @@ def test_equals_timm(name):
     assert_close(ours.forward_features(images), features, **EXACT)
 
 
+def test_mean_pooling_is_another_function_than_timms_fc_norm():
+    # timm's default norms the mean in place of averaging the normed tokens
+    ours, theirs = random_model(pool="mean"), timms(global_pool="avg")
+    renamed = {
+        f"fc_{key}" if key.startswith("norm.") else key: value
+        for key, value in ours.state_dict().items()
+    }
+    theirs.load_state_dict(renamed, strict=True)
+    difference = ours(random_images()) - theirs(random_images())
+    assert difference.abs().max() > 1e-2
+
+
 @pytest.mark.parametrize("registers", [0, 4])
 def test_rope_equals_timm(registers):
     create = import_timm().create_model

@@ -66,13 +66,6 @@ def test_equals_a_direct_count_however_the_images_are_cut(
     assert measured.top5_accuracy is None  # five guesses of five classes
 
 
-def test_is_no_mean_of_batch_means():
-    # 3 of 3 right, then 0 of 1: 75 %, where a mean of means says 50 %
-    logits = torch.tensor([[9.0, 0.0]] * 4)
-    labels = torch.tensor([0, 0, 0, 1])
-    assert accuracy(Given(), cut(logits, labels, 3)).accuracy == 75.0
-
-
 @pytest.mark.parametrize("size", [4, 30])
 def test_top_5_counts_labels_among_the_five_largest(size):
     logits, labels = drawn(30, num_classes=12)
@@ -93,12 +86,6 @@ def test_the_sum_of_many_images_loses_no_digits():
     measured = accuracy(Given(), cut(logits, labels, 1))
     want = F.cross_entropy(logits.double(), labels, reduction="sum").item()
     assert measured.loss_sum == pytest.approx(want, rel=1e-9)
-
-
-def test_an_empty_batch_among_others_counts_nothing():
-    logits, labels = drawn(4)
-    batches = [(logits, labels), (logits[:0], labels[:0])]
-    assert accuracy(Given(), batches) == accuracy(Given(), batches[:1])
 
 
 class Overflowing(nn.Module):
@@ -131,16 +118,6 @@ def test_an_image_counts_where_its_label_is_among_the_k_largest(k, count):
     assert top_k_correct(Answers(logits, torch.tensor([0, 1, 3])), k) == count
 
 
-def test_all_logits_agree_with_accuracy():
-    batches = cut(*prepared(), 4)
-    found = all_logits(small(), batches)
-    assert found.logits.shape == (6, 3)
-    measured = accuracy(small(), batches)
-    assert top_k_correct(found, 1) == measured.num_correct
-    loss = F.cross_entropy(*found).item()
-    assert loss == pytest.approx(measured.loss, rel=1e-5)  # float32 sums
-
-
 # --- what becomes of the model
 
 
@@ -159,15 +136,6 @@ def test_modes_are_put_back_and_nothing_is_dropped_while_measuring():
     with pytest.raises(OSError, match="went away"):
         accuracy(model, broken())
     assert [module.training for module in model] == [True, False]
-
-
-def test_no_gradient_is_recorded():
-    model, seen = nn.Linear(5, 5), []
-    model.register_forward_hook(
-        lambda *args: seen.append(args[2].requires_grad)
-    )
-    accuracy(model, cut(*drawn(10), 5))
-    assert seen == [False, False]
 
 
 # --- which loss

@@ -45,15 +45,6 @@ def test_a_part_of_them_keeps_its_numbers():
     assert labels_of(matched) == {"10": 10, "2": 2, "999": 999}
 
 
-def test_a_model_whose_classes_are_called_so_is_matched_by_name():
-    names = sorted(map(str, range(1000)))  # as a folder of its own is numbered
-    matched = match_folders(in_folders("10", "2"), names, 1000)
-    assert labels_of(matched) == {
-        "10": names.index("10"),
-        "2": names.index("2"),
-    }
-
-
 def test_codes_and_names_are_matched_as_before():
     assert labels_of(match_folders(in_folders("tench"), NAMES, 1000)) == {
         "tench": 0

@@ -107,17 +107,6 @@ def test_is_ridge_regression_with_the_bias_as_a_feature():
     assert_close(found.weights, torch.from_numpy(theirs.coef_.T.copy()))
 
 
-def test_with_much_l2_only_the_bias_is_left():
-    x, y = drawn(9)
-    found = fewshot_classifier(x, y, l2=1e4)
-    scores = found.scores(torch.randn(4, 5))
-    # the mean of targets 1, -1, -1; the bias' square is 9 * 100^2 = 9e4
-    assert_close(
-        found.weights[-1], torch.full((3,), -1 / 3 * 9e2 / 1e5).double()
-    )
-    assert scores.abs().max() < 1
-
-
 def test_half_precision_features_are_computed_in_float64():
     x, y = drawn()
     found = fewshot_classifier(x.half(), y)
@@ -146,9 +135,6 @@ GOOD = drawn()
         ({"x": GOOD[0] * torch.nan}, ValueError, "NaN or infinity"),
         ({"xt": GOOD[0] / 0}, ValueError, "NaN or infinity"),
         ({"y": GOOD[1] - 1}, ValueError, "label -1; labels begin at 0"),
-        ({"y": GOOD[1].int()}, TypeError, r"int32.*labels.long\(\)"),
-        ({"x": GOOD[0].numpy()}, TypeError, "ndarray and Tensor"),
-        ({"l2": 0.0}, ValueError, "l2 must be above 0"),
         ({"y": GOOD[1] + 10**15}, UserError, "number the classes 0, 1"),
         (
             {"x": torch.zeros(12, 10**4), "y": GOOD[1] + 10**6},
@@ -191,16 +177,6 @@ def test_a_seed_draws_the_same_again_and_another_seed_others():
     assert torch.equal(first, again) and not torch.equal(first, other)
 
 
-def test_fewer_shots_are_among_more_shots():
-    few, more = (set(sample_shots(LABELS, k, 3).tolist()) for k in (1, 3))
-    assert few < more
-
-
-def test_only_classes_that_occur_are_clouds():
-    rows = sample_shots(torch.tensor([5, 2, 5]), 1, 0)
-    assert torch.tensor([5, 2, 5])[rows].tolist() == [2, 5]
-
-
 def test_a_curve_is_the_accuracy_of_every_draw():
     train, test = clouds(), clouds(30, seed=1)
     curve = fewshot_curve(train, test, shots=(2, 5), seeds=(0, 7))
@@ -212,13 +188,6 @@ def test_a_curve_is_the_accuracy_of_every_draw():
             assert accuracy == fewshot_accuracy(*few, *test)
 
 
-def test_more_shots_help():
-    first, *_, last = fewshot_curve(
-        clouds(300), clouds(300, seed=1), shots=(1, 50), seeds=range(5)
-    )
-    assert last.mean > first.mean and last.std < first.std
-
-
 def test_mean_and_spread_are_over_the_seeds():
     point = FewShotPoint(1, (0.5, 0.7, 0.9))
     assert point.mean == pytest.approx(0.7)
@@ -226,24 +195,9 @@ def test_mean_and_spread_are_over_the_seeds():
     assert FewShotPoint(1, (0.5,)).std is None
 
 
-@pytest.mark.parametrize(
-    ("labels", "k", "said"),
-    [
-        (LABELS, 4, "class 0 has 3 images, but 4 of"),
-        (LABELS, 0, "k must be at least 1"),
-        (LABELS[:0], 1, "of at least one image, got"),
-        (LABELS[:, None], 1, "of at least one image, got"),
-    ],
-)
-def test_draws_that_cannot_be_are_one_sentence(labels, k, said):
-    with pytest.raises(ValueError, match=said):
-        sample_shots(labels, k, 0)
-
-
-@pytest.mark.parametrize("arguments", [{"shots": ()}, {"seeds": ()}])
-def test_a_curve_needs_shots_and_seeds(arguments):
-    with pytest.raises(ValueError, match="at least one k and one seed"):
-        fewshot_curve(clouds(), clouds(), **arguments)
+def test_more_shots_than_images_are_refused():
+    with pytest.raises(ValueError, match="class 0 has 3 images, but 4 of"):
+        sample_shots(LABELS, 4, 0)
 
 
 @pytest.mark.slow

@@ -127,19 +127,10 @@ def test_a_broken_picture_is_left_out_and_named(root):
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
-        (
-            "pytorch_to_imagenet_2012_id.json",
-            json.dumps({str(index + 9000): index for index in range(1000)}),
-            "classes beyond ImageNet's 1,000",
-        ),
         ("folder_to_objectnet_label.json", "{", "not valid JSON"),
-        ("folder_to_objectnet_label.json", '{"a": ["Cat"]}', "are damaged"),
-        ("objectnet_to_imagenet_1k.json", '{"Cat": 5}', "are damaged"),
         ("objectnet_to_imagenet_1k.json", '{"Cat": "dodo"}', "'dodo'"),
         ("pytorch_to_imagenet_2012_id.json", '{"x": 0}', "are damaged"),
-        ("pytorch_to_imagenet_2012_id.json", "{}", "are damaged"),
         ("imagenet_to_label_2012_v2", "", "don't belong together"),
-        ("imagenet_to_label_2012_v2", b"\xff", "are damaged"),
         ("folder_to_objectnet_label.json", None, "does not exist"),
     ],
 )
@@ -147,16 +138,10 @@ def test_a_damaged_mapping_is_one_sentence(root, file, text, said):
     path = root / "mappings" / file
     path.unlink()
     if text is not None:
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        path.write_text(text)
     with pytest.raises(UserError, match=said) as raised:
         read_objectnet(root)
     assert "\n" not in str(raised.value)
-
-
-def test_a_picture_of_border_alone_is_one_sentence(root):
-    Image.new("RGB", (4, 9)).save(root / "images/coffee_drink/1.png")
-    with pytest.raises(UserError, match="4 by 9 pixels and consists of"):
-        read_objectnet(root).pictures[0]
 
 
 def test_without_pictures_of_known_classes_it_says_so(root):

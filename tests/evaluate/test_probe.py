@@ -48,13 +48,6 @@ def test_the_gradient_of_the_stated_loss_is_zero():
     assert weight.grad.abs().max() < 2e-6
 
 
-def test_the_scale_of_a_feature_does_not_matter():
-    train = drawn()
-    scaled = Features(1e3 * train.features.double() - 7, train.labels)
-    found, other = (linear_probe(each, l2=0.1) for each in (train, scaled))
-    assert_close(found.weight, other.weight, rtol=1e-4, atol=1e-5)
-
-
 def test_l2_is_the_one_with_the_lowest_loss_on_what_is_held_out():
     train, l2s = drawn(), (100.0, 0.1, 1e-6)
     found = linear_probe(train, l2=l2s)
@@ -71,14 +64,6 @@ def test_l2_is_the_one_with_the_lowest_loss_on_what_is_held_out():
     alone = linear_probe(train, l2=0.1)
     assert_close(found.weight, alone.weight, rtol=1e-3, atol=1e-4)
     assert torch.equal(found.mean, train.features.double().mean(0))
-
-
-def test_accuracy_is_the_share_of_largest_logits():
-    train, test = drawn(), drawn(31, seed=1)
-    found = linear_probe(train, l2=0.1)
-    answers = found.logits(test.features).argmax(1)
-    right = (answers == test.labels).sum().item()
-    assert found.accuracy(*test) == pytest.approx(right / 31)
 
 
 def test_the_same_features_give_the_same_weights():
@@ -103,8 +88,6 @@ GOOD = drawn(6)
 @pytest.mark.parametrize(
     ("train", "options", "error", "said"),
     [
-        (GOOD, {"l2": 0.0}, ValueError, "l2 must be above 0, got 0.0"),
-        (GOOD, {"l2": ()}, ValueError, "l2 must be above 0"),
         (GOOD, {}, UserError, "can't hold out 0.2 of 6 images"),
         (GOOD, {"validation": 0.0}, UserError, "can't hold out 0.0"),
         (GOOD._replace(labels=GOOD.labels[:2]), {}, ValueError, r"and \(2,\)"),

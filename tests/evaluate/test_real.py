@@ -55,12 +55,6 @@ def test_an_answer_counts_if_it_is_one_of_the_labels(folder, tmp_path):
     assert found.accuracy == pytest.approx(200 / 3)
 
 
-def test_a_model_in_half_precision_is_measured_too(folder, tmp_path):
-    real = write(tmp_path / "real.json", [[7]])
-    model = model_of(1000, answer=7).bfloat16()
-    assert real_accuracy(model, folder, real) == RealEvaluation(1, 1, 3)
-
-
 def test_a_model_that_answers_nan_is_never_right(folder, tmp_path):
     real = write(tmp_path / "real.json", [[7]])
     model = model_of(1000, answer=7)
@@ -110,28 +104,15 @@ def test_a_broken_picture_is_left_out_and_named(folder):
         validation_pictures(folder)
 
 
-def test_a_folder_without_pictures_is_one_sentence(tmp_path):
-    with pytest.raises(UserError, match="there are no pictures in"):
-        validation_pictures(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("{", "cannot read .*real.json"),
-        ("{}", "is a dict, but"),
-        ("[[1], [2]]", "is a list of 2, but .* 50,000 lists"),
-        *(
-            (f"[{'[], ' * 49_999}{wrong}]", f"has {said} for picture 50000")
-            for wrong, said in (
-                ("[1000]", r"\[1000\]"),
-                ("[true]", r"\[True\]"),
-                ("null", "None"),
-            )
-        ),
+        ("{}", "isn't ImageNet-ReaL's real.json, a list of 50,000 lists"),
+        ("[[1], [2]]", "isn't ImageNet-ReaL's real.json, a list of 50,000"),
         (None, "does not exist"),
     ],
-    ids=["cut", "dict", "short", "class 1000", "true", "null", "missing"],
+    ids=["cut", "dict", "short", "missing"],
 )
 def test_another_file_is_one_sentence(tmp_path, text, said):
     path = tmp_path / "real.json"
@@ -143,13 +124,9 @@ def test_another_file_is_one_sentence(tmp_path, text, said):
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (("ant", "bee"), "and this one has 2;"),
-        (tuple(f"fungus {x}" for x in range(1000)), "begin with 'fungus 0'"),
-    ],
+    "names", [("ant", "bee"), tuple(f"fungus {x}" for x in range(1000))]
 )
-def test_a_model_with_other_classes_is_refused(folder, tmp_path, names, said):
+def test_a_model_with_other_classes_is_refused(folder, tmp_path, names):
     model = model_of(len(names), class_names=names)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match="a model with ImageNet's 1,000 class"):
         real_accuracy(model, folder, write(tmp_path / "real.json", []))

@@ -161,13 +161,6 @@ def test_what_is_not_there_says_where_to_get_it(tmp_path, task):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_broken_picture_is_left_out(tmp_path):
-    dtd(tmp_path)
-    (tmp_path / "dtd/dtd/images/dotted/1.jpg").write_bytes(b"no picture")
-    train, _ = open_task(TASKS["dtd"], tmp_path)
-    assert labels_of(train) == [0, 1, 0, 1]
-
-
 def test_a_set_is_found_in_the_usual_places(tmp_path, monkeypatch):
     monkeypatch.setenv("VITEDU_DATA", str(tmp_path))
     monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 import vitedu
 from tests.tiny import tiny
 from vitedu.interpret import attention_map, attention_rollout
-from vitedu.model import Axial, ResNet, ResNetConfig, ViT
+from vitedu.model import Axial, ViT
 
 
 def model(**fields):
@@ -28,14 +28,6 @@ def test_rollout_of_two_layers_by_hand():
     # first: (1/2, 1/2), (0, 1); second: (1, 0), (1/2, 1/2)
     want = torch.tensor([[[0.5, 0.5], [0.25, 0.75]]])
     assert torch.equal(attention_rollout([first, second]), want)
-
-
-def test_heads_count_alike():
-    one, other = torch.rand(2, 1, 1, 4, 4)
-    both = torch.cat([one, other], dim=1)
-    assert_close(
-        attention_rollout([both]), attention_rollout([(one + other) / 2])
-    )
 
 
 def test_every_row_of_a_rollout_sums_to_one():
@@ -102,9 +94,3 @@ def test_without_layers_or_eval_mode_there_is_no_rollout():
         attention_rollout([])
     with pytest.raises(ValueError, match=r"model\.eval"):
         attention_map(model().train(), images())
-
-
-def test_a_resnet_has_no_map():
-    network = ResNet(ResNetConfig(layers=(1,), width=0.5, num_classes=2))
-    with pytest.raises(vitedu.UserError, match="ResNet doesn't have"):
-        attention_map(network.eval(), images())

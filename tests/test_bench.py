@@ -11,7 +11,6 @@ from torch import nn
 from tests.tiny import tiny
 from vitedu import bench, budget, errors
 from vitedu.bench import measure, peers
-from vitedu.budget.building import building_bytes
 from vitedu.errors import UserError
 from vitedu.model import ResNetConfig
 from vitedu.train.processes.device import cpu_threads
@@ -153,18 +152,14 @@ def test_what_cannot_be_measured_is_one_sentence(changes, said):
         bench.bench(TINY, settings, against=(), device=CPU)
 
 
-def test_only_memory_that_is_needed_is_asked_for(monkeypatch):
-    free = building_bytes(TINY, copies=2)
+def test_a_model_that_does_not_fit_is_not_built(monkeypatch):
+    # two models that train, each with weights, gradients and two means
+    free = 4 * 2 * 4 * budget.parameters(TINY).total
     monkeypatch.setattr(errors, "available_memory", lambda: free)
-    gpu = torch.device("cuda")
-    # on a GPU, four copies of the weights are in its own memory
-    measure.check_sizes(TINY, SETTINGS, 2, gpu)
-    with pytest.raises(UserError, match=r"of 3 models .* --against timm"):
-        measure.check_sizes(TINY, SETTINGS, 3, gpu)
-    with pytest.raises(UserError, match=r"the model smaller$"):
-        measure.check_sizes(TINY, SETTINGS, 1, CPU)
+    with pytest.raises(UserError, match="benchmark of 2 models needs"):
+        bench.bench(TINY, SETTINGS, against=("timm",), device=CPU)
     inference = replace(SETTINGS, kinds=("inference",))
-    measure.check_sizes(TINY, inference, 2, CPU)
+    assert bench.bench(TINY, inference, against=("timm",), device=CPU)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ from vitedu.model import (
     NAMES,
     Hybrid,
     ResNetConfig,
-    ViTConfig,
     new_network,
     resnet_config,
     vit_config,
@@ -161,73 +160,11 @@ def test_parameters_of_the_seed_mnist_model():
     assert total - by_part["cls_token"] - by_part["pos_embed"] == 7_562
 
 
-@pytest.mark.parametrize(
-    ("embed_dim", "num_heads", "mlp_dim", "count"),
-    [(192, 3, 768, 2_693_578), (256, 4, 1024, 4_771_082)],
-)
-def test_parameters_of_six_block_models(embed_dim, num_heads, mlp_dim, count):
-    config = ViTConfig(
-        image_size=32,
-        patch_size=4,
-        num_classes=10,
-        depth=6,
-        embed_dim=embed_dim,
-        num_heads=num_heads,
-        mlp_dim=mlp_dim,
-    )
-    assert parameters(config).total == count
-
-
-@pytest.mark.parametrize(
-    ("size", "block"),
-    [
-        ("Ti", 444_864),
-        ("S", 1_774_464),
-        ("B", 7_087_872),
-        ("L", 12_596_224),
-        ("H", 19_677_440),
-    ],
-)
-def test_parameters_of_one_block(size, block):
-    config = vit_config(f"ViT-{size}/16", depth=1)
-    assert parameters(config).by_part["blocks"] == block
-
-
-@pytest.mark.parametrize(
-    ("patch", "tokens"), [(8, 785), (14, 257), (16, 197), (32, 50)]
-)
-def test_tokens_of_the_patch_sizes(patch, tokens):
-    assert vit_config(f"ViT-B/{patch}").num_tokens == tokens
-
-
-@pytest.mark.parametrize(
-    ("patch", "image", "tokens"),
-    [(16, 384, 577), (16, 512, 1025), (14, 518, 1370), (4, 32, 65)],
-)
-def test_tokens_of_other_image_sizes(patch, image, tokens):
-    assert ViTConfig(patch_size=patch, image_size=image).num_tokens == tokens
-
-
 @pytest.mark.parametrize(("name", "image_size", "printed"), GMACS)
 def test_macs_of_the_named_models_as_printed(name, image_size, printed):
     decimals = len(printed.split(".")[1])
     counted = macs(vit_config(name, image_size=image_size))
     assert f"{counted / 1e9:.{decimals}f}" == printed
-
-
-@pytest.mark.parametrize(
-    ("name", "image_size", "percent"),
-    [
-        ("ViT-B/16", 224, "4.1"),
-        ("ViT-B/16", 384, "11.1"),
-        ("ViT-L/16", 512, "14.3"),
-        ("ViT-H/14", 518, "15.1"),
-    ],
-)
-def test_quadratic_share_of_the_cost(name, image_size, percent):
-    config = vit_config(name, image_size=image_size)
-    quadratic = config.depth * 2 * config.num_tokens**2 * config.embed_dim
-    assert f"{100 * quadratic / macs(config):.1f}" == percent
 
 
 @pytest.mark.parametrize(

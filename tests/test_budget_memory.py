@@ -11,9 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from tests.tiny import tiny
 from vitedu import errors
-from vitedu.budget import OPTIMIZER_STATE, check_memory, memory
-from vitedu.budget.building import building_bytes
-from vitedu.budget.memory import saved_activations
+from vitedu.budget import OPTIMIZER_STATE, check_memory, memory, parameters
 from vitedu.errors import UserError
 from vitedu.model import (
     Hybrid,
@@ -239,39 +237,15 @@ def test_memory_of_half_as_wide_numbers_is_half():
     assert half == tuple(held // 2 for held in whole)
 
 
-@pytest.mark.parametrize("shape", ["hybrid", "bit-v2", "bit-v1"])
-def test_half_as_wide_numbers_of_a_resnet_are_about_half(shape):
-    # The places that the pool remembers are wider, and bit-v2 standardises its
-    # filters in float32; in networks as small as these, filters are most of
-    # what is held.
-    whole, half = (
-        memory(SHAPES[shape], batch_size=2, dtype=dtype)
-        for dtype in (torch.float32, torch.bfloat16)
-    )
-    assert half.weights == whole.weights // 2
-    assert 0.5 <= half.activations / whole.activations < 0.9
-
-
 def test_activations_grow_with_the_batch_and_weights_do_not():
     one, ten = memory(tiny(), batch_size=1), memory(tiny(), batch_size=10)
     assert ten.activations == 10 * one.activations
     assert ten.weights == one.weights
 
 
-def test_heads_cost_one_number_per_head_and_token():
-    one, four = (saved_activations(tiny(num_heads=heads)) for heads in (1, 4))
-    assert four - one == tiny().depth * tiny().num_tokens * 3
-
-
 @pytest.mark.parametrize(
     ("config", "options", "sentence"),
     [
-        (
-            tiny(),
-            {"optimizer": "adamW"},
-            "no optimizer 'adamW'; did you mean 'adamw'",
-        ),
-        (tiny(), {"batch_size": 0}, "batch_size is 0, it must be at least 1"),
         (RESNET, {"checkpointing": True}, "blocks of a ViT; measure this"),
         (RESNET, {"autocast": torch.half}, "stem Patches; measure this model"),
         (HYBRID, {"autocast": torch.half}, "stem Patches; measure this model"),
@@ -281,7 +255,7 @@ def test_heads_cost_one_number_per_head_and_token():
     ],
 )
 def test_what_cannot_be_predicted_is_one_sentence(config, options, sentence):
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(UserError, match=sentence):
         memory(config, **{"batch_size": 1, **options})
 
 
@@ -325,15 +299,12 @@ TOO_LARGE = {
     "classes": resnet_config("R50x1", num_classes=10**12),
     "positions": ViTConfig(image_size=160_000, position=SinCos2D()),
     "rotations": ViTConfig(image_size=16_000_000, position=RoPE()),
-    "beyond-torch": ViTConfig(embed_dim=2**62, num_heads=1, mlp_dim=2**62),
 }
 
 
 @pytest.mark.parametrize("config", TOO_LARGE.values(), ids=TOO_LARGE)
 def test_a_size_that_no_machine_holds_is_refused(config):
-    with pytest.raises(
-        UserError, match=r"too large|needs .* are free"
-    ) as error:
+    with pytest.raises(UserError, match=r"needs .* are free") as error:
         check_memory(config)
     assert str(error.value).endswith("; make the model smaller")
 
@@ -347,9 +318,7 @@ def test_a_model_that_fits_passes_without_a_random_number():
 
 def test_every_copy_of_the_weights_counts(monkeypatch):
     config = ViTConfig()
-    weights = sum(x.nbytes for x in ViT(config).parameters())
-    four = building_bytes(config, copies=4) - building_bytes(config)
-    assert four == 3 * weights
+    weights = 4 * parameters(config).total
     monkeypatch.setattr(errors, "available_memory", lambda: 3 * weights)
     check_memory(config, copies=2)
     with pytest.raises(UserError, match=r"x: its network needs 1\.4 GB"):

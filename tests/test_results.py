@@ -9,7 +9,15 @@ import torch
 
 from vitedu import results
 from vitedu.errors import UserError
+from vitedu.train.processes.device import cpu_threads
 
+ACCURACY = {"value": 98.0, "unit": "percent"}
+DATASET = {
+    "name": "mnist",
+    "digest": "0f",
+    "num_train": 60_000,
+    "num_test": 10_000,
+}
 GOOD = {
     "schema": 1,
     "status": "finished",
@@ -18,20 +26,11 @@ GOOD = {
     "config": {"lr": 0.01},
     "tier": "cpu",
     "metrics": {
-        "test_accuracy": {
-            "value": 98.0,
-            "unit": "percent",
-            "per_seed": [97.9, 98.1],
-        },
+        "test_accuracy": ACCURACY | {"per_seed": [97.9, 98.1]},
         "speed": {"value": 3, "unit": "images per second"},
     },
     "seeds": [0, 1],
-    "dataset": {
-        "name": "mnist",
-        "digest": "0f",
-        "num_train": 60_000,
-        "num_test": 10_000,
-    },
+    "dataset": DATASET,
     "hardware": "a processor, 2 threads",
     "versions": {"python": "3.11.9", "torch": "2.13.0"},
     "commit": None,
@@ -76,7 +75,7 @@ def test_every_recorded_result_is_strict_json_that_follows_the_schema(name):
         {"reproduces": REPRODUCES, "notes": "n = 1", "data_wait": 0.25},
         {"status": "interrupted", "metrics": {}},  # nothing measured yet
         {"seeds": [0, 2**64 - 1]},
-        {"dataset": GOOD["dataset"] | {"skipped": ["val/ants/7.jpg"]}},
+        {"dataset": DATASET | {"skipped": ["val/ants/7.jpg"]}},
     ],
 )
 def test_a_whole_result_is_accepted(changes):
@@ -91,39 +90,36 @@ def test_a_missing_field_is_named(name):
 
 
 WRONG = {
-    "schema": ["1", None, 2, 1.0],
-    "status": ["done", None, 1],
-    "name": [None, 3, ["a"]],
-    "command": [None, ["vitedu"]],
-    "config": [None, "lr=1", []],
-    "tier": [None, 1],
-    "metrics": [None, [], "98 %"],
-    "seeds": [None, 0, "0"],
-    "dataset": [None, "mnist"],
-    "hardware": [None, {"gpu": 1}],
-    "versions": [None, "2.13"],
-    "commit": [3, ["abc"]],
-    "date": [None, 2026],
-    "wall_seconds": [None, "12"],
-    "data_wait": ["0.5", -0.1, 1.5, [0.5]],
-    "reproduces": [None, "table-5"],
-    "notes": [None, 3],
+    "schema": 2,
+    "status": "done",
+    "name": None,
+    "command": ["vitedu"],
+    "config": "lr=1",
+    "tier": 1,
+    "metrics": "98 %",
+    "seeds": 0,
+    "dataset": "mnist",
+    "hardware": {"gpu": 1},
+    "versions": "2.13",
+    "commit": 3,
+    "date": 2026,
+    "wall_seconds": "12",
+    "data_wait": 1.5,
+    "reproduces": "table-5",
+    "notes": None,
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [(name, value) for name in WRONG for value in WRONG[name]],
-)
-def test_a_field_of_the_wrong_type_is_named(name, value):
-    assert name in refused(GOOD | {name: value})
+@pytest.mark.parametrize("name", WRONG)
+def test_a_field_of_the_wrong_type_is_named(name):
+    assert name in refused(GOOD | {name: WRONG[name]})
 
 
 def test_every_field_of_the_schema_is_tried():
     assert WRONG.keys() == {each.name for each in fields(results.Result)}
 
 
-@pytest.mark.parametrize("result", [None, [], "text", 3, [GOOD]])
+@pytest.mark.parametrize("result", [None, [GOOD]])
 def test_what_is_not_an_object_is_refused(result):
     assert "must be a JSON object" in refused(result)
 
@@ -137,17 +133,15 @@ def test_an_unknown_field_names_the_nearest():
     ("metric", "reason"),
     [
         (98.0, "must be a JSON object"),
-        ([98.0], "must be a JSON object"),
         ({}, "lacks value and unit"),
         ({"value": 98.0}, "lacks unit"),
-        *(
-            ({"value": 98.0, "unit": "percent", "per_seed": x}, said)
-            for x, said in (
-                ([], "0 values for 2 seeds"),
-                ([97.9, 98.0, 98.1], "3 values for 2 seeds"),
-                (98.0, "per_seed"),
-            )
-        ),
+        (ACCURACY | {"value": "98"}, "value must be a number"),
+        (ACCURACY | {"value": float("nan")}, "value must be a number"),
+        (ACCURACY | {"unit": 3}, "unit must be text"),
+        (ACCURACY | {"per_seed": 98.0}, "per_seed"),
+        (ACCURACY | {"per_seed": ["1", None]}, "per_seed"),
+        (ACCURACY | {"per_seed": []}, "0 values for 2 seeds"),
+        (ACCURACY | {"per_seed": [97.9] * 3}, "3 values for 2 seeds"),
     ],
 )
 def test_a_metric_without_value_unit_and_seeds_is_named(metric, reason):
@@ -156,33 +150,17 @@ def test_a_metric_without_value_unit_and_seeds_is_named(metric, reason):
     assert reason in said
 
 
-NAN, INF = float("nan"), float("inf")
-
-
 @pytest.mark.parametrize(
     "changes",
     [
         {"seeds": []},
-        {"metrics": {}},
-        {"wall_seconds": "12"},
-        {"seeds": ["0", "1"]},
-        {"wall_seconds": NAN},
-        {"wall_seconds": -1.0},
-        {"date": "yesterday"},
-        *(
-            {"metrics": {"test_accuracy": {"value": value, "unit": "percent"}}}
-            for value in ("98", None, NAN, INF, [98.0])
-        ),
-        {"metrics": {"test_accuracy": {"value": 98.0, "unit": 3}}},
-        {
-            "metrics": {
-                "a": {"value": 1.0, "unit": "s", "per_seed": ["1", None]}
-            }
-        },
-        {"dataset": {"name": "mnist"}},
-        {"dataset": GOOD["dataset"] | {"num_test": "all"}},
-        {"dataset": GOOD["dataset"] | {"skipped": [7]}},
         {"seeds": [0, 2**64]},
+        {"metrics": {}},
+        {"wall_seconds": float("nan")},
+        {"wall_seconds": -1.0},
+        {"dataset": {"name": "mnist"}},
+        {"dataset": DATASET | {"num_test": "all"}},
+        {"dataset": DATASET | {"skipped": [7]}},
         {"reproduces": {"row": "table-5"}},
         {"reproduces": REPRODUCES | {"scale": "tiny"}},
         {"reproduces": REPRODUCES | {"n": "two"}},
@@ -210,10 +188,8 @@ def test_equal_results_are_equal_bytes(tmp_path):
 
 def test_a_damaged_result_is_not_written(tmp_path):
     results.write(tmp_path / "r.json", GOOD)
-    with pytest.raises(UserError, match="lacks status"):
-        results.write(
-            tmp_path / "r.json", {k: GOOD[k] for k in GOOD if k != "status"}
-        )
+    with pytest.raises(UserError, match="lacks schema"):
+        results.write(tmp_path / "r.json", {"name": "r"})
     assert results.read_file(tmp_path / "r.json") == GOOD
     assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
 
@@ -237,13 +213,10 @@ def test_a_file_that_is_no_result_is_one_sentence(tmp_path, content, said):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "name", ["nothing-of-this-name", "../results", "", "a/b"]
-)
+@pytest.mark.parametrize("name", ["nothing-of-this-name", "../results", ""])
 def test_an_unknown_name_is_one_sentence(name):
-    with pytest.raises(UserError, match="is recorded") as error:
+    with pytest.raises(UserError, match=f"no result '{name}' is recorded"):
         results.read(name)
-    assert repr(name) in str(error.value)
 
 
 # --- hardware, versions, commit
@@ -259,14 +232,9 @@ def test_the_machine_gives_fields_of_the_schema():
 
 
 def test_the_processor_comes_with_the_threads_in_use():
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
-        assert results.hardware(torch.device("cpu")).endswith(", 2 threads")
-        torch.set_num_threads(1)
-        assert results.hardware(torch.device("cpu")).endswith(", 1 thread")
-    finally:
-        torch.set_num_threads(before)
+    for count, words in ((2, ", 2 threads"), (1, ", 1 thread")):
+        with cpu_threads(count):
+            assert results.hardware(torch.device("cpu")).endswith(words)
 
 
 def test_the_commit_is_forty_digits_or_unknown():

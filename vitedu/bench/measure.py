@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vitedu import budget, results
 from vitedu.bench.peers import PEERS, Contestant, contestants, is_installed
-from vitedu.budget.building import building_bytes
+from vitedu.budget.memory import pixels
 from vitedu.errors import UserError, check_memory
 from vitedu.fields import Count, Range, check_fields
 from vitedu.model import ViTConfig
@@ -78,7 +78,19 @@ def bench(
     UserError: a name is unknown, the device lacks the precision, or the batch
     does not fit into memory.
     """
-    check_sizes(config, settings, 1 + sum(map(is_installed, against)), device)
+    num_models = 1 + sum(map(is_installed, against))
+    # built here, and trained here unless the device has memory of its own
+    is_trained_here = "training" in settings.kinds and device.type != "cuda"
+    budget.check_memory(
+        config,
+        f"the benchmark of {num_models} models",
+        copies=num_models * (4 if is_trained_here else 1),
+    )
+    check_memory(
+        4 * settings.batch_size * pixels(config),
+        f"a batch of {settings.batch_size} images",
+        "take a smaller batch",
+    )
     threads = settings.threads or torch.get_num_threads()
     with cpu_threads(threads):
         tell("building the contestants")
@@ -109,26 +121,6 @@ def bench(
         "away": away,
         **measured,
     }
-
-
-def check_sizes(
-    config: NetworkConfig,
-    settings: Settings,
-    num_models: int,
-    device: torch.device,
-) -> None:
-    # built here, and trained here unless the device has memory of its own
-    is_trained_here = "training" in settings.kinds and device.type != "cuda"
-    copies = num_models * (4 if is_trained_here else 1)
-    fewer = "; --against timm compares with one library alone"
-    check_memory(
-        building_bytes(config, copies),
-        f"the benchmark of {num_models} models",
-        "make the model smaller" + (fewer if num_models > 2 else ""),
-    )
-    pixels = config.in_channels * math.prod(config.image_size)
-    what = f"a batch of {settings.batch_size} images"
-    check_memory(4 * settings.batch_size * pixels, what, "take a smaller batch")
 
 
 def measure(

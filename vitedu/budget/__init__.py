@@ -3,8 +3,8 @@
 `parameters(vit_config("ViT-B/16")).total` is 86567656.
 """
 
-from vitedu.budget.building import check_memory
 from vitedu.budget.memory import OPTIMIZER_STATE, Memory, memory
+from vitedu.budget.meta import check_memory
 from vitedu.budget.operations import (
     DATASHEET,
     Parameters,

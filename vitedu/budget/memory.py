@@ -5,10 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from vitedu.budget.building import on_meta
-from vitedu.budget.meta import bytes_alive, bytes_kept
+from vitedu.budget.meta import bytes_alive, bytes_kept, on_meta
 from vitedu.budget.operations import has_formula, parameters
-from vitedu.errors import UserError, did_you_mean
+from vitedu.errors import UserError
 from vitedu.model import ResNetConfig, ViTConfig, new_network
 from vitedu.model.network import NetworkConfig
 from vitedu.model.patches import Patches
@@ -49,17 +48,9 @@ def memory(
     the widest moment. Images are included; the loss, the kernels' work space
     and the allocator's rounding are not.
 
-    UserError: the optimizer is unknown; the block, position or pool isn't
-    counted here; a ResNet with `checkpointing`; `autocast` with any stem but
-    Patches. ValueError: no image.
+    UserError: the block, position or pool isn't counted here; a ResNet with
+    `checkpointing`; `autocast` with any stem but Patches.
     """
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}, it must be at least 1")
-    if optimizer not in OPTIMIZER_STATE:
-        raise UserError(
-            f"there is no optimizer {optimizer!r}; "
-            + did_you_mean(optimizer, OPTIMIZER_STATE)
-        )
     half = autocast or dtype
     weights = parameters(config).total * dtype.itemsize
     if not training:

@@ -1,12 +1,60 @@
-"""Bytes that a run of a model keeps; on PyTorch's meta device it's free."""
+"""What it takes to build and run a network, found on PyTorch's meta device.
+
+`check_memory(config, "model.safetensors: its network")`
+"""
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from vitedu import errors
+from vitedu.model import RoPE, SinCos2D, new_network
+from vitedu.model.network import NetworkConfig
+
+MEND = "make the model smaller"
+
+
+def on_meta(
+    build: Callable[[NetworkConfig], nn.Module],
+    config: NetworkConfig,
+    batch_size: int = 1,
+    dtype: torch.dtype = torch.float32,
+    what: str = "the model",
+) -> tuple[nn.Module, Tensor]:
+    """`build(config)` and images (b, c, h, w) on meta. UserError: too large."""
+    errors.check_memory(table_bytes(config), what, MEND)
+    shape = batch_size, config.in_channels, *config.image_size
+    with torch.device("meta"):
+        return build(config).to(dtype), torch.empty(shape, dtype=dtype)
+
+
+def table_bytes(config: NetworkConfig) -> int:
+    """Bytes, at most, for fixed positions, real numbers even on meta."""
+    position = getattr(config, "position", None)
+    if not isinstance(position, SinCos2D | RoPE):
+        return 0
+    layers = config.depth if getattr(position, "at", "") == "layers" else 1
+    # float64, held twice
+    return 2 * 8 * config.num_tokens * layers * config.embed_dim
+
+
+def check_memory(
+    config: NetworkConfig, what: str = "the model", *, copies: int = 1
+) -> None:
+    """UserError unless building a network fits into the free memory.
+
+    In float32, with one image. `what` begins the sentence. `copies` is how
+    often the weights are held: 4 to train by Adam.
+    """
+    model, images = on_meta(new_network, config, what=what)
+    weights = sum(weight.numel() for weight in model.parameters())
+    num_bytes = 4 * (copies * weights + images.numel()) + table_bytes(config)
+    errors.check_memory(num_bytes, what, MEND)
 
 
 def bytes_kept(module: nn.Module, images: Tensor) -> int:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from vitedu.budget.building import on_meta
+from vitedu.budget.meta import on_meta
 from vitedu.model import ViTConfig, new_network
 from vitedu.model.encoder import Standard
 from vitedu.model.network import NetworkConfig

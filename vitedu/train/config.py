@@ -202,13 +202,10 @@ class TrainConfig:
     def given_names(self) -> dict[str, str]:
         """What `given` names, by argument of `fit`: {"loss": "focal_loss"}."""
         words = shlex.split(self.given or "")
-        return {
-            argument: name
-            for argument, _, name in (word.partition("=") for word in words)
-        }
+        return dict(word.partition("=")[::2] for word in words)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers, strings and lists; the inverse of `from_json`."""
+        """Plain numbers, strings and lists."""
         return to_json(self)
 
     @classmethod
@@ -241,12 +238,10 @@ def differences(
     before: TrainConfig, now: TrainConfig
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The fields that make the two different runs: values before, and now."""
-    old, new = dict(dotted(before.identity())), dict(dotted(now.identity()))
-    names = [name for name in old | new if old.get(name) != new.get(name)]
-    return (
-        {name: old.get(name) for name in names},
-        {name: new.get(name) for name in names},
-    )
+    both = [dict(dotted(each.identity())) for each in (before, now)]
+    names = [x for x in both[0] | both[1] if both[0].get(x) != both[1].get(x)]
+    old, new = ({name: each.get(name) for name in names} for each in both)
+    return old, new
 
 
 def as_settings(fields: dict[str, Any]) -> str:
@@ -281,30 +276,27 @@ def override(config: Config, assignments: dict[str, str]) -> Config:
     for name, text in assignments.items():
         head, _, rest = name.partition(".")
         check_names(type(config).__name__, [head], hints)
-        is_part = is_dataclass(getattr(config, head))
         if head in SEAMS and rest in ("", "name"):
             variants[head] = seam_from_json(head, {"name": text})
             nested.setdefault(head, {})
-            continue
-        if rest and not is_part:
-            raise UserError(f"{head} has no fields, so {name!r} means nothing")
-        if is_part and not rest:
+        elif name in ("preprocess.image_size", "preprocess.in_channels"):
+            raise UserError(f"{name} follows the model; set model.{rest}")
+        elif not is_dataclass(getattr(config, head)):
+            if rest:
+                raise UserError(
+                    f"{head} has no fields, so {name!r} means nothing"
+                )
+            changes[head] = parsed(text, hints[head])
+        elif rest:
+            nested.setdefault(head, {})[rest] = text
+        else:
             raise UserError(
                 f"{head} cannot be set as a whole; set its fields, as in "
                 f"{head}.NAME=VALUE"
             )
-        if is_part:
-            nested.setdefault(head, {})[rest] = text
-        else:
-            changes[head] = parsed(text, hints[head])
     for head in sorted(nested):  # the model before its preprocessing
         part: Any = variants.get(head) or getattr(config, head)
         if head == "preprocess":
-            for name in ("image_size", "in_channels"):
-                if name in nested[head]:
-                    raise UserError(
-                        f"preprocess.{name} follows the model; set model.{name}"
-                    )
             model = changes.get("model", config.model)
             part = part.sized(model.image_size, model.in_channels)
         changes[head] = override(part, nested[head])

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Unpack
 import torch
 from torch import Tensor
 
-from vitedu.budget.building import on_meta
+from vitedu.budget.meta import on_meta
 from vitedu.data.imagenet import assumed_names
 from vitedu.errors import UserError, check_memory, reason
 from vitedu.fields import Size, check_names, converted

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from einops import EinopsError, rearrange
 from torch import Tensor
 
-from vitedu.budget.building import on_meta
+from vitedu.budget.meta import on_meta
 from vitedu.errors import UserError
 from vitedu.fields import Size, converted
 from vitedu.model import (

@@ -141,12 +141,11 @@ def cifar10_scratch(tier: str) -> TrainConfig:
 
     What first attempts lack: more views of 50,000 images (RandAugment, mixup,
     cutmix), a warm-up, decay of kernels alone, the mean of the patches, fixed
-    sin-cos positions, an average of the weights. Command: vitedu train
-    cifar10-scratch (any later call goes on with the run). Tier gpu: 9.5 M
-    weights, 300 epochs; with epochs=194 it took 6.5 minutes of an H100 and
-    reached 86.84 % (n = 1, on a JPEG copy), where 93 % was hoped for. Tier cpu:
-    5,000 images, 0.8 M weights, ten minutes on one core, without what only pays
-    off in long runs. Tier smoke takes drawn shapes where CIFAR-10 isn't found.
+    sin-cos positions, an average of the weights. Tier gpu: 9.5 M weights, 300
+    epochs; with epochs=194 it took 6.5 minutes of an H100 and reached 86.84 %
+    (n = 1, on a JPEG copy), where 93 % was hoped for. Tier cpu: 5,000 images,
+    0.8 M weights, ten minutes on one core, without what only pays off in long
+    runs. Tier smoke takes drawn shapes where CIFAR-10 isn't found.
     """
     large, is_here = tier == "gpu", where()["cifar10"] is not None
     width, depth = (384, 8) if large else (128, 6)

@@ -46,8 +46,7 @@ def finetune(tier: str) -> TrainConfig:
     weights. Command: vitedu train finetune weights=ViT-Ti/16 data=FOLDER, and
     as you like epochs=10, layer_decay=0.75, model.image_size=384. SGD with
     momentum at a small rate, as the paper fine-tunes (section 4.1, appendix
-    B.1.1); random crops and flips. Expected: 97.2 % on ants-bees (244
-    photographs). Tier smoke makes the images small.
+    B.1.1). Expected: 97.2 % on ants-bees (244 photographs).
     """
     return TrainConfig(
         recipe="finetune",
@@ -72,12 +71,11 @@ def finetune(tier: str) -> TrainConfig:
 def ants_bees(tier: str) -> TrainConfig:
     """Ants or bees, 244 photographs: 97.2 %, minutes on a CPU.
 
-    The data of PyTorch's tutorial on transfer, by the recipe `finetune`: every
-    weight of ViT-Ti/16 learns for 5 epochs, and 153 photographs are there to
-    test on. Command: vitedu train ants-bees (data=FOLDER, if the photographs
-    aren't found and can't be downloaded). Expected: 97.2 %, the mean of seeds 0
-    to 2 (96.1 to 98.0), in one to two minutes of two cores. The set is a small
-    part of ImageNet, so the weights may have seen it.
+    The data of PyTorch's tutorial on transfer, by the recipe `finetune`; give
+    data=FOLDER if the photographs aren't found and can't be downloaded.
+    Expected: 97.2 %, the mean of seeds 0 to 2 (96.1 to 98.0), on 153
+    photographs, in one to two minutes of two cores. The set is a small part of
+    ImageNet, so the weights may have seen it.
     """
     return replace(
         finetune(tier),
@@ -92,13 +90,12 @@ def ants_bees(tier: str) -> TrainConfig:
 def cifar10_finetune(tier: str) -> TrainConfig:
     """CIFAR-10 from trained weights: 90.7 %, small on a CPU.
 
-    Tier gpu: ViT-B/16 of ImageNet-21k at 384 pixels by the paper's Table 4,
-    10,000 steps of 512 images at 0.01. Expected: 98.95 % (Table 5, from the
-    paper's own weights); not run by this project. Tier cpu: the embedded
-    ViT-Ti/16, 10,000 images enlarged from 32 to 128 pixels, 3 epochs, and all
-    10,000 images to test on: 90.7 % (n = 1, on a JPEG copy), in eleven minutes
-    of two cores. Command: vitedu train cifar10-finetune (data=FILE.npz, if
-    CIFAR-10 isn't found and can't be downloaded).
+    Tier gpu: ViT-B/16 of ImageNet-21k at 384 pixels by the paper's Table 4.
+    Expected: 98.95 % (Table 5, from the paper's own weights); not run by this
+    project. Tier cpu: the embedded ViT-Ti/16, 10,000 images enlarged from 32 to
+    128 pixels, and all 10,000 images to test on: 90.7 % (n = 1, on a JPEG
+    copy), in eleven minutes of two cores. Give data=FILE.npz if CIFAR-10 isn't
+    found and can't be downloaded.
     """
     if tier == "gpu":
         return table_4("cifar10-finetune", tier, "cifar10", "ViT-B/16", lr=0.01)
@@ -117,15 +114,12 @@ def cifar10_finetune(tier: str) -> TrainConfig:
 def imagenet_b16_384(tier: str) -> TrainConfig:
     """ImageNet at 384 pixels, ViT-B/16: 84 to 86 %.
 
-    From weights of ImageNet-21k. The paper's fine-tuning (Table 4): 20,000
-    steps of 512 images, SGD with momentum 0.9 at 0.03, cosine, clipping at 1,
-    no weight decay, a head of zeros. The paper picks the rate out of 0.003,
-    0.01, 0.03 and 0.06 on 1 % of the training images (validation=0.01).
-    Pictures are squeezed into a square to be evaluated, as in the authors'
-    public code. Command: vitedu train imagenet-b16-384 data=FOLDER, and
-    micro_batch_size=64 where 512 images at once don't fit. Expected: 85.5 %
-    from these weights (AugReg, Table 3; timm's are at 86.0), 83.97 % (Table 5;
-    timm's are at 84.2) from the paper's own,
+    From weights of ImageNet-21k, by the paper's Table 4; it picks the rate out
+    of 0.003, 0.01, 0.03 and 0.06 on 1 % of the training images
+    (validation=0.01). Pictures are squeezed into a square to be evaluated, as
+    in the authors' public code. Add micro_batch_size=64 where 512 images at
+    once don't fit. Expected: 85.5 % from these weights (AugReg, Table 3; timm's
+    are at 86.0), 83.97 % (Table 5; timm's are at 84.2) from the paper's own,
     weights=timm/vit_base_patch16_224.orig_in21k. Not run on the whole of
     ImageNet by this project.
     """
@@ -135,11 +129,9 @@ def imagenet_b16_384(tier: str) -> TrainConfig:
 def imagenet_l16_384(tier: str) -> TrainConfig:
     """ImageNet at 384 pixels, ViT-L/16: 85 to 87 %.
 
-    From weights of ImageNet-21k. Like `imagenet-b16-384`, at 0.01. Command:
-    vitedu train imagenet-l16-384 data=FOLDER micro_batch_size=32. Expected:
-    85.6 % from these weights (AugReg, Table 3; timm's are at 87.1), 85.15 %
-    (Table 5) from the paper's own,
-    weights=timm/vit_large_patch16_224.orig_in21k.
+    Like `imagenet-b16-384`, at 0.01. Expected: 85.6 % from these weights
+    (AugReg, Table 3; timm's are at 87.1), 85.15 % (Table 5) from the paper's
+    own, weights=timm/vit_large_patch16_224.orig_in21k.
     """
     return table_4("imagenet-l16-384", tier, "imagenet", "ViT-L/16", lr=0.01)
 
@@ -147,11 +139,9 @@ def imagenet_l16_384(tier: str) -> TrainConfig:
 def imagenet_l16_512(tier: str) -> TrainConfig:
     """ImageNet at 512 pixels, ViT-L/16, averaged: 85.3 %.
 
-    From weights of ImageNet-21k. The paper's best settings for ImageNet (Table
-    2): like `imagenet-l16-384`, and the result is Polyak's average of the
-    weights, by 0.9999 a step. Command: vitedu train imagenet-l16-512
-    data=FOLDER micro_batch_size=16. Expected: 85.30 % from the paper's own
-    weights (Table 2), weights=timm/vit_large_patch16_224.orig_in21k.
+    The paper's best settings for ImageNet (Table 2): like `imagenet-l16-384`,
+    and the result is Polyak's average of the weights. Expected: 85.30 % from
+    the paper's own weights, weights=timm/vit_large_patch16_224.orig_in21k.
     """
     config = imagenet_l16_384(tier)
     model = replace(config.model, image_size=(512, 512))
@@ -186,14 +176,10 @@ def table_4(
 def mae_finetune_b16(tier: str) -> TrainConfig:
     """ImageNet from MAE's ViT-B/16, AdamW: 83.7 %.
 
-    From weights that learned without labels. He et al. 2021 and their code. 100
-    epochs at batch 1,024: AdamW at 2e-3 (5e-4 for each 256 images) with decay
-    0.05 and layer decay 0.65, warm-up of 5 epochs, cosine; stochastic depth
-    0.1, RandAugment (2, 9), label smoothing 0.1, mixup 0.8 or cutmix 1.0,
-    random erasing 0.25; the mean of the patches in place of the class token,
-    224 pixels. Command: vitedu train mae-finetune-b16 data=FOLDER. Expected:
-    83.66 %. Differs from its authors': the norm comes before the mean,
-    RandAugment's magnitude has no noise, and the cosine ends at 0, not at 1e-6.
+    From weights that learned without labels (He et al. 2021 and their code).
+    Expected: 83.66 %. Differs from its authors': the norm comes before the
+    mean, RandAugment's magnitude has no noise, and the cosine ends at 0, not at
+    1e-6.
     """
     return replace(
         deit_s(tier),
@@ -213,7 +199,6 @@ def mae_finetune_b16(tier: str) -> TrainConfig:
 def tried(config: TrainConfig) -> TrainConfig:
     """A recipe that begins with trained weights, for tier smoke.
 
-    The embedded ViT-Ti/16 and drawn shapes, of which a few small ones are seen.
     Whatever the recipe switches on stays on.
     """
     kept = {x: getattr(config.model, x) for x in ("pool", "drop_path")}

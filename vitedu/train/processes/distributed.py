@@ -5,7 +5,6 @@ the whole batch's gradient. `torchrun` starts the processes, DDP copies the
 model to each, FSDP2 (`shard=true`) shards its weights.
 """
 
-import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -77,19 +76,10 @@ class Distributed(Processes):
 
     @contextmanager
     def connected(self, device: torch.device) -> Iterator[None]:
-        """Connect the processes: gloo between CPUs, nccl between GPUs.
-
-        UserError: MASTER_ADDR or MASTER_PORT is missing.
-        """
+        """Connect the processes: gloo between CPUs, nccl between GPUs."""
         if dist.is_initialized():
             yield
             return
-        for name in ("MASTER_ADDR", "MASTER_PORT"):
-            if name not in os.environ:
-                raise UserError(
-                    f"there are {self.world_size} processes, but {name} isn't "
-                    "set; start them with torchrun"
-                )
         backend = "gloo"
         if device.type == "cuda":
             torch.cuda.set_device(device)
@@ -171,59 +161,56 @@ class Distributed(Processes):
         self, read: Callable[[], dict[str, Any]], state: "TrainState"
     ) -> dict[str, Any]:
         """Inverse of `gather`; tensors are sent one by one, in place."""
-        content, error = self.attempt(read)
-        model, optimizer, average = {}, {}, {}
-        if content is not None:
-            model = content.pop("model")
+        # of rank 0; empty on the others
+        held: dict[str, Any] = {"model": {}, "optimizer": {}, "ema": {}}
+
+        def rest() -> dict[str, Any]:
+            content = read()
+            held.update({name: content.pop(name) for name in held})
             names = dict(enumerate(parameter_names(state)))
-            optimizer = renamed(content.pop("optimizer"), names)
-            ema = content.pop("ema")
-            if state.ema is not None:
-                average = ema["average"]
-                content["num_updates"] = ema["num_updates"]
-        content = self.send(content, error)
+            held["optimizer"] = renamed(held["optimizer"], names)
+            return content
+
+        content = self.on_rank0(rest)
         options = StateDictOptions(
             full_state_dict=True, broadcast_from_rank0=True
         )
         if state.ema is not None:
             # To be sharded like the weights, the average briefly replaces them.
             # A copy, since its keys become the wrapped model's.
-            set_model_state_dict(state.model, dict(average), options=options)
-            num_updates = content.pop("num_updates")
-            average = unwrapped(state.model).state_dict()
-            loaded = {"num_updates": num_updates, "average": average}
-            state.ema.load_state_dict(loaded)
-        set_model_state_dict(state.model, dict(model), options=options)
+            average = dict(held["ema"].get("average", {}))
+            set_model_state_dict(state.model, average, options=options)
+            state.ema.load_state_dict(
+                {
+                    "num_updates": self.on_rank0(
+                        lambda: held["ema"]["num_updates"]
+                    ),
+                    "average": unwrapped(state.model).state_dict(),
+                }
+            )
+        set_model_state_dict(state.model, dict(held["model"]), options=options)
         set_optimizer_state_dict(
-            state.model, state.optimizer, optimizer, options=options
+            state.model, state.optimizer, held["optimizer"], options=options
         )
         return content
 
     def on_rank0(self, make: Callable[[], Any]) -> Any:
-        return self.send(*self.attempt(make))
-
-    def rank0_first(self, make: Callable[[], Any]) -> Any:
-        made, error = self.attempt(make)
-        self.send(None, error)
-        return made if self.is_first else make()
-
-    def attempt(self, make: Callable[[], Any]) -> tuple[Any, UserError | None]:
-        """What `make()` returns on rank 0, or its UserError."""
-        if not self.is_first:
-            return None, None
-        try:
-            return make(), None
-        except UserError as error:
-            return None, error
-
-    def send(self, content: Any, error: UserError | None) -> Any:
-        """Rank 0's content, on all processes; its error is raised on all."""
-        message = [content, error]
+        message: list[Any] = [None, None]  # what it returns, its UserError
+        if self.is_first:
+            try:
+                message[0] = make()
+            except UserError as error:
+                message[1] = error
         dist.broadcast_object_list(message, device=torch.device("cpu"))
         content, error = message
         if error is not None:
             raise error
         return content
+
+    def rank0_first(self, make: Callable[[], Any]) -> Any:
+        made: list[Any] = []
+        self.on_rank0(lambda: made.append(make()))
+        return made[0] if self.is_first else make()
 
 
 def parameter_names(state: "TrainState") -> list[str]:

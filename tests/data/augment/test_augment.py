@@ -325,15 +325,3 @@ def test_an_empty_batch_stays_empty():
     images, table = torch.zeros(0, 3, 8, 8), draw(augment, 3)[:0]
     out = erase(augment, apply(augment, images, table), table)
     assert out.shape == (0, 3, 8, 8)
-
-
-@pytest.mark.parametrize(
-    ("shape", "n", "sentence"),
-    [
-        ((1, 4, 4), 1, r"apply wants \(b, c, h, w\), got \(1, 4, 4\)"),
-        ((2, 1, 4, 4), 3, r"\(2, 18\), got \(3, 18\)"),
-    ],
-)
-def test_shapes_that_do_not_fit_are_refused(shape, n, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        apply(EVERYTHING, torch.zeros(shape), draw(EVERYTHING, n))

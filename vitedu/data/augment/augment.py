@@ -121,26 +121,23 @@ class Augment:
 def augmentation_table(
     augment: Augment, n: int, generator: torch.Generator
 ) -> Tensor:
-    """Draw what happens to each of n samples: float32 (n, 18 + 2 rand_layers).
+    """What happens to each of n samples, drawn: float32 (n, num_columns).
 
-    Columns as in COLUMNS. Every field has its own draws, used or not, so
-    switching one on leaves the others unchanged. `generator` and table are on
-    the CPU.
+    Every field has its own draws, used or not, so switching one on leaves the
+    others unchanged. `generator` and table are on the CPU.
     """
     return table_from(augment, draws(augment, n, generator))
 
 
 def draws(augment: Augment, n: int, generator: torch.Generator) -> Tensor:
-    """Draws for a table: (n, 18 + 2 rand_layers), uniform in 0..1."""
+    """Draws for a table: (n, num_columns), uniform in 0..1."""
     sizes = _sizes(augment)
     return torch.cat([torch.rand(n, k, generator=generator) for k in sizes], 1)
 
 
 def _sizes(augment: Augment) -> list[int]:
-    """Numbers for geometry, for erasing and jitter, and for each layer.
-
-    New kinds are drawn last, so that the others keep their numbers.
-    """
+    """Numbers for geometry, for erasing and jitter, and for each layer."""
+    # a new kind is drawn last, so that the others keep their numbers
     return [10, 8] + [2] * augment.rand_layers
 
 
@@ -160,11 +157,9 @@ def table_from(
     shift = augment.shift * signed[:, :2]
     if not augment.resamples:
         count = 2 * augment.shift + 1
-        # rand may round up to 1 after the product, so the last value is held
-        # down
-        shift = (geometry[:, :2] * count).floor().clamp_(
-            max=count - 1
-        ) - augment.shift
+        # at most the last, though the product may be rounded up to count
+        shift = (geometry[:, :2] * count).floor().clamp_(max=count - 1)
+        shift -= augment.shift
     flip = (geometry[:, 2] < 0.5) & augment.flip
     zoom = 1 + augment.scale * signed[:, 3]
     angle = math.radians(augment.rotate) * signed[:, 4]
@@ -192,9 +187,8 @@ def _crop_box(
 ) -> tuple[Tensor, ...]:
     """Centre and size of an inception-style crop, from uniform (n, 4).
 
-    The area is uniform between `crop` and 1 (or the most that a very wide or
-    high picture has room for). The aspect, relative to the result's, is
-    log-uniform over the part of ASPECT that fits, so no draw is rejected.
+    The area is uniform from `crop` to what the picture has room for, the
+    aspect log-uniform over the part of ASPECT that fits: no draw is rejected.
     """
     if not augment.crop:
         zeros, ones = torch.zeros(len(uniform)), torch.ones(len(uniform))
@@ -217,8 +211,7 @@ def _crop_box(
 def _erased_box(augment: Augment, uniform: Tensor) -> tuple[Tensor, ...]:
     """Corner and size of the erased box, from uniform (n, 5); height 0: none.
 
-    Zhong et al. 2017 with the ranges of ERASED_AREA and ERASED_ASPECT; drawn so
-    that it fits, where they draw again.
+    As Zhong et al. 2017, but drawn so that it fits, where they draw again.
     """
     if not augment.erase:
         return torch.zeros(4, len(uniform)).unbind()
@@ -244,14 +237,6 @@ def apply(
     rotation about the centre; shift, flip, RandAugment, jitter. `erase` is
     separate. With `is_cropped`, the images are cropped and resized already.
     """
-    if images.ndim != 4:
-        raise ValueError(f"apply wants (b, c, h, w), got {tuple(images.shape)}")
-    width = augment.num_columns
-    if rows.shape != (len(images), width):
-        raise ValueError(
-            f"apply wants one row of {width} numbers an image, "
-            f"({len(images)}, {width}), got {tuple(rows.shape)}"
-        )
     here = sent(rows, images.device)
     resamples = augment.resamples_crops if is_cropped else augment.resamples
     if resamples:
@@ -321,8 +306,7 @@ def _move(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
     # a picture that is moved by its whole side is gone, however far it goes on
     pad = min(augment.shift, max(h, w))
     columns = torch.arange(w, device=rows.device)
-    # padded row r holds picture row r - pad; output row y shows picture row y -
-    # shift
+    # padded row r is row r - pad of the picture, output row y is y - shift
     top, left = pad - rows[:, :2].clamp(-pad, pad).long().T
     columns = torch.where(rows[:, 2:3] > 0, w - 1 - columns, columns)  # (b, w)
     columns = columns + left[:, None]
@@ -338,8 +322,7 @@ def _sampling_grid(rows: Tensor, h: int, w: int) -> Tensor:
     down, right, flip, m_yy, m_yx, m_xy, m_xx, box_y, box_x, box_h, box_w = (
         column[:, None] for column in rows.unbind(1)
     )
-    # centres of pixels; sums only, so that each sample's values ignore its
-    # batch
+    # centres of pixels; sums only, so that no sample depends on its batch
     y = (2 * torch.arange(h, device=rows.device) + 1) / h - 1
     x = (2 * torch.arange(w, device=rows.device) + 1) / w - 1
     y = y - down * (2 / h)  # (b, h)

@@ -56,9 +56,17 @@ def cropped_pixels(
     with undecoded(pictures, spec.in_channels) as images:
         rows = table_from(augment, torch.cat(uniform), aspects(images, spec))
         for picture, box in zip(pictures, rows[:, BOX].tolist(), strict=True):
-            pixels.append(
-                pixels_of(images, name_of(picture), spec, augment, box)
-            )
+            # closed and forgotten one by one, to free their memory
+            with images.popleft() as image:
+                with reading(name_of(picture)):
+                    if augment.crop:
+                        make_coarse(image, spec, box)
+                    image = converted(image, spec.in_channels)
+                pixels.append(
+                    cut(image, spec, box)
+                    if augment.crop
+                    else as_pixels(resized(image, spec))
+                )
     return torch.stack(pixels), rows
 
 
@@ -85,32 +93,8 @@ def undecoded(
 def aspects(images: Sequence["Image"], spec: PreprocessSpec) -> Tensor:
     """Width to height of each, relative to the size in `spec`: float64 (n,)."""
     height, width = spec.image_size
-    return torch.tensor(
-        # a picture without pixels is refused when its turn comes
-        [
-            max(image.width, 1) * height / (max(image.height, 1) * width)
-            for image in images
-        ],
-        dtype=torch.float64,
-    )
-
-
-def pixels_of(
-    images: deque["Image"],
-    name: str,
-    spec: PreprocessSpec,
-    augment: Augment,
-    box: Sequence[float],
-) -> Tensor:
-    """Remove the next image (to free memory) and cut it: (c, h, w) uint8."""
-    with images.popleft() as image:
-        with reading(name):
-            if augment.crop:
-                make_coarse(image, spec, box)
-            image = converted(image, spec.in_channels)
-        if augment.crop:
-            return cut(image, spec, box)
-        return as_pixels(resized(image, spec))
+    shapes = [x.width * height / (x.height * width) for x in images]
+    return torch.tensor(shapes, dtype=torch.float64)
 
 
 def make_coarse(

@@ -23,9 +23,8 @@ def mix(
 
     `mixup` and `cutmix` are the alpha of a Beta(alpha, alpha), from which the
     share that an image keeps is drawn, once per batch; 0 is off. With both on,
-    a fair coin chooses one per batch; with both off nothing changes, and labels
-    stay hard. Each image is mixed with the one before it, the first with the
-    last. Labels may be soft (b, classes).
+    a fair coin chooses; with both off nothing changes, and labels stay hard.
+    Each image is mixed with the one before it, the first with the last.
 
     Mixup (Zhang et al. 2017) as in big_vision: an image keeps the larger share.
     In DeiT it may be the smaller, and the partner comes from the reversed
@@ -43,8 +42,7 @@ def mix(
         images = images.lerp(images.roll(1, 0), 1 - kept)
     else:
         height, width = images.shape[-2:]
-        box = cut_box(height, width, kept, random)
-        top, bottom, left, right = box
+        top, bottom, left, right = cut_box(height, width, kept, random)
         kept = 1 - (bottom - top) * (right - left) / (height * width)
         inside = (..., slice(top, bottom), slice(left, right))
         partner = images.roll(1, 0)[inside]

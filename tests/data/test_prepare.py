@@ -65,7 +65,9 @@ def pictures_in(folder):
     return found
 
 
-def test_the_short_side_is_resized_once_and_nothing_is_enlarged(folder, tmp_path):
+def test_the_short_side_is_resized_once_and_nothing_is_enlarged(
+    folder, tmp_path
+):
     done = prepare(folder, tmp_path / "out", short_side=45, shard_size=5)
     assert not done.was_finished
     assert [x.name for x in done.index.parts["train"].shards] == [

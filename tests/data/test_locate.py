@@ -315,7 +315,7 @@ def test_a_download_that_was_killed_leaves_nothing_to_trust(
     locate("mnist", mirrors=(f"{server.address}/good/",))
     left = {path.name for path in cache.iterdir()}
     assert left >= set(FILES)
-    assert all(name.endswith(".part") for name in left - set(FILES))
+    assert all(name.endswith(".partial") for name in left - set(FILES))
 
 
 def test_a_cache_that_may_not_be_written_is_one_sentence(tmp_path, cache, fork):
@@ -329,7 +329,7 @@ def test_a_cache_that_may_not_be_written_is_one_sentence(tmp_path, cache, fork):
     sentence = fork(locate_without_rights).answer()
     tmp_path.chmod(0o700)
     assert sentence == (
-        f"UserError: cannot write {cache / FIRST}: Permission denied; make "
+        f"UserError: cannot write {cache}: Permission denied; make "
         "room there, or set VITEDU_CACHE to a folder that can be written"
     )
 
@@ -343,6 +343,6 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(server, cache, fork):
 
     sentence = fork(locate_with_little_space).answer()
     assert sentence.startswith(
-        f"UserError: cannot write {cache / FIRST}: File too large; make"
+        f"UserError: cannot write {cache}: File too large; make"
     )
     assert files_in(cache) == {}

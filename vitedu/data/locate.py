@@ -80,12 +80,19 @@ def locate(
         raise not_here(name, _by_hand(name))
     *_, folder = folders_of(name)
     mirrors = mirrors or named.mirrors
-    if named.kind == "zip":
-        _download_folder(name, mirrors)
-    else:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
         for file in named.files:
-            if not os.path.isfile(folder / file.name):
+            if named.kind == "zip":
+                _download_folder(name, file, folder, mirrors)
+            elif not os.path.isfile(folder / file.name):
+                folder.mkdir(exist_ok=True)
                 _download(name, file, folder, mirrors)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {folder}: {reason(error)}; make room there, or set "
+            "VITEDU_CACHE to a folder that can be written"
+        ) from error
     path = _found(named, folder)
     if path is None:
         raise UserError(
@@ -197,21 +204,19 @@ def _download(
 ) -> None:
     """Put `file` into `folder`, from the first mirror that has it.
 
-    It is moved there once its digest is right, so several processes may fill
+    torch moves it there once its digest is right, so several processes may fill
     the same cache, and a partial file is never taken for the whole.
 
-    MissingDataError: all failed, with each one's reason. UserError: the folder
-    cannot be written.
+    MissingDataError: all failed, with each one's reason.
     """
     reasons = []
     for mirror in mirrors:
-        url = f"{mirror}{file.name}"
+        url, path = f"{mirror}{file.name}", str(folder / file.name)
         try:
-            with _patience(SILENT_SECONDS), _beside(folder / file.name) as part:
-                download_url_to_file(
-                    url, str(part), file.sha256, progress=False
+            with _patience(SILENT_SECONDS):
+                return download_url_to_file(
+                    url, path, file.sha256, progress=False
                 )
-                return os.replace(part, folder / file.name)
         except NETWORK as error:
             reasons.append(f"{url}: {reason(error).strip('<>')}")
     raise MissingDataError(
@@ -220,39 +225,23 @@ def _download(
     )
 
 
-def _download_folder(name: str, mirrors: tuple[str, ...]) -> None:
+def _download_folder(
+    name: str, file: File, folder: Path, mirrors: tuple[str, ...]
+) -> None:
     """Download a zip and unpack it, if no other process has."""
-    [file] = CATALOGUE[name].files
-    *_, folder = folders_of(name)
-    with _beside(folder) as part:
-        _download(name, file, part.parent, mirrors)
-        with zipfile.ZipFile(part.parent / file.name) as archive:
+    with TemporaryDirectory(
+        prefix=f"{name}.", suffix=".part", dir=folder.parent
+    ) as part:
+        _download(name, file, Path(part), mirrors)
+        with zipfile.ZipFile(Path(part, file.name)) as archive:
             above = f"{Path(file.name).stem}/"
             for member in archive.namelist():
                 # its only .gif says "image not found"
                 is_photo = member.lower().endswith((".jpg", ".jpeg"))
                 if is_photo and member.startswith(above):
-                    archive.extract(member, part.parent)
+                    archive.extract(member, part)
         with suppress(OSError):
-            os.rename(part.parent / above, folder)
-
-
-@contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    """A temporary path, later moved to `path`. UserError: it can't be made."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(
-            prefix=f"{path.name}.", suffix=".part", dir=path.parent
-        ) as folder:
-            yield Path(folder) / path.name
-    except NETWORK:
-        raise
-    except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {reason(error)}; make room there, or set "
-            "VITEDU_CACHE to a folder that can be written"
-        ) from error
+            os.rename(Path(part, above), folder)
 
 
 @contextmanager

@@ -94,9 +94,9 @@ def test_a_seed_shows_the_same_scenes_at_every_size():
 
 def test_every_form_covers_the_area_of_its_formula():
     # A 200 x 200 field, radius 60 pixels, turned by 25 degrees.
-    radius, sine = 60, shapes.sine_table()
+    radius = 60
     axis = np.arange(-100, 100, dtype=np.int64)[None] * 64 + 32
-    place = shapes.Place(axis, axis, np.array([50]), sine)
+    place = shapes.Place(axis, axis, np.array([50]))
     tan = {sides: sides * np.tan(np.pi / sides) for sides in (3, 4, 5, 6)}
     spike = np.tan(np.pi / 5) ** 2 * np.tan(2 * np.pi / 5)
     formulas = {
@@ -124,9 +124,9 @@ def test_every_form_covers_the_area_of_its_formula():
             assert area == pytest.approx(formulas[form], rel=0.02), form
 
 
-def test_sines_are_rounded_exactly():
-    exact = np.rint(np.sin(2 * np.pi * np.arange(720) / 720) * 2**14)
-    assert np.array_equal(shapes.sine_table(), exact)
+def test_no_sine_is_so_near_to_a_half_that_a_machine_could_round_otherwise():
+    exact = np.sin(2 * np.pi * np.arange(720) / 720) * 2**14
+    assert np.abs(exact - shapes.sine_table()).max() < 0.4996
 
 
 @pytest.mark.parametrize(

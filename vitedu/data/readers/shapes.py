@@ -26,9 +26,8 @@ image, row or column are int64 and stay under 2^48.
 """
 
 import os
-from functools import reduce
+from functools import cache, reduce
 from io import BytesIO
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, NamedTuple
@@ -42,26 +41,11 @@ from vitedu.files import user_path
 
 MIN_SIZE, MAX_SIZE = 16, 1024
 PIXEL, TURN, SINE_BITS = 64, 720, 14
-TWO_PI = 6283185307179586476925287 * 2**60 // 10**24  # in 1/2^60
 
 # In the order in which they join as num_classes grows.
-FORMS = (
-    "disc",
-    "triangle",
-    "ring",
-    "cross",
-    "square",
-    "stripes",
-    "star",
-    "half_disc",
-    "hexagon",
-    "frame",
-    "ellipse",
-    "arrow",
-    "crescent",
-    "letter_l",
-    "letter_t",
-    "pentagon",
+FORMS = tuple(
+    "disc triangle ring cross square stripes star half_disc hexagon frame "
+    "ellipse arrow crescent letter_l letter_t pentagon".split()
 )
 # Sides, and their distance from the middle in percent of the radius.
 POLYGONS = dict(
@@ -74,13 +58,8 @@ MIN_CLASSES = 4
 WORDS_PER_IMAGE = 256  # 244 are taken, most as lattice points of the clouds
 COARSE_CELLS, FINE_CELLS = 4, 12
 
-Sides = Annotated[
-    tuple[
-        Annotated[int, Range(MIN_SIZE, MAX_SIZE)],
-        Annotated[int, Range(MIN_SIZE, MAX_SIZE)],
-    ],
-    OneForAll(),
-]
+Side = Annotated[int, Range(MIN_SIZE, MAX_SIZE)]
+Sides = Annotated[tuple[Side, Side], OneForAll()]
 
 # Colours start at DARKEST; a figure's differs by MIN_CONTRAST or more in each
 # channel.
@@ -130,12 +109,11 @@ def make_arrays(
 
     images = np.empty((num_images, 3, *size), np.uint8)
     labels = np.arange(start, start + num_images, dtype=np.int64) % num_classes
-    sine = sine_table()
     # Few enough for the cache, many enough to hide numpy's calls.
     chunk = max(1, PIXELS_AT_ONCE // (size[0] * size[1]))
     for first in range(0, num_images, chunk):
         some = labels[first : first + chunk]
-        draws = _Draws(seed, start + first, len(some), size, sine)
+        draws = _Draws(seed, start + first, len(some), size)
         images[first : first + chunk] = _paint(some, names, draws)
     return images, labels
 
@@ -164,12 +142,16 @@ def write_folder(
         raise UserError(
             f"{folder} exists already; name a new folder or remove it"
         )
-    class_names(num_classes)
+    names = class_names(num_classes)
     counts = Annotated[int, Range(num_classes, MOST_FILES)]
     num_train = converted("num_train", num_train, counts)
     num_val = converted("num_val", num_val, counts)
     quality = converted("quality", quality, Annotated[int, Range(1, 100)])
 
+    parts = (
+        ("train", num_train, seed),
+        ("val", num_val, seed + VALIDATION_SEED),
+    )
     # A temporary folder is closed to others; the one inside it has the usual
     # mode.
     try:
@@ -178,10 +160,20 @@ def write_folder(
             prefix=f".{folder.name}-", dir=folder.parent
         ) as holder:
             whole = Path(holder) / "whole"
-            arguments = (image_size, num_classes, seed)
-            _write_part(whole / "train", num_train, arguments, quality)
-            arguments = (image_size, num_classes, seed + VALIDATION_SEED)
-            _write_part(whole / "val", num_val, arguments, quality)
+            for part, total, own_seed in parts:
+                for first in range(0, total, 64):
+                    images, labels = make_arrays(
+                        min(64, total - first),
+                        image_size,
+                        num_classes,
+                        own_seed,
+                        start=first,
+                    )
+                    paths = [
+                        whole / part / names[label] / f"{first + i:06d}.jpg"
+                        for i, label in enumerate(labels)
+                    ]
+                    _write_jpegs(paths, images, quality)
             whole.rename(folder)
     except OSError as error:
         raise UserError(
@@ -246,11 +238,9 @@ def _cover(canvas: Array, edge: Array, colour: Array) -> Array:
 class _Draws:
     """The random numbers of `count` images, taken in a fixed order."""
 
-    def __init__(
-        self, seed: int, first: int, count: int, size: tuple, sine: Array
-    ):
-        self.seed, self.first, self.count = seed, first, count
-        self.size, self.sine = size, sine
+    def __init__(self, seed: int, first: int, count: int, size: tuple):
+        self.seed, self.first = seed, first
+        self.count, self.size = count, size
         self.words, self.taken = self.stream(0, WORDS_PER_IMAGE), 0
 
     def stream(self, which: int, each: int) -> Array:
@@ -289,7 +279,7 @@ class _Draws:
             - self.between(margin, length * PIXEL - margin)
             for length in self.size
         )
-        return Place(right, down, self.between(0, TURN)[:, 0], self.sine)
+        return Place(right, down, self.between(0, TURN)[:, 0])
 
     def clouds(self) -> Array:
         """Value noise on two lattices: (b, 1, h, w) int16, -128 to 127."""
@@ -314,7 +304,7 @@ class _Draws:
         """Stripes, bent by `clouds`: (b, 1, h, w) int16, -128 to 128."""
         place, period = self.place(), self.length(60, 400)
         x, y = (side * 512 // period for side in place[:2])
-        phase = Place(x, y, *place[2:]).along()[:, None] + 2 * clouds
+        phase = Place(x, y, place.angle).along()[:, None] + 2 * clouds
         return (np.abs((phase & 511) - 256) - 128).astype(np.int16)
 
     def noise(self) -> Array:
@@ -332,23 +322,20 @@ class Place(NamedTuple):
     right: Array  # (b, w) int64, 1/64 pixel
     down: Array  # (b, h) int64, 1/64 pixel
     angle: Array  # (b,) int64, 1/720 turn
-    sine: Array  # (720,) int64
 
     def along(self, turn: int | Array = 0) -> Array:
         """Coordinates along the figure's angle + `turn`: (b, h, w) int32.
 
         Outer sums of a row and a column, so no pixel is multiplied.
         """
-        angle = (self.angle + turn) % TURN
-        x = (
-            self.right * self.sine[(angle + TURN // 4) % TURN, None]
-            >> SINE_BITS
-        )
-        y = self.down * self.sine[angle, None] >> SINE_BITS
+        angle, sine = (self.angle + turn) % TURN, sine_table()
+        cosine = sine[(angle + TURN // 4) % TURN, None]
+        x = self.right * cosine >> SINE_BITS
+        y = self.down * sine[angle, None] >> SINE_BITS
         return x.astype(np.int32)[:, None, :] + y.astype(np.int32)[:, :, None]
 
     def rows(self, chosen: Array) -> "Place":
-        return Place(*(rows[chosen] for rows in self[:3]), self.sine)
+        return Place(*(rows[chosen] for rows in self))
 
 
 def outline(form: str, place: Place, radius: Array) -> Array:
@@ -428,38 +415,24 @@ def box_of(u: Array, v: Array, half_u: Array, half_v: Array) -> Array:
     return np.maximum(np.abs(u) - half_u, np.abs(v) - half_v)
 
 
+@cache
 def sine_table() -> Array:
     """sin(2 pi k / TURN) in 1/2^14 for k = 0 … TURN - 1, rounded: (720,) int64.
 
-    A quarter by Taylor's series in 1/2^60, with an error of at most 20 of
-    these; the rest is mirrored.
+    None is nearer than 0.0004 to a half, so every machine rounds alike.
     """
-    rising = []
-    for step in range(TURN // 4 + 1):
-        term = total = angle = TWO_PI * step // TURN
-        for power in range(2, 26, 2):
-            term = -term * angle * angle // (power * (power + 1)) >> 120
-            total += term
-        rising.append((total >> 59 - SINE_BITS) + 1 >> 1)
-    half = np.array(rising + rising[-2:0:-1], dtype=np.int64)
-    return np.concatenate([half, -half])
+    sines = np.sin(np.arange(TURN) * (2 * np.pi / TURN))
+    return np.rint(sines * 2**SINE_BITS).astype(np.int64)
 
 
-def _write_part(
-    folder: Path, total: int, arguments: tuple, quality: int
-) -> None:
+def _write_jpegs(paths: list[Path], images: Array, quality: int) -> None:
     from PIL import Image
 
-    names = class_names(arguments[1])
-    for first in range(0, total, 64):
-        images, labels = make_arrays(
-            min(64, total - first), *arguments, start=first
-        )
-        for number, label, image in zip(count(first), labels, images):
-            path = folder / names[label] / f"{number:06d}.jpg"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Through memory: given a path, pillow misses a write cut short
-            # (full disk).
-            jpeg, pixels = BytesIO(), image.transpose(1, 2, 0)
-            Image.fromarray(pixels).save(jpeg, "JPEG", quality=quality)
-            path.write_bytes(jpeg.getvalue())
+    for path, image in zip(paths, images, strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Through memory: given a path, pillow misses a write cut short (full
+        # disk).
+        jpeg = BytesIO()
+        picture = Image.fromarray(image.transpose(1, 2, 0))
+        picture.save(jpeg, "JPEG", quality=quality)
+        path.write_bytes(jpeg.getvalue())

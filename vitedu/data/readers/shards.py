@@ -47,7 +47,7 @@ PREFIX = ""
 BLOCK = tarfile.BLOCKSIZE
 # WebDataset's rule: the key ends at the first dot of the file's own name
 KEY = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]*)")
-PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f")
+BRACES = re.compile(r"\{([^{}]*)\}")
 AGAIN = "delete it and run `vitedu prepare` again, which writes it anew"
 
 
@@ -156,58 +156,49 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
 
 
 def _parts(folder: Path) -> dict[str, Path]:
-    return {
-        name: folder / _in_braces(name, part.shards)
-        for name, part in read_index(folder).parts.items()
-    }
-
-
-def _in_braces(part: str, shards: Sequence[Shard]) -> str:
-    if len(shards) == 1:
-        return shards[0].name
-    digits = [x.name.removesuffix(".tar").rpartition("-")[2] for x in shards]
-    return f"{part}-{{{digits[0]}..{digits[-1]}}}.tar"
+    found = {}
+    for name, part in read_index(folder).parts.items():
+        first, last = part.shards[0].name, part.shards[-1].name
+        if len(part.shards) > 1:
+            start, end = (x.removesuffix(".tar")[-6:] for x in (first, last))
+            first = f"{name}-{{{start}..{end}}}.tar"
+        found[name] = folder / first
+    return found
 
 
 def _paths(place: Path) -> tuple[list[Path], Index | None]:
     """A place's tars, and their index if any. UserError: one is missing."""
-    index = finished_index(place.parent)
-    paths = None
-    if index is not None and index.settings.format == "shards":
-        for name, part in index.parts.items():
-            if place.name == _in_braces(name, part.shards):
-                paths = [place.with_name(shard.name) for shard in part.shards]
-    paths = expanded(place) if paths is None else paths
+    paths = expanded(place)
     missing = [path for path in paths if not os.path.lexists(path)]
     if missing:
         raise UserError(
             f"there is no {missing[0]} ({len(missing):,} of {len(paths):,} "
             "shards are missing); fetch it, or name only those that are here"
         )
-    is_known = index is not None and all(x.name in index.shards for x in paths)
-    return paths, index if is_known else None
+    index = finished_index(place.parent)
+    known = {} if index is None else index.shards
+    return paths, index if all(path.name in known for path in paths) else None
 
 
 def expanded(place: Path) -> list[Path]:
-    """The paths that brace notation means. UserError: a brace is open."""
+    """The paths that braces mean: {000..127} or {a,b}. UserError: others."""
     text = str(place)
     if os.path.lexists(place) or not set("{}") & set(text):
         return [place]
     try:
-        from braceexpand import UnbalancedBracesError, braceexpand
-    except ImportError:
+        before, inside, after = BRACES.split(text, maxsplit=1)
+        first, dots, last = inside.partition("..")
+        options = inside.split(",")
+        if dots:
+            numbers = range(int(first), int(last) + 1)
+            options = [f"{number:0{len(first)}}" for number in numbers]
+    except ValueError:
         raise UserError(
-            f"{text} needs the library webdataset to be expanded; "
-            "install it with pip install webdataset"
-        ) from None
-    try:
-        names = dict.fromkeys(braceexpand(text, escape=False))  # each only once
-    except UnbalancedBracesError:
-        raise UserError(
-            f"{text} opens a brace without closing it; write it as "
+            f"{text} has braces of another form; write them as "
             "train-{000000..000127}.tar"
         ) from None
-    return list(map(Path, names))
+    names = [Path(f"{before}{option}{after}") for option in options]
+    return [path for name in names for path in expanded(name)]
 
 
 class Listing(NamedTuple):
@@ -322,7 +313,7 @@ def _members_by_key(
 ) -> dict[str, dict[str, tarfile.TarInfo]]:
     """The files of a tar by key and suffix. UserError: it is truncated."""
     found: dict[str, dict[str, tarfile.TarInfo]] = {}
-    last = None
+    last, why = None, "it breaks off or is damaged"
     try:
         with tarfile.open(fileobj=file, mode="r:") as archive:
             for last in archive:
@@ -336,31 +327,18 @@ def _members_by_key(
                         f"{path.name}: {last.name} is there twice; the first "
                         "one is used"
                     )
-            end = archive.offset
+            # tarfile takes whatever is no header for the end
+            file.seek(archive.offset)
+            if file.read(2 * BLOCK) == bytes(2 * BLOCK):
+                return found
     except tarfile.TarError as error:
-        raise _broken(file, path, last, reason(error)) from None
-    # tarfile takes whatever is no header for the end
-    file.seek(end)
-    if file.read(2 * BLOCK) != bytes(2 * BLOCK):
-        raise _broken(file, path, last, "it breaks off or is damaged")
-    return found
-
-
-def _broken(
-    file: BinaryIO, path: Path, last: tarfile.TarInfo | None, why: str
-) -> UserError:
-    file.seek(0)
-    start = file.read(BLOCK)
-    if not start:
-        return UserError(f"{path} is empty; fetch it again")
-    if start.startswith(PACKED):
-        return UserError(
-            f"{path} is compressed, so its pictures cannot be read in any "
-            "order; unpack it to a plain .tar"
-        )
+        why = reason(error)
     if last is None:
-        return UserError(f"{path} is not a tar file")
-    return UserError(
+        raise UserError(
+            f"{path} is not a tar file; if it is compressed, unpack it to a "
+            "plain .tar, so that its pictures can be read in any order"
+        )
+    raise UserError(
         f"cannot read {path}: {why}, after {last.name}; fetch it again"
     )
 

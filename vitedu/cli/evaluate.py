@@ -28,7 +28,7 @@ from vitedu.data import (
     load_folder,
 )
 from vitedu.data.feed.pictures import ImageSource
-from vitedu.data.open import evaluation_part, holds_pictures, training_part
+from vitedu.data.open import evaluation_part, holds_pictures, parts_of
 from vitedu.errors import UserError
 from vitedu.evaluate import imagenet
 from vitedu.evaluate.accuracy import (
@@ -240,7 +240,7 @@ def is_split_by_run(run: TrainConfig | None, folder: Path) -> bool:
     if trained is None or trained.resolve() != folder.resolve():
         return False
     has_test = any((folder / x).is_dir() for x in ("val", "test"))
-    return training_part(folder) == folder or not has_test
+    return not parts_of(folder) or not has_test
 
 
 # --- what is counted

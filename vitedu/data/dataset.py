@@ -27,7 +27,6 @@ from vitedu.data.labels import (
 from vitedu.errors import UserError
 
 Stamps: TypeAlias = Iterable[bytes | memoryview]
-
 MOST_SHOWN = 3  # sentences in one note
 
 
@@ -325,24 +324,20 @@ def match_classes(
     if labels is None:
         return split.with_classes(tuple(names))
     if not ours:
-        if int(labels.max()) >= num_classes:
-            raise UserError(
-                f"the table has the class {int(labels.max())}, but the "
-                f"model has {num_classes} classes, counted from 0"
-            )
+        check_labels(split.name, labels, num_classes)
         return split
     if not set(ours) <= set(names) and (classes := classes_of(num_classes)):
         is_code = set(ours) <= set(classes.codes)
         names = classes.codes if is_code else names or classes.names
     if not names and len(ours) == num_classes:
         return split
-    unknown = [name for name in ours if name not in names]
+    label_of = {name: label for label, name in enumerate(names)}
+    unknown = [name for name in ours if name not in label_of]
     if unknown:
         known = ", ".join(list(names)[:5]) or f"{num_classes} without names"
         raise UserError(
             f"{len(unknown)} folders are not classes of the model, the first "
             f"is {unknown[0]!r}; its classes: {known}"
         )
-    label_of = {name: label for label, name in enumerate(names)}
     theirs = torch.tensor([label_of[name] for name in ours])
     return replace(split, labels=theirs[labels], class_names=tuple(names))

@@ -44,8 +44,8 @@ from vitedu.data.readers import folder as folders
 from vitedu.data.readers import huggingface, shards, torchvision
 from vitedu.data.readers.arrays import is_pair, open_pair
 from vitedu.data.readers.torch_dataset import (
+    from_torch,
     is_hugging_face,
-    open_dataset,
     open_loader,
 )
 from vitedu.errors import UserError, warn
@@ -139,10 +139,11 @@ def as_source(
     split = open_split(data, class_names, num_classes)
     warn_of_skipped(data, split)
     names = split.classes()
-    if isinstance(augment, Augment) and augment.is_off:
-        augment = None
     if isinstance(split.reader, Source):
         return split.reader
+    if isinstance(augment, Augment) and augment.is_off:
+        augment = None
+    options: dict[str, Any] = {"device": device, "check_range": check_range}
     if isinstance(split.reader, Loader):
         if augment is not None:
             raise UserError(
@@ -155,9 +156,9 @@ def as_source(
             preprocess,
             names,
             num_images=len(split),
-            device=device,
-            check_range=check_range,
+            **options,
         )
+    options |= {"augment": augment, "shuffle": shuffle}
     if not split.is_named:
         split = replace(split, class_names=names)
     images: torch.Tensor | None = getattr(split.reader, "images", None)
@@ -169,23 +170,8 @@ def as_source(
                     f"num_workers={num_workers}: this data set lives on the "
                     "device and is fed without workers; leave it at 0"
                 )
-            return ArraySource(
-                split,
-                preprocess,
-                augment=augment,
-                shuffle=shuffle,
-                device=device,
-                check_range=check_range,
-            )
-    return ImageSource(
-        split,
-        preprocess,
-        augment=augment,
-        shuffle=shuffle,
-        num_workers=num_workers,
-        device=device,
-        check_range=check_range,
-    )
+            return ArraySource(split, preprocess, **options)
+    return ImageSource(split, preprocess, num_workers=num_workers, **options)
 
 
 def warn_of_skipped(data: Any, split: Split) -> None:
@@ -208,8 +194,7 @@ def open_split(
             f"{data.name} has several parts; give one of them, .train or .test"
         )
     elif is_pair(data):
-        names = named_classes("the data", (), class_names, num_classes)
-        return open_pair(*data, names)
+        data = open_pair(*data)
     elif isinstance(data, Source):
         name = type(data).__name__
         names = data.class_names or numbered_names(data.num_classes)
@@ -242,7 +227,7 @@ def open_split(
         raise UserError(
             f"can't use {type(data).__name__} as data; pass {KINDS}"
         )
-    split = open_dataset(data, class_names, num_classes)
+    split = from_torch(data, class_names=class_names, num_classes=num_classes)
     with Draws(0):
         split[0]  # says whether it has another form
     return split
@@ -269,7 +254,7 @@ def find_images(
     if place.suffix == ".npz":
         example = f"vitedu.data.load_dataset({str(place)!r}).train"
     else:
-        example = str(next(iter(parts_at(place).values()), ""))
+        example = str(next(iter(parts_of(place).values()), ""))
     if example:
         raise UserError(
             f"{place} has several parts; give one of them, such as {example}"
@@ -295,7 +280,8 @@ def load_folder(
     another part has a class that train/ doesn't have.
     """
     place = _local(folder)
-    reader, own_name, given = reader_of(place), name_at(place), parts_at(place)
+    reader, own_name = reader_of(place), name_at(place)
+    given = reader.parts(place)
     train = reader.open_part(given.get("train", place), place)
     parts = {"train": train}
     for part, at in given.items():
@@ -364,10 +350,9 @@ def evaluation_part(folder: str | PathLike[str]) -> Path:
 
     UserError: there is train/, but neither of the others; or no such folder.
     """
-    place = _local(folder)
-    parts = parts_at(place)
+    parts = parts_of(folder)
     if not parts:
-        return place
+        return _local(folder)
     for name in ("test", "val"):
         if name in parts:
             return parts[name]
@@ -417,12 +402,6 @@ def known_classes(
     place = folder_of(dataset, data)
     if place is None:
         return array_classes(dataset, data, num_classes)
-    return class_names_at(place)
-
-
-def class_names_at(place: str | PathLike[str]) -> tuple[str, ...]:
-    """The class names at a place; no picture is read."""
-    place = user_path(place)
     if name := _set_of_zip(place):
         return CATALOGUE[name].class_names
     return reader_of(place).class_names(place)
@@ -434,17 +413,9 @@ def holds_pictures(place: Path) -> bool:
     return reader is not folders or folders.holds_pictures(place)
 
 
-def training_part(place: Path) -> Path:
-    place = _local(place)
-    return parts_at(place).get("train", place)
-
-
-def has_test_part(place: Path) -> bool:
-    return bool({"test", "val"} & parts_at(_local(place)).keys())
-
-
-def parts_at(place: Path) -> dict[str, Path]:
-    """Those of train, val and test that exist; {}: `place` is one part."""
+def parts_of(folder: str | PathLike[str]) -> dict[str, Path]:
+    """Those of train, val and test that exist; {}: it is one part."""
+    place = _local(folder)
     return reader_of(place).parts(place)
 
 

@@ -14,11 +14,10 @@ from vitedu.data.open import (
     TEST_SHARE,
     as_source,
     folder_of,
-    has_test_part,
     held_out_words,
     known_classes,
     open_split,
-    training_part,
+    parts_of,
 )
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec
@@ -111,9 +110,11 @@ def open_data(config: TrainConfig, given: Given = NOTHING) -> Dataset:
     train, folder = given.train, None
     if train is None:
         folder = folder_of(config.dataset, config.data)
-        if folder and given.test is not None and not has_test_part(folder):
-            # train on all of it: nothing has to be held out
-            train = training_part(folder)
+        if folder and given.test is not None:
+            parts = parts_of(folder)
+            if not {"test", "val"} & parts.keys():
+                # train on all of it: nothing has to be held out
+                train = parts.get("train", folder)
     if train is not None:
         dataset = _passed(config, train, holds_out=given.test is None)
     elif folder is not None:

@@ -19,7 +19,7 @@ from vitedu.data import (
     load_folder,
     match_classes,
 )
-from vitedu.data.open import class_names_at
+from vitedu.data.open import known_classes
 
 datasets = pytest.importorskip("datasets")
 
@@ -85,7 +85,7 @@ def test_the_splits_are_parts_and_a_secret_one_is_none(saved):
 
 def test_it_is_named_where_a_folder_would_be(saved):
     assert folder_of("imagenet", saved) == folder_of(saved)
-    assert class_names_at(saved) == ("ant", "bee")
+    assert known_classes(str(saved), num_classes=0) == ("ant", "bee")
     assert str(evaluation_part(saved)) == f"{saved}:validation"
     assert len(find_images(f"{saved}:train")) == 10
 
@@ -235,7 +235,7 @@ def test_offline_a_name_that_is_not_in_the_cache_is_one_sentence():
 
 def test_without_the_library_one_sentence_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    for opened in (find_images, load_folder, class_names_at):
+    for opened in (find_images, load_folder):
         with pytest.raises(UserError, match="pip install datasets"):
             opened("hf:pets")
 

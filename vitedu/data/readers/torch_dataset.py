@@ -73,14 +73,6 @@ def from_torch(
     datasets give `class_names` or `num_classes`.
     UserError: it is empty, or its items or labels have another form.
     """
-    return open_dataset(dataset, class_names, num_classes)
-
-
-def open_dataset(
-    dataset: Any,
-    class_names: Sequence[str] | None = None,
-    num_classes: int | None = None,
-) -> Split:
     name = type(dataset).__name__
     if is_hugging_face(dataset) and not hasattr(dataset, "__len__"):
         raise UserError(
@@ -95,10 +87,8 @@ def open_dataset(
         )
     if len(dataset) == 0:
         raise UserError(f"{name} is empty")
-    labels = kept_labels(dataset)
-    names = named_classes(
-        name, own_class_names(dataset), class_names, num_classes
-    )
+    labels, names = kept_labels(dataset), own_class_names(dataset)
+    names = named_classes(name, names, class_names, num_classes)
     check_labels(name, labels, len(names))
     return Split(name, DatasetReader(dataset, name), labels, names)
 
@@ -120,11 +110,11 @@ def pair_of(item: Any, where: str) -> tuple[Any, Any]:
         return picture, item[label_key]
     if isinstance(item, tuple | list) and len(item) == 2:
         return item[0], item[1]
-    found = type(item).__name__
-    if isinstance(item, tuple | list):
-        found += f" of length {len(item)}"
+    is_list = isinstance(item, tuple | list)
+    length = f" of length {len(item)}" if is_list else ""
     raise UserError(
-        f"{where} is of type {found}; a picture and its label are needed"
+        f"{where} is of type {type(item).__name__}{length}; a picture and its "
+        "label are needed"
     )
 
 
@@ -261,7 +251,7 @@ def _labels_by_reading(loader: Any) -> torch.Tensor:
 def _classes_behind(loader: "DataLoader[Any]") -> tuple[str, ...]:
     """The data set's classes; (): unknown, or of a form that we can't read."""
     try:
-        split = open_dataset(loader.dataset)
+        split = from_torch(loader.dataset)
     except UserError:
         return ()
     is_known = split.class_names or split.labels is not None

@@ -41,7 +41,6 @@ BAD = {
     "huge": ([0, 1, 2**70], "are object"),
     "halves": (np.array([0.0, 0.5, 1.0]), "are float64 .* such as 0.0,"),
     "nan": (torch.tensor([0.0, torch.nan, 1.0]), "are float32"),
-    "bfloat16": (torch.ones(3, dtype=torch.bfloat16), "are float32"),
     "bool": (np.array([True, False, True]), r"are bool .* \.astype\(int\)"),
     "objects": (np.array([0, 1, 2], object), "are object"),
     "texts": (["ant", "bee", "ant"], "are <U3 .* number the classes"),

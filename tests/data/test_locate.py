@@ -197,7 +197,7 @@ def test_a_path_that_is_not_there_is_refused_even_if_the_cache_has_the_set(
 
 def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(
-        UserError, match="no data set 'cifar'; did you mean 'cifar10'"
+        UserError, match=r"no data set 'cifar' here; .* did you mean 'cifar10'"
     ):
         locate("cifar")
 

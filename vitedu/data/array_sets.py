@@ -20,7 +20,7 @@ from vitedu.data.catalogue import (
 )
 from vitedu.data.dataset import Dataset
 from vitedu.data.labels import names_from_labels
-from vitedu.data.locate import locate, unfit
+from vitedu.data.locate import check_name, locate, unfit
 from vitedu.data.readers.array_files import (
     KEYS,
     cifar_arrays,
@@ -28,7 +28,7 @@ from vitedu.data.readers.array_files import (
     npz_arrays,
 )
 from vitedu.data.readers.arrays import open_pair
-from vitedu.errors import UserError, did_you_mean
+from vitedu.errors import UserError
 from vitedu.files import user_path
 
 SHAPES_NAME = re.compile(r"shapes(?:-([1-9][0-9]{0,5})k)?")
@@ -73,7 +73,7 @@ def load_dataset(
         if max_images is not None:
             counts = [min(count, max_images) for count in counts]
         return _draw_shapes(name, counts, image_size or 64, num_classes or 10)
-    _check_name(name)
+    check_name(name, *ARRAYS)
     try:
         path, origin = locate(name, data=data)
     except MissingDataError:
@@ -105,18 +105,8 @@ def array_classes(
         from vitedu.data.readers import shapes
 
         return shapes.class_names(num_classes)
-    _check_name(name)
+    check_name(name, *ARRAYS)
     return CATALOGUE[name].class_names
-
-
-def _check_name(name: str) -> None:
-    if name not in sets_of(*ARRAYS):
-        known = (*sets_of(*ARRAYS, "zip"), "shapes", "shapes-100k")
-        raise UserError(
-            f"there is no data set {name!r} here; data=FOLDER names pictures "
-            "of your own, in a folder for each class; "
-            + did_you_mean(name, known)
-        )
 
 
 def _draw_shapes(

@@ -47,6 +47,8 @@ class Reader(ABC):
     is_named = True
     # reading a row runs foreign code, which may draw at random
     is_foreign = False
+    # of all rows together, where it isn't hashed row by row
+    digest = ""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -63,7 +65,10 @@ class Reader(ABC):
         self, rows: Tensor, labels: Tensor | None, folder: Path | None
     ) -> Stamps:
         """Bytes to hash these rows by; file names are relative to `folder`."""
-        return ()
+        if not self.digest:
+            return ()
+        chosen = hashlib.sha256(str(tuple(rows.tolist())).encode()).digest()
+        return (f"{self.digest}\n".encode(), chosen)
 
 
 class Loader:
@@ -115,10 +120,7 @@ class Split:
                 f"the data set keeps say {label}; make them match"
             )
         if self.class_names and label >= len(self.class_names):
-            raise UserError(
-                f"{where} has the label {label}, but there are "
-                f"{len(self.class_names)} classes, counted from 0"
-            )
+            check_labels(where, torch.tensor([label]), len(self.class_names))
         return picture, label
 
     @property
@@ -199,10 +201,8 @@ class Split:
                 "one (train=, validation=, test=)"
             )
         held_out = hold_out(self.labels, share, seed)
-        return (
-            self.take((~held_out).nonzero()[:, 0]),
-            self.take(held_out.nonzero()[:, 0]),
-        )
+        kept, taken = (x.nonzero()[:, 0] for x in (~held_out, held_out))
+        return self.take(kept), self.take(taken)
 
     def with_classes(self, class_names: tuple[str, ...]) -> "Split":
         """This split with labels that index `class_names`.
@@ -291,10 +291,6 @@ class Dataset:
     requested: str = ""
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
-
-
-def rows_stamp(rows: Tensor) -> bytes:
-    return hashlib.sha256(str(tuple(rows.tolist())).encode()).digest()
 
 
 def left_out(skipped: tuple[str, ...], num_left: int) -> tuple[str, ...]:

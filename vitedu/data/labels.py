@@ -27,19 +27,13 @@ def whole_labels(labels: Any, where: str) -> Tensor:
     if isinstance(labels, Tensor):
         if labels.dtype == torch.int64 and labels.ndim == 1:
             return labels.detach().cpu()
-        labels = labels.detach().cpu()
-        # NumPy doesn't know bfloat16
-        labels = (
-            labels.float() if labels.is_floating_point() else labels
-        ).numpy()
+        labels = labels.detach().cpu().numpy()
     try:
         array = np.asarray(labels)
     except (ValueError, OverflowError):  # rows of different lengths
         array = np.empty(0, object)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        example = (
-            f", such as {array.ravel()[:1].tolist()[0]!r}" if array.size else ""
-        )
+        example = f", such as {array.flat[0]}" if array.size else ""
         remedy = {
             "U": "; number the classes "
             "(a Hugging Face dataset by class_encode_column)",

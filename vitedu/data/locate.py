@@ -24,6 +24,7 @@ from vitedu.data.catalogue import (
     ARRAYS,
     CATALOGUE,
     File,
+    Kind,
     MissingDataError,
     NamedSet,
     folders_of,
@@ -66,11 +67,7 @@ def locate(
     unknown name, a `data` without the set, a read-only cache; MissingDataError:
     neither found nor downloaded.
     """
-    known = sets_of(*ARRAYS, "zip")
-    if name not in known:
-        raise UserError(
-            f"there is no data set {name!r}; {did_you_mean(name, known)}"
-        )
+    check_name(name, *ARRAYS, "zip")
     named = CATALOGUE[name]
     if data is not None:
         return Location(_given(name, user_path(data)), f"data={data}")
@@ -122,6 +119,16 @@ def holds(name: str, path: Path) -> bool:
     return name in sets_of(*ARRAYS) and (
         _found(CATALOGUE[name], path) is not None
     )
+
+
+def check_name(name: str, *kinds: Kind) -> None:
+    if kind_of(name) not in kinds:
+        known = (*sets_of(*ARRAYS, "zip"), "shapes", "shapes-100k")
+        raise UserError(
+            f"there is no data set {name!r} here; data=FOLDER names pictures "
+            "of your own, in a folder for each class; "
+            + did_you_mean(name, known)
+        )
 
 
 def not_here(name: str, by_hand: str) -> MissingDataError:

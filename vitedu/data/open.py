@@ -9,7 +9,7 @@ it in `READERS`.
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -207,7 +207,7 @@ def open_split(
             check_labels(data.name, data.labels, len(names))
             data = replace(data, class_names=names)
         return data
-    if isinstance(data, Iterator) or hasattr(data, "__next__"):
+    if hasattr(data, "__next__"):
         raise UserError(
             f"a {type(data).__name__} can be iterated only once, but training "
             f"needs it once per epoch; give {KINDS}"

@@ -194,7 +194,6 @@ def test_an_existing_folder_is_refused_and_kept(tmp_path):
     ("arguments", "message"),
     [
         ({"num_val": 9}, "num_val must be .* at least 10 .* got 9"),
-        ({"quality": 0}, "quality must be .* at least 1 .* got 0"),
         ({"num_classes": 2}, "got 2"),
     ],
 )

@@ -8,14 +8,14 @@ would allow neither our own order nor an exact resume.
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from vitedu.data.catalogue import is_offline
-from vitedu.data.dataset import Reader, Split, rows_stamp
+from vitedu.data.dataset import Reader, Split
 from vitedu.data.labels import check_labels, names_from_labels, whole_labels
 from vitedu.data.readers.folder import PARTS
 from vitedu.data.readers.shards import NamedBytes
@@ -37,6 +37,9 @@ class HubReader(Reader):
         self.dataset = dataset
         self.name = name
         self.column = column
+        sizes = [os.stat(x["filename"]).st_size for x in dataset.cache_files]
+        text = f"{len(dataset)} {dataset.features} {sizes}\n"
+        self.digest = hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -55,15 +58,6 @@ class HubReader(Reader):
 
     def name_of(self, row: int) -> str:
         return f"{self.name}[{row}]"
-
-    def stamps(
-        self, rows: Tensor, labels: Tensor | None, folder: Path | None
-    ) -> Iterator[bytes]:
-        files = self.dataset.cache_files
-        sizes = [os.stat(file["filename"]).st_size for file in files]
-        text = f"{len(self.dataset)} {self.dataset.features} {sizes}\n"
-        yield f"{hashlib.sha256(text.encode()).hexdigest()[:16]}\n".encode()
-        yield rows_stamp(rows)
 
 
 def accepts(place: Path) -> bool:
@@ -96,19 +90,10 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
 
     picture, label = _columns(dataset, name)
     labels = _labels(dataset, name, label)
-    names = _names(dataset, label)
+    names = _names(dataset, label) or names_from_labels(name, labels)
     check_labels(name, labels, len(names))
-    try:
-        encoded = dataset.select_columns([picture]).cast_column(
-            picture, datasets.Image(decode=False)
-        )
-    # what the library raises depends on what is in the column
-    except Exception as error:
-        raise UserError(
-            f"the column {picture} of {name} doesn't have pictures: "
-            f"{reason(error)}"
-        ) from None
-    names = names or names_from_labels(name, labels)
+    as_stored = datasets.Image(decode=False)
+    encoded = dataset.select_columns([picture]).cast_column(picture, as_stored)
     split = Split(name, HubReader(encoded, name, picture), labels, names)
     files = [Path(file["filename"]) for file in dataset.cache_files]
     return leave_out_unreadable(split, files_key(files, name, len(encoded)))
@@ -118,8 +103,9 @@ def class_names(place: Path) -> tuple[str, ...]:
     place = parts(place).get("train", place)
     dataset, name = _dataset(place), str(place)
     _, label = _columns(dataset, name)
-    names = _names(dataset, label)
-    return names or names_from_labels(name, _labels(dataset, name, label))
+    return _names(dataset, label) or names_from_labels(
+        name, _labels(dataset, name, label)
+    )
 
 
 def _names(dataset: Any, label: str) -> tuple[str, ...]:
@@ -185,16 +171,13 @@ def _columns(dataset: Any, name: str) -> tuple[str, str]:
 
     picture = _column(dataset, PICTURE_KEYS, datasets.Image)
     label = _column(dataset, ALL_LABEL_KEYS, datasets.ClassLabel)
-    columns = ", ".join(dataset.column_names)
-    if picture is None:
+    if picture is None or label is None:
+        what = "classes, such as label"
+        if picture is None:
+            what = "pictures, such as image or img"
         raise UserError(
-            f"{name} doesn't have a column of pictures, such as image or img; "
-            f"it has {columns}"
-        )
-    if label is None:
-        raise UserError(
-            f"{name} doesn't have a column of classes, such as label; it has "
-            f"{columns}"
+            f"{name} doesn't have a column of {what}; it has "
+            f"{', '.join(dataset.column_names)}"
         )
     return picture, label
 
@@ -216,6 +199,6 @@ def _labels(dataset: Any, name: str, column: str) -> Tensor:
 def _has_labels(dataset: Any) -> bool:
     """Whether labels are public; secret ones are -1."""
     column = _column(dataset, ALL_LABEL_KEYS, object)
-    return column is None or bool(
-        (_labels(dataset, "a split", column) >= 0).any()
-    )
+    if column is None:
+        return True
+    return bool((_labels(dataset, "a split", column) >= 0).any())

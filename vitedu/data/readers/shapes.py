@@ -126,7 +126,6 @@ def write_folder(
     image_size: int | tuple[int, int] = 64,
     num_classes: int = 10,
     seed: int = 0,
-    quality: int = 90,
 ) -> None:
     """Write JPEGs: `train/<class>/<number>.jpg`, `val/<class>/<number>.jpg`.
 
@@ -146,7 +145,6 @@ def write_folder(
     counts = Annotated[int, Range(num_classes, MOST_FILES)]
     num_train = converted("num_train", num_train, counts)
     num_val = converted("num_val", num_val, counts)
-    quality = converted("quality", quality, Annotated[int, Range(1, 100)])
 
     parts = (
         ("train", num_train, seed),
@@ -173,7 +171,7 @@ def write_folder(
                         whole / part / names[label] / f"{first + i:06d}.jpg"
                         for i, label in enumerate(labels)
                     ]
-                    _write_jpegs(paths, images, quality)
+                    _write_jpegs(paths, images)
             whole.rename(folder)
     except OSError as error:
         raise UserError(
@@ -425,7 +423,7 @@ def sine_table() -> Array:
     return np.rint(sines * 2**SINE_BITS).astype(np.int64)
 
 
-def _write_jpegs(paths: list[Path], images: Array, quality: int) -> None:
+def _write_jpegs(paths: list[Path], images: Array) -> None:
     from PIL import Image
 
     for path, image in zip(paths, images, strict=True):
@@ -434,5 +432,5 @@ def _write_jpegs(paths: list[Path], images: Array, quality: int) -> None:
         # disk).
         jpeg = BytesIO()
         picture = Image.fromarray(image.transpose(1, 2, 0))
-        picture.save(jpeg, "JPEG", quality=quality)
+        picture.save(jpeg, "JPEG", quality=90)
         path.write_bytes(jpeg.getvalue())

@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -219,8 +220,12 @@ def open_loader(
     ):
         num_images = len(sampler)
         if loader.drop_last:
-            num_images -= num_images % (loader.batch_size or 1)
-        names = names or _classes_behind(loader)
+            num_images -= num_images % loader.batch_size
+        if not names:
+            with suppress(UserError):  # of a form that we can't read
+                behind = from_torch(loader.dataset)
+                is_known = behind.class_names or behind.labels is not None
+                names = behind.classes() if is_known else ()
     else:
         labels = _labels_by_reading(loader)
         num_images = len(labels)
@@ -234,7 +239,7 @@ def open_loader(
 def _labels_by_reading(loader: Any) -> torch.Tensor:
     name = type(loader).__name__
     try:
-        len(loader)
+        len(loader)  # a DataLoader of a stream has __len__, which fails
     except TypeError:
         raise UserError(
             f"the {name} doesn't have a length (its number of batches), so an "
@@ -246,13 +251,3 @@ def _labels_by_reading(loader: Any) -> torch.Tensor:
             for number, batch in enumerate(loader)
         ]
     return torch.cat([*labels, torch.empty(0, dtype=torch.int64)])
-
-
-def _classes_behind(loader: "DataLoader[Any]") -> tuple[str, ...]:
-    """The data set's classes; (): unknown, or of a form that we can't read."""
-    try:
-        split = from_torch(loader.dataset)
-    except UserError:
-        return ()
-    is_known = split.class_names or split.labels is not None
-    return split.classes() if is_known else ()

@@ -6,7 +6,6 @@ parts. torchvision finds, checks and downloads them, in the usual places.
 
 import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from vitedu.data.catalogue import (
     kind_of,
     sets_of,
 )
-from vitedu.data.dataset import Reader, Split, rows_stamp
+from vitedu.data.dataset import Reader, Split
 from vitedu.data.labels import check_labels, names_from_labels, whole_labels
 from vitedu.data.locate import not_here
 from vitedu.data.readers.torch_dataset import kept_labels, own_class_names
@@ -67,12 +66,6 @@ class TorchvisionReader(Reader):
 
     def name_of(self, row: int) -> str:
         return f"{self.name}[{row}]"
-
-    def stamps(
-        self, rows: Tensor, labels: Tensor | None, folder: Path | None
-    ) -> Iterator[bytes]:
-        yield f"{self.digest}\n".encode()
-        yield rows_stamp(rows)
 
 
 def accepts(place: Path) -> bool:

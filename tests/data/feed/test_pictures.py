@@ -160,7 +160,9 @@ def test_folders_of_another_problem_are_refused(folder):
 def test_an_index_beyond_the_models_classes_is_refused(tmp_path):
     picture(tmp_path / "x.png")
     labels = table(tmp_path, "filename,class_index\nx.png,10\n")
-    with pytest.raises(UserError, match="the label 10, but there are 10 classes"):
+    with pytest.raises(
+        UserError, match="the label 10, but there are 10 classes"
+    ):
         match_classes(find_images(tmp_path, labels=labels), (), 10)
 
 

@@ -318,7 +318,6 @@ def test_no_normalisation_is_mean_0_and_deviation_1():
     "about, what",
     [
         ({"resample": 1}, "resample=1"),
-        ({"resample": [3]}, r"resample=\[3\]"),
         ({"rescale_factor": 1.0}, "rescale_factor=1.0"),
         ({"do_resize": False}, "do_resize=False"),
         ({"size": {"shortest_edge": 256}}, "do_center_crop=None with size="),

@@ -98,7 +98,6 @@ def quiet_load(path, **overrides):
         {"global_pool": "map"},
         {"global_pool": "map", "class_token": False},
         {"global_pool": ""},
-        {"global_pool": "token", "fc_norm": True},
         {"no_embed_class": True},
         {"pos_embed": "none"},
         {"reg_tokens": 4},
@@ -308,7 +307,8 @@ def test_preprocessing_without_config_json_goes_by_the_name(timm):
     spec, (doubt,) = of("checkpoint")
     assert re.search(r"std 0\.5 are assumed.*0\.485", doubt)
     assert spec.mean == (0.5, 0.5, 0.5)
-    assert timm_config.look_up(f"{NAME}.my_own") == (NAME, {})
+    known = timm_config.known_of(Metadata(f"{NAME}.my_own"))
+    assert known == (NAME, {}, {})
 
 
 @pytest.mark.parametrize(
@@ -322,22 +322,6 @@ def test_preprocessing_without_config_json_goes_by_the_name(timm):
 def test_preprocessing_that_vitedu_cannot_do_is_said(about, what):
     _, (doubt,) = preprocess(about)
     assert re.search(f"{what}.*which vitedu cannot do", doubt)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name, architecture",
-    [
-        ("deit_base_patch16_224-b5f2ef4d", "deit_base_patch16_224"),
-        ("dino_vitbase16_pretrain", "vit_base_patch16_224"),
-        ("dino_deitsmall8_pretrain", "vit_small_patch8_224"),
-        ("mae_pretrain_vit_large", "vit_large_patch16_224"),
-    ],
-)
-def test_files_of_deit_dino_and_mae_are_known_by_name(name, architecture):
-    found, about = timm_config.look_up(name)
-    assert found == architecture
-    assert about["mean"] == IMAGENET
 
 
 # --- variants
@@ -432,14 +416,14 @@ def test_every_architecture_that_is_written_is_timms(timm):
         for patch_size in (8, 14, 16, 32):
             sizes = (224, patch_size, 3, 5, width, depth, num_heads, mlp_dim)
             name = timm_config.vit_of(ViTConfig(*sizes))
-            about = timm_config.fields_by_name(name)
             if name != timm_config.PLAIN or (width, patch_size) == (768, 16):
-                assert (about["embed_dim"], about["depth"]) == (width, depth)
+                assert timm_config.fields_of(Metadata(name), width, depth)
                 assert f"_patch{patch_size}_" in name
                 written.add(name)
     assert len(written) == 11
     for name in timm_config.HYBRIDS.values():
-        assert timm_config.fields_by_name(name)
+        about = {"architecture": name}
+        assert timm_config.fields_of(Metadata(config=about), 0, 0)
     for family, layers, width in RESNETS.values():
         config = ResNetConfig(family=family, layers=layers, width=width)
         if name := family == "bit-v2" and timm_config.bit_of(config):
@@ -465,15 +449,6 @@ def test_every_architecture_that_is_written_is_timms(timm):
         (
             plain_arrays() | {"reg_token": torch.zeros(4, 24)},
             "reg_token has shape",
-        ),
-        (
-            {
-                k.replace("norm.", "fc_norm.")
-                if k.startswith("norm.")
-                else k: v
-                for k, v in plain_arrays().items()
-            },
-            "norm of the mean",
         ),
         (
             plain_arrays() | {"blocks.0.attn.q_norm.weight": torch.zeros(8)},
@@ -517,9 +492,7 @@ def test_a_bit_of_other_sizes_is_read_all_the_same(tmp_path):
 
 def test_timms_mean_pooling_by_default_is_refused(timm, tmp_path):
     folder = saved(timm, tmp_path, module(timm, global_pool="avg"))
-    with pytest.raises(
-        UserError, match="mean of normed tokens, which is another"
-    ):
+    with pytest.raises(UserError, match="norm after the mean"):
         load(folder)
 
 
@@ -560,4 +533,5 @@ def test_a_config_json_of_other_sizes_is_refused(tmp_path):
 
 def test_a_network_with_timms_names_but_other_blocks_is_refused(timm):
     with pytest.raises(UserError, match="ResPostBlock"):
-        timm_config.fields_by_name("vit_base_patch16_rpn_224")
+        about = Metadata("vit_base_patch16_rpn_224")
+        timm_config.fields_of(about, 768, 12)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from vitedu.model.classifier import LossName, Usage, checked_names
+from vitedu.model.classifier import LossName, Usage
 from vitedu.model.config import Pooling
 from vitedu.model.network import Network, NetworkConfig
 from vitedu.model.position import Position
@@ -59,11 +59,6 @@ class Checkpoint(NamedTuple):
         return Usage(
             self.preprocess, self.class_names, self.loss_name, self.resize_mode
         )
-
-
-def names_in(labels: list[Any]) -> tuple[str, ...]:
-    """Class names from JSON. UserError: one isn't a string."""
-    return checked_names([str(x) if type(x) is int else x for x in labels])
 
 
 def checkpoint_of(model: Network) -> Checkpoint:

@@ -97,23 +97,16 @@ def convert(
     stored = read_checkpoint(source, ignore=ignore, **given)
     check_source(stored, given)
     checkpoint, notes = in_the_form_of(to, stored.checkpoint)
-    names = checkpoint.class_names
-    if len(names) != checkpoint.config.num_classes:
-        checkpoint = checkpoint._replace(class_names=())
+    dialect = DIALECTS[to]
+    arrays = dialect.from_vitedu(checkpoint)
+    beside = dialect.beside(checkpoint) if not SUFFIXES[to] else {}
+    lost = lost_in(to, checkpoint, arrays, beside, target)
     if to == "vitedu":
         write_weights(target, checkpoint)
-        num_arrays, lost = len(checkpoint.state_dict), ()
+    elif SUFFIXES[to]:
+        write_file(target, arrays)
     else:
-        dialect, beside = DIALECTS[to], {}
-        arrays = dialect.from_vitedu(checkpoint)
-        if hasattr(dialect, "beside"):
-            beside = dialect.beside(checkpoint)
-        lost = lost_in(to, checkpoint, arrays, beside, target)
-        if SUFFIXES[to]:
-            write_file(target, arrays)
-        else:
-            write_folder(target, arrays, beside)
-        num_arrays = len(arrays)
+        write_folder(target, arrays, beside)
     for each in lost:
         warnings.warn(f"{target}: {each}", stacklevel=2)
     return Conversion(
@@ -122,7 +115,7 @@ def convert(
         str(target),
         to,
         checkpoint.config,
-        num_arrays,
+        len(arrays),
         stored.checkpoint.notes + notes + lost,
     )
 
@@ -132,17 +125,13 @@ def check_target(target: Path, to: str) -> None:
         raise UserError(
             f"there is no format {to!r}; {did_you_mean(str(to), SUFFIXES)}"
         )
-    suffixes = SUFFIXES[to]
-    if suffixes and target.suffix not in suffixes:
-        raise UserError(
-            f"{to} is written to a file that ends in {' or '.join(suffixes)}, "
-            f"not to {target.name!r}"
-        )
-    if not suffixes and target.suffix in (".npz", ".safetensors", ".pth"):
-        raise UserError(
-            f"{to} is written to a folder, with config.json in it; name one, "
-            f"not {target.name!r}"
-        )
+    suffixes, is_right = SUFFIXES[to], target.suffix in SUFFIXES[to]
+    form = f"a file that ends in {' or '.join(suffixes)}"
+    if not suffixes:
+        form = "a folder, with config.json in it"
+        is_right = target.suffix not in (".npz", ".safetensors", ".pth")
+    if not is_right:
+        raise UserError(f"{to} is written to {form}, not to {target.name!r}")
     is_empty = os.path.isdir(target) and not list_folder(target)
     if os.path.exists(target) and (suffixes or not is_empty):
         raise UserError(
@@ -209,6 +198,8 @@ def lost_in(
 
     UserError: a reader would take the positions for another grid's.
     """
+    if to == "vitedu":
+        return ()
     metadata = Metadata(
         name=target.stem,
         config=beside.get("config.json", {}),
@@ -264,13 +255,13 @@ def read_again(
     arrays: dict[str, Tensor],
     metadata: Metadata,
 ) -> tuple[Checkpoint, list[str]]:
-    asks = []
+    read, asks = DIALECTS[to].to_vitedu, []
     try:
-        after = DIALECTS[to].to_vitedu(arrays, metadata)
+        after = read(arrays, metadata)
     except UserError as error:
         asks.append(f"a reader has to be told more: {error}")
         answers = {x: getattr(before.config, x, None) for x in ANSWERS}
-        after = DIALECTS[to].to_vitedu(arrays, replace(metadata, **answers))
+        after = read(arrays, replace(metadata, **answers))
     stored, found = before.state_dict, after.state_dict
     if stored.keys() != found.keys() or not all(
         torch.equal(stored[name].cpu(), found[name]) for name in stored

@@ -64,16 +64,13 @@ def read_arrays(
 ) -> Arrays:
     """Read a file of weights, or the one in a folder.
 
-    A file is .npz, .safetensors, a torch file (.pth, .pt, .bin, .ckpt) or an
-    index of shards (.index.json); with any other suffix it is read as
-    safetensors. A folder is a run folder, one written by Hugging Face or timm,
-    or holds a single file of weights. A prefix of all names, such as "module.",
+    A file is .npz, a torch file (.pth, .pt, .bin, .ckpt), an index of shards
+    (.index.json), else safetensors. A prefix of all names, such as "module.",
     is removed. Arrays whose names match a pattern in `ignore` (`"extra/*"`) are
     left out.
 
-    UserError: nothing to read there, damaged, too large for the memory,
-    containing more than arrays, or arrays that are neither in the state_dict
-    nor training state; a pattern matches no array.
+    UserError: nothing to read there, damaged, too large for the memory, or
+    containing more than arrays; a pattern matches no array.
     """
     patterns = (ignore,) if isinstance(ignore, str) else tuple(ignore)
     source = user_path(source)

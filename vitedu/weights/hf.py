@@ -10,16 +10,17 @@ is our pre-logits layer, without a head.
 import math
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
 from vitedu.errors import UserError
 from vitedu.fields import Size, converted
 from vitedu.model import Learned1D, ViTConfig
+from vitedu.model.classifier import checked_names
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights import mapping
-from vitedu.weights.checkpoint import Checkpoint, Metadata, names_in
+from vitedu.weights.checkpoint import Checkpoint, Metadata
 from vitedu.weights.mapping import Row, layer
 
 EPS = 1e-12  # where config.json says none
@@ -36,6 +37,8 @@ FIELDS = {
     "image_size": "image_size",
     "layer_norm_eps": "norm_eps",
 }
+# what it does to every picture, unless preprocessor_config.json says otherwise
+USUAL = {"do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255}
 RESAMPLE = {2: "bilinear", 3: "bicubic"}  # pillow's numbers
 # parts of its other models: a decoder, the mask token
 OTHERS = re.compile(
@@ -44,35 +47,37 @@ OTHERS = re.compile(
 )
 
 
-class Spelling(NamedTuple):
-    block: str
-    query: str
-    key: str
-    value: str
-    out: str
-    fc1: str
-    fc2: str
-
-
-FILE = Spelling(
+# The folder of the blocks, and the layers in one: in files, and in memory.
+NORMS = {"norm1": ["layernorm_before"], "norm2": ["layernorm_after"]}
+FILE = (
     "encoder.layer",
-    "attention.attention.query",
-    "attention.attention.key",
-    "attention.attention.value",
-    "attention.output.dense",
-    "intermediate.dense",
-    "output.dense",
+    NORMS
+    | {
+        "attn.qkv": [
+            f"attention.attention.{x}" for x in ("query", "key", "value")
+        ],
+        "attn.proj": ["attention.output.dense"],
+        "mlp.fc1": ["intermediate.dense"],
+        "mlp.fc2": ["output.dense"],
+    },
 )
-MEMORY = Spelling(
-    "layers", *(f"attention.{x}_proj" for x in "qkvo"), "mlp.fc1", "mlp.fc2"
+MEMORY = (
+    "layers",
+    NORMS
+    | {
+        "attn.qkv": [f"attention.{x}_proj" for x in "qkv"],
+        "attn.proj": ["attention.o_proj"],
+        "mlp.fc1": ["mlp.fc1"],
+        "mlp.fc2": ["mlp.fc2"],
+    },
 )
-SPELLINGS = [(x, y) for x in ("vit.", "", "deit.") for y in (FILE, MEMORY)]
+SPELLINGS = [(x, *y) for x in ("vit.", "", "deit.") for y in (FILE, MEMORY)]
 MARKS = tuple(
     {
         f"{prefix}embeddings.patch_embeddings.projection.weight",
-        f"{prefix}{spelling.block}.0.{spelling.query}.weight",
+        f"{prefix}{blocks}.0.{layers['attn.qkv'][0]}.weight",
     }
-    for prefix, spelling in SPELLINGS
+    for prefix, blocks, layers in SPELLINGS
 )
 SUFFIXES = ()  # a folder
 POSITIONS = (Learned1D(),)
@@ -83,9 +88,10 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     dropped = tuple(name for name in arrays if OTHERS.match(name))
     arrays = {k: v for k, v in arrays.items() if k not in dropped}
     found = [marks <= arrays.keys() for marks in MARKS]
-    prefix, spelling = SPELLINGS[found.index(True)]
-    depth = mapping.depth_in(arrays, re.escape(f"{prefix}{spelling.block}."))
-    mapped = mapping.to_ours(rows_in(depth, prefix, spelling), arrays)
+    spelling = SPELLINGS[found.index(True)]
+    prefix = spelling[0]
+    depth = mapping.depth_in(arrays, re.escape(f"{prefix}{spelling[1]}."))
+    mapped = mapping.to_ours(rows_in(depth, *spelling), arrays)
     beside = config_of(metadata)
     stated = {FIELDS[name]: beside[name] for name in FIELDS if name in beside}
     sizes = mapping.sizes_in(mapped, metadata, stated)
@@ -120,20 +126,17 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     )
 
 
-def rows_in(depth: int, prefix: str, spelling: Spelling) -> Iterator[Row]:
+def rows_in(
+    depth: int, prefix: str, blocks: str, layers: dict[str, list[str]]
+) -> Iterator[Row]:
     first = f"{prefix}embeddings"
     yield Row("cls_token", (f"{first}.cls_token",), "same")
     yield Row("pos_embed", (f"{first}.position_embeddings",), "same")
     yield from layer("patch_embed.proj", f"{first}.patch_embeddings.projection")
     for i in range(depth):
-        ours, theirs = f"blocks.{i}", f"{prefix}{spelling.block}.{i}"
-        qkv = (spelling.query, spelling.key, spelling.value)
-        yield from layer(f"{ours}.norm1", f"{theirs}.layernorm_before")
-        yield from layer(f"{ours}.attn.qkv", *(f"{theirs}.{x}" for x in qkv))
-        yield from layer(f"{ours}.attn.proj", f"{theirs}.{spelling.out}")
-        yield from layer(f"{ours}.norm2", f"{theirs}.layernorm_after")
-        yield from layer(f"{ours}.mlp.fc1", f"{theirs}.{spelling.fc1}")
-        yield from layer(f"{ours}.mlp.fc2", f"{theirs}.{spelling.fc2}")
+        for ours, theirs in layers.items():
+            names = (f"{prefix}{blocks}.{i}.{name}" for name in theirs)
+            yield from layer(f"blocks.{i}.{ours}", *names)
     yield from layer("norm", f"{prefix}layernorm")
     yield from layer("pre_logits.fc", f"{prefix}pooler.dense")
     yield from layer("head", "classifier")
@@ -151,7 +154,7 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
         owner, {"a pre-logits layer below a head": is_below_head}
     )
     prefix = "vit." if config.num_classes else ""
-    rows = rows_in(config.depth, prefix, FILE)
+    rows = rows_in(config.depth, prefix, *FILE)
     return mapping.to_theirs(rows, checkpoint.state_dict)
 
 
@@ -168,7 +171,7 @@ def class_names(config: ViTConfig, metadata: Metadata) -> tuple[str, ...]:
     keys = [str(i) for i in range(config.num_classes)]
     if not isinstance(labels, dict) or {*labels} != {*keys}:
         return ()
-    found = names_in([labels[key] for key in keys])
+    found = checked_names([labels[key] for key in keys])
     return () if found == default_names(config) else found
 
 
@@ -247,35 +250,36 @@ def preprocess(
     size, crop = sides_of(stated, config.image_size), None
     is_short_side = isinstance(stated, dict) and "shortest_edge" in stated
     crops = bool(written.get("do_center_crop"))
-    resample = written.get("resample", 2)
-    odd = {
-        "do_resize": not written.get("do_resize", True),
-        "do_rescale": not written.get("do_rescale", True),
-        "rescale_factor": written.get("rescale_factor", 1 / 255) != 1 / 255,
-        # a squash before the crop, or a short side without one
-        "do_center_crop": crops != is_short_side,
-        "resample": resample not in [*RESAMPLE],
-    }
+    odd = [
+        name for name in USUAL if written.get(name, USUAL[name]) != USUAL[name]
+    ]
+    # a squash before the crop, or a short side without one
+    if crops != is_short_side:
+        odd.append("do_center_crop")
     if crops:
         edge = min(size)
         size = sides_of(written.get("crop_size"), config.image_size)
-        odd["crop_size"] = min(size) > edge or size[0] != size[1]
-        if not odd["crop_size"]:
+        if min(size) > edge or size[0] != size[1]:
+            odd.append("crop_size")
+        else:
             crop = mapping.crop_share(min(size), edge)
+    resample = written.get("resample", 2)
+    if resample not in RESAMPLE:
+        odd.append("resample")
+    interpolation = RESAMPLE.get(resample, "bicubic")
     mean, std = written.get("image_mean", 0.5), written.get("image_std", 0.5)
     if not written.get("do_normalize", True):
         mean, std = 0.0, 1.0
-    interpolation = "bicubic" if odd["resample"] else RESAMPLE[resample]
     spec = PreprocessSpec(
         size, config.in_channels, mean, std, interpolation, crop
     )
-    said = [f"{x}={written.get(x)!r}" for x, is_odd in odd.items() if is_odd]
+    said = ", ".join(f"{name}={written.get(name)!r}" for name in odd)
     doubt = (
-        f"its preprocessor_config.json says {', '.join(said)} with "
-        f"size={stated!r}, which vitedu cannot do; it takes crop={crop} and "
+        f"its preprocessor_config.json says {said} with size={stated!r}, which "
+        f"vitedu cannot do; it takes crop={crop} and "
         f"interpolation={interpolation!r}"
     )
-    return spec, (doubt,) if said else ()
+    return spec, (doubt,) if odd else ()
 
 
 def sides_of(size: Any, otherwise: tuple[int, int]) -> tuple[int, int]:

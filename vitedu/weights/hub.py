@@ -49,12 +49,10 @@ def find(name: str) -> Path:
     """The file in the package, or the folder with the files of a hub model.
 
     `name` is one of `EMBEDDED` or `HUB`, "owner/model" (optionally with
-    "hf-hub:" in front), or timm's "vit_tiny_patch16_224.augreg_in21k". Cached
-    files are used without asking the hub; the rest is downloaded, unless
-    VITEDU_OFFLINE=1.
+    "hf-hub:" in front), or timm's "vit_tiny_patch16_224.augreg_in21k". What
+    isn't cached is downloaded, unless VITEDU_OFFLINE=1.
 
-    UserError: there is no such model, or it isn't here and can't be downloaded;
-    the sentence says which files to put where.
+    UserError: there is no such model, or it isn't here and can't be downloaded.
     """
     if name in EMBEDDED:
         return EMBEDDED[name]
@@ -130,8 +128,11 @@ def timm_repository(name: str) -> str:
             "model"
         )
     if not known.hf_hub_id:
-        where = f"; fetch {known.url} and give its path" if known.url else ""
-        raise UserError(f"timm keeps no weights of {name!r} on the hub{where}")
+        where = known.url or "elsewhere"
+        raise UserError(
+            f"timm keeps the weights of {name!r} not on the hub, "
+            f"but at {where}; fetch them and give their path"
+        )
     return known.hf_hub_id
 
 

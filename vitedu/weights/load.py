@@ -61,6 +61,7 @@ REFUSED = {
     "BEiT": r"\.\d+\.(gamma_1|lambda_1)$",
     "CLIP": r"^visual\.|^norm_pre\.weight$|(^|\.)pre_layrnorm\.",
     "a DeiT with a distillation token": r"(^|\.)dist(illation)?_token$",
+    "a ViT with its norm after the mean (timm's fc_norm)": r"^fc_norm\.",
     "a ResNet with BatchNorm": r"\.running_mean$",
 }
 
@@ -93,10 +94,9 @@ def load(
 
     "ViT-Ti/16", "mnist-tiny" (28 x 28 grey digits) and "shapes-small" are in
     the package. Other names from the paper's Table 1, such as "ViT-B/16",
-    timm's names and models on the hub are downloaded once. A file may be
-    vitedu's, a run folder, or in another of `vitedu.weights`'s `DIALECTS`,
-    which is recognised by its arrays. A BiT file gives a ResNet, all others a
-    ViT.
+    timm's names and models on the hub are downloaded once. A file or folder is
+    vitedu's, or of another of the `DIALECTS`, recognised by its arrays. A BiT
+    gives a ResNet, all others a ViT.
 
     The model carries `model.preprocess` (a PreprocessSpec), `model.class_names`
     (ImageNet's if the file has none but as many classes), `model.loss_name` (if
@@ -169,8 +169,7 @@ def read_checkpoint(
 ) -> WeightsFile:
     """Read and understand a file; `answers` are Metadata fields it may need.
 
-    UserError: it can't be read or recognised, has an unknown array, or needs an
-    answer; the sentence says which.
+    UserError: it can't be read or recognised, or needs another answer.
     """
     found = find_arrays(source, ignore)
     dialect, metadata = recognise(found), replace(found.metadata, **answers)
@@ -212,10 +211,7 @@ def find_arrays(
 
 
 def recognise(found: Arrays) -> Dialect:
-    """The dialect of a file: vitedu's if it says so, else by its arrays.
-
-    UserError: another architecture, or nothing known.
-    """
+    """The dialect of a file. UserError: another architecture, or none known."""
     path, names = found.path, found.arrays.keys()
     config = found.metadata.config.get("vitedu")
     if "vitedu" in found.metadata.header or isinstance(config, dict):
@@ -298,7 +294,6 @@ def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
 def resized_state(
     before: Checkpoint, config: NetworkConfig
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """The state_dict for `config`'s images, float32 or better; what changed."""
     halves = (torch.float16, torch.bfloat16)
     state = {
         name: tensor.float() if tensor.dtype in halves else tensor

@@ -160,10 +160,9 @@ def check_holds(owner: str, excess: dict[str, bool]) -> None:
 def check_vit(
     owner: str, config: NetworkConfig, **values: Collection[Any]
 ) -> ViTConfig:
-    """UserError unless it is a ViT that `owner` has in every field.
+    """UserError unless `owner` has every field of a ViT.
 
-    `values` are the values that `owner` supports (empty: any); of other fields
-    only the default.
+    It supports these `values` (empty: any); of other fields only the default.
     """
     if not isinstance(config, ViTConfig):
         raise UserError(f"{owner} has no place for a ResNet")

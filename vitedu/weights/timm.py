@@ -23,16 +23,12 @@ from vitedu.model import (
     ViTConfig,
     new_network,
 )
+from vitedu.model.classifier import checked_names
 from vitedu.model.config import SIZES
 from vitedu.model.resnet import LAYERS
 from vitedu.pictures import INTERPOLATIONS, PreprocessSpec
 from vitedu.weights import mapping
-from vitedu.weights.checkpoint import (
-    Checkpoint,
-    Metadata,
-    NetworkConfig,
-    names_in,
-)
+from vitedu.weights.checkpoint import Checkpoint, Metadata, NetworkConfig
 from vitedu.weights.mapping import Mapped, Row
 
 # a ViT or a hybrid, and a ResNetV2
@@ -77,13 +73,16 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     """The checkpoint in a file.
 
     Defaults: exact GELU, epsilon 1e-6, and the class token as pool (without
-    one, the mean). A norm after the pool (fc_norm) is accepted if the pool is
-    known to be the class token, where it is the same function.
+    one, the mean).
     """
     dropped = tuple(name for name in arrays if DECODER.match(name))
     arrays = {k: v for k, v in arrays.items() if k not in dropped}
     is_resnet = MARKS[1] <= arrays.keys()
-    mapped = mapping.to_ours(rows_in(arrays), arrays)
+    rows = [
+        Row(re.sub(r"^attn_pool\.", "pool.", name), (name,), "same")
+        for name in arrays
+    ]
+    mapped = mapping.to_ours(rows, arrays)
     state = mapped.state
     notes = mapping.note_on_dropped(dropped, "MAE's decoder")
     config: NetworkConfig
@@ -117,30 +116,10 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     )
 
 
-def rows_in(arrays: dict[str, Tensor]) -> list[Row]:
-    norm = "fc_norm." if "fc_norm.weight" in arrays else "norm."
-    ours = {norm: "norm.", "attn_pool.": "pool."}
-    rows = []
-    for name in arrays:
-        first, dot, rest = name.partition(".")
-        start = ours.get(first + dot, first + dot)
-        if norm == "norm." or first != "norm":  # which is left over beside it
-            rows.append(Row(start + rest, (name,), "same"))
-    return rows
-
-
 def vit_config_in(mapped: Mapped, metadata: Metadata) -> ViTConfig:
     state = mapped.state
     width = mapping.width_of(mapped, "patch_embed.proj.weight", 4)
     stated = fields_of(metadata, width, mapping.depth_in(state, r"blocks\."))
-    has_fc_norm = ("fc_norm.weight",) in mapped.theirs.values()
-    pool = metadata.pool or stated.get("pool")
-    if has_fc_norm and pool not in ("token", "none"):
-        raise UserError(
-            "it takes the norm of the mean of the tokens (timm's fc_norm), "
-            "where vitedu takes the mean of normed tokens, which is another "
-            "function"
-        )
     sizes = mapping.sizes_in(mapped, metadata, stated)
     is_over_all = stated.get("pool_include_prefix") and sizes["class_token"]
     if is_over_all and sizes["pool"] in ("mean", "map"):
@@ -148,14 +127,14 @@ def vit_config_in(mapped: Mapped, metadata: Metadata) -> ViTConfig:
             "it pools over the class token too (timm's pool_include_prefix), "
             "which vitedu's network does not"
         )
-    position = Learned1D()
-    if "pos_embed" not in state:
-        position = metadata.position or stated.get("position")
-        if position != NoPosition():
-            raise UserError(
-                "it lacks 'pos_embed'; if it was trained without positions, "
-                "give position=NoPosition() (in the command position=none)"
-            )
+    position = metadata.position or stated.get("position")
+    if "pos_embed" in state:
+        position = Learned1D()
+    if not position:
+        raise UserError(
+            "it lacks 'pos_embed'; if it was trained without positions, give "
+            "position=NoPosition() (in the command position=none)"
+        )
     return ViTConfig(
         **sizes,
         position=position,
@@ -181,16 +160,14 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
         owner, stem = "timm's ViT", config.stem
         open_to = {"stem": (), "pool": (), "registers": ()}
         mapping.check_vit(owner, config, position=POSITIONS, **open_to)
-        is_unknown = config.has_resnet and (
-            stem.width != 1 or stem.layers not in HYBRIDS
+        is_known = not config.has_resnet or (
+            stem.width == 1 and stem.layers in HYBRIDS
         )
-        mapping.check_holds(
-            owner,
-            {
-                "a pre-logits layer": config.pre_logits is not None,
-                f"stem={stem}": is_unknown,
-            },
-        )
+        excess = {
+            "a pre-logits layer": bool(config.pre_logits),
+            f"stem={stem}": not is_known,
+        }
+        mapping.check_holds(owner, excess)
     rows = [
         Row(ours, (re.sub(r"^pool\.", "attn_pool.", ours),), "same")
         for ours in checkpoint.state_dict
@@ -210,15 +187,25 @@ class Known(NamedTuple):
 
 
 def known_of(metadata: Metadata) -> Known:
-    config = metadata.config
-    if not isinstance(config.get("architecture"), str):
-        architecture, cfg = look_up(metadata.name)
-        return Known(architecture, {}, cfg)
-    args = config.get("model_args") or {}
-    args = {name: args[name] for name in ARGS if name in args}
-    architecture = look_up(config["architecture"])[0]
-    cfg = config.get("pretrained_cfg", config)  # older files are it
-    return Known(architecture or (PLAIN if args else None), args, cfg)
+    import_timm()
+    from timm.models import get_pretrained_cfg, is_model
+
+    config, args = metadata.config, {}
+    name = config.get("architecture", metadata.name)
+    if "architecture" in config:
+        args = config.get("model_args") or {}
+        args = {x: args[x] for x in ARGS if x in args}
+        cfg = config.get("pretrained_cfg", config)  # older files are it
+    else:
+        try:
+            known = get_pretrained_cfg(name)
+        except RuntimeError:  # the tag is not timm's
+            known = None
+        cfg = known.to_dict() if known else {}
+    architecture = name.partition(".")[0]
+    if not is_model(architecture):
+        architecture = PLAIN if args else None
+    return Known(architecture, args, cfg)
 
 
 def fields_of(
@@ -226,21 +213,13 @@ def fields_of(
 ) -> dict[str, Any]:
     """Fields of a ViTConfig, and pool_include_prefix, that timm's model has.
 
-    The model is named by config.json, else by the file's name, which counts
-    only if width and depth fit the arrays.
+    It is built without weights, by config.json or by the file's name, which
+    counts only if width and depth fit the arrays. UserError: it isn't a plain
+    ViT.
     """
     architecture, args, _ = known_of(metadata)
-    found = fields_by_name(architecture, **args) if architecture else {}
-    sizes = found.get("embed_dim"), found.get("depth")
-    is_said = "architecture" in metadata.config
-    return found if is_said or sizes == (embed_dim, depth) else {}
-
-
-def fields_by_name(architecture: str, **args: Any) -> dict[str, Any]:
-    """Fields of timm's model of this name and arguments, built without weights.
-
-    UserError: it isn't a plain ViT.
-    """
+    if not architecture:
+        return {}
     from timm import create_model
 
     try:
@@ -261,11 +240,13 @@ def fields_by_name(architecture: str, **args: Any) -> dict[str, Any]:
             f"by {model.global_pool!r}, which is another network than the "
             "paper's ViT"
         )
+    sizes = model.embed_dim, len(model.blocks)
+    if sizes != (embed_dim, depth) and "architecture" not in metadata.config:
+        return {}
     approximate = getattr(block.mlp.act, "approximate", None)
     is_tanh = approximate == "tanh" or kinds[-1] == "GELUTanh"
-    has_none = model.pos_embed is None
     return {
-        **({"position": NoPosition()} if has_none else {}),
+        "position": NoPosition() if model.pos_embed is None else None,
         "embed_dim": model.embed_dim,
         "depth": len(model.blocks),
         "num_heads": block.attn.num_heads,
@@ -277,39 +258,12 @@ def fields_by_name(architecture: str, **args: Any) -> dict[str, Any]:
     }
 
 
-def look_up(name: str) -> tuple[str | None, dict[str, Any]]:
-    """timm's architecture of a name, and its pretrained_cfg; else None and {}.
-
-    File names of weights that timm downloads from elsewhere work too:
-    "dino_vitbase16_pretrain".
-    """
-    if "_" not in name:
-        return None, {}
-    import_timm()
-    from timm.models import get_pretrained_cfg, is_model, list_pretrained
-
-    bare = re.sub(r"-[0-9a-f]{8}$", "", name)
-    architecture = bare.partition(".")[0]
-    if is_model(architecture):
-        try:
-            known = get_pretrained_cfg(bare)
-        except RuntimeError:  # the tag is not timm's
-            known = None
-        return architecture, known.to_dict() if known else {}
-    for other in list_pretrained():
-        known = get_pretrained_cfg(other)
-        url = known.url if isinstance(known.url, str) else ""
-        if url.rpartition("/")[2].rpartition(".")[0] == name:
-            return other.partition(".")[0], known.to_dict()
-    return None, {}
-
-
 def class_names(config: NetworkConfig, metadata: Metadata) -> tuple[str, ...]:
     about = known_of(metadata).pretrained_cfg
     names = metadata.config.get("label_names") or about.get("label_names")
     if not isinstance(names, list) or len(names) != config.num_classes:
         return ()
-    return names_in(names)
+    return checked_names(names)
 
 
 def preprocess(
@@ -389,19 +343,17 @@ def vit_of(config: ViTConfig) -> str:
     if isinstance(config.stem, Hybrid):
         return HYBRIDS[config.stem.layers]
     for size, (width, depth, *_) in SIZES.items():
-        name = f"vit_{WORDS[size]}_patch{config.patch_size[0]}_224"
-        if (width, depth) == (config.embed_dim, config.depth) and look_up(name)[
-            0
-        ]:
-            return name
+        if (width, depth) == (config.embed_dim, config.depth):
+            name = f"vit_{WORDS[size]}_patch{config.patch_size[0]}_224"
+            return known_of(Metadata(name)).architecture or PLAIN
     return PLAIN
 
 
 def bit_of(config: ResNetConfig) -> str | None:
     """timm's name of a BiT of these sizes; None: it has none."""
     depths = {layers: depth for depth, layers in LAYERS.items()}
-    depth = depths.get(config.layers, 0)
-    return look_up(f"resnetv2_{depth}x{config.width:g}_bit")[0]
+    name = f"resnetv2_{depths.get(config.layers)}x{config.width:g}_bit"
+    return known_of(Metadata(name)).architecture
 
 
 def args_of(config: ViTConfig) -> dict[str, Any]:

@@ -156,18 +156,13 @@ WRONG = {
         "def f():\n    import vitedu.weights",
     ),
     "relative": ("weights/load.py", "from ..train.loop import fit"),
-    "relative-to-the-package": ("weights/load.py", "from .. import train"),
     "from-the-package": ("data/open.py", "from vitedu import train"),
-    "the-package-itself": ("train/loop.py", "from vitedu import vit"),
     "by-name": ("data/open.py", "import_module('vitedu.train')"),
     "figures": ("train/loop.py", "from vitedu.figures import curves"),
-    "bench": ("train/loop.py", "from vitedu import bench"),
     "compat-by-model": (
         "model/vit.py",
         "from vitedu.compat import import_timm",
     ),
-    "budget-by-data": ("data/open.py", "from vitedu.budget import flops"),
-    "errors-read-nothing": ("errors.py", "import vitedu.model"),
     "third-party-in-model": ("model/vit.py", "import numpy as np"),
     "the-command-in-the-package": (
         "__init__.py",

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import vitedu
 from tests.evaluate.small import cut, prepared, small
-from vitedu import PreprocessSpec, UserError
+from vitedu import UserError
 from vitedu.data import photo
 from vitedu.evaluate import (
     Answers,
@@ -237,17 +237,6 @@ def test_a_warning_names_what_is_left_out_of_a_folder(folder):
         assert accuracy(model, folder / "val", batch_size=1).num_images == 3
     (warning,) = caught
     assert warning.filename == __file__
-
-
-def test_a_dataset_is_prepared_as_the_model_says():
-    model = small()
-    model.preprocess = PreprocessSpec(8, mean=0.2, std=0.1)
-    images = [photo(name) for name in ("cat", "coffee")]
-    pairs = list(zip(images, [0, 1], strict=True))
-    items = [{"image": image, "label": label} for image, label in pairs]
-    pictures = vitedu.preprocess(model, images)
-    want = accuracy(model, [(pictures, torch.tensor([0, 1]))])
-    assert accuracy(model, pairs) == accuracy(model, items) == want
 
 
 def pixels(*size):

@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import nn
 
-import vitedu
 from tests.evaluate.small import cut, prepared, small
 from vitedu import UserError
 from vitedu.evaluate import accuracy
@@ -81,17 +80,6 @@ def test_the_trace_is_the_accuracy_however_batches_are_cut():
         assert confusion_matrix(found).trace() == want
         assert found.is_correct.sum() == want
         assert len(found.labels) == 30 and found.num_classes == 3
-
-
-@pytest.mark.slow
-def test_probabilities_are_those_of_classify():
-    model = vitedu.load("ViT-Ti/16")
-    photo = vitedu.data.photo("cat")
-    images = vitedu.preprocess(model, photo)
-    found = predictions(model, [(images, torch.tensor([285]))])
-    (guess,) = vitedu.classify(model, photo, top=1)
-    assert found.is_correct.tolist() == [True]
-    assert found.probabilities.tolist() == [guess.probability]
 
 
 def test_a_matrix_larger_than_the_memory_is_refused():

@@ -72,13 +72,6 @@ def test_a_wrapped_model_is_taken_out(wrap):
     assert torch.equal(features(wrap(small()), batches()).features, want)
 
 
-def test_a_model_may_be_named(tmp_path):
-    path = vitedu.save(small(), tmp_path / "w.safetensors")
-    want = features(small(), batches())
-    for name in (path, str(path)):
-        assert torch.equal(features(name, batches()).features, want.features)
-
-
 def test_of_a_folder_labels_are_the_sorted_classes(tmp_path):
     # written in the order of another alphabet
     for name, number in (("zebra", 0), ("ant", 1), ("zebra", 2), ("ant", 3)):

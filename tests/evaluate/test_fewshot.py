@@ -95,18 +95,6 @@ def test_the_weights_solve_the_normal_equations(n, d):
     assert_close(square @ found.weights, z.mT @ targets)
 
 
-@pytest.mark.slow  # scikit-learn's import takes seconds
-def test_is_ridge_regression_with_the_bias_as_a_feature():
-    x, y = drawn(30)
-    found = fewshot_classifier(x, y, l2=3.0)
-    z = (x - found.mean) / found.std
-    z = np.hstack([z.numpy(), np.full((30, 1), 100.0)])
-    targets = 2.0 * np.eye(3)[y.numpy()] - 1.0
-    linear_model = pytest.importorskip("sklearn.linear_model")
-    theirs = linear_model.Ridge(alpha=3.0, fit_intercept=False).fit(z, targets)
-    assert_close(found.weights, torch.from_numpy(theirs.coef_.T.copy()))
-
-
 def test_half_precision_features_are_computed_in_float64():
     x, y = drawn()
     found = fewshot_classifier(x.half(), y)

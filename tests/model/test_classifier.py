@@ -50,15 +50,6 @@ both = pytest.mark.parametrize("build", [small_vit, small_resnet])
 
 
 @both
-def test_a_new_model_says_what_it_is(build):
-    model = build()
-    assert model.num_classes == model.config.num_classes == 5
-    assert model.preprocess == PreprocessSpec(32)
-    assert model.class_names == ()
-    assert model.load_report is model.loss_name is None
-
-
-@both
 def test_another_head_takes_the_names_of_its_classes(build):
     model = build()
     model.reset_classifier(2, ["ants", "bees"])
@@ -199,9 +190,6 @@ def test_coarse_layers_of_a_resnet_are_its_stages():
 )
 def test_class_token_and_positions_are_not_to_decay(fields, names):
     assert small_vit(**fields).no_weight_decay() == names
-
-
-# --- Hugging Face's mixin
 
 
 # --- either kind of network

@@ -14,7 +14,7 @@ from vitedu.budget import macs, parameters
 from vitedu.compat import import_timm
 from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig, initialise, vit, vit_config
-from vitedu.model.config import HYBRIDS, NAMES
+from vitedu.model.config import HYBRIDS
 from vitedu.model.hybrid import Hybrid
 
 SLOW = pytest.mark.slow
@@ -178,18 +178,6 @@ def test_the_number_in_a_name_is_the_stride_but_for_one(name):
     stride = config.stem.stride * config.patch_size[0]
     printed = int(name.split("/")[1])
     assert stride == (32 if name == "R+ViT-Ti/16" else printed)
-
-
-def test_hybrid_names_are_none_of_table_1():
-    assert not set(HYBRIDS) & set(NAMES)
-    with pytest.raises(UserError, match=r"did you mean 'R50\+ViT-B/16'"):
-        vit_config("R50-ViT-B/16")
-
-
-def test_fields_override_a_hybrids():
-    config = vit_config("R50+ViT-B/16", patch_size=2, depth=3)
-    assert (config.grid, config.depth) == ((7, 7), 3)
-    assert vit_config("ViT-B/16", stem=Hybrid(), patch_size=1).grid == (14, 14)
 
 
 # --- the grid

@@ -56,13 +56,6 @@ def test_unpatchify_undoes_patchify(b, c, rows, columns, p, q):
     assert torch.equal(unpatchify(patches, (p, q), (rows, columns)), images)
 
 
-def test_one_number_is_a_square_patch():
-    images = numbered(2, 3, 8, 12)
-    assert torch.equal(patchify(images, 4), patchify(images, (4, 4)))
-    patches = patchify(images, 4)
-    assert torch.equal(unpatchify(patches, 4, (2, 3)), images)
-
-
 @pytest.mark.parametrize("patch_size", [(4, 4), (2, 8), (8, 4)])
 def test_patch_embedding_is_patches_times_a_matrix(patch_size):
     torch.manual_seed(0)

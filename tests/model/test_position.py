@@ -146,12 +146,6 @@ def test_a_table_is_added_where_its_place_says(kind, at):
     assert_close(model.forward_features(images), model.norm(tokens), **EXACT)
 
 
-def test_the_tables_of_the_layers_are_not_one_tensor():
-    model = ViT(tiny(position=Learned1D("layers")))
-    first, second = (block.pos_embed for block in model.blocks)
-    assert not torch.equal(first, second)
-
-
 @pytest.mark.parametrize("position", LEARNED, ids=str)
 def test_tables_start_normal_with_a_deviation_of_002(position):
     torch.manual_seed(0)

@@ -18,7 +18,7 @@ from tests.tiny import tiny
 from vitedu.compat import import_timm, import_torchvision
 from vitedu.errors import UserError
 from vitedu.model import Learned1D, ViT
-from vitedu.model.position import Learned2D, NoPosition, SinCos2D
+from vitedu.model.position import Learned2D
 from vitedu.model.relative import Relative
 from vitedu.model.resize import resize_pos_embed, resize_positions
 
@@ -249,28 +249,6 @@ def test_every_table_of_a_model_is_resized_as_the_grid_it_spans(position, mode):
             before, after = before(), after()
         want = resized(before, (2, 3), (5, 4), mode=mode)
         assert_close(after, want, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("position", [NoPosition(), SinCos2D()], ids=str)
-def test_what_is_not_learned_needs_no_resizing(position):
-    small, large = enlarged(position)
-    for name, weight in small.state_dict().items():
-        assert torch.equal(large.state_dict()[name], weight)
-
-
-def test_all_other_weights_are_passed_on():
-    small, large = enlarged(Learned1D())
-    for name, weight in small.state_dict().items():
-        if name != "pos_embed":
-            assert torch.equal(large.state_dict()[name], weight)
-
-
-def test_without_class_token_no_row_is_kept():
-    old = tiny(class_token=False, pool="mean")
-    new = replace(old, image_size=(20, 16))
-    table = random_table((2, 3), prefix=0, d=32)
-    after = resize_positions({"pos_embed": table}, old, new)["pos_embed"]
-    assert torch.equal(after, resized(table, (2, 3), (5, 4), prefix=0))
 
 
 def test_relative_positions_do_not_fit_another_grid():

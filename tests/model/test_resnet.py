@@ -244,13 +244,6 @@ def test_json_holds_every_field_and_the_family():
     assert resnet_config("R50x1").to_json()["pool_padding"] == "-inf"
 
 
-def test_names_say_family_depth_and_width():
-    config = resnet_config("BiT-R152x2", num_classes=10)
-    assert (config.family, config.layers) == ("bit-v2", (3, 8, 36, 3))
-    assert (config.width, config.num_classes) == (2.0, 10)
-    assert resnet_config("R152x2").family == "bit-v1"
-
-
 BAD = [
     ({"family": "bit"}, "family='bit' is not known; did you mean 'bit-v"),
     ({"layers": ()}, "layers is empty: a ResNet has at least one stage"),

@@ -7,12 +7,6 @@ import pytest
 pytest.importorskip("fontTools", reason="the book's tools are not installed")
 book = pytest.importorskip("book")
 
-MNIST = [
-    f"{part}-{kind}-ubyte.gz"
-    for part in ("train", "t10k")
-    for kind in ("images-idx3", "labels-idx1")
-]
-
 
 @pytest.fixture
 def empty(tmp_path, monkeypatch):
@@ -26,15 +20,6 @@ def empty(tmp_path, monkeypatch):
 
 def test_without_mnist_it_trains_on_the_digits(empty):
     assert book.first_recipe(download=False) == "digits"
-
-
-def test_mnist_is_taken_where_it_is_found(empty, monkeypatch):
-    folder = empty / "data/mnist"
-    folder.mkdir(parents=True)
-    for name in MNIST:
-        (folder / name).touch()
-    monkeypatch.setenv("VITEDU_DATA", str(folder.parent))
-    assert book.first_recipe(download=False) == "mnist-tiny"
 
 
 def test_a_download_that_cannot_be_is_an_error_not_a_substitute(empty):

@@ -145,39 +145,6 @@ def test_raw_myst_is_found(chapter, words, what):
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        '`f"{x}"` and `{ref}`, `(a)=`',
-        "```python\nx = {1: 2}\nprint(f'{x}`')\n(a)=\n```",
-        "$\\frac{a}{b}$, $$x_{i} \\tag{5}$$",
-        "100% sure",
-    ],
-)
-def test_what_is_no_myst_is_left_alone(chapter, words):
-    assert form.has_no_raw_myst(with_words(chapter, words)) == []
-
-
-BROKEN = """1. The features keep things apart, so a few
-photographs    are enough. 2. Without $\\lambda$ it collapses. 3. One draw."""
-
-
-@pytest.mark.parametrize(
-    ("words", "items"),
-    [
-        (BROKEN, ["s    are enough", ". 2. Without x"]),
-        ("1. One. 2. Two.\n3. Three. 4. Four.", [". 2. Two", ". 4. Four"]),
-        ("* One\nline,   two. * [Two](there.md)", [",   two. * [Two"]),
-        ("1. In 2017 there were 2. Then 3.\n2. `a * b`, $a   * b$.", []),
-        ("* One\n  line.\n* Two *words*.\n\n| a   | b   |", []),
-    ],
-)
-def test_a_list_that_lost_its_breaks_is_found(chapter, words, items):
-    found = form.breaks_its_lists(with_words(chapter, words))
-    assert len(found) == len(items)
-    assert all(item in each for each, item in zip(found, items, strict=True))
-
-
-@pytest.mark.parametrize(
     "words", ["It is {value:.2f} %.", "Chapter NN.", "TODO", "took {seconds} s"]
 )
 def test_placeholders_are_found(chapter, words):
@@ -188,11 +155,6 @@ def test_placeholders_are_found_in_outputs_and_alt_text(chapter):
     cells.code(chapter)[1].outputs = [stream("{x:.1f} %")]
     cells.code(chapter)[5].outputs = [picture("A line up to {top} percent.")]
     assert len(form.has_no_placeholders(chapter)) == 2
-
-
-def test_a_set_in_code_or_an_equation_is_no_placeholder(chapter):
-    words = "`{name}`, $x_{p}$, and the set `f'{x}'`"
-    assert form.has_no_placeholders(with_words(chapter, words)) == []
 
 
 @pytest.mark.parametrize(
@@ -207,11 +169,6 @@ def test_a_set_in_code_or_an_equation_is_no_placeholder(chapter):
 def test_links_that_lead_nowhere_are_found(chapter, link, what):
     (found,) = form.links_lead_somewhere(with_words(chapter, link))
     assert found.startswith(what)
-
-
-def test_other_links_are_left_alone(chapter):
-    words = "[PyTorch](https://pytorch.org), `[a](b)`, [E](#What-differs)"
-    assert form.links_lead_somewhere(with_words(chapter, words)) == []
 
 
 @pytest.mark.parametrize(
@@ -231,12 +188,6 @@ def test_plumbing_in_a_visible_cell_is_found(chapter, source, what):
     (found,) = form.hides_its_plumbing(chapter)
     assert found.startswith(f"{what} in a visible cell")
     cell.metadata = {"tags": ["hide-input"]}
-    assert form.hides_its_plumbing(chapter) == []
-
-
-def test_a_figure_of_one_line_may_be_seen(chapter):
-    cell = cells.code(chapter)[2]
-    cell.source, cell.metadata = "figures.show(*images.numbered(x))", {}
     assert form.hides_its_plumbing(chapter) == []
 
 
@@ -339,7 +290,15 @@ def test_a_question_stands_before_the_first_section(chapter):
     ]
 
 
-def test_the_bibliography_maps_addresses_to_keys():
-    found = form.bibliography()
-    assert found["https://arxiv.org/abs/2010.11929"] == "dosovitskiy2021"
-    assert found["https://arxiv.org/abs/1706.03762"] == "vaswani2017"
+@pytest.mark.parametrize(
+    ("words", "items"),
+    [
+        ("1. One. 2. Two.\n3. Three. 4. Four.", [". 2. Two", ". 4. Four"]),
+        ("* One\nline,   two. * [Two](there.md)", [",   two. * [Two"]),
+        ("1. In 2017 there were 2. Then 3.\n2. `a * b`, $a   * b$.", []),
+    ],
+)
+def test_a_list_that_lost_its_breaks_is_found(chapter, words, items):
+    found = form.breaks_its_lists(with_words(chapter, words))
+    assert len(found) == len(items)
+    assert all(item in each for each, item in zip(found, items, strict=True))

@@ -1,8 +1,6 @@
 """CIFAR-10 as packed JPEGs, unpacked."""
 
 import io
-import os
-from pathlib import Path
 
 import cifar_jpeg
 import numpy as np
@@ -11,8 +9,6 @@ from PIL import Image
 
 from vitedu.data import load_dataset
 from vitedu.errors import UserError
-
-REAL_DATA = os.environ.get("VITEDU_DATA", "")
 
 
 def jpeg(color):
@@ -76,35 +72,3 @@ def test_damage_is_reported(name, end, sentence):
     arrays[name] = arrays[name][:end]
     with pytest.raises(UserError, match=sentence):
         cifar_jpeg.decode(arrays)
-
-
-def test_a_missing_or_foreign_file_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"cannot read .*train\.npz"):
-        cifar_jpeg.unpack(tmp_path, tmp_path / "out.npz")
-    np.savez(tmp_path / "train.npz", x=np.zeros(3))
-    with pytest.raises(UserError, match="header"):
-        cifar_jpeg.unpack(tmp_path, tmp_path / "out.npz")
-    assert not (tmp_path / "out.npz").exists()
-
-
-@pytest.mark.slow
-def test_the_real_copy_is_close_to_the_lossless_sample():
-    packed_file = Path(REAL_DATA) / "cifar10-jpeg" / "train.npz"
-    sample_file = Path(REAL_DATA) / "cifar10-sample" / "cifar10_sample.npz"
-    if not REAL_DATA or not packed_file.is_file():
-        pytest.skip("VITEDU_DATA names no folder with cifar10-jpeg/")
-    arrays = cifar_jpeg.read(packed_file)
-    # interleaved by class
-    few = 600
-    for name in ("lengths", "labels"):
-        arrays[name] = arrays[name][:few]
-    arrays["scans"] = arrays["scans"][: int(arrays["lengths"].sum())]
-    images = cifar_jpeg.decode(arrays).astype(np.float32)
-    sample = np.load(sample_file)["x_train"].astype(np.float32)
-    # each lossless image has its copy somewhere among these
-    small = images.reshape(few, -1)
-    nearest = [
-        np.abs(small - one.reshape(1, -1)).mean(axis=1).min()
-        for one in sample[:20]
-    ]
-    assert np.median(nearest) < 10

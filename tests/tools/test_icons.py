@@ -20,15 +20,6 @@ def test_the_rules_of_icons_that_no_page_shows_are_left_out():
     assert ".fa-korvue:" in style and ".fa-korvue:" not in lighter
 
 
-def test_other_rules_stay_as_they_are():
-    style = '.a{color:red}.fa-sun:before{content:"\\f185"}.fa-lg{font-size:2em}'
-    assert icons.without_unused(style) == style
-    unused = (
-        '.fa-x:before,.fa-y:before{content:"\\f001"}.fa-1:before{content:"1"}'
-    )
-    assert icons.without_unused(unused + style) == style
-
-
 def test_the_fonts_hold_the_icons_and_nothing_else():
     from fontTools.ttLib import TTFont
 
@@ -41,10 +32,3 @@ def test_the_fonts_hold_the_icons_and_nothing_else():
     assert names[brands] == set(icons.codepoints(icons.BRANDS, style))
     assert names[solid] >= set(icons.codepoints(icons.SOLID, style))
     assert len(names[solid]) < 40
-
-
-def test_an_icon_that_the_theme_does_not_have_is_refused():
-    with pytest.raises(
-        ValueError, match="doesn't have the icon 'no-such-icon'"
-    ):
-        icons.codepoints(("no-such-icon",), ".fa-sun:before{content:'x'}")

@@ -174,23 +174,6 @@ def test_several_seeds_are_held_to_two_of_their_deviations(paper, want):
     assert state(ours) == want
 
 
-def test_the_deviation_is_that_of_the_number_compared():
-    ours = result(accuracy=(87.0, 88.0, 89.0), reproduces=claim(88.0, 86.5))
-    ours["metrics"]["other"] = {
-        "value": 50.0,
-        "unit": "percent",
-        "per_seed": [0.0, 50.0, 100.0],
-    }
-    assert ledger.deviation(ours) == 1.0
-    ours["reproduces"]["ours"] = 60.0  # a number that no metric holds
-    assert ledger.deviation(ours) == 0.0
-
-
-def test_the_number_compared_may_be_rounded():
-    ours = result(accuracy=(98.6, 98.52, 98.73), reproduces=claim(98.62, 98.8))
-    assert ledger.deviation(ours) == pytest.approx(0.106, abs=1e-3)
-
-
 @pytest.mark.parametrize(
     ("ours", "paper"),
     [(50.0, 88.5), (50.0, None), ("the same order", "curves")],
@@ -231,13 +214,6 @@ def test_a_claim_without_its_row_or_numbers_is_refused(
     lost = result("lost", reproduces=reproduces)
     said = refused(ledger.assign, rows, [lost])
     assert "result lost" in said and all(each in said for each in messages)
-
-
-def test_a_damaged_result_is_refused(rows):
-    damaged = result("digits")
-    del damaged["metrics"]
-    message = refused(ledger.assign, rows, [damaged])
-    assert "result digits" in message and "metrics" in message
 
 
 # --- the page
@@ -325,31 +301,6 @@ def test_what_ran_on_which_gpu_is_a_table(rows):
     assert f"| steps | {title} | {cards} |" in shown
     assert f"| feed | {title} | *open* |" in shown
     assert "## Runs behind" not in text
-
-
-def test_medians_give_the_range_and_details_a_column(rows):
-    ours = result("digits", accuracy=(1.0, 2.0, 6.0))
-    metric = ours["metrics"]["test_accuracy"]
-    metric |= {"value": 2.0, "unit": "seconds", "weights": 7850, "by": "adam"}
-    shown = section(ledger.page(rows, [ours]), "### digits")
-    assert "| 2 | 1 to 6 (n = 3) | seconds | by adam, weights 7,850 |" in shown
-
-
-def test_measures_stand_in_the_order_of_their_numbers(rows):
-    metric = {"value": 1.0, "unit": "percent"}
-    names = ["cnn_100k", "cnn_10k", "cnn_1k", "b_1k"]
-    ours = result("digits", metrics=dict.fromkeys(names, metric))
-    shown = section(ledger.page(rows, [ours]), "### digits")
-    found = [
-        each.split(" | ")[0] for each in shown.splitlines() if "1.00" in each
-    ]
-    assert found == ["| b 1k", "| cnn 1k", "| cnn 10k", "| cnn 100k"]
-
-
-def test_joined_commands_have_a_line_each_and_a_bar_does_not_end_a_cell():
-    block = "```sh\nvitedu train a &&\nvitedu train b\n```"
-    assert ledger.shell("vitedu train a && vitedu train b") == block
-    assert ledger.line("a|b", "c") == r"| a\|b | c |"
 
 
 def test_equal_rows_and_results_give_an_equal_page(rows):

@@ -90,12 +90,6 @@ def test_the_main_path_ends_at_the_exercises():
     assert (found["words"], found["code_lines"]) == (3, 1)
 
 
-def test_links_do_not_count():
-    notebook = chapter("[Open in Colab](x) · about an hour", "one")
-    notebook.cells[0].metadata["tags"] = ["links", "remove-cell"]
-    assert measure_chapters.measure(notebook)["words"] == 1
-
-
 def test_only_visible_code_counts():
     found = measured(
         ("import vitedu", "setup", "remove-cell"),
@@ -107,30 +101,6 @@ def test_only_visible_code_counts():
     assert found["code_lines"] == 3 + 31 + 1
     assert found["longest"] == 4
     assert found["median"] == 4
-
-
-def test_figures_are_counted_in_the_main_path():
-    notebook = chapter(("f()", "hide-input"), "## Exercises", ("g()",))
-    for cell in (notebook.cells[0], notebook.cells[2]):
-        data = {"image/png": ""}
-        cell.outputs = [nbformat.v4.new_output("display_data", data=data)]
-    assert measure_chapters.measure(notebook)["figures"] == 1
-
-
-def test_what_is_beyond_a_limit_is_marked():
-    row = {
-        "chapter": "01_images",
-        "words": 2501,
-        "code_lines": 150,
-        "you": 5.9,
-        "numerals": 2.5,
-        "longest": 9,
-        "median": 4.5,
-        "figures": 3,
-    }
-    assert measure_chapters.beyond(row) == ["words", "you"]
-    line = measure_chapters.table([row]).splitlines()[-1]
-    assert line.split() == "01_images 2501! 150 5.9! 2.5 9 4.5 3".split()
 
 
 def test_json_holds_every_chapter(capsys):

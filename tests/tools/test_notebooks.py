@@ -95,30 +95,6 @@ def test_hidden_cells_are_folded_in_jupyter_and_colab(notebook):
     nbformat.validate(notebook)
 
 
-def test_what_a_client_folded_by_itself_is_not_kept(notebook, text):
-    cell = notebook.cells[5]
-    cell.metadata.update(collapsed=False, jupyter={"source_hidden": True})
-    notebook.cells[3].metadata.jupyter.source_hidden = False
-    assert notebooks.write_text(notebook) == text.read_text()
-    cell.metadata["jupyter"] = {"source_hidden": True, "other": 1}
-    dress.unfold(cell)
-    assert cell.metadata["jupyter"] == {"other": 1}
-
-
-def test_a_new_address_reaches_links_and_setup(notebook):
-    """Text for text, as `make set-repository` does it."""
-    old, new = set_repository.configured(ROOT), "jane/" + "pictures"
-    before = nbformat.writes(notebook)
-    after = set_repository.rewritten(before, old, new)
-    fresh = nbformat.reads(after, 4)
-    assert f"/github/{new}/blob/" in fresh.cells[0].source
-    assert "](https://jane.github" + ".io/pictures/" in fresh.cells[0].source
-    assert f"git+https://github.com/{new}@main" in fresh.cells[1].source
-    assert "OWNER/vitedu" not in after
-    assert set_repository.rewritten(after, new, old) == before
-    assert notebooks.write_text(fresh) == notebooks.write_text(notebook)
-
-
 # --------------------------------------------------------------- the setup cell
 
 

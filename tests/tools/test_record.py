@@ -68,19 +68,6 @@ def test_the_command_writes_what_the_reader_accepts(tmp_path, capsys):
     assert written["name"] == "mine" and written["seeds"] == [0, 1]
 
 
-def test_a_claim_of_a_small_scale_stands_beside_the_papers_number(tmp_path):
-    results.write(tmp_path / "result.json", run(0, 91.234))
-    options = ["--reproduces", "table-5=98.95", "--into", str(tmp_path)]
-    assert record.main([str(tmp_path), *options]) == 0
-    assert results.read_file(tmp_path / "digits.json")["reproduces"] == {
-        "row": "table-5",
-        "scale": "small",
-        "ours": 91.23,
-        "paper": 98.95,
-        "n": 1,
-    }
-
-
 def test_no_run_and_a_claim_without_a_number_write_nothing(tmp_path, capsys):
     assert record.main([str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith("record: ")

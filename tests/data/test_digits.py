@@ -40,12 +40,6 @@ def test_digits_are_there_without_any_other_data(monkeypatch):
     assert digits.class_names == tuple("0123456789")
 
 
-def test_digits_are_balanced():
-    digits = load_dataset("digits")
-    assert digits.train.labels.bincount().tolist() == [250] * 10
-    assert digits.test.labels.bincount().tolist() == [50] * 10
-
-
 def test_digits_have_not_changed():
     assert load_dataset("digits").digest == "c29bc35f5b9b8648"
 

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import Dataset
 
 from vitedu.data import (
-    ArraySource,
     PreprocessSpec,
     as_source,
     from_torch,
@@ -16,7 +15,6 @@ from vitedu.data.labels import (
     whole_label,
     whole_labels,
 )
-from vitedu.data.readers.arrays import open_pair
 from vitedu.errors import UserError
 
 SPEC = PreprocessSpec(image_size=4, in_channels=1)
@@ -91,33 +89,6 @@ def test_bad_labels_in_an_npz_are_one_sentence(tmp_path, name):
     )
     with pytest.raises(UserError, match=r"set\.npz: train (are|has the label)"):
         load_dataset(str(path))
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        torch.tensor([0.5, 1, 2]),
-        torch.tensor([0, 1, WRAPPING], dtype=torch.uint64),
-        torch.tensor([0, 1, -100]),
-        torch.tensor([0, 1, 3]),
-    ],
-    ids=["halves", "wrapping", "ignored", "no-class"],
-)
-def test_arrays_that_were_put_together_by_hand_are_checked(labels):
-    images = torch.zeros(3, 1, 4, 4, dtype=torch.uint8)
-    with pytest.raises(UserError, match="label"):
-        ArraySource(open_pair(images, labels, ("a", "b", "c")), SPEC)
-    with pytest.raises(UserError, match="label"):
-        as_source((images, labels), preprocess=SPEC, num_classes=3)
-
-
-@pytest.mark.parametrize("labels", [[0.5, 0, 1], [0, 1, -100]])
-def test_batches_of_a_dataloader_are_checked(labels):
-    images = torch.zeros(3, 1, 4, 4, dtype=torch.uint8)
-    loader = DataLoader(TensorDataset(images, torch.tensor(labels)), 3)
-    with pytest.raises(UserError, match="label"):
-        source = as_source(loader, preprocess=SPEC, num_classes=2)
-        list(source.batches(batch_size=3))
 
 
 @pytest.mark.parametrize("label", [True, np.True_, 0.0, -1, "0"])

@@ -11,14 +11,12 @@ from torch.testing import assert_close
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from vitedu.data import (
-    ArraySource,
     Augment,
     ImageSource,
     PreprocessSpec,
     Source,
     as_source,
     find_images,
-    from_torch,
     load_dataset,
     load_folder,
     normalise,
@@ -84,12 +82,6 @@ def test_a_folder_of_class_folders_is_a_source(folder):
     assert_close(images, want, rtol=0, atol=0)
 
 
-def test_a_path_says_the_same_as_its_text(folder):
-    images, _ = everything(as_source(folder, preprocess=SPEC))
-    text, _ = everything(as_source(str(folder), preprocess=SPEC))
-    assert torch.equal(images, text)
-
-
 def test_a_warning_names_what_is_left_out_of_a_folder(folder):
     (folder / "a/0.png").write_bytes(b"no picture")
     with pytest.warns(
@@ -101,11 +93,6 @@ def test_a_warning_names_what_is_left_out_of_a_folder(folder):
     assert len(source) == len(everything(source)[1]) == 4
     # they name it themselves
     as_source(find_images(folder), preprocess=SPEC)
-
-
-def test_pictures_that_were_found_are_a_source(folder):
-    source = as_source(find_images(folder), preprocess=SPEC)
-    assert torch.equal(everything(source)[1], torch.tensor([0, 0, 1, 1, 2]))
 
 
 @pytest.mark.parametrize(
@@ -134,13 +121,6 @@ def test_tensors_have_their_channels_first():
 def test_grey_becomes_what_the_model_wants(grey):
     images, _ = everything(as_source((grey, LABELS), preprocess=SPEC))
     assert_close(images, prepared(LARGE[..., 0]), rtol=0, atol=0)
-
-
-def test_arrays_that_were_loaded_are_a_source():
-    digits = load_dataset("digits").test
-    spec = PreprocessSpec(image_size=28, in_channels=1)
-    source = as_source(digits, preprocess=spec)
-    assert isinstance(source, ArraySource) and source.num_classes == 10
 
 
 def test_arrays_of_another_size_are_resized_for_the_model():
@@ -214,11 +194,6 @@ def test_torchvisions_folder_with_and_without_our_transform(
     assert source.class_names == ("a", "b", "c")
     ours = as_source(folder, preprocess=SPEC)
     assert torch.equal(everything(source)[0], everything(ours)[0])
-
-
-def test_items_with_names_keep_them():
-    items = from_torch(Photos(LARGE), class_names=["x", "y", "z"])
-    assert as_source(items, preprocess=SPEC).class_names == ("x", "y", "z")
 
 
 def test_a_source_is_returned_as_it_is(folder):
@@ -303,20 +278,6 @@ def test_a_function_works_on_arrays_of_the_models_size_too():
     )
     want = prepared(PIXELS[:, ::-1, ::-1])
     assert_close(everything(source)[0], want, rtol=0, atol=0)
-
-
-def test_torchvisions_transforms_are_such_functions():
-    from vitedu.compat import import_torchvision
-
-    import_torchvision()
-    from torchvision.transforms import TrivialAugmentWide
-
-    source = as_source(
-        (LARGE, LABELS), preprocess=SPEC, augment=TrivialAugmentWide()
-    )
-    first, again = (everything(source, epoch=1)[0] for _ in range(2))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, prepared(LARGE))
 
 
 @pytest.mark.parametrize("data", [(LARGE, LABELS), Photos(LARGE)])
@@ -490,12 +451,6 @@ def test_a_label_without_a_class_is_found_when_it_is_read(num_workers):
 def loader_of(pictures):
     """A loader that cuts its pictures into pairs."""
     return DataLoader(Photos(pictures), batch_size=2)
-
-
-def test_a_dataset_of_floats_of_another_size_is_one_sentence():
-    floats = prepared(PIXELS, PreprocessSpec(image_size=8))
-    with pytest.raises(UserError, match="these are 3x8x8 and it wants 3x6x8"):
-        everything(as_source(Photos(floats), preprocess=SPEC))
 
 
 def test_floats_from_0_to_1_are_right_for_a_model_that_wants_them():

@@ -9,7 +9,6 @@ import pytest
 from PIL import Image
 
 from vitedu.data import find_images, load_folder, scan
-from vitedu.data.catalogue import cache_folder
 from vitedu.errors import UserError
 
 
@@ -84,15 +83,6 @@ def test_a_picture_that_was_mended_in_place_is_looked_at_again(folder, cache):
     assert len(find_images(folder).skipped) == 2
 
 
-def test_another_plug_in_of_pillow_is_looked_at_again(
-    folder, cache, monkeypatch
-):
-    find_images(folder)
-    monkeypatch.setitem(Image.EXTENSION, ".xyz", "PNG")
-    find_images(folder)
-    assert len(list(cache.iterdir())) == 2
-
-
 @pytest.mark.skipif(
     not os.path.exists("/proc/self/mem"), reason="Linux fails on demand"
 )
@@ -124,9 +114,3 @@ def test_folders_opened_side_by_side_leave_the_warning_filters_alone(folder):
         found = list(threads.map(find_images, [folder] * 12))
     assert {len(pictures.skipped) for pictures in found} == {2}
     assert warnings.filters == before
-
-
-def test_a_few_pictures_leave_nothing_in_the_cache(folder, cache):
-    (folder / "ant/000.png").unlink()
-    assert len(find_images(folder).skipped) == 2
-    assert not cache_folder().exists() and not cache.exists()

@@ -13,7 +13,6 @@ from PIL import Image
 from vitedu import UserError
 from vitedu.data import (
     evaluation_part,
-    find_images,
     folder_of,
     load_folder,
 )
@@ -117,8 +116,3 @@ def test_what_is_in_the_way_is_left_alone(tmp_path):
     with pytest.raises(UserError, match="has something else in it"):
         load_folder(folder_of("ants-bees"))
     assert (tmp_path / "cache/ants-bees/mine.txt").read_text() == "x"
-
-
-def test_the_whole_set_is_not_taken_for_a_part(tmp_path):
-    with pytest.raises(UserError, match=r"several parts.*ants-bees/train"):
-        find_images(folder_of("ants-bees"))

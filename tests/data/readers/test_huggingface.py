@@ -17,7 +17,6 @@ from vitedu.data import (
     find_images,
     folder_of,
     load_folder,
-    match_classes,
 )
 from vitedu.data.open import known_classes
 
@@ -90,21 +89,6 @@ def test_it_is_named_where_a_folder_would_be(saved):
     assert len(find_images(f"{saved}:train")) == 10
 
 
-def test_the_pixels_are_those_of_the_same_files_in_a_folder(saved, tmp_path):
-    for i in range(4):
-        path = tmp_path / "flat" / "all" / f"{i}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encoded(50 + i))
-    both = [
-        next(ImageSource(each, SPEC).batches(batch_size=9))[0]
-        for each in (
-            find_images(f"{saved}:validation"),
-            find_images(tmp_path / "flat"),
-        )
-    ]
-    assert torch.equal(*both)
-
-
 def test_an_exif_rotation_is_not_applied_as_nowhere_else(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -132,14 +116,6 @@ def test_the_digest_follows_the_data_and_not_the_place(saved, tmp_path):
     assert load_folder(f"hf:{tmp_path / 'moved'}").digest == first
 
 
-def test_one_split_alone_has_a_share_held_out(tmp_path):
-    split = made([encoded(i) for i in range(10)], [0, 1] * 5)
-    split.save_to_disk(tmp_path / "one")
-    dataset = load_folder(f"hf:{tmp_path / 'one'}")
-    assert (len(dataset.train), len(dataset.test)) == (8, 2)
-    assert "one doesn't have val/ and test/, so 2 of its 10" in dataset.notes[0]
-
-
 def test_broken_and_missing_pictures_are_left_out_and_named(tmp_path):
     contents = [encoded(0), b"no picture", None, encoded(1)[:60], encoded(2)]
     made(contents, [0, 1, 0, 1, 1]).save_to_disk(tmp_path / "x")
@@ -150,18 +126,6 @@ def test_broken_and_missing_pictures_are_left_out_and_named(tmp_path):
     assert "x[2]: it has no picture" in missing
     assert "3 of 5 pictures are left out" in pictures.notes[0]
     assert len(list(ImageSource(pictures, SPEC).batches(batch_size=1))) == 2
-
-
-def test_a_set_of_broken_pictures_is_refused(tmp_path):
-    made([b"no"] * 2, [0, 1]).save_to_disk(tmp_path / "x")
-    with pytest.raises(UserError, match="none of the 2 pictures in hf:"):
-        find_images(f"hf:{tmp_path / 'x'}")
-
-
-def test_classes_are_matched_by_name(saved):
-    pictures = find_images(f"{saved}:validation")
-    matched = match_classes(pictures, ("bee", "cat", "ant"), 3)
-    assert matched.labels.tolist() == [0, 2, 0, 2]
 
 
 def test_other_names_of_the_columns_are_found_if_there_is_one_of_a_kind(
@@ -213,13 +177,6 @@ def test_a_set_without_labels_is_one_sentence(tmp_path):
     split.save_to_disk(tmp_path / "x")
     with pytest.raises(UserError, match="doesn't have a column of classes"):
         find_images(f"hf:{tmp_path / 'x'}")
-
-
-def test_a_whole_set_is_not_taken_for_a_part(saved):
-    with pytest.raises(UserError, match=r"several parts.*pets:train"):
-        as_source(saved, preprocess=SPEC)
-    with pytest.raises(UserError, match="several parts"):
-        find_images(saved)
 
 
 def test_an_unknown_split_is_named_with_those_that_are_there(saved):

@@ -1,7 +1,5 @@
 import hashlib
-import os
 import resource
-import tempfile
 
 import numpy as np
 import pytest
@@ -216,23 +214,6 @@ def test_a_full_disk_leaves_nothing(tmp_path, fork):
     answer = fork(write_with_little_space).answer()
     assert answer.startswith("UserError: cannot write") and "\n" not in answer
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_place_that_cannot_be_written_is_one_sentence(fork):
-    # Not tmp_path, whose parents are closed to the other user.
-    with tempfile.TemporaryDirectory() as place:
-        os.chmod(place, 0o555)
-
-        def write_without_rights():
-            if os.geteuid() == 0:
-                os.seteuid(65534)
-            write_folder(f"{place}/shapes", num_train=10, num_val=10)
-
-        answer = fork(write_without_rights).answer()
-        assert (
-            answer.startswith("UserError: cannot write") and "\n" not in answer
-        )
-        assert os.listdir(place) == []
 
 
 def test_the_documented_difficulty_is_the_recorded_one():

@@ -163,23 +163,6 @@ def test_prepared_shards_and_a_prepared_folder_feed_the_same_pixels(
         assert both[0] == both[1]
 
 
-def test_augmentation_is_that_of_the_same_files_in_a_folder(shards, tmp_path):
-    pictures = find_images(shards)
-    place = tmp_path / "flat" / "only"
-    place.mkdir(parents=True)
-    for i, content in enumerate(contents(pictures)):
-        (place / f"{i:02}.png").write_bytes(content)
-    both = [
-        next(
-            ImageSource(each, SPEC, augment=AUGMENT).batches(
-                epoch=3, seed=1, batch_size=99
-            )
-        )[0]
-        for each in (pictures, find_images(tmp_path / "flat"))
-    ]
-    assert torch.equal(*both)
-
-
 def test_a_window_of_shards_is_read_before_the_next():
     shard_of = torch.arange(100) // 10
     order = windowed(shard_of, 3, torch.Generator().manual_seed(0))
@@ -201,12 +184,6 @@ def test_a_source_reads_its_shards_window_by_window(shards, monkeypatch):
     assert sorted(shard_of.unique_consecutive().tolist()) == [0, 1, 2]
 
 
-def test_a_share_of_shards_alone_is_held_out(shards):
-    dataset = load_folder(shards)
-    assert (len(dataset.train), len(dataset.test)) == (10, 3)
-    assert "doesn't have val/ and test/, so 3 of its 13" in dataset.notes[0]
-
-
 def test_prepared_shards_know_their_parts_and_classes(prepared):
     out = prepared
     dataset = load_folder(out)
@@ -224,11 +201,6 @@ def test_prepared_shards_know_their_parts_and_classes(prepared):
         "bee",
         "cat",
     )
-
-
-def test_a_whole_set_is_not_taken_for_a_part(prepared):
-    with pytest.raises(UserError, match=r"several parts.*train-\{000000\.\."):
-        as_source(prepared, preprocess=SPEC)
 
 
 def test_a_set_of_one_part_is_that_part(folder, tmp_path):
@@ -457,14 +429,6 @@ def test_a_damaged_header_in_the_middle_is_not_the_end(whole):
     whole.write_bytes(content)
     with pytest.raises(UserError, match=r"it breaks off .*, after a\.cls"):
         samples_in(whole)
-
-
-def test_a_compressed_tar_is_refused(tmp_path):
-    (tmp_path / "a.tar").write_bytes(b"\x1f\x8b" + bytes(600))
-    with pytest.raises(
-        UserError, match="is not a tar file; if it is compressed"
-    ):
-        samples_in(tmp_path / "a.tar")
 
 
 # --- a run on shards

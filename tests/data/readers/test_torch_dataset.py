@@ -1,7 +1,5 @@
 """Datasets of torch and of Hugging Face, before a model sees them."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -181,51 +179,6 @@ def test_kept_labels_of_another_form_are_one_sentence(labels, sentence):
         from_torch(Photos(targets=labels))
 
 
-def test_an_empty_dataset_is_refused():
-    with pytest.raises(UserError, match="Subset is empty"):
-        from_torch(Subset(Photos(), []))
-
-
-def test_what_has_no_index_is_refused():
-    with pytest.raises(UserError, match="cannot be read by index"):
-        from_torch(object())
-
-
-class HuggingFace:
-    """What `datasets.Dataset` shows of itself, without the library."""
-
-    def __init__(self, columns=("image", "label"), names=("ant", "bee")):
-        self.column_names = list(columns)
-        feature = SimpleNamespace(names=list(names) if names else None)
-        self.features = {columns[0]: None, columns[1]: feature}
-        self.labels_read = 0
-
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, key):
-        picture, label = self.column_names
-        if key == label:
-            self.labels_read += 1
-            return [0, 1, 1, 0]
-        return {picture: pillow(20 * key), label: [0, 1, 1, 0][key]}
-
-
-@pytest.mark.parametrize(
-    "columns", [("image", "label"), ("img", "label"), ("image", "labels")]
-)
-def test_a_hugging_face_dataset_is_one_too(columns):
-    items = from_torch(HuggingFace(columns))
-    assert items.class_names == ("ant", "bee")
-    assert items.labels.tolist() == [0, 1, 1, 0]
-    picture, label = items[2]
-    assert (picture.getpixel((0, 0))[0], label) == (40, 1)
-
-
-def test_its_classes_are_counted_where_they_have_no_names():
-    assert from_torch(HuggingFace(names=None)).class_names == ()
-
-
 def test_its_pictures_may_be_encoded_still():
     """As Image(decode=False) leaves them."""
     rows = [
@@ -234,14 +187,6 @@ def test_its_pictures_may_be_encoded_still():
     ]
     items = Split("it", DatasetReader(rows, "it"), None)
     assert (items[0][0], items[1][0]) == (b"encoded", "a.png")
-
-
-def test_other_columns_are_named():
-    with pytest.raises(
-        UserError,
-        match="has the columns jpg, cls; rename them to image and label",
-    ):
-        from_torch(HuggingFace(("jpg", "cls")))
 
 
 def test_a_real_hugging_face_dataset(tmp_path):
@@ -253,7 +198,10 @@ def test_a_real_hugging_face_dataset(tmp_path):
         }
     )
     rows = {"image": [pillow(9 * i) for i in range(4)], "label": [1, 0, 0, 1]}
-    items = from_torch(datasets.Dataset.from_dict(rows, features=features))
+    stored = datasets.Dataset.from_dict(rows, features=features)
+    with pytest.raises(UserError, match="image, cls; rename them to image and"):
+        from_torch(stored.rename_column("label", "cls"))
+    items = from_torch(stored)
     assert items.class_names == ("ant", "bee")
     assert items.labels.tolist() == [1, 0, 0, 1]
     picture, label = items[3]

@@ -12,7 +12,6 @@ from PIL import Image
 from torch import nn
 from torch.testing import assert_close
 
-from vitedu import errors
 from vitedu.compat import import_timm
 from vitedu.data import photo
 from vitedu.errors import UserError
@@ -20,8 +19,8 @@ from vitedu.model import vit
 from vitedu.pictures import (
     PreprocessSpec,
     UnreadablePicture,
+    as_image,
     normalise,
-    open_image,
     preprocess,
     read_image,
 )
@@ -75,7 +74,7 @@ def test_json_goes_both_ways():
         ),
         ({"mean": None}, "mean must be one number, or a list of numbers"),
         ({"mean": float("nan")}, "mean must be .*, got nan"),
-        ({"std": 0}, "must be above 0 in every channel"),
+        ({"std": 0}, "std must be .* numbers above 0, got 0"),
         (
             {"interpolation": "bicubik"},
             "'bicubik' is not known; did you mean 'bicubic'",
@@ -339,9 +338,9 @@ NO_PICTURE = [
             np.zeros((0, 4), np.uint8),
         )
     ],
-    (torch.zeros(1, 3, 8, 8), r"is \(3, h, w\), got \(1, 3, 8, 8\)"),
-    (torch.zeros(1, 8, 8), r"is \(3, h, w\), got \(1, 8, 8\)"),
-    (torch.zeros(3, 0, 8), r"is \(3, h, w\), got \(3, 0, 8\)"),
+    (torch.zeros(1, 3, 8, 8), r"is \(3, h, w\), .* \(1, 3, 8, 8\)"),
+    (torch.zeros(1, 8, 8), r"is \(3, h, w\), .* \(1, 8, 8\)"),
+    (torch.zeros(3, 0, 8), r"is \(3, h, w\), .* \(3, 0, 8\)"),
     (torch.full((3, 8, 8), 2.0), r"in 0\.\.1, got 2\.\.2"),
     (torch.full((3, 8, 8), torch.nan), r"in 0\.\.1, got nan\.\.nan"),
     (torch.zeros(3, 8, 8, dtype=torch.int64), "got torch.int64"),
@@ -359,19 +358,6 @@ def test_neither_picture_nor_normalisation_fits_other_channels():
         read_image(random_picture(4, 4), PreprocessSpec(4, in_channels=5))
     with pytest.raises(ValueError, match=r"wants \(b, 3, h, w\), got \(2, 1"):
         normalise(torch.zeros(2, 1, 4, 4), RGB)
-
-
-@pytest.mark.filterwarnings("ignore:::PIL")
-def test_a_large_picture_is_held_against_the_free_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(errors, "available_memory", lambda: 10**9)
-    path = tmp_path / "large.png"
-    path.write_bytes(png_header(13_000, 13_000))
-    with pytest.raises(
-        UserError,
-        match=r"large\.png: .* 13,000 by 13,000 .* needs 1\.4 GB of memory, "
-        r"and 1\.0 GB are free",
-    ):
-        read_image(path, RGB)
 
 
 def test_what_the_system_cannot_read_just_now_is_not_called_broken(tmp_path):
@@ -426,7 +412,7 @@ def test_damage_of_any_kind_is_one_sentence_and_no_warning(capfd):
     for content in pictures_of_every_format():
         for _ in range(12):
             try:
-                open_image(damaged(content, draws), 3)
+                as_image(damaged(content, draws), 3)
                 num_read += 1
             except UnreadablePicture as error:
                 assert "\n" not in str(error)

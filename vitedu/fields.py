@@ -54,17 +54,10 @@ class Range:
         )
 
     def __str__(self) -> str:
-        bounds = {
-            "of at least": self.at_least,
-            "above": self.above,
-            "below": self.below,
-            "at most": self.at_most,
-        }
-        return " and ".join(
-            f"{word} {bound}"
-            for word, bound in bounds.items()
-            if bound is not None
-        )
+        words = ("of at least", "above", "below", "at most")
+        bounds = (self.at_least, self.above, self.below, self.at_most)
+        pairs = zip(words, bounds, strict=True)
+        return " and ".join(f"{x} {y}" for x, y in pairs if y is not None)
 
 
 @dataclass(frozen=True)
@@ -226,14 +219,12 @@ def from_json(kind: type[Kind], values: Any) -> Kind:
     if missing:
         raise UserError(f"{owner} lacks {' and '.join(missing)}")
     types_of = field_types(kind)
-    return kind(
-        **{
-            name: from_json(types_of[name], value)
-            if is_dataclass(types_of[name]) and isinstance(value, Mapping)
-            else value
-            for name, value in values.items()
-        }
-    )
+    parts = {
+        name: from_json(types_of[name], value)
+        for name, value in values.items()
+        if is_dataclass(types_of[name]) and isinstance(value, Mapping)
+    }
+    return kind(**{**values, **parts})
 
 
 def to_json(config: Any) -> dict[str, Any]:

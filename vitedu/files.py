@@ -98,13 +98,12 @@ def replace_file(
             os.fsync(file.fileno())
         part.replace(path)
         _sync_folder(path.parent)
-    # torch.save raises RuntimeError on a full disk
-    except (OSError, RuntimeError) as error:
+    except BaseException as error:
         with suppress(OSError):  # where none could be made, none can be removed
             part.unlink(missing_ok=True)
-        raise UserError(f"cannot write {path}: {reason(error)}") from None
-    except BaseException:
-        part.unlink(missing_ok=True)
+        # torch.save raises RuntimeError on a full disk
+        if isinstance(error, OSError | RuntimeError):
+            raise UserError(f"cannot write {path}: {reason(error)}") from None
         raise
 
 

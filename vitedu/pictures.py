@@ -32,10 +32,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitedu.errors import UserError, check_memory, reason
+from vitedu.errors import UserError, reason
 from vitedu.fields import (
     Count,
     OneForAll,
+    Positive,
     Range,
     Size,
     check_fields,
@@ -53,7 +54,7 @@ Picture: TypeAlias = Union[File, "Image", np.ndarray[Any, Any], Tensor]
 
 # Formats that a camera or a phone writes, and that not every pillow reads.
 FOREIGN = (".avif", ".heic", ".heif", ".jxl")
-# From here on a picture's size is compared with the free memory.
+# Of pictures from here on, threads decode one at a time.
 LARGE_PIXELS = 1 << 24
 # Errors that trying again won't mend. Anything else the system says (too many
 # open files, a network drive that is away) is about this moment.
@@ -61,7 +62,8 @@ LASTING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL}
 
 Interpolation = Literal["bicubic", "bilinear"]
 INTERPOLATIONS = get_args(Interpolation)
-PerChannel = Annotated[tuple[float, ...], OneForAll()]
+Means = Annotated[tuple[float, ...], OneForAll()]
+Deviations = Annotated[tuple[Positive, ...], OneForAll()]
 Crop = Annotated[float, Range(above=0, at_most=1)]
 
 
@@ -90,8 +92,8 @@ class PreprocessSpec:
 
     image_size: Size = (224, 224)
     in_channels: Count = 3
-    mean: PerChannel = (0.5,)
-    std: PerChannel = (0.5,)
+    mean: Means = (0.5,)
+    std: Deviations = (0.5,)
     interpolation: Interpolation = "bilinear"
     crop: Crop | None = None
 
@@ -119,22 +121,22 @@ class PreprocessSpec:
                     f"{self.in_channels}; give one number per channel"
                 )
             object.__setattr__(self, name, numbers)
-        if min(self.std) <= 0:
-            raise UserError(f"std={self.std} must be above 0 in every channel")
 
     def sized(
         self, image_size: tuple[int, int], in_channels: int
     ) -> "PreprocessSpec":
         """This spec for another size; equal means and stds fit any channels."""
-        changes: dict[str, Any] = {"image_size": image_size}
-        if in_channels != self.in_channels:
-            changes["in_channels"] = in_channels
-            for name in ("mean", "std"):
-                numbers = getattr(self, name)
-                changes[name] = (
-                    numbers[:1] if len(set(numbers)) == 1 else numbers
-                )
-        return replace(self, **changes)
+        mean, std = (
+            numbers[:1] if len(set(numbers)) == 1 else numbers
+            for numbers in (self.mean, self.std)
+        )
+        return replace(
+            self,
+            image_size=image_size,
+            in_channels=in_channels,
+            mean=mean,
+            std=std,
+        )
 
     def __call__(self, picture: Picture) -> Tensor:
         """One picture, as `read_image` takes it, to float32 (c, h, w)."""
@@ -244,29 +246,29 @@ class UnreadablePicture(UserError):
 
 
 def as_image(picture: Picture, channels: int) -> "Image":
-    """Any `Picture` as a pillow image in its full size, mode L or RGB."""
+    """Any `Picture` as a pillow image in its full size, mode L or RGB.
+
+    A file that is open stays open.
+    """
     from PIL import Image
 
-    check_channels(channels)
+    if channels not in (1, 3):
+        raise UserError(
+            f"a picture is grey or RGB, but the model wants {channels} channels"
+        )
+    if is_encoded(picture):
+        with opened(picture) as image:
+            return converted(image, channels)
     if isinstance(picture, Image.Image):
         whole = picture
     elif isinstance(picture, Tensor):
         whole = _from_tensor(picture, channels)
-    elif is_encoded(picture):
-        return open_image(picture, channels)
     else:
         whole = _from_array(picture)
     with reading("the picture"):
         image = converted(whole, channels)
     # what the caller does with it leaves the picture alone
     return image.copy() if image is picture else image
-
-
-def open_image(file: File, channels: int) -> "Image":
-    """A picture file, decoded, in mode L or RGB; an open file stays open."""
-    check_channels(channels)
-    with opened(file) as image:
-        return converted(image, channels)
 
 
 @contextmanager
@@ -367,12 +369,14 @@ def _damage(error: Exception, suffix: str) -> str:
 def _from_tensor(pixels: Tensor, channels: int) -> "Image":
     from PIL import Image
 
-    if pixels.ndim != 3 or len(pixels) != channels or not pixels.numel():
+    is_float = pixels.is_floating_point()
+    is_shaped = pixels.ndim == 3 and len(pixels) == channels and pixels.numel()
+    if not is_shaped or not (is_float or pixels.dtype == torch.uint8):
         raise UserError(
-            f"a picture as a tensor is ({channels}, h, w), "
-            f"got {tuple(pixels.shape)}"
+            f"a picture as a tensor is ({channels}, h, w), uint8 or floats in "
+            f"0..1, got {pixels.dtype} {tuple(pixels.shape)}"
         )
-    if pixels.is_floating_point():
+    if is_float:
         low, high = (each.item() for each in pixels.aminmax())
         if not 0 <= low <= high <= 1:
             raise UserError(
@@ -381,11 +385,6 @@ def _from_tensor(pixels: Tensor, channels: int) -> "Image":
                 "normalised, and pixels of 0..255 as uint8"
             )
         pixels = (pixels.detach().float() * 255).round().byte()
-    if pixels.dtype != torch.uint8:
-        raise UserError(
-            "a picture as a tensor is uint8 or floats in 0..1, got "
-            f"{pixels.dtype}"
-        )
     rows = pixels.cpu().permute(1, 2, 0).numpy()  # (h, w, c)
     return Image.fromarray(rows[..., 0] if channels == 1 else rows)
 
@@ -413,18 +412,10 @@ def _from_array(array: Any) -> "Image":
     return Image.fromarray(pixels[..., 0] if channels == (1,) else pixels)
 
 
-def check_channels(channels: int) -> None:
-    if channels not in (1, 3):
-        raise UserError(
-            f"a picture is grey or RGB, but the model wants {channels} channels"
-        )
-
-
 def converted(image: "Image", channels: int) -> "Image":
-    """The image in mode L or RGB, decoded. UserError: it is too large."""
+    """The image in mode L or RGB, decoded."""
     from PIL import Image
 
-    check_size(image)
     image.load()
     if image.mode == "F":
         raise UnreadablePicture("its floating-point pixels have no known range")
@@ -435,18 +426,6 @@ def converted(image: "Image", channels: int) -> "Image":
         image = image.convert("RGBA")  # a straight conversion warns
     mode = "L" if channels == 1 else "RGB"
     return image if image.mode == mode else image.convert(mode)
-
-
-def check_size(image: "Image") -> None:
-    """UserError: it has too many pixels for the free memory."""
-    width, height = image.size
-    pixels = width * height
-    if pixels >= LARGE_PIXELS:
-        check_memory(
-            8 * pixels,  # decoded and converted, each with a byte for alpha
-            f"a picture of {width:,} by {height:,} pixels",
-            "scale it down, or read fewer at a time (num_workers)",
-        )
 
 
 def as_pixels(image: "Image") -> Tensor:

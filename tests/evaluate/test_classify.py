@@ -112,7 +112,7 @@ def test_every_form_of_a_picture_gets_the_same_answer(tmp_path):
         ("gone.jpg", "gone.jpg does not exist"),
         (__file__, "it is not a picture"),
         ([[1.0]], "takes one picture, got a list of 1"),
-        (torch.zeros(1, 3, 8, 8), "is (3, h, w), got (1, 3, 8, 8)"),
+        (torch.zeros(1, 3, 8, 8), "got torch.float32 (1, 3, 8, 8)"),
         (torch.full((3, 8, 8), 255.0), "0..1, got 255..255"),
     ],
 )

@@ -40,7 +40,7 @@ from vitedu.evaluate.batches import (
 )
 from vitedu.evaluate.classify import check_finite
 from vitedu.files import check_regular, read_json, user_path
-from vitedu.pictures import open_image
+from vitedu.pictures import as_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -219,7 +219,7 @@ class WithoutBorder(FolderReader):
     """Picture files whose border is cut off."""
 
     def __getitem__(self, row: int) -> "tuple[Image, None]":
-        image = open_image(self.paths[row], 3)
+        image = as_image(self.paths[row], 3)
         width, height = image.size
         box = (BORDER, BORDER, width - BORDER, height - BORDER)
         return image.crop(box), None

@@ -17,7 +17,7 @@ from vitedu.errors import UserError, reason
 from vitedu.evaluate.classify import probabilities
 from vitedu.files import user_path
 from vitedu.model.network import Network
-from vitedu.pictures import normalise, open_image, read_image
+from vitedu.pictures import as_image, normalise, read_image
 
 BATCH = 32  # pictures that the model gets at a time
 MOST_THREADS = 8  # past that they wait for Python's lock
@@ -110,7 +110,7 @@ def decoded(
                 return each.error
             if not invert:
                 return read_image(each.file, spec)
-            picture = open_image(each.file, spec.in_channels)
+            picture = as_image(each.file, spec.in_channels)
             return read_image(ImageOps.invert(picture), spec)
         except UserError as error:
             if each.is_named:

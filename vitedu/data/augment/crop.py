@@ -24,7 +24,6 @@ from vitedu.pictures import (
     as_image,
     as_pixels,
     channels_last,
-    check_size,
     converted,
     header,
     is_encoded,
@@ -52,9 +51,16 @@ def cropped_pixels(
     """
     generator = torch.Generator()
     uniform = [draws(augment, 1, generator.manual_seed(seed)) for seed in seeds]
+    height, width = spec.image_size
     pixels = []
     with undecoded(pictures, spec.in_channels) as images:
-        rows = table_from(augment, torch.cat(uniform), aspects(images, spec))
+        # relative to the result's
+        aspects = [x.width * height / (x.height * width) for x in images]
+        rows = table_from(
+            augment,
+            torch.cat(uniform),
+            torch.tensor(aspects, dtype=torch.float64),
+        )
         for picture, box in zip(pictures, rows[:, BOX].tolist(), strict=True):
             # closed and forgotten one by one, to free their memory
             with images.popleft() as image:
@@ -90,18 +96,10 @@ def undecoded(
                 pass
 
 
-def aspects(images: Sequence["Image"], spec: PreprocessSpec) -> Tensor:
-    """Width to height of each, relative to the size in `spec`: float64 (n,)."""
-    height, width = spec.image_size
-    shapes = [x.width * height / (x.height * width) for x in images]
-    return torch.tensor(shapes, dtype=torch.float64)
-
-
 def make_coarse(
     image: "Image", spec: PreprocessSpec, box: Sequence[float]
 ) -> None:
     """Have a JPEG decoded at 1/2, 1/4 or 1/8, its box not below the result."""
-    check_size(image)
     height, width = spec.image_size
     _, _, box_height, box_width = box
     image.draft(

@@ -34,12 +34,11 @@ class LoaderSource(Feed):
 
     Order, augmentation and file reading are the loader's. Before each epoch
     torch, numpy, random and the loader's generators are seeded by (seed,
-    epoch), and `sampler.set_epoch` is called if it exists; so an epoch can be
-    repeated, and a resumed run skips what it has seen. Images are prepared
-    floats, or uint8 (b, c, h, w), which are resized and normalised.
+    epoch), and `sampler.set_epoch` is called; so an epoch can be repeated, and
+    a resumed run skips what it has seen. Images are prepared floats, or uint8
+    (b, c, h, w), which are resized and normalised.
 
-    UserError: the loader keeps its workers, and so their random state, between
-    epochs.
+    UserError: the loader's workers, and their random state, outlive an epoch.
     """
 
     def __init__(
@@ -99,10 +98,11 @@ class LoaderSource(Feed):
                 break
             yield as_prepared(images, spec), labels
         if num_seen != self.num_images:
-            more = "more than " if num_seen > self.num_images else ""
-            count = self.num_images if more else num_seen
+            found = str(num_seen)
+            if num_seen > self.num_images:
+                found = f"more than {self.num_images}"
             raise UserError(
-                f"the {type(self.loader).__name__} gave {more}{count} images "
+                f"the {type(self.loader).__name__} gave {found} images "
                 f"in epoch {epoch}, but {self.num_images} were expected; every "
                 "epoch must have as many"
             )
@@ -121,10 +121,9 @@ class LoaderSource(Feed):
             iterator = iter(self.loader)
         while True:
             with draws, explain_killed_workers():
-                try:
-                    batch = next(iterator)
-                except StopIteration:
-                    return
+                batch = next(iterator, None)
+            if batch is None:
+                return
             yield batch
 
 

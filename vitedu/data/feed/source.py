@@ -77,13 +77,7 @@ class Share(NamedTuple):
 
 
 class Feed(ABC):
-    """A `Source` of this package."""
-
-    num_classes: int
-    class_names: tuple[str, ...]
-
-    @abstractmethod
-    def __len__(self) -> int: ...
+    """A `Source` of this package, which lacks all but the checks."""
 
     @abstractmethod
     def _feed(self, epoch: int, seed: int, share: Share) -> Batches: ...
@@ -98,11 +92,9 @@ class Feed(ABC):
         rank: int = 0,
         world: int = 1,
     ) -> Batches:
-        """One epoch on the device: (b, c, h, w) float32, labels (b,) int64.
+        """One epoch on the device, as in `Source.batches`; images are float32.
 
-        Order, `start`, `rank` and `world` as in `Source.batches`.
-        UserError: what is read doesn't fit; leaving it out now would change
-        what is measured.
+        UserError: what is read doesn't fit, or is damaged.
         """
         if batch_size < 1 or start < 0:
             raise ValueError(

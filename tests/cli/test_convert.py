@@ -76,12 +76,3 @@ def test_what_a_file_cannot_say_is_a_word(foreign, capsys, answer):
     out = capsys.readouterr().out
     assert "dialect                   timm" in out
     assert "resized                   pos_embed" in out
-
-
-def test_a_warning_of_loading_is_one_line_on_stderr(foreign, capsys):
-    assert main(["info", "theirs.safetensors", "num_heads=3"]) == 0
-    out, err = capsys.readouterr()
-    assert err.count("\n") == 1 and err.startswith("vitedu: warning: ")
-    assert "mean and std 0.5 are assumed" in err
-    assert "class_names               none" in out
-    assert "file                      theirs.safetensors" in out

@@ -98,17 +98,6 @@ def test_per_class_is_a_line_a_class(weights, pictures, capsys):
     ]
 
 
-def test_per_class_counts_the_images_of_a_named_set(here, answer):
-    names = tuple(map(str, range(10)))
-    path = save_model(here / "three.safetensors", 10, (3,), names)
-    found = answer("evaluate", path, "digits", "--per-class", "image_size=32")
-    rows = {row["class"]: row for row in found["per_class"]}
-    assert list(rows) == list(names)
-    assert sum(row["num_images"] for row in rows.values()) == 500
-    assert [rows[x]["num_correct"] for x in ("2", "3")] == [0, 50]
-    assert found["num_correct"] == 50 and found["mean_class_accuracy"] == 10.0
-
-
 def test_real_labels_count_beside_the_first_ones(weights, validation, capsys):
     words = [str(weights), str(validation), "--real", "real.json"]
     assert main(["evaluate", *words]) == 0

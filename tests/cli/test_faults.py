@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 import vitedu
-import vitedu_command
 from tests.cli.small import SMOKE, write_model, write_picture, write_pictures
 from vitedu.cli import main
 from vitedu.cli.main import COMMANDS
@@ -44,12 +42,6 @@ def test_fresh_is_offered_only_where_it_helps(here, sentence):
     assert "another process" in said and "--fresh" not in said
 
 
-def test_what_pillow_warns_of_is_read_in_silence(here, capsys, monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 16 * 16 - 1)
-    assert main(["predict", "w.safetensors", "a.png"]) == 0
-    assert "warning" not in capsys.readouterr().err
-
-
 def test_unreadable_pictures_are_counted(here, capsys, answer):
     (here / "photos/ants/0.png").write_bytes(b"no picture")
     found = answer("evaluate", "w.safetensors", "photos")
@@ -79,16 +71,6 @@ def test_a_shell_can_complete_commands_options_and_recipes(capsys, shell):
     assert "--resume" in script and "mnist-tiny" in script
     if shell == "bash":
         subprocess.run(["bash", "-n"], input=script, text=True, check=True)
-
-
-def test_completion_names_what_it_needs(monkeypatch, sentence):
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    assert "pip install shtab" in sentence("--print-completion", "bash")
-
-
-def test_completion_for_an_unknown_shell(sentence):
-    pytest.importorskip("shtab")
-    assert "did you mean 'bash'" in sentence("--print-completion", "bsh")
 
 
 # --- the environment
@@ -135,12 +117,3 @@ def test_ctrl_c_during_the_import_ends_without_a_traceback(tmp_path):
     # shells call it 130
     assert child.returncode == -signal.SIGINT
     assert out == "" and "Traceback" not in err
-
-
-def test_a_handler_of_ctrl_c_that_is_not_pythons_is_left_alone(
-    monkeypatch, capsys
-):
-    monkeypatch.setattr(signal, "getsignal", lambda number: None)
-    monkeypatch.setattr(sys, "argv", ["vitedu", "--version"])
-    assert vitedu_command.main() == 0
-    assert capsys.readouterr().out == f"{vitedu.__version__}\n"

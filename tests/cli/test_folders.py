@@ -1,8 +1,6 @@
 """The command on one's own photographs, and what evaluation says of a model."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,14 +48,6 @@ def test_classes_are_counted_and_what_is_held_out_is_said(here, capsys):
     config = json.loads((here / "run/config.json").read_text())
     assert config["model"]["num_classes"] == 2
     assert vitedu.load(here / "run").class_names == ("ants", "bees")
-
-
-def test_the_same_command_finds_the_same_run(here, answer):
-    words = ["train", "shapes-small", "data=photos", *SMALL]
-    first, second = answer(*words), answer(*words)
-    assert (
-        first["out"] == second["out"] and len(list(Path("runs").iterdir())) == 1
-    )
 
 
 def test_class_folders_are_never_passed_over_for_mnist(here, answer):
@@ -123,18 +113,6 @@ def test_what_a_run_skipped_is_in_its_evaluation(run, answer):
         assert skipped.startswith("cannot read ants/0.png: ")
 
 
-def test_a_note_of_the_evaluation_is_broken_to_fit(run, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert main(["evaluate", str(run)]) == 0
-    first, second, third, *_ = capsys.readouterr().err.splitlines()
-    assert first == "note: photos doesn't have train/ and val/, so 4 of its 20"
-    assert (
-        second == "      pictures (20 % of each class, drawn with seed 0) are"
-    )
-    assert third == "      held out for testing"
-
-
 def test_a_run_with_test_data_of_its_own_held_out_nothing(
     here, sentence, answer
 ):
@@ -145,11 +123,6 @@ def test_a_run_with_test_data_of_its_own_held_out_nothing(
     for folder, num_images in (("photos", 20), ("other", 4)):
         found = answer("evaluate", "run", folder)
         assert found["num_images"] == num_images
-
-
-def test_another_folder_is_measured_whole(run, answer):
-    pictures(run.parent / "others", 3)
-    assert answer("evaluate", run, "others")["num_images"] == 6
 
 
 def test_top_5_is_left_out_below_6_classes(run, capsys, answer):

@@ -1,6 +1,5 @@
 import json
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -87,14 +86,6 @@ def test_json_is_one_object_and_the_talk_goes_to_stderr(here, capsys):
 
 
 @pytest.mark.slow
-def test_words_and_options_come_in_any_order(here):
-    words = ["train", "--tier", "smoke", "digits", "--out", "run", "seed=3"]
-    words += TINY
-    assert main(words) == 0
-    assert json.loads((here / "run/config.json").read_text())["seed"] == 3
-
-
-@pytest.mark.slow
 def test_the_default_folder_is_named_by_recipe_and_configuration(here):
     for seed in (0, 1, 0):
         main([*SMOKE, f"seed={seed}"])
@@ -118,12 +109,6 @@ def test_resume_takes_the_configuration_from_the_folder(run):
     (run / "model.safetensors").unlink()
     assert main(["train", "--resume", str(run), "micro_batch_size=16"]) == 0
     assert (run / "model.safetensors").is_file()
-
-
-@pytest.mark.slow
-def test_resume_does_not_mind_the_tier_of_the_environment(run, monkeypatch):
-    monkeypatch.setenv("VITEDU_TIER", "cpu")
-    assert main(["train", "--resume", str(run)]) == 0
 
 
 def test_evaluate_agrees_with_the_run(run, answer):
@@ -169,20 +154,6 @@ def test_evaluate_asks_for_data_that_were_given_in_python(
     for name in ("trained", "tested"):
         assert main(["evaluate", name, "digits"]) == 0
         assert "500 test images of digits" in capsys.readouterr().out
-
-
-def test_evaluate_reads_an_npz_file(run, answer):
-    test = load_dataset("digits").test
-    x, y = test.images[:, 0].numpy(), test.labels.numpy()
-    np.savez("my.npz", x_train=x, y_train=y, x_test=x, y_test=y)
-    assert answer("evaluate", run, "my.npz")["num_images"] == 500
-
-
-@pytest.mark.slow
-def test_the_tier_is_read_from_the_environment(here, monkeypatch):
-    monkeypatch.setenv("VITEDU_TIER", "smoke")
-    assert main(["train", "digits", *TINY, "--out", "run"]) == 0
-    assert json.loads((here / "run/config.json").read_text())["tier"] == "smoke"
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_way_out(here, sentence):

@@ -4,7 +4,6 @@ import shutil
 
 import pytest
 
-import vitedu
 from vitedu.cli import main
 from vitedu.data import photo
 from vitedu.data.imagenet import imagenet_classes
@@ -43,15 +42,6 @@ def test_predict_answers_in_json(here, answer):
     first, second = prediction["top"]
     assert (first["class"], first["index"]) == ("espresso", 967)
     assert 0.9 < first["probability"] < 0.92 > second["probability"]
-
-
-@pytest.mark.slow
-def test_classes_without_names_are_numbers(here, capsys):
-    model = vitedu.load(REAL, num_classes=2)
-    model.head.bias.data[1] = 5.0
-    vitedu.save(model, "two.safetensors")
-    assert main(["predict", "two.safetensors", "cat.png"]) == 0
-    assert "class 1 99.3 %, class 0 0.7 %" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from PIL import Image
 import vitedu
 from tests.cli.small import write_model
 from vitedu.cli import main, progress
-from vitedu.evaluate import predict
 
 SHADES = {"b.png": 200, "a/2.png": 90, "a/10.png": 30, "a/deep/x.jpg": 255}
 IN_ORDER = ["a/10.png", "a/2.png", "a/deep/x.jpg", "b.png"]
@@ -76,12 +75,6 @@ def test_a_table_says_what_classify_says(here):
             assert share == pytest.approx(guess.probability, abs=2e-6)
 
 
-def test_pictures_of_several_batches_keep_their_order(here, monkeypatch):
-    before = tabled("album")
-    monkeypatch.setattr(predict, "BATCH", 3)
-    assert [x["file"] for x in tabled("album")] == [x["file"] for x in before]
-
-
 def test_unreadable_pictures_are_listed_and_the_others_go_on(here, capsys):
     (here / "album/a/11.png").write_bytes(b"no picture")
     (here / "album/c.jpg").symlink_to("nowhere.jpg")
@@ -97,16 +90,6 @@ def test_unreadable_pictures_are_listed_and_the_others_go_on(here, capsys):
     bad = [row for row in rows() if row["error"]]
     assert [os.path.basename(row["file"]) for row in bad] == ["11.png", "c.jpg"]
     assert all(not row["class"] and not row["probability"] for row in bad)
-
-
-def test_an_error_of_the_model_is_not_one_of_the_disk(here, monkeypatch):
-    def broken(model, images):
-        raise RuntimeError("no kernel for this device")
-
-    monkeypatch.setattr(predict, "probabilities", broken)
-    with pytest.raises(RuntimeError, match="no kernel"):
-        main(["predict", "w.safetensors", "album", "--csv", "out.csv"])
-    assert not [x for x in os.listdir() if x.startswith("out.csv")]
 
 
 def test_more_pictures_than_a_screen_holds_need_a_table(

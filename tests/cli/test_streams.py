@@ -119,21 +119,6 @@ def test_nan_is_never_an_answer(here, capsys, command, said):
     assert said in err and json.loads(out)["error"] in err
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["trian"],
-        ["train"],
-        ["predict", "--top", "x", "w", "a.png"],
-        ["info", "--devise"],
-    ],
-)
-def test_json_is_json_after_every_mistake(here, capsys, words):
-    assert main([*words, "--json"]) == 2
-    out, err = capsys.readouterr()
-    assert err == f"vitedu: {json.loads(out)['error']}\n"
-
-
 def test_of_several_processes_only_the_first_answers_in_json(
     monkeypatch, capsys
 ):

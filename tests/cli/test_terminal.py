@@ -5,9 +5,7 @@ import os
 import re
 import signal
 import struct
-import sys
 import time
-from dataclasses import replace
 
 import pytest
 import torch
@@ -15,11 +13,10 @@ import torch
 import vitedu
 from tests.cli.small import SMOKE, TINY
 from vitedu.cli import main, progress
-from vitedu.cli.progress import Reporter, class_line, model_name
+from vitedu.cli.progress import class_line, model_name
 from vitedu.data import ArraySource
 from vitedu.data.readers.arrays import open_pair
 from vitedu.model import vit_config
-from vitedu.train import Progress, fit, recipe
 from vitedu.train.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow  # processes, terminals and signals
@@ -137,38 +134,6 @@ def test_a_run_on_a_terminal(here, on_terminal):
     # it moves before the first measurement
     unmeasured = [line for line in bars if "loss" not in line]
     assert any(" left" in line and " img/s" in line for line in unmeasured)
-
-
-@pytest.fixture
-def reporter_of(here, monkeypatch, capsys):
-    """A reporter that has begun a short run, `columns` wide."""
-
-    def begin(columns, is_terminal=True):
-        starts = []
-        config = recipe("digits", "smoke", None)
-        config = replace(config, steps=2, max_images=32, device="cpu")
-        fit(config, on_start=starts.append)
-        monkeypatch.setenv("COLUMNS", str(columns))
-        monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
-        reporter = Reporter("run", {})
-        reporter.start(*starts)
-        capsys.readouterr()
-        return reporter
-
-    return begin
-
-
-@pytest.mark.parametrize("is_terminal", [True, False])
-@pytest.mark.parametrize("wait", [0.34, 0.1])
-def test_waiting_for_data_is_shown_above_a_tenth_of_the_time(
-    reporter_of, capsys, wait, is_terminal
-):
-    reporter = reporter_of(100, is_terminal)
-    line = {"loss": 1.0, "images_per_second": 9.0, "data_wait": wait}
-    reporter.measured(Progress(7, 20, line, 9.0, None))
-    reporter.close()
-    shown = "data wait 34%" if is_terminal else "34 % of the time waiting"
-    assert (shown in capsys.readouterr().err) == (wait > 0.1)
 
 
 def test_elsewhere_first_and_last_measurement_make_a_line(here, capsys):

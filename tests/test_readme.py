@@ -166,12 +166,6 @@ def test_its_first_command_names_the_photograph(here, capsys):
 
 
 @pytest.mark.slow
-def test_its_first_training_needs_no_download(here):
-    assert ["train", "digits"] in OURS
-    assert main(["train", "digits", "--tier", "smoke"]) == 0
-
-
-@pytest.mark.slow
 def test_a_folder_of_photographs_trains_and_predicts(here, capsys):
     (train,) = [words for words in OURS if "data=photos" in words]
     assert main([*train, "steps=2", "--tier", "smoke"]) == 0

@@ -19,17 +19,12 @@ from vitedu.cli import main
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """An empty folder to work in, on a computer that has and finds no data."""
-    settle(tmp_path, monkeypatch)
-    return tmp_path
-
-
-def settle(folder, monkeypatch):
-    """Work in `folder`."""
-    monkeypatch.chdir(folder)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("VITEDU_DATA", raising=False)
     monkeypatch.delenv("VITEDU_TIER", raising=False)
-    monkeypatch.setenv("VITEDU_CACHE", str(folder / "cache"))
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    return tmp_path
 
 
 @pytest.fixture

@@ -35,14 +35,6 @@ def test_what_is_advised_can_be_typed(giga):
 # --- settings for the smallest GPUs
 
 
-def test_the_settings_of_least_memory_accumulate_recompute_and_halve():
-    config = override(B16, LOW_MEMORY)
-    assert config.micro_batch_size < config.batch_size
-    assert config.activation_checkpointing
-    assert config.precision == "fp16"
-    assert fits(config, GPUS["T4"].num_bytes / 4)
-
-
 def test_with_them_the_largest_recipe_fits_a_t4():
     largest = recipe("imagenet-l16-512", "gpu")
     assert fits(override(largest, LOW_MEMORY), GPUS["T4"].num_bytes)

@@ -9,21 +9,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 import vitedu
 from tests.cli.small import SMOKE, TINY, write_pictures
-from vitedu.bench.trial import Trial, look_at
+from vitedu.bench.trial import Trial
 from vitedu.cli import main
-from vitedu.cli.train import pictures_line
-from vitedu.data import Split
-from vitedu.data.feed.pictures import ImageSource
-from vitedu.data.readers.torch_dataset import DatasetReader
-from vitedu.pictures import PreprocessSpec
 from vitedu.train import fit, override, recipe
-from vitedu.train.data import open_sources
 
 pytestmark = pytest.mark.slow  # whole commands
 
@@ -46,13 +39,6 @@ def shapes(*words):
     """A run on photos/, of one step."""
     words = ["shapes-small", "data=photos", *words]
     return ["train", *words, *TINY, "--tier", "smoke", "steps=1", "--dry-run"]
-
-
-def seen(train):
-    """What a dry run finds out about this training part."""
-    config = recipe("digits", "smoke")
-    sources = open_sources(config, torch.device("cpu"))._replace(train=train)
-    return look_at(sources, config)
 
 
 def everything(folder):
@@ -107,15 +93,6 @@ def test_it_tells_of_class_sizes_and_of_unreadable_pictures(here, capsys):
     assert "taking 1 step to time them" in err
     assert "pictures    1 can't be read and are left out; the first: " in out
     assert "ants/broken.png" in out
-
-
-def test_a_sample_tells_of_data_that_nobody_has_looked_through():
-    rows = [(np.zeros((8, 8, 3), np.uint8), 0), (b"not a picture", 1)]
-    items = Split(
-        "mine", DatasetReader(rows, "mine"), torch.tensor([0, 1]), ("a", "b")
-    )
-    line = pictures_line(seen(ImageSource(items, PreprocessSpec(image_size=8))))
-    assert line.startswith("50.0 % of a sample of 2 can't be read; the first: ")
 
 
 # --- memory that won't do

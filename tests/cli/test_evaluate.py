@@ -77,7 +77,7 @@ def test_numbered_folders_are_imagenets_classes(weights, pictures, answer):
 
 
 def test_per_class_lists_the_classes_that_have_images(
-    weights, pictures, answer
+    weights, pictures, answer, capsys
 ):
     found = answer("evaluate", weights, pictures, "--per-class")
     assert [
@@ -86,9 +86,6 @@ def test_per_class_lists_the_classes_that_have_images(
     ] == [(CAT, "Egyptian cat", 2, 2), (COFFEE, "espresso", 0, 1)]
     assert [row["accuracy"] for row in found["per_class"]] == [100.0, 0.0]
     assert found["mean_class_accuracy"] == 50.0
-
-
-def test_per_class_is_a_line_a_class(weights, pictures, capsys):
     assert main(["evaluate", str(weights), str(pictures), "--per-class"]) == 0
     first, *rows = capsys.readouterr().out.splitlines()
     assert first.endswith("mean of the classes 50.00 %")

@@ -58,9 +58,8 @@ def test_the_help_of_all_has_a_line_for_each_command(capsys):
         assert f"  {name:<22}{command.summary}\n" in out
 
 
-def test_the_help_of_train_names_every_setting(capsys):
-    out = printed(capsys, "train", "--help")
-    assert len(out.splitlines()) < 80
+def test_the_help_of_settings_names_every_one(capsys):
+    assert "`vitedu help settings`" in printed(capsys, "train", "--help")
     meanings = printed(capsys, "help", "settings")
     for owner, prefix in (
         (TrainConfig, ""),
@@ -70,7 +69,6 @@ def test_the_help_of_train_names_every_setting(capsys):
         parts = ("stem", "position", "block") if prefix == "model." else ()
         for each in fields(owner):
             if each.name not in (*NO_WORDS.get(prefix, ()), *parts):
-                assert f"  {prefix}{each.name}=" in out, each.name
                 assert f"\n  {prefix}{each.name}=" in meanings, each.name
 
 

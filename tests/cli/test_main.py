@@ -18,11 +18,6 @@ def test_version_is_the_package_version(capsys):
     assert capsys.readouterr().out.strip() == vitedu.__version__
 
 
-def test_debug_shows_the_traceback(here):
-    with pytest.raises(vitedu.UserError):
-        main(["info", "ViT-B/15", "--debug"])
-
-
 @pytest.mark.parametrize("name", ["", "data", "device", "digits", "ViT-Ti/16"])
 def test_info_answers_in_text_and_in_json(here, capsys, name):
     assert main(["info", *name.split()]) == 0
@@ -117,13 +112,6 @@ def test_evaluate_agrees_with_the_run(run, answer):
     # the run was cut to 512 test images, of which digits has 500: the same ones
     assert found["accuracy"] == trained["metrics"]["test_accuracy"]["value"]
     assert found["num_images"] == 500
-
-
-def test_evaluate_takes_the_data_set_from_the_run(run, capsys, monkeypatch):
-    monkeypatch.setenv("HOME", str(run.parent))
-    for path in (str(run), "~/run"):
-        assert main(["evaluate", path]) == 0
-        assert "500 test images of digits" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -143,15 +143,15 @@ def test_no_cell_of_a_table_begins_like_a_formula(here, monkeypatch):
     assert Path("out.csv").read_text().startswith('"file","class","probabil')
 
 
-def test_names_of_any_script_are_written_in_utf_8(here):
-    name = 'Käfer, "蜂"; 🐝\n.png'
-    os.rename(here / "album/b.png", here / "album" / name)
-    assert tabled("album")[0]["file"] == os.path.join("album", name)
-    assert b"\xe8\x9c\x82" in (here / "out.csv").read_bytes()
-
-
-def test_a_name_that_is_not_utf_8_is_written_so_that_it_can_be_read(here):
-    name = os.fsdecode(b"caf\xe9.png")
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ('Käfer, "蜂"; 🐝\n.png', 'Käfer, "蜂"; 🐝\n.png'),
+        (os.fsdecode(b"caf\xe9.png"), r"caf\udce9.png"),
+    ],
+    ids=["utf-8", "latin-1"],
+)
+def test_names_of_any_script_are_written_in_utf_8(here, name, written):
     os.rename(here / "album/b.png", here / "album" / name)
     files = [row["file"] for row in tabled("album")]
-    assert files[3] == os.path.join("album", r"caf\udce9.png")
+    assert os.path.join("album", written) in files

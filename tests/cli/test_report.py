@@ -19,7 +19,8 @@ from PIL import Image
 import vitedu
 from tests.cli.small import TINY
 from vitedu.cli import main
-from vitedu.cli.report import changed_settings, draw_run
+from vitedu.cli.progress import changed_settings
+from vitedu.cli.report import draw_run
 from vitedu.data import ArraySource, load_dataset
 from vitedu.figures.report import examples
 from vitedu.interpret import attention_map
@@ -166,8 +167,8 @@ def test_what_comes_with_the_weights_is_no_change_of_the_recipe():
     config = replace(config, model=model, dataset="photos", lr=0.5)
     found = changed_settings(config)
     assert found == {
-        "lr": "0.5 (recipe: 0.01)",
-        "model.dropout": "0.1 (recipe: 0.0)",
+        "lr": (0.01, 0.5),
+        "model.dropout": (0.0, 0.1),
     }
     assert changed_settings(replace(config, recipe="of my own")) is None
 

@@ -10,12 +10,9 @@ import time
 import pytest
 import torch
 
-import vitedu
 from tests.cli.small import SMOKE, TINY
 from vitedu.cli import main, progress
-from vitedu.cli.progress import class_line, model_name
-from vitedu.data import ArraySource
-from vitedu.data.readers.arrays import open_pair
+from vitedu.cli.progress import model_name
 from vitedu.model import vit_config
 from vitedu.train.run_folder import RunFolder
 
@@ -78,18 +75,6 @@ def test_five_lines_stand_before_a_run(here, capsys):
     assert all(line.startswith("step ") for line in rest)
     kept = json.loads((here / "runs/mine/config.json").read_text())
     assert (kept["lr"], kept["schedule"]) == (0.002, "cosine")
-
-
-def test_few_classes_are_all_named_and_many_are_not():
-    def source(names):
-        images = torch.zeros(len(names), 1, 2, 2, dtype=torch.uint8)
-        spec = vitedu.PreprocessSpec(2, in_channels=1)
-        labels = torch.arange(len(names))
-        return ArraySource(open_pair(images, labels, names), spec)
-
-    assert class_line(source(("ants", "bees"))) == "2 classes: ants, bees"
-    many = source(tuple("abcdefg"))
-    assert class_line(many) == "7 classes: a, b, c, ..."
 
 
 @pytest.mark.parametrize("name", ["ViT-Ti/16", "ViT-B/32", "R50+ViT-B/16"])

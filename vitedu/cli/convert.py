@@ -3,13 +3,7 @@
 import argparse
 
 from vitedu.cli.output import Answer, Command, rows_in
-from vitedu.cli.overrides import (
-    FIELDS_HELP,
-    OF_WEIGHTS,
-    WEIGHTS,
-    load_fields,
-    split_words,
-)
+from vitedu.cli.overrides import OF_WEIGHTS, load_fields, split_words
 from vitedu.errors import UserError
 from vitedu.weights.convert import SUFFIXES
 from vitedu.weights.convert import convert as convert_weights
@@ -46,14 +40,10 @@ CONVERT = Command(
     about="Write weights in another format. The arrays stay the same bit for "
     "bit; if the format cannot express something, you are told what that "
     "changes.",
-    words=[
-        *WEIGHTS,
-        (
-            "TARGET",
-            "the file or folder to write; its suffix is the format's own",
-        ),
-        *FIELDS_HELP,
-    ],
+    reads_weights=True,
+    words=rows_in("""
+        TARGET  the file or folder to write; its suffix is the format's own
+    """),
     examples=rows_in("""
         vitedu convert runs/mine mine-hf --to hf  for transformers
         vitedu convert ViT-B_16.npz b16.pth --to torchvision  one file

@@ -12,13 +12,7 @@ import torch
 from torch import Tensor
 
 from vitedu.cli.output import Answer, Command, rows_in, say_notes, table
-from vitedu.cli.overrides import (
-    FIELDS_HELP,
-    OF_WEIGHTS,
-    WEIGHTS,
-    load_fields,
-    split_words,
-)
+from vitedu.cli.overrides import OF_WEIGHTS, load_fields, split_words
 from vitedu.cli.progress import with_progress
 from vitedu.data import (
     Dataset,
@@ -48,7 +42,6 @@ from vitedu.evaluate.classify import (
     class_names,
     is_trained_by_sigmoid,
 )
-from vitedu.evaluate.imagenet import ObjectNet, find_objectnet, read_objectnet
 from vitedu.evaluate.losses import LOSSES
 from vitedu.files import user_path
 from vitedu.model.network import Network
@@ -71,7 +64,7 @@ class Test(NamedTuple):
     what: str = ""  # the pictures in a sentence, if their labels are counted
     class_names: Sequence[str] = ()
     real_names: Sequence[str] = ()  # of the pictures in ImageNet-ReaL
-    objectnet: ObjectNet | None = None
+    objects: imagenet.ObjectNet | None = None
 
 
 def evaluate(options: argparse.Namespace) -> Answer:
@@ -110,8 +103,8 @@ def evaluate(options: argparse.Namespace) -> Answer:
         test = array_test(model, weights, dataset)
     answers = all_logits(model, test.batches)
     found: list[Found] = []
-    if test.objectnet:
-        found.append(on_objectnet(answers, test.objectnet))
+    if test.objects:
+        found.append(on_objectnet(answers, test.objects))
     if test.what:
         kind = "sigmoid" if is_trained_by_sigmoid(model) else "softmax"
         kind = run.loss if run else kind
@@ -186,17 +179,17 @@ def folder_test(
     options: argparse.Namespace,
 ) -> Test:
     place, notes, what = str(folder), None, ""
-    objectnet, classes, real_names = None, (), []
+    objects, classes, real_names = None, (), []
     num_classes = model.config.num_classes
-    if labels is None and (root := find_objectnet(folder)):
+    if labels is None and (root := imagenet.find_objectnet(folder)):
         if options.real or options.per_class:
             raise UserError(
                 "ObjectNet's classes aren't the model's; leave --real and "
                 "--per-class out"
             )
         check_imagenet_classes(model, "ObjectNet")
-        place, objectnet = str(root), read_objectnet(root)
-        pictures = objectnet.pictures
+        place, objects = str(root), imagenet.read_objectnet(root)
+        pictures = objects.pictures
     elif options.real and labels is None and not holds_pictures(folder):
         pictures = imagenet.validation_pictures(folder)
     else:
@@ -228,7 +221,7 @@ def folder_test(
         what,
         classes,
         real_names,
-        objectnet,
+        objects,
     )
 
 
@@ -298,10 +291,10 @@ def on_real(
     )
 
 
-def on_objectnet(answers: Answers, objectnet: ObjectNet) -> Found:
+def on_objectnet(answers: Answers, objects: imagenet.ObjectNet) -> Found:
     check_finite(answers.logits)
-    found = objectnet.counts(*answers)
-    num_classes = len(objectnet.pictures.class_names)
+    found = objects.counts(*answers)
+    num_classes = len(objects.pictures.class_names)
     values = found._asdict() | {
         "accuracy": found.accuracy,
         "top5_accuracy": found.top5_accuracy,
@@ -349,18 +342,15 @@ EVALUATE = Command(
     about="Measure how often a model is right: on the test part of a data set, "
     "on a folder of pictures or, for a run, on the test part of its own "
     "data. Top-5 is left out (in --json null) below 6 classes.",
-    words=[
-        *WEIGHTS,
-        *rows_in("""
-            DATASET  a named set (`vitedu info data`) or FILE.npz
-            FOLDER  pictures in a folder for each class (of a FOLDER with val/
-                or test/, those), or all in one folder with labels=FILE.csv;
-                also ImageNet-V2, with folders 0 to 999, and objectnet-1.0
-            data=PATH  where the named set is
-            labels=FILE.csv  columns filename and class or class_index
-        """),
-        *FIELDS_HELP,
-    ],
+    reads_weights=True,
+    words=rows_in("""
+        DATASET  a named set (`vitedu info data`) or FILE.npz
+        FOLDER  pictures in a folder for each class (of a FOLDER with val/
+            or test/, those), or all in one folder with labels=FILE.csv;
+            also ImageNet-V2, with folders 0 to 999, and objectnet-1.0
+        data=PATH  where the named set is
+        labels=FILE.csv  columns filename and class or class_index
+    """),
     examples=rows_in("""
         vitedu evaluate runs/digits-49b19050  on what it was trained with
         vitedu evaluate ViT-Ti/16 photos/val  on your own photographs

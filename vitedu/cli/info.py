@@ -12,12 +12,7 @@ import torch
 from vitedu import __version__, budget, results
 from vitedu.bench.trial import GPUS, num_images, on_gpu, step_memory
 from vitedu.cli.output import Answer, Command, Rows, rows_in, section, table
-from vitedu.cli.overrides import (
-    FIELDS_HELP,
-    OF_WEIGHTS,
-    load_fields,
-    split_words,
-)
+from vitedu.cli.overrides import OF_WEIGHTS, load_fields, split_words
 from vitedu.data import where
 from vitedu.data.catalogue import sets_of
 from vitedu.data.locate import present
@@ -323,16 +318,13 @@ INFO = Command(
     summary="recipes, models, data sets; what one of them is",
     about="Show what there is: recipes, models and data sets; or what one of "
     "them is, and what it costs.",
-    words=[
-        *rows_in("""
-            MODEL  size and cost of a model of the paper: ViT-B/16
-            WEIGHTS  what is in a file, a run folder or a model on the hub
-            RECIPE  what it is for, and every setting of it
-            data  where each data set would be taken from
-            device  what would be computed on, and what was measured on GPUs
-        """),
-        *FIELDS_HELP,
-    ],
+    reads_weights=True,
+    words=rows_in("""
+        MODEL  size and cost of a model of the paper: ViT-B/16
+        RECIPE  what it is for, and every setting of it
+        data  where each data set would be taken from
+        device  what would be computed on, and what was measured on GPUs
+    """),
     examples=rows_in("""
         vitedu info  everything that has a name
         vitedu info digits  a recipe

@@ -24,7 +24,7 @@ from vitedu.cli.output import (
     rows_in,
     section,
 )
-from vitedu.cli.overrides import explain_settings
+from vitedu.cli.overrides import FIELDS_HELP, WEIGHTS, explain_settings
 from vitedu.cli.predict import PREDICT
 from vitedu.cli.prepare import PREPARE
 from vitedu.cli.report import REPORT
@@ -145,6 +145,9 @@ def parser_of(name: str) -> Parser:
         end = did_you_mean(name, COMMANDS)
         raise UserError(f"there is no command {name!r}; {end}")
     command = COMMANDS[name]
+    words = command.words
+    if command.reads_weights:
+        words = [*WEIGHTS, *words, *FIELDS_HELP]
     examples = [
         f"  {line}\n{filled(meaning, 6 * ' ')}"
         for line, meaning in command.examples
@@ -152,9 +155,8 @@ def parser_of(name: str) -> Parser:
     parser = Parser(
         prog=f"vitedu {name}",
         usage=f"vitedu {name} {command.usage} [options]",
-        description=f"{filled(command.about)}\n\n"
-        + section("words", command.words),
-        epilog=command.more_help() + "\n".join(["examples:", *examples]),
+        description=f"{filled(command.about)}\n\n{section('words', words)}",
+        epilog="\n".join(["examples:", *examples]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
         allow_abbrev=False,
@@ -203,10 +205,7 @@ def completion(shell: str) -> str:
     try:
         import shtab
     except ImportError:
-        raise UserError(
-            "shell completion is written by shtab; install it with `pip "
-            "install shtab`"
-        ) from None
+        raise UserError("install shtab first: `pip install shtab`") from None
     if shell not in shtab.SUPPORTED_SHELLS:
         end = did_you_mean(shell, shtab.SUPPORTED_SHELLS)
         raise UserError(f"no completion for the shell {shell!r}; {end}")
@@ -215,11 +214,8 @@ def completion(shell: str) -> str:
     for name, command in COMMANDS.items():
         each = subparsers.add_parser(name, help=command.summary, add_help=False)
         add_options(each, command)
-        names = list(command.completions())
-        # an attribute of shtab's own
-        words: Any = each.add_argument(
-            "words", nargs="*", choices=names or None
-        )
+        names = [*command.completions()] or None
+        words: Any = each.add_argument("words", nargs="*", choices=names)
         if not names:
-            words.complete = shtab.FILE
+            words.complete = shtab.FILE  # an attribute of shtab's own
     return shtab.complete(parser, shell)

@@ -39,11 +39,11 @@ class Command(NamedTuple):
     about: str  # the first lines of its own help
     words: Rows
     examples: Rows
+    reads_weights: bool = False  # and takes what `load` wants to know of them
     options: Sequence[tuple[str, str]] = ()  # "--rounds N", and its meaning
     defaults: Mapping[str, Any] = MappingProxyType({})  # of options
     # what a shell completes plain words to, if not files
     completions: Callable[[], Iterable[str]] = tuple
-    more_help: Callable[[], str] = str
 
 
 def table(rows: list[tuple[str, Any]]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Container
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from vitedu.cli.output import Rows, as_typed, filled, rows_in, section
+from vitedu.cli.output import Rows, as_typed, rows_in, section
 from vitedu.data.augment import Augment
 from vitedu.errors import UserError
 from vitedu.fields import Count, Size, converted, meanings
@@ -98,17 +98,6 @@ def rows_of(prefix: str, owner: type) -> Rows:
         name = f"{prefix}{each.name}={default}"
         rows.append((name, known.get(each.name, "")))
     return rows
-
-
-def list_settings() -> str:
-    """The settings without their meanings, and an empty line."""
-    text = ""
-    for title, rows in settings():
-        if not text:
-            title += " (what they mean: `vitedu help settings`)"
-        names = filled("  ".join(name for name, _ in rows), "  ")
-        text += f"{title}:\n{names}\n\n"
-    return text
 
 
 def explain_settings() -> str:

@@ -9,13 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vitedu.cli.output import Answer, Command, rows_in, say_notes, table
-from vitedu.cli.overrides import (
-    FIELDS_HELP,
-    OF_WEIGHTS,
-    WEIGHTS,
-    load_fields,
-    split_words,
-)
+from vitedu.cli.overrides import OF_WEIGHTS, load_fields, split_words
 from vitedu.cli.progress import with_progress
 from vitedu.errors import UserError
 from vitedu.evaluate.classify import check_has_classes, class_names
@@ -148,15 +142,12 @@ PREDICT = Command(
     summary="the likeliest classes of pictures",
     about="Say what pictures show: the likeliest classes of each, with their "
     "probabilities.",
-    words=[
-        *WEIGHTS,
-        *rows_in("""
-            IMAGE  a picture that pillow can read; any number of them
-            FOLDER  all pictures in it, however deep; those that can't be read
-                are left out and listed
-        """),
-        *FIELDS_HELP,
-    ],
+    reads_weights=True,
+    words=rows_in("""
+        IMAGE  a picture that pillow can read; any number of them
+        FOLDER  all pictures in it, however deep; those that can't be read
+            are left out and listed
+    """),
     examples=rows_in("""
         vitedu predict ViT-Ti/16 cat.jpg dog.jpg  two photographs
         vitedu predict runs/photos album --csv album.csv

@@ -10,6 +10,7 @@ from tqdm import tqdm
 from vitedu import budget
 from vitedu.cli.output import as_typed, say, wrapped
 from vitedu.data import Source
+from vitedu.errors import UserError
 from vitedu.model import (
     HYBRIDS,
     NAMES,
@@ -18,9 +19,10 @@ from vitedu.model import (
     ViTConfig,
     vit_config,
 )
-from vitedu.train import Progress, Start, TrainConfig
-from vitedu.train.config import MAY_DIFFER
+from vitedu.train import RECIPES, Progress, Start, TrainConfig, recipe
+from vitedu.train.config import differences, dotted
 from vitedu.train.processes import from_environment
+from vitedu.train.recipes import WITH_ROWS
 
 EVERY = 60.0  # seconds between two lines where there is no terminal
 SLOW_DATA = 10  # percent of the time spent waiting for data: worth a word
@@ -41,8 +43,14 @@ MOST_NAMED = 5
 FIRST_NAMED = 3
 # the fields that make a model of Table 1, for any images and classes
 TABLE_1 = ("stem", "patch_size", "embed_dim", "depth", "num_heads", "mlp_dim")
-# settings that follow from the model
-DERIVED = ("preprocess.image_size", "preprocess.in_channels")
+# What a recipe cannot know of your data, what follows from the model, and what
+# trained weights bring along.
+OF_THE_DATA = (
+    *("dataset", "data", "model.num_classes", "given"),
+    *("preprocess.image_size", "preprocess.in_channels"),
+)
+OF_THE_MODEL = ("model.", "preprocess.")
+NOT_OF_THE_MODEL = {"model.dropout", "model.drop_path"}
 
 Item = TypeVar("Item")
 
@@ -50,7 +58,7 @@ Item = TypeVar("Item")
 # --- five lines before a run
 
 
-def announcement(start: Start, out: Path, changed: dict[str, Any]) -> str:
+def announcement(start: Start, out: Path) -> str:
     config, steps = start.config, counted(start.num_steps, "step")
     if config.epochs is not None:
         steps = f"{counted(config.epochs, 'epoch')} ({steps})"
@@ -63,7 +71,7 @@ def announcement(start: Start, out: Path, changed: dict[str, Any]) -> str:
         ("model", model_line(config)),
         ("device", device_line(config)),
         ("plan", plan),
-        ("run", run_line(start, out, changed)),
+        ("run", run_line(start, out)),
         *(("note", note) for note in notes(start)),
     ]
     return "\n".join(wrapped(f"{name:<8}", line) for name, line in lines)
@@ -131,17 +139,43 @@ def device_line(config: TrainConfig) -> str:
     return ", ".join(parts)
 
 
-def run_line(start: Start, out: Path, changed: dict[str, Any]) -> str:
+def run_line(start: Start, out: Path) -> str:
     line = str(out)
     if start.state.step:
         line += f", going on at step {start.state.step:,}"
+    changed = changed_settings(start.config) or {}
     # epochs or steps is none, whichever was not given
     words = [
-        f"{name}={as_typed(value)}"
-        for name, value in changed.items()
-        if name not in (*MAY_DIFFER, *DERIVED) and value is not None
+        f"{x}={as_typed(y)}" for x, (_, y) in changed.items() if y is not None
     ]
     return f"{line}; not as in the recipe: {' '.join(words)}" if words else line
+
+
+def changed_settings(config: TrainConfig) -> dict[str, tuple[Any, Any]] | None:
+    """The recipe's value and the run's, where a setting differs.
+
+    None if the recipe no longer exists.
+    """
+    if config.recipe not in RECIPES:
+        return None
+    row = model_name(config.model) if config.recipe in WITH_ROWS else None
+    try:
+        original = recipe(config.recipe, config.tier, row)
+    except UserError:  # a model that isn't a row of the paper's table
+        original = recipe(config.recipe, config.tier)
+    before, now = differences(original, config)
+    left_out = {*OF_THE_DATA}
+    if original.precision == "auto":  # which became what the device does best
+        left_out.add("precision")
+    if config.starts_trained:
+        of_the_model = {name for name in now if name.startswith(OF_THE_MODEL)}
+        left_out |= of_the_model - NOT_OF_THE_MODEL
+    known = dict(dotted(config.to_json()))  # a ResNet has other fields
+    return {
+        name: (before[name], now[name])
+        for name in now
+        if name in known and name not in left_out
+    }
 
 
 def counted(number: int, thing: str) -> str:
@@ -188,15 +222,15 @@ def new_bar(total: int, done: int) -> Any:
 class Reporter:
     """Callbacks of `fit`, which calls `start` in the first process alone."""
 
-    def __init__(self, out: Path, changed: dict[str, Any]) -> None:
-        self.out, self.changed = out, changed
+    def __init__(self, out: Path) -> None:
+        self.out = out
         self.begun: Start | None = None
         self.numbers: dict[str, Any] = {}  # the last of each
         self.last_step: int | None = None  # at the last call of `stepped`
         self.is_evaluating = False
 
     def start(self, start: Start) -> None:
-        say(announcement(start, self.out, self.changed))
+        say(announcement(start, self.out))
         self.begun = start
         self.shown_notes = notes(start)
         self.is_terminal = sys.stderr.isatty()

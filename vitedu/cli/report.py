@@ -19,17 +19,16 @@ from vitedu.cli.output import (
     say_notes,
 )
 from vitedu.cli.overrides import split_words
-from vitedu.cli.progress import DERIVED, model_line, model_name
+from vitedu.cli.progress import changed_settings, model_line
 from vitedu.data import Source
 from vitedu.data.array_sets import is_array_set
 from vitedu.data.feed.pictures import ImageSource
 from vitedu.errors import UserError, reason
 from vitedu.evaluate.classify import class_names
 from vitedu.files import replace_file
-from vitedu.train import RECIPES, Run, TrainConfig, find_device, recipe
-from vitedu.train.config import differences, dotted
+from vitedu.train import Run, TrainConfig, find_device
+from vitedu.train.config import dotted
 from vitedu.train.data import open_sources
-from vitedu.train.recipes import WITH_ROWS
 from vitedu.train.run_folder import RunFolder
 from vitedu.weights import load
 
@@ -37,10 +36,6 @@ if TYPE_CHECKING:
     from vitedu.figures.report.examples import Measured
 
 NAME = "report.html"
-# What a recipe cannot know of your data, and what the weights bring along.
-OF_THE_DATA = ("dataset", "data", "model.num_classes", "given")
-OF_THE_MODEL = ("model.", "preprocess.")
-NOT_OF_THE_MODEL = {"model.dropout", "model.drop_path"}
 
 
 def report(options: argparse.Namespace) -> Answer:
@@ -80,7 +75,7 @@ def find_test_part(
     data: str | None,
 ) -> Source | str:
     """The run's test part, else a sentence that says why it is missing."""
-    if given := {"train", "test"} & config.given_names.keys():
+    if given := sorted({"train", "test"} & config.given_names.keys()):
         return f"the run was given its data in Python ({', '.join(given)})"
     if data is not None:
         is_beside = config.data is not None or is_array_set(config.dataset)
@@ -161,6 +156,7 @@ def write_report(
     measured = None
     if not isinstance(test, str):
         measured = measure(run.model, test, config, should_stop)
+    changed = changed_settings(config)
     contents = Contents(
         run=str(folder.path),
         model=model_line(config),
@@ -168,36 +164,16 @@ def write_report(
         history=run.history,
         class_names=class_names(run.model, config.model.num_classes),
         settings={x: as_typed(y) for x, y in dotted(config.to_json())},
-        changed=changed_settings(config),
+        changed=changed
+        and {
+            name: f"{as_typed(now)} (recipe: {as_typed(before)})"
+            for name, (before, now) in changed.items()
+        },
         measured=measured,
         missing=test if isinstance(test, str) else "",
     )
     replace_file(folder.path / NAME, render(contents))
     return measured
-
-
-def changed_settings(config: TrainConfig) -> dict[str, str] | None:
-    """What differs from the recipe; None if the recipe no longer exists."""
-    if config.recipe not in RECIPES:
-        return None
-    row = model_name(config.model) if config.recipe in WITH_ROWS else None
-    try:
-        original = recipe(config.recipe, config.tier, row)
-    except UserError:  # a model that isn't a row of the paper's table
-        original = recipe(config.recipe, config.tier)
-    before, now = differences(original, config)
-    left_out = {*OF_THE_DATA, *DERIVED}
-    if original.precision == "auto":  # which became what the device does best
-        left_out.add("precision")
-    if config.starts_trained:
-        of_the_model = {name for name in now if name.startswith(OF_THE_MODEL)}
-        left_out |= of_the_model - NOT_OF_THE_MODEL
-    known = dict(dotted(config.to_json()))  # a ResNet has other fields
-    return {
-        name: f"{as_typed(now[name])} (recipe: {as_typed(before[name])})"
-        for name in now
-        if name in known and name not in left_out
-    }
 
 
 REPORT = Command(

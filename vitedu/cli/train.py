@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from vitedu.bench.trial import MEASURED, WARM_UP, try_run
 from vitedu.cli.info import readable_hours, tier_for
 from vitedu.cli.output import Answer, Command, rows_in, say, table
-from vitedu.cli.overrides import list_settings, split_words
+from vitedu.cli.overrides import split_words
 from vitedu.cli.progress import Reporter, announcement, counted
 from vitedu.cli.report import draw_run
 from vitedu.errors import UserError, readable_bytes
@@ -41,7 +41,6 @@ CTRL_C = 130  # the shells' exit code for a program ended by Ctrl-C
 class Plan(NamedTuple):
     config: TrainConfig
     out: Path
-    changed: dict[str, Any]  # against the recipe
 
 
 def train(options: argparse.Namespace) -> Answer:
@@ -75,38 +74,31 @@ def plan_of(options: argparse.Namespace) -> Plan:
             f"train needs a recipe; known: {', '.join(sorted(RECIPES))}"
         )
     tier = tier_for(options, fields.pop("tier", options.tier))
-    original, config = configured(names[0], tier, fields)
-    _, changed = differences(on_device(original), config)
-    if "model.num_classes" not in fields:  # counted
-        changed.pop("model.num_classes", None)
+    config = configured(names[0], tier, fields)
     out = Path("runs") / f"{config.recipe}-{config.digest()}"
-    if options.out is not None:
-        out = user_path(options.out)
-    return Plan(config, out, changed)
+    return Plan(config, out if options.out is None else user_path(options.out))
 
 
-def configured(
-    name: str, tier: str, fields: dict[str, str]
-) -> tuple[TrainConfig, TrainConfig]:
+def configured(name: str, tier: str, fields: dict[str, str]) -> TrainConfig:
     if name == "finetune":
         dataset = fields.pop("dataset", None)
         weights, data = fields.pop("weights", None), fields.pop("data", None)
-        original = finetune_config(weights, data, tier, dataset=dataset)
-        return original, on_device(override(original, fields))
-    original = recipe(name, tier, fields.pop("model", None))
-    if original.weights is not None and "weights" in fields:
+        config = finetune_config(weights, data, tier, dataset=dataset)
+        return on_device(override(config, fields))
+    config = recipe(name, tier, fields.pop("model", None))
+    if config.weights is not None and "weights" in fields:
         weights = fields.pop("weights")
-        if weights != original.weights:
+        if weights != config.weights:
             named = {x: fields[x] for x in ("dataset", "data") if x in fields}
-            num_classes = len(class_names_of(override(original, named)))
-            original = with_weights(original, weights, num_classes)
-    config = override(original, fields)
+            num_classes = len(class_names_of(override(config, named)))
+            config = with_weights(config, weights, num_classes)
+    config = override(config, fields)
     if "model.num_classes" not in fields:
         num_classes = len(class_names_of(config))
         if num_classes != config.model.num_classes:
             model = replace(config.model, num_classes=num_classes)
             config = replace(config, model=model)
-    return original, on_device(config)
+    return on_device(config)
 
 
 def resumed(
@@ -130,7 +122,7 @@ def resumed(
             f"{' and '.join(changed)} cannot change when a run goes on; only "
             f"{', '.join(MAY_DIFFER)} can"
         )
-    return Plan(new, out, {})
+    return Plan(new, out)
 
 
 def on_device(config: TrainConfig) -> TrainConfig:
@@ -146,7 +138,7 @@ def trained(plan: Plan, options: argparse.Namespace) -> Answer:
     is_first = from_environment().is_first
     if options.fresh and is_first and (old := folder.set_aside()):
         say(f"the run that was there is now in {old}")
-    reporter = Reporter(plan.out, plan.changed)
+    reporter = Reporter(plan.out)
     page = None
     with Interrupt() as interrupt:
 
@@ -235,7 +227,7 @@ def dry_run(plan: Plan, options: argparse.Namespace) -> Answer:
     values: dict[str, Any] = {"dry_run": True, "out": str(plan.out)}
 
     def announce(start: Start) -> None:
-        say(announcement(start, plan.out, plan.changed))
+        say(announcement(start, plan.out))
         steps = min(WARM_UP + MEASURED, start.num_steps)
         say(f"taking {counted(steps, 'step')} to time them")
 
@@ -334,9 +326,9 @@ TRAIN = Command(
     "`torchrun --nproc-per-node N -m vitedu train ...`, one per GPU.",
     words=rows_in("""
         RECIPE  where the settings come from; `vitedu info` lists them
-        field=value  another value of a setting. Those below are the defaults,
-            `vitedu info RECIPE` shows a recipe's own. Unless it is given,
-            model.num_classes is counted from the data
+        field=value  another value of a setting: `vitedu help settings` lists
+            them all with their defaults, `vitedu info RECIPE` shows a recipe's
+            own. Unless it is given, model.num_classes is counted from the data
         data=PATH  your own photographs, in a folder for each class, or a
             FILE.npz
     """),
@@ -362,5 +354,4 @@ TRAIN = Command(
             cpu, depending on the device
     """),
     completions=lambda: sorted(RECIPES),
-    more_help=list_settings,
 )

@@ -199,7 +199,9 @@ def finetune_config(
         )
     config = replace(recipe("finetune", tier), dataset=dataset, data=data)
     num_classes = len(class_names_of(config))
-    return with_weights(config, weights or str(config.weights), num_classes)
+    if weights is None:
+        weights = str(config.weights)
+    return with_weights(config, weights, num_classes)
 
 
 def with_weights(

@@ -143,11 +143,6 @@ def test_level_0_changes_nothing_that_has_a_strength(name):
     assert same == (name not in ("autocontrast", "equalize"))
 
 
-def test_a_picture_smaller_than_the_smoothing_is_left_alone():
-    images = pictures(2, 3, height=2, width=5)
-    assert torch.equal(changed("sharpness", images, torch.ones(2)), images)
-
-
 def test_every_sample_goes_through_its_own_operations_in_order():
     images = pictures(60, 3)
     generator = torch.Generator().manual_seed(1)
@@ -168,26 +163,11 @@ def test_operations_and_signs_are_drawn_about_equally_often():
     number, sign = draw(torch.rand(14_000, 2, generator=generator))
     # binomial(14000, 1/14): 30.5; binomial(14000, 1/2): 59; 6 of them: 1 in
     # 10^8
+    assert draw(torch.ones(1, 2))[0].item() == 13  # rand may round up to 1
     counts = number.long().bincount()
     assert len(counts) == 14 and (counts - 1000).abs().max() < 6 * 30.5
     assert set(sign.tolist()) == {-1.0, 1.0}
     assert abs(int((sign > 0).sum()) - 7000) < 6 * 59
-
-
-def test_a_uniform_number_of_1_is_the_last_operation():
-    number, _ = draw(torch.ones(1, 2))
-    assert number.item() == 13
-
-
-def test_a_higher_magnitude_changes_more():
-    images = pictures(64, 3)
-    generator = torch.Generator().manual_seed(2)
-    rows = torch.stack(draw(torch.rand(64, 2, generator=generator)), dim=1)
-    changes = [
-        (apply_layers(images, rows, m).float() - images).abs().mean()
-        for m in (1, 4, 10)
-    ]
-    assert changes == sorted(changes)
 
 
 def test_the_input_is_not_written_to():

@@ -128,17 +128,6 @@ def test_another_iterable_of_batches_is_counted_by_a_first_run():
     assert batches(ours)[0] == [0, 1, 2, 3]
 
 
-def test_an_iterable_without_a_length_is_refused():
-    class Endless:
-        def __iter__(self):
-            return iter(Own())
-
-    with pytest.raises(
-        UserError, match=r"Endless doesn't have a length .* __len__"
-    ):
-        source(Endless())
-
-
 def test_an_epoch_of_another_length_is_one_sentence():
     own = Own()
     ours = source(own)
@@ -201,3 +190,12 @@ def test_a_batch_of_another_form_is_one_sentence(name):
 
     with pytest.raises(UserError, match=sentence):
         batches(source(Listed()))
+
+
+def test_an_iterable_without_a_length_is_refused():
+    class Endless:
+        def __iter__(self):
+            return iter(Own())
+
+    with pytest.raises(UserError, match=r"Endless doesn't have a length .* __"):
+        source(Endless())

@@ -65,19 +65,15 @@ class PlaceReader(Protocol):
 
     def accepts(self, place: Path) -> bool:
         """Whether this module reads the place."""
-        ...
 
     def parts(self, place: Path) -> dict[str, Path]:
         """Those of train, val and test that exist; {}: `place` is one part."""
-        ...
 
     def class_names(self, place: Path) -> tuple[str, ...]:
         """The classes to train on, without reading a picture."""
-        ...
 
     def open_part(self, place: Path, folder: Path | None = None) -> Split:
         """The readable pictures of one part of `folder`."""
-        ...
 
 
 # the first that accepts a place reads it

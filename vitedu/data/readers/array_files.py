@@ -31,16 +31,10 @@ from vitedu.files import check_regular
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 # Raised when a damaged file is read.
-DAMAGE = (
-    OSError,
-    EOFError,
-    zlib.error,
-    zipfile.BadZipFile,
-    tarfile.TarError,
-)
+DAMAGE: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
+DAMAGE += (zipfile.BadZipFile, tarfile.TarError)
 BATCHES = {"cifar10": CIFAR10_BATCHES, "cifar100": CIFAR100_BATCHES}
 NUM_LABELS = {"cifar10": 1, "cifar100": 2}  # coarse and fine
-IMAGE_BYTES = 3 * 32 * 32
 
 
 def idx_arrays(folder: Path, names: tuple[str, ...]) -> dict[str, Array]:
@@ -166,44 +160,30 @@ def _files(path: Path, batches: list[str]) -> dict[str, bytes]:
 def _batch(
     path: Path, name: str, batch: str, files: Mapping[str, bytes]
 ) -> tuple[Array, Array]:
-    """Images (n, 3, 32, 32) and labels (n,) of one batch."""
-    if f"{batch}.bin" in files:
-        where = f"{path}: {batch}.bin"
-        return _records(files[f"{batch}.bin"], NUM_LABELS[name], where)
-    if batch in files:
-        return _unpickled(files[batch], name, batch, f"{path}: {batch}")
-    raise UserError(f"{path} is not {name}: {batch} is missing")
-
-
-def _records(
-    content: bytes, num_labels: int, where: str
-) -> tuple[Array, Array]:
-    """Records of labels and 3,072 pixels: red, green, blue planes, by row."""
-    size = num_labels + IMAGE_BYTES
-    if not content or len(content) % size:
-        raise UserError(
-            f"{where} has {len(content):,} bytes, which is not a multiple of "
-            f"{size:,}, the size of a record; fetch it again"
-        )
-    records = np.frombuffer(content, np.uint8).reshape(-1, size)
-    pixels = records[:, num_labels:].reshape(-1, 3, 32, 32)
-    return pixels, records[:, num_labels - 1]
-
-
-def _unpickled(
-    content: bytes, name: str, batch: str, where: str
-) -> tuple[Array, Array]:
-    """A pickle of Python 2, opened only if torchvision knows its md5."""
+    """Images (n, 3, 32, 32), planes of red, green and blue, and labels (n,)."""
+    content, num_labels = files.get(f"{batch}.bin"), NUM_LABELS[name]
+    if content:
+        size = num_labels + 3 * 32 * 32  # of a record
+        if len(content) % size:
+            raise UserError(
+                f"{path}: {batch}.bin has {len(content):,} bytes, which is not "
+                f"a multiple of {size:,}, the size of a record; fetch it again"
+            )
+        records = np.frombuffer(content, np.uint8).reshape(-1, size)
+        pixels = records[:, num_labels:].reshape(-1, 3, 32, 32)
+        return pixels, records[:, num_labels - 1]
+    if batch not in files:
+        raise UserError(f"{path} is not {name}: {batch} is missing")
+    # a pickle of Python 2, opened only if torchvision knows its md5
     known = getattr(import_torchvision().datasets, name.upper())
-    published = dict([*known.train_list, *known.test_list])
-    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if md5 != published[batch]:
+    published = dict([*known.train_list, *known.test_list])[batch]
+    md5 = hashlib.md5(files[batch], usedforsecurity=False).hexdigest()
+    if md5 != published:
         raise UserError(
-            f"{where} is not the published file (its md5 is {md5}, not "
-            f"{published[batch]}), and a pickle could run any code; fetch it "
-            "again"
+            f"{path}: {batch} is not the published file (its md5 is {md5}, not "
+            f"{published}), and a pickle could run any code; fetch it again"
         )
-    values = pickle.loads(content, encoding="latin1")
+    values = pickle.loads(files[batch], encoding="latin1")
     labels = values["labels" if name == "cifar10" else "fine_labels"]
     return values["data"].reshape(-1, 3, 32, 32), np.array(labels)
 

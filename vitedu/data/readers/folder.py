@@ -256,18 +256,12 @@ def is_picture(name: str) -> bool:
 
 
 def pictures_in(folder: Path) -> Iterator[Path]:
-    """Files with a picture's suffix, at any depth."""
-    waiting = [folder]
-    while waiting:
-        inside = waiting.pop()
-        folders, files = visible(inside)
-        yield from (inside / name for name in files if is_picture(name))
-        # a link may lead back up
-        waiting += [
-            inside / name
-            for name in folders
-            if not os.path.islink(inside / name)
-        ]
+    """Files with a picture's suffix, at any depth; links aren't followed."""
+    folders, files = visible(folder)
+    yield from (folder / name for name in files if is_picture(name))
+    for name in folders:
+        if not os.path.islink(folder / name):  # it may lead back up
+            yield from pictures_in(folder / name)
 
 
 def has_pictures(folder: Path) -> bool:
@@ -297,21 +291,18 @@ def contents(folder: Path) -> str:
     empty = [name for name in folders if name not in full]
     loose = [name for name in files if is_picture(name)]
     others = [name for name in files if name not in loose]
-    found = [
-        _counted(full, "folder", " of pictures"),
-        _counted(empty, "folder", " without pictures"),
-        _counted(loose, "picture", " outside of class folders"),
-        _counted(others, "file", ""),
-        "" if folders or loose or not others else "no folders",
-    ]
-    return " and ".join(part for part in found if part) or "nothing"
-
-
-def _counted(names: list[str], noun: str, what: str) -> str:
-    """'2 folders without pictures (a, b)'; '' without names."""
-    if not names:
-        return ""
-    more = ", ..." if len(names) > MOST_NAMES else ""
-    plural = "" if len(names) == 1 else "s"
-    shown = ", ".join(names[:MOST_NAMES])
-    return f"{len(names)} {noun}{plural}{what} ({shown}{more})"
+    found = []
+    for names, noun, what in (
+        (full, "folder", " of pictures"),
+        (empty, "folder", " without pictures"),
+        (loose, "picture", " outside of class folders"),
+        (others, "file", ""),
+    ):
+        if names:
+            more = ", ..." if len(names) > MOST_NAMES else ""
+            plural = "" if len(names) == 1 else "s"
+            shown = ", ".join(names[:MOST_NAMES])
+            found.append(f"{len(names)} {noun}{plural}{what} ({shown}{more})")
+    if others and not folders and not loose:
+        found.append("no folders")
+    return " and ".join(found) or "nothing"

@@ -85,43 +85,23 @@ def parts(place: Path) -> dict[str, Path]:
 
 def open_part(place: Path, folder: Path | None = None) -> Split:
     """The readable pictures. UserError: no such set, split or column."""
-    dataset, name = _dataset(place), str(place)
-    import datasets  # here: `_dataset` has said it if it isn't installed
+    dataset, column, labels, names = _opened(place)
+    import datasets  # here: `_opened` has said it if it isn't installed
 
-    picture, label = _columns(dataset, name)
-    labels = _labels(dataset, name, label)
-    names = _names(dataset, label) or names_from_labels(name, labels)
-    check_labels(name, labels, len(names))
     as_stored = datasets.Image(decode=False)
-    encoded = dataset.select_columns([picture]).cast_column(picture, as_stored)
-    split = Split(name, HubReader(encoded, name, picture), labels, names)
+    encoded = dataset.select_columns([column]).cast_column(column, as_stored)
+    name = str(place)
+    split = Split(name, HubReader(encoded, name, column), labels, names)
     files = [Path(file["filename"]) for file in dataset.cache_files]
     return leave_out_unreadable(split, files_key(files, name, len(encoded)))
 
 
 def class_names(place: Path) -> tuple[str, ...]:
-    place = parts(place).get("train", place)
-    dataset, name = _dataset(place), str(place)
-    _, label = _columns(dataset, name)
-    return _names(dataset, label) or names_from_labels(
-        name, _labels(dataset, name, label)
-    )
+    return _opened(parts(place).get("train", place))[-1]
 
 
-def _names(dataset: Any, label: str) -> tuple[str, ...]:
-    return tuple(getattr(dataset.features[label], "names", None) or ())
-
-
-def _address(place: Path) -> tuple[str, str]:
-    """Name of the data set, and of its split ("": none is named)."""
-    # with slashes on Windows too, as the hub has them
-    name = place.as_posix().removeprefix(PREFIX)
-    match = None if os.path.lexists(name) else SPLIT.fullmatch(name)
-    return (match[1], match[2]) if match else (name, "")
-
-
-def _dataset(place: Path) -> Any:
-    """The one split that a place names or has."""
+def _opened(place: Path) -> tuple[Any, str, Tensor, tuple[str, ...]]:
+    """A split, its column of pictures, its labels and its classes."""
     name, wanted = _address(place)
     splits = _splits(name)
     wanted = wanted or next(iter(splits))
@@ -130,7 +110,20 @@ def _dataset(place: Path) -> Any:
             f"{PREFIX}{name} has no split {wanted!r}; it has "
             f"{', '.join(splits)}"
         )
-    return splits[wanted]
+    dataset, where = splits[wanted], str(place)
+    picture, label = _columns(dataset, where)
+    labels = _labels(dataset, where, label)
+    names = tuple(getattr(dataset.features[label], "names", None) or ())
+    check_labels(where, labels, len(names))
+    return dataset, picture, labels, names or names_from_labels(where, labels)
+
+
+def _address(place: Path) -> tuple[str, str]:
+    """Name of the data set, and of its split ("": none is named)."""
+    # with slashes on Windows too, as the hub has them
+    name = place.as_posix().removeprefix(PREFIX)
+    match = None if os.path.lexists(name) else SPLIT.fullmatch(name)
+    return (match[1], match[2]) if match else (name, "")
 
 
 def _splits(name: str) -> dict[str, Any]:

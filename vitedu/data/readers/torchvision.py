@@ -86,11 +86,8 @@ def parts(place: Path) -> dict[str, Path]:
 
 
 def class_names(place: Path) -> tuple[str, ...]:
-    name, part, data = _address(place)
-    if known := CATALOGUE[name].class_names:
-        return known
-    dataset, _ = _open(name, part or "train", data)
-    return _names(dataset, name) or names_from_labels(name, _labels(dataset))
+    name, *_ = _address(place)
+    return CATALOGUE[name].class_names or _opened(place)[-1]
 
 
 def open_part(place: Path, folder: Path | None = None) -> Split:
@@ -98,18 +95,27 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
 
     UserError: the set can't be found or downloaded.
     """
-    name, part, data = _address(place)
+    name, part, _ = _address(place)
+    dataset, root, labels, names = _opened(place)
     where = f"{PREFIX}{name}:{part or 'train'}"
-    dataset, root = _open(name, part or "train", data)
-    labels = _labels(dataset)
-    classes = _names(dataset, name)
-    check_labels(where, labels, len(classes))
     reader = TorchvisionReader(dataset, where, labels)
-    classes = classes or names_from_labels(where, labels)
-    split = Split(where, reader, labels, classes)
+    split = Split(where, reader, labels, names)
     if reader.images is not None:
         return split
     return leave_out_unreadable(split, files_key([root], root, reader.digest))
+
+
+def _opened(place: Path) -> tuple[Any, Path, Tensor, tuple[str, ...]]:
+    """A part, the folder that it is in, its labels and its classes."""
+    name, part, data = _address(place)
+    dataset, root = _open(name, part or "train", data)
+    labels = kept_labels(dataset)
+    if labels is None:
+        labels = whole_labels(dataset.y, name)  # Caltech101
+    names = CATALOGUE[name].class_names or own_class_names(dataset)
+    names = names or tuple(getattr(dataset, "categories", ()))  # Caltech101
+    check_labels(name, labels, len(names))
+    return dataset, root, labels, names or names_from_labels(name, labels)
 
 
 def holds(name: str, folder: Path) -> bool:
@@ -184,14 +190,3 @@ def _in_folder(name: str, part: str, folder: Path, *, download: bool) -> Any:
         dataset._image_files = [file for file, _ in pairs]
         dataset._labels = [label for _, label in pairs]
     return dataset
-
-
-def _labels(dataset: Any) -> Tensor:
-    labels = kept_labels(dataset)
-    # Caltech101 keeps them as y
-    return whole_labels(dataset.y, "y") if labels is None else labels
-
-
-def _names(dataset: Any, name: str) -> tuple[str, ...]:
-    known = CATALOGUE[name].class_names or own_class_names(dataset)
-    return known or tuple(getattr(dataset, "categories", ()))  # Caltech101

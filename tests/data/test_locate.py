@@ -90,7 +90,7 @@ def test_a_set_found_nowhere_names_every_place_and_every_file(
         f"MNIST is not in $VITEDU_DATA/mnist ({tmp_path}/data/mnist) or the "
         f"cache ({cache}), and VITEDU_OFFLINE=1 forbids the download; unset "
         "it, or put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, "
-        "t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz into "
+        "t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz into "
         f"{cache}, or pass fallback=digits"
     )
 
@@ -217,7 +217,7 @@ def test_when_all_mirrors_fail_each_reason_is_given_and_nothing_is_left(
         f"{mirrors[1]}{FIRST}: invalid hash value (expected ",
         f"{mirrors[2]}{FIRST}: invalid hash value (expected ",
         f"; http://127.0.0.1:9/{FIRST}: urlopen",
-        f"put {first}, {second}, {third} and {last} into {cache}, or "
+        f"put {first}, {second}, {third}, {last} into {cache}, or "
         "pass fallback=digits",
     ):
         assert part in str(error.value)

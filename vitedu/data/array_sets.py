@@ -21,8 +21,8 @@ from vitedu.data.catalogue import (
 from vitedu.data.dataset import Dataset
 from vitedu.data.labels import names_from_labels
 from vitedu.data.locate import check_name, locate, unfit
+from vitedu.data.readers import shapes
 from vitedu.data.readers.array_files import (
-    KEYS,
     cifar_arrays,
     idx_arrays,
     npz_arrays,
@@ -32,7 +32,7 @@ from vitedu.errors import UserError
 from vitedu.files import user_path
 
 SHAPES_NAME = re.compile(r"shapes(?:-([1-9][0-9]{0,5})k)?")
-SHAPES_TEST_IMAGES = 2_000
+NUM_SHAPES_TEST = 2_000
 
 
 def load_dataset(
@@ -66,13 +66,22 @@ def load_dataset(
                 path.name, npz_arrays(path), str(path), f"data={file}"
             )
             return replace(found, requested=Path(name).name)
-    if shapes := SHAPES_NAME.fullmatch(name):
+    arrays: dict[str, Any] = {}
+    if match := SHAPES_NAME.fullmatch(name):
         if data is not None:
             raise unfit(data, f"{name} is drawn, not read, so leave it out")
-        counts = [1000 * int(shapes[1] or 10), SHAPES_TEST_IMAGES]
-        if max_images is not None:
-            counts = [min(count, max_images) for count in counts]
-        return _draw_shapes(name, counts, image_size or 64, num_classes or 10)
+        counts = {"train": 1000 * int(match[1] or 10), "test": NUM_SHAPES_TEST}
+        for seed, (part, count) in enumerate(counts.items()):
+            images, labels = shapes.make_arrays(
+                min(count, max_images or count),
+                image_size or 64,
+                num_classes or 10,
+                seed,
+            )
+            arrays[f"x_{part}"] = torch.from_numpy(images)
+            arrays[f"y_{part}"] = labels
+        classes = shapes.class_names(num_classes or 10)
+        return _dataset(name, arrays, name, "made", classes)
     check_name(name, *ARRAYS)
     try:
         path, origin = locate(name, data=data)
@@ -102,31 +111,9 @@ def array_classes(
     if name.endswith(".npz") or str(data).endswith(".npz"):
         return load_dataset(name, data=data).class_names
     if SHAPES_NAME.fullmatch(name):
-        from vitedu.data.readers import shapes
-
         return shapes.class_names(num_classes)
     check_name(name, *ARRAYS)
     return CATALOGUE[name].class_names
-
-
-def _draw_shapes(
-    name: str,
-    counts: list[int],
-    image_size: int | tuple[int, int],
-    num_classes: int,
-) -> Dataset:
-    # here, since most users never need what draws them
-    from vitedu.data.readers import shapes
-
-    arrays: list[Any] = []
-    for count, seed in zip(counts, (0, 1), strict=True):
-        images, labels = shapes.make_arrays(
-            count, image_size, num_classes, seed
-        )
-        arrays += [torch.from_numpy(images), labels]
-    drawn = dict(zip(KEYS, arrays, strict=True))
-    classes = shapes.class_names(num_classes)
-    return _dataset(name, drawn, name, "made", classes)
 
 
 def _dataset(

@@ -190,20 +190,20 @@ def _found(named: NamedSet, folder: Path) -> Path | None:
 
 
 def _files(named: NamedSet) -> str:
-    *others, last = (file.name for file in named.files)
-    return f"{', '.join(others)} and {last}" if others else last
+    return ", ".join(file.name for file in named.files)
 
 
 def _by_hand(name: str) -> str:
     """What to do where the download is forbidden or fails."""
     named, (*_, folder) = CATALOGUE[name], folders_of(name)
+    files = _files(named)
     if named.kind == "zip":
         return (
-            f"unpack {named.mirrors[0]}{_files(named)} so that {folder} has "
-            "train/ and val/"
+            f"unpack {named.mirrors[0]}{files} so that {folder} has train/ and "
+            "val/"
         )
     digits = ", or pass fallback=digits" if named.kind == "idx" else ""
-    return f"put {_files(named)} into {folder}{digits}"
+    return f"put {files} into {folder}{digits}"
 
 
 def _download(

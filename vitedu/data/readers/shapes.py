@@ -4,7 +4,8 @@ images, labels = make_arrays(1000, image_size=64, num_classes=10, seed=0)
 
 Only the form depends on the class: place, size, angle, colours, ground and
 distractors are drawn alike for all. Bytes are equal on every machine: every
-draw is a word of `PCG64.random_raw`, and all arithmetic is on integers.
+draw is a word of `PCG64.random_raw`, and all arithmetic is on integers, but for
+a rounded table of sines.
 
 Image i has its own words, so a set begins with every smaller set of the same
 seed. Lengths are parts of the image, so a seed shows the same scenes at every

@@ -262,11 +262,8 @@ def _check_sums(paths: Sequence[Path], written: Sequence[Shard]) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {reason(error)}") from None
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _listed(paths: Sequence[Path]) -> Listing:
@@ -295,52 +292,43 @@ def samples_in(path: Path) -> tuple[list[tuple[int, int, int]], list[str]]:
     check_regular(path)
     samples: list[tuple[int, int, int]] = []
     skipped: list[str] = []
-    try:
-        with open(path, "rb") as file:
-            found = _members_by_key(file, path, skipped)
-            for key, members in found.items():
-                try:
-                    samples.append(_sample(file, members))
-                except ValueError as error:
-                    skipped.append(f"{path.name}: {key} {error}")
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {reason(error)}") from None
-    return sorted(samples), skipped
-
-
-def _members_by_key(
-    file: BinaryIO, path: Path, skipped: list[str]
-) -> dict[str, dict[str, tarfile.TarInfo]]:
-    """The files of a tar by key and suffix. UserError: it is truncated."""
-    found: dict[str, dict[str, tarfile.TarInfo]] = {}
+    found: dict[str, dict[str, tarfile.TarInfo]] = {}  # by key and suffix
     last, why = None, "it breaks off or is damaged"
-    try:
-        with tarfile.open(fileobj=file, mode="r:") as archive:
-            for last in archive:
-                match = KEY.fullmatch(last.name)
-                # not a folder, nor a name like ._cat.jpg and README
-                if match is None or not last.isfile() or last.issparse():
-                    continue
-                suffixes = found.setdefault(match[1], {})
-                if suffixes.setdefault(match[2].lower(), last) is not last:
-                    skipped.append(
-                        f"{path.name}: {last.name} is there twice; the first "
-                        "one is used"
-                    )
-            # tarfile takes whatever is no header for the end
-            file.seek(archive.offset)
-            if file.read(2 * BLOCK) == bytes(2 * BLOCK):
-                return found
-    except tarfile.TarError as error:
-        why = reason(error)
-    if last is None:
-        raise UserError(
-            f"{path} is not a tar file; if it is compressed, unpack it to a "
-            "plain .tar, so that its pictures can be read in any order"
-        )
-    raise UserError(
-        f"cannot read {path}: {why}, after {last.name}; fetch it again"
-    )
+    is_whole = False
+    with open(path, "rb") as file:
+        try:
+            with tarfile.open(fileobj=file, mode="r:") as archive:
+                for last in archive:
+                    match = KEY.fullmatch(last.name)
+                    # not a folder, nor a name like ._cat.jpg and README
+                    if match is None or not last.isfile() or last.issparse():
+                        continue
+                    members = found.setdefault(match[1], {})
+                    if members.setdefault(match[2].lower(), last) is not last:
+                        skipped.append(
+                            f"{path.name}: {last.name} is there twice; the "
+                            "first one is used"
+                        )
+                # tarfile takes whatever is no header for the end
+                file.seek(archive.offset)
+                is_whole = file.read(2 * BLOCK) == bytes(2 * BLOCK)
+        except tarfile.TarError as error:
+            why = reason(error)
+        if not is_whole and last is None:
+            raise UserError(
+                f"{path} is not a tar file; if it is compressed, unpack it to "
+                "a plain .tar, so that its pictures can be read in any order"
+            )
+        if not is_whole:
+            raise UserError(
+                f"cannot read {path}: {why}, after {last.name}; fetch it again"
+            )
+        for key, members in found.items():
+            try:
+                samples.append(_sample(file, members))
+            except ValueError as error:
+                skipped.append(f"{path.name}: {key} {error}")
+    return sorted(samples), skipped
 
 
 def _sample(

@@ -130,7 +130,7 @@ def accuracy(
 def all_logits(
     model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]
 ) -> Answers:
-    """Run `model`, which must be in eval mode, over (images, labels) batches.
+    """Run `model` over (images, labels) batches.
 
     ValueError: the model is in training mode, or there are no images.
     """
@@ -150,7 +150,6 @@ def top_k_correct(answers: Answers, k: int) -> int:
     """
     logits, labels = answers
     best = logits.topk(min(k, logits.shape[1])).indices  # (n, k)
-    is_right = (
-        labels.gather(1, best) if labels.ndim == 2 else best == labels[:, None]
-    )
-    return int(is_right.any(dim=1).sum())
+    if labels.ndim == 1:
+        return int((best == labels[:, None]).any(dim=1).sum())
+    return int(labels.gather(1, best).any(dim=1).sum())

@@ -1,7 +1,4 @@
-"""Batches that fit a model, and eval mode while it is measured.
-
-`for images, labels in batches_of(model, "photos/val", ...): ...`
-"""
+"""Batches that fit a model, and eval mode while it is measured."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -71,9 +68,8 @@ def batches_of(
 ) -> Batches:
     """(images (b, c, h, w), labels (b,)) on the model's device, in its dtype.
 
-    A DataLoader's batches keep their size: floats unchanged, uint8 prepared by
-    `model.preprocess`. With `by_class_of_model` labels are the model's classes,
-    otherwise the data's own.
+    A DataLoader's batches keep their size. With `by_class_of_model` labels are
+    the model's classes, otherwise the data's own.
     """
     spec = getattr(model, "preprocess", None)
     spec = spec if isinstance(spec, PreprocessSpec) else None
@@ -148,10 +144,7 @@ def all_rows(
     batches: Iterable[tuple[Tensor, Tensor]],
     what: str,
 ) -> tuple[Tensor, Tensor]:
-    """`compute(images)` and the labels of all images, on the CPU.
-
-    ValueError: there are no images; `what` begins the sentence.
-    """
+    """`compute(images)` and the labels of all images, on the CPU."""
     rows, all_labels = [], []
     with torch.no_grad(), explain_killed_workers():
         for images, labels in batches:
@@ -170,15 +163,12 @@ def match_folders(
     ImageNet-V2's folders are numbers, 0 to 999, which sort wrongly as text. If
     all 1,000 classes have names of several words, their order is enough.
     """
-    ours = pictures.class_names
-    labels = pictures.labels
-    knows_imagenet = num_classes == NUM_1K and (
-        not names or are_imagenet(names)
-    )
-    numbers = {str(number) for number in range(NUM_1K)}
-    if knows_imagenet and ours and numbers.issuperset(ours):
+    ours, labels = pictures.class_names, pictures.labels
+    if num_classes != NUM_1K or (names and not are_imagenet(names)):
+        return match_classes(pictures, names, num_classes)
+    if ours and {str(number) for number in range(NUM_1K)}.issuperset(ours):
         labels = torch.tensor([int(name) for name in ours])[labels]
-    elif not knows_imagenet or not are_imagenet(ours):
+    elif not are_imagenet(ours):
         return match_classes(pictures, names, num_classes)
     names = tuple(names) or imagenet_classes().names
     return replace(pictures, labels=labels, class_names=names)

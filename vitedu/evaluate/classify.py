@@ -37,11 +37,10 @@ def classify(
     every call. `image` is what `vitedu.preprocess` takes: a path, bytes, an
     open file, a pillow image, an array or a tensor. A class without a name is
     called "class 7". Probabilities are a softmax over all classes, or a sigmoid
-    per class if `is_trained_by_sigmoid`. The model's mode is restored.
+    per class if `is_trained_by_sigmoid`.
 
     UserError: the picture cannot be read or its pixels are out of range, the
-    model has no classes or gives more than one row of logits, or `top` is not a
-    positive number.
+    model has no classes or a row of logits per token, or `top` is below 1.
     """
     if top < 1:
         raise UserError(f"top={top} must be at least 1")
@@ -99,7 +98,7 @@ def is_trained_by_sigmoid(model: nn.Module) -> bool:
 
 def check_has_classes(model: nn.Module, name: str = "the model") -> None:
     config = getattr(model, "config", None)
-    if not getattr(config, "num_classes", 1):
+    if getattr(config, "num_classes", None) == 0:
         raise UserError(f"{name} has no head, so it cannot name a class")
     if getattr(config, "pool", None) == "none":
         raise UserError(

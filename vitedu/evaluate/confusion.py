@@ -83,10 +83,7 @@ def predictions(
 
 
 def confusion_matrix(answers: Predictions) -> Tensor:
-    """(classes, classes) int64: rows are true classes, columns predictions.
-
-    UserError: the matrix doesn't fit into memory.
-    """
+    """(classes, classes) int64: rows are true classes, columns predictions."""
     num_classes = answers.num_classes
     check_memory(
         8 * num_classes**2,

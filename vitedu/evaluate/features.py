@@ -69,10 +69,7 @@ def features(
 def check_features(
     what: str, features: Tensor, labels: Tensor, width: int | None = None
 ) -> None:
-    """ValueError unless a classifier can use them; `what` says which they are.
-
-    `width` is the expected d.
-    """
+    """ValueError unless a classifier can use them; `width` is the wanted d."""
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise ValueError(
             f"the {what} need features (n, d) and labels (n,), got "

@@ -58,9 +58,8 @@ def fewshot_classifier(
 ) -> FewShotClassifier:
     """The classifier of `fewshot_accuracy`, from features (n, d), labels (n,).
 
-    It has as many classes as the largest label says. Computed in float64 where
-    the features are; the authors' float32 is off by up to 0.035 in accuracy
-    where `l2` is small.
+    Classes go up to the largest label. Computed in float64; the authors'
+    float32 is off by up to 0.035 in accuracy where `l2` is small.
 
     ValueError: the features and labels don't fit together. UserError: so many
     classes don't fit into memory.
@@ -101,9 +100,8 @@ def whiten(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
 def sample_shots(labels: Tensor, k: int, seed: int) -> Tensor:
     """Rows of `k` images of each class: labels (n,) to int64 (classes * k,).
 
-    Class after class, in the order of their numbers. The classes are those that
-    occur. With the same seed, the first k of each are among the first k + 1.
-    The draws are those of the authors' code.
+    Class after class, of those that occur; the draws are those of the authors'
+    code. With the same seed, k of a class are among k + 1.
 
     ValueError: a class has fewer images.
     """

@@ -92,7 +92,6 @@ class ObjectNetEvaluation(NamedTuple):
 def picture_logits(
     model: nn.Module, pictures: Split, batch_size: int, num_workers: int
 ) -> Answers:
-    """Finite logits, and the pictures' own labels."""
     batches = batches_of(
         model, pictures, batch_size, num_workers, by_class_of_model=False
     )
@@ -127,9 +126,8 @@ def real_accuracy(
     own names (ILSVRC2012_val_00000001.JPEG); `labels` is the file real.json.
     Pictures without a label aren't counted, as in the authors' code.
 
-    UserError: the model doesn't have ImageNet's classes, a picture has another
-    name, `labels` is another file, no picture has a label, or the model answers
-    NaN or infinity.
+    UserError: model, names or labels aren't ImageNet's, no picture has a label,
+    or the model answers NaN or infinity.
     """
     model = loaded(model)
     check_imagenet_classes(model, "ImageNet-ReaL")

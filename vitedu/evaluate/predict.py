@@ -25,7 +25,7 @@ MOST_THREADS = 8  # past that they wait for Python's lock
 
 class Found(NamedTuple):
     file: str
-    is_named: bool  # then it has to be readable
+    is_named: bool = False  # then it has to be readable
     error: str = ""  # why a folder could not be listed
 
 
@@ -58,12 +58,12 @@ def pictures_below(folder: str) -> list[Found]:
 
     def keep_error(error: OSError) -> None:
         why = f"cannot list {error.filename}: {reason(error)}"
-        inside.append(Found(error.filename, is_named=False, error=why))
+        inside.append(Found(error.filename, error=why))
 
     for place, folders, files in os.walk(folder, onerror=keep_error):
         folders[:] = [name for name in folders if not name.startswith(HIDDEN)]
         inside += [
-            Found(os.path.join(place, name), is_named=False)
+            Found(os.path.join(place, name))
             for name in files
             if is_picture(name) and not name.startswith(HIDDEN)
         ]

@@ -42,7 +42,6 @@ class MultiHeadAttention(nn.Module):
     heads, t, t), or into `rotate`, (q, k) -> (q, k).
 
     ValueError: `embed_dim` does not divide into `num_heads`.
-    Source: paper, appendix A.
     """
 
     def __init__(
@@ -89,14 +88,13 @@ class MultiHeadAttention(nn.Module):
 
 def attention_layers(blocks: Iterable[nn.Module], position: str) -> list[Any]:
     """Each block's attention. UserError: one doesn't attend over all tokens."""
-    layers = [getattr(block, "attn", None) for block in blocks]
-    for block, layer in zip(blocks, layers, strict=True):
-        if not isinstance(layer, MultiHeadAttention):
+    for block in blocks:
+        if not isinstance(getattr(block, "attn", None), MultiHeadAttention):
             raise UserError(
                 f"{position} needs blocks with one attention over all tokens, "
                 f"as block=Standard() builds them, not {type(block).__name__}"
             )
-    return layers
+    return [block.attn for block in blocks]
 
 
 class Detached(list[Tensor]):
@@ -128,9 +126,8 @@ def record_attention(
 
     ValueError: no sub-module of the model is called `attn`.
     """
-    layers = [
-        m for name, m in model.named_modules() if name.split(".")[-1] == "attn"
-    ]
+    modules = model.named_modules()
+    layers = [m for name, m in modules if name.split(".")[-1] == "attn"]
     if not layers:
         raise ValueError(
             f"{type(model).__name__} doesn't have an attention layer named "
@@ -138,9 +135,9 @@ def record_attention(
         )
     maps: list[Tensor] = Detached() if detach else []
     previous = [layer.maps for layer in layers]
-    for layer in layers:
-        layer.maps = maps
     try:
+        for layer in layers:
+            layer.maps = maps
         yield maps
     finally:
         for layer, before in zip(layers, previous, strict=True):

@@ -24,16 +24,13 @@ fx.wrap("repeat")
 class AxisAttention(MultiHeadAttention):
     """Equations (5) to (8) in each line of the grid: (b, t, d) -> (b, t, d).
 
-    `axis`, "row" or "column", says which lines. `grid` is (rows, columns); the
-    last rows * columns tokens are the grid, row by row. A token before them,
-    such as the class token, belongs to every line: it has one q, k and v, the
-    tokens of all lines read it, and it takes the mean of what it reads in each.
+    `grid` is (rows, columns); the last rows * columns tokens are the grid, row
+    by row. A token before them, such as the class token, belongs to every line:
+    it has one q, k and v, the tokens of all lines read it, and it takes the
+    mean of what it reads in each.
 
     Under `record_attention` the weights are (b*lines, heads, s, s), image after
-    image, line after line; s counts a line's tokens and the prefix tokens,
-    which come first. A `position_bias` sees q of that shape.
-
-    ValueError: `embed_dim` does not divide into `num_heads`.
+    image, line after line; s counts the prefix tokens, then a line's.
     """
 
     def __init__(
@@ -86,9 +83,7 @@ class AxialBlock(nn.Module):
     """Row attention, MLP, column attention, MLP: (b, t, d) -> (b, t, d).
 
     Two encoder blocks, `row` and `column`, with twice the weights of one; after
-    both, every token has seen every other. `drop_path` is the rate of each of
-    the four branches, image by image.
-    Source: paper, appendix D.6.
+    both, every token has seen every other.
     """
 
     def __init__(
@@ -125,19 +120,17 @@ class AxialBlock(nn.Module):
 class Axial:
     """Attention along one axis of the grid at a time, in place of Standard().
 
-    A block is row attention and an MLP, then column attention and an MLP. The
-    paper doesn't say what becomes of the class token, or whether row attention
-    reads inside a row or across rows. Here it reads inside, and the class
-    token is part of every line (see AxisAttention), so each pool works. A
-    co-author's later code (scenic's X-ViT) reads across rows first, without a
-    class token.
+    The paper doesn't say what becomes of the class token, or whether row
+    attention reads inside a row or across rows. Here it reads inside, and the
+    class token is part of every line, so each pool works. A co-author's later
+    code (scenic's X-ViT) reads across rows first, without a class token.
     Source: paper, appendix D.6.
     """
 
     name: str = field(default="Axial", init=False, repr=False)
 
     def build(self, config: "ViTConfig", drop_path: float) -> AxialBlock:
-        """One block of the encoder; `drop_path` is that of both halves."""
+        """One block of the encoder; `drop_path` is that of each branch."""
         return AxialBlock(
             config.embed_dim,
             config.num_heads,

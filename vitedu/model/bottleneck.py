@@ -1,10 +1,7 @@
 """Parts of both ResNets: a root, and stages of bottleneck units.
 
 First the ViT authors' (post-activation), then BiT's (pre-activation);
-`vitedu.model.resnet` lists their differences. Attributes have timm's names
-(ResNetV2).
-
-`Bottleneck(64, 16)(x)` maps (b, 64, h, w) to (b, 64, h, w).
+`vitedu.model.resnet` lists their differences. Names are timm's (ResNetV2).
 """
 
 from collections import OrderedDict
@@ -20,10 +17,8 @@ from vitedu.model.convolution import BiTConv2d, Border, SamePool, StdConv2d
 class Bottleneck(nn.Module):
     """Post-activation: (b, c, h, w) -> (b, 4 * channels, h/stride, w/stride).
 
-    1x1 to narrow, 3x3, 1x1 to widen, a GroupNorm after each; ReLU after the
-    first two and after the sum. Where width or stride change, a 1x1 convolution
-    and its norm fit the shortcut. The last scale starts at zero, so a new unit
-    is its shortcut.
+    Where width or stride change, a 1x1 convolution and its norm fit the
+    shortcut. The last scale starts at zero, so a new unit is its shortcut.
     Source: vit_jax's models_resnet.py; He et al. 2016, but with the stride on
     the 3x3.
     """
@@ -69,9 +64,8 @@ def build_root(in_channels: int, width: float) -> nn.Sequential:
 class PreActBottleneck(nn.Module):
     """Pre-activation: (b, c, h, w) -> (b, 4 * channels, h/stride, w/stride).
 
-    1x1 to narrow, 3x3, 1x1 to widen, GroupNorm and ReLU before each, nothing
-    after the sum. Where width or stride change, the shortcut is a 1x1
-    convolution of the normed input.
+    Where width or stride change, the shortcut is a 1x1 convolution of the
+    normed input.
     Source: big_vision's bit_paper.py; He et al. 2016, "Identity Mappings".
     """
 

@@ -26,10 +26,7 @@ LossName = Literal["softmax", "sigmoid"]
 
 
 class Usage(NamedTuple):
-    """What travels with a network besides its configuration and weights.
-
-    Files mention only the loss "sigmoid"; any other reads back as None.
-    """
+    """What travels with a network besides its configuration and weights."""
 
     preprocess: PreprocessSpec
     class_names: tuple[str, ...] = ()  # by index; empty: unknown
@@ -38,7 +35,10 @@ class Usage(NamedTuple):
     resize_mode: ResizeMode = "paper"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; loss and resizing only if they aren't the usual."""
+        """Plain values; loss and resizing only if they aren't the usual.
+
+        So any loss but "sigmoid" reads back as None.
+        """
         content: dict[str, Any] = {
             "preprocess": self.preprocess.to_json(),
             "class_names": list(self.class_names),
@@ -158,8 +158,7 @@ class Classifier(nn.Module):
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         """Keep only each block's input; recompute the rest going backward.
 
-        Less memory, a third more time. Dropout masks are the same both times,
-        and parameters keep their names. Settings that choose the kernels of the
+        Less memory, a third more time. Settings that choose the kernels of the
         forward pass must still hold in the backward pass.
         """
         for block in self.blocks_in_order():
@@ -169,9 +168,8 @@ class Classifier(nn.Module):
                     checkpoint, block.forward, use_reentrant=False
                 )
 
-    # What Hugging Face's mixin calls. It comes after this class in the order of
-    # bases, so `super` is it; Any, since a network without it lacks these
-    # methods.
+    # What Hugging Face's mixin calls, which comes after this class in the order
+    # of bases: `super` is it; Any, since a network without it lacks the methods
 
     def _save_pretrained(self, save_directory: Path) -> None:
         mixin: Any = super()

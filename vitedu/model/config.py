@@ -35,8 +35,7 @@ from vitedu.model.patches import Patches
 from vitedu.model.position import Learned1D, Learned2D, NoPosition, SinCos2D
 from vitedu.model.relative import Relative, RoPE
 
-# The seams: where a variant is another small object. Each has its class's name
-# as a field, so that what writes a configuration keeps which one it is.
+# where a variant is another small object, with its class's name as a field
 Stem: TypeAlias = Patches | Hybrid
 Position: TypeAlias = (
     Learned1D | Learned2D | Relative | SinCos2D | RoPE | NoPosition
@@ -51,8 +50,7 @@ SEAMS = {
 
 Pooling = Literal["token", "mean", "map", "none"]
 Gelu = Literal["exact", "tanh"]
-# what others call ours, where the nearest spelling would lead astray ("gap",
-# "map")
+# what others call ours; the nearest spelling of "gap" would be "map"
 POOLING_ELSEWHERE = {"gap": "mean", "avg": "mean", "tok": "token"}
 
 # Paper, Table 1; Ti and S from "How to train your ViT?" (Steiner et al. 2022).
@@ -68,8 +66,7 @@ PATCH_SIZES = (8, 14, 16, 32)
 NAMES = tuple(f"ViT-{size}/{patch}" for size in SIZES for patch in PATCH_SIZES)
 
 # Paper, Tables 3 and 6; R26 and R+Ti from "How to train your ViT?". The number
-# behind the slash is the stride in pixels of the image, but for R+ViT-Ti/16:
-# its root divides by 4 where the name counts 2, so its true stride is 32.
+# behind the slash is the stride in pixels, but for R+ViT-Ti/16, where it is 32.
 # name: size, units of the ResNet's stages, patch size on its feature map
 HYBRIDS = {
     "R50+ViT-B/16": ("B", (3, 4, 9), 1),
@@ -254,8 +251,7 @@ def vit_config(name: str, **overrides: Unpack[ViTFields]) -> ViTConfig:
     """The configuration of a name, such as "ViT-B/16", with other fields.
 
     Names of Table 1, and hybrids such as "R50+ViT-B/16", whose patch size
-    counts pixels of the ResNet's feature map. The true stride of "R+ViT-Ti/16"
-    is 32 pixels.
+    counts pixels of the ResNet's feature map.
     UserError: the name or a field is unknown.
     """
     if name not in NAMES and name not in HYBRIDS:

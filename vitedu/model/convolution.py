@@ -88,8 +88,7 @@ class BiTConv2d(nn.Conv2d):
 class StdConv2d(BiTConv2d):
     """Convolution with standardised filters, no bias, and SAME padding.
 
-    (b, in, h, w) -> (b, out, ceil(h / stride), ceil(w / stride)). `kernel_size`
-    is odd. At stride 1 SAME is symmetric too.
+    Its shapes are BiTConv2d's; at stride 1 SAME is symmetric too.
     Source: vit_jax's models_resnet.py.
     """
 

@@ -32,9 +32,6 @@ fx.wrap("check_images")
 class HybridEmbedding(nn.Module):
     """Features of an image, then E of equation (1): (b, c, h, w) -> (b, n, d).
 
-    Patches of `config.patch_size` are cut from the feature map of `backbone`,
-    which has `channels`.
-
     ValueError: the images have another number of axes, channels or pixels.
     Source: paper, section 3.1, "Hybrid Architecture".
     """

@@ -1,10 +1,7 @@
-"""Either kind of network: from a name, JSON or a configuration.
-
-`new_network(network_config_of("ViT-B/16"))` is a ViT.
-"""
+"""Either kind of network: from a name, JSON or a configuration."""
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias
 
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model.config import HYBRIDS, NAMES, ViTConfig, vit_config
@@ -15,13 +12,7 @@ Network: TypeAlias = ViT | ResNet
 NetworkConfig: TypeAlias = ViTConfig | ResNetConfig
 
 
-@overload
-def new_network(config: ViTConfig) -> ViT: ...
-@overload
-def new_network(config: ResNetConfig) -> ResNet: ...
-@overload
-def new_network(config: NetworkConfig) -> Network: ...
-def new_network(config: NetworkConfig) -> Network:
+def new_network(config: NetworkConfig) -> Any:
     """The network of a configuration, with initial weights."""
     return ResNet(config) if isinstance(config, ResNetConfig) else ViT(config)
 

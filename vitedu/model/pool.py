@@ -38,8 +38,7 @@ class KeyValue(nn.Module):
     """k and v of every token in one product: (b, t, d) -> (b, t, 2*d).
 
     Not an nn.Linear, which `initialise` would take for one (2d, d) matrix, with
-    a bound sqrt(1.5) too small. Here k and v are Xavier-uniform, each on its
-    own.
+    a bound sqrt(1.5) too small.
     """
 
     def __init__(self, embed_dim: int) -> None:
@@ -66,8 +65,6 @@ class AttentionPool(nn.Module):
     isn't added; there is no dropout, and no norm before the attention (the
     tokens come normed). Prefix tokens are left out, as in the mean.
 
-    `initialise` sets q, proj, norm and mlp; `latent` and `kv` get their values
-    here, or from `reset_parameters` after a build on the meta device.
     `record_attention` leaves the probe out: its weights are no (t, t) map.
 
     Source: big_vision's vit.py, MAPHead; keys as in timm's AttentionPoolLatent.

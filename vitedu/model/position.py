@@ -40,8 +40,7 @@ class Position:
     """What every kind of position can do; a new kind overrides what it needs.
 
     It may add to the tokens (`AddedTable`), give the attention layers a bias
-    from q (`Relative`), or rotate their q and k (`RoPE`). The first
-    `config.num_prefix_tokens` tokens are not patches.
+    from q (`Relative`), or rotate their q and k (`RoPE`).
     """
 
     name: str = field(default="Position", init=False, repr=False)
@@ -105,8 +104,6 @@ class Learned1D(AddedTable):
 
     1-D: a row knows only its place in the sequence, the grid is left to
     learning. `at` is "stem" (the paper's choice), "layers" or "shared".
-
-    UserError: `at` is something else.
     Source: paper, section 3.1 and appendix D.4.
     """
 
@@ -124,7 +121,7 @@ class Learned2D(AddedTable):
     no place, get learned rows of their own (the paper doesn't say). `at` as for
     Learned1D.
 
-    UserError: `at` is unknown; when the model is built, `embed_dim` is odd.
+    UserError, when the model is built: `embed_dim` is odd.
     Source: paper, appendix D.4.
     """
 
@@ -148,8 +145,7 @@ class SinCos2D(AddedTable):
     See `sincos_table`. `at` as for Learned1D; "layers" and "shared" compute the
     same.
 
-    UserError: `at` is unknown; when the model is built, `embed_dim` isn't a
-    multiple of 4, or is below 8.
+    UserError, when the model is built: what `sincos_table` says.
     Source: big_vision's "sincos2d"; not in the paper.
     """
 

@@ -41,15 +41,11 @@ class Relative(Position):
 
     Every offset p_q - p_k has a learned key embedding; its product with the
     query, divided by sqrt(hd), is added before the softmax. Places are those in
-    the sequence (the class token's is 0), so offsets run from -(t-1) to t-1.
-    Row o + t - 1 of the table (1, 2t - 1, d) belongs to offset o; each head has
-    its own part of the row.
+    the sequence (the class token's is 0). Row o + t - 1 of the table (1, 2t -
+    1, d) belongs to offset o; each head has its own part of the row. `at` is
+    "layers", a table for every block, or "shared"; the paper doesn't say.
 
-    `at` is "layers", a table for every block, or "shared". The paper doesn't
-    say whether layers or heads share, or what the class token's offsets are.
-
-    UserError: `at` is something else; when the model is built, the blocks
-    aren't those of `Standard()`.
+    UserError, when the model is built: the blocks aren't those of `Standard()`.
     Source: paper, appendix D.4.
     """
 
@@ -75,14 +71,11 @@ class Relative(Position):
 
 
 class RelativeBias(nn.Module):
-    """The bias of Relative: q (b, heads, t, hd) -> (b, heads, t, t).
-
-    The owner is in a tuple, which hides it from nn.Module.
-    """
+    """The bias of Relative: q (b, heads, t, hd) -> (b, heads, t, t)."""
 
     def __init__(self, owner: nn.Module) -> None:
         super().__init__()
-        self.owner = (owner,)
+        self.owner = (owner,)  # a tuple hides it from nn.Module
 
     def forward(self, q: Tensor) -> Tensor:
         b, heads, t, hd = q.shape
@@ -110,8 +103,8 @@ class RoPE(Position):
     where. The tokens before the patches aren't rotated. Nothing is learned or
     stored.
 
-    UserError: theta is below 1; when the model is built, the width of a head
-    isn't a multiple of 4, or the blocks aren't those of `Standard()`.
+    UserError, when the model is built: the width of a head isn't a multiple of
+    4, or the blocks aren't those of `Standard()`.
     Source: Heo et al. 2024, "Rotary Position Embedding for Vision Transformer"
     (RoPE-Axial); equal to timm's vit_small_patch16_rope_224. Not in the paper.
     """
@@ -142,14 +135,11 @@ class RoPE(Position):
 
 
 class Rotation(nn.Module):
-    """q and k (b, heads, t, hd), rotated by the table in `owner.pos_embed`.
-
-    The owner is in a tuple, which hides it from nn.Module.
-    """
+    """q and k (b, heads, t, hd), rotated by the table in `owner.pos_embed`."""
 
     def __init__(self, owner: nn.Module) -> None:
         super().__init__()
-        self.owner = (owner,)
+        self.owner = (owner,)  # as in RelativeBias
 
     def forward(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         cosine, sine = beside(q, self.owner[0].pos_embed())

@@ -1,7 +1,5 @@
 """ResNets with GroupNorm and standardised convolutions, in two families.
 
-`resnet("BiT-R50x1")(images)` maps (b, 3, 224, 224) to logits (b, 1000).
-
 "bit-v2" is the ResNet of the BiT paper and its release, "R50x1" (family
 "bit-v1") the ViT authors' own, which is also the backbone of their hybrids.
 Weights of one give nonsense in the other:
@@ -183,10 +181,8 @@ class ResNetConfig:
 
 
 def resnet_config(name: str, **overrides: Unpack[ResNetFields]) -> ResNetConfig:
-    """The configuration of a name, such as "R50x1", with other fields.
+    """The configuration of a name, "BiT-R50x1" or "R50x1", with other fields.
 
-    "BiT-R50x1" is the BiT release's (bit-v2), "R50x1" the ViT authors'
-    (bit-v1).
     UserError: the name or a field is unknown.
     """
     if name not in RESNETS:
@@ -203,8 +199,8 @@ def resnet_config(name: str, **overrides: Unpack[ResNetFields]) -> ResNetConfig:
 class ResNet(Classifier):
     """A ResNet of either family: images (b, c, h, w) -> logits (b, classes).
 
-    The state_dict is that of timm's ResNetV2, with a 1x1 convolution for a
-    head. Any image size will do. With `num_classes=0` it returns features.
+    state_dict keys are timm's (ResNetV2). Any image size will do. With
+    `num_classes=0` it returns features.
     ValueError: the images have another number of axes or channels.
     Source: Kolesnikov et al. 2020, "Big Transfer"; paper, section 4.1.
     """
@@ -275,11 +271,7 @@ class ResNet(Classifier):
         *,
         mode: ResizeMode | None = None,
     ) -> None:
-        """Expect images of another size, in place: the weights fit any.
-
-        `mode` is ignored: there are no positions. UserError: the size isn't
-        positive.
-        """
+        """Expect images of another size, in place; there are no positions."""
         self.config = replace(self.config, image_size=image_size)
         self.preprocess = replace(
             self.preprocess, image_size=self.config.image_size
@@ -296,8 +288,7 @@ class ResNet(Classifier):
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """Which parameters form a layer, for timm's layer decay.
 
-        The root is layer 0, then each unit is one (`coarse`: each stage), the
-        last with the final norm, then the head.
+        Each unit is one (`coarse`: each stage), the last with the final norm.
         """
         unit = [(r"^stages\.(\d+)\.blocks\.(\d+)", None), (r"^norm", (99999,))]
         return {

@@ -93,8 +93,7 @@ class ViT(Classifier):
         """The patches' tokens after some of the blocks: a list of (b, n, d).
 
         `n` is how many blocks, counted from the last, or their numbers (-1 is
-        the last). The list is in the order of the blocks, whatever the order in
-        `n`.
+        the last); the list is always in the order of the blocks.
 
         - reshape: as images of features, (b, d, rows, columns)
         - return_prefix_tokens: pairs of the patches' tokens and the tokens
@@ -197,9 +196,7 @@ class ViT(Classifier):
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """Which parameters form a layer, for timm's layer decay.
 
-        The stem with class token and positions is layer 0; the final norm
-        belongs to the last block; the head comes after it. `coarse` changes
-        nothing.
+        The final norm belongs to the last block; `coarse` changes nothing.
         """
         return {
             "stem": r"^(?:cls_token|reg_token|pos_embed|patch_embed)",

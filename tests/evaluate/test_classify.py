@@ -122,12 +122,6 @@ def test_what_is_no_picture_gets_one_sentence(image, said):
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("top", [0, -1])
-def test_top_is_at_least_1(top):
-    with pytest.raises(UserError, match="top="):
-        classify(small(), photo("cat"), top)
-
-
 # --- names and numbers
 
 

@@ -11,7 +11,6 @@ import torch
 from torch.testing import assert_close
 
 import vitedu
-from vitedu import UserError
 from vitedu.evaluate import (
     Features,
     FewShotPoint,
@@ -113,27 +112,18 @@ GOOD = drawn()
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "said"),
+    ("changes", "said"),
     [
-        ({"y": GOOD[1][:5]}, ValueError, r"\(12, 5\) and \(5,\)"),
-        ({"y": GOOD[1][:, None]}, ValueError, r"\(12, 1\)"),
-        ({"yt": GOOD[1][:1]}, ValueError, "test images need"),
-        ({"x": GOOD[0][:0], "y": GOOD[1][:0]}, ValueError, "no training"),
-        ({"xt": GOOD[0][:, :4]}, ValueError, "4 features each, .* has 5"),
-        ({"x": GOOD[0] * torch.nan}, ValueError, "NaN or infinity"),
-        ({"xt": GOOD[0] / 0}, ValueError, "NaN or infinity"),
-        ({"y": GOOD[1] - 1}, ValueError, "label -1; labels begin at 0"),
-        ({"y": GOOD[1] + 10**15}, UserError, "number the classes 0, 1"),
-        (
-            {"x": torch.zeros(12, 10**4), "y": GOOD[1] + 10**6},
-            UserError,
-            "a classifier of 1,000,003 classes",
-        ),
+        ({"y": GOOD[1][:5]}, r"\(12, 5\) and \(5,\)"),
+        ({"y": GOOD[1][:, None]}, r"\(12, 1\)"),
+        ({"yt": GOOD[1][:1]}, "test images need"),
+        ({"x": GOOD[0] * torch.nan}, "NaN or infinity"),
+        ({"xt": GOOD[0] / 0}, "NaN or infinity"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_one_sentence(changes, error, said):
+def test_what_does_not_fit_is_one_sentence(changes, said):
     values = dict(zip(("x", "y", "xt", "yt"), (*GOOD, *GOOD), strict=True))
-    with pytest.raises(error, match=said) as raised:
+    with pytest.raises(ValueError, match=said) as raised:
         fewshot_accuracy(**(values | changes))
     assert "\n" not in str(raised.value)
 

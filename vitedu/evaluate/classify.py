@@ -40,10 +40,8 @@ def classify(
     per class if `is_trained_by_sigmoid`.
 
     UserError: the picture cannot be read or its pixels are out of range, the
-    model has no classes or a row of logits per token, or `top` is below 1.
+    model has no classes or a row of logits per token.
     """
-    if top < 1:
-        raise UserError(f"top={top} must be at least 1")
     if isinstance(image, list | tuple):
         raise UserError(
             f"classify takes one picture, got a {type(image).__name__} of "

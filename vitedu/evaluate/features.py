@@ -66,28 +66,15 @@ def features(
         return Features(*all_rows(compute, batches, "features"))
 
 
-def check_features(
-    what: str, features: Tensor, labels: Tensor, width: int | None = None
-) -> None:
-    """ValueError unless a classifier can use them; `width` is the wanted d."""
+def check_features(what: str, features: Tensor, labels: Tensor) -> None:
+    """ValueError unless a classifier can use them."""
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise ValueError(
             f"the {what} need features (n, d) and labels (n,), got "
             f"{tuple(features.shape)} and {tuple(labels.shape)}"
         )
-    if not features.numel():
-        raise ValueError(f"there are no {what}; at least one is needed")
-    if width not in (None, features.shape[1]):
-        raise ValueError(
-            f"the {what} have {features.shape[1]} features each, but the "
-            f"classifier has {width}; take both from the same model"
-        )
     if not features.isfinite().all():
         raise ValueError(
             f"the features of the {what} contain NaN or infinity; compute them "
             "in float32, or load other weights"
-        )
-    if labels.min() < 0:
-        raise ValueError(
-            f"the {what} have the label {int(labels.min())}; labels begin at 0"
         )

@@ -78,20 +78,15 @@ class VtabResult(NamedTuple):
     @property
     def group_means(self) -> dict[str, float]:
         """The mean of each group with at least one task that ran."""
+        group_of = {task.name: task.group for task in VTAB}
         members: dict[str, list[float]] = {}
-        for task in VTAB:
-            if task.name in self.accuracies:
-                accuracy = self.accuracies[task.name]
-                members.setdefault(task.group, []).append(accuracy)
+        for name, accuracy in self.accuracies.items():
+            members.setdefault(group_of[name], []).append(accuracy)
         return {group: fmean(each) for group, each in members.items()}
 
 
-def read_tasks() -> tuple[VtabTask, ...]:
-    text = resources.files("vitedu.evaluate") / "vtab.json"
-    return tuple(VtabTask(**row) for row in json.loads(text.read_bytes()))
-
-
-VTAB = read_tasks()
+_TABLE = (resources.files("vitedu.evaluate") / "vtab.json").read_bytes()
+VTAB = tuple(VtabTask(**row) for row in json.loads(_TABLE))
 
 
 class MissingTaskError(UserError):

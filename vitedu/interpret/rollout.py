@@ -4,7 +4,7 @@
 Source: Abnar and Zuidema 2020; the paper, Figure 6 and appendix D.8.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
 from einops import rearrange
@@ -26,20 +26,15 @@ def attention_rollout(maps: Iterable[Tensor]) -> Tensor:
     """
     reached: Tensor | None = None
     for weights in maps:
-        reached = next_layer(weights, reached)
+        mixed = weights.mean(dim=1)  # (b, t, t)
+        own = torch.eye(mixed.shape[-1], dtype=mixed.dtype, device=mixed.device)
+        through = (mixed + own) / 2
+        reached = through if reached is None else through @ reached
     if reached is None:
         raise ValueError(
             "attention_rollout needs the maps of a layer, got none"
         )
     return reached
-
-
-def next_layer(weights: Tensor, reached: Tensor | None) -> Tensor:
-    """One step of the rollout; `reached` is None before the first layer."""
-    mixed = weights.mean(dim=1)  # (b, t, t)
-    own = torch.eye(mixed.shape[-1], dtype=mixed.dtype, device=mixed.device)
-    through = (mixed + own) / 2
-    return through if reached is None else through @ reached
 
 
 @torch.no_grad()
@@ -70,8 +65,16 @@ def attention_map(model: nn.Module, images: Tensor) -> Tensor:
             "the rollout doesn't say what reaches it; pool=token or mean is "
             "needed"
         )
-    tokens = model.embed(images)  # (b, t, d)
-    reached = None
+    reached = attention_rollout(_layer_maps(model, model.embed(images)))
+    shares = reached[:, :, -config.num_patches :]  # (b, t, n)
+    if config.pool == "token":
+        shares = shares[:, 0]
+    else:
+        shares = shares[:, -config.num_patches :].mean(dim=1)
+    return rearrange(shares, "b (gh gw) -> b gh gw", gh=config.grid[0]).float()
+
+
+def _layer_maps(model: ViT, tokens: Tensor) -> Iterator[Tensor]:
     for block in model.blocks:
         with record_attention(block) as maps:
             tokens = block(tokens)
@@ -80,13 +83,4 @@ def attention_map(model: nn.Module, images: Tensor) -> Tensor:
                 f"a {type(block).__name__} doesn't attend over all tokens at "
                 "once, so there is no rollout through it"
             )
-        reached = next_layer(maps[0], reached)
-    if reached is None:
-        raise UserError("the model doesn't have a block, so nothing attends")
-    rows, columns = config.grid
-    shares = reached[:, :, -rows * columns :]  # (b, t, n)
-    if config.pool == "token":
-        shares = shares[:, 0]
-    else:
-        shares = shares[:, -rows * columns :].mean(dim=1)
-    return rearrange(shares, "b (gh gw) -> b gh gw", gh=rows).float()
+        yield maps[0]

@@ -11,7 +11,7 @@ what a kind may do. Table 8 compares kinds and places to add them:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -211,9 +211,8 @@ def sincos_table(
             f"8, got {embed_dim}"
         )
     k = embed_dim // 4
-    frequencies = 10_000.0 ** -(numbers(k) / (k - 1))
-    y, x = (numbers(side)[:, None] * frequencies for side in grid)
-    patches = over_grid([x.sin(), x.cos()], [y.sin(), y.cos()], dtype)
+    y, x = angles(grid, 10_000.0 ** -(numbers(k) / (k - 1)))
+    patches = torch.cat([x.sin(), x.cos(), y.sin(), y.cos()], dim=1).to(dtype)
     return F.pad(patches, (0, 0, num_prefix_tokens, 0))[None]
 
 
@@ -232,29 +231,20 @@ def rotation_table(
     float64. Prefix tokens come first, and are turned by 0.
     """
     k = head_dim // 4
-    speeds = theta ** -(numbers(k) / k)
-    y, x = (numbers(side)[:, None] * speeds for side in grid)
-    cosines = over_grid([x.cos()], [y.cos()], dtype)
-    sines = over_grid([x.sin()], [y.sin()], dtype)
-    before = (0, 0, num_prefix_tokens, 0)
-    return torch.stack(
-        [F.pad(cosines, before, value=1.0), F.pad(sines, before)]
-    )
+    y, x = angles(grid, theta ** -(numbers(k) / k))
+    both = F.pad(torch.cat([x, y], dim=1), (0, 0, num_prefix_tokens, 0))
+    return torch.stack([both.cos(), both.sin()]).to(dtype)
+
+
+def angles(grid: tuple[int, int], speeds: Tensor) -> tuple[Tensor, Tensor]:
+    """Row and column of each patch times each speed (k,): both (n, k)."""
+    y, x = torch.meshgrid(*map(numbers, grid), indexing="ij")
+    return y.reshape(-1, 1) * speeds, x.reshape(-1, 1) * speeds
 
 
 def numbers(count: int) -> Tensor:
     """0, 1, ... in float64, on the CPU under torch.device("meta") too."""
     return torch.arange(count, dtype=torch.float64, device="cpu")
-
-
-def over_grid(
-    of_columns: Sequence[Tensor], of_rows: Sequence[Tensor], dtype: torch.dtype
-) -> Tensor:
-    """Tables (gw, k) and (gh, k) joined for every patch: (n, k * tables)."""
-    shape = len(of_rows[0]), len(of_columns[0]), -1
-    parts = [each[None].expand(shape) for each in of_columns]
-    parts += [each[:, None].expand(shape) for each in of_rows]
-    return torch.cat(parts, dim=-1).to(dtype).flatten(0, 1)
 
 
 class FixedTable(nn.Module):

@@ -18,7 +18,6 @@ from pathlib import Path
 import torch
 
 import vitedu
-from vitedu.bench.peers import SIZES
 from vitedu.data import load_dataset, photo
 from vitedu.data.readers.photos import PHOTOS
 from vitedu.errors import UserError
@@ -26,7 +25,8 @@ from vitedu.model import ViT, ViTConfig
 
 MODELS = {"mnist-tiny": "mnist-tiny.js", "ViT-Ti/16": "vit-ti-16.js"}
 # What the engine reads; all other fields have to be as in the paper.
-READ = (*SIZES, "pool", "norm_eps")
+READ = ("image_size", "patch_size", "in_channels", "num_classes", "embed_dim")
+READ += ("depth", "num_heads", "mlp_dim", "pool", "norm_eps")
 SIDE = 112  # of the small photographs, in pixels
 
 

@@ -61,18 +61,11 @@ def test_the_table_has_every_field():
     assert named == {each.name for each in fields(TrainConfig)}
 
 
-def test_json_of_an_unknown_field_names_the_nearest():
-    with pytest.raises(
-        UserError, match="no field 'warm_up'; did you mean 'warmup'"
-    ):
-        TrainConfig.from_json(config().to_json() | {"warm_up": 0.1})
-
-
-@pytest.mark.parametrize("part", ["model", "preprocess", "augment"])
-def test_json_of_an_unknown_nested_field_is_an_error(part):
+@pytest.mark.parametrize("part", ["model", "preprocess", "augment", None])
+def test_json_of_an_unknown_field_names_it(part):
     values = config().to_json()
-    values[part] = values[part] | {"unheard_of": 1}
-    with pytest.raises(UserError, match="unheard_of"):
+    (values[part] if part else values)["warm_up"] = 0.1
+    with pytest.raises(UserError, match="no field 'warm_up'"):
         TrainConfig.from_json(values)
 
 
@@ -129,40 +122,29 @@ def test_the_digest_does_not_depend_on_how_a_whole_number_is_written():
 # --- values out of range
 
 WRONG = {
-    "epochs": (0, -1),
-    "steps": (0, -1),
-    "batch_size": (0, -64),
-    "micro_batch_size": (0, -1),
-    "log_every": (0, -1),
-    "save_every": (0, -1),
-    "max_images": (0, -1),
-    "threads": (0, -1),
-    "seed": (-1, 2**64),
+    **dict.fromkeys(
+        ("epochs", "steps", "batch_size", "micro_batch_size"), (0,)
+    ),
+    **dict.fromkeys(("log_every", "save_every", "max_images", "threads"), (0,)),
+    **dict.fromkeys(("weight_decay", "mixup", "cutmix"), (-0.1, NAN, INF)),
+    **dict.fromkeys(("label_smoothing", "validation", "ema"), (-0.1, 1.0, NAN)),
+    **dict.fromkeys(("lr", "max_grad_norm"), (0.0, NAN, INF, True)),
+    "seed": (-1, 2**64, 0.5),
     "num_workers": (-1,),
-    "lr": (0.0, -1e-3, NAN, INF),
-    "max_grad_norm": (0.0, -1.0, NAN, INF),
-    "weight_decay": (-0.1, NAN, INF),
-    "label_smoothing": (-0.1, 1.0, NAN, INF),
-    "validation": (-0.1, 1.0, NAN),
-    "ema": (-0.1, 1.0, NAN),
     "warmup": (-0.1, 1.1, NAN),
     "layer_decay": (0.0, 1.1, NAN),
-    "mixup": (-0.1, NAN, INF),
-    "cutmix": (-0.1, NAN, INF),
     "head_bias": (NAN, INF, 1e308),
-    "betas": (
-        (0.9, 1.0),
-        (-0.1, 0.9),
-        (NAN, 0.9),
-        (0.9,),
-        (0.9, 0.99, 0.999),
-        (),
-    ),
-    "tier": ("huge", ""),
+    "betas": ((0.9, 1.0), (NAN, 0.9), (0.9,), (0.9, 0.99, 0.999), 0.9),
+    "tier": ("smok", ""),
     "optimizer": ("adamm", "AdamW"),
     "schedule": ("cosin", None),
+    "loss": ("softmx",),
+    "keep": ("lst",),
     "precision": ("fp8", "float16"),
-    "fallback": ("mnist", ""),
+    "attention": ("flsh",),
+    "fallback": ("mnist",),
+    "compile": ("yes", 1),
+    "dataset": (None,),
 }
 
 
@@ -170,47 +152,22 @@ WRONG = {
     ("name", "value"),
     [(name, value) for name in WRONG for value in WRONG[name]],
 )
-def test_a_value_out_of_range_is_one_sentence_with_its_name(name, value):
+def test_a_wrong_value_is_one_sentence_with_its_name(name, value):
     changes = {name: value} | ({"steps": None} if name == "epochs" else {})
     with pytest.raises(UserError, match=name) as error:
         config(**changes)
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "right"),
-    [
-        ("tier", "smoke"),
-        ("optimizer", "adamw"),
-        ("schedule", "cosine"),
-        ("loss", "softmax"),
-        ("keep", "last"),
-        ("precision", "bf16"),
-        ("attention", "flash"),
-        ("fallback", "digits"),
-    ],
-)
-def test_a_wrong_choice_names_the_nearest(name, right):
-    with pytest.raises(UserError, match=f"did you mean .*{right!r}"):
-        config(**{name: right + "x"})
+def test_a_wrong_choice_names_the_nearest():
+    with pytest.raises(UserError, match="did you mean 'cosine'"):
+        config(schedule="cosin")
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("steps", value) for value in (2.5, "20", True)),
-        *(("batch_size", value) for value in (2.5, "64", True)),
-        *(("lr", value) for value in ("fast", [0.1], True)),
-        *(("compile", value) for value in ("yes", 1)),
-        *(("model", value) for value in ("ViT-B/16", None)),
-        ("betas", 0.9),
-        ("seed", 0.5),
-        ("dataset", None),
-    ],
-)
-def test_a_value_of_the_wrong_type_is_one_sentence_with_its_name(name, value):
-    with pytest.raises((UserError, TypeError), match=name):
-        config(**{name: value})
+@pytest.mark.parametrize("value", ["ViT-B/16", None])
+def test_a_model_is_a_configuration(value):
+    with pytest.raises((UserError, TypeError), match="model"):
+        config(model=value)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +204,6 @@ ASSIGNMENTS = [
     ("lr=3e-4", 3e-4),
     ("lr=1", 1.0),
     ("batch_size=32", 32),
-    ("seed=7", 7),
     ("betas=0.9,0.99", (0.9, 0.99)),
     ("compile=true", True),
     ("compile=False", False),
@@ -255,27 +211,18 @@ ASSIGNMENTS = [
     ("micro_batch_size=4", 4),
     ("micro_batch_size=none", None),
     ("max_grad_norm=0.5", 0.5),
-    ("max_grad_norm=none", None),
     ("ema=none", None),
     ("data=some/folder", "some/folder"),
     ("data=none", None),
-    ("dataset=my.npz", "my.npz"),
-    ("model.depth=4", 4),
     ("model.image_size=32", (32, 32)),
     ("model.image_size=32,48", (32, 48)),
-    ("model.pre_logits=16", 16),
     ("model.pre_logits=none", None),
-    ("model.dropout=0.1", 0.1),
     ("model.class_token=true", True),
-    ("model.gelu=tanh", "tanh"),
     ("model.position.at=stem", "stem"),
-    ("augment.flip=true", True),
     ("augment.shift=3", 3),
     ("augment.rotate=12.5", 12.5),
     ("preprocess.mean=0.5", (0.5,)),
-    ("preprocess.std=0.25", (0.25,)),
     ("preprocess.crop=none", None),
-    ("preprocess.crop=0.9", 0.9),
     ("preprocess.interpolation=bicubic", "bicubic"),
 ]
 
@@ -284,12 +231,9 @@ ASSIGNMENTS = [
 def test_text_is_read_by_the_type_of_the_field(assignment, want):
     path, text = assignment.split("=")
     before = config(
-        **{
-            "micro_batch_size": 2,
-            "max_grad_norm": 1.0,
-            "ema": 0.5,
-            "data": "x",
-        },
+        micro_batch_size=2,
+        ema=0.5,
+        data="x",
         model=replace(SMALL, pre_logits=8),
         preprocess=PreprocessSpec(crop=0.5),
     )
@@ -312,13 +256,10 @@ def test_values_of_two_parts_need_to_fit_each_other_only_in_the_end():
     assert override(config(), three).preprocess.mean == (0.1, 0.2, 0.3)
 
 
-def test_steps_take_the_place_of_epochs():
+def test_steps_and_epochs_take_each_others_place():
     after = override(config(steps=None, epochs=5), {"steps": "9"})
     assert (after.steps, after.epochs) == (9, None)
-
-
-def test_epochs_take_the_place_of_steps():
-    after = override(config(steps=9), {"epochs": "5"})
+    after = override(after, {"epochs": "5"})
     assert (after.steps, after.epochs) == (None, 5)
 
 
@@ -351,36 +292,24 @@ def test_a_variant_starts_from_its_defaults_and_takes_fields():
     ("assignment", "reason"),
     [
         ("lr=fast", "lr must be a number above 0, got 'fast'"),
-        ("lr=", "lr must be a number above 0, got ''"),
         ("lr=none", "lr must be a number above 0, got 'none'"),
         ("batch_size=2.5", "batch_size must be a whole number .*, got '2.5'"),
-        ("batch_size=many", "batch_size must be a whole number"),
         ("steps=1e3", "steps must be a whole number"),
         ("compile=1", "compile must be true or false, got '1'"),
         ("betas=0.9,high", r"betas must be 2 numbers .*\(0.9, 'high'\)"),
-        ("betas=0.9", "betas must be 2 numbers"),
-        ("betas=0.9,0.99,0.999", "betas must be 2 numbers"),
-        ("model.depth=four", "depth must be a whole number"),
         ("model.depth=0", "depth must be a whole number of at least 1"),
-        ("model.embed_dim=-8", "embed_dim"),
-        ("model.image_size=8,8,8", "image_size"),
         (
             "model.patch_size=3",
             "image size 8 is not a multiple of the patch size 3",
         ),
         ("model.num_heads=3", "embed_dim=8 does not divide into 3 heads"),
         ("augment.flip=maybe", "flip must be true or false"),
-        ("augment.shift=1.5", "shift must be a whole number"),
         ("preprocess.std=0", "std"),
-        ("preprocess.mean=nan", "mean"),
         ("warm_up=0.1", "no field 'warm_up'; did you mean 'warmup'"),
         ("model.dept=4", "no field 'dept'; did you mean 'depth'"),
-        ("augment.flpi=true", "no field 'flpi'; did you mean 'flip'"),
         ("preprocess.means=0.5", "no field 'means'; did you mean 'mean'"),
         ("lr.high=1", "lr has no fields"),
         ("model=ViT-B/16", "model cannot be set as a whole"),
-        ("augment=strong", "augment cannot be set as a whole"),
-        ("model.=4", "model"),
         ("model.stem=Hybird", "no stem 'Hybird'; did you mean 'Hybrid'"),
         ("model.block.name=", "no block ''; known: Axial, Standard"),
         ("model.stem.layers=1", "Patches has no field 'layers'"),

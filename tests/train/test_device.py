@@ -25,16 +25,16 @@ def three_threads():
     torch.set_num_threads(before)
 
 
-def used(config, out=None, **options):
+def used(config, **options):
     """The threads that each line of the log was computed with."""
     seen = []
-    fit(
-        config,
-        out,
-        on_progress=lambda _: seen.append(torch.get_num_threads()),
-        **options,
-    )
+    options["on_progress"] = lambda _: seen.append(torch.get_num_threads())
+    fit(config, "run", **options)
     return {*seen}
+
+
+def recorded():
+    return RunFolder("run").read_config().threads
 
 
 @pytest.mark.parametrize("name", ["digits", "mnist-seed", "mnist-small"])
@@ -42,33 +42,23 @@ def test_small_recipes_take_one_thread(name):
     assert choose_threads(recipe(name, "cpu"), 64) == 1
 
 
-def test_a_large_model_takes_all():
-    config = replace(CONFIG, model=vit_config("ViT-B/16"), batch_size=64)
-    assert choose_threads(config, 64) == 64
-
-
-def test_what_counts_is_what_is_in_memory_at_a_time():
+def test_a_large_model_takes_all_by_what_is_in_memory_at_a_time():
     config = replace(CONFIG, model=vit_config("ViT-Ti/16"), batch_size=64)
     assert choose_threads(config, 8) == 8
     assert choose_threads(replace(config, micro_batch_size=1), 8) == 1
 
 
-def test_a_run_uses_and_records_its_threads(here, three_threads):
-    assert used(CONFIG, "run") == {1}
-    assert RunFolder("run").read_config().threads == 1
-
-
-def test_threads_that_are_asked_for_are_taken(here, three_threads):
-    assert used(replace(CONFIG, threads=2), "run") == {2}
-    assert RunFolder("run").read_config().threads == 2
+@pytest.mark.parametrize(("asked", "taken"), [(None, 1), (2, 2)])
+def test_a_run_uses_and_records_its_threads(here, three_threads, asked, taken):
+    assert used(replace(CONFIG, threads=asked)) == {taken}
+    assert recorded() == taken
 
 
 def test_a_run_that_goes_on_keeps_its_threads(here, three_threads):
-    asked = replace(CONFIG, threads=2)
-    used(asked, "run", should_stop=stopper(1))
-    assert used(CONFIG, "run", should_stop=stopper(1)) == {2}
-    assert used(replace(CONFIG, threads=3), "run") == {3}
-    assert RunFolder("run").read_config().threads == 3
+    used(replace(CONFIG, threads=2), should_stop=stopper(1))
+    assert used(CONFIG, should_stop=stopper(1)) == {2}
+    assert used(replace(CONFIG, threads=3)) == {3}
+    assert recorded() == 3
 
 
 def test_a_run_from_before_there_were_threads_keeps_those_of_pytorch(
@@ -79,7 +69,7 @@ def test_a_run_from_before_there_were_threads_keeps_those_of_pytorch(
     values = json.loads(path.read_text())
     del values["threads"]
     path.write_text(json.dumps(values))
-    assert used(CONFIG, "run") == {3}
+    assert used(CONFIG) == {3}
 
 
 def test_the_threads_are_put_back_behind_an_error(three_threads):
@@ -104,11 +94,8 @@ HERE = [
 
 def test_auto_is_the_first_of_cuda_mps_cpu():
     assert find_device("auto").type == HERE[0]
-
-
-@pytest.mark.parametrize("name", HERE)
-def test_what_is_there_holds_tensors(name):
-    assert torch.ones(2, device=find_device(name)).sum().item() == 2
+    for name in HERE:
+        assert torch.ones(2, device=find_device(name)).sum().item() == 2
 
 
 @pytest.mark.parametrize(
@@ -123,9 +110,8 @@ def test_a_device_that_is_absent_is_one_sentence_naming_what_is_there(name):
 
 
 def test_a_gpu_beyond_the_last_is_one_sentence():
-    with pytest.raises(
-        UserError, match="doesn't have the device 'cuda:99'; it has"
-    ):
+    said = "doesn't have the device 'cuda:99'; it has"
+    with pytest.raises(UserError, match=said):
         find_device("cuda:99")
 
 

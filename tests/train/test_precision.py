@@ -312,13 +312,6 @@ def test_an_error_that_is_not_the_kernels_stays_what_it_was():
         raise RuntimeError("of another kind")
 
 
-def test_a_device_of_one_kernel_offers_no_choice():
-    mps = torch.device("mps")
-    assert build_precision("fp32", mps, "math").attention == "math"
-    with pytest.raises(UserError, match="only one kernel for the device mps"):
-        build_precision("fp32", mps, "flash")
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_gpu_takes_nearly_the_step_of_float32(name):

@@ -4,7 +4,7 @@
 """
 
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -13,23 +13,11 @@ from torch import Tensor, nn
 
 from vitedu.compat import import_timm, import_torchvision
 from vitedu.errors import UserError, did_you_mean
-from vitedu.model import ViTConfig, new_network
+from vitedu.model import new_network
 from vitedu.model.network import NetworkConfig
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights import DIALECTS, Checkpoint
-from vitedu.weights.mapping import check_holds
-
-# the fields of a ViTConfig that every ViT has
-SIZES = (
-    "image_size",
-    "patch_size",
-    "in_channels",
-    "num_classes",
-    "embed_dim",
-    "depth",
-    "num_heads",
-    "mlp_dim",
-)
+from vitedu.weights.mapping import check_holds, check_vit
 
 # Of the largest logit. Rounding moves the logits of a deep ViT by 1e-5, timm's
 # small numbers in the norms of hybrids by 5e-4.
@@ -75,8 +63,7 @@ def timm_model(checkpoint: Checkpoint) -> nn.Module:
 def torchvision_model(checkpoint: Checkpoint) -> nn.Module:
     config = checkpoint.config
     arrays = DIALECTS["torchvision"].from_vitedu(checkpoint)
-    tanh = {"gelu='tanh'": config.gelu == "tanh"}
-    check_holds("torchvision's ViT", tanh)
+    check_holds("torchvision's ViT", {"gelu='tanh'": config.gelu == "tanh"})
     model = import_torchvision().models.VisionTransformer(
         config.image_size[0],
         config.patch_size[0],
@@ -115,11 +102,7 @@ def vit_pytorch_model(checkpoint: Checkpoint) -> nn.Module:
     """
     import vit_pytorch
 
-    config = checkpoint.config
-    plain = isinstance(config, ViTConfig) and config == ViTConfig(
-        **{name: getattr(config, name) for name in SIZES}
-    )
-    check_holds("vit-pytorch's ViT", {"anything but the plain ViT": not plain})
+    config = check_vit("vit-pytorch's ViT", checkpoint.config)
     return vit_pytorch.ViT(
         image_size=config.image_size,
         patch_size=config.patch_size,
@@ -143,7 +126,7 @@ DEPARTS = ("vit-pytorch",)  # from the paper, so it is another function
 
 
 def contestants(
-    config: NetworkConfig, against: Iterable[str]
+    config: NetworkConfig, against: Sequence[str]
 ) -> tuple[list[Contestant], dict[str, str]]:
     """Ours first, then the peers, on the CPU; and why others don't take part.
 
@@ -153,7 +136,6 @@ def contestants(
     UserError: a peer's name is unknown, or the model has no head or has
     dropout, which the libraries place differently.
     """
-    against = tuple(against)
     for name in against:
         if name not in PEERS:
             raise UserError(

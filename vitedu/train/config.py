@@ -70,18 +70,14 @@ class TrainConfig:
 
     Attributes:
         recipe: name of the recipe, and of the result
-        tier: size of the run: "smoke" (seconds), "cpu" (minutes) or "gpu" (all
-            of it)
+        tier: size of the run: "smoke" (seconds), "cpu" (minutes) or "gpu" (all)
         model: the network; set its fields by name, as in model.depth=4
-        dataset: a named set, a FILE.npz, or a FOLDER of pictures in class
-            folders
+        dataset: a named set, a FILE.npz, or a FOLDER with one for each class
         data: where the data set is, if not in one of the usual places
         weights: trained weights to start from: a file, a run folder or a name.
             The head starts from zeros if its classes are not the data's
-        preprocess: how a picture becomes an input; size and channels are the
-            model's
-        augment: random changes to the training images, set as in
-            augment.flip=true
+        preprocess: how a picture becomes an input of the model's size
+        augment: random changes to the training images, as in augment.flip=true
         epochs: length of the run; give either epochs or steps
         steps: length of the run in updates of the weights
         batch_size: images per update
@@ -94,34 +90,27 @@ class TrainConfig:
         warmup: share of the steps in which the learning rate rises from 0
         layer_decay: learning rate of a layer as a share of the next one's; 1
             means that all learn at the same rate
-        max_grad_norm: global norm that gradients are clipped to; none means no
-            clipping
-        loss: "softmax" (cross-entropy) or "sigmoid" (a yes or no for each
-            class)
+        max_grad_norm: global norm that gradients are clipped to; none is off
+        loss: "softmax" (cross-entropy) or "sigmoid" (yes or no for each class)
         head_bias: initial value of the head's bias
         label_smoothing: share of the target that is spread over all classes
         mixup: alpha of Beta(alpha, alpha) for mixing two images; 0 is off
         cutmix: the same for pasting a box of one image into another; with both
             on, each batch takes one of them
-        ema: decay of the averaged weights, which are then the result; none is
-            off
-        keep: which weights are the result: "last", or "best" on the validation
-            part
+        ema: decay of the averaged weights, then the result; none is off
+        keep: weights of the result: "last", or "best" on the validation part
         precision: "fp32", "tf32", "bf16", "fp16", or "auto": the fastest that
             the device computes well
         attention: kernel of the attention; "auto" leaves the choice to PyTorch,
             among those whose gradients can be trusted: not cuDNN's
         compile: whether to compile the network with torch.compile
         activation_checkpointing: less memory for a third more work
-        shard: spread the weights over the processes (FSDP2) instead of copying
-            them
+        shard: spread the weights over the processes (FSDP2), not copies
         seed: seed of the initial weights and of all random numbers
         validation: share of the training images held out to choose by
-        max_images: use at most this many images for training, and as many for
-            testing
+        max_images: use at most so many images to train on, and to test on
         fallback: "digits" uses the embedded digits if the data set is missing
-        given: what was passed to `fit` as a Python object, by name; `fit`
-            writes it
+        given: Python objects passed to `fit`, by name; `fit` writes it
         device: "auto", "cuda", "cuda:1", "mps" or "cpu"
         threads: CPU threads; none lets the work of a step decide, 1 for small
             models
@@ -237,7 +226,7 @@ class TrainConfig:
 def differences(
     before: TrainConfig, now: TrainConfig
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields that make the two different runs: values before, and now."""
+    """The fields that make them two runs: values before, and now."""
     both = [dict(dotted(each.identity())) for each in (before, now)]
     names = [x for x in both[0] | both[1] if both[0].get(x) != both[1].get(x)]
     old, new = ({name: each.get(name) for name in names} for each in both)
@@ -263,10 +252,9 @@ def dotted(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 def override(config: Config, assignments: dict[str, str]) -> Config:
     """`config` with fields set from text: {"lr": "3e-4", "model.depth": "4"}.
 
-    Values are parsed by the field's type; "none" clears an optional field.
-    {"model.position": "RoPE"} chooses a variant by class name; its fields start
-    from their defaults. All are set at once, so only the final values need to
-    fit each other.
+    "none" clears an optional field; {"model.position": "RoPE"} chooses a
+    variant, whose fields start from their defaults. All are set at once, so
+    only the final values need to fit each other.
     UserError: a field is unknown, or a value is of another type.
     """
     changes: dict[str, Any] = {}
@@ -312,11 +300,7 @@ def changed(config: Config, changes: dict[str, Any]) -> Config:
 
 
 def parsed(text: str, kind: Any) -> Any:
-    """`text` as a field of type `kind`.
-
-    If it can't be parsed, the text itself: the configuration rejects it with
-    its usual error.
-    """
+    """`text` as a field of type `kind`; itself, to be refused, if it isn't."""
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         kinds = typing.get_args(kind)
         if text.lower() == "none" and type(None) in kinds:
@@ -329,9 +313,7 @@ def parsed(text: str, kind: Any) -> Any:
         return values[0] if len(values) == 1 and inner is int else values
     if kind is bool:
         return {"true": True, "false": False}.get(text.lower(), text)
-    if kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            return text
-    return text
+    try:
+        return kind(text) if kind in (int, float) else text
+    except ValueError:
+        return text

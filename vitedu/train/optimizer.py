@@ -11,10 +11,9 @@ from vitedu.errors import UserError, did_you_mean
 from vitedu.train.config import TrainConfig
 
 Groups = list[dict[str, Any]]
-Betas = tuple[float, float]
 
 # attributes of a network before its blocks, and after its final norm
-BEFORE = ("patch_embed", "cls_token", "pos_embed", "stem")
+BEFORE = ("patch_embed", "cls_token", "reg_token", "pos_embed", "stem")
 BEHIND = ("pool", "pre_logits", "head")
 
 
@@ -23,10 +22,9 @@ def parameter_groups(
 ) -> Groups:
     """Parameter groups: only kernels decay; per layer if `layer_decay` < 1.
 
-    A kernel is the weight of a dense or convolutional layer; biases, norms,
-    class token and positions don't decay. The paper does not say; this is the
-    rule of the authors' newer code (big_vision decays only what is called
-    `kernel`). Frozen weights (`requires_grad=False`) are in no group.
+    A kernel is the weight of a dense or convolutional layer; the paper does not
+    say what decays, this is the rule of the authors' newer code, big_vision.
+    Frozen weights (`requires_grad=False`) are in no group.
 
     With `layer_decay` below 1, each layer learns at that share of the next
     one's rate (`lr_scale`), the head at the full rate: early layers of a
@@ -34,8 +32,7 @@ def parameter_groups(
     block. `set_lr` applies `lr_scale`; a schedule of your own has to.
     Source: BEiT's and MAE's fine-tuning; for the norm, timm's group_matcher.
 
-    UserError: all weights are frozen. ValueError: with layer decay, a
-    parameter's layer is unknown.
+    UserError: all weights are frozen.
     """
     layers = layers_of(model) if layer_decay < 1.0 else {}
     last = max(layers.values(), default=0)
@@ -49,14 +46,15 @@ def parameter_groups(
         for layer in range(last + 1)
         for kind, decay in (("kernels", weight_decay), ("others", 0.0))
     ]
-    for path, module in model.named_modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            is_kernel = name == "weight" and isinstance(
-                module, nn.Linear | nn.Conv2d
-            )
-            layer = layers.get(f"{path}.{name}".lstrip("."), 0)
-            if parameter.requires_grad:
-                groups[2 * layer + (not is_kernel)]["params"].append(parameter)
+    kernels = {
+        id(module.weight)
+        for module in model.modules()
+        if isinstance(module, nn.Linear | nn.Conv2d)
+    }
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            number = 2 * layers.get(name, 0) + (id(parameter) not in kernels)
+            groups[number]["params"].append(parameter)
     filled = [group for group in groups if group["params"]]
     if not filled:
         raise UserError(
@@ -76,32 +74,21 @@ def layers_of(model: Any) -> dict[str, int]:
     }
     parts = dict.fromkeys(BEFORE, 0) | dict.fromkeys(BEHIND, len(blocks) + 1)
     parts["norm"] = len(blocks)  # with the last block
-    layers = {}
-    for name, parameter in model.named_parameters():
-        layer = inside.get(id(parameter), parts.get(name.split(".")[0]))
-        if layer is None:
-            raise ValueError(
-                f"layer_decay does not know which layer {name!r} belongs to; "
-                "put it into a block or under one of "
-                f"{', '.join(BEFORE + BEHIND)}, or train without layer decay"
-            )
-        layers[name] = layer
-    return layers
+    return {
+        name: inside.get(id(parameter)) or parts[name.split(".")[0]]
+        for name, parameter in model.named_parameters()
+    }
 
 
 def sgd(
-    groups: Groups, lr: float, betas: Betas, fused: bool
+    groups: Groups, lr: float, betas: tuple[float, float], fused: bool
 ) -> torch.optim.Optimizer:
-    """`betas[0]` is the momentum.
-
-    Velocities are zeroed: PyTorch (up to 2.13) leaves those of fused SGD
-    uninitialised if a loss scaler skips the first step.
-    """
     # PyTorch 2.13 cannot fuse it for sharded weights (FSDP2)
     is_distributed = hasattr(groups[0]["params"][0], "full_tensor")
     optimizer = torch.optim.SGD(
         groups, lr=lr, momentum=betas[0], fused=fused and not is_distributed
     )
+    # which PyTorch 2.13 leaves uninitialised if a scaler skips the first step
     for group in optimizer.param_groups:
         for parameter in group["params"] if betas[0] else ():
             velocity = torch.zeros_like(parameter)

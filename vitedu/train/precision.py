@@ -120,25 +120,15 @@ def build_precision(
 ) -> Precision:
     """The precision called `name`, with "auto" resolved.
 
-    UserError: the device doesn't support it, or has no choice of kernels.
+    UserError: the device doesn't support it.
     """
-    name = resolve_precision(name, device)
-    if attention not in ("auto", "math") and device.type not in ("cpu", "cuda"):
-        raise UserError(
-            f"attention={attention}: PyTorch has only one kernel for the "
-            f"device {device.type}; use attention=auto"
-        )
-    return Precision(name, device, attention)
+    return Precision(resolve_precision(name, device), device, attention)
 
 
 def concrete(config: TrainConfig, device: torch.device) -> TrainConfig:
-    """`config` with the precision that "auto" means on `device`.
-
-    UserError: the device does not support the precision.
-    """
-    return replace(
-        config, precision=resolve_precision(config.precision, device)
-    )
+    """`config` with the precision that "auto" means on `device`."""
+    name = resolve_precision(config.precision, device)
+    return replace(config, precision=name)
 
 
 def resolve_precision(name: str, device: torch.device) -> str:

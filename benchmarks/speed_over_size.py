@@ -68,7 +68,7 @@ def speeds(sides: tuple[int, ...], rounds: int) -> dict[str, list[float]]:
     for run in turns.values():
         run()  # warms up
     device = torch.device("cpu")
-    seconds = take_turns(turns, rounds, device, time.process_time)
+    seconds = take_turns(turns, rounds, device)
     return {
         place: [counts[place] / each for each in found]
         for place, found in seconds.items()

@@ -28,7 +28,7 @@ def short_turns(monkeypatch):
     monkeypatch.setattr(measure, "WARM_UP", 1)
 
 
-def test_turns_are_timed_apart_and_another_begins_each_round():
+def test_turns_are_timed_apart_and_another_begins_each_round(monkeypatch):
     now, taken = [0.0], []
 
     def turn(name, seconds):
@@ -39,7 +39,8 @@ def test_turns_are_timed_apart_and_another_begins_each_round():
         return take
 
     three = {"a": turn("a", 1.0), "b": turn("b", 4.0), "c": turn("c", 2.0)}
-    seconds = measure.take_turns(three, 4, CPU, lambda: now[0])
+    monkeypatch.setattr(measure, "clock_of", lambda device: lambda: now[0])
+    seconds = measure.take_turns(three, 4, CPU)
     assert "".join(taken) == "abcbcacababc"
     assert seconds == {"a": [1.0] * 4, "b": [4.0] * 4, "c": [2.0] * 4}
 

@@ -24,7 +24,7 @@ from lots.timing import (
     time_turns,
 )
 from vitedu import budget
-from vitedu.bench.measure import clock_of, step_of, timed, wait
+from vitedu.bench.measure import step_of, timed, wait
 from vitedu.errors import UserError
 from vitedu.model import ViTConfig, new_network
 
@@ -171,8 +171,7 @@ def kernels(one: Contestant, options: Options) -> dict[str, Any]:
     step = step_of(one.state, one.batch, True)
     for _ in range(PROFILED_STEPS):
         step()
-    clock = clock_of(device)
-    seconds = min(timed(step, device, clock) for _ in range(PROFILED_STEPS))
+    seconds = min(timed(step, device) for _ in range(PROFILED_STEPS))
     activity = ProfilerActivity.CUDA if is_cuda else ProfilerActivity.CPU
     with profile(activities=[activity]) as profiler:
         for _ in range(PROFILED_STEPS):

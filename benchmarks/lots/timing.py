@@ -16,7 +16,6 @@ from lots import Options
 from vitedu import budget
 from vitedu.bench.measure import (
     Settings,
-    clock_of,
     matmul_ceiling,
     random_batch,
     repeated,
@@ -119,17 +118,16 @@ def time_turns(
     over the rounds.
     """
     device = options.device
-    clock = clock_of(device)
     turns, num_steps, peaks = {}, {}, {}
     for name, (state, batch) in contestants.items():
         state.model.train(training)
         step = step_of(state, batch, training)
-        filled, peak = warm_up({name: step}, {name: state}, device, clock)
+        filled, peak = warm_up({name: step}, {name: state}, device)
         num_steps[name] = 1 if options.smoke else filled
         peaks[name] = peak[name]
         turns[name] = repeated(step, num_steps[name])
     rounds = 2 if options.smoke else ROUNDS
-    seconds = take_turns(turns, rounds, device, clock)
+    seconds = take_turns(turns, rounds, device)
     speeds = {
         name: [num_steps[name] * len(batch[0]) / each for each in seconds[name]]
         for name, (_, batch) in contestants.items()

@@ -32,7 +32,6 @@ from vitedu.train.schedule import build_schedule
 from vitedu.train.start import compile_model
 
 Kind = Literal["inference", "training"]
-Clock = Callable[[], float]  # seconds
 KINDS: tuple[Kind, ...] = get_args(Kind)
 TURN_SECONDS = 0.3  # shorter turns are filled up with more steps
 WARM_UP = 3  # steps of each contestant that are not timed; the first compiles
@@ -45,7 +44,6 @@ class Settings:
     `batch_size` images a step, `rounds` turns of each contestant, `threads` of
     the CPU (None: torch's). A step is that of `vitedu train`: softmax
     cross-entropy, fused AdamW, no gradient clipping.
-    UserError: a number is too small, or a kind is unknown.
     """
 
     batch_size: Count
@@ -136,19 +134,15 @@ def measure(
         for each in entered
     }
     precision = states["vitedu"].precision
-    clock = clock_of(device)
     with precision.autocast():
         dtype = DTYPES[precision.name] or torch.float32
-        ceilings = {"matrix_product": matmul_ceiling(device, dtype, clock)}
+        ceilings = {"matrix_product": matmul_ceiling(device, dtype)}
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
         ceilings["datasheet"] = budget.datasheet(name, precision.name)
     same = {each.name for each in entered if each.difference is not None}
-    measured: dict[str, Any] = {
-        "precision": precision.name,
-        "clock": clock.__name__,
-        "ceilings": ceilings,
-    }
+    measured: dict[str, Any] = {"precision": precision.name}
+    measured |= {"clock": clock_of(device).__name__, "ceilings": ceilings}
     for kind in settings.kinds:
         is_training = kind == "training"
         steps = {}
@@ -156,10 +150,10 @@ def measure(
             state.model.train(is_training)
             steps[name] = step_of(state, batch, is_training)
         tell(f"{kind}: warming up")
-        num_steps, peaks = warm_up(steps, states, device, clock)
+        num_steps, peaks = warm_up(steps, states, device)
         tell(f"{kind}: {settings.rounds} rounds")
         turns = {x: repeated(step, num_steps) for x, step in steps.items()}
-        seconds = take_turns(turns, settings.rounds, device, clock)
+        seconds = take_turns(turns, settings.rounds, device)
         answer = compare(seconds, num_steps * settings.batch_size, same)
         for name, row in answer["contestants"].items():
             row["peak_memory"] = peaks[name]
@@ -232,7 +226,6 @@ def warm_up(
     steps: dict[str, Callable[[], None]],
     states: dict[str, TrainState],
     device: torch.device,
-    clock: Clock,
 ) -> tuple[int, dict[str, int | None]]:
     """Steps that fill a turn, and the peak memory of each step in bytes."""
     is_cuda = device.type == "cuda"
@@ -243,7 +236,7 @@ def warm_up(
         if is_cuda:
             torch.cuda.reset_peak_memory_stats(device)
             before = torch.cuda.memory_allocated(device)
-        seconds.append(timed(step, device, clock))
+        seconds.append(timed(step, device))
         peaks[name] = None
         if is_cuda:
             # the others take memory too, so count what this step adds
@@ -253,33 +246,28 @@ def warm_up(
 
 
 def resident_bytes(state: TrainState) -> int:
-    weights = list(state.model.state_dict().values())
-    for values in state.optimizer.state.values():
-        weights += [x for x in values.values() if isinstance(x, Tensor)]
-    return sum(each.nbytes for each in weights)
+    held = [state.model.state_dict(), *state.optimizer.state.values()]
+    tensors = [x for values in held for x in values.values()]
+    return sum(x.nbytes for x in tensors if isinstance(x, Tensor))
 
 
 # --- turns
 
 
 def take_turns(
-    turns: dict[str, Callable[[], None]],
-    rounds: int,
-    device: torch.device,
-    clock: Clock,
+    turns: dict[str, Callable[[], None]], rounds: int, device: torch.device
 ) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {name: [] for name in turns}
     for index in range(rounds):
         first = index % len(turns)  # another begins each time
         for name in [*turns][first:] + [*turns][:first]:
-            seconds[name].append(timed(turns[name], device, clock))
+            seconds[name].append(timed(turns[name], device))
     return seconds
 
 
-def timed(
-    action: Callable[[], object], device: torch.device, clock: Clock
-) -> float:
+def timed(action: Callable[[], object], device: torch.device) -> float:
     """Seconds of an action, from an idle device to an idle device."""
+    clock = clock_of(device)
     wait(device)
     started = clock()
     action()
@@ -294,7 +282,7 @@ def wait(device: torch.device) -> None:
         torch.mps.synchronize()
 
 
-def clock_of(device: torch.device) -> Clock:
+def clock_of(device: torch.device) -> Callable[[], float]:
     is_alone = device.type == "cpu" and torch.get_num_threads() == 1
     return time.process_time if is_alone else time.perf_counter
 
@@ -307,13 +295,11 @@ def repeated(step: Callable[[], None], times: int) -> Callable[[], None]:
     return turn
 
 
-def matmul_ceiling(
-    device: torch.device, dtype: torch.dtype, clock: Clock = time.perf_counter
-) -> float:
+def matmul_ceiling(device: torch.device, dtype: torch.dtype) -> float:
     """Operations per second of one large square matrix product, best of ten."""
     side = 8192 if device.type == "cuda" else 1024
     a, b = torch.randn(2, side, side, device=device).to(dtype)
-    best = min(timed(lambda: a @ b, device, clock) for _ in range(10))
+    best = min(timed(lambda: a @ b, device) for _ in range(10))
     return 2 * side**3 / best
 
 

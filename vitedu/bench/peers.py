@@ -25,15 +25,12 @@ SAME = 1e-3
 
 
 class Contestant(NamedTuple):
-    """A model that takes part: images (b, c, h, w) -> logits (b, classes).
-
-    `difference` between its logits and ours, as a share of the largest; None if
-    it computes another function.
-    """
+    """A model that takes part: images (b, c, h, w) -> logits (b, classes)."""
 
     name: str
     model: nn.Module
     num_parameters: int
+    # of logits from ours, of the largest; None if it is another function
     difference: float | None
 
 
@@ -131,10 +128,8 @@ def contestants(
     """Ours first, then the peers, on the CPU; and why others don't take part.
 
     All but DEPARTS have the same weights. The head is random too: behind zeros
-    no gradient would flow.
-
-    UserError: a peer's name is unknown, or the model has no head or has
-    dropout, which the libraries place differently.
+    no gradient would flow. UserError: a name is unknown, or the model has no
+    head or has dropout, which the libraries place differently.
     """
     for name in against:
         if name not in PEERS:
@@ -144,10 +139,9 @@ def contestants(
     if not config.num_classes:
         raise UserError("num_classes is 0; a training step needs a head")
     for name in ("dropout", "drop_path"):
-        if getattr(config, name, 0.0):
+        if share := getattr(config, name, 0.0):
             raise UserError(
-                f"{name} is {getattr(config, name)}, which peers place "
-                "elsewhere; leave it at 0"
+                f"{name} is {share}, which peers place elsewhere; leave it at 0"
             )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -39,8 +39,7 @@ class GPU(NamedTuple):
 
 
 # Memory from NVIDIA's data sheets, less what the driver keeps of a T4's. The
-# shares are assumptions, of the order that is reported for ViTs of this size;
-# a dry run measures.
+# shares are assumptions, as reported for ViTs of this size; a dry run measures.
 GPUS = {
     "T4": GPU("fp16", 15_000_000_000, 0.3),
     "A100": GPU("bf16", 40_000_000_000, 0.4),
@@ -71,15 +70,12 @@ def step_memory(config: TrainConfig, num_processes: int = 1) -> StepMemory:
         checkpointing=config.activation_checkpointing,
     )
     weights = held.weights + held.gradients + held.optimizer
-    if config.ema is not None:
-        weights += held.weights
-    if config.shard:
-        weights //= num_processes
+    weights += held.weights if config.ema is not None else 0
+    weights //= num_processes if config.shard else 1
     activations = held.casts + held.activations
     images = 4 * (share - at_once) * pixels(config.model)
-    return StepMemory(
-        weights, activations, images, weights + activations + images
-    )
+    total = weights + activations + images
+    return StepMemory(weights, activations, images, total)
 
 
 def fits(config: TrainConfig, num_bytes: float, num_processes: int = 1) -> bool:
@@ -171,8 +167,7 @@ def try_run(
     """Memory, a summary of the data, and the time after `steps_done` steps.
 
     If memory is too small, no step is taken. Of several processes only the
-    first returns more than memory. UserError: as from `fit` before its first
-    step, or a step doesn't fit into memory.
+    first returns more than memory. UserError: as from `fit`.
     """
     processes = from_environment()
     memory = processes.on_rank0(lambda: memory_for(config, device))
@@ -299,10 +294,8 @@ def look_at(sources: Sources, config: TrainConfig) -> dict[str, Any]:
         labels = torch.as_tensor(labels).cpu()
         counts = torch.bincount(labels, minlength=train.num_classes)
         names = train.class_names or tuple(map(str, range(len(counts))))
-        for what, row in (
-            ("smallest", int(counts.argmin())),
-            ("largest", int(counts.argmax())),
-        ):
+        rows = {"smallest": counts.argmin(), "largest": counts.argmax()}
+        for what, row in rows.items():
             values[what] = {"class": names[row], "count": int(counts[row])}
     if isinstance(train, ImageSource):  # read some, at even distances
         epoch, count = Epoch(train, 0, config.seed), min(SAMPLE, len(train))

@@ -39,14 +39,12 @@ def memory(
 ) -> Memory:
     """Bytes that a step on `batch_size` images holds, in numbers of `dtype`.
 
-    With `autocast` (bfloat16 or float16), weights, gradients, residual stream
-    and norms stay in `dtype`; products and what they keep are in the other.
-
-    Activations are what the forward pass keeps for the backward pass; with
-    `checkpointing`, each block's input and one block at its widest moment.
-    Without `training` there are only the weights, and the activations alive at
-    the widest moment. Images are included; the loss, the kernels' work space
-    and the allocator's rounding are not.
+    With `autocast` (bfloat16 or float16), products and what they keep are in
+    that format. Activations are what the forward pass keeps for the backward
+    pass; with `checkpointing`, each block's input and one block at its widest
+    moment; without `training`, what is alive at the widest moment. Images are
+    included; the loss, the kernels' work space and the allocator's rounding are
+    not.
 
     UserError: the block, position or pool isn't counted here; a ResNet with
     `checkpointing`; `autocast` with any stem but Patches.
@@ -104,8 +102,7 @@ def checkpointed_bytes(
 ) -> tuple[int, int]:
     """Bytes of casts and activations if blocks keep only their inputs.
 
-    The peak is in the last block: forward, while the casts of all kernels are
-    held, or backward, at the GELU of the block computed again.
+    The peak is in the last block: forward, or backward at the second GELU.
     """
     if isinstance(config, ResNetConfig):
         refuse("activation checkpointing is counted for the blocks of a ViT")
@@ -147,13 +144,12 @@ def refuse(what: str) -> None:
     raise UserError(f"{what}; measure this model on its device")
 
 
-def saved_activations(config: ViTConfig, wide: int = 1, narrow: int = 1) -> int:
+def saved_activations(config: ViTConfig, wide: int, narrow: int) -> int:
     """Bytes per image that the forward pass keeps for the backward pass.
 
-    A number takes `wide` bytes, in products and GELU `narrow` (autocast); 1 and
-    1 count numbers. Attention is fused: it keeps one number per row and head
-    and computes the (t, t) weights again. A dropout mask counts as wide as what
-    it masks, as on the CPU (CUDA: a byte). drop_path's masks are left out.
+    A number takes `wide` bytes, in products and GELU `narrow` (autocast).
+    Attention is fused: it keeps one number per row and head. A dropout mask
+    counts as wide as what it masks, as on the CPU (CUDA: a byte).
     """
     t, d = config.num_tokens, config.embed_dim
     # autocast's convolution keeps images of its own
@@ -184,12 +180,11 @@ def saved_at_end(config: ViTConfig, wide: int, narrow: int) -> int:
     return t * (d + 2) * wide + features + hidden * narrow
 
 
-def live_activations(config: ViTConfig, wide: int = 1, narrow: int = 1) -> int:
+def live_activations(config: ViTConfig, wide: int, narrow: int) -> int:
     """Bytes per image at the widest moment of a forward pass alone.
 
-    That is in the MLP, or in attention if the MLP is narrower than 2d, while
-    the first tokens, the block's input, the residual stream and the norm's
-    output are held. `wide` and `narrow` as in `saved_activations`.
+    That is in the MLP, or in attention if the MLP is narrower than 2d, beside
+    the first tokens, the block's input, the residual stream and its norm.
     """
     d, m = config.embed_dim, config.mlp_dim
     in_mlp = 4 * d * wide + 2 * m * narrow

@@ -91,18 +91,12 @@ def counted_macs(config: NetworkConfig) -> int:
 
 
 def flops(config: NetworkConfig) -> int:
-    """Floating-point operations of a forward pass: two per multiply-add.
-
-    Equal to `torch.utils.flop_counter.FlopCounterMode` on the meta device.
-    """
+    """Floating-point operations of a forward pass: two per multiply-add."""
     return 2 * macs(config)
 
 
 def training_flops(config: NetworkConfig) -> int:
-    """Operations to learn from an image once: backward costs twice forward.
-
-    The convention that refits the paper's Table 6: 6 per multiply-add.
-    """
+    """Operations to learn from an image once: backward costs twice forward."""
     return 3 * flops(config)
 
 
@@ -113,12 +107,9 @@ def datasheet(device: str, precision: str) -> float | None:
     bf16 or fp16. None: unknown, as for slices of a GPU (MIG) and pairs (NVL).
     """
     words = {*device.replace("-", " ").split()}
-    if words & {"MIG", "NVL"}:
-        return None
     for name, peaks in DATASHEET.items():
-        if {*name.split()} <= words:
-            peak = peaks.get(precision)
-            return peak and peak * 1e12
+        if {*name.split()} <= words and not words & {"MIG", "NVL"}:
+            return peaks[precision] * 1e12 if precision in peaks else None
     return None
 
 

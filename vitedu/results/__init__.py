@@ -152,8 +152,7 @@ def machine(device: torch.device) -> dict[str, Any]:
     for package in ("torch", "vitedu", "numpy"):
         try:
             versions[package] = metadata.version(package)
-        # run from a checkout without being installed
-        except metadata.PackageNotFoundError:
+        except metadata.PackageNotFoundError:  # vitedu, run from a checkout
             versions[package] = "not installed"
     found = {"hardware": hardware(device), "commit": commit()}
     return found | {"versions": versions}
@@ -181,13 +180,9 @@ def commit() -> str | None:
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None
+    command = ["git", "rev-parse", "--verify", "--quiet", "HEAD"]
     try:
-        done = subprocess.run(
-            ["git", "rev-parse", "--verify", "--quiet", "HEAD"],
-            cwd=root,
-            capture_output=True,
-            text=True,
-        )
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     except OSError:  # a checkout on a machine without git
         return None
     return done.stdout.strip() or None

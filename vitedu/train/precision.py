@@ -62,8 +62,7 @@ class Precision:
     def kernels(self) -> Iterator[None]:
         """Set the matrix-product and attention kernels inside the block.
 
-        The backward pass needs it too: activation checkpointing recomputes the
-        forward pass there, with the same result only on the same kernels.
+        Of the backward pass too: checkpointing computes the forward pass again.
         """
         with (
             float32_products(self.device, tf32=self.name == "tf32"),
@@ -90,8 +89,7 @@ class Precision:
     ) -> Tensor | None:
         """One step, unless the gradients overflowed; their norm, if clipped.
 
-        The norm is the global one before clipping. For an optimizer that is not
-        fused, the scaler waits for the device to check for overflow.
+        The norm is the global one, before clipping.
         """
         grad_norm = None
         if max_norm is not None:
@@ -159,10 +157,7 @@ def resolve_precision(name: str, device: torch.device) -> str:
 
 @contextmanager
 def float32_products(device: torch.device, *, tf32: bool) -> Iterator[None]:
-    """Whether float32 factors may be rounded to TF32, inside the block.
-
-    PyTorch's default differs between convolutions and matrix products.
-    """
+    """Whether float32 factors may be rounded to TF32, inside the block."""
     if device.type != "cuda":
         yield
         return
@@ -187,8 +182,7 @@ def attention_kernel(name: str) -> Iterator[None]:
         with sdpa_kernel(AUTO if name == "auto" else KERNELS[name]):
             yield
     except RuntimeError as error:
-        # PyTorch's two messages; support depends on device, format, head size
-        # and bias
+        # PyTorch's two messages
         refusals = "No available kernel", "No viable backend"
         if not any(each in str(error) for each in refusals):
             raise

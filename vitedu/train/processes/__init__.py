@@ -24,11 +24,9 @@ __all__ = [
 def from_environment() -> Processes:
     """Several if RANK, WORLD_SIZE and LOCAL_RANK are all set, else one."""
     variables = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-    if not all(name in os.environ for name in variables):
-        return SINGLE
-    rank, world_size, local_rank = (int(os.environ[x]) for x in variables)
-    if world_size == 1:
+    numbers = [int(os.environ[x]) for x in variables if x in os.environ]
+    if len(numbers) < len(variables) or numbers[1] == 1:
         return SINGLE
     from vitedu.train.processes.distributed import Distributed
 
-    return Distributed(rank, world_size, local_rank)
+    return Distributed(*numbers)

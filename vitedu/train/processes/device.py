@@ -9,9 +9,8 @@ from vitedu.budget import training_flops
 from vitedu.errors import UserError
 from vitedu.train.config import TrainConfig
 
-# Operations of a forward and backward pass above which a second thread pays
-# off: with ViTs of width 64 to 192, two threads were up to 1.5 times as fast
-# at 2e10 operations, and 1.8 to 1.9 times from 6e10 on.
+# operations of a step above which a second thread pays off: with ViTs of width
+# 64 to 192, two were up to 1.5 times as fast at 2e10, 1.9 times from 6e10 on
 WORTH_SHARING = 3e10
 
 
@@ -45,9 +44,8 @@ def find_device(name: str) -> torch.device:
 def choose_threads(config: TrainConfig, available: int) -> int:
     """1 where a step is small, else all that are `available`.
 
-    Decided by the work of training one micro-batch. The number is recorded and
-    kept when the run is resumed: another adds sums in another order, and may
-    change the result's bytes.
+    The number is recorded and kept when the run is resumed: another adds sums
+    in another order, and may change the result's bytes.
     """
     num_images = config.micro_batch_size or config.batch_size
     work = training_flops(config.model) * num_images

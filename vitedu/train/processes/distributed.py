@@ -35,17 +35,12 @@ from vitedu.train.processes.single import (
 if TYPE_CHECKING:
     from vitedu.train.state import TrainState
 
-# A process that dies ends the run at once (torchrun sees to it); this is for
-# one that hangs. Compiling, or a download, may keep the others waiting for
-# minutes.
+# for a process that hangs; a download may keep the others waiting for minutes
 TIMEOUT = timedelta(minutes=30)
 
 
 class Distributed(Processes):
-    """Process `rank` of `world_size`; `local_rank` counts on one machine.
-
-    Messages go over the CPU, so none waits for a device.
-    """
+    """Process `rank` of `world_size`; `local_rank` counts on one machine."""
 
     def __init__(self, rank: int, world_size: int, local_rank: int) -> None:
         self.rank = rank
@@ -53,11 +48,7 @@ class Distributed(Processes):
         self.local_rank = local_rank
 
     def device(self, device: torch.device) -> torch.device:
-        """This process's GPU if the run uses "cuda".
-
-        UserError: there are more processes than devices, or one device is named
-        for all.
-        """
+        """UserError: there are fewer devices, or one is named for all."""
         if device.type == "cpu":
             return device
         if device.type != "cuda" or device.index is not None:
@@ -90,11 +81,7 @@ class Distributed(Processes):
         dist.destroy_process_group()
 
     def wrap_model(self, model: nn.Module, shard: bool) -> nn.Module:
-        """DDP around the model; with `shard` FSDP2, which changes it in place.
-
-        Each process then keeps a part of every weight; a block has its whole
-        weights only while it computes.
-        """
+        """DDP around the model; with `shard` FSDP2, in place."""
         if not shard:
             # the class token's gradient has other strides, at no cost
             warnings.filterwarnings("ignore", "Grad strides do not match")
@@ -180,13 +167,10 @@ class Distributed(Processes):
             # A copy, since its keys become the wrapped model's.
             average = dict(held["ema"].get("average", {}))
             set_model_state_dict(state.model, average, options=options)
+            average = unwrapped(state.model).state_dict()
+            count = self.on_rank0(lambda: held["ema"]["num_updates"])
             state.ema.load_state_dict(
-                {
-                    "num_updates": self.on_rank0(
-                        lambda: held["ema"]["num_updates"]
-                    ),
-                    "average": unwrapped(state.model).state_dict(),
-                }
+                {"num_updates": count, "average": average}
             )
         set_model_state_dict(state.model, dict(held["model"]), options=options)
         set_optimizer_state_dict(

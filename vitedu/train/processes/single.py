@@ -28,7 +28,7 @@ class Processes:
         return self.rank == 0
 
     def device(self, device: torch.device) -> torch.device:
-        """The device of this process if the run is to use `device`."""
+        """This process's device if the run is to use `device`."""
         return device
 
     def connected(self, device: torch.device) -> AbstractContextManager[None]:
@@ -48,8 +48,7 @@ class Processes:
     ) -> Iterator[Batch]:
         """This process's share of `num_images`, in parts of at most `size`.
 
-        Gradients are exchanged in the last part's backward pass. A part may be
-        one image without a label, which counts nothing.
+        A part may be one image without a label, which counts nothing.
         """
         images, labels = batch
         size = size or len(images)
@@ -60,10 +59,7 @@ class Processes:
         return list(numbers)
 
     def gather(self, state: "TrainState") -> dict[str, Any]:
-        """Model, optimizer and average as one process would have them.
-
-        Valid on rank 0 only.
-        """
+        """Model, optimizer and average as of one process; on rank 0 only."""
         return {
             "model": unwrapped(state.model).state_dict(),
             "optimizer": state.optimizer.state_dict(),
@@ -87,10 +83,7 @@ class Processes:
         return make()
 
     def rank0_first(self, make: Callable[[], Any]) -> Any:
-        """Call `make` on rank 0, then on the others, which find its downloads.
-
-        Its UserError on rank 0 is raised on all.
-        """
+        """Call `make` on rank 0, then on all others."""
         return make()
 
 
@@ -98,11 +91,7 @@ SINGLE = Processes()
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The model without torch.compile's or DDP's wrapper.
-
-    Wrappers prefix names with `_orig_mod.` or `module.`; a run may be resumed
-    without them.
-    """
+    """The model without torch.compile's or DDP's wrapper and prefixes."""
     while hasattr(model, "_orig_mod") or hasattr(model, "module"):
         model = getattr(model, "_orig_mod", None) or model.module
     return model

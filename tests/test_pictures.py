@@ -374,24 +374,15 @@ def test_what_the_system_cannot_read_just_now_is_not_called_broken(tmp_path):
     assert not isinstance(caught.value, UnreadablePicture)
 
 
-FORMATS = (
-    *("AVIF", "BLP", "BMP", "DDS", "GIF", "ICNS", "ICO", "JPEG", "JPEG2000"),
-    *("PCX", "PNG", "PPM", "SGI", "TGA", "TIFF", "WEBP"),
-)
-
-
 def pictures_of_every_format():
-    """A small picture in the formats and modes that pillow writes here."""
+    """A small picture in each format that pillow writes here."""
     Image.init()
-    picture = random_picture(12, 16)
-    for kind in FORMATS:
-        for mode in ("RGB", "P", "I;16", "CMYK"):
-            file = io.BytesIO()
-            try:
-                picture.convert(mode).save(file, kind)
-            except (OSError, ValueError, KeyError):
-                continue  # not this mode, or not this machine
-            yield file.getvalue()
+    for kind in ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM"):
+        if kind in Image.SAVE:
+            yield encoded(random_picture(12, 16), kind)
+    for mode, kind in (("P", "PNG"), ("I;16", "TIFF"), ("CMYK", "TIFF")):
+        yield encoded(random_picture(12, 16).convert(mode), kind)
+    yield encoded(random_picture(12, 16), "WEBP")
 
 
 def damaged(content, draws):
@@ -410,7 +401,7 @@ def test_damage_of_any_kind_is_one_sentence_and_no_warning(capfd):
     draws = random.Random(0)
     num_read = num_refused = 0
     for content in pictures_of_every_format():
-        for _ in range(12):
+        for _ in range(50):
             try:
                 as_image(damaged(content, draws), 3)
                 num_read += 1

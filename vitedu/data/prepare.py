@@ -316,16 +316,14 @@ class Work:
     def do(self, num_workers: int, on_progress: OnProgress | None) -> Index:
         """Write what is missing, and the index."""
         plan, settings = self.plan, self.settings
-        preprocess = {
+        how = {
             "short_side": settings.short_side,
             "interpolation": "bicubic",
             "quality": settings.quality,
             "subsampling": "4:4:4",
             "pillow": PIL.__version__,
         }
-        index = Index(
-            False, settings, plan.digest, plan.classes, {}, preprocess
-        )
+        index = Index(False, settings, plan.digest, plan.classes, {}, how)
         notes = {
             job.name: note for job in plan.jobs if (note := self._note_of(job))
         }

@@ -54,13 +54,12 @@ ERASED_ASPECT = (0.3, 1 / 0.3)  # both as torchvision and timm have them
 class Augment:
     """How far each sample may be changed, at random; all off by default.
 
-    `shift` and `flip` alone move whole pixels and invent no values. As soon as
-    another field of the geometry (rotate, scale, shear, crop) is on, all of it
-    is one bilinear resampling, and the shift may be fractional. Of a picture,
-    not of an array, the crop is cut first, by the model's own interpolation.
-    What comes from outside is 0. Then RandAugment (the module `randaugment`
-    says whose), then `jitter`, in whole pixel values; `erase` comes after the
-    normalisation.
+    `shift` and `flip` alone move whole pixels and invent no values. With
+    rotate, scale, shear or crop, all of the geometry is one bilinear
+    resampling, and the shift may be fractional; of a picture, not of an array,
+    the crop is cut first, by the model's own interpolation. What comes from
+    outside is 0. Then RandAugment, then `jitter`, in whole pixel values;
+    `erase` comes after the normalisation.
 
     Attributes:
         shift: pixels, up to this many along each axis

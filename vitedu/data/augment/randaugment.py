@@ -4,16 +4,13 @@
 
 The 14 operations of Cubuk et al. 2019 (arXiv 1909.13719), with pillow's pixels
 and torchvision's ranges. Magnitudes are the authors': 10 is the whole range,
-where torchvision writes 30. As there, and in timm's "inc1" variants, a higher
-magnitude always changes more; beyond 10 the ranges continue, but no factor
-falls below 0.1 (timm) and at least one bit is kept. Moved pixels come from the
-nearest place, and from outside of the picture comes grey, 128, both as in the
-authors' code.
+where torchvision writes 30. A higher one always changes more; beyond 10 the
+ranges continue, but no factor falls below 0.1 and at least one bit is kept.
+Moved pixels come from the nearest place, and grey from outside of the picture.
 
-Differences: big_vision adds Invert, SolarizeAdd and Cutout, and its factors
-change nothing at magnitude 5; timm adds Invert and SolarizeAdd, applies each
-operation to half of the samples, can draw the magnitude, and interpolates.
-Torchvision's transform draws once for a whole batch, hence this module.
+Differences: big_vision and timm have more operations (Invert, SolarizeAdd),
+big_vision's factors change nothing at magnitude 5, timm applies each to half of
+the samples. Torchvision's transform draws once for a whole batch.
 """
 
 from collections.abc import Callable
@@ -43,7 +40,7 @@ def draw(uniform: Tensor) -> tuple[Tensor, Tensor]:
     """The operation's number and the sign (1 or -1) of a layer, from (n, 2)."""
     number = (uniform[:, 0] * len(OPERATIONS)).floor()
     sign = 1 - 2 * (uniform[:, 1] < 0.5).float()
-    # rand may round up to 1 after the product, so the last number is held down
+    # at most the last, though the product may be rounded up
     return number.clamp_(max=len(OPERATIONS) - 1), sign
 
 
@@ -63,8 +60,7 @@ def _apply_layer(
     place = number.argsort(stable=True)
     counts = number.long().bincount(minlength=len(OPERATIONS)).tolist()
     levels = sign[place] * (magnitude / 10)
-    # sorted on the CPU: the sizes of the groups are known without asking the
-    # device
+    # sorted on the CPU, so that no device is asked for the groups' sizes
     place, levels = (sent(x, images.device) for x in (place, levels))
     groups = zip(
         OPERATIONS.values(),

@@ -2,9 +2,6 @@
 
 `source = ArraySource(load_dataset("mnist").train, spec, shuffle=True)`
 `for images, labels in source.batches(epoch=3, seed=0, batch_size=64): ...`
-
-The samples of a batch and their augmentation depend only on (seed, epoch) and
-the sample, so a run's position is one integer.
 """
 
 import torch
@@ -24,9 +21,8 @@ from vitedu.data.labels import check_labels
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, normalise
 
-# Values that ArraySource prepares in one go: small batches share the cost of
-# the calls, and the block still fits a processor's cache. On another device
-# calls cost more.
+# Values prepared in one go: small batches share the cost of the calls, and a
+# block still fits a processor's cache. On another device calls cost more.
 BLOCK_VALUES = 1 << 18
 DEVICE_BLOCK_VALUES = 1 << 23
 
@@ -34,9 +30,9 @@ DEVICE_BLOCK_VALUES = 1 << 23
 class ArraySource(Feed):
     """Batches from arrays on the device: shuffled, augmented, normalised.
 
-    Float images are neither augmented nor normalised.
-    UserError: the images don't fit `preprocess` in size or channels, or are
-    floats to be augmented; a label isn't a whole number with a class.
+    Float images are neither augmented nor normalised; `check_range` refuses
+    those that do not look normalised. With `augment=None` nothing is random.
+    UserError: the images don't fit `preprocess`, or a label has no class.
     """
 
     def __init__(
@@ -49,10 +45,6 @@ class ArraySource(Feed):
         device: str | torch.device = "cpu",
         check_range: bool = True,
     ) -> None:
-        """Put `split` on `device`; with `augment=None` nothing is random.
-
-        `check_range`: floats that do not look normalised are refused.
-        """
         images, labels = split.images, split.labels
         if labels is None:
             raise UserError(f"the labels of {split.name} aren't known")
@@ -79,9 +71,8 @@ class ArraySource(Feed):
 
     def _feed(self, epoch: int, seed: int, share: Share) -> Batches:
         n = len(self)
-        # Drawn for all samples, whatever part of them this process is to see,
-        # and kept on the CPU: reading them back from a device would wait for
-        # it.
+        # for all samples, whatever this process is to see, and on the CPU:
+        # reading them back from a device would wait for it
         generator = epoch_generator(seed, epoch)
         order = torch.arange(n)
         if self.shuffle:

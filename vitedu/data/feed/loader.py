@@ -35,8 +35,9 @@ class LoaderSource(Feed):
     Order, augmentation and file reading are the loader's. Before each epoch
     torch, numpy, random and the loader's generators are seeded by (seed,
     epoch), and `sampler.set_epoch` is called; so an epoch can be repeated, and
-    a resumed run skips what it has seen. Images are prepared floats, or uint8
-    (b, c, h, w), which are resized and normalised.
+    a resumed run skips what it has seen. Images are prepared floats, which
+    `check_range` refuses if they don't look so, or uint8 (b, c, h, w), which
+    are resized and normalised. `num_images` is the number in an epoch.
 
     UserError: the loader's workers, and their random state, outlive an epoch.
     """
@@ -51,10 +52,6 @@ class LoaderSource(Feed):
         device: torch.device | str = "cpu",
         check_range: bool = True,
     ) -> None:
-        """`num_images` is the number in one epoch of `loader`.
-
-        `check_range`: refuse floats that do not look normalised.
-        """
         if getattr(loader, "persistent_workers", False):
             raise UserError(
                 f"the {type(loader).__name__} has persistent_workers=True, so "

@@ -56,8 +56,9 @@ class ImageSource(Feed):
     result is prepared. Random draws of that function or of the data set depend
     only on (seed, epoch, sample), not on the batch, the workers or a resume.
 
-    Float tensors are neither resized nor normalised. `pictures.skipped` names
-    the unreadable files of a folder.
+    Float tensors are neither resized nor normalised; `check_range` refuses
+    those that do not look normalised. `num_workers` processes decode (0: this
+    one does).
     """
 
     def __init__(
@@ -71,10 +72,6 @@ class ImageSource(Feed):
         device: torch.device | str = "cpu",
         check_range: bool = True,
     ) -> None:
-        """`num_workers` processes decode; 0: this process does.
-
-        `check_range`: refuse floats that do not look normalised.
-        """
         if isinstance(augment, Augment) and augment.is_off:
             augment = None
         assert isinstance(pictures.reader, Reader)
@@ -235,9 +232,8 @@ class Epoch(torch.utils.data.Dataset[Any]):
     def nothing(self) -> Tensor:
         """An empty batch, which a process may get at the end of an epoch."""
         spec = self.source.preprocess
-        return torch.empty(
-            0, spec.in_channels, *spec.image_size, dtype=torch.uint8
-        )
+        shape = 0, spec.in_channels, *spec.image_size
+        return torch.empty(shape, dtype=torch.uint8)
 
     def seeded(self, index: int) -> AbstractContextManager[None]:
         augment = self.source.augment

@@ -4,38 +4,24 @@ import json
 import warnings
 
 import pytest
-import torch
 from safetensors.torch import save_file
-from torch import nn
 
-from vitedu.data import PreprocessSpec
 from vitedu.data.imagenet import imagenet_21k_classes, imagenet_classes
-from vitedu.model import ViT, ViTConfig
-from vitedu.weights import DIALECTS, Checkpoint, convert, load, write_weights
+from vitedu.weights import DIALECTS, convert, load, write_weights
 from vitedu.weights.convert import write_file
 from vitedu.weights.files import read_safetensors
 
+from ..tiny import tiny
+from .examples import checkpoint
+
 IMAGENET = imagenet_classes().names
 OWN = tuple(f"bird {i}" for i in range(1000))
-HEADS = {"num_heads": 2}  # which the arrays cannot say
+HEADS = {"num_heads": 4}  # which the arrays cannot say
 
 
-def checkpoint(num_classes, names=()):
-    torch.manual_seed(0)
-    config = ViTConfig(
-        image_size=8,
-        patch_size=4,
-        num_classes=num_classes,
-        embed_dim=8,
-        depth=1,
-        num_heads=2,
-        mlp_dim=16,
-    )
-    model = ViT(config)
-    if num_classes:
-        nn.init.normal_(model.head.weight)
-    spec = PreprocessSpec(image_size=8)
-    return Checkpoint(config, model.state_dict(), spec, names)
+def stored(num_classes, names=()):
+    config = tiny(image_size=8, num_classes=num_classes)
+    return checkpoint(config, class_names=names)
 
 
 def quiet_load(path, **overrides):
@@ -56,7 +42,7 @@ def foreign(tmp_path):
 
     def write(num_classes):
         path = tmp_path / "theirs.safetensors"
-        save_file(checkpoint(num_classes).state_dict, path)
+        save_file(stored(num_classes).state_dict, path)
         return path
 
     return write
@@ -88,28 +74,26 @@ def test_other_heads_get_no_names(foreign, num_classes):
     assert not any("names" in note for note in model.load_report.notes)
 
 
-@pytest.mark.parametrize(
-    ("stored", "wanted"), [(1000, 5), (5, 1000), (0, 1000)]
-)
-def test_a_new_head_gets_no_names(foreign, stored, wanted):
-    model = quiet_load(foreign(stored), num_classes=wanted, **HEADS)
+@pytest.mark.parametrize(("held", "wanted"), [(1000, 5), (5, 1000), (0, 1000)])
+def test_a_new_head_gets_no_names(foreign, held, wanted):
+    model = quiet_load(foreign(held), num_classes=wanted, **HEADS)
     assert model.config.num_classes == wanted and model.class_names == ()
 
 
 @pytest.mark.parametrize("names", [(), OWN])
 def test_our_own_file_of_1000_classes_is_believed(tmp_path, names):
     path = tmp_path / "ours.safetensors"
-    write_weights(path, checkpoint(1000, names))
+    write_weights(path, stored(1000, names))
     model = load(path)
     assert model.class_names == names and model.load_report.notes == ()
 
 
 def test_imagenets_names_are_one_word_in_our_file(tmp_path):
     path = tmp_path / "ours.safetensors"
-    for names, stored in ((IMAGENET, "imagenet-1k"), (OWN, list(OWN))):
-        write_weights(path, checkpoint(1000, names))
+    for names, said in ((IMAGENET, "imagenet-1k"), (OWN, list(OWN))):
+        write_weights(path, stored(1000, names))
         metadata = json.loads(read_safetensors(path)[1]["vitedu"])
-        assert metadata["class_names"] == stored
+        assert metadata["class_names"] == said
         assert load(path).class_names == names
 
 
@@ -139,7 +123,7 @@ def assert_ids_are_names(config, names):
 def test_imagenets_names_reach_hugging_face_from_every_dialect(
     tmp_path, dialect
 ):
-    arrays = DIALECTS[dialect].from_vitedu(checkpoint(1000))
+    arrays = DIALECTS[dialect].from_vitedu(stored(1000))
     path = tmp_path / f"theirs{'.npz' if dialect == 'npz' else '.safetensors'}"
     write_file(path, arrays)
     hints = {} if dialect == "npz" else HEADS
@@ -163,7 +147,7 @@ def test_imagenets_names_reach_hugging_face_from_every_dialect(
 )
 def test_the_names_of_our_own_file_reach_hugging_face(tmp_path, names, said):
     path = tmp_path / "ours.safetensors"
-    write_weights(path, checkpoint(len(said), names))
+    write_weights(path, stored(len(said), names))
     quiet_convert(path, tmp_path / "to-hf", "hf")
     assert_ids_are_names(said_to_hf(tmp_path / "to-hf"), said)
     assert quiet_load(tmp_path / "to-hf").class_names == names

@@ -6,36 +6,22 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
 from torch.testing import assert_close
 
-from vitedu import PreprocessSpec, load
-from vitedu.model import Learned1D, ViT, ViTConfig
+from vitedu import load
+from vitedu.model import Learned1D
 from vitedu.model.axial import Axial
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import Learned2D, NoPosition, SinCos2D
 from vitedu.model.relative import Relative, RoPE
-from vitedu.model.resnet import ResNet, ResNetConfig
-from vitedu.weights import Checkpoint, write_weights
+
+from ..tiny import tiny
+from . import examples
 
 pytestmark = pytest.mark.slow  # seconds each
 
-TINY = ViTConfig(
-    image_size=(32, 24),
-    patch_size=8,
-    num_classes=5,
-    embed_dim=16,
-    depth=2,
-    num_heads=2,
-    mlp_dim=24,
-)
-BIT = ResNetConfig(
-    layers=(1, 2),
-    width=0.5,
-    num_classes=5,
-    image_size=(32, 24),
-    pool_padding="-inf",
-)
+TINY = tiny(image_size=(32, 24), patch_size=8)
+BIT = replace(examples.BIT, image_size=(32, 24))
 KINDS = {
     "token": TINY,
     "no head": replace(TINY, num_classes=0),
@@ -65,13 +51,8 @@ KINDS = {
 @pytest.fixture(params=KINDS)
 def loaded(request, tmp_path):
     """A model of each kind, out of a file of ours, and two images."""
-    config, path = KINDS[request.param], tmp_path / "w.safetensors"
-    torch.manual_seed(0)
-    model = (ResNet if isinstance(config, ResNetConfig) else ViT)(config)
-    for weight in model.parameters():
-        nn.init.normal_(weight, std=0.3)
-    spec = PreprocessSpec(config.image_size)
-    write_weights(path, Checkpoint(config, model.state_dict(), spec, ()))
+    config = KINDS[request.param]
+    path = examples.write("vitedu", tmp_path, examples.checkpoint(config))
     return load(path), torch.randn(2, 3, *config.image_size)
 
 

@@ -5,18 +5,15 @@ is imported, so every fetch runs in a forked process that imports it anew.
 """
 
 import http.server
-import json
 import os
 import sys
 import threading
 
 import pytest
 import torch
-from torch import nn
 
-from vitedu.data import PreprocessSpec
 from vitedu.errors import UserError
-from vitedu.model import HYBRIDS, NAMES, ViT, ViTConfig, vit_config
+from vitedu.model import HYBRIDS, NAMES, vit_config
 from vitedu.weights import load, write_weights
 from vitedu.weights.hub import (
     EMBEDDED,
@@ -27,43 +24,19 @@ from vitedu.weights.hub import (
     repository_of,
 )
 from vitedu.weights.load import find_arrays
-from vitedu.weights.vitedu import Checkpoint, from_vitedu
+
+from .. import tiny as networks
+from .examples import INDEX, checkpoint, save_shards
 
 pytestmark = pytest.mark.slow  # servers and processes of their own
 
-TINY = ViTConfig(
-    image_size=8,
-    patch_size=4,
-    num_classes=3,
-    embed_dim=8,
-    depth=1,
-    num_heads=2,
-    mlp_dim=16,
+STORED = checkpoint(
+    networks.tiny(image_size=8, num_classes=3), class_names=("a", "b", "c")
 )
 
 
 def write_model(path):
-    torch.manual_seed(0)
-    model = ViT(TINY)
-    nn.init.normal_(model.head.weight)
-    state, spec = model.state_dict(), PreprocessSpec(image_size=8)
-    write_weights(path, Checkpoint(TINY, state, spec, ("a", "b", "c")))
-
-
-def write_shards(folder):
-    """The same in two files; neither has metadata, so nobody's dialect."""
-    from safetensors.torch import save_file
-
-    write_model(folder / "whole")
-    arrays = from_vitedu(Checkpoint(TINY, ViT(TINY).state_dict()))
-    names, places = list(arrays), {}
-    for i, part in enumerate((names[:4], names[4:])):
-        file = f"model-{i}.safetensors"
-        save_file({name: arrays[name] for name in part}, folder / file)
-        places |= dict.fromkeys(part, file)
-    index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": places}))
-    (folder / "whole").unlink()
+    write_weights(path, STORED)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -215,11 +188,10 @@ def test_the_json_beside_the_weights_is_fetched_too(fetch, tiny):
 
 
 def test_shards_are_fetched_by_their_index(fetch, server):
-    write_shards(hub_model(server, "someone/shards"))
+    folder = hub_model(server, "someone/shards")
+    save_shards(STORED.state_dict, folder / INDEX)
     files = fetch("someone/shards", port=server.server_port, what=found)
-    assert files == (
-        "model-0.safetensors model-1.safetensors model.safetensors.index.json"
-    )
+    assert files == f"{INDEX} part0.safetensors part1.safetensors"
 
 
 def test_pickles_are_fetched_where_there_is_nothing_better(fetch, server):

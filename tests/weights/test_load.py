@@ -5,55 +5,35 @@ from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import nn
 
 from vitedu.data import PreprocessSpec
 from vitedu.errors import UserError
-from vitedu.model import ViT, ViTConfig
 from vitedu.model.position import Learned2D, NoPosition, SinCos2D
 from vitedu.model.relative import Relative
 from vitedu.model.resize import resize_pos_embed
-from vitedu.model.resnet import ResNet, ResNetConfig
 from vitedu.weights import checkpoint_of, load, write_weights
 
-TINY = ViTConfig(
+from ..tiny import tiny
+from .examples import BIT, checkpoint, model_of, write
+
+TINY = tiny(
     image_size=8,
     patch_size=2,
     in_channels=1,
     num_classes=3,
-    embed_dim=8,
-    depth=2,
-    num_heads=2,
-    mlp_dim=16,
     pre_logits=6,
     dropout=0.5,
 )
 SPEC = PreprocessSpec(image_size=8, in_channels=1, mean=0.13, std=0.31)
 NAMES = ("zero", "one", "two")
-
-
-def drawn_model(config=TINY):
-    torch.manual_seed(0)
-    model = ViT(config)
-    for weight in model.parameters():
-        nn.init.normal_(weight, std=0.3)
-    model.preprocess, model.class_names = SPEC, NAMES
-    return model.eval()
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch, tmp_path):
-    """No name of a hub is fetched here; tests/weights/test_hub.py does that."""
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+STORED = checkpoint(TINY, preprocess=SPEC, class_names=NAMES)
+MODEL = model_of(STORED).float()
 
 
 @pytest.fixture
 def file(tmp_path):
-    path = tmp_path / "model.safetensors"
-    write_weights(path, checkpoint_of(drawn_model()))
-    return path
+    return write("vitedu", tmp_path, STORED)
 
 
 def sentence(source, **overrides):
@@ -65,7 +45,7 @@ def sentence(source, **overrides):
 
 def test_the_loaded_model_is_the_one_that_was_written(file):
     images, model = torch.randn(4, 1, 8, 8), load(file)
-    assert torch.equal(model(images), drawn_model()(images))
+    assert torch.equal(model(images), MODEL(images))
     assert not any(module.training for module in model.modules())
     assert (model.config, model.preprocess) == (TINY, SPEC)
     assert model.class_names == NAMES
@@ -117,7 +97,7 @@ def test_the_weights_lie_on_the_gpu_if_asked_for(file):
 def test_another_number_of_classes_puts_a_head_of_zeros(file):
     model = load(file, num_classes=5)
     assert (model.config.num_classes, model.config.pre_logits) == (5, None)
-    assert model.head.weight.shape == (5, 8)
+    assert model.head.weight.shape == (5, 32)
     assert not model(torch.randn(2, 1, 8, 8)).any()
     assert model.class_names == model.load_report.notes == ()
     gone = {"pre_logits.fc.weight", "pre_logits.fc.bias"}
@@ -177,14 +157,14 @@ def test_an_override_of_the_wrong_type_is_one_sentence(file, value):
 def test_another_size_resizes_the_positions_as_the_paper_does(file):
     model = load(file, image_size=16)
     want = resize_pos_embed(
-        drawn_model().pos_embed, (8, 8), num_prefix_tokens=1, mode="paper"
+        MODEL.pos_embed, (8, 8), num_prefix_tokens=1, mode="paper"
     )
     assert torch.equal(model.pos_embed, want)
     assert model(torch.randn(2, 1, 16, 16)).shape == (2, 3)
 
 
 def test_a_rectangle_resizes_the_positions_and_nothing_else(file):
-    model, stored = load(file, image_size=(16, 8)), drawn_model().state_dict()
+    model, stored = load(file, image_size=(16, 8)), STORED.state_dict
     report, state = model.load_report, model.state_dict()
     assert report.resized == ("pos_embed",)
     assert set(report.loaded) == stored.keys() - {"pos_embed"}
@@ -196,8 +176,8 @@ def test_a_rectangle_resizes_the_positions_and_nothing_else(file):
 def test_another_size_with_as_many_patches_is_resized_too(file):
     # 2 x 8 patches in place of 4 x 4: the table of positions has the same shape
     model = load(file, image_size=(4, 16))
-    assert model.pos_embed.shape == drawn_model().pos_embed.shape
-    assert not torch.equal(model.pos_embed, drawn_model().pos_embed)
+    assert model.pos_embed.shape == MODEL.pos_embed.shape
+    assert not torch.equal(model.pos_embed, MODEL.pos_embed)
     assert model.load_report.resized == ("pos_embed",)
 
 
@@ -206,17 +186,17 @@ def test_another_size_with_as_many_patches_is_resized_too(file):
     [(Learned2D(at="layers"), 4), (SinCos2D(), 0), (NoPosition(), 0)],
 )
 def test_other_positions_fit_another_size(tmp_path, position, resized):
-    model = drawn_model(replace(TINY, position=position))
-    write_weights(tmp_path / "w", checkpoint_of(model))
-    model = load(tmp_path / "w", image_size=16)
+    config = replace(TINY, position=position)
+    path = write("vitedu", tmp_path, checkpoint(config))
+    model = load(path, image_size=16)
     assert model(torch.randn(1, 1, 16, 16)).isfinite().all()
     assert len(model.load_report.resized) == resized
 
 
 def test_relative_positions_do_not_fit_another_size(tmp_path):
-    model = drawn_model(replace(TINY, position=Relative()))
-    write_weights(tmp_path / "w", checkpoint_of(model))
-    assert "Relative()" in sentence(tmp_path / "w", image_size=16)
+    config = replace(TINY, position=Relative())
+    path = write("vitedu", tmp_path, checkpoint(config))
+    assert "Relative()" in sentence(path, image_size=16)
 
 
 # --- precision
@@ -239,14 +219,14 @@ def test_a_dtype_of_whole_numbers_is_a_wrong_call(file):
 
 
 def test_the_pre_logits_layer_stays_if_its_width_is_named(file):
-    model, stored = load(file, num_classes=5, pre_logits=6), drawn_model()
+    model, stored = load(file, num_classes=5, pre_logits=6), MODEL
     assert torch.equal(model.pre_logits.fc.weight, stored.pre_logits.fc.weight)
     assert model.head.weight.shape == (5, 6) and not model.head.weight.any()
     assert set(model.load_report.new) == {"head.weight", "head.bias"}
 
 
 def test_features_can_be_those_after_pre_logits(file):
-    images, stored = torch.randn(2, 1, 8, 8), drawn_model()
+    images, stored = torch.randn(2, 1, 8, 8), MODEL
     with torch.no_grad():
         want = stored.pre_logits(stored.pool(stored.forward_features(images)))
         got = load(file, num_classes=0, pre_logits=6)(images)
@@ -254,11 +234,10 @@ def test_features_can_be_those_after_pre_logits(file):
 
 
 def test_a_stored_head_of_zeros_is_said_so(tmp_path):
-    model = drawn_model()
-    nn.init.zeros_(model.head.weight)
-    write_weights(tmp_path / "w", checkpoint_of(model))
+    zeros = {"head.weight": torch.zeros(3, 6)}
+    path = write("vitedu", tmp_path, STORED, **zeros)
     with pytest.warns(UserWarning, match="its head is all zeros"):
-        loaded = load(tmp_path / "w")
+        loaded = load(path)
     assert "all zeros" in loaded.load_report.notes[0]
 
 
@@ -289,19 +268,9 @@ def test_two_sayings_on_preprocessing_warn_with_both(file, name, content):
 # --- ResNets
 
 
-def drawn_resnet():
-    torch.manual_seed(0)
-    model = ResNet(ResNetConfig(layers=(1, 1), width=0.5, num_classes=3))
-    nn.init.normal_(model.head.fc.weight)
-    model.preprocess, model.class_names = PreprocessSpec(), NAMES
-    return model.eval()
-
-
 @pytest.fixture
 def resnet_file(tmp_path):
-    path = tmp_path / "model.safetensors"
-    write_weights(path, checkpoint_of(drawn_resnet()))
-    return path
+    return write("vitedu", tmp_path, checkpoint(BIT))
 
 
 def test_a_resnet_gets_another_head_and_size(resnet_file):
@@ -325,17 +294,8 @@ def test_a_device_that_is_absent_is_one_sentence(file):
     assert "cuda" in sentence(file, device="cuda")
 
 
-def changed(file, change):
-    """The file with its tensors changed and its metadata kept."""
-    from safetensors import safe_open
-
-    with safe_open(file, framework="pt") as opened:
-        metadata = opened.metadata()
-    arrays = {name: tensor.clone() for name, tensor in load_file(file).items()}
-    change(arrays)
-    save_file(arrays, file, metadata)
-
-
-def test_the_body_of_another_model_is_refused_with_a_new_head_too(file):
-    changed(file, lambda arrays: arrays.update({"norm.bias": torch.zeros(4)}))
-    assert "norm.bias of shape (4,)" in sentence(file, num_classes=5)
+def test_the_body_of_another_model_is_refused_with_a_new_head_too(tmp_path):
+    wrong = {"norm.bias": torch.zeros(4)}
+    path = write("vitedu", tmp_path, STORED, **wrong)
+    assert "norm.bias of shape (4,)" in sentence(path, num_classes=5)
+    assert sentence(path).endswith("it is damaged")

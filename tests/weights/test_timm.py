@@ -16,7 +16,7 @@ from torch.testing import assert_close
 
 from vitedu import UserError, load
 from vitedu.compat import import_timm
-from vitedu.model import ViT, ViTConfig
+from vitedu.model import ViTConfig
 from vitedu.model.config import SIZES
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import NoPosition
@@ -24,7 +24,8 @@ from vitedu.model.resnet import RESNETS, ResNet, ResNetConfig
 from vitedu.weights import Metadata
 from vitedu.weights import timm as timm_config
 
-from .examples import assert_same_function, images, randomise
+from ..tiny import tiny
+from .examples import assert_same_function, checkpoint, images, randomise
 
 # tokens 3x4, three heads of 8, an MLP that is no multiple of the width
 SMALL = {
@@ -63,16 +64,7 @@ def timm_file(tmp_path, arrays, name="model_best"):
 
 def plain_arrays(**changes):
     """Arrays of a small ViT of ours without attention pooling: timm's names."""
-    config = {
-        "image_size": 32,
-        "patch_size": 8,
-        "embed_dim": 24,
-        "depth": 2,
-        "num_heads": 3,
-        "mlp_dim": 60,
-        "num_classes": 5,
-    }
-    return dict(randomise(ViT(ViTConfig(**config | changes))).state_dict())
+    return checkpoint(tiny(**{"image_size": 16} | changes)).state_dict
 
 
 def quiet_load(path, **overrides):
@@ -158,13 +150,13 @@ def test_a_missing_table_is_believed_only_where_it_is_said(tmp_path):
     arrays = plain_arrays(position=NoPosition())
     path = timm_file(tmp_path, arrays)
     with pytest.raises(UserError, match=r"lacks 'pos_embed'.*position=none"):
-        load(path, num_heads=3, image_size=32)
-    ours = quiet_load(path, num_heads=3, image_size=32, position="none")
+        load(path, num_heads=4, image_size=16)
+    ours = quiet_load(path, num_heads=4, image_size=16, position="none")
     assert ours.config.position == NoPosition()
     with pytest.raises(
         UserError, match="no table of positions, so any size fits"
     ):
-        load(path, num_heads=3, position="none")
+        load(path, num_heads=4, position="none")
 
 
 def test_positions_are_resized_as_timm_does(timm, tmp_path):
@@ -344,19 +336,19 @@ def test_of_mae_the_decoder_is_left_out_and_reported(tmp_path):
     arrays = plain_arrays(num_classes=0)
     decoder = {
         "mask_token": torch.zeros(1, 1, 16),
-        "decoder_embed.weight": torch.zeros(16, 24),
+        "decoder_embed.weight": torch.zeros(16, 32),
         "decoder_pos_embed": torch.zeros(1, 17, 16),
         "decoder_blocks.0.norm1.weight": torch.zeros(16),
     }
     path = timm_file(tmp_path, arrays | decoder, "mae_small")
-    model = load(path, num_heads=3)
+    model = load(path, num_heads=4)
     assert set(model.load_report.dropped) == set(decoder)
     assert set(model.load_report.loaded) == set(arrays)
 
 
 def test_a_pre_logits_layer_of_older_files_is_read(tmp_path):
     arrays = plain_arrays(pre_logits=16)
-    model = quiet_load(timm_file(tmp_path, arrays), num_heads=3)
+    model = quiet_load(timm_file(tmp_path, arrays), num_heads=4)
     assert model.config.pre_logits == 16
 
 
@@ -443,11 +435,11 @@ def test_every_architecture_that_is_written_is_timms(timm):
     "arrays, sentence",
     [
         (
-            plain_arrays() | {"dist_token": torch.zeros(1, 1, 24)},
+            plain_arrays() | {"dist_token": torch.zeros(1, 1, 32)},
             "distillation token",
         ),
         (
-            plain_arrays() | {"reg_token": torch.zeros(4, 24)},
+            plain_arrays() | {"reg_token": torch.zeros(4, 32)},
             "reg_token has shape",
         ),
         (
@@ -456,7 +448,7 @@ def test_every_architecture_that_is_written_is_timms(timm):
         ),
         (
             {k: v for k, v in plain_arrays().items() if "blocks.0" not in k}
-            | {"blocks.0.attn.qkv.weight": torch.zeros(72, 24)},
+            | {"blocks.0.attn.qkv.weight": torch.zeros(96, 32)},
             "lacks 'blocks.0.mlp.fc1.weight'",
         ),
         (
@@ -473,7 +465,7 @@ def test_every_architecture_that_is_written_is_timms(timm):
 def test_other_arrays_are_refused_in_a_sentence(tmp_path, arrays, sentence):
     path = timm_file(tmp_path, arrays)
     with pytest.raises(UserError, match=sentence):
-        load(path, num_heads=3)
+        load(path, num_heads=4)
 
 
 def bit_arrays():
@@ -527,7 +519,7 @@ def test_a_config_json_of_other_sizes_is_refused(tmp_path):
     path = timm_file(tmp_path, plain_arrays())
     about = {"architecture": NAME, "pretrained_cfg": {}}
     (tmp_path / "config.json").write_text(json.dumps(about))
-    with pytest.raises(UserError, match="says embed_dim=192, its arrays 24"):
+    with pytest.raises(UserError, match="says embed_dim=192, its arrays 32"):
         load(path)
 
 

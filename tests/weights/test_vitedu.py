@@ -10,37 +10,18 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import nn
 
 from vitedu.data import PreprocessSpec
 from vitedu.errors import UserError
-from vitedu.model import ViT, ViTConfig
-from vitedu.weights import Checkpoint, read_weights, write_weights
+from vitedu.weights import read_weights, write_weights
 
-TINY = ViTConfig(
-    image_size=(8, 12),
-    patch_size=4,
-    in_channels=1,
-    num_classes=3,
-    embed_dim=8,
-    depth=2,
-    num_heads=2,
-    mlp_dim=16,
-    pre_logits=6,
-    gelu="tanh",
-)
-SPEC = PreprocessSpec(
-    image_size=(8, 12), in_channels=1, mean=0.13, std=0.31, crop=0.9
-)
+from ..tiny import tiny
+from .examples import assert_same, checkpoint
+
+TINY = tiny(in_channels=1, num_classes=3, pre_logits=6, gelu="tanh")
+SPEC = PreprocessSpec((8, 12), in_channels=1, mean=0.13, std=0.31, crop=0.9)
 NAMES = ("null", "eins", "zwei ½")
-
-
-def checkpoint(dtype=torch.float32):
-    torch.manual_seed(0)
-    model = ViT(TINY).to(dtype)
-    for weight in model.parameters():
-        nn.init.normal_(weight, std=0.3)
-    return Checkpoint(TINY, model.state_dict(), SPEC, NAMES)
+STORED = checkpoint(TINY, preprocess=SPEC, class_names=NAMES)
 
 
 def described(path):
@@ -61,19 +42,17 @@ def rewritten(path, change):
     "dtype", [torch.float32, torch.float64, torch.bfloat16]
 )
 def test_everything_comes_back_bit_by_bit(tmp_path, dtype):
-    before = checkpoint(dtype)
-    write_weights(tmp_path / "w.safetensors", before)
-    after = read_weights(tmp_path / "w.safetensors")
+    state = {name: x.to(dtype) for name, x in STORED.state_dict.items()}
+    path = tmp_path / "w.safetensors"
+    write_weights(path, STORED._replace(state_dict=state))
+    after = read_weights(path)
     assert (after.config, after.preprocess) == (TINY, SPEC)
     assert after.class_names == NAMES
-    assert after.state_dict.keys() == before.state_dict.keys()
-    for name, tensor in before.state_dict.items():
-        assert after.state_dict[name].dtype == dtype
-        assert torch.equal(after.state_dict[name], tensor)
+    assert_same(state, after.state_dict)
 
 
 def test_there_is_one_metadata_key_of_sorted_json(tmp_path):
-    write_weights(tmp_path / "w.safetensors", checkpoint())
+    write_weights(tmp_path / "w.safetensors", STORED)
     metadata, content = described(tmp_path / "w.safetensors")
     assert metadata.keys() == {"vitedu"}
     assert metadata["vitedu"] == json.dumps(content, sort_keys=True)
@@ -81,7 +60,7 @@ def test_there_is_one_metadata_key_of_sorted_json(tmp_path):
 
 
 def test_loss_and_resizing_are_written_where_they_are_not_the_usual(tmp_path):
-    plain = checkpoint()
+    plain = STORED
     same = plain._replace(loss_name="softmax", resize_mode="paper")
     other = plain._replace(loss_name="sigmoid", resize_mode="timm")
     for name, each in (("a", plain), ("b", same), ("c", other)):
@@ -96,7 +75,7 @@ def test_loss_and_resizing_are_written_where_they_are_not_the_usual(tmp_path):
 
 
 def test_equal_content_gives_equal_bytes(tmp_path):
-    first = checkpoint()
+    first = STORED
     backwards = dict(reversed(first.state_dict.items()))
     for name, state in (("a", first.state_dict), ("b", backwards)):
         write_weights(tmp_path / name, first._replace(state_dict=state))
@@ -107,31 +86,25 @@ def test_equal_content_gives_equal_bytes(tmp_path):
 def test_another_process_writes_the_same_bytes(tmp_path):
     # another hash seed, another order of sets
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import test_vitedu as t\n"
-        "t.write_weights(sys.argv[2], t.checkpoint())"
+        "import sys; from vitedu.weights import read_weights, write_weights; "
+        "write_weights(sys.argv[2], read_weights(sys.argv[1]))"
     )
-    root = Path(__file__).parents[2]
+    one, two = tmp_path / "one", tmp_path / "two"
+    write_weights(one, STORED)
+    root = str(Path(__file__).parents[2])
     subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            program,
-            str(Path(__file__).parent),
-            tmp_path / "a",
-        ],
+        [sys.executable, "-c", program, one, two],
         check=True,
-        env=os.environ | {"PYTHONHASHSEED": "4711", "PYTHONPATH": str(root)},
+        env=os.environ | {"PYTHONHASHSEED": "4711", "PYTHONPATH": root},
     )
-    write_weights(tmp_path / "b", checkpoint())
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert one.read_bytes() == two.read_bytes()
 
 
 def test_an_old_file_stays_if_the_new_one_cannot_be_written(tmp_path):
-    write_weights(tmp_path / "w", checkpoint())
+    write_weights(tmp_path / "w", STORED)
     before = (tmp_path / "w").read_bytes()
     with pytest.raises(UserError, match="cannot write"):
-        write_weights(tmp_path / "w" / "below", checkpoint())
+        write_weights(tmp_path / "w" / "below", STORED)
     assert (tmp_path / "w").read_bytes() == before
 
 
@@ -157,19 +130,19 @@ def test_what_is_no_file_of_weights_is_one_sentence(tmp_path):
     path = tmp_path / "w.safetensors"
     sentence(path)  # nothing there
     sentence(tmp_path)  # a folder
-    write_weights(path, checkpoint())
+    write_weights(path, STORED)
     whole = path.read_bytes()
     for content in (b"", b"text\n", whole[:-1], whole + b"\0"):
         path.write_bytes(content)
         assert "cannot be read as safetensors" in sentence(path)
-    torch.save(checkpoint().state_dict, path)
+    torch.save(STORED.state_dict, path)
     assert "cannot be read as safetensors" in sentence(path)
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", "[]", "3", "{}"])
 def test_metadata_of_another_form_is_one_sentence(tmp_path, text):
     path = tmp_path / "w.safetensors"
-    save_file(checkpoint().state_dict, path, {"vitedu": text})
+    save_file(STORED.state_dict, path, {"vitedu": text})
     assert "holds unreadable metadata" in sentence(path)
 
 
@@ -196,7 +169,7 @@ def test_metadata_that_are_damaged_are_one_sentence(
     tmp_path, part, value, said
 ):
     path = tmp_path / "w.safetensors"
-    write_weights(path, checkpoint())
+    write_weights(path, STORED)
     rewritten(path, lambda content: content | {part: value})
     assert said in sentence(path)
     if part in ("config", "preprocess", "class_names"):

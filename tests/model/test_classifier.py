@@ -73,7 +73,7 @@ def test_names_that_do_not_fit_change_nothing(build):
 @both
 def test_one_string_is_no_list_of_names(build):
     model = build()
-    with pytest.raises(UserError, match="class_names='avg' is one string"):
+    with pytest.raises(UserError, match="must be a list of names, got 'avg'"):
         model.reset_classifier(3, "avg")  # timm's second argument
     assert model.num_classes == 5
 

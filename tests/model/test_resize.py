@@ -262,23 +262,19 @@ def test_relative_positions_do_not_fit_another_grid():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "message"),
+    ("arguments", "message"),
     [
         (
             {},
-            UserError,
             "7 positions, 1 of .* form no square grid; give old_gr",
         ),
-        ({"num_prefix_tokens": 7}, UserError, "form no square grid"),
-        ({"old_grid": (3, 3)}, UserError, "7 positions, 1 .* form no 3x3 grid"),
-        ({"old_grid": (2, 3), "num_prefix_tokens": 0}, UserError, "7 positio"),
-        ({"mode": "tim"}, UserError, "no mode 'tim'; did you mean 'timm'"),
-        ({"pos_embed": torch.zeros(7, 6)}, ValueError, r"needs \(1, t, d\)"),
-        ({"pos_embed": torch.zeros(2, 7, 6)}, ValueError, r"needs \(1, t, d"),
-        ({"grid": (0, 3)}, ValueError, "a grid of at least 1x1"),
+        ({"num_prefix_tokens": 7}, "form no square grid"),
+        ({"old_grid": (3, 3)}, "7 positions, 1 .* form no 3x3 grid"),
+        ({"old_grid": (2, 3), "num_prefix_tokens": 0}, "7 positio"),
+        ({"mode": "tim"}, "no mode 'tim'; did you mean 'timm'"),
     ],
 )
-def test_what_cannot_be_resized_is_one_sentence(arguments, error, message):
+def test_what_cannot_be_resized_is_one_sentence(arguments, message):
     given = {"pos_embed": random_table((2, 3)), "grid": (4, 4)}
-    with pytest.raises(error, match=message):
+    with pytest.raises(UserError, match=message):
         resize_pos_embed(**{"num_prefix_tokens": 1} | given | arguments)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from vitedu.data.readers.folder import HIDDEN, contents, is_picture
+from vitedu.data.scan import threads
 from vitedu.errors import UserError, reason
 from vitedu.evaluate.classify import probabilities
 from vitedu.files import user_path
@@ -20,7 +21,6 @@ from vitedu.model.network import Network
 from vitedu.pictures import as_image, normalise, read_image
 
 BATCH = 32  # pictures that the model gets at a time
-MOST_THREADS = 8  # past that they wait for Python's lock
 
 
 class Found(NamedTuple):
@@ -117,9 +117,8 @@ def decoded(
                 raise
             return str(error)
 
-    threads = min(os.cpu_count() or 1, MOST_THREADS)
     batches = [found[x : x + BATCH] for x in range(0, len(found), BATCH)]
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(threads()) as pool:
         ahead = pool.map(read, batches[0])
         for batch, following in zip(batches, [*batches[1:], []], strict=True):
             pixels, ahead = ahead, pool.map(read, following)

@@ -6,7 +6,7 @@ the file it came from.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
@@ -68,8 +68,10 @@ class Usage(NamedTuple):
         return cls(spec, names, loss, resize)
 
 
-def checked_names(names: Any) -> tuple[str, ...]:
-    """Class names as a tuple. UserError: not a list, or one isn't a string."""
+def checked_names(
+    names: Any, num_classes: int | None = None
+) -> tuple[str, ...]:
+    """Class names as a tuple. UserError: no list of strings, one per class."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise UserError(f"class_names must be a list of names, got {names!r}")
     names = tuple(names)
@@ -78,6 +80,11 @@ def checked_names(names: Any) -> tuple[str, ...]:
             raise UserError(
                 f"class_names must be strings, got {name!r} for class {index}"
             )
+    if names and num_classes not in (None, len(names)):
+        raise UserError(
+            f"{len(names)} class names do not fit {num_classes} classes; give "
+            "one for each class, or none"
+        )
     return names
 
 
@@ -202,7 +209,7 @@ class Classifier(nn.Module):
             if content is None:
                 return model
             usage = Usage.from_json(content)
-            names = names_for(model.num_classes, usage.class_names)
+            names = checked_names(usage.class_names, model.num_classes)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{path} holds unreadable metadata: {error}"
@@ -211,18 +218,3 @@ class Classifier(nn.Module):
         model.loss_name = usage.loss_name
         model.resize_mode = usage.resize_mode
         return model
-
-
-def names_for(num_classes: int, class_names: Sequence[str]) -> tuple[str, ...]:
-    """The names as a tuple. UserError: neither none nor one per class."""
-    if isinstance(class_names, str):
-        raise UserError(
-            f"class_names={class_names!r} is one string; give a list with a "
-            "name for each class, or leave it out"
-        )
-    if class_names and len(class_names) != num_classes:
-        raise UserError(
-            f"{len(class_names)} class names do not fit {num_classes} classes; "
-            "give one for each class, or none"
-        )
-    return tuple(class_names)

@@ -52,26 +52,12 @@ def unpatchify(
     """(b, n, p*q*c) -> (b, c, h, w): the inverse of `patchify`.
 
     `grid` is (rows, columns) of patches, since n alone does not say the shape.
-
-    ValueError: n is not rows * columns, or a row does not hold whole pixels.
     """
     if isinstance(patch_size, int):
         patch_size = (patch_size, patch_size)
-    p, q = patch_size
-    rows, columns = grid
-    if patches.ndim != 3 or patches.shape[1] != rows * columns:
-        raise ValueError(
-            f"unpatchify needs (b, {rows * columns}, p*q*c) for a "
-            f"{rows}x{columns} grid, got {tuple(patches.shape)}"
-        )
-    if patches.shape[2] % (p * q):
-        raise ValueError(
-            f"unpatchify: {patches.shape[2]} numbers do not divide into "
-            f"the {p * q} pixels of a {p}x{q} patch"
-        )
-    return rearrange(
-        patches, "b (gh gw) (p q c) -> b c (gh p) (gw q)", gh=rows, p=p, q=q
-    )
+    (p, q), (gh, gw) = patch_size, grid
+    pattern = "b (gh gw) (p q c) -> b c (gh p) (gw q)"
+    return rearrange(patches, pattern, gh=gh, gw=gw, p=p, q=q)
 
 
 def patch_grid(

@@ -159,10 +159,6 @@ class SinCos2D(AddedTable):
         )
         return FixedTable(config.grid, compute)
 
-    def attach(self, model: "ViT") -> None:
-        super().attach(model)
-        model.register_load_state_dict_post_hook(recompute_after_loading)
-
 
 class GridTables(nn.Module):
     """What Learned2D learns: () -> (1, t, d), patches row by row."""

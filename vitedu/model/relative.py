@@ -21,7 +21,6 @@ from vitedu.model.position import (
     Position,
     beside,
     draw,
-    recompute_after_loading,
     rotation_table,
 )
 
@@ -131,7 +130,6 @@ class RoPE(Position):
     def attach(self, model: "ViT") -> None:
         for layer in attention_layers(model.blocks, "RoPE()"):
             layer.rotate = Rotation(model)
-        model.register_load_state_dict_post_hook(recompute_after_loading)
 
 
 class Rotation(nn.Module):

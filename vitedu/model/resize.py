@@ -47,8 +47,7 @@ def resize_pos_embed(
     some sizes (8 -> 26, 28 -> 24), by rounding; here they are the old grid's.
 
     UserError: the rows do not form `old_grid`, or none is given and they form
-    no square; the mode is unknown. ValueError: no (1, t, d), or a grid without
-    patches.
+    no square; the mode is unknown.
     Source: paper, section 3.2; vit_jax's interpolate_posembed.
     """
     modes = {
@@ -61,11 +60,6 @@ def resize_pos_embed(
         raise UserError(
             f"resize_pos_embed has no mode {mode!r}; "
             + did_you_mean(mode, modes)
-        )
-    if pos_embed.ndim != 3 or len(pos_embed) != 1 or min(grid) < 1:
-        raise ValueError(
-            "resize_pos_embed needs (1, t, d) and a grid of at least 1x1, got "
-            f"{tuple(pos_embed.shape)} and {tuple(grid)}"
         )
     patches = pos_embed[:, num_prefix_tokens:]
     n = patches.shape[1]

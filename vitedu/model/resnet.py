@@ -58,7 +58,7 @@ from vitedu.model.bottleneck import (
     check_width,
     out_channels,
 )
-from vitedu.model.classifier import Classifier, names_for
+from vitedu.model.classifier import Classifier, checked_names
 from vitedu.model.initialise import lecun_normal
 from vitedu.model.resize import ResizeMode
 
@@ -253,7 +253,7 @@ class ResNet(Classifier):
         Replaces the class names too, and forgets the loss.
         UserError: there are names, but not one for each class.
         """
-        names = names_for(num_classes, class_names)
+        names = checked_names(class_names, num_classes)
         self.config = replace(self.config, num_classes=num_classes)
         self.num_classes, self.class_names = num_classes, names
         self.loss_name = None

@@ -13,12 +13,12 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from vitedu.fields import with_meanings
-from vitedu.model.classifier import Classifier, names_for
+from vitedu.model.classifier import Classifier, checked_names
 from vitedu.model.config import ViTConfig, ViTFields, vit_config
 from vitedu.model.encoder import Encoder
 from vitedu.model.initialise import initialise
 from vitedu.model.pool import build_pool
-from vitedu.model.position import FixedTable
+from vitedu.model.position import FixedTable, recompute_after_loading
 from vitedu.model.resize import ResizeMode, resize_positions
 
 
@@ -56,6 +56,7 @@ class ViT(Classifier):
         if config.num_classes:
             self.head = nn.Linear(config.pre_logits or d, config.num_classes)
         config.position.attach(self)
+        self.register_load_state_dict_post_hook(recompute_after_loading)
         initialise(self)
 
     def embed(self, images: Tensor) -> Tensor:
@@ -130,7 +131,7 @@ class ViT(Classifier):
         UserError: there are names, but not one for each class.
         Source: paper, section 3.2 and appendix B.1.1.
         """
-        names = names_for(num_classes, class_names)
+        names = checked_names(class_names, num_classes)
         config = replace(self.config, num_classes=num_classes, pre_logits=None)
         self.config, self.class_names = config, names
         self.num_classes, self.loss_name = num_classes, None

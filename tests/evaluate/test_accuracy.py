@@ -13,12 +13,7 @@ import vitedu
 from tests.evaluate.small import cut, prepared, small
 from vitedu import UserError
 from vitedu.data import photo
-from vitedu.evaluate import (
-    Answers,
-    accuracy,
-    all_logits,
-    top_k_correct,
-)
+from vitedu.evaluate import Answers, accuracy, all_logits, top_k_correct
 
 
 class Given(nn.Module):

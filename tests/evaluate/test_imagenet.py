@@ -90,8 +90,7 @@ def test_without_any_label_there_is_nothing_to_count():
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    ["cat.jpg", name(0), name(50_001), "ILSVRC2012_val_000000011.JPEG"],
+    "wrong", ["cat.jpg", name(0), name(50_001), "ILSVRC2012_val_000000011.JPEG"]
 )
 def test_the_number_is_read_from_the_name(wrong):
     names = [name(7), "ILSVRC2012_val_00050000.jpg", f"a/x_{name(1)}"]

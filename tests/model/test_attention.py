@@ -9,11 +9,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from tests.tiny import random_images, random_model
-from vitedu.model import (
-    MultiHeadAttention,
-    attention,
-    record_attention,
-)
+from vitedu.model import MultiHeadAttention, attention, record_attention
 
 # float64, at most 32 terms per sum in another order: measured below 1e-15, and
 # 1e-12 leaves room for another BLAS.

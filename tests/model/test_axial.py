@@ -9,11 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from vitedu.model import (
-    ViT,
-    ViTConfig,
-    record_attention,
-)
+from vitedu.model import ViT, ViTConfig, record_attention
 from vitedu.model.axial import Axial, AxialBlock, AxisAttention
 
 GRID = (3, 5)

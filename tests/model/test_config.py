@@ -149,10 +149,7 @@ UNKNOWN = [
         lambda: vit_config("vit-b/16"),
         "no model 'vit-b/16'; did you mean 'ViT-B/16'",
     ),
-    (
-        lambda: vit("resnet"),
-        r"there is no model 'resnet'; known: R\+ViT-Ti/16",
-    ),
+    (lambda: vit("resnet"), r"there is no model 'resnet'; known: R\+ViT-Ti/16"),
     (
         lambda: vit("ViT-B/16", depht=2),
         "no field 'depht'; did you mean 'depth'?",

@@ -5,9 +5,7 @@ import torch
 
 from tests.tiny import random_images, random_model
 from vitedu.compat import import_timm
-from vitedu.model import (
-    record_attention,
-)
+from vitedu.model import record_attention
 
 pytestmark = pytest.mark.slow  # traces networks
 

@@ -52,8 +52,7 @@ TIMM = {
 
 
 r50_is_slow = pytest.mark.parametrize(
-    "name",
-    [pytest.param(x, marks=[SLOW] if "R50" in x else []) for x in TIMM],
+    "name", [pytest.param(x, marks=[SLOW] if "R50" in x else []) for x in TIMM]
 )
 
 

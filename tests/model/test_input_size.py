@@ -7,9 +7,7 @@ import torch
 
 from tests.tiny import TINY, random_model, tiny
 from vitedu.errors import UserError
-from vitedu.model import (
-    Relative,
-)
+from vitedu.model import Relative
 
 
 def images(height, width):

@@ -7,11 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from vitedu.model import (
-    PatchEmbedding,
-    patchify,
-    unpatchify,
-)
+from vitedu.model import PatchEmbedding, patchify, unpatchify
 
 # No clock in tests, and the same examples in every run.
 fixed = settings(deadline=None, derandomize=True, max_examples=60)

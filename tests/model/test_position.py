@@ -25,11 +25,7 @@ from vitedu.model import (
     sincos_table,
     unpatchify,
 )
-from vitedu.model.position import (
-    Learned2D,
-    NoPosition,
-    SinCos2D,
-)
+from vitedu.model.position import Learned2D, NoPosition, SinCos2D
 from vitedu.model.relative import Relative
 
 # sums over the same numbers in another order, in float64, of size 10 and less

@@ -264,10 +264,7 @@ def test_relative_positions_do_not_fit_another_grid():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            {},
-            "7 positions, 1 of .* form no square grid; give old_gr",
-        ),
+        ({}, "7 positions, 1 of .* form no square grid; give old_gr"),
         ({"num_prefix_tokens": 7}, "form no square grid"),
         ({"old_grid": (3, 3)}, "7 positions, 1 .* form no 3x3 grid"),
         ({"old_grid": (2, 3), "num_prefix_tokens": 0}, "7 positio"),

@@ -244,11 +244,7 @@ BREAKS = [  # a rule, the tag of a cell, what is done to that cell
     ),
     ("shows_errors_in_failure_cells_alone", "failure", without("failure")),
     ("shows_a_failure", "failure", without("failure")),
-    (
-        "folds_what_is_hidden",
-        "hide-input",
-        unfolded,
-    ),
+    ("folds_what_is_hidden", "hide-input", unfolded),
     (
         "folds_what_is_hidden",
         "teaches",

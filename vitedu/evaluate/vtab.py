@@ -25,25 +25,13 @@ from vitedu.data.array_sets import load_dataset
 from vitedu.data.catalogue import folders_of
 from vitedu.data.dataset import Split
 from vitedu.data.labels import numbered_names
-from vitedu.data.open import (
-    TEST_SEED,
-    TEST_SHARE,
-    find_images,
-    open_split,
-)
+from vitedu.data.open import TEST_SEED, TEST_SHARE, find_images, open_split
 from vitedu.data.readers import torchvision
 from vitedu.errors import UserError, reason
 from vitedu.files import user_path
 
 # what torchvision raises where files or packages are missing, or damaged
-DAMAGE = (
-    RuntimeError,
-    OSError,
-    LookupError,
-    ValueError,
-    TypeError,
-    ImportError,
-)
+DAMAGE = (ImportError, LookupError, OSError, RuntimeError, ValueError)
 # class limits of a CLEVR scene: the distance of its nearest object
 NEAREST = (8.0, 8.5, 9.0, 9.5, 10.0)
 FEWEST_OBJECTS = 3

@@ -21,11 +21,7 @@ from vitedu.model.convolution import (
 from vitedu.model.encoder import MLP, DropPath, Encoder, EncoderBlock, Standard
 from vitedu.model.hybrid import Hybrid, HybridEmbedding
 from vitedu.model.initialise import initialise, lecun_normal
-from vitedu.model.network import (
-    network_config,
-    network_config_of,
-    new_network,
-)
+from vitedu.model.network import network_config, network_config_of, new_network
 from vitedu.model.patches import PatchEmbedding, Patches, patchify, unpatchify
 from vitedu.model.pool import AttentionPool, KeyValue, Pool, build_pool
 from vitedu.model.position import (

@@ -37,10 +37,7 @@ class HybridEmbedding(nn.Module):
     """
 
     def __init__(
-        self,
-        backbone: nn.Module,
-        channels: int,
-        config: "ViTConfig",
+        self, backbone: nn.Module, channels: int, config: "ViTConfig"
     ) -> None:
         super().__init__()
         patch_size, d = config.patch_size, config.embed_dim

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from PIL import Image
 
-from vitedu.data import find_images, load_folder, scan
+from vitedu.data import find_images, scan
 from vitedu.errors import UserError
 
 
@@ -57,16 +57,6 @@ def test_a_folder_that_has_moved_is_known(folder, cache, tmp_path):
     before = find_images(folder).skipped
     assert find_images(folder.rename(tmp_path / "moved")).skipped == before
     assert len(list(cache.iterdir())) == 1
-
-
-def test_a_part_of_a_folder_that_was_opened_is_known(folder, cache):
-    parts = folder.parent / "parts"
-    shutil.copytree(folder, parts / "train")
-    shutil.copytree(folder, parts / "val")
-    (first, *_) = load_folder(parts).skipped
-    assert first.startswith("cannot read train/ant/007.png: ")
-    assert skipped(parts / "val")[0] == "cannot read ant/007.png"
-    assert len(list(cache.iterdir())) == 2
 
 
 def test_a_picture_that_was_mended_in_place_is_looked_at_again(folder, cache):

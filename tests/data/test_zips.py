@@ -82,32 +82,12 @@ def test_it_is_downloaded_once_and_then_found(tmp_path, server):
     assert evaluation_part(place) == found / "val"
 
 
-def test_the_users_own_copy_comes_first(tmp_path, monkeypatch, server):
-    load_folder(folder_of("ants-bees"))
-    (tmp_path / "cache").rename(tmp_path / "data")
-    monkeypatch.setenv("VITEDU_DATA", str(tmp_path / "data"))
-    server.files = {}
-    assert folder_of("ants-bees") == tmp_path / "data" / "ants-bees"
-
-
 def test_offline_it_is_one_sentence(monkeypatch):
     monkeypatch.setenv("VITEDU_OFFLINE", "1")
     with pytest.raises(
         MissingDataError, match=r"Ants and bees is not in .*zip"
     ):
         load_folder(folder_of("ants-bees"))
-
-
-@pytest.mark.parametrize("fault", ["absent", "cut"])
-def test_a_server_that_fails_is_one_sentence_and_leaves_nothing(
-    tmp_path, monkeypatch, server, fault
-):
-    mirrors = (f"{server.address}/{fault}/",)
-    entry = replace(CATALOGUE["ants-bees"], mirrors=mirrors)
-    monkeypatch.setitem(CATALOGUE, "ants-bees", entry)
-    with pytest.raises(MissingDataError, match="could not be downloaded"):
-        load_folder(folder_of("ants-bees"))
-    assert list((tmp_path / "cache").iterdir()) == []
 
 
 def test_what_is_in_the_way_is_left_alone(tmp_path):

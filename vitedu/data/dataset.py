@@ -210,21 +210,17 @@ class Split:
         Folders are matched by name; if either side has only numbers, their
         count is compared. UserError: the data have other classes.
         """
-        own = self.class_names
-        is_named = class_names != numbered_names(len(class_names))
+        own, num_classes = self.class_names, len(class_names)
+        is_named = class_names != numbered_names(num_classes)
         if self.is_named and own and is_named:
-            return match_classes(self, class_names, len(class_names))
-        if is_named and own not in ((), class_names, numbered_names(len(own))):
+            return match_classes(self, class_names, num_classes)
+        is_other = own not in ((), class_names, numbered_names(len(own)))
+        if len(own) > num_classes or (is_named and is_other):
             raise UserError(
                 f"{self.name} has the classes {few(own)}, but "
                 f"{few(class_names)} are wanted, in this order"
             )
-        if len(own) > len(class_names):
-            raise UserError(
-                f"{self.name} has {len(own)} classes, but there are "
-                f"{len(class_names)}: {few(class_names)}"
-            )
-        check_labels(self.name, self.labels, len(class_names))
+        check_labels(self.name, self.labels, num_classes)
         return replace(self, class_names=class_names)
 
     def stamps(self, folder: Path | None = None) -> Stamps:

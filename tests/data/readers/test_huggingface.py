@@ -145,10 +145,6 @@ def test_other_names_of_the_columns_are_found_if_there_is_one_of_a_kind(
             {"image": ["a.jpg"], "label": [0]},
             r"none of the 1 pictures in .*a\.jpg does not exist",
         ),
-        (
-            {"image": ["/dev/zero"], "label": [0]},
-            "none of the 1 pictures in .*or a device",
-        ),
     ],
 )
 def test_a_set_without_pictures_is_one_sentence(tmp_path, columns, words):
@@ -169,13 +165,6 @@ def test_labels_that_are_no_classes_are_refused(tmp_path, kind, labels, words):
     split = made([encoded(1)] * 2, labels, kind=kind)
     split.save_to_disk(tmp_path / "x")
     with pytest.raises(UserError, match=words):
-        find_images(f"hf:{tmp_path / 'x'}")
-
-
-def test_a_set_without_labels_is_one_sentence(tmp_path):
-    split = made([encoded(1)] * 2, [0, 1]).remove_columns("label")
-    split.save_to_disk(tmp_path / "x")
-    with pytest.raises(UserError, match="doesn't have a column of classes"):
         find_images(f"hf:{tmp_path / 'x'}")
 
 
@@ -205,5 +194,5 @@ def test_an_empty_split_is_refused(tmp_path):
 
 def test_a_streamed_set_is_refused_since_nothing_about_it_is_exact():
     stream = made([encoded(1)] * 2, [0, 1]).to_iterable_dataset()
-    with pytest.raises(UserError, match="is streamed, so an epoch can't"):
+    with pytest.raises(UserError, match=r"by index; .* nothing can be"):
         as_source(stream, preprocess=SPEC)

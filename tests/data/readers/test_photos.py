@@ -29,11 +29,6 @@ def test_a_photograph_is_a_small_rgb_picture(name):
     assert len((FOLDER / f"{name}.jpg").read_bytes()) < 65_000
 
 
-def test_nothing_else_is_beside_them():
-    found = {file.name for file in FOLDER.iterdir()}
-    assert found == {f"{name}.jpg" for name in PHOTOS} | {"CREDITS.txt"}
-
-
 def test_the_credits_name_each_of_them():
     credits = (FOLDER / "CREDITS.txt").read_text()
     notice = Path(__file__).parents[3].joinpath("NOTICE").read_text()

@@ -63,11 +63,6 @@ def test_labels_that_are_changed_on_the_way_are_changed_here_too():
     assert items.class_names == ()
 
 
-def test_without_kept_labels_only_reading_tells():
-    items = from_torch(Photos())
-    assert (items.labels, items.class_names) == (None, ())
-
-
 def test_classes_can_be_given():
     assert from_torch(Photos(), num_classes=3).class_names == ("0", "1", "2")
     names = from_torch(Photos(), class_names=["ant", "bee"]).class_names
@@ -79,21 +74,6 @@ def test_classes_that_contradict_the_data_are_refused():
         from_torch(Photos(classes=["ant", "bee"]), num_classes=3)
     with pytest.raises(UserError, match="the label 1, but there are 1 classes"):
         from_torch(Photos(targets=TARGETS), class_names=["ant"])
-
-
-@pytest.mark.parametrize("count", [3, np.int64(3)])
-def test_classes_may_be_a_number(count):
-    data = Photos()
-    data.classes = count
-    assert from_torch(data).class_names == ("0", "1", "2")
-    assert from_torch(data, class_names="abc").class_names == ("a", "b", "c")
-
-
-@pytest.mark.parametrize("classes", ["ant", len, None])
-def test_classes_that_are_no_names_are_passed_over(classes):
-    data = Photos()
-    data.classes = classes
-    assert from_torch(data).class_names == ()
 
 
 def test_several_names_of_a_class_become_one():
@@ -125,12 +105,6 @@ def test_joined_datasets_with_other_classes_are_refused():
         UserError, match=r"different classes, .* give both the same"
     ):
         from_torch(ConcatDataset([one, two]))
-
-
-def test_a_part_of_a_part_keeps_its_labels():
-    items = from_torch(Photos(targets=TARGETS)).take([5, 4, 1]).take([2, 0])
-    assert items.labels.tolist() == [1, 1]
-    assert [items[i][0].getpixel((0, 0))[0] for i in (0, 1)] == [10, 50]
 
 
 WRONG = {

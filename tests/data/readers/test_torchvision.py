@@ -151,14 +151,6 @@ def test_a_picture_that_was_mended_is_taken_again(tmp_path):
     assert len(find_images("torchvision:food101:train")) == 118
 
 
-def test_a_file_that_cannot_be_read_now_is_no_broken_picture(tmp_path):
-    path = food101(tmp_path / "data/food101") / "food-101/images/ramen/0.jpg"
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(UserError, match=r"train\[2\]: Is a directory"):
-        find_images("torchvision:food101:train")
-
-
 def test_offline_a_set_that_is_nowhere_is_one_sentence():
     with pytest.raises(UserError, match=r"Flowers-102 is not in .*OFFLINE=1"):
         load_folder(folder_of("flowers102"))

@@ -26,7 +26,7 @@ from numpy import ndarray as Array
 
 from vitedu.compat import import_torchvision
 from vitedu.data.catalogue import CIFAR10_BATCHES, CIFAR100_BATCHES
-from vitedu.errors import UserError, check_memory, reason
+from vitedu.errors import UserError, reason
 from vitedu.files import check_regular
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
@@ -80,16 +80,13 @@ def npz_arrays(path: Path) -> dict[str, Array]:
     """The arrays of an npz, and its class_names if there are any.
 
     Images are (n, h, w) or (n, h, w, c).
-    UserError: not an npz, damaged, one of the four missing, Python objects
-    inside, or larger than memory.
+    UserError: not an npz, damaged, one of the four missing, or Python objects
+    inside.
     """
     check_regular(path)
     if not zipfile.is_zipfile(path):
         raise UserError(f"{path} is not an npz file; numpy.savez writes one")
     try:
-        with zipfile.ZipFile(path) as archive:
-            num_bytes = sum(each.file_size for each in archive.infolist())
-        check_memory(num_bytes, str(path))
         with (
             open(path, "rb") as opened,
             np.load(opened, allow_pickle=False) as file,
@@ -97,8 +94,6 @@ def npz_arrays(path: Path) -> dict[str, Array]:
             found = ", ".join(file) or "nothing"
             wanted = (*KEYS, "class_names")
             arrays = {key: file[key] for key in wanted if key in file}
-    except UserError:
-        raise
     except DAMAGE as error:
         raise damaged(path, error) from error
     except ValueError as error:

@@ -98,19 +98,12 @@ def class_names(folder: Path) -> tuple[str, ...]:
             f"{folder} has {name}/, which looks like a part of the data and "
             "not like a class; the parts are called train/, val/ and test/"
         )
-    tars = [name for name in visible(root)[1] if name.endswith(".tar")]
-    if tars and not names:
-        raise UserError(
-            f"{root} contains shards ({tars[0]}, ...) without the index of "
-            "`vitedu prepare`; name them, as in "
-            f"data={root}/train-{{000000..000127}}.tar"
-        )
     empty = [name for name in names if not has_pictures(root / name)]
     if len(empty) == len(names):
         raise UserError(
             f"{root} contains {contents(root)}; a folder to train on contains "
             "a folder of pictures for each class, or train/ and val/ with such "
-            "folders"
+            "folders; shards are named, as in train-{000000..000127}.tar"
         )
     if empty:
         more = f" and {len(empty) - 1} more" if len(empty) > 1 else ""

@@ -26,7 +26,6 @@ from vitedu.data.labels import (
     check_labels,
     named_classes,
     names_from_labels,
-    numbered_names,
     whole_label,
     whole_labels,
 )
@@ -75,16 +74,11 @@ def from_torch(
     UserError: it is empty, or its items or labels have another form.
     """
     name = type(dataset).__name__
-    if is_hugging_face(dataset) and not hasattr(dataset, "__len__"):
-        raise UserError(
-            f"{name} is streamed, so an epoch can't have an order of its own, "
-            "nor a run go on exactly where it stopped; load the data set "
-            "without streaming=True, or make shards of it"
-        )
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise UserError(
             f"{name} cannot be read by index; a Dataset with __len__ and "
-            "__getitem__ is needed, or a DataLoader around it"
+            "__getitem__ is needed, or a DataLoader around it; nothing can be "
+            "streamed, since a run has to go on exactly where it stopped"
         )
     if len(dataset) == 0:
         raise UserError(f"{name} is empty")
@@ -172,8 +166,6 @@ def own_class_names(dataset: Any) -> tuple[str, ...]:
     if getattr(dataset, "target_transform", None) is not None:
         return ()  # the labels may mean other classes now
     classes = getattr(dataset, "classes", None)
-    if isinstance(classes, int | np.integer):  # how many there are
-        return numbered_names(int(classes))
     if isinstance(classes, str) or not isinstance(classes, Iterable):
         return ()  # not names: a method, say
     # ImageNet's classes have several names each

@@ -24,7 +24,6 @@ from vitedu.errors import (
         ("two\nlines\ttab", "two\\nlines\\ttab"),
         ("caf\udce9.jpg", "caf\\xe9.jpg"),
         ("\x9b31m\u202egnp.exe", "\\x9b31m\\u202egnp.exe"),
-        ("a\u2028b", "a\\u2028b"),
         ("half \ud83d", "half \\ud83d"),
     ],
 )
@@ -62,15 +61,12 @@ def test_the_reason_is_what_the_system_said_without_the_path(error, words):
 
 
 def test_what_does_not_fit_into_memory_is_a_sentence_with_both_numbers():
+    assert 0 < available_memory() <= psutil.virtual_memory().total
     check_memory(1000, "a picture")
     with pytest.raises(
         UserError, match=r"a\.npz needs 1000\.0 PB .*B are free; take fewer"
     ):
         check_memory(10**18, "a.npz", "take fewer")
-
-
-def test_no_more_is_free_than_the_system_has():
-    assert 0 < available_memory() <= psutil.virtual_memory().total
 
 
 def test_the_limit_of_a_control_group_counts_without_what_it_caches(tmp_path):
@@ -87,7 +83,6 @@ def test_the_limit_of_a_control_group_counts_without_what_it_caches(tmp_path):
 @pytest.mark.parametrize(
     ("num_bytes", "words"),
     [
-        (0, "0 bytes"),
         (999, "999 bytes"),
         (1000, "1.0 kB"),
         (16_000_000_000, "16.0 GB"),

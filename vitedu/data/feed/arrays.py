@@ -54,8 +54,6 @@ class ArraySource(Feed):
                 RangeCheck(preprocess).see(images)
         check_size(images, preprocess)
         check_labels("the data", labels, split.num_classes)
-        if augment is not None and augment.is_off:
-            augment = None
         if augment is not None:
             check_not_prepared(images)
         self.class_names = split.classes()

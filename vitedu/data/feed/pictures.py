@@ -72,8 +72,6 @@ class ImageSource(Feed):
         device: torch.device | str = "cpu",
         check_range: bool = True,
     ) -> None:
-        if isinstance(augment, Augment) and augment.is_off:
-            augment = None
         assert isinstance(pictures.reader, Reader)
         self.pictures = pictures
         self.class_names = pictures.class_names

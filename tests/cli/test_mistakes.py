@@ -65,7 +65,7 @@ MISTAKES = rows_in("""
     evaluate run photos  the first is 'ants'; its classes: 0, 1, 2, 3, 4
     evaluate run data=a data=b  data= is given twice
     evaluate w.safetensors photos --real real.json
-        ImageNet's 1,000 classes, and this one has 2
+        needs a model with ImageNet's 1,000 classes
     evaluate ViT-Ti/16  name a data set or a folder of pictures
     evaluate ViT-Ti/16 digits  digits has 10 classes, ViT-Ti/16 has 1000
     evaluate theirs.safetensors digits num_heads=three  be a whole number
@@ -123,15 +123,7 @@ MISTAKES = rows_in("""
     bench ViT-S/16 --threads 1000000000  at most 1024
     bench ViT-S/16 --bach 4  did you mean '--batch'
 """)
-BAD_PATHS = [
-    "~nosuchuser/x",
-    "",
-    "n" * 300,
-    "loop",
-    "pipe",
-    "w.safetensors/x",
-    "a\0b",
-]
+BAD_PATHS = ["", "n" * 300, "loop", "pipe", "w.safetensors/x"]
 
 
 @pytest.fixture(scope="module")

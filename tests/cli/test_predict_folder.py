@@ -92,15 +92,6 @@ def test_unreadable_pictures_are_listed_and_the_others_go_on(here, capsys):
     assert all(not row["class"] and not row["probability"] for row in bad)
 
 
-def test_more_pictures_than_a_screen_holds_need_a_table(
-    here, monkeypatch, sentence
-):
-    monkeypatch.setattr("vitedu.cli.predict.MOST_PRINTED", 3)
-    said = sentence("predict", "w.safetensors", "album")
-    assert "more than 3 pictures" in said and "--csv FILE.csv" in said
-    assert len(tabled("album")) == 4
-
-
 def test_without_a_terminal_a_line_says_how_far_it_is(
     here, monkeypatch, capsys
 ):

@@ -18,7 +18,6 @@ from vitedu.files import replace_file, user_path
 from vitedu.train import find_device
 from vitedu.weights import load
 
-MOST_PRINTED = 1000  # pictures; more go into a table
 MOST_NOTED = 3  # sentences about unreadable pictures in a note
 FORMULA = tuple("=+-@\t\r\n")  # how formulas of a spreadsheet begin
 
@@ -35,11 +34,6 @@ def predict(options: argparse.Namespace) -> Answer:
     model = load(weights, device=device, **load_fields(fields))
     check_has_classes(model, weights)
     found = find_pictures(images)
-    if path is None and len(found) > MOST_PRINTED:
-        raise UserError(
-            f"there are more than {MOST_PRINTED:,} pictures, which are too "
-            "many to print; write them into a table with --csv FILE.csv"
-        )
     names = class_names(model, model.config.num_classes)
     top = min(options.top, len(names))
     predictions = predict_all(model, found, top=top, invert=options.invert)

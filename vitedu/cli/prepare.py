@@ -5,7 +5,7 @@ from typing import Any
 
 from vitedu.cli.output import Answer, Command, rows_in, say, wrapped
 from vitedu.cli.overrides import split_words
-from vitedu.cli.progress import Counter
+from vitedu.cli.progress import new_bar
 from vitedu.data import Prepared
 from vitedu.data import prepare as prepare_folder
 from vitedu.errors import UserError, readable_bytes
@@ -34,14 +34,19 @@ def prepare(options: argparse.Namespace) -> Answer:
     settings: dict[str, Any] = {
         name: parsed(value, FIELDS[name]) for name, value in fields.items()
     }
-    counter = Counter()
-    try:
-        done = prepare_folder(*words, on_progress=counter.show, **settings)
-    except KeyboardInterrupt:
-        say("the same command goes on from here")
-        raise
-    finally:
-        counter.close()
+    with new_bar(0, 0) as bar:
+
+        def show(num_done: int, num_all: int) -> None:
+            if not bar.total:  # an interrupted command goes on
+                bar.initial = bar.n = num_done
+            bar.total = num_all
+            bar.update(num_done - bar.n)
+
+        try:
+            done = prepare_folder(*words, on_progress=show, **settings)
+        except KeyboardInterrupt:
+            say("the same command goes on from here")
+            raise
     return Answer(values_of(done), text_of(done))
 
 

@@ -293,21 +293,6 @@ class Reporter:
             self.bar.close()
 
 
-class Counter:
-    """Pictures that are done; a run that goes on begins with some."""
-
-    bar: Any = None
-
-    def show(self, num_done: int, num_all: int) -> None:
-        if self.bar is None:
-            self.bar = new_bar(num_all, num_done)
-        self.bar.update(num_done - self.bar.n)
-
-    def close(self) -> None:
-        if self.bar is not None:
-            self.bar.close()
-
-
 def with_progress(
     batches: Iterable[Item], batch_size: int, num_all: int
 ) -> Iterator[Item]:

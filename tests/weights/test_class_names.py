@@ -7,8 +7,7 @@ import pytest
 from safetensors.torch import save_file
 
 from vitedu.data.imagenet import imagenet_21k_classes, imagenet_classes
-from vitedu.weights import DIALECTS, convert, load, write_weights
-from vitedu.weights.convert import write_file
+from vitedu.weights import convert, load, write_weights
 from vitedu.weights.files import read_safetensors
 
 from ..tiny import tiny
@@ -117,22 +116,6 @@ def assert_ids_are_names(config, names):
     assert config["label2id"].keys() == {*names}
     for label, index in config["label2id"].items():
         assert names[index] == label
-
-
-@pytest.mark.parametrize("dialect", ["npz", "timm", "torchvision", "hf"])
-def test_imagenets_names_reach_hugging_face_from_every_dialect(
-    tmp_path, dialect
-):
-    arrays = DIALECTS[dialect].from_vitedu(stored(1000))
-    path = tmp_path / f"theirs{'.npz' if dialect == 'npz' else '.safetensors'}"
-    write_file(path, arrays)
-    hints = {} if dialect == "npz" else HEADS
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        done = convert(path, tmp_path / "to-hf", to="hf", **hints)
-    assert done.dialect == dialect
-    assert_ids_are_names(said_to_hf(tmp_path / "to-hf"), IMAGENET)
-    assert quiet_load(tmp_path / "to-hf").class_names == IMAGENET
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from vitedu import PreprocessSpec, UserError, load
@@ -212,23 +211,6 @@ def test_the_dtype_of_the_arrays_stays(tmp_path, to, dtype):
     assert found == {dtype}
 
 
-@pytest.mark.parametrize("to", SUFFIXES)
-def test_the_same_weights_give_the_same_bytes(tmp_path, to):
-    path, _ = source(tmp_path)
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        quietly(path, place(tmp_path / name, to), to=to)
-    one, two = (
-        {
-            file.relative_to(tmp_path / name): file.read_bytes()
-            for file in (tmp_path / name).rglob("*")
-            if file.is_file()
-        }
-        for name in ("one", "two")
-    )
-    assert one == two and one
-
-
 # --- what the format has no place for
 
 
@@ -298,14 +280,6 @@ def test_positions_at_the_stem_become_a_table(tmp_path, to, position):
     assert is_said != any("as the table" in note for note in done.notes)
     # sines are written in float32: their rounding reaches the logits
     assert_close(logits(again), logits(model), rtol=0, atol=1e-5)
-
-
-def test_fixed_positions_of_half_a_file_are_written_in_float32(tmp_path):
-    path, _ = source(tmp_path, torch.float16, position=SinCos2D())
-    quietly(path, tmp_path / "t", to="timm")
-    arrays = load_file(tmp_path / "t" / "model.safetensors")
-    assert arrays["pos_embed"].dtype == torch.float32
-    assert arrays["head.weight"].dtype == torch.float16
 
 
 def test_a_grid_that_npz_cannot_say_is_asked_of_the_reader(tmp_path):

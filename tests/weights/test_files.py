@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save_file
 
 from vitedu.errors import UserError
-from vitedu.weights import DIALECTS, convert, load
+from vitedu.weights import DIALECTS, load
 from vitedu.weights.files import read_arrays
 from vitedu.weights.mapping import pattern_for
 
@@ -224,16 +224,6 @@ def test_a_needed_array_that_is_ignored_is_missed(tmp_path):
         load(path, ignore="norm.bias")
     with pytest.raises(UserError, match="any arrays that ignore= leaves"):
         load(path, ignore="*")
-
-
-def test_convert_leaves_out_what_is_ignored_too(tmp_path):
-    path = write("npz", tmp_path, **{"extra/a": torch.ones(2)})
-    target = tmp_path / "w.safetensors"
-    with pytest.raises(UserError, match="no place for: extra/a"):
-        convert(path, target, to="vitedu")
-    done = convert(path, target, to="vitedu", ignore="extra/*")
-    assert any("ignore= matches them" in note for note in done.notes)
-    assert load(done.target).load_report.dropped == ()
 
 
 @pytest.mark.parametrize(

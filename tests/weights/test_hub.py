@@ -180,13 +180,6 @@ def test_weights_that_timm_fetched_get_their_json(fetch, tiny):
     assert files == "config.json model.safetensors"
 
 
-def test_the_json_beside_the_weights_is_fetched_too(fetch, tiny):
-    for name in ("config.json", "preprocessor_config.json"):
-        (tiny.root / "someone/tiny" / name).write_text("{}")
-    files = fetch("someone/tiny", port=tiny.server_port, what=found)
-    assert files == "config.json model.safetensors preprocessor_config.json"
-
-
 def test_shards_are_fetched_by_their_index(fetch, server):
     folder = hub_model(server, "someone/shards")
     save_shards(STORED.state_dict, folder / INDEX)

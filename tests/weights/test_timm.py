@@ -184,11 +184,6 @@ def test_config_json_says_the_heads(timm, tmp_path):
     assert_same_function(ours, theirs)
 
 
-def test_the_caller_says_the_heads_over_all_else(timm, tmp_path):
-    folder = saved(timm, tmp_path, twelve_layers(timm, num_heads=3))
-    assert load(folder, num_heads=6).config.num_heads == 6
-
-
 @pytest.mark.parametrize(
     "name", ["test_vit.r160_in1k", "test_vit", "test_vit.r160_in1k.fp16"]
 )

@@ -100,14 +100,6 @@ def test_another_process_writes_the_same_bytes(tmp_path):
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_an_old_file_stays_if_the_new_one_cannot_be_written(tmp_path):
-    write_weights(tmp_path / "w", STORED)
-    before = (tmp_path / "w").read_bytes()
-    with pytest.raises(UserError, match="cannot write"):
-        write_weights(tmp_path / "w" / "below", STORED)
-    assert (tmp_path / "w").read_bytes() == before
-
-
 # --- files that cannot be read
 
 

@@ -47,31 +47,25 @@ OTHERS = re.compile(
 )
 
 
-# The folder of the blocks, and the layers in one: in files, and in memory.
+# the layers of a block, in files and in memory
 NORMS = {"norm1": ["layernorm_before"], "norm2": ["layernorm_after"]}
-FILE = (
-    "encoder.layer",
-    NORMS
-    | {
-        "attn.qkv": [
-            f"attention.attention.{x}" for x in ("query", "key", "value")
-        ],
-        "attn.proj": ["attention.output.dense"],
-        "mlp.fc1": ["intermediate.dense"],
-        "mlp.fc2": ["output.dense"],
-    },
-)
-MEMORY = (
-    "layers",
-    NORMS
-    | {
-        "attn.qkv": [f"attention.{x}_proj" for x in "qkv"],
-        "attn.proj": ["attention.o_proj"],
-        "mlp.fc1": ["mlp.fc1"],
-        "mlp.fc2": ["mlp.fc2"],
-    },
-)
-SPELLINGS = [(x, *y) for x in ("vit.", "", "deit.") for y in (FILE, MEMORY)]
+FILE = NORMS | {
+    "attn.qkv": [f"attention.attention.{x}" for x in ("query", "key", "value")],
+    "attn.proj": ["attention.output.dense"],
+    "mlp.fc1": ["intermediate.dense"],
+    "mlp.fc2": ["output.dense"],
+}
+MEMORY = NORMS | {
+    "attn.qkv": [f"attention.{x}_proj" for x in "qkv"],
+    "attn.proj": ["attention.o_proj"],
+    "mlp.fc1": ["mlp.fc1"],
+    "mlp.fc2": ["mlp.fc2"],
+}
+SPELLINGS = [
+    (prefix, *blocks)
+    for prefix in ("vit.", "", "deit.")
+    for blocks in (("encoder.layer", FILE), ("layers", MEMORY))
+]
 MARKS = tuple(
     {
         f"{prefix}embeddings.patch_embeddings.projection.weight",
@@ -154,7 +148,7 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
         owner, {"a pre-logits layer below a head": is_below_head}
     )
     prefix = "vit." if config.num_classes else ""
-    rows = rows_in(config.depth, prefix, *FILE)
+    rows = rows_in(config.depth, prefix, "encoder.layer", FILE)
     return mapping.to_theirs(rows, checkpoint.state_dict)
 
 

@@ -8,7 +8,7 @@ is in a config.json beside them, else in timm's own table of names.
 
 import math
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -87,7 +87,7 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     notes = mapping.note_on_dropped(dropped, "MAE's decoder")
     config: NetworkConfig
     if is_resnet:
-        size = known_of(metadata).pretrained_cfg.get("input_size")
+        size = known_of(metadata)[2].get("input_size")
         size = size[1:] if size else metadata.image_size
         family = "bit-v1" if "stem.norm.weight" in state else "bit-v2"
         config = mapping.resnet_config_in(
@@ -178,15 +178,10 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
 # --- what is known besides: config.json, else timm's own table of names
 
 
-class Known(NamedTuple):
-    """What timm, or a config.json that it wrote, says about a file."""
-
-    architecture: str | None  # one of timm's names
-    args: dict[str, Any]
-    pretrained_cfg: dict[str, Any]
-
-
-def known_of(metadata: Metadata) -> Known:
+def known_of(
+    metadata: Metadata,
+) -> tuple[str | None, dict[str, Any], dict[str, Any]]:
+    """timm's name of the network, its arguments, and its pretrained_cfg."""
     import_timm()
     from timm.models import get_pretrained_cfg, is_model
 
@@ -205,7 +200,7 @@ def known_of(metadata: Metadata) -> Known:
     architecture = name.partition(".")[0]
     if not is_model(architecture):
         architecture = PLAIN if args else None
-    return Known(architecture, args, cfg)
+    return architecture, args, cfg
 
 
 def fields_of(
@@ -259,7 +254,7 @@ def fields_of(
 
 
 def class_names(config: NetworkConfig, metadata: Metadata) -> tuple[str, ...]:
-    about = known_of(metadata).pretrained_cfg
+    about = known_of(metadata)[2]
     names = metadata.config.get("label_names") or about.get("label_names")
     if not isinstance(names, list) or len(names) != config.num_classes:
         return ()
@@ -274,7 +269,7 @@ def preprocess(
     from timm.models import PretrainedCfg
 
     default = vars(PretrainedCfg()) | {"input_size": None}
-    cfg, doubts = known_of(metadata).pretrained_cfg, ()
+    cfg, doubts = known_of(metadata)[2], ()
     if not cfg and FAMILIES.search(metadata.name):
         cfg = {"crop_pct": USUAL["crop_pct"]}
     elif not cfg:
@@ -345,7 +340,7 @@ def vit_of(config: ViTConfig) -> str:
     for size, (width, depth, *_) in SIZES.items():
         if (width, depth) == (config.embed_dim, config.depth):
             name = f"vit_{WORDS[size]}_patch{config.patch_size[0]}_224"
-            return known_of(Metadata(name)).architecture or PLAIN
+            return known_of(Metadata(name))[0] or PLAIN
     return PLAIN
 
 
@@ -353,7 +348,7 @@ def bit_of(config: ResNetConfig) -> str | None:
     """timm's name of a BiT of these sizes; None: it has none."""
     depths = {layers: depth for depth, layers in LAYERS.items()}
     name = f"resnetv2_{depths.get(config.layers)}x{config.width:g}_bit"
-    return known_of(Metadata(name)).architecture
+    return known_of(Metadata(name))[0]
 
 
 def args_of(config: ViTConfig) -> dict[str, Any]:

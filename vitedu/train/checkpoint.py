@@ -1,13 +1,10 @@
-"""A run's state in one file, written whole or not at all.
-
-A state with nan or infinity is never written.
-"""
+"""A run's state in one file; one with nan or infinity is never written."""
 
 import hashlib
 import io
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,6 +22,7 @@ from vitedu.train.step import StepResult
 from vitedu.weights import Checkpoint, read_weights, write_weights
 
 FORMAT = 2
+LEARNED = ("model", "optimizer", "ema")  # the parts that `gather` gives
 
 
 def checkpoint_content(
@@ -44,7 +42,7 @@ def checkpoint_content(
         "step": state.step,  # schedule and order of the data follow from it
         "seconds": seconds,
         "pending": [tuple(result) for result in pending],
-        **processes.gather(state),  # model, optimizer, ema
+        **processes.gather(state),
         "precision": state.precision.state_dict(),
         "random": random_state(state.device),
     }
@@ -59,10 +57,7 @@ def as_bytes(content: dict[str, Any]) -> bytes:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The content of a checkpoint, on the CPU; only tensors and plain types.
-
-    UserError: the file is missing, damaged, or no checkpoint of this version.
-    """
+    """The content of a checkpoint, on the CPU. UserError: it is damaged."""
     try:
         file = path.read_bytes()
     except OSError as error:
@@ -87,7 +82,6 @@ def load_checkpoint(
 ) -> tuple[float, list[StepResult]]:
     """Put the file's state into `state`; seconds so far, and pending results.
 
-    Random states of torch, CUDA, NumPy and Python are restored too.
     UserError: the file is damaged, or the data are others.
     """
 
@@ -136,7 +130,6 @@ def random_state(device: torch.device) -> dict[str, Any]:
 
 
 def set_random_state(saved: dict[str, Any], device: torch.device) -> None:
-    """The inverse of `random_state`; CUDA's only on a CUDA device."""
     np.random.set_state(("MT19937", *saved["numpy"]))
     random.setstate(saved["python"])
     torch.set_rng_state(saved["torch"])
@@ -144,23 +137,19 @@ def set_random_state(saved: dict[str, Any], device: torch.device) -> None:
         torch.cuda.set_rng_state(saved["cuda"], device)
 
 
-def first_not_finite(content: dict[str, Any]) -> str | None:
-    """The name of the first weight or moment with nan or infinity, or None."""
-    for part in ("model", "optimizer", "ema"):
-        for name, tensor in named_tensors(content.get(part), part):
-            if tensor.is_floating_point() and not tensor.isfinite().all():
-                return name
-    return None
-
-
-def named_tensors(values: Any, name: str) -> Iterator[tuple[str, Tensor]]:
+def first_not_finite(values: Any, name: str = "") -> str | None:
+    """The name of the first tensor with nan or infinity in nested dicts."""
     if isinstance(values, Tensor):
-        yield name, values
-    elif isinstance(values, list | tuple):
+        return None if values.isfinite().all() else name
+    if isinstance(values, list | tuple):
         values = dict(enumerate(values))
-    if isinstance(values, dict):
-        for key, value in values.items():
-            yield from named_tensors(value, f"{name}.{key}")
+    if not isinstance(values, dict):
+        return None
+    found = (
+        first_not_finite(value, f"{name}.{key}" if name else key)
+        for key, value in values.items()
+    )
+    return next(filter(None, found), None)
 
 
 class Saver:
@@ -177,12 +166,10 @@ class Saver:
 
     def load(self) -> tuple[float, list[StepResult]]:
         """Restore the last checkpoint; returns what `load_checkpoint` does."""
-        folder = self.folder
-        if folder is None or not self.processes.on_rank0(
-            folder.checkpoint.exists
-        ):
+        path, processes = self.folder and self.folder.checkpoint, self.processes
+        if path is None or not processes.on_rank0(path.exists):
             return 0.0, []
-        loaded = load_checkpoint(folder.checkpoint, self.state, self.processes)
+        loaded = load_checkpoint(path, self.state, processes)
         self.saved_step = self.state.step or None
         return loaded
 
@@ -194,7 +181,7 @@ class Saver:
         content = checkpoint_content(
             self.state, seconds, totals, self.processes
         )
-        self.check_finite(content)
+        self.check_finite({part: content[part] for part in LEARNED})
         if folder := self.folder:
             self.processes.on_rank0(
                 lambda: replace_file(folder.checkpoint, as_bytes(content))

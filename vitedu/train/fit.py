@@ -114,8 +114,10 @@ def fit(
     folder = None if out is None else RunFolder(out)
     with processes.connected(device), ExitStack() as stack:
         # A run that is finished is returned.
-        run = processes.on_rank0(lambda: finished_run(folder, config, given))
-        if run is not None:
+        run = folder and processes.on_rank0(
+            lambda: finished_run(folder, config, given)
+        )
+        if run:
             return returned(run, model, device)
 
         # What is cheap to refuse comes before the data, which may take minutes.
@@ -163,11 +165,11 @@ def fit(
 
 
 def finished_run(
-    folder: RunFolder | None, config: TrainConfig, given: Given
+    folder: RunFolder, config: TrainConfig, given: Given
 ) -> Run | None:
     """None if it isn't finished. UserError: it was trained on other data."""
-    result = folder and folder.finished(config)
-    if folder is None or result is None:
+    result = folder.finished(config)
+    if result is None:
         return None
     digest = result["dataset"]["digest"]
     if given.has_data and open_data(config, given).digest != digest:
@@ -295,10 +297,8 @@ class Loop:
         if measured is None:
             self.save()
             return
-        best = self.journal.best()
-        if self.config.keep == "best" and (
-            best is None or measured.accuracy > best["validation_accuracy"]
-        ):
+        highest = self.journal.best().get("validation_accuracy", -1.0)
+        if self.config.keep == "best" and measured.accuracy > highest:
             self.saver.keep_best()
         numbers = self.journal.numbers("validation", measured)
         self.journal.record(self.journal.place() | numbers)

@@ -161,23 +161,18 @@ class Journal:
         if folder is not None:
             self.processes.on_rank0(lambda: folder.append(line))
         if self.on_progress is not None and self.processes.is_first:
-            self.on_progress(
-                Progress(
-                    state.step, state.num_steps, line, speed, state.network
-                )
-            )
+            place = state.step, state.num_steps
+            self.on_progress(Progress(*place, line, speed, state.network))
 
     def last(self, name: str) -> dict[str, Any]:
         """The last line with `name`; one of step 0 if there is none."""
         lines = (line for line in reversed(self.history) if name in line)
         return next(lines, {"step": 0, "wall_seconds": 0.0})
 
-    def best(self) -> dict[str, Any] | None:
-        return max(
-            (line for line in self.history if "validation_accuracy" in line),
-            key=lambda line: line["validation_accuracy"],
-            default=None,
-        )
+    def best(self) -> dict[str, Any]:
+        """The first line with the highest validation accuracy, or {}."""
+        lines = [x for x in self.history if "validation_accuracy" in x]
+        return max(lines, key=lambda x: x["validation_accuracy"], default={})
 
     def mean_wait(self) -> float | None:
         """The share of wall time spent waiting for data, or None."""
@@ -193,16 +188,15 @@ class Journal:
         """The fields of result.json; `test` is None if the run was stopped."""
         state, config = self.state, self.state.config
         numbers: dict[str, float] = {}
-        chosen = None
+        is_best = test is not None and config.keep == "best"
+        chosen = self.best() if is_best else self.last("validation_accuracy")
         if test is not None:
-            best, last = self.best(), self.last("validation_accuracy")
-            chosen = best if config.keep == "best" else last
             names = "validation_accuracy", "validation_loss"
             numbers = {name: chosen[name] for name in names if name in chosen}
             numbers |= self.numbers("test", test)
             self.record({"step": state.step, "test_accuracy": test.accuracy})
         notes = [line["note"] for line in self.history if "note" in line]
-        if chosen is not None and config.keep == "best":
+        if is_best:
             notes.append(
                 f"the weights are those of step {chosen['step']}, the best on "
                 "the validation part"

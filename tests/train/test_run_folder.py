@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.runs import OTHER, SHORT, SMALL
-from vitedu.errors import UserError
+from tests.train.runs import OTHER, SHORT, SMALL, sentence
 from vitedu.train.config import MAY_DIFFER
 from vitedu.train.run_folder import OtherRun, RunFolder
 
@@ -48,11 +47,8 @@ def test_another_run_is_refused_by_the_field_that_differs(tmp_path, name):
     folder = RunFolder(tmp_path)
     folder.prepare(BASE)
     before = snapshot(tmp_path)
-    with pytest.raises(
-        OtherRun, match=f"{name}=.* this one has {name}="
-    ) as error:
+    with pytest.raises(OtherRun, match=f"{name}=.* this one has {name}="):
         folder.prepare(replace(BASE, **OTHER[name]))
-    assert "\n" not in str(error.value)
     assert snapshot(tmp_path) == before
 
 
@@ -60,12 +56,10 @@ def test_another_run_is_refused_by_all_the_fields_that_differ(tmp_path):
     folder = RunFolder(tmp_path)
     folder.prepare(BASE)
     other = replace(BASE, lr=0.5, seed=1, model=replace(SMALL, gelu="tanh"))
-    with pytest.raises(UserError) as error:
-        folder.prepare(other)
     assert (
         "contains a run with model.gelu=exact and lr=0.001 and seed=0, this "
         "one has model.gelu=tanh and lr=0.5 and seed=1; train in another folder"
-    ) in str(error.value)
+    ) in sentence(folder.prepare, other)
 
 
 @pytest.mark.parametrize("name", MAY_DIFFER)
@@ -76,21 +70,14 @@ def test_what_may_differ_is_taken_over(tmp_path, name):
     assert folder.read_config() == changed
 
 
-def test_a_folder_of_other_things_is_not_a_run_folder(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [(".", "is not a run folder: it has files"), ("thesis.tex", "cannot make")],
+)
+def test_what_is_not_a_run_folder_is_left_alone(tmp_path, name, said):
     (tmp_path / "thesis.tex").write_text("my only copy")
-    with pytest.raises(
-        UserError, match=r"is not a run folder: .* no config\.json"
-    ) as error:
-        RunFolder(tmp_path).prepare(BASE)
-    assert not isinstance(error.value, OtherRun)
+    assert said in sentence(RunFolder(tmp_path / name).prepare, BASE)
     assert snapshot(tmp_path) == {"thesis.tex": b"my only copy"}
-
-
-def test_a_file_is_not_a_run_folder(tmp_path):
-    (tmp_path / "file").write_text("my only copy")
-    with pytest.raises(UserError, match="file"):
-        RunFolder(tmp_path / "file").prepare(BASE)
-    assert snapshot(tmp_path) == {"file": b"my only copy"}
 
 
 def test_a_run_killed_while_it_wrote_its_first_file_can_start_again(tmp_path):
@@ -112,38 +99,23 @@ def test_what_killed_runs_left_half_written_is_cleared_away(tmp_path):
 
 
 def test_no_folder_at_all_is_not_a_run_folder(tmp_path):
-    with pytest.raises(
-        UserError, match=r"is not a run folder: config\.json is missing"
-    ):
-        RunFolder(tmp_path / "nowhere").read_config()
+    said = sentence(RunFolder(tmp_path / "nowhere").read_config)
+    assert "is not a run folder: config.json is missing" in said
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        *(b"", b"{", b"[]", b"{}", b"null", b"3", b'"text"', b"\0\0\0"),
-        b"\xff\xfe\x00",
-        b'{"recipe": "test"}',
-        b'{"recipe": "test", "unheard_of": 1}',
+        *(b"", b"{", b"[]", b"\xff\xfe\x00", b'{"recipe": "test"}'),
         *(
             json.dumps(BASE.to_json() | changes).encode()
-            for changes in (
-                {"model": None},
-                {"lr": "fast"},
-                {"lr": float("inf")},
-                {"betas": 3},
-                {"augment": {"flip": 7}},
-                {"preprocess": {"mean": []}},
-            )
+            for changes in ({"model": None}, {"lr": "fast"}, {"unheard_of": 1})
         ),
     ],
 )
 def test_a_damaged_config_is_one_sentence(tmp_path, content):
     (tmp_path / "config.json").write_bytes(content)
-    with pytest.raises(UserError, match=r"config\.json") as error:
-        RunFolder(tmp_path).read_config()
-    assert "\n" not in str(error.value)
-    assert len(str(error.value)) < 2_500
+    assert "config.json" in sentence(RunFolder(tmp_path).read_config)
 
 
 # --- log.jsonl
@@ -171,31 +143,22 @@ def test_rewind_forgets_what_comes_after_a_step(tmp_path, step, kept):
     assert folder.history() == LINES[:kept]
 
 
-@pytest.mark.parametrize("left", [1, 10, 20, 21])
-def test_a_last_line_cut_anywhere_is_left_out_and_written_anew(tmp_path, left):
-    folder = logged(tmp_path)
-    whole = folder.log.read_bytes()
-    last = len(whole.splitlines(keepends=True)[-1])
-    folder.log.write_bytes(whole[: len(whole) - last + left])
-    assert folder.rewind(2) == LINES[:2]
-    folder.append(LINES[2])
-    assert folder.history() == LINES
-
-
-@pytest.mark.parametrize("tail", [b"\0" * 64, b"\xff\xfe", b'{"step": 5, "lo'])
+@pytest.mark.parametrize(
+    "tail", [b"{", b'{"step": 5, "lo', b"\0" * 64, b"\xff\xfe"]
+)
 def test_what_a_crash_left_behind_the_last_line_is_left_out(tmp_path, tail):
     folder = logged(tmp_path)
     with open(folder.log, "ab") as file:
         file.write(tail)
-    assert folder.rewind(4) == LINES
+    assert folder.rewind(2) == LINES[:2]
+    folder.append(LINES[2])
     assert folder.history() == LINES
 
 
 def test_a_log_that_cannot_be_written_is_one_sentence(tmp_path):
     folder = RunFolder(tmp_path)
     folder.log.mkdir()
-    with pytest.raises(UserError, match=r"cannot write .*log\.jsonl"):
-        folder.append({"step": 1})
+    assert "cannot write" in sentence(folder.append, {"step": 1})
 
 
 # --- set_aside
@@ -234,50 +197,35 @@ def test_fresh_does_not_move_what_is_not_a_run(tmp_path, files):
     theirs.mkdir()
     for name, text in files.items():
         (theirs / name).write_text(text)
-    with pytest.raises(UserError, match=r"config\.json"):
-        RunFolder(theirs).set_aside()
+    assert "config.json" in sentence(RunFolder(theirs).set_aside)
     assert list(tmp_path.iterdir()) == [theirs]
 
 
-@pytest.mark.parametrize(
-    "config", ["", '{"recipe": "te', '{"recipe": "test", "unheard_of": 1}']
-)
-def test_fresh_moves_a_run_whose_config_is_damaged(tmp_path, config):
-    folder = RunFolder(tmp_path / "run")
-    folder.prepare(BASE)
-    folder.config.write_text(config)
-    assert folder.set_aside() == tmp_path / "run.1"
-    assert (tmp_path / "run.1" / "config.json").read_text() == config
-
-
-def test_fresh_moves_a_run_killed_while_it_wrote_its_first_file(tmp_path):
-    folder = RunFolder(tmp_path / "run")
-    folder.path.mkdir()
-    (folder.path / f"config.json.{PART}").write_text('{"recipe": "te')
-    assert folder.set_aside() == tmp_path / "run.1"
+@pytest.mark.parametrize("name", ["config.json", f"config.json.{PART}"])
+@pytest.mark.parametrize("config", ["", '{"recipe": "te'])
+def test_fresh_moves_a_run_whose_config_is_damaged(tmp_path, name, config):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).write_text(config)
+    assert RunFolder(tmp_path / "run").set_aside() == tmp_path / "run.1"
+    assert (tmp_path / "run.1" / name).read_text() == config
 
 
 def test_the_working_folder_cannot_be_set_aside(tmp_path, monkeypatch):
     RunFolder(tmp_path).prepare(BASE)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="cannot rename"):
-        RunFolder(".").set_aside()
+    assert "cannot rename" in sentence(RunFolder(".").set_aside)
 
 
 # --- finished
 
 
-@pytest.mark.parametrize(
-    "result",
-    ["{}", "{", "[]", '{"wall_seconds": "long"}', '{"metrics": {}}'],
-)
+@pytest.mark.parametrize("result", ["{}", "{", "[]", '{"metrics": {}}'])
 def test_a_damaged_result_is_one_sentence_with_the_remedy(tmp_path, result):
     folder = RunFolder(tmp_path)
     folder.prepare(BASE)
     folder.weights.write_bytes(b"")
     folder.result.write_text(result)
-    with pytest.raises(UserError, match=r"delete result\.json"):
-        folder.finished(BASE)
+    assert "delete result.json" in sentence(folder.finished, BASE)
 
 
 # --- one process at a time, and the folder that it locked
@@ -287,8 +235,7 @@ def test_two_do_not_train_in_one_folder(tmp_path):
     first, second = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run")
     with first.held(BASE):
         for action in (second.held(BASE).__enter__, second.set_aside):
-            with pytest.raises(UserError, match="another process is training"):
-                action()
+            assert "another process is training" in sentence(action)
         assert first.config.is_file()
     with second.held(BASE):
         pass
@@ -313,8 +260,7 @@ def test_an_orphaned_worker_does_not_keep_the_lock(tmp_path):
     run.start()
     worker = ready.recv()
     try:
-        with pytest.raises(UserError):
-            RunFolder(tmp_path).held(BASE).__enter__()
+        sentence(RunFolder(tmp_path).held(BASE).__enter__)
         run.kill()
         run.join()
         os.kill(worker, 0)  # it is still there
@@ -449,13 +395,8 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_no_part(disks):
     )
     assert kept
     # the weights and the result are those of the run as it was stopped
-    assert names == [
-        "checkpoint.pt",
-        "config.json",
-        "log.jsonl",
-        "model.safetensors",
-        "result.json",
-    ]
+    own = ["checkpoint.pt", "config.json", "log.jsonl"]
+    assert names == [*own, "model.safetensors", "result.json"]
     assert last == "finished"
 
 

@@ -201,21 +201,10 @@ def test_a_signal_to_one_process_stops_all_at_one_step(here):
         read_checkpoint(here / x / "checkpoint.pt") for x in ("on", "one")
     ]
     assert states[0]["step"] == states[1]["step"] == step + 3
+    for each in states:
+        each["optimizer"] = each["optimizer"]["state"]
     for part in ("model", "optimizer", "ema"):
-        torch.testing.assert_close(
-            *(tensors_of(each[part]) for each in states), **CLOSE
-        )
-
-
-def tensors_of(values):
-    """The tensors inside dicts and lists, in order."""
-    if isinstance(values, torch.Tensor):
-        return [values]
-    if isinstance(values, dict):
-        values = list(values.values())
-    if not isinstance(values, list):
-        return []
-    return [tensor for value in values for tensor in tensors_of(value)]
+        torch.testing.assert_close(*(x[part] for x in states), **CLOSE)
 
 
 @pytest.mark.slow
@@ -289,12 +278,6 @@ def test_without_others_a_process_is_alone(environment, values):
 
 
 # --- without other processes
-
-
-def test_a_process_alone_answers_itself():
-    assert SINGLE.total([1, 2.5]) == [1, 2.5]
-    assert SINGLE.on_rank0(lambda: "this") == "this"
-    assert SINGLE.rank0_first(lambda: "this") == "this"
 
 
 @pytest.mark.parametrize("device", ["mps", "cuda:1"])

@@ -78,7 +78,8 @@ def announcement(start: Start, out: Path) -> str:
 
 
 def notes(start: Start) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*start.sources.notes, *start.state.notes)))
+    of_data = start.sources.dataset.notes
+    return tuple(dict.fromkeys((*of_data, *start.state.notes)))
 
 
 def data_line(start: Start) -> str:

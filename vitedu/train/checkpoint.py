@@ -31,17 +31,14 @@ def checkpoint_content(
     pending: Sequence[StepResult] = (),
     processes: Processes = SINGLE,
 ) -> dict[str, Any]:
-    """All that the next step depends on: tensors and plain values, by part.
-
-    `pending` are results of steps that are not in the log yet.
-    """
+    """All that the next step depends on: tensors and plain values, by part."""
     return {
         "format": FORMAT,
         "config": state.config.to_json(),
         "data": state.data_digest,
         "step": state.step,  # schedule and order of the data follow from it
         "seconds": seconds,
-        "pending": [tuple(result) for result in pending],
+        "pending": [tuple(result) for result in pending],  # not logged yet
         **processes.gather(state),
         "precision": state.precision.state_dict(),
         "random": random_state(state.device),
@@ -80,10 +77,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 def load_checkpoint(
     path: Path, state: TrainState, processes: Processes = SINGLE
 ) -> tuple[float, list[StepResult]]:
-    """Put the file's state into `state`; seconds so far, and pending results.
-
-    UserError: the file is damaged, or the data are others.
-    """
+    """Put a file's state into `state`; seconds so far, and pending results."""
 
     def read() -> dict[str, Any]:
         content = read_checkpoint(path)

@@ -31,10 +31,6 @@ class Sources(NamedTuple):
     validation: Source | None
     test: Source
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self.dataset.notes
-
     def record(self) -> dict[str, Any]:
         skipped = list(self.dataset.skipped)  # a sentence for each picture
         return {
@@ -52,12 +48,8 @@ def open_sources(
     """The data of a run: what the configuration names, or what is given.
 
     `given` is what `into_settings` left over. Without test data, TEST_SHARE of
-    each class is held out, and `notes` says so (a Dataset's own transforms
-    apply to it too).
-
-    UserError: the data don't fit the model or lack labels or classes; a
-    `Source` should be augmented, or prepares its images differently from the
-    model.
+    each class is held out, and a note says so (a Dataset's own transforms apply
+    to it too). UserError: the data don't fit the model.
     """
     if given.validation is not None and config.validation:
         raise UserError(
@@ -122,12 +114,10 @@ def open_data(config: TrainConfig, given: Given = NOTHING) -> Dataset:
     else:
         dataset = _in_memory(config)
     names = run_classes(given.model, dataset.class_names)
+    parts = {"validation": given.validation, "test": given.test}
     others = {
         part: open_split(data).with_classes(names)
-        for part, data in (
-            ("validation", given.validation),
-            ("test", given.test),
-        )
+        for part, data in parts.items()
         if data is not None
     }
     if not others:
@@ -143,9 +133,8 @@ def open_data(config: TrainConfig, given: Given = NOTHING) -> Dataset:
 
 
 def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
-    """The classes of a run's data, in the order of their labels.
+    """The classes of a run's data, named or given; nothing is downloaded.
 
-    Cheap: nothing is downloaded or decoded. `train` is data given in Python.
     UserError: the data are unknown, or don't name their classes.
     """
     if train is not None:
@@ -156,11 +145,7 @@ def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
 
 
 def _in_memory(config: TrainConfig) -> Dataset:
-    """A named set, drawn shapes or FILE.npz; `max_images` takes the first ones.
-
-    A network trained from scratch needs the size of its images; with trained
-    weights, images are resized.
-    """
+    """A named set, drawn shapes or FILE.npz; of `max_images` the first ones."""
     num_classes, count = config.model.num_classes, config.max_images
     dataset = load_dataset(
         config.dataset,
@@ -170,6 +155,7 @@ def _in_memory(config: TrainConfig) -> Dataset:
         num_classes=num_classes,
         max_images=count,
     )
+    # for trained weights, images are resized
     if not config.starts_trained and len(dataset.class_names) == num_classes:
         check_size(dataset.train.images, config.preprocess)
     if count is None:

@@ -6,13 +6,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from vitedu.budget import check_memory
 from vitedu.data.augment import Augment
 from vitedu.data.dataset import Loader
 from vitedu.data.feed.floats import is_prepared
 from vitedu.data.feed.order import Draws
+from vitedu.data.feed.pictures import PictureChange
 from vitedu.data.feed.source import Source
 from vitedu.data.open import open_split
 from vitedu.errors import UserError
@@ -45,9 +46,6 @@ from vitedu.train.start import (
     renew_head,
     run_classes,
 )
-
-if TYPE_CHECKING:
-    from vitedu.data.feed.pictures import PictureChange
 
 
 class FinetuneFields(TypedDict, total=False):
@@ -100,7 +98,7 @@ def finetune(
     validation: Any = None,
     test: Any = None,
     loss: LossName | Loss | None = None,
-    augment: "Augment | PictureChange | None" = None,
+    augment: Augment | PictureChange | None = None,
     on_start: Callable[[Start], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
@@ -122,11 +120,8 @@ def finetune(
     many if the data only number them. Pictures are prepared as for the weights,
     and positions are resized to `image_size`.
 
-    `validation` is data to choose by, or the share of `data` to hold out for
-    that. Without `test` a share is held out to test on, unless `data` has a
-    part for it. `loss` and `augment` are settings or functions of yours;
-    `on_start`, `on_progress`, `should_stop` and `out` are those of `fit`: the
-    same line again goes on with a run that was stopped. Images that come
+    The arguments from `out` to `should_stop` are those of `vitedu.train.fit`:
+    the same line again goes on with a run that was stopped. Images that come
     prepared, or in batches, are not augmented, and a note says so.
 
     The other settings are TrainConfig's (`help(vitedu.train.TrainConfig)` says
@@ -185,11 +180,7 @@ def finetune_config(
     *,
     dataset: str | None = None,
 ) -> TrainConfig:
-    """The configuration of a command: trained weights on a folder or named set.
-
-    With a `dataset`, `data` is where to find it. `override` changes the rest.
-    UserError: no data are named, or what `load` says.
-    """
+    """A command's configuration; with a `dataset`, `data` is where it is."""
     if dataset is None:
         dataset, data = data, None
     if dataset is None:
@@ -234,10 +225,7 @@ def with_weights(
 def adapt(
     model: Network, names: tuple[str, ...], settings: dict[str, Any]
 ) -> list[str]:
-    """Fit a model to these classes and image size in place; notes on it.
-
-    UserError: dropout can't be changed in a built model.
-    """
+    """Fit a model to these classes and image size in place; notes on it."""
     for name in ("dropout", "drop_path"):
         if name in settings:
             raise UserError(

@@ -234,7 +234,7 @@ class Loop:
         """Step until the end, or until `should_stop` on any process."""
         state, config, total = self.state, self.config, self.processes.total
         self.should_stop = lambda: total([should_stop()])[0] > 0
-        for note in (*self.sources.notes, *state.notes):
+        for note in (*self.sources.dataset.notes, *state.notes):
             self.journal.note(note)
         self.validate()  # a run may have been stopped before it did
         while not (state.is_done or self.stopped):
@@ -282,10 +282,7 @@ class Loop:
         self.saver.save(self.journal.seconds, self.journal.totals())
 
     def validate(self) -> None:
-        """Validate at the end of an epoch, unless the log has it already.
-
-        The best weights are written before the line that calls them best.
-        """
+        """Validate at the end of an epoch, unless the log has it already."""
         state, source = self.state, self.sources.validation
         ends_epoch = state.is_done or state.step % state.epoch_steps == 0
         if source is None or state.step == 0 or not ends_epoch:
@@ -299,7 +296,7 @@ class Loop:
             return
         highest = self.journal.best().get("validation_accuracy", -1.0)
         if self.config.keep == "best" and measured.accuracy > highest:
-            self.saver.keep_best()
+            self.saver.keep_best()  # before the line that calls them best
         numbers = self.journal.numbers("validation", measured)
         self.journal.record(self.journal.place() | numbers)
 
@@ -315,10 +312,7 @@ class Loop:
         return measured
 
     def finish(self, command: str) -> Run:
-        """Measure the test part, and write weights and result.
-
-        A stopped run's weights are written as they are, so it can be loaded.
-        """
+        """Measure the test part; write weights and result, or what there is."""
         is_finished = self.state.is_done and not self.stopped
         model, test = self.saver.final_model(is_finished), None
         if is_finished:

@@ -81,11 +81,7 @@ class RunFolder:
             self._check_nothing_else()
 
     def prepare(self, config: TrainConfig) -> None:
-        """Create the folder, or go on with the run in it if it is this one.
-
-        UserError: it has another run (the message says what differs) or other
-        files, or cannot be written.
-        """
+        """Create the folder, or go on with the run in it if it is this one."""
         make_folder(self.path)
         if os.path.exists(self.config):
             self.check_same(config)
@@ -124,8 +120,7 @@ class RunFolder:
     def set_aside(self) -> Path | None:
         """Rename a run's folder to the first free `.1`, `.2`, …; None if empty.
 
-        Damaged runs can be renamed too. UserError: it isn't a run folder, a
-        process is training in it, or it can't be renamed.
+        A damaged run's too. UserError: it isn't a run's, or in use.
         """
         if not os.path.exists(self.path) or not list_folder(self.path):
             return None

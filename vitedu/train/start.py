@@ -46,10 +46,7 @@ class Given(NamedTuple):
 
     @property
     def names(self) -> str | None:
-        """The text of `TrainConfig.given`: "train=ImageFolder loss=focal_loss".
-
-        Words with a blank are quoted as in a shell: `'test=my photos'`.
-        """
+        """Quoted as in a shell: "train=ImageFolder 'test=my photos'"."""
         words = [
             f"{argument}={name_of(value)}"
             for argument, value in self._asdict().items()
@@ -72,10 +69,8 @@ def into_settings(
 ) -> tuple[TrainConfig, Given]:
     """Move into `config` what settings can express; the objects left over.
 
-    These are a path to train on, a share to validate on, a loss's name, an
-    `Augment`, and a model's fields. A setting that an object replaces is reset.
-
-    UserError: a setting contradicts an object, or what `check_model` says.
+    A setting that an object replaces is reset. UserError: a setting contradicts
+    an object, or what `check_model` says.
     """
     changes: dict[str, Any] = {}
     if isinstance(given.train, str | PathLike):
@@ -122,11 +117,7 @@ def name_of(value: Any) -> str:
 
 
 def check_model(model: Network) -> None:
-    """Refuse a model that can't be trained or written.
-
-    TypeError: it isn't one of vitedu's. UserError: it is not in float32, or its
-    weights don't fit its configuration.
-    """
+    """Refuse a model that can't be trained or written."""
     if not isinstance(model, Classifier):
         raise TypeError(
             "model must be a ViT or a ResNet of vitedu, got "
@@ -151,8 +142,7 @@ def build_model(
 ) -> tuple[Network, list[str]]:
     """The network at the start of a run, on the CPU, and notes on changes.
 
-    Weights are initialised from the seed, or loaded from `config.weights`. The
-    head of those starts from zeros if they don't know `class_names`.
+    The head of trained weights is renewed if they don't know `class_names`.
     UserError: they are of another architecture.
     """
     notes: list[str] = []
@@ -239,10 +229,7 @@ def is_zero_head(model: Network) -> bool:
 
 
 def check_order(model: Network, class_names: tuple[str, ...]) -> list[str]:
-    """A note if the data rename the classes of a given model.
-
-    UserError: the data have the same names in another order.
-    """
+    """A note if the data rename a model's classes. UserError: they permute."""
     known, names = model.class_names, run_classes(model, class_names)
     if not known or not names or known == names:
         return []
@@ -277,12 +264,7 @@ def build_state(
     processes: Processes = SINGLE,
     given: Given = NOTHING,
 ) -> TrainState:
-    """The state before the first step: weights from the seed, on the CPU.
-
-    A given model keeps its weights and is trained itself; a given loss is
-    checked to be a sum.
-    UserError: the model has the data's classes in another order.
-    """
+    """The state before the first step; a given model is trained itself."""
     named = tuple(getattr(train, "class_names", ()))
     model, loss = given.model, given.loss
     if model is None:
@@ -332,10 +314,9 @@ def check_room(config: TrainConfig, device: torch.device) -> None:
 
 
 def compile_model(model: nn.Module, device: torch.device) -> str | None:
-    """Compile in place, at the first forward pass; parameters keep their names.
+    """Compile in place, or return a sentence on why torch.compile fails here.
 
-    Where torch.compile doesn't work (no C++ compiler, no Triton, an unsupported
-    Python or system) the model stays as it is; returns a sentence on why.
+    There may be no C++ compiler, no Triton, an unsupported Python or system.
     """
 
     def probe(x: torch.Tensor) -> torch.Tensor:

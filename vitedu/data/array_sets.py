@@ -128,7 +128,7 @@ def _dataset(
     Class names default to `arrays["class_names"]`, else to numbers. UserError:
     the arrays don't fit.
     """
-    class_names = class_names or _class_names(arrays.get("class_names"), where)
+    class_names = class_names or tuple(map(str, arrays.get("class_names", ())))
     digest = hashlib.sha256()
     parts = []
     for part in ("train", "test"):
@@ -162,14 +162,3 @@ def _dataset(
         origin,
         requested=name,
     )
-
-
-def _class_names(names: Any, where: str) -> tuple[str, ...]:
-    if names is None:
-        return ()
-    if names.dtype.kind != "U" or names.ndim != 1 or not len(names):
-        raise UserError(
-            f"{where}: class_names is {names.dtype} of shape {names.shape}, "
-            "should be one text per class"
-        )
-    return tuple(map(str, names))

@@ -77,17 +77,10 @@ def _idx(
     inner: str,
 ) -> NamedSet:
     """Four files, alone in their folder or where torchvision puts them."""
-    return NamedSet(
-        title,
-        "idx",
-        class_names,
-        tuple(
-            File(f"{name}.gz", sha256)
-            for name, sha256 in zip(IDX_NAMES, sha256s, strict=True)
-        ),
-        mirrors,
-        layouts=((".", IDX_NAMES), (inner, IDX_NAMES)),
-    )
+    names = (f"{name}.gz" for name in IDX_NAMES)
+    files = tuple(map(File, names, sha256s))
+    layouts = ((".", IDX_NAMES), (inner, IDX_NAMES))
+    return NamedSet(title, "idx", class_names, files, mirrors, layouts)
 
 
 def _cifar(
@@ -101,22 +94,18 @@ def _cifar(
     """Batches in their folder or alone, or their archive; binary ones first."""
     binary, pickled = folders
     records = tuple(f"{name}.bin" for name in batches)
-    return NamedSet(
-        title,
-        "cifar",
-        class_names,
-        # the binary form, since the other one is a pickle
-        (File(f"{archive}-binary.tar.gz", sha256),),
-        ("https://www.cs.toronto.edu/~kriz/",),
-        layouts=(
-            (binary, records),
-            (".", records),
-            (pickled, batches),
-            (".", batches),
-            (f"{archive}-binary.tar.gz", ()),
-            (f"{archive}-python.tar.gz", ()),
-        ),
+    layouts: tuple[Layout, ...] = (
+        (binary, records),
+        (".", records),
+        (pickled, batches),
+        (".", batches),
+        (f"{archive}-binary.tar.gz", ()),
+        (f"{archive}-python.tar.gz", ()),
     )
+    # the binary form, since the other one is a pickle
+    files = (File(f"{archive}-binary.tar.gz", sha256),)
+    mirrors = ("https://www.cs.toronto.edu/~kriz/",)
+    return NamedSet(title, "cifar", class_names, files, mirrors, layouts)
 
 
 def _by_torchvision(
@@ -126,11 +115,7 @@ def _by_torchvision(
     **splits: str,
 ) -> NamedSet:
     return NamedSet(
-        title,
-        "torchvision",
-        class_names,
-        torchvision=torchvision,
-        splits=splits,
+        title, "torchvision", class_names, (), (), (), torchvision, splits
     )
 
 

@@ -12,8 +12,7 @@ import os
 import socket
 import urllib.error
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -217,15 +216,19 @@ def _download(
     MissingDataError: all failed, with each one's reason.
     """
     reasons = []
-    for mirror in mirrors:
-        url, path = f"{mirror}{file.name}", str(folder / file.name)
-        try:
-            with _patience(SILENT_SECONDS):
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(SILENT_SECONDS)  # torch sets none
+    try:
+        for mirror in mirrors:
+            url, path = f"{mirror}{file.name}", str(folder / file.name)
+            try:
                 return download_url_to_file(
                     url, path, file.sha256, progress=False
                 )
-        except NETWORK as error:
-            reasons.append(f"{url}: {reason(error).strip('<>')}")
+            except NETWORK as error:
+                reasons.append(f"{url}: {reason(error).strip('<>')}")
+    finally:
+        socket.setdefaulttimeout(before)
     raise MissingDataError(
         f"{CATALOGUE[name].title} could not be downloaded "
         f"({'; '.join(reasons)}); {_by_hand(name)}"
@@ -249,14 +252,3 @@ def _download_folder(
                     archive.extract(member, part)
         with suppress(OSError):
             os.rename(Path(part, above), folder)
-
-
-@contextmanager
-def _patience(seconds: float) -> Iterator[None]:
-    """Set a timeout for each read from a socket; torch sets none."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)

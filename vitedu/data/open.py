@@ -398,8 +398,8 @@ def known_classes(
     place = folder_of(dataset, data)
     if place is None:
         return array_classes(dataset, data, num_classes)
-    if name := _set_of_zip(place):
-        return CATALOGUE[name].class_names
+    if kind_of(dataset) == "zip" and data is None:
+        return CATALOGUE[dataset].class_names
     return reader_of(place).class_names(place)
 
 
@@ -433,11 +433,7 @@ def name_at(place: Path) -> str:
 def _local(place: str | PathLike[str]) -> Path:
     """The place that a text means, downloaded if it is a set's in the cache."""
     place = user_path(place)
-    name = _set_of_zip(place)
-    return locate(name).path if name else place
-
-
-def _set_of_zip(place: Path) -> str | None:
-    """The set whose folder in the cache this is, downloaded or not."""
-    sets = (x for x in sets_of("zip") if folders_of(x)[-1] == place)
-    return next(sets, None)
+    for name in sets_of("zip"):
+        if place == folders_of(name)[-1]:
+            return locate(name).path
+    return place

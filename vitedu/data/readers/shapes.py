@@ -142,15 +142,11 @@ def write_folder(
         raise UserError(
             f"{folder} exists already; name a new folder or remove it"
         )
-    names = class_names(num_classes)
+    class_names(num_classes)  # says if it is out of range
     counts = Annotated[int, Range(num_classes, MOST_FILES)]
     num_train = converted("num_train", num_train, counts)
     num_val = converted("num_val", num_val, counts)
 
-    parts = (
-        ("train", num_train, seed),
-        ("val", num_val, seed + VALIDATION_SEED),
-    )
     # A temporary folder is closed to others; the one inside it has the usual
     # mode.
     try:
@@ -159,25 +155,30 @@ def write_folder(
             prefix=f".{folder.name}-", dir=folder.parent
         ) as holder:
             whole = Path(holder) / "whole"
-            for part, total, own_seed in parts:
-                for first in range(0, total, 64):
-                    images, labels = make_arrays(
-                        min(64, total - first),
-                        image_size,
-                        num_classes,
-                        own_seed,
-                        start=first,
-                    )
-                    paths = [
-                        whole / part / names[label] / f"{first + i:06d}.jpg"
-                        for i, label in enumerate(labels)
-                    ]
-                    _write_jpegs(paths, images)
+            arguments = (image_size, num_classes, seed)
+            _write_part(whole / "train", num_train, arguments)
+            arguments = (image_size, num_classes, seed + VALIDATION_SEED)
+            _write_part(whole / "val", num_val, arguments)
             whole.rename(folder)
     except OSError as error:
         raise UserError(
             f"cannot write {folder}: {reason(error)}; name another folder"
         ) from error
+
+
+def _write_part(folder: Path, total: int, arguments: tuple) -> None:
+    from PIL import Image
+
+    names = class_names(arguments[1])
+    for number in range(total):
+        [image], [label] = make_arrays(1, *arguments, start=number)
+        path = folder / names[label] / f"{number:06d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Through memory: given a path, pillow misses a write cut short (full
+        # disk).
+        jpeg, pixels = BytesIO(), image.transpose(1, 2, 0)
+        Image.fromarray(pixels).save(jpeg, "JPEG", quality=90)
+        path.write_bytes(jpeg.getvalue())
 
 
 def _paint(labels: Array, names: tuple[str, ...], draws: "_Draws") -> Array:
@@ -422,16 +423,3 @@ def sine_table() -> Array:
     """
     sines = np.sin(np.arange(TURN) * (2 * np.pi / TURN))
     return np.rint(sines * 2**SINE_BITS).astype(np.int64)
-
-
-def _write_jpegs(paths: list[Path], images: Array) -> None:
-    from PIL import Image
-
-    for path, image in zip(paths, images, strict=True):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Through memory: given a path, pillow misses a write cut short (full
-        # disk).
-        jpeg = BytesIO()
-        picture = Image.fromarray(image.transpose(1, 2, 0))
-        picture.save(jpeg, "JPEG", quality=90)
-        path.write_bytes(jpeg.getvalue())

@@ -149,7 +149,7 @@ def all_rows(
     with torch.no_grad(), explain_killed_workers():
         for images, labels in batches:
             rows.append(compute(images).cpu())
-            all_labels.append(labels.long().cpu())
+            all_labels.append(labels.cpu())
     if not sum(map(len, rows)):
         raise ValueError(f"{what} needs at least one image, got none")
     return torch.cat(rows), torch.cat(all_labels)

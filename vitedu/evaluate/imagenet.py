@@ -126,8 +126,7 @@ def real_accuracy(
     own names (ILSVRC2012_val_00000001.JPEG); `labels` is the file real.json.
     Pictures without a label aren't counted, as in the authors' code.
 
-    UserError: model, names or labels aren't ImageNet's, no picture has a label,
-    or the model answers NaN or infinity.
+    UserError: they or the model aren't ImageNet's, or it answers NaN.
     """
     model = loaded(model)
     check_imagenet_classes(model, "ImageNet-ReaL")
@@ -235,8 +234,8 @@ def objectnet_accuracy(
     `folder` is the published objectnet-1.0, with images/ and mappings/ inside.
     Unreadable pictures are left out.
 
-    UserError: the model doesn't have ImageNet's classes, the folder isn't
-    ObjectNet, or the model answers NaN or infinity.
+    UserError: the model isn't ImageNet's, the folder isn't ObjectNet, or the
+    model answers NaN.
     """
     model = loaded(model)
     check_imagenet_classes(model, "ObjectNet")

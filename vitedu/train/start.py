@@ -308,7 +308,7 @@ def check_room(config: TrainConfig, device: torch.device) -> None:
     """UserError: there isn't enough memory to build and train the network."""
     copies = 1  # built on the CPU
     if device.type == "cpu":  # weight, gradient, moments, average
-        moments = OPTIMIZER_STATE[config.optimizer]
+        moments = OPTIMIZER_STATE.get(config.optimizer, 2)
         copies = 2 + moments + bool(config.ema)
     check_memory(config.model, "training this model", copies=copies)
 

@@ -243,6 +243,7 @@ class ResNet(Classifier):
         return (y if pre_logits else self.head(y)).flatten(1)
 
     def forward(self, images: Tensor) -> Tensor:
+        """(b, c, h, w) -> (b, classes), the logits."""
         return self.forward_head(self.forward_features(images))
 
     def reset_classifier(

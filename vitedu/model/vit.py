@@ -80,6 +80,7 @@ class ViT(Classifier):
         return y if pre_logits else self.head(y)
 
     def forward(self, images: Tensor) -> Tensor:
+        """(b, c, h, w) -> (b, classes), the logits."""
         return self.forward_head(self.forward_features(images))
 
     def get_intermediate_layers(

@@ -78,10 +78,9 @@ def convert(
     """Write `source`, as `load` takes it, to `target` in another format.
 
     `to` is "vitedu" or "npz", files; "torchvision", a file .pth or
-    .safetensors; "timm" or "hf", new folders with config.json and the other
-    JSON these read. Every array keeps its dtype and its bits; nothing is
-    resized. `ignore` and `answers` (image_size, num_heads, pool, position,
-    pool_padding) are as for `load`.
+    .safetensors; "timm" or "hf", new folders with their JSON. Every array keeps
+    its dtype and its bits; nothing is resized. `ignore` and `answers`
+    (image_size, num_heads, pool, position, pool_padding) are as for `load`.
 
     A warning says what the format cannot store, what a reader will assume
     instead and by how much that moves the logits. The target is written whole
@@ -125,9 +124,11 @@ def check_target(target: Path, to: str) -> None:
         raise UserError(
             f"there is no format {to!r}; {did_you_mean(str(to), SUFFIXES)}"
         )
-    suffixes, is_right = SUFFIXES[to], target.suffix in SUFFIXES[to]
-    form = f"a file that ends in {' or '.join(suffixes)}"
-    if not suffixes:
+    suffixes = SUFFIXES[to]
+    if suffixes:
+        form = f"a file that ends in {' or '.join(suffixes)}"
+        is_right = target.suffix in suffixes
+    else:
         form = "a folder, with config.json in it"
         is_right = target.suffix not in (".npz", ".safetensors", ".pth")
     if not is_right:

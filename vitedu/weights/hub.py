@@ -72,11 +72,12 @@ def find(name: str) -> Path:
             why = str(error)
     if cached:
         return cached
+    end = ", or take 'ViT-Ti/16', which needs no network"
     raise UserError(
         f"{name!r} is not a file or run folder here, and as a model of the "
         f"hub it could not be downloaded ({why}); put model.safetensors and "
         f"config.json of https://huggingface.co/{repository} into {place}"
-        + (", or take 'ViT-Ti/16', which needs no network" * (name in HUB))
+        f"{end if name in HUB else ''}"
     )
 
 

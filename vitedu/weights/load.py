@@ -98,26 +98,22 @@ def load(
     vitedu's, or of another of the `DIALECTS`, recognised by its arrays. A BiT
     gives a ResNet, all others a ViT.
 
-    The model carries `model.preprocess` (a PreprocessSpec), `model.class_names`
-    (ImageNet's if the file has none but as many classes), `model.loss_name` (if
-    the file says what it was trained with) and `model.load_report`. GELU,
-    epsilons, preprocessing and the way of resizing are the source's, so the
-    numbers match too.
+    The model carries `preprocess` (a PreprocessSpec), `class_names`
+    (ImageNet's if the file has none but as many classes), `loss_name` and
+    `load_report`. GELU, epsilons, preprocessing and the way of resizing are the
+    source's, so the numbers match too.
 
     `ignore` is a pattern such as `"extra/*"`, or several, for arrays to leave
-    out; any other array unknown to the network and its dialect is an error.
+    out; any other unknown array is an error. `overrides` are fields of the
+    configuration; some answer what a file cannot say. Another `image_size`
+    resizes the positions. Another `num_classes` replaces the head by zeros; 0
+    removes it, so that the model gives features. The pre-logits layer goes with
+    the old head, unless `pre_logits` names its width.
 
-    `overrides` are fields of the configuration; some answer what a file cannot
-    say. Another `image_size` resizes the positions. Another `num_classes`
-    replaces the head by zeros; 0 removes it, so that the model gives features.
-    The pre-logits layer goes with the old head, unless `pre_logits` names its
-    width.
-
-    It warns about a head of zeros, about preprocessing that the JSON beside the
-    file contradicts, and about preprocessing that no file states.
+    It warns about a head of zeros, and about preprocessing that is contradicted
+    or stated nowhere.
     UserError: nothing to read at `source`, damaged, NaN or infinity in it, an
-    array without a place, or tensors that do not fit the configuration with its
-    overrides.
+    array without a place, or tensors that do not fit the configuration.
     """
     if not dtype.is_floating_point:
         raise ValueError(f"a model's weights are floats, dtype is {dtype}")

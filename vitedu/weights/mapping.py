@@ -325,10 +325,7 @@ def resnet_config_in(
 def num_heads_of(
     embed_dim: int, depth: int, stated: dict[str, Any], metadata: Metadata
 ) -> int:
-    """The number of heads, which no array shows: 3 and 12 have the same shapes.
-
-    From the caller, `stated`, or Table 1 by width and depth, in this order.
-    """
+    """The caller's, `stated`, or Table 1's: 3 and 12 have the same shapes."""
     if metadata.num_heads is not None:
         return metadata.num_heads
     if "num_heads" in stated:
@@ -349,11 +346,10 @@ def image_size_of(
     stated: dict[str, Any],
     metadata: Metadata,
 ) -> tuple[int, int]:
-    """The size of the images that a file was trained on.
+    """The size that a file was trained on; `counts`: possible num_patches.
 
-    `counts` are the possible numbers of patches. `stated` wins if it fits one
-    of them, then a square, then the caller's: an image_size to resize to may
-    have as many patches.
+    `stated` wins if it fits, then a square, then the caller's: an image_size to
+    resize to may have as many patches.
     """
     ask = "give image_size=(height, width) of the images that it was trained on"
     given, size = metadata.image_size, None

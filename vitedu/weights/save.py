@@ -28,16 +28,14 @@ OF_A_RUN = ("checkpoint.pt", "log.jsonl", "result.json")
 def save(model: nn.Module, path: str | PathLike[str]) -> Path:
     """Write a ViT or ResNet, whole or not at all, to .safetensors; its path.
 
-    The file holds all that `load` needs: the weights in their own dtype, the
-    configuration, `model.preprocess`, `class_names`, `resize_mode` and
-    `loss_name`. An existing file is replaced. A model inside torch.compile,
+    The file holds all that `load` needs, the weights in their own dtype. An
+    existing file is replaced. A model inside torch.compile,
     DistributedDataParallel or AveragedModel is unwrapped. With several
     processes, call it in one.
 
     UserError: `load` would refuse the file: the weights don't fit
-    `model.config` (a head added by hand, adapters), aren't finite or plain
-    floats, or class names or preprocessing contradict it; or no .safetensors
-    file can go there.
+    `model.config` (a head added by hand, adapters), aren't finite floats, or
+    class names or preprocessing contradict it; or it can't be written there.
     TypeError: the model is not a ViT or ResNet of vitedu.
     """
     network = inside(model)

@@ -44,12 +44,6 @@ DECODER = re.compile(
 )
 POOLS = {"token": "token", "avg": "mean", "map": "map", "": "none"}
 GELUS = {"gelu": "exact", "gelu_tanh": "tanh"}
-# the arguments of its VisionTransformer that say what arrays do not
-ARGS = (
-    *("img_size", "patch_size", "embed_dim", "depth", "num_heads"),
-    *("class_token", "pos_embed", "pool_include_prefix", "global_pool"),
-    *("act_layer", "norm_layer"),
-)
 # of nearly all of its ViTs, and of those of three families
 USUAL = {"mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 0.9}
 FAMILIES = re.compile(r"(^|[_-])(deit|dino|mae)")
@@ -189,7 +183,6 @@ def known_of(
     name = config.get("architecture", metadata.name)
     if "architecture" in config:
         args = config.get("model_args") or {}
-        args = {x: args[x] for x in ARGS if x in args}
         cfg = config.get("pretrained_cfg", config)  # older files are it
     else:
         try:

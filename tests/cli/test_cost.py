@@ -8,7 +8,7 @@ import pytest
 
 from vitedu.bench.trial import GPUS, added_words, fits, fitted, num_images
 from vitedu.cli import main
-from vitedu.cli.info import LOW_MEMORY, commands, cost, readable_hours
+from vitedu.cli.info import LOW_MEMORY, commands
 from vitedu.cli.overrides import split_words
 from vitedu.train import override, recipe
 
@@ -53,12 +53,6 @@ def test_info_of_a_recipe_shows_hours_memory_and_commands(here, capsys):
     assert "83.97 %" in out and "GB of memory with micro_batch_size=" in out
 
 
-def test_a_recipe_for_small_data_has_no_such_table(here, capsys):
-    assert cost(recipe("digits", "cpu")) == ({}, "")
-    assert main(["info", "digits"]) == 0
-    assert "T4" not in capsys.readouterr().out
-
-
 def test_the_commands_for_one_for_eight_and_for_64(here):
     rows = commands("imagenet-b16-384")
     one, eight, many = (shlex.split(row[1]) for row in rows[:3])
@@ -77,17 +71,3 @@ def test_torchrun_knows_the_options():
         options = get_args_parser().parse_args(words)
         assert (options.module, options.training_script) == (True, "vitedu")
         assert options.training_script_args[0] == "train"
-
-
-@pytest.mark.parametrize(
-    ("hours", "words"),
-    [
-        (0.01, "36 s"),
-        (0.5, "30 minutes"),
-        (7.64, "7.6 hours"),
-        (48.6, "48.6 hours"),
-        (240, "10 days"),
-    ],
-)
-def test_times_are_in_the_unit_that_fits(hours, words):
-    assert readable_hours(hours) == words

@@ -128,14 +128,6 @@ def test_the_folder_of_a_run_stays_as_it_is(here):
     assert everything(here) == before
 
 
-def test_the_run_is_the_same_after_it(here):
-    train_in(here / "a")
-    assert main([*DRY, "--out", "b"]) == 0
-    train_in(here / "b")
-    files = [(here / x / "model.safetensors").read_bytes() for x in "ab"]
-    assert files[0] == files[1]
-
-
 def test_a_finished_run_is_not_tried(here, capsys):
     fitted(steps=1, max_images=2)
     assert main(["train", "--resume", "run", "--dry-run"]) == 0
@@ -225,9 +217,3 @@ def test_an_evaluation_between_two_steps_is_not_timed():
     Start.state.step = 1
     trial.stepped()
     assert len(trial.seconds) == 1 and trial.seconds[0] < 0.1
-
-
-def test_a_run_shorter_than_the_trial_is_not_evaluated(here, answer):
-    values = answer(*DRY, "steps=2")
-    assert values["time"]["steps"] == 2
-    assert values["time"]["measured_steps"] == 1

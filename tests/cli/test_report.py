@@ -234,16 +234,6 @@ def test_ctrl_c_ends_the_drawing_and_not_the_run(here, capsys):
 
 
 @pytest.mark.slow
-def test_a_run_on_shards_has_the_names_of_its_pictures(here, capsys):
-    assert main(["prepare", "photos", "shards"]) == 0
-    words = ["data=shards" if x == "data=photos" else x for x in TRAIN]
-    assert main([*words[:-1], "other"]) == 0
-    assert "report: other/report.html" in capsys.readouterr().out
-    names = re.findall('class="file">([^<]+)<', page("other"))
-    assert len(names) == 4 and all(".tar: " in name for name in names)
-
-
-@pytest.mark.slow
 def test_a_run_on_arrays_has_a_report_if_it_is_asked_for(here, answer):
     others = ("data=", "model.image")
     words = [word for word in TRAIN if not word.startswith(others)]

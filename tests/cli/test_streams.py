@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ import vitedu
 from tests.cli.small import SMOKE, write_model, write_picture, write_pictures
 from vitedu.cli import main
 from vitedu.cli.main import COMMANDS
-from vitedu.cli.output import Answer
 
 pytestmark = pytest.mark.slow  # processes whose streams fail them
 
@@ -142,17 +140,3 @@ def test_json_is_json_even_after_a_bug(here, capsys, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         main(["info", "--json"])
     assert json.loads(capsys.readouterr().out) == {"error": "a bug"}
-
-
-# --- warnings
-
-
-def test_a_warning_of_another_package_is_one_line(here, capsys, monkeypatch):
-    def warn(options):
-        warnings.warn("pillow says\n\x1b[31mthis", UserWarning, stacklevel=1)
-        return Answer({}, "done")
-
-    monkeypatch.setitem(COMMANDS, "info", COMMANDS["info"]._replace(run=warn))
-    assert main(["info"]) == 0
-    err = capsys.readouterr().err
-    assert err == "vitedu: warning: pillow says\\n\\x1b[31mthis\n"

@@ -12,8 +12,6 @@ import torch
 
 from tests.cli.small import SMOKE, TINY
 from vitedu.cli import main, progress
-from vitedu.cli.progress import model_name
-from vitedu.model import vit_config
 from vitedu.train.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow  # processes, terminals and signals
@@ -65,7 +63,8 @@ def test_five_lines_stand_before_a_run(here, capsys):
     assert "500 to test; 10 classes: 0, 1, 2, ..." in data
     # patches 400, class token 8, positions 136, the block's norms 32, attention
     # 288 and MLP 144, the last norm 16, the head 90
-    assert model.startswith("model ") and model.endswith(" 1,114 weights")
+    assert model.startswith("model   1 block, 8 wide, 7x7 patches of 28x28")
+    assert model.endswith(" 1,114 weights")
     assert device.startswith("device ") and device.endswith(", 1 thread")
     assert "cpu, fp32" in device
     assert plan.startswith("plan ") and "20 steps, batch size 64" in plan
@@ -75,13 +74,6 @@ def test_five_lines_stand_before_a_run(here, capsys):
     assert all(line.startswith("step ") for line in rest)
     kept = json.loads((here / "runs/mine/config.json").read_text())
     assert (kept["lr"], kept["schedule"]) == (0.002, "cosine")
-
-
-@pytest.mark.parametrize("name", ["ViT-Ti/16", "ViT-B/32", "R50+ViT-B/16"])
-def test_a_model_of_the_paper_is_called_by_its_name(name):
-    assert model_name(vit_config(name, num_classes=3)) == name
-    other = model_name(vit_config(name, depth=3))
-    assert other.startswith("3 blocks, ")
 
 
 # --- the bar

@@ -1,13 +1,10 @@
 """The page of a run: whole, harmless whatever names it gets, and small."""
 
-import base64
-import io
 from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
 import torch
-from PIL import Image
 
 from vitedu.evaluate.confusion import Predictions
 from vitedu.figures.report.charts import charts, svg
@@ -15,12 +12,9 @@ from vitedu.figures.report.examples import (
     SHADE,
     Example,
     Measured,
-    as_seen,
-    jpeg,
     lit,
 )
 from vitedu.figures.report.page import Contents, render
-from vitedu.pictures import PreprocessSpec
 
 pytestmark = pytest.mark.slow  # draws
 
@@ -274,19 +268,6 @@ def test_the_page_says(changes, words):
 # --- pictures
 
 
-def opened(uri):
-    data = base64.b64decode(uri.removeprefix("data:image/jpeg;base64,"))
-    return Image.open(io.BytesIO(data))
-
-
-def test_a_prepared_image_becomes_the_picture_again():
-    spec = PreprocessSpec(8, mean=(0.1, 0.2, 0.3), std=(0.5, 0.4, 0.3))
-    picture = torch.rand(3, 8, 8)
-    mean, std = (torch.tensor(x)[:, None, None] for x in (spec.mean, spec.std))
-    back = as_seen((picture - mean) / std, spec)
-    assert torch.allclose(back, picture, atol=1e-6)  # float32
-
-
 def test_the_patch_that_counts_most_stays_bright_the_least_is_dark():
     shares = torch.arange(16.0).reshape(4, 4)
     shown = lit(torch.ones(3, 64, 64), shares)
@@ -294,11 +275,3 @@ def test_the_patch_that_counts_most_stays_bright_the_least_is_dark():
     assert shown[0, 0, 0].item() == pytest.approx(SHADE)
     row = shown[0, 0]
     assert (row[1:] >= row[:-1]).all()
-
-
-@pytest.mark.parametrize(
-    ("size", "shown"),
-    [((512, 384), (192, 256)), ((28, 28), (112, 112)), ((200, 200),) * 2],
-)
-def test_pictures_are_shown_neither_huge_nor_tiny(size, shown):
-    assert opened(jpeg(torch.rand(3, *size))).size == shown

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from vitedu.cli.output import Answer, Command, rows_in, say_notes, table
@@ -309,19 +308,17 @@ def on_objectnet(answers: Answers, objects: imagenet.ObjectNet) -> Found:
 
 def by_class(answers: Answers, names: Sequence[str]) -> Found:
     labels, rows = answers.labels, []
-    right = labels[answers.logits.argmax(dim=1) == labels]
-    num_images = torch.bincount(labels, minlength=len(names)).tolist()
-    num_correct = torch.bincount(right, minlength=len(names)).tolist()
-    for index, count in enumerate(num_images):
-        if count:
-            row = {
-                "index": index,
-                "class": names[index],
-                "accuracy": 100 * num_correct[index] / count,
-                "num_correct": num_correct[index],
-                "num_images": count,
-            }
-            rows.append(row)
+    is_correct = answers.logits.argmax(dim=1) == labels
+    for index in labels.unique().tolist():
+        correct = is_correct[labels == index]
+        row = {
+            "index": index,
+            "class": names[index],
+            "accuracy": 100 * int(correct.sum()) / len(correct),
+            "num_correct": int(correct.sum()),
+            "num_images": len(correct),
+        }
+        rows.append(row)
     mean = math.fsum(row["accuracy"] for row in rows) / len(rows)
     lines = [
         (

@@ -59,13 +59,10 @@ def report(options: argparse.Namespace) -> Answer:
     missing = test if isinstance(test, str) else None
     if missing:
         say_notes([f"the test pictures are missing: {missing}"])
-    values = {
-        "report": str(folder.path / NAME),
-        "missing": missing,
-        "num_images": len(correct),
-        "num_correct": sum(correct),
-    }
-    return Answer(values, f"report: {values['report']}")
+    path = str(folder.path / NAME)
+    values = {"report": path, "missing": missing}
+    values |= {"num_images": len(correct), "num_correct": sum(correct)}
+    return Answer(values, f"report: {path}")
 
 
 def find_test_part(

@@ -1,6 +1,7 @@
 """Progress of long work: a bar on a terminal, one line a minute elsewhere."""
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ from vitedu.train.processes import from_environment
 from vitedu.train.recipes import WITH_ROWS
 
 EVERY = 60.0  # seconds between two lines where there is no terminal
+SHORTLY = 0.05  # seconds between two looks at the bar
 SLOW_DATA = 10  # percent of the time spent waiting for data: worth a word
 # numbers of a run, the most important first: on a narrow terminal the last are
 # cut off; as written beside the bar, and in a line
@@ -229,6 +231,7 @@ class Reporter:
         self.numbers: dict[str, Any] = {}  # the last of each
         self.last_step: int | None = None  # at the last call of `stepped`
         self.is_evaluating = False
+        self.due = 0.0  # when `stepped` looks at the bar again
 
     def start(self, start: Start) -> None:
         say(announcement(start, self.out))
@@ -245,7 +248,10 @@ class Reporter:
         is_evaluating, self.last_step = step == self.last_step, step
         is_new = is_evaluating != self.is_evaluating
         self.is_evaluating = is_evaluating
-        self.show(self.begun, step, is_new and self.is_terminal)
+        # not at every step: writing the texts may take longer than a step
+        if is_new or time.monotonic() >= self.due:
+            self.due = time.monotonic() + min(EVERY, SHORTLY)
+            self.show(self.begun, step, is_new and self.is_terminal)
 
     def measured(self, progress: Progress) -> None:
         if self.begun is None:

@@ -86,7 +86,6 @@ class Augment:
     erase: Share = 0.0
 
     def __post_init__(self) -> None:
-        """UserError: names the field that is wrong."""
         check_fields(self)
 
     @property
@@ -251,22 +250,16 @@ def apply(
         images = _move(augment, images, here)
     elif augment.flip:
         images = _flip(images, rows)
-    if augment.recolours:
-        images = images.round().clamp(0, 255).to(torch.uint8)
-        images = recolour(augment, images, rows)
-    return images
-
-
-def recolour(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
-    """RandAugment, then jitter, by `rows` as in `apply`: (b, c, h, w) uint8."""
+    if not augment.recolours:
+        return images
+    images = images.round().clamp(0, 255).to(torch.uint8)
     if augment.rand_layers:
         images = randaugment.apply_layers(
             images, rows[:, len(COLUMNS) :], augment.rand_magnitude
         )
     if augment.jitter:
         first = len(GEOMETRY) + len(ERASED)
-        factors = sent(rows[:, first : len(COLUMNS)], images.device)
-        brightness, contrast, colour = factors.unbind(1)
+        brightness, contrast, colour = here[:, first : len(COLUMNS)].unbind(1)
         images = randaugment.brightness(images, brightness)
         images = randaugment.contrast(images, contrast)
         images = randaugment.colour(images, colour)

@@ -22,12 +22,9 @@ from vitedu.train.checkpoint import (
     load_checkpoint,
     read_checkpoint,
 )
-from vitedu.train.optimizer import MovingAverage, optimizer_of
-from vitedu.train.precision import build_precision
 from vitedu.train.processes import SINGLE
 from vitedu.train.run_folder import RunFolder
-from vitedu.train.schedule import build_schedule
-from vitedu.train.state import TrainState
+from vitedu.train.start import Given, build_state
 from vitedu.train.step import StepResult, train_step
 
 BASE = replace(SHORT, steps=10, ema=0.9)
@@ -45,13 +42,8 @@ def build(seed=0, **fields):
     model = ViT(config.model)
     for weight in model.parameters():
         nn.init.normal_(weight, std=0.3)
-    return TrainState(
-        config=config,
-        model=model.train(),
-        optimizer=optimizer_of(model, config),
-        schedule=build_schedule(config.schedule, config.lr, 10, config.warmup),
-        precision=build_precision(config.precision, torch.device("cpu")),
-        ema=MovingAverage(model, config.ema) if config.ema else None,
+    return build_state(
+        config, range(30), torch.device("cpu"), given=Given(model=model)
     )
 
 

@@ -74,32 +74,19 @@ TABLE = {
 I21K = 21_843
 OTHER_COUNTS = [
     ("ViT-B/16", {"image_size": 384}, 86_859_496),
-    ("ViT-S/16", {"image_size": 384}, 22_196_584),
-    ("ViT-L/16", {"image_size": 384}, 304_715_752),
-    ("ViT-B/32", {"image_size": 384}, 88_297_192),
-    ("ViT-L/32", {"image_size": 384}, 306_632_680),
     ("ViT-L/16", {"image_size": 512}, 305_174_504),
     ("ViT-H/14", {"image_size": 518}, 633_470_440),
     ("ViT-B/16", {"num_classes": 0}, 85_798_656),
     ("ViT-B/16", {"pool": "mean", "class_token": False}, 86_566_120),
     ("ViT-B/16", {"num_classes": I21K}, 102_595_923),
     ("ViT-B/16", {"num_classes": I21K, "pre_logits": 768}, 103_186_515),
-    ("ViT-B/32", {"num_classes": I21K, "pre_logits": 768}, 104_843_091),
     ("ViT-L/16", {"num_classes": I21K, "pre_logits": 1024}, 326_740_307),
-    ("ViT-L/32", {"num_classes": I21K, "pre_logits": 1024}, 328_949_075),
     ("ViT-H/14", {"num_classes": I21K, "pre_logits": 1280}, 660_385_363),
-    ("ViT-Ti/16", {"num_classes": I21K}, 9_740_115),
-    ("ViT-S/16", {"num_classes": I21K}, 30_075_219),
     ("ViT-B/16", {"pre_logits": 768}, 87_158_248),
     (
         "ViT-Ti/16",
         {"patch_size": 4, "image_size": 32, "num_classes": 10},
         5_362_762,
-    ),
-    (
-        "ViT-S/16",
-        {"patch_size": 4, "image_size": 32, "num_classes": 10},
-        21_342_346,
     ),
 ]
 
@@ -108,7 +95,6 @@ OTHER_COUNTS = [
 GMACS = [
     ("ViT-Ti/16", 224, "1.25"),
     ("ViT-S/16", 224, "4.60"),
-    ("ViT-S/32", 224, "1.14"),
     ("ViT-B/8", 224, "78.15"),
     ("ViT-B/16", 224, "17.56"),
     ("ViT-B/32", 224, "4.41"),
@@ -116,8 +102,6 @@ GMACS = [
     ("ViT-L/32", 224, "15.38"),
     ("ViT-H/14", 224, "167.3"),
     ("ViT-Ti/16", 384, "4.68"),
-    ("ViT-S/16", 384, "15.49"),
-    ("ViT-S/32", 384, "3.44"),
     ("ViT-B/16", 384, "55.48"),
     ("ViT-B/32", 384, "13.04"),
     ("ViT-L/16", 384, "191.1"),

@@ -385,11 +385,15 @@ def mlp_passes(config):
     """How often one step computes the MLP of the first block."""
     sources, seen = open_sources(config, CPU), []
     state = build_state(config, sources.train, CPU)
-    state.model.blocks[0].mlp.register_forward_pre_hook(
-        lambda *_: seen.append(1)
-    )
+    mlp = state.model.blocks[0].mlp
+    mlp.register_forward_pre_hook(lambda *_: seen.append(1))
     train_step(state, next(iter(sources.train.batches(batch_size=8))))
     return len(seen)
+
+
+def is_compiled(config):
+    model = build_state(config, open_sources(config, CPU).train, CPU).model
+    return model._compiled_call_impl is not None
 
 
 def outcome(config):
@@ -459,16 +463,7 @@ SHOWN = {
     # there is no such kernel on the CPU, and a sentence says so
     "attention": ("efficient", run_outcome, {}),
     "activation_checkpointing": (True, mlp_passes, {}),
-    "compile": (
-        True,
-        lambda c: (
-            build_state(
-                c, open_sources(c, CPU).train, CPU
-            ).model._compiled_call_impl
-            is None
-        ),
-        {},
-    ),
+    "compile": (True, is_compiled, {}),
     "seed": (1, trained, {}),
     "validation": (0.3, lambda c: len(open_sources(c, CPU).train), {}),
     "max_images": (10, lambda c: len(open_sources(c, CPU).train), {}),

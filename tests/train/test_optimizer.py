@@ -230,13 +230,6 @@ def test_frozen_weights_are_in_no_group(layer_decay):
     assert all(group["params"] for group in groups)
 
 
-def test_a_free_head_learns_at_the_full_rate_whatever_is_frozen():
-    model = ViT(TINY).requires_grad_(False)
-    model.head.requires_grad_(True)
-    groups = parameter_groups(model, weight_decay=0.1, layer_decay=0.5)
-    assert {group["lr_scale"] for group in groups} == {1.0}
-
-
 def test_nothing_to_train_is_said():
     with pytest.raises(UserError, match="all weights are frozen"):
         parameter_groups(ViT(TINY).requires_grad_(False), weight_decay=0.1)
@@ -302,15 +295,6 @@ def test_moving_average_covers_buffers():
     average.update(layer)
     # the first share of the old is 2 / 11
     assert_close(average.average["running_mean"], torch.full((2,), 9 / 11))
-
-
-def test_the_state_of_a_moving_average_is_plain():
-    average = MovingAverage(two_weights(), 0.9)
-    average.update(two_weights())
-    state = average.state_dict()
-    assert state["num_updates"] == 1
-    assert {type(each) for each in state["average"].values()} == {torch.Tensor}
-    assert not any(each.requires_grad for each in state["average"].values())
 
 
 def test_moving_average_goes_on_from_its_state():

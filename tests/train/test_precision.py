@@ -113,21 +113,6 @@ def test_a_step_whose_gradient_overflows_is_skipped_and_the_scale_halved(
     assert layer.weight.item() == -1.0
 
 
-def test_a_skipped_step_leaves_the_moments_of_adam_alone():
-    layer, _ = one_weight()
-    optimizer = torch.optim.AdamW(layer.parameters(), fused=True)
-    precision = build_precision("fp16", CPU)
-    precision.backward(layer.weight.sum())
-    precision.update(optimizer, None)
-    before = [value.clone() for value in optimizer.state[layer.weight].values()]
-    precision.backward((1e38 * layer.weight).sum())
-    precision.update(optimizer, None)
-    for value, old in zip(
-        optimizer.state[layer.weight].values(), before, strict=True
-    ):
-        assert_close(value, old, rtol=0, atol=0)
-
-
 def test_the_scale_and_its_history_come_back():
     layer, optimizer = one_weight()
     first = build_precision("fp16", CPU)
@@ -291,17 +276,6 @@ def test_a_kernel_that_the_device_lacks_is_one_sentence(attention):
         precision.autocast(),
     ):
         model(torch.randn(2, 1, 8, 8))
-
-
-# PyTorch warns of each reason before it gives up
-@pytest.mark.filterwarnings("ignore:.*attention")
-def test_a_kernel_that_knows_no_bias_is_one_sentence():
-    q, bias = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 5)
-    with (
-        pytest.raises(UserError, match="attention=flash: that kernel does not"),
-        attention_kernel("flash"),
-    ):
-        F.scaled_dot_product_attention(q, q, q, attn_mask=bias.requires_grad_())
 
 
 def test_an_error_that_is_not_the_kernels_stays_what_it_was():

@@ -13,8 +13,8 @@ from vitedu.train import RECIPES, fit, recipe
 from vitedu.train.config import TIERS
 from vitedu.train.data import class_names_of
 from vitedu.train.finetune import finetune_config
-from vitedu.train.recipes.imagenet import SIZES, TABLE_3
-from vitedu.train.recipes.transfer import TABLE_4, smoke_size
+from vitedu.train.recipes.imagenet import SIZES, TABLE_3, smoke_size
+from vitedu.train.recipes.transfer import TABLE_4
 from vitedu.weights.hub import EMBEDDED
 
 # at most so many weights
@@ -294,32 +294,23 @@ def test_every_recipe_trains(name, offline):
     assert 0 <= run.result["metrics"]["test_accuracy"]["value"] <= 100
 
 
-def cifar_with_labels_of_255(folder):
-    folder = folder / "cifar-10-batches-bin"
-    folder.mkdir(parents=True)
-    names = [f"data_batch_{number}.bin" for number in range(1, 6)]
-    for name in (*names, "test_batch.bin"):
-        (folder / name).write_bytes(b"\xff" * 3073 * 10_000)
-
-
-def cifar_that_is_no_archive(folder):
-    folder.mkdir(parents=True)
-    (folder / "cifar-10-binary.tar.gz").write_text("not found")
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (cifar_with_labels_of_255, "255"),
-        (cifar_that_is_no_archive, "cifar-10-binary.tar.gz"),
-    ],
-)
+@pytest.mark.parametrize("is_archive", [False, True])
 def test_shapes_stand_in_for_no_cifar_but_not_for_a_damaged_one(
-    offline, tmp_path, make, sentence
+    offline, tmp_path, is_archive
 ):
     assert recipe("cifar10-scratch", "smoke").dataset == "shapes-1k"
-    make(tmp_path / "cache" / "cifar10")
-    with pytest.raises(UserError, match=sentence):
+    folder, said = tmp_path / "cache" / "cifar10", "255"
+    if is_archive:
+        folder.mkdir(parents=True)
+        said = "cifar-10-binary.tar.gz"
+        (folder / said).write_text("not found")
+    else:
+        folder /= "cifar-10-batches-bin"
+        folder.mkdir(parents=True)
+        names = [f"data_batch_{number}.bin" for number in range(1, 6)]
+        for name in (*names, "test_batch.bin"):
+            (folder / name).write_bytes(b"\xff" * 3073 * 10_000)
+    with pytest.raises(UserError, match=said):
         fit(replace(recipe("cifar10-scratch", "smoke"), device="cpu"))
 
 

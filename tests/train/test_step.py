@@ -198,16 +198,6 @@ def test_the_rate_is_that_of_the_step_before_it_is_counted():
     assert state.step == 3
 
 
-def test_a_gradient_does_not_reach_the_next_step():
-    state, batch = build(), drawn_batch()
-    train_step(state, drawn_batch(5))
-    before = list(weights(state).values())
-    gradients = mean_gradients(state, batch)
-    train_step(state, batch)
-    want = [old - grad for old, grad in zip(before, gradients, strict=True)]
-    assert_close(list(weights(state).values()), want, **CLOSE)
-
-
 def test_the_average_follows_the_weights_after_the_step():
     state, batch = build(ema=0.05), drawn_batch()
     start = weights(state)

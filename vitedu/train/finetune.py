@@ -38,7 +38,7 @@ from vitedu.train.fit import Start, fit
 from vitedu.train.journal import Progress, Run
 from vitedu.train.processes.device import find_device
 from vitedu.train.recipes import recipe
-from vitedu.train.recipes.transfer import smoke_size
+from vitedu.train.recipes.imagenet import smoke_size
 from vitedu.train.start import (
     free_fields,
     load_to_train,

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from vitedu.data.augment import Augment
 from vitedu.errors import UserError, did_you_mean
-from vitedu.model import SinCos2D, ViTConfig, vit_config
+from vitedu.model import SinCos2D, vit_config
+from vitedu.model.network import NetworkConfig
 from vitedu.pictures import PreprocessSpec
 from vitedu.train.config import TrainConfig
 
@@ -64,6 +65,7 @@ STRONG = Augment(
     crop=0.08, flip=True, rand_layers=2, rand_magnitude=9.0, erase=0.25
 )
 BATCH_SIZE, WARMUP_STEPS = 4_096, 10_000
+SMALL_SIDE = 64  # pixels, about, for tier smoke
 
 
 def paper_imagenet(tier: str, model: str = "ViT-B/16") -> TrainConfig:
@@ -197,16 +199,24 @@ def shrunk(config: TrainConfig) -> TrainConfig:
 
     Whatever the recipe switches on stays on, and so is tried.
     """
-    model: ViTConfig = config.model
-    patch = model.patch_size[0]
     model = replace(
-        model,
-        image_size=(64, 64) if 64 % patch == 0 else (4 * patch, 4 * patch),
+        config.model,
+        image_size=smoke_size(config.model),
         num_classes=10,
         embed_dim=48,
         depth=2,
         num_heads=3,
         mlp_dim=96,
-        pre_logits=48 if model.pre_logits else None,
+        pre_logits=48 if config.model.pre_logits else None,
     )
     return replace(config, model=model, dataset="shapes-1k", batch_size=32)
+
+
+def smoke_size(model: NetworkConfig) -> tuple[int, int]:
+    """Height and width for tier smoke: a small image of whole patches."""
+    sides = getattr(model, "patch_size", (1, 1))
+    height, width = (
+        min(whole, side * max(1, SMALL_SIDE // side))
+        for whole, side in zip(model.image_size, sides, strict=True)
+    )
+    return height, width

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from vitedu.data.augment import Augment
 from vitedu.model import vit_config
-from vitedu.model.network import NetworkConfig
 from vitedu.pictures import PreprocessSpec
 from vitedu.train.config import TrainConfig
 from vitedu.train.recipes.imagenet import INCEPTION, deit_s
@@ -29,7 +28,6 @@ TABLE_4 = {
     "vtab": Transfer(2_500, (0.01,)),
 }
 WARMUP_STEPS = 500  # the authors' public code; the paper doesn't say
-SMALL_SIDE = 64  # pixels, about, for tier smoke
 # Pre-trained on ImageNet-21k, by the authors' later recipe (AugReg).
 IMAGENET_21K = {
     "ViT-B/16": "timm/vit_base_patch16_224.augreg_in21k",
@@ -204,9 +202,7 @@ def tried(config: TrainConfig) -> TrainConfig:
     kept = {x: getattr(config.model, x) for x in ("pool", "drop_path")}
     return replace(
         config,
-        model=vit_config(
-            "ViT-Ti/16", image_size=SMALL_SIDE, num_classes=10, **kept
-        ),
+        model=vit_config("ViT-Ti/16", image_size=64, num_classes=10, **kept),
         dataset="shapes-1k",
         weights="ViT-Ti/16",
         epochs=None,
@@ -216,13 +212,3 @@ def tried(config: TrainConfig) -> TrainConfig:
         log_every=5,
         save_every=5,
     )
-
-
-def smoke_size(model: NetworkConfig) -> tuple[int, int]:
-    """Height and width for tier smoke: a small image of whole patches."""
-    sides = getattr(model, "patch_size", (1, 1))
-    height, width = (
-        min(whole, side * max(1, SMALL_SIDE // side))
-        for whole, side in zip(model.image_size, sides, strict=True)
-    )
-    return height, width

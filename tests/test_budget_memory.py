@@ -36,7 +36,6 @@ SHAPES = {
     "one-head": tiny(num_heads=1),
     "narrow-mlp": tiny(mlp_dim=16),
     "grey": tiny(in_channels=1),
-    "square": tiny(image_size=24),
     "pre-logits": tiny(pre_logits=24),
     "no-head": tiny(num_classes=0),
     "pre-logits-no-head": tiny(num_classes=0, pre_logits=24),

@@ -68,10 +68,10 @@ def bench(
     """Time our model and the installed peers on the same random images.
 
     For each kind: images per second of each contestant; `ratio`, how many times
-    as fast ours is, with quartiles over the rounds (the one beside the
-    contestants: against the fastest peer that computes the same function); peak
-    memory of a step in bytes (None if the device doesn't count it); `mfu`, the
-    share of each ceiling reached. `away` says why a peer did not take part.
+    as fast ours is, with quartiles over the rounds (beside the contestants:
+    against the fastest peer that computes the same function); peak memory of a
+    step in bytes; `mfu`, the share of each ceiling reached. `away` says why a
+    peer did not take part.
 
     UserError: a name is unknown, the device lacks the precision, or the batch
     does not fit into memory.

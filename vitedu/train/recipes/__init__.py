@@ -38,10 +38,9 @@ def recipe(name: str, tier: str, model: str | None = None) -> TrainConfig:
     """The configuration called `name` at a tier ("smoke", "cpu" or "gpu").
 
     `model` chooses a row of the recipes of the paper's Table 3, such as
-    "ViT-L/16". Tier smoke takes 512 images and 20 steps, and for the ImageNet
-    recipes drawn shapes and two thin blocks, which proves that the recipe runs.
-    Recipes that begin with trained weights take 64 small images and 10 steps of
-    the embedded ViT-Ti/16 instead.
+    "ViT-L/16". Tier smoke takes 512 images and 20 steps, for the ImageNet
+    recipes of drawn shapes and two thin blocks, for those that begin with
+    trained weights 64 images and 10 steps of the embedded ViT-Ti/16.
     UserError: the name, the tier or the row is unknown.
     """
     for what, value, known in (

@@ -16,7 +16,6 @@ from vitedu.train.config import Attention, Precision
 from vitedu.train.precision import DTYPES as FORMATS
 from vitedu.train.precision import (
     KERNELS,
-    attention_kernel,
     build_precision,
     concrete,
     float32_products,
@@ -281,7 +280,7 @@ def test_a_kernel_that_the_device_lacks_is_one_sentence(attention):
 def test_an_error_that_is_not_the_kernels_stays_what_it_was():
     with (
         pytest.raises(RuntimeError, match="of another kind"),
-        attention_kernel("math"),
+        build_precision("fp32", CPU, "math").kernels(),
     ):
         raise RuntimeError("of another kind")
 
@@ -313,7 +312,7 @@ def test_cudnns_attention_is_only_used_if_it_is_asked_for():
     before = cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled()
     with build_precision("fp32", CPU).autocast():
         assert (cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled()) == (0, 1)
-    with attention_kernel("cudnn"):
+    with build_precision("fp32", CPU, "cudnn").kernels():
         assert (cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled()) == (1, 0)
     assert (cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled()) == before
 

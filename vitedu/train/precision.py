@@ -63,12 +63,25 @@ class Precision:
         """Set the matrix-product and attention kernels inside the block.
 
         Of the backward pass too: checkpointing computes the forward pass again.
+        UserError: the attention kernel doesn't support the input.
         """
-        with (
-            float32_products(self.device, tf32=self.name == "tf32"),
-            attention_kernel(self.attention),
-        ):
-            yield
+        attention = AUTO
+        if self.attention != "auto":
+            attention = [KERNELS[self.attention]]
+        products = float32_products(self.device, tf32=self.name == "tf32")
+        try:
+            with products, sdpa_kernel(attention):
+                yield
+        except RuntimeError as error:
+            # PyTorch's two messages
+            refusals = "No available kernel", "No viable backend"
+            if not any(each in str(error) for each in refusals):
+                raise
+            raise UserError(
+                f"attention={self.attention}: that kernel does not compute "
+                "this model's attention on this device in this precision; use "
+                "attention=auto"
+            ) from None
 
     @contextmanager
     def autocast(self) -> Iterator[None]:
@@ -170,23 +183,3 @@ def float32_products(device: torch.device, *, tf32: bool) -> Iterator[None]:
     finally:
         torch.set_float32_matmul_precision(before[0])
         convolution.allow_tf32 = before[1]
-
-
-@contextmanager
-def attention_kernel(name: str) -> Iterator[None]:
-    """Use this attention kernel inside the block; "auto" is any of AUTO.
-
-    UserError: the kernel doesn't support the input.
-    """
-    try:
-        with sdpa_kernel(AUTO if name == "auto" else KERNELS[name]):
-            yield
-    except RuntimeError as error:
-        # PyTorch's two messages
-        refusals = "No available kernel", "No viable backend"
-        if not any(each in str(error) for each in refusals):
-            raise
-        raise UserError(
-            f"attention={name}: that kernel does not compute this model's "
-            "attention on this device in this precision; use attention=auto"
-        ) from None

@@ -42,6 +42,8 @@ TIMEOUT = timedelta(minutes=30)
 class Distributed(Processes):
     """Process `rank` of `world_size`; `local_rank` counts on one machine."""
 
+    group: dist.ProcessGroup | None = None
+
     def __init__(self, rank: int, world_size: int, local_rank: int) -> None:
         self.rank = rank
         self.world_size = world_size
@@ -76,6 +78,9 @@ class Distributed(Processes):
             torch.cuda.set_device(device)
             backend = "cpu:gloo,cuda:nccl"
         dist.init_process_group(backend, timeout=TIMEOUT)
+        # Not to be freed with the model: freeing joins the group's threads, and
+        # one of them may be waiting for Python's lock (PyTorch 2.13).
+        Distributed.group = dist.group.WORLD
         yield
         # not after an error: the others may be gone, and would be waited for
         dist.destroy_process_group()

@@ -19,12 +19,8 @@ from vitedu.errors import UserError
 from vitedu.model import ViT
 from vitedu.train.data import open_sources
 from vitedu.train.fit import Loop
-from vitedu.train.optimizer import MovingAverage, optimizer_of
-from vitedu.train.precision import build_precision
 from vitedu.train.processes import SINGLE, from_environment
-from vitedu.train.schedule import build_schedule
-from vitedu.train.start import build_state
-from vitedu.train.state import TrainState
+from vitedu.train.start import Given, build_state
 from vitedu.train.step import StepResult, train_step
 
 CPU = torch.device("cpu")
@@ -53,16 +49,8 @@ def build(processes, shard):
     model = ViT(CONFIG.model).double()
     for weight in model.parameters():
         nn.init.normal_(weight, std=0.3)
-    if shard:
-        model.set_grad_checkpointing()
-    return TrainState(
-        config=CONFIG,
-        model=processes.wrap_model(model.train(), shard),
-        optimizer=optimizer_of(model, CONFIG),
-        schedule=build_schedule("cosine", CONFIG.lr, CONFIG.steps, 0.1),
-        precision=build_precision("fp32", CPU),
-        ema=MovingAverage(model, CONFIG.ema),
-    )
+    config = replace(CONFIG, shard=shard, activation_checkpointing=shard)
+    return build_state(config, range(30), CPU, processes, Given(model=model))
 
 
 def batches(count):

@@ -12,6 +12,7 @@ from vitedu.bench.trial import (
     fits,
     fitted,
     gpu_hours,
+    out_of_memory,
     step_memory,
 )
 from vitedu.train import override, recipe
@@ -83,3 +84,26 @@ def test_what_fits_stays_and_where_nothing_helps_there_is_no_advice():
 def test_a_micro_batch_is_never_advised_to_grow():
     found = fitted(replace(SHALLOW, micro_batch_size=4), 1.29e9)
     assert found.activation_checkpointing and found.micro_batch_size <= 4
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "fields", "advice"),
+    [
+        (4, {}, "add micro_batch_size=64, which changes the time and not"),
+        # predicted to fit, so somebody else's memory is missing
+        (900, {"micro_batch_size": "32"}, "add micro_batch_size=16, which"),
+        (900, {"micro_batch_size": "1"}, "take a smaller model or smaller"),
+        (0.01, {}, "take a smaller model or smaller images"),
+    ],
+)
+def test_a_step_that_does_not_fit_is_told_what_would(
+    gigabytes, fields, advice, monkeypatch
+):
+    free = int(gigabytes * 1e9)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free - 8, free))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 8)
+    config = override(SHALLOW, fields)
+    at_once = fields.get("micro_batch_size", "512")
+    sentence = str(out_of_memory(config, torch.device("cuda")))
+    assert sentence.startswith(f"a step of {at_once} images at a time doesn't")
+    assert advice in sentence

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import vitedu
 from tests.cli.small import SMOKE, write_model, write_picture, write_pictures
@@ -94,6 +95,21 @@ def test_curves_that_cannot_be_drawn_do_not_end_a_run(
     monkeypatch.setattr("vitedu.figures.curves", broken)
     assert main([*SMOKE, "--out", "run"]) == 0
     assert "curves.png could not be drawn: no fonts" in capsys.readouterr().err
+
+
+def test_a_gpu_out_of_memory_is_one_sentence_and_the_run_goes_on(
+    here, monkeypatch, sentence
+):
+    def full(*arguments, **options):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("vitedu.cli.train.fit", full)
+        patched.setattr(torch.cuda, "mem_get_info", lambda _: (0, 10**9))
+        patched.setattr(torch.cuda, "memory_reserved", lambda _: 10**9)
+        said = sentence(*SMOKE, "--out", "run")
+    assert "doesn't fit into the 1.0 GB that cpu has free; add micro_" in said
+    assert main([*SMOKE, "--out", "run", "micro_batch_size=4"]) == 0
 
 
 def test_ctrl_c_during_the_import_ends_without_a_traceback(tmp_path):

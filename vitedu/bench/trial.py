@@ -6,6 +6,7 @@
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from vitedu import budget
 from vitedu.bench.measure import wait
 from vitedu.budget.memory import pixels
 from vitedu.data.feed.pictures import Epoch, ImageSource
-from vitedu.errors import UserError, available_memory
+from vitedu.errors import UserError, available_memory, readable_bytes
 from vitedu.train import Progress, Start, TrainConfig, fit
 from vitedu.train.data import Sources, open_sources
 from vitedu.train.precision import DTYPES
@@ -187,11 +188,7 @@ def try_run(
             should_stop=trial.stepped,
         )
     except torch.cuda.OutOfMemoryError:
-        raise UserError(
-            f"a step doesn't fit into the memory of {device}, although the "
-            "prediction said so; take half as many images at a time "
-            "(micro_batch_size=)"
-        ) from None
+        raise out_of_memory(config, device) from None
     if trial.begun is None:
         return {"memory": memory}
     expected = trial.expected(trial.begun, steps_done)
@@ -217,6 +214,30 @@ def memory_for(config: TrainConfig, device: torch.device) -> dict[str, Any]:
     except UserError as error:
         values["unknown"] = str(error)
     return values
+
+
+def out_of_memory(config: TrainConfig, device: torch.device) -> UserError:
+    """The error for a step that didn't fit, with what would.
+
+    If the prediction says that it fits, half as many images at a time.
+    """
+    world_size = from_environment().world_size
+    share = -(-config.batch_size // world_size)
+    at_once = min(config.micro_batch_size or share, share)
+    free, _ = torch.cuda.mem_get_info(device)
+    free += torch.cuda.memory_reserved(device)  # by the step itself
+    smaller = replace(config, micro_batch_size=max(at_once // 2, 1))
+    with suppress(UserError):  # a network without a prediction
+        if not fits(config, free, world_size):
+            smaller = fitted(config, free, world_size) or config
+    add = added_words(smaller, config)
+    advice = "take a smaller model or smaller images"
+    if add:
+        advice = f"add {add}, which changes the time and not the result"
+    return UserError(
+        f"a step of {at_once} images at a time doesn't fit into the "
+        f"{readable_bytes(free)} that {device} has free; {advice}"
+    )
 
 
 class Trial:

@@ -11,7 +11,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from vitedu.bench.trial import MEASURED, WARM_UP, try_run
+import torch
+
+from vitedu.bench.trial import MEASURED, WARM_UP, out_of_memory, try_run
 from vitedu.cli.info import readable_hours, tier_for
 from vitedu.cli.output import Answer, Command, rows_in, say, table
 from vitedu.cli.overrides import split_words
@@ -155,6 +157,9 @@ def trained(plan: Plan, options: argparse.Namespace) -> Answer:
                 should_stop=stepped,
                 command=shlex.join(["vitedu", *options.arguments]),
             )
+        except torch.cuda.OutOfMemoryError:
+            device = torch.device(plan.config.device)
+            raise out_of_memory(plan.config, device) from None
         finally:
             reporter.close()
         begun = reporter.begun

@@ -112,7 +112,11 @@ def fit(
     config, given = into_settings(config, given)
     config = concrete(config, device)
     folder = None if out is None else RunFolder(out)
+    gpus = [device] if device.type == "cuda" else []
     with processes.connected(device), ExitStack() as stack:
+        # The caller's random state is left as it was.
+        stack.enter_context(torch.random.fork_rng(gpus))
+
         # A run that is finished is returned.
         run = folder and processes.on_rank0(
             lambda: finished_run(folder, config, given)

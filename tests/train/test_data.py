@@ -518,6 +518,7 @@ class Others(Photos):
     classes = ("ant", "cat", "bee")
 
 
+FROM_1 = PAIR[0], [1 + label for label in PAIR[1]]
 WRONG = {
     "too-few-classes": (
         {"model": {"num_classes": 4}},
@@ -530,6 +531,10 @@ WRONG = {
     "one-class": (
         {"model": {"num_classes": 1}, "given_train": Alone()},
         "Alone has only one class, ant",
+    ),
+    "labels-from-1": (
+        {"model": {"num_classes": 4}, "given_train": FROM_1},
+        "labels up to 3, but no image to train on has the label 0; number",
     ),
     "size": (
         {"model": {"image_size": (12, 8)}},

@@ -196,7 +196,7 @@ def _passed(config: TrainConfig, train: Any, holds_out: bool) -> Dataset:
 
 
 def _check_classes(dataset: Dataset, config: TrainConfig) -> None:
-    """UserError: not the model's number of classes, or only one."""
+    """UserError: another number than the model's, only one, or one is empty."""
     wanted = len(dataset.class_names)
     if wanted == 1 and config.loss == "softmax":
         raise UserError(
@@ -204,6 +204,16 @@ def _check_classes(dataset: Dataset, config: TrainConfig) -> None:
             "every answer would be correct; add the pictures of at least one "
             "other class"
         )
+    labels = dataset.train.labels
+    is_numbered = dataset.class_names == numbered_names(wanted)
+    if is_numbered and labels is not None and config.max_images is None:
+        counts = torch.bincount(labels, minlength=wanted)
+        if not counts.all():
+            raise UserError(
+                f"{dataset.name} has labels up to {wanted - 1}, but no image "
+                f"to train on has the label {int(counts.argmin())}; number the "
+                "classes 0, 1, 2, ..., or give all of them names (class_names)"
+            )
     num_classes = config.model.num_classes
     remedy = f"set model.num_classes={wanted}"
     if "model" in config.given_names:

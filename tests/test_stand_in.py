@@ -3,7 +3,7 @@
 Every test runs on `StandIn`; the last ones sabotage a step and see it caught.
 """
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -173,6 +173,15 @@ def test_a_batch_is_mixed_on_its_device(shares):
 
 
 # --- augmentation
+
+
+def test_everything_has_every_augmentation_on():
+    unset = [
+        each.name
+        for each in fields(Augment)
+        if getattr(EVERYTHING, each.name) == each.default
+    ]
+    assert unset == ["rand_magnitude"]  # on by default, if there are layers
 
 
 @pytest.mark.parametrize("augment", AUGMENTS.values(), ids=AUGMENTS)

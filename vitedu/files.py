@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import uuid
 from collections.abc import Callable
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from vitedu.errors import UserError, reason
+
+# what `replace_file` leaves if it is killed
+LEFT_OVER = re.compile(r".*\.[0-9a-f]{16}\.part")
 
 
 def user_path(value: str | PathLike[str]) -> Path:

@@ -80,7 +80,7 @@ MISTAKES = rows_in("""
     predict w.safetensors a.png image_size=800000  of memory
     predict w.safetensors -x.jpg  what follows -- is never an option
     predict w.safetensors photos empty
-        there are no pictures in empty, but 1 file (notes.txt)
+        there are no pictures in empty, which contains 1 file (notes.txt)
     predict w.safetensors bad --csv out.csv
         none of the pictures can be read; the first of 1:
     predict w.safetensors photos gone.png --csv o.csv  gone.png does not exist

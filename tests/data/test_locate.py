@@ -149,6 +149,12 @@ def test_an_unknown_name_gets_the_nearest():
         locate("cifar")
 
 
+@pytest.mark.parametrize("name", ["ants-bees", "flowers102"])
+def test_a_set_of_pictures_is_not_looked_for_among_arrays(name):
+    with pytest.raises(UserError, match=rf"load_folder\(.*folder_of\('{name}'"):
+        load_dataset(name)
+
+
 def test_where_lists_every_set_without_a_download(cache):
     assert set(where()) == {"digits", *sets_of(*ARRAYS)}
     assert where()["mnist"] is None and where()["digits"].origin == "package"

@@ -46,9 +46,10 @@ def load_dataset(
 ) -> Dataset:
     """Read a data set by name, or a FILE.npz (as `name`, or as `data` of any).
 
-    Names: mnist, fashion-mnist, cifar10 (found by `vitedu.data.locate`), digits
-    (embedded), shapes (drawn here, 10,000 images) and shapes-<N>k. image_size
-    (default 64), num_classes (10) and max_images are for shapes alone.
+    Names: mnist, fashion-mnist, cifar10, cifar100 (found by
+    `vitedu.data.locate`), digits (embedded), shapes (drawn here, 10,000 images)
+    and shapes-<N>k. image_size (default 64), num_classes (10) and max_images
+    are for shapes alone.
     fallback="digits" stands in for a set that isn't found; `requested` of the
     result then differs from `name`.
     UserError: an unknown name, a missing set, a damaged file, too little

@@ -273,6 +273,7 @@ class Dataset:
         digest: 16 hex digits; equal data, equal digest
         origin: "data=...", "$VITEDU_DATA", "cache", "package", "made", "given"
         requested: the name that was given; differs from `name` after a fallback
+            and where `data` is a FILE.npz
         notes: decisions made for the user, in sentences
         skipped: a sentence for each picture left out as unreadable
     """

@@ -99,7 +99,7 @@ def locate(
 
 
 def where() -> dict[str, Location | None]:
-    """Where each named set is, without downloading; None: nowhere."""
+    """Where each named set of arrays is, without downloading; None: nowhere."""
     return {name: present(name) for name in sets_of(*ARRAYS)}
 
 
@@ -121,7 +121,13 @@ def holds(name: str, path: Path) -> bool:
 
 
 def check_name(name: str, *kinds: Kind) -> None:
-    if kind_of(name) not in kinds:
+    kind = kind_of(name)
+    if kind is not None and kind not in kinds:
+        raise UserError(
+            f"{name} is a set of pictures in folders, not of arrays; read it "
+            f"with vitedu.data.load_folder(vitedu.data.folder_of({name!r}))"
+        )
+    if kind is None:
         known = (*sets_of(*ARRAYS, "zip"), "shapes", "shapes-100k")
         raise UserError(
             f"there is no data set {name!r} here; data=FOLDER names pictures "

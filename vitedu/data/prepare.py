@@ -53,6 +53,7 @@ from vitedu.errors import UserError, printable
 from vitedu.fields import Count, Range
 from vitedu.fields import converted as checked
 from vitedu.files import (
+    LEFT_OVER,
     list_folder,
     make_folder,
     read_json,
@@ -62,7 +63,6 @@ from vitedu.files import (
 from vitedu.pictures import LARGE_PIXELS, UnreadablePicture, converted, opened
 
 UNFINISHED = ".unfinished"  # the folder of the notes, in OUT
-LEFT_OVER = re.compile(r".*\.[0-9a-f]{16}\.part")  # of a killed run
 SECONDS = 0.2  # between two reports
 SHUFFLE_SEED = 0
 STRANGE = re.compile(r"[^A-Za-z0-9_-]")
@@ -250,8 +250,9 @@ def _labelled(root: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
     ]
     if not found:
         raise UserError(
-            f"there are no pictures in class folders in {root}, but "
-            f"{contents(root)}; put some there, or move the folder away"
+            f"there are no pictures in class folders in {root}, which "
+            f"contains {contents(root)}; put some there, or move the folder "
+            "away"
         )
     return found
 

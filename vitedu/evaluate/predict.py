@@ -46,7 +46,8 @@ def find_pictures(words: Iterable[str]) -> list[Found]:
         inside = pictures_below(str(folder))
         if not inside:
             raise UserError(
-                f"there are no pictures in {folder}, but {contents(folder)}"
+                f"there are no pictures in {folder}, which contains "
+                f"{contents(folder)}"
             )
         found += inside
     return found

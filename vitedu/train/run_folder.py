@@ -11,9 +11,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from vitedu import results
-from vitedu.data.prepare import LEFT_OVER
 from vitedu.errors import UserError, reason
 from vitedu.files import (
+    LEFT_OVER,
     list_folder,
     make_folder,
     read_json,

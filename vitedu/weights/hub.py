@@ -131,8 +131,8 @@ def timm_repository(name: str) -> str:
     if not known.hf_hub_id:
         where = known.url or "elsewhere"
         raise UserError(
-            f"timm keeps the weights of {name!r} not on the hub, "
-            f"but at {where}; fetch them and give their path"
+            f"timm's weights of {name!r} aren't on the hub but at {where}; "
+            "fetch them and give their path"
         )
     return known.hf_hub_id
 

@@ -215,8 +215,8 @@ def recognise(found: Arrays) -> Dialect:
     for network, pattern in REFUSED.items():
         if any(re.search(pattern, name) for name in names):
             raise UserError(
-                f"{path} holds weights of {network}, which is another network "
-                "than a ViT or BiT of the paper; vitedu does not read it"
+                f"{path} holds weights of {network}, which isn't a ViT or "
+                "BiT of the paper; vitedu doesn't read it"
             )
     for dialect, module in DIALECTS.items():
         if any(marks <= names for marks in module.MARKS):

@@ -30,7 +30,7 @@ DEVICE_BLOCK_VALUES = 1 << 23
 class ArraySource(Feed):
     """Batches from arrays on the device: shuffled, augmented, normalised.
 
-    Float images are neither augmented nor normalised; `check_range` refuses
+    Float images aren't normalised and can't be augmented; `check_range` refuses
     those that do not look normalised. With `augment=None` nothing is random.
     UserError: the images don't fit `preprocess`, or a label has no class.
     """

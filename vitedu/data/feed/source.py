@@ -77,7 +77,7 @@ class Share(NamedTuple):
 
 
 class Feed(ABC):
-    """A `Source` of this package, which lacks all but the checks."""
+    """Checks the arguments for our kinds of `Source`, which give `_feed`."""
 
     @abstractmethod
     def _feed(self, epoch: int, seed: int, share: Share) -> Batches: ...

@@ -137,9 +137,9 @@ def open_part(
     ]
     if not found:
         raise UserError(
-            f"there are no pictures in class folders in {part}, but "
-            f"{contents(part)}; put each class into a folder of its own, or "
-            "name a table with labels=FILE.csv"
+            f"there are no pictures in class folders in {part}, which "
+            f"contains {contents(part)}; put each class into a folder of its "
+            "own, or name a table with labels=FILE.csv"
         )
     paths, labels = zip(*found, strict=True)
     split = readable(paths, labels, tuple(classes), folder or part)
@@ -191,9 +191,8 @@ def open_table(folder: Path, table: Path) -> Split:
     for row in rows:
         name, value = row["filename"], row[key]
         if not name or not value or name in value_of:
-            raise UserError(
-                f"labels={table} names {name!r} twice, or without a {key}"
-            )
+            what = "twice" if name in value_of else f"without a {key}"
+            raise UserError(f"labels={table} names {name!r} {what}")
         if key == "class_index" and not re.fullmatch(NUMBER, value):
             raise UserError(
                 f"labels={table}: class_index must be a whole number from 0 "

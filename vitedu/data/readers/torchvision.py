@@ -123,7 +123,7 @@ def holds(name: str, folder: Path) -> bool:
 
 
 def _address(place: Path) -> tuple[str, str, str]:
-    """Name, part ("": all) and where to look ("": in the usual places)."""
+    """Name, part ("": to train on) and where to look ("": the usual places)."""
     text = str(place).removeprefix(PREFIX)
     name, part, data = (*text.split(":", 2), "", "")[:3]
     if kind_of(name) != "torchvision":

@@ -621,6 +621,7 @@ def test_the_bias_of_the_head_begins_with_what_is_asked():
         {"num_classes": 10**12},
     ],
 )
+@pytest.mark.slow
 def test_a_model_that_does_not_fit_into_memory_is_not_built(size):
     # gigabytes in any machine's memory, and minutes
     large = config(model=replace(WIDE, **{"embed_dim": 4096, **size}))

@@ -202,6 +202,7 @@ def test_no_array_can_be_missing(to):
 
 
 @pytest.mark.parametrize("to", DIALECTS)
+@pytest.mark.slow
 def test_an_array_of_another_shape_is_one_sentence(tmp_path, to):
     before = example(to)
     arrays = DIALECTS[to].from_vitedu(before)

@@ -12,6 +12,7 @@ from torch import nn
 from tests.model.test_variants import VARIANTS, VITS
 from tests.stand_in import META, Mixed, StandIn, Waits
 from tests.tiny import TINY, tiny
+from tests.train.runs import SHORT
 from vitedu.data import Augment, PreprocessSpec, as_source
 from vitedu.data.augment import apply, augmentation_table, erase, mix
 from vitedu.evaluate import (
@@ -24,23 +25,11 @@ from vitedu.evaluate import (
 from vitedu.interpret import attention_map
 from vitedu.model import Relative, new_network, record_attention
 from vitedu.pictures import normalise
-from vitedu.train import TrainConfig
-from vitedu.train.optimizer import MovingAverage, optimizer_of
-from vitedu.train.precision import build_precision
-from vitedu.train.schedule import build_schedule
-from vitedu.train.state import TrainState
+from vitedu.train.start import build_state
 from vitedu.train.step import train_step
 
 pytestmark = pytest.mark.slow
 
-CONFIG = TrainConfig(
-    recipe="test",
-    tier="gpu",
-    model=TINY,
-    dataset="set.npz",
-    steps=10,
-    batch_size=8,
-)
 SPEC = PreprocessSpec(image_size=TINY.image_size)
 SET = torch.zeros(40, 3, 8, 12, dtype=torch.uint8), torch.arange(40) % 5
 EVERYTHING = Augment(
@@ -72,17 +61,9 @@ def on_meta(config):
 
 
 def built(**fields):
-    """A state at step 0 whose weights are on the device."""
-    config = replace(CONFIG, **fields)
-    model = on_meta(config.model)
-    return TrainState(
-        config=config,
-        model=model,
-        optimizer=optimizer_of(model, config),
-        schedule=build_schedule(config.schedule, config.lr, 10, config.warmup),
-        precision=build_precision("fp32", META),
-        ema=MovingAverage(model, config.ema) if config.ema else None,
-    )
+    """A state at step 0, as a run's, whose weights are on the device."""
+    train = as_source(SET, preprocess=SPEC, device=META)
+    return build_state(replace(SHORT, **{"model": TINY} | fields), train, META)
 
 
 def images_of(config, b=8):

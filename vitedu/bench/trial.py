@@ -60,9 +60,15 @@ class StepMemory(NamedTuple):
     total: int
 
 
+def images_at_once(config: TrainConfig, num_processes: int = 1) -> int:
+    """Of a step, in one process."""
+    share = -(-config.batch_size // num_processes)
+    return min(config.micro_batch_size or share, share)
+
+
 def step_memory(config: TrainConfig, num_processes: int = 1) -> StepMemory:
     share = -(-config.batch_size // num_processes)
-    at_once = min(config.micro_batch_size or share, share)
+    at_once = images_at_once(config, num_processes)
     held = budget.memory(
         config.model,
         batch_size=at_once,
@@ -92,8 +98,7 @@ def fitted(
     """
     if fits(config, num_bytes, num_processes):
         return config
-    most = -(-config.batch_size // num_processes)
-    most = min(most, config.micro_batch_size or most)
+    most = images_at_once(config, num_processes)
     sizes = [2**i for i in reversed(range(most.bit_length())) if 2**i < most]
     is_twice = config.activation_checkpointing
     tried = [(size, is_twice) for size in sizes if size >= FEWEST]
@@ -222,8 +227,7 @@ def out_of_memory(config: TrainConfig, device: torch.device) -> UserError:
     If the prediction says that it fits, half as many images at a time.
     """
     world_size = from_environment().world_size
-    share = -(-config.batch_size // world_size)
-    at_once = min(config.micro_batch_size or share, share)
+    at_once = images_at_once(config, world_size)
     free, _ = torch.cuda.mem_get_info(device)
     free += torch.cuda.memory_reserved(device)  # by the step itself
     smaller = replace(config, micro_batch_size=max(at_once // 2, 1))

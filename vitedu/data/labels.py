@@ -5,6 +5,7 @@
 
 import operator
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,18 @@ def check_labels(
             f"{where} has the label {highest}, but there are {num_classes} "
             "classes, counted from 0"
         )
+
+
+def check_known(
+    part: Path, names: Sequence[str], classes: Sequence[str]
+) -> None:
+    """UserError: a part has a class that train/ doesn't have."""
+    for name in names:
+        if name not in classes:
+            raise UserError(
+                f"{part} has the class {name!r}, which train/ doesn't have; "
+                f"its classes: {few(classes)}"
+            )
 
 
 def numbered_names(num_classes: int) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from vitedu.data.feed.order import Draws
 from vitedu.data.feed.pictures import ImageSource, PictureChange
 from vitedu.data.feed.source import Source
 from vitedu.data.labels import (
+    check_known,
     check_labels,
     few,
     named_classes,
@@ -311,12 +312,7 @@ def load_folder(
 
 def _as_in_train(train: Split, split: Split, part: Path) -> Split:
     known = train.class_names
-    strange = [name for name in split.class_names if name not in known]
-    if strange:
-        raise UserError(
-            f"{part} has the class {strange[0]!r}, which train/ doesn't have; "
-            f"its classes: {', '.join(known[:5])}"
-        )
+    check_known(part, split.class_names, known)
     return match_classes(split, known, len(known))
 
 

@@ -28,6 +28,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from vitedu.data.feed.order import seed_from
+from vitedu.data.labels import check_known
 from vitedu.data.open import reader_of
 from vitedu.data.prepared_index import (
     NAME,
@@ -237,12 +238,7 @@ def plan_of(folder: Path, settings: Settings) -> Plan:
 def _labelled(root: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
     """The pictures of a part, sorted by name, with their labels."""
     names = class_folders(root)
-    strange = [name for name in names if name not in classes]
-    if strange:
-        raise UserError(
-            f"{root} has the class {strange[0]!r}, which train/ doesn't have; "
-            f"its classes: {', '.join(classes[:5])}"
-        )
+    check_known(root, names, classes)
     found = [
         (path, classes.index(name))
         for name in names

@@ -119,6 +119,7 @@ GOOD = drawn()
         ({"yt": GOOD[1][:1]}, "test images need"),
         ({"x": GOOD[0] * torch.nan}, "NaN or infinity"),
         ({"xt": GOOD[0] / 0}, "NaN or infinity"),
+        ({"l2": 0.0}, "l2 must be above 0, got 0"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_one_sentence(changes, said):

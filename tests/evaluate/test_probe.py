@@ -83,6 +83,7 @@ GOOD = drawn(6)
         (GOOD, {"validation": 0.0}, UserError, "held-out share of 0.0"),
         (GOOD._replace(labels=GOOD.labels[:2]), {}, ValueError, r"and \(2,\)"),
         (GOOD._replace(features=GOOD.features / 0), {}, ValueError, "NaN or"),
+        (GOOD, {"l2": [1.0, 0.0]}, ValueError, "l2 must be above 0, got"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(train, options, error, said):

@@ -60,9 +60,12 @@ def fewshot_classifier(
     Classes go up to the largest label. Computed in float64; the authors'
     float32 is off by up to 0.035 in accuracy where `l2` is small.
 
-    ValueError: the features and labels don't fit together.
+    ValueError: the features and labels don't fit together, or `l2` isn't above
+    0, without which there are many solutions.
     """
     check_features("training images", x, y)
+    if not l2 > 0:
+        raise ValueError(f"l2 must be above 0, got {l2}")
     return least_squares(x, y, l2)
 
 

@@ -60,10 +60,12 @@ def linear_probe(
     is fitted again to all images. scikit-learn's C is 1 / (l2 * n).
 
     UserError: too few images to hold some out. ValueError: the features and
-    labels don't fit together.
+    labels don't fit together, or an `l2` isn't above 0.
     """
     check_features("training images", *train)
     l2s = sorted([l2] if isinstance(l2, int | float) else l2, reverse=True)
+    if not l2s[-1] > 0:
+        raise ValueError(f"l2 must be above 0, got {l2}")
     num_classes = int(train.labels.max()) + 1
     if len(l2s) == 1:
         return _fit(train, l2s, num_classes)[0]

@@ -87,9 +87,11 @@ def test_its_line_of_fine_tuning_names_the_photograph(here):
     program = blocks("python")[1]
     quick = program.replace("epochs=5", 'tier="smoke", steps=2')
     assert quick != program
-    accuracy, guesses = printed(quick).splitlines()
+    shutil.copytree(here / "photos/ants", here / "album")
+    accuracy, guesses, *album = printed(quick).splitlines()
     assert 0 <= float(accuracy) <= 100
     assert "ants" in guesses and "bees" in guesses
+    assert len(album) == 5 and album[0].startswith("album/0.jpg ('")
 
 
 @pytest.mark.slow

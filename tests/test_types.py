@@ -52,6 +52,8 @@ size: tuple[int, int] = model.preprocess.image_size
 for name, probability in vitedu.classify(model, Path("a.jpg"), top=3):
     print(name.upper(), 100 * probability)
 best: str = vitedu.classify("ViT-Ti/16", b"...")[0].name
+for each in vitedu.predict(model, Path("album").glob("*.jpg"), top=3):
+    print(each.file, each.names[:1], each.probabilities, each.error)
 photo = vitedu.data.photo("hopper").resize((224, 224))
 
 # inside

@@ -2,6 +2,7 @@
 
 >>> model = vitedu.load("ViT-Ti/16")
 >>> vitedu.classify(model, "photo.jpg")
+>>> vitedu.predict(model, "album")
 >>> model = vitedu.vit("ViT-Ti/16", num_classes=10)
 """
 
@@ -16,7 +17,7 @@ from vitedu import (
     weights,
 )
 from vitedu.errors import UserError
-from vitedu.evaluate import classify
+from vitedu.evaluate import classify, predict
 from vitedu.model import (
     ResNet,
     ResNetConfig,
@@ -50,6 +51,7 @@ __all__ = [
     "interpret",
     "load",
     "model",
+    "predict",
     "preprocess",
     "record_attention",
     "resize_pos_embed",

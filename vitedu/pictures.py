@@ -212,12 +212,7 @@ def preprocess(
     UserError: a picture cannot be read. ValueError: the list is empty, or the
     model has no PreprocessSpec.
     """
-    spec = getattr(model, "preprocess", None)
-    if not isinstance(spec, PreprocessSpec):
-        raise ValueError(
-            "the model has no preprocess; load it with vitedu.load, "
-            "or set model.preprocess = PreprocessSpec(...)"
-        )
+    spec = spec_of(model)
     if not isinstance(pictures, list | tuple):
         pictures = [pictures]
     if not pictures:
@@ -226,6 +221,17 @@ def preprocess(
     images = normalise(torch.stack(pixels), spec)
     like = next(model.parameters(), images)
     return images.to(like.device, like.dtype)
+
+
+def spec_of(model: torch.nn.Module) -> PreprocessSpec:
+    """ValueError: the model has none."""
+    spec = getattr(model, "preprocess", None)
+    if not isinstance(spec, PreprocessSpec):
+        raise ValueError(
+            "the model has no preprocess; load it with vitedu.load, "
+            "or set model.preprocess = PreprocessSpec(...)"
+        )
+    return spec
 
 
 def _size_before_crop(

@@ -12,7 +12,7 @@ from vitedu.cli.output import Answer, Command, rows_in, say_notes, table
 from vitedu.cli.overrides import OF_WEIGHTS, load_fields, split_words
 from vitedu.cli.progress import with_progress
 from vitedu.errors import UserError
-from vitedu.evaluate.classify import check_has_classes, class_names
+from vitedu.evaluate.classify import check_has_classes
 from vitedu.evaluate.predict import Prediction, find_pictures, predict_all
 from vitedu.files import replace_file, user_path
 from vitedu.train import find_device
@@ -34,10 +34,9 @@ def predict(options: argparse.Namespace) -> Answer:
     model = load(weights, device=device, **load_fields(fields))
     check_has_classes(model, weights)
     found = find_pictures(images)
-    names = class_names(model, model.config.num_classes)
-    top = min(options.top, len(names))
+    top = min(options.top, model.config.num_classes)
     predictions = predict_all(model, found, top=top, invert=options.invert)
-    has_folders = not all(each.is_named for each in found)
+    has_folders = not all(each.is_required for each in found)
     if has_folders:
         predictions = with_progress(predictions, 1, len(found))
     everything = list(predictions)
@@ -50,10 +49,10 @@ def predict(options: argparse.Namespace) -> Answer:
         )
     values: dict[str, Any] = {"weights": weights}
     if path is None:
-        predicted, text = printed(everything, names)
+        predicted, text = printed(everything)
         values["predictions"] = predicted
     else:
-        write_table(path, everything, names, top)
+        write_table(path, everything, top)
         values["csv"], text = str(path), f"{num_read:,} pictures in {path}"
     if skipped:
         few, num_more = skipped[:MOST_NOTED], len(skipped) - MOST_NOTED
@@ -69,18 +68,19 @@ def predict(options: argparse.Namespace) -> Answer:
 
 
 def printed(
-    predictions: Iterable[Prediction], names: tuple[str, ...]
+    predictions: Iterable[Prediction],
 ) -> tuple[list[dict[str, Any]], str]:
     values, rows = [], []
-    for file, pairs, error in predictions:
+    for file, names, shares, indices, error in predictions:
         if error:
             continue
         classes = [
-            {"class": names[index], "index": index, "probability": share}
-            for index, share in pairs
+            {"class": name, "index": index, "probability": share}
+            for name, index, share in zip(names, indices, shares, strict=True)
         ]
         values.append({"image": file, "top": classes})
-        texts = (f"{names[index]} {100 * x:.1f} %" for index, x in pairs)
+        pairs = zip(names, shares, strict=True)
+        texts = (f"{name} {100 * share:.1f} %" for name, share in pairs)
         rows.append((file, ", ".join(texts)))
     return values, table(rows)
 
@@ -103,10 +103,7 @@ def table_path(name: str) -> Path:
 
 
 def write_table(
-    path: Path,
-    predictions: Iterable[Prediction],
-    names: tuple[str, ...],
-    top: int,
+    path: Path, predictions: Iterable[Prediction], top: int
 ) -> None:
     """One row per picture; no cell begins like a formula of a spreadsheet."""
 
@@ -123,8 +120,8 @@ def write_table(
     for each in predictions:
         # the same file
         row: list[str | float] = [plain(each.file, os.path.join(".", ""))]
-        for index, share in each.classes:
-            row += [plain(names[index]), round(share, 6)]
+        for name, share in zip(each.names, each.probabilities, strict=True):
+            row += [plain(name), round(share, 6)]
         row += [""] * (len(header) - len(row))
         writer.writerow([*row, plain(each.error)])
     replace_file(path, file.getvalue().encode("utf-8", "backslashreplace"))

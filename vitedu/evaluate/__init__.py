@@ -32,6 +32,7 @@ from vitedu.evaluate.imagenet import (
     objectnet_accuracy,
     real_accuracy,
 )
+from vitedu.evaluate.predict import Prediction, predict
 from vitedu.evaluate.probe import LinearProbe, linear_probe
 from vitedu.evaluate.vtab import VTAB, VtabResult, VtabTask
 
@@ -47,6 +48,7 @@ __all__ = [
     "Guess",
     "LinearProbe",
     "ObjectNetEvaluation",
+    "Prediction",
     "Predictions",
     "RealEvaluation",
     "VtabResult",
@@ -63,6 +65,7 @@ __all__ = [
     "linear_probe",
     "most_confused",
     "objectnet_accuracy",
+    "predict",
     "predictions",
     "real_accuracy",
     "sample_shots",

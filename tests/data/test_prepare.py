@@ -333,6 +333,15 @@ def test_an_index_that_is_damaged_is_refused(folder, tmp_path):
                 load_folder(place)
 
 
+def test_parts_of_other_names_become_train_and_val(folder, tmp_path):
+    want = bytes_in(prepare(folder, tmp_path / "one").out)
+    (folder / "train").rename(folder / "Train")
+    (folder / "val").rename(folder / "valid")
+    found = bytes_in(prepare(folder, tmp_path / "two").out)
+    del want["index.json"], found["index.json"]  # a digest of the names
+    assert found == want
+
+
 def test_the_pictures_and_the_result_are_apart(folder, tmp_path):
     with pytest.raises(UserError, match="is inside"):
         prepare(folder, folder / "small")

@@ -231,8 +231,7 @@ def is_split_by_run(run: TrainConfig | None, folder: Path) -> bool:
     trained = folder_of(run.dataset, run.data)
     if trained is None or trained.resolve() != folder.resolve():
         return False
-    has_test = any((folder / x).is_dir() for x in ("val", "test"))
-    return not parts_of(folder) or not has_test
+    return not {"val", "test"} & parts_of(folder).keys()
 
 
 # --- what is counted

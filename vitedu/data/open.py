@@ -265,10 +265,12 @@ def load_folder(
     """The readable pictures of a folder, to train on and to test on.
 
     FOLDER/train and FOLDER/test, or FOLDER/val if there is no test/; with both,
-    val/ is for validation. Each part has class folders, as in `find_images`.
-    Without test/ and val/, TEST_SHARE of every class is held out for testing:
-    the same pictures every time, none of a class with one or two. `notes` says
-    so, and how many pictures are left out. `name` defaults to the folder's own.
+    val/ is for validation. Their names may be in any case, and valid/ or
+    validation/ stands for val/. Each part has class folders, as in
+    `find_images`. Without test/ and val/, TEST_SHARE of every class is held out
+    for testing: the same pictures every time, none of a class with one or two.
+    `notes` says so, and how many pictures are left out. `name` defaults to the
+    folder's own.
 
     `folder` may also be one filled with shards by `vitedu prepare`, a tar or
     several in brace notation, `hf:NAME`, or the result of `folder_of` for a

@@ -227,13 +227,39 @@ def test_a_class_whose_every_picture_is_damaged_is_named(folder):
         load_folder(folder)
 
 
-@pytest.mark.parametrize("name", ["valid", "validation", "Test", "testing"])
-def test_a_part_of_another_name_is_no_class_and_not_left_out(folder, name):
-    (folder / "val").rename(folder / name)
-    with pytest.raises(
-        UserError, match=rf"has {name}/, which looks like a part"
-    ):
+@pytest.mark.parametrize(
+    ("train", "val"),
+    [("Train", "Valid"), ("training", "validation"), ("TRAIN", "Test")],
+)
+def test_parts_have_their_usual_names_in_any_case(folder, train, val):
+    before = load_folder(folder)
+    (folder / "train").rename(folder / train)
+    (folder / "val").rename(folder / val)
+    pets = load_folder(folder)
+    assert pets.class_names == ("ant", "bee", "cat")
+    assert torch.equal(pets.train.labels, before.train.labels)
+    assert torch.equal(pets.test.labels, before.test.labels)
+    assert evaluation_part(folder) == folder / val
+    assert folder_of("cifar10", str(folder)) == folder
+
+
+def test_valid_beside_test_is_to_choose_by(folder):
+    (folder / "val").rename(folder / "valid")
+    write(folder / "test/bee/x.png")
+    pets = load_folder(folder)
+    assert (len(pets.validation), len(pets.test)) == (6, 1)
+
+
+def test_a_part_under_two_names_is_refused(folder):
+    write(folder / "Valid/bee/x.png")
+    with pytest.raises(UserError, match="has Valid/ and val/, two names of on"):
         load_folder(folder)
+
+
+def test_a_part_without_train_is_no_class(flat):
+    write(flat / "Valid/ant/x.png")
+    with pytest.raises(UserError, match="has Valid/, which looks like a part"):
+        load_folder(flat)
 
 
 def test_a_class_may_be_called_train(flat):

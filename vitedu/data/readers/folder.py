@@ -28,7 +28,7 @@ SUFFIXES |= {".webp", *FOREIGN}
 # notebook's .ipynb_checkpoints/, macOS's ._cat.jpg and __MACOSX/, the
 # thumbnails of a file server.
 HIDDEN = (".", "__MACOSX", "@eaDir")
-# Usual names of a data set's parts, and ours.
+# Usual names of a data set's parts, in lower case, and ours.
 PARTS = {"train": "train", "val": "val", "test": "test"}
 PARTS |= dict.fromkeys(("training", "train_set", "training_set"), "train")
 PARTS |= dict.fromkeys(("valid", "validation", "dev", "val_set"), "val")
@@ -68,19 +68,29 @@ def accepts(place: Path) -> bool:
 def parts(folder: Path) -> dict[str, Path]:
     """Those of train, test and val that exist; {}: `folder` is one part.
 
-    If a folder called train has pictures directly in it, beside other folders
-    of pictures, it is a class (of vehicles, say).
+    They may have any name in PARTS, in any case. If a folder called train has
+    pictures directly in it, beside other folders of pictures, it is a class (of
+    vehicles, say). UserError: a part is there under two names.
     """
-    train = existing_folder(folder) / "train"
-    if not os.path.isdir(train):
-        return {}
-    others = [name for name in class_folders(folder) if name not in PARTS]
-    if has_pictures_itself(train) and any(
-        has_pictures_itself(folder / name) for name in others
+    names = class_folders(existing_folder(folder))
+    found: dict[str, list[str]] = {"train": [], "test": [], "val": []}
+    for name in names:
+        if name.lower() in PARTS:
+            found[PARTS[name.lower()]].append(name)
+    others = [name for name in names if name.lower() not in PARTS]
+    is_class = any(has_pictures_itself(folder / x) for x in found["train"])
+    if not found["train"] or (
+        is_class and any(has_pictures_itself(folder / x) for x in others)
     ):
         return {}
-    names = ("train", "test", "val")
-    return {x: folder / x for x in names if os.path.isdir(folder / x)}
+    for same in found.values():
+        if len(same) > 1:
+            raise UserError(
+                f"{folder} has {same[0]}/ and {same[1]}/, two names of one "
+                "part of the data; put their pictures into one of them, or "
+                "move the other away"
+            )
+    return {part: folder / same[0] for part, same in found.items() if same}
 
 
 def class_names(folder: Path) -> tuple[str, ...]:
@@ -88,16 +98,13 @@ def class_names(folder: Path) -> tuple[str, ...]:
     found = parts(folder)
     root = found.get("train", folder)
     names = class_folders(root)
-    for name in class_folders(folder):
-        part = PARTS.get(name.lower())
-        if part is None or (found and name in PARTS.values()):
-            continue
-        if name in names and has_pictures_itself(folder / name):
-            continue  # a class that is called so
-        raise UserError(
-            f"{folder} has {name}/, which looks like a part of the data and "
-            "not like a class; the parts are called train/, val/ and test/"
-        )
+    for name in () if found else names:
+        # unless it is a class that is called so
+        if name.lower() in PARTS and not has_pictures_itself(folder / name):
+            raise UserError(
+                f"{folder} has {name}/, which looks like a part of the data "
+                "and not like a class, but no train/ beside it"
+            )
     empty = [name for name in names if not has_pictures(root / name)]
     if len(empty) == len(names):
         raise UserError(
@@ -128,7 +135,10 @@ def open_part(
     is_learned = False
     if classes is None:
         classes = class_folders(part)
-        if folder is not None and part in (folder, folder / "train"):
+        if folder is not None and part in (
+            folder,
+            parts(folder).get("train"),
+        ):
             is_learned, classes = True, class_names(folder)
     found = [
         (path, label)
@@ -264,7 +274,7 @@ def has_pictures(folder: Path) -> bool:
 def holds_pictures(folder: Path) -> bool:
     """Whether there is train/, or a class folder with a picture."""
     return os.path.isdir(folder) and (
-        os.path.isdir(folder / "train")
+        bool(parts(folder))
         or any(has_pictures(folder / name) for name in class_folders(folder))
     )
 

@@ -8,12 +8,14 @@ import pytest
 import torch
 from PIL import Image
 from torch import nn
+from torch.testing import assert_close
 from torch.utils.data import DataLoader, Dataset
 
 import vitedu
 from tests.tiny import tiny
 from tests.train.runs import equal, sentence, stopper, weights
 from vitedu.data.augment import Augment
+from vitedu.data.imagenet import imagenet_classes
 from vitedu.model import SinCos2D, resnet
 from vitedu.pictures import PreprocessSpec
 from vitedu.train import TrainConfig, fit, override, recipe
@@ -252,26 +254,53 @@ def test_a_model_trains_as_its_file_does(here):
 
 @pytest.mark.parametrize("start", ["file", "model"])
 @pytest.mark.parametrize(
-    ("names", "is_kept"),
+    ("names", "rows"),
     [
-        (("ants", "bees"), True),
-        (("bees", "ants"), False),
-        (("cats", "dogs"), False),
-        ((), False),
+        (("ants", "bees"), [0, 1]),
+        (("bees", "ants"), [1, 0]),
+        (("bees", "cats", "ants"), [2, 0]),
+        (("cats", "dogs"), None),
+        (("ants", "ants", "bees"), None),
+        ((), None),
     ],
     ids=str,
 )
-def test_a_head_is_kept_for_the_same_classes_alone(here, start, names, is_kept):
-    model = trained(2, names)
+def test_a_head_is_kept_for_the_classes_that_it_knows(here, start, names, rows):
+    model = trained(len(names) or 2, names)
     before = model.head.weight.detach().clone()
     vitedu.save(model, "known.safetensors")
     weights = "known.safetensors" if start == "file" else model
     run = vitedu.finetune(weights, "photos", lr=1e-9, **SHORT)
-    after = before if is_kept else torch.zeros_like(before)
+    after = before[rows] if rows else torch.zeros_like(before[:2])
     assert torch.allclose(run.model.head.weight, after, atol=1e-6)
     assert run.model.class_names == ("ants", "bees")
     notes = run.result.get("notes", "")
-    assert ("has as many classes as the data, but diff" in notes) != is_kept
+    is_new = not rows and len(names) < 3
+    assert ("has as many classes as the data, but diff" in notes) == is_new
+    is_moved = rows not in (None, [0, 1])
+    assert ("knows the data's 2 classes, so the head" in notes) == is_moved
+
+
+# as vitedu names ImageNet's classes, and as Hugging Face's files do
+@pytest.mark.parametrize("end", ["", ", and a synonym"])
+@pytest.mark.parametrize("spelling", ["names", "codes"])
+def test_imagenets_head_serves_some_of_its_classes(here, spelling, end):
+    names = tuple(name + end for name in imagenet_classes().names)
+    model = trained(1000, names)
+    vitedu.save(model, "known.safetensors")
+    called = getattr(imagenet_classes(), spelling)
+    for number, name in ((285, "bees"), (0, "ants")):  # cat, tench
+        (here / "photos" / name).rename(here / "photos" / called[number])
+    run = vitedu.finetune("known.safetensors", "photos", lr=1e-9, **SHORT)
+    rows = [285, 0] if spelling == "names" else [0, 285]
+    assert run.model.class_names == tuple(called[row] for row in rows)
+    assert_close(run.model.head.weight, model.head.weight[rows])
+
+
+def test_numbers_are_not_taken_for_other_numbers(here):
+    vitedu.save(trained(3, ("0", "1", "2")), "known.safetensors")
+    run = vitedu.finetune("known.safetensors", unnamed(), lr=1e-9, **SHORT)
+    assert run.model.head.weight.abs().max() < 1e-6
 
 
 def unnamed(count=12):

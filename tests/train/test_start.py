@@ -248,7 +248,7 @@ REFUSED = [
     (
         lambda: {"model": permuted(), "train": Squares(30)},
         "in the order dark, grey, light, the model in the order light, dark, "
-        "grey, so a label would mean another class; call model.reset_classif",
+        "grey, so a label would mean another class; use vitedu.finetune, whi",
     ),
     (
         lambda: {"train": source(), "test": source(), "augment": mirrored},

@@ -75,7 +75,8 @@ class TrainConfig:
         dataset: a named set, a FILE.npz, or a FOLDER with one for each class
         data: where the data set is, if not in one of the usual places
         weights: trained weights to start from: a file, a run folder or a name.
-            The head starts from zeros if its classes are not the data's
+            Its head is taken over for classes that it knows, by name or by
+            ImageNet's code; else it starts from zeros
         preprocess: how a picture becomes an input of the model's size
         augment: random changes to the training images, as in augment.flip=true
         epochs: length of the run; give either epochs or steps

@@ -40,10 +40,10 @@ from vitedu.train.processes.device import find_device
 from vitedu.train.recipes import recipe
 from vitedu.train.recipes.imagenet import smoke_size
 from vitedu.train.start import (
+    fit_head,
     free_fields,
     load_to_train,
     name_of,
-    renew_head,
     run_classes,
 )
 
@@ -237,10 +237,7 @@ def adapt(
         resized = replace(model.config, image_size=settings["image_size"])
         check_memory(resized, "this model with images of that size")
         model.set_input_size(resized.image_size)
-    if model.num_classes != len(names):
-        model.reset_classifier(len(names), names)
-        return []
-    notes = renew_head(model, names, "the model")
+    notes = fit_head(model, names, len(names), "the model")
     model.class_names = run_classes(model, names)
     return notes
 

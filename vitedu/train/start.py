@@ -5,6 +5,7 @@
 
 import shlex
 import warnings
+from collections import Counter
 from dataclasses import fields, replace
 from os import PathLike, fspath
 from typing import Any, NamedTuple
@@ -16,8 +17,10 @@ from vitedu.budget import OPTIMIZER_STATE, check_memory
 from vitedu.data import Source
 from vitedu.data.augment import Augment
 from vitedu.data.feed.pictures import PictureChange
+from vitedu.data.imagenet import classes_of
 from vitedu.data.labels import few, numbered_names
 from vitedu.errors import UserError
+from vitedu.evaluate.batches import are_imagenet
 from vitedu.evaluate.losses import GivenLoss, Loss
 from vitedu.model import Classifier, ViTConfig, new_network
 from vitedu.model.classifier import LossName
@@ -142,7 +145,7 @@ def build_model(
 ) -> tuple[Network, list[str]]:
     """The network at the start of a run, on the CPU, and notes on changes.
 
-    The head of trained weights is renewed if they don't know `class_names`.
+    The head of trained weights is fitted to `class_names`, see `fit_head`.
     UserError: they are of another architecture.
     """
     notes: list[str] = []
@@ -151,8 +154,7 @@ def build_model(
             torch.manual_seed(config.seed)
             model = new_network(config.model)
     else:
-        model = trained_network(config, config.weights)
-        notes = renew_head(model, class_names, config.weights)
+        model, notes = trained_network(config, config.weights, class_names)
         if differ := differing(model.preprocess, config.preprocess):
             notes.append(
                 f"{config.weights} was trained on pictures with {differ}"
@@ -162,13 +164,12 @@ def build_model(
     return model, notes
 
 
-def trained_network(config: TrainConfig, weights: str) -> Network:
+def trained_network(
+    config: TrainConfig, weights: str, class_names: tuple[str, ...]
+) -> tuple[Network, list[str]]:
     """UserError: the weights' architecture isn't that of `config.model`."""
     wanted = config.model
-    overrides: dict[str, Any] = {
-        "num_classes": wanted.num_classes,
-        "image_size": wanted.image_size,
-    }
+    overrides: dict[str, Any] = {"image_size": wanted.image_size}
     model = load_to_train(weights, **overrides)
     if type(model.config) is not type(wanted):
         raise UserError(
@@ -179,12 +180,13 @@ def trained_network(config: TrainConfig, weights: str) -> Network:
         overrides |= free_fields(wanted)
         if replace(model.config, **overrides) != model.config:
             model = load_to_train(weights, **overrides)
+    notes = fit_head(model, class_names, wanted.num_classes, weights)
     if differ := differing(model.config, wanted):
         raise UserError(
             f"weights={weights} does not fit the model of this run: it has "
             f"{differ}; leave model.* out, and use the recipe finetune"
         )
-    return model
+    return model, notes
 
 
 def free_fields(wanted: ViTConfig) -> dict[str, Any]:
@@ -209,19 +211,59 @@ def run_classes(
     return known if is_numbered and len(known) == count else class_names
 
 
-def renew_head(
-    model: Network, class_names: tuple[str, ...], what: str
+def fit_head(
+    model: Network, class_names: tuple[str, ...], num_classes: int, what: str
 ) -> list[str]:
-    """Zeros in place, as the paper fine-tunes, for other classes; a note."""
-    names = run_classes(model, class_names)
-    if not names or model.class_names == names or is_zero_head(model):
+    """Fit the head to the data's classes in place; notes.
+
+    It takes over the rows of the classes that the model knows. Unless it knows
+    them all, it starts from zeros, as the paper fine-tunes.
+    """
+    names, count = run_classes(model, class_names), model.num_classes
+    is_same = not names or model.class_names == names or is_zero_head(model)
+    if count == num_classes and is_same:
         return []
-    for weight in model.get_classifier().parameters():
-        nn.init.zeros_(weight)
+    rows = known_rows(model, names)
+    if count != num_classes and getattr(model.config, "pre_logits", None):
+        rows = None  # the layer goes with the head
+    trained = [x.detach().clone() for x in model.get_classifier().parameters()]
+    if count != num_classes:
+        model.reset_classifier(num_classes)
+    with torch.no_grad():
+        fresh = model.get_classifier().parameters()
+        for weight, before in zip(fresh, trained, strict=False):
+            weight.copy_(before[rows]) if rows else weight.zero_()
+    if rows:
+        return [
+            f"{what} knows the data's {num_classes:,} classes, so the head "
+            "starts from its rows for them, in the data's order"
+        ]
+    if count != num_classes:
+        return []
     return [
         f"{what} has as many classes as the data, but different ones, so the "
         "head starts from zeros"
     ]
+
+
+def known_rows(model: Network, names: tuple[str, ...]) -> list[int] | None:
+    """The model's class for each of `names`, by name or by WordNet's code.
+
+    None: it doesn't know one of them, or knows two by one name, as ImageNet's
+    two cranes.
+    """
+    known = tuple(model.class_names)
+    spellings, classes = [known], classes_of(len(known))
+    if classes and (known == classes.names or are_imagenet(known)):
+        spellings += classes
+    if is_zero_head(model) or names == numbered_names(len(names)):
+        return None
+    for spelling in spellings:
+        times = Counter(spelling)
+        if names and all(times[name] == 1 for name in names):
+            row_of = {name: row for row, name in enumerate(spelling)}
+            return [row_of[name] for name in names]
+    return None
 
 
 def is_zero_head(model: Network) -> bool:
@@ -237,8 +279,8 @@ def check_order(model: Network, class_names: tuple[str, ...]) -> list[str]:
         raise UserError(
             f"the data have the classes in the order {few(names)}, the model "
             f"in the order {few(known)}, so a label would mean another class; "
-            "call model.reset_classifier to begin with a new head, as "
-            "vitedu.finetune does"
+            "use vitedu.finetune, which reorders the head, or call "
+            "model.reset_classifier to begin with a new one"
         )
     return [
         f"the classes of the model, {few(known)}, are called as those of the "

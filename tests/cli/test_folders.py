@@ -1,6 +1,7 @@
 """The command on one's own photographs, and what evaluation says of a model."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -53,6 +54,59 @@ def test_classes_are_counted_and_what_is_held_out_is_said(here, capsys):
 def test_class_folders_are_never_passed_over_for_mnist(here, answer):
     found = answer("train", "mnist-tiny", "data=photos", "--out", "run")
     assert found["dataset"]["name"] == "photos"
+
+
+@pytest.fixture
+def finished(here):
+    """The words of a finished run on the photographs, which are bitmaps."""
+    for path in list((here / "photos").glob("*/*.png")):
+        with Image.open(path) as picture:
+            picture.save(path.with_suffix(".bmp"))
+        path.unlink()
+    words = ["train", "shapes-small", "data=photos", *SMALL, "--out", "run"]
+    assert main(words) == 0
+    return words
+
+
+def test_a_finished_run_is_not_that_of_the_folder_with_more_in_it(
+    here, finished, sentence
+):
+    write_pictures(here / "photos", ants=3, bees=27)
+    said = sentence(*finished)
+    assert "photos has 50 images now, 30 more than then" in said
+    assert "--out DIR trains elsewhere, --fresh starts again" in said
+    assert sentence(*finished, "--dry-run") == said
+    for path in (here / "photos").glob("*/[01].*"):
+        path.unlink()
+    assert "42 images now, 22 more" in sentence(*finished)
+    for path in (here / "photos").glob("*/*.png"):
+        path.unlink()
+    assert "16 images now, 4 fewer" in sentence(*finished)
+    assert main([*finished, "--fresh"]) == 0
+
+
+def test_a_touched_picture_is_the_same_and_a_changed_one_is_not(
+    here, finished, sentence, capsys
+):
+    picture = here / "photos/ants/7.bmp"
+    os.utime(picture, (1, 1))
+    assert main(finished) == 0
+    assert "already finished" in capsys.readouterr().err
+    changed = picture.read_bytes()
+    picture.write_bytes(changed[:-1] + bytes([changed[-1] ^ 1]))
+    os.utime(picture, (1, 1))
+    assert "some pictures of photos were changed since" in sentence(*finished)
+    picture.write_bytes(changed)
+    picture.rename(here / "photos/ants/70.bmp")
+    assert "some of the 20 images of photos were rep" in sentence(*finished)
+
+
+def test_a_finished_run_whose_photographs_are_gone_is_still_told(
+    here, finished, capsys
+):
+    (here / "photos").rename(here / "elsewhere")
+    assert main(["train", "--resume", "run"]) == 0
+    assert "already finished" in capsys.readouterr().err
 
 
 # --- fine-tuning

@@ -275,10 +275,12 @@ def test_what_may_differ_may_differ(tmp_path):
 
 def test_other_data_are_another_run(tmp_path):
     state = build()
-    state.data_digest = "0a1b"
+    data = {"name": "photos", "digest": "0a1b", "num_images": 20}
+    state.data = data
     save(tmp_path / "c.pt", state)
-    state.data_digest = "2c3d"
-    with pytest.raises(UserError, match="trained on other data"):
+    state.data = data | {"digest": "2c3d", "num_images": 19}
+    said = "on other data: photos has 19 images now, 1 fewer than then"
+    with pytest.raises(UserError, match=said):
         load_checkpoint(tmp_path / "c.pt", state)
 
 

@@ -333,7 +333,7 @@ def test_a_finished_run_is_not_that_of_other_data(here, part):
     first = fit(CONFIG, "run", **{part: data})
     before = weights(here / "run")
     said = sentence(fit, CONFIG, "run", **{part: Squares(27)})
-    assert said.startswith("run contains a finished run on other data than")
+    assert said.startswith("run contains a finished run on other data: ")
     assert weights(here / "run") == before
     again = fit(CONFIG, "run", **{part: data})
     assert again.result["dataset"] == first.result["dataset"]

@@ -33,6 +33,7 @@ from vitedu.train import (
 from vitedu.train.config import MAY_DIFFER, TIERS, differences
 from vitedu.train.data import class_names_of
 from vitedu.train.finetune import finetune_config, with_weights
+from vitedu.train.fit import finished_run
 from vitedu.train.precision import concrete
 from vitedu.train.processes import from_environment
 from vitedu.train.run_folder import OtherRun, RunFolder
@@ -252,7 +253,7 @@ def steps_done(plan: Plan) -> int | None:
     folder = RunFolder(plan.out)
     if not folder.path.exists():  # to look into it would make it
         return 0
-    if folder.finished(plan.config) is not None:
+    if finished_run(folder, plan.config) is not None:
         return None
     folder.check(plan.config)
     return max([0, *(line["step"] for line in folder.history())])

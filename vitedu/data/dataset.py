@@ -49,6 +49,8 @@ class Reader(ABC):
     is_foreign = False
     # of all rows together, where it isn't hashed row by row
     digest = ""
+    # of the bytes of all files that can be read, once they have been
+    contents = ""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -288,6 +290,41 @@ class Dataset:
     requested: str = ""
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """By which a result knows its data again; see `changes`.
+
+        `contents` are of what `digest` knows by names and sizes.
+        """
+        parts = [x for x in (self.train, self.validation, self.test) if x]
+        found = [getattr(part.reader, "contents", "") for part in parts]
+        contents = hashlib.sha256(" ".join(found).encode()).hexdigest()[:16]
+        return {
+            "name": self.name,
+            "digest": self.digest,
+            "num_images": sum(map(len, parts)),
+            **({"contents": contents} if any(found) else {}),
+        }
+
+
+def changes(before: dict[str, Any], now: dict[str, Any]) -> str | None:
+    """What has changed between two records of a Dataset, if anything."""
+    if before == now:
+        return None
+    name, old, new = now["name"], before.get("num_images"), now["num_images"]
+    if before["digest"] == now["digest"]:
+        if before.get("contents") in (None, now.get("contents")):
+            return None
+        return f"some pictures of {name} were changed since"
+    if old is None:
+        return f"{name} has changed since"
+    if old == new:
+        return (
+            f"some of the {new:,} images of {name} were replaced, renamed or "
+            "changed since"
+        )
+    verb = "more" if new > old else "fewer"
+    return f"{name} has {new:,} images now, {abs(new - old):,} {verb} than then"
 
 
 def left_out(skipped: tuple[str, ...], num_left: int) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 Each picture is decoded once, by the code that reads it later and on all
 processors, since no header tells that a file is truncated. So a run depends
 only on the readable pictures: number, order, split and digest stay the same if
-the others are deleted. Which they are is cached.
+the others are deleted. Which they are is cached, with a hash of the contents.
 
 `split = leave_out_unreadable(split, files_key(paths))`
 """
@@ -61,17 +61,22 @@ def leave_out_unreadable(
     """
     kept = cache_folder() / "unreadable" / f"{key}.json"
     rows: Sequence[int] = range(len(split))
-    is_known = False
+    contents = None
     if len(split) >= WORTH_KEEPING:
         with suppress(UserError, LookupError):
-            rows, is_known = read_json(kept)["rows"], True
+            known = read_json(kept)
+            rows, contents = known["rows"], known["contents"]
     # what is known to be broken is read again: for the sentence, and since it
     # may have been mended
-    bad = _undecodable(split, rows)
-    if len(split) >= WORTH_KEEPING and not is_known:
-        with suppress(OSError, UserError):  # then it is found out again
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(kept, json.dumps({"rows": sorted(bad)}))
+    bad, hashed = _undecodable(split, rows)
+    if contents is None:
+        contents = hashed
+        if len(split) >= WORTH_KEEPING:
+            with suppress(OSError, UserError):  # then it is found out again
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                found = {"rows": sorted(bad), "contents": contents}
+                replace_file(kept, json.dumps(found))
+    split.reader.contents = contents
     if not bad:
         return split
     prefix = "" if above is None else printable(f"{above}{os.sep}")
@@ -104,14 +109,19 @@ def decoding_threads(num_threads: int) -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def _undecodable(split: Split, rows: Sequence[int]) -> dict[int, str]:
-    """Why some of these rows can't be decoded; a terminal shows a bar."""
+def _undecodable(
+    split: Split, rows: Sequence[int]
+) -> tuple[dict[int, str], str]:
+    """Why some of these rows can't be decoded; a hash of the other files.
+
+    A terminal shows a bar.
+    """
     from PIL import Image
 
     one_large = threading.Lock()
 
-    def decode(block: Sequence[int]) -> dict[int, str]:
-        bad = {}
+    def decode(block: Sequence[int]) -> tuple[dict[int, str], bytes]:
+        bad, hashes = {}, b""
         for row in block:
             try:
                 picture, _ = split.reader[row]
@@ -123,10 +133,15 @@ def _undecodable(split: Split, rows: Sequence[int]) -> dict[int, str]:
                         converted(image, 3)
             except UnreadablePicture as error:
                 bad[row] = str(error)
-        return bad
+                continue
+            if isinstance(picture, Path):
+                with open(picture, "rb") as file:
+                    hashes += hashlib.file_digest(file, "sha256").digest()[:8]
+        return bad, hashes
 
     blocks = [rows[i : i + BLOCK] for i in range(0, len(rows), BLOCK)]
     bad: dict[int, str] = {}
+    contents = b""
     with (
         decoding_threads(threads()) as pool,
         tqdm(
@@ -139,7 +154,12 @@ def _undecodable(split: Split, rows: Sequence[int]) -> dict[int, str]:
             dynamic_ncols=True,
         ) as bar,
     ):
-        for block, found in zip(blocks, pool.map(decode, blocks), strict=True):
+        for block, (found, hashes) in zip(
+            blocks, pool.map(decode, blocks), strict=True
+        ):
             bad |= found
+            contents += hashes
             bar.update(len(block))
-    return bad
+    if not contents:
+        return bad, ""
+    return bad, hashlib.sha256(contents).hexdigest()[:16]

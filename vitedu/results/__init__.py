@@ -36,12 +36,17 @@ class Metric:
 
 @dataclass(frozen=True)
 class Dataset:
-    """The data of a run; `skipped` are pictures that could not be read."""
+    """The data of a run; `skipped` are pictures that could not be read.
+
+    `num_images` counts all that there were, `contents` hashes their files.
+    """
 
     name: str
     digest: str
     num_train: Whole
     num_test: Whole
+    num_images: Whole | None = None
+    contents: str | None = None
     skipped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vitedu.data.dataset import changes
 from vitedu.errors import UserError, reason
 from vitedu.files import replace_file
 from vitedu.model.network import Network
 from vitedu.train.processes import SINGLE, Processes
-from vitedu.train.run_folder import RunFolder
+from vitedu.train.run_folder import OtherRun, RunFolder
 from vitedu.train.state import TrainState
 from vitedu.train.step import StepResult
 from vitedu.weights import Checkpoint, read_weights, write_weights
@@ -35,7 +36,7 @@ def checkpoint_content(
     return {
         "format": FORMAT,
         "config": state.config.to_json(),
-        "data": state.data_digest,
+        "data": state.data,
         "step": state.step,  # schedule and order of the data follow from it
         "seconds": seconds,
         "pending": [tuple(result) for result in pending],  # not logged yet
@@ -81,10 +82,13 @@ def load_checkpoint(
 
     def read() -> dict[str, Any]:
         content = read_checkpoint(path)
-        if content["data"] != state.data_digest:
-            raise UserError(
+        data = content["data"]
+        if isinstance(data, str):  # of an older vitedu
+            data = {"digest": data}
+        if changed := changes(data, state.data):
+            raise OtherRun(
                 f"{path} does not belong to this run: it was trained on other "
-                "data; restore them, or start anew"
+                f"data: {changed}; restore them, or start anew"
             )
         # the device may have changed, and with it `fused`
         optimizer = content["optimizer"]

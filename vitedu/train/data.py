@@ -34,8 +34,7 @@ class Sources(NamedTuple):
     def record(self) -> dict[str, Any]:
         skipped = list(self.dataset.skipped)  # a sentence for each picture
         return {
-            "name": self.dataset.name,
-            "digest": self.dataset.digest,
+            **self.dataset.record(),
             "num_train": len(self.train),
             "num_test": len(self.test),
             **({"skipped": skipped} if skipped else {}),

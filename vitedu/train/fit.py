@@ -12,11 +12,13 @@ from torch import Tensor
 
 from vitedu import results
 from vitedu.data.augment import Augment, mix
+from vitedu.data.dataset import changes
 from vitedu.data.feed.pictures import PictureChange
 from vitedu.data.feed.source import explain_killed_workers
 from vitedu.errors import UserError
 from vitedu.evaluate import Evaluation
 from vitedu.evaluate.losses import Loss
+from vitedu.files import user_path
 from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
 from vitedu.train.checkpoint import Saver
@@ -30,8 +32,9 @@ from vitedu.train.processes.device import (
     cpu_threads,
     find_device,
 )
-from vitedu.train.run_folder import RunFolder
+from vitedu.train.run_folder import OtherRun, RunFolder
 from vitedu.train.start import (
+    NOTHING,
     Given,
     build_state,
     check_room,
@@ -150,7 +153,7 @@ def fit(
 
         # The model with its optimizer, schedule, precision and loss.
         state = build_state(config, sources.train, device, processes, given)
-        state.data_digest = sources.dataset.digest
+        state.data = sources.dataset.record()
         state.notes = [*notes, *state.notes]
         loop = Loop(state, sources, folder, processes, on_progress)
 
@@ -169,18 +172,21 @@ def fit(
 
 
 def finished_run(
-    folder: RunFolder, config: TrainConfig, given: Given
+    folder: RunFolder, config: TrainConfig, given: Given = NOTHING
 ) -> Run | None:
-    """None if it isn't finished. UserError: it was trained on other data."""
+    """None if it isn't finished. OtherRun: its data have changed since."""
     result = folder.finished(config)
     if result is None:
         return None
-    digest = result["dataset"]["digest"]
-    if given.has_data and open_data(config, given).digest != digest:
-        raise UserError(
-            f"{folder.path} contains a finished run on other data than those "
-            "given now; give another out for a new run"
-        )
+    # data that have moved away, or were given in Python, are not asked for
+    is_here = user_path(config.data or config.dataset).exists()
+    if given.has_data or (is_here and config.given == given.names):
+        now = open_data(config, given).record()
+        if changed := changes(result["dataset"], now):
+            raise OtherRun(
+                f"{folder.path} contains a finished run on other data: "
+                f"{changed}; train in another folder"
+            )
     return Run(result, folder.history(), load(folder.weights))
 
 

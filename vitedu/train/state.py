@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +35,8 @@ class TrainState:
     step: int = 0
     loss: Loss | None = None
     images_per_epoch: int = 0
-    data_digest: str = ""  # of the data set
+    # by which the data are known again
+    data: dict[str, Any] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()  # what the result calls its outputs
     # a sentence for each departure from `config`
     notes: list[str] = field(default_factory=list)

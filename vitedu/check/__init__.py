@@ -1,0 +1,41 @@
+"""Check what you have written: one line in, a hint out.
+
+>>> from vitedu import check
+>>> check.patchify(patchify)
+✓ agrees with the book's to the last bit
+
+A check runs your definition on small random inputs, in float64, beside the
+book's. If yours differs, it looks for a mistake that others have made and says
+which. One module for each chapter that asks you to write something.
+"""
+
+from vitedu.check.attention import attention, multi_head_attention
+from vitedu.check.encoder import encoder_block, layer_norm, mlp
+from vitedu.check.images import patch_embedding, patchify
+from vitedu.check.mnist import accuracy, train_step, warmup_cosine
+from vitedu.check.recipe import decay_groups, mixup
+from vitedu.check.scale import accumulated_step, all_reduce
+from vitedu.check.speed import loss_scaler
+from vitedu.check.verdict import Verdict
+from vitedu.check.vit import initialise, vit
+
+__all__ = [
+    "Verdict",
+    "accumulated_step",
+    "accuracy",
+    "all_reduce",
+    "attention",
+    "decay_groups",
+    "encoder_block",
+    "initialise",
+    "layer_norm",
+    "loss_scaler",
+    "mixup",
+    "mlp",
+    "multi_head_attention",
+    "patch_embedding",
+    "patchify",
+    "train_step",
+    "vit",
+    "warmup_cosine",
+]

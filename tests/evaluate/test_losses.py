@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from tests.train.runs import SHORT
 from vitedu.evaluate.losses import (
     LOSSES,
+    balanced_weights,
     sigmoid_cross_entropy,
     softmax_cross_entropy,
 )
@@ -53,6 +54,35 @@ def test_sigmoid_is_a_yes_or_no_for_every_class(smoothing):
     got = sigmoid_cross_entropy(logits, labels, label_smoothing=smoothing)
     # 1 - yes loses digits where yes is near 1
     assert_close(got, want, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("kept", [1.0, 0.7], ids=["hard", "mixed"])
+def test_each_share_of_a_label_counts_as_its_class_says(name, smoothing, kept):
+    logits, labels = drawn()
+    weights = torch.tensor([0.5, 2.0, 1.0, 3.0], dtype=torch.float64)
+    want = 0.0
+    for row, one, other in zip(logits, labels, labels.roll(1), strict=True):
+        for share, label in ((kept, one), (1 - kept, other)):
+            loss = LOSSES[name](
+                row[None], label[None], label_smoothing=smoothing
+            )
+            want += share * weights[label] * loss
+    hard = F.one_hot(labels, 4).double()
+    given = labels if kept == 1 else hard.lerp(hard.roll(1, 0), 1 - kept)
+    got = LOSSES[name](
+        logits, given, label_smoothing=smoothing, class_weights=weights
+    )
+    assert_close(got, want, rtol=1e-12, atol=0)
+
+
+def test_balanced_classes_weigh_the_same_and_an_image_one_on_average():
+    labels = torch.tensor([0] * 9 + [2] * 3 + [3])  # none of class 1
+    each = balanced_weights(labels, 4)[labels]
+    assert_close(each.mean(), torch.tensor(1.0))
+    assert_close(each[:9].sum(), each[9:12].sum())
+    assert_close(each[:9].sum(), each[12])
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -451,14 +451,23 @@ SHOWN = {
     "warmup": (0.7, trained, {}),
     "max_grad_norm": (1e-6, trained, {"optimizer": "sgd"}),
     "layer_decay": (0.5, trained, {}),
+    "freeze": ("backbone", trained, {}),
     "loss": ("sigmoid", trained, {}),
     "head_bias": (-3.0, trained, {}),
     "label_smoothing": (0.1, trained, {}),
+    # 4, 3 and 3 images
+    "class_weights": ("balanced", trained, {"max_images": 10}),
     "mixup": (0.2, trained, {}),
     "cutmix": (1.0, trained, {}),
     "ema": (0.9, trained, {}),
     # the loss of the training part has its least in the middle of the run
     "keep": ("best", trained, {"validation": 0.3, "steps": 12, "lr": 0.3}),
+    # a rate that changes no answer
+    "patience": (
+        1,
+        lambda c: len(fit(c).history),
+        {"validation": 0.3, "steps": 12, "lr": 1e-12},
+    ),
     "precision": ("bf16", forward_passes, {}),
     # there is no such kernel on the CPU, and a sentence says so
     "attention": ("efficient", run_outcome, {}),

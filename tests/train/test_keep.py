@@ -96,11 +96,14 @@ def test_the_result_and_the_file_are_of_the_best_weights(here):
     assert accuracies(last) == measured
 
 
-def test_keeping_the_best_wants_something_to_choose_by(here):
+@pytest.mark.parametrize(
+    "choice", [{"keep": "best"}, {"keep": "last", "patience": 2}]
+)
+def test_choosing_wants_something_to_choose_by(here, choice):
     with pytest.raises(
         UserError, match=r"to choose by; hold .* validation=0\.1"
     ):
-        fit(replace(BEST, validation=0.0), "run")
+        fit(replace(BEST, validation=0.0, **choice), "run")
     assert not (here / "run").exists()
 
 
@@ -112,6 +115,44 @@ def test_weights_that_are_not_finite_are_never_the_best(here):
         fit(config, "run")
     assert not (here / "run" / "best.safetensors").exists()
     assert "validation_accuracy" not in (here / "run/log.jsonl").read_text()
+
+
+# --- patience
+
+
+@pytest.mark.parametrize("patience", [1, 2])
+def test_a_run_ends_when_no_epoch_is_better_any_more(here, patience):
+    # all accuracies are equal, so the first epoch stays the best
+    config = replace(BEST, lr=1e-12, patience=patience)
+    run, end = fit(config, "run"), 3 + 3 * patience
+    assert [*accuracies(run)] == [*range(3, end + 1, 3)]
+    assert run.result["status"] == "finished"
+    assert (
+        f"ended at step {end} of 18, since patience={patience} "
+        in (run.result["notes"])
+    )
+    assert "weights are those of step 3, the best" in run.result["notes"]
+    again = fit(config, "run")
+    assert again.result == run.result
+
+
+def test_patience_changes_nothing_before_the_end(here):
+    whole = accuracies(fit(BEST))
+    part = accuracies(fit(replace(BEST, patience=1)))
+    assert part == {step: whole[step] for step in part}
+    assert len(part) < len(whole)
+    assert accuracies(fit(replace(BEST, patience=6))) == whole
+
+
+@pytest.mark.parametrize("line", [4, 9, 12, 13])
+def test_a_run_that_ends_early_may_be_killed_at_any_line(here, line):
+    config = replace(BEST, lr=1e-12, patience=2, save_every=4, ema=0.9)
+    fit(config, "whole")
+    with pytest.raises(Killed):
+        fit(config, "parts", on_progress=killer(line))
+    fit(config, "parts")
+    assert weights(here / "parts") == weights(here / "whole")
+    assert lines(here / "parts") == lines(here / "whole")
 
 
 # --- killed and resumed

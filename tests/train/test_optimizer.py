@@ -10,6 +10,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from tests.train.runs import SHORT, SMALL
+from vitedu.budget.meta import bytes_kept
 from vitedu.compat import import_timm
 from vitedu.errors import UserError
 from vitedu.model import Hybrid, ViT, resnet
@@ -19,6 +20,7 @@ from vitedu.train.optimizer import (
     OPTIMIZERS,
     MovingAverage,
     build_optimizer,
+    freeze,
     optimizer_of,
     parameter_groups,
     set_lr,
@@ -228,6 +230,47 @@ def test_frozen_weights_are_in_no_group(layer_decay):
     inside = {id(p) for group in groups for p in group["params"]}
     assert inside == {id(p) for p in model.parameters() if p.requires_grad}
     assert all(group["params"] for group in groups)
+
+
+@pytest.mark.parametrize(
+    ("what", "learning"),
+    [
+        (0, {"blocks", "norm", "pre_logits", "head"}),
+        (1, {"blocks", "norm", "pre_logits", "head"}),
+        (2, {"norm", "pre_logits", "head"}),
+        ("backbone", {"head"}),
+    ],
+)
+def test_what_is_frozen_is_named_or_counted_in_blocks(what, learning):
+    model = ViT(TINY)
+    frozen = freeze(model, what)
+    named = dict(model.named_parameters())
+    assert {id(x) for x in frozen} == {
+        id(x) for x in named.values() if not x.requires_grad
+    }
+    free = {name for name, x in named.items() if x.requires_grad}
+    assert {name.partition(".")[0] for name in free} == learning
+    if what == 1:
+        assert not any(name.startswith("blocks.0") for name in free)
+    # what learned nothing before isn't named
+    assert freeze(model, what) == []
+
+
+def test_frozen_weights_keep_nothing_for_the_backward_pass():
+    model = ViT(TINY)
+    images = torch.zeros(3, 1, 8, 8)
+    kept = [bytes_kept(model, images)]
+    for what in (1, 2, "backbone"):
+        freeze(model, what)
+        kept.append(bytes_kept(model, images))
+    assert kept == sorted(kept, reverse=True) and len({*kept}) == 4
+    # the images, and what the head multiplies
+    assert kept[-1] == images.nbytes + 4 * 3 * TINY.pre_logits
+
+
+def test_more_frozen_blocks_than_there_are_are_refused():
+    with pytest.raises(UserError, match="freeze=3, but the model has 2 blocks"):
+        freeze(ViT(TINY), 3)
 
 
 def test_nothing_to_train_is_said():

@@ -137,6 +137,51 @@ def test_frozen_weights_stay_as_they_are(here):
     assert not any(p.requires_grad for p in model.blocks.parameters())
 
 
+def uneven(counts):
+    """A Source with so many images of each class."""
+    labels = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    images = torch.zeros(len(labels), 1, 8, 8, dtype=torch.uint8)
+    split = open_pair(images, labels)
+    return ArraySource(split, PreprocessSpec(image_size=8, in_channels=1))
+
+
+def test_uneven_classes_are_noted_and_can_be_balanced():
+    state = build_state(CONFIG, uneven([40, 4, 9]), CPU)
+    assert state.class_weights is None and state.notes == [
+        "0 has 40 images to train on, 1 4; class_weights=balanced lets every "
+        "class count the same"
+    ]
+    assert build_state(CONFIG, uneven([39, 4, 9]), CPU).notes == []
+    known = replace(CONFIG, dataset="svhn")  # a named set is as it is
+    assert build_state(known, uneven([40, 4, 9]), CPU).notes == []
+    balanced = replace(CONFIG, class_weights="balanced")
+    state = build_state(balanced, uneven([40, 4, 9]), CPU)
+    assert state.notes == []
+    want = 53 / 3 / torch.tensor([40.0, 4.0, 9.0])
+    assert_close(state.class_weights, want)
+
+
+def test_weights_of_classes_need_labels_and_a_loss_of_ours():
+    balanced = replace(CONFIG, class_weights="balanced")
+    assert "counts the labels before the first step" in sentence(
+        build_state, balanced, range(30), CPU
+    )
+    said = sentence(fit, balanced, loss=lambda x, y: x.sum())
+    assert "set class_weights=none, and weigh the classes in your" in said
+
+
+@slow
+def test_a_frozen_backbone_stays_as_it_is_and_may_learn_afterwards(here):
+    model = own_model()
+    model.blocks.requires_grad_(False)  # and that is left to its owner
+    before = copied(model)
+    run = fit(replace(CONFIG, freeze="backbone", ema=0.5), model=model)
+    for name, tensor in run.model.state_dict().items():
+        assert torch.equal(tensor, before[name]) != name.startswith("head.")
+    learning = {n for n, p in model.named_parameters() if p.requires_grad}
+    assert learning == {n for n in before if not n.startswith("blocks")}
+
+
 @slow
 def test_a_finished_run_is_put_into_the_model(here):
     first = fit(CONFIG, "run", model=own_model())

@@ -27,7 +27,7 @@ def config(**fields):
     return replace(SHORT, **{"steps": 10, "optimizer": "sgd"} | fields)
 
 
-def build(*, dtype=torch.float64, device="cpu", **fields):
+def build(*, dtype=torch.float64, device="cpu", class_weights=None, **fields):
     """A state at step 0 with all weights drawn, so that all of them matter.
 
     Plain SGD of rate 1 unless told otherwise: the step is the gradient.
@@ -48,6 +48,7 @@ def build(*, dtype=torch.float64, device="cpu", **fields):
         ),
         precision=build_precision(settings.precision, torch.device(device)),
         ema=MovingAverage(model, settings.ema) if settings.ema else None,
+        class_weights=class_weights,
     )
 
 
@@ -73,10 +74,14 @@ def mean_gradients(state, batch):
 
 @pytest.mark.parametrize("size", [1, 3, 10, 50])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_micro_batches_give_the_step_of_the_whole_batch(size, smoothing):
+@pytest.mark.parametrize("weights", [None, torch.tensor([0.5, 1.0, 3.0])])
+def test_micro_batches_give_the_step_of_the_whole_batch(
+    size, smoothing, weights
+):
     batch = drawn_batch()
-    whole = build(label_smoothing=smoothing)
-    parts = build(label_smoothing=smoothing, micro_batch_size=size)
+    settings = {"label_smoothing": smoothing, "class_weights": weights}
+    whole = build(**settings)
+    parts = build(**settings, micro_batch_size=size)
     results = [train_step(state, batch) for state in (whole, parts)]
     assert_close(parts.model.state_dict(), whole.model.state_dict(), **CLOSE)
     assert_close(results[1].loss_sum, results[0].loss_sum, **CLOSE)

@@ -15,10 +15,14 @@ import torch
 from vitedu import budget
 from vitedu.bench.measure import wait
 from vitedu.budget.memory import pixels
+from vitedu.budget.meta import bytes_kept, on_meta
 from vitedu.data.feed.pictures import Epoch, ImageSource
+from vitedu.data.feed.source import labels_of
 from vitedu.errors import UserError, available_memory, readable_bytes
+from vitedu.model import new_network
 from vitedu.train import Progress, Start, TrainConfig, fit
 from vitedu.train.data import Sources, open_sources
+from vitedu.train.optimizer import freeze
 from vitedu.train.precision import DTYPES
 from vitedu.train.processes import from_environment
 from vitedu.train.recipes.imagenet import SIZES
@@ -76,13 +80,30 @@ def step_memory(config: TrainConfig, num_processes: int = 1) -> StepMemory:
         autocast=DTYPES.get(config.precision),
         checkpointing=config.activation_checkpointing,
     )
-    weights = held.weights + held.gradients + held.optimizer
+    changed, activations = held.gradients + held.optimizer, held.activations
+    casts = held.casts
+    if config.freeze is not None:
+        learn, keep = shares_not_frozen(config)
+        changed, casts = int(learn * changed), int(learn * casts)
+        passed = budget.memory(config.model, batch_size=at_once, training=False)
+        activations = max(int(keep * activations), passed.activations)
+    weights = held.weights + changed
     weights += held.weights if config.ema is not None else 0
     weights //= num_processes if config.shard else 1
-    activations = held.casts + held.activations
+    activations += casts
     images = 4 * (share - at_once) * pixels(config.model)
     total = weights + activations + images
     return StepMemory(weights, activations, images, total)
+
+
+def shares_not_frozen(config: TrainConfig) -> tuple[float, float]:
+    """Of the weights, and of what they keep for the backward pass."""
+    model, images = on_meta(new_network, config.model)
+    weights = list(model.parameters())
+    kept = bytes_kept(model, images)
+    frozen = sum(each.numel() for each in freeze(model, config.freeze))
+    learn = 1 - frozen / sum(each.numel() for each in weights)
+    return learn, bytes_kept(model, images) / kept
 
 
 def fits(config: TrainConfig, num_bytes: float, num_processes: int = 1) -> bool:
@@ -314,9 +335,7 @@ def look_at(sources: Sources, config: TrainConfig) -> dict[str, Any]:
     }
     if sources.validation is not None:
         values["num_validation"] = len(sources.validation)
-    labels = getattr(getattr(train, "pictures", train), "labels", None)
-    if labels is not None:  # else only reading the images would tell
-        labels = torch.as_tensor(labels).cpu()
+    if (labels := labels_of(train)) is not None:
         counts = torch.bincount(labels, minlength=train.num_classes)
         names = train.class_names or tuple(map(str, range(len(counts))))
         rows = {"smallest": counts.argmin(), "largest": counts.argmax()}

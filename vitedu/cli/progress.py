@@ -70,7 +70,7 @@ def announcement(start: Start, out: Path) -> str:
     )
     lines = [
         ("data", data_line(start)),
-        ("model", model_line(config)),
+        ("model", model_line(config) + learning(start)),
         ("device", device_line(config)),
         ("plan", plan),
         ("run", run_line(start, out)),
@@ -112,6 +112,15 @@ def model_line(config: TrainConfig) -> str:
         f"{budget.parameters(model).total:,} weights"
     )
     return f"{line}, from {config.weights}" if config.weights else line
+
+
+def learning(start: Start) -> str:
+    """How many weights learn, if not all."""
+    weights = list(start.state.network.parameters())
+    count = sum(each.numel() for each in weights if each.requires_grad)
+    if all(each.requires_grad for each in weights):
+        return ""
+    return f"; {count:,} of them learn"
 
 
 def model_name(model: ViTConfig | ResNetConfig) -> str:

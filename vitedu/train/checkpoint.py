@@ -243,6 +243,8 @@ class Saver:
                 lambda: read_weights(folder.best).state_dict
             )
         model = state.network
+        for weight in state.frozen:
+            weight.requires_grad_(True)
         if config.shard and self.processes.world_size > 1:
             model = type(model)(model.config).to(state.device)
         model.load_state_dict(weights)

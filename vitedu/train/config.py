@@ -35,6 +35,8 @@ Tier = Literal["smoke", "cpu", "gpu"]
 Optimizer = Literal["adamw", "adam", "sgd"]
 Schedule = Literal["cosine", "linear", "constant"]
 Keep = Literal["last", "best"]
+Freeze = Annotated[int, Range(0)] | Literal["backbone"]
+ClassWeights = Literal["balanced"]
 Precision = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 Attention = Literal["auto", "flash", "efficient", "cudnn", "math"]
 
@@ -58,7 +60,7 @@ MAY_DIFFER = (
 )
 # Fields newer than the naming of runs by digest: left out of it at their
 # defaults, so that the folders of older runs are still found.
-LATER = ("weights", "keep", "given")
+LATER = ("weights", "keep", "given", "freeze", "class_weights", "patience")
 
 
 @dataclass(frozen=True)
@@ -91,15 +93,21 @@ class TrainConfig:
         warmup: share of the steps in which the learning rate rises from 0
         layer_decay: learning rate of a layer as a share of the next one's; 1
             means that all learn at the same rate
+        freeze: what doesn't learn: 3 for the stem, the positions and the first
+            3 blocks, or "backbone" for all but the head
         max_grad_norm: global norm that gradients are clipped to; none is off
         loss: "softmax" (cross-entropy) or "sigmoid" (yes or no for each class)
         head_bias: initial value of the head's bias
         label_smoothing: share of the target that is spread over all classes
+        class_weights: "balanced" lets every class count the same in the loss,
+            however many images it has to train on
         mixup: alpha of Beta(alpha, alpha) for mixing two images; 0 is off
         cutmix: the same for pasting a box of one image into another; with both
             on, each batch takes one of them
         ema: decay of the averaged weights, then the result; none is off
         keep: weights of the result: "last", or "best" on the validation part
+        patience: epochs without a better validation accuracy after which the
+            run ends; its schedule stays that of the whole length
         precision: "fp32", "tf32", "bf16", "fp16", or "auto": the fastest that
             the device computes well
         attention: kernel of the attention; "auto" leaves the choice to PyTorch,
@@ -141,14 +149,17 @@ class TrainConfig:
     schedule: Schedule = "cosine"
     warmup: Share = 0.0
     layer_decay: Annotated[float, Range(above=0, at_most=1)] = 1.0
+    freeze: Freeze | None = None
     max_grad_norm: Positive | None = None
     loss: LossName = "softmax"
     head_bias: Annotated[float, Range(-1e6, 1e6)] = 0.0
     label_smoothing: Rate = 0.0
+    class_weights: ClassWeights | None = None
     mixup: NotNegative = 0.0
     cutmix: NotNegative = 0.0
     ema: Rate | None = None
     keep: Keep = "last"
+    patience: Count | None = None
     precision: Precision = "fp32"
     attention: Attention = "auto"
     compile: bool = False

@@ -65,13 +65,16 @@ class FinetuneFields(TypedDict, total=False):
     schedule: Schedule
     warmup: float
     layer_decay: float
+    freeze: int | Literal["backbone"] | None
     max_grad_norm: float | None
     head_bias: float
     label_smoothing: float
+    class_weights: Literal["balanced"] | None
     mixup: float
     cutmix: float
     ema: float | None
     keep: Keep
+    patience: int | None
     precision: Precision
     attention: Attention
     compile: bool

@@ -145,9 +145,14 @@ def fit(
         sources = processes.rank0_first(
             lambda: open_sources(config, device, given)
         )
-        if config.keep == "best" and sources.validation is None:
+        if sources.validation is None and (
+            config.keep == "best" or config.patience is not None
+        ):
+            setting = "keep=best"
+            if config.keep != "best":
+                setting = f"patience={config.patience}"
             raise UserError(
-                "keep=best needs validation data to choose by; hold some out "
+                f"{setting} needs validation data to choose by; hold some out "
                 "of the training data with validation=0.1"
             )
 
@@ -247,7 +252,7 @@ class Loop:
         for note in (*self.sources.dataset.notes, *state.notes):
             self.journal.note(note)
         self.validate()  # a run may have been stopped before it did
-        while not (state.is_done or self.stopped):
+        while not (self.is_over or self.stopped):
             epoch, start = divmod(state.step, state.epoch_steps)
             batches = self.processes.batches(
                 self.sources.train,
@@ -258,8 +263,20 @@ class Loop:
             )
             for batch in self.journal.data_wait.timed(batches):
                 self.update(batch)
-                if state.is_done or self.stopped:
+                if self.is_over or self.stopped:
                     break
+        if self.is_over and not state.is_done:
+            self.journal.note(
+                f"the run ended at step {state.step:,} of {state.num_steps:,}, "
+                f"since patience={config.patience} epochs brought no better "
+                "validation accuracy; the learning rate was that of the whole "
+                "schedule"
+            )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last step has been taken, or patience has run out."""
+        return self.state.is_done or self.journal.has_stalled()
 
     def update(self, batch: tuple[Tensor, Tensor]) -> None:
         """One step, and what is due after; only that waits for the device."""
@@ -323,7 +340,7 @@ class Loop:
 
     def finish(self, command: str) -> Run:
         """Measure the test part; write weights and result, or what there is."""
-        is_finished = self.state.is_done and not self.stopped
+        is_finished = self.is_over and not self.stopped
         model, test = self.saver.final_model(is_finished), None
         if is_finished:
             test = self.evaluate(self.sources.test, model)

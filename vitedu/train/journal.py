@@ -174,6 +174,14 @@ class Journal:
         lines = [x for x in self.history if "validation_accuracy" in x]
         return max(lines, key=lambda x: x["validation_accuracy"], default={})
 
+    def has_stalled(self) -> bool:
+        """Whether the last `patience` epochs brought no better accuracy."""
+        patience = self.state.config.patience
+        lines = [x for x in self.history if "validation_accuracy" in x]
+        if patience is None or not lines:
+            return False
+        return len(lines) - 1 - lines.index(self.best()) >= patience
+
     def mean_wait(self) -> float | None:
         """The share of wall time spent waiting for data, or None."""
         waited = before = 0.0

@@ -80,6 +80,37 @@ def layers_of(model: Any) -> dict[str, int]:
     }
 
 
+def freeze(model: Any, what: int | str | None) -> list[nn.Parameter]:
+    """Keep weights from learning (`requires_grad=False`); which did before.
+
+    A number is that of the first blocks, which come with stem and positions;
+    "backbone" is all but the head. UserError: there are fewer blocks.
+    """
+    if what is None:
+        return []
+    depth = len(list(model.blocks_in_order()))
+    if what == "backbone":
+        head = {id(each) for each in model.get_classifier().parameters()}
+        chosen = [each for each in model.parameters() if id(each) not in head]
+    elif int(what) > depth:
+        raise UserError(
+            f"freeze={what}, but the model has {depth} blocks; freeze=backbone "
+            "leaves nothing but the head to learn"
+        )
+    else:
+        layers, named = layers_of(model), model.named_parameters()
+        # the norm behind the last block counts as part of it
+        chosen = [
+            each
+            for name, each in named
+            if layers[name] <= int(what) and not name.startswith("norm.")
+        ]
+    frozen = [each for each in chosen if each.requires_grad]
+    for each in frozen:
+        each.requires_grad_(False)
+    return frozen
+
+
 def sgd(
     groups: Groups, lr: float, betas: tuple[float, float], fused: bool
 ) -> torch.optim.Optimizer:

@@ -11,28 +11,32 @@ from os import PathLike, fspath
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vitedu.budget import OPTIMIZER_STATE, check_memory
 from vitedu.data import Source
 from vitedu.data.augment import Augment
+from vitedu.data.catalogue import kind_of
 from vitedu.data.feed.pictures import PictureChange
+from vitedu.data.feed.source import labels_of
 from vitedu.data.imagenet import classes_of
 from vitedu.data.labels import few, numbered_names
 from vitedu.errors import UserError
 from vitedu.evaluate.batches import are_imagenet
-from vitedu.evaluate.losses import GivenLoss, Loss
+from vitedu.evaluate.losses import GivenLoss, Loss, balanced_weights
 from vitedu.model import Classifier, ViTConfig, new_network
 from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
 from vitedu.train.config import TrainConfig
-from vitedu.train.optimizer import MovingAverage, optimizer_of
+from vitedu.train.optimizer import MovingAverage, freeze, optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.processes import SINGLE, Processes
 from vitedu.train.schedule import build_schedule
 from vitedu.train.state import TrainState, count_steps
 from vitedu.weights import load
 from vitedu.weights.save import check_fits, expected_shapes
+
+UNEVEN = 10  # times as many images in one class as in another: worth a word
 
 # --- what is given in Python
 
@@ -86,13 +90,16 @@ def into_settings(
         changes["loss"] = given.loss
         given = given._replace(loss=None)
     elif given.loss is not None:
-        if config.label_smoothing:
-            raise UserError(
-                f"label_smoothing={config.label_smoothing} works with the "
-                "losses that have a name, and not with "
-                f"loss={name_of(given.loss)}; set label_smoothing=0, and "
-                "smooth in your loss"
-            )
+        for name, off, verb in (
+            ("label_smoothing", "0", "smooth"),
+            ("class_weights", "none", "weigh the classes"),
+        ):
+            if value := getattr(config, name):
+                raise UserError(
+                    f"{name}={value} works with the losses that have a name, "
+                    f"and not with loss={name_of(given.loss)}; set "
+                    f"{name}={off}, and {verb} in your loss"
+                )
         changes["loss"] = "softmax"
     if isinstance(given.augment, Augment):
         changes["augment"] = given.augment
@@ -319,6 +326,9 @@ def build_state(
             "the data do not name their classes, so they are taken for the "
             f"model's: {few(class_names)}"
         )
+    weights, uneven = balance(config, train, class_names or named)
+    notes += uneven
+    frozen = freeze(model, config.freeze)
     model = model.to(device)
     if config.activation_checkpointing:
         model.set_grad_checkpointing()
@@ -342,14 +352,47 @@ def build_state(
         loss=None if loss is None else GivenLoss(loss, name_of(loss)),
         images_per_epoch=len(train),
         class_names=class_names,
+        class_weights=None if weights is None else weights.to(device),
+        frozen=frozen,
         notes=notes,
     )
+
+
+def balance(
+    config: TrainConfig, train: Source, class_names: tuple[str, ...]
+) -> tuple[Tensor | None, list[str]]:
+    """The weights of the classes, and a note where own data need some.
+
+    UserError: they are asked for, but only reading the images tells the labels.
+    """
+    labels = labels_of(train)
+    if config.class_weights is not None:
+        if labels is None:
+            raise UserError(
+                f"class_weights={config.class_weights} counts the labels "
+                "before the first step, and those of the training data are "
+                "only known by reading them; leave it out, and pass loss= with "
+                "weights of your own"
+            )
+        return balanced_weights(labels, config.model.num_classes), []
+    if labels is None or kind_of(config.dataset) is not None:
+        return None, []
+    counts = Counter(labels.tolist()).most_common()
+    (large, most), (small, least) = counts[0], counts[-1]
+    if most < UNEVEN * least:
+        return None, []
+    names = class_names or numbered_names(config.model.num_classes)
+    return None, [
+        f"{names[large]} has {most:,} images to train on, {names[small]} "
+        f"{least:,}; class_weights=balanced lets every class count the same"
+    ]
 
 
 def check_room(config: TrainConfig, device: torch.device) -> None:
     """UserError: there isn't enough memory to build and train the network."""
     copies = 1  # built on the CPU
-    if device.type == "cpu":  # weight, gradient, moments, average
+    # weight, gradient, moments, average
+    if device.type == "cpu" and config.freeze != "backbone":
         moments = OPTIMIZER_STATE.get(config.optimizer, 2)
         copies = 2 + moments + bool(config.ema)
     check_memory(config.model, "training this model", copies=copies)

@@ -23,7 +23,7 @@ class TrainState:
     """What a step reads and changes; `step` counts the updates done.
 
     `loss` is the one that `config` names, or a given one; it sums over images.
-    Evaluations report `plain_loss`, without label smoothing.
+    Evaluations report `plain_loss`, without label smoothing and class weights.
     """
 
     config: TrainConfig
@@ -38,13 +38,15 @@ class TrainState:
     # by which the data are known again
     data: dict[str, Any] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()  # what the result calls its outputs
+    class_weights: Tensor | None = None  # (classes,)
+    frozen: list[nn.Parameter] = field(default_factory=list)  # by the config
     # a sentence for each departure from `config`
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.plain_loss = self.loss or LOSSES[self.config.loss]
         if self.loss is None:
-            self.loss = build_loss(self.config)
+            self.loss = build_loss(self.config, self.class_weights)
 
     @property
     def network(self) -> Network:
@@ -93,9 +95,15 @@ class TrainState:
         return {name: full_tensor(tensor) for name, tensor in weights.items()}
 
 
-def build_loss(config: TrainConfig) -> Loss:
+def build_loss(
+    config: TrainConfig, class_weights: Tensor | None = None
+) -> Loss:
     """The loss that `config` names, with its label smoothing."""
-    return partial(LOSSES[config.loss], label_smoothing=config.label_smoothing)
+    return partial(
+        LOSSES[config.loss],
+        label_smoothing=config.label_smoothing,
+        class_weights=class_weights,
+    )
 
 
 def count_steps(config: TrainConfig, num_images: int) -> int:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from vitedu.errors import UserError
@@ -60,6 +61,12 @@ class Source(Protocol):
         empty.
         """
         ...
+
+
+def labels_of(source: Source) -> Tensor | None:
+    """(n,) on the CPU; None: only reading the images would tell."""
+    labels = getattr(getattr(source, "pictures", source), "labels", None)
+    return None if labels is None else torch.as_tensor(labels).cpu()
 
 
 class Share(NamedTuple):

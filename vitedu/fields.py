@@ -22,7 +22,7 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -72,6 +72,25 @@ Rate = Annotated[float, Range(0, below=1)]
 Share = Annotated[float, Range(0, at_most=1)]
 Seed = Annotated[int, Range(0, 2**64 - 1)]  # what torch takes as one
 Size = Annotated[tuple[Count, Count], OneForAll()]  # height, width
+
+
+def later(default: Any) -> Any:
+    """A field newer than files: JSON and `shown` leave it out at `default`."""
+    return field(default=default, metadata={"later": True})
+
+
+def is_left_out(each: "Field[Any]", owner: Any) -> bool:
+    return "later" in each.metadata and getattr(owner, each.name) == each.default
+
+
+def shown(config: Any) -> str:
+    """`Standard(layer_scale=1e-05)`, without what `later` leaves out."""
+    parts = ", ".join(
+        f"{each.name}={getattr(config, each.name)!r}"
+        for each in fields(config)
+        if each.repr and not is_left_out(each, config)
+    )
+    return f"{type(config).__name__}({parts})"
 
 
 def check_fields(config: Any) -> None:
@@ -230,7 +249,9 @@ def from_json(kind: type[Kind], values: Any) -> Kind:
 def to_json(config: Any) -> dict[str, Any]:
     """A frozen dataclass as plain JSON values, by field."""
     return {
-        each.name: plain(getattr(config, each.name)) for each in fields(config)
+        each.name: plain(getattr(config, each.name))
+        for each in fields(config)
+        if not is_left_out(each, config)
     }
 
 

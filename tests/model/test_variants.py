@@ -24,11 +24,13 @@ from vitedu.model import (
     Learned1D,
     Learned2D,
     NoPosition,
+    Patches,
     Relative,
     ResNet,
     ResNetConfig,
     RoPE,
     SinCos2D,
+    Standard,
     ViT,
     network_config,
     new_network,
@@ -69,6 +71,16 @@ VITS = {
     "registers, Relative": tiny(registers=4, position=Relative()),
     "registers, RoPE": tiny(registers=4, position=RoPE()),
     "tanh": tiny(gelu="tanh"),
+    "quick": tiny(gelu="quick"),
+    "LayerScale": tiny(block=Standard(layer_scale=1e-5)),
+    "no bias of q, k and v": tiny(block=Standard(qkv_bias=False)),
+    "q and k normed": tiny(block=Standard(qk_norm=True)),
+    "SwiGLU": tiny(block=Standard(swiglu=True)),
+    "norm of the mean": tiny(pool="mean_norm"),
+    "norm before the blocks": tiny(stem=Patches(bias=False, norm=True)),
+    "prefix tokens without positions": tiny(
+        position=Learned1D(prefix=False), registers=2
+    ),
     "grey": tiny(in_channels=1),
     "rectangles": tiny(image_size=(12, 8), patch_size=(3, 4)),
     "Axial": tiny(block=Axial()),
@@ -309,6 +321,8 @@ def test_a_traced_model_is_the_same_function_at_any_batch_size(config):
 
 EXPORTED = ("Learned2D at layers", "Relative in layers", "RoPE", "pool map")
 EXPORTED += ("registers", "Axial, patches alone", "hybrid", "bit-v2")
+EXPORTED += ("LayerScale", "q and k normed", "SwiGLU", "norm of the mean")
+EXPORTED += ("prefix tokens without positions", "norm before the blocks")
 
 
 @pytest.mark.slow
@@ -384,6 +398,7 @@ def test_the_hub_mixin_brings_the_same_model_back(tmp_path, config):
 
 def timms(**fields):
     import_timm()
+    from timm.layers import SwiGLUPacked
     from timm.models.vision_transformer import VisionTransformer
 
     sizes = {
@@ -395,6 +410,9 @@ def timms(**fields):
         "num_heads": 4,
         "mlp_ratio": 1.5,
     }
+    if fields.get("act_layer") == "silu":
+        # its number of hidden units counts both halves
+        sizes |= {"mlp_layer": SwiGLUPacked, "mlp_ratio": 3}
     return VisionTransformer(**sizes | fields).double().eval()
 
 
@@ -410,6 +428,17 @@ TIMM = {
     "registers": REGISTERS,
     "registers, mean": MEAN | ALONE | REGISTERS,
     "tanh": {"act_layer": "gelu_tanh"},
+    "quick": {"act_layer": "quick_gelu"},
+    "LayerScale": {"init_values": 1e-5},
+    "no bias of q, k and v": {"qkv_bias": False},
+    "q and k normed": {"qk_norm": True},
+    "SwiGLU": {"act_layer": "silu"},
+    "norm of the mean": {"global_pool": "avg"},
+    "norm before the blocks": {"pre_norm": True},
+    "prefix tokens without positions": {
+        "no_embed_class": True,
+        "reg_tokens": 2,
+    },
     "grey": {"in_chans": 1},
     "rectangles": {"img_size": (12, 8), "patch_size": (3, 4)},
 }
@@ -430,7 +459,7 @@ def test_equals_timm(name):
 
 
 def test_mean_pooling_is_another_function_than_timms_fc_norm():
-    # timm's default norms the mean in place of averaging the normed tokens
+    # timm's default, our mean_norm, in place of averaging the normed tokens
     ours, theirs = random_model(pool="mean"), timms(global_pool="avg")
     renamed = {
         f"fc_{key}" if key.startswith("norm.") else key: value

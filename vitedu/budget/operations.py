@@ -27,7 +27,7 @@ DATASHEET = {
 
 # attributes of a network that hold weights, in the order of its forward pass
 VIT_PARTS = ("patch_embed", "cls_token", "reg_token", "pos_embed", "blocks")
-VIT_PARTS += ("norm", "pool", "pre_logits", "head")
+VIT_PARTS += ("norm_pre", "norm", "pool", "fc_norm", "pre_logits", "head")
 RESNET_PARTS = ("stem", "stages", "norm", "head")
 
 

@@ -59,7 +59,7 @@ def attention_map(model: nn.Module, images: Tensor) -> Tensor:
             "attention_map needs the model in eval mode; call model.eval()"
         )
     config = model.config
-    if config.pool not in ("token", "mean"):
+    if config.pool not in ("token", "mean", "mean_norm"):
         raise UserError(
             f"the head of this model reads all tokens (pool={config.pool}), so "
             "the rollout doesn't say what reaches it; pool=token or mean is "

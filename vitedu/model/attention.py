@@ -37,15 +37,22 @@ def attention(
 class MultiHeadAttention(nn.Module):
     """Equations (5) to (8), all heads at once: (b, t, d) -> (b, t, d).
 
-    `qkv` holds q, k and v of all heads, in this order, as timm does. A position
-    may put a module into `position_bias`, q (b, heads, t, hd) -> bias (b,
-    heads, t, t), or into `rotate`, (q, k) -> (q, k).
+    `qkv` holds q, k and v of all heads, in this order, as timm does; `bias` is
+    theirs. With `norm_eps`, q and k of each head are normed. A position may put a
+    module into `position_bias`, q (b, heads, t, hd) -> bias (b, heads, t, t),
+    or into `rotate`, (q, k) -> (q, k).
 
     ValueError: `embed_dim` does not divide into `num_heads`.
     """
 
     def __init__(
-        self, embed_dim: int, num_heads: int, dropout: float = 0.0
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        *,
+        bias: bool = True,
+        norm_eps: float | None = None,
     ) -> None:
         super().__init__()
         if embed_dim % num_heads:
@@ -54,7 +61,12 @@ class MultiHeadAttention(nn.Module):
             )
         self.num_heads = num_heads
         # U_qkv of equation (5) and U_msa of equation (8)
-        self.qkv = nn.Linear(embed_dim, 3 * embed_dim)
+        self.qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=bias)
+        self.q_norm: nn.Module | None = None
+        self.k_norm: nn.Module | None = None
+        if norm_eps is not None:
+            self.q_norm = nn.LayerNorm(embed_dim // num_heads, eps=norm_eps)
+            self.k_norm = nn.LayerNorm(embed_dim // num_heads, eps=norm_eps)
         self.proj = nn.Linear(embed_dim, embed_dim)
         self.dropout = nn.Dropout(dropout)
         self.position_bias: nn.Module | None = None
@@ -69,6 +81,8 @@ class MultiHeadAttention(nn.Module):
             three=3,
             heads=self.num_heads,
         )
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
         values = self.attend(q, k, v)
         return self.dropout(
             self.proj(rearrange(values, "b heads t hd -> b t (heads hd)"))

@@ -26,6 +26,7 @@ from vitedu.fields import (
     check_fields,
     check_names,
     from_json,
+    later,
     to_json,
 )
 from vitedu.model.axial import Axial
@@ -48,8 +49,8 @@ SEAMS = {
     "block": get_args(Block),
 }
 
-Pooling = Literal["token", "mean", "map", "none"]
-Gelu = Literal["exact", "tanh"]
+Pooling = Literal["token", "mean", "mean_norm", "map", "none"]
+Gelu = Literal["exact", "tanh", "quick"]
 # what others call ours; the nearest spelling of "gap" would be "map"
 POOLING_ELSEWHERE = {"gap": "mean", "avg": "mean", "tok": "token"}
 
@@ -126,13 +127,14 @@ class ViTConfig:
             Relative(), SinCos2D(), RoPE() or NoPosition()
         block: what a layer of the encoder is: Standard() or Axial()
         pool: how all tokens become one row: "token" takes the class token,
-            "mean" the mean of the patches, "map" attention pooling, "none"
-            keeps every token
+            "mean" the mean of the patches, "mean_norm" the mean without the
+            final norm, then a norm of it (timm's fc_norm), "map" attention
+            pooling, "none" keeps every token
         class_token: whether a learned class token comes before the patches
         registers: how many learned tokens that no pool reads come between them
         pre_logits: width of a tanh layer before the head; None leaves it out
-        gelu: "exact" (PyTorch's and timm's) or "tanh" (the authors'
-            approximation)
+        gelu: "exact" (PyTorch's and timm's), "tanh" (the authors'
+            approximation) or "quick" (CLIP's)
         norm_eps: epsilon of the LayerNorms; 1e-6 is the authors', PyTorch's is
             1e-5
         dropout: probability of dropout after the positions and each dense layer
@@ -155,7 +157,7 @@ class ViTConfig:
     block: Block = field(default_factory=Standard)
     pool: Pooling = "token"
     class_token: bool = True
-    registers: Annotated[int, Range(0)] = 0
+    registers: Annotated[int, Range(0)] = later(0)
     pre_logits: Count | None = None
     gelu: Gelu = "exact"
     norm_eps: Positive = 1e-6
@@ -219,14 +221,8 @@ class ViTConfig:
         return isinstance(self.stem, Hybrid)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers, strings and lists; the inverse of `from_json`.
-
-        `registers` is left out if 0, as in files from before there were any.
-        """
-        values = to_json(self)
-        if not self.registers:
-            del values["registers"]
-        return values
+        """Plain numbers, strings and lists; the inverse of `from_json`."""
+        return to_json(self)
 
     @classmethod
     def from_json(cls, values: Any) -> "ViTConfig":

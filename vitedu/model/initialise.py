@@ -26,7 +26,7 @@ def initialise(model: nn.Module) -> None:
     zero. Draws from torch's global generator.
     Source: vit_jax's models_vit.py; flax's `head` initialiser for the zeros.
     """
-    if model.norm.weight.is_meta:
+    if next(model.parameters()).is_meta:
         return  # shapes without numbers
     for name, module in model.named_modules():
         if isinstance(module, nn.LayerNorm):

@@ -11,6 +11,7 @@ from einops import rearrange
 from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
+from vitedu.fields import check_fields, later, shown
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
@@ -106,13 +107,14 @@ class PatchEmbedding(nn.Module):
         patch_size: tuple[int, int],
         in_channels: int,
         embed_dim: int,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.input_shape = (in_channels, *image_size)
         self.grid = patch_grid(image_size, patch_size)
         self.num_patches = self.grid[0] * self.grid[1]
         self.proj = nn.Conv2d(
-            in_channels, embed_dim, patch_size, stride=patch_size
+            in_channels, embed_dim, patch_size, stride=patch_size, bias=bias
         )
 
     def forward(self, images: Tensor) -> Tensor:
@@ -122,9 +124,19 @@ class PatchEmbedding(nn.Module):
 
 @dataclass(frozen=True)
 class Patches:
-    """The paper's stem: patches that don't overlap, each mapped linearly."""
+    """The paper's stem: patches that don't overlap, each mapped linearly.
+
+    CLIP's is Patches(bias=False, norm=True): the map has no bias, and all
+    tokens, positions added, go through a LayerNorm before the first block.
+    """
 
     name: str = field(default="Patches", init=False, repr=False)
+    bias: bool = later(True)
+    norm: bool = later(False)
+    __repr__ = shown
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def grid(self, config: "ViTConfig") -> tuple[int, int]:
         """Rows and columns. UserError: the image doesn't divide evenly."""
@@ -137,4 +149,5 @@ class Patches:
             config.patch_size,
             config.in_channels,
             config.embed_dim,
+            self.bias,
         )

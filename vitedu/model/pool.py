@@ -19,7 +19,7 @@ fx.wrap("rearrange")
 class Pool(nn.Module):
     """Equation (4): (b, t, d) -> (b, d), the class token or the patch mean.
 
-    `kind` is "token" or "mean"; the mean leaves the class token out.
+    `kind` is "token" or a mean, which leaves the class token out.
     Source: paper, section 3.1; the mean, appendix D.3.
     """
 

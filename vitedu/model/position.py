@@ -22,7 +22,7 @@ from einops import repeat
 from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
-from vitedu.fields import check_fields
+from vitedu.fields import check_fields, later, shown
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
@@ -104,13 +104,33 @@ class Learned1D(AddedTable):
 
     1-D: a row knows only its place in the sequence, the grid is left to
     learning. `at` is "stem" (the paper's choice), "layers" or "shared".
+    With `prefix=False` the class token and the registers have no row (DeiT-III,
+    DINOv2 with registers; timm's no_embed_class), which needs at="stem".
+
+    UserError: prefix=False with another `at`.
     Source: paper, section 3.1 and appendix D.4.
     """
 
     name: str = field(default="Learned1D", init=False, repr=False)
+    prefix: bool = later(True)
+    __repr__ = shown
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.prefix and self.at != "stem":
+            raise UserError(
+                f"Learned1D(prefix=False) needs at='stem', not {self.at!r}"
+            )
 
     def table(self, config: "ViTConfig") -> nn.Parameter:
-        return nn.Parameter(torch.zeros(1, config.num_tokens, config.embed_dim))
+        rows = config.num_tokens if self.prefix else config.num_patches
+        return nn.Parameter(torch.zeros(1, rows, config.embed_dim))
+
+    def add(self, tokens: Tensor, pos_embed: Any) -> Tensor:
+        if self.prefix:
+            return super().add(tokens, pos_embed)
+        rows = tokens.shape[1] - pos_embed.shape[1]
+        return super().add(tokens, F.pad(pos_embed, (0, 0, rows, 0)))
 
 
 @dataclass(frozen=True)
@@ -279,11 +299,12 @@ def recompute_after_loading(model: nn.Module, incompatible_keys: Any) -> None:
 
     `load_state_dict(assign=True)` changes those without calling `.to()`.
     """
-    if model.norm.weight.is_meta:
+    weight = next(model.parameters())
+    if weight.is_meta:
         return
     for module in model.modules():
         if isinstance(module, FixedTable):
-            module.to(model.norm.weight)
+            module.to(weight)
 
 
 def add_table(tokens: Tensor, pos_embed: nn.Parameter | nn.Module) -> Tensor:

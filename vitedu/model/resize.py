@@ -113,7 +113,8 @@ def resize_positions(
             f"image_size={old.image_size}"
         )
     (old_rows, old_columns), (rows, columns) = old.grid, new.grid
-    prefix = old.num_prefix_tokens
+    has_rows = getattr(old.position, "prefix", True)
+    prefix = old.num_prefix_tokens if has_rows else 0
     # end of a key: old grid, new grid, prefix tokens
     grids = {
         "pos_embed": (old.grid, new.grid, prefix),

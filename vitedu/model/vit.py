@@ -45,9 +45,15 @@ class ViT(Classifier):
             self.reg_token = nn.Parameter(torch.zeros(1, config.registers, d))
         self.pos_embed = config.position.build(config)
         self.dropout = nn.Dropout(config.dropout)
+        self.norm_pre: nn.Module = nn.Identity()
+        if getattr(config.stem, "norm", False):
+            self.norm_pre = nn.LayerNorm(d, eps=config.norm_eps)
         self.blocks = Encoder(config)
-        self.norm = nn.LayerNorm(d, eps=config.norm_eps)
+        self.norm: nn.Module = nn.LayerNorm(d, eps=config.norm_eps)
         self.pool = build_pool(config)
+        self.fc_norm: nn.Module = nn.Identity()
+        if config.pool == "mean_norm":
+            self.norm, self.fc_norm = self.fc_norm, self.norm
         self.pre_logits: nn.Module = nn.Identity()
         if config.pre_logits:
             fc = nn.Linear(d, config.pre_logits)
@@ -65,10 +71,14 @@ class ViT(Classifier):
         for prefix in (self.reg_token, self.cls_token):
             if prefix is not None:
                 x = torch.cat([prefix.expand(x.shape[0], -1, -1), x], 1)
-        return self.dropout(self.config.position.add(x, self.pos_embed))
+        x = self.dropout(self.config.position.add(x, self.pos_embed))
+        return self.norm_pre(x)
 
     def forward_features(self, images: Tensor) -> Tensor:
-        """(b, c, h, w) -> (b, t, d): all tokens after the final norm."""
+        """(b, c, h, w) -> (b, t, d): all tokens after the final norm.
+
+        With the pool "mean_norm" there is none before the pool.
+        """
         return self.norm(self.blocks(self.embed(images)))
 
     def forward_head(self, tokens: Tensor, pre_logits: bool = False) -> Tensor:
@@ -76,7 +86,8 @@ class ViT(Classifier):
 
         With `pre_logits` what the head gets, (b, d).
         """
-        y = self.pre_logits(self.pool(tokens))  # equation (4)
+        # equation (4)
+        y = self.pre_logits(self.fc_norm(self.pool(tokens)))
         return y if pre_logits else self.head(y)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -142,7 +153,8 @@ class ViT(Classifier):
             head = nn.Linear(config.embed_dim, num_classes)
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)
-            self.head = head.to(self.norm.weight)  # its device and dtype
+            weight = next(self.parameters())
+            self.head = head.to(weight)  # its device and dtype
 
     def set_input_size(
         self,
@@ -201,7 +213,7 @@ class ViT(Classifier):
         The final norm belongs to the last block; `coarse` changes nothing.
         """
         return {
-            "stem": r"^(?:cls_token|reg_token|pos_embed|patch_embed)",
+            "stem": r"^(?:cls_token|reg_token|pos_embed|patch_embed|norm_pre)",
             "blocks": [(r"^blocks\.(\d+)", None), (r"^norm", (99999,))],
         }
 

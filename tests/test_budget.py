@@ -18,7 +18,10 @@ from vitedu.budget import (
 from vitedu.model import (
     NAMES,
     Hybrid,
+    Learned1D,
+    Patches,
     ResNetConfig,
+    Standard,
     new_network,
     resnet_config,
     vit_config,
@@ -39,6 +42,13 @@ SHAPES = {
     "pre-logits-no-head": tiny(num_classes=0, pre_logits=24),
     "mean": tiny(pool="mean", class_token=False, pre_logits=24),
     "map": tiny(pool="map", registers=2),
+    "mean-norm": tiny(pool="mean_norm", registers=2),
+    "clip": tiny(stem=Patches(bias=False, norm=True), gelu="quick"),
+    "dinov2": tiny(
+        block=Standard(layer_scale=1e-5), position=Learned1D(prefix=False)
+    ),
+    "q-k-norm": tiny(block=Standard(qk_norm=True, qkv_bias=False)),
+    "swiglu": tiny(block=Standard(swiglu=True)),
     "hybrid": HYBRID,
     "bit-v2": RESNET,
     "bit-v1": replace(RESNET, family="bit-v1", pool_padding=None),

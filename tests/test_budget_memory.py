@@ -15,10 +15,13 @@ from vitedu.budget import OPTIMIZER_STATE, check_memory, memory, parameters
 from vitedu.errors import UserError
 from vitedu.model import (
     Hybrid,
+    Learned1D,
+    Patches,
     Relative,
     ResNetConfig,
     RoPE,
     SinCos2D,
+    Standard,
     ViT,
     ViTConfig,
     new_network,
@@ -41,6 +44,13 @@ SHAPES = {
     "pre-logits-no-head": tiny(num_classes=0, pre_logits=24),
     "mean": tiny(pool="mean"),
     "mean-no-class-token": tiny(pool="mean", class_token=False, pre_logits=24),
+    "mean-norm": tiny(pool="mean_norm"),
+    "clip": tiny(stem=Patches(bias=False, norm=True)),
+    "quick": tiny(gelu="quick"),
+    "layer-scale": tiny(block=Standard(layer_scale=1e-5)),
+    "no-prefix-rows": tiny(position=Learned1D(prefix=False)),
+    "no-q-k-v-bias": tiny(block=Standard(qkv_bias=False)),
+    "swiglu": tiny(block=Standard(swiglu=True)),
     "dropout": tiny(dropout=0.1),
     "drop-path": tiny(drop_path=0.5),  # its masks are too small to count
     "hybrid": HYBRID,
@@ -61,6 +71,10 @@ LARGER = {
     "plain": SMALL,
     "narrow-mlp": replace(SMALL, mlp_dim=48),
     "mean": replace(SMALL, pool="mean"),
+    "mean-norm": replace(SMALL, pool="mean_norm"),
+    "clip": replace(SMALL, stem=Patches(bias=False, norm=True), gelu="quick"),
+    "layer-scale": replace(SMALL, block=Standard(layer_scale=1e-5)),
+    "swiglu": replace(SMALL, block=Standard(swiglu=True)),
     "pre-logits": replace(SMALL, pre_logits=24),
     "no-head": replace(SMALL, num_classes=0),
 }
@@ -153,7 +167,9 @@ def test_bytes_of_mixed_precision_are_what_autograd_saves(
 @pytest.mark.slow
 @pytest.mark.parametrize("half", [None, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize("shape", ["plain", "narrow-mlp", "mean"])
+@pytest.mark.parametrize(
+    "shape", ["plain", "narrow-mlp", "mean", "layer-scale", "swiglu"]
+)
 def test_the_widest_moment_of_a_step_is_predicted(shape, half, checkpointing):
     config = LARGER[shape]
     model, images = built(config)
@@ -251,6 +267,7 @@ def test_activations_grow_with_the_batch_and_weights_do_not():
         (tiny(pool="map"), {"checkpointing": True}, "pools .*; measure this"),
         (replace(HYBRID, pool="map"), {}, "measure this model on its device"),
         (tiny(position=Relative()), {}, "measure this model on its device"),
+        (tiny(block=Standard(qk_norm=True)), {}, "no norm of q and k"),
     ],
 )
 def test_what_cannot_be_predicted_is_one_sentence(config, options, sentence):

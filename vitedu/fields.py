@@ -22,7 +22,7 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", bound="DataclassInstance")
 UNIONS = (types.UnionType, typing.Union)
+# metadata of a field newer than files, left out of JSON at its default
+LATER = {"later": True}
 
 
 @dataclass(frozen=True)
@@ -74,17 +76,13 @@ Seed = Annotated[int, Range(0, 2**64 - 1)]  # what torch takes as one
 Size = Annotated[tuple[Count, Count], OneForAll()]  # height, width
 
 
-def later(default: Any) -> Any:
-    """A field newer than files: JSON and `shown` leave it out at `default`."""
-    return field(default=default, metadata={"later": True})
-
-
 def is_left_out(each: "Field[Any]", owner: Any) -> bool:
-    return "later" in each.metadata and getattr(owner, each.name) == each.default
+    is_later = each.metadata.get("later", False)
+    return is_later and getattr(owner, each.name) == each.default
 
 
 def shown(config: Any) -> str:
-    """`Standard(layer_scale=1e-05)`, without what `later` leaves out."""
+    """`Standard(layer_scale=1e-05)`, without fields that LATER leaves out."""
     parts = ", ".join(
         f"{each.name}={getattr(config, each.name)!r}"
         for each in fields(config)

@@ -11,6 +11,7 @@ from vitedu.errors import UserError
 from vitedu.model import Learned1D, Learned2D, NoPosition, ResNetConfig
 from vitedu.model.axial import Axial
 from vitedu.model.hybrid import Hybrid
+from vitedu.model.patches import Patches
 from vitedu.model.position import SinCos2D
 from vitedu.model.relative import Relative, RoPE
 from vitedu.pictures import PreprocessSpec
@@ -256,6 +257,8 @@ NO_PLACE = {
         "NoPosition": {"position": NoPosition()},
         "registers=2": {"registers": 2},
         "pool='mean' beside a class token": {"pool": "mean"},
+        "pool='mean_norm'": {"pool": "mean_norm"},
+        "Patches(norm=True)": {"stem": Patches(norm=True)},
     },
     "hf": {
         "pool='mean'": {"pool": "mean"},

@@ -6,7 +6,11 @@ import torch
 from torch import nn
 
 from vitedu.budget.meta import bytes_alive, bytes_kept, on_meta
-from vitedu.budget.operations import has_formula, parameters
+from vitedu.budget.operations import (
+    has_formula,
+    mlp_products,
+    parameters,
+)
 from vitedu.errors import UserError
 from vitedu.model import ResNetConfig, ViTConfig, new_network
 from vitedu.model.network import NetworkConfig
@@ -80,8 +84,9 @@ def activation_bytes(
         return counted(*on_meta(new_network, config, batch_size, dtype))
     if not has_formula(config):
         refuse(
-            "memory is counted for the block Standard with positions that are "
-            "added and the pools 'token' and 'mean'"
+            "memory is counted for the block Standard with no norm of q and k, "
+            "positions that are added and the pools 'token', 'mean' and "
+            "'mean_norm'"
         )
     numbers = saved_activations if training else live_activations
     by_formula = batch_size * numbers(config, dtype.itemsize, half.itemsize)
@@ -114,10 +119,11 @@ def checkpointed_bytes(
     stem -= batch_size * behind
     inputs = config.depth * t * d * wide
     # the residual stream and its norm; the MLP's two
-    forward = inputs + t * (2 * d * wide + 2 * m * narrow)
+    forward = inputs + t * (2 * d * wide + kept_in_mlp(config) * m * narrow)
     # the gradients of the stream and of what the MLP is in the middle of
     backward = inputs - t * d * wide + block + t * (d * wide + m * narrow)
-    casts_of_block = (4 * d * d + 2 * d * m) * narrow if half != dtype else 0
+    kernels = 4 * d * d + mlp_products(config) * d * m
+    casts_of_block = kernels * narrow if half != dtype else 0
     moments = (
         (cast_bytes(config, dtype, half), stem + batch_size * forward),
         (casts_of_block, stem + batch_size * backward),
@@ -155,8 +161,21 @@ def saved_activations(config: ViTConfig, wide: int, narrow: int) -> int:
     # autocast's convolution keeps images of its own
     images = pixels(config) * (wide + (narrow if narrow != wide else 0))
     mask = t * d * wide if config.dropout else 0
+    # CLIP's norm: its input, mean and scale
+    norm = t * (d + 2) * wide if getattr(config.stem, "norm", False) else 0
     blocks = config.depth * saved_in_block(config, wide, narrow)
-    return images + mask + blocks + saved_at_end(config, wide, narrow)
+    return images + mask + norm + blocks + saved_at_end(config, wide, narrow)
+
+
+def kept_in_mlp(config: ViTConfig) -> int:
+    """Rows of mlp_dim numbers for a token, from the first product on.
+
+    They are before and after GELU; with a quick one also the sigmoid; with
+    SwiGLU both halves, the SiLU of one, and their product.
+    """
+    if getattr(config.block, "swiglu", False):
+        return 4
+    return 3 if config.gelu == "quick" else 2
 
 
 def saved_in_block(config: ViTConfig, wide: int, narrow: int) -> int:
@@ -164,9 +183,10 @@ def saved_in_block(config: ViTConfig, wide: int, narrow: int) -> int:
     norm = t * (d + 2) * wide  # its input, mean and scale
     # input; q, k, v; values; one number a row and head
     attention = t * ((d + 3 * d + d) * narrow + config.num_heads * wide)
-    mlp = t * (d + m + m) * narrow  # input, before GELU, after GELU
+    mlp = t * (d + kept_in_mlp(config) * m) * narrow
     masks = t * (d + m + d) * narrow if config.dropout else 0
-    return norm + attention + norm + mlp + masks
+    scale = 2 * t * d * narrow if config.block.layer_scale is not None else 0
+    return norm + attention + norm + mlp + masks + scale
 
 
 def saved_at_end(config: ViTConfig, wide: int, narrow: int) -> int:
@@ -177,7 +197,8 @@ def saved_at_end(config: ViTConfig, wide: int, narrow: int) -> int:
     features = t * d * wide if is_view else d * narrow
     if not hidden and not config.num_classes:
         features = 0
-    return t * (d + 2) * wide + features + hidden * narrow
+    rows = 1 if config.pool == "mean_norm" else t
+    return rows * (d + 2) * wide + features + hidden * narrow
 
 
 def live_activations(config: ViTConfig, wide: int, narrow: int) -> int:
@@ -187,7 +208,7 @@ def live_activations(config: ViTConfig, wide: int, narrow: int) -> int:
     the first tokens, the block's input, the residual stream and its norm.
     """
     d, m = config.embed_dim, config.mlp_dim
-    in_mlp = 4 * d * wide + 2 * m * narrow
+    in_mlp = 4 * d * wide + kept_in_mlp(config) * m * narrow
     in_attention = 3 * d * wide + 5 * d * narrow
     return pixels(config) * wide + config.num_tokens * max(in_mlp, in_attention)
 

@@ -64,11 +64,17 @@ def macs(config: NetworkConfig) -> int:
     d, m = config.embed_dim, config.mlp_dim
     p, q = config.patch_size
     stem = n * p * q * config.in_channels * d
-    dense = 4 * t * d * d + 2 * t * d * m  # q, k, v, their output; the MLP
+    # q, k, v, their output; the MLP
+    dense = 4 * t * d * d + mlp_products(config) * t * d * m
     attention = 2 * t * t * d  # q k^T and A v, quadratic in the tokens
     hidden = config.pre_logits or 0
     head = d * hidden + (hidden or d) * config.num_classes
     return stem + config.depth * (dense + attention) + head
+
+
+def mlp_products(config: ViTConfig) -> int:
+    """Matrices of embed_dim x mlp_dim in a block."""
+    return 3 if getattr(config.block, "swiglu", False) else 2
 
 
 def has_formula(config: NetworkConfig) -> bool:
@@ -76,8 +82,9 @@ def has_formula(config: NetworkConfig) -> bool:
     return (
         isinstance(config, ViTConfig)
         and type(config.block) is Standard
+        and not config.block.qk_norm
         and isinstance(config.position, NoPosition | AddedTable)
-        and config.pool in ("token", "mean")
+        and config.pool in ("token", "mean", "mean_norm")
     )
 
 

@@ -38,8 +38,8 @@ class MultiHeadAttention(nn.Module):
     """Equations (5) to (8), all heads at once: (b, t, d) -> (b, t, d).
 
     `qkv` holds q, k and v of all heads, in this order, as timm does; `bias` is
-    theirs. With `norm_eps`, q and k of each head are normed. A position may put a
-    module into `position_bias`, q (b, heads, t, hd) -> bias (b, heads, t, t),
+    theirs. With `norm_eps`, q and k of each head are normed. A position may put
+    a module into `position_bias`, q (b, heads, t, hd) -> bias (b, heads, t, t),
     or into `rotate`, (q, k) -> (q, k).
 
     ValueError: `embed_dim` does not divide into `num_heads`.

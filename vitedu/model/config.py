@@ -17,6 +17,7 @@ from typing import (
 
 from vitedu.errors import UserError, did_you_mean
 from vitedu.fields import (
+    LATER,
     Count,
     Depth,
     Positive,
@@ -26,7 +27,6 @@ from vitedu.fields import (
     check_fields,
     check_names,
     from_json,
-    later,
     to_json,
 )
 from vitedu.model.axial import Axial
@@ -157,7 +157,7 @@ class ViTConfig:
     block: Block = field(default_factory=Standard)
     pool: Pooling = "token"
     class_token: bool = True
-    registers: Annotated[int, Range(0)] = later(0)
+    registers: Annotated[int, Range(0)] = field(default=0, metadata=LATER)
     pre_logits: Count | None = None
     gelu: Gelu = "exact"
     norm_eps: Positive = 1e-6

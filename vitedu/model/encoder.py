@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from vitedu.fields import Positive, check_fields, later, shown
+from vitedu.fields import LATER, Positive, check_fields, shown
 from vitedu.model.attention import MultiHeadAttention
 
 if TYPE_CHECKING:
@@ -174,10 +174,10 @@ class Standard:
     """
 
     name: str = field(default="Standard", init=False, repr=False)
-    layer_scale: Positive | None = later(None)
-    qkv_bias: bool = later(True)
-    qk_norm: bool = later(False)
-    swiglu: bool = later(False)
+    layer_scale: Positive | None = field(default=None, metadata=LATER)
+    qkv_bias: bool = field(default=True, metadata=LATER)
+    qk_norm: bool = field(default=False, metadata=LATER)
+    swiglu: bool = field(default=False, metadata=LATER)
     __repr__ = shown
 
     def __post_init__(self) -> None:

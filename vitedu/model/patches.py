@@ -11,7 +11,7 @@ from einops import rearrange
 from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
-from vitedu.fields import check_fields, later, shown
+from vitedu.fields import LATER, check_fields, shown
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
@@ -131,8 +131,8 @@ class Patches:
     """
 
     name: str = field(default="Patches", init=False, repr=False)
-    bias: bool = later(True)
-    norm: bool = later(False)
+    bias: bool = field(default=True, metadata=LATER)
+    norm: bool = field(default=False, metadata=LATER)
     __repr__ = shown
 
     def __post_init__(self) -> None:

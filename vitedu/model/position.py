@@ -22,7 +22,7 @@ from einops import repeat
 from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
-from vitedu.fields import check_fields, later, shown
+from vitedu.fields import LATER, check_fields, shown
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
@@ -112,7 +112,7 @@ class Learned1D(AddedTable):
     """
 
     name: str = field(default="Learned1D", init=False, repr=False)
-    prefix: bool = later(True)
+    prefix: bool = field(default=True, metadata=LATER)
     __repr__ = shown
 
     def __post_init__(self) -> None:

@@ -24,10 +24,11 @@ from vitedu.weights.checkpoint import Checkpoint, Metadata
 from vitedu.weights.mapping import Row, layer
 
 EPS = 1e-12  # where config.json says none
-# what it calls the two GELUs; the first is written
+# what it calls the GELUs; the first is written
 GELUS = {
     "exact": ("gelu", "gelu_python"),
     "tanh": ("gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate"),
+    "quick": ("quick_gelu",),
 }
 FIELDS = {
     "hidden_size": "embed_dim",

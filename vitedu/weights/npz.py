@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from vitedu.model import Learned1D, ResNetConfig, SinCos2D, ViTConfig
+from vitedu.model import (
+    Learned1D,
+    Patches,
+    ResNetConfig,
+    SinCos2D,
+    ViTConfig,
+)
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights import mapping
 from vitedu.weights.checkpoint import Checkpoint, Metadata, NetworkConfig
@@ -186,7 +192,13 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     owner = "Google's npz format"
     mapping.check_vit(owner, config, stem=(), pool=(), position=POSITIONS)
     is_mean = config.pool == "mean" and config.class_token
-    mapping.check_holds(owner, {"pool='mean' beside a class token": is_mean})
+    excess = {
+        "pool='mean' beside a class token": is_mean,
+        "pool='mean_norm'": config.pool == "mean_norm",
+        f"stem={config.stem}": config.stem != Patches()
+        and not config.has_resnet,
+    }
+    mapping.check_holds(owner, excess)
     is_fixed = isinstance(config.position, SinCos2D)
     parts = LINEN if is_fixed or config.pool == "map" else RELEASED
     if config.class_token:

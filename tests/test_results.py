@@ -104,6 +104,7 @@ WRONG = {
     "commit": 3,
     "date": 2026,
     "wall_seconds": "12",
+    "start": 7,
     "data_wait": 1.5,
     "reproduces": "table-5",
     "notes": None,

@@ -384,6 +384,42 @@ def test_a_finished_run_is_not_that_of_other_data(here, part):
     assert again.result["dataset"] == first.result["dataset"]
 
 
+@slow
+@pytest.mark.parametrize("steps", [3, None], ids=["stopped", "finished"])
+def test_a_run_goes_on_from_its_own_first_weights_alone(here, steps):
+    stop = stopper(steps) if steps else None
+    model, other = own_model(), own_model()
+    nn.init.normal_(other.head.weight)
+    fit(CONFIG, "run", model=model, should_stop=stop)
+    before = weights(here / "run")
+    said = sentence(fit, CONFIG, "run", model=other)
+    assert said.startswith("run contains a run that started from other weight")
+    assert "of the model given now; start from the same, or" in said
+    assert weights(here / "run") == before
+    # the model as it was, and as far as the run has got with it
+    for same in (lambda: model, own_model, lambda: vitedu.load("run")):
+        run = fit(CONFIG, "run", model=same())
+        assert run.result["status"] == "finished"
+        assert run.result["start"] is not None
+
+
+@slow
+@pytest.mark.parametrize("steps", [3, None], ids=["stopped", "finished"])
+def test_a_file_of_weights_that_has_changed_starts_another_run(here, steps):
+    stop = stopper(steps) if steps else None
+    config = replace(CONFIG, model=TWO, weights="start.safetensors")
+    vitedu.save(own_model("a", "b", "c"), "start.safetensors")
+    fit(config, "run", should_stop=stop)
+    changed = own_model("a", "b", "c")
+    nn.init.zeros_(changed.blocks[0].attn.proj.weight)
+    vitedu.save(changed, "start.safetensors")
+    said = sentence(fit, config, "run")
+    assert "other weights than those of weights=start.safetensors now" in said
+    (here / "start.safetensors").unlink()
+    if steps is None:
+        assert fit(config, "run").result["start"] is not None
+
+
 # --- a loss, a change of pictures
 
 

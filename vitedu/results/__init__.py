@@ -85,6 +85,7 @@ class Result:
     commit: str | None
     date: str  # YYYY-MM-DD
     wall_seconds: Annotated[float, Range(0)]
+    start: str | None = None  # hash of the weights it started from, if known
     data_wait: Share | None = None  # of the time, spent waiting for data
     reproduces: dict[str, Any] = field(default_factory=dict)
     notes: str = ""

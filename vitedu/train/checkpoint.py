@@ -18,6 +18,7 @@ from vitedu.files import replace_file
 from vitedu.model.network import Network
 from vitedu.train.processes import SINGLE, Processes
 from vitedu.train.run_folder import OtherRun, RunFolder
+from vitedu.train.start import check_start
 from vitedu.train.state import TrainState
 from vitedu.train.step import StepResult
 from vitedu.weights import Checkpoint, read_weights, write_weights
@@ -37,6 +38,7 @@ def checkpoint_content(
         "format": FORMAT,
         "config": state.config.to_json(),
         "data": state.data,
+        "start": state.start,
         "step": state.step,  # schedule and order of the data follow from it
         "seconds": seconds,
         "pending": [tuple(result) for result in pending],  # not logged yet
@@ -90,6 +92,9 @@ def load_checkpoint(
                 f"{path} does not belong to this run: it was trained on other "
                 f"data: {changed}; restore them, or start anew"
             )
+        check_start(
+            path.parent, state.config, content.get("start"), state.start
+        )
         # the device may have changed, and with it `fused`
         optimizer = content["optimizer"]
         optimizer["param_groups"] = [
@@ -106,6 +111,7 @@ def load_checkpoint(
     state.precision.load_state_dict(content["precision"])
     set_random_state(content["random"], state.device)
     state.step = content["step"]
+    state.start = state.start or content.get("start")
     pending = [StepResult(*result) for result in content["pending"]]
     if not processes.is_first:  # the first one has the sums of all
         pending = [

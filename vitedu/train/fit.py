@@ -38,7 +38,9 @@ from vitedu.train.start import (
     Given,
     build_state,
     check_room,
+    check_start,
     into_settings,
+    start_of,
 )
 from vitedu.train.state import TrainState
 from vitedu.train.step import step_seed, train_step
@@ -121,8 +123,11 @@ def fit(
         stack.enter_context(torch.random.fork_rng(gpus))
 
         # A run that is finished is returned.
+        start = folder and processes.on_rank0(
+            lambda: start_of(config, given, folder.weights)
+        )
         run = folder and processes.on_rank0(
-            lambda: finished_run(folder, config, given)
+            lambda: finished_run(folder, config, given, start)
         )
         if run:
             return returned(run, model, device)
@@ -158,7 +163,7 @@ def fit(
 
         # The model with its optimizer, schedule, precision and loss.
         state = build_state(config, sources.train, device, processes, given)
-        state.data = sources.dataset.record()
+        state.data, state.start = sources.dataset.record(), start
         state.notes = [*notes, *state.notes]
         loop = Loop(state, sources, folder, processes, on_progress)
 
@@ -177,12 +182,19 @@ def fit(
 
 
 def finished_run(
-    folder: RunFolder, config: TrainConfig, given: Given = NOTHING
+    folder: RunFolder,
+    config: TrainConfig,
+    given: Given = NOTHING,
+    start: str | None = None,
 ) -> Run | None:
-    """None if it isn't finished. OtherRun: its data have changed since."""
+    """None if it isn't finished. OtherRun: its data or weights have changed.
+
+    `start` is `start_of` the run that is wanted.
+    """
     result = folder.finished(config)
     if result is None:
         return None
+    check_start(folder.path, config, result.get("start"), start)
     # data that have moved away, or were given in Python, are not asked for
     is_here = user_path(config.data or config.dataset).exists()
     if given.has_data or (is_here and config.given == given.names):

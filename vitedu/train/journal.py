@@ -223,6 +223,7 @@ class Journal:
             **results.machine(state.device),
             "date": datetime.now(UTC).date().isoformat(),
             "wall_seconds": round(self.seconds, 1),
+            **({} if state.start is None else {"start": state.start}),
             **({} if data_wait is None else {"data_wait": data_wait}),
             **({"notes": "; ".join(notes)} if notes else {}),
         }

@@ -3,11 +3,13 @@
 `state = build_state(config, sources.train, device)`
 """
 
+import hashlib
 import shlex
 import warnings
 from collections import Counter
 from dataclasses import fields, replace
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +26,7 @@ from vitedu.data.labels import few, numbered_names
 from vitedu.errors import UserError
 from vitedu.evaluate.batches import are_imagenet
 from vitedu.evaluate.losses import GivenLoss, Loss, balanced_weights
+from vitedu.files import user_path
 from vitedu.model import Classifier, ViTConfig, new_network
 from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
@@ -31,9 +34,11 @@ from vitedu.train.config import TrainConfig
 from vitedu.train.optimizer import MovingAverage, freeze, optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.processes import SINGLE, Processes
+from vitedu.train.run_folder import OtherRun
 from vitedu.train.schedule import build_schedule
 from vitedu.train.state import TrainState, count_steps
 from vitedu.weights import load
+from vitedu.weights.load import find_arrays
 from vitedu.weights.save import check_fits, expected_shapes
 
 UNEVEN = 10  # times as many images in one class as in another: worth a word
@@ -142,6 +147,48 @@ def check_model(model: Network) -> None:
                 "arithmetic"
             )
     check_fits(model.state_dict(), expected_shapes(model.config))
+
+
+def start_of(config: TrainConfig, given: Given, own: Path) -> str | None:
+    """A hash of the weights that a run starts from: a model's or a file's.
+
+    None: there are none, or they are in its own file, where it has got to.
+    """
+    weights: dict[str, Tensor]
+    if (model := given.model) is not None:
+        weights = model.state_dict()
+    elif config.weights is None or not user_path(config.weights).exists():
+        return None
+    else:
+        weights = find_arrays(config.weights).arrays
+    found = hash_of(weights)
+    if own.is_file() and found == hash_of(find_arrays(own).arrays):
+        return None
+    return found
+
+
+def hash_of(weights: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        tensor = weights[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()[:16]
+
+
+def check_start(
+    folder: Path, config: TrainConfig, before: str | None, now: str | None
+) -> None:
+    """OtherRun: the run in `folder` started from other weights."""
+    if before == now or None in (before, now):
+        return
+    whose = "the model given now"
+    if config.weights is not None:
+        whose = f"weights={config.weights} now"
+    raise OtherRun(
+        f"{folder} contains a run that started from other weights than those "
+        f"of {whose}; start from the same, or train in another folder"
+    )
 
 
 # --- the network and its classes

@@ -37,6 +37,7 @@ class TrainState:
     images_per_epoch: int = 0
     # by which the data are known again
     data: dict[str, Any] = field(default_factory=dict)
+    start: str | None = None  # `start_of` the run
     class_names: tuple[str, ...] = ()  # what the result calls its outputs
     class_weights: Tensor | None = None  # (classes,)
     frozen: list[nn.Parameter] = field(default_factory=list)  # by the config

@@ -52,7 +52,7 @@ def features_of(data: Split, side: int) -> Features:
 
 
 def nearest_mean(few: Features, test: Features) -> float:
-    """The share of `test` that is nearest to the mean of its class."""
+    """How many of `test` are nearest to the mean of their class, in percent."""
     means = torch.stack(
         [
             few.features[few.labels == label].mean(dim=0)
@@ -60,12 +60,12 @@ def nearest_mean(few: Features, test: Features) -> float:
         ]
     )
     answers = torch.cdist(test.features, means).argmin(dim=1)
-    return (answers == test.labels).double().mean().item()
+    return 100 * (answers == test.labels).double().mean().item()
 
 
-def percent(name: str, *shares: float) -> dict[str, Any]:
+def percent(name: str, *accuracies: float) -> dict[str, Any]:
     """A metric by its name, printed; several draws are kept beside the mean."""
-    values = [round(100 * share, 2) for share in shares]
+    values = [round(each, 2) for each in accuracies]
     mean = round(sum(values) / len(values), 2)
     print(f"{name:28} {mean:6.2f} %  {values}", flush=True)
     return {name: {"value": mean, "unit": "percent", "draws": values}}
@@ -83,10 +83,11 @@ def main() -> None:
     # the file has the classes by turns
     train, test = data.train.first(NUM_TRAIN), data.test.first(NUM_TEST)
     metrics: dict[str, Any] = {}
+    network = vitedu.load(options.run)
     for side in (SIDE, 224):
         x, xt = features_of(train, side), features_of(test, side)
         pool = x.take(torch.arange(POOL))
-        for point in fewshot_curve(pool, xt):
+        for point in fewshot_curve(network, pool, xt):
             name = f"fewshot_{point.shots}/{side}px"
             metrics |= percent(name, *point.accuracies)
             nearest = [
@@ -98,11 +99,11 @@ def main() -> None:
             ]
             name = f"nearest_mean_{point.shots}/{side}px"
             metrics |= percent(name, *nearest)
-        metrics |= percent(f"closed_form/{side}px", fewshot_accuracy(*x, *xt))
-        probe = linear_probe(x).accuracy(*xt)
+        closed_form = fewshot_accuracy(network, x, xt)
+        metrics |= percent(f"closed_form/{side}px", closed_form)
+        probe = linear_probe(network, x).accuracy(network, xt)
         metrics |= percent(f"probe/{side}px", probe)
-    network = vitedu.load(options.run)
-    metrics |= percent("finetune/128px", accuracy(network, test).accuracy / 100)
+    metrics |= percent("finetune/128px", accuracy(network, test).accuracy)
     results.write(
         options.out,
         {

@@ -20,6 +20,7 @@ from vitedu.evaluate import (
     accuracy,
     features,
     fewshot_accuracy,
+    knn,
     linear_probe,
 )
 from vitedu.interpret import attention_map
@@ -205,12 +206,15 @@ def test_an_evaluation_waits_at_its_end_and_not_for_every_batch():
 
 def test_features_come_to_the_cpu_and_few_shots_and_probe_work_there():
     with StandIn(may_wait=True):
-        few = features(known(), SET, batch_size=8)
+        model = known()
+        few = features(model, SET, batch_size=8)
     assert few.features.device.type == few.labels.device.type == "cpu"
     x = torch.randn(few.features.shape, generator=torch.Generator())
     with StandIn():
-        fewshot_accuracy(x, few.labels, x, few.labels)
-        linear_probe(Features(x, few.labels), l2=1.0)
+        given = Features(x, few.labels)
+        fewshot_accuracy(model, given, given)
+        linear_probe(model, given, l2=1.0)
+        knn(model, given, given)
 
 
 # --- looking inside

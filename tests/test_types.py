@@ -70,11 +70,14 @@ rows: int = len(features) + len(labels)
 accuracy: float = vitedu.evaluate.accuracy(model, "photos/val").accuracy
 few = vitedu.evaluate.Features(features, labels)
 five = few.take(vitedu.evaluate.sample_shots(labels, 5, seed=0))
-share: float = vitedu.evaluate.fewshot_accuracy(*five, *few)
-scores: Tensor = vitedu.evaluate.fewshot_classifier(*five).scores(features)
-for point in vitedu.evaluate.fewshot_curve(few, few, shots=(1, 5)):
-    print(point.shots, 100 * point.mean, point.std or 0.0)
-share = vitedu.evaluate.linear_probe(five, l2=(0.1, 0.01)).accuracy(*few)
+accuracy = vitedu.evaluate.fewshot_accuracy(model, five, "photos/val")
+classifier = vitedu.evaluate.fewshot_classifier(model, five)
+scores: Tensor = classifier.scores(features)
+for point in vitedu.evaluate.fewshot_curve(model, few, few, shots=(1, 5)):
+    print(point.shots, point.mean, point.std or 0.0)
+probe = vitedu.evaluate.linear_probe(model, "photos/train", l2=(0.1, 0.01))
+accuracy = probe.accuracy(model, few)
+accuracy = vitedu.evaluate.knn(model, "photos/train", "photos/val", k=5)
 accuracy = vitedu.evaluate.real_accuracy(model, "val", "real.json").accuracy
 accuracy = vitedu.evaluate.objectnet_accuracy(model, "on").top5_accuracy
 vtab = vitedu.train.run_vtab("ViT-B/16", {"dtd": ("a", "b")}, "out", lr=0.003)

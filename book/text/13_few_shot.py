@@ -26,7 +26,7 @@ from vitedu import evaluate, figures, results
 from vitedu.data import find_images, folder_of, load_folder, photo
 from vitedu.data import MissingDataError
 from vitedu.data.readers.shapes import write_folder
-from vitedu.evaluate import features, sample_shots
+from vitedu.evaluate import Features, features, sample_shots
 from vitedu.figures import photos
 from vitedu.figures.chapters import few_shot
 
@@ -72,9 +72,9 @@ few = train.take(sample_shots(train.labels, 5, seed=0))
 
 # %% tags=["nbval-ignore-output"]
 start = time.perf_counter()
-right = evaluate.fewshot_accuracy(*few, *test)
+right = evaluate.fewshot_accuracy(model, few, test)
 took = 1000 * (time.perf_counter() - start)
-print(f"{what}: {right:.0%} of {len(test.labels)} right")
+print(f"{what}: {right:.0f}% of {len(test.labels)} right")
 print(f"built and tested in {took:.0f} milliseconds")
 
 # %% [markdown]
@@ -275,16 +275,16 @@ print(f"{fewshot_accuracy(*few, *test):.0%}")
 # %% tags=["nbval-check-output", "hide-input"]
 _ = torch.manual_seed(0)
 for number in (6, 60):  # fewer photographs than numbers, and more
-    random = torch.randn(number, 20), torch.arange(number) % 3
-    unseen = torch.randn(500, 20), torch.arange(500) % 3
-    ours = fewshot_accuracy(*random, *unseen)
-    assert ours == evaluate.fewshot_accuracy(*random, *unseen)
+    random = Features(torch.randn(number, 20), torch.arange(number) % 3)
+    unseen = Features(torch.randn(500, 20), torch.arange(500) % 3)
+    ours = 100 * fewshot_accuracy(*random, *unseen)
+    assert ours == evaluate.fewshot_accuracy(model, random, unseen)
     x, y = random
     mean, std, weights = least_squares(x, y, 4.0)
     x, y = whiten(x, mean, std), 2.0 * F.one_hot(y).double() - 1
     square = x.mT @ x + 4.0 * torch.eye(21)
     assert torch.allclose(square @ weights, x.mT @ y, atol=1e-8)
-assert round(right, 6) == round(fewshot_accuracy(*few, *test), 6)
+assert round(right, 6) == round(100 * fewshot_accuracy(*few, *test), 6)
 print("check: the formula holds, and the accuracy is the package's")
 
 
@@ -435,7 +435,9 @@ found = {
         draws(train, test, fewshot_accuracy, 5)
     ),
     "least squares, all": fewshot_accuracy(*train, *test),
-    "logistic regression, all": evaluate.linear_probe(train).accuracy(*test),
+    "logistic regression, all": (
+        evaluate.linear_probe(model, train).accuracy(model, test) / 100
+    ),
 }
 if names == ("ants", "bees"):
     found = {"its own head, no photograph": own_head(), **found}

@@ -14,6 +14,7 @@ from tests.evaluate.small import cut, prepared, small
 from vitedu import UserError
 from vitedu.data import photo
 from vitedu.evaluate import Answers, accuracy, all_logits, top_k_correct
+from vitedu.evaluate.losses import LOSSES
 
 
 class Given(nn.Module):
@@ -144,12 +145,12 @@ def test_the_loss_is_the_one_that_the_head_was_trained_by(bias):
     with torch.no_grad():
         logits = model(images)
     if bias:
-        name, yes_or_no = "sigmoid_cross_entropy", F.one_hot(labels, 3).float()
+        name, yes_or_no = "sigmoid", F.one_hot(labels, 3).float()
         want = F.binary_cross_entropy_with_logits(
             logits, yes_or_no, reduction="sum"
         )
     else:
-        name = "softmax_cross_entropy"
+        name = "softmax"
         want = F.cross_entropy(logits, labels, reduction="sum")
     assert (measured.loss_name, measured.loss_sum) == (name, want.item())
 
@@ -160,7 +161,15 @@ def test_a_model_that_says_so_is_measured_by_the_sigmoid(tmp_path):
     path = vitedu.save(model, tmp_path / "w.safetensors")
     for each in (model, path, str(path)):
         measured = accuracy(each, [prepared()])
-        assert measured.loss_name == "sigmoid_cross_entropy"
+        assert measured.loss_name == model.loss_name
+
+
+def test_our_own_losses_have_the_same_name_when_they_are_given():
+    for name, loss in LOSSES.items():
+        smooth = partial(loss, label_smoothing=0.1)
+        for each in (loss, smooth):
+            measured = accuracy(small(), [prepared()], loss=each)
+            assert measured.loss_name == name
 
 
 def test_a_loss_may_be_given():

@@ -65,7 +65,7 @@ def test_an_answer_counts_if_it_is_one_of_the_labels(folder, tmp_path):
     # right, as the second of two; wrong; no label; right
     real = write(tmp_path / "real.json", [[504, 7], [0, 1], [], [7]])
     found = real_accuracy(model_of(1000, answer=7), folder, real)
-    assert found == RealEvaluation(2, 3, 1)
+    assert found == RealEvaluation(2, 3)
     assert found.accuracy == pytest.approx(200 / 3)
 
 

@@ -84,14 +84,17 @@ def check_labels(
 
 
 def check_known(
-    part: Path, names: Sequence[str], classes: Sequence[str]
+    part: Path | str,
+    names: Sequence[str],
+    classes: Sequence[str],
+    known_to: str = "train/",
 ) -> None:
-    """UserError: a part has a class that train/ doesn't have."""
+    """UserError: a part has a class that `known_to` doesn't have."""
     for name in names:
         if name not in classes:
             raise UserError(
-                f"{part} has the class {name!r}, which train/ doesn't have; "
-                f"its classes: {few(classes)}"
+                f"{part} has the class {name!r}, which {known_to} doesn't "
+                f"have; its classes: {few(classes)}"
             )
 
 

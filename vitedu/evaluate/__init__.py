@@ -1,4 +1,9 @@
-"""Measures of a trained model."""
+"""Measures of a trained model.
+
+What is called an accuracy is in percent, here as in logs, results and reports;
+probabilities, recall and precision are shares in 0..1. (The chapters' own few
+lines, such as `vitedu.plain.accuracy`, count shares.)
+"""
 
 from vitedu.evaluate.accuracy import (
     Answers,
@@ -33,7 +38,7 @@ from vitedu.evaluate.imagenet import (
     real_accuracy,
 )
 from vitedu.evaluate.predict import Prediction, predict
-from vitedu.evaluate.probe import LinearProbe, linear_probe
+from vitedu.evaluate.probe import LinearProbe, knn, linear_probe
 from vitedu.evaluate.vtab import VTAB, VtabResult, VtabTask
 
 __all__ = [
@@ -62,6 +67,7 @@ __all__ = [
     "fewshot_accuracy",
     "fewshot_classifier",
     "fewshot_curve",
+    "knn",
     "linear_probe",
     "most_confused",
     "objectnet_accuracy",

@@ -33,7 +33,7 @@ class Evaluation(NamedTuple):
     num_correct: int
     loss_sum: float  # in nats
     num_images: int
-    loss_name: str = "softmax_cross_entropy"
+    loss_name: str = "softmax"  # "sigmoid", or the caller's own
     num_unanswered: int = 0  # logits are NaN or infinite; they count as wrong
     num_top5_correct: int | None = None  # None: too few classes
 

@@ -8,6 +8,10 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from vitedu.data.dataset import match_classes
+from vitedu.data.feed.loader import yields_batches
+from vitedu.data.labels import check_known
+from vitedu.data.open import open_split, warn_of_skipped
 from vitedu.errors import UserError
 from vitedu.evaluate.batches import (
     Data,
@@ -42,12 +46,38 @@ def features(
     A feature is the head's input: the class token or the pooled patches after
     the final norm (and the pre-logits layer, if any); for a ResNet the mean
     over positions. `model` and `data` are as for `accuracy`, but labels are the
-    data's own: for a folder, its classes in alphabetical order.
+    data's own: for a folder, its classes in alphabetical order. `Features` as
+    `data` are returned as they are, here and in what is built on features.
 
     UserError: the data have another form, or the model keeps all tokens
     (pool=none). ValueError: there are no images. TypeError: the model isn't a
     ViT or ResNet of vitedu.
     """
+    return features_and_names(model, data, batch_size, num_workers)[0]
+
+
+def features_and_names(
+    model: nn.Module | str | PathLike[str],
+    data: Data,
+    batch_size: int,
+    num_workers: int,
+    like: tuple[str, ...] = (),
+) -> tuple[Features, tuple[str, ...]]:
+    """`features`, and the classes of a folder, which are matched with `like`.
+
+    UserError also if the folder has a class that isn't in `like`.
+    """
+    if isinstance(data, Features):
+        return data, ()
+    names: tuple[str, ...] = ()
+    if not yields_batches(data):
+        split = open_split(data)
+        warn_of_skipped(data, split)
+        if split.is_named and like:
+            who = "the training data"
+            check_known(split.name, split.class_names, like, who)
+            split = match_classes(split, like, len(like))
+        data, names = split, split.class_names if split.is_named else ()
     network = inside(loaded(model), "features")
     if network.config.pool == "none":
         raise UserError(
@@ -63,7 +93,28 @@ def features(
         network, data, batch_size, num_workers, by_class_of_model=False
     )
     with evaluating(network):
-        return Features(*all_rows(compute, batches, "features"))
+        return Features(*all_rows(compute, batches, "features")), names
+
+
+def features_of_both(
+    model: nn.Module | str | PathLike[str],
+    train: Data,
+    test: Data,
+    batch_size: int,
+    num_workers: int,
+) -> tuple[Features, Features]:
+    """Checked; the classes of a folder `test` are matched with `train`'s."""
+    size, workers = batch_size, num_workers
+    known, names = features_and_names(model, train, size, workers)
+    unseen, _ = features_and_names(model, test, size, workers, names)
+    check_features("training images", *known)
+    check_features("test images", *unseen)
+    return known, unseen
+
+
+def percent_right(answers: Tensor, labels: Tensor) -> float:
+    """How many answers (n,) are the labels (n,), in percent."""
+    return 100 * (answers == labels).double().mean().item()
 
 
 def check_features(what: str, features: Tensor, labels: Tensor) -> None:

@@ -63,7 +63,6 @@ class RealEvaluation(NamedTuple):
 
     num_correct: int
     num_images: int
-    num_unlabelled: int = 0
 
     @property
     def accuracy(self) -> float:
@@ -162,7 +161,7 @@ def real_counts(
             "validation set"
         )
     num_correct = top_k_correct(Answers(logits, right), 1)
-    return RealEvaluation(num_correct, num_images, len(names) - num_images)
+    return RealEvaluation(num_correct, num_images)
 
 
 def real_rows(names: Sequence[str]) -> list[int]:

@@ -126,7 +126,11 @@ class GivenLoss:
 
 
 def name_of(loss: Loss) -> str:
+    """Its name in LOSSES, else its own."""
     loss = getattr(loss, "func", loss)  # of functools.partial
+    for name, known in LOSSES.items():
+        if loss is known:
+            return name
     own = getattr(loss, "name", None) or getattr(loss, "__name__", None)
     return str(own or type(loss).__name__)
 

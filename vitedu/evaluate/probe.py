@@ -1,19 +1,28 @@
-"""A linear probe: logistic regression on frozen features.
+"""What frozen features are worth: a linear probe, and nearest neighbours.
 
-`probe = linear_probe(features(model, "photos/train"))`
-`probe.accuracy(*features(model, "photos/val"))  # a share, 0..1`
+`probe = linear_probe(model, "photos/train")`
+`probe.accuracy(model, "photos/val")  # in percent`
+`knn(model, "photos/train", "photos/val")  # in percent, and nothing learned`
 """
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from vitedu.data.feed.order import hold_out
-from vitedu.evaluate.features import Features, check_features
+from vitedu.evaluate.batches import Data
+from vitedu.evaluate.features import (
+    Features,
+    check_features,
+    features_and_names,
+    features_of_both,
+    percent_right,
+)
 
 # from the strongest, which converges fastest, to hardly any
 L2S = tuple(10.0**power for power in range(1, -7, -1))
@@ -21,6 +30,7 @@ MOST_STEPS = 1000
 # of the gradient's largest entry, where the mean loss is about 1
 TOLERANCE = 1e-6
 HISTORY = 20  # steps, each a change of the weights and of the gradient
+SIMILARITIES = 1 << 24  # to the neighbours, in memory at a time
 
 
 class LinearProbe(NamedTuple):
@@ -31,51 +41,69 @@ class LinearProbe(NamedTuple):
     weight: Tensor  # (classes, d)
     bias: Tensor  # (classes,)
     l2: float
+    class_names: tuple[str, ...] = ()  # of a folder that it was trained on
 
     def logits(self, x: Tensor) -> Tensor:
         """Features (n, d) to (n, classes)."""
         x = (x.double() - self.mean) / self.std
         return F.linear(x, self.weight, self.bias)
 
-    def accuracy(self, x: Tensor, y: Tensor) -> float:
-        """The share of features (n, d) that get their labels (n,)."""
+    def accuracy(
+        self,
+        model: nn.Module | str | PathLike[str],
+        test: Data,
+        *,
+        batch_size: int = 64,
+        num_workers: int = 0,
+    ) -> float:
+        """Top-1 accuracy on `test` in percent; arguments as for `features`.
+
+        Classes of a folder are matched by name with those of the training data.
+        """
+        (x, y), _ = features_and_names(
+            model, test, batch_size, num_workers, self.class_names
+        )
         check_features("test images", x, y)
-        answers = self.logits(x).argmax(dim=1)
-        return (answers == y).double().mean().item()
+        return percent_right(self.logits(x).argmax(dim=1), y)
 
 
 def linear_probe(
-    train: Features,
+    model: nn.Module | str | PathLike[str],
+    train: Data,
     *,
     l2: float | Sequence[float] = L2S,
     validation: float = 0.2,
     seed: int = 0,
+    batch_size: int = 64,
+    num_workers: int = 0,
 ) -> LinearProbe:
     """Multinomial logistic regression on features, by L-BFGS in float64.
 
-    Minimises the mean cross-entropy in nats plus l2 / 2 times the sum of
-    squared weights (not the bias), on features standardised by the training
-    images. Of several `l2` the one with the lowest loss on a held-out share
-    `validation` of every class (split by `seed`) is chosen, and the classifier
-    is fitted again to all images. scikit-learn's C is 1 / (l2 * n).
+    `model` and `train` are as for `features`. Minimises the mean cross-entropy
+    in nats plus l2 / 2 times the sum of squared weights (not the bias), on
+    features standardised by the training images. Of several `l2` the one with
+    the lowest loss on a held-out share `validation` of every class (split by
+    `seed`) is chosen, and the classifier is fitted again to all images.
+    scikit-learn's C is 1 / (l2 * n).
 
     UserError: too few images to hold some out. ValueError: the features and
     labels don't fit together, or an `l2` isn't above 0.
     """
-    check_features("training images", *train)
+    known, names = features_and_names(model, train, batch_size, num_workers)
+    check_features("training images", *known)
     l2s = sorted([l2] if isinstance(l2, int | float) else l2, reverse=True)
     if not l2s[-1] > 0:
         raise ValueError(f"l2 must be above 0, got {l2}")
-    num_classes = int(train.labels.max()) + 1
-    if len(l2s) == 1:
-        return _fit(train, l2s, num_classes)[0]
-    held_out = hold_out(train.labels, validation, seed)
-    candidates = _fit(train.take(~held_out), l2s, num_classes)
-    x, y = train.take(held_out)
-    losses = [F.cross_entropy(each.logits(x), y) for each in candidates]
-    best = int(torch.stack(losses).argmin())
-    # the stronger ones come first again, since each starts where the last ended
-    return _fit(train, l2s[: best + 1], num_classes)[-1]
+    num_classes = int(known.labels.max()) + 1
+    if len(l2s) > 1:
+        held_out = hold_out(known.labels, validation, seed)
+        candidates = _fit(known.take(~held_out), l2s, num_classes)
+        x, y = known.take(held_out)
+        losses = [F.cross_entropy(each.logits(x), y) for each in candidates]
+        best = int(torch.stack(losses).argmin())
+        # the stronger ones come first again: each starts where the last ended
+        l2s = l2s[: best + 1]
+    return _fit(known, l2s, num_classes)[-1]._replace(class_names=names)
 
 
 def _fit(
@@ -111,3 +139,37 @@ def _fit(
         learned = weight.detach().clone(), bias.detach().clone()
         probes.append(LinearProbe(mean, std, *learned, l2))
     return probes
+
+
+def knn(
+    model: nn.Module | str | PathLike[str],
+    train: Data,
+    test: Data,
+    *,
+    k: int = 20,
+    temperature: float = 0.07,
+    batch_size: int = 64,
+    num_workers: int = 0,
+) -> float:
+    """Top-1 accuracy in percent of the nearest neighbours, without training.
+
+    Of each test image the `k` training images (at most all) with the largest
+    cosine similarity s of features vote for their classes, with weights of
+    exp(s / temperature). `model`, `train` and `test` are as for `features`;
+    classes of folders are matched by name.
+
+    ValueError: features and labels don't fit together.
+    Source: Wu et al. 2018, section 3.4; k and temperature are DINO's.
+    """
+    (x, y), (xt, yt) = features_of_both(
+        model, train, test, batch_size, num_workers
+    )
+    x, xt = (F.normalize(each.float()) for each in (x, xt))
+    answers = []
+    for rows in xt.split(max(1, SIMILARITIES // len(x))):
+        similarities, nearest = (rows @ x.mT).topk(min(k, len(x)))  # (b, k)
+        # the largest weight is 1, so that none overflows
+        weights = ((similarities - similarities[:, :1]) / temperature).exp()
+        votes = weights.new_zeros(len(rows), int(y.max()) + 1)  # (b, classes)
+        answers.append(votes.scatter_add_(1, y[nearest], weights).argmax(dim=1))
+    return percent_right(torch.cat(answers), yt)

@@ -356,7 +356,7 @@ class Loop:
         model, test = self.saver.final_model(is_finished), None
         if is_finished:
             test = self.evaluate(self.sources.test, model)
-        result = self.journal.result(command, test)
+        result = self.journal.conclude(command, test)
         if folder := self.folder:
 
             def write() -> None:

@@ -192,8 +192,11 @@ class Journal:
                 before += lasted
         return round(waited / before, 3) if before else None
 
-    def result(self, command: str, test: Evaluation | None) -> dict[str, Any]:
-        """The fields of result.json; `test` is None if the run was stopped."""
+    def conclude(self, command: str, test: Evaluation | None) -> dict[str, Any]:
+        """Log the test accuracy, the last line; the fields of result.json.
+
+        `test` is None if the run was stopped.
+        """
         state, config = self.state, self.state.config
         numbers: dict[str, float] = {}
         is_best = test is not None and config.keep == "best"

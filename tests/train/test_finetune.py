@@ -1,5 +1,6 @@
 """Fine-tuning: a line of Python, and the configuration of a command line."""
 
+import shutil
 import typing
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from vitedu.train.finetune import (
     MODEL_FIELDS,
     FinetuneFields,
     finetune_config,
+    with_choice,
     with_weights,
 )
 from vitedu.train.run_folder import RunFolder
@@ -81,6 +83,80 @@ class Greys(Dataset):
     def __getitem__(self, index):
         grey = 40 + 160 * self.targets[index]
         return np.full((16, 16, 3), grey, np.uint8), self.targets[index]
+
+
+def listed(folder, counts):
+    """Files that only their names make pictures: {"train/ants": 3}."""
+    for place, count in counts.items():
+        (folder / place).mkdir(parents=True)
+        for number in range(count):
+            (folder / place / f"{number}.jpg").touch()
+
+
+# --- what the best weights are chosen by
+
+
+@pytest.mark.parametrize(
+    ("counts", "validation"),
+    [
+        ({"train/a": 100, "train/b": 100, "val/a": 9}, 0.1),
+        ({"train/a": 100, "train/b": 99, "val/a": 9}, 0.0),
+        # a fifth is held out to test on
+        ({"a": 125, "b": 125}, 0.1),
+        ({"a": 125, "b": 124}, 0.0),
+        # 19 and 20 of each class on average
+        ({f"Train/{i}": 19 for i in range(11)} | {"Valid/0": 9}, 0.0),
+        ({f"Train/{i}": 10 + 2 * i for i in range(11)} | {"Valid/0": 9}, 0.1),
+    ],
+)
+def test_a_tenth_of_a_large_enough_folder_chooses(tmp_path, counts, validation):
+    listed(tmp_path, counts)
+    num_classes = len([x for x in counts if not x.lower().startswith("val")])
+    config = recipe("finetune", "cpu")
+    config = replace(
+        config,
+        model=replace(config.model, num_classes=num_classes),
+        dataset=str(tmp_path),
+    )
+    found = with_choice(config, {})
+    keep = "best" if validation else "last"
+    assert (found.validation, found.keep) == (validation, keep)
+    assert with_choice(config, {"validation": "0"}) == config
+    few = replace(config, max_images=199)
+    assert with_choice(few, {}) == few
+    last = with_choice(config, {"keep": "last"})
+    assert (last.validation, last.keep) == (validation, "last")
+
+
+def test_a_part_to_choose_by_is_used_and_named_sets_stay(tmp_path):
+    listed(tmp_path, {"train/a": 300, "train/b": 300, "val/a": 9, "test/b": 9})
+    config = replace(recipe("finetune", "cpu"), dataset=str(tmp_path))
+    found = with_choice(config, {})
+    assert (found.validation, found.keep) == (0.0, "best")
+    for name in ("ants-bees", "cifar10", "digits"):
+        known = replace(config, dataset=name)
+        assert with_choice(known, {}) == known
+
+
+def test_a_run_says_what_it_holds_out_and_keeps(here):
+    for name in CLASSES:
+        for number in range(10, 125):
+            shutil.copy(
+                here / f"photos/{name}/{number % 10}.png",
+                here / f"photos/{name}/{number}.png",
+            )
+    run = vitedu.finetune("start.safetensors", "photos", **SHORT)
+    assert (
+        "20 of the 200 images to train on (10 % of each class) are"
+        in (run.result["notes"])
+    )
+    assert "the best on the validation part" in run.result["notes"]
+    assert run.result["dataset"]["num_train"] == 180
+    measured = [x for x in run.history if "validation_accuracy" in x]
+    assert len(measured) == SHORT["epochs"]
+    run = vitedu.finetune("start.safetensors", "photos", validation=0, **SHORT)
+    assert run.result["dataset"]["num_train"] == 200
+    assert "validation" not in run.result["notes"]
 
 
 # --- one line

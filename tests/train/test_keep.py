@@ -57,9 +57,13 @@ def accuracies(run):
 
 
 def best_step(run):
-    """The first step with the highest validation accuracy."""
-    measured = accuracies(run)
-    return min(measured, key=lambda step: (-measured[step], step))
+    """The first with the highest validation accuracy, at the lowest loss."""
+    measured = {
+        (-line["validation_accuracy"], line["validation_loss"], line["step"])
+        for line in run.history
+        if "validation_accuracy" in line
+    }
+    return min(measured)[-1]
 
 
 # --- the best weights
@@ -75,7 +79,16 @@ def test_the_best_weights_are_those_of_a_run_that_ends_there(here, config):
     assert equal(shorter.model, run.model)
 
 
-def test_of_equal_accuracies_the_earlier_is_kept(here):
+def test_of_equal_accuracies_the_lower_loss_is_kept(here):
+    # a rate that changes the loss, and no answer
+    run = fit(replace(BEST, lr=1e-4))
+    assert len({*accuracies(run).values()}) == 1
+    assert best_step(run) > 3
+    step = best_step(run)
+    assert f"weights are those of step {step}, the best" in run.result["notes"]
+
+
+def test_of_equal_results_the_earlier_is_kept(here):
     # a rate that changes no answer: all accuracies are equal
     run = fit(replace(BEST, lr=1e-12))
     assert len({*accuracies(run).values()}) == 1

@@ -32,7 +32,11 @@ from vitedu.train import (
 )
 from vitedu.train.config import MAY_DIFFER, TIERS, differences
 from vitedu.train.data import class_names_of
-from vitedu.train.finetune import finetune_config, with_weights
+from vitedu.train.finetune import (
+    finetune_config,
+    with_choice,
+    with_weights,
+)
 from vitedu.train.fit import finished_run
 from vitedu.train.precision import concrete
 from vitedu.train.processes import from_environment
@@ -87,7 +91,7 @@ def configured(name: str, tier: str, fields: dict[str, str]) -> TrainConfig:
         dataset = fields.pop("dataset", None)
         weights, data = fields.pop("weights", None), fields.pop("data", None)
         config = finetune_config(weights, data, tier, dataset=dataset)
-        return on_device(override(config, fields))
+        return on_device(with_choice(override(config, fields), fields))
     config = recipe(name, tier, fields.pop("model", None))
     if config.weights is not None and "weights" in fields:
         weights = fields.pop("weights")

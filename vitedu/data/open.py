@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,6 +42,7 @@ from vitedu.data.labels import (
     numbered_names,
 )
 from vitedu.data.locate import holds, locate, present
+from vitedu.data.prepared_index import finished_index
 from vitedu.data.readers import folder as folders
 from vitedu.data.readers import huggingface, shards, torchvision
 from vitedu.data.readers.arrays import is_pair, open_pair
@@ -399,6 +401,28 @@ def known_classes(
     if kind_of(dataset) == "zip" and data is None:
         return CATALOGUE[dataset].class_names
     return reader_of(place).class_names(place)
+
+
+def can_train_on(place: Path, count: int) -> bool:
+    """Whether `place` is a folder with so many pictures to train on, as listed.
+
+    Shards count if `vitedu prepare` made them.
+    """
+    if os.path.isdir(place) and (index := finished_index(place)):
+        num_listed = index.parts["train"].num_samples
+    elif reader_of(place) is folders:
+        root = parts_of(place).get("train", place)
+        found = (
+            folders.pictures_in(root / x) for x in folders.class_folders(root)
+        )
+        # as many as tell, of maybe millions
+        enough = islice(chain.from_iterable(found), 2 * count)
+        num_listed = sum(1 for _ in enough)
+    else:
+        return False
+    if not {"test", "val"} & parts_of(place).keys():
+        num_listed = round((1 - TEST_SHARE) * num_listed)
+    return num_listed >= count
 
 
 def holds_pictures(place: Path) -> bool:

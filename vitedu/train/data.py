@@ -79,6 +79,15 @@ def open_sources(
         # the same images for every seed, so that runs can be compared
         learned, held_out = learned.hold_out(config.validation, seed=0)
 
+        if config.keep == "best":
+            note = (
+                f"{len(held_out):,} of the {len(held_out) + len(learned):,} "
+                f"images to train on ({100 * config.validation:g} % of each "
+                "class) are held out to choose the best weights by; "
+                "validation=0 learns from all"
+            )
+            dataset = replace(dataset, notes=(*dataset.notes, note))
+
     def source(split: Split, **options: Any) -> Source:
         return as_source(
             split,

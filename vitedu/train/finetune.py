@@ -3,19 +3,26 @@
 `vitedu.finetune("ViT-Ti/16", "photos", "out", epochs=5)`
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
+from math import ceil
 from os import PathLike, fspath
 from typing import Any, Literal, TypedDict, Unpack
 
 from vitedu.budget import check_memory
 from vitedu.data.augment import Augment
+from vitedu.data.catalogue import kind_of
 from vitedu.data.dataset import Loader
 from vitedu.data.feed.floats import is_prepared
 from vitedu.data.feed.order import Draws
 from vitedu.data.feed.pictures import PictureChange
 from vitedu.data.feed.source import Source
-from vitedu.data.open import open_split
+from vitedu.data.open import (
+    can_train_on,
+    folder_of,
+    open_split,
+    parts_of,
+)
 from vitedu.errors import UserError
 from vitedu.evaluate.losses import Loss
 from vitedu.fields import check_names, field_types
@@ -90,6 +97,10 @@ class FinetuneFields(TypedDict, total=False):
     save_every: int | None
 
 
+# Pictures held out to choose the best weights by: share, number, a class's.
+SHARE = 0.1
+LEAST = 20
+LEAST_OF_CLASS = 2
 MODEL_FIELDS = ("image_size", "dropout", "drop_path")
 
 
@@ -123,6 +134,11 @@ def finetune(
     many if the data only number them. Pictures are prepared as for the weights,
     and positions are resized to `image_size`.
 
+    Of a folder with at least 200 pictures to train on, and 20 of each class on
+    average, a tenth of each class is held out (`validation=0.1`), every epoch
+    is measured on it, and the best weights are kept; `validation=0` trains on
+    all, and `keep="last"` keeps the last. Named sets are used as they come.
+
     The arguments from `out` to `should_stop` are those of `vitedu.train.fit`:
     the same line again goes on with a run that was stopped. Images that come
     prepared, or in batches, are not augmented, and a note says so.
@@ -147,6 +163,9 @@ def finetune(
             "augmented"
         )
     is_named = isinstance(data, str | PathLike)
+    chosen = {*settings} | ({"validation"} if validation is not None else set())
+    if isinstance(validation, int | float):
+        settings["validation"], validation = validation, None
     config = replace(recipe("finetune", tier), dataset=name_of(data))
     names = class_names_of(config, None if is_named else data)
     model = None
@@ -159,8 +178,11 @@ def finetune(
         network = type(config.model)
         check_names(network.__name__, of_model, field_types(network))
         config = replace(config, model=replace(config.model, **of_model))
+    config = changed(config, settings)
+    if is_named or "validation" in chosen:
+        config = with_choice(config, chosen, validation)
     return fit(
-        changed(config, settings),
+        config,
         out,
         model=model,
         train=data,
@@ -196,6 +218,31 @@ def finetune_config(
     if weights is None:
         weights = str(config.weights)
     return with_weights(config, weights, num_classes)
+
+
+def with_choice(
+    config: TrainConfig, given: Container[str], validation: Any = None
+) -> TrainConfig:
+    """Hold a tenth out of a large enough folder, and keep the best weights.
+
+    Large enough means that SHARE of the pictures to train on is at least LEAST,
+    and LEAST_OF_CLASS of each class on average: with fewer, a single picture
+    would choose. A folder with val/ beside test/ has its own part to choose by,
+    a named set is used as it comes, and what is `given` stays.
+    """
+    place = folder_of(config.dataset, config.data)
+    has_part = validation is not None
+    is_own = place is not None and kind_of(config.dataset) is None
+    if place and is_own and place.is_dir() and "validation" not in given:
+        has_part = {"val", "test"} <= parts_of(place).keys()
+        least = max(LEAST, LEAST_OF_CLASS * config.model.num_classes)
+        count = ceil(least / SHARE)
+        is_small = config.max_images is not None and config.max_images < count
+        if not (has_part or is_small) and can_train_on(place, count):
+            config = replace(config, validation=SHARE)
+    if "keep" not in given and (config.validation or has_part):
+        config = replace(config, keep="best")
+    return config
 
 
 def with_weights(

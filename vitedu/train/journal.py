@@ -170,12 +170,12 @@ class Journal:
         return next(lines, {"step": 0, "wall_seconds": 0.0})
 
     def best(self) -> dict[str, Any]:
-        """The first line with the highest validation accuracy, or {}."""
+        """The first of the best lines by `rank`, or {}."""
         lines = [x for x in self.history if "validation_accuracy" in x]
-        return max(lines, key=lambda x: x["validation_accuracy"], default={})
+        return max(lines, key=rank, default={})
 
     def has_stalled(self) -> bool:
-        """Whether the last `patience` epochs brought no better accuracy."""
+        """Whether none of the last `patience` epochs was the best."""
         patience = self.state.config.patience
         lines = [x for x in self.history if "validation_accuracy" in x]
         if patience is None or not lines:
@@ -230,6 +230,15 @@ class Journal:
             **({} if data_wait is None else {"data_wait": data_wait}),
             **({"notes": "; ".join(notes)} if notes else {}),
         }
+
+
+def rank(line: dict[str, Any]) -> tuple[float, float]:
+    """By validation accuracy; of equal ones, the lower loss is better.
+
+    A few pictures give many epochs the same accuracy.
+    """
+    loss = line.get("validation_loss", math.inf)
+    return line.get("validation_accuracy", -1.0), -loss
 
 
 def metric(name: str, value: float) -> dict[str, Any]:

@@ -260,8 +260,8 @@ def test_query_key_and_value_are_the_thirds_of_one_matrix_in_this_order():
 
 
 def test_without_config_json_the_defaults_of_transformers_are_taken(tmp_path):
-    arrays = ti_arrays()
-    model = load(put(tmp_path, arrays))
+    with pytest.warns(UserWarning, match="num_heads=3 is guessed"):
+        model = load(put(tmp_path, ti_arrays()))
     assert (model.config.norm_eps, model.config.gelu) == (1e-12, "exact")
     assert model.config.num_heads == 3  # Table 1
 

@@ -144,11 +144,13 @@ class Evil:
 
 
 @pytest.mark.parametrize("is_old", [False, True])
-@pytest.mark.parametrize("wrap", ["model", None])
+@pytest.mark.parametrize("wrap", ["model", "args", None])
 def test_a_pickle_that_would_run_code_does_not(tmp_path, is_old, wrap):
-    content = google_arrays(evil=Evil(tmp_path / "harm"))
+    evil = {"evil": Evil(tmp_path / "harm")}
+    content = google_arrays(**evil)
+    inner = argparse.Namespace(**evil) if wrap == "args" else content
     torch.save(
-        {wrap: content} if wrap else content,
+        {wrap: inner} if wrap else content,
         tmp_path / "w.pth",
         _use_new_zipfile_serialization=not is_old,
     )
@@ -156,7 +158,7 @@ def test_a_pickle_that_would_run_code_does_not(tmp_path, is_old, wrap):
     assert not (tmp_path / "harm").exists()
 
 
-@pytest.mark.parametrize("suffix", ["pth", "pt", "bin", "ckpt", "npz"])
+@pytest.mark.parametrize("suffix", ["pth", "pt", "bin", "ckpt", "tar", "npz"])
 def test_a_bare_pickle_that_would_run_code_does_not(tmp_path, suffix):
     path = tmp_path / f"w.{suffix}"
     path.write_bytes(pickle.dumps(Evil(tmp_path / "harm")))
@@ -187,10 +189,10 @@ HOLDS = {
         nn.Linear(2, 2),
         "more than tensors and plain types: torch.nn.modules.linear.Linear;",
     ),
-    "arguments": (
+    "arguments of a kind of their own": (
         "old.pth",
-        {"model": google_arrays(), "args": argparse.Namespace(lr=0.1)},
-        "plain types: argparse.Namespace;",
+        {"model": google_arrays(), "args": argparse.Namespace(to=io.BytesIO())},
+        "plain types: _io.BytesIO;",
     ),
     "whole numbers": (
         "w.safetensors",

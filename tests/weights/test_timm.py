@@ -327,20 +327,6 @@ def test_deit_and_dino_are_read_as_they_were_saved(
     assert_same_function(ours, theirs)
 
 
-def test_of_mae_the_decoder_is_left_out_and_reported(tmp_path):
-    arrays = plain_arrays(num_classes=0)
-    decoder = {
-        "mask_token": torch.zeros(1, 1, 16),
-        "decoder_embed.weight": torch.zeros(16, 32),
-        "decoder_pos_embed": torch.zeros(1, 17, 16),
-        "decoder_blocks.0.norm1.weight": torch.zeros(16),
-    }
-    path = timm_file(tmp_path, arrays | decoder, "mae_small")
-    model = load(path, num_heads=4)
-    assert set(model.load_report.dropped) == set(decoder)
-    assert set(model.load_report.loaded) == set(arrays)
-
-
 def test_a_pre_logits_layer_of_older_files_is_read(tmp_path):
     arrays = plain_arrays(pre_logits=16)
     model = quiet_load(timm_file(tmp_path, arrays), num_heads=4)

@@ -85,6 +85,7 @@ def test_without_a_head_it_gives_features(models, tmp_path):
 
 
 @pytest.mark.parametrize("num_heads", [3, 12])
+@pytest.mark.filterwarnings("ignore:.*num_heads=3 is guessed")
 def test_table_1_says_the_heads_unless_the_caller_does(
     models, tmp_path, num_heads
 ):

@@ -6,6 +6,7 @@
 import os
 import re
 import zipfile
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from os import PathLike
@@ -30,14 +31,18 @@ IN_FOLDER = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-PICKLED = (".pth", ".pt", ".bin", ".ckpt")
+PICKLED = (".pth", ".pt", ".bin", ".ckpt", ".tar")
 SUFFIXES = (".npz", ".safetensors", *PICKLED)
 BEST = "best.safetensors"  # in the folder of a run with keep=best
 
-# Keys of a checkpoint: the model, and training state that we don't need.
-CONTAINERS = ("state_dict", "model_state_dict", "model_state", "model", "net")
+# Keys of a checkpoint: the model, and training state that we don't need. DINO's
+# teacher is the better of its two networks, and what others go on with.
+CONTAINERS = (
+    *("state_dict", "model_state_dict", "model_state", "model", "net"),
+    *("teacher", "student"),
+)
 TRAINING = re.compile(
-    r"optim|^opt($|_)|sched|scaler|scaling|^loops$|^callbacks$"
+    r"optim|^opt($|_)|sched|scaler|scaling|loss|^loops$|^callbacks$"
     r"|(^|_)(ema|rng)($|_)",
     re.IGNORECASE,
 )
@@ -57,6 +62,7 @@ class Content(NamedTuple):
     arrays: dict[str, Tensor]
     header: dict[str, str]  # of safetensors
     notes: tuple[str, ...] = ()
+    arguments: dict[str, Any] | None = None  # those that it was trained with
 
 
 def read_arrays(
@@ -90,7 +96,7 @@ def read_arrays(
     metadata = Metadata(
         name_of(path),
         content.header,
-        json_beside(path, "config.json"),
+        json_beside(path, "config.json") or content.arguments or {},
         json_beside(path, "preprocessor_config.json"),
     )
     return Arrays(arrays, metadata, path, notes, ignored)
@@ -126,7 +132,7 @@ def weights_file(path: Path) -> Path:
 
 def name_of(path: Path) -> str:
     """A file's stem; its folder's name if that is only "model"."""
-    name = path.name.removesuffix(".index.json")
+    name = path.name.removesuffix(".index.json").removesuffix(".tar")
     name = name.removesuffix(Path(name).suffix) if has_suffix(name) else name
     name = re.sub(r"\.(fp16|bf16|fp32)$", "", name)
     if name in ("model", "pytorch_model"):
@@ -228,7 +234,9 @@ def shards_in(path: Path) -> dict[str, str]:
 
 def read_torch(path: Path) -> Content:
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        # training programs keep their arguments in it, which is plain data
+        with torch.serialization.safe_globals([Namespace]):
+            content = torch.load(path, map_location="cpu", weights_only=True)
     # a hostile or damaged pickle may raise nearly anything
     except Exception as error:
         forbidden = re.search(r"GLOBAL ([\w.]+\.\w+) (?:whose|was)", str(error))
@@ -252,6 +260,7 @@ def read_torch(path: Path) -> Content:
 def state_dict_in(path: Path, content: Any) -> Content:
     """The state_dict, and arrays beside it that are no state of a training."""
     left_out: dict[Any, Any] = {}
+    arguments = arguments_in(content)
     while inner := container_in(content):
         left_out |= {k: v for k, v in content.items() if k != inner}
         content = content[inner]
@@ -275,7 +284,17 @@ def state_dict_in(path: Path, content: Any) -> Content:
         for name, array in arrays_in(str(key), value)
     }
     note = f"left out of {path.name}: {listed(left_out)}"
-    return Content(unwrapped(arrays) | beside, {}, (note,) if left_out else ())
+    notes = (note,) if left_out else ()
+    if "student" in left_out:
+        notes += ("of student and teacher, the teacher was read",)
+    return Content(unwrapped(arrays) | beside, {}, notes, arguments)
+
+
+def arguments_in(content: Any) -> dict[str, Any] | None:
+    """The arguments of timm's train.py, and the name of its network."""
+    args = content.get("args") if isinstance(content, dict) else None
+    arch = content.get("arch") if isinstance(args, Namespace) else None
+    return {"arch": arch, "args": vars(args)} if arch else None
 
 
 def container_in(content: Any) -> str | None:

@@ -117,7 +117,7 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
         resize_mode="hf",
         dropped=dropped,
         notes=mapping.note_on_dropped(dropped, what),
-        doubts=doubts,
+        doubts=doubts + mapping.doubt_on_heads(config, stated, metadata),
     )
 
 

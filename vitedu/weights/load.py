@@ -62,7 +62,7 @@ REFUSED = {
     "CLIP": r"^visual\.|^norm_pre\.weight$|(^|\.)pre_layrnorm\.",
     "a DeiT with a distillation token": r"(^|\.)dist(illation)?_token$",
     "a ViT with its norm after the mean (timm's fc_norm)": r"^fc_norm\.",
-    "a ResNet with BatchNorm": r"\.running_mean$",
+    "a ResNet with BatchNorm": r"(^|\.)bn1\.running_mean$",
 }
 
 
@@ -110,8 +110,8 @@ def load(
     removes it, so that the model gives features. The pre-logits layer goes with
     the old head, unless `pre_logits` names its width.
 
-    It warns about a head of zeros, and about preprocessing that is contradicted
-    or stated nowhere.
+    It warns about a head of zeros, about a number of heads that is guessed from
+    the width, and about preprocessing that is contradicted or stated nowhere.
     UserError: nothing to read at `source`, damaged, NaN or infinity in it, an
     array without a place, or tensors that do not fit the configuration.
     """
@@ -173,7 +173,8 @@ def read_checkpoint(
         checkpoint = DIALECTS[dialect].to_vitedu(found.arrays, metadata)
     except UserError as error:
         raise UserError(f"{found.path}: {error}") from None
-    for doubt in (*checkpoint.doubts, *contradictions(checkpoint, metadata)):
+    doubts = (*checkpoint.doubts, *contradictions(checkpoint, metadata))
+    for doubt in doubts:
         warnings.warn(f"{found.path}: {doubt}", stacklevel=3)
     config, names, notes = checkpoint.config, checkpoint.class_names, ()
     if not names and dialect != "vitedu":
@@ -185,7 +186,7 @@ def read_checkpoint(
         ),
         class_names=names,
         dropped=checkpoint.dropped + found.ignored,
-        notes=found.notes + checkpoint.notes + notes,
+        notes=found.notes + checkpoint.notes + notes + doubts,
     )
     return WeightsFile(found.path, dialect, checkpoint)
 

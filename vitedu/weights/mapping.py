@@ -322,6 +322,12 @@ def resnet_config_in(
     )
 
 
+def usual_heads(embed_dim: int, depth: int) -> int | None:
+    """Table 1's number of heads; None: it has no model of that size."""
+    heads = {(size[0], size[1]): size[2] for size in SIZES.values()}
+    return heads.get((embed_dim, depth))
+
+
 def num_heads_of(
     embed_dim: int, depth: int, stated: dict[str, Any], metadata: Metadata
 ) -> int:
@@ -330,12 +336,32 @@ def num_heads_of(
         return metadata.num_heads
     if "num_heads" in stated:
         return stated["num_heads"]
-    for width, of_depth, num_heads, _ in SIZES.values():
-        if (width, of_depth) == (embed_dim, depth):
-            return num_heads
-    raise UserError(
-        "its arrays do not say the number of heads, and no model of Table 1 "
-        f"has width {embed_dim} and {depth} blocks; give num_heads="
+    usual = usual_heads(embed_dim, depth)
+    if usual is None:
+        raise UserError(
+            "its arrays do not say the number of heads, and no model of "
+            f"Table 1 has width {embed_dim} and {depth} blocks; give num_heads="
+        )
+    if usual == 6:
+        raise UserError(
+            f"its arrays do not say the number of heads: of width {embed_dim} "
+            f"with {depth} blocks there are ViT-S, as of DeiT and DINO, with "
+            "6, and MoCo-v3's with 12; give num_heads=6 or num_heads=12"
+        )
+    return usual
+
+
+def doubt_on_heads(
+    config: ViTConfig, stated: dict[str, Any], metadata: Metadata
+) -> tuple[str, ...]:
+    """A sentence if the number of heads is Table 1's alone."""
+    if metadata.num_heads is not None or "num_heads" in stated:
+        return ()
+    return (
+        f"num_heads={config.num_heads} is guessed from its width "
+        f"{config.embed_dim} and {config.depth} blocks, since nothing in the "
+        "file says it; if that is right, give it, and if not, give the right "
+        "number, for answers would be wrong",
     )
 
 

@@ -1,4 +1,4 @@
-"""timm's dialect, with its variants: DeiT, DINO (the first) and MAE's encoder.
+"""timm's dialect, with its variants: DeiT, DINO (the first), MAE and MoCo-v3.
 
 timm's names are ours, except for attention pooling. What the arrays cannot say
 is in a config.json beside them, else in timm's own table of names.
@@ -8,6 +8,7 @@ is in a config.json beside them, else in timm's own table of names.
 
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -31,22 +32,38 @@ from vitedu.weights import mapping
 from vitedu.weights.checkpoint import Checkpoint, Metadata, NetworkConfig
 from vitedu.weights.mapping import Mapped, Row
 
+# Ways of training whose files hold more than the network: what stands in front
+# of the network's own names, and what is left out
+AROUND = {
+    "mae": (
+        "",
+        r"decoder_(embed|blocks|norm|pred)\.|(decoder_pos_embed|mask_token)$",
+        "MAE's decoder",
+    ),
+    "dino": ("backbone.", r"(dino_|ibot_)?head\.", "DINO's head"),
+    "moco": (
+        "base_encoder.",
+        r"base_encoder\.head\.|momentum_encoder\.|predictor\.",
+        "MoCo's heads and the slow copy of its network",
+    ),
+}
+VIT = ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight")
 # a ViT or a hybrid, and a ResNetV2
 MARKS = (
-    {"patch_embed.proj.weight", "blocks.0.attn.qkv.weight"},
+    *({prefix + name for name in VIT} for prefix, *_ in AROUND.values()),
     {"stem.conv.weight", "stages.0.blocks.0.conv1.weight"},
 )
 SUFFIXES = ()  # a folder
 POSITIONS = (Learned1D(), NoPosition())
-# MAE's decoder and its mask token
-DECODER = re.compile(
-    r"decoder_(embed|blocks|norm|pred)\.|(decoder_pos_embed|mask_token)$"
-)
 POOLS = {"token": "token", "avg": "mean", "map": "map", "": "none"}
 GELUS = {"gelu": "exact", "gelu_tanh": "tanh"}
-# of nearly all of its ViTs, and of those of three families
+# of nearly all of its ViTs; the families have other preprocessing, and MoCo-v3
+# other heads
 USUAL = {"mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 0.9}
-FAMILIES = re.compile(r"(^|[_-])(deit|dino|mae)")
+FAMILIES = re.compile(r"(?:^|[_-])(deit|dino|mae|moco)")
+
+# what timm's train.py is told of them
+PICTURES = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
 
 PLAIN = "vit_base_patch16_224"  # of which all sizes can be set
 WORDS = {"Ti": "tiny", "S": "small", "B": "base", "L": "large", "H": "huge"}
@@ -69,16 +86,27 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     Defaults: exact GELU, epsilon 1e-6, and the class token as pool (without
     one, the mean).
     """
-    dropped = tuple(name for name in arrays if DECODER.match(name))
+    found = [marks <= arrays.keys() for marks in MARKS].index(True)
+    is_resnet = found == len(AROUND)
+    method = "mae" if is_resnet else [*AROUND][found]
+    prefix, pattern, parts = AROUND[method]
+    dropped = tuple(name for name in arrays if re.match(pattern, name))
+    trained_by = method if dropped else family_of(metadata.name)
+    if {*dropped} - {"mask_token"} and not metadata.config:
+        metadata = replace(metadata, name="")
     arrays = {k: v for k, v in arrays.items() if k not in dropped}
-    is_resnet = MARKS[1] <= arrays.keys()
     rows = [
-        Row(re.sub(r"^attn_pool\.", "pool.", name), (name,), "same")
+        Row(
+            re.sub(r"^attn_pool\.", "pool.", name.removeprefix(prefix)),
+            (name,),
+            "same",
+        )
         for name in arrays
     ]
     mapped = mapping.to_ours(rows, arrays)
     state = mapped.state
-    notes = mapping.note_on_dropped(dropped, "MAE's decoder")
+    notes = mapping.note_on_dropped(dropped, parts)
+    doubts: tuple[str, ...] = ()
     config: NetworkConfig
     if is_resnet:
         size = known_of(metadata)[2].get("input_size")
@@ -88,7 +116,7 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
             mapped, family, metadata.pool_padding, size
         )
     else:
-        config = vit_config_in(mapped, metadata)
+        config, doubts = vit_config_in(mapped, metadata, trained_by)
     mapping.check_complete(mapped, config)
     if config.has_resnet:
         kind, moved = ("BiT", "1e-5") if is_resnet else ("hybrids", "5e-4")
@@ -97,7 +125,7 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
             "authors; vitedu has the authors', which moves logits by up to "
             f"{moved} of the largest",
         )
-    spec, doubts = preprocess(config, metadata)
+    spec, more = preprocess(config, metadata, trained_by)
     return Checkpoint(
         config,
         state if is_resnet else mapping.with_prefix_rows(state, config),
@@ -106,14 +134,21 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
         resize_mode="paper" if is_resnet else "timm",
         dropped=dropped,
         notes=notes,
-        doubts=doubts,
+        doubts=doubts + more,
     )
 
 
-def vit_config_in(mapped: Mapped, metadata: Metadata) -> ViTConfig:
+def vit_config_in(
+    mapped: Mapped, metadata: Metadata, family: str | None
+) -> tuple[ViTConfig, tuple[str, ...]]:
+    """The configuration, and what is doubtful about it."""
     state = mapped.state
     width = mapping.width_of(mapped, "patch_embed.proj.weight", 4)
-    stated = fields_of(metadata, width, mapping.depth_in(state, r"blocks\."))
+    depth = mapping.depth_in(state, r"blocks\.")
+    stated = fields_of(metadata, width, depth)
+    usual = mapping.usual_heads(width, depth) if width else None
+    if family and usual:
+        stated = {"num_heads": 12 if family == "moco" else usual} | stated
     sizes = mapping.sizes_in(mapped, metadata, stated)
     is_over_all = stated.get("pool_include_prefix") and sizes["class_token"]
     if is_over_all and sizes["pool"] in ("mean", "map"):
@@ -129,12 +164,13 @@ def vit_config_in(mapped: Mapped, metadata: Metadata) -> ViTConfig:
             "it lacks 'pos_embed'; if it was trained without positions, give "
             "position=NoPosition() (in the command position=none)"
         )
-    return ViTConfig(
+    config = ViTConfig(
         **sizes,
         position=position,
         gelu=stated.get("gelu", "exact"),
         norm_eps=stated.get("norm_eps", 1e-6),
     )
+    return config, mapping.doubt_on_heads(config, stated, metadata)
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
@@ -169,6 +205,11 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     return mapping.to_theirs(rows, checkpoint.state_dict)
 
 
+def family_of(name: str) -> str | None:
+    found = FAMILIES.search(name)
+    return found and found[1]
+
+
 # --- what is known besides: config.json, else timm's own table of names
 
 
@@ -180,7 +221,8 @@ def known_of(
     from timm.models import get_pretrained_cfg, is_model
 
     config, args = metadata.config, {}
-    name = config.get("architecture", metadata.name)
+    name = re.sub(r"-[0-9a-f]{8}$", "", metadata.name)  # torch.hub's checksum
+    name = config.get("architecture", config.get("arch", name))
     if "architecture" in config:
         args = config.get("model_args") or {}
         cfg = config.get("pretrained_cfg", config)  # older files are it
@@ -190,6 +232,14 @@ def known_of(
         except RuntimeError:  # the tag is not timm's
             known = None
         cfg = known.to_dict() if known else {}
+    if cfg and "arch" in config:  # with the arguments of timm's train.py
+        given = config["args"]
+        args = {"global_pool": given.get("gp")} | given.get("model_kwargs", {})
+        args = {k: v for k, v in args.items() if v is not None}
+        size = given.get("img_size")
+        size = given.get("input_size") or (size and (3, size, size))
+        cfg |= {k: given[k] for k in PICTURES if given.get(k) is not None}
+        cfg |= {"input_size": size} if size else {}
     architecture = name.partition(".")[0]
     if not is_model(architecture):
         architecture = PLAIN if args else None
@@ -255,15 +305,15 @@ def class_names(config: NetworkConfig, metadata: Metadata) -> tuple[str, ...]:
 
 
 def preprocess(
-    config: NetworkConfig, metadata: Metadata
+    config: NetworkConfig, metadata: Metadata, family: str | None = None
 ) -> tuple[PreprocessSpec, tuple[str, ...]]:
-    """By `pretrained_cfg`, else as nearly all of timm's ViTs; with doubts."""
+    """By `pretrained_cfg` or family, else as most of timm's ViTs; doubts."""
     import_timm()
     from timm.models import PretrainedCfg
 
     default = vars(PretrainedCfg()) | {"input_size": None}
     cfg, doubts = known_of(metadata)[2], ()
-    if not cfg and FAMILIES.search(metadata.name):
+    if not cfg and (family or family_of(metadata.name)):
         cfg = {"crop_pct": USUAL["crop_pct"]}
     elif not cfg:
         cfg = USUAL

@@ -1,7 +1,7 @@
 """torchvision's dialect: the state_dict of its VisionTransformer.
 
-It has arrays only: GELU is exact, epsilon 1e-6, the heads are Table 1's, and
-the preprocessing follows from the file's name.
+It has arrays only: GELU is exact, epsilon 1e-6, and heads and preprocessing
+follow from the file's name.
 
 `load("vit_b_16-c867db91.pth")`
 """
@@ -36,6 +36,7 @@ PREPROCESS = {
     "vit_h_14_swag-80465313": (518, 518, "bicubic"),
     "vit_h_14_lc_swag-c1eb923e": (224, 224, "bicubic"),
 }
+NAMES = re.compile(r"vit_(b|l|h)_\d\d(?![a-z0-9])")  # all have Table 1's heads
 MARKS = ({"conv_proj.weight", f"{LAYER}0.self_attention.in_proj_weight"},)
 SUFFIXES = (".pth", ".safetensors")
 POSITIONS = (Learned1D(),)
@@ -47,11 +48,13 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     mapped = mapping.to_ours(rows_in(depth, MLPS[0 if is_old else 1]), arrays)
     config = ViTConfig(**mapping.sizes_in(mapped, metadata, {}))
     mapping.check_complete(mapped, config)
+    doubts = mapping.doubt_on_heads(config, {}, metadata)
     return Checkpoint(
         config,
         mapped.state,
         preprocess(config, metadata.name),
         resize_mode="torchvision",
+        doubts=() if NAMES.match(metadata.name) else doubts,
     )
 
 

@@ -43,6 +43,8 @@ width: int = model.config.embed_dim
 model.reset_classifier(3)
 model.set_input_size(384)
 model.set_grad_checkpointing()
+model.gradient_checkpointing_enable()
+model.take_any_size()
 path: Path = vitedu.save(model, "model.safetensors")
 
 # pictures
@@ -60,6 +62,7 @@ photo = vitedu.data.photo("hopper").resize((224, 224))
 logits: Tensor = model.forward_head(model.forward_features(images))
 for layer in model.get_intermediate_layers(images, 4, reshape=True):
     print(layer.shape)
+final, blocks = model.forward_intermediates(images, indices=[5, 11], norm=True)
 with vitedu.record_attention(model, detach=False) as maps:
     model(images)
 last: Tensor = maps[-1]

@@ -111,3 +111,20 @@ def test_intermediate_layers_are_those_of_its_model(timm, model):
     assert [x.shape for x in found] == [(1, 192, 14, 14)] * 4
     for one, other in zip(found, want, strict=True):
         assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_intermediates_and_other_sizes_are_those_of_its_model(timm, model):
+    theirs = timm.create_model(NAME, dynamic_img_size=True).eval()
+    theirs.load_state_dict(model.state_dict())
+    model.take_any_size()
+    model.resize_mode = "timm"
+    images = torch.randn(1, 3, 192, 256)
+    options = {"indices": [5, 11], "norm": True}
+    with torch.no_grad():
+        final, found = model.forward_intermediates(images, **options)
+        want, others = theirs.forward_intermediates(images, **options)
+        # positions resized in float64 and in float32, then twelve blocks
+        assert_close(model(images), theirs(images), rtol=1e-3, atol=1e-3)
+    assert [x.shape for x in found] == [(1, 192, 12, 16)] * 2
+    for one, other in zip([final, *found], [want, *others], strict=True):
+        assert_close(one, other, rtol=1e-3, atol=1e-3)

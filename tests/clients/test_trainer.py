@@ -19,6 +19,9 @@ class WithLoss(nn.Module):
     def __init__(self, model):
         super().__init__()
         self.model = model
+        # what Trainer calls for `activation_checkpointing=True`
+        recompute = model.activation_checkpointing_enable
+        self.activation_checkpointing_enable = recompute
 
     def forward(self, images, labels):
         logits = self.model(images)
@@ -37,6 +40,7 @@ def test_it_trains_and_evaluates(tiny, batches, tmp_path):
         str(tmp_path),
         num_train_epochs=8,
         learning_rate=3e-3,
+        activation_checkpointing=True,
         report_to="none",
         use_cpu=True,
         disable_tqdm=True,
@@ -53,6 +57,7 @@ def test_it_trains_and_evaluates(tiny, batches, tmp_path):
     before = trainer.evaluate()["eval_loss"]
     trainer.train()
     after = trainer.evaluate()
+    assert "forward" in vars(tiny.blocks[0])  # it is recomputed
     assert after["eval_loss"] < before / 2
     assert after["eval_right"] == 1
     trainer.save_model()

@@ -210,3 +210,30 @@ def test_a_name_of_either_kind_is_found():
         assert network_config_of(name, num_classes=3) == config
     with pytest.raises(UserError, match="did you mean 'BiT-R50x"):
         network_config_of("BiT-R50")
+
+
+@pytest.mark.parametrize("kwargs", [None, {}, {"use_reentrant": False}])
+def test_transformers_names_switch_the_recomputing_of_blocks(kwargs):
+    model = small_vit()
+    model.gradient_checkpointing_enable(kwargs)
+    assert all("forward" in vars(block) for block in model.blocks)
+    model.gradient_checkpointing_disable()
+    assert not any("forward" in vars(block) for block in model.blocks)
+    model.activation_checkpointing_enable(kwargs, every_n_layers=1)
+    assert all("forward" in vars(block) for block in model.blocks)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"every_n_layers": 2},
+        {"offload": True},
+        {"activation_checkpointing_kwargs": {"use_reentrant": True}},
+        {"activation_checkpointing_kwargs": {"preserve_rng_state": False}},
+    ],
+)
+def test_other_settings_of_recomputing_are_refused(settings):
+    model = small_vit()
+    with pytest.raises(UserError, match="leave out the other settings"):
+        model.activation_checkpointing_enable(**settings)
+    assert not any("forward" in vars(block) for block in model.blocks)

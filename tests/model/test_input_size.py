@@ -50,3 +50,25 @@ def test_what_does_not_fit_changes_nothing(config, size, mode, sentence):
         model.set_input_size(size, mode=mode)
     assert model.config == config and model.preprocess == before
     assert torch.equal(model(images(8, 12)), want)
+
+
+def test_a_size_that_does_not_divide_into_patches_is_one_sentence():
+    model = random_model(TINY)
+    model.take_any_size()
+    with pytest.raises(UserError, match="18 is not a multiple of the patch"):
+        model(images(18, 16))
+    with pytest.raises(ValueError, match=r"one image is images\[None\]"):
+        model(images(16, 16)[0])
+    assert model.forward_features(images(16, 20)).shape == (2, 21, 32)
+    (layer,) = model.forward_intermediates(
+        images(16, 20), [1], intermediates_only=True
+    )
+    assert layer.shape == (2, 32, 4, 5)
+
+
+def test_positions_of_any_size_are_trained_through_their_resizing():
+    model = random_model(TINY)
+    model.take_any_size()
+    model(images(16, 16)).sum().backward()
+    assert model.pos_embed.grad.shape == model.pos_embed.shape
+    assert model.pos_embed.grad.any()

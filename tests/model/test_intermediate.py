@@ -66,6 +66,33 @@ def test_layers_equal_timms(n, reshape, norm):
     assert_same(got, want)
 
 
+@pytest.mark.parametrize("fields", [{}, {"class_token": False, "pool": "mean"}])
+@pytest.mark.parametrize("output_fmt", ["NCHW", "NLC"])
+@pytest.mark.parametrize("indices", [None, 2, [0, -1]])
+def test_forward_intermediates_are_timms(indices, output_fmt, fields):
+    ours, theirs, images = ours_and_theirs(**fields)
+    for norm in (False, True):
+        options = {"norm": norm, "output_fmt": output_fmt}
+        (got, layers), (want, others) = (
+            model.forward_intermediates(images, indices, **options)
+            for model in (ours, theirs)
+        )
+        assert_same([got], [want])
+        assert_same(layers, others)
+        options["return_prefix_tokens"] = not fields
+        options["intermediates_only"] = True
+        assert_same(
+            ours.forward_intermediates(images, indices, **options),
+            theirs.forward_intermediates(images, indices, **options),
+        )
+
+
+def test_another_form_of_the_layers_is_an_error():
+    ours, _, images = ours_and_theirs()
+    with pytest.raises(ValueError, match="'NCHW' or 'NLC', not 'NHWC'"):
+        ours.forward_intermediates(images, output_fmt="NHWC")
+
+
 def test_blocks_behind_the_last_wanted_one_do_not_run():
     ours, _, images = ours_and_theirs()
     ours.blocks[2].register_forward_pre_hook(lambda *_: pytest.fail("it ran"))

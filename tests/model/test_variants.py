@@ -262,6 +262,28 @@ def test_another_image_size_is_the_model_built_for_it(config, mode):
     assert model.float()(images.float()).dtype == torch.float32
 
 
+@pytest.mark.parametrize("config", RESIZABLE.values(), ids=RESIZABLE)
+def test_any_size_is_the_model_set_to_it(config):
+    model = random_model(config)
+    if not isinstance(model, ResNet):
+        if getattr(config.position, "at", "stem") != "stem":
+            with pytest.raises(UserError, match=r"call model\.set_input_size"):
+                model.take_any_size()
+            return
+        model.take_any_size()
+    before = model.state_dict()
+    own = random_images(config)
+    for size in (larger(config), config.image_size, larger(config)):
+        other = random_model(config)
+        if size != config.image_size:
+            other.set_input_size(size)
+        images = random_images(other.config)
+        # Learned2D: one resized table, or each axis's own
+        assert_close(model(images), other(images), **EXACT)
+    assert model.config == config and model.state_dict().keys() == before.keys()
+    assert_close(model(own), random_model(config)(own), rtol=0, atol=0)
+
+
 # --- attention and tokens
 
 

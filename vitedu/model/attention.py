@@ -136,7 +136,7 @@ def record_attention(
     to its attribute `maps` where that is a list and not None. For gradients,
     neither compile the model nor let it recompute blocks
     (`set_grad_checkpointing`): the backward pass would go through other weights
-    than these.
+    than these. timm's `AttentionExtract(model)` is made in a `with` block too.
 
     ValueError: no sub-module of the model is called `attn`.
     """

@@ -112,7 +112,7 @@ class Classifier(nn.Module):
     """
 
     head_name: ClassVar[str]  # of the layer that gives the logits
-    takes_any_size: ClassVar[bool]
+    takes_any_size: bool
 
     def __init__(self, config: "ViTConfig | ResNetConfig") -> None:
         super().__init__()
@@ -174,6 +174,39 @@ class Classifier(nn.Module):
                 block.forward = partial(
                     checkpoint, block.forward, use_reentrant=False
                 )
+
+    def activation_checkpointing_enable(
+        self,
+        activation_checkpointing_kwargs: dict[str, Any] | None = None,
+        every_n_layers: int = 1,
+        offload: bool = False,
+    ) -> None:
+        """`set_grad_checkpointing` as transformers' Trainer calls it.
+
+        UserError: the arguments ask for anything else than its every block,
+        `use_reentrant=False` and no offloading.
+        """
+        others = {**(activation_checkpointing_kwargs or {})}
+        is_reentrant = others.pop("use_reentrant", False)
+        if others or is_reentrant or every_n_layers != 1 or offload:
+            raise UserError(
+                "every block is recomputed, with use_reentrant=False and "
+                "without offloading; leave out the other settings of "
+                "activation checkpointing"
+            )
+        self.set_grad_checkpointing()
+
+    def gradient_checkpointing_enable(
+        self, gradient_checkpointing_kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """`activation_checkpointing_enable` by its name before 2026."""
+        self.activation_checkpointing_enable(gradient_checkpointing_kwargs)
+
+    def activation_checkpointing_disable(self) -> None:
+        """Undo `activation_checkpointing_enable`."""
+        self.set_grad_checkpointing(False)
+
+    gradient_checkpointing_disable = activation_checkpointing_disable
 
     # What Hugging Face's mixin calls, which comes after this class in the order
     # of bases: `super` is it; Any, since a network without it lacks the methods

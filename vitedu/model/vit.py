@@ -6,12 +6,13 @@
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import torch
 from einops import rearrange
 from torch import Tensor, nn
 
+from vitedu.errors import UserError
 from vitedu.fields import with_meanings
 from vitedu.model.classifier import Classifier, checked_names
 from vitedu.model.config import ViTConfig, ViTFields, vit_config
@@ -19,7 +20,11 @@ from vitedu.model.encoder import Encoder
 from vitedu.model.initialise import initialise
 from vitedu.model.pool import build_pool
 from vitedu.model.position import FixedTable, recompute_after_loading
-from vitedu.model.resize import ResizeMode, resize_positions
+from vitedu.model.resize import (
+    ResizeMode,
+    resize_pos_embed,
+    resize_positions,
+)
 
 
 class ViT(Classifier):
@@ -67,11 +72,14 @@ class ViT(Classifier):
 
     def embed(self, images: Tensor) -> Tensor:
         """Equation (1): (b, c, h, w) -> (b, t, d), the input of block 0."""
+        pos_embed = self.pos_embed
+        if self.takes_any_size:
+            pos_embed = self.fit_positions(images.shape[-2:])
         x = self.patch_embed(images)  # (b, n, d)
         for prefix in (self.reg_token, self.cls_token):
             if prefix is not None:
                 x = torch.cat([prefix.expand(x.shape[0], -1, -1), x], 1)
-        x = self.dropout(self.config.position.add(x, self.pos_embed))
+        x = self.dropout(self.config.position.add(x, pos_embed))
         return self.norm_pre(x)
 
     def forward_features(self, images: Tensor) -> Tensor:
@@ -94,6 +102,58 @@ class ViT(Classifier):
         """(b, c, h, w) -> (b, classes), the logits."""
         return self.forward_head(self.forward_features(images))
 
+    def forward_intermediates(
+        self,
+        images: Tensor,
+        indices: int | Sequence[int] | None = None,
+        *,
+        return_prefix_tokens: bool = False,
+        norm: bool = False,
+        output_fmt: Literal["NCHW", "NLC"] = "NCHW",
+        intermediates_only: bool = False,
+    ) -> Any:
+        """`forward_features`, and the patches' tokens after some blocks.
+
+        A pair of (b, t, d) and a list; `intermediates_only` gives the list
+        alone. `indices` is how many blocks, counted from the last, or their
+        numbers (-1 is the last), by default all; the list is always in the
+        order of the blocks.
+
+        - return_prefix_tokens: pairs of the patches' tokens and the tokens
+          before them, (b, num_prefix_tokens, d)
+        - norm: with the final norm after each
+        - output_fmt: images of features, (b, d, rows, columns), or with "NLC"
+          (b, n, d)
+
+        ValueError: `indices` names a block that doesn't exist, or none; another
+        `output_fmt`.
+        Source: timm's method of this name.
+        """
+        if output_fmt not in ("NCHW", "NLC"):
+            raise ValueError(
+                f"output_fmt is 'NCHW' or 'NLC', not {output_fmt!r}"
+            )
+        depth = len(self.blocks)
+        wanted = which_blocks(depth if indices is None else indices, depth)
+        x, outputs = self.embed(images), []
+        num_run = max(wanted) + 1 if intermediates_only else depth
+        for number, block in enumerate(self.blocks[:num_run]):
+            x = block(x)
+            if number in wanted:
+                outputs.append(self.norm(x) if norm else x)
+        prefix = self.config.num_prefix_tokens
+        patches = [x[:, prefix:] for x in outputs]
+        if output_fmt == "NCHW":
+            rows, pattern = self.patch_embed.grid[0], "b (gh gw) d -> b d gh gw"
+            patches = [
+                rearrange(x, pattern, gh=rows).contiguous() for x in patches
+            ]
+        found: list[Any] = patches
+        if return_prefix_tokens:
+            before = [x[:, :prefix] for x in outputs]
+            found = list(zip(patches, before, strict=True))
+        return found if intermediates_only else (self.norm(x), found)
+
     def get_intermediate_layers(
         self,
         images: Tensor,
@@ -103,36 +163,20 @@ class ViT(Classifier):
         return_prefix_tokens: bool = False,
         norm: bool = False,
     ) -> list[Any]:
-        """The patches' tokens after some of the blocks: a list of (b, n, d).
+        """The list of `forward_intermediates`, with timm's older arguments.
 
-        `n` is how many blocks, counted from the last, or their numbers (-1 is
-        the last); the list is always in the order of the blocks.
-
-        - reshape: as images of features, (b, d, rows, columns)
-        - return_prefix_tokens: pairs of the patches' tokens and the tokens
-          before them, (b, num_prefix_tokens, d)
-        - norm: with the final norm after each
-
-        ValueError: `n` names a block that doesn't exist, or none.
+        By default the tokens after the last block alone, as (b, n, d).
         Source: timm's method of this name, after DINO's.
         """
-        wanted = which_blocks(n, len(self.blocks))
-        x, outputs = self.embed(images), []
-        for number, block in enumerate(self.blocks[: max(wanted) + 1]):
-            x = block(x)
-            if number in wanted:
-                outputs.append(self.norm(x) if norm else x)
-        prefix = self.config.num_prefix_tokens
-        patches = [x[:, prefix:] for x in outputs]
-        if reshape:
-            rows, pattern = self.config.grid[0], "b (gh gw) d -> b d gh gw"
-            patches = [
-                rearrange(x, pattern, gh=rows).contiguous() for x in patches
-            ]
-        if return_prefix_tokens:
-            before = [x[:, :prefix] for x in outputs]
-            return list(zip(patches, before, strict=True))
-        return patches
+        found: list[Any] = self.forward_intermediates(
+            images,
+            n,
+            return_prefix_tokens=return_prefix_tokens,
+            norm=norm,
+            output_fmt="NCHW" if reshape else "NLC",
+            intermediates_only=True,
+        )
+        return found
 
     def reset_classifier(
         self, num_classes: int, class_names: Sequence[str] = ()
@@ -177,6 +221,53 @@ class ViT(Classifier):
         after = resize_positions(
             before, self.config, config, mode=mode or self.resize_mode
         )
+        self.fit_modules(config)
+        for name, table in after.items():
+            if table is not before[name]:
+                owner, _, last = name.rpartition(".")
+                is_trained = before[name].requires_grad
+                resized = nn.Parameter(table.detach(), is_trained)
+                setattr(self.get_submodule(owner), last, resized)
+        self.config = config
+        self.preprocess = replace(self.preprocess, image_size=config.image_size)
+
+    def take_any_size(self) -> None:
+        """From now on, take images of any size that divides into patches.
+
+        Each forward pass resizes the positions to its images, with the same
+        result as `set_input_size`. The weights, `config`, `preprocess` and what
+        is saved stay those of the model's own size.
+
+        UserError: the positions are in the blocks (Table 8's other places).
+        Source: timm's `dynamic_img_size=True`.
+        """
+        if getattr(self.config.position, "at", "stem") != "stem":
+            raise UserError(
+                f"{self.config.position} puts positions into the blocks, and "
+                "only those at the stem are resized for each batch; call "
+                "model.set_input_size for one other size"
+            )
+        self.takes_any_size = True
+
+    def fit_positions(self, image_size: Sequence[int]) -> Any:
+        """`pos_embed` for images of this size, which the modules then take."""
+        config = replace(self.config, image_size=tuple(image_size))
+        if self.patch_embed.input_shape[1:] != config.image_size:
+            self.fit_modules(config)
+        table = self.pos_embed
+        if table is None or isinstance(table, FixedTable):
+            return table
+        table = table() if isinstance(table, nn.Module) else table
+        return resize_pos_embed(
+            table,
+            config.grid,
+            old_grid=self.config.grid,
+            num_prefix_tokens=table.shape[1] - self.config.num_patches,
+            mode=self.resize_mode,
+        )
+
+    def fit_modules(self, config: ViTConfig) -> None:
+        """Tell each module the sizes of `config`; parameters stay."""
         # no numbers, just what its modules know
         with torch.device("meta"):
             other = ViT(config)
@@ -188,14 +279,6 @@ class ViT(Classifier):
             if isinstance(module, FixedTable):
                 # computes it again
                 module.to(module.table)
-        for name, table in after.items():
-            if table is not before[name]:
-                owner, _, last = name.rpartition(".")
-                is_trained = before[name].requires_grad
-                resized = nn.Parameter(table.detach(), is_trained)
-                setattr(self.get_submodule(owner), last, resized)
-        self.config = config
-        self.preprocess = replace(self.preprocess, image_size=config.image_size)
 
     def blocks_in_order(self) -> Iterable[nn.Module]:
         """The encoder's blocks."""
@@ -223,7 +306,7 @@ def which_blocks(n: int | Sequence[int], depth: int) -> set[int]:
     numbers = range(-n, 0) if isinstance(n, int) else n
     if not len(numbers) or not all(-depth <= i < depth for i in numbers):
         raise ValueError(
-            f"n={n!r} asks for none or too many of {depth} blocks; give a "
+            f"{n!r} asks for none or too many of {depth} blocks; give a "
             f"number from 1 to {depth}, or a list of numbers from 0 to "
             f"{depth - 1}"
         )

@@ -4,6 +4,7 @@ import random
 import resource
 import struct
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from PIL import Image
 from torch import nn
 from torch.testing import assert_close
 
+from tests.photographs import photographed
 from vitedu.compat import import_timm
 from vitedu.data import photo
 from vitedu.errors import UserError
@@ -167,14 +169,43 @@ def test_of_an_animation_the_first_frame_is_taken(tmp_path):
     assert read_image(path, RGB)[:, 0, 0].tolist() == [255, 0, 0]
 
 
-def test_an_exif_rotation_is_not_applied(tmp_path):
-    picture = random_picture(4, 4)
-    exif = Image.Exif()
-    exif[0x0112] = 6  # orientation: a quarter turn
-    picture.save(tmp_path / "turned.png", exif=exif)
+@pytest.mark.parametrize("tag", range(1, 9))
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "WEBP"])
+def test_a_photograph_is_turned_upright(tag, kind):
+    picture = random_picture(5, 9)
+    content = photographed(picture, tag, kind, lossless=True)
+    want = read_image(picture, RGB)
+    assert torch.equal(read_image(content, RGB), want)
+    # a picture that a torch Dataset has opened, and what is made of it
+    with Image.open(io.BytesIO(content)) as image:
+        assert torch.equal(read_image(image.convert("RGBA"), RGB), want)
+        assert torch.equal(read_image(as_image(image, 3), RGB), want)
+
+
+@pytest.mark.parametrize("tag", [3, 6])
+def test_a_photograph_can_be_left_as_it_is_stored(tag):
+    content = photographed(random_picture(5, 9), tag)
+    with Image.open(io.BytesIO(content)) as image:
+        stored = Image.fromarray(np.asarray(image))
+    as_stored = replace(RGB, orientation="ignore")
+    want = read_image(stored, RGB)
+    assert torch.equal(read_image(content, as_stored), want)
+    assert not torch.equal(read_image(content, RGB), want)
+
+
+@pytest.mark.parametrize("exif", [b"Exif\0\0nonsense", b"Exif\0\0MM\0*\xff"])
+def test_a_damaged_exif_turns_nothing(exif):
+    picture, file = random_picture(5, 9), io.BytesIO()
+    picture.save(file, "PNG", exif=exif)
     assert torch.equal(
-        read_image(tmp_path / "turned.png", RGB), read_image(picture, RGB)
+        read_image(file.getvalue(), RGB), read_image(picture, RGB)
     )
+
+
+def test_an_upright_spec_is_written_as_before_there_was_another():
+    assert "orientation" not in RGB.to_json()
+    other = replace(RGB, orientation="ignore")
+    assert PreprocessSpec.from_json(other.to_json()) == other
 
 
 def test_preprocess_says_what_is_missing():

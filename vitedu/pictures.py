@@ -12,7 +12,7 @@ import math
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -62,6 +62,18 @@ LASTING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL}
 
 Interpolation = Literal["bicubic", "bilinear"]
 INTERPOLATIONS = get_args(Interpolation)
+Orientation = Literal["upright", "ignore"]
+ORIENTATION = 0x0112  # EXIF's tag
+# what turns a picture upright, by the tag's value; from 5 on it lies
+TURNS = {
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
+}
 Means = Annotated[tuple[float, ...], OneForAll()]
 Deviations = Annotated[tuple[Positive, ...], OneForAll()]
 Crop = Annotated[float, Range(above=0, at_most=1)]
@@ -88,6 +100,8 @@ class PreprocessSpec:
         interpolation: "bilinear" or "bicubic"
         crop: share of the resized short side that the crop in the centre keeps;
             None means a resize without a crop
+        orientation: "upright" turns a photograph as its EXIF tag says, "ignore"
+            leaves it as it is stored, as timm does
     """
 
     image_size: Size = (224, 224)
@@ -96,6 +110,7 @@ class PreprocessSpec:
     std: Deviations = (0.5,)
     interpolation: Interpolation = "bilinear"
     crop: Crop | None = None
+    orientation: Orientation = "upright"
 
     if TYPE_CHECKING:  # a call may give one number for several
 
@@ -107,6 +122,7 @@ class PreprocessSpec:
             std: float | Sequence[float] = ...,
             interpolation: Interpolation = ...,
             crop: float | None = ...,
+            orientation: Orientation = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -143,8 +159,14 @@ class PreprocessSpec:
         return normalise(read_image(picture, self)[None], self)[0]
 
     def to_json(self) -> dict[str, Any]:
-        """Lists, strings and numbers; the inverse of `from_json`."""
-        return to_json(self)
+        """Lists, strings and numbers; the inverse of `from_json`.
+
+        `orientation` is left out if "upright", as in files from before it.
+        """
+        values = to_json(self)
+        if self.orientation == "upright":
+            del values["orientation"]
+        return values
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "PreprocessSpec":
@@ -178,13 +200,15 @@ def read_image(picture: Picture, spec: PreprocessSpec) -> Tensor:
     `spec`'s channels, uint8 or floats in 0..1. With a crop, the short side is
     resized to floor(size / crop) and the centre cut out, pixel for pixel as in
     timm. Grey is pillow's luma, transparency is dropped, 16 bits become 8, an
-    animation gives its first frame; EXIF rotation is not applied (nor in timm).
+    animation gives its first frame, and a photograph is turned upright (unless
+    `spec.orientation` is "ignore").
 
     UserError: a file or bytes that are missing, damaged or no picture; a tensor
     of another shape, dtype or range; another kind of object. ValueError: an
     array of another shape or dtype.
     """
-    return as_pixels(resized(as_image(picture, spec.in_channels), spec))
+    image = as_image(picture, spec.in_channels, spec.orientation)
+    return as_pixels(resized(image, spec))
 
 
 def resized(image: "Image", spec: PreprocessSpec) -> "Image":
@@ -251,7 +275,9 @@ class UnreadablePicture(UserError):
     """The file itself cannot be used: trying again won't help."""
 
 
-def as_image(picture: Picture, channels: int) -> "Image":
+def as_image(
+    picture: Picture, channels: int, orientation: Orientation = "upright"
+) -> "Image":
     """Any `Picture` as a pillow image in its full size, mode L or RGB.
 
     A file that is open stays open.
@@ -264,7 +290,7 @@ def as_image(picture: Picture, channels: int) -> "Image":
         )
     if is_encoded(picture):
         with opened(picture) as image:
-            return converted(image, channels)
+            return converted(image, channels, orientation)
     if isinstance(picture, Image.Image):
         whole = picture
     elif isinstance(picture, Tensor):
@@ -272,7 +298,7 @@ def as_image(picture: Picture, channels: int) -> "Image":
     else:
         whole = _from_array(picture)
     with reading("the picture"):
-        image = converted(whole, channels)
+        image = converted(whole, channels, orientation)
     # what the caller does with it leaves the picture alone
     return image.copy() if image is picture else image
 
@@ -418,11 +444,14 @@ def _from_array(array: Any) -> "Image":
     return Image.fromarray(pixels[..., 0] if channels == (1,) else pixels)
 
 
-def converted(image: "Image", channels: int) -> "Image":
-    """The image in mode L or RGB, decoded."""
+def converted(
+    image: "Image", channels: int, orientation: Orientation = "upright"
+) -> "Image":
+    """The image in mode L or RGB, decoded and turned."""
     from PIL import Image
 
     image.load()
+    tag = _tag_of(image, orientation)
     if image.mode == "F":
         raise UnreadablePicture("its floating-point pixels have no known range")
     if image.mode.startswith("I"):  # pillow would cut 16 bits off at 255
@@ -431,7 +460,27 @@ def converted(image: "Image", channels: int) -> "Image":
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")  # a straight conversion warns
     mode = "L" if channels == 1 else "RGB"
-    return image if image.mode == mode else image.convert(mode)
+    image = image if image.mode == mode else image.convert(mode)
+    if tag == 1:
+        return image
+    image = image.transpose(Image.Transpose[TURNS[tag]])
+    image.info.pop("exif", None)  # so that nobody turns it again
+    return image
+
+
+def turned(
+    size: tuple[int, int], image: "Image", orientation: Orientation
+) -> tuple[int, int]:
+    """(width, height) of `image` as stored, for it turned; or back again."""
+    return size[::-1] if _tag_of(image, orientation) > 4 else size
+
+
+def _tag_of(image: "Image", orientation: Orientation) -> int:
+    tag = 1
+    if orientation == "upright" and "exif" in image.info:
+        with suppress(Exception):  # whatever a damaged EXIF raises
+            tag = image.getexif().get(ORIENTATION, 1)
+    return tag if tag in TURNS else 1
 
 
 def as_pixels(image: "Image") -> Tensor:

@@ -139,7 +139,7 @@ def test_a_folder_has_the_same_classes_and_names(folder, tmp_path):
     assert names == {f"x.png{'.jpg' * n}" for n in (1, 2, 3)}
 
 
-def test_every_kind_of_picture_becomes_rgb_and_none_is_turned(tmp_path):
+def test_every_kind_of_picture_becomes_rgb_and_upright(tmp_path):
     place, exif = tmp_path / "in", Image.Exif()
     exif[0x0112] = 6  # orientation: a quarter turn
     for mode in ("L", "P", "RGBA"):
@@ -147,7 +147,7 @@ def test_every_kind_of_picture_becomes_rgb_and_none_is_turned(tmp_path):
     deep = Image.fromarray(np.full((30, 40), 40_000, np.uint16))
     save(deep, place / "a" / "16.png")
     save(noise(40, 30, mode="CMYK"), place / "b" / "x.tif")
-    save(noise(40, 30), place / "b" / "turned.jpg", exif=exif)
+    save(noise(30, 40), place / "b" / "turned.jpg", exif=exif)
     done = prepare(place, tmp_path / "out", short_side=15)
     assert list(done.index.parts) == ["train"]  # of class folders alone
     for picture in pictures_in(done.out).values():

@@ -48,7 +48,7 @@ from vitedu.train import TrainConfig, find_device
 from vitedu.train.run_folder import RunFolder, is_foreign
 from vitedu.weights import load
 
-FIELDS = ("data", "labels", *OF_WEIGHTS)
+FIELDS = ("data", "labels", "orientation", *OF_WEIGHTS)
 LOSS_NAMES = {"softmax": "cross-entropy", "sigmoid": "sigmoid cross-entropy"}
 BATCH = 32  # pictures
 
@@ -76,6 +76,9 @@ def evaluate(options: argparse.Namespace) -> Answer:
     device = find_device(options.device)
     model = load(weights, device=device, **load_fields(fields))
     check_has_classes(model, weights)
+    if "orientation" in fields:
+        spec = {"orientation": fields["orientation"]}
+        model.preprocess = replace(model.preprocess, **spec)
     run, fallback = run_config(weights), None
     if len(words) == 1:
         run = with_data(run, data, weights)
@@ -346,6 +349,8 @@ EVALUATE = Command(
             also ImageNet-V2, with folders 0 to 999, and objectnet-1.0
         data=PATH  where the named set is
         labels=FILE.csv  columns filename and class or class_index
+        orientation=ignore  photographs as they are stored, not turned upright:
+            how others measure on ImageNet
     """),
     examples=rows_in("""
         vitedu evaluate runs/digits-49b19050  on what it was trained with

@@ -97,7 +97,8 @@ def prepare(
     `folder` has class folders, in train/, val/ and test/ or alone. The short
     side becomes `short_side` pixels (bicubic; a smaller picture isn't enlarged,
     and a smaller JPEG keeps its bytes), `quality` is pillow's, without chroma
-    subsampling. EXIF rotation is not applied, as everywhere here.
+    subsampling. Photographs are turned upright; one that keeps its bytes keeps
+    its EXIF tag, by which its reader turns it.
 
     format "shards": `out`/train-000000.tar and so on, each with `shard_size`
     pictures of all classes in a fixed random order, for WebDataset or
@@ -437,7 +438,7 @@ class Work:
                 picture = converted(image, 3)
                 if is_plain and min(width, height) <= short_side:
                     return path.read_bytes()
-                size = resized_to(width, height, short_side)
+                size = resized_to(*picture.size, short_side)
                 if size != picture.size:
                     how = Image.Resampling.BICUBIC
                     picture = picture.resize(size, how)

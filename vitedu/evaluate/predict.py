@@ -173,7 +173,7 @@ def decoded(
                 return each.error
             if not invert:
                 return read_image(each.picture, spec)
-            picture = as_image(each.picture, spec.in_channels)
+            picture = as_image(each.picture, spec.in_channels, spec.orientation)
             return read_image(ImageOps.invert(picture), spec)
         except UserError as error:
             if each.is_required:

@@ -234,7 +234,7 @@ def lost_in(
     sentences += after.notes
     spec, taken = before.preprocess, after.preprocess
     if geometry(taken) != geometry(spec):
-        names = ("mean", "std", "interpolation", "crop")
+        names = ("mean", "std", "interpolation", "crop", "orientation")
         differ = {x for x in names if getattr(spec, x) != getattr(taken, x)}
         sentences.append(
             f"{no_place} the preprocessing {listed_fields(spec, differ)}; a "
@@ -278,7 +278,8 @@ def listed_fields(owner: Any, names: set[str]) -> str:
 def geometry(spec: PreprocessSpec) -> tuple[Any, ...]:
     """What a spec does to a picture, except the size (the model's)."""
     resized = spec.crop and [math.floor(x / spec.crop) for x in spec.image_size]
-    return spec.mean, spec.std, spec.interpolation, resized
+    numbers = spec.mean, spec.std
+    return *numbers, spec.interpolation, resized, spec.orientation
 
 
 @torch.no_grad()

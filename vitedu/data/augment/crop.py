@@ -30,6 +30,7 @@ from vitedu.pictures import (
     name_of,
     reading,
     resized,
+    turned,
 )
 
 if TYPE_CHECKING:
@@ -53,9 +54,10 @@ def cropped_pixels(
     uniform = [draws(augment, 1, generator.manual_seed(seed)) for seed in seeds]
     height, width = spec.image_size
     pixels = []
-    with undecoded(pictures, spec.in_channels) as images:
+    with undecoded(pictures, spec) as images:
         # relative to the result's
-        aspects = [x.width * height / (x.height * width) for x in images]
+        sizes = [turned(x.size, x, spec.orientation) for x in images]
+        aspects = [w * height / (h * width) for w, h in sizes]
         rows = table_from(
             augment,
             torch.cat(uniform),
@@ -67,7 +69,7 @@ def cropped_pixels(
                 with reading(name_of(picture)):
                     if augment.crop:
                         make_coarse(image, spec, box)
-                    image = converted(image, spec.in_channels)
+                    image = converted(image, spec.in_channels, spec.orientation)
                 pixels.append(
                     cut(image, spec, box)
                     if augment.crop
@@ -78,7 +80,7 @@ def cropped_pixels(
 
 @contextmanager
 def undecoded(
-    pictures: Sequence[Picture], channels: int
+    pictures: Sequence[Picture], spec: PreprocessSpec
 ) -> Iterator[deque["Image"]]:
     """Open all pictures, of files only the header; close those you remove."""
     images: deque[Image] = deque()
@@ -87,7 +89,7 @@ def undecoded(
             images.append(
                 header(picture)
                 if is_encoded(picture)
-                else as_image(picture, channels)
+                else as_image(picture, spec.in_channels, spec.orientation)
             )
         yield images
     finally:
@@ -102,9 +104,8 @@ def make_coarse(
     """Have a JPEG decoded at 1/2, 1/4 or 1/8, its box not below the result."""
     height, width = spec.image_size
     _, _, box_height, box_width = box
-    image.draft(
-        None, (math.ceil(width / box_width), math.ceil(height / box_height))
-    )
+    size = math.ceil(width / box_width), math.ceil(height / box_height)
+    image.draft(None, turned(size, image, spec.orientation))
 
 
 def cut(image: "Image", spec: PreprocessSpec, box: Sequence[float]) -> Tensor:

@@ -210,7 +210,9 @@ class Epoch(torch.utils.data.Dataset[Any]):
                 picture, label = source[index]
                 if change is not None:
                     check_not_prepared(picture)
-                    picture = change(as_image(picture, spec.in_channels))
+                    picture = change(
+                        as_image(picture, spec.in_channels, spec.orientation)
+                    )
             images.append(
                 as_prepared(picture, spec)
                 if is_prepared(picture)

@@ -10,10 +10,19 @@ from vitedu.errors import (
     available_memory,
     check_memory,
     container_memory,
+    counted,
     printable,
     readable_bytes,
     reason,
 )
+
+
+def test_one_thing_is_no_plural():
+    words = [counted(n, x) for n in (0, 1, 2000) for x in ("image", "class")]
+    assert words == [
+        *("0 images", "0 classes", "1 image", "1 class"),
+        *("2,000 images", "2,000 classes"),
+    ]
 
 
 @pytest.mark.parametrize(

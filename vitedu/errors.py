@@ -130,6 +130,12 @@ def _left_in_group(group: Path) -> int | None:
     return max(most - used + cached, 0)
 
 
+def counted(number: int, thing: str) -> str:
+    """A number of things in a sentence: "1 class", "2,000 classes"."""
+    end = "es" if thing.endswith("s") else "s"
+    return f"{number:,} {thing}{'' if number == 1 else end}"
+
+
 def readable_bytes(num_bytes: int) -> str:
     """A size in a sentence: "16.0 GB"."""
     if num_bytes < 1000:

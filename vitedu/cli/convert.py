@@ -4,7 +4,7 @@ import argparse
 
 from vitedu.cli.output import Answer, Command, rows_in
 from vitedu.cli.overrides import OF_WEIGHTS, load_fields, split_words
-from vitedu.errors import UserError
+from vitedu.errors import UserError, counted
 from vitedu.weights.convert import SUFFIXES
 from vitedu.weights.convert import convert as convert_weights
 
@@ -27,7 +27,7 @@ def convert(options: argparse.Namespace) -> Answer:
         "notes": list(done.notes),
     }
     text = (
-        f"{done.target}: {done.num_arrays} arrays of {done.source} "
+        f"{done.target}: {counted(done.num_arrays, 'array')} of {done.source} "
         f"({done.dialect}) as {done.format}"
     )
     return Answer(values, text)

@@ -22,7 +22,7 @@ from vitedu.data import (
 )
 from vitedu.data.feed.pictures import ImageSource
 from vitedu.data.open import evaluation_part, holds_pictures, parts_of
-from vitedu.errors import UserError
+from vitedu.errors import UserError, counted
 from vitedu.evaluate import imagenet
 from vitedu.evaluate.accuracy import (
     LEAST_FOR_TOP_5,
@@ -157,7 +157,7 @@ def with_data(
 def array_test(model: Network, weights: str, dataset: Dataset) -> Test:
     if len(dataset.class_names) != model.config.num_classes:
         raise UserError(
-            f"{dataset.name} has {len(dataset.class_names)} classes, "
+            f"{dataset.name} has {counted(len(dataset.class_names), 'class')}, "
             f"{weights} has {model.config.num_classes}"
         )
     batches = batches_of(

@@ -16,7 +16,7 @@ from vitedu.cli.overrides import OF_WEIGHTS, load_fields, split_words
 from vitedu.data import where
 from vitedu.data.catalogue import sets_of
 from vitedu.data.locate import present
-from vitedu.errors import UserError, did_you_mean, readable_bytes
+from vitedu.errors import UserError, counted, did_you_mean, readable_bytes
 from vitedu.model import HYBRIDS, NAMES, RESNETS, ViTConfig, new_network
 from vitedu.model.network import NetworkConfig, network_config_of
 from vitedu.train import RECIPES, TrainConfig, find_device, override, recipe
@@ -237,7 +237,7 @@ def info_recipe(name: str, tier: str) -> Answer:
         (
             group["name"],
             f"{sum(x.numel() for x in group['params']):,} weights in "
-            f"{len(group['params'])} tensors, weight_decay "
+            f"{counted(len(group['params']), 'tensor')}, weight_decay "
             f"{group['weight_decay']:g}, lr x {group['lr_scale']:.3g}",
         )
         for group in parameter_groups(

@@ -11,7 +11,7 @@ from typing import Any
 from vitedu.cli.output import Answer, Command, rows_in, say_notes, table
 from vitedu.cli.overrides import OF_WEIGHTS, load_fields, split_words
 from vitedu.cli.progress import with_progress
-from vitedu.errors import UserError
+from vitedu.errors import UserError, counted
 from vitedu.evaluate.classify import check_has_classes
 from vitedu.evaluate.predict import Prediction, find_pictures, predict_all
 from vitedu.files import replace_file, user_path
@@ -53,7 +53,8 @@ def predict(options: argparse.Namespace) -> Answer:
         values["predictions"] = predicted
     else:
         write_table(path, everything, top)
-        values["csv"], text = str(path), f"{num_read:,} pictures in {path}"
+        values["csv"] = str(path)
+        text = f"{counted(num_read, 'picture')} in {path}"
     if skipped:
         few, num_more = skipped[:MOST_NOTED], len(skipped) - MOST_NOTED
         more = [f"and {num_more:,} more"] if num_more > 0 else []

@@ -8,7 +8,7 @@ from vitedu.cli.overrides import split_words
 from vitedu.cli.progress import new_bar
 from vitedu.data import Prepared
 from vitedu.data import prepare as prepare_folder
-from vitedu.errors import UserError, readable_bytes
+from vitedu.errors import UserError, counted, readable_bytes
 from vitedu.fields import check_names
 from vitedu.train.config import parsed
 
@@ -84,12 +84,13 @@ def text_of(done: Prepared) -> str:
         f"{part.num_samples:,} in {name}" for name, part in index.parts.items()
     )
     is_shards = index.settings.format == "shards"
-    files = f"{len(shards):,} shards" if is_shards else "folders"
+    files = counted(len(shards), "shard") if is_shards else "folders"
     num_bytes = readable_bytes(sum(shard.bytes for shard in shards))
     was = " was finished already" if done.was_finished else ""
     return (
-        f"{done.out}{was}: {sum(counts):,} pictures of {len(index.classes):,} "
-        f"classes ({parts}; {min(counts):,} to {max(counts):,} in a class), "
+        f"{done.out}{was}: {counted(sum(counts), 'picture')} of "
+        f"{counted(len(index.classes), 'class')} "
+        f"({parts}; {min(counts):,} to {max(counts):,} in a class), "
         f"{num_bytes} in {files}, {len(index.unreadable):,} left out; train "
         f"with data={done.out}"
     )

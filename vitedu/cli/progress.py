@@ -11,7 +11,7 @@ from tqdm import tqdm
 from vitedu import budget
 from vitedu.cli.output import as_typed, say, wrapped
 from vitedu.data import Source
-from vitedu.errors import UserError
+from vitedu.errors import UserError, counted
 from vitedu.model import (
     HYBRIDS,
     NAMES,
@@ -91,13 +91,13 @@ def data_line(start: Start) -> str:
         name += f" instead of {requested}"
     to_validate = f"{len(validation):,} to validate, " if validation else ""
     return (
-        f"{name}: {len(train):,} images to train, {to_validate}"
+        f"{name}: {counted(len(train), 'image')} to train, {to_validate}"
         f"{len(test):,} to test; {class_line(train)}"
     )
 
 
 def class_line(source: Source) -> str:
-    line = f"{source.num_classes:,} classes"
+    line = counted(source.num_classes, "class")
     names = source.class_names
     if len(names) > MOST_NAMED:
         names = (*names[:FIRST_NAMED], "...")
@@ -188,10 +188,6 @@ def changed_settings(config: TrainConfig) -> dict[str, tuple[Any, Any]] | None:
         for name in now
         if name in known and name not in left_out
     }
-
-
-def counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 # --- while it lasts

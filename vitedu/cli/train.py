@@ -17,9 +17,9 @@ from vitedu.bench.trial import MEASURED, WARM_UP, out_of_memory, try_run
 from vitedu.cli.info import readable_hours, tier_for
 from vitedu.cli.output import Answer, Command, rows_in, say, table
 from vitedu.cli.overrides import split_words
-from vitedu.cli.progress import Reporter, announcement, counted
+from vitedu.cli.progress import Reporter, announcement
 from vitedu.cli.report import draw_run
-from vitedu.errors import UserError, readable_bytes
+from vitedu.errors import UserError, counted, readable_bytes
 from vitedu.files import user_path
 from vitedu.train import (
     RECIPES,
@@ -183,8 +183,9 @@ def trained(plan: Plan, options: argparse.Namespace) -> Answer:
     test_accuracy = run.result["metrics"]["test_accuracy"]["value"]
     data = run.result["dataset"]
     text = (
-        f"test accuracy {test_accuracy:.2f} % on {data['num_test']:,} images "
-        f"of {data['name']}, {run.result['wall_seconds']:.0f} s of training\n"
+        f"test accuracy {test_accuracy:.2f} % on "
+        f"{counted(data['num_test'], 'image')} of {data['name']}, "
+        f"{run.result['wall_seconds']:.0f} s of training\n"
         f"weights: {folder.weights}"
     )
     return Answer(values, text if page is None else f"{text}\nreport: {page}")
@@ -283,7 +284,9 @@ def forecast(values: dict[str, Any]) -> str:
             f"measured), {took['images_per_second']:,.0f} images/s, "
             f"{100 * took['data_wait']:.0f} % of it waiting for data"
         )
-        images = f"{evaluation} for {took['evaluated_images']:,} images"
+        images = (
+            f"{evaluation} for {counted(took['evaluated_images'], 'image')}"
+        )
         rows += [("training", line), ("evaluation", f"{images}, estimated")]
     return table(rows)
 

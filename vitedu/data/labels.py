@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitedu.errors import UserError
+from vitedu.errors import UserError, counted
 from vitedu.fields import Count, converted
 
 # Labels alone make no more classes than this, unless there are as many images:
@@ -78,8 +78,9 @@ def check_labels(
         )
     if num_classes and highest >= num_classes:
         raise UserError(
-            f"{where} has the label {highest}, but there are {num_classes} "
-            "classes, counted from 0"
+            f"{where} has the label {highest}, but there "
+            f"{'is' if num_classes == 1 else 'are'} "
+            f"{counted(num_classes, 'class')}, counted from 0"
         )
 
 

@@ -21,7 +21,7 @@ from vitedu.data.open import (
     open_split,
     warn_of_skipped,
 )
-from vitedu.errors import UserError
+from vitedu.errors import UserError, counted
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights.load import load
 
@@ -133,8 +133,8 @@ def _by_class_of_model(split: Split, model: nn.Module) -> Split:
         split = split.with_classes(names)
     if split.num_classes > num_classes:
         raise UserError(
-            f"{split.name} has {split.num_classes} classes, but the model has "
-            f"{num_classes}"
+            f"{split.name} has {counted(split.num_classes, 'class')}, but the "
+            f"model has {num_classes}"
         )
     return split
 

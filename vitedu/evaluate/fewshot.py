@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vitedu.errors import counted
 from vitedu.evaluate.batches import Data
 from vitedu.evaluate.features import (
     check_features,
@@ -126,8 +127,9 @@ def sample_shots(labels: Tensor, k: int, seed: int) -> Tensor:
         rows = (labels == label).nonzero()[:, 0].cpu().numpy()
         if len(rows) < k:
             raise ValueError(
-                f"class {label} has {len(rows)} images, but {k} of each class "
-                f"are wanted; give more images, or at most {len(rows)} shots"
+                f"class {label} has {counted(len(rows), 'image')}, but {k} of "
+                "each class are wanted; give more images, or at most "
+                f"{counted(len(rows), 'shot')}"
             )
         drawn.append(generator.permutation(rows)[:k])
     return torch.from_numpy(np.concatenate(drawn))

@@ -19,7 +19,7 @@ from vitedu.data.open import (
     open_split,
     parts_of,
 )
-from vitedu.errors import UserError
+from vitedu.errors import UserError, counted
 from vitedu.pictures import PreprocessSpec
 from vitedu.train.config import TrainConfig
 from vitedu.train.start import NOTHING, Given, differing, run_classes
@@ -228,7 +228,7 @@ def _check_classes(dataset: Dataset, config: TrainConfig) -> None:
         remedy = f"call model.reset_classifier({wanted}) before"
     if wanted != num_classes:
         raise UserError(
-            f"{dataset.name} has {wanted} classes, the model "
+            f"{dataset.name} has {counted(wanted, 'class')}, the model "
             f"{num_classes}; {remedy}"
         )
 

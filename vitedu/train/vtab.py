@@ -14,7 +14,7 @@ from vitedu.data.augment import Augment
 from vitedu.data.feed.order import epoch_generator
 from vitedu.data.labels import numbered_names
 from vitedu.data.open import open_split
-from vitedu.errors import UserError, did_you_mean
+from vitedu.errors import UserError, counted, did_you_mean
 from vitedu.evaluate.vtab import (
     VTAB,
     MissingTaskError,
@@ -161,8 +161,8 @@ def data_of(task: VtabTask, data: VtabData) -> TaskData:
     names = parts.train.class_names or numbered_names(task.num_classes)
     if len(names) != task.num_classes:
         raise UserError(
-            f"the data of {task.title} have {len(names)} classes, but VTAB's "
-            f"have {task.num_classes}: {task.question}"
+            f"the data of {task.title} have {counted(len(names), 'class')}, "
+            f"but VTAB's have {task.num_classes}: {task.question}"
         )
     if len(parts.train) < NUM_IMAGES:
         raise UserError(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vitedu.budget.meta import on_meta
 from vitedu.data.imagenet import assumed_names
-from vitedu.errors import UserError, check_memory, reason
+from vitedu.errors import UserError, check_memory, counted, reason
 from vitedu.fields import Size, check_names, converted
 from vitedu.files import user_path
 from vitedu.model import NoPosition, ViT, lecun_normal, new_network
@@ -343,9 +343,9 @@ def check_tensors(
     unknown = sorted(state.keys() - expected.keys())
     if missing or unknown:
         raise UserError(
-            f"{path} does not fit its model: {len(missing)} tensors missing, "
-            f"{len(unknown)} unknown ({listed(missing + unknown, most=3)}); "
-            f"{advice}"
+            f"{path} does not fit its model: {counted(len(missing), 'tensor')} "
+            f"missing, {len(unknown)} unknown "
+            f"({listed(missing + unknown, most=3)}); {advice}"
         )
     for name, tensor in state.items():
         if not tensor.is_floating_point():

@@ -14,7 +14,7 @@ from os import PathLike
 from torch import Tensor
 
 from vitedu.data.imagenet import IMAGENET_1K, imagenet_classes
-from vitedu.errors import UserError
+from vitedu.errors import UserError, counted
 from vitedu.files import parse_json, replace_file, user_path
 from vitedu.model.classifier import Usage
 from vitedu.model.network import network_config
@@ -61,8 +61,9 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
         )
     if names and len(names) != config.num_classes:
         raise UserError(
-            f"it contradicts itself: {config.num_classes} classes and "
-            f"{len(names)} class names"
+            "it contradicts itself: "
+            f"{counted(config.num_classes, 'class')} and "
+            f"{counted(len(names), 'class name')}"
         )
     rows = [Row(name, (name,), "same") for name in arrays]
     mapping.check_complete(mapping.to_ours(rows, arrays), config)

@@ -72,7 +72,7 @@ def test_classes_can_be_given():
 def test_classes_that_contradict_the_data_are_refused():
     with pytest.raises(UserError, match="has 2 classes, but num_classes=3"):
         from_torch(Photos(classes=["ant", "bee"]), num_classes=3)
-    with pytest.raises(UserError, match="the label 1, but there are 1 classes"):
+    with pytest.raises(UserError, match="the label 1, but there is 1 class,"):
         from_torch(Photos(targets=TARGETS), class_names=["ant"])
 
 

@@ -28,6 +28,8 @@ import vitedu
 # models
 tiny = vitedu.load("ViT-Ti/16")
 large = vitedu.load("ViT-B/16", image_size=384, num_classes=10)
+notes: tuple[str, ...] = tiny.load_report.notes
+again: vitedu.ViT = tiny
 loaded = vitedu.load(Path("run"), device="cpu", dtype=torch.bfloat16)
 loaded.set_input_size(384)
 other = vitedu.load("photo-model.safetensors", ignore=("extra/*",))

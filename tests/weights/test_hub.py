@@ -8,6 +8,7 @@ import http.server
 import os
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -329,3 +330,24 @@ def test_names_that_mean_nothing_are_one_sentence(name, said):
     with pytest.raises(UserError) as error:
         repository_of(name)
     assert said in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("runs/nope", "runs/ has none"),
+        ("photos/nop", "did you mean 'photos/nope'?"),
+        ("empty/nope", "empty/ has none"),
+    ],
+)
+def test_a_path_that_is_not_there_never_asks_the_hub(
+    tmp_path, monkeypatch, name, said
+):
+    monkeypatch.chdir(tmp_path)
+    Path("photos/nope").mkdir(parents=True)
+    Path("empty").mkdir()
+    with pytest.raises(UserError) as error:
+        find(name)
+    assert f"no file or run folder {name!r}" in str(error.value)
+    assert said in str(error.value)
+    assert repository_of(f"hf-hub:{name}") == name

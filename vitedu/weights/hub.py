@@ -9,6 +9,7 @@ from pathlib import Path
 from vitedu.compat import import_timm
 from vitedu.data.catalogue import cache_folder, is_offline
 from vitedu.errors import UserError, did_you_mean, reason
+from vitedu.files import list_folder
 from vitedu.model import HYBRIDS, NAMES
 from vitedu.weights.files import IN_FOLDER, has_suffix, shards_in
 
@@ -105,6 +106,7 @@ def repository_of(name: str) -> str:
         raise UserError(f"there are no weights {name!r}; {end}")
     bare = re.sub(r"^hf[-_]hub:", "", name)
     if not has_suffix(bare):
+        check_no_path(name)
         if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", bare):
             return bare
         if re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)+(\.\w+)?", bare):
@@ -112,6 +114,20 @@ def repository_of(name: str) -> str:
     raise UserError(
         f"there is no file or run folder {name!r}, and it is not the name of a "
         "model on the hub, such as 'ViT-B/16' or 'google/vit-base-patch16-224'"
+    )
+
+
+def check_no_path(name: str) -> None:
+    """UserError: `name` begins like a path, with runs/ or a folder here."""
+    folder, slash, _ = name.partition("/")
+    is_here = Path(folder).is_dir()
+    if not slash or not (is_here or folder == "runs"):
+        return
+    held = [f"{folder}/{x}" for x in list_folder(folder)] if is_here else []
+    end = did_you_mean(name, held) if held else f"{folder}/ has none"
+    raise UserError(
+        f"there is no file or run folder {name!r} (a model of the hub would be "
+        f"'hf-hub:{name}'); {end}"
     )
 
 

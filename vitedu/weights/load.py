@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from os import PathLike, fspath
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -80,6 +80,14 @@ class WeightsFile(NamedTuple):
     checkpoint: Checkpoint
 
 
+if TYPE_CHECKING:
+
+    class LoadedViT(ViT):
+        """A ViT whose report is there, which a new one's isn't."""
+
+        load_report: LoadReport
+
+
 # Nearly every file holds a ViT, so that is what a type checker is told; `Any`
 # says that a BiT's file gives a ResNet.
 def load(
@@ -89,7 +97,7 @@ def load(
     dtype: torch.dtype = torch.float32,
     ignore: str | Sequence[str] = (),
     **overrides: Unpack[LoadFields],
-) -> ViT | Any:
+) -> "LoadedViT | Any":
     """A trained model in eval mode, from a file, a folder or a name.
 
     "ViT-Ti/16", "mnist-tiny" (28 x 28 grey digits) and "shapes-small" are in

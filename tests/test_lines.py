@@ -46,7 +46,6 @@ SQUASH = {
 }
 # What a program needs besides its library; without it the program is skipped.
 NEEDS = {
-    "probe_vitedu": ["sklearn"],
     "probe_timm": ["sklearn"],
     "probe_transformers": ["sklearn", "datasets"],
     "finetune_transformers": ["accelerate", "datasets"],
@@ -193,7 +192,8 @@ def test_the_right_answer_is_printed(printed, task, said):
 
 @pytest.mark.slow
 def test_a_probe_tells_red_from_blue(printed):
-    assert float(printed("probe")) == 1
+    # ours in percent, scikit-learn's a share
+    assert float(printed("probe")) in (1, 100)
 
 
 @pytest.mark.slow

@@ -331,7 +331,7 @@ def header(file: File) -> "Image":
         return Image.open(source)
 
 
-def is_encoded(picture: Picture) -> TypeGuard[File]:
+def is_encoded(picture: object) -> TypeGuard[File]:
     return isinstance(picture, str | bytes | PathLike) or hasattr(
         picture, "read"
     )

@@ -15,6 +15,7 @@ from vitedu import UserError
 from vitedu.data import photo
 from vitedu.evaluate import Answers, accuracy, all_logits, top_k_correct
 from vitedu.evaluate.losses import LOSSES
+from vitedu.pictures import normalise
 
 
 class Given(nn.Module):
@@ -332,8 +333,25 @@ def test_a_loss_that_is_no_sum_is_refused(loss, said):
         accuracy(small(), [prepared()], loss=loss)
 
 
-def test_all_logits_need_eval_mode_and_images():
-    with pytest.raises(ValueError, match="eval mode"):
-        all_logits(nn.Identity(), [])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_all_logits_takes_the_data_of_accuracy_in_any_form(dtype):
+    model, labels = small().to(dtype).train(), torch.arange(6) % 3
+    data = pixels(8, 8), labels
+    want = accuracy(model, data).num_correct
+    for given in (
+        data,
+        [data],
+        [(normalise(data[0], model.preprocess), labels)],
+    ):
+        answers = all_logits(model, given)
+        assert answers.logits.dtype == torch.float32
+        assert answers.labels.equal(labels)
+        assert top_k_correct(answers, 1) == want
+    assert model.training
+    with pytest.raises(UserError, match="normalise them as its preprocess"):
+        all_logits(model, [(IMAGES.abs().clamp(max=1), LABELS)])
+
+
+def test_all_logits_needs_images():
     with pytest.raises(ValueError, match="at least one image"):
-        all_logits(nn.Identity().eval(), [])
+        all_logits(nn.Identity(), [])

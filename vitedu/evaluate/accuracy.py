@@ -3,13 +3,13 @@
 `accuracy(model, "photos/val").accuracy`  # percent
 """
 
-from collections.abc import Iterable
 from os import PathLike
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from vitedu.data.feed.loader import yields_batches
 from vitedu.data.feed.source import explain_killed_workers
 from vitedu.data.labels import check_labels
 from vitedu.evaluate.batches import (
@@ -128,19 +128,31 @@ def accuracy(
 
 
 def all_logits(
-    model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]
+    model: nn.Module | str | PathLike[str],
+    data: Data,
+    *,
+    batch_size: int = 64,
+    num_workers: int = 0,
 ) -> Answers:
-    """Run `model` over (images, labels) batches.
+    """The logits of all images, and their labels; arguments as for `accuracy`.
 
-    ValueError: the model is in training mode, or there are no images.
+    Labels of (images, labels) batches stay as they are.
+
+    UserError: the data don't fit the model. ValueError: there are no images.
     """
-    if model.training:
-        raise ValueError(
-            "all_logits needs the model in eval mode; call model.eval()"
-        )
-    return Answers(
-        *all_rows(lambda images: model(images).float(), batches, "all_logits")
+    network = loaded(model)
+    batches = batches_of(
+        network,
+        data,
+        batch_size,
+        num_workers,
+        by_class_of_model=not yields_batches(data),
     )
+    with evaluating(network):
+        found = all_rows(
+            lambda images: network(images).float(), batches, "all_logits"
+        )
+    return Answers(*found)
 
 
 def top_k_correct(answers: Answers, k: int) -> int:

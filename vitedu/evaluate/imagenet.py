@@ -35,7 +35,6 @@ from vitedu.evaluate.accuracy import Answers, all_logits, top_k_correct
 from vitedu.evaluate.batches import (
     batches_of,
     check_imagenet_classes,
-    evaluating,
     loaded,
 )
 from vitedu.evaluate.classify import check_finite
@@ -94,8 +93,7 @@ def picture_logits(
     batches = batches_of(
         model, pictures, batch_size, num_workers, by_class_of_model=False
     )
-    with evaluating(model):
-        answers = all_logits(model, batches)
+    answers = all_logits(model, batches)
     check_finite(answers.logits)
     return answers
 

@@ -111,6 +111,21 @@ def replace_file(
         raise
 
 
+def read_header(path: str | Path) -> dict[str, str]:
+    """The metadata of a file of safetensors."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        return file.metadata() or {}
+
+
+def write_header(path: str | Path, header: dict[str, str]) -> None:
+    """Put `header` in place of a safetensors file's; its tensors stay."""
+    from safetensors.torch import load_file, save
+
+    replace_file(path, save(load_file(path), header))
+
+
 def _sync_folder(folder: Path) -> None:
     """Bring a file's new name to the disk, so that it outlives a power cut."""
     # not every system lets a folder be opened or synced

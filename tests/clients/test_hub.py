@@ -5,11 +5,13 @@ import json
 import pytest
 import torch
 from huggingface_hub import PyTorchModelHubMixin
+from safetensors.torch import save_file
 from torch import nn
 from torch.testing import assert_close
 
 import vitedu
 from vitedu import PreprocessSpec, UserError
+from vitedu.files import read_header, write_header
 
 pytestmark = pytest.mark.clients
 
@@ -87,16 +89,55 @@ def test_a_resnet_comes_back(tmp_path):
     assert_same(vitedu.load(tmp_path), model, images)
 
 
+def write_as_before(model, folder, usage):
+    """A folder as older versions wrote it: no header, all in config.json."""
+    weights = {k: x.contiguous() for k, x in model.state_dict().items()}
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    content = model.config.to_json() | usage
+    (folder / "config.json").write_text(json.dumps(content))
+
+
+def test_a_folder_of_an_older_version_comes_back(hub_model, batches, tmp_path):
+    usage = vitedu.weights.checkpoint_of(hub_model).usage.to_json()
+    write_as_before(hub_model, tmp_path, {"vitedu": usage})
+    for again in (HubViT.from_pretrained(tmp_path), vitedu.load(tmp_path)):
+        assert_same(again, hub_model, batches[0][0])
+
+
 def test_a_folder_of_the_mixin_alone_comes_back_as_before(tiny, tmp_path):
     """As versions wrote it that kept nothing but the configuration."""
-    model = HubViT(tiny.config)
-    model.save_pretrained(tmp_path)
-    path = tmp_path / "config.json"
-    content = json.loads(path.read_text())
-    del content["vitedu"]
-    path.write_text(json.dumps(content))
+    write_as_before(tiny, tmp_path, {})
     again = HubViT.from_pretrained(tmp_path)
     assert (again.config, again.class_names) == (tiny.config, ())
+
+
+class Own(vitedu.ViT, PyTorchModelHubMixin):
+    """A class with arguments of its own, and any field of the network."""
+
+    def __init__(self, name="ViT-Ti/16", temperature=1.0, **fields):
+        super().__init__(vitedu.model.vit_config(name, **fields))
+        self.temperature = temperature
+
+
+def test_a_class_with_arguments_of_its_own_gets_them_alone_back(tmp_path):
+    sizes = {"image_size": 32, "depth": 1, "num_classes": 2}
+    own = {"name": "ViT-Ti/16", "temperature": 3.0, **sizes}
+    model = Own(**own).eval()
+    nn.init.normal_(model.head.weight)
+    model.class_names = ("ant", "bee")
+    model.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text()) == own
+    images = torch.randn(2, 3, 32, 32)
+    again = Own.from_pretrained(tmp_path)
+    assert again.temperature == 3.0
+    assert_same(again, model, images)
+    assert_same(vitedu.load(tmp_path), model, images)
+
+
+def test_config_json_has_the_configuration_alone(hub_model, tmp_path):
+    hub_model.save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    assert content == hub_model.config.to_json()
 
 
 @pytest.mark.parametrize(
@@ -111,10 +152,9 @@ def test_a_folder_of_the_mixin_alone_comes_back_as_before(tiny, tmp_path):
 )
 def test_what_cannot_be_understood_is_one_sentence(hub_model, tmp_path, change):
     hub_model.save_pretrained(tmp_path)
-    path = tmp_path / "config.json"
-    content = json.loads(path.read_text())
-    content["vitedu"] |= change
-    path.write_text(json.dumps(content))
+    path = tmp_path / "model.safetensors"
+    content = json.loads(read_header(path)["vitedu"])
+    write_header(path, {"vitedu": json.dumps(content | change)})
     for read in (HubViT.from_pretrained, vitedu.load):
         with pytest.raises(UserError) as error:
             read(tmp_path)

@@ -7,6 +7,7 @@ the file it came from.
 
 import json
 from collections.abc import Iterable
+from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vitedu.errors import UserError
+from vitedu.files import read_header, write_header
 from vitedu.model.resize import ResizeMode
 from vitedu.pictures import PreprocessSpec
 
@@ -108,7 +110,8 @@ class Classifier(nn.Module):
     names, no loss and no report; `vitedu.load` sets them from the file.
 
     With Hugging Face's mixin, `class HubViT(ViT, PyTorchModelHubMixin)`, all
-    that is kept in config.json, which `from_pretrained` and `vitedu.load` read.
+    that is kept in model.safetensors, which `from_pretrained` and `vitedu.load`
+    read; config.json has what the class is built from.
     """
 
     head_name: ClassVar[str]  # of the layer that gives the logits
@@ -220,25 +223,33 @@ class Classifier(nn.Module):
             self.loss_name,
             self.resize_mode,
         )
-        content = self.config.to_json() | {"vitedu": usage.to_json()}
-        text = json.dumps(content, sort_keys=True, indent=2)
-        (save_directory / "config.json").write_text(text, encoding="utf-8")
+        fields = self.config.to_json()
+        text = json.dumps({"config": fields} | usage.to_json(), sort_keys=True)
+        write_header(save_directory / "model.safetensors", {"vitedu": text})
+        # else a subclass has arguments of its own, which the mixin writes
+        if is_dataclass(vars(self).get("_hub_mixin_config")):
+            text = json.dumps(fields, sort_keys=True, indent=2)
+            (save_directory / "config.json").write_text(text, encoding="utf-8")
 
     @classmethod
     def _load_as_safetensor(
         cls, model: Any, model_file: str, map_location: str, strict: bool
     ) -> Any:
-        """The weights, and what the config.json beside them says."""
+        """The weights, and what else the file says."""
         mixin: Any = super()
         model = mixin._load_as_safetensor(
             model, model_file, map_location, strict
         )
-        path = Path(model_file).with_name("config.json")
-        if not path.is_file():
-            return model
+        path = Path(model_file)
+        header, beside = read_header(path), path.with_name("config.json")
         try:
-            content = json.loads(path.read_text(encoding="utf-8")).get("vitedu")
-            # saved by a version that wrote no more than the configuration
+            if "vitedu" in header:
+                content = json.loads(header["vitedu"])
+            elif beside.is_file():  # where an older version wrote it
+                path = beside
+                content = json.loads(path.read_text("utf-8")).get("vitedu")
+            else:
+                content = None
             if content is None:
                 return model
             usage = Usage.from_json(content)

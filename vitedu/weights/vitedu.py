@@ -31,8 +31,8 @@ SUFFIXES = (".safetensors",)
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     """The arrays unchanged, with what the header says.
 
-    Without our header, Hugging Face's mixin wrote the file: its config.json has
-    the configuration and, under the key "vitedu", the rest.
+    Without our header, an older version wrote it with Hugging Face's mixin:
+    config.json has the configuration and, under the key "vitedu", the rest.
     """
     try:
         if "vitedu" in metadata.header:

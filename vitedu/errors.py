@@ -4,6 +4,7 @@
 """
 
 import math
+import re
 import sys
 import warnings
 from collections.abc import Iterable
@@ -17,6 +18,28 @@ MOST_LETTERS = 2000  # of one sentence
 PRINTED = "\u00a0\u3000\u200d"
 # modules that no warning points at
 INSIDE = ("vitedu.", "torch.", "contextlib")
+# Our names of fields, and what other libraries call them, as `bare` writes it.
+SYNONYMS = {
+    "activation_checkpointing": "gradientcheckpointing gradcheckpointing",
+    "batch_size": "batch bs trainbatchsize perdevicetrainbatchsize",
+    "drop_path": "droppathrate stochasticdepth",
+    "dropout": "droprate dropoutrate hiddendropoutprob",
+    "epochs": "epoch nepochs numepochs numtrainepochs maxepochs",
+    "image_size": "imgsize imgsz inputsize resolution",
+    "in_channels": "inchans channels numchannels",
+    "label_smoothing": "smoothing labelsmoothingfactor",
+    "lr": "learningrate baselr lr0",
+    "max_grad_norm": "clip clipgrad gradclip gradientclipval",
+    "micro_batch_size": "accumulate accumsteps gradientaccumulationsteps",
+    "num_classes": "nc classes nclasses numlabels",
+    "num_heads": "heads nhead numattentionheads",
+    "num_workers": "workers dataloadernumworkers",
+    "optimizer": "opt optim optimiser",
+    "precision": "amp dtype mixedprecision",
+    "schedule": "sched scheduler lrscheduler lrschedulertype",
+    "warmup": "warmupsteps warmupepochs warmupratio",
+    "weight_decay": "wd decay",
+}
 
 
 class UserError(ValueError):
@@ -70,14 +93,32 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the nearest, or all known."""
     known = sorted(known)
     folded = {other.casefold(): other for other in known}
-    near = get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
-    if near:
-        names = " or ".join(repr(folded[other]) for other in near)
-        return f"did you mean {names}?"
+    close = get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
+    if near := same_as(name, known) or [folded[other] for other in close]:
+        return f"did you mean {' or '.join(map(repr, near))}?"
     if len(known) > MOST_NAMES:
         more = len(known) - MOST_NAMES // 2
         known = [*known[: MOST_NAMES // 2], f"and {more} more"]
     return f"known: {', '.join(known)}"
+
+
+def same_as(name: str, known: Iterable[str]) -> list[str]:
+    """Those of `known` that `name` spells in another way, or in other words.
+
+    Of dotted names the last part counts: "mixup" is "augment.mixup".
+    """
+    asked = bare(name)
+    return [
+        other
+        for other in known
+        if asked == bare(other)
+        or asked in SYNONYMS.get(other.rpartition(".")[2], "").split()
+    ]
+
+
+def bare(name: str) -> str:
+    """Letters and digits of a dotted name's last part: "ViT-B/16" is vitb16."""
+    return re.sub(r"[\W_]", "", name.rpartition(".")[2]).casefold()
 
 
 def check_memory(num_bytes: int, what: str, remedy: str = "") -> None:

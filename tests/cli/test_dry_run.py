@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -99,12 +100,23 @@ def test_it_tells_of_class_sizes_and_of_unreadable_pictures(here, capsys):
 
 
 def test_memory_that_will_not_do_is_said_with_what_would(here, capsys):
-    # 170 kB of activations an image, for a million images at a time
-    words = ["batch_size=1000000", "steps=1", "--device", "cpu"]
+    # over 50 MB of activations an image, for 2,500 images at a time
+    words = ["batch_size=2500", "model.mlp_dim=100000", "steps=1"]
+    words += ["--device", "cpu"]
     assert main(["train", "digits", *words, "--dry-run"]) == 0
     out, _ = capsys.readouterr()
     assert "not enough; add micro_batch_size=" in out
     assert "training" not in out
+
+
+def test_a_batch_of_more_images_than_there_are_is_measured_as_all_of_them(
+    here, capsys
+):
+    assert main([*DRY, "batch_size=1000000", "--json"]) == 0
+    out, err = capsys.readouterr()
+    took = json.loads(out)["time"]
+    assert took["images_per_second"] * took["step_seconds"] < 2501
+    assert re.search(r"1,000,000 \(all [\d,]+ images at once\)", err)
 
 
 def test_a_model_that_is_not_counted_is_still_timed(here, answer, tmp_path):

@@ -18,7 +18,15 @@ MISTAKES = rows_in("""
     train  train needs a recipe; known:
     train mnist-tiy  did you mean 'mnist-tiny'
     train digits mnist-seed  takes one recipe
-    train digits warm_up=0.1  no field 'warm_up'; did you mean 'warmup'
+    train digits warm_up=0.1  no setting 'warm_up'; did you mean 'warmup'
+    train finetune dta=photos  no field 'dta'; did you mean 'data'
+    train digits learning_rate=1e-3  did you mean 'lr' (learning rate, the
+    train digits bs=8  did you mean 'batch_size' (images per update)
+    train digits warmup_steps=8  did you mean 'warmup' (share of the steps in
+    train digits img_size=32  did you mean 'model.image_size' (height
+    train digits num_classes=3  did you mean 'model.num_classes' (
+    train digits augment.mixup=0.2  did you mean 'mixup' (alpha of
+    train digits depth=2  did you mean 'model.depth' (
     train digits model.dept=2  did you mean 'depth'
     train digits recipe=other  name the recipe after train
     train digits lr=fast  lr must be a number above 0, got 'fast'
@@ -52,12 +60,14 @@ MISTAKES = rows_in("""
     train digits --log-every=5  settings have no dashes: log_every=VALUE
     train digits --model.depth 4  settings have no dashes: model.depth=VALUE
     info ViT-B/15  did you mean 'ViT-B/16'
+    info ViT-Ti16  a run folder; did you mean 'ViT-Ti/16'?
     info ''  '' is not a model, a recipe, a file
     info data device  takes one name
     info data image_size=384  image_size belongs to a model
     evaluate  needs WEIGHTS
     evaluate absent.safetensors digits  no file or run folder
     evaluate google/vit-base-patch16-224  as a model of the hub
+    evaluate w.safetensors mnist fallback=shapes  only digits can stand in
     evaluate w.safetensors  name a data set
     evaluate run digits labels=labels.csv  are for a folder of pictures
     evaluate run digits --real real.json  digits isn't one
@@ -74,6 +84,10 @@ MISTAKES = rows_in("""
     predict ViT-Ti/16 notes.txt  notes.txt: it is not a picture
     predict ViT-B/16 a.png  which needs no network
     predict ViT-Ti/61 a.png  did you mean 'ViT-Ti/16'
+    predict ViT-Ti16 a.png  no weights 'ViT-Ti16'; did you mean 'ViT-Ti/16'?
+    predict runs/nope x.jpg  there is no file or run folder 'runs/nope'
+    predict ./rum a.png  did you mean './run'
+    predict a.png run  as in `vitedu predict ViT-Ti/16 a.png`
     predict ViT-Ti/14 a.png  no trained weights of 'ViT-Ti/14'
     predict w.safetensors a.png --top 0  --top is 0
     predict w.safetensors a.png --top x  --top
@@ -109,6 +123,7 @@ MISTAKES = rows_in("""
     prepare photos small qualty=3  did you mean 'quality'?
     prepare nowhere small  there is no folder 'nowhere'
     prepare photos photos/x  is inside
+    prepare photos empty  (notes.txt), and prepare doesn't write among them
     report  report needs one RUN
     report photos  config.json is missing
     report half  result.json is missing; `vitedu train --resume half`

@@ -307,7 +307,9 @@ def test_somebody_elses_folder_is_refused_and_left_alone(folder, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "thesis.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"contains other files \(thesis\.txt"):
+    with pytest.raises(
+        UserError, match=r"has other files in it \(thesis\.txt\)"
+    ):
         prepare(folder, out)
     (out / "index.json").write_text("{}")
     with pytest.raises(UserError, match=r"wasn't written by"):

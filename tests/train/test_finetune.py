@@ -424,6 +424,8 @@ def test_dropout_of_a_built_model_is_refused(here):
     [
         ("start.safetensors", "photos", {"epoch": 1}, "did you mean 'epochs"),
         ("start.safetensors", "photos", {"image_sice": 1}, "'image_size"),
+        ("start.safetensors", "photos", {"learning_rate": 1}, "mean 'lr'?"),
+        ("start.safetensors", "photos", {"num_classes": 3}, "counts the class"),
         ("start.safetensors", "photos", {"layerdecay": 1}, "'layer_"),
         (
             "start.safetensors",

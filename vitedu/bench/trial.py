@@ -201,6 +201,10 @@ def try_run(
     if memory["enough"] is False:
         # the steps would fail, or push everything else out of memory
         sources = processes.rank0_first(lambda: open_sources(config, device))
+        if config.batch_size > (most := len(sources.train)):
+            smaller = replace(config, batch_size=most)
+            memory = processes.on_rank0(lambda: memory_for(smaller, device))
+    if memory["enough"] is False:
         check_room(config, device)
         if config.weights is not None:
             build_model(config)
@@ -301,7 +305,8 @@ class Trial:
         return state.is_done or len(self.seconds) == WARM_UP + MEASURED
 
     def expected(self, start: Start, steps_done: int) -> dict[str, Any]:
-        batch_size, sources = start.config.batch_size, start.sources
+        sources = start.sources
+        batch_size = min(start.config.batch_size, len(sources.train))
         # a shorter run has nothing but its warm-up
         timed = self.seconds[WARM_UP:] or self.seconds[-1:]
         waits = self.waits[WARM_UP:] or self.waits[-1:]

@@ -48,7 +48,7 @@ from vitedu.train import TrainConfig, find_device
 from vitedu.train.run_folder import RunFolder, is_foreign
 from vitedu.weights import load
 
-FIELDS = ("data", "labels", "orientation", *OF_WEIGHTS)
+FIELDS = ("data", "labels", "fallback", "orientation", *OF_WEIGHTS)
 LOSS_NAMES = {"softmax": "cross-entropy", "sigmoid": "sigmoid cross-entropy"}
 BATCH = 32  # pictures
 
@@ -79,10 +79,11 @@ def evaluate(options: argparse.Namespace) -> Answer:
     if "orientation" in fields:
         spec = {"orientation": fields["orientation"]}
         model.preprocess = replace(model.preprocess, **spec)
-    run, fallback = run_config(weights), None
+    run, fallback = run_config(weights), fields.get("fallback")
     if len(words) == 1:
         run = with_data(run, data, weights)
-        name, data, fallback = run.dataset, data or run.data, run.fallback
+        name, data = run.dataset, data or run.data
+        fallback = fallback or run.fallback
     real = None
     if folder := folder_of(name, data):
         if options.real is not None:
@@ -348,6 +349,7 @@ EVALUATE = Command(
             or test/, those), or all in one folder with labels=FILE.csv;
             also ImageNet-V2, with folders 0 to 999, and objectnet-1.0
         data=PATH  where the named set is
+        fallback=digits  the digits of the package, where the set isn't here
         labels=FILE.csv  columns filename and class or class_index
         orientation=ignore  photographs as they are stored, not turned upright:
             how others measure on ImageNet

@@ -1,13 +1,20 @@
 """Words of a command line: plain ones, and name=value."""
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from vitedu.cli.output import Rows, as_typed, rows_in, section
 from vitedu.data.augment import Augment
-from vitedu.errors import UserError
-from vitedu.fields import Count, Size, converted, meanings
+from vitedu.errors import UserError, same_as
+from vitedu.fields import (
+    Count,
+    Size,
+    check_names,
+    converted,
+    field_types,
+    meanings,
+)
 from vitedu.model import ViTConfig
 from vitedu.pictures import PreprocessSpec
 from vitedu.train import TrainConfig
@@ -81,6 +88,21 @@ def settings() -> list[tuple[str, Rows]]:
     return [
         (title, rows_of(prefix, owner)) for title, prefix, owner in SETTINGS
     ]
+
+
+def check_settings(given: Iterable[str]) -> None:
+    """UserError if a setting is unknown; it says where it is, and what."""
+    rows = [row for _, rows in settings() for row in rows]
+    known = {name.partition("=")[0]: meaning for name, meaning in rows}
+    for name in given:
+        head, _, rest = name.partition(".")
+        is_known = f"{head}.{rest.partition('.')[0]}".rstrip(".") in known
+        if not is_known and (same := same_as(name, known)):
+            what = " or ".join(f"{x!r} ({known[x]})" for x in same)
+            raise UserError(
+                f"there is no setting {name!r}; did you mean {what}?"
+            )
+        check_names("TrainConfig", [head], field_types(TrainConfig))
 
 
 def rows_of(prefix: str, owner: type) -> Rows:

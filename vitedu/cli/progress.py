@@ -64,9 +64,12 @@ def announcement(start: Start, out: Path) -> str:
     config, steps = start.config, counted(start.num_steps, "step")
     if config.epochs is not None:
         steps = f"{counted(config.epochs, 'epoch')} ({steps})"
+    num_train = len(start.sources.train)
+    is_all = config.batch_size > num_train
     plan = (
-        f"{steps}, batch size {config.batch_size:,}, {config.optimizer}, "
-        f"learning rate {config.lr:g}"
+        f"{steps}, batch size {config.batch_size:,}"
+        f"{f' (all {num_train:,} images at once)' if is_all else ''}, "
+        f"{config.optimizer}, learning rate {config.lr:g}"
     )
     lines = [
         ("data", data_line(start)),

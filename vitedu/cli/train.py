@@ -16,7 +16,7 @@ import torch
 from vitedu.bench.trial import MEASURED, WARM_UP, out_of_memory, try_run
 from vitedu.cli.info import readable_hours, tier_for
 from vitedu.cli.output import Answer, Command, rows_in, say, table
-from vitedu.cli.overrides import split_words
+from vitedu.cli.overrides import check_settings, split_words
 from vitedu.cli.progress import Reporter, announcement
 from vitedu.cli.report import draw_run
 from vitedu.errors import UserError, counted, readable_bytes
@@ -87,6 +87,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 
 def configured(name: str, tier: str, fields: dict[str, str]) -> TrainConfig:
+    check_settings(fields)
     if name == "finetune":
         dataset = fields.pop("dataset", None)
         weights, data = fields.pop("weights", None), fields.pop("data", None)
@@ -323,7 +324,7 @@ def memory_line(memory: dict[str, Any]) -> str:
     line = f"{readable_bytes(memory['needed']['total'])} are needed, {free}"
     if memory["enough"]:
         return f"{line}: enough"
-    advice = "take a smaller model or smaller images"
+    advice = "take a smaller batch_size, model or images"
     if memory["add"]:
         advice = f"add {memory['add']}"
     return f"{line}: not enough; {advice}"

@@ -168,8 +168,9 @@ def _begun(out: Path, settings: Settings) -> Index | None:
     if all(name == UNFINISHED or LEFT_OVER.fullmatch(name) for name in names):
         return None
     raise UserError(
-        f"{out} contains other files ({names[0]}, ...), which stay as they "
-        "are; give a new folder"
+        f"{out} has other files in it ({', '.join(names[:3])}"
+        f"{', ...' if names[3:] else ''}), and prepare doesn't write among "
+        "them; give a new folder"
     )
 
 

@@ -150,6 +150,10 @@ def finetune(
 
     UserError: a setting is unknown, or what `fit` says.
     """
+    if "num_classes" in fields:
+        raise UserError(
+            "finetune counts the classes of the data; leave num_classes out"
+        )
     check_names("finetune", fields, FinetuneFields.__annotations__)
     tier = fields.pop("tier", None) or tier_of(fields.get("device", "auto"))
     settings: dict[str, Any] = dict(fields)

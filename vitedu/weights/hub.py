@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vitedu.compat import import_timm
 from vitedu.data.catalogue import cache_folder, is_offline
-from vitedu.errors import UserError, did_you_mean, reason
+from vitedu.errors import UserError, did_you_mean, reason, same_as
 from vitedu.files import list_folder
 from vitedu.model import HYBRIDS, NAMES
 from vitedu.weights.files import IN_FOLDER, has_suffix, shards_in
@@ -101,8 +101,10 @@ def repository_of(name: str) -> str:
             f"no trained weights of {name!r} are known; vitedu.vit({name!r}) "
             f"builds it without, and there are weights of {known}"
         )
-    if re.fullmatch(r"(r\d*\+)?vit-\w+/\d+", name, re.I):  # mistyped
-        end = did_you_mean(name, (*EMBEDDED, *HUB))
+    known = (*EMBEDDED, *HUB)
+    is_mistyped = re.fullmatch(r"(r\d*\+)?vit-\w+/\d+", name, re.I)
+    if is_mistyped or same_as(name, known):
+        end = did_you_mean(name, known)
         raise UserError(f"there are no weights {name!r}; {end}")
     bare = re.sub(r"^hf[-_]hub:", "", name)
     if not has_suffix(bare):

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from vitedu.budget.meta import on_meta
 from vitedu.data.imagenet import assumed_names
+from vitedu.data.readers.folder import is_picture
 from vitedu.errors import UserError, check_memory, counted, reason
 from vitedu.fields import Size, check_names, converted
 from vitedu.files import user_path
@@ -204,6 +205,11 @@ def find_arrays(
 ) -> Arrays:
     name = fspath(source)
     path = user_path(name)
+    if is_picture(name):
+        raise UserError(
+            f"{name} is a picture, and weights come first, as in `vitedu "
+            f"predict ViT-Ti/16 {name}`"
+        )
     try:
         is_here = path.exists()
     except OSError as error:

@@ -7,7 +7,16 @@ import torch
 from safetensors.torch import save_file
 from torch.testing import assert_close
 
-from vitedu.model import Hybrid, NoPosition, ResNetConfig, SinCos2D, new_network
+from vitedu.model import (
+    Hybrid,
+    Learned1D,
+    NoPosition,
+    Patches,
+    ResNetConfig,
+    SinCos2D,
+    Standard,
+    new_network,
+)
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights import DIALECTS, Checkpoint, Metadata, write_weights
 from vitedu.weights.convert import write_file, write_folder
@@ -89,6 +98,15 @@ HELD = {
             rectangles=NO_SQUARE,
             no_positions={"position": NoPosition()},
             registers={"registers": 4},
+            layer_scale={"block": Standard(layer_scale=0.1)},
+            q_k_norm={"block": Standard(qk_norm=True, qkv_bias=False)},
+            swiglu={"block": Standard(swiglu=True)},
+            clip={"stem": Patches(bias=False, norm=True), "gelu": "quick"},
+            norm_of_the_mean={"pool": "mean_norm"},
+            no_prefix_rows={
+                "position": Learned1D(prefix=False),
+                "registers": 4,
+            },
             # 21 * (51 / 21) is a little less than 51
             odd_mlp={"embed_dim": 21, "num_heads": 3, "mlp_dim": 51},
         ),

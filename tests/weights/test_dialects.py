@@ -281,6 +281,7 @@ NO_PLACE = {
     "timm": {
         "a pre-logits layer": {"pre_logits": 8},
         "Learned2D": {"position": Learned2D()},
+        "Patches(norm=True)": {"stem": Patches(norm=True)},
         "Hybrid((1": HYBRID,
         "width=0.5": HYBRID | {"stem": Hybrid((3, 4, 9), 0.5)},
     },

@@ -248,14 +248,15 @@ def test_half_precision_dumps_come_in_float32(tmp_path, name, dtype):
 
 
 OTHERS = {
-    "DINOv2": ["blocks.0.ls1.gamma", "cls_token", "blocks.0.attn.qkv.weight"],
     "DINOv2 of Hugging Face": ["encoder.layer.0.layer_scale1.lambda1"],
     "BEiT": ["blocks.0.gamma_1", "cls_token"],
     "BEiT of Hugging Face": ["beit.encoder.layer.0.lambda_1"],
     "CLIP": ["visual.transformer.resblocks.0.ln_1.weight", "logit_scale"],
     "CLIP of Hugging Face": ["vision_model.pre_layrnorm.weight"],
-    "CLIP of timm": ["norm_pre.weight", "blocks.0.attn.qkv.weight"],
     "a DeiT with a distillation token": ["dist_token", "cls_token"],
+    "a ViT with attention and MLP side by side": ["blocks.0.in_proj.weight"],
+    "a ViT with two attentions side by side": ["blocks.0.attns.0.norm.weight"],
+    "a ViT with differential attention": ["blocks.0.attn.lambda_a"],
     "a ResNet with BatchNorm": ["layer1.0.bn1.running_mean", "conv1.weight"],
 }
 

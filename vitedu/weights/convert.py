@@ -161,7 +161,7 @@ def in_the_form_of(
     config, state, *_ = checkpoint
     position = getattr(config, "position", None)
     is_table = (
-        isinstance(position, NoPosition | SinCos2D | Learned2D)
+        isinstance(position, NoPosition | SinCos2D | Learned1D | Learned2D)
         and getattr(position, "at", "stem") == "stem"
     )
     held = getattr(DIALECTS[to], "POSITIONS", (position,))

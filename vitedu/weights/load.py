@@ -56,13 +56,13 @@ DIALECTS: dict[Dialect, ModuleType] = {
 # Other architectures: what they are called, and a name that only they have.
 # Without it some would pass for a ViT with arrays that may be ignored.
 REFUSED = {
-    "DINOv2 or another ViT with LayerScale": (
-        r"(^|\.)(ls1\.gamma|layer_scale1\.lambda1)$"
-    ),
+    "DINOv2": r"(^|\.)layer_scale1\.lambda1$",
     "BEiT": r"\.\d+\.(gamma_1|lambda_1)$",
-    "CLIP": r"^visual\.|^norm_pre\.weight$|(^|\.)pre_layrnorm\.",
+    "CLIP": r"^visual\.|(^|\.)pre_layrnorm\.",
     "a DeiT with a distillation token": r"(^|\.)dist(illation)?_token$",
-    "a ViT with its norm after the mean (timm's fc_norm)": r"^fc_norm\.",
+    "a ViT with attention and MLP side by side": r"^blocks\.0\.in_proj\.",
+    "a ViT with two attentions side by side": r"^blocks\.0\.attns\.0\.",
+    "a ViT with differential attention": r"\.attn\.lambda_[aq]",
     "a ResNet with BatchNorm": r"(^|\.)bn1\.running_mean$",
 }
 

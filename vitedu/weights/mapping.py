@@ -24,6 +24,7 @@ from vitedu.model import (
     Hybrid,
     Patches,
     ResNetConfig,
+    Standard,
     ViTConfig,
     new_network,
 )
@@ -244,10 +245,12 @@ def sizes_in(
     embed_dim, in_channels, *patch = shape_of(
         mapped, "patch_embed.proj.weight", 4
     )
+    block = block_in(mapped, stated)
+    hidden = shape_of(mapped, "blocks.0.mlp.fc1.weight", 2)[0]
     found = {
         "embed_dim": embed_dim,
         "depth": depth_in(state, r"blocks\."),
-        "mlp_dim": shape_of(mapped, "blocks.0.mlp.fc1.weight", 2)[0],
+        "mlp_dim": hidden // 2 if block.swiglu else hidden,
     }
     for name, value in found.items():
         if stated.get(name, value) != value:
@@ -256,20 +259,22 @@ def sizes_in(
                 f"arrays {value}; put the config.json of these weights there, "
                 "or none"
             )
-    stem: Patches | Hybrid = Patches()
+    is_clips = holds(state, r"norm_pre\.")
+    stem: Patches | Hybrid = Patches(bias=not is_clips, norm=is_clips)
     if any(name.startswith(BACKBONE) for name in state):
         layers, width, in_channels = resnet_in(mapped, BACKBONE)
         stem = Hybrid(layers, width)
     class_token = "cls_token" in state
     pool = "token" if class_token else "mean"
     pool = "map" if "pool.latent" in state else pool
+    pool = "mean_norm" if holds(state, r"fc_norm\.") else pool
     registers = 0
     if "reg_token" in state:
         registers = shape_of(mapped, "reg_token", 3)[1]
     counts = []
     if "pos_embed" in state:
         rows = shape_of(mapped, "pos_embed", 3)[1]
-        counts = [rows - class_token - registers, rows]
+        counts = [max(rows - class_token - registers, 0), rows]
         if has_prefix_rows is not None:
             counts = counts[:1] if has_prefix_rows else counts[1:]
     return found | {
@@ -279,11 +284,33 @@ def sizes_in(
         "num_heads": num_heads_of(embed_dim, found["depth"], stated, metadata),
         "image_size": image_size_of(counts, patch, stem, stated, metadata),
         "stem": stem,
+        "block": block,
         "class_token": class_token,
         "pool": metadata.pool or stated.get("pool") or pool,
         "registers": registers,
         "pre_logits": width_of(mapped, "pre_logits.fc.weight"),
     }
+
+
+def block_in(mapped: Mapped, stated: dict[str, Any]) -> Standard:
+    """The block, by the arrays that any of them has."""
+    state = mapped.state
+    fc1, fc2 = (
+        mapped.state.get(f"blocks.0.mlp.{x}.weight") for x in ("fc1", "fc2")
+    )
+    has_both = fc1 is not None and fc2 is not None
+    return Standard(
+        layer_scale=(stated.get("layer_scale") or 1e-5)
+        if holds(state, r"blocks\.\d+\.ls\d\.")
+        else None,
+        qkv_bias=holds(state, r"blocks\.\d+\.attn\.qkv\.bias$"),
+        qk_norm=holds(state, r"blocks\.\d+\.attn\.[qk]_norm\."),
+        swiglu=has_both and fc1.shape[0] == 2 * fc2.shape[1],
+    )
+
+
+def holds(names: Iterable[str], pattern: str) -> bool:
+    return any(re.match(pattern, name) for name in names)
 
 
 def layers_in(names: Iterable[str], unit: str) -> tuple[int, ...]:

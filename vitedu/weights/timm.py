@@ -1,4 +1,4 @@
-"""timm's dialect, with its variants: DeiT, DINO (the first), MAE and MoCo-v3.
+"""timm's dialect, with its variants: DeiT, DINO, CLIP, MAE and MoCo-v3.
 
 timm's names are ours, except for attention pooling. What the arrays cannot say
 is in a config.json beside them, else in timm's own table of names.
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vitedu.compat import import_timm
 from vitedu.errors import UserError, reason
@@ -20,7 +20,9 @@ from vitedu.model import (
     Hybrid,
     Learned1D,
     NoPosition,
+    Patches,
     ResNetConfig,
+    Standard,
     ViTConfig,
     new_network,
 )
@@ -54,9 +56,9 @@ MARKS = (
     {"stem.conv.weight", "stages.0.blocks.0.conv1.weight"},
 )
 SUFFIXES = ()  # a folder
-POSITIONS = (Learned1D(), NoPosition())
+POSITIONS = (Learned1D(), Learned1D(prefix=False), NoPosition())
 POOLS = {"token": "token", "avg": "mean", "map": "map", "": "none"}
-GELUS = {"gelu": "exact", "gelu_tanh": "tanh"}
+GELUS = {"gelu": "exact", "gelu_tanh": "tanh", "quick_gelu": "quick"}
 # of nearly all of its ViTs; the families have other preprocessing, and MoCo-v3
 # other heads
 USUAL = {"mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 0.9}
@@ -74,10 +76,19 @@ HYBRIDS = {
     (3, 4, 9): "vit_base_r50_s16_224",
     (3, 4, 6, 3): "vit_large_r50_s32_224",
 }
-# what the parts of its plain ViT are called
-KINDS = re.compile(
-    r"VisionTransformer Block Attention LayerNorm\w* GELU(Tanh)?"
-)
+ACTS = {"GELUTanh": "tanh", "QuickGELU": "quick"}
+# an activation that JSON can't name, with the MLP that it belongs to
+SWIGLU = "vit_giant_patch14_dinov2"
+# the parts that ours has, by what timm calls them, and words for some others
+PARTS = {"VisionTransformer", "Block", "Attention", "LayerNorm", "Mlp"}
+PARTS |= {"GELU", "GELUTanh", "QuickGELU", "GluMlp", "SiLU"}
+FOREIGN = {
+    "ResPostBlock": "norms behind the branches",
+    "DiffAttention": "differential attention",
+    "RmsNorm": "norms that leave the mean",
+    "Identity": "no norm behind its blocks",
+    "VisionTransformerDistilled": "a distillation token",
+}
 
 
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
@@ -128,7 +139,7 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     spec, more = preprocess(config, metadata, trained_by)
     return Checkpoint(
         config,
-        state if is_resnet else mapping.with_prefix_rows(state, config),
+        state,
         spec,
         class_names(config, metadata),
         resize_mode="paper" if is_resnet else "timm",
@@ -170,6 +181,9 @@ def vit_config_in(
         gelu=stated.get("gelu", "exact"),
         norm_eps=stated.get("norm_eps", 1e-6),
     )
+    if "pos_embed" in state and config.num_prefix_tokens:
+        has_rows = state["pos_embed"].shape[1] != config.num_patches
+        config = replace(config, position=Learned1D(prefix=has_rows))
     return config, mapping.doubt_on_heads(config, stated, metadata)
 
 
@@ -189,10 +203,17 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
     else:
         owner, stem = "timm's ViT", config.stem
         open_to = {"stem": (), "pool": (), "registers": ()}
-        mapping.check_vit(owner, config, position=POSITIONS, **open_to)
-        is_known = not config.has_resnet or (
-            stem.width == 1 and stem.layers in HYBRIDS
+        is_standard = isinstance(config.block, Standard)
+        mapping.check_vit(
+            owner,
+            config,
+            position=POSITIONS,
+            block=[config.block] if is_standard else [Standard()],
+            **open_to,
         )
+        is_known = stem in (Patches(), Patches(bias=False, norm=True))
+        if config.has_resnet:
+            is_known = stem.width == 1 and stem.layers in HYBRIDS
         excess = {
             "a pre-logits layer": bool(config.pre_logits),
             f"stem={stem}": not is_known,
@@ -263,26 +284,23 @@ def fields_of(
     try:
         with torch.device("meta"):
             model = create_model(architecture, **args)
-        block = model.blocks[0]
-        parts = (model, block, block.attn, block.norm1, block.mlp.act)
     # timm raises what its layers do with such arguments
     except Exception as error:
         raise UserError(
             f"timm cannot build the {architecture} of its config.json: "
             f"{reason(error)}"
         ) from None
-    kinds = [type(part).__name__ for part in parts]
-    if not KINDS.fullmatch(" ".join(kinds)) or model.global_pool not in POOLS:
+    if what := foreign_part(model):
         raise UserError(
-            f"timm's {architecture} consists of {', '.join(kinds)} and pools "
-            f"by {model.global_pool!r}, which is another network than the "
-            "paper's ViT"
+            f"timm's {architecture} has {what}, which vitedu's network doesn't"
         )
+    block = model.blocks[0]
     sizes = model.embed_dim, len(model.blocks)
     if sizes != (embed_dim, depth) and "architecture" not in metadata.config:
         return {}
-    approximate = getattr(block.mlp.act, "approximate", None)
-    is_tanh = approximate == "tanh" or kinds[-1] == "GELUTanh"
+    act = block.mlp.act
+    is_tanh = getattr(act, "approximate", None) == "tanh"
+    pool = POOLS[model.global_pool]
     return {
         "position": NoPosition() if model.pos_embed is None else None,
         "embed_dim": model.embed_dim,
@@ -291,9 +309,36 @@ def fields_of(
         "image_size": tuple(model.patch_embed.img_size),
         "norm_eps": block.norm1.eps,
         "pool_include_prefix": model.pool_include_prefix,
-        "pool": POOLS[model.global_pool],
-        "gelu": "tanh" if is_tanh else "exact",
+        "pool": "mean_norm" if is_norm(model.fc_norm) else pool,
+        "gelu": ACTS.get(type(act).__name__, "tanh" if is_tanh else "exact"),
+        "layer_scale": getattr(block.ls1, "init_values", None),
     }
+
+
+def foreign_part(model: nn.Module) -> str | None:
+    """What timm's model has and ours doesn't; None: nothing."""
+    block = model.blocks[0]
+    parts = [model, block]
+    if type(block).__name__ in PARTS:
+        norm = model.fc_norm if is_norm(model.fc_norm) else model.norm
+        parts += [block.attn, norm, block.mlp, block.mlp.act]
+    for name in (type(part).__name__ for part in parts):
+        if name not in PARTS:
+            return FOREIGN.get(name, f"a {name}")
+    mlp, act = block.mlp, type(block.mlp.act).__name__
+    is_swiglu = type(mlp).__name__ == "GluMlp" and not mlp.gate_last
+    if is_swiglu != (act == "SiLU"):
+        return f"an MLP with {act}"
+    if is_norm(block.attn.norm) or is_norm(block.mlp.norm):
+        return "norms inside of attention and MLP"
+    pools = {"avg"} if is_norm(model.fc_norm) else POOLS
+    if model.global_pool not in pools:
+        return f"the pool {model.global_pool!r}"
+    return None
+
+
+def is_norm(part: nn.Module) -> bool:
+    return not isinstance(part, nn.Identity)
 
 
 def class_names(config: NetworkConfig, metadata: Metadata) -> tuple[str, ...]:
@@ -380,6 +425,8 @@ def vit_of(config: ViTConfig) -> str:
     """timm's name of a ViT of these sizes, else `PLAIN`."""
     if isinstance(config.stem, Hybrid):
         return HYBRIDS[config.stem.layers]
+    if config.block.swiglu:
+        return SWIGLU
     for size, (width, depth, *_) in SIZES.items():
         if (width, depth) == (config.embed_dim, config.depth):
             name = f"vit_{WORDS[size]}_patch{config.patch_size[0]}_224"
@@ -395,11 +442,26 @@ def bit_of(config: ResNetConfig) -> str | None:
 
 
 def args_of(config: ViTConfig) -> dict[str, Any]:
-    ratio = config.mlp_dim / config.embed_dim
-    while int(config.embed_dim * ratio) < config.mlp_dim:  # timm cuts off
+    block, position = config.block, config.position
+    hidden = config.mlp_dim * (2 if block.swiglu else 1)
+    ratio = hidden / config.embed_dim
+    while int(config.embed_dim * ratio) < hidden:  # timm cuts off
         ratio = math.nextafter(ratio, math.inf)
     ours = {ours: theirs for theirs, ours in POOLS.items()}
     gelus = {ours: theirs for theirs, ours in GELUS.items()}
+    is_normed = config.pool == "mean_norm"
+    # said only where it isn't what timm's plain ViT has
+    said = {
+        "reg_tokens": config.registers or None,
+        "no_embed_class": None if getattr(position, "prefix", True) else True,
+        "init_values": block.layer_scale,
+        "qkv_bias": None if block.qkv_bias else False,
+        "qk_norm": block.qk_norm or None,
+        "pre_norm": getattr(config.stem, "norm", False) or None,
+    }
+    said = {name: value for name, value in said.items() if value is not None}
+    if block.swiglu:  # whose architecture has a LayerScale
+        said["init_values"] = block.layer_scale
     return {
         "img_size": list(config.image_size),
         "patch_size": list(config.patch_size),
@@ -409,11 +471,11 @@ def args_of(config: ViTConfig) -> dict[str, Any]:
         "num_heads": config.num_heads,
         "mlp_ratio": ratio,
         "class_token": config.class_token,
-        **({"reg_tokens": config.registers} if config.registers else {}),
-        "pos_embed": "none" if config.position == NoPosition() else "learn",
-        "global_pool": ours[config.pool],
-        # the mean of normed tokens; timm's own is the norm of their mean
-        "fc_norm": False,
-        "act_layer": gelus[config.gelu],
+        "pos_embed": "none" if position == NoPosition() else "learn",
+        "global_pool": "avg" if is_normed else ours[config.pool],
+        # whether it norms the mean, in place of the tokens
+        "fc_norm": is_normed,
+        "act_layer": "silu" if block.swiglu else gelus[config.gelu],
         "norm_layer": "layernorm",
+        **said,
     }

@@ -99,14 +99,14 @@ def listed(folder, counts):
 @pytest.mark.parametrize(
     ("counts", "validation"),
     [
-        ({"train/a": 100, "train/b": 100, "val/a": 9}, 0.1),
-        ({"train/a": 100, "train/b": 99, "val/a": 9}, 0.0),
+        ({"train/a": 250, "train/b": 250, "val/a": 9}, 0.1),
+        ({"train/a": 250, "train/b": 249, "val/a": 9}, 0.0),
         # a fifth is held out to test on
-        ({"a": 125, "b": 125}, 0.1),
-        ({"a": 125, "b": 124}, 0.0),
+        ({"a": 313, "b": 312}, 0.1),
+        ({"a": 312, "b": 312}, 0.0),
         # 19 and 20 of each class on average
-        ({f"Train/{i}": 19 for i in range(11)} | {"Valid/0": 9}, 0.0),
-        ({f"Train/{i}": 10 + 2 * i for i in range(11)} | {"Valid/0": 9}, 0.1),
+        ({f"Train/{i}": 19 for i in range(27)} | {"Valid/0": 9}, 0.0),
+        ({f"Train/{i}": 7 + i for i in range(27)} | {"Valid/0": 9}, 0.1),
     ],
 )
 def test_a_tenth_of_a_large_enough_folder_chooses(tmp_path, counts, validation):
@@ -122,7 +122,7 @@ def test_a_tenth_of_a_large_enough_folder_chooses(tmp_path, counts, validation):
     keep = "best" if validation else "last"
     assert (found.validation, found.keep) == (validation, keep)
     assert with_choice(config, {"validation": "0"}) == config
-    few = replace(config, max_images=199)
+    few = replace(config, max_images=499)
     assert with_choice(few, {}) == few
     last = with_choice(config, {"keep": "last"})
     assert (last.validation, last.keep) == (validation, "last")
@@ -140,22 +140,22 @@ def test_a_part_to_choose_by_is_used_and_named_sets_stay(tmp_path):
 
 def test_a_run_says_what_it_holds_out_and_keeps(here):
     for name in CLASSES:
-        for number in range(10, 125):
+        for number in range(10, 320):
             shutil.copy(
                 here / f"photos/{name}/{number % 10}.png",
                 here / f"photos/{name}/{number}.png",
             )
     run = vitedu.finetune("start.safetensors", "photos", **SHORT)
     assert (
-        "20 of the 200 images to train on (10 % of each class) are"
+        "52 of the 512 images to train on (10 % of each class) are"
         in (run.result["notes"])
     )
     assert "the best on the validation part" in run.result["notes"]
-    assert run.result["dataset"]["num_train"] == 180
+    assert run.result["dataset"]["num_train"] == 460
     measured = [x for x in run.history if "validation_accuracy" in x]
     assert len(measured) == SHORT["epochs"]
     run = vitedu.finetune("start.safetensors", "photos", validation=0, **SHORT)
-    assert run.result["dataset"]["num_train"] == 200
+    assert run.result["dataset"]["num_train"] == 512
     assert "validation" not in run.result["notes"]
 
 

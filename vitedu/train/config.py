@@ -105,10 +105,10 @@ class TrainConfig:
         cutmix: the same for pasting a box of one image into another; with both
             on, each batch takes one of them
         ema: decay of the averaged weights, then the result; none is off
-        keep: weights of the result: "last", or "best" on the validation part,
-            by accuracy and then by loss
-        patience: epochs after which the run ends if none was the best so far;
-            its schedule stays that of the whole length
+        keep: weights of the result: "last", or "best" on the validation part;
+            of equally good ones the last
+        patience: epochs without a better validation accuracy after which the
+            run ends; its schedule stays that of the whole length
         precision: "fp32", "tf32", "bf16", "fp16", or "auto": the fastest that
             the device computes well
         attention: kernel of the attention; "auto" leaves the choice to PyTorch,

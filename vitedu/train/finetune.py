@@ -99,7 +99,7 @@ class FinetuneFields(TypedDict, total=False):
 
 # Pictures held out to choose the best weights by: share, number, a class's.
 SHARE = 0.1
-LEAST = 20
+LEAST = 50
 LEAST_OF_CLASS = 2
 MODEL_FIELDS = ("image_size", "dropout", "drop_path")
 
@@ -134,7 +134,7 @@ def finetune(
     many if the data only number them. Pictures are prepared as for the weights,
     and positions are resized to `image_size`.
 
-    Of a folder with at least 200 pictures to train on, and 20 of each class on
+    Of a folder with at least 500 pictures to train on, and 20 of each class on
     average, a tenth of each class is held out (`validation=0.1`), every epoch
     is measured on it, and the best weights are kept; `validation=0` trains on
     all, and `keep="last"` keeps the last. Named sets are used as they come.
@@ -230,9 +230,9 @@ def with_choice(
     """Hold a tenth out of a large enough folder, and keep the best weights.
 
     Large enough means that SHARE of the pictures to train on is at least LEAST,
-    and LEAST_OF_CLASS of each class on average: with fewer, a single picture
-    would choose. A folder with val/ beside test/ has its own part to choose by,
-    a named set is used as it comes, and what is `given` stays.
+    and LEAST_OF_CLASS of each class on average; fewer tell epochs apart by
+    chance. A folder with val/ beside test/ has its own part to choose by, a
+    named set is used as it comes, and what is `given` stays.
     """
     place = folder_of(config.dataset, config.data)
     has_part = validation is not None

@@ -24,7 +24,7 @@ from vitedu.model.network import Network
 from vitedu.train.checkpoint import Saver
 from vitedu.train.config import TrainConfig
 from vitedu.train.data import Sources, open_data, open_sources
-from vitedu.train.journal import Journal, Progress, Run, evaluate, rank
+from vitedu.train.journal import Journal, Progress, Run, evaluate
 from vitedu.train.precision import concrete
 from vitedu.train.processes import SINGLE, Processes, from_environment
 from vitedu.train.processes.device import (
@@ -333,10 +333,10 @@ class Loop:
         if measured is None:
             self.save()
             return
-        numbers = self.journal.numbers("validation", measured)
-        is_best = rank(numbers) > rank(self.journal.best())
-        if self.config.keep == "best" and is_best:
+        highest = self.journal.best().get("validation_accuracy", -1.0)
+        if self.config.keep == "best" and measured.accuracy >= highest:
             self.saver.keep_best()  # before the line that calls them best
+        numbers = self.journal.numbers("validation", measured)
         self.journal.record(self.journal.place() | numbers)
 
     def evaluate(

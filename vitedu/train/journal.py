@@ -170,17 +170,20 @@ class Journal:
         return next(lines, {"step": 0, "wall_seconds": 0.0})
 
     def best(self) -> dict[str, Any]:
-        """The first of the best lines by `rank`, or {}."""
-        lines = [x for x in self.history if "validation_accuracy" in x]
-        return max(lines, key=rank, default={})
+        """The last line with the highest validation accuracy, or {}.
+
+        Of equal ones the last, since the learning rate has fallen.
+        """
+        lines = [x for x in self.history if "validation_accuracy" in x][::-1]
+        return max(lines, key=lambda x: x["validation_accuracy"], default={})
 
     def has_stalled(self) -> bool:
-        """Whether none of the last `patience` epochs was the best."""
-        patience = self.state.config.patience
-        lines = [x for x in self.history if "validation_accuracy" in x]
-        if patience is None or not lines:
+        """Whether the last `patience` epochs brought no better accuracy."""
+        patience, name = self.state.config.patience, "validation_accuracy"
+        measured = [x[name] for x in self.history if name in x]
+        if patience is None or not measured:
             return False
-        return len(lines) - 1 - lines.index(self.best()) >= patience
+        return len(measured) - 1 - measured.index(max(measured)) >= patience
 
     def mean_wait(self) -> float | None:
         """The share of wall time spent waiting for data, or None."""
@@ -230,15 +233,6 @@ class Journal:
             **({} if data_wait is None else {"data_wait": data_wait}),
             **({"notes": "; ".join(notes)} if notes else {}),
         }
-
-
-def rank(line: dict[str, Any]) -> tuple[float, float]:
-    """By validation accuracy; of equal ones, the lower loss is better.
-
-    A few pictures give many epochs the same accuracy.
-    """
-    loss = line.get("validation_loss", math.inf)
-    return line.get("validation_accuracy", -1.0), -loss
 
 
 def metric(name: str, value: float) -> dict[str, Any]:

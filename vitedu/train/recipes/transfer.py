@@ -43,7 +43,7 @@ def finetune(tier: str) -> TrainConfig:
     and size, preprocessing and everything else of the model come with the
     weights. Command: vitedu train finetune weights=ViT-Ti/16 data=FOLDER, and
     as you like epochs=10, layer_decay=0.75, model.image_size=384. SGD, as the
-    paper fine-tunes (section 4.1). Of 200 photographs or more, 20 a class, a
+    paper fine-tunes (section 4.1). Of 500 photographs or more, 20 a class, a
     tenth is held out to keep the best epoch by (validation=0: none). Expected:
     97.2 % on ants-bees.
     """

@@ -172,6 +172,20 @@ def test_one_line_gives_a_model_of_the_data(here):
     assert vitedu.load("out").class_names == ("ants", "bees")
 
 
+def test_a_run_on_pictures_has_a_page_and_names_others(here):
+    line = "start.safetensors", "photos", "out"
+    stopped = vitedu.finetune(*line, should_stop=stopper(1), **SHORT)
+    assert stopped.report is None
+    run = vitedu.finetune(*line, **SHORT)
+    assert run.report == RunFolder("out").report
+    assert "Class by class" in run.report.read_text()
+    assert vitedu.finetune(*line, **SHORT).report == run.report
+    found = run.predict("photos", top=1)
+    assert found == vitedu.predict(run.model, "photos", top=1)
+    assert len(found) == 20 and found[0].names
+    assert vitedu.finetune(*line[:2], **SHORT).report is None
+
+
 def test_every_tensor_of_the_real_model_learns(here):
     run = vitedu.finetune("ViT-Ti/16", "photos", tier="smoke")
     began = vitedu.load("ViT-Ti/16", image_size=64, num_classes=2).state_dict()

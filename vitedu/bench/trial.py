@@ -216,6 +216,7 @@ def try_run(
             on_start=trial.start,
             on_progress=trial.measured,
             should_stop=trial.stepped,
+            progress=False,
         )
     except torch.cuda.OutOfMemoryError:
         raise out_of_memory(config, device) from None

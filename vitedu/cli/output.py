@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TextIO
 from tqdm import tqdm
 
 from vitedu.errors import UserError, escaped, printable, reason
+from vitedu.train.config import as_typed
 from vitedu.train.processes import from_environment
 
 INDENT = 24  # columns of a name in the help, as in argparse's own tables
@@ -50,17 +51,6 @@ def table(rows: list[tuple[str, Any]]) -> str:
     rows = [(escaped(name), escaped(as_typed(value))) for name, value in rows]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
-
-
-def as_typed(value: Any) -> str:
-    """A value as you would type it: none, true, "1,2"."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return ",".join(as_typed(item) for item in value)
-    return str(value)
 
 
 def rows_in(text: str) -> Rows:

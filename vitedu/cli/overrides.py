@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from vitedu.cli.output import Rows, as_typed, rows_in, section
+from vitedu.cli.output import Rows, rows_in, section
 from vitedu.data.augment import Augment
 from vitedu.errors import UserError, same_as
 from vitedu.fields import (
@@ -18,7 +18,7 @@ from vitedu.fields import (
 from vitedu.model import ViTConfig
 from vitedu.pictures import PreprocessSpec
 from vitedu.train import TrainConfig
-from vitedu.train.config import parsed
+from vitedu.train.config import as_typed, parsed
 from vitedu.weights.checkpoint import ANSWERS
 
 # fields of commands on weights, such as image_size=384

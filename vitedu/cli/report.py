@@ -2,10 +2,8 @@
 
 import argparse
 import os
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -13,29 +11,19 @@ from vitedu import results
 from vitedu.cli.output import (
     Answer,
     Command,
-    as_typed,
     rows_in,
     say,
     say_notes,
 )
 from vitedu.cli.overrides import split_words
-from vitedu.cli.progress import changed_settings, model_line
 from vitedu.data import Source
 from vitedu.data.array_sets import is_array_set
-from vitedu.data.feed.pictures import ImageSource
 from vitedu.errors import UserError, reason
-from vitedu.evaluate.classify import class_names
 from vitedu.files import replace_file
 from vitedu.train import Run, TrainConfig, find_device
-from vitedu.train.config import dotted
 from vitedu.train.data import open_sources
 from vitedu.train.run_folder import RunFolder
 from vitedu.weights import load
-
-if TYPE_CHECKING:
-    from vitedu.figures.report.examples import Measured
-
-NAME = "report.html"
 
 
 def report(options: argparse.Namespace) -> Answer:
@@ -54,12 +42,16 @@ def report(options: argparse.Namespace) -> Answer:
     device = find_device(options.device)
     run = Run(result, folder.history(), load(folder.weights, device=device))
     test = find_test_part(config, result, device, fields.get("data"))
+    # the user's matplotlib backend may not be available, and isn't needed
+    os.environ["MPLBACKEND"] = "agg"
+    from vitedu.figures.report.write import write_report
+
     measured = write_report(run, folder, test)
     correct = measured.answers.is_correct.tolist() if measured else []
     missing = test if isinstance(test, str) else None
     if missing:
         say_notes([f"the test pictures are missing: {missing}"])
-    path = str(folder.path / NAME)
+    path = str(folder.report)
     values = {"report": path, "missing": missing}
     values |= {"num_images": len(correct), "num_correct": sum(correct)}
     return Answer(values, f"report: {path}")
@@ -94,41 +86,17 @@ def find_test_part(
     return sources.test
 
 
-def draw_run(
-    run: Run,
-    folder: RunFolder,
-    test: Source | None,
-    should_stop: Callable[[], bool],
-) -> Path | None:
-    """Draw curves.png and, after a finished run on pictures, report.html.
-
-    An error doesn't fail the run. `test` is None if it had finished before, and
-    has its page.
-    """
-    page = folder.path / NAME
-    if any("loss" in line for line in run.history):
-        attempt("curves.png", lambda: write_curves(run, folder))
-    if run.result["status"] != "finished":
-        return None
-    if test is None:
-        return page if page.exists() else None
-    page.unlink(missing_ok=True)  # of the run before it was finished
-    if not isinstance(test, ImageSource):
-        return None
-    attempt(NAME, lambda: write_report(run, folder, test, should_stop))
-    return page if page.exists() else None
-
-
-def attempt(name: str, draw: Callable[[], object]) -> None:
+def draw_curves(run: Run, folder: RunFolder) -> None:
+    """Draw curves.png, if there are any; an error doesn't fail the run."""
+    if not any("loss" in line for line in run.history):
+        return
     try:
-        draw()
+        write_curves(run, folder)
     except Exception as error:
-        say(f"{name} could not be drawn: {reason(error)}")
+        say(f"curves.png could not be drawn: {reason(error)}")
 
 
 def write_curves(run: Run, folder: RunFolder) -> None:
-    # the user's matplotlib backend may not be available, and isn't needed
-    os.environ["MPLBACKEND"] = "agg"
     from vitedu import figures
 
     figure, _ = figures.curves(run.history)
@@ -136,41 +104,6 @@ def write_curves(run: Run, folder: RunFolder) -> None:
         folder.path / "curves.png",
         lambda file: figure.savefig(file, format="png", dpi=120),
     )
-
-
-def write_report(
-    run: Run,
-    folder: RunFolder,
-    test: Source | str,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> "Measured | None":
-    """Write report.html; `test` may say why the test part is missing."""
-    os.environ["MPLBACKEND"] = "agg"
-    from vitedu.figures.report.examples import measure
-    from vitedu.figures.report.page import Contents, render
-
-    config = TrainConfig.from_json(run.result["config"])
-    measured = None
-    if not isinstance(test, str):
-        measured = measure(run.model, test, config, should_stop)
-    changed = changed_settings(config)
-    contents = Contents(
-        run=str(folder.path),
-        model=model_line(config),
-        result=run.result,
-        history=run.history,
-        class_names=class_names(run.model, config.model.num_classes),
-        settings={x: as_typed(y) for x, y in dotted(config.to_json())},
-        changed=changed
-        and {
-            name: f"{as_typed(now)} (recipe: {as_typed(before)})"
-            for name, (before, now) in changed.items()
-        },
-        measured=measured,
-        missing=test if isinstance(test, str) else "",
-    )
-    replace_file(folder.path / NAME, render(contents))
-    return measured
 
 
 REPORT = Command(

@@ -4,11 +4,8 @@ import argparse
 import os
 import shlex
 import signal
-import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +15,7 @@ from vitedu.cli.info import readable_hours, tier_for
 from vitedu.cli.output import Answer, Command, rows_in, say, table
 from vitedu.cli.overrides import check_settings, split_words
 from vitedu.cli.progress import Reporter, announcement
-from vitedu.cli.report import draw_run
+from vitedu.cli.report import draw_curves
 from vitedu.errors import UserError, counted, readable_bytes
 from vitedu.files import user_path
 from vitedu.train import (
@@ -41,6 +38,7 @@ from vitedu.train.fit import finished_run
 from vitedu.train.precision import concrete
 from vitedu.train.processes import from_environment
 from vitedu.train.run_folder import OtherRun, RunFolder
+from vitedu.train.watch.interrupt import Interrupt
 
 CTRL_C = 130  # the shells' exit code for a program ended by Ctrl-C
 
@@ -147,7 +145,8 @@ def trained(plan: Plan, options: argparse.Namespace) -> Answer:
     if options.fresh and is_first and (old := folder.set_aside()):
         say(f"the run that was there is now in {old}")
     reporter = Reporter(plan.out)
-    page = None
+    # the user's matplotlib backend may not be available, and isn't needed
+    os.environ["MPLBACKEND"] = "agg"
     with Interrupt() as interrupt:
 
         def stepped() -> bool:
@@ -161,6 +160,7 @@ def trained(plan: Plan, options: argparse.Namespace) -> Answer:
                 on_start=reporter.start,
                 on_progress=reporter.measured,
                 should_stop=stepped,
+                progress=False,
                 command=shlex.join(["vitedu", *options.arguments]),
             )
         except torch.cuda.OutOfMemoryError:
@@ -170,15 +170,16 @@ def trained(plan: Plan, options: argparse.Namespace) -> Answer:
             reporter.close()
         begun = reporter.begun
         if is_first:
-            test = begun and begun.sources.test
-            page = draw_run(run, folder, test, interrupt.is_requested)
+            draw_curves(run, folder)
     values = run.result | {"out": str(plan.out)}
     if run.result["status"] == "interrupted":
         where = "before the last step"
         if begun:
             where = f"at step {begun.state.step:,} of {begun.num_steps:,}"
         text = f"interrupted {where} and saved; the same command goes on: "
-        return Answer(values, f"{text}{plan.out}", interrupt.code)
+        # 0 after SIGTERM: to a scheduler, anything else is a failure
+        code = CTRL_C if interrupt.number == signal.SIGINT else 0
+        return Answer(values, f"{text}{plan.out}", code)
     if is_first and begun is None:
         say(f"this run in {plan.out} was already finished; --fresh repeats it")
     test_accuracy = run.result["metrics"]["test_accuracy"]["value"]
@@ -189,44 +190,9 @@ def trained(plan: Plan, options: argparse.Namespace) -> Answer:
         f"{run.result['wall_seconds']:.0f} s of training\n"
         f"weights: {folder.weights}"
     )
-    return Answer(values, text if page is None else f"{text}\nreport: {page}")
-
-
-class Interrupt:
-    """Ctrl-C or SIGTERM asks the run to stop; a second one stops it at once.
-
-    Signals within one second count once: torchrun passes Ctrl-C on to processes
-    that already got it from the terminal.
-    """
-
-    received: float | None = None  # when, in seconds
-    code = 0  # of a run that was stopped and saved; see `receive`
-
-    def __enter__(self) -> "Interrupt":
-        signals = signal.SIGINT, signal.SIGTERM
-        self.before = {x: signal.signal(x, self.receive) for x in signals}
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
-
-    def receive(self, number: int, frame: FrameType | None) -> None:
-        if self.received is None:
-            self.received = time.monotonic()
-            # 0 after SIGTERM: to a scheduler, anything else is a failure
-            self.code = CTRL_C if number == signal.SIGINT else 0
-            line = "\nstopping after this step and saving; repeat to quit "
-            # print isn't reentrant, and the signal may come during one; stderr
-            # may be closed
-            with suppress(OSError):
-                os.write(2, f"{line}immediately\n".encode())
-        elif time.monotonic() > self.received + 1:
-            self.__exit__()
-            signal.raise_signal(number)
-
-    def is_requested(self) -> bool:
-        return self.received is not None
+    return Answer(
+        values, f"{text}\nreport: {run.report}" if run.report else text
+    )
 
 
 # --- what a run would take

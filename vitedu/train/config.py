@@ -251,6 +251,17 @@ def as_settings(fields: dict[str, Any]) -> str:
     return " and ".join(f"{name}={value}" for name, value in fields.items())
 
 
+def as_typed(value: Any) -> str:
+    """A value as you would type it: none, true, "1,2"."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(as_typed(item) for item in value)
+    return str(value)
+
+
 def dotted(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     """{"a": {"b": 1}} as [("a.b", 1)]."""
     pairs = []

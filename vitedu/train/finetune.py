@@ -116,6 +116,7 @@ def finetune(
     on_start: Callable[[Start], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    progress: bool = True,
     command: str = "vitedu.finetune",
     **fields: Unpack[FinetuneFields],
 ) -> Run:
@@ -139,7 +140,7 @@ def finetune(
     is measured on it, and the best weights are kept; `validation=0` trains on
     all, and `keep="last"` keeps the last. Named sets are used as they come.
 
-    The arguments from `out` to `should_stop` are those of `vitedu.train.fit`:
+    The arguments from `out` to `progress` are those of `vitedu.train.fit`:
     the same line again goes on with a run that was stopped. Images that come
     prepared, or in batches, are not augmented, and a note says so.
 
@@ -197,6 +198,7 @@ def finetune(
         on_start=on_start,
         on_progress=on_progress,
         should_stop=should_stop,
+        progress=progress,
         command=command,
         notes=notes,
     )

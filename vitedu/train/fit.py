@@ -13,9 +13,9 @@ from torch import Tensor
 from vitedu import results
 from vitedu.data.augment import Augment, mix
 from vitedu.data.dataset import changes
-from vitedu.data.feed.pictures import PictureChange
-from vitedu.data.feed.source import explain_killed_workers
-from vitedu.errors import UserError
+from vitedu.data.feed.pictures import ImageSource, PictureChange
+from vitedu.data.feed.source import Source, explain_killed_workers
+from vitedu.errors import UserError, reason, warn
 from vitedu.evaluate import Evaluation
 from vitedu.evaluate.losses import Loss
 from vitedu.files import user_path
@@ -44,6 +44,9 @@ from vitedu.train.start import (
 )
 from vitedu.train.state import TrainState
 from vitedu.train.step import step_seed, train_step
+from vitedu.train.watch.bar import Bar, open_bar
+from vitedu.train.watch.interrupt import Interrupt, ctrl_c
+from vitedu.train.watch.notes import is_watched, log, notes_aloud
 from vitedu.weights import checkpoint_of, load, write_weights
 
 
@@ -70,6 +73,7 @@ def fit(
     on_start: Callable[[Start], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    progress: bool = True,
     command: str = "vitedu.train.fit",
     notes: Sequence[str] = (),
 ) -> Run:
@@ -103,6 +107,11 @@ def fit(
     and the same call goes on from there later. `notes` are sentences of yours
     that log and result begin with.
 
+    Notebooks and terminals show a bar and the notes, unless `progress=False`;
+    the logger "vitedu" has the notes anyway, at level INFO. Ctrl-C ends a run
+    with `out` after its step: it is saved, KeyboardInterrupt is raised, and the
+    same line goes on. A finished run on pictures has a page, `run.report`.
+
     Processes started by `torchrun` share every batch of `batch_size` images,
     and every evaluation; only the first one writes and reports.
 
@@ -118,7 +127,12 @@ def fit(
     config = concrete(config, device)
     folder = None if out is None else RunFolder(out)
     gpus = [device] if device.type == "cuda" else []
-    with processes.connected(device), ExitStack() as stack:
+    keyboard = ctrl_c() if folder else Interrupt(())
+    with (
+        notes_aloud(progress and processes.is_first),
+        processes.connected(device),
+        ExitStack() as stack,
+    ):
         # The caller's random state is left as it was.
         stack.enter_context(torch.random.fork_rng(gpus))
 
@@ -130,6 +144,7 @@ def fit(
             lambda: finished_run(folder, config, given, start)
         )
         if run:
+            log.info("the run in %s was already finished", out)
             return returned(run, model, device)
 
         # What is cheap to refuse comes before the data, which may take minutes.
@@ -175,10 +190,47 @@ def fit(
         # Training: step, measure, save, validate.
         if on_start is not None and processes.is_first:
             on_start(Start(config, sources, state, state.num_steps))
-        loop.run(should_stop or (lambda: False))
+        stops = [keyboard.is_requested, should_stop or (lambda: False)]
+        if progress and processes.is_first and is_watched():
+            bar = Bar(state, open_bar(state.num_steps, state.step))
+            stack.callback(bar.close)
+            loop.journal.watchers.append(bar.measured)
+            stops.insert(0, bar.stepped)
+        stack.enter_context(keyboard)
+        loop.run(lambda: any([stop() for stop in stops]))
 
         # The test part, the weights and the result.
-        return loop.finish(command)
+        run = loop.finish(command)
+    is_stopped = run.result["status"] == "interrupted"
+    if is_stopped and keyboard.is_requested():
+        raise KeyboardInterrupt(
+            f"stopped at step {state.step:,} of {state.num_steps:,} and saved "
+            f"in {out}; the same line goes on"
+        )
+    if folder is not None and processes.is_first and not is_stopped:
+        draw_page(run, folder, sources.test, should_stop)
+    return run
+
+
+def draw_page(
+    run: Run,
+    folder: RunFolder,
+    test: Source,
+    should_stop: Callable[[], bool] | None = None,
+) -> None:
+    """Write report.html if the test part has pictures; an error is a warning.
+
+    Arrays have one if it is asked for (`vitedu report`).
+    """
+    folder.report.unlink(missing_ok=True)  # of the run before it was finished
+    if not isinstance(test, ImageSource):
+        return
+    try:
+        from vitedu.figures.report.write import write_report
+
+        write_report(run, folder, test, should_stop or (lambda: False))
+    except Exception as error:
+        warn(f"{folder.report.name} could not be drawn: {reason(error)}")
 
 
 def finished_run(
@@ -204,7 +256,7 @@ def finished_run(
                 f"{folder.path} contains a finished run on other data: "
                 f"{changed}; train in another folder"
             )
-    return Run(result, folder.history(), load(folder.weights))
+    return Run(result, folder.history(), load(folder.weights), folder)
 
 
 def returned(run: Run, model: Network | None, device: torch.device) -> Run:
@@ -364,4 +416,4 @@ class Loop:
                 results.write(folder.result, result)
 
             self.processes.on_rank0(write)
-        return Run(result, self.journal.history, model)
+        return Run(result, self.journal.history, model, self.folder)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -12,13 +13,15 @@ from torch import Tensor, nn
 
 from vitedu import results
 from vitedu.data import Source
-from vitedu.evaluate import Evaluation, accuracy
+from vitedu.evaluate import Evaluation, Prediction, accuracy, predict
 from vitedu.model import ViT
+from vitedu.pictures import Picture
 from vitedu.train.data import Sources
 from vitedu.train.processes import SINGLE, Processes
 from vitedu.train.run_folder import RunFolder
 from vitedu.train.state import TrainState
 from vitedu.train.step import StepResult, uncompiled
+from vitedu.train.watch.notes import log
 
 Batch = TypeVar("Batch")
 
@@ -49,6 +52,26 @@ class Run(NamedTuple):
     result: dict[str, Any]
     history: list[dict[str, Any]]
     model: ViT | Any  # or a ResNet
+    folder: RunFolder | None = None  # of a run with `out`
+
+    @property
+    def accuracy(self) -> float | None:
+        """Percent of the test images; None if the run was stopped."""
+        measured = self.result["metrics"].get("test_accuracy")
+        return None if measured is None else float(measured["value"])
+
+    @property
+    def report(self) -> Path | None:
+        """The page report.html, which finished runs on pictures have."""
+        if self.folder is None or not self.folder.report.exists():
+            return None
+        return self.folder.report
+
+    def predict(
+        self, pictures: Picture | Iterable[Picture], top: int = 5
+    ) -> list[Prediction]:
+        """`vitedu.predict` by the run's model: a folder, or many pictures."""
+        return predict(self.model, pictures, top)
 
 
 class Journal:
@@ -64,7 +87,7 @@ class Journal:
         self.sources = sources
         self.folder = folder
         self.processes = processes
-        self.on_progress = on_progress
+        self.watchers = [] if on_progress is None else [on_progress]
         self.history: list[dict[str, Any]] = []
         self.pending: list[StepResult] = []  # of the steps since the last line
         self.data_wait = DataWait(state.device)
@@ -148,6 +171,8 @@ class Journal:
 
     def note(self, sentence: str) -> None:
         """Log a sentence, unless the log has it from before a stop."""
+        if self.processes.is_first:
+            log.info("%s", sentence)
         if not any(line.get("note") == sentence for line in self.history):
             self.record({"step": self.state.step, "note": sentence})
 
@@ -160,9 +185,9 @@ class Journal:
         folder, state = self.folder, self.state
         if folder is not None:
             self.processes.on_rank0(lambda: folder.append(line))
-        if self.on_progress is not None and self.processes.is_first:
-            place = state.step, state.num_steps
-            self.on_progress(Progress(*place, line, speed, state.network))
+        place = state.step, state.num_steps
+        for watcher in self.watchers if self.processes.is_first else ():
+            watcher(Progress(*place, line, speed, state.network))
 
     def last(self, name: str) -> dict[str, Any]:
         """The last line with `name`; one of step 0 if there is none."""

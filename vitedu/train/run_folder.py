@@ -40,6 +40,7 @@ class RunFolder:
         self.best = self.path / "best.safetensors"
         self.weights = self.path / "model.safetensors"
         self.result = self.path / "result.json"
+        self.report = self.path / "report.html"
 
     # --- who may train here
 

@@ -23,7 +23,7 @@ from vitedu.evaluate.classify import class_names
 from vitedu.interpret import attention_map
 from vitedu.model.network import Network
 from vitedu.pictures import PreprocessSpec
-from vitedu.train import TrainConfig
+from vitedu.train.config import TrainConfig
 from vitedu.train.journal import until
 
 EXAMPLES = 6  # pictures that are right, and as many that are wrong

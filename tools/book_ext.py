@@ -9,6 +9,7 @@ Notebooks are portable Markdown; the site adds to them:
   written yet is in the sidebar without a link (`name_unwritten`).
 * Headings are called as in Jupyter, blanks as dashes (`place_of`), so that a
   link to a place leads there in both.
+* A question tagged `predict` waits for an answer (`predictions.py`).
 * Search quotes the passage that was found, a cell tagged `margin` moves into
   the text where the margin is missing, and `<details>` have a frame:
   `tools/static/`.
@@ -42,6 +43,7 @@ from functools import cached_property
 from html import escape
 from pathlib import Path
 
+import predictions
 from docutils import nodes
 from myst_nb.core.render import NbElementRenderer
 from pybtex.database import parse_file
@@ -402,6 +404,8 @@ def setup(app):
     app.connect("config-inited", add_static)
     app.add_css_file("book_ext.css", priority=900)
     app.add_js_file("book_ext.js")
+    app.add_js_file("predict.js")
+    app.connect("source-read", predictions.mark)
     app.add_node(defined_term, html=(visit_defined_term, depart_defined_term))
     app.connect("builder-inited", read_papers)
     app.connect("doctree-resolved", Glossary(app).mark)

@@ -213,7 +213,7 @@ tiny = patchify(image[None], 2)
 assert tiny[0, 0].tolist() == [0, 100, 1, 101, 10, 110, 11, 111]
 print("the loop and the pattern: the same 196 rows of 768 numbers")
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # ## From a patch to a token
 #
 # A language model looks each word up in a dictionary and finds a learned vector. With
@@ -232,7 +232,8 @@ print("the loop and the pattern: the same 196 rows of 768 numbers")
 # $$
 #
 # The first question adds all four pixels up. The second adds the two on the right and
-# subtracts the two on the left. **What does each patch answer?**
+# subtracts the two on the left. What does each patch answer to the first? And **what does
+# the left patch answer to the second question?**
 
 # %%
 three = torch.tensor([[1, 2, 3, 4], [0, 4, 0, 4], [3, 3, 3, 3]])
@@ -327,13 +328,13 @@ with torch.no_grad():
     assert torch.equal(embed(x), model.patch_embed(x))
 print("computed in double precision, equal to 12 decimals")
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # ## Why sixteen?
 #
 # Smaller patches keep finer detail, but there are more of them. And from the next
 # chapter on, every token is compared with every other, so there are *pairs* to count,
-# too. **Go from 16 pixels to 8: how many times more tokens is that, how many more
-# pairs, and how much more work in all?**
+# too. Go from 16 pixels to 8: how many times more tokens is that, and how many more pairs?
+# And **how many times more work is it in all?**
 
 # %%
 for p in (32, 16, 8):  # ViT-B; `macs` counts multiply-adds
@@ -347,7 +348,7 @@ for p in (32, 16, 8):  # ViT-B; `macs` counts multiply-adds
 # and a half times as high, because most of the work is done on one token at a time.
 #
 # That's the price. The gain is accuracy, three to four points in the paper from 32 to 16
-# ([price and gain in full](#What-sixteen-costs-in-full)). Sixteen is a compromise.
+# ([price and gain in full](#What-sixteen-costs-in-full)).
 #
 # ## Right shape, wrong numbers
 #
@@ -440,7 +441,7 @@ seen = (
 )
 figures.show(*drawings.digits(rows, seen, outlines))
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # The lower row is what the network gets when you forget the `permute`. (In blue: one
 # strip of the 7, and the square it's folded into.) With squares it names about 96 of
 # 100 new digits correctly. **How many with strips?**
@@ -468,16 +469,20 @@ assert squares > 0.92 and 0.90 < strips < squares + 0.01
 print("the wrong cut learns too, above 90%")
 
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # It loses about a point. (We ran seeds 0 to 4: each time, strips lost four to six of
 # the 500 test digits.) Why so little? In every digit the same 49 pixels meet in a
 # strip, so its numbers mean the same thing each time, and the later layers bring all
-# words together. In your own project you'd blame the missing point on too little data.
+# words together. In your own project you'd blame the missing point on the data.
 #
 # **If you load somebody else's weights,** it's the harmless mistake that ruins you. We've
 # laid out the rows of $\mathbf{E}$ as `(p q c)`. Hand it patches in the order `(c p q)`,
 # and let the rest of the real model carry on (that's `answer`, in the folded cell). **What
 # will it call Grace Hopper now?**
+#
+# * still a military uniform, but less sure
+# * something else, and it won't be sure
+# * something else, and it will be sure
 
 
 # %% tags=["hide-cell"]
@@ -591,13 +596,13 @@ with torch.no_grad():
 print("on the four other photographs, too, each fits its own reading best")
 
 # %% [markdown]
-# Each does. But look at the −0.48: question 30 dislikes bright tops. Go back to its
+# But look at the −0.48: question 30 dislikes bright tops. Go back to its
 # kernel, and you'll see that the bright corner is at the *lower* right. We had
-# read only half of it, and these three are the easy ones.
+# read only half of it.
 #
 # ## What it reads
 #
-# You've made the tokens with your own class. Hand them to the rest of the real model.
+# You've made the tokens. Hand them to the rest of the real model.
 # **Will it notice?**
 
 # %%
@@ -617,10 +622,9 @@ figures.show(*drawings.reading(picture, maps[lively], guesses, 5, seen))
 # that `classify` makes itself.)
 #
 # So that's what a Transformer reads when it looks at a picture: a row of vectors, each
-# a list of answers about one small square. Sixteen of the 192 answers are on the right,
-# colours as above: *warm here*, *brighter on that side there*, and much that nobody has
-# a word for. You make out her face in a few, but that's your doing: you see the whole grid.
-# Each token knows only its own square.
+# a list of answers about one small square. Sixteen of the 192 answers are on the right.
+# You can make out her face in a few, because you see the whole grid. Each token knows only
+# its own square.
 #
 # ## What to take with you
 #
@@ -652,6 +656,11 @@ figures.show(*drawings.reading(picture, maps[lively], guesses, 5, seen))
 # ## Exercises
 #
 # The first four need no typing. The [solutions](#Solutions) are at the end of the page.
+#
+# ✎ Write `patchify` and `PatchEmbedding` again, in your own way and from memory. After
+# `from vitedu import check`, `check.patchify(patchify)` tells you how closely yours
+# agrees with ours, or what's likely to be wrong with it; so does
+# `check.patch_embedding(PatchEmbedding)`.
 #
 # **1.** ★ How many patches do you get, and how many numbers are in each: 384×384 pixels
 # in colour by 16; 28×28 in grey by 7; 224×224 in colour by 14; a strip of 128×1024 in

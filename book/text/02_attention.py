@@ -59,7 +59,7 @@ figures.show(*drawings.named(picture, {"cap": (2, 5), "jacket": (12, 1)}, 16))
 
 # %% [markdown]
 # The left one is the cap. And out of all the patches in the photograph, the one closest
-# to it isn't on the cap at all. It's the jacket. (We searched for such a pair.)
+# to it isn't on the cap at all. It's the jacket.
 #
 # In the photograph you have no trouble, because you look around. The first square has
 # gold braid above it and a forehead below; the second is next to a name tag. A patch on
@@ -91,9 +91,9 @@ winds["north-north-east"]
 
 # %% [markdown]
 # You ask with a *query*. The dictionary compares it with its *keys*. If one of them is
-# equal, you get its *value*, and otherwise an error. That's a pity, because
-# north-north-east is no mystery: it's between north and east, nearer to north, so you'd
-# bet on something between 4 and 10, nearer to 4.
+# equal, you get its *value*, and otherwise an error. That's a pity: north-north-east is
+# between north and east, nearer to north, so you'd bet on something between 4 and 10,
+# nearer to 4.
 #
 # To have a "between", let's turn the keys into arrows. North is $(0, 1)$, east is
 # $(1, 0)$, and the query is an arrow too. The dot product of the query with a key is
@@ -114,12 +114,13 @@ def ask(query):
     return weights @ values
 
 
-# %% [markdown]
-# (Code calls the shares *weights*. In our prose, weights are the numbers that a network
-# learns.)
+# %% [markdown] tags=["predict"]
+# (Code calls the shares *weights*.) The query points roughly north-north-east. **What changes if you make the query longer
+# without turning it?**
 #
-# **A guess before you go on:** the query points roughly north-north-east. What changes
-# if you make it longer without turning it?
+# * nothing: it still points the same way
+# * the north gets more and more of the say
+# * the four winds share more evenly
 
 # %%
 query = torch.tensor([1.0, 2]) / math.sqrt(5)  # an arrow of length 1
@@ -274,12 +275,12 @@ assert (weights - paper).abs().max() < 0.006
 assert (weights.sum(dim=-1) - 1).abs().max() < 1e-6
 print("attention(q, k, v) gives what the pencil gave")
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # ## Why divide?
 #
-# **Guess first.** Take a query and two keys of 64 random numbers each, drawn from the
-# standard normal distribution, and don't divide. Nothing has been learned, so neither
-# key deserves to win. How often will one of them get more than 99% anyway?
+# Take a query and two keys of 64 random numbers each, drawn from the standard normal
+# distribution, and don't divide. Nothing has been learned, so neither key deserves to win.
+# **How often will one of them get more than 99% anyway?** (In percent.)
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -363,8 +364,8 @@ def play(queries, cards, U_q, U_k):
 
 
 # %% [markdown]
-# (Hidden cells define `deal`, which deals cards, and `hits`, which plays 2,000 rounds
-# with digits that training never saw.) **How often will the right card get the largest
+# (Hidden: `deal` deals cards, and `hits` plays 2,000 rounds with digits that training
+# never saw.) **How often will the right card get the largest
 # share: with random matrices, with plain pixels, with learned matrices?**
 
 # %% tags=["nbval-ignore-output"]
@@ -483,10 +484,14 @@ print(f"head by head or all at once: the same {alone.numel():,} outputs")
 # %% tags=["hide-input"]
 figures.show(*drawings.layer())
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # ## Does the order matter?
 #
-# **Shuffle the tokens before the layer. What happens to its outputs?**
+# Shuffle the tokens before the layer. **What happens to its outputs?**
+#
+# * they change, since every token now has other neighbours
+# * they're shuffled the same way, and nothing else
+# * nothing at all
 
 # %%
 layer, z = MultiHeadAttention(48, 4), torch.randn(1, 7, 48)
@@ -520,9 +525,12 @@ shuffled, _ = theirs(z[order], z[order], z[order])
 passed = torch.allclose(shuffled, output[order], atol=1e-5)
 print(f"shape {tuple(output.shape)}, shuffling the batch: {passed}")
 
-# %% [markdown]
-# The test passes. Now give it the first picture alone. Its output should stay what it
-# was. **Will it?**
+# %% [markdown] tags=["predict"]
+# The test passes. Now the other one. **Give it the first picture alone. Will its output
+# stay what it was?**
+#
+# * yes
+# * no
 
 # %% tags=["failure"]
 alone, _ = theirs(z[:1], z[:1], z[:1])
@@ -633,8 +641,8 @@ for name in ("hopper", "cat", "coffee", "astronaut"):
 
 # %% [markdown]
 # That's the mean share of this neighbour over all patches that have one. In block 8,
-# the cap's patch looks at the rest of the cap: braid, brim, far end. And look what
-# happens there when a lens of her glasses asks, or a star of the flag:
+# the cap's patch looks at the rest of the cap. And look what happens when a lens of her
+# glasses asks, or a star of the flag:
 
 # %% tags=["hide-input"]
 eight = maps[7][0, :, 1:, 1:]
@@ -650,9 +658,8 @@ nose, and at the sides of the glasses; a star looks at the other stars."""
 figures.show(*drawings.heads(picture, rows, alt))
 
 # %% [markdown]
-# The lens looks at the other lens, and the star at other stars. (We chose these blocks
-# from [all thirty-six maps](#All-thirty-six-maps), where we return to block 12 and its
-# corners.)
+# The lens looks at the other lens, and the star at other stars. (We chose from
+# [all thirty-six maps](#All-thirty-six-maps).)
 #
 # <div class="try" data-part="look" data-photo="hopper" data-layer="8"></div>
 #
@@ -770,6 +777,11 @@ print("(The cap is in the upper four rows, columns 5 to 10.)")
 # ## Exercises
 #
 # ★ read off, ★★ change and predict, ★★★ open.
+#
+# ✎ Write `attention` and `MultiHeadAttention` again from memory, perhaps without einops.
+# After `from vitedu import check`, `check.attention(attention)` tells you how closely
+# yours agrees with ours, or what's likely to be wrong with it; so does
+# `check.multi_head_attention(MultiHeadAttention)`.
 #
 # **1.** ★ Which heads in the figure of five blocks could you replace by a fixed rule,
 # such as "look two to the left and one down"? Which couldn't you?

@@ -56,10 +56,14 @@ square = square.resize((224, 224))
 tokens = model.patch_embed(vitedu.preprocess(model, square))  # (1, 196, 192)
 layers = [fresh(MultiHeadAttention(192, 3)) for _ in range(24)]
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # Each map below shows how much every patch resembles one framed piece of the cap: the
 # cosine of their vectors, which is 1 when they point the same way. **What will you see
 # after two layers: the cap, only light and dark, or nothing?**
+#
+# * the cap
+# * only light and dark
+# * nothing
 
 # %% tags=["failure"]
 z, bare = tokens, [tokens]
@@ -134,7 +138,7 @@ mix = torch.full((3, 3), 0.25) + 0.25 * torch.eye(3)  # rows sum to 1
 three = torch.tensor([[4.0, 0], [0, 4], [2, 2]])  # (t, d)
 figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # Couldn't a learned matrix stretch the differences again? It could, if it knew by how much.
 # But that depends on the picture, and it gets worse from layer to layer: tokens
 # that are alike get almost equal attention, so the next average is blurrier still.
@@ -160,8 +164,12 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 # convolutional networks called ResNets possible
 # ([He et al. 2016](https://arxiv.org/abs/1512.03385)).
 #
-# **The same 24 layers, each with a plus sign: will the differences survive? And how large
-# will the tokens be: about as before, 24 times as large, or thousands of times?**
+# The same 24 layers, each with a plus sign: will the differences survive? And **how large
+# will the tokens be?**
+#
+# * about as before
+# * 24 times as large
+# * thousands of times as large
 
 # %% tags=["hide-cell"]
 from vitedu.plain import attention
@@ -202,8 +210,7 @@ for layer in layers:
 climb("+ add", z)
 
 # %% [markdown]
-# (`climb` notes a result in `ladder` and prints all of them so far; `x` means times the start.) The
-# differences have survived, and even grown. But most of what a layer adds is the same for
+# (`x` means times the start.) The differences have survived, and even grown. But most of what a layer adds is the same for
 # every token, so what the tokens share has grown far more, and drowns what sets them apart.
 #
 # Why so large? What a fresh layer writes is about as large as what it reads, and its
@@ -220,8 +227,7 @@ print(largest_shares(lambda z: z))
 
 # %% [markdown]
 # It becomes all or nothing. Large tokens have large scores, and a softmax of large scores
-# picks a single winner. From chapter 2 you know that such a softmax hardly learns: its slope
-# is nearly zero.
+# picks a single winner. From chapter 2 you know that such a softmax hardly learns.
 #
 # ## Every token at one size
 #
@@ -428,7 +434,7 @@ model.blocks = mine
 for name, share in vitedu.classify(model, square, top=3):
     print(f"{name:18}{share:4.0%}")
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # Your two classes just recognised a uniform. (A bearskin and a pickelhaube are military
 # hats, so the cap hasn't gone unnoticed.)
 #
@@ -438,8 +444,13 @@ for name, share in vitedu.classify(model, square, top=3):
 # coffee. The model reads its answer from one extra token, *row 0* (the class token of the
 # drawing), which belongs to no patch and is the hero of [chapter 4](04_vit.ipynb).
 #
-# **Without plus signs, norms, attention or MLPs: which of these four has to give the same
-# answer for all three photographs, to the percent?**
+# We leave out plus signs, norms, attention or MLPs. **Which of these four has to give the
+# same answer for all three photographs, to the percent?**
+#
+# * no plus signs
+# * no norms
+# * no attention
+# * no MLPs
 
 # %% tags=["hide-cell"]
 from copy import deepcopy
@@ -479,7 +490,7 @@ ask("whole")
 for part in ("plus signs", "norms", "attention", "MLPs"):
     ask(f"no {part}", without(part))
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # The numbers are percentages.
 #
 # | part | without it |
@@ -495,8 +506,11 @@ for part in ("plus signs", "norms", "attention", "MLPs"):
 #
 # You don't have to write blocks, of course. PyTorch ships one as
 # `nn.TransformerEncoderLayer`, and many tutorials use it. Once the names are translated (by
-# `renamed`, in a hidden cell) your weights load without an error. **What will it say: the
-# same as your blocks, nearly the same, or something else altogether?**
+# `renamed`, in a hidden cell) your weights load without an error. **What will it say?**
+#
+# * the same as your blocks
+# * nearly the same
+# * something else altogether
 
 # %% tags=["hide-cell"]
 NAMES = {"attn.qkv.": "self_attn.in_proj_", "attn.proj": "self_attn.out_proj"}
@@ -527,10 +541,11 @@ ask("all defaults")
 
 # %% [markdown]
 # A cardoon is a relative of the artichoke. The network sees one everywhere, and no error
-# tells you why: five of the layer's defaults don't fit. Let's set four of them right
-# (`norm_first`, `activation`, `layer_norm_eps`, `batch_first`), and then spoil one at a time.
-# **One of them makes the answer
-# the same for every photograph, to the percent, and one changes nothing you'd notice. Which?**
+# tells you why: five of the layer's defaults don't fit.
+#
+# Let's set four of them right (`norm_first`, `activation`, `layer_norm_eps`, `batch_first`),
+# and then spoil one at a time. **One of them makes the answer the same for every photograph,
+# to the percent, and one changes nothing you'd notice. Which?**
 
 # %%
 settings = {  # what your weights need, and PyTorch's default
@@ -693,6 +708,11 @@ print("check: three crayfish first; a uniform, a cat and an espresso last")
 # still missing between twelve blocks and a name?** That's [chapter 4](04_vit.ipynb).
 #
 # ## Exercises
+#
+# ✎ Write `EncoderBlock` and what's in it again from memory. After `from vitedu import
+# check`, `check.encoder_block(EncoderBlock)` tells you how closely yours agrees with
+# ours, or what's likely to be wrong with it; so do `check.mlp(MLP)` and
+# `check.layer_norm(layer_norm)`.
 #
 # **1.** ★ A LayerNorm in two dimensions has learned $\boldsymbol\gamma = (2, 1)$ and
 # $\boldsymbol\beta = (0, 1)$. What does it make of $(3, 1)$, of $(1, 3)$ and of $(4, 4)$?

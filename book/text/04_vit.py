@@ -178,10 +178,13 @@ figures.show(
     )
 )
 
-# %% [markdown]
-# **You'd never recognise her on the right. How much do the logits change if you shuffle
-# the patches like this: not at all, a little, or completely?** (`order` is from the
-# hidden cell.)
+# %% [markdown] tags=["predict"]
+# You'd never recognise her on the right. **How much do the logits change if you shuffle the
+# patches like this?** (`order` is from the hidden cell.)
+#
+# * not at all
+# * a little
+# * completely
 
 # %%
 shuffled = torch.cat([cls_token, patches[:, order]], dim=1)
@@ -281,10 +284,15 @@ say(answer(rows + trained.pos_embed), ("first", "second", "third"))
 # ([one layer earlier](#The-hidden-layer-of-the-head)). It looks harmless: every logit is
 # squeezed into −1 to 1, and the largest stays the largest.
 
-# %% [markdown]
-# **Take ten classes, say the handwritten digits. Suppose such a network gets all of them
+# %% [markdown] tags=["predict"]
+# Take ten classes, say the handwritten digits. Suppose such a network gets all of them
 # right, and as clearly as tanh allows: logit 1 for the true class, −1 for the nine others.
-# How small is its cross-entropy: about 0.0, 0.1, 0.4 or 0.8?**
+# **How small is its cross-entropy?**
+#
+# * about 0.0
+# * about 0.1
+# * about 0.4
+# * about 0.8
 
 # %%
 perfect = 2 * torch.eye(10) - 1  # row i: 1 for class i, -1 for the others
@@ -473,8 +481,8 @@ print([name for name, weight in fresh.named_parameters() if weight.grad.any()])
 # is vectors: the biases ($4D$ in attention, $5D$ in the MLP) and two norms with $2D$
 # each.
 
-# %% [markdown]
-# **A block has $12D^2 + 13D$ weights. ViT-B/16 has twelve blocks and $D = 768$. How many
+# %% [markdown] tags=["predict"]
+# A block has $12D^2 + 13D$ weights. ViT-B/16 has twelve blocks and $D = 768$. **How many
 # million weights does the whole network have?** (Add the patch embedding, class token and
 # positions, the last norm, and the head.)
 
@@ -537,9 +545,12 @@ figures.show(*drawings.shares(groups))
 # With `strict=True`, every name and every shape in the file must match, with nothing
 # missing and nothing left over.
 
-# %% [markdown]
-# **Build the network with four heads instead of three, and load the file strictly. Will
+# %% [markdown] tags=["predict"]
+# Build the network with four heads instead of three, and load the file strictly. **Will
 # PyTorch refuse?**
+#
+# * yes
+# * no
 
 # %% tags=["failure"]
 wrong = ViT(num_heads=4).double()
@@ -613,8 +624,8 @@ figures.show(*drawings.answers(images.float() / 2 + 0.5, guesses))
 # `say(model(vitedu.preprocess(trained, "my.jpg")), ["mine"])`.
 #
 # And then there's Eileen Collins, the first woman to command a Space Shuttle. The network
-# calls her a *bobsled*. Look at the runners-up, a football helmet and a crash helmet, and
-# you can guess why: somebody in a bright, padded suit, with a helmet.
+# calls her a *bobsled*. The runners-up are a football and a crash helmet, so you can guess
+# why: somebody in a bright, padded suit, with a helmet.
 #
 # <div class="try" data-part="look" data-photo="astronaut" data-view="answer"></div>
 #
@@ -644,6 +655,11 @@ figures.show(*drawings.answers(images.float() / 2 + 0.5, guesses))
 # [Chapter 5](05_mnist.ipynb) starts with 7,850 random ones.
 #
 # ## Exercises
+#
+# ✎ Write your `ViT` again in an empty notebook, with the parts of the last three
+# chapters. After `from vitedu import check`, `check.vit(ViT)` tells you how closely yours
+# agrees with ours, or what's likely to be wrong with it; so does
+# `check.initialise(initialise)`.
 #
 # **1.** ★ The same network, but with patches of 32×32 pixels. How many rows does the table
 # of positions have? Does the network have more weights or fewer? If you load our file

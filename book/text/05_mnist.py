@@ -115,13 +115,17 @@ slow = try_rate(0.001)
 
 # %% [markdown]
 # That 0.001 is the *learning rate*; for now, take it as a factor on every step of the
-# weights. It's PyTorch's default, and many tutorials write it. You could now build a
-# larger network or train longer. Or you could question that one number.
+# weights. It's PyTorch's default. You could now build a larger network or train longer. Or
+# you could question that one number.
 
-# %% [markdown]
-# **Before you go on:** we'll change the rate and nothing else. Same first weights, same
-# images in the same order. First it's ten times as large, then a hundred times. Better
-# or worse, and by how much?
+# %% [markdown] tags=["predict"]
+# We'll change the rate and nothing else: same first weights, same images, same order.
+# First it's ten times as large, and then a hundred times. **What does a hundred times the
+# rate do?**
+#
+# * it's better still
+# * it's about as good as ten times
+# * it's far worse than what we had
 
 # %% tags=["nbval-ignore-output"]
 fast = try_rate(0.01)
@@ -129,7 +133,7 @@ wild = try_rate(0.1)
 
 # %% [markdown]
 # Ten times the rate, and four in ten mistakes are gone. A hundred times, and most of
-# the accuracy is gone.
+# the accuracy is.
 #
 # So this chapter asks: **why does a first training disappoint, which number matters
 # most, and how do you find it without fooling yourself?**
@@ -174,11 +178,11 @@ def train_step(model, optimizer, images, labels):
 # In the very first step both are means of a single gradient, so $\hat m = g$ and
 # $\hat v = g^2$.
 
-# %% [markdown]
-# **Take a pencil:** two weights of the head have the gradients $g = 0.1$ and
-# $g = 0.001$, and $\eta = 0.001$. How far does each of them move? And since the head
-# starts at all zeros ([chapter 4](04_vit.ipynb)), what's the gradient of a weight
-# *below* it?
+# %% [markdown] tags=["predict"]
+# Take a pencil: two weights of the head have the gradients $g = 0.1$ and $g = 0.001$, and
+# $\eta = 0.001$. Since the head starts at all zeros ([chapter 4](04_vit.ipynb)), what's the
+# gradient of a weight *below* it? And **how far does the weight with the gradient 0.001
+# move?**
 
 # %% tags=["nbval-ignore-output"]
 model = tiny()
@@ -209,7 +213,7 @@ print("checked: every weight of the head moved by the learning rate")
 #
 # With Adam, then, the learning rate is a *length*: roughly how far each weight may walk
 # in a step. Our epoch had 782 steps, so at 0.001 a weight could get about 0.8 away from
-# its start if it never turned around. How far did the weights really get?
+# its start if it never turned. How far did the weights really get?
 
 # %% tags=["nbval-ignore-output"]
 weights = nn.utils.parameters_to_vector  # all 7,850 in one row
@@ -378,9 +382,9 @@ print("checked: 31 of 75 with batches of 7, 32 and 75")
 # held-out digits, the *validation set*, are there to be chosen on. Their number gets
 # flattering, but the test set stays fresh for one honest reading.
 
-# %% [markdown]
-# **Guess first:** one of the five is PyTorch's 0.001. How many mistakes will it
-# make for each one of the best? Is 0.1 still a disaster, now that it rises and falls?
+# %% [markdown] tags=["predict"]
+# One of the five is PyTorch's 0.001. Is 0.1 still a disaster, now that it rises and falls?
+# And **how many mistakes does 0.001 make for each one of the best?**
 
 
 # %% tags=["nbval-ignore-output"]
@@ -479,7 +483,7 @@ figures.show(*mnist.ladder(rungs, errors))
 # The grey dots are seeds, the black mark is their mean. Divide each gain by its own
 # error. The errors of two independent means add up like the short sides of a right
 # triangle: square them, add, take the root.
-# (Our rungs share their seeds, so it's a rough ruler.)
+# (Our rungs share seeds, so it's a rough ruler.)
 
 # %% tags=["nbval-ignore-output"]
 for before, after in pairwise(rungs):
@@ -498,9 +502,8 @@ for before, after in pairwise(rungs):
 # the shifts get a second chance below, and in [exercise 4](#Exercises) you'll find a
 # rate at which the warm-up decides everything.
 #
-# One surprise: at 0.001, the constant rate of the top rung makes *fewer* mistakes than
-# our schedule did in the curve above. Rise and fall halve the mean rate, so a walk that
-# was too short gets shorter still.
+# One surprise: at 0.001, the constant rate makes *fewer* mistakes than our schedule did
+# above. Rise and fall halve the mean rate, so a walk that was too short gets shorter still.
 #
 # ## Fifteen epochs
 #
@@ -677,6 +680,11 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 # 6](06_recipe.ipynb).
 #
 # ## Exercises
+#
+# ✎ Write `train_step`, `warmup_cosine` and `accuracy` again from memory. After `from
+# vitedu import check`, `check.train_step(train_step)` tells you how closely yours agrees
+# with ours, or what's likely to be wrong with it; so do
+# `check.warmup_cosine(warmup_cosine)` and `check.accuracy(accuracy)`.
 #
 # **1.** ★ The short last batch of a test set happens to hold the hardest images. A loop
 # averages batch accuracies. Is the printed accuracy too high or too low? Would it help to

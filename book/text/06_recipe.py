@@ -108,22 +108,20 @@ figures.show(*recipe.parting({"": seen}))
 
 # %% [markdown]
 # The network gets most of its own pictures right, and about a third of the others. After
-# eight epochs the lower curve has stopped rising, and all that the dashed one still gains is
-# memory. The space between the curves is the *gap*, and it's the first thing to look at
+# eight epochs the lower curve stops rising, and all that the dashed one gains is memory. The space between the curves is the *gap*, and it's the first thing to look at
 # in any run.
 #
 # A small CNN of four convolutions got two thirds right, in a record shown below. It isn't
-# a fair race: the CNN also learned from 5,000 pictures, but it went through them 223
-# times, shifted and mirrored, and was judged on 5,000 of the test part. Still, are ViTs
-# just bad at small photographs? A good recipe has ingredients that this loop lacks.
-# You'll build three, and we'll test many more. **What is missing, and how do you find out
+# a fair race: the CNN went through its 5,000 pictures 223 times, shifted and mirrored. Still,
+# are ViTs just bad at small photographs? A good recipe has ingredients that this loop lacks.
+# You'll build three. **What is missing, and how do you find out
 # without fooling yourself?**
 #
 # ## How far apart are twins?
 #
-# Suppose you add an ingredient and get one point more. A different seed would also have
-# given you a different number, so first you need to know how far apart twins are: runs
-# that differ in nothing but the seed.
+# Suppose you add an ingredient and get one point more. A different seed might have
+# done that, so first you need to know how far apart twins are: runs that differ in nothing
+# but the seed.
 #
 # Here's a record of many variants, three seeds each, trained by the package `vitedu` on
 # these very pictures. One variant is the tutorial, so your own run is a fourth twin:
@@ -189,8 +187,8 @@ print(f"error by the pictures {100 * math.sqrt(p * (1 - p) / n):.1f}")
 
 
 # %% [markdown]
-# It's the larger of the two! But all variants are judged on the same pictures, so in a
-# difference part of it cancels. The errors in the tables below are those of the seeds
+# It's the larger of the two! But all variants see the same pictures, so in a difference
+# part of it cancels. The errors in the tables below are those of the seeds
 # alone.
 #
 # ## More pictures from the same pictures
@@ -238,10 +236,14 @@ assert torch.equal(windows[:, :, 4, 4], cats)
 assert jiggle(cats).shape == cats.shape
 print("checked: 81 places, and the middle one is the picture itself")
 
-# %% [markdown]
-# **Before you go on:** the record's recipe does this, and one variant leaves it out.
-# Leave it out, and the network gets about 90 percent of its own pictures right and 40 of
-# the others. What will the two numbers be *with* shifts and mirrors?
+# %% [markdown] tags=["predict"]
+# The record's recipe does this, and one variant leaves it out. Leave it out, and the
+# network gets about 90 percent of its own pictures right and 40 of the others. **What will
+# the share of its own pictures be, with shifts and mirrors?**
+#
+# * about 90 percent, as before
+# * about 70 percent
+# * less than 50 percent
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 print(f"{'':25}held out   learned from")
@@ -457,11 +459,11 @@ print("checked: the same two groups as the package's")
 # multiplies it by $1 - \eta\,\delta$. With a cosine the mean rate is half the highest, so
 # after $T$ steps about $e^{-\eta\,\delta\,T/2}$ is left.
 
-# %% [markdown]
-# **Take a pencil:** the recipe has $\eta = 0.001$, $\delta = 0.05$ and about 1,600 steps.
-# How much is left? For a small $z$, $e^{-z}$ is about $1 - z$. What if the run has 29,000
-# steps (300 epochs of all 50,000 pictures, in batches of 512)? And if rate and decay are
-# doubled, too?
+# %% [markdown] tags=["predict"]
+# Take a pencil: the recipe has $\eta = 0.001$, $\delta = 0.05$ and about 1,600 steps. For a
+# small $z$, $e^{-z}$ is about $1 - z$. **How much is left of a weight after the short run, if
+# nothing else moves it?** (In percent.) What if the run has 29,000 steps (300 epochs of all
+# 50,000 pictures, in batches of 512)? And if rate and decay are doubled, too?
 
 # %%
 for name, steps, rate, decay in (
@@ -578,9 +580,13 @@ print(judged("no shifts and mirrors", bare - plain))
 # time keeps paying ([the numbers](#What-time-buys-on-ImageNet)). If our guess is right, the
 # same should happen at our size.
 
-# %% [markdown]
-# **Before you look:** the recipe also ran for 80 epochs, with mixup and cutmix and without.
-# Which should gain more? Where will the gap open? And will mixing catch up?
+# %% [markdown] tags=["predict"]
+# The recipe also ran for 80 epochs, with mixup and cutmix and without. Where will the gap
+# open, and will mixing catch up? **Which gains more from four times the epochs?**
+#
+# * the recipe alone
+# * the recipe with mixup and cutmix
+# * both the same
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 PAIRS = {
@@ -657,8 +663,8 @@ def better(model, epochs, lr=0.001, decay=0.05, alpha=0.0):
 
 
 # %% [markdown]
-# Two of your three ingredients will do next to nothing here: with `alpha` at 0, mixup is
-# off, and decay has no time to act.
+# Two of your three ingredients do next to nothing here: mixup is off, and decay has no time
+# to act.
 
 # %% tags=["nbval-ignore-output"]
 second = small()
@@ -685,8 +691,7 @@ print(f"its error by the pictures {point * math.sqrt(gained + lost):.1f}")
 print(f"its error by the seeds    {math.sqrt(2) * spread:.1f}")
 
 # %% [markdown]
-# It's a result, whichever error you take. But you also know three twins of your first
-# run.
+# It's a result, whichever error you take. But your first run has three twins.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 luck = 100 * accuracy(first, x_held, y_held) - plain
@@ -763,6 +768,10 @@ for found in (record, scratch, tuned):
 # speed.
 #
 # ## Exercises
+#
+# ✎ Write `mixup` again with random partners, and `decay_groups` in your own way. After
+# `from vitedu import check`, `check.mixup(mixup)` tells you how closely yours agrees with
+# ours, or what's likely to be wrong with it; so does `check.decay_groups(decay_groups)`.
 #
 # **1.** ★ Two recipes reach 42 percent on held-out pictures. One gets 88 percent of its own
 # pictures right, the other 45. You may change one thing in each. What?

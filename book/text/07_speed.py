@@ -146,7 +146,7 @@ for name, dtype in FORMATS.items():
     smallest = info.smallest_normal * info.eps  # one step above zero
     print(f"{name:9}{info.max:9.0e}{smallest:10.0e}{info.eps:11.0e}")
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # You should get $1, 1¼, 1½, 1¾$, then $4, 5, 6, 7$, and $4 + 0.4$ is $4$. The same happened
 # to $2048 + 1$: from there on, `float16` has only every second whole number, and $2049$ is
 # a tie.
@@ -160,7 +160,7 @@ for name, dtype in FORMATS.items():
 # **One: many small steps.** A weight of $1$ gets $0.0001$ added to it, a thousand times
 # over. That's what a small learning rate does.
 #
-# **Predict:** where does the weight end, in each of the three formats?
+# **Where does the weight end in bfloat16?** And in the two others?
 
 # %%
 for name, dtype in FORMATS.items():
@@ -258,7 +258,7 @@ assert product.dtype == norms[1].dtype == torch.float16
 assert norms[0].dtype == loss.dtype == torch.float32
 print("checked: a product in float16, the loss in float32")
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # Both factors of a product are rounded to sixteen bits on the way in. A norm keeps the
 # format of what it gets, and the loss is always computed in `float32`. On a GPU, autocast
 # is more careful and uses `float32` for norms, softmax and exponentials, too ([the whole
@@ -270,7 +270,11 @@ print("checked: a product in float16, the loss in float32")
 # ViT-Ti/16's gradients for four photographs, at the output of each linear layer, and
 # divides them by 4,096, as such a batch would.
 #
-# **Guess:** what share of them is too small for `float16`?
+# **What share of them is too small for float16?**
+#
+# * hardly any
+# * one in ten
+# * more than half
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 found = []
@@ -297,8 +301,9 @@ print("checked: more than half become 0; times 65,536, hardly any")
 
 # %% [markdown]
 # More than half of them would be lost, and nearly all of the rest are in the pale strip,
-# where numbers have fewer bits. But the whole dark part is empty. The gradients
-# would fit if they were larger, and it's easy to enlarge them, because derivatives are
+# where numbers have fewer bits. But the whole dark part is empty.
+#
+# The gradients would fit if they were larger, and it's easy to enlarge them, because derivatives are
 # linear. Multiply the loss by some $s$, and every gradient is multiplied by $s$, whether it
 # belongs to an output or to a weight $w$:
 #
@@ -420,7 +425,7 @@ losses = {
 figures.show(*speed.rescue(losses, scales))
 
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # Without scaling, the loss stays at $\ln 10$, the loss of a network that knows nothing.
 # There's no error and no NaN. It just doesn't learn, and it never will. The scaled run falls
 # behind while its scale is small, and has caught up after about a third of the way. Then the scale hits the
@@ -429,13 +434,17 @@ figures.show(*speed.rescue(losses, scales))
 #
 # ## What you saved
 #
-# Enough of what sixteen bits cost you. What do they bring? Memory first. The weights,
+# Enough of what sixteen bits cost. What do they bring? Memory first. The weights,
 # their gradients and Adam's two means are still in `float32`. But the backward pass needs
 # what the forward pass computed: the inputs of each product, the MLP's numbers before and
 # after the GELU, and so on. These *activations* are kept until they're used.
 #
-# **Guess:** the weights of ViT-Ti/16 take 23 MB in `float32`. How much does the forward
-# pass keep for one photograph?
+# The weights of ViT-Ti/16 take 23 MB in `float32`. **How much does the forward pass keep for
+# one photograph?**
+#
+# * about 2 MB
+# * about 10 MB
+# * more than the weights
 
 
 # %% tags=["hide-input"]
@@ -624,7 +633,7 @@ for name in ("float32", "bfloat16"):
 faster = spent["float32"] / spent["bfloat16"]
 print(f"a step in mixed bfloat16 is {faster:.1f} times as fast as in float32")
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # Less than for the products alone. What isn't a product takes nearly as long as before, and
 # the faster the products get, the more of the time goes there. On a GPU, [most of a
 # Transformer's operations](https://arxiv.org/abs/2205.14135) wait for the memory, and
@@ -637,8 +646,12 @@ print(f"a step in mixed bfloat16 is {faster:.1f} times as fast as in float32")
 # that products round their `float32` factors to ten bits of fraction. A *fused* optimizer
 # updates all the weights in one go. Each line stays for those that follow.
 #
-# **Guess:** which line helps a ViT-B/16 most? And ViT-Ti/16, the same network with a
-# fifteenth of the weights?
+# Which line will help a ViT-B/16 most? And ViT-Ti/16, the same network with a fifteenth of
+# the weights? **Which of the two gains from bfloat16?**
+#
+# * the large one
+# * the small one
+# * both, about equally
 
 # %% tags=["hide-input"]
 record = results.read("gpu-ladder")
@@ -671,20 +684,17 @@ print(f"{record['hardware']}, {record['date']}: {record['command']}")
 # %% [markdown]
 # The large network gains with nearly every line, most with the first: TF32 sends its
 # products to the circuits for short numbers. The small one gains nothing from any of the
-# formats, and `bfloat16` even slows it down. It isn't the GPU that you're waiting for. Its
-# part of each operation is over sooner than Python can ask for the next one, and `autocast`
-# has more to ask for: it converts the numbers. What helps is to ask less often, with four
-# times the images in a batch, or with `torch.compile`, which makes one operation of
-# several.
+# formats, and `bfloat16` even slows it down. You aren't waiting for the GPU. It's done with
+# each operation sooner than Python can ask for the next, and `autocast` has more to ask for.
+# What helps is to ask less often, with four times the images, or with `torch.compile`, which makes one operation of several.
 #
-# So if a faster format changes nothing, find out who waits for whom, before you buy a larger
-# GPU.
+# So if a faster format changes nothing, find out who waits for whom.
 #
 # ## Does it still learn?
 #
 # We train on MNIST in `float32`, and mixed with each of the sixteen-bit formats, with three
-# seeds each. A seed decides the first weights and the order of the images. Your scaler
-# comes along in all of the runs; where there's reach to spare, it changes nothing.
+# seeds each. Your scaler comes along in all of the runs; where there's reach to spare, it
+# changes nothing.
 
 # %% tags=["nbval-ignore-output"]
 right = {}
@@ -759,6 +769,10 @@ for name in ("float32", "bfloat16"):
 # in pieces, and loses nothing.
 #
 # ## Exercises
+#
+# ✎ Write `LossScaler` again from what it has to do: scale, unscale, skip, halve, double.
+# After `from vitedu import check`, `check.loss_scaler(LossScaler)` tells you how closely
+# yours agrees with ours, or what's likely to be wrong with it.
 #
 # **1.** ★ A format has one sign bit, four bits of exponent and three of fraction (it
 # exists, for the fastest GPUs). What's the step from 1 to the next number? From 16? What's

@@ -129,10 +129,10 @@ print("checked: more than nine weights in ten differ")
 
 # %% [markdown]
 # The *fingerprint* is a hash of the averaged weights, and it changes completely if you
-# change a single bit of one of them. Same seed, same data set, same number of steps, and
-# yet you got a different network. There was no error, and the accuracy doesn't warn you
-# either: the interrupted run even reads more digits, and we'll find out why. But it isn't
-# the run that you planned, and nobody can repeat it without repeating the accident.
+# change a single bit. Same seed, same data set, same number of steps, and
+# yet you got a different network. There was no error, and the accuracy doesn't warn you:
+# the interrupted run even reads more digits. But it isn't the run that you planned,
+# and nobody can repeat it.
 #
 # The other enemy of a large training run is its size. The paper takes 4,096 images in
 # every step ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)), and
@@ -171,13 +171,13 @@ for batch_size in (4096, 256, 32):
 figures.show(*drawings.slices())
 
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # This is *gradient accumulation*. The loop goes back before the step, so there's only one
 # step per batch, and memory never holds more than one slice.
 #
 # **Take a pencil:** three images give some weight the gradients 1, 3 and 8. The first two
-# are one slice, the third is a slice by itself. What's $g$? And what would you get if you
-# took the mean of each slice, and then the mean of the two means?
+# are one slice, the third is a slice by itself. What's $g$? Now take the mean of each slice.
+# **What would you get if you took the mean of the two means?**
 
 
 # %%
@@ -282,14 +282,18 @@ class Forgetful(nn.Module):
         return checkpoint(self.block, x, use_reentrant=False)
 
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # We try it on the real ViT-Ti/16 with the photograph of Grace Hopper. A folded cell loads
 # both (`loaded` and `image`), and its `step_cost` counts the bytes that are kept and the
 # multiply-adds of a step.
 #
-# **A backward pass is about twice the work of a forward pass. How much more work is a
-# step, if every block runs forward twice? And does forgetting twelve blocks save closer
-# to a half, or to nine tenths?**
+# A backward pass is about twice the work of a forward pass. **How much more work is a step,
+# if every block runs forward twice?** And does forgetting twelve blocks save closer to a
+# half, or to nine tenths?
+#
+# * a sixth more
+# * a third more
+# * twice as much
 
 
 # %% tags=["hide-input"]
@@ -481,18 +485,22 @@ def worker(share, count, divide_by):
     return nn.utils.parameters_to_vector(model.parameters()).detach()
 
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # Isn't that a mean of means? It is, and here it's allowed, because both shares have 32
 # images. With 33 and 31 it would be the mistake from above.
 #
 # We also make two real mistakes. In *same images*, both processes take the first share.
 # In *sum*, nobody divides by two.
 #
-# **Which of them raises an error? And which ends further from the weights of one process
-# that sees the whole batch?**
+# Does either of them raise an error? **Which of them ends further from the weights of one
+# process that sees the whole batch?**
 #
 # Folded cells write these functions into a file and start it twice, as two Python
 # programs. On Windows, do this in WSL.
+#
+# * *same images*
+# * *sum*
+# * both end equally far
 
 # %% tags=["hide-input"]
 HEADER = f"""
@@ -847,6 +855,10 @@ print("checked: Adam's means are the same bytes as well")
 # their trained network into your own class?** That's [chapter 9](09_weights.ipynb).
 #
 # ## Exercises
+#
+# ✎ Write `accumulated_step` and `all_reduce` again from memory. After `from vitedu import
+# check`, `check.accumulated_step(accumulated_step)` tells you how closely yours agrees
+# with ours, or what's likely to be wrong with it; so does `check.all_reduce(all_reduce)`.
 #
 # **1.** ★ Your batch has 256 images, in slices of 64. You forget to divide, and add up
 # four *means*. What happens to the weights with plain gradient descent? With Adam? And

@@ -1,0 +1,145 @@
+"""Questions that wait for the reader, in a browser: every one of the book."""
+
+import sys
+
+import pytest
+from visits import ALL_ELSE, COLOURS, DESKTOP, PHONE, ROOT
+
+sys.path.insert(0, str(ROOT / "tools"))
+from predictions import predictions
+
+pytestmark = pytest.mark.browser
+PAGES = sorted(predictions())
+
+
+def guesses(question):
+    """A right guess, and each wrong one with what is said to it."""
+    right = question.get("right", question.get("number"))
+    return right, question["says"]
+
+
+def answer(box, guess):
+    if box.locator("input").count():
+        box.locator("input").fill(str(guess))
+        box.get_by_role("button", name="Check").click()
+    else:
+        box.get_by_role("button").nth(guess - 1).click()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_question_waits_and_answers(server, visit, page):
+    opened = visit(f"{server}book/{page}.html")
+    boxes = opened.page.locator(".predict-box")
+    asked = predictions()[page]
+    assert boxes.count() == len(asked)
+    for place, question in enumerate(asked):
+        box = boxes.nth(place)
+        word = box.get_by_role("status")
+        after = box.locator("xpath=following-sibling::*[1]")
+        waits = question.get("paragraphs", 1) > 0
+        right, says = guesses(question)
+        for wrong, words in says:
+            assert after.is_visible() is not waits
+            answer(box, wrong)
+            assert word.inner_text() == f"Not this time. {words}"
+            assert after.is_visible()
+            box.get_by_role("button", name="Ask me again").click()
+        assert word.inner_text() == ""
+        answer(box, right)
+        assert word.inner_text().startswith("Right.")
+    assert opened.wrong == []
+
+
+def first_field(opened):
+    return opened.page.locator(".predict-box:has(input)").first
+
+
+def test_a_field_takes_numbers_alone(server, visit):
+    opened = visit(f"{server}book/02_attention.html")
+    box = first_field(opened)
+    field, word = box.locator("input"), box.get_by_role("status")
+    for words in ("many", "", "1,5", "6 6"):
+        field.fill(words)
+        field.press("Enter")
+        assert "needs to be a number" in word.inner_text()
+        assert field.is_enabled()
+    field.fill("66 %")
+    field.press("Enter")
+    assert word.inner_text().startswith("Right.")
+    box.get_by_role("button", name="Ask me again").click()
+    field.fill("80")
+    field.press("Enter")
+    assert word.inner_text() == "Close."
+
+
+def test_a_guess_is_remembered_here_alone_and_can_be_taken_back(server, visit):
+    opened = visit(f"{server}book/04_vit.html")
+    box = opened.page.locator(".predict-box").first
+    answer(box, 2)
+    opened.page.reload()
+    box = opened.page.locator(".predict-box").first
+    assert box.get_by_role("button").nth(1).get_attribute("aria-pressed")
+    assert "hasn't been told" in box.get_by_role("status").inner_text()
+    box.get_by_role("button", name="Ask me again").click()
+    opened.page.reload()
+    assert opened.page.locator(".predict-word").first.inner_text() == ""
+    assert opened.wrong == []  # nobody was asked, either
+
+
+def test_show_me_opens_without_a_guess(server, visit):
+    opened = visit(f"{server}book/03_encoder.html")
+    box = opened.page.locator(".predict-box").first
+    after = box.locator("xpath=following-sibling::*[1]")
+    assert not after.is_visible()
+    box.get_by_role("button", name="Show me").click()
+    assert after.is_visible()
+    assert box.get_by_role("status").inner_text() == ""
+
+
+def test_the_keyboard_is_enough(server, visit):
+    opened = visit(f"{server}book/04_vit.html")
+    box = opened.page.locator(".predict-box").first
+    box.get_by_role("button").first.focus()
+    opened.page.keyboard.press("Tab")
+    opened.page.keyboard.press("Enter")
+    pressed = box.get_by_role("button").nth(1)
+    assert pressed.get_attribute("aria-pressed") == "true"
+
+
+def test_without_javascript_and_in_print_everything_is_there(
+    browser, server, visit
+):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{server}book/04_vit.html")
+    assert page.locator("li", has_text="about 0.4").is_visible()
+    assert page.locator("text=loss 0.7966").is_visible()
+    assert page.locator(".predict-box").count() == 0
+    context.close()
+    opened = visit(f"{server}book/04_vit.html")
+    opened.page.emulate_media(media="print")
+    assert opened.page.locator("li", has_text="about 0.4").is_visible()
+    assert opened.page.locator("text=loss 0.7966").is_visible()
+    assert not opened.page.locator(".predict-box").first.is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["1280", "375"])
+def test_an_answered_question_is_easy_to_read(server, visit, size, scheme):
+    opened = visit(f"{server}book/04_vit.html", size=size, scheme=scheme)
+    boxes = opened.page.locator(".predict-box")
+    answer(boxes.nth(1), 2)
+    answer(boxes.nth(2), 86.6)
+    assert opened.findings(COLOURS) == []
+    assert opened.findings(ALL_ELSE) == []
+    assert opened.overhang() <= 0
+
+
+def test_a_link_into_an_answer_opens_it(server, visit):
+    opened = visit(f"{server}book/04_vit.html")
+    box = opened.page.locator(".predict-box").first
+    after = box.locator("xpath=following-sibling::*[1]")
+    after.evaluate("each => { each.id = 'inside' }")
+    opened.page.evaluate("location.hash = 'inside'")
+    opened.settle()
+    assert after.is_visible()

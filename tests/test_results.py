@@ -73,6 +73,7 @@ def test_every_recorded_result_is_strict_json_that_follows_the_schema(name):
     "changes",
     [
         {"reproduces": REPRODUCES, "notes": "n = 1", "data_wait": 0.25},
+        {"facts": {"device": "cpu, 2 threads"}},
         {"status": "interrupted", "metrics": {}},  # nothing measured yet
         {"seeds": [0, 2**64 - 1]},
         {"dataset": DATASET | {"skipped": ["val/ants/7.jpg"]}},
@@ -106,6 +107,7 @@ WRONG = {
     "wall_seconds": "12",
     "start": 7,
     "data_wait": 1.5,
+    "facts": "cpu, 2 threads",
     "reproduces": "table-5",
     "notes": None,
 }

@@ -53,9 +53,13 @@ def trained(tmp_path_factory):
     (folder / "photos/ants" / BAD).write_bytes(b"no picture")
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder):
         patch.setenv("VITEDU_CACHE", str(folder / "cache"))
-        with contextlib.redirect_stdout(io.StringIO()) as out:
+        with (
+            contextlib.redirect_stdout(io.StringIO()) as out,
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
             assert main(TRAIN) == 0
     (folder / "stdout").write_text(out.getvalue())
+    (folder / "stderr").write_text(err.getvalue())
     return folder
 
 
@@ -134,6 +138,36 @@ def test_names_from_the_data_are_shown_as_they_are_written(here):
     assert "<i>bees<i>" in words
     assert f"cannot read ants/{BAD}: it is not a picture" in words
     assert "<i>" not in page()
+
+
+def test_the_page_has_all_that_the_terminal_said(here):
+    words = html.unescape(re.sub("<[^>]*>", " ", page()))
+    words = " ".join(words.split())
+    text = (here / "stderr").read_text()
+    said = re.findall(r"^(data|model|device|plan|run|note) +(.*)$", text, re.M)
+    assert [name for name, _ in said] == [
+        *("data", "model", "device", "plan", "run", "note", "note")
+    ]
+    facts = [line for name, line in said if name != "run"]
+    assert [line for line in facts if line not in words] == []
+    (run,) = [line for name, line in said if name == "run"]
+    place, settings = run.split("; not as in the recipe: ")
+    assert place in words and settings.count("=") > 5
+    for setting in settings.split(" "):
+        assert f"{setting.replace('=', ' ')} (recipe: " in words
+    # what it ended with: accuracy, seconds, and how fast it was
+    ending = (here / "stdout").read_text()
+    accuracy, seconds = re.match(
+        r"test accuracy (.* %) on 4 images of photos, (\d+ s) of", ending
+    ).groups()
+    assert f"test accuracy {accuracy}" in words
+    assert f"training {seconds}" in words
+    assert " images/s" in text and re.search(r"speed [\d,]+ images/s", words)
+    # and what it left out, with the reason
+    (skipped,) = json.loads((here / "run/result.json").read_text())["dataset"][
+        "skipped"
+    ]
+    assert skipped in text and words.count(skipped) == 2
 
 
 @pytest.mark.slow

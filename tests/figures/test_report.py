@@ -125,6 +125,29 @@ def test_every_element_is_closed_and_headings_skip_no_level(page):
     assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
+def test_notes_are_listed_each_for_itself():
+    history = [{"step": 0, "note": x} for x in ("one; of two", "another")]
+    kept = "the weights are those of step 3"
+    result = RESULT | {"notes": f"one; of two; another; {kept}"}
+    page = Page(render(contents(result=result, history=history)))
+    assert "".join(("one; of two", "another", kept)) in page.words["li"]
+    without = Page(render(contents(result=RESULT | {"notes": ""})))
+    assert "Notes" not in without.words["h2"]
+
+
+def test_facts_and_speed_stand_in_a_table_and_may_be_missing():
+    result = RESULT | {"facts": {"device": "cpu, 2 threads"}, "data_wait": 0.25}
+    history = [{"step": x, "images_per_second": 10.0 * x} for x in (1, 2, 9)]
+    page = Page(render(contents(result=result, history=history)))
+    for words in (
+        "cpu, 2 threads",
+        "20 images/s, 25 % of the time waiting for data",
+    ):
+        assert words in page.words["td"]
+    old = Page(render(contents()))  # a run from before
+    assert "images/s" not in old.words["td"]
+
+
 def test_nothing_is_asked_from_elsewhere(page):
     for _, attributes in page.found:
         for name in ("src", "href", "xlink:href"):

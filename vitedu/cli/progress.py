@@ -8,21 +8,14 @@ from typing import Any, TypeVar
 from tqdm import tqdm
 
 from vitedu.cli.output import say, wrapped
-from vitedu.data import Source
-from vitedu.errors import counted
-from vitedu.train import Progress, Start, TrainConfig
+from vitedu.train import Progress, Start
 from vitedu.train.config import as_typed
 from vitedu.train.processes import from_environment
-from vitedu.train.recipes.compare import (
-    changed_settings,
-    model_line,
-)
+from vitedu.train.recipes.compare import changed_settings
 from vitedu.train.watch.bar import SHORTLY, Bar, open_bar
+from vitedu.train.watch.facts import facts
 
 EVERY = 60.0  # seconds between two lines where there is no terminal
-# of more classes than this, only the first are named
-MOST_NAMED = 5
-FIRST_NAMED = 3
 
 Item = TypeVar("Item")
 
@@ -31,21 +24,9 @@ Item = TypeVar("Item")
 
 
 def announcement(start: Start, out: Path) -> str:
-    config, steps = start.config, counted(start.num_steps, "step")
-    if config.epochs is not None:
-        steps = f"{counted(config.epochs, 'epoch')} ({steps})"
-    num_train = len(start.sources.train)
-    is_all = config.batch_size > num_train
-    plan = (
-        f"{steps}, batch size {config.batch_size:,}"
-        f"{f' (all {num_train:,} images at once)' if is_all else ''}, "
-        f"{config.optimizer}, learning rate {config.lr:g}"
-    )
+    num_processes = from_environment().world_size
     lines = [
-        ("data", data_line(start)),
-        ("model", model_line(config) + learning(start)),
-        ("device", device_line(config)),
-        ("plan", plan),
+        *facts(start.state, start.sources, num_processes).items(),
         ("run", run_line(start, out)),
         *(("note", note) for note in notes(start)),
     ]
@@ -55,46 +36,6 @@ def announcement(start: Start, out: Path) -> str:
 def notes(start: Start) -> tuple[str, ...]:
     of_data = start.sources.dataset.notes
     return tuple(dict.fromkeys((*of_data, *start.state.notes)))
-
-
-def data_line(start: Start) -> str:
-    dataset, train, validation, test = start.sources[:4]
-    name, requested = dataset.name, getattr(dataset, "requested", dataset.name)
-    if requested != name:
-        name += f" instead of {requested}"
-    to_validate = f"{len(validation):,} to validate, " if validation else ""
-    return (
-        f"{name}: {counted(len(train), 'image')} to train, {to_validate}"
-        f"{len(test):,} to test; {class_line(train)}"
-    )
-
-
-def class_line(source: Source) -> str:
-    line = counted(source.num_classes, "class")
-    names = source.class_names
-    if len(names) > MOST_NAMED:
-        names = (*names[:FIRST_NAMED], "...")
-    return f"{line}: {', '.join(names)}" if names else line
-
-
-def learning(start: Start) -> str:
-    """How many weights learn, if not all."""
-    weights = list(start.state.network.parameters())
-    count = sum(each.numel() for each in weights if each.requires_grad)
-    if all(each.requires_grad for each in weights):
-        return ""
-    return f"; {count:,} of them learn"
-
-
-def device_line(config: TrainConfig) -> str:
-    parts = [config.device, config.precision]
-    if config.threads is not None:
-        parts.append(counted(config.threads, "thread"))
-    if config.compile:
-        parts.append("compiled")
-    if (size := from_environment().world_size) > 1:
-        parts.append(f"{size} processes")
-    return ", ".join(parts)
 
 
 def run_line(start: Start, out: Path) -> str:

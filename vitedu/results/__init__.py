@@ -87,6 +87,7 @@ class Result:
     wall_seconds: Annotated[float, Range(0)]
     start: str | None = None  # hash of the weights it started from, if known
     data_wait: Share | None = None  # of the time, spent waiting for data
+    facts: dict[str, Any] = field(default_factory=dict)  # lines for a person
     reproduces: dict[str, Any] = field(default_factory=dict)
     notes: str = ""
 

@@ -21,6 +21,7 @@ from vitedu.train.processes import SINGLE, Processes
 from vitedu.train.run_folder import RunFolder
 from vitedu.train.state import TrainState
 from vitedu.train.step import StepResult, uncompiled
+from vitedu.train.watch.facts import facts
 from vitedu.train.watch.notes import log
 
 Batch = TypeVar("Batch")
@@ -251,6 +252,7 @@ class Journal:
             "metrics": {x: metric(x, numbers[x]) for x in numbers},
             "seeds": [config.seed],
             "dataset": self.sources.record(),
+            "facts": facts(state, self.sources, self.processes.world_size),
             **results.machine(state.device),
             "date": datetime.now(UTC).date().isoformat(),
             "wall_seconds": round(self.seconds, 1),

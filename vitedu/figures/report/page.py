@@ -6,6 +6,7 @@ the page forbids scripts and requests of any kind.
 
 import math
 import shlex
+import statistics
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -63,13 +64,36 @@ def render(contents: Contents) -> str:
     template = files(__package__).joinpath("page.html").read_text("utf-8")
     values = {
         "charts": charts(contents.history),
+        "facts": facts(contents),
         "most_skipped": MOST_SKIPPED,
         "newline": Markup("\n"),
+        "notes": notes(contents),
         "shell_name": shlex.quote(contents.run),
     }
     if contents.measured is not None:
         values |= tables(contents.measured.answers, contents.class_names)
     return environment.from_string(template).render(contents._asdict() | values)
+
+
+def facts(contents: Contents) -> list[tuple[str, str]]:
+    """What the run said of itself, and how fast it was."""
+    result = contents.result
+    rows = sorted(result.get("facts", {}).items())
+    name = "images_per_second"
+    if speeds := [line[name] for line in contents.history if name in line]:
+        speed = f"{statistics.median(speeds):,.0f} images/s"
+        if wait := result.get("data_wait"):
+            speed += f", {100 * wait:.0f} % of the time waiting for data"
+        rows.append(("speed", speed))
+    return rows
+
+
+def notes(contents: Contents) -> list[str]:
+    """The log's, and what the result alone says (which weights were kept)."""
+    found = [line["note"] for line in contents.history if "note" in line]
+    text = contents.result.get("notes", "")
+    more = text.removeprefix("; ".join(found)).removeprefix("; ")
+    return [*found, more] if more else found
 
 
 def tables(

@@ -1,0 +1,79 @@
+"""A run in four lines: its data, model, device and plan.
+
+`facts(state, sources, 1)["device"]` is "cpu, fp32, 2 threads".
+"""
+
+from vitedu.data import Source
+from vitedu.errors import counted
+from vitedu.train.config import TrainConfig
+from vitedu.train.data import Sources
+from vitedu.train.recipes.compare import model_line
+from vitedu.train.state import TrainState
+
+# of more classes than this, only the first are named
+MOST_NAMED = 5
+FIRST_NAMED = 3
+
+
+def facts(
+    state: TrainState, sources: Sources, num_processes: int
+) -> dict[str, str]:
+    """What the command says before a run, and report.html after it."""
+    return {
+        "data": data_line(sources),
+        "model": model_line(state.config) + learning(state),
+        "device": device_line(state.config, num_processes),
+        "plan": plan_line(state, len(sources.train)),
+    }
+
+
+def data_line(sources: Sources) -> str:
+    dataset, train, validation, test = sources
+    name, requested = dataset.name, getattr(dataset, "requested", dataset.name)
+    if requested != name:
+        name += f" instead of {requested}"
+    to_validate = f"{len(validation):,} to validate, " if validation else ""
+    return (
+        f"{name}: {counted(len(train), 'image')} to train, {to_validate}"
+        f"{len(test):,} to test; {class_line(train)}"
+    )
+
+
+def class_line(source: Source) -> str:
+    line = counted(source.num_classes, "class")
+    names = source.class_names
+    if len(names) > MOST_NAMED:
+        names = (*names[:FIRST_NAMED], "...")
+    return f"{line}: {', '.join(names)}" if names else line
+
+
+def learning(state: TrainState) -> str:
+    """How many weights learn, if not all."""
+    weights = list(state.network.parameters())
+    count = sum(each.numel() for each in weights if each.requires_grad)
+    if all(each.requires_grad for each in weights):
+        return ""
+    return f"; {count:,} of them learn"
+
+
+def device_line(config: TrainConfig, num_processes: int) -> str:
+    parts = [config.device, config.precision]
+    if config.threads is not None:
+        parts.append(counted(config.threads, "thread"))
+    if config.compile:
+        parts.append("compiled")
+    if num_processes > 1:
+        parts.append(f"{num_processes} processes")
+    return ", ".join(parts)
+
+
+def plan_line(state: TrainState, num_train: int) -> str:
+    config, steps = state.config, counted(state.num_steps, "step")
+    if config.epochs is not None:
+        steps = f"{counted(config.epochs, 'epoch')} ({steps})"
+    is_all = config.batch_size > num_train
+    return (
+        f"{steps}, batch size {config.batch_size:,}"
+        f"{f' (all {num_train:,} images at once)' if is_all else ''}, "
+        f"{config.optimizer}, learning rate {config.lr:g}"
+    )

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from tests.tiny import tiny
+from vitedu.compat import import_timm
 from vitedu.errors import UserError
-from vitedu.fields import meanings
+from vitedu.fields import meanings, to_json
 from vitedu.model import (
     NAMES,
     Learned1D,
@@ -23,7 +24,7 @@ from vitedu.model import (
     vit,
     vit_config,
 )
-from vitedu.model.config import ViTFields
+from vitedu.model.config import TIMM, ViTFields
 from vitedu.model.resnet import ResNetFields
 from vitedu.pictures import PreprocessSpec
 
@@ -266,6 +267,51 @@ def test_no_field_is_without_a_change():
     assert all(
         getattr(CHANGED_FROM, name) != new for name, new in CHANGES.items()
     )
+
+
+@pytest.mark.slow  # 30 large ones, without numbers
+def test_timms_names_are_timms_models():
+    create = import_timm().create_model
+    names = [x for x in import_timm().list_models() if TIMM.fullmatch(x)]
+    assert len(names) >= 28  # ViT, DeiT, DeiT-III, DINOv2 with registers or not
+    for name in names:
+        with torch.device("meta"):
+            theirs = create(name, num_classes=1000)
+            ours = vit(name)
+        assert ours.config.image_size == theirs.patch_embed.img_size
+        assert ours.config.num_heads == theirs.blocks[0].attn.num_heads
+        shapes = {key: x.shape for key, x in ours.state_dict().items()}
+        wanted = {key: x.shape for key, x in theirs.state_dict().items()}
+        assert shapes == wanted, name
+    assert vit_config("vit_tiny_patch16_224", depth=2).depth == 2
+
+
+LATER_FIELDS = {
+    "Patches(bias=False, norm=True)": Patches(bias=False, norm=True),
+    "Standard(layer_scale=1e-05, qkv_bias=False)": Standard(1e-5, False),
+    "Learned1D(at='stem', prefix=False)": Learned1D(prefix=False),
+}
+
+
+@pytest.mark.parametrize("text", LATER_FIELDS)
+def test_later_fields_are_said_only_where_they_are_set(text):
+    seam, kind = LATER_FIELDS[text], type(LATER_FIELDS[text])
+    assert repr(seam) == text
+    assert {*to_json(kind())} <= {"name", "at"}
+    assert "prefix" not in repr(kind()) and "bias" not in repr(kind())
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Standard(layer_scale=0), "layer_scale must be a number above"),
+        (lambda: Patches(bias="no"), "bias must be"),
+        (lambda: Learned1D("layers", prefix=False), "at='stem', not 'layers'"),
+    ],
+)
+def test_fields_of_parts_are_checked(make, sentence):
+    with pytest.raises(UserError, match=sentence):
+        make()
 
 
 # --- what the fields mean, and their types

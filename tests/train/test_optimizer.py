@@ -13,7 +13,7 @@ from tests.train.runs import SHORT, SMALL
 from vitedu.budget.meta import bytes_kept
 from vitedu.compat import import_timm
 from vitedu.errors import UserError
-from vitedu.model import Hybrid, ViT, resnet
+from vitedu.model import Hybrid, Patches, Standard, ViT, resnet
 from vitedu.model.position import Learned1D
 from vitedu.train.config import Optimizer
 from vitedu.train.optimizer import (
@@ -176,11 +176,20 @@ def scale_of(model, name):
     return scale
 
 
-def test_layer_decay_scales_as_timm_does():
+# timm's arguments, and our fields
+NORMS = [
+    ({}, {}),
+    ({"pre_norm": True}, {"stem": Patches(bias=False, norm=True)}),
+    ({"init_values": 1e-5}, {"block": Standard(layer_scale=1e-5)}),
+]
+
+
+@pytest.mark.parametrize(("args", "fields"), NORMS)
+def test_layer_decay_scales_as_timm_does(args, fields):
     timm = import_timm()
     from timm.optim import param_groups_layer_decay
 
-    ours = ViT(replace(TINY, pre_logits=None))
+    ours = ViT(replace(TINY, pre_logits=None, **fields))
     theirs = timm.models.VisionTransformer(
         img_size=8,
         patch_size=4,
@@ -190,6 +199,7 @@ def test_layer_decay_scales_as_timm_does():
         depth=2,
         num_heads=2,
         mlp_ratio=2.0,
+        **args,
     )
     scales = {
         id(parameter): group["lr_scale"]
@@ -198,6 +208,14 @@ def test_layer_decay_scales_as_timm_does():
     }
     for name, parameter in theirs.named_parameters():
         assert scale_of(ours, name) == scales[id(parameter)], name
+
+
+def test_the_norm_of_the_mean_learns_with_the_last_block():
+    model = ViT(replace(TINY, pool="mean_norm", pre_logits=None))
+    assert scale_of(model, "fc_norm.weight") == 0.5
+    assert scale_of(model, "blocks.1.norm2.weight") == 0.5
+    freeze(model, 2)
+    assert model.fc_norm.weight.requires_grad
 
 
 def test_a_resnet_has_a_layer_for_each_unit():

@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from vitedu.errors import UserError, did_you_mean
-from vitedu.model.config import HYBRIDS, NAMES, ViTConfig, vit_config
+from vitedu.model.config import (
+    HYBRIDS,
+    NAMES,
+    ViTConfig,
+    named_fields,
+    vit_config,
+)
 from vitedu.model.resnet import RESNETS, ResNet, ResNetConfig, resnet_config
 from vitedu.model.vit import ViT
 
@@ -30,7 +36,7 @@ def network_config_of(name: str, **fields: Any) -> NetworkConfig:
     """
     if name in RESNETS:
         return resnet_config(name, **fields)
-    if name in NAMES or name in HYBRIDS:
+    if named_fields(name):
         return vit_config(name, **fields)
     end = did_you_mean(name, [*NAMES, *HYBRIDS, *RESNETS])
     raise UserError(f"there is no model {name!r}; {end}")

@@ -316,6 +316,7 @@ def which_blocks(n: int | Sequence[int], depth: int) -> set[int]:
 def vit(name: str, **fields: Unpack[ViTFields]) -> ViT:
     """A new model by its name in Table 1, "ViT-B/16", with fields overridden.
 
+    Or by timm's, "vit_base_patch16_224", as in `vit_config`.
     `vit("ViT-Ti/16", image_size=64, num_classes=10)`; the fields are
     ViTConfig's.
     UserError: the name or a field is unknown, or the fields do not fit each

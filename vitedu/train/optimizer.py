@@ -14,6 +14,7 @@ Groups = list[dict[str, Any]]
 
 # attributes of a network before its blocks, and after its final norm
 BEFORE = ("patch_embed", "cls_token", "reg_token", "pos_embed", "stem")
+BEFORE += ("norm_pre",)
 BEHIND = ("pool", "pre_logits", "head")
 
 
@@ -73,7 +74,7 @@ def layers_of(model: Any) -> dict[str, int]:
         for parameter in block.parameters()
     }
     parts = dict.fromkeys(BEFORE, 0) | dict.fromkeys(BEHIND, len(blocks) + 1)
-    parts["norm"] = len(blocks)  # with the last block
+    parts["norm"] = parts["fc_norm"] = len(blocks)  # with the last block
     return {
         name: inside.get(id(parameter)) or parts[name.split(".")[0]]
         for name, parameter in model.named_parameters()
@@ -103,7 +104,8 @@ def freeze(model: Any, what: int | str | None) -> list[nn.Parameter]:
         chosen = [
             each
             for name, each in named
-            if layers[name] <= int(what) and not name.startswith("norm.")
+            if layers[name] <= int(what)
+            and not name.startswith(("norm.", "fc_norm."))
         ]
     frozen = [each for each in chosen if each.requires_grad]
     for each in frozen:

@@ -27,7 +27,7 @@ from vitedu.model import (
     new_network,
 )
 from vitedu.model.classifier import checked_names
-from vitedu.model.config import SIZES
+from vitedu.model.config import SIZES, WORDS
 from vitedu.model.resnet import LAYERS
 from vitedu.pictures import INTERPOLATIONS, PreprocessSpec
 from vitedu.weights import mapping
@@ -68,7 +68,6 @@ FAMILIES = re.compile(r"(?:^|[_-])(deit|dino|mae|moco)")
 PICTURES = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
 
 PLAIN = "vit_base_patch16_224"  # of which all sizes can be set
-WORDS = {"Ti": "tiny", "S": "small", "B": "base", "L": "large", "H": "huge"}
 # the hybrids, by the stages of their ResNet
 HYBRIDS = {
     (): "vit_tiny_r_s16_p8_224",

@@ -21,8 +21,8 @@ def small(num_classes=3, **fields):
 def prepared(num_images=6, channels=3):
     """Images (n, c, 8, 8) and labels (n,) of three classes."""
     generator = torch.Generator().manual_seed(0)
-    images = torch.randn(num_images, channels, 8, 8, generator=generator)
-    return images, torch.arange(num_images) % 3
+    images = torch.rand(num_images, channels, 8, 8, generator=generator)
+    return 2 * images - 1, torch.arange(num_images) % 3
 
 
 def cut(images, labels, size):

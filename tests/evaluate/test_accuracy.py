@@ -303,7 +303,7 @@ IMAGES, LABELS = prepared()
                 small(),
                 cut(IMAGES.abs().clamp(max=1), LABELS, size),
                 UserError,
-                "normalise them as its preprocess",
+                "normalise them by its mean 0.5",
             )
             for size in (1, 6)
         ),

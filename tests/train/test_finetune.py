@@ -271,7 +271,7 @@ class Prepared(Greys):
         return SPEC(Image.fromarray(pixels)), label
 
 
-FLOATS = torch.randn(12, 3, 16, 16), np.arange(12) % 2
+FLOATS = 2 * torch.rand(12, 3, 16, 16) - 1, np.arange(12) % 2
 
 
 @pytest.mark.parametrize(

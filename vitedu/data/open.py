@@ -121,10 +121,11 @@ def as_source(
     * a `Source`, which is returned unchanged.
 
     Pictures and uint8 pixels are resized and normalised as `preprocess` says.
-    Floats must be normalised already; if none of the first images has a value
-    below the mean they are refused, unless you pass `check_range=False`. Labels
-    are whole numbers from 0; if the data don't say how many classes there are,
-    give `class_names` or `num_classes`.
+    Floats must be normalised in the same way already; values that `preprocess`
+    cannot make are refused. To train a new model on floats of your own, let its
+    `preprocess` name their mean and std; `check_range=False` takes any floats.
+    Labels are whole numbers from 0; if the data don't say how many classes
+    there are, give `class_names` or `num_classes`.
 
     `augment` is an `Augment`, or a function from pillow image to pillow image,
     applied before resizing. Use it and `shuffle` for training. Their random

@@ -23,7 +23,7 @@ class Drawing(TensorDataset):
     def __getitem__(self, index):
         image, label = super().__getitem__(index)
         light = random.random() + np.random.rand() + torch.rand(())
-        return image + light.float(), label
+        return image + light.float() / 9, label
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def kinds(tmp_path_factory):
         Image.new("RGB", (12, 9), (20 * index, 9 * index, 3)).save(path)
     prepare(root / "photos", root / "shards", shard_size=2, num_workers=1)
     labels = torch.arange(NUM_IMAGES) % 3
-    floats = torch.linspace(-9, -7, NUM_IMAGES)[:, None, None, None]
+    floats = torch.linspace(-0.9, -0.7, NUM_IMAGES)[:, None, None, None]
     drawing = Drawing(floats.expand(-1, 3, 8, 8), labels)
     pixels = torch.arange(NUM_IMAGES, dtype=torch.uint8)[:, None, None, None]
     small = (20 * pixels).repeat(1, 3, 8, 8)

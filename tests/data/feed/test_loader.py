@@ -20,8 +20,9 @@ LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2, 0])
 
 
 def numbered(n=10):
-    """Images of floats, each full of its own number less 4."""
-    return torch.arange(n).float()[:, None, None, None].expand(n, 1, 2, 3) - 4
+    """Images of floats, each full of a tenth of its own number less 4."""
+    tenths = (torch.arange(n) - 4) / 10
+    return tenths[:, None, None, None].expand(n, 1, 2, 3)
 
 
 def loader(**options):
@@ -38,7 +39,7 @@ def batches(source, **options):
     """The numbers of the images in each batch."""
     options = {"epoch": 0, "seed": 0, "batch_size": 4} | options
     return [
-        (images[:, 0, 0, 0] + 4).int().tolist()
+        (10 * images[:, 0, 0, 0] + 4).round().int().tolist()
         for images, _ in source.batches(**options)
     ]
 
@@ -171,7 +172,7 @@ BAD = {
         "these are 1x3x3 and it wants 1x2x3",
     ),
     "not-normalised": (
-        [(numbered().abs() / 10, LABELS)],
+        [(numbered().abs(), LABELS)],
         "the images are floats in 0..0.5",
     ),
 }

@@ -1,27 +1,33 @@
 """The parts of a data set as a run uses them."""
 
+import os
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
+from tests.train.runs import equal
 from vitedu.data import (
     ArraySource,
     Augment,
     ImageSource,
     PreprocessSpec,
+    Split,
     as_source,
     from_torch,
     load_dataset,
 )
 from vitedu.data.readers.arrays import open_pair
+from vitedu.data.readers.folder import FolderReader
 from vitedu.errors import UserError
 from vitedu.model import ViTConfig
 from vitedu.results import read_file
 from vitedu.train import fit
 from vitedu.train.config import TrainConfig
-from vitedu.train.data import class_names_of, open_sources
+from vitedu.train.data import class_names_of, open_sources, workers_of
 from vitedu.train.run_folder import RunFolder
 from vitedu.train.start import Given, into_settings
 
@@ -578,3 +584,45 @@ def test_what_does_not_fit_is_one_sentence(pets, name):
     if name in ("missing-file", "missing-folder", "unknown"):
         with pytest.raises(UserError, match=sentence):
             class_names_of(configured(**changes))
+
+
+# --- workers
+
+
+def test_on_a_gpu_processes_read_files_of_pictures(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    Image.new("RGB", (9, 9)).save(tmp_path / "0.png")
+    paths = [tmp_path / "0.png"] * 640
+    files = Split("files", FolderReader(paths), torch.arange(640) % 3)
+    arrays = open_pair(np.zeros((640, 8, 8), np.uint8), np.arange(640) % 3)
+    foreign = from_torch([(paths[0], 0), (paths[0], 1)] * 320)
+    gpu, config = torch.device("cuda"), configured()
+    assert workers_of(files, config, gpu) == 4
+    assert workers_of(files.first(130), config, gpu) == 2
+    assert workers_of(files, config, CPU) == 0
+    assert workers_of(arrays, config, gpu) == 0
+    assert workers_of(foreign, config, gpu) == 0
+    asked = replace(config, num_workers=3)
+    assert workers_of(files, asked, CPU) == 3
+
+
+def test_what_the_machine_decides_is_stored(here):
+    fit(configured(), "run")
+    kept = RunFolder("run").read_config()
+    assert (kept.num_workers, kept.precision) == (0, "fp32")
+
+
+def test_a_run_goes_on_in_the_precision_that_it_began_with(here):
+    config = configured(steps=4)
+    bf16 = replace(config, precision="bf16")
+    fit(bf16, "run", should_stop=iter([False, True]).__next__)
+    run = fit(config, "run")
+    assert run.result["config"]["precision"] == "bf16"
+    assert equal(run.model, fit(bf16).model)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_what_a_gpu_decides_is_said(here):
+    notes = fit(configured(num_workers=0)).result["notes"]
+    assert "chosen for this machine: precision=bf16" in notes

@@ -62,6 +62,17 @@ def test_another_run_is_refused_by_all_the_fields_that_differ(tmp_path):
     ) in sentence(folder.prepare, other)
 
 
+def test_what_a_machine_decided_stays_when_another_goes_on(tmp_path):
+    folder, auto = RunFolder(tmp_path), {"precision": "auto"}
+    open_one = replace(BASE, num_workers="auto", **auto)
+    assert folder.kept(open_one) == open_one
+    decided = replace(BASE, precision="bf16", num_workers=3)
+    folder.prepare(decided)
+    assert folder.kept(open_one) == decided
+    asked = replace(BASE, precision="fp32", num_workers=0)
+    assert folder.kept(asked) == asked
+
+
 @pytest.mark.parametrize("name", MAY_DIFFER)
 def test_what_may_differ_is_taken_over(tmp_path, name):
     folder, changed = RunFolder(tmp_path), replace(BASE, **OTHER[name])

@@ -32,7 +32,7 @@ from vitedu.data.augment import Augment
 from vitedu.data.readers.arrays import open_pair
 from vitedu.model import ViT, resnet
 from vitedu.pictures import PreprocessSpec
-from vitedu.train import fit, train_step
+from vitedu.train import TrainConfig, fit, train_step
 from vitedu.train.run_folder import RunFolder
 from vitedu.train.start import (
     Given,
@@ -192,6 +192,20 @@ def test_a_finished_run_is_put_into_the_model(here):
     assert again.class_names == ("0", "1", "2")
     assert run.result == json.loads(json.dumps(first.result))
     assert equal(first.model, again)
+
+
+@slow
+def test_data_and_a_network_are_all_that_fit_needs(here):
+    config = TrainConfig(model=SMALL, steps=2)
+    run = fit(config, "run", train=drawn(30))
+    assert (run.result["name"], run.result["tier"]) == ("own", "gpu")
+    recorded = RunFolder("run").read_config()
+    assert (recorded.recipe, recorded.dataset) == ("own", "tuple")
+    model = own_model()
+    assert (
+        fit(TrainConfig(steps=2), model=model, train=drawn(30)).model is model
+    )
+    assert "there is nothing to train on: give" in sentence(fit, config)
 
 
 @slow

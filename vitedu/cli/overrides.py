@@ -1,7 +1,7 @@
 """Words of a command line: plain ones, and name=value."""
 
 from collections.abc import Container, Iterable
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from vitedu.cli.output import Rows, rows_in, section
@@ -116,7 +116,7 @@ def rows_of(prefix: str, owner: type) -> Rows:
         value = getattr(defaults, each.name, each.default)
         if is_dataclass(value):  # a variant of the network, set by its name
             value = type(value).__name__
-        default = "NAME" if value is MISSING else as_typed(value)
+        default = as_typed(value) or "NAME"
         name = f"{prefix}{each.name}={default}"
         rows.append((name, known.get(each.name, "")))
     return rows

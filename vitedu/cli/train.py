@@ -80,8 +80,12 @@ def plan_of(options: argparse.Namespace) -> Plan:
         )
     tier = tier_for(options, fields.pop("tier", options.tier))
     config = configured(names[0], tier, fields)
-    out = Path("runs") / f"{config.recipe}-{config.digest()}"
-    return Plan(config, out if options.out is None else user_path(options.out))
+    out = Path("runs") / f"{config.recipe}-{on_device(config).digest()}"
+    if options.out is not None:
+        out = user_path(options.out)
+    if not options.fresh:
+        config = RunFolder(out).kept(config)
+    return Plan(on_device(config), out)
 
 
 def configured(name: str, tier: str, fields: dict[str, str]) -> TrainConfig:
@@ -90,7 +94,7 @@ def configured(name: str, tier: str, fields: dict[str, str]) -> TrainConfig:
         dataset = fields.pop("dataset", None)
         weights, data = fields.pop("weights", None), fields.pop("data", None)
         config = finetune_config(weights, data, tier, dataset=dataset)
-        return on_device(with_choice(override(config, fields), fields))
+        return with_choice(override(config, fields), fields)
     config = recipe(name, tier, fields.pop("model", None))
     if config.weights is not None and "weights" in fields:
         weights = fields.pop("weights")
@@ -104,7 +108,7 @@ def configured(name: str, tier: str, fields: dict[str, str]) -> TrainConfig:
         if num_classes != config.model.num_classes:
             model = replace(config.model, num_classes=num_classes)
             config = replace(config, model=model)
-    return on_device(config)
+    return config
 
 
 def resumed(

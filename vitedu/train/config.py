@@ -22,7 +22,7 @@ from vitedu.fields import (
     from_json,
     to_json,
 )
-from vitedu.model import network_config
+from vitedu.model import ViTConfig, network_config
 from vitedu.model.classifier import LossName
 from vitedu.model.config import SEAMS, seam_from_json
 from vitedu.model.network import NetworkConfig
@@ -71,10 +71,12 @@ class TrainConfig:
     images.
 
     Attributes:
-        recipe: name of the recipe, and of the result
+        recipe: name of the recipe, and of the result; "own" if there is none
         tier: size of the run: "smoke" (seconds), "cpu" (minutes) or "gpu" (all)
-        model: the network; set its fields by name, as in model.depth=4
-        dataset: a named set, a FILE.npz, or a FOLDER with one for each class
+        model: the network; set its fields by name, as in model.depth=4. One
+            that is given to `fit` replaces it
+        dataset: a named set, a FILE.npz, or a FOLDER with one for each class;
+            data given to `fit` replace it
         data: where the data set is, if not in one of the usual places
         weights: trained weights to start from: a file, a run folder or a name.
             Its head is taken over for classes that it knows, by name or by
@@ -124,17 +126,18 @@ class TrainConfig:
         device: "auto", "cuda", "cuda:1", "mps" or "cpu"
         threads: CPU threads; none lets the work of a step decide, 1 for small
             models
-        num_workers: processes that read pictures
+        num_workers: processes that read pictures; "auto" is up to 8 for
+            pictures in files on a GPU, else none
         log_every: steps between two lines of the log
         save_every: steps between two checkpoints; none means once an epoch
 
     UserError: a value is out of range, or two values contradict each other.
     """
 
-    recipe: str
-    tier: Tier
-    model: NetworkConfig
-    dataset: str
+    recipe: str = "own"
+    tier: Tier = "gpu"
+    model: NetworkConfig = field(default_factory=ViTConfig)
+    dataset: str = ""
     data: str | None = None
     weights: str | None = None
     preprocess: PreprocessSpec = field(default_factory=PreprocessSpec)
@@ -161,7 +164,7 @@ class TrainConfig:
     ema: Rate | None = None
     keep: Keep = "last"
     patience: Count | None = None
-    precision: Precision = "fp32"
+    precision: Precision = "auto"
     attention: Attention = "auto"
     compile: bool = False
     activation_checkpointing: bool = False
@@ -173,7 +176,7 @@ class TrainConfig:
     given: str | None = None
     device: str = "auto"
     threads: Threads | None = None
-    num_workers: Workers = 0
+    num_workers: Workers | Literal["auto"] = "auto"
     log_every: Count = 50
     save_every: Count | None = None
 

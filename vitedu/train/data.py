@@ -1,12 +1,14 @@
 """The data of a run: opened, checked against the model, ready to train on."""
 
 import hashlib
+import os
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 
 from vitedu.data import Dataset, Source, Split, load_dataset, load_folder
+from vitedu.data.dataset import Reader
 from vitedu.data.feed.arrays import check_size
 from vitedu.data.labels import numbered_names
 from vitedu.data.open import (
@@ -22,7 +24,11 @@ from vitedu.data.open import (
 from vitedu.errors import UserError, counted
 from vitedu.pictures import PreprocessSpec
 from vitedu.train.config import TrainConfig
+from vitedu.train.processes import from_environment
 from vitedu.train.start import NOTHING, Given, differing, run_classes
+
+MOST_WORKERS = 8
+WORTH_A_WORKER = 64  # pictures
 
 
 class Sources(NamedTuple):
@@ -92,7 +98,7 @@ def open_sources(
         return as_source(
             split,
             preprocess=config.preprocess,
-            num_workers=config.num_workers,
+            num_workers=workers_of(split, config, device),
             device=device,
             **options,
         )
@@ -103,6 +109,22 @@ def open_sources(
         None if held_out is None else source(held_out),
         source(tested),
     )
+
+
+def workers_of(split: Split, config: TrainConfig, device: torch.device) -> int:
+    """As configured; auto: on a GPU, a share of the processors for files.
+
+    Not of a few files, which are read before processes have started, nor of a
+    torch Dataset, which may not be made for several.
+    """
+    if config.num_workers != "auto":
+        return config.num_workers
+    reader = split.reader
+    is_files = isinstance(reader, Reader) and reader.images is None
+    if device.type != "cuda" or not is_files or reader.is_foreign:
+        return 0
+    processors = (os.cpu_count() or 1) // from_environment().world_size
+    return min(processors, MOST_WORKERS, len(split) // WORTH_A_WORKER)
 
 
 def open_data(config: TrainConfig, given: Given = NOTHING) -> Dataset:

@@ -92,7 +92,7 @@ class FinetuneFields(TypedDict, total=False):
     fallback: Literal["digits"] | None
     device: str
     threads: int | None
-    num_workers: int
+    num_workers: int | Literal["auto"]
     log_every: int
     save_every: int | None
 

@@ -22,7 +22,7 @@ from vitedu.files import user_path
 from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
 from vitedu.train.checkpoint import Saver
-from vitedu.train.config import TrainConfig
+from vitedu.train.config import TrainConfig, as_settings
 from vitedu.train.data import Sources, open_data, open_sources
 from vitedu.train.journal import Journal, Progress, Run, evaluate
 from vitedu.train.precision import concrete
@@ -32,7 +32,7 @@ from vitedu.train.processes.device import (
     cpu_threads,
     find_device,
 )
-from vitedu.train.run_folder import OtherRun, RunFolder
+from vitedu.train.run_folder import AUTO, OtherRun, RunFolder
 from vitedu.train.start import (
     NOTHING,
     Given,
@@ -79,6 +79,8 @@ def fit(
 ) -> Run:
     """Train as `config` says; go on with the run in the folder `out`, if any.
 
+    >>> fit(TrainConfig(epochs=3), model=model, train=(images, labels))
+
     A finished run is not repeated: you get what its folder contains. Without
     `out` nothing is written. The model of the result is in eval mode.
 
@@ -124,7 +126,6 @@ def fit(
     device = processes.device(find_device(config.device))
     given = Given(model, train, validation, test, loss, augment)
     config, given = into_settings(config, given)
-    config = concrete(config, device)
     folder = None if out is None else RunFolder(out)
     gpus = [device] if device.type == "cuda" else []
     keyboard = ctrl_c() if folder else Interrupt(())
@@ -135,6 +136,12 @@ def fit(
     ):
         # The caller's random state is left as it was.
         stack.enter_context(torch.random.fork_rng(gpus))
+
+        # What the machine decides, or decided when the run began.
+        if folder is not None:
+            config = processes.on_rank0(lambda: folder.kept(config))
+        auto = [x for x in AUTO if getattr(config, x) == "auto"]
+        config = concrete(config, device)
 
         # A run that is finished is returned.
         start = folder and processes.on_rank0(
@@ -175,6 +182,15 @@ def fit(
                 f"{setting} needs validation data to choose by; hold some out "
                 "of the training data with validation=0.1"
             )
+
+        is_read = isinstance(sources.train, ImageSource)
+        workers = sources.train.num_workers if is_read else 0
+        config = replace(config, num_workers=workers)
+        chosen = {x: getattr(config, x) for x in auto}
+        chosen = {x: y for x, y in chosen.items() if y not in ("fp32", 0)}
+        if chosen:
+            words = as_settings(chosen)
+            notes = [*notes, f"chosen for this machine: {words}"]
 
         # The model with its optimizer, schedule, precision and loss.
         state = build_state(config, sources.train, device, processes, given)

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from vitedu.files import (
 from vitedu.train.config import TrainConfig, as_settings, differences
 
 LOCK = ".lock"
+# what a machine decides, and another one that goes on doesn't
+AUTO = ("precision", "num_workers")
 
 
 class OtherRun(UserError):
@@ -177,6 +180,14 @@ class RunFolder:
             raise UserError(
                 f"{self.config} is not the configuration of a run: {error}"
             ) from None
+
+    def kept(self, config: TrainConfig) -> TrainConfig:
+        """`config` with what "auto" became when the run here began."""
+        if not os.path.isfile(self.config):
+            return config
+        before = self.read_config()
+        auto = [x for x in AUTO if getattr(config, x) == "auto"]
+        return replace(config, **{x: getattr(before, x) for x in auto})
 
     def finished(self, config: TrainConfig) -> dict[str, Any] | None:
         """The result, None if there is none yet. UserError: it is damaged."""

@@ -120,6 +120,13 @@ def into_settings(
             )
         changes |= {"model": model.config, "preprocess": model.preprocess}
     changes["given"] = config.given or given.names
+    if not (config.dataset or "dataset" in changes):
+        if given.train is None:
+            raise UserError(
+                "there is nothing to train on: give fit data with train=, or "
+                "name a data set in the configuration (dataset=)"
+            )
+        changes["dataset"] = name_of(given.train)
     return replace(config, **changes), given
 
 

@@ -45,6 +45,7 @@ def mnist_seed(tier: str) -> TrainConfig:
         optimizer="adam",
         lr=1e-3,
         schedule="constant",
+        precision="fp32",
         log_every=100,
     )
 
@@ -111,6 +112,7 @@ def digits(tier: str) -> TrainConfig:
         lr=3e-3,
         weight_decay=0.05,
         warmup=0.1,
+        precision="fp32",
         log_every=20,
     )
 

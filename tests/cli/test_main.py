@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 
 import vitedu
-from tests.cli.small import SMOKE, TINY
+from tests.cli.small import SMOKE, TINY, write_pictures
 from vitedu import results
 from vitedu.cli import main
 from vitedu.cli.main import COMMANDS
@@ -44,6 +44,23 @@ def test_info_of_the_device_says_what_was_measured_on_which_card(
     assert main(["info", "device"]) == 0
     shown = capsys.readouterr().out
     assert "NVIDIA H100, 2026-01-31, in part" in " ".join(shown.split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["digits"], ["finetune", "data=photos"]])
+def test_info_of_a_recipe_prints_what_its_run_then_uses(
+    here, answer, monkeypatch, words
+):
+    monkeypatch.setenv("VITEDU_TIER", "smoke")
+    write_pictures(here / "photos", ants=6, bees=6)
+    said = answer("info", words[0], "--device", "cpu")
+    answer("train", *words, "--out", "run", "--device", "cpu")
+    used = json.loads((here / "run/config.json").read_text())
+    # what the data decide, and what the work of a step decides
+    for each in (said, used):
+        each["model"].pop("num_classes")
+        del each["dataset"], each["threads"]
+    assert {name: said[name] for name in used} == used
 
 
 def test_info_of_a_model_holds_its_exact_size(here, answer):

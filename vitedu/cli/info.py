@@ -1,10 +1,11 @@
 """`vitedu info`: what there is, and what it costs."""
 
 import argparse
-import inspect
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import replace
+from inspect import getdoc
 from typing import Any
 
 import torch
@@ -21,8 +22,9 @@ from vitedu.model import HYBRIDS, NAMES, RESNETS, ViTConfig, new_network
 from vitedu.model.network import NetworkConfig, network_config_of
 from vitedu.train import RECIPES, TrainConfig, find_device, override, recipe
 from vitedu.train.config import dotted
-from vitedu.train.finetune import tier_of
+from vitedu.train.finetune import tier_of, with_weights
 from vitedu.train.optimizer import parameter_groups
+from vitedu.train.precision import concrete
 from vitedu.weights import load
 from vitedu.weights.hub import EMBEDDED, HUB
 from vitedu.weights.mapping import listed
@@ -51,7 +53,7 @@ def info(options: argparse.Namespace) -> Answer:
     if name == "device":
         return info_device(find_device(options.device))
     if name in RECIPES:
-        return info_recipe(name, tier_for(options))
+        return info_recipe(name, options)
     return info_weights(name, fields)
 
 
@@ -67,7 +69,7 @@ def tier_for(options: argparse.Namespace, name: str | None = None) -> str:
 def info_overview() -> Answer:
     about = {}
     for name in sorted(RECIPES):
-        first, _, _ = (inspect.getdoc(RECIPES[name]) or "").partition("\n\n")
+        first, _, _ = (getdoc(RECIPES[name]) or "").partition("\n\n")
         about[name] = first.replace("\n", " ")
     places = where()
     values = {
@@ -228,8 +230,18 @@ def size_of(
     return values, rows
 
 
-def info_recipe(name: str, tier: str) -> Answer:
-    config, about = recipe(name, tier), inspect.getdoc(RECIPES[name])
+def on_device(config: TrainConfig) -> TrainConfig:
+    device = find_device(config.device)
+    return concrete(replace(config, device=str(device)), device)
+
+
+def info_recipe(name: str, options: argparse.Namespace) -> Answer:
+    """As a run would have it here, save for what its data decide."""
+    config, about = recipe(name, tier_for(options)), getdoc(RECIPES[name])
+    config = on_device(replace(config, device=options.device))
+    if name == "finetune":
+        num_classes = config.model.num_classes
+        config = with_weights(config, str(config.weights), num_classes)
     with torch.device("meta"):  # shapes alone, no memory
         model = new_network(config.model)
     rows = dotted(config.to_json())

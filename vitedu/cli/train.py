@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from vitedu.bench.trial import MEASURED, WARM_UP, out_of_memory, try_run
-from vitedu.cli.info import readable_hours, tier_for
+from vitedu.cli.info import on_device, readable_hours, tier_for
 from vitedu.cli.output import Answer, Command, rows_in, say, table
 from vitedu.cli.overrides import check_settings, split_words
 from vitedu.cli.progress import Reporter, announcement
@@ -35,7 +35,6 @@ from vitedu.train.finetune import (
     with_weights,
 )
 from vitedu.train.fit import finished_run
-from vitedu.train.precision import concrete
 from vitedu.train.processes import from_environment
 from vitedu.train.run_folder import OtherRun, RunFolder
 from vitedu.train.watch.interrupt import Interrupt
@@ -133,11 +132,6 @@ def resumed(
             f"{', '.join(MAY_DIFFER)} can"
         )
     return Plan(new, out)
-
-
-def on_device(config: TrainConfig) -> TrainConfig:
-    device = find_device(config.device)
-    return concrete(replace(config, device=str(device)), device)
 
 
 # --- the run

@@ -13,6 +13,7 @@ from vitedu.bench.trial import (
     fitted,
     gpu_hours,
     out_of_memory,
+    quick,
     step_memory,
 )
 from vitedu.train import override, recipe
@@ -84,6 +85,37 @@ def test_what_fits_stays_and_where_nothing_helps_there_is_no_advice():
 def test_a_micro_batch_is_never_advised_to_grow():
     found = fitted(replace(SHALLOW, micro_batch_size=4), 1.29e9)
     assert found.activation_checkpointing and found.micro_batch_size <= 4
+
+
+def test_steps_on_a_cpu_are_of_as_many_images_as_take_seconds():
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    config = replace(SHALLOW, threads=2, compile=True, num_workers=1)
+    # 3 * 2 * 9.6e9 operations an image, at 4e10 a second
+    small = quick(config, cpu, 1)
+    assert (small.batch_size, small.compile) == (2, False)
+    assert quick(config, cpu, 3).batch_size == 6
+    assert quick(config, cuda, 1) == replace(config, log_every=1)
+    tiny = override(recipe("digits", "cpu"), {"batch_size": "400"})
+    assert quick(tiny, cpu, 1).batch_size == 400
+    # but pictures have to be read, too
+    read = replace(tiny, dataset="imagenet", data="photos")
+    assert quick(read, cpu, 1).batch_size == 100
+
+
+def test_where_one_image_takes_a_minute_no_step_is_taken():
+    huge = override(SHALLOW, {"model.depth": "48", "model.mlp_dim": "20000"})
+    assert quick(replace(huge, threads=1), torch.device("cpu"), 1) is None
+
+
+def test_what_is_frozen_needs_less_memory():
+    cases = (None, 0, 1, 2, "backbone")
+    needed = [step_memory(replace(SHALLOW, freeze=x)) for x in cases]
+    totals = [each.total for each in needed]
+    assert totals == sorted(totals, reverse=True) and len({*totals}) == 5
+    # no gradient and no velocity, but of the head
+    head = 8 * 1000 * (768 + 1)
+    weights = 4 * budget.parameters(SHALLOW.model).total
+    assert needed[-1].weights == pytest.approx(weights + head, abs=8)
 
 
 @pytest.mark.parametrize(

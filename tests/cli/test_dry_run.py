@@ -15,6 +15,7 @@ import torch
 
 import vitedu
 from tests.cli.small import SMOKE, TINY, write_pictures
+from vitedu.bench import trial
 from vitedu.bench.trial import Trial
 from vitedu.cli import main
 from vitedu.train import fit, override, recipe
@@ -62,8 +63,10 @@ def test_it_answers_in_rows_and_writes_nothing(here, capsys):
     assert rows == ["classes", "memory", "training", "evaluation"]
     assert out.startswith("classes     10; ") and ": enough\n" in out
     assert "for 20 steps of " in out and "(median of 10 measured)" in out
-    # what a run announces
+    # what a run announces, after what it needs
     assert "model   1 block, 8 wide" in err
+    assert err.startswith("memory  ") and ": enough\n" in err
+    assert "log_every" not in err
 
 
 def test_json_has_the_numbers(here, answer):
@@ -91,9 +94,30 @@ def test_it_tells_of_class_sizes_and_of_unreadable_pictures(here, capsys):
     sizes = "3 images to train on in the smallest (ants), 7 in the largest (be"
     assert f"classes     2; {sizes}" in out
     assert "1 of 13 pictures" in err
-    assert "taking 1 step to time them" in err
+    assert "taking at most 1 step to time them" in err
     assert "pictures    1 can't be read and are left out; the first: " in out
     assert "ants/broken.png" in out
+
+
+def test_a_model_too_large_to_be_timed_is_not(here, capsys):
+    words = ["model.image_size=448", "model.patch_size=4", "batch_size=1"]
+    words += ["model.embed_dim=256", "model.mlp_dim=1024", "model.depth=9"]
+    write_pictures(here / "photos/train", ants=3, bees=7)
+    write_pictures(here / "photos/val", ants=1, bees=1)
+    command = ["train", "shapes-small", "data=photos", "threads=1", *words]
+    assert main([*command, "--device", "cpu", "--dry-run"]) == 0
+    out, err = capsys.readouterr()
+    assert "training  not timed: a single image would take about" in out
+    assert "to time them" not in err
+
+
+def test_a_step_of_fewer_images_is_scaled(here, answer, monkeypatch):
+    monkeypatch.setattr(trial, "SLOWEST", 1e6)
+    took = answer(*DRY, "batch_size=64")["time"]
+    assert took["measured_images"] < took["batch_size"] == 64
+    speed = 64 / took["step_seconds"]
+    assert took["images_per_second"] == pytest.approx(speed)
+    assert took["steps"] == 20
 
 
 # --- memory that won't do

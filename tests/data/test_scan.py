@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -42,6 +43,13 @@ def test_the_answer_for_many_pictures_is_remembered(folder, cache):
     (kept,) = cache.iterdir()
     kept.write_text(kept.read_text().replace("7, 90", "7"))
     assert skipped(folder) == want[:1]
+
+
+def test_what_there_is_no_time_for_is_trusted_and_not_remembered(folder, cache):
+    with scan.checking_until(time.monotonic()):
+        assert skipped(folder) == []
+    assert not cache.exists()
+    assert len(skipped(folder)) == 2
 
 
 def test_another_date_or_size_is_looked_at_again(folder, cache):

@@ -3,6 +3,7 @@
 `try_run(config, torch.device("cpu"))["time"]["training_seconds"]`
 """
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from vitedu.budget.memory import pixels
 from vitedu.budget.meta import bytes_kept, on_meta
 from vitedu.data.feed.pictures import Epoch, ImageSource
 from vitedu.data.feed.source import labels_of
+from vitedu.data.open import folder_of
+from vitedu.data.scan import checking_until
 from vitedu.errors import UserError, available_memory, readable_bytes
 from vitedu.model import new_network
 from vitedu.train import Progress, Start, TrainConfig, fit
@@ -25,8 +28,10 @@ from vitedu.train.data import Sources, open_sources
 from vitedu.train.optimizer import freeze
 from vitedu.train.precision import DTYPES
 from vitedu.train.processes import from_environment
+from vitedu.train.processes.device import choose_threads
 from vitedu.train.recipes.imagenet import SIZES
 from vitedu.train.start import build_model, check_room
+from vitedu.train.state import count_steps
 
 COUNTS = (1, 8, 64)  # of GPUs
 # What isn't predicted, as a share: work space, what the allocator rounds up.
@@ -35,6 +40,12 @@ FEWEST = 8  # images at a time, before blocks are computed twice instead
 WARM_UP = 3  # steps that are taken but not timed; the first may compile
 MEASURED = 10
 SAMPLE = 200  # pictures that are read to see whether they can be
+# A dry run ends within a minute: seconds for the pictures, a step, all steps
+CHECKING = 10.0
+ONE_STEP = 3.0
+ALL_STEPS = 20.0
+SLOWEST = 2e10  # operations per second of a CPU's thread that others use too
+MOST_READ = 100  # pictures for a step, where a CPU reads them
 
 
 class GPU(NamedTuple):
@@ -189,30 +200,56 @@ def try_run(
     device: torch.device,
     *,
     steps_done: int = 0,
+    on_memory: Callable[[dict[str, Any]], object] = lambda memory: None,
     on_start: Callable[[Start], object] = lambda start: None,
 ) -> dict[str, Any]:
     """Memory, a summary of the data, and the time after `steps_done` steps.
 
-    If memory is too small, no step is taken. Of several processes only the
-    first returns more than memory. UserError: as from `fit`.
+    Meant to take less than a minute, so large folders aren't checked to the
+    end, and on a CPU the steps are of fewer images and not compiled. If memory
+    is too small, or one image takes longer, no step is taken. `on_memory` is
+    called before any is. Of several processes only the first returns more than
+    memory. UserError: as from `fit`.
     """
+    with checking_until(time.monotonic() + CHECKING):
+        return _tried(config, device, steps_done, on_memory, on_start)
+
+
+def _tried(
+    config: TrainConfig,
+    device: torch.device,
+    steps_done: int,
+    on_memory: Callable[[dict[str, Any]], object],
+    on_start: Callable[[Start], object],
+) -> dict[str, Any]:
     processes = from_environment()
     memory = processes.on_rank0(lambda: memory_for(config, device))
-    if memory["enough"] is False:
+    smaller = quick(config, device, processes.world_size)
+    if memory["enough"] is False or smaller is None:
         # the steps would fail, or push everything else out of memory
         sources = processes.rank0_first(lambda: open_sources(config, device))
         if config.batch_size > (most := len(sources.train)):
-            smaller = replace(config, batch_size=most)
-            memory = processes.on_rank0(lambda: memory_for(smaller, device))
-    if memory["enough"] is False:
+            all_at_once = replace(config, batch_size=most)
+            memory = processes.on_rank0(lambda: memory_for(all_at_once, device))
+    if memory["enough"] is False or smaller is None:
         check_room(config, device)
         if config.weights is not None:
             build_model(config)
         return {"memory": memory, "data": look_at(sources, config)}
-    trial = Trial(device, on_start)
+    if processes.is_first:
+        on_memory(memory)
+
+    def announce(start: Start) -> None:
+        names = ("batch_size", "log_every", "compile")
+        asked = {name: getattr(config, name) for name in names}
+        steps = count_steps(config, len(start.sources.train))
+        shown = replace(start.config, **asked)
+        on_start(start._replace(config=shown, num_steps=steps))
+
+    trial = Trial(device, announce)
     try:
         fit(
-            replace(config, log_every=1),
+            smaller,
             on_start=trial.start,
             on_progress=trial.measured,
             should_stop=trial.stepped,
@@ -222,11 +259,35 @@ def try_run(
         raise out_of_memory(config, device) from None
     if trial.begun is None:
         return {"memory": memory}
-    expected = trial.expected(trial.begun, steps_done)
+    expected = trial.expected(trial.begun, config, steps_done)
     if device.type == "cuda":
         expected["peak_memory"] = torch.cuda.max_memory_allocated(device)
     data = look_at(trial.begun.sources, trial.begun.config)
     return {"memory": memory, "data": data, "time": expected}
+
+
+def quick(
+    config: TrainConfig, device: torch.device, num_processes: int
+) -> TrainConfig | None:
+    """`config` with steps of seconds; None: one image alone takes a minute."""
+    config = replace(config, log_every=1)
+    if device.type != "cpu":
+        return config
+    threads = config.threads
+    if threads is None:
+        threads = choose_threads(config, torch.get_num_threads())
+    seconds = budget.training_flops(config.model) / (SLOWEST * threads)
+    if seconds > 3 * ALL_STEPS:
+        return None
+    count = int(max(ONE_STEP / seconds, 1))
+    if folder_of(config.dataset, config.data) is not None:
+        count = min(count, MOST_READ)
+    return replace(
+        config,
+        batch_size=min(config.batch_size, count * num_processes),
+        threads=threads,
+        compile=False,
+    )
 
 
 def memory_for(config: TrainConfig, device: torch.device) -> dict[str, Any]:
@@ -281,6 +342,7 @@ class Trial:
         self.begun: Start | None = None
         self.step = 0
         self.since = 0.0
+        self.until = math.inf
         self.seconds: list[float] = []  # of each step
         self.waits: list[float] = []  # share of each spent waiting for data
 
@@ -288,6 +350,7 @@ class Trial:
         self.begun = start
         self.on_start(start)
         self.since = time.perf_counter()
+        self.until = self.since + ALL_STEPS
 
     def measured(self, progress: Progress) -> None:
         if "data_wait" in progress.line:
@@ -303,24 +366,32 @@ class Trial:
         if state.step > self.step:
             self.seconds.append(now - self.since)
         self.step, self.since = state.step, now
-        return state.is_done or len(self.seconds) == WARM_UP + MEASURED
+        is_late = now > self.until and bool(self.seconds)
+        is_enough = len(self.seconds) == WARM_UP + MEASURED
+        return state.is_done or is_enough or is_late
 
-    def expected(self, start: Start, steps_done: int) -> dict[str, Any]:
-        sources = start.sources
-        batch_size = min(start.config.batch_size, len(sources.train))
+    def expected(
+        self, start: Start, config: TrainConfig, steps_done: int
+    ) -> dict[str, Any]:
+        """Of a run by `config`, after the trial that has `begun`."""
+        sources, num_train = start.sources, len(start.sources.train)
+        batch_size = min(config.batch_size, num_train)
+        taken = min(start.config.batch_size, num_train)
         # a shorter run has nothing but its warm-up
         timed = self.seconds[WARM_UP:] or self.seconds[-1:]
         waits = self.waits[WARM_UP:] or self.waits[-1:]
-        step = statistics.median(timed)
-        steps = max(start.num_steps - steps_done, 0)
+        step = statistics.median(timed) * batch_size / taken
+        steps = max(count_steps(config, num_train) - steps_done, 0)
         evaluated = len(sources.test)
         if sources.validation is not None:
-            epochs = -(-steps // start.state.epoch_steps)
+            epochs = -(-steps // -(-num_train // config.batch_size))
             evaluated += epochs * len(sources.validation)
         return {
             "steps": steps,
             "step_seconds": step,
             "measured_steps": len(timed),
+            "measured_images": taken,
+            "batch_size": batch_size,
             "training_seconds": steps * step,
             "images_per_second": batch_size / step,
             "data_wait": statistics.mean(waits),
@@ -349,7 +420,12 @@ def look_at(sources: Sources, config: TrainConfig) -> dict[str, Any]:
             values[what] = {"class": names[row], "count": int(counts[row])}
     if isinstance(train, ImageSource):  # read some, at even distances
         epoch, count = Epoch(train, 0, config.seed), min(SAMPLE, len(train))
-        read = [epoch[[row * len(train) // count]] for row in range(count)]
+        read, end = [], time.monotonic() + CHECKING
+        for row in range(count):
+            read.append(epoch[[row * len(train) // count]])
+            if time.monotonic() > end:
+                count = len(read)
+                break
         wrong = [str(each) for each in read if isinstance(each, UserError)]
         values["sample"] = {"count": count, "unreadable": wrong}
     return values

@@ -12,7 +12,7 @@ import torch
 
 from vitedu.bench.trial import MEASURED, WARM_UP, out_of_memory, try_run
 from vitedu.cli.info import on_device, readable_hours, tier_for
-from vitedu.cli.output import Answer, Command, rows_in, say, table
+from vitedu.cli.output import Answer, Command, rows_in, say, table, wrapped
 from vitedu.cli.overrides import check_settings, split_words
 from vitedu.cli.progress import Reporter, announcement
 from vitedu.cli.report import draw_curves
@@ -205,7 +205,7 @@ def dry_run(plan: Plan, options: argparse.Namespace) -> Answer:
     def announce(start: Start) -> None:
         say(announcement(start, plan.out))
         steps = min(WARM_UP + MEASURED, start.num_steps)
-        say(f"taking {counted(steps, 'step')} to time them")
+        say(f"taking at most {counted(steps, 'step')} to time them")
 
     with processes.connected(device):
         done = (
@@ -214,7 +214,13 @@ def dry_run(plan: Plan, options: argparse.Namespace) -> Answer:
         if done is None:
             text = f"the run in {plan.out} is finished; nothing would be done"
             return Answer(values | {"finished": True}, text)
-        values |= try_run(config, device, steps_done=done, on_start=announce)
+        values |= try_run(
+            config,
+            device,
+            steps_done=done,
+            on_memory=lambda x: say(wrapped("memory  ", memory_line(x))),
+            on_start=announce,
+        )
     return Answer(values, forecast(values) if processes.is_first else "")
 
 
@@ -243,16 +249,23 @@ def forecast(values: dict[str, Any]) -> str:
     if took:
         training = readable_hours(took["training_seconds"] / 3600)
         evaluation = readable_hours(took["evaluation_seconds"] / 3600)
+        speed = took["images_per_second"]
+        of = f"median of {took['measured_steps']} measured"
+        if took["measured_images"] < took["batch_size"]:
+            of += f", with {counted(took['measured_images'], 'image')}"
         line = (
             f"{training} for {counted(took['steps'], 'step')} of "
-            f"{took['step_seconds']:.3g} s (median of {took['measured_steps']} "
-            f"measured), {took['images_per_second']:,.0f} images/s, "
+            f"{took['step_seconds']:.3g} s ({of}), "
+            f"{speed:,.{0 if speed >= 10 else 2}f} images/s, "
             f"{100 * took['data_wait']:.0f} % of it waiting for data"
         )
         images = (
             f"{evaluation} for {counted(took['evaluated_images'], 'image')}"
         )
         rows += [("training", line), ("evaluation", f"{images}, estimated")]
+    elif values["memory"]["enough"] is not False:
+        line = "not timed: a single image would take about a minute here"
+        rows.append(("training", line))
     return table(rows)
 
 
@@ -325,8 +338,9 @@ TRAIN = Command(
         --resume DIR  go on with the run in DIR; its settings are there, so no
             recipe is needed, and only {", ".join(MAY_DIFFER)} can be changed
         --fresh  start again; the run that is in the folder is kept as DIR.1
-        --dry-run  say whether memory will do, how long it takes here (from 10
-            steps), and what the data are; the run folder isn't touched
+        --dry-run  say within a minute whether memory will do, how long it takes
+            here (from a few steps), and what the data are; the run folder isn't
+            touched
         --tier TIER  {", ".join(TIERS)}: how much is computed; smoke is 20
             steps, to see that it runs; by default $VITEDU_TIER, else gpu or
             cpu, depending on the device

@@ -10,12 +10,15 @@ the others are deleted. Which they are is cached, with a hash of the contents.
 
 import hashlib
 import json
+import math
 import os
 import threading
+import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +37,21 @@ MOST_THREADS = 16  # past that they wait for Python's lock
 BAR_AFTER = 2.0  # seconds
 # Two pools at once would put back each other's warning filters.
 ONE_POOL = threading.Lock()
+# When to stop checking, on time.monotonic's clock; the rest is taken on trust.
+DEADLINE = ContextVar("DEADLINE", default=math.inf)
+
+
+@contextmanager
+def checking_until(deadline: float) -> Iterator[None]:
+    """The block in which pictures are checked no longer, to look at a folder.
+
+    For training all are: what is found here isn't cached.
+    """
+    token = DEADLINE.set(deadline)
+    try:
+        yield
+    finally:
+        DEADLINE.reset(token)
 
 
 def files_key(files: Iterable[Path], *more: object) -> str:
@@ -71,7 +89,8 @@ def leave_out_unreadable(
     bad, hashed = _undecodable(split, rows)
     if contents is None:
         contents = hashed
-        if len(split) >= WORTH_KEEPING:
+        is_whole = time.monotonic() < DEADLINE.get()
+        if len(split) >= WORTH_KEEPING and is_whole:
             with suppress(OSError, UserError):  # then it is found out again
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 found = {"rows": sorted(bad), "contents": contents}
@@ -118,11 +137,13 @@ def _undecodable(
     """
     from PIL import Image
 
-    one_large = threading.Lock()
+    one_large, deadline = threading.Lock(), DEADLINE.get()
 
     def decode(block: Sequence[int]) -> tuple[dict[int, str], bytes]:
         bad, hashes = {}, b""
         for row in block:
+            if time.monotonic() > deadline:
+                break
             try:
                 picture, _ = split.reader[row]
                 if isinstance(picture, Image.Image):

@@ -27,6 +27,7 @@ SQUARE = tiny(image_size=16)  # 4x4 patches of 4: what every dialect can say
 GOOGLES = tiny(image_size=16, gelu="tanh")
 TRANSFORMERS = tiny(image_size=16, norm_eps=1e-12)
 FLAT = {"class_token": False, "pool": "mean"}
+CLIP = {"stem": Patches(bias=False, norm=True)}
 NO_SQUARE = {"image_size": (24, 40), "patch_size": (8, 4), "in_channels": 1}
 BIT = ResNetConfig(layers=(1, 2), width=0.5, num_classes=5, pool_padding="-inf")
 
@@ -80,6 +81,15 @@ HELD = {
             rectangles=NO_SQUARE,
             no_head={"num_classes": 0},
             pooler={"num_classes": 0, "pre_logits": 16},
+            dinov2={"block": Standard(layer_scale=0.1), "mlp_dim": 64},
+            dinov2_giant={
+                "block": Standard(layer_scale=0.1, swiglu=True),
+                "mlp_dim": 88,
+                "num_classes": 0,
+            },
+            clip=CLIP | {"gelu": "quick", "num_classes": 0},
+            siglip={"class_token": False, "pool": "map", "num_classes": 0},
+            siglip_with_head=FLAT | {"gelu": "tanh"},
         ),
     },
     "torchvision": {

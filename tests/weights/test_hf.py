@@ -173,13 +173,12 @@ def test_positions_are_resized_as_transformers_does(transformers, tmp_path):
 @pytest.mark.parametrize("name", HELD["hf"])
 def test_transformers_takes_what_is_written(transformers, tmp_path, name):
     before = example("hf", name)
-    config, path = before.config, write("hf", tmp_path, before)
-    kind, keywords = "ViTForImageClassification", {}
-    if not config.num_classes:
-        kind = "ViTModel"
-        keywords["add_pooling_layer"] = config.pre_logits is not None
+    config, path, keywords = before.config, write("hf", tmp_path, before), {}
     written = json.loads((path / "config.json").read_text())
-    assert written["architectures"] == [kind]
+    (kind,) = written["architectures"]
+    assert kind.endswith("Model") != bool(config.num_classes)
+    if kind == "ViTModel":
+        keywords["add_pooling_layer"] = config.pre_logits is not None
     theirs, report = getattr(transformers, kind).from_pretrained(
         path, output_loading_info=True, **keywords
     )
@@ -189,7 +188,7 @@ def test_transformers_takes_what_is_written(transformers, tmp_path, name):
         answer, want = theirs.double().eval()(x), model_of(before)(x)
     if config.num_classes:
         found = answer.logits
-    elif config.pre_logits:
+    elif config.pre_logits or kind != "ViTModel":
         found = answer.pooler_output
     else:
         found = answer.last_hidden_state[:, 0]
@@ -324,6 +323,40 @@ def test_preprocessing_that_vitedu_cannot_do_is_said(about, what):
     _, (doubt,) = preprocess(**about)
     said = f"preprocessor_config.json says {what}.*which vitedu cannot do"
     assert re.search(said, doubt)
+
+
+# as in the files of OpenAI's CLIP and of DINOv2
+@pytest.mark.parametrize(
+    "processor",
+    [
+        {"feature_extractor_type": "CLIPFeatureExtractor", "size": 224},
+        {"image_processor_type": "CLIPImageProcessor", "size": 256},
+        {
+            "image_processor_type": "BitImageProcessor",
+            "size": {"shortest_edge": 256},
+            "crop_size": {"height": 224, "width": 224},
+        },
+    ],
+)
+def test_a_crop_from_a_short_side_is_read(processor):
+    usual = {"do_center_crop": True, "crop_size": 224, "resample": 3}
+    spec, doubts = preprocess(**usual | processor)
+    assert doubts == () and spec.interpolation == "bicubic"
+    assert spec.crop == (1.0 if processor["size"] == 224 else 0.875)
+
+
+@pytest.mark.parametrize(
+    ("kind", "mean", "crop"),
+    [
+        ("clip", 0.48145466, 1.0),
+        ("siglip", 0.5, None),
+        ("dinov2", 0.485, 0.875),
+    ],
+)
+def test_without_a_file_a_family_has_its_usual_preprocessing(kind, mean, crop):
+    spec, (doubt,) = dialect.preprocess(ViTConfig(), Metadata(), kind)
+    assert (spec.mean[0], spec.crop) == (mean, crop)
+    assert f"mean {spec.mean}" in doubt
 
 
 # --- refused in a sentence

@@ -248,11 +248,9 @@ def test_half_precision_dumps_come_in_float32(tmp_path, name, dtype):
 
 
 OTHERS = {
-    "DINOv2 of Hugging Face": ["encoder.layer.0.layer_scale1.lambda1"],
     "BEiT": ["blocks.0.gamma_1", "cls_token"],
     "BEiT of Hugging Face": ["beit.encoder.layer.0.lambda_1"],
     "CLIP": ["visual.transformer.resblocks.0.ln_1.weight", "logit_scale"],
-    "CLIP of Hugging Face": ["vision_model.pre_layrnorm.weight"],
     "a DeiT with a distillation token": ["dist_token", "cls_token"],
     "a ViT with attention and MLP side by side": ["blocks.0.in_proj.weight"],
     "a ViT with two attentions side by side": ["blocks.0.attns.0.norm.weight"],

@@ -1,29 +1,42 @@
-"""Hugging Face's dialect: the ViT of transformers, under both of its spellings.
+"""Hugging Face's dialect: transformers' ViT, MAE, DINOv2, CLIP and SigLIP.
 
-Files use the older one, `vit.encoder.layer.0.attention.attention.query`; in
-memory transformers 5 says `vit.layers.0.attention.q_proj`. A ViTModel's pooler
-is our pre-logits layer, without a head.
+Of CLIP and SigLIP it is the image's encoder; CLIP's projection is our head.
+ViT and DINOv2 are read under both of their spellings: files use the older one,
+`vit.encoder.layer.0.attention.attention.query`; in memory transformers 5 says
+`vit.layers.0.attention.q_proj`. A ViTModel's pooler is our pre-logits layer,
+without a head.
 
 `load("google/vit-base-patch16-224")`
 """
 
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from vitedu.errors import UserError
 from vitedu.fields import Size, converted
-from vitedu.model import Learned1D, ViTConfig
+from vitedu.model import Learned1D, Patches, ViTConfig
 from vitedu.model.classifier import checked_names
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights import mapping
-from vitedu.weights.checkpoint import Checkpoint, Metadata
-from vitedu.weights.mapping import Row, layer
+from vitedu.weights.checkpoint import Checkpoint, Metadata, NetworkConfig
+from vitedu.weights.spellings import (
+    CLASSES,
+    CLIP,
+    DINO,
+    GIANT,
+    IMAGENET,
+    KINDS,
+    SPELLINGS,
+    VIT,
+    VIT_NOW,
+    Spelling,
+    rows_in,
+)
 
-EPS = 1e-12  # where config.json says none
 # what it calls the GELUs; the first is written
 GELUS = {
     "exact": ("gelu", "gelu_python"),
@@ -37,42 +50,30 @@ FIELDS = {
     "num_attention_heads": "num_heads",
     "image_size": "image_size",
     "layer_norm_eps": "norm_eps",
+    "layerscale_value": "layer_scale",
 }
 # what it does to every picture, unless preprocessor_config.json says otherwise
 USUAL = {"do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255}
 RESAMPLE = {2: "bilinear", 3: "bicubic"}  # pillow's numbers
-# parts of its other models: a decoder, the mask token
-OTHERS = re.compile(
-    r"decoder\.(\d+|decoder_(embed|layers|norm|pred))\."
-    r"|decoder\.(mask_token|decoder_pos_embed)$|(vit\.)?embeddings\.mask_token$"
-)
+# parts around the image's encoder, which are left out
+AROUND = {
+    "the decoder and the token for hidden patches": (
+        r"decoder\.(\d+|decoder_(embed|layers|encoder\.layer|norm|pred))\."
+        r"|decoder\.(mask_token|decoder_pos_embed)$"
+        r"|((vit|dinov2|dinov2_with_registers)\.)?embeddings\.mask_token$"
+    ),
+    "the tower for texts": r"text_(model|projection)\.|logit_(scale|bias)$",
+    "numbers of positions": r"(vision_model\.)?embeddings\.position_ids$",
+}
 
 
-# the layers of a block, in files and in memory
-NORMS = {"norm1": ["layernorm_before"], "norm2": ["layernorm_after"]}
-FILE = NORMS | {
-    "attn.qkv": [f"attention.attention.{x}" for x in ("query", "key", "value")],
-    "attn.proj": ["attention.output.dense"],
-    "mlp.fc1": ["intermediate.dense"],
-    "mlp.fc2": ["output.dense"],
-}
-MEMORY = NORMS | {
-    "attn.qkv": [f"attention.{x}_proj" for x in "qkv"],
-    "attn.proj": ["attention.o_proj"],
-    "mlp.fc1": ["mlp.fc1"],
-    "mlp.fc2": ["mlp.fc2"],
-}
-SPELLINGS = [
-    (prefix, *blocks)
-    for prefix in ("vit.", "", "deit.")
-    for blocks in (("encoder.layer", FILE), ("layers", MEMORY))
-]
 MARKS = tuple(
     {
-        f"{prefix}embeddings.patch_embeddings.projection.weight",
-        f"{prefix}{blocks}.0.{layers['attn.qkv'][0]}.weight",
+        f"{prefix}{spelling.names['patch_embed.proj']}.weight",
+        f"{prefix}{spelling.place}.0.{spelling.block['attn.qkv'][0]}.weight",
+        f"{prefix}{spelling.place}.0.{spelling.block['mlp.fc1'][0]}.weight",
     }
-    for prefix, blocks, layers in SPELLINGS
+    for spelling, prefix in SPELLINGS
 )
 SUFFIXES = ()  # a folder
 POSITIONS = (Learned1D(),)
@@ -80,13 +81,18 @@ POSITIONS = (Learned1D(),)
 
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     """The checkpoint in a file; defaults are transformers' own."""
-    dropped = tuple(name for name in arrays if OTHERS.match(name))
+    dropped, notes = (), ()
+    for what, pattern in AROUND.items():
+        names = tuple(name for name in arrays if re.match(pattern, name))
+        dropped += names
+        notes += mapping.note_on_dropped(names, what)
     arrays = {k: v for k, v in arrays.items() if k not in dropped}
     found = [marks <= arrays.keys() for marks in MARKS]
-    spelling = SPELLINGS[found.index(True)]
-    prefix = spelling[0]
-    depth = mapping.depth_in(arrays, re.escape(f"{prefix}{spelling[1]}."))
-    mapped = mapping.to_ours(rows_in(depth, *spelling), arrays)
+    spelling, prefix = SPELLINGS[found.index(True)]
+    kind = kind_in(spelling, prefix, {*arrays, *dropped})
+    arrays, lost, doubts = straightened(kind, prefix, arrays)
+    depth = mapping.depth_in(arrays, re.escape(f"{prefix}{spelling.place}."))
+    mapped = mapping.to_ours(rows_in(depth, spelling, prefix), arrays)
     beside = config_of(metadata)
     stated = {FIELDS[name]: beside[name] for name in FIELDS if name in beside}
     sizes = mapping.sizes_in(mapped, metadata, stated)
@@ -96,7 +102,8 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
             f"it has a head and '{prefix}pooler.dense.weight', which its head "
             "does not see; take the pooler away"
         )
-    act, end = beside.get("hidden_act", "gelu"), beside.get("pooler_act")
+    act = beside.get("hidden_act", KINDS[kind].gelu)
+    end = beside.get("pooler_act")
     gelu = next((x for x, names in GELUS.items() if act in names), None)
     if not gelu or (sizes["pre_logits"] and end not in (None, "tanh")):
         raise UserError(
@@ -104,65 +111,191 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
             "which vitedu's network does not have; known: "
             f"{mapping.listed(sum(GELUS.values(), ()))} and tanh"
         )
-    norm_eps = stated.get("norm_eps", EPS)
+    norm_eps = stated.get("norm_eps", KINDS[kind].norm_eps)
     config = ViTConfig(**sizes, gelu=gelu, norm_eps=norm_eps)
     mapping.check_complete(mapped, config)
-    spec, doubts = preprocess(config, metadata)
-    what = "the decoder and the token for hidden patches"
+    spec, more = preprocess(config, metadata, kind)
+    doubts += more + mapping.doubt_on_heads(config, stated, metadata)
+    if kind == "clip" and not beside:
+        doubts += (
+            "no config.json says its GELU; the quick one is assumed, as in "
+            "OpenAI's, where LAION's have the exact one",
+        )
     return Checkpoint(
         config,
         mapped.state,
         spec,
         class_names(config, metadata),
         resize_mode="hf",
-        dropped=dropped,
-        notes=mapping.note_on_dropped(dropped, what),
-        doubts=doubts + mapping.doubt_on_heads(config, stated, metadata),
+        dropped=dropped + lost,
+        notes=notes,
+        doubts=doubts,
     )
 
 
-def rows_in(
-    depth: int, prefix: str, blocks: str, layers: dict[str, list[str]]
-) -> Iterator[Row]:
-    first = f"{prefix}embeddings"
-    yield Row("cls_token", (f"{first}.cls_token",), "same")
-    yield Row("pos_embed", (f"{first}.position_embeddings",), "same")
-    yield from layer("patch_embed.proj", f"{first}.patch_embeddings.projection")
-    for i in range(depth):
-        for ours, theirs in layers.items():
-            names = (f"{prefix}{blocks}.{i}.{name}" for name in theirs)
-            yield from layer(f"blocks.{i}.{ours}", *names)
-    yield from layer("norm", f"{prefix}layernorm")
-    yield from layer("pre_logits.fc", f"{prefix}pooler.dense")
-    yield from layer("head", "classifier")
+def kind_in(spelling: Spelling, prefix: str, names: set[str]) -> str:
+    """The key of `KINDS` for a file with these names."""
+    if spelling is CLIP:
+        is_clip = f"{prefix}pre_layrnorm.weight" in names
+        return "clip" if is_clip else "siglip"
+    if spelling in (VIT, VIT_NOW):
+        return "vit_mae" if "decoder.decoder_pos_embed" in names else "vit"
+    return "dinov2"
+
+
+# --- what their arrays hold in another form than ours
+
+
+def straightened(
+    kind: str, prefix: str, arrays: dict[str, Tensor]
+) -> tuple[dict[str, Tensor], tuple[str, ...], tuple[str, ...]]:
+    """Arrays in our form; names of those left out; what is doubtful then."""
+    arrays, lost, what = dict(arrays), (), ""
+    head = arrays.get("classifier.weight")
+    start = f"{prefix}embeddings."
+    registers = arrays.get(f"{start}register_tokens")
+    table = arrays.get(f"{start}position_embeddings")
+    if registers is not None and table is not None:  # which have no position
+        none = table.new_zeros(1, registers.shape[1], table.shape[2])
+        table = torch.cat([table[:, :1], none, table[:, 1:]], dim=1)
+        arrays[f"{start}position_embeddings"] = table
+    for end in ("weight", "bias"):  # of q, k and v of the attention pooling
+        joint = arrays.pop(f"{prefix}head.attention.in_proj_{end}", None)
+        if joint is not None:
+            d = len(joint) // 3
+            arrays[f"{prefix}head.attention.q.{end}"] = joint[:d]
+            arrays[f"{prefix}head.attention.kv.{end}"] = joint[d:]
+    if kind == "siglip" and head is not None:
+        pooling = f"{prefix}head."
+        lost = tuple(name for name in arrays if name.startswith(pooling))
+    elif kind == "dinov2" and head is not None:
+        d = head.shape[1] // 2
+        arrays["classifier.weight"] = head[:, :d]
+        what = "the mean of the patches beside the class token"
+        what = what if head[:, d:].any() else ""
+    elif kind == "clip" and head is not None:
+        what = "the mean of the patches without the last norm"
+    elif kind == "clip" and "visual_projection.weight" in arrays:
+        weight = arrays.pop("visual_projection.weight")
+        arrays |= {"classifier.weight": weight}
+        arrays |= {"classifier.bias": weight.new_zeros(len(weight))}
+    if what:
+        lost = ("classifier.weight", "classifier.bias")
+        what = f"its classifier reads {what}, which no head of vitedu's does"
+        what += "; it is left out, and the model gives features"
+    arrays = {k: v for k, v in arrays.items() if k not in lost}
+    return arrays, lost, (what,) if what else ()
+
+
+def bent(
+    kind: str, prefix: str, arrays: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """The inverse of `straightened`. UserError: their form has no place."""
+    head = arrays.get("classifier.weight")
+    excess, start = {}, f"{prefix}embeddings."
+    if (registers := arrays.get(f"{start}register_tokens")) is not None:
+        end, table = (
+            1 + registers.shape[1],
+            arrays.pop(f"{start}position_embeddings"),
+        )
+        excess["positions of registers"] = bool(table[:, 1:end].any())
+        table = torch.cat([table[:, :1], table[:, end:]], dim=1)
+        arrays[f"{start}position_embeddings"] = table
+    for end in ("weight", "bias"):
+        thirds = [f"{prefix}head.attention.{x}.{end}" for x in ("q", "kv")]
+        if thirds[0] in arrays:
+            joint = torch.cat([arrays.pop(name) for name in thirds])
+            arrays[f"{prefix}head.attention.in_proj_{end}"] = joint
+    if kind == "dinov2" and head is not None:
+        zeros = torch.zeros_like(head)
+        arrays["classifier.weight"] = torch.cat([head, zeros], dim=1)
+    if kind == "clip" and head is not None:
+        bias = arrays.pop("classifier.bias")
+        excess["a bias in its head"] = bool(bias.any())
+        arrays["visual_projection.weight"] = arrays.pop("classifier.weight")
+    mapping.check_holds(owner_of(kind), excess)
+    return arrays
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The arrays of ViTForImageClassification, or ViTModel if there is no head.
+    """The arrays of one of its networks, with a head or without.
 
-    UserError: transformers' ViT cannot be this network.
+    UserError: transformers has no such network.
     """
-    owner = "Hugging Face's ViT"
-    config = mapping.check_vit(owner, checkpoint.config)
-    is_below_head = bool(config.pre_logits and config.num_classes)
-    mapping.check_holds(
-        owner, {"a pre-logits layer below a head": is_below_head}
+    kind, held = kind_of(checkpoint.config), {}
+    owner = owner_of(kind)
+    if kind == "clip":
+        held = {"stem": [Patches(bias=False, norm=True)]}
+    elif kind == "siglip":
+        held = {"pool": ("map", "mean")}
+    elif kind == "dinov2":
+        held = {"block": (), "registers": ()}
+    config = mapping.check_vit(
+        owner, checkpoint.config, position=POSITIONS, **held
     )
-    prefix = "vit." if config.num_classes else ""
-    rows = rows_in(config.depth, prefix, "encoder.layer", FILE)
-    return mapping.to_theirs(rows, checkpoint.state_dict)
+    has_head, is_flat = bool(config.num_classes), kind != "vit"
+    excess = {
+        "a pre-logits layer below a head": bool(config.pre_logits)
+        and (has_head or kind != "vit"),
+        "pool='map' below a head": config.pool == "map" and has_head,
+        f"mlp_dim={config.mlp_dim}": kind == "dinov2"
+        and mlp_ratio(config) is None,
+        f"image_size={config.image_size}": is_flat
+        and len({*config.image_size}) > 1,
+        f"patch_size={config.patch_size}": is_flat
+        and len({*config.patch_size}) > 1,
+    }
+    mapping.check_holds(owner, excess)
+    spelling = {"vit": VIT, "dinov2": DINO}.get(kind, CLIP)
+    spelling = GIANT if config.block.swiglu else spelling
+    prefix = spelling.prefixes[1 if config.registers else 0]
+    prefix = prefix if has_head or spelling is CLIP else ""
+    rows = rows_in(config.depth, spelling, prefix)
+    return bent(kind, prefix, mapping.to_theirs(rows, checkpoint.state_dict))
+
+
+def owner_of(kind: str) -> str:
+    return f"Hugging Face's {CLASSES[kind][1].removesuffix('Model')}"
+
+
+def kind_of(config: NetworkConfig) -> str:
+    """The key of `KINDS` for what can hold a network, if anything can."""
+    if not isinstance(config, ViTConfig):
+        return "vit"
+    if getattr(config.stem, "norm", False):
+        return "clip"
+    if getattr(config.block, "layer_scale", None):
+        return "dinov2"
+    is_pooled = config.pool in ("map", "mean")
+    return "siglip" if is_pooled and not config.class_token else "vit"
+
+
+def mlp_ratio(config: ViTConfig) -> int | None:
+    """DINOv2's whole number for the width of the MLP; None: it has none."""
+    for ratio in range(1, 17):
+        width = ratio * config.embed_dim
+        if config.block.swiglu:  # two thirds, up to a multiple of 8
+            width = (int(width * 2 / 3) + 7) // 8 * 8
+        if width == config.mlp_dim:
+            return ratio
+    return None
 
 
 # --- config.json
 
 
 def config_of(metadata: Metadata) -> dict[str, Any]:
-    return metadata.config if "hidden_size" in metadata.config else {}
+    """What config.json says of the image's encoder."""
+    config = metadata.config
+    if isinstance(config.get("vision_config"), dict):  # beside one for texts
+        # older files leave out what is usual
+        return {"num_attention_heads": 12} | config["vision_config"]
+    return config if "hidden_size" in config else {}
 
 
 def class_names(config: ViTConfig, metadata: Metadata) -> tuple[str, ...]:
     """The names in config.json, unless they are only LABEL_0, LABEL_1, ..."""
-    labels = config_of(metadata).get("id2label")
+    labels = metadata.config.get("id2label")
     keys = [str(i) for i in range(config.num_classes)]
     if not isinstance(labels, dict) or {*labels} != {*keys}:
         return ()
@@ -176,12 +309,9 @@ def default_names(config: ViTConfig) -> tuple[str, ...]:
 
 def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
     config, spec = checkpoint.config, checkpoint.preprocess
-    labels = checkpoint.class_names or default_names(config)
+    kind, has_head = kind_of(config), bool(config.num_classes)
     (p, q), (height, width) = config.patch_size, config.image_size
-    kind = "ViTForImageClassification" if config.num_classes else "ViTModel"
     model = {
-        "architectures": [kind],
-        "model_type": "vit",
         "hidden_size": config.embed_dim,
         "num_hidden_layers": config.depth,
         "num_attention_heads": config.num_heads,
@@ -191,15 +321,39 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
         "image_size": height if height == width else [height, width],
         "patch_size": p if p == q else [p, q],
         "num_channels": config.in_channels,
-        "qkv_bias": True,
-        "pooler_output_size": config.pre_logits or config.embed_dim,
-        "pooler_act": "tanh",
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-        # whatever the arrays are stored in, as vitedu does
-        "dtype": "float32",
     }
-    if labels:
+    extra: dict[str, dict[str, Any]] = {
+        "vit": {
+            "qkv_bias": True,
+            "pooler_output_size": config.pre_logits or config.embed_dim,
+            "pooler_act": "tanh",
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+        },
+        "dinov2": {
+            "qkv_bias": config.block.qkv_bias,
+            "mlp_ratio": mlp_ratio(config),
+            "use_swiglu_ffn": config.block.swiglu,
+            "layerscale_value": config.block.layer_scale,
+            "num_register_tokens": config.registers,
+            "use_mask_token": False,
+        },
+        "clip": {"projection_dim": config.num_classes or config.embed_dim},
+        "siglip": {"vision_use_head": config.pool == "map"},
+    }
+    model |= extra[kind]
+    model["model_type"], *names = CLASSES[kind]
+    name = names[has_head]
+    if config.registers:
+        model["model_type"] = "dinov2_with_registers"
+        name = name.replace("Dinov2", "Dinov2WithRegisters")
+    if kind == "siglip" and has_head:
+        model = {"vision_config": model, "model_type": kind}
+    model["architectures"] = [name]
+    # whatever the arrays are stored in, as vitedu does
+    model["dtype"] = "float32"
+    labels = checkpoint.class_names or default_names(config)
+    if labels and kind != "clip":
         model["id2label"] = {str(i): name for i, name in enumerate(labels)}
         model["label2id"] = {name: i for i, name in enumerate(labels)}
     sides = {"height": height, "width": width}
@@ -230,18 +384,27 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
 
 
 def preprocess(
-    config: ViTConfig, metadata: Metadata
+    config: ViTConfig, metadata: Metadata, kind: str = "vit"
 ) -> tuple[PreprocessSpec, tuple[str, ...]]:
-    """By preprocessor_config.json or ViTImageProcessor's defaults; doubts."""
+    """By preprocessor_config.json, else as is usual for a kind; doubts."""
     written = metadata.preprocessor
     if not written:
+        whose, _, _, *usual = KINDS[kind]
+        spec = PreprocessSpec(config.image_size, config.in_channels, *usual)
         doubt = (
             "no preprocessor_config.json says how its pictures are prepared; "
-            "mean and std 0.5 are assumed, as for Google's ViTs, where DeiT, "
-            "DINO and MAE want (0.485, 0.456, 0.406) and (0.229, 0.224, 0.225)"
+            f"mean {spec.mean} and std {spec.std} are assumed, as for {whose}"
         )
-        return PreprocessSpec(config.image_size, config.in_channels), (doubt,)
-    stated = written.get("size")
+        if kind == "vit":
+            doubt = (
+                "no preprocessor_config.json says how its pictures are "
+                "prepared; mean and std 0.5 are assumed, as for Google's ViTs, "
+                "where DeiT, DINO and MAE want {} and {}".format(*IMAGENET)
+            )
+        return spec, () if kind == "vit_mae" else (doubt,)
+    stated, processor = written.get("size"), image_processor(written)
+    if isinstance(stated, int) and processor.startswith(("CLIP", "Bit")):
+        stated = {"shortest_edge": stated}
     size, crop = sides_of(stated, config.image_size), None
     is_short_side = isinstance(stated, dict) and "shortest_edge" in stated
     crops = bool(written.get("do_center_crop"))
@@ -275,6 +438,11 @@ def preprocess(
         f"interpolation={interpolation!r}"
     )
     return spec, (doubt,) if odd else ()
+
+
+def image_processor(written: dict[str, Any]) -> str:
+    old = written.get("feature_extractor_type")
+    return str(written.get("image_processor_type", old))
 
 
 def sides_of(size: Any, otherwise: tuple[int, int]) -> tuple[int, int]:

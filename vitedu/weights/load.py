@@ -56,9 +56,8 @@ DIALECTS: dict[Dialect, ModuleType] = {
 # Other architectures: what they are called, and a name that only they have.
 # Without it some would pass for a ViT with arrays that may be ignored.
 REFUSED = {
-    "DINOv2": r"(^|\.)layer_scale1\.lambda1$",
     "BEiT": r"\.\d+\.(gamma_1|lambda_1)$",
-    "CLIP": r"^visual\.|(^|\.)pre_layrnorm\.",
+    "CLIP in OpenAI's spelling (Hugging Face's is read)": r"^visual\.",
     "a DeiT with a distillation token": r"(^|\.)dist(illation)?_token$",
     "a ViT with attention and MLP side by side": r"^blocks\.0\.in_proj\.",
     "a ViT with two attentions side by side": r"^blocks\.0\.attns\.0\.",

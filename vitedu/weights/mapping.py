@@ -41,6 +41,8 @@ KINDS = {
     "to heads": ("d heads hd -> (heads hd) d", "(heads hd) d -> d heads hd"),
     "to heads, bias": ("heads hd -> (heads hd)", "(heads hd) -> heads hd"),
     "of heads": ("heads hd d -> d (heads hd)", "d (heads hd) -> heads hd d"),
+    "row": ("d -> 1 1 d", "1 1 d -> d"),
+    "rows": ("t d -> 1 t d", "1 t d -> t d"),
     # a GroupNorm's: (1, 1, 1, d) or (d,) is read, the former written
     "channels": ("... d -> (... d)", "d -> 1 1 1 d"),
 }

@@ -168,7 +168,7 @@ WRONG = [
     ('vitedu.finetune("ViT-Ti/16", "photos", keep="bset")', "arg-type"),
     ('vitedu.train.TrainConfig("run", "cpu", lr="0.1")', "arg-type"),
     ('vitedu.train.TrainConfig("run", "cpu", keep="bset")', "arg-type"),
-    ('vitedu.weights.convert("a.npz", "b", to="onnx")', "arg-type"),
+    ('vitedu.weights.convert("a.npz", "b", to="keras")', "arg-type"),
     ('vitedu.lode("ViT-Ti/16")', "attr-defined"),
 ]
 

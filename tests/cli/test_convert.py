@@ -39,6 +39,24 @@ def test_json_says_what_was_written_and_it_is_evaluated(here, answer):
     assert answer("evaluate", "h", "photos")["num_images"] == 5
 
 
+@pytest.mark.slow
+def test_a_program_is_written_and_its_largest_difference_said(here, capsys):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    words = ["convert", "w.safetensors", "w.onnx", "--to", "onnx"]
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    start = "w.onnx: 20 arrays of w.safetensors (vitedu) as onnx; its logits of"
+    assert out.startswith(start) and "by up to" in out and err == ""
+
+
+def test_json_says_what_a_programs_user_needs(here, answer):
+    found = answer("convert", "w.safetensors", "w.pt2", "--to", "torch-export")
+    assert found["preprocess"]["image_size"] == [16, 16]
+    assert found["class_names"] == list(load("w.safetensors").class_names)
+    assert "differ from the model's by up to 0.0e+00" in found["notes"][-1]
+
+
 def test_what_is_lost_is_told_on_stderr(here, capsys):
     assert main(["convert", "w.safetensors", "w.npz", "--to", "npz"]) == 0
     out, err = capsys.readouterr()

@@ -1,24 +1,35 @@
 """Loaded models outside Python: torch.export, and ONNX under onnxruntime."""
 
-import importlib.util
-import warnings
+import json
+import re
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
-from torch.testing import assert_close
+from torch import nn
 
-from vitedu import load
-from vitedu.model import Learned1D
+from vitedu import PreprocessSpec, UserError, classify, load
+from vitedu.data import photo
+from vitedu.model import Learned1D, Patches, Standard, new_network, vit_config
 from vitedu.model.axial import Axial
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import Learned2D, NoPosition, SinCos2D
 from vitedu.model.relative import Relative, RoPE
+from vitedu.pictures import normalise
+from vitedu.weights.convert import convert
+from vitedu.weights.export import PROGRAMS, FromPixels, to_onnx
 
 from ..tiny import tiny
 from . import examples
 
 pytestmark = pytest.mark.slow  # seconds each
+onnxruntime = pytest.importorskip("onnxruntime")
+for package in ("onnx", "onnxscript"):
+    pytest.importorskip(package)
 
 TINY = tiny(image_size=(32, 24), patch_size=8)
 BIT = replace(examples.BIT, image_size=(32, 24))
@@ -40,6 +51,13 @@ KINDS = {
     "rope": replace(TINY, position=RoPE()),
     "registers": replace(TINY, registers=2),
     "axial": replace(TINY, block=Axial()),
+    "others' blocks": replace(
+        TINY,
+        stem=Patches(bias=False, norm=True),
+        block=Standard(layer_scale=1e-5, qk_norm=True, swiglu=True),
+        pool="mean_norm",
+    ),
+    "quick": replace(TINY, gelu="quick", block=Standard(qkv_bias=False)),
     "root": replace(TINY, stem=Hybrid(()), patch_size=2),
     "hybrid": replace(TINY, stem=Hybrid((1, 1), width=0.5), patch_size=1),
     "bit-v2": BIT,
@@ -48,48 +66,183 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=KINDS)
-def loaded(request, tmp_path):
-    """A model of each kind, out of a file of ours, and two images."""
-    config = KINDS[request.param]
-    path = examples.write("vitedu", tmp_path, examples.checkpoint(config))
-    return load(path), torch.randn(2, 3, *config.image_size)
+def classify_by(to, path):
+    """A function that runs a program without vitedu, and its metadata."""
+    if to == "onnx":
+        session = onnxruntime.InferenceSession(path)
+        (given,), (output,) = session.get_inputs(), session.get_outputs()
+        assert (given.name, given.type) == ("images", "tensor(uint8)")
+        assert (given.shape[0], output.shape[0]) == ("batch", "batch")
+        metadata = session.get_modelmeta().custom_metadata_map
+        return (
+            lambda x: torch.from_numpy(
+                session.run(None, {"images": x.numpy()})[0]
+            )
+        ), metadata
+    metadata = {"preprocess": "", "class_names": "", "loss": ""}
+    program = torch.export.load(path, extra_files=metadata).module()
+    return program, metadata
 
 
-def exported(model, images):
-    """The program of any number of images."""
-    batch = torch.export.Dim("batch", max=64)
-    return torch.export.export(model, (images,), dynamic_shapes=({0: batch},))
+def pictures(config, b=2):
+    torch.manual_seed(b)
+    shape = b, config.in_channels, *config.image_size
+    return torch.randint(256, shape, dtype=torch.uint8)
+
+
+def largest(model, run, config):
+    """The largest difference between two, and the largest output."""
+    found = []
+    for b in (1, 3):
+        images = pictures(config, b)
+        want = model(normalise(images, model.preprocess))
+        given = run(images)
+        assert given.shape == want.shape and given.dtype == torch.float32
+        found.append((given - want).abs().max().item())
+    return max(found), want.abs().max().item()
 
 
 @torch.no_grad()
-def test_the_exported_program_gives_the_same(loaded):
-    model, images = loaded
-    program = exported(model, images).module()
-    for some in (images, torch.randn(3, *images.shape[1:])):
-        # the same operators in the same order
-        assert_close(program(some), model(some))
+@pytest.mark.parametrize("to", PROGRAMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_program_of_pixels_gives_the_models_numbers(kind, to, tmp_path):
+    config = KINDS[kind]
+    source = examples.write("vitedu", tmp_path, examples.checkpoint(config))
+    target = tmp_path / f"model{PROGRAMS[to][0]}"
+    done = convert(source, target, to=to)
+    model = load(source)
+    run, metadata = classify_by(to, target)
+    difference, size = largest(model, run, config)
+    # float32 with other kernels; sums of at most 1,000 terms
+    assert difference < 1e-5 * size
+    spec = PreprocessSpec.from_json(json.loads(metadata["preprocess"]))
+    assert spec == model.preprocess
+    assert json.loads(metadata["class_names"]) == list(model.class_names)
+    assert (
+        "of four images of noise differ from the model's by" in done.notes[-1]
+    )
+    assert [*tmp_path.glob("*.part")] == []
 
 
 @torch.no_grad()
-def test_onnxruntime_gives_the_same(loaded, tmp_path):
-    for name in ("onnx", "onnxscript", "onnxruntime"):
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"{name} is not installed")
-    import onnxruntime
+@pytest.mark.parametrize("to", PROGRAMS)
+def test_a_model_in_half_precision_is_written_from_python(to, tmp_path):
+    model = new_network(replace(TINY, in_channels=1))
+    model.load_state_dict(examples.checkpoint(model.config).state_dict)
+    model.eval().bfloat16()
+    model.class_names, model.loss_name = (*"abcde",), "sigmoid"
+    model.preprocess = PreprocessSpec((32, 24), 1, 0.3, 0.2, "bicubic", 0.9)
+    target = tmp_path / f"model{PROGRAMS[to][0]}"
+    convert(model, target, to=to)
+    run, metadata = classify_by(to, target)
+    assert largest(model.float(), run, model.config)[0] < 1e-5
+    assert json.loads(metadata["loss"]) == "sigmoid"
+    assert json.loads(metadata["class_names"]) == [*"abcde"]
+    # the same door leads to the other formats
+    convert(model, tmp_path / "again.safetensors", to="vitedu")
+    again = load(tmp_path / "again.safetensors")
+    images = normalise(pictures(model.config), model.preprocess)
+    assert torch.equal(again(images), model(images))
 
-    model, images = loaded
-    path = tmp_path / "model.onnx"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the exporter, on its own future
-        torch.onnx.export(
-            exported(model, images), (), path, dynamo=True, verbose=False
-        )
-    session = onnxruntime.InferenceSession(path)
-    for some in (images, torch.randn(3, *images.shape[1:])):
-        feed = {session.get_inputs()[0].name: some.numpy()}
-        (found,) = session.run(None, feed)
-        # float32 with other kernels; sums of at most 1,000 terms
-        want = model(some)
-        scale = want.abs().max().item()
-        assert_close(torch.from_numpy(found), want, atol=1e-5 * scale, rtol=0)
+
+def test_a_program_that_computes_something_else_is_not_kept(tmp_path):
+    model = new_network(TINY).eval()
+    # the sum of a normed token is 0, but for rounding, which is all there is
+    nn.init.constant_(model.head.weight, 1e6)
+    with pytest.raises(UserError, match=r"by up to .* is more than rounding"):
+        convert(model, tmp_path / "model.onnx", to="onnx")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_model_too_large_for_onnx_is_one_sentence(tmp_path):
+    # shapes alone: 2.5 GB of weights
+    with torch.device("meta"):
+        network = FromPixels(new_network(vit_config("ViT-H/14")))
+    with pytest.raises(UserError, match=r"2\.5 GB, .*--to torch-export"):
+        to_onnx(network, torch.empty(0), {}, "logits")
+
+
+@pytest.mark.parametrize("missing", ["onnx", "onnxruntime", "onnxscript"])
+def test_without_its_packages_onnx_is_refused_first(missing, tmp_path):
+    block = f"import sys; sys.modules[{missing!r}] = None; "
+    call = "convert('nowhere.npz', 'a.onnx', to='onnx')"
+    code = f"{block}from vitedu.weights import convert; {call}"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    want = f"--to onnx needs {missing}; pip install 'vitedu[onnx]'"
+    assert want in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "to", "sentence"),
+    [
+        ("model.pt", "onnx", "a file that ends in .onnx, not to 'model.pt'"),
+        ("folder", "torch-export", "a file that ends in .pt2"),
+        ("here.onnx", "onnx", "is there already"),
+    ],
+)
+def test_a_wrong_target_is_one_sentence(target, to, sentence, tmp_path):
+    (tmp_path / "here.onnx").write_text("mine")
+    with pytest.raises(UserError, match=sentence):
+        convert("ViT-Ti/16", tmp_path / target, to=to)
+
+
+@pytest.mark.parametrize("name", ["a.onnx", "a.pt2"])
+def test_a_program_is_not_taken_for_weights(name, tmp_path):
+    (tmp_path / name).write_bytes(b"PK")
+    with pytest.raises(UserError, match="a program that was exported"):
+        load(tmp_path / name)
+
+
+# --- the page that shows how to use the files
+
+
+PAGE = (Path(__file__).parents[2] / "book" / "export.md").read_text("utf-8")
+
+
+def lines_of(language):
+    """The page's blocks of code in a language."""
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.S)
+
+
+def test_the_pages_python_needs_nothing_of_vitedu(tmp_path):
+    model = load("ViT-Ti/16")
+    photo("cat").save(tmp_path / "photo.jpg", quality=95)
+    convert(model, tmp_path / "model.onnx", to="onnx")
+    convert(model, tmp_path / "model.pt2", to="torch-export")
+    by_onnx, by_torch = lines_of("python")
+    assert "vitedu" not in by_onnx + by_torch
+    seen = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for code in (by_onnx, by_torch)
+    ]
+    rows = [line.rsplit("  ", 1) for line in seen[0].splitlines()]
+    guesses = classify(model, tmp_path / "photo.jpg", top=3)
+    assert [name for name, _ in rows] == [name for name, _ in guesses]
+    for (_, percent), (_, probability) in zip(rows, guesses, strict=True):
+        assert abs(float(percent[:-1]) - 100 * probability) < 1
+    assert len(seen[1].splitlines()) == 2
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_pages_javascript_is_a_module(tmp_path):
+    (code,) = lines_of("javascript")
+    (tmp_path / "use.mjs").write_text(code, encoding="utf-8")
+    subprocess.run(["node", "--check", "use.mjs"], cwd=tmp_path, check=True)
+
+
+def test_the_page_names_what_is_in_the_file(tmp_path):
+    convert("shapes-small", tmp_path / "model.onnx", to="onnx")
+    _, metadata = classify_by("onnx", tmp_path / "model.onnx")
+    assert {"preprocess", "class_names"} <= metadata.keys()
+    assert metadata.keys() <= {*re.findall(r"metadata `(\w+)`", PAGE), "resize"}

@@ -7,6 +7,7 @@ from vitedu.cli.overrides import OF_WEIGHTS, load_fields, split_words
 from vitedu.errors import UserError, counted
 from vitedu.weights.convert import SUFFIXES
 from vitedu.weights.convert import convert as convert_weights
+from vitedu.weights.export import PROGRAMS
 
 
 def convert(options: argparse.Namespace) -> Answer:
@@ -14,7 +15,7 @@ def convert(options: argparse.Namespace) -> Answer:
     if len(words) != 2 or options.to is None:
         raise UserError(
             "convert needs WEIGHTS, TARGET and --to FORMAT; known: "
-            + ", ".join(SUFFIXES)
+            + ", ".join(SUFFIXES | PROGRAMS)
         )
     done = convert_weights(*words, to=options.to, **load_fields(fields))
     values = {
@@ -25,21 +26,26 @@ def convert(options: argparse.Namespace) -> Answer:
         "num_arrays": done.num_arrays,
         "config": done.config.to_json(),
         "notes": list(done.notes),
+        **done.usage.to_json(),
     }
     text = (
         f"{done.target}: {counted(done.num_arrays, 'array')} of {done.source} "
         f"({done.dialect}) as {done.format}"
     )
+    if done.format in PROGRAMS:
+        text += f"; {done.notes[-1]}"
     return Answer(values, text)
 
 
 CONVERT = Command(
     convert,
     usage="WEIGHTS TARGET --to FORMAT [name=value ...]",
-    summary="write weights in the format of another library",
+    summary="write weights in another library's format, or ONNX",
     about="Write weights in another format. The arrays stay the same bit for "
     "bit; if the format cannot express something, you are told what that "
-    "changes.",
+    "changes. onnx and torch-export are programs that run without vitedu: "
+    "uint8 pixels of the model's size in, logits out; each is compared with "
+    "the model before it is written.",
     reads_weights=True,
     words=rows_in("""
         TARGET  the file or folder to write; its suffix is the format's own
@@ -47,9 +53,11 @@ CONVERT = Command(
     examples=rows_in("""
         vitedu convert runs/mine mine-hf --to hf  for transformers
         vitedu convert ViT-B_16.npz b16.pth --to torchvision  one file
+        vitedu convert runs/mine mine.onnx --to onnx  for onnxruntime
     """),
     options=rows_in("""
         --to FORMAT  vitedu, npz (the authors'), timm, hf (Hugging Face
-            transformers) or torchvision; timm's and hf's are folders
+            transformers) or torchvision; timm's and hf's are folders; onnx
+            (.onnx) or torch-export (.pt2)
     """),
 )

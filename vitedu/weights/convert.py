@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vitedu.errors import UserError, did_you_mean, reason
 from vitedu.fields import check_names
@@ -31,12 +31,19 @@ from vitedu.model import (
     ViT,
     new_network,
 )
+from vitedu.model.classifier import Usage
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights.checkpoint import (
     ANSWERS,
     Checkpoint,
     Metadata,
     NetworkConfig,
+)
+from vitedu.weights.export import (
+    PROGRAMS,
+    Program,
+    check_packages,
+    exported,
 )
 from vitedu.weights.load import (
     DIALECTS,
@@ -49,6 +56,7 @@ from vitedu.weights.load import (
     normalised,
     read_checkpoint,
 )
+from vitedu.weights.save import savable
 from vitedu.weights.vitedu import write_weights
 
 # of a format that is one file; none: a folder with JSON beside the arrays
@@ -65,22 +73,29 @@ class Conversion(NamedTuple):
     config: NetworkConfig
     num_arrays: int
     notes: tuple[str, ...]  # what is another than in the source
+    usage: Usage  # preprocessing and class names, for whoever uses the target
 
 
 def convert(
-    source: str | PathLike[str],
+    source: str | PathLike[str] | nn.Module,
     target: str | PathLike[str],
     *,
-    to: Dialect,
+    to: Dialect | Program,
     ignore: str | Sequence[str] = (),
     **answers: Unpack[LoadFields],
 ) -> Conversion:
-    """Write `source`, as `load` takes it, to `target` in another format.
+    """Write `source`, a model or what `load` takes, in another format.
 
     `to` is "vitedu" or "npz", files; "torchvision", a file .pth or
     .safetensors; "timm" or "hf", new folders with their JSON. Every array keeps
     its dtype and its bits; nothing is resized. `ignore` and `answers`
     (image_size, num_heads, pool, position, pool_padding) are as for `load`.
+
+    "onnx" (.onnx) and "torch-export" (.pt2) are programs in float32: uint8
+    pixels (b, c, h, w) of `config.image_size`, for any b, to logits without
+    softmax; they normalise, but don't resize. Metadata "preprocess",
+    "class_names" and "loss" are JSON. Before it is written, the program is run
+    and compared with the model; `notes` has the largest difference.
 
     A warning says what the format cannot store, what a reader will assume
     instead and by how much that moves the logits. The target is written whole
@@ -93,8 +108,15 @@ def convert(
     check_target(target, to)
     check_names("convert", answers, ANSWERS)
     given = normalised({**answers})
-    stored = read_checkpoint(source, ignore=ignore, **given)
+    if isinstance(source, nn.Module):
+        stored = WeightsFile(
+            Path("model"), "vitedu", savable(source, "convert")
+        )
+    else:
+        stored = read_checkpoint(source, ignore=ignore, **given)
     check_source(stored, given)
+    if to == "onnx" or to == "torch-export":
+        return write_program(stored, target, to)
     checkpoint, notes = in_the_form_of(to, stored.checkpoint)
     dialect = DIALECTS[to]
     arrays = dialect.from_vitedu(checkpoint)
@@ -116,15 +138,34 @@ def convert(
         checkpoint.config,
         len(arrays),
         stored.checkpoint.notes + notes + lost,
+        checkpoint.usage,
+    )
+
+
+def write_program(stored: WeightsFile, target: Path, to: Program) -> Conversion:
+    checkpoint = stored.checkpoint
+    content, difference = exported(checkpoint, to)
+    replace_file(target, content)
+    return Conversion(
+        str(stored.path),
+        stored.dialect,
+        str(target),
+        to,
+        checkpoint.config,
+        len(checkpoint.state_dict),
+        (*checkpoint.notes, difference),
+        checkpoint.usage,
     )
 
 
 def check_target(target: Path, to: str) -> None:
-    if to not in SUFFIXES:
+    formats = SUFFIXES | PROGRAMS
+    if to not in formats:
         raise UserError(
-            f"there is no format {to!r}; {did_you_mean(str(to), SUFFIXES)}"
+            f"there is no format {to!r}; {did_you_mean(str(to), formats)}"
         )
-    suffixes = SUFFIXES[to]
+    check_packages(to)
+    suffixes = formats[to]
     if suffixes:
         form = f"a file that ends in {' or '.join(suffixes)}"
         is_right = target.suffix in suffixes

@@ -108,6 +108,11 @@ def read_arrays(
 def weights_file(path: Path) -> Path:
     if not os.path.exists(path):
         raise UserError(f"there is no file or run folder {str(path)!r}")
+    if path.suffix in (".onnx", ".pt2"):
+        raise UserError(
+            f"{path} is a program that was exported, not weights; give the "
+            "weights that it was made from"
+        )
     if not path.is_dir():
         return path
     held = list_folder(path)

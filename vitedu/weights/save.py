@@ -15,7 +15,7 @@ from vitedu.errors import UserError
 from vitedu.files import user_path
 from vitedu.model import Classifier, new_network
 from vitedu.model.network import Network, NetworkConfig
-from vitedu.weights.checkpoint import Metadata, checkpoint_of
+from vitedu.weights.checkpoint import Checkpoint, Metadata, checkpoint_of
 from vitedu.weights.vitedu import header_of, to_vitedu, write_weights
 
 # a wrapper's attribute for its network: torch.compile's, then
@@ -38,7 +38,15 @@ def save(model: nn.Module, path: str | PathLike[str]) -> Path:
     class names or preprocessing contradict it; or it can't be written there.
     TypeError: the model is not a ViT or ResNet of vitedu.
     """
-    network = inside(model)
+    checkpoint = savable(model)
+    target = checked_path(user_path(path))
+    write_weights(target, checkpoint)
+    return target
+
+
+def savable(model: nn.Module, caller: str = "save") -> Checkpoint:
+    """What a file of the model holds, checked as `load` does."""
+    network = inside(model, caller)
     try:
         checkpoint = checkpoint_of(network)._replace(
             state_dict=plain_state(network),
@@ -48,9 +56,7 @@ def save(model: nn.Module, path: str | PathLike[str]) -> Path:
         to_vitedu(checkpoint.state_dict, Metadata(header=header))
     except UserError as error:
         raise UserError(f"the model cannot be saved: {error}") from None
-    target = checked_path(user_path(path))
-    write_weights(target, checkpoint)
-    return target
+    return checkpoint
 
 
 def inside(model: nn.Module, caller: str = "save") -> Network:

@@ -1,0 +1,163 @@
+"""A model as a program that runs without vitedu: ONNX, or torch.export.
+
+`vitedu.weights.convert("ViT-Ti/16", "model.onnx", to="onnx")`: pixels in,
+logits out.
+"""
+
+import io
+import json
+import warnings
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from vitedu.errors import UserError, readable_bytes
+from vitedu.model.network import Network, new_network
+from vitedu.weights.checkpoint import Checkpoint
+
+Program = Literal["onnx", "torch-export"]
+PROGRAMS: dict[str, tuple[str, ...]] = {
+    "onnx": (".onnx",),
+    "torch-export": (".pt2",),
+}
+NEEDED = ("onnx", "onnxruntime", "onnxscript")
+# of an ONNX file, which is one protobuf message
+MOST_BYTES = 2_000_000_000
+# share of the largest logit: two runtimes add float32 in other orders
+ROUNDING = 1e-3
+
+
+class FromPixels(nn.Module):
+    """uint8 pixels (b, c, h, w), 0 to 255 -> the network's output, float32.
+
+    The same numbers as `vitedu.pictures.normalise`.
+    """
+
+    scale: Tensor
+    offset: Tensor
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+        spec = network.preprocess
+        pairs = [*zip(spec.mean, spec.std, strict=True)]
+        scale = torch.tensor([1 / (255 * std) for _, std in pairs])
+        offset = torch.tensor([-mean / std for mean, std in pairs])
+        self.register_buffer("scale", scale[:, None, None])
+        self.register_buffer("offset", offset[:, None, None])
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(b, c, h, w) -> (b, classes)."""
+        return self.network(images.float() * self.scale + self.offset)
+
+
+def check_packages(to: str) -> None:
+    """UserError: what ONNX needs isn't installed."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if to == "onnx" and missing:
+        raise UserError(
+            f"--to onnx needs {', '.join(missing)}; "
+            "pip install 'vitedu[onnx]', or take --to torch-export"
+        )
+
+
+def exported(checkpoint: Checkpoint, to: Program) -> tuple[bytes, str]:
+    """A file's content, and by how much its output differs from the model's.
+
+    The input "images" is uint8 (b, c, h, w) for any b; the output "logits", or
+    "features" without classes, is float32, before softmax or sigmoid. Metadata
+    "preprocess", "class_names" and "loss" (if it is the sigmoid's) are JSON.
+
+    UserError: the program computes something else, or is too large for ONNX.
+    """
+    with torch.device("meta"):
+        network = new_network(checkpoint.config)
+    state = {name: x.float() for name, x in checkpoint.state_dict.items()}
+    network.load_state_dict(state, assign=True)
+    network.preprocess = checkpoint.preprocess
+    model = FromPixels(network).eval()
+    usage = checkpoint.usage.to_json()
+    metadata = {key: json.dumps(value) for key, value in usage.items()}
+    output = "logits" if checkpoint.config.num_classes else "features"
+    with torch.no_grad(), warnings.catch_warnings():
+        # what exporters say about themselves
+        warnings.simplefilter("ignore")
+        if to == "onnx":
+            content = to_onnx(model, pixels(model, 2), metadata, output)
+            run = run_of_onnx(content)
+        else:
+            content = to_torch_export(model, pixels(model, 2), metadata)
+            run = torch.export.load(io.BytesIO(content)).module()
+        differences, sizes = [], []
+        for images in (pixels(model, 3), pixels(model, 1)):
+            want = model(images)
+            differences.append((run(images) - want).abs().max().item())
+            sizes.append(want.abs().max().item())
+    found = (
+        f"its {output} of four images of noise differ from the model's by up "
+        f"to {max(differences):.1e} (the largest is {max(sizes):.1e})"
+    )
+    # also not where one is NaN
+    if not all(x <= ROUNDING * max(sizes) for x in differences):
+        raise UserError(
+            f"the model cannot be written as {to}: {found}, which is more than "
+            "rounding"
+        )
+    return content, found
+
+
+def pixels(model: FromPixels, b: int) -> Tensor:
+    config = model.network.config
+    shape = (b, config.in_channels, *config.image_size)
+    generator = torch.Generator().manual_seed(b)
+    return torch.randint(256, shape, dtype=torch.uint8, generator=generator)
+
+
+def to_onnx(
+    model: FromPixels, images: Tensor, metadata: dict[str, str], output: str
+) -> bytes:
+    num_bytes = 4 * sum(weight.numel() for weight in model.parameters())
+    if num_bytes > MOST_BYTES:
+        raise UserError(
+            f"the weights take {readable_bytes(num_bytes)}, and an ONNX file "
+            f"holds {readable_bytes(MOST_BYTES)}; take --to torch-export"
+        )
+    program = torch.onnx.export(
+        model,
+        (images,),
+        dynamo=True,
+        input_names=["images"],
+        output_names=[output],
+        dynamic_shapes={"images": {0: "batch"}},
+        verbose=False,
+    )
+    program.model.metadata_props.update(metadata)
+    content: bytes = program.model_proto.SerializeToString()
+    return content
+
+
+def run_of_onnx(content: bytes) -> Callable[[Tensor], Tensor]:
+    import onnxruntime
+
+    session: Any = onnxruntime.InferenceSession(content)
+
+    def run(images: Tensor) -> Tensor:
+        (found,) = session.run(None, {"images": images.numpy()})
+        return torch.from_numpy(found)
+
+    return run
+
+
+def to_torch_export(
+    model: FromPixels, images: Tensor, metadata: dict[str, str]
+) -> bytes:
+    batch = torch.export.Dim("batch")
+    program = torch.export.export(
+        model, (images,), dynamic_shapes={"images": {0: batch}}
+    )
+    file = io.BytesIO()
+    torch.export.save(program, file, extra_files=metadata)
+    return file.getvalue()

@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -243,8 +244,9 @@ def _tried(
         names = ("batch_size", "log_every", "compile")
         asked = {name: getattr(config, name) for name in names}
         steps = count_steps(config, len(start.sources.train))
-        shown = replace(start.config, **asked)
-        on_start(start._replace(config=shown, num_steps=steps))
+        state = copy(start.state)
+        state.config = replace(start.config, **asked)
+        on_start(Start(state.config, start.sources, state, steps))
 
     trial = Trial(device, announce)
     try:

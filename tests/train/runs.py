@@ -32,6 +32,8 @@ SHORT = TrainConfig(
     dataset="set.npz",
     steps=6,
     batch_size=8,
+    precision="fp32",
+    num_workers=0,
 )
 
 

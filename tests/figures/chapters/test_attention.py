@@ -55,18 +55,14 @@ def test_the_slope_is_drawn_where_it_is_named():
     assert "near 0.2, far 0.0005" in alt
 
 
-def test_the_right_card_is_framed_and_bars_are_weights():
-    cards = torch.zeros(10, 4, 4)
-    rows = {"pixels": torch.full((10,), 0.1), "learned": torch.eye(10)[7]}
-    figure, alt = attention.deal(cards[0], cards, rows, 7)
-    (axes,) = figure.axes
-    frames = [patch for patch in axes.patches if not patch.get_fill()]
-    assert [frame.get_xy() for frame in frames] == [(2.01, 1.69)]  # second row
-    bars = [patch for patch in axes.patches if patch.get_height() == 0.18]
-    shares = [bar.get_width() / 0.86 for bar in bars]  # a whole card is 1
-    assert shares == pytest.approx([0.1] * 10 + [0.0] * 7 + [1, 0, 0])
-    assert {"10%", "100%"} <= set(words(axes))
-    assert "learned give most to the 7, 100%; the right card is the 7" in alt
+def test_the_patch_that_asks_is_framed_and_its_twin_is_dashed():
+    figure, alt = attention.puzzle(torch.zeros(3, 32, 32), 5, 7)
+    asks, twin = figure.axes[0].patches
+    assert asks.get_xy() == (7.5, 7.5)  # second row, second column
+    assert twin.get_xy() == (23.5, 7.5)
+    assert asks.get_linestyle() == "-"
+    assert twin.get_linestyle() != "-"
+    assert "its twin has a dashed frame" in alt
 
 
 def test_what_moves_is_counted():

@@ -128,54 +128,23 @@ def steepness(gaps: Mapping[str, float]) -> "tuple[Figure, str]":
     return figure, alt
 
 
-def deal(
-    query: Tensor, cards: Tensor, rows: Mapping[str, Tensor], right: int
-) -> "tuple[Figure, str]":
-    """A query (h, w), ten cards (10, h, w), and a bar under each card per row.
+def puzzle(picture: Tensor, asks: int, twin: int) -> "tuple[Figure, str]":
+    """Glyphs (3, 32, 32) in 0..1; the patch that asks is framed, and its twin.
 
-    `rows` are at most two, name to weights (10,): a bar as wide as its card is
-    1, and the largest of a row has its weight beside it. The right card is
-    framed.
+    Patches of 8 x 8 pixels are numbered row by row.
     """
-    figure, axes = chart(WIDTH, 3.0)
-    axes.set(xlim=(-1.7, 5.05), ylim=(3.45, -0.25), aspect="equal")
+    figure, axes = chart(3.2, 3.2)
+    draw_picture(axes, picture)
     axes.axis("off")
-    _digit(axes, query, -1.5, 0.35, 1.1)
-    axes.text(-0.95, 0.12, "query", fontsize=12, ha="center")
-    corners = [(card % 5, 1.75 * (card // 5)) for card in range(len(cards))]
-    chosen = []
-    colors = (STREAM, ATTENTION)
-    for number, (name, weights) in enumerate(rows.items()):
-        color, y = colors[number], 2.1 + 0.42 * number
-        rectangle(axes, (-1.6, y - 0.1), (0.2, 0.2), color=color)
-        axes.text(-1.32, y, name, fontsize=11, va="center_baseline")
-        for (left, top), weight in zip(corners, weights.tolist(), strict=True):
-            bar = (left + 0.07, top + 1.0 + 0.24 * number)
-            rectangle(axes, bar, (0.86 * weight, 0.18), color=color)
-        best = int(weights.argmax())
-        most, (left, top) = float(weights[best]), corners[best]
-        chosen.append(f"{name} give most to the {best}, {most:.0%}")
-        inside = most > 0.6
-        label(
-            axes,
-            (
-                left + 0.07 + (0.43 if inside else 0.86 * most + 0.05),
-                top + 1.0 + 0.24 * number + 0.09,
-            ),
-            f"{most:.0%}",
-            "white" if inside else color,
-            9,
-            ha="center" if inside else "left",
-            va="center_baseline",
-        )
-    for card, (left, top) in zip(cards, corners, strict=True):
-        _digit(axes, card, left + 0.07, top, 0.86)
-    left, top = corners[right]
-    frame = {"fill": False, "edgecolor": ATTENTION, "linewidth": 3}
-    rectangle(axes, (left + 0.01, top - 0.06), (0.98, 1.54), **frame)
+    for number, style in ((asks, "-"), (twin, (0, (2, 1.5)))):
+        row, column = divmod(number, 4)
+        corner = (8 * column - 0.5, 8 * row - 0.5)
+        frame = {"fill": False, "ec": "white", "lw": 2.5, "ls": style}
+        rectangle(axes, corner, (8, 8), **frame)
     alt = (
-        f"A handwritten {right} as the query, ten cards from 0 to 9, and bars "
-        f"under them: {', '.join(chosen)}; the right card is the {right}."
+        "Sixteen patches with coloured glyphs, such as crosses, rings and "
+        "letters. Every glyph is there twice, in two colours. One patch is "
+        "framed, and its twin has a dashed frame."
     )
     return figure, alt
 
@@ -393,14 +362,6 @@ def _cells(
 ) -> None:
     """Four rows of small squares, a colour a column."""
     squares(axes, corner, 11, list(colors) * 4, columns=len(colors))
-
-
-def _digit(
-    axes: "Axes", pixels: Tensor, left: float, top: float, side: float
-) -> None:
-    """A grey picture (h, w), dark on white, in a square of `axes`."""
-    place = (left, left + side, top + side, top)
-    axes.imshow(pixels.numpy(), cmap="gray_r", vmin=0, extent=place, zorder=1)
 
 
 def _one_digit(number: float) -> str:

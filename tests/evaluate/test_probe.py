@@ -144,6 +144,12 @@ def test_a_small_temperature_does_not_overflow():
     assert knn(MODEL, train, test, temperature=1e-4) == nearest
 
 
+@pytest.mark.parametrize("options", [{"k": 0}, {"temperature": 0.0}])
+def test_no_neighbour_and_no_temperature_are_refused(options):
+    with pytest.raises(ValueError, match="k of at least 1 and a temperature"):
+        knn(MODEL, drawn(), drawn(), **options)
+
+
 @pytest.mark.slow  # scikit-learn's import takes seconds
 def test_the_nearest_is_scikit_learns():
     neighbors = pytest.importorskip("sklearn.neighbors")

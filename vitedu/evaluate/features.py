@@ -46,22 +46,23 @@ def features(
     A feature is the head's input: the class token or the pooled patches after
     the final norm (and the pre-logits layer, if any); for a ResNet the mean
     over positions. `model` and `data` are as for `accuracy`, but labels are the
-    data's own: for a folder, its classes in alphabetical order. `Features` as
-    `data` are returned as they are, here and in what is built on features.
+    data's own: for a folder, its classes in alphabetical order. All that is
+    built on features takes a model and data too, or `Features`, such as some
+    that were computed with more workers; here these are returned as they are.
 
     UserError: the data have another form, or the model keeps all tokens
     (pool=none). ValueError: there are no images. TypeError: the model isn't a
     ViT or ResNet of vitedu.
     """
-    return features_and_names(model, data, batch_size, num_workers)[0]
+    return features_and_names(model, data, (), batch_size, num_workers)[0]
 
 
 def features_and_names(
     model: nn.Module | str | PathLike[str],
     data: Data,
-    batch_size: int,
-    num_workers: int,
     like: tuple[str, ...] = (),
+    batch_size: int = 64,
+    num_workers: int = 0,
 ) -> tuple[Features, tuple[str, ...]]:
     """`features`, and the classes of a folder, which are matched with `like`.
 
@@ -97,16 +98,11 @@ def features_and_names(
 
 
 def features_of_both(
-    model: nn.Module | str | PathLike[str],
-    train: Data,
-    test: Data,
-    batch_size: int,
-    num_workers: int,
+    model: nn.Module | str | PathLike[str], train: Data, test: Data
 ) -> tuple[Features, Features]:
     """Checked; the classes of a folder `test` are matched with `train`'s."""
-    size, workers = batch_size, num_workers
-    known, names = features_and_names(model, train, size, workers)
-    unseen, _ = features_and_names(model, test, size, workers, names)
+    known, names = features_and_names(model, train)
+    unseen, _ = features_and_names(model, test, names)
     check_features("training images", *known)
     check_features("test images", *unseen)
     return known, unseen

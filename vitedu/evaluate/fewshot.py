@@ -51,8 +51,6 @@ def fewshot_accuracy(
     test: Data,
     *,
     l2: float = 2.0**10,
-    batch_size: int = 64,
-    num_workers: int = 0,
 ) -> float:
     """Top-1 accuracy in percent of a classifier from all images of `train`.
 
@@ -62,7 +60,7 @@ def fewshot_accuracy(
 
     UserError: the data don't fit. ValueError: the features and labels don't.
     """
-    few, unseen = features_of_both(model, train, test, batch_size, num_workers)
+    few, unseen = features_of_both(model, train, test)
     classifier = fewshot_classifier(model, few, l2=l2)
     answers = classifier.scores(unseen.features).argmax(dim=1)
     return percent_right(answers, unseen.labels)
@@ -73,8 +71,6 @@ def fewshot_classifier(
     train: Data,
     *,
     l2: float = 2.0**10,
-    batch_size: int = 64,
-    num_workers: int = 0,
 ) -> FewShotClassifier:
     """The classifier of `fewshot_accuracy`, from the same arguments.
 
@@ -84,7 +80,7 @@ def fewshot_classifier(
     ValueError: the features and labels don't fit together, or `l2` isn't above
     0, without which there are many solutions.
     """
-    few, _ = features_and_names(model, train, batch_size, num_workers)
+    few, _ = features_and_names(model, train)
     check_features("training images", *few)
     if not l2 > 0:
         raise ValueError(f"l2 must be above 0, got {l2}")
@@ -162,8 +158,6 @@ def fewshot_curve(
     shots: Sequence[int] = SHOTS,
     seeds: Sequence[int] = SEEDS,
     l2: float = 2.0**10,
-    batch_size: int = 64,
-    num_workers: int = 0,
 ) -> list[FewShotPoint]:
     """`fewshot_accuracy` for several numbers of shots, each with several seeds.
 
@@ -171,7 +165,7 @@ def fewshot_curve(
 
     ValueError: a class has too few images, or what `fewshot_accuracy` says.
     """
-    pool, unseen = features_of_both(model, train, test, batch_size, num_workers)
+    pool, unseen = features_of_both(model, train, test)
 
     def measure(k: int, seed: int) -> float:
         few = pool.take(sample_shots(pool.labels, k, seed))

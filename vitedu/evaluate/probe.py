@@ -49,20 +49,13 @@ class LinearProbe(NamedTuple):
         return F.linear(x, self.weight, self.bias)
 
     def accuracy(
-        self,
-        model: nn.Module | str | PathLike[str],
-        test: Data,
-        *,
-        batch_size: int = 64,
-        num_workers: int = 0,
+        self, model: nn.Module | str | PathLike[str], test: Data
     ) -> float:
         """Top-1 accuracy on `test` in percent; arguments as for `features`.
 
         Classes of a folder are matched by name with those of the training data.
         """
-        (x, y), _ = features_and_names(
-            model, test, batch_size, num_workers, self.class_names
-        )
+        (x, y), _ = features_and_names(model, test, self.class_names)
         check_features("test images", x, y)
         return percent_right(self.logits(x).argmax(dim=1), y)
 
@@ -74,8 +67,6 @@ def linear_probe(
     l2: float | Sequence[float] = L2S,
     validation: float = 0.2,
     seed: int = 0,
-    batch_size: int = 64,
-    num_workers: int = 0,
 ) -> LinearProbe:
     """Multinomial logistic regression on features, by L-BFGS in float64.
 
@@ -89,7 +80,7 @@ def linear_probe(
     UserError: too few images to hold some out. ValueError: the features and
     labels don't fit together, or an `l2` isn't above 0.
     """
-    known, names = features_and_names(model, train, batch_size, num_workers)
+    known, names = features_and_names(model, train)
     check_features("training images", *known)
     l2s = sorted([l2] if isinstance(l2, int | float) else l2, reverse=True)
     if not l2s[-1] > 0:
@@ -148,8 +139,6 @@ def knn(
     *,
     k: int = 20,
     temperature: float = 0.07,
-    batch_size: int = 64,
-    num_workers: int = 0,
 ) -> float:
     """Top-1 accuracy in percent of the nearest neighbours, without training.
 
@@ -158,12 +147,15 @@ def knn(
     exp(s / temperature). `model`, `train` and `test` are as for `features`;
     classes of folders are matched by name.
 
-    ValueError: features and labels don't fit together.
+    ValueError: features and labels don't fit together; k, temperature too low.
     Source: Wu et al. 2018, section 3.4; k and temperature are DINO's.
     """
-    (x, y), (xt, yt) = features_of_both(
-        model, train, test, batch_size, num_workers
-    )
+    if k < 1 or not temperature > 0:
+        raise ValueError(
+            "knn needs k of at least 1 and a temperature above 0, got "
+            f"k={k} and temperature={temperature}"
+        )
+    (x, y), (xt, yt) = features_of_both(model, train, test)
     x, xt = (F.normalize(each.float()) for each in (x, xt))
     answers = []
     for rows in xt.split(max(1, SIMILARITIES // len(x))):

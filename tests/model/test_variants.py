@@ -52,6 +52,8 @@ POSITIONS = {
     "Relative in layers": Relative("layers"),
     "Relative shared": Relative("shared"),
     "RoPE": RoPE(),
+    "RoPE, rows first": RoPE(rows_first=True, across=5),
+    "RoPE, unit": RoPE(unit=True),
 }
 VITS = {
     **{name: tiny(position=each) for name, each in POSITIONS.items()},

@@ -13,6 +13,7 @@ from vitedu.model import (
     NoPosition,
     Patches,
     ResNetConfig,
+    RoPE,
     SinCos2D,
     Standard,
     new_network,
@@ -113,6 +114,21 @@ HELD = {
             swiglu={"block": Standard(swiglu=True)},
             clip={"stem": Patches(bias=False, norm=True), "gelu": "quick"},
             norm_of_the_mean={"pool": "mean_norm"},
+            clips_epsilon={"norm_eps": 1e-5},
+            rope={"position": RoPE(), "block": Standard(layer_scale=0.1)},
+            rope_of_rows=FLAT
+            | {
+                "pool": "mean_norm",
+                "registers": 2,
+                "position": RoPE(50.0, rows_first=True, across=16),
+                "block": Standard(qkv_bias=False, qk_norm=True),
+            },
+            dinov3={
+                "norm_eps": 1e-5,
+                "registers": 4,
+                "position": RoPE(unit=True),
+                "block": Standard(layer_scale=1e-5, swiglu=True),
+            },
             no_prefix_rows={
                 "position": Learned1D(prefix=False),
                 "registers": 4,
@@ -204,6 +220,19 @@ def model_of(stored):
     model = new_network(stored.config)
     model.load_state_dict(stored.state_dict)
     return model.double().eval()
+
+
+def with_exact_rope(theirs):
+    """timm's Eva in float64, with speeds that aren't rounded to float32."""
+    theirs, rope = theirs.double().eval(), getattr(theirs, "rope", None)
+    if hasattr(rope, "bands"):
+        k = rope.bands.numel()
+        rope.bands = rope.temperature ** -(torch.arange(k).double() / k)
+        rope._update_cached_embed(rope.feat_shape, rope.bands)
+    if hasattr(rope, "periods"):
+        k = rope.periods.numel()
+        rope.periods = rope.temperature ** (torch.arange(k).double() / k)
+    return theirs
 
 
 def images(config):

@@ -29,6 +29,7 @@ from .examples import (
     images,
     metadata,
     model_of,
+    with_exact_rope,
     write,
 )
 
@@ -174,7 +175,7 @@ READERS = {
 )
 def test_the_other_library_gives_our_logits(tmp_path, to, name):
     before = example(to, name)
-    theirs = READERS[to](tmp_path, before).double().eval()
+    theirs = with_exact_rope(READERS[to](tmp_path, before))
     x = images(before.config)
     with torch.no_grad():
         # float64, sums of at most 192 terms in another order: measured 4e-15
@@ -245,12 +246,12 @@ def test_a_pattern_that_matches_nothing_is_an_error(tmp_path, to):
 
 IN_BLOCKS = {
     "Learned1D(at='layers')": {"position": Learned1D(at="layers")},
-    "RoPE": {"position": RoPE()},
     "Axial": {"block": Axial()},
 }
 HYBRID = {"stem": Hybrid((1, 1)), "patch_size": 1, "image_size": 32}
 NO_PLACE = {
     "npz": {
+        "RoPE": {"position": RoPE()},
         "Learned2D": {"position": Learned2D()},
         "Relative": {"position": Relative()},
         "SinCos2D(at='shared'": {"position": SinCos2D(at="shared")},
@@ -261,6 +262,7 @@ NO_PLACE = {
         "Patches(norm=True)": {"stem": Patches(norm=True)},
     },
     "hf": {
+        "RoPE": {"position": RoPE()},
         "pool='mean'": {"pool": "mean"},
         "pool='map'": {"pool": "map", "class_token": False},
         "a pre-logits layer below a head": {"pre_logits": 8},
@@ -269,6 +271,7 @@ NO_PLACE = {
         "Hybrid": HYBRID,
     },
     "torchvision": {
+        "RoPE": {"position": RoPE()},
         "pool='mean'": {"pool": "mean"},
         "a network without a head": {"num_classes": 0},
         "images of 16x32": {"image_size": (16, 32)},

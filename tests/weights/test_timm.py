@@ -29,11 +29,13 @@ from vitedu.weights.convert import in_the_form_of
 
 from ..tiny import tiny
 from .examples import (
+    assert_same,
     assert_same_function,
     checkpoint,
     images,
     model_of,
     randomise,
+    with_exact_rope,
 )
 
 # tokens 3x4, three heads of 8, an MLP that is no multiple of the width
@@ -435,11 +437,13 @@ UNREAD = {
     "weights of a ViT with differential attention": r"vit_d(little|wee)_.*",
     "has norms behind the branches": r"\w+_rpn_224",
     "has no norm behind its blocks": r"\w+_radio_v\d|vit_intern300m_.*",
+    "has a RoPE whose speeds are learned": r"\w+_rope_mixed_\w+",
+    "has a table of positions beside its RoPE": r"\w+_rope_ape_224",
 }
 
 
-@pytest.mark.slow  # builds 154 models, small ones
-@pytest.mark.filterwarnings("ignore:.*crop_mode='squash'")
+@pytest.mark.slow  # builds 189 models, small ones
+@pytest.mark.filterwarnings("ignore:.*(crop_mode='squash'|says images of)")
 def test_six_of_seven_names_of_timm_load_and_the_others_name_the_part(timm):
     names = [
         name
@@ -447,8 +451,13 @@ def test_six_of_seven_names_of_timm_load_and_the_others_name_the_part(timm):
         for name in timm.list_models("*", module=module)
         if name.startswith(("vit_", "deit"))
     ]
+    rotated = [
+        name
+        for name in timm.list_models(module="eva")
+        if re.search("_(rope|dinov3|lingbot)", name)
+    ]
     loaded = set()
-    for name in names:
+    for name in names + rotated:
         patch = int(re.search(r"patch(\d+)", name)[1])
         sizes = {"embed_dim": 32, "depth": 2, "num_heads": 2, "num_classes": 5}
         theirs = randomise(timm.create_model(name, img_size=2 * patch, **sizes))
@@ -462,9 +471,15 @@ def test_six_of_seven_names_of_timm_load_and_the_others_name_the_part(timm):
             ours = load(folder, dtype=torch.float64)
         x = images(ours.config)
         with torch.no_grad():
-            assert_close(ours(x), theirs.double()(x), rtol=1e-10, atol=1e-10)
+            want = with_exact_rope(theirs)(x)
+        assert_close(ours(x), want, rtol=1e-10, atol=1e-10)
         loaded.add(name)
-    assert len(loaded) >= 0.86 * len(names) and len(names) >= 150
+        # and back
+        checkpoint = checkpoint_of(ours.float())
+        again = timm_config.from_vitedu(checkpoint)
+        assert_same(again, theirs.float().state_dict())
+    assert len(loaded & {*names}) >= 0.86 * len(names) and len(names) >= 150
+    assert len(loaded & {*rotated}) >= 20
 
 
 # --- refused in a sentence

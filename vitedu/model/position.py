@@ -10,6 +10,7 @@ what a kind may do. Table 8 compares kinds and places to add them:
 `vit("ViT-B/16", position=Learned2D(at="layers"))`
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -227,7 +228,8 @@ def sincos_table(
             f"8, got {embed_dim}"
         )
     k = embed_dim // 4
-    y, x = angles(grid, 10_000.0 ** -(numbers(k) / (k - 1)))
+    places = [numbers(size) for size in grid]
+    y, x = angles(places, 10_000.0 ** -(numbers(k) / (k - 1)))
     patches = torch.cat([x.sin(), x.cos(), y.sin(), y.cos()], dim=1).to(dtype)
     return F.pad(patches, (0, 0, num_prefix_tokens, 0))[None]
 
@@ -239,22 +241,34 @@ def rotation_table(
     *,
     dtype: torch.dtype = torch.float64,
     num_prefix_tokens: int = 0,
+    rows_first: bool = False,
+    across: int | None = None,
+    unit: bool = False,
 ) -> Tensor:
     """Grid (rows, columns) -> RoPE's cosines and sines, (2, t, hd/2), on CPU.
 
     With k = hd/4 speeds w, falling geometrically from 1 to theta^(1/k - 1), a
     patch at row r and column c is turned by the angles [c w, r w], computed in
-    float64. Prefix tokens come first, and are turned by 0.
+    float64. Prefix tokens come first, and are turned by 0. The last three
+    are RoPE's.
     """
     k = head_dim // 4
-    y, x = angles(grid, theta ** -(numbers(k) / k))
-    both = F.pad(torch.cat([x, y], dim=1), (0, 0, num_prefix_tokens, 0))
+    places = [numbers(size) for size in grid]
+    if across:
+        places = [each * across / len(each) for each in places]
+    if unit:
+        places = [
+            2 * math.pi * ((2 * each + 1) / len(each) - 1) for each in places
+        ]
+    y, x = angles(places, theta ** -(numbers(k) / k))
+    turns = torch.cat([y, x] if rows_first or unit else [x, y], dim=1)
+    both = F.pad(turns, (0, 0, num_prefix_tokens, 0))
     return torch.stack([both.cos(), both.sin()]).to(dtype)
 
 
-def angles(grid: tuple[int, int], speeds: Tensor) -> tuple[Tensor, Tensor]:
+def angles(places: list[Tensor], speeds: Tensor) -> tuple[Tensor, Tensor]:
     """Row and column of each patch times each speed (k,): both (n, k)."""
-    y, x = torch.meshgrid(*map(numbers, grid), indexing="ij")
+    y, x = torch.meshgrid(*places, indexing="ij")
     return y.reshape(-1, 1) * speeds, x.reshape(-1, 1) * speeds
 
 

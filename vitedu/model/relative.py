@@ -14,7 +14,7 @@ from einops import rearrange
 from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
-from vitedu.fields import Range
+from vitedu.fields import LATER, Count, Range, shown
 from vitedu.model.attention import attention_layers
 from vitedu.model.position import (
     FixedTable,
@@ -102,6 +102,13 @@ class RoPE(Position):
     where. The tokens before the patches aren't rotated. Nothing is learned or
     stored.
 
+    - theta: the largest speed over the smallest, nearly
+    - rows_first: the first half of the points turns by row, not by column
+    - across: places are scaled to this many patches a side; None: they count
+    - unit: as DINOv3, whose places are from -1 to 1 across an image of any
+      size, times 2 pi; its rows are first, and the two numbers of a point are
+      hd/2 apart, not neighbours
+
     UserError, when the model is built: the width of a head isn't a multiple of
     4, or the blocks aren't those of `Standard()`.
     Source: Heo et al. 2024, "Rotary Position Embedding for Vision Transformer"
@@ -110,6 +117,10 @@ class RoPE(Position):
 
     name: str = field(default="RoPE", init=False, repr=False)
     theta: Annotated[float, Range(1)] = 100.0
+    rows_first: bool = field(default=False, metadata=LATER)
+    across: Count | None = field(default=None, metadata=LATER)
+    unit: bool = field(default=False, metadata=LATER)
+    __repr__ = shown
 
     def build(self, config: "ViTConfig") -> FixedTable:
         head_dim = config.embed_dim // config.num_heads
@@ -124,24 +135,29 @@ class RoPE(Position):
             head_dim=head_dim,
             theta=self.theta,
             num_prefix_tokens=config.num_prefix_tokens,
+            rows_first=self.rows_first,
+            across=self.across,
+            unit=self.unit,
         )
         return FixedTable(config.grid, compute)
 
     def attach(self, model: "ViT") -> None:
         for layer in attention_layers(model.blocks, "RoPE()"):
-            layer.rotate = Rotation(model)
+            layer.rotate = Rotation(model, self.unit)
 
 
 class Rotation(nn.Module):
     """q and k (b, heads, t, hd), rotated by the table in `owner.pos_embed`."""
 
-    def __init__(self, owner: nn.Module) -> None:
+    def __init__(self, owner: nn.Module, in_halves: bool = False) -> None:
         super().__init__()
         self.owner = (owner,)  # as in RelativeBias
+        self.in_halves = in_halves
 
     def forward(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         cosine, sine = beside(q, self.owner[0].pos_embed())
-        return rotated(q, cosine, sine), rotated(k, cosine, sine)
+        turn = rotated_halves if self.in_halves else rotated
+        return turn(q, cosine, sine), turn(k, cosine, sine)
 
 
 def rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -149,3 +165,10 @@ def rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     a, b = x[..., ::2], x[..., 1::2]
     turned = torch.stack([a * cosine - b * sine, b * cosine + a * sine], dim=-1)
     return turned.flatten(-2).to(x.dtype)
+
+
+def rotated_halves(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """As `rotated`, of points whose two numbers are hd/2 apart."""
+    a, b = x.chunk(2, dim=-1)
+    turned = torch.cat([a * cosine - b * sine, b * cosine + a * sine], dim=-1)
+    return turned.to(x.dtype)

@@ -56,7 +56,7 @@ DIALECTS: dict[Dialect, ModuleType] = {
 # Other architectures: what they are called, and a name that only they have.
 # Without it some would pass for a ViT with arrays that may be ignored.
 REFUSED = {
-    "BEiT": r"\.\d+\.(gamma_1|lambda_1)$",
+    "BEiT": r"relative_position_bias_table$|\.\d+\.lambda_1$",
     "CLIP in OpenAI's spelling (Hugging Face's is read)": r"^visual\.",
     "a DeiT with a distillation token": r"(^|\.)dist(illation)?_token$",
     "a ViT with attention and MLP side by side": r"^blocks\.0\.in_proj\.",

@@ -22,6 +22,7 @@ from vitedu.model import (
     NoPosition,
     Patches,
     ResNetConfig,
+    RoPE,
     Standard,
     ViTConfig,
     new_network,
@@ -30,7 +31,7 @@ from vitedu.model.classifier import checked_names
 from vitedu.model.config import SIZES, WORDS
 from vitedu.model.resnet import LAYERS
 from vitedu.pictures import INTERPOLATIONS, PreprocessSpec
-from vitedu.weights import mapping
+from vitedu.weights import eva, mapping
 from vitedu.weights.checkpoint import Checkpoint, Metadata, NetworkConfig
 from vitedu.weights.mapping import Mapped, Row
 
@@ -76,11 +77,13 @@ HYBRIDS = {
     (3, 4, 6, 3): "vit_large_r50_s32_224",
 }
 ACTS = {"GELUTanh": "tanh", "QuickGELU": "quick"}
+WITH_EPS = "vit_base_patch16_clip_224"  # whose norms' epsilon is 1e-5
 # an activation that JSON can't name, with the MLP that it belongs to
 SWIGLU = "vit_giant_patch14_dinov2"
 # the parts that ours has, by what timm calls them, and words for some others
 PARTS = {"VisionTransformer", "Block", "Attention", "LayerNorm", "Mlp"}
-PARTS |= {"GELU", "GELUTanh", "QuickGELU", "GluMlp", "SiLU"}
+PARTS |= {"GELU", "GELUTanh", "QuickGELU", "GluMlp", "SwiGLU", "SiLU"}
+PARTS |= {"Eva", "EvaBlock", "EvaAttention", "AttentionRope"}
 FOREIGN = {
     "ResPostBlock": "norms behind the branches",
     "DiffAttention": "differential attention",
@@ -105,15 +108,8 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     if {*dropped} - {"mask_token"} and not metadata.config:
         metadata = replace(metadata, name="")
     arrays = {k: v for k, v in arrays.items() if k not in dropped}
-    rows = [
-        Row(
-            re.sub(r"^attn_pool\.", "pool.", name.removeprefix(prefix)),
-            (name,),
-            "same",
-        )
-        for name in arrays
-    ]
-    mapped = mapping.to_ours(rows, arrays)
+    rows = eva.rows_in(name.removeprefix(prefix) for name in arrays)
+    mapped = mapping.to_ours(rows, eva.with_k_bias(arrays), prefix=prefix)
     state = mapped.state
     notes = mapping.note_on_dropped(dropped, parts)
     doubts: tuple[str, ...] = ()
@@ -201,16 +197,14 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
         )
     else:
         owner, stem = "timm's ViT", config.stem
+        is_eva = isinstance(config.position, RoPE)
         open_to = {"stem": (), "pool": (), "registers": ()}
-        is_standard = isinstance(config.block, Standard)
-        mapping.check_vit(
-            owner,
-            config,
-            position=POSITIONS,
-            block=[config.block] if is_standard else [Standard()],
-            **open_to,
-        )
-        is_known = stem in (Patches(), Patches(bias=False, norm=True))
+        open_to["position"] = () if is_eva else POSITIONS
+        if isinstance(config.block, Standard):
+            open_to["block"] = ()
+        mapping.check_vit(owner, config, **open_to)
+        is_clips = stem == Patches(bias=False, norm=True) and not is_eva
+        is_known = stem == Patches() or is_clips
         if config.has_resnet:
             is_known = stem.width == 1 and stem.layers in HYBRIDS
         excess = {
@@ -218,11 +212,14 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
             f"stem={stem}": not is_known,
         }
         mapping.check_holds(owner, excess)
+    state = checkpoint.state_dict
+    if isinstance(config, ViTConfig) and isinstance(config.position, RoPE):
+        return eva.from_ours(state, config)
     rows = [
         Row(ours, (re.sub(r"^pool\.", "attn_pool.", ours),), "same")
-        for ours in checkpoint.state_dict
+        for ours in state
     ]
-    return mapping.to_theirs(rows, checkpoint.state_dict)
+    return mapping.to_theirs(rows, state)
 
 
 def family_of(name: str) -> str | None:
@@ -297,20 +294,21 @@ def fields_of(
     sizes = model.embed_dim, len(model.blocks)
     if sizes != (embed_dim, depth) and "architecture" not in metadata.config:
         return {}
-    act = block.mlp.act
+    act, scaled = block.mlp.act, getattr(block, "ls1", block)
     is_tanh = getattr(act, "approximate", None) == "tanh"
     pool = POOLS[model.global_pool]
+    position = eva.rope_of(model) or NoPosition()
     return {
-        "position": NoPosition() if model.pos_embed is None else None,
+        "position": position if model.pos_embed is None else None,
         "embed_dim": model.embed_dim,
         "depth": len(model.blocks),
         "num_heads": block.attn.num_heads,
         "image_size": tuple(model.patch_embed.img_size),
         "norm_eps": block.norm1.eps,
-        "pool_include_prefix": model.pool_include_prefix,
+        "pool_include_prefix": getattr(model, "pool_include_prefix", False),
         "pool": "mean_norm" if is_norm(model.fc_norm) else pool,
         "gelu": ACTS.get(type(act).__name__, "tanh" if is_tanh else "exact"),
-        "layer_scale": getattr(block.ls1, "init_values", None),
+        "layer_scale": getattr(scaled, "init_values", None),
     }
 
 
@@ -325,7 +323,9 @@ def foreign_part(model: nn.Module) -> str | None:
         if name not in PARTS:
             return FOREIGN.get(name, f"a {name}")
     mlp, act = block.mlp, type(block.mlp.act).__name__
-    is_swiglu = type(mlp).__name__ == "GluMlp" and not mlp.gate_last
+    is_swiglu = type(mlp).__name__ == "SwiGLU" or not getattr(
+        mlp, "gate_last", True
+    )
     if is_swiglu != (act == "SiLU"):
         return f"an MLP with {act}"
     if is_norm(block.attn.norm) or is_norm(block.mlp.norm):
@@ -333,7 +333,7 @@ def foreign_part(model: nn.Module) -> str | None:
     pools = {"avg"} if is_norm(model.fc_norm) else POOLS
     if model.global_pool not in pools:
         return f"the pool {model.global_pool!r}"
-    return None
+    return eva.foreign_part(model) if type(model).__name__ == "Eva" else None
 
 
 def is_norm(part: nn.Module) -> bool:
@@ -400,6 +400,8 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
     model.preprocess = checkpoint.preprocess
     if isinstance(config, ViTConfig):
         architecture, args = vit_of(config), args_of(config)
+        if isinstance(config.position, RoPE):
+            args = eva.args_of(config, checkpoint.state_dict, args)
         features, pool = config.embed_dim, args["global_pool"]
     else:
         architecture, args = bit_of(config), {"in_chans": config.in_channels}
@@ -424,8 +426,12 @@ def vit_of(config: ViTConfig) -> str:
     """timm's name of a ViT of these sizes, else `PLAIN`."""
     if isinstance(config.stem, Hybrid):
         return HYBRIDS[config.stem.layers]
+    if isinstance(config.position, RoPE):
+        return eva.WITH_EPS if config.norm_eps == 1e-5 else eva.PLAIN
     if config.block.swiglu:
         return SWIGLU
+    if config.norm_eps == 1e-5:
+        return WITH_EPS
     for size, (width, depth, *_) in SIZES.items():
         if (width, depth) == (config.embed_dim, config.depth):
             name = f"vit_{WORDS[size]}_patch{config.patch_size[0]}_224"
@@ -461,6 +467,10 @@ def args_of(config: ViTConfig) -> dict[str, Any]:
     said = {name: value for name, value in said.items() if value is not None}
     if block.swiglu:  # whose architecture has a LayerScale
         said["init_values"] = block.layer_scale
+    elif config.norm_eps == 1e-5:
+        said["pre_norm"] = getattr(config.stem, "norm", False)
+    else:
+        said["norm_layer"] = "layernorm"
     return {
         "img_size": list(config.image_size),
         "patch_size": list(config.patch_size),
@@ -475,6 +485,5 @@ def args_of(config: ViTConfig) -> dict[str, Any]:
         # whether it norms the mean, in place of the tokens
         "fc_norm": is_normed,
         "act_layer": "silu" if block.swiglu else gelus[config.gelu],
-        "norm_layer": "layernorm",
         **said,
     }

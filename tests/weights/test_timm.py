@@ -23,9 +23,9 @@ from vitedu.model.hybrid import Hybrid
 from vitedu.model.position import Learned1D, NoPosition
 from vitedu.model.resnet import RESNETS, ResNet, ResNetConfig
 from vitedu.weights import Metadata
-from vitedu.weights import timm as timm_config
 from vitedu.weights.checkpoint import checkpoint_of
 from vitedu.weights.convert import in_the_form_of
+from vitedu.weights.timm import plain as timm_config
 
 from ..tiny import tiny
 from .examples import (

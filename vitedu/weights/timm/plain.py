@@ -1,4 +1,4 @@
-"""timm's dialect, with its variants: DeiT, DINO, CLIP, MAE and MoCo-v3.
+"""timm's ViT, with its variants: DeiT, DINO, CLIP, MAE and MoCo-v3; its BiT.
 
 timm's names are ours, except for attention pooling. What the arrays cannot say
 is in a config.json beside them, else in timm's own table of names.
@@ -31,9 +31,10 @@ from vitedu.model.classifier import checked_names
 from vitedu.model.config import SIZES, WORDS
 from vitedu.model.resnet import LAYERS
 from vitedu.pictures import INTERPOLATIONS, PreprocessSpec
-from vitedu.weights import eva, mapping
+from vitedu.weights import mapping
 from vitedu.weights.checkpoint import Checkpoint, Metadata, NetworkConfig
 from vitedu.weights.mapping import Mapped, Row
+from vitedu.weights.timm import eva
 
 # Ways of training whose files hold more than the network: what stands in front
 # of the network's own names, and what is left out

@@ -1,6 +1,6 @@
 """timm's Eva: the ViTs of its list that rotate q and k, DINOv3 among them.
 
-A part of the dialect `timm`: what is called otherwise than in its plain ViT.
+What is called otherwise than in its plain ViT, and built otherwise.
 
 `rows_in(["blocks.0.gamma_1"])` is that name beside ours, `blocks.0.ls1.gamma`.
 """

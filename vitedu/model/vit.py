@@ -74,7 +74,7 @@ class ViT(Classifier):
         """Equation (1): (b, c, h, w) -> (b, t, d), the input of block 0."""
         pos_embed = self.pos_embed
         if self.takes_any_size:
-            pos_embed = self.fit_positions(images.shape[-2:])
+            pos_embed = self._fit_positions(images.shape[-2:])
         x = self.patch_embed(images)  # (b, n, d)
         for prefix in (self.reg_token, self.cls_token):
             if prefix is not None:
@@ -221,7 +221,7 @@ class ViT(Classifier):
         after = resize_positions(
             before, self.config, config, mode=mode or self.resize_mode
         )
-        self.fit_modules(config)
+        self._fit_modules(config)
         for name, table in after.items():
             if table is not before[name]:
                 owner, _, last = name.rpartition(".")
@@ -249,11 +249,11 @@ class ViT(Classifier):
             )
         self.takes_any_size = True
 
-    def fit_positions(self, image_size: Sequence[int]) -> Any:
+    def _fit_positions(self, image_size: Sequence[int]) -> Any:
         """`pos_embed` for images of this size, which the modules then take."""
         config = replace(self.config, image_size=tuple(image_size))
         if self.patch_embed.input_shape[1:] != config.image_size:
-            self.fit_modules(config)
+            self._fit_modules(config)
         table = self.pos_embed
         if table is None or isinstance(table, FixedTable):
             return table
@@ -266,7 +266,7 @@ class ViT(Classifier):
             mode=self.resize_mode,
         )
 
-    def fit_modules(self, config: ViTConfig) -> None:
+    def _fit_modules(self, config: ViTConfig) -> None:
         """Tell each module the sizes of `config`; parameters stay."""
         # no numbers, just what its modules know
         with torch.device("meta"):

@@ -160,24 +160,28 @@ print("dropped", report.dropped, "new", report.new, "resized", report.resized)
 # looks into `config.json` first, then at the name. If neither helps, it takes 0.5 and
 # warns you.
 #
-# ### … DeiT, DINO (the first), MAE?
+# ### … DeiT, DINO, DINOv2, MAE, MoCo-v3?
 #
 # These use timm's array names, so they load the same way.
 #
 # ```python
 # model = vitedu.load("deit_small_patch16_224-cd65a155.pth")
 # model = vitedu.load("dino_deitsmall16_pretrain.pth")  # no head: it gives features
-# model = vitedu.load("mae_pretrain_vit_base.pth")  # the encoder, likewise
+# model = vitedu.load("dinov2_vits14_pretrain.pth")  # likewise
+# model = vitedu.load("mae_pretrain_vit_base.pth")  # the encoder
+# model = vitedu.load("model_best.pth.tar")  # of timm's train.py
 # ```
 #
-# Two relatives are refused with a sentence that says why. A distilled DeiT has a second
-# class token, which this network has no place for. A fine-tuned MAE normalises after
-# taking the mean (timm's `fc_norm`), not before.
+# Whole training checkpoints work too. Of DINO's two networks you get the teacher, and the
+# arrays around the network (DINO's head, MAE's decoder) are left out and named in the
+# report. One relative is refused with a sentence that says why: a distilled DeiT has a
+# second class token, which this network has no place for.
 #
-# ### … Hugging Face's ViT?
+# ### … Hugging Face's: ViT, MAE, DINOv2, CLIP, SigLIP?
 #
 # Use a hub name or a folder, sharded or not. Older and newer versions of transformers
-# spell the array names differently; both are read.
+# spell the array names differently; both are read. Of CLIP and SigLIP you get the image
+# tower, and CLIP's projection is the head.
 
 # %%
 model = vitedu.load("shapes-hf")
@@ -186,13 +190,16 @@ print(model.load_report.dialect, model.class_names[:3], model.preprocess.mean)
 # %% [markdown]
 # ```python
 # model = vitedu.load("google/vit-base-patch16-224")
+# model = vitedu.load("facebook/dinov2-with-registers-small")
+# model = vitedu.load("openai/clip-vit-base-patch32")
 # ```
 #
 # ### … torchvision's?
 #
 # These files hold arrays and nothing else. For the sizes in the paper's Table 1, the
 # loader looks up the number of attention heads there, and takes the preprocessing from
-# the file name. Our small model isn't in Table 1, so you're asked for the number:
+# the file name. If the name doesn't tell either, it warns you that the number of heads is
+# a guess. Our small model isn't in Table 1, so you're asked for the number:
 
 # %% tags=["failure", "raises-exception"]
 vitedu.load("shapes.pth")
@@ -341,12 +348,11 @@ print("the same picture, normalised differently")
 # %% [markdown]
 # ## What is refused
 #
-# Some files look like a ViT but hold another network: DINOv2 and DeiT III (which have
-# LayerScale), BEiT, CLIP, SigLIP, Swin, ConvNeXt, MLP-Mixer. The error tells you which
-# one it is.
+# Some files look like a ViT but hold another network: BEiT, Swin, ConvNeXt, MLP-Mixer. The
+# error tells you which one it is.
 #
-# A `.pth` file can contain any Python object, and many training checkpoints do (DINO's
-# full ones have an `argparse.Namespace`). Only tensors and plain values are read; anything
+# A `.pth` file can contain any Python object, and loading one can run code. Only tensors,
+# plain values and the arguments of a training (an `argparse.Namespace`) are read; anything
 # else is refused by name. A file that was cut short, contains NaN or has fewer bytes than
 # its header promises also ends in one sentence:
 

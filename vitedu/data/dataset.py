@@ -163,10 +163,10 @@ class Split:
             return self.class_names
         if self.labels is None:
             raise UserError(
-                f"{self.name} does not say how many classes it has; give "
-                "num_classes= or class_names= to vitedu.data.as_source or "
-                "from_torch, or a data set with the attribute classes or "
-                "targets"
+                f"{self.name} doesn't keep its labels, so its classes can't be "
+                "counted; give the Dataset the attribute targets, a list of "
+                "all labels, or say num_classes= or class_names= to "
+                "vitedu.data.from_torch or as_source"
             )
         return names_from_labels(self.name, self.labels)
 

@@ -206,7 +206,8 @@ def _passed(config: TrainConfig, train: Any, holds_out: bool) -> Dataset:
         if split.labels is None:
             raise UserError(
                 f"no test part can be held out of {split.name}, since its "
-                "labels are only known by reading it; pass test= as well"
+                "labels are only known by reading it; pass test= as well, or "
+                "give it the attribute targets, a list of all labels"
             )
         train, test = split.hold_out(TEST_SHARE, TEST_SEED)
         words = held_out_words(len(test), len(split))

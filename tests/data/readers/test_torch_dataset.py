@@ -117,7 +117,7 @@ WRONG = {
     "too-high": ((pillow(), 2), "the label 2, but there are 2 classes"),
     "no-label": ((pillow(),), "is of type tuple of length 1;"),
     "three": ((pillow(), 0, "x.png"), "is of type tuple of length 3;"),
-    "a-picture-alone": (pillow(), "is of type Image; a picture and its label"),
+    "a-picture-alone": (pillow(), "is of type Image; it should be a pair"),
     "a-dict": ({"image": pillow(), "cls": 1}, r"has image, cls; an image \("),
 }
 

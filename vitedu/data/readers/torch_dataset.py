@@ -108,8 +108,8 @@ def pair_of(item: Any, where: str) -> tuple[Any, Any]:
     is_list = isinstance(item, tuple | list)
     length = f" of length {len(item)}" if is_list else ""
     raise UserError(
-        f"{where} is of type {type(item).__name__}{length}; a picture and its "
-        "label are needed"
+        f"{where} is of type {type(item).__name__}{length}; it should be a "
+        "pair (picture, label)"
     )
 
 

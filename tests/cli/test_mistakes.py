@@ -72,7 +72,7 @@ MISTAKES = rows_in("""
     evaluate run digits labels=labels.csv  are for a folder of pictures
     evaluate run digits --real real.json  digits isn't one
     evaluate run flat  labels=FILE.csv
-    evaluate run photos  the first is 'ants'; its classes: 0, 1, 2, 3, 4
+    evaluate run photos  2 folders (ants, bees); its classes: 0, 1, 2, 3, 4
     evaluate run data=a data=b  data= is given twice
     evaluate w.safetensors photos --real real.json
         needs a model with ImageNet's 1,000 classes

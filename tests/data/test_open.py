@@ -355,7 +355,7 @@ WRONG = {
     ),
     "floats-of-0-to-1": (
         (PIXELS.transpose(0, 3, 1, 2) / 255, LABELS),
-        r"floats in 0.*\.\.1, .* expects -1\.\.1: .*mean 0\.5, std 0\.5",
+        r"floats in 0.*\.\.1, .* expects -1\.\.1: .*mean 0\.5 and std 0\.5",
     ),
     "floats-of-0-to-255": ((FLOATS + 255, LABELS), r"in 255\.\.255"),
 }
@@ -392,7 +392,7 @@ class Nameless(Photos):
 
 def test_a_dataset_that_does_not_tell_its_classes_is_asked_for_them():
     with pytest.raises(
-        UserError, match=r"Nameless does not say .* num_classes="
+        UserError, match=r"Nameless doesn't keep its labels, .* num_classes="
     ):
         as_source(Nameless(LARGE), preprocess=SPEC)
     source = as_source(Nameless(LARGE), preprocess=SPEC, num_classes=3)

@@ -324,6 +324,7 @@ def test_an_index_that_is_damaged_is_refused(folder, tmp_path):
     out = prepare(folder, tmp_path / "out", shard_size=6).out
     text = (out / "index.json").read_text()
     for old, new in (
+        (text[len(text) // 2 :], ""),  # cut off
         ('"sha256": "', '"x": "'),
         ('"counts"', '"count"'),
         ('"short_side"', '"long_side"'),

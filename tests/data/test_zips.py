@@ -21,7 +21,7 @@ from vitedu.data.open import known_classes
 
 ZIP = "hymenoptera_data.zip"
 NAMES = [
-    f"{part}/{name}/{i}.{'jpg' if i else 'jpeg'}"
+    f"{part}/{name}/{i}.{'jpg' if i else 'png'}"
     for part in ("train", "val")
     for name in ("ants", "bees")
     for i in range(2)

@@ -68,23 +68,23 @@ def test_names_of_several_words_are_known_by_their_order(names):
 def test_a_thousand_other_classes_are_not_imagenets():
     others = tuple(f"fungus {x}" for x in range(1000))
     pictures = split((Path("a"),), (7,), others)
-    with pytest.raises(UserError, match="the first is 'fungus 0'"):
+    with pytest.raises(UserError, match=r"1,000 folders \(fungus 0, fungus 1"):
         match_folders(pictures, NAMES, 1000)
     spelt = tuple(
         f"{name}, {code}" for name, code in zip(NAMES, CODES, strict=True)
     )
-    with pytest.raises(UserError, match="the first is 'tench, n01440764'"):
+    with pytest.raises(UserError, match=r"1,000 folders \(tench, n01440764"):
         match_folders(split((Path("a"),), (7,), spelt), others, 1000)
 
 
 @pytest.mark.parametrize("folders", [("0", "1000"), ("0", "07"), ("0", "²")])
 def test_other_numbers_are_no_classes(folders):
-    with pytest.raises(UserError, match="folders are not classes of the model"):
+    with pytest.raises(UserError, match="no class for 2 folders"):
         match_folders(in_folders(*folders), NAMES, 1000)
 
 
 @pytest.mark.parametrize("num_classes", [2, 1000])
 def test_numbers_mean_nothing_to_a_model_with_other_classes(num_classes):
     names = tuple(f"fungus {x}" for x in range(num_classes))
-    with pytest.raises(UserError, match="the first is '0'"):
+    with pytest.raises(UserError, match="no class for 2 folders"):
         match_folders(in_folders("0", "1"), names, num_classes)

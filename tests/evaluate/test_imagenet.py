@@ -106,7 +106,9 @@ def test_a_broken_picture_is_left_out_and_named(folder):
     assert name(1) in found.skipped[0]
     for path in folder.iterdir():
         path.write_bytes(b"")
-    with pytest.raises(UserError, match=r"none of the 4 pictures .* can be"):
+    with pytest.raises(
+        UserError, match=r"none of the pictures .* can be read; the first of 4"
+    ):
         validation_pictures(folder)
 
 

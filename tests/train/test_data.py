@@ -432,7 +432,7 @@ def test_folders_given_as_parts_are_matched_by_name(pets):
     [(_, labels)] = parts.test.batches(epoch=0, seed=0, batch_size=4)
     assert labels.tolist() == [1]
     (pets / "test/bee").rename(pets / "test/cow")
-    with pytest.raises(UserError, match=r"the first is 'cow'; .* ant, bee"):
+    with pytest.raises(UserError, match=r"for 1 folder .cow.; .* ant, bee"):
         sources(
             model={"num_classes": 2},
             given_train="pets/train",

@@ -24,7 +24,7 @@ from vitedu.data.labels import (
     names_from_labels,
     numbered_names,
 )
-from vitedu.errors import UserError
+from vitedu.errors import UserError, counted
 
 Stamps: TypeAlias = Iterable[bytes | memoryview]
 MOST_SHOWN = 3  # sentences in one note
@@ -366,8 +366,8 @@ def match_classes(
     if unknown:
         known = ", ".join(list(names)[:5]) or f"{num_classes} without names"
         raise UserError(
-            f"{len(unknown)} folders are not classes of the model, the first "
-            f"is {unknown[0]!r}; its classes: {known}"
+            f"the model has no class for {counted(len(unknown), 'folder')} "
+            f"({few(unknown)}); its classes: {known}"
         )
     theirs = torch.tensor([label_of[name] for name in ours])
     return replace(split, labels=theirs[labels], class_names=tuple(names))

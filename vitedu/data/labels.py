@@ -130,7 +130,8 @@ def named_classes(
     num_classes = converted("num_classes", num_classes, Count)
     if own and len(own) != num_classes:
         raise UserError(
-            f"{name} has {len(own)} classes, but num_classes={num_classes}"
+            f"{name} has {counted(len(own), 'class')}, but "
+            f"num_classes={num_classes}"
         )
     return own or numbered_names(num_classes)
 

@@ -31,7 +31,7 @@ from vitedu.data.catalogue import (
     kind_of,
     sets_of,
 )
-from vitedu.data.readers.folder import contents, has_pictures
+from vitedu.data.readers.folder import contents, has_pictures, is_picture
 from vitedu.errors import UserError, did_you_mean, reason
 from vitedu.files import user_path
 
@@ -252,8 +252,8 @@ def _download_folder(
         with zipfile.ZipFile(Path(part, file.name)) as archive:
             above = f"{Path(file.name).stem}/"
             for member in archive.namelist():
-                # its only .gif says "image not found"
-                is_photo = member.lower().endswith((".jpg", ".jpeg"))
+                # among the ants, a picture that says "image not found"
+                is_photo = is_picture(member) and "imageNotFound" not in member
                 if is_photo and member.startswith(above):
                     archive.extract(member, part)
         with suppress(OSError):

@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -114,6 +115,8 @@ def read_index(folder: Path) -> Index:
     try:
         values = read_json(path)
     except UserError as error:
+        if os.path.isfile(path) and WRITER.encode() in path.read_bytes()[:100]:
+            raise _damaged(path) from None  # cut off, by a copy say
         raise NotPrepared(str(error)) from None
     if values.get("written_by") != WRITER:
         raise NotPrepared(f"{path} wasn't written by `vitedu prepare`")
@@ -137,9 +140,12 @@ def read_index(folder: Path) -> Index:
             values["preprocess"],
         )
     except (LookupError, TypeError):
-        raise UserError(
-            f"{path} is damaged; delete {folder} and prepare it again"
-        ) from None
+        raise _damaged(path) from None
+
+
+def _damaged(path: Path) -> UserError:
+    again = f"delete {path.parent} and prepare it again"
+    return UserError(f"{path} is damaged; {again}")
 
 
 def shard_of(values: dict[str, Any]) -> Shard:

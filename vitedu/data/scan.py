@@ -102,8 +102,8 @@ def leave_out_unreadable(
     skipped = tuple(bad[row].replace(prefix, "", 1) for row in sorted(bad))
     if len(bad) == len(split):
         raise UserError(
-            f"none of the {len(split):,} pictures in {above or split.name} can "
-            f"be read; the first: {skipped[0]}"
+            f"none of the pictures in {above or split.name} can be read; the "
+            f"first of {len(split):,}: {skipped[0]}"
         )
     left = split.take([row for row in range(len(split)) if row not in bad])
     return replace(left, skipped=skipped)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from vitedu.data.dataset import Split, match_classes
 from vitedu.data.feed.floats import RangeCheck
 from vitedu.data.feed.loader import read_batch, yields_batches
-from vitedu.data.feed.source import explain_killed_workers
+from vitedu.data.feed.source import Batches, explain_killed_workers
 from vitedu.data.imagenet import NUM_1K, imagenet_classes
 from vitedu.data.labels import check_labels
 from vitedu.data.open import (
@@ -27,7 +27,6 @@ from vitedu.weights.load import load
 
 # (images, labels) batches, or whatever else `vitedu.data.as_source` takes
 Data: TypeAlias = Any
-Batches: TypeAlias = Iterator[tuple[Tensor, Tensor]]
 # of ImageNet's 1,000 names: libraries spell them differently
 FEWEST_ALIKE = 500
 

@@ -120,7 +120,8 @@ class TrainConfig:
         shard: spread the weights over the processes (FSDP2), not copies
         seed: seed of the initial weights and of all random numbers
         validation: share of the training images held out to choose by
-        max_images: use at most so many images to train on, and to test on
+        max_images: use at most so many images to train on, and to test on: the
+            first ones of arrays, evenly spread ones of pictures
         fallback: "digits" uses the embedded digits if the data set is missing
         given: Python objects passed to `fit`, by name; `fit` writes it
         device: "auto", "cuda", "cuda:1", "mps" or "cpu"

@@ -143,7 +143,7 @@ def test_other_names_of_the_columns_are_found_if_there_is_one_of_a_kind(
         ({"text": ["a"], "label": [0]}, "doesn't have a column of pictures"),
         (
             {"image": ["a.jpg"], "label": [0]},
-            r"none of the 1 pictures in .*a\.jpg does not exist",
+            r"none of the pictures in .*first of 1: .*a\.jpg does not exist",
         ),
     ],
 )

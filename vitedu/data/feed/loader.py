@@ -25,7 +25,7 @@ from vitedu.data.feed.source import (
 from vitedu.data.labels import check_labels, whole_labels
 from vitedu.data.readers.arrays import is_pair
 from vitedu.data.readers.torch_dataset import is_hugging_face, pair_of
-from vitedu.errors import UserError
+from vitedu.errors import UserError, counted
 from vitedu.pictures import PreprocessSpec, normalise, read_image
 
 
@@ -187,8 +187,8 @@ def read_batch(
     if not is_shaped or len(images) != len(labels):
         raise UserError(
             f"{where} has images of shape {tuple(images.shape)} and "
-            f"{len(labels)} labels; images are (b, c, h, w), with a label for "
-            "each"
+            f"{counted(len(labels), 'label')}; images are (b, c, h, w), with a "
+            "label for each"
         )
     if spec is None:
         return images, labels

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vitedu.data.dataset import Reader, Split
 from vitedu.data.labels import check_labels, whole_labels
-from vitedu.errors import UserError
+from vitedu.errors import UserError, counted
 
 
 class ArrayReader(Reader):
@@ -99,7 +99,8 @@ def open_pair(
     numbers = whole_labels(labels, where)
     if len(numbers) != len(pixels):
         raise UserError(
-            f"{where} has {len(pixels):,} images, but {len(numbers):,} labels"
+            f"{where} has {counted(len(pixels), 'image')}, but "
+            f"{counted(len(numbers), 'label')}"
         )
     check_labels(where, numbers, len(class_names))
     return Split("arrays", ArrayReader(pixels), numbers, class_names)

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from vitedu.data.dataset import Reader, Split
+from vitedu.data.labels import few
 from vitedu.data.prepared_index import finished_index
 from vitedu.data.scan import files_key, leave_out_unreadable
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, counted, reason
 from vitedu.files import check_regular, user_path
 from vitedu.pictures import FOREIGN
 
@@ -212,8 +213,8 @@ def open_table(folder: Path, table: Path) -> Split:
     missing = [name for name in value_of if not os.path.lexists(folder / name)]
     if missing:
         raise UserError(
-            f"labels={table} names {len(missing)} pictures that are not in "
-            f"{folder}, the first is {missing[0]}"
+            f"labels={table} names {counted(len(missing), 'picture')} missing "
+            f"from {folder}: {few(missing)}"
         )
     names = sorted(value_of)
     paths = [folder / name for name in names]
@@ -302,9 +303,9 @@ def contents(folder: Path) -> str:
     ):
         if names:
             more = ", ..." if len(names) > MOST_NAMES else ""
-            plural = "" if len(names) == 1 else "s"
             shown = ", ".join(names[:MOST_NAMES])
-            found.append(f"{len(names)} {noun}{plural}{what} ({shown}{more})")
+            number = counted(len(names), noun)
+            found.append(f"{number}{what} ({shown}{more})")
     if others and not folders and not loose:
         found.append("no folders")
     return " and ".join(found) or "nothing"

@@ -40,7 +40,7 @@ from vitedu.data.scan import (
     leave_out_unreadable,
     threads,
 )
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, counted, reason
 from vitedu.files import check_regular, replace_file
 
 PREFIX = ""
@@ -172,8 +172,9 @@ def _paths(place: Path) -> tuple[list[Path], Index | None]:
     missing = [path for path in paths if not os.path.lexists(path)]
     if missing:
         raise UserError(
-            f"there is no {missing[0]} ({len(missing):,} of {len(paths):,} "
-            "shards are missing); fetch it, or name only those that are here"
+            f"there is no {missing[0]} ({len(missing):,} of "
+            f"{counted(len(paths), 'shard')} missing); fetch it, or name only "
+            "those that are here"
         )
     index = finished_index(place.parent)
     known = {} if index is None else index.shards

@@ -7,18 +7,28 @@ import ast
 import io
 import re
 import tokenize
+from collections.abc import Iterable
 from pathlib import Path
 
 HERE = Path(__file__).parent
 PAGE = HERE / "README.md"
-LIBRARIES = ("vitedu", "timm", "transformers")
+LIBRARIES = (
+    "vitedu",
+    "timm",
+    "transformers",
+    "fastai",
+    "ultralytics",
+    "keras_hub",
+)
 TASKS = {
     "label": "name what a photograph shows",
+    "folder": "name every photograph of a folder",
     "probe": "features of a folder, and a linear probe on them",
     "finetune": "fine-tune on a folder, save, print the accuracy",
     "attention": "attention maps of the last block",
     "blocks": "feature maps of the last four blocks",
     "resolution": "name what a photograph shows, read at 384 pixels",
+    "onnx": "a file for onnxruntime, for any number of photographs",
 }
 NOT_CODE = {
     tokenize.COMMENT,
@@ -57,26 +67,35 @@ def path(task: str, library: str) -> Path:
     return HERE / f"{task}_{library}.py"
 
 
-def counts(task: str) -> tuple[int, ...]:
-    """The lines of a task's programs, in the order of LIBRARIES."""
-    return tuple(
-        count(path(task, library).read_text()) for library in LIBRARIES
-    )
+def counts(task: str) -> dict[str, int]:
+    """The lines of a task's programs by library, where there is one."""
+    paths = {library: path(task, library) for library in LIBRARIES}
+    return {
+        library: count(path.read_text())
+        for library, path in paths.items()
+        if path.exists()
+    }
 
 
 def rows() -> str:
     """The table in Markdown; the fewest of a row are bold, ties too."""
-    lines = ["| task | " + " | ".join(LIBRARIES) + " |", "|---|---|---|---|"]
+    header = ("task", *(name.replace("_", "-") for name in LIBRARIES))
+    lines = [row(header), row(["---"] * len(header))]
     for task, words in TASKS.items():
         found = counts(task)
-        cells = [
-            f"[**{number}**]" if number == min(found) else f"[{number}]"
-            for number in found
-        ]
-        links = [f"({path(task, library).name})" for library in LIBRARIES]
-        linked = [cell + link for cell, link in zip(cells, links, strict=True)]
-        lines.append(f"| {words} | " + " | ".join(linked) + " |")
+        cells = [words]
+        for library in LIBRARIES:
+            number = found.get(library)
+            mark = "**" if number == min(found.values()) else ""
+            link = f"[{mark}{number}{mark}]({path(task, library).name})"
+            cells.append(link if number else "")
+        lines.append(row(cells))
     return "\n".join(lines)
+
+
+def row(cells: Iterable[str]) -> str:
+    """A row of a table in Markdown."""
+    return f"| {' | '.join(cells)} |"
 
 
 def page(text: str) -> str:

@@ -63,7 +63,8 @@ def on_meta(config):
 
 def built(**fields):
     """A state at step 0, as a run's, whose weights are on the device."""
-    train = as_source(SET, preprocess=SPEC, device=META)
+    # on the CPU, since labels are counted before the first step
+    train = as_source(SET, preprocess=SPEC)
     return build_state(replace(SHORT, **{"model": TINY} | fields), train, META)
 
 
@@ -98,6 +99,9 @@ def table(augment, b=8):
         {"ema": 0.9},
         {"loss": "sigmoid"},
         {"label_smoothing": 0.1},
+        {"class_weights": "balanced"},
+        {"class_weights": "balanced", "loss": "sigmoid"},
+        {"freeze": 1},
         {"layer_decay": 0.75},
         {"optimizer": "sgd"},
         {"optimizer": "adam"},

@@ -48,8 +48,9 @@ def test_the_map_is_the_class_tokens_row_of_the_rollout(registers):
     assert_close(attention_map(network, images()), want)
 
 
-def test_a_model_that_pools_by_the_mean_has_the_mean_over_patches():
-    network = model(pool="mean", class_token=False)
+@pytest.mark.parametrize("pool", ["mean", "mean_norm"])
+def test_a_model_that_pools_by_the_mean_has_the_mean_over_patches(pool):
+    network = model(pool=pool, class_token=False)
     with torch.no_grad(), vitedu.record_attention(network) as maps:
         network(images())
     want = attention_rollout(maps).mean(dim=1).reshape(2, 2, 3)

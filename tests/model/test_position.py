@@ -269,3 +269,21 @@ def test_an_unknown_place_is_an_error(kind):
 
 
 # -- rotations
+
+
+def test_where_a_patch_is_for_each_kind_of_rope():
+    def turns(rope):
+        """Angles of the last of 2x3 patches, two heads' worth: (2,)."""
+        model = ViT(tiny(position=rope, num_heads=8))
+        cosine, sine = model.double().pos_embed.table[:, -1]
+        return torch.atan2(sine, cosine).tolist()
+
+    # row 1 of 2 and column 2 of 3; one speed, 1 radian
+    assert turns(RoPE()) == pytest.approx([2, 1])
+    assert turns(RoPE(rows_first=True)) == pytest.approx([1, 2])
+    assert turns(RoPE(rows_first=True, across=1)) == pytest.approx(
+        [1 / 2, 2 / 3]
+    )
+    # the centres of the last row and column, from -1 to 1, times 2 pi
+    row, column = 2 * math.pi * (1 / 2), 2 * math.pi * (2 / 3)
+    assert turns(RoPE(unit=True)) == pytest.approx([row, column - 2 * math.pi])

@@ -34,7 +34,8 @@ FIELDS_HELP = rows_in("""
     image_size=384  the positions are resized to another size of image
     num_heads=12  attention heads, if the file doesn't say; the same goes for
         the next three
-    pool=mean  token, mean, map or none: how tokens become an answer
+    pool=mean  token, mean, mean_norm, map or none: how tokens become an
+        answer
     position=none  the positions, where there are no learned ones
     pool_padding=zeros  or -inf: what a ResNet's first pooling finds beyond the
         edge

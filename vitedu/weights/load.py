@@ -27,7 +27,7 @@ from vitedu.model.config import ViTFields
 from vitedu.model.network import Network
 from vitedu.model.resize import resize_positions
 from vitedu.model.resnet import PoolPadding
-from vitedu.weights import hf, hub, npz, timm, torchvision, vitedu
+from vitedu.weights import hf, hub, npz, torchvision, vitedu
 from vitedu.weights.checkpoint import (
     ANSWERS,
     Checkpoint,
@@ -36,6 +36,7 @@ from vitedu.weights.checkpoint import (
 )
 from vitedu.weights.files import Arrays, read_arrays
 from vitedu.weights.mapping import listed, note_on_dropped
+from vitedu.weights.timm import plain as timm
 
 # The dialects, asked in this order. Each is a module with
 #   MARKS        sets of names of arrays; a file that has all of one is its
@@ -58,6 +59,9 @@ DIALECTS: dict[Dialect, ModuleType] = {
 REFUSED = {
     "BEiT": r"relative_position_bias_table$|\.\d+\.lambda_1$",
     "CLIP in OpenAI's spelling (Hugging Face's is read)": r"^visual\.",
+    "DINOv2 or DINOv3 in Meta's spelling (timm's is read)": (
+        r"^(register|storage)_tokens$|^blocks\.0\.mlp\.w\d+\."
+    ),
     "a DeiT with a distillation token": r"(^|\.)dist(illation)?_token$",
     "a ViT with attention and MLP side by side": r"^blocks\.0\.in_proj\.",
     "a ViT with two attentions side by side": r"^blocks\.0\.attns\.0\.",

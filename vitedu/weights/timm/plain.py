@@ -168,8 +168,9 @@ def vit_config_in(
         position = Learned1D()
     if not position:
         raise UserError(
-            "it lacks 'pos_embed'; if it was trained without positions, give "
-            "position=NoPosition() (in the command position=none)"
+            "it lacks 'pos_embed'; if it was trained with RoPE, give "
+            "position=RoPE(), if without positions, position=NoPosition() (in "
+            "the command position=none)"
         )
     config = ViTConfig(
         **sizes,
@@ -273,7 +274,7 @@ def fields_of(
     counts only if width and depth fit the arrays. UserError: it isn't a plain
     ViT.
     """
-    architecture, args, _ = known_of(metadata)
+    architecture, args, cfg = known_of(metadata)
     if not architecture:
         return {}
     from timm import create_model
@@ -298,13 +299,16 @@ def fields_of(
     act, scaled = block.mlp.act, getattr(block, "ls1", block)
     is_tanh = getattr(act, "approximate", None) == "tanh"
     pool = POOLS[model.global_pool]
+    size = model.patch_embed.img_size
+    if model.pos_embed is None and not args and "input_size" in cfg:
+        size = cfg["input_size"][1:]  # any will do for the network
     position = eva.rope_of(model) or NoPosition()
     return {
         "position": position if model.pos_embed is None else None,
         "embed_dim": model.embed_dim,
         "depth": len(model.blocks),
         "num_heads": block.attn.num_heads,
-        "image_size": tuple(model.patch_embed.img_size),
+        "image_size": tuple(size),
         "norm_eps": block.norm1.eps,
         "pool_include_prefix": getattr(model, "pool_include_prefix", False),
         "pool": "mean_norm" if is_norm(model.fc_norm) else pool,

@@ -177,7 +177,7 @@ print("dropped", report.dropped, "new", report.new, "resized", report.resized)
 # report. One relative is refused with a sentence that says why: a distilled DeiT has a
 # second class token, which this network has no place for.
 #
-# ### … Hugging Face's: ViT, MAE, DINOv2, CLIP, SigLIP?
+# ### … Hugging Face's: ViT, MAE, DINOv2, DINOv3, CLIP, SigLIP?
 #
 # Use a hub name or a folder, sharded or not. Older and newer versions of transformers
 # spell the array names differently; both are read. Of CLIP and SigLIP you get the image

@@ -90,6 +90,13 @@ HELD = {
             },
             clip=CLIP | {"gelu": "quick", "num_classes": 0},
             siglip={"class_token": False, "pool": "map", "num_classes": 0},
+            dinov3={
+                "block": Standard(layer_scale=0.1),
+                "position": RoPE(unit=True),
+                "norm_eps": 1e-5,
+                "registers": 2,
+                "num_classes": 0,
+            },
             siglip_with_head=FLAT | {"gelu": "tanh"},
         ),
     },

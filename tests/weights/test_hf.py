@@ -182,6 +182,8 @@ def test_transformers_takes_what_is_written(transformers, tmp_path, name):
     theirs, report = getattr(transformers, kind).from_pretrained(
         path, output_loading_info=True, **keywords
     )
+    # DINOv3 has a token for hidden patches, which training alone needs
+    report["missing_keys"].discard("embeddings.mask_token")
     assert not any(report.values()), report
     x = images(config)
     with torch.no_grad():
@@ -192,7 +194,9 @@ def test_transformers_takes_what_is_written(transformers, tmp_path, name):
         found = answer.pooler_output
     else:
         found = answer.last_hidden_state[:, 0]
-    assert_close(found, want, rtol=0, atol=1e-11)
+    # transformers computes DINOv3's angles in float32
+    atol = 1e-6 if kind == "DINOv3ViTModel" else 1e-11
+    assert_close(found, want, rtol=0, atol=atol)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Hugging Face's dialect: transformers' ViT, MAE, DINOv2, CLIP and SigLIP.
+"""Hugging Face's dialect: transformers' ViT, MAE, DINOv2, DINOv3, CLIP, SigLIP.
 
 Of CLIP and SigLIP it is the image's encoder; CLIP's projection is our head.
 ViT and DINOv2 are read under both of their spellings: files use the older one,
@@ -10,13 +10,14 @@ without a head.
 """
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from vitedu.errors import UserError
-from vitedu.model import Learned1D, Patches, ViTConfig
+from vitedu.model import Learned1D, Patches, RoPE, ViTConfig
 from vitedu.model.classifier import checked_names
 from vitedu.weights import mapping
 from vitedu.weights.checkpoint import Checkpoint, Metadata, NetworkConfig
@@ -24,8 +25,11 @@ from vitedu.weights.hf.names import (
     CLASSES,
     CLIP,
     DINO,
+    DINO3,
+    DINO3S,
     GIANT,
     KINDS,
+    PLUS,
     SPELLINGS,
     VIT,
     VIT_NOW,
@@ -97,6 +101,8 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
             "does not see; take the pooler away"
         )
     act = beside.get("hidden_act", KINDS[kind].gelu)
+    if kind == "dinov3" and sizes["block"].swiglu:
+        act = "gelu" if act == "silu" else f"a gate with {act}"
     end = beside.get("pooler_act")
     gelu = next((x for x, names in GELUS.items() if act in names), None)
     if not gelu or (sizes["pre_logits"] and end not in (None, "tanh")):
@@ -107,6 +113,9 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
         )
     norm_eps = stated.get("norm_eps", KINDS[kind].norm_eps)
     config = ViTConfig(**sizes, gelu=gelu, norm_eps=norm_eps)
+    if kind == "dinov3":
+        rope = RoPE(float(beside.get("rope_theta", 100.0)), unit=True)
+        config = replace(config, position=rope)
     mapping.check_complete(mapped, config)
     spec, more = preprocess(config, metadata, kind)
     doubts += more + mapping.doubt_on_heads(config, stated, metadata)
@@ -134,7 +143,7 @@ def kind_in(spelling: Spelling, prefix: str, names: set[str]) -> str:
         return "clip" if is_clip else "siglip"
     if spelling in (VIT, VIT_NOW):
         return "vit_mae" if "decoder.decoder_pos_embed" in names else "vit"
-    return "dinov2"
+    return "dinov3" if spelling in DINO3S else "dinov2"
 
 
 # --- what their arrays hold in another form than ours
@@ -153,6 +162,10 @@ def straightened(
         none = table.new_zeros(1, registers.shape[1], table.shape[2])
         table = torch.cat([table[:, :1], none, table[:, 1:]], dim=1)
         arrays[f"{start}position_embeddings"] = table
+    for name, bias in [*arrays.items()] if kind == "dinov3" else ():
+        if name.endswith("attention.q_proj.bias"):  # and k has none
+            k = name.replace("q_proj", "k_proj")
+            arrays.setdefault(k, torch.zeros_like(bias))
     for end in ("weight", "bias"):  # of q, k and v of the attention pooling
         joint = arrays.pop(f"{prefix}head.attention.in_proj_{end}", None)
         if joint is not None:
@@ -187,11 +200,10 @@ def bent(
     """The inverse of `straightened`. UserError: their form has no place."""
     head = arrays.get("classifier.weight")
     excess, start = {}, f"{prefix}embeddings."
-    if (registers := arrays.get(f"{start}register_tokens")) is not None:
-        end, table = (
-            1 + registers.shape[1],
-            arrays.pop(f"{start}position_embeddings"),
-        )
+    registers = arrays.get(f"{start}register_tokens")
+    table = arrays.get(f"{start}position_embeddings")
+    if registers is not None and table is not None:
+        end = 1 + registers.shape[1]
         excess["positions of registers"] = bool(table[:, 1:end].any())
         table = torch.cat([table[:, :1], table[:, end:]], dim=1)
         arrays[f"{start}position_embeddings"] = table
@@ -203,6 +215,9 @@ def bent(
     if kind == "dinov2" and head is not None:
         zeros = torch.zeros_like(head)
         arrays["classifier.weight"] = torch.cat([head, zeros], dim=1)
+    k_bias = [name for name in arrays if name.endswith("k_proj.bias")]
+    if kind == "dinov3" and not any(arrays[name].any() for name in k_bias):
+        arrays = {k: v for k, v in arrays.items() if k not in k_bias}
     if kind == "clip" and head is not None:
         bias = arrays.pop("classifier.bias")
         excess["a bias in its head"] = bool(bias.any())
@@ -216,40 +231,46 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
     UserError: transformers has no such network.
     """
-    kind, held = kind_of(checkpoint.config), {}
+    kind, held = kind_of(checkpoint.config), {"position": POSITIONS}
     owner = owner_of(kind)
     if kind == "clip":
-        held = {"stem": [Patches(bias=False, norm=True)]}
+        held |= {"stem": [Patches(bias=False, norm=True)]}
     elif kind == "siglip":
-        held = {"pool": ("map", "mean")}
-    elif kind == "dinov2":
-        held = {"block": (), "registers": ()}
-    config = mapping.check_vit(
-        owner, checkpoint.config, position=POSITIONS, **held
-    )
-    has_head, is_flat = bool(config.num_classes), kind != "vit"
-    excess = {
+        held |= {"pool": ("map", "mean")}
+    elif kind in ("dinov2", "dinov3"):
+        held |= {"block": (), "registers": ()}
+    if kind == "dinov3":
+        held["position"] = ()
+    config = mapping.check_vit(owner, checkpoint.config, **held)
+    has_head = bool(config.num_classes)
+    sides = {
+        f"{name}={getattr(config, name)}": len({*getattr(config, name)}) > 1
+        for name in ("image_size", "patch_size")
+        if kind not in ("vit", "dinov3")
+    }
+    excess = sides | {
         "a pre-logits layer below a head": bool(config.pre_logits)
         and (has_head or kind != "vit"),
         "pool='map' below a head": config.pool == "map" and has_head,
+        "a head": kind == "dinov3" and has_head,
         f"mlp_dim={config.mlp_dim}": kind == "dinov2"
         and mlp_ratio(config) is None,
-        f"image_size={config.image_size}": is_flat
-        and len({*config.image_size}) > 1,
-        f"patch_size={config.patch_size}": is_flat
-        and len({*config.patch_size}) > 1,
     }
     mapping.check_holds(owner, excess)
-    spelling = {"vit": VIT, "dinov2": DINO}.get(kind, CLIP)
-    spelling = GIANT if config.block.swiglu else spelling
-    prefix = spelling.prefixes[1 if config.registers else 0]
+    is_gated = config.block.swiglu
+    spelling = {
+        "vit": VIT,
+        "dinov2": GIANT if is_gated else DINO,
+        "dinov3": PLUS if is_gated else DINO3,
+    }.get(kind, CLIP)
+    prefix = spelling.prefixes[bool(config.registers) and kind == "dinov2"]
     prefix = prefix if has_head or spelling is CLIP else ""
     rows = rows_in(config.depth, spelling, prefix)
     return bent(kind, prefix, mapping.to_theirs(rows, checkpoint.state_dict))
 
 
 def owner_of(kind: str) -> str:
-    return f"Hugging Face's {CLASSES[kind][1].removesuffix('Model')}"
+    return f"Hugging Face's {CLASSES[kind][1]}"
 
 
 def kind_of(config: NetworkConfig) -> str:
@@ -259,7 +280,8 @@ def kind_of(config: NetworkConfig) -> str:
     if getattr(config.stem, "norm", False):
         return "clip"
     if getattr(config.block, "layer_scale", None):
-        return "dinov2"
+        is_turned = getattr(config.position, "unit", False)
+        return "dinov3" if is_turned else "dinov2"
     is_pooled = config.pool in ("map", "mean")
     return "siglip" if is_pooled and not config.class_token else "vit"
 
@@ -316,6 +338,8 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
         "patch_size": p if p == q else [p, q],
         "num_channels": config.in_channels,
     }
+    block, state = config.block, checkpoint.state_dict
+    k_bias = (x.chunk(3)[1] for k, x in state.items() if k.endswith("qkv.bias"))
     extra: dict[str, dict[str, Any]] = {
         "vit": {
             "qkv_bias": True,
@@ -324,11 +348,21 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
             "hidden_dropout_prob": 0.0,
             "attention_probs_dropout_prob": 0.0,
         },
+        "dinov3": {
+            "query_bias": block.qkv_bias,
+            "key_bias": any(bool(bias.any()) for bias in k_bias),
+            "value_bias": block.qkv_bias,
+            "hidden_act": "silu" if block.swiglu else GELUS[config.gelu][0],
+            "use_gated_mlp": block.swiglu,
+            "layerscale_value": block.layer_scale,
+            "num_register_tokens": config.registers,
+            "rope_theta": getattr(config.position, "theta", None),
+        },
         "dinov2": {
-            "qkv_bias": config.block.qkv_bias,
+            "qkv_bias": block.qkv_bias,
             "mlp_ratio": mlp_ratio(config),
-            "use_swiglu_ffn": config.block.swiglu,
-            "layerscale_value": config.block.layer_scale,
+            "use_swiglu_ffn": block.swiglu,
+            "layerscale_value": block.layer_scale,
             "num_register_tokens": config.registers,
             "use_mask_token": False,
         },
@@ -336,14 +370,13 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
         "siglip": {"vision_use_head": config.pool == "map"},
     }
     model |= extra[kind]
-    model["model_type"], *names = CLASSES[kind]
-    name = names[has_head]
-    if config.registers:
+    model["model_type"], name, end = CLASSES[kind]
+    if kind == "dinov2" and config.registers:
         model["model_type"] = "dinov2_with_registers"
-        name = name.replace("Dinov2", "Dinov2WithRegisters")
+        name = "Dinov2WithRegisters"
     if kind == "siglip" and has_head:
-        model = {"vision_config": model, "model_type": kind}
-    model["architectures"] = [name]
+        model, name = {"vision_config": model, "model_type": kind}, "Siglip"
+    model["architectures"] = [name + (end if has_head else "Model")]
     # whatever the arrays are stored in, as vitedu does
     model["dtype"] = "float32"
     labels = checkpoint.class_names or default_names(config)

@@ -55,6 +55,22 @@ DINO = Spelling(
 )
 DINO_NOW = DINO._replace(block=SCALED | MEMORY | MLP)
 GIANT = DINO._replace(block=SCALED | FILE | GATED)
+GATE_AND_UP = {"mlp.fc1": ["mlp.gate_proj", "mlp.up_proj"]}
+DINO3 = Spelling(
+    ("",),
+    {name: DINO.names[name] for name in ("cls_token", "reg_token")}
+    | {"patch_embed.proj": "embeddings.patch_embeddings", "norm": "norm"},
+    "layer",
+    SCALED
+    | MEMORY
+    | {"mlp.fc1": ["mlp.up_proj"], "mlp.fc2": ["mlp.down_proj"]},
+)
+PLUS = DINO3._replace(block=DINO3.block | GATE_AND_UP)
+DINO3S = [
+    each._replace(place=place)
+    for place in ("layer", "model.layer")
+    for each in (PLUS, DINO3)  # which has fewer names
+]
 CLIP = Spelling(
     ("vision_model.", ""),
     {
@@ -80,24 +96,17 @@ CLIP = Spelling(
         **MLP,
     },
 )
-# its model_type, and its classes without a head and with one
+# its model_type, its class without a head, and what ends that with one
 CLASSES = {
-    "vit": ("vit", "ViTModel", "ViTForImageClassification"),
-    "dinov2": ("dinov2", "Dinov2Model", "Dinov2ForImageClassification"),
-    "clip": (
-        "clip_vision_model",
-        "CLIPVisionModel",
-        "CLIPVisionModelWithProjection",
-    ),
-    "siglip": (
-        "siglip_vision_model",
-        "SiglipVisionModel",
-        "SiglipForImageClassification",
-    ),
+    "vit": ("vit", "ViT", "ForImageClassification"),
+    "dinov2": ("dinov2", "Dinov2", "ForImageClassification"),
+    "dinov3": ("dinov3_vit", "DINOv3ViT", ""),
+    "clip": ("clip_vision_model", "CLIPVision", "ModelWithProjection"),
+    "siglip": ("siglip_vision_model", "SiglipVision", "ForImageClassification"),
 }
 SPELLINGS = [
     (spelling, prefix)
-    for spelling in (VIT, VIT_NOW, DINO, DINO_NOW, GIANT, CLIP)
+    for spelling in (VIT, VIT_NOW, DINO, DINO_NOW, GIANT, *DINO3S, CLIP)
     for prefix in spelling.prefixes
 ]
 # names of one array each, and the two that CLIP has in another form
@@ -129,6 +138,7 @@ KINDS = {
     "vit": Kind("Google's ViTs", "gelu", 1e-12, interpolation="bilinear"),
     "vit_mae": Kind("MAE", "gelu", 1e-12, *IMAGENET),
     "dinov2": Kind("DINOv2", "gelu", 1e-6, *IMAGENET, crop=0.875),
+    "dinov3": Kind("DINOv3", "gelu", 1e-5, *IMAGENET, "bilinear"),
     "clip": Kind("OpenAI's CLIP", "quick_gelu", 1e-5, *OPENAI, crop=1.0),
     "siglip": Kind("SigLIP", "gelu_pytorch_tanh", 1e-6),
 }

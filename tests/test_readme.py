@@ -88,8 +88,10 @@ def test_its_line_of_fine_tuning_names_the_photograph(here):
     quick = program.replace("epochs=5", 'tier="smoke", steps=2')
     assert quick != program
     shutil.copytree(here / "photos/ants", here / "album")
-    accuracy, guesses, *album = printed(quick).splitlines()
+    run, guesses, *album = printed(quick).splitlines()
+    accuracy, report = run.split()
     assert 0 <= float(accuracy) <= 100
+    assert os.path.isfile(report)
     assert "ants" in guesses and "bees" in guesses
     assert len(album) == 5 and album[0].startswith("album/0.jpg ('")
 

@@ -9,6 +9,7 @@ from PIL import Image
 from visits import ALL_ELSE, COLOURS, DESKTOP, PHONE
 
 import vitedu
+from tests.photographs import photographed
 from vitedu.data import load_dataset, normalise, photo
 from vitedu.data.readers.photos import PHOTOS
 
@@ -176,6 +177,23 @@ def test_any_picture_is_resized_as_by_pillow(opened, size, interpolation):
         [bytes_.flatten().tolist(), width, height, interpolation],
     )
     assert (torch.tensor(found) - want).abs().max() <= 1
+
+
+@pytest.mark.parametrize("tag", [1, 3, 6])
+def test_a_photograph_is_turned_upright(opened, tag):
+    picture = photo("coffee").resize((60, 40))
+    content = photographed(picture, tag, "JPEG", quality=95, subsampling=0)
+    width, height, found = opened.page.evaluate(
+        """async (bytes) => {
+          const file = new File([new Uint8Array(bytes)], "own.jpg");
+          const { width, height, data } = await vitedu.pictures.read(file);
+          return [width, height, [...data]];
+        }""",
+        list(content),
+    )
+    want = torch.tensor(list(picture.tobytes()))
+    assert (width, height) == picture.size
+    assert (torch.tensor(found) - want).abs().float().mean() < 4  # a JPEG's
 
 
 def broken(changes):

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 import vitedu
+from tests.photographs import photographed
 from vitedu import PreprocessSpec
 from vitedu.cli import main
 from vitedu.data import prepare
@@ -68,6 +70,22 @@ def validation(here):
     labels = [[504, CAT], [0], *[[]] * 49_998]
     (here / "real.json").write_text(json.dumps(labels))
     return here / "val"
+
+
+def test_photographs_are_turned_unless_they_are_to_be_ignored(
+    here, weights, pictures, answer, sentence
+):
+    for path in pictures.rglob("*.jpg"):  # PNGs, whatever they are called
+        with Image.open(path) as photo:
+            path.write_bytes(photographed(photo, 1))
+            turned = here / "turned" / path.relative_to(pictures)
+            turned.parent.mkdir(parents=True, exist_ok=True)
+            turned.write_bytes(photographed(photo, 6))
+    upright = answer("evaluate", weights, pictures)["loss"]
+    assert answer("evaluate", weights, "turned")["loss"] == upright
+    words = "evaluate", weights, "turned", "orientation=ignore"
+    assert answer(*words)["loss"] != upright
+    assert "known: ignore, upright" in sentence(*words[:-1], "orientation=off")
 
 
 def test_numbered_folders_are_imagenets_classes(weights, pictures, answer):

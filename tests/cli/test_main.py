@@ -66,6 +66,9 @@ def test_info_of_a_recipe_prints_what_its_run_then_uses(
 def test_info_of_a_model_holds_its_exact_size(here, answer):
     assert answer("info", "ViT-B/16")["parameters"] == 86_567_656
     assert answer("info", "ViT-B/16", "image_size=384")["tokens"] == 577
+    # timm's name, of 37x37 patches
+    tokens = answer("info", "vit_small_patch14_reg4_dinov2")["tokens"]
+    assert tokens == 37 * 37 + 5
 
 
 def test_train_leaves_the_files_of_a_run(run):

@@ -348,7 +348,7 @@ def test_all_logits_takes_the_data_of_accuracy_in_any_form(dtype):
         assert answers.labels.equal(labels)
         assert top_k_correct(answers, 1) == want
     assert model.training
-    with pytest.raises(UserError, match="normalise them as its preprocess"):
+    with pytest.raises(UserError, match="normalise them by its mean"):
         all_logits(model, [(IMAGES.abs().clamp(max=1), LABELS)])
 
 

@@ -89,7 +89,7 @@ def test_forward_intermediates_are_timms(indices, output_fmt, fields):
 
 def test_another_form_of_the_layers_is_an_error():
     ours, _, images = ours_and_theirs()
-    with pytest.raises(ValueError, match="'NCHW' or 'NLC', not 'NHWC'"):
+    with pytest.raises(ValueError, match="NCHW or NLC, not 'NHWC'"):
         ours.forward_intermediates(images, output_fmt="NHWC")
 
 

@@ -125,13 +125,18 @@ def test_the_program_of_pixels_gives_the_models_numbers(kind, to, tmp_path):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize(("channels", "mean"), [(1, 0.3), (3, (0.1, 0.3, 0.6))])
 @pytest.mark.parametrize("to", PROGRAMS)
-def test_a_model_in_half_precision_is_written_from_python(to, tmp_path):
-    model = new_network(replace(TINY, in_channels=1))
+def test_a_model_in_half_precision_is_written_from_python(
+    to, channels, mean, tmp_path
+):
+    model = new_network(replace(TINY, in_channels=channels))
     model.load_state_dict(examples.checkpoint(model.config).state_dict)
     model.eval().bfloat16()
     model.class_names, model.loss_name = (*"abcde",), "sigmoid"
-    model.preprocess = PreprocessSpec((32, 24), 1, 0.3, 0.2, "bicubic", 0.9)
+    model.preprocess = PreprocessSpec(
+        (32, 24), channels, mean, 0.2, "bicubic", 0.9
+    )
     target = tmp_path / f"model{PROGRAMS[to][0]}"
     convert(model, target, to=to)
     run, metadata = classify_by(to, target)
@@ -194,7 +199,7 @@ def test_a_wrong_target_is_one_sentence(target, to, sentence, tmp_path):
 @pytest.mark.parametrize("name", ["a.onnx", "a.pt2"])
 def test_a_program_is_not_taken_for_weights(name, tmp_path):
     (tmp_path / name).write_bytes(b"PK")
-    with pytest.raises(UserError, match="a program that was exported"):
+    with pytest.raises(UserError, match="is an exported program"):
         load(tmp_path / name)
 
 

@@ -43,9 +43,8 @@ CONVERT = Command(
     summary="write weights in another library's format, or ONNX",
     about="Write weights in another format. The arrays stay the same bit for "
     "bit; if the format cannot express something, you are told what that "
-    "changes. onnx and torch-export are programs that run without vitedu: "
-    "uint8 pixels of the model's size in, logits out; each is compared with "
-    "the model before it is written.",
+    "changes. onnx and torch-export are programs from uint8 pixels to logits, "
+    "compared with the model before they are written.",
     reads_weights=True,
     words=rows_in("""
         TARGET  the file or folder to write; its suffix is the format's own

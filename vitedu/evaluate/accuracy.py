@@ -149,9 +149,7 @@ def all_logits(
         by_class_of_model=not yields_batches(data),
     )
     with evaluating(network):
-        found = all_rows(
-            lambda images: network(images).float(), batches, "all_logits"
-        )
+        found = all_rows(lambda x: network(x).float(), batches, "all_logits")
     return Answers(*found)
 
 

@@ -186,12 +186,11 @@ class Classifier(nn.Module):
     ) -> None:
         """`set_grad_checkpointing` as transformers' Trainer calls it.
 
-        UserError: the arguments ask for anything else than its every block,
-        `use_reentrant=False` and no offloading.
+        UserError: settings other than `use_reentrant=False`.
         """
-        others = {**(activation_checkpointing_kwargs or {})}
-        is_reentrant = others.pop("use_reentrant", False)
-        if others or is_reentrant or every_n_layers != 1 or offload:
+        settings = activation_checkpointing_kwargs or {"use_reentrant": False}
+        usual = {"use_reentrant": False}, 1, False
+        if (settings, every_n_layers, offload) != usual:
             raise UserError(
                 "every block is recomputed, with use_reentrant=False and "
                 "without offloading; leave out the other settings of "
@@ -205,11 +204,9 @@ class Classifier(nn.Module):
         """`activation_checkpointing_enable` by its name before 2026."""
         self.activation_checkpointing_enable(gradient_checkpointing_kwargs)
 
-    def activation_checkpointing_disable(self) -> None:
-        """Undo `activation_checkpointing_enable`."""
+    def gradient_checkpointing_disable(self) -> None:
+        """`set_grad_checkpointing(False)`."""
         self.set_grad_checkpointing(False)
-
-    gradient_checkpointing_disable = activation_checkpointing_disable
 
     # What Hugging Face's mixin calls, which comes after this class in the order
     # of bases: `super` is it; Any, since a network without it lacks the methods
@@ -243,13 +240,10 @@ class Classifier(nn.Module):
         path = Path(model_file)
         header, beside = read_header(path), path.with_name("config.json")
         try:
-            if "vitedu" in header:
-                content = json.loads(header["vitedu"])
-            elif beside.is_file():  # where an older version wrote it
-                path = beside
+            content = json.loads(header.get("vitedu", "null"))
+            if content is None and beside.is_file():
+                path = beside  # where an older version wrote it
                 content = json.loads(path.read_text("utf-8")).get("vitedu")
-            else:
-                content = None
             if content is None:
                 return model
             usage = Usage.from_json(content)

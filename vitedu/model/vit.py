@@ -130,9 +130,7 @@ class ViT(Classifier):
         Source: timm's method of this name.
         """
         if output_fmt not in ("NCHW", "NLC"):
-            raise ValueError(
-                f"output_fmt is 'NCHW' or 'NLC', not {output_fmt!r}"
-            )
+            raise ValueError(f"output_fmt is NCHW or NLC, not {output_fmt!r}")
         depth = len(self.blocks)
         wanted = which_blocks(depth if indices is None else indices, depth)
         x, outputs = self.embed(images), []
@@ -148,11 +146,10 @@ class ViT(Classifier):
             patches = [
                 rearrange(x, pattern, gh=rows).contiguous() for x in patches
             ]
-        found: list[Any] = patches
         if return_prefix_tokens:
             before = [x[:, :prefix] for x in outputs]
-            found = list(zip(patches, before, strict=True))
-        return found if intermediates_only else (self.norm(x), found)
+            patches = list(zip(patches, before, strict=True))
+        return patches if intermediates_only else (self.norm(x), patches)
 
     def get_intermediate_layers(
         self,
@@ -168,7 +165,7 @@ class ViT(Classifier):
         By default the tokens after the last block alone, as (b, n, d).
         Source: timm's method of this name, after DINO's.
         """
-        found: list[Any] = self.forward_intermediates(
+        return self.forward_intermediates(
             images,
             n,
             return_prefix_tokens=return_prefix_tokens,
@@ -176,7 +173,6 @@ class ViT(Classifier):
             output_fmt="NCHW" if reshape else "NLC",
             intermediates_only=True,
         )
-        return found
 
     def reset_classifier(
         self, num_classes: int, class_names: Sequence[str] = ()
@@ -234,9 +230,8 @@ class ViT(Classifier):
     def take_any_size(self) -> None:
         """From now on, take images of any size that divides into patches.
 
-        Each forward pass resizes the positions to its images, with the same
-        result as `set_input_size`. The weights, `config`, `preprocess` and what
-        is saved stay those of the model's own size.
+        Each forward pass resizes the positions, with the same result as
+        `set_input_size`. Weights, `config`, `preprocess` and files stay.
 
         UserError: the positions are in the blocks (Table 8's other places).
         Source: timm's `dynamic_img_size=True`.

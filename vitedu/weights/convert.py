@@ -92,10 +92,9 @@ def convert(
     (image_size, num_heads, pool, position, pool_padding) are as for `load`.
 
     "onnx" (.onnx) and "torch-export" (.pt2) are programs in float32: uint8
-    pixels (b, c, h, w) of `config.image_size`, for any b, to logits without
-    softmax; they normalise, but don't resize. Metadata "preprocess",
-    "class_names" and "loss" are JSON. Before it is written, the program is run
-    and compared with the model; `notes` has the largest difference.
+    pixels (b, c, h, w), for any b, to logits without softmax; they normalise,
+    but don't resize. Metadata "preprocess", "class_names" and "loss" are JSON.
+    They are compared with the model first; `notes` has the largest difference.
 
     A warning says what the format cannot store, what a reader will assume
     instead and by how much that moves the logits. The target is written whole
@@ -115,19 +114,24 @@ def convert(
     else:
         stored = read_checkpoint(source, ignore=ignore, **given)
     check_source(stored, given)
+    checkpoint, lost = stored.checkpoint, ()
+    arrays = checkpoint.state_dict
     if to == "onnx" or to == "torch-export":
-        return write_program(stored, target, to)
-    checkpoint, notes = in_the_form_of(to, stored.checkpoint)
-    dialect = DIALECTS[to]
-    arrays = dialect.from_vitedu(checkpoint)
-    beside = dialect.beside(checkpoint) if not SUFFIXES[to] else {}
-    lost = lost_in(to, checkpoint, arrays, beside, target)
-    if to == "vitedu":
-        write_weights(target, checkpoint)
-    elif SUFFIXES[to]:
-        write_file(target, arrays)
+        content, difference = exported(checkpoint, to)
+        replace_file(target, content)
+        notes: tuple[str, ...] = (difference,)
     else:
-        write_folder(target, arrays, beside)
+        checkpoint, notes = in_the_form_of(to, checkpoint)
+        dialect = DIALECTS[to]
+        arrays = dialect.from_vitedu(checkpoint)
+        beside = dialect.beside(checkpoint) if not SUFFIXES[to] else {}
+        lost = lost_in(to, checkpoint, arrays, beside, target)
+        if to == "vitedu":
+            write_weights(target, checkpoint)
+        elif SUFFIXES[to]:
+            write_file(target, arrays)
+        else:
+            write_folder(target, arrays, beside)
     for each in lost:
         warnings.warn(f"{target}: {each}", stacklevel=2)
     return Conversion(
@@ -138,22 +142,6 @@ def convert(
         checkpoint.config,
         len(arrays),
         stored.checkpoint.notes + notes + lost,
-        checkpoint.usage,
-    )
-
-
-def write_program(stored: WeightsFile, target: Path, to: Program) -> Conversion:
-    checkpoint = stored.checkpoint
-    content, difference = exported(checkpoint, to)
-    replace_file(target, content)
-    return Conversion(
-        str(stored.path),
-        stored.dialect,
-        str(target),
-        to,
-        checkpoint.config,
-        len(checkpoint.state_dict),
-        (*checkpoint.notes, difference),
         checkpoint.usage,
     )
 

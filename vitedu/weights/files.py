@@ -110,8 +110,7 @@ def weights_file(path: Path) -> Path:
         raise UserError(f"there is no file or run folder {str(path)!r}")
     if path.suffix in (".onnx", ".pt2"):
         raise UserError(
-            f"{path} is a program that was exported, not weights; give the "
-            "weights that it was made from"
+            f"{path} is an exported program; give the weights it was made from"
         )
     if not path.is_dir():
         return path

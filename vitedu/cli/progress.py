@@ -80,41 +80,26 @@ def new_bar(total: int, done: int) -> Any:
     )
 
 
-class Reporter:
+class Reporter(Bar):
     """Callbacks of `fit`, which calls `start` in the first process alone."""
+
+    begun: Start | None = None
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        self.begun: Start | None = None
 
     def start(self, start: Start) -> None:
         say(announcement(start, self.out))
-        self.begun = start
-        self.shown_notes = notes(start)
+        self.begun, self.shown_notes = start, notes(start)
         bar = new_bar(start.num_steps, start.state.step)
-        self.bar = Bar(
-            start.state,
-            bar,
-            is_terminal=sys.stderr.isatty(),
-            every=min(EVERY, SHORTLY),
-        )
-
-    def stepped(self) -> None:
-        """Also called between the batches of an evaluation."""
-        if self.begun is not None:
-            self.bar.stepped()
+        super().__init__(start.state, bar, is_terminal=sys.stderr.isatty())
+        self.every = min(EVERY, SHORTLY)
 
     def measured(self, progress: Progress) -> None:
-        if self.begun is None:
-            return
         note = progress.line.get("note")
-        if note is not None and note not in self.shown_notes:
+        if self.begun and note is not None and note not in self.shown_notes:
             say(wrapped("note    ", note))
-        self.bar.measured(progress)
-
-    def close(self) -> None:
-        if self.begun is not None:
-            self.bar.close()
+        super().measured(progress)
 
 
 def with_progress(

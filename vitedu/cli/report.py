@@ -44,7 +44,7 @@ def report(options: argparse.Namespace) -> Answer:
     test = find_test_part(config, result, device, fields.get("data"))
     # the user's matplotlib backend may not be available, and isn't needed
     os.environ["MPLBACKEND"] = "agg"
-    from vitedu.figures.report.write import write_report
+    from vitedu.figures.report.page import write_report
 
     measured = write_report(run, folder, test)
     correct = measured.answers.is_correct.tolist() if measured else []
@@ -91,19 +91,15 @@ def draw_curves(run: Run, folder: RunFolder) -> None:
     if not any("loss" in line for line in run.history):
         return
     try:
-        write_curves(run, folder)
+        from vitedu import figures
+
+        figure, _ = figures.curves(run.history)
+        replace_file(
+            folder.path / "curves.png",
+            lambda file: figure.savefig(file, format="png", dpi=120),
+        )
     except Exception as error:
         say(f"curves.png could not be drawn: {reason(error)}")
-
-
-def write_curves(run: Run, folder: RunFolder) -> None:
-    from vitedu import figures
-
-    figure, _ = figures.curves(run.history)
-    replace_file(
-        folder.path / "curves.png",
-        lambda file: figure.savefig(file, format="png", dpi=120),
-    )
 
 
 REPORT = Command(

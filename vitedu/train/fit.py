@@ -242,7 +242,7 @@ def draw_page(
     if not isinstance(test, ImageSource):
         return
     try:
-        from vitedu.figures.report.write import write_report
+        from vitedu.figures.report.page import write_report
 
         write_report(run, folder, test, should_stop or (lambda: False))
     except Exception as error:

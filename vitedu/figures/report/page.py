@@ -7,7 +7,7 @@ the page forbids scripts and requests of any kind.
 import math
 import shlex
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -16,9 +16,16 @@ from markupsafe import Markup
 from torch import Tensor
 
 from vitedu import evaluate
+from vitedu.data import Source
 from vitedu.errors import escaped
+from vitedu.evaluate.classify import class_names
 from vitedu.figures.report.charts import charts, svg
-from vitedu.figures.report.examples import Measured, jpeg, lit
+from vitedu.figures.report.examples import Measured, jpeg, lit, measure
+from vitedu.files import replace_file
+from vitedu.train.config import TrainConfig, as_typed, dotted
+from vitedu.train.journal import Run
+from vitedu.train.recipes.compare import changed_settings, model_line
+from vitedu.train.run_folder import RunFolder
 
 MOST_SKIPPED = 100  # sentences about pictures that were left out
 MOST_IN_MATRIX = 20  # classes; of more, the most frequent mistakes are listed
@@ -44,6 +51,37 @@ class Contents(NamedTuple):
     changed: Mapping[str, str] | None
     measured: Measured | None
     missing: str = ""
+
+
+def write_report(
+    run: Run,
+    folder: RunFolder,
+    test: Source | str,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Measured | None:
+    """Write report.html; `test` may say why the test part is missing."""
+    config = TrainConfig.from_json(run.result["config"])
+    measured = None
+    if not isinstance(test, str):
+        measured = measure(run.model, test, config, should_stop)
+    changed = changed_settings(config)
+    contents = Contents(
+        run=str(folder.path),
+        model=model_line(config),
+        result=run.result,
+        history=run.history,
+        class_names=class_names(run.model, config.model.num_classes),
+        settings={x: as_typed(y) for x, y in dotted(config.to_json())},
+        changed=changed
+        and {
+            name: f"{as_typed(now)} (recipe: {as_typed(before)})"
+            for name, (before, now) in changed.items()
+        },
+        measured=measured,
+        missing=test if isinstance(test, str) else "",
+    )
+    replace_file(folder.report, render(contents))
+    return measured
 
 
 def render(contents: Contents) -> str:

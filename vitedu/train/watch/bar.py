@@ -39,21 +39,18 @@ def open_bar(total: int, done: int) -> Any:
 class Bar:
     """A run on tqdm's bar; its methods are callbacks of `fit`.
 
-    It is looked at every `every` seconds. Without a terminal it makes lines.
+    Without a terminal it makes lines.
     """
 
+    bar: Any = None  # until it begins
+    every = SHORTLY
+
     def __init__(
-        self,
-        state: TrainState,
-        bar: Any,
-        *,
-        is_terminal: bool = True,
-        every: float = SHORTLY,
+        self, state: TrainState, bar: Any, *, is_terminal: bool = True
     ) -> None:
         self.state = state
         self.bar = bar
         self.is_terminal = is_terminal
-        self.every = every
         self.numbers: dict[str, Any] = {}  # the last of each
         self.last_step: int | None = None  # at the last call of `stepped`
         self.is_evaluating = False
@@ -61,6 +58,8 @@ class Bar:
 
     def stepped(self) -> None:
         """Also called between the batches of an evaluation."""
+        if self.bar is None:
+            return
         step = self.state.step
         is_evaluating, self.last_step = step == self.last_step, step
         is_new = is_evaluating != self.is_evaluating
@@ -71,7 +70,7 @@ class Bar:
             self.show(step, is_new and self.is_terminal)
 
     def measured(self, progress: Progress) -> None:
-        if "note" in progress.line:
+        if self.bar is None or "note" in progress.line:
             return
         is_first, is_last = (
             not self.numbers,
@@ -111,4 +110,5 @@ class Bar:
             self.bar.refresh()
 
     def close(self) -> None:
-        self.bar.close()
+        if self.bar is not None:
+            self.bar.close()

@@ -18,25 +18,18 @@ MOST_LETTERS = 2000  # of one sentence
 PRINTED = "\u00a0\u3000\u200d"
 # modules that no warning points at
 INSIDE = ("vitedu.", "torch.", "contextlib")
-# Our names of fields, and what other libraries call them, as `bare` writes it.
+# Ours, and other libraries' names that no spelling leads from, as `bare` writes.
 SYNONYMS = {
-    "activation_checkpointing": "gradientcheckpointing gradcheckpointing",
     "batch_size": "batch bs trainbatchsize perdevicetrainbatchsize",
     "drop_path": "droppathrate stochasticdepth",
-    "dropout": "droprate dropoutrate hiddendropoutprob",
-    "epochs": "epoch nepochs numepochs numtrainepochs maxepochs",
+    "dropout": "droprate dropoutrate",
     "image_size": "imgsize imgsz inputsize resolution",
-    "in_channels": "inchans channels numchannels",
-    "label_smoothing": "smoothing labelsmoothingfactor",
     "lr": "learningrate baselr lr0",
     "max_grad_norm": "clip clipgrad gradclip gradientclipval",
     "micro_batch_size": "accumulate accumsteps gradientaccumulationsteps",
     "num_classes": "nc classes nclasses numlabels",
-    "num_heads": "heads nhead numattentionheads",
-    "num_workers": "workers dataloadernumworkers",
-    "optimizer": "opt optim optimiser",
+    "num_heads": "heads nhead",
     "precision": "amp dtype mixedprecision",
-    "schedule": "sched scheduler lrscheduler lrschedulertype",
     "warmup": "warmupsteps warmupepochs warmupratio",
     "weight_decay": "wd decay",
 }

@@ -8,7 +8,7 @@ import pytest
 from vitedu.errors import (
     UserError,
     available_memory,
-    check_memory,
+    check_free,
     container_memory,
     counted,
     printable,
@@ -71,11 +71,11 @@ def test_the_reason_is_what_the_system_said_without_the_path(error, words):
 
 def test_what_does_not_fit_into_memory_is_a_sentence_with_both_numbers():
     assert 0 < available_memory() <= psutil.virtual_memory().total
-    check_memory(1000, "a picture")
+    check_free(1000, "a picture")
     with pytest.raises(
         UserError, match=r"a\.npz needs 1000\.0 PB .*B are free; take fewer"
     ):
-        check_memory(10**18, "a.npz", "take fewer")
+        check_free(10**18, "a.npz", "take fewer")
 
 
 def test_the_limit_of_a_control_group_counts_without_what_it_caches(tmp_path):

@@ -18,7 +18,7 @@ MOST_LETTERS = 2000  # of one sentence
 PRINTED = "\u00a0\u3000\u200d"
 # modules that no warning points at
 INSIDE = ("vitedu.", "torch.", "contextlib")
-# Ours, and other libraries' names that no spelling leads from, as `bare` writes.
+# Ours, and others' names that no spelling leads from, as `bare` writes them.
 SYNONYMS = {
     "batch_size": "batch bs trainbatchsize perdevicetrainbatchsize",
     "drop_path": "droppathrate stochasticdepth",
@@ -114,7 +114,7 @@ def bare(name: str) -> str:
     return re.sub(r"[\W_]", "", name.rpartition(".")[2]).casefold()
 
 
-def check_memory(num_bytes: int, what: str, remedy: str = "") -> None:
+def check_free(num_bytes: int, what: str, remedy: str = "") -> None:
     """UserError with both numbers, unless `num_bytes` of memory are free.
 
     `what` begins the sentence ("photo.png, 50000 by 50000 pixels,"), `remedy`

@@ -20,7 +20,7 @@ from vitedu.train.checkpoint import (
     checkpoint_content,
     first_not_finite,
     load_checkpoint,
-    read_checkpoint,
+    read_saved,
 )
 from vitedu.train.processes import SINGLE
 from vitedu.train.run_folder import RunFolder
@@ -153,7 +153,7 @@ def test_the_names_in_the_file_are_those_of_the_network(tmp_path, name):
     plain = before.model.state_dict()
     before.model = Wrapped(before.model, name)
     save(tmp_path / "c.pt", before)
-    assert read_checkpoint(tmp_path / "c.pt")["model"].keys() == plain.keys()
+    assert read_saved(tmp_path / "c.pt")["model"].keys() == plain.keys()
     # the other way as well
     after.model = Wrapped(after.model, name)
     load_checkpoint(tmp_path / "c.pt", after)

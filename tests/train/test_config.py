@@ -20,7 +20,7 @@ from vitedu.model import (
     ViT,
 )
 from vitedu.train import RECIPES, fit, override, recipe
-from vitedu.train.checkpoint import read_checkpoint
+from vitedu.train.checkpoint import read_saved
 from vitedu.train.config import MAY_DIFFER, TIERS, TrainConfig
 from vitedu.train.data import open_sources
 from vitedu.train.start import build_model, build_state
@@ -372,7 +372,7 @@ def saved_steps(config):
 
     def look():
         try:
-            steps.append(read_checkpoint(Path(folder, "checkpoint.pt"))["step"])
+            steps.append(read_saved(Path(folder, "checkpoint.pt"))["step"])
         except UserError:
             steps.append(None)
         return False

@@ -17,7 +17,7 @@ import torch
 from tests.train.runs import SHORT, stopper, write_set
 from vitedu.errors import UserError
 from vitedu.train import fit
-from vitedu.train.checkpoint import read_checkpoint
+from vitedu.train.checkpoint import read_saved
 from vitedu.train.processes import SINGLE, from_environment
 from vitedu.train.processes.distributed import Distributed
 from vitedu.train.run_folder import RunFolder
@@ -187,7 +187,7 @@ def test_a_signal_to_one_process_stops_all_at_one_step(here):
     # one object, of the first
     assert json.loads(said)["status"] == "interrupted"
     assert talk.count("data    set.npz") == 1  # the first alone says it
-    step = read_checkpoint(here / "two" / "checkpoint.pt")["step"]
+    step = read_saved(here / "two" / "checkpoint.pt")["step"]
     lines = [
         json.loads(x) for x in (here / "two/log.jsonl").read_text().splitlines()
     ]
@@ -197,9 +197,7 @@ def test_a_signal_to_one_process_stops_all_at_one_step(here):
     shutil.copytree("two", "on")
     fit(LONG, "on", should_stop=stopper(3))
     fit(LONG, "one", should_stop=stopper(step + 3))
-    states = [
-        read_checkpoint(here / x / "checkpoint.pt") for x in ("on", "one")
-    ]
+    states = [read_saved(here / x / "checkpoint.pt") for x in ("on", "one")]
     assert states[0]["step"] == states[1]["step"] == step + 3
     for each in states:
         each["optimizer"] = each["optimizer"]["state"]

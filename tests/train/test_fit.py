@@ -32,7 +32,7 @@ from vitedu.results import check
 from vitedu.train import fit, recipe, train_step
 from vitedu.train.checkpoint import (
     first_not_finite,
-    read_checkpoint,
+    read_saved,
 )
 from vitedu.train.data import open_sources
 from vitedu.train.fit import Loop
@@ -179,9 +179,9 @@ def test_other_runs_go_on_to_the_same_bytes_and_log_too(here, fields):
 def test_the_seconds_of_a_resumed_run_add_up(here):
     fit(FULL, "run", should_stop=stopper(5))
     path = here / "run" / "checkpoint.pt"
-    before = read_checkpoint(path)["seconds"]
+    before = read_saved(path)["seconds"]
     fit(FULL, "run")
-    assert read_checkpoint(path)["seconds"] > before > 0
+    assert read_saved(path)["seconds"] > before > 0
 
 
 def in_evaluation(folder, step):
@@ -210,7 +210,7 @@ def test_a_run_stopped_in_an_evaluation_goes_on_with_it(here, step):
         for line in lines(here / "whole")
         if line["step"] < step or (line["step"] == step and "loss" in line)
     ]
-    saved = read_checkpoint(here / "parts" / "checkpoint.pt")
+    saved = read_saved(here / "parts" / "checkpoint.pt")
     assert saved["step"] == step
     # the network's own weights, not the averaged ones that were being measured
     assert not torch.equal(
@@ -413,7 +413,7 @@ def test_the_model_is_ready_and_its_weights_are_the_averaged_ones(here):
     assert not model.training
     assert model.class_names == ("0", "1", "2")
     assert model.preprocess == FULL.preprocess
-    last = read_checkpoint(here / "run" / "checkpoint.pt")
+    last = read_saved(here / "run" / "checkpoint.pt")
     head = model.head.weight
     assert torch.equal(head, last["ema"]["average"]["head.weight"])
     assert not torch.equal(head, last["model"]["head.weight"])
@@ -501,7 +501,7 @@ def finite_json(folder):
 
 
 def checkpoint_is_finite(folder):
-    return first_not_finite(read_checkpoint(folder / "checkpoint.pt")) is None
+    return first_not_finite(read_saved(folder / "checkpoint.pt")) is None
 
 
 def test_a_loss_that_is_not_finite_stops_and_names_step_precision_checkpoint(
@@ -510,7 +510,7 @@ def test_a_loss_that_is_not_finite_stops_and_names_step_precision_checkpoint(
     # the rate is 0 at step 0, so the state of step 1 is good
     config = replace(FULL, lr=1e30, warmup=1.0, log_every=2, save_every=1)
     said = sentence(fit, replace(config, log_every=50, save_every=1), "run")
-    step = read_checkpoint(here / "run" / "checkpoint.pt")["step"]
+    step = read_saved(here / "run" / "checkpoint.pt")["step"]
     assert f"(precision fp32); the last good state, step {step}, is in" in said
     assert "run/checkpoint.pt; try a lower lr" in said
     assert f"between steps {step} and {step + 1}" in said

@@ -19,7 +19,7 @@ from tests.train.runs import (
 )
 from vitedu.errors import UserError
 from vitedu.train import fit
-from vitedu.train.checkpoint import read_checkpoint
+from vitedu.train.checkpoint import read_saved
 
 pytestmark = pytest.mark.slow  # each test trains
 
@@ -208,7 +208,7 @@ def test_a_run_killed_between_weights_and_line_ends_on_the_same_bytes(here):
     with pytest.raises(Killed):
         fit(config, "parts", on_progress=kill)
     folder = here / "parts"
-    assert read_checkpoint(folder / "checkpoint.pt")["step"] == step
+    assert read_saved(folder / "checkpoint.pt")["step"] == step
     log = (folder / "log.jsonl").read_text().splitlines(keepends=True)
     assert "validation_loss" in log[-1]
     (folder / "log.jsonl").write_text("".join(log[:-1]))
@@ -236,7 +236,7 @@ def test_a_stopped_run_leaves_a_model_that_loads(here, ema):
     config = replace(BEST, keep="last", ema=ema)
     run = fit(config, "run", should_stop=stopper(5))
     assert run.result["status"] == "interrupted"
-    saved = read_checkpoint(here / "run" / "checkpoint.pt")
+    saved = read_saved(here / "run" / "checkpoint.pt")
     now = saved["model"] if ema is None else saved["ema"]["average"]
     model = vitedu.load("run")
     for name, tensor in model.state_dict().items():

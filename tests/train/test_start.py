@@ -38,7 +38,7 @@ from vitedu.train.start import (
     Given,
     build_model,
     build_state,
-    name_of,
+    called,
 )
 
 slow = pytest.mark.slow  # it trains
@@ -531,7 +531,7 @@ def test_a_given_change_of_pictures_is_applied_and_recorded(here):
     for change in (mirrored, Empty()):
         run = fit(config, train=Squares(30), augment=change)
         recorded = run.result["config"]
-        name = name_of(change)
+        name = called(change)
         assert recorded["given"] == f"train=Squares augment={name}"
         assert recorded["augment"]["flip"] is False
         assert recorded["augment"]["crop"] == 0.0
@@ -562,11 +562,11 @@ def test_what_text_can_say_is_a_setting_like_any_other(
 
 
 def test_what_is_given_is_called_by_its_name():
-    assert name_of(focal_loss) == "focal_loss"
-    assert name_of(partial(focal_loss, gamma=1.0)) == "focal_loss"
-    assert name_of(lambda logits, labels: 0) == "lambda"
-    assert name_of(nn.CrossEntropyLoss(reduction="sum")) == "CrossEntropyLoss"
-    assert name_of(Squares(3)) == "Squares"
+    assert called(focal_loss) == "focal_loss"
+    assert called(partial(focal_loss, gamma=1.0)) == "focal_loss"
+    assert called(lambda logits, labels: 0) == "lambda"
+    assert called(nn.CrossEntropyLoss(reduction="sum")) == "CrossEntropyLoss"
+    assert called(Squares(3)) == "Squares"
     assert Given(loss=focal_loss).names == "loss=focal_loss"
     assert Given().names is None
     assert Given(train=drawn(3)).has_data

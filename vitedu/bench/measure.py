@@ -19,7 +19,7 @@ from torch import Tensor
 from vitedu import budget, results
 from vitedu.bench.peers import PEERS, Contestant, contestants, is_installed
 from vitedu.budget.memory import pixels
-from vitedu.errors import UserError, check_memory
+from vitedu.errors import UserError, check_free
 from vitedu.fields import Count, Range, check_fields
 from vitedu.model import ViTConfig
 from vitedu.model.network import NetworkConfig
@@ -84,7 +84,7 @@ def bench(
         f"the benchmark of {num_models} models",
         copies=num_models * (4 if is_trained_here else 1),
     )
-    check_memory(
+    check_free(
         4 * settings.batch_size * pixels(config),
         f"a batch of {settings.batch_size} images",
         "take a smaller batch",

@@ -27,7 +27,7 @@ def on_meta(
     what: str = "the model",
 ) -> tuple[nn.Module, Tensor]:
     """`build(config)` and images (b, c, h, w) on meta. UserError: too large."""
-    errors.check_memory(table_bytes(config), what, MEND)
+    errors.check_free(table_bytes(config), what, MEND)
     shape = batch_size, config.in_channels, *config.image_size
     with torch.device("meta"):
         return build(config).to(dtype), torch.empty(shape, dtype=dtype)
@@ -54,7 +54,7 @@ def check_memory(
     model, images = on_meta(new_network, config, what=what)
     weights = sum(weight.numel() for weight in model.parameters())
     num_bytes = 4 * (copies * weights + images.numel()) + table_bytes(config)
-    errors.check_memory(num_bytes, what, MEND)
+    errors.check_free(num_bytes, what, MEND)
 
 
 def bytes_kept(module: nn.Module, images: Tensor) -> int:

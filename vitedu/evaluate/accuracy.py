@@ -21,7 +21,7 @@ from vitedu.evaluate.batches import (
     num_classes_of,
 )
 from vitedu.evaluate.classify import is_trained_by_sigmoid
-from vitedu.evaluate.losses import LOSSES, GivenLoss, Loss, name_of
+from vitedu.evaluate.losses import LOSSES, GivenLoss, Loss, loss_name_of
 
 # with fewer classes, top-5 is nearly always right
 LEAST_FOR_TOP_5 = 6
@@ -94,7 +94,7 @@ def accuracy(
     if loss is None:
         kind = "sigmoid" if is_trained_by_sigmoid(model) else "softmax"
         loss = LOSSES[kind]
-    name = name_of(loss)
+    name = loss_name_of(loss)
     if not isinstance(loss, GivenLoss) and loss not in LOSSES.values():
         loss = GivenLoss(loss, name)
     batches = batches_of(model, data, batch_size, num_workers)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vitedu.errors import check_memory
+from vitedu.errors import check_free
 from vitedu.evaluate.batches import Data, all_rows, batches_of, loaded
 from vitedu.evaluate.classify import probabilities
 
@@ -85,7 +85,7 @@ def predictions(
 def confusion_matrix(answers: Predictions) -> Tensor:
     """(classes, classes) int64: rows are true classes, columns predictions."""
     num_classes = answers.num_classes
-    check_memory(
+    check_free(
         8 * num_classes**2,
         f"a confusion matrix of {num_classes:,} classes",
         "look at most_confused or class_scores instead",

@@ -125,7 +125,7 @@ class GivenLoss:
         return loss
 
 
-def name_of(loss: Loss) -> str:
+def loss_name_of(loss: Loss) -> str:
     """Its name in LOSSES, else its own."""
     loss = getattr(loss, "func", loss)  # of functools.partial
     for name, known in LOSSES.items():

@@ -39,14 +39,14 @@ from vitedu.model.relative import Relative, RoPE
 
 # where a variant is another small object, with its class's name as a field
 Stem: TypeAlias = Patches | Hybrid
-Position: TypeAlias = (
+Positions: TypeAlias = (
     Learned1D | Learned2D | Relative | SinCos2D | RoPE | NoPosition
 )
 Block: TypeAlias = Standard | Axial
 
 SEAMS = {
     "stem": get_args(Stem),
-    "position": get_args(Position),
+    "position": get_args(Positions),
     "block": get_args(Block),
 }
 
@@ -101,7 +101,7 @@ class ViTFields(TypedDict, total=False):
     num_heads: int
     mlp_dim: int
     stem: Stem
-    position: Position
+    position: Positions
     block: Block
     pool: Pooling
     class_token: bool
@@ -162,7 +162,7 @@ class ViTConfig:
     num_heads: Count = 12
     mlp_dim: Count = 3072
     stem: Stem = field(default_factory=Patches)
-    position: Position = field(default_factory=Learned1D)
+    position: Positions = field(default_factory=Learned1D)
     block: Block = field(default_factory=Standard)
     pool: Pooling = "token"
     class_token: bool = True

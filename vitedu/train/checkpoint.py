@@ -56,7 +56,7 @@ def as_bytes(content: dict[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
+def read_saved(path: Path) -> dict[str, Any]:
     """The content of a checkpoint, on the CPU. UserError: it is damaged."""
     try:
         file = path.read_bytes()
@@ -83,7 +83,7 @@ def load_checkpoint(
     """Put a file's state into `state`; seconds so far, and pending results."""
 
     def read() -> dict[str, Any]:
-        content = read_checkpoint(path)
+        content = read_saved(path)
         data = content["data"]
         if isinstance(data, str):  # of an older vitedu
             data = {"digest": data}

@@ -47,10 +47,10 @@ from vitedu.train.processes.device import find_device
 from vitedu.train.recipes import recipe
 from vitedu.train.recipes.imagenet import smoke_size
 from vitedu.train.start import (
+    called,
     fit_head,
     free_fields,
     load_to_train,
-    name_of,
     run_classes,
 )
 
@@ -171,7 +171,7 @@ def finetune(
     chosen = {*settings} | ({"validation"} if validation is not None else set())
     if isinstance(validation, int | float):
         settings["validation"], validation = validation, None
-    config = replace(recipe("finetune", tier), dataset=name_of(data))
+    config = replace(recipe("finetune", tier), dataset=called(data))
     names = class_names_of(config, None if is_named else data)
     model = None
     if isinstance(weights, Classifier):

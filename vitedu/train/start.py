@@ -60,7 +60,7 @@ class Given(NamedTuple):
     def names(self) -> str | None:
         """Quoted as in a shell: "train=ImageFolder 'test=my photos'"."""
         words = [
-            f"{argument}={name_of(value)}"
+            f"{argument}={called(value)}"
             for argument, value in self._asdict().items()
             if value is not None
         ]
@@ -102,7 +102,7 @@ def into_settings(
             if value := getattr(config, name):
                 raise UserError(
                     f"{name}={value} works with the losses that have a name, "
-                    f"and not with loss={name_of(given.loss)}; set "
+                    f"and not with loss={called(given.loss)}; set "
                     f"{name}={off}, and {verb} in your loss"
                 )
         changes["loss"] = "softmax"
@@ -126,11 +126,11 @@ def into_settings(
                 "there is nothing to train on: give fit data with train=, or "
                 "name a data set in the configuration (dataset=)"
             )
-        changes["dataset"] = name_of(given.train)
+        changes["dataset"] = called(given.train)
     return replace(config, **changes), given
 
 
-def name_of(value: Any) -> str:
+def called(value: Any) -> str:
     if isinstance(value, str | PathLike):
         return fspath(value)
     value = getattr(value, "func", value)  # of functools.partial
@@ -403,7 +403,7 @@ def build_state(
         ),
         precision=build_precision(config.precision, device, config.attention),
         ema=MovingAverage(model, config.ema) if config.ema else None,
-        loss=None if loss is None else GivenLoss(loss, name_of(loss)),
+        loss=None if loss is None else GivenLoss(loss, called(loss)),
         images_per_epoch=len(train),
         class_names=class_names,
         class_weights=None if weights is None else weights.to(device),

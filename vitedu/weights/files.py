@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitedu.errors import UserError, check_memory, reason
+from vitedu.errors import UserError, check_free, reason
 from vitedu.files import check_regular, list_folder, read_json, user_path
 from vitedu.weights.checkpoint import Metadata
 from vitedu.weights.mapping import listed
@@ -94,7 +94,7 @@ def read_arrays(
         left = " that ignore= leaves" if ignored else ""
         raise UserError(f"{path} doesn't contain any arrays{left}")
     metadata = Metadata(
-        name_of(path),
+        stem_of(path),
         content.header,
         json_beside(path, "config.json") or content.arguments or {},
         json_beside(path, "preprocessor_config.json"),
@@ -134,7 +134,7 @@ def weights_file(path: Path) -> Path:
     )
 
 
-def name_of(path: Path) -> str:
+def stem_of(path: Path) -> str:
     """A file's stem; its folder's name if that is only "model"."""
     name = path.name.removesuffix(".index.json").removesuffix(".tar")
     name = name.removesuffix(Path(name).suffix) if has_suffix(name) else name
@@ -157,7 +157,7 @@ def json_beside(path: Path, name: str) -> dict[str, Any]:
 
 
 def read_file(path: Path) -> Content:
-    check_memory(check_regular(path).st_size, str(path))
+    check_free(check_regular(path).st_size, str(path))
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return Content(read_npz(path), {})

@@ -18,7 +18,7 @@ from torch import Tensor
 from vitedu.budget.meta import on_meta
 from vitedu.data.imagenet import assumed_names
 from vitedu.data.readers.folder import is_picture
-from vitedu.errors import UserError, check_memory, counted, reason
+from vitedu.errors import UserError, check_free, counted, reason
 from vitedu.fields import Size, check_names, converted
 from vitedu.files import user_path
 from vitedu.model import NoPosition, ViT, lecun_normal, new_network
@@ -301,7 +301,7 @@ def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
         if name not in state or state[name].shape != tensor.shape
     )
     # positions are resized in float64, where there are up to three of them
-    check_memory(24 * num_new, what, "load it where there is more memory")
+    check_free(24 * num_new, what, "load it where there is more memory")
     return model
 
 

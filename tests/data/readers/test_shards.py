@@ -33,7 +33,7 @@ from vitedu.data.readers.shards import (
     samples_in,
 )
 from vitedu.train import TrainConfig, fit
-from vitedu.train.checkpoint import read_checkpoint
+from vitedu.train.checkpoint import read_saved
 
 SPEC = PreprocessSpec(image_size=8, mean=0.0, std=1 / 255)
 AUGMENT = Augment(crop=0.3, flip=True, rotate=9, rand_layers=1, erase=0.5)
@@ -454,7 +454,7 @@ def test_a_run_killed_in_the_middle_of_an_epoch_ends_on_the_same_bytes(
         child.start()
         child.join()
         assert child.exitcode == -signal.SIGKILL
-        saved = read_checkpoint(tmp_path / "parts" / "checkpoint.pt")["step"]
+        saved = read_saved(tmp_path / "parts" / "checkpoint.pt")["step"]
         assert saved == at - 1 and saved % 4
     fit(config, tmp_path / "parts")
     fit(config, tmp_path / "whole")

@@ -36,7 +36,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy import ndarray as Array
 
-from vitedu.errors import UserError, check_memory, reason
+from vitedu.errors import UserError, check_free, reason
 from vitedu.fields import Count, OneForAll, Range, converted
 from vitedu.files import user_path
 
@@ -106,7 +106,7 @@ def make_arrays(
     start = converted("start", start, Annotated[int, Range(0, 10**12)])
     seed = converted("seed", seed, Annotated[int, Range(0)])
     num_bytes = num_images * (3 * size[0] * size[1] + 8)
-    check_memory(num_bytes, f"{num_images:,} shapes", "make fewer at a time")
+    check_free(num_bytes, f"{num_images:,} shapes", "make fewer at a time")
 
     images = np.empty((num_images, 3, *size), np.uint8)
     labels = np.arange(start, start + num_images, dtype=np.int64) % num_classes

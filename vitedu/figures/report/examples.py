@@ -102,7 +102,7 @@ def measure(
             maps = attention_map(model, images.to(like.device, like.dtype))
             shares = maps[0].cpu()
         return Example(
-            name=name_of(test, index),
+            name=title_of(test, index),
             picture=as_seen(images[0], config.preprocess),
             label=names[answers.labels[row]],
             predicted=names[answers.classes[row]],
@@ -122,7 +122,7 @@ def measure(
     )
 
 
-def name_of(test: Source, index: int) -> str:
+def title_of(test: Source, index: int) -> str:
     """A file's name with its folder; else the picture's number."""
     pictures = getattr(test, "pictures", None)
     if pictures is None or not pictures.is_named:

@@ -251,7 +251,7 @@ OTHERS = {
     "BEiT": ["blocks.0.attn.relative_position_bias_table", "cls_token"],
     "BEiT of Hugging Face": ["beit.encoder.layer.0.lambda_1"],
     "CLIP": ["visual.transformer.resblocks.0.ln_1.weight", "logit_scale"],
-    "DINOv2 or DINOv3 in Meta's spelling": ["storage_tokens", "cls_token"],
+    "DINOv3 in Meta's spelling": ["storage_tokens", "cls_token"],
     "a DeiT with a distillation token": ["dist_token", "cls_token"],
     "a ViT with attention and MLP side by side": ["blocks.0.in_proj.weight"],
     "a ViT with two attentions side by side": ["blocks.0.attns.0.norm.weight"],

@@ -4,12 +4,19 @@ from argparse import Namespace
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from vitedu import load
 from vitedu.compat import import_timm
 
 from ..tiny import tiny
-from .examples import assert_same, assert_same_function, checkpoint, randomise
+from .examples import (
+    assert_same,
+    assert_same_function,
+    checkpoint,
+    images,
+    randomise,
+)
 
 IMAGENET = (0.485, 0.456, 0.406)
 STATE = checkpoint(tiny(image_size=16, num_classes=0)).state_dict
@@ -43,7 +50,7 @@ KINDS = {
     "DINO's head": ("backbone.", DINO),
     "DINO's head (v2)": ("backbone.", DINOV2),
     "MoCo's heads and the slow copy of its network": ("base_encoder.", MOCO),
-    "MAE's decoder": ("", MAE),
+    "MAE's decoder, or a token for hidden patches": ("", MAE),
 }
 
 
@@ -94,6 +101,37 @@ def test_of_dinos_two_networks_the_teacher_is_read(tmp_path):
         "left out of checkpoint.pth: student, optimizer, args, dino_loss"
         in model.load_report.notes
     )
+
+
+# as torch.hub has them: timm calls some arrays otherwise, and folds the class
+# token's position into the token
+@pytest.mark.parametrize("gated", [False, True])
+def test_dinov2_is_read_as_its_authors_wrote_it(tmp_path, gated):
+    timm = import_timm()
+    small = {"img_size": 28, "embed_dim": 24, "depth": 2, "num_heads": 3}
+    name = "giant" if gated else "small"
+    name = f"vit_{name}_patch14_reg4_dinov2"
+    theirs = randomise(timm.create_model(name, **small, mlp_ratio=2))
+    position = torch.rand(1, 1, 24)
+    arrays = theirs.state_dict() | {
+        "mask_token": torch.zeros(1, 24),
+        "register_tokens": theirs.reg_token,
+        "cls_token": theirs.cls_token - position,
+        "pos_embed": torch.cat([position, theirs.pos_embed], dim=1),
+    }
+    del arrays["reg_token"]
+    if gated:
+        names = {"mlp.fc1": "mlp.w12", "mlp.fc2": "mlp.w3"}
+        for timms, authors in names.items():
+            arrays = {k.replace(timms, authors): arrays[k] for k in arrays}
+    path = tmp_path / "dinov2_vits14_reg4_pretrain.pth"
+    torch.save(arrays, path)
+    ours = load(path, dtype=torch.float64, num_heads=3)
+    assert ours.preprocess.mean == IMAGENET
+    x = images(ours.config)
+    with torch.no_grad():
+        # the position was taken from the token in float32
+        assert_close(ours(x), theirs.double()(x), rtol=0, atol=1e-6)
 
 
 # --- timm's train.py

@@ -59,9 +59,7 @@ DIALECTS: dict[Dialect, ModuleType] = {
 REFUSED = {
     "BEiT": r"relative_position_bias_table$|\.\d+\.lambda_1$",
     "CLIP in OpenAI's spelling (Hugging Face's is read)": r"^visual\.",
-    "DINOv2 or DINOv3 in Meta's spelling (timm's is read)": (
-        r"^(register|storage)_tokens$|^blocks\.0\.mlp\.w\d+\."
-    ),
+    "DINOv3 in Meta's spelling (timm's is read)": r"^storage_tokens$",
     "a DeiT with a distillation token": r"(^|\.)dist(illation)?_token$",
     "a ViT with attention and MLP side by side": r"^blocks\.0\.in_proj\.",
     "a ViT with two attentions side by side": r"^blocks\.0\.attns\.0\.",

@@ -444,6 +444,12 @@ def with_prefix_rows(
     return state | {"pos_embed": F.pad(table, padding)}
 
 
+def with_register_rows(table: Tensor, registers: Tensor) -> Tensor:
+    """Positions (1, 1 + n, d) with zeros for the registers, which have none."""
+    none = table.new_zeros(registers.shape)
+    return torch.cat([table[:, :1], none, table[:, 1:]], dim=1)
+
+
 def crop_share(size: int, resized: int) -> float:
     """Share of a short side of `resized` pixels that a `size` crop keeps.
 

@@ -63,8 +63,6 @@ AROUND = {
     "the tower for texts": r"text_(model|projection)\.|logit_(scale|bias)$",
     "numbers of positions": r"(vision_model\.)?embeddings\.position_ids$",
 }
-
-
 MARKS = tuple(
     {
         f"{prefix}{spelling.names['patch_embed.proj']}.weight",
@@ -158,9 +156,8 @@ def straightened(
     start = f"{prefix}embeddings."
     registers = arrays.get(f"{start}register_tokens")
     table = arrays.get(f"{start}position_embeddings")
-    if registers is not None and table is not None:  # which have no position
-        none = table.new_zeros(1, registers.shape[1], table.shape[2])
-        table = torch.cat([table[:, :1], none, table[:, 1:]], dim=1)
+    if registers is not None and table is not None:
+        table = mapping.with_register_rows(table, registers)
         arrays[f"{start}position_embeddings"] = table
     for name, bias in [*arrays.items()] if kind == "dinov3" else ():
         if name.endswith("attention.q_proj.bias"):  # and k has none
@@ -253,6 +250,7 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
         and (has_head or kind != "vit"),
         "pool='map' below a head": config.pool == "map" and has_head,
         "a head": kind == "dinov3" and has_head,
+        "qk_norm=True": config.block.qk_norm,
         f"mlp_dim={config.mlp_dim}": kind == "dinov2"
         and mlp_ratio(config) is None,
     }

@@ -53,6 +53,7 @@ def preprocess(
     written = metadata.preprocessor
     if not written:
         whose, _, _, *usual = KINDS[kind]
+        usual = usual if config.in_channels == 3 else []
         spec = PreprocessSpec(config.image_size, config.in_channels, *usual)
         doubt = (
             "no preprocessor_config.json says how its pictures are prepared; "
@@ -65,7 +66,8 @@ def preprocess(
                 "where DeiT, DINO and MAE want {} and {}".format(*IMAGENET)
             )
         return spec, () if kind == "vit_mae" else (doubt,)
-    stated, processor = written.get("size"), image_processor(written)
+    stated, old = written.get("size"), written.get("feature_extractor_type")
+    processor = str(written.get("image_processor_type", old))
     if isinstance(stated, int) and processor.startswith(("CLIP", "Bit")):
         stated = {"shortest_edge": stated}
     size, crop = sides_of(stated, config.image_size), None
@@ -101,11 +103,6 @@ def preprocess(
         f"interpolation={interpolation!r}"
     )
     return spec, (doubt,) if odd else ()
-
-
-def image_processor(written: dict[str, Any]) -> str:
-    old = written.get("feature_extractor_type")
-    return str(written.get("image_processor_type", old))
 
 
 def sides_of(size: Any, otherwise: tuple[int, int]) -> tuple[int, int]:

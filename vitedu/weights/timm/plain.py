@@ -35,22 +35,8 @@ from vitedu.weights import mapping
 from vitedu.weights.checkpoint import Checkpoint, Metadata, NetworkConfig
 from vitedu.weights.mapping import Mapped, Row
 from vitedu.weights.timm import eva
+from vitedu.weights.timm.families import AROUND, by_timm, family_of
 
-# Ways of training whose files hold more than the network: what stands in front
-# of the network's own names, and what is left out
-AROUND = {
-    "mae": (
-        "",
-        r"decoder_(embed|blocks|norm|pred)\.|(decoder_pos_embed|mask_token)$",
-        "MAE's decoder",
-    ),
-    "dino": ("backbone.", r"(dino_|ibot_)?head\.", "DINO's head"),
-    "moco": (
-        "base_encoder.",
-        r"base_encoder\.head\.|momentum_encoder\.|predictor\.",
-        "MoCo's heads and the slow copy of its network",
-    ),
-}
 VIT = ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight")
 # a ViT or a hybrid, and a ResNetV2
 MARKS = (
@@ -61,11 +47,7 @@ SUFFIXES = ()  # a folder
 POSITIONS = (Learned1D(), Learned1D(prefix=False), NoPosition())
 POOLS = {"token": "token", "avg": "mean", "map": "map", "": "none"}
 GELUS = {"gelu": "exact", "gelu_tanh": "tanh", "quick_gelu": "quick"}
-# of nearly all of its ViTs; the families have other preprocessing, and MoCo-v3
-# other heads
 USUAL = {"mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 0.9}
-FAMILIES = re.compile(r"(?:^|[_-])(deit|dino|mae|moco)")
-
 # what timm's train.py is told of them
 PICTURES = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
 
@@ -108,7 +90,7 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     trained_by = method if dropped else family_of(metadata.name)
     if {*dropped} - {"mask_token"} and not metadata.config:
         metadata = replace(metadata, name="")
-    arrays = {k: v for k, v in arrays.items() if k not in dropped}
+    arrays = by_timm({k: v for k, v in arrays.items() if k not in dropped})
     rows = eva.rows_in(name.removeprefix(prefix) for name in arrays)
     mapped = mapping.to_ours(rows, eva.with_k_bias(arrays), prefix=prefix)
     state = mapped.state
@@ -222,11 +204,6 @@ def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
         for ours in state
     ]
     return mapping.to_theirs(rows, state)
-
-
-def family_of(name: str) -> str | None:
-    found = FAMILIES.search(name)
-    return found and found[1]
 
 
 # --- what is known besides: config.json, else timm's own table of names

@@ -1,0 +1,50 @@
+"""Whose files have timm's names: DeiT's, DINO's, DINOv2's, MAE's, MoCo-v3's.
+
+`family_of("dino_deitsmall16_pretrain")` is "dino".
+"""
+
+import re
+
+from torch import Tensor
+
+from vitedu.weights.mapping import with_register_rows
+
+# Ways of training whose files hold more than the network: what stands in front
+# of the network's own names, and what is left out
+AROUND = {
+    "mae": (
+        "",
+        r"decoder_(embed|blocks|norm|pred)\.|(decoder_pos_embed|mask_token)$",
+        "MAE's decoder, or a token for hidden patches",
+    ),
+    "dino": ("backbone.", r"(dino_|ibot_)?head\.", "DINO's head"),
+    "moco": (
+        "base_encoder.",
+        r"base_encoder\.head\.|momentum_encoder\.|predictor\.",
+        "MoCo's heads and the slow copy of its network",
+    ),
+}
+# DINOv2's own names and timm's
+AUTHORS = {
+    "register_tokens": "reg_token",
+    "mlp.w12": "mlp.fc1",
+    "mlp.w3": "mlp.fc2",
+}
+# in a file's name; they have ImageNet's preprocessing, and MoCo-v3 other heads
+FAMILIES = re.compile(r"(?:^|[_-])(deit|dino|mae|moco)")
+
+
+def by_timm(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+    """DINOv2's arrays as timm calls them, where its authors don't."""
+    registers, table = arrays.get("register_tokens"), arrays.get("pos_embed")
+    if registers is not None and table is not None:
+        table = with_register_rows(table, registers)
+        arrays = arrays | {"pos_embed": table}
+    for theirs, name in AUTHORS.items():
+        arrays = {k.replace(theirs, name): x for k, x in arrays.items()}
+    return arrays
+
+
+def family_of(name: str) -> str | None:
+    found = FAMILIES.search(name)
+    return found and found[1]

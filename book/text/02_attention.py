@@ -147,6 +147,8 @@ figures.show(*drawings.answers(directions, lines, entries))
 # counts: four flat steps. That's bad news for a network, which learns by turning its queries
 # a little and watching how the answer moves. On a flat step it doesn't.
 #
+# <div class="try" data-part="compass"></div>
+#
 # ## Three tokens on paper
 #
 # Now let the tokens be the dictionary: every token asks, and every token is asked. Take

@@ -502,6 +502,8 @@ for part in ("plus signs", "norms", "attention", "MLPs"):
 #
 # (A network trained without the part might find a way around it.)
 #
+# <div class="try" data-part="parts"></div>
+#
 # ## Somebody else's block
 #
 # You don't have to write blocks, of course. PyTorch ships one as

@@ -296,8 +296,9 @@ figures.show(*photos.pictures(panels, alt, columns=3))
 
 # %% [markdown]
 # In the middle it sees things that aren't there, and its two best guesses never name a cat
-# *and* a coffee.
-# If you want a network to say "half and half", you have to train it on that.
+# *and* a coffee. If you want a network to say "half and half", you have to train it on that.
+#
+# <div class="try" data-part="mixup"></div>
 #
 # For the pencil: let a picture have two pixels, $x = (1, 0)$, and its partner $x' = (0,
 # 0.5)$. With a share of $\lambda = 0.7$, the mixture is $(0.7, 0.15)$. In symbols, with

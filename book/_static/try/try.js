@@ -760,6 +760,7 @@
   document.head.append(make("link", { rel: "stylesheet",
     href: new URL("try.css", here) }));
   for (const place of document.querySelectorAll(".try")) {
-    PARTS[place.dataset.part](place);
+    PARTS[place.dataset.part]?.(place); // the others are in switches.js
   }
+  vitedu.station = { make, bars, percent, choice, newest, tell, onceLoaded };
 })();

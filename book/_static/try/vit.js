@@ -190,10 +190,8 @@
 
     /** From each row of x (t, width), the `count` numbers from `first` on. */
     function columns(x, width, first, count) {
-      const t = x.length / width;
-      const y = new Float32Array(t * count);
-      for (let i = 0; i < t; i++) {
-        const from = i * width + first;
+      const y = new Float32Array((x.length / width) * count);
+      for (let i = 0, from = first; from < x.length; i++, from += width) {
         y.set(x.subarray(from, from + count), i * count);
       }
       return y;
@@ -209,11 +207,15 @@
     const mlp = (x, { fc1, fc2 }) => linear(gelu(linear(x, fc1)), fc2);
 
     /** Equations (2) and (3): (t, d) -> (t, d), in place; its maps. */
-    function encoderBlock(x, block, { num_heads, norm_eps }, only) {
-      const normed = layerNorm(x, block.norm1, norm_eps);
-      const [y, maps] = multiHeadAttention(normed, block.attn, num_heads, only);
-      add(x, y); // equation (2)
-      add(x, mlp(layerNorm(x, block.norm2, norm_eps), block.mlp)); // (3)
+    function encoderBlock(x, block, { num_heads, norm_eps }, changes) {
+      const has = (part) => changes.without !== part;
+      const norm = (by) => (has("norms") ? layerNorm(x, by, norm_eps) : x);
+      const join = (y) => (has("plus signs") ? add(x, y) : x.set(y));
+      const { attn, norm1, norm2 } = block;
+      const [y, maps] =
+        multiHeadAttention(norm(norm1), attn, num_heads, changes.head);
+      if (has("attention")) join(y); // equation (2)
+      if (has("MLPs")) join(mlp(norm(norm2), block.mlp)); // equation (3)
       return maps;
     }
 
@@ -235,16 +237,16 @@
       const maps = [], after = [];
       Object.values(model.blocks).forEach((block, l) => {
         const isLeftOut = changes.drop?.includes(l);
-        const head = changes.head;
-        maps.push(isLeftOut ? null : encoderBlock(x, block, config, head));
-        after.push(answer(x, model, config));
+        maps.push(isLeftOut ? null : encoderBlock(x, block, config, changes));
+        after.push(answer(x, model, config, changes));
       });
       return { logits: after.at(-1), maps, after };
     }
 
     /** Equation (4) and the head: tokens (n + 1, d) -> logits. */
-    function answer(x, model, { embed_dim: d, pool, norm_eps }) {
-      const normed = layerNorm(x, model.norm, norm_eps);
+    function answer(x, model, { embed_dim: d, pool, norm_eps }, { without }) {
+      const isBare = without === "norms";
+      const normed = isBare ? x : layerNorm(x, model.norm, norm_eps);
       let y = normed.subarray(0, d); // the class token
       if (pool === "mean") {
         y = new Float32Array(d);
@@ -268,6 +270,7 @@
 
   const FILES = { "mnist-tiny": "mnist-tiny.js", "ViT-Ti/16": "vit-ti-16.js" };
   const among = (x, n) => Number.isInteger(x) && x >= 0 && x < n;
+  const PARTS = ["plus signs", "norms", "attention", "MLPs"];
   // For each change what it is, and whether `x` is one for these sizes.
   const CHANGES = {
     order: ["the patches' numbers in another order", (x, { n }) =>
@@ -276,6 +279,7 @@
     drop: ["a list of blocks, from 0 on", (x, { depth }) =>
       Array.isArray(x) && x.every((l) => among(l, depth))],
     head: ["a head, from 0 on", (x, { num_heads }) => among(x, num_heads)],
+    without: [`one of ${PARTS.join(", ")}`, (x) => PARTS.includes(x)],
   };
   const here = document.currentScript.src;
   const loading = new Map(); // name -> promise of a model
@@ -370,12 +374,9 @@
 
     /** A trained network: name, config, classNames, preprocess, classify. */
     load(name) {
-      if (!Object.hasOwn(FILES, name)) {
-        const known = Object.keys(FILES).join(" and ");
-        return Promise.reject(
-          new RangeError(`there is no network "${name}"; there are ${known}`),
-        );
-      }
+      const known = Object.keys(FILES).join(" and ");
+      if (!Object.hasOwn(FILES, name)) return Promise.reject(new RangeError(
+        `there is no network "${name}"; there are ${known}`));
       if (!loading.has(name)) loading.set(name, open(name));
       const promise = loading.get(name);
       promise.catch(() => loading.delete(name)); // so that one can try again
@@ -388,12 +389,9 @@
         throw new TypeError("pixels is a Float32Array (c, h, w), preprocessed");
       }
       const model = loaded.find(({ config }) => size(config) === pixels.length);
-      if (!model) {
-        const names = loaded.map(({ name }) => name).join(", ") || "none";
-        throw new RangeError(
-          `no loaded network reads ${pixels.length} numbers (${names} loaded)`,
-        );
-      }
+      const names = loaded.map(({ name }) => name).join(", ") || "none";
+      if (!model) throw new RangeError(
+        `no loaded network reads ${pixels.length} numbers (${names} loaded)`);
       return model.classify(pixels, changes);
     },
   };

@@ -1,0 +1,159 @@
+// Switches and sliders in chapters, `<div class="try" data-part="compass"></div>`:
+// what a figure says in words, to be turned by hand. The network is in vit.js.
+"use strict";
+
+(() => {
+  const { make, bars, percent, choice, newest, tell, onceLoaded } =
+    vitedu.station;
+
+  /** A slider with its words and its value in words. */
+  function slider(words, range, said, changed) {
+    const value = make("output");
+    const input = make("input", { type: "range", ...range, input: () => {
+      value.textContent = said(Number(input.value));
+      changed();
+    } });
+    value.textContent = said(Number(input.value));
+    return [make("label", {}, `${words} `, value, input), input];
+  }
+
+  // ------------------------------------ chapter 2: a dictionary of the winds
+
+  const WINDS = { north: [0, 1, 4], east: [1, 0, 10], south: [0, -1, 22],
+    west: [-1, 0, 14] }; // the key, and the value in degrees
+
+  /** Shares and answer for a query of this length, towards these degrees. */
+  function askWinds(degrees, length) {
+    const turn = (degrees * Math.PI) / 180;
+    const powers = Object.values(WINDS).map(([x, y]) =>
+      Math.exp(length * (x * Math.sin(turn) + y * Math.cos(turn))));
+    const sum = powers.reduce((one, other) => one + other);
+    const shares = powers.map((power) => power / sum);
+    const values = Object.values(WINDS).map(([, , value]) => value);
+    const answer = shares.reduce((all, share, i) => all + share * values[i], 0);
+    return { shares, answer };
+  }
+
+  function compass(place) {
+    const [turn, degrees] = slider("Direction",
+      { min: 0, max: 360, step: 0.1, value: 26.6 }, // the page's query
+      (value) => `${Math.round(value)}° from the north`, draw);
+    const [reach, power] = slider("Length",
+      { min: 0, max: 4, step: 0.05, value: 0 }, // its logarithm
+      (value) => `${Math.exp(value).toFixed(1)}`, draw);
+    const arrow = "M0 8 L0 -62 M-9 -48 L0 -64 L9 -48";
+    const dial = new DOMParser().parseFromString(
+      `<svg xmlns="http://www.w3.org/2000/svg" viewBox="-90 -90 180 180"
+        aria-hidden="true"><circle r="68"/><text y="-74">N</text>
+        <text x="80" y="5">E</text><text y="86">S</text>
+        <text x="-80" y="5">W</text><path d="${arrow}"/></svg>`,
+      "image/svg+xml").documentElement;
+    const said = make("p", { class: "try-head", "aria-live": "polite" });
+    const meters = make("div");
+    place.append(make("div", { class: "try-switch" }, dial,
+      make("div", { class: "try-controls" }, turn, reach),
+      make("div", {}, said, meters)));
+
+    function draw() {
+      const { shares, answer } =
+        askWinds(Number(degrees.value), Math.exp(power.value));
+      dial.querySelector("path").setAttribute("transform",
+        `rotate(${degrees.value}) scale(${0.4 + 0.15 * power.value})`);
+      said.textContent = `The answer: ${answer.toFixed(2)} °C`;
+      meters.replaceChildren(bars(Object.keys(WINDS).map((name, i) =>
+        ({ name, share: shares[i] }))));
+    }
+    draw();
+  }
+
+  vitedu.askWinds = askWinds;
+
+  // ------------------------------------------- chapter 3: one part taken out
+
+  const TAKEN = { "": "nothing", "plus signs": "the plus signs",
+    norms: "the norms", attention: "attention", MLPs: "the MLPs" };
+  const NAMED = { hopper: "Grace Hopper", cat: "the cat", coffee: "the coffee" };
+
+  /** A photograph as the network's numbers, and as a picture. */
+  async function read(name, { preprocess }) {
+    const picture = await vitedu.pictures.read(vitedu.photos[name]);
+    const cut = vitedu.pictures.cutOut(picture, preprocess);
+    return { canvas: vitedu.pictures.canvasOf(cut),
+      pixels: vitedu.pictures.normalise(cut, preprocess) };
+  }
+
+  function parts(place) {
+    const found = make("div", { class: "try-switch", hidden: true });
+    onceLoaded(place, "Take the parts out yourself", (model) => {
+      const [asked, name] = choice("Show it", NAMED, change);
+      const [taken, without] = choice("Take out of every block", TAKEN, change);
+      const answer = make("div", { "aria-live": "polite" });
+      const picture = make("div");
+      found.append(picture, make("div", { class: "try-controls" }, asked, taken),
+        make("div", {}, make("p", { class: "try-head" }, "What it says"), answer));
+      found.hidden = false;
+      change();
+
+      function change() {
+        answer.setAttribute("aria-busy", "true");
+        ask().catch(tell(answer));
+      }
+      const ask = newest(async () => {
+        const { canvas, pixels } = await read(name.value, model);
+        canvas.setAttribute("role", "img");
+        canvas.setAttribute("aria-label", NAMED[name.value]);
+        picture.replaceChildren(canvas);
+        const changes = without.value ? { without: without.value } : {};
+        const { top } = await model.classify(pixels, changes);
+        answer.replaceChildren(bars(top.slice(0, 3)));
+        answer.removeAttribute("aria-busy");
+      });
+    });
+    place.append(found);
+  }
+
+  // ---------------------------------------------- chapter 6: a share of mixup
+
+  function mixup(place) {
+    const found = make("div", { class: "try-switch", hidden: true });
+    onceLoaded(place, "Mix them yourself", async (model) => {
+      const [one, other] = await Promise.all(
+        ["cat", "coffee"].map((name) => read(name, model)));
+      const { width, height } = one.canvas;
+      const canvas = make("canvas", { width, height, role: "img" });
+      const [control, share] = slider("Share of the cat",
+        { min: 0, max: 100, value: 70 }, (value) => `${value} %`, change);
+      const answer = make("div", { "aria-live": "polite" });
+      found.append(canvas, make("div", { class: "try-controls" }, control),
+        make("div", {}, make("p", { class: "try-head" }, "What it says"), answer));
+      found.hidden = false;
+      change();
+
+      function change() {
+        const cat = share.value / 100;
+        const pen = canvas.getContext("2d");
+        pen.globalAlpha = 1;
+        pen.drawImage(other.canvas, 0, 0);
+        pen.globalAlpha = cat;
+        pen.drawImage(one.canvas, 0, 0);
+        canvas.setAttribute("aria-label",
+          `${percent(cat)} a cat, and the rest a cup of coffee`);
+        answer.setAttribute("aria-busy", "true");
+        ask(cat).catch(tell(answer));
+      }
+      const ask = newest(async (cat) => {
+        const pixels = one.pixels.map((each, i) =>
+          cat * each + (1 - cat) * other.pixels[i]);
+        const { top } = await model.classify(pixels);
+        answer.replaceChildren(bars(top.slice(0, 3)));
+        answer.removeAttribute("aria-busy");
+      });
+    });
+    place.append(found);
+  }
+
+  const SWITCHES = { compass, parts, mixup };
+  for (const place of document.querySelectorAll(".try")) {
+    SWITCHES[place.dataset.part]?.(place);
+  }
+})();

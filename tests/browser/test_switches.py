@@ -1,0 +1,125 @@
+"""Switches and sliders in chapters, in a browser, against what pages print."""
+
+import math
+import re
+
+import nbformat
+import pytest
+from visits import ALL_ELSE, COLOURS, DESKTOP, PHONE, ROOT
+
+pytestmark = pytest.mark.browser
+KEYS = {"north": (0, 1), "east": (1, 0), "south": (0, -1), "west": (-1, 0)}
+DEGREES = dict(zip(KEYS, (4, 10, 22, 14), strict=True))
+
+
+def printed(page, start):
+    """The lines that a chapter prints, below the one that starts so."""
+    notebook = nbformat.read(ROOT / f"book/{page}.ipynb", as_version=4)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if output.get("text", "").startswith(start):
+                return output.text.splitlines()
+    raise LookupError(start)
+
+
+def loaded(opened, words):
+    opened.page.get_by_role("button", name=words).click()
+    guesses = opened.page.locator(".try-switch .guesses li")
+    guesses.first.wait_for(timeout=60_000)
+    return guesses
+
+
+@pytest.mark.parametrize(
+    ("degrees", "length"), [(26.565, 1), (90, 5), (200, 50)]
+)
+def test_the_compass_answers_as_the_chapters_dictionary(
+    server, visit, degrees, length
+):
+    opened = visit(f"{server}book/02_attention.html")
+    opened.page.locator(".try-switch").wait_for()
+    found = opened.page.evaluate(
+        "([degrees, length]) => vitedu.askWinds(degrees, length)",
+        [degrees, length],
+    )
+    turn = math.radians(degrees)
+    powers = [
+        math.exp(length * (x * math.sin(turn) + y * math.cos(turn)))
+        for x, y in KEYS.values()
+    ]
+    shares = [power / sum(powers) for power in powers]
+    assert found["shares"] == pytest.approx(shares)
+    warm = sum(map(math.prod, zip(shares, DEGREES.values(), strict=True)))
+    assert found["answer"] == pytest.approx(warm)
+
+
+def test_turning_the_compass_changes_the_answer(server, visit):
+    opened = visit(f"{server}book/02_attention.html")
+    box = opened.page.locator(".try-switch")
+    said, sliders = box.locator(".try-head"), box.locator("input")
+    # the chapter's query, north-north-east, of length 1
+    line = printed("02_attention", "query of length  1")[0]
+    warm = float(re.search(r"([\d.]+) °C", line)[1])
+    assert said.inner_text() == f"The answer: {warm:.2f} °C"
+    sliders.first.fill("180")
+    sliders.last.fill("4")
+    assert said.inner_text() == "The answer: 22.00 °C"  # the south wind's
+    assert opened.wrong == []
+
+
+PARTS = {
+    "nothing": "whole",
+    "the plus signs": "no plus signs",
+    "the norms": "no norms",
+    "attention": "no attention",
+    "the MLPs": "no MLPs",
+}
+
+
+def test_a_part_taken_out_gives_what_the_chapter_prints(server, visit):
+    opened = visit(f"{server}book/03_encoder.html")
+    guesses = loaded(opened, "Take the parts out yourself")
+    photographs, taken = opened.page.locator(".try-switch select").all()
+    lines = printed("03_encoder", "whole")
+    for words, start in PARTS.items():
+        taken.select_option(label=words)
+        line = next(each for each in lines if each.startswith(start))
+        columns = [line[15 + 20 * i : 35 + 20 * i].strip() for i in range(3)]
+        for photograph, column in zip(
+            ("hopper", "cat", "coffee"), columns, strict=True
+        ):
+            photographs.select_option(photograph)
+            name, percent = column.rsplit(" ", 1)
+            first = guesses.first
+            first.get_by_text(name).wait_for()
+            opened.page.wait_for_function(
+                "!document.querySelector('.try-switch [aria-busy]')"
+            )
+            share = float(first.get_attribute("style").partition(":")[2])
+            # the page reads 16-bit weights
+            assert abs(share - float(percent)) < 2
+    assert opened.wrong == []
+
+
+def test_mixing_goes_from_one_photograph_to_the_other(server, visit):
+    opened = visit(f"{server}book/06_recipe.html")
+    guesses = loaded(opened, "Mix them yourself")
+    share = opened.page.locator(".try-switch input")
+    share.fill("100")
+    guesses.first.get_by_text("cat").wait_for()
+    share.fill("0")
+    guesses.first.get_by_text("espresso").wait_for()
+    label = opened.page.locator(".try-switch canvas").get_attribute(
+        "aria-label"
+    )
+    assert label == "under 0.1 % a cat, and the rest a cup of coffee"
+    assert opened.wrong == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["1280", "375"])
+def test_a_switch_is_easy_to_read(server, visit, size, scheme):
+    opened = visit(f"{server}book/02_attention.html", size=size, scheme=scheme)
+    opened.page.locator(".try-switch").wait_for()
+    assert opened.findings(COLOURS) == []
+    assert opened.findings(ALL_ELSE) == []
+    assert opened.overhang() <= 0

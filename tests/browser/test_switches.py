@@ -85,7 +85,7 @@ def test_a_part_taken_out_gives_what_the_chapter_prints(server, visit):
         line = next(each for each in lines if each.startswith(start))
         columns = [line[15 + 20 * i : 35 + 20 * i].strip() for i in range(3)]
         for photograph, column in zip(
-            ("hopper", "cat", "coffee"), columns, strict=True
+            ("cat", "coffee"), columns[1:], strict=True
         ):
             photographs.select_option(photograph)
             name, percent = column.rsplit(" ", 1)

@@ -72,7 +72,9 @@
 
   const TAKEN = { "": "nothing", "plus signs": "the plus signs",
     norms: "the norms", attention: "attention", MLPs: "the MLPs" };
-  const NAMED = { hopper: "Grace Hopper", cat: "the cat", coffee: "the coffee" };
+  // Hopper is cut tighter on the page, so her numbers would differ
+  const NAMED = { cat: "the cat", coffee: "the coffee",
+    astronaut: "the astronaut", rocket: "the rocket" };
 
   /** A photograph as the network's numbers, and as a picture. */
   async function read(name, { preprocess }) {
@@ -85,20 +87,17 @@
   function parts(place) {
     const found = make("div", { class: "try-switch", hidden: true });
     onceLoaded(place, "Take the parts out yourself", (model) => {
-      const [asked, name] = choice("Show it", NAMED, change);
-      const [taken, without] = choice("Take out of every block", TAKEN, change);
+      const [asked, name] = choice("Show it", NAMED, () => change());
+      const [taken, without] =
+        choice("Take out of every block", TAKEN, () => change());
       const answer = make("div", { "aria-live": "polite" });
       const picture = make("div");
       found.append(picture, make("div", { class: "try-controls" }, asked, taken),
         make("div", {}, make("p", { class: "try-head" }, "What it says"), answer));
-      found.hidden = false;
-      change();
 
-      function change() {
-        answer.setAttribute("aria-busy", "true");
-        ask().catch(tell(answer));
-      }
+      const change = () => ask().catch(tell(answer));
       const ask = newest(async () => {
+        answer.setAttribute("aria-busy", "true");
         const { canvas, pixels } = await read(name.value, model);
         canvas.setAttribute("role", "img");
         canvas.setAttribute("aria-label", NAMED[name.value]);
@@ -108,6 +107,8 @@
         answer.replaceChildren(bars(top.slice(0, 3)));
         answer.removeAttribute("aria-busy");
       });
+      found.hidden = false;
+      change();
     });
     place.append(found);
   }
@@ -126,8 +127,6 @@
       const answer = make("div", { "aria-live": "polite" });
       found.append(canvas, make("div", { class: "try-controls" }, control),
         make("div", {}, make("p", { class: "try-head" }, "What it says"), answer));
-      found.hidden = false;
-      change();
 
       function change() {
         const cat = share.value / 100;
@@ -138,16 +137,18 @@
         pen.drawImage(one.canvas, 0, 0);
         canvas.setAttribute("aria-label",
           `${percent(cat)} a cat, and the rest a cup of coffee`);
-        answer.setAttribute("aria-busy", "true");
         ask(cat).catch(tell(answer));
       }
       const ask = newest(async (cat) => {
+        answer.setAttribute("aria-busy", "true");
         const pixels = one.pixels.map((each, i) =>
           cat * each + (1 - cat) * other.pixels[i]);
         const { top } = await model.classify(pixels);
         answer.replaceChildren(bars(top.slice(0, 3)));
         answer.removeAttribute("aria-busy");
       });
+      found.hidden = false;
+      change();
     });
     place.append(found);
   }

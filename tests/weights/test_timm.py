@@ -186,7 +186,17 @@ def test_positions_are_resized_as_timm_does(timm, tmp_path):
     assert_close(ours.pos_embed, theirs.pos_embed, rtol=0, atol=1e-5)
 
 
-# --- what the arrays do not say: heads
+# --- what the arrays do not say: CLIP's GELU, heads
+
+
+@pytest.mark.filterwarnings("ignore:.*how its pictures are prepared")
+def test_which_gelu_a_clip_has_is_asked_where_nothing_says_it(timm, tmp_path):
+    theirs = module(timm, "vit_base_patch32_clip_quickgelu_224", img_size=32)
+    path = timm_file(tmp_path, theirs.state_dict())
+    with pytest.warns(UserWarning, match="nothing says which GELU"):
+        ours = load(path, dtype=torch.float64, num_heads=3, gelu="quick")
+    assert ours.config.norm_eps == 1e-5
+    assert_same_function(ours, theirs)
 
 
 def twelve_layers(timm, **args):

@@ -154,16 +154,23 @@ def vit_config_in(
             "position=RoPE(), if without positions, position=NoPosition() (in "
             "the command position=none)"
         )
+    is_clips = getattr(sizes["stem"], "norm", False)
     config = ViTConfig(
         **sizes,
         position=position,
         gelu=stated.get("gelu", "exact"),
-        norm_eps=stated.get("norm_eps", 1e-6),
+        norm_eps=stated.get("norm_eps", 1e-5 if is_clips else 1e-6),
     )
     if "pos_embed" in state and config.num_prefix_tokens:
         has_rows = state["pos_embed"].shape[1] != config.num_patches
         config = replace(config, position=Learned1D(prefix=has_rows))
-    return config, mapping.doubt_on_heads(config, stated, metadata)
+    doubts = mapping.doubt_on_heads(config, stated, metadata)
+    if is_clips and "gelu" not in stated:
+        doubts += (
+            "nothing says which GELU this CLIP has; the exact one is assumed, "
+            'give gelu="quick" for OpenAI\'s weights',
+        )
+    return config, doubts
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
@@ -305,9 +312,8 @@ def foreign_part(model: nn.Module) -> str | None:
         if name not in PARTS:
             return FOREIGN.get(name, f"a {name}")
     mlp, act = block.mlp, type(block.mlp.act).__name__
-    is_swiglu = type(mlp).__name__ == "SwiGLU" or not getattr(
-        mlp, "gate_last", True
-    )
+    is_split = type(mlp).__name__ == "SwiGLU"
+    is_swiglu = not getattr(mlp, "gate_last", not is_split)
     if is_swiglu != (act == "SiLU"):
         return f"an MLP with {act}"
     if is_norm(block.attn.norm) or is_norm(block.mlp.norm):

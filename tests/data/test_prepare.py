@@ -14,6 +14,7 @@ from PIL import Image
 
 from vitedu import UserError
 from vitedu.data import evaluation_part, find_images, load_folder, prepare
+from vitedu.data.open import can_train_on
 from vitedu.data.prepare import resized_to
 from vitedu.data.prepared_index import read_index
 
@@ -343,6 +344,15 @@ def test_parts_of_other_names_become_train_and_val(folder, tmp_path):
     found = bytes_in(prepare(folder, tmp_path / "two").out)
     del want["index.json"], found["index.json"]  # a digest of the names
     assert found == want
+
+
+@pytest.mark.parametrize("format", ["shards", "folder"])
+def test_what_is_prepared_has_as_many_pictures_to_train_on(
+    folder, tmp_path, format
+):
+    out = prepare(folder, tmp_path / "out", format=format).out
+    for place in (folder, out):
+        assert can_train_on(place, 12) and not can_train_on(place, 13)
 
 
 def test_the_pictures_and_the_result_are_apart(folder, tmp_path):

@@ -22,14 +22,12 @@ ENOUGH_IMAGES, MOST_IMAGES = 4, 256
 # normalised for ImageNet a quarter of the values lie outside -1.5..1.5.
 SLACK, MOST_OUTSIDE = 0.25, 0.02
 # how else floats are made of pictures: the mean and std
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 OTHERS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "as pixels of 0..255 are": ((0.0,), (1 / 255,)),
     "as pixels of 0..1 are": ((0.0,), (1.0,)),
     "as mean and std 0.5 make them": ((0.5,), (0.5,)),
-    "as ImageNet's mean and std make them": (
-        (0.485, 0.456, 0.406),
-        (0.229, 0.224, 0.225),
-    ),
+    "as ImageNet's mean and std make them": IMAGENET,
 }
 
 
@@ -121,10 +119,8 @@ class RangeCheck:
             if len(numbers[0]) not in (1, self.spec.in_channels):
                 continue
             black, white = _bounds(*numbers)
-            near = 0.1 * (white - black)
-            if ((self.lowest - black).abs() < near).all() and (
-                (self.highest - white).abs() < near
-            ).all():
+            ends = torch.stack((self.lowest - black, self.highest - white))
+            if (ends.abs() < 0.1 * (white - black)).all():
                 return f", {name}"
         return ""
 

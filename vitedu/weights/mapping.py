@@ -388,9 +388,9 @@ def doubt_on_heads(
         return ()
     return (
         f"num_heads={config.num_heads} is guessed from its width "
-        f"{config.embed_dim} and {config.depth} blocks, since nothing in the "
-        "file says it; if that is right, give it, and if not, give the right "
-        "number, for answers would be wrong",
+        f"{config.embed_dim} and {config.depth} blocks, since nothing says it, "
+        "and another number would give wrong answers without an error; pass "
+        "num_heads= if you know it",
     )
 
 

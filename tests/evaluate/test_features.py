@@ -108,7 +108,7 @@ IMAGES = torch.rand(6, 3, 8, 8)  # ToTensor alone
             UserError,
             "int32; they are uint8",
         ),
-        (small(), [IMAGES], UserError, "its label are needed"),
+        (small(), [IMAGES], UserError, "should be a pair"),
         (small(), "nowhere", UserError, "nowhere"),
         (small(), [(IMAGES, torch.arange(6))], UserError, "normalise them"),
         (small(pool="none"), batches(), UserError, "pool=none"),

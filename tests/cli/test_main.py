@@ -59,7 +59,7 @@ def test_info_of_a_recipe_prints_what_its_run_then_uses(
     # what the data decide, and what the work of a step decides
     for each in (said, used):
         each["model"].pop("num_classes")
-        del each["dataset"], each["threads"]
+        del each["dataset"], each["threads"], each["num_workers"]
     assert {name: said[name] for name in used} == used
 
 

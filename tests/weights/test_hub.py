@@ -315,6 +315,7 @@ def test_names_of_the_hub_and_of_timm_are_known(name, repository):
         ("gone.safetensors", "there is no file or run folder"),
         ("a/b/c", "there is no file or run folder"),
         ("../x/y", "there is no file or run folder"),
+        ("/nowhere/y", "there is no file or run folder '/nowhere/y'"),
         ("ViT-Ti/14", "no trained weights of 'ViT-Ti/14' are known"),
         ("R26+ViT-B/32", "vitedu.vit('R26+ViT-B/32') builds it"),
         (

@@ -22,7 +22,15 @@ def printed(page, start):
     raise LookupError(start)
 
 
+def unfold(opened):
+    """Show what waits for a guess: the switches of some pages are there."""
+    while (button := opened.page.get_by_role("button", name="Show me")).count():
+        button.first.click()
+    opened.page.locator(".try-switch").first.wait_for(state="attached")
+
+
 def loaded(opened, words):
+    unfold(opened)
     opened.page.get_by_role("button", name=words).click()
     guesses = opened.page.locator(".try-switch .guesses li")
     guesses.first.wait_for(timeout=60_000)
@@ -36,7 +44,7 @@ def test_the_compass_answers_as_the_chapters_dictionary(
     server, visit, degrees, length
 ):
     opened = visit(f"{server}book/02_attention.html")
-    opened.page.locator(".try-switch").wait_for()
+    unfold(opened)
     found = opened.page.evaluate(
         "([degrees, length]) => vitedu.askWinds(degrees, length)",
         [degrees, length],
@@ -54,6 +62,7 @@ def test_the_compass_answers_as_the_chapters_dictionary(
 
 def test_turning_the_compass_changes_the_answer(server, visit):
     opened = visit(f"{server}book/02_attention.html")
+    unfold(opened)
     box = opened.page.locator(".try-switch")
     said, sliders = box.locator(".try-head"), box.locator("input")
     # the chapter's query, north-north-east, of length 1
@@ -119,7 +128,7 @@ def test_mixing_goes_from_one_photograph_to_the_other(server, visit):
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["1280", "375"])
 def test_a_switch_is_easy_to_read(server, visit, size, scheme):
     opened = visit(f"{server}book/02_attention.html", size=size, scheme=scheme)
-    opened.page.locator(".try-switch").wait_for()
+    unfold(opened)
     assert opened.findings(COLOURS) == []
     assert opened.findings(ALL_ELSE) == []
     assert opened.overhang() <= 0

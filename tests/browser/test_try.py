@@ -292,13 +292,15 @@ def test_a_mistake_in_the_console_gets_a_sentence(opened):
     assert said(opened, nan) == "mnist-tiny wants 1 x 28 x 28 finite numbers"
     other = "await vitedu.classify(new Float32Array(784), { block: 3 })"
     assert said(opened, other) == (
-        'no change "block"; there are order, positions, drop, head'
+        'no change "block"; there are order, positions, drop, head, without'
     )
     for change, words in {
         "{ drop: 1 }": "drop is a list of blocks, from 0 on, for mnist-tiny",
         "{ drop: [2] }": "drop is a list of blocks, from 0 on, for mnist-tiny",
         "{ head: 2 }": "head is a head, from 0 on, for mnist-tiny",
         "{ head: '0' }": "head is a head, from 0 on, for mnist-tiny",
+        "{ without: 'legs' }": "without is one of plus signs, norms, "
+        "attention, MLPs, for mnist-tiny",
         "{ positions: 0 }": "positions is true or false, for mnist-tiny",
         "{ order: [1, 0] }": "order is the patches' numbers in another order, "
         "for mnist-tiny",

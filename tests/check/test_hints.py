@@ -784,9 +784,9 @@ def test_at_least_forty_mistakes_are_known():
     ("name", "given", "sentence"),
     [
         ("patchify", plain.ViT, "not the class ViT"),
-        ("patchify", 3, "not a int"),
+        ("patchify", 3, "not an object of type int"),
         ("vit", plain.patchify, "not the function patchify"),
-        ("mlp", plain.MLP(4, 4), "not a MLP"),
+        ("mlp", plain.MLP(4, 4), "not an object of type MLP"),
         ("mlp", int, "int isn't an nn.Module"),
         ("loss_scaler", 3, "this checks a class"),
         ("attention", lambda q, k, v: None, "it should return 2 things"),

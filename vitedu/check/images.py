@@ -39,8 +39,8 @@ PATCHES = [
         cut("b c (gh p) (gw q) -> b (gh gw) (q p c)"),
     ),
     Mistake(
-        "your patches take every so-manieth pixel of the picture, since gh and "
-        "p are swapped: a height splits into (gh p), the patch first",
+        "each of your patches has pixels from all over the picture, since gh "
+        "and p are swapped: a height splits into (gh p), the patch first",
         cut("b c (p gh) (q gw) -> b (gh gw) (p q c)"),
     ),
     Mistake(

@@ -123,7 +123,9 @@ def named(thing: Any) -> str:
     if isinstance(thing, type):
         return f"the class {thing.__name__}"
     name = getattr(thing, "__name__", None)
-    return f"the function {name}" if name else f"a {type(thing).__name__}"
+    if name:
+        return f"the function {name}"
+    return f"an object of type {type(thing).__name__}"
 
 
 def built(theirs: Any, ours: nn.Module, *sizes: int) -> nn.Module:

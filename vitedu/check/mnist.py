@@ -137,92 +137,75 @@ def cosine(progress: float) -> float:
 
 
 def rising(
-    after: Callable[[int, float, float], float], early: int = 0
+    after: Callable[[float], float],
+    early: int = 0,
+    progress: Callable[[int, float, float], float] = lambda step, all_, warm: (
+        (step - warm) / (all_ - warm)
+    ),
 ) -> Callable[..., Tensor]:
-    """All rates with another rule after the warm-up."""
+    """All rates where another rule than the book's holds after the warm-up."""
 
     def rate(step: int, lr: float, steps: float, warmup: float) -> float:
         if step < warmup:
             return lr * (step + early) / warmup
-        return lr * after(step, steps, warmup)
+        return lr * after(progress(step, steps, warmup))
 
     return lambda *plan: every_rate(rate, *plan)
+
+
+def without_warmup(*plan: float) -> Tensor:
+    def rate(step: int, lr: float, steps: float, warmup: float) -> float:
+        return plain.warmup_cosine(max(step, warmup), lr, steps, warmup)
+
+    return every_rate(rate, *plan)
 
 
 RATES = [
     Mistake(
         "the cosine starts at step 0, not after the warm-up, so the rate "
         "jumps there",
-        rising(lambda step, steps, warmup: cosine(step / steps)),
+        rising(cosine, progress=lambda step, steps, warmup: step / steps),
     ),
     Mistake(
         "the cosine counts from the warm-up's end, but it divides by all "
         "steps, so it never comes down to 0",
-        rising(lambda step, steps, warmup: cosine((step - warmup) / steps)),
+        rising(
+            cosine, progress=lambda step, steps, warmup: (step - warmup) / steps
+        ),
     ),
     Mistake(
         "that's a quarter of a cosine's wave, which falls fastest at the end; "
         "the schedule is half a wave: (1 + cos(pi * progress)) / 2",
-        rising(
-            lambda step, steps, warmup: math.cos(
-                math.pi / 2 * (step - warmup) / (steps - warmup)
-            )
-        ),
+        rising(lambda progress: math.cos(math.pi / 2 * progress)),
     ),
     Mistake(
         "your cosine goes from 1 to -1, and so does the rate; add 1 and halve",
-        rising(
-            lambda step, steps, warmup: math.cos(
-                math.pi * (step - warmup) / (steps - warmup)
-            )
-        ),
+        rising(lambda progress: math.cos(math.pi * progress)),
     ),
     Mistake(
         "the half is missing: at the end of the warm-up the rate jumps to 2 lr",
-        rising(
-            lambda step, steps, warmup: (
-                2 * cosine((step - warmup) / (steps - warmup))
-            )
-        ),
+        rising(lambda progress: 2 * cosine(progress)),
     ),
     Mistake(
         "after the warm-up it falls on a straight line; a cosine falls slowly "
         "at both ends",
-        rising(
-            lambda step, steps, warmup: 1 - (step - warmup) / (steps - warmup)
-        ),
+        rising(lambda progress: 1 - progress),
     ),
     Mistake(
         "after the warm-up the rate stays; then it should fall to 0",
-        rising(lambda step, steps, warmup: 1.0),
+        rising(lambda progress: 1.0),
     ),
     Mistake(
         "the warm-up counts from 1, but steps from 0: the first rate is 0",
-        rising(
-            lambda step, steps, warmup: cosine(
-                (step - warmup) / (steps - warmup)
-            ),
-            early=1,
-        ),
+        rising(cosine, early=1),
     ),
     Mistake(
         "the warm-up is missing: it starts at the highest rate",
-        lambda *plan: every_rate(
-            lambda step, lr, steps, warmup: (
-                lr
-                if step < warmup
-                else lr * cosine((step - warmup) / (steps - warmup))
-            ),
-            *plan,
-        ),
+        without_warmup,
     ),
     Mistake(
         "math.cos wants radians: half a turn is math.pi, not 180",
-        rising(
-            lambda step, steps, warmup: (
-                (1 + math.cos(180 * (step - warmup) / (steps - warmup))) / 2
-            )
-        ),
+        rising(lambda progress: (1 + math.cos(180 * progress)) / 2),
     ),
 ]
 

@@ -66,9 +66,6 @@ def call(function: Callable[..., Any], *args: Any) -> Any:
             "small; is there a loop that never ends?"
         ) from None
     except Exception as error:
-        last = error.__traceback__
-        while last is not None and last.tb_next is not None:
-            last = last.tb_next
         raise Wrong(
             f"called with {described(args)}, it raises "
             f"{type(error).__name__}: {str(error).strip() or 'no message'}"

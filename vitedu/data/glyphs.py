@@ -92,12 +92,7 @@ def same_or_different(
     first = words.below(KINDS, 1)[:, 0]
     other = (first + 1 + words.below(KINDS - 1, 1)[:, 0]) % KINDS
     second = np.where(labels == 1, first, other)
-    images = words.ground(16)
-    for glyph, corners in zip(
-        (first, second), words.corners(16, on_grid), strict=True
-    ):
-        stamp(images, glyph, corners)
-    return puzzles(images, labels)
+    return of_two(words, first, second, labels, on_grid)
 
 
 def which(count: int, *, on_grid: bool = True, seed: int = 0) -> Puzzles:
@@ -111,12 +106,7 @@ def which(count: int, *, on_grid: bool = True, seed: int = 0) -> Puzzles:
     half = KINDS // 2
     first = half * labels + words.below(half, 1)[:, 0]
     second = words.below(half, 1)[:, 0]
-    images = words.ground(16)
-    for glyph, corners in zip(
-        (first, second), words.corners(16, on_grid), strict=True
-    ):
-        stamp(images, glyph, corners)
-    return puzzles(images, labels)
+    return of_two(words, first, second, labels, on_grid)
 
 
 def left_of(
@@ -214,6 +204,17 @@ def kinds() -> Array:
     bits = np.random.PCG64(799).random_raw(KINDS) >> np.uint64(48)
     lit = bits.astype(np.int64)[:, None] >> np.arange(SIDE**2) & 1
     return lit.reshape(KINDS, SIDE, SIDE)
+
+
+def of_two(
+    words: Words, first: Array, second: Array, labels: Array, on_grid: bool
+) -> Puzzles:
+    """Pictures of 16 x 16 pixels with these glyphs, (n,) each."""
+    images = words.ground(16)
+    corners = words.corners(16, on_grid)
+    for glyph, corner in zip((first, second), corners, strict=True):
+        stamp(images, glyph, corner)
+    return puzzles(images, labels)
 
 
 def stamp(images: Array, glyph: Array, corners: Array) -> None:

@@ -1,7 +1,6 @@
 """Fine-tune on a folder of photographs, save, print the accuracy: fastai."""
-# ruff: noqa: F403, F405
 
-from fastai.vision.all import *
+from fastai.vision.all import ImageDataLoaders, Resize, accuracy, vision_learner
 
 name = "vit_tiny_patch16_224.augreg_in21k_ft_in1k"
 size = Resize(224)

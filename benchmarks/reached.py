@@ -1,6 +1,7 @@
 """What a training run comes to, on test images and on those it learned from."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -23,11 +24,15 @@ class Reached(NamedTuple):
 def reach(
     config: TrainConfig,
     *,
+    out: Path | None = None,
     dataset: str | None = None,
     on_start: Start | None = None,
 ) -> Reached:
-    """Train; `dataset` has the images for `train`, else the config's has."""
-    run = fit(config, on_start=on_start)
+    """Train, in the folder `out` if any.
+
+    `dataset` has the images for `train`, else the config's has.
+    """
+    run = fit(config, out, on_start=on_start)
     plain = replace(
         config, augment=Augment(), dataset=dataset or config.dataset
     )

@@ -1,0 +1,137 @@
+"""The recipe of `cifar_switches.py` on all of CIFAR-10: longer, step by step.
+
+    python benchmarks/cifar_full.py cifar10-jpeg75.npz --runs FOLDER
+
+The same network with patches of 4 pixels (0.3 M weights) learns from the
+training part but for the 5,000 images that `cifar_switches.py` holds out, and
+is judged on those: the recipe with three seeds over 40 epochs; then the recipe
+and each switch, one seed, over 8 and over 24. A difference between two single
+runs counts only beyond the spread of the three.
+
+What is measured is written to `vitedu/results/cifar-full.json` after each run,
+and what stands there is not repeated; a run that was stopped goes on from its
+folder in FOLDER. `--only 3` ends after three more.
+"""
+
+import argparse
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from cifar_switches import NUM_HELD_OUT, NUM_TRAIN, SWITCHES, modelled, small
+from reached import Reached, reach
+from recorded import result_fields
+
+from vitedu import budget, results
+from vitedu.data import load_dataset
+from vitedu.train import TrainConfig
+
+TARGET = Path(__file__).parents[1] / "vitedu/results/cifar-full.json"
+WHOLE, SHORT, LONG = 40, 8, 24  # epochs
+WORDS = (
+    "with mixup and cutmix",
+    "no augmentation",
+    "with RandAugment",
+    "no weight decay",
+    "no average of the weights",
+    "no label smoothing",
+    "with stochastic depth",
+)
+RUNS = [
+    ("recipe", WHOLE, 0),
+    *((name, SHORT, 0) for name in ("recipe", *WORDS)),
+    *((name, LONG, 0) for name in ("recipe", *WORDS)),
+    ("recipe", WHOLE, 1),
+    ("recipe", WHOLE, 2),
+]
+
+
+def configured(name: str, epochs: int, seed: int, data: str) -> TrainConfig:
+    """A run: the switch's settings for as many epochs, a line each epoch."""
+    config = modelled(SWITCHES[name](small(data)), patch_size=4)
+    return replace(config, epochs=epochs, seed=seed, threads=1)
+
+
+def write_parts(source: str, target: Path) -> str:
+    """All images but those held out, and these; the digest."""
+    train = load_dataset("cifar10", data=source).train
+    images, labels = train.images.permute(0, 2, 3, 1).numpy(), train.labels
+    held_out = np.zeros(len(images), bool)
+    held_out[NUM_TRAIN : NUM_TRAIN + NUM_HELD_OUT] = True
+    parts = {"train": ~held_out, "test": held_out}
+    np.savez(
+        target,
+        **{f"x_{part}": images[rows] for part, rows in parts.items()},
+        **{f"y_{part}": labels.numpy()[rows] for part, rows in parts.items()},
+    )
+    return load_dataset("cifar10", data=target).digest
+
+
+def metric(run: Reached, config: TrainConfig, name: str) -> dict[str, object]:
+    """What a run comes to, as it is recorded."""
+    return {
+        "value": run.test,
+        "unit": f"percent of {NUM_HELD_OUT:,} held out",
+        "train": run.train,
+        "seconds": run.seconds,
+        "switch": name,
+        "epochs": config.epochs,
+        "seed": config.seed,
+        "macs_per_image": budget.macs(config.model),
+    }
+
+
+def main() -> None:
+    """Run what isn't there yet, and write after each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data")
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--only", type=int, help="end after so many runs")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    metrics = {}
+    if TARGET.exists():
+        metrics = results.read_file(TARGET)["metrics"]
+    options.runs.mkdir(parents=True, exist_ok=True)
+    file = options.runs / "cifar-full.npz"  # a resumed run asks for the same
+    digest = write_parts(options.data, file)
+    named = {f"{run[0]}, {run[1]} epochs, seed {run[2]}": run for run in RUNS}
+    wanted = (item for item in named.items() if item[0] not in metrics)
+    for title, (name, epochs, seed) in islice(wanted, options.only):
+        config = configured(name, epochs, seed, str(file))
+        slug = f"cifar-full-{name}-{epochs}-{seed}".replace(" ", "-")
+        run = reach(config, out=options.runs / slug)
+        metrics[title] = metric(run, config, name)
+        print(
+            f"{title}: {run.test:.2f} %, on what it learned from "
+            f"{run.train:.2f} %, {run.seconds:.0f} s",
+            flush=True,
+        )
+        write_result(metrics, Path(options.data), digest)
+
+
+def write_result(metrics: dict[str, dict], source: Path, digest: str) -> None:
+    """Write all runs, old and new."""
+    seconds = sum(each["seconds"] for each in metrics.values())
+    command = f"python benchmarks/cifar_full.py {source.name}"
+    result = {
+        **result_fields(TARGET.stem, command, seconds),
+        "config": replace(
+            configured("recipe", WHOLE, 0, "none"), data=None
+        ).to_json(),
+        "metrics": metrics,
+        "dataset": {
+            "name": source.stem,
+            "digest": digest,
+            "num_train": 50_000 - NUM_HELD_OUT,
+            "num_test": NUM_HELD_OUT,
+        },
+        "notes": "judged on images held out of the training part",
+    }
+    results.write(TARGET, result)
+
+
+if __name__ == "__main__":
+    main()

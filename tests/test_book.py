@@ -26,6 +26,7 @@ measure_chapters = pytest.importorskip("measure_chapters")
 
 TEXTS = notebooks.text_paths()
 CHAPTERS = [text for text in TEXTS if chapter_form.number(text)]
+TEXT_OF = {text.stem: text for text in TEXTS}
 FIVE = [text for text in CHAPTERS if chapter_form.number(text) in range(1, 6)]
 
 
@@ -79,6 +80,24 @@ def test_outputs_come_from_this_code(text):
     notebook = written(text)
     assert notebooks.executed(notebook) == notebooks.digest(notebook), (
         f"the code changed: make execute CHAPTER={text.stem[:2]}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("05_mnist", "MNIST: 50,000 to learn from"),
+        ("06_recipe", "cifar10: 5,000 to learn from"),
+        ("07_speed", "MNIST: 20,000 to learn from"),
+        ("11_transfer", "ants-bees, ants and bees: 244 to learn from"),
+    ],
+)
+def test_stored_outputs_are_of_real_data(name, line):
+    """Not of what stands in where the data aren't found."""
+    outputs = str([c.outputs for c in cells.code(written(TEXT_OF[name]))])
+    assert line in outputs, (
+        f"set VITEDU_DATA to a folder with the data: make execute "
+        f"CHAPTER={name[:2]}"
     )
 
 

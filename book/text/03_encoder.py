@@ -16,8 +16,8 @@ import vitedu
 #
 # First try: attention layers and nothing else. We send the trained vectors of
 # Hopper's 196 patches through 24 of them, with new weights, as
-# they are when training begins. (`fresh`, from a hidden cell, draws them
-# [the way the authors do](#First-values).)
+# they are when training begins. (Hidden cells hold `picture`, the square of chapter 1, and
+# `fresh`, which draws weights [the way the authors do](#First-values).)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
@@ -30,10 +30,14 @@ _ = torch.manual_seed(0)
 print(f"seed 0, cpu, float64, torch {torch.__version__}")
 
 # %% tags=["hide-cell"]
+import numpy as np
 import torch.nn.functional as F
 
 from vitedu import figures
 from vitedu.figures.chapters import encoder as drawings
+
+square = vitedu.data.photo("hopper").crop((0, 20, 512, 532)).resize((224, 224))
+picture = torch.tensor(np.array(square)).permute(2, 0, 1) / 255  # chapter 1's
 
 
 def fresh(module):
@@ -51,9 +55,8 @@ def fresh(module):
 from vitedu.plain import MultiHeadAttention
 
 model = vitedu.load("ViT-Ti/16").double()  # 16 digits instead of 7
-square = vitedu.data.photo("hopper").crop((0, 20, 512, 532))
-square = square.resize((224, 224))
-tokens = model.patch_embed(vitedu.preprocess(model, square))  # (1, 196, 192)
+hopper = 2 * picture[None] - 1  # pixels from -1 to 1
+tokens = model.patch_embed(hopper)  # (1, 196, 192)
 layers = [fresh(MultiHeadAttention(192, 3)) for _ in range(24)]
 
 # %% [markdown] tags=["predict"]
@@ -72,7 +75,6 @@ for layer in layers:
     bare.append(z)
 
 # %% tags=["hide-input"]
-picture = (vitedu.preprocess(model, square)[0] + 1) / 2  # (3, 224, 224)
 CAP = 33
 titles = ["no layer", "1 layer", "2 layers"]
 streams = {title: each[0] for title, each in zip(titles, bare, strict=False)}
@@ -80,7 +82,8 @@ figures.show(*drawings.likeness(picture, streams, CAP))
 
 
 # %% [markdown]
-# Fog. The map is one even colour: face, flag and wall all resemble the cap now.
+# Fog. At first, cap and jacket stand out: those are the two dark squares of chapter 2. Two
+# layers later the map is one even grey. Face, flag and wall all resemble the cap.
 #
 # But perhaps faint differences remain for later layers to use? Subtract the
 # average token from every token, and what's left is the *differences*. How large they are,
@@ -152,10 +155,18 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 #
 # $$\mathbf{z} \leftarrow \mathbf{z} + f(\mathbf{z}),$$
 #
-# where $\mathbf{z}$ holds all tokens, one per row, and $f$ is the layer. With the pencil:
-# $(4, 0) + (2.5, 1.5) = (6.5, 1.5)$. The mean is now $(4, 4)$, and the token is 2.5 away
-# from it. That's five eighths of the mean; it was all of it at the start, and averaging alone
-# left a quarter.
+# where $\mathbf{z}$ holds all tokens, one per row, and $f$ is the layer. The pencil's first
+# token becomes $(4, 0) + (2.5, 1.5) = (6.5, 1.5)$. Compare how far it is from the mean
+# with the mean itself:
+#
+# | | token | mean | distance | share of the mean |
+# |---|---|---|---|---|
+# | at the start | (4, 0) | (2, 2) | 2 | 100% |
+# | averaged | (2.5, 1.5) | (2, 2) | ½ | 25% |
+# | averaged and added | (6.5, 1.5) | (4, 4) | 2½ | 63% |
+#
+# Adding can't keep everything, because the mean grows with every layer. But it keeps far
+# more than averaging alone.
 #
 # Think of a river with mills along its bank. A mill takes a sample of the water, works on
 # it, and lets the result flow in. The river itself runs on. That river is called the
@@ -210,8 +221,9 @@ for layer in layers:
 climb("+ add", z)
 
 # %% [markdown]
-# (`x` means times the start.) The differences have survived, and even grown. But most of what a layer adds is the same for
-# every token, so what the tokens share has grown far more, and drowns what sets them apart.
+# (`x` means times the start.) The differences have survived, and grown hundreds of times.
+# What the tokens share has grown even more, so the spread is down to a fifth. But it isn't
+# fog.
 #
 # Why so large? What a fresh layer writes is about as large as what it reads, and its
 # matrices, which our pencil left out, turn it in a random direction: in 192
@@ -420,10 +432,9 @@ mine = nn.Sequential(*[EncoderBlock(192, 3, 768) for _ in range(12)])
 mine.load_state_dict(model.blocks.state_dict())
 
 # %% tags=["nbval-check-output", "hide-input"]
-x = vitedu.preprocess(model, square)
-theirs = model(x)
+theirs = model(hopper)
 model.blocks = mine
-assert (model(x) - theirs).abs().max() < 1e-10
+assert (model(hopper) - theirs).abs().max() < 1e-10
 print("check: with your blocks the model computes the same 1,000 scores")
 
 # %% [markdown]
@@ -431,8 +442,9 @@ print("check: with your blocks the model computes the same 1,000 scores")
 
 # %%
 model.blocks = mine
-for name, share in vitedu.classify(model, square, top=3):
-    print(f"{name:18}{share:4.0%}")
+best = model(hopper)[0].softmax(dim=0).topk(3)
+for share, place in zip(best.values, best.indices, strict=True):
+    print(f"{model.class_names[place]:18}{share:4.0%}")
 
 # %% [markdown] tags=["predict"]
 # Your two classes just recognised a uniform. (A bearskin and a pickelhaube are military
@@ -455,16 +467,17 @@ for name, share in vitedu.classify(model, square, top=3):
 # %% tags=["hide-cell"]
 from copy import deepcopy
 
-photos = {"Hopper": square}
-photos |= {name: vitedu.data.photo(name) for name in ("cat", "coffee")}
+images = {"Hopper": hopper}  # what the model reads: (1, 3, 224, 224)
+for name in ("cat", "coffee"):
+    images[name] = vitedu.preprocess(model, vitedu.data.photo(name))
 
 
 def ask(name, network=model):
     """One line: what a network says about the three photographs, in percent."""
     line = f"{name:15}"
-    for photo in photos.values():
-        guess, share = vitedu.classify(network, photo, top=1)[0]
-        line += f"{guess + f' {100 * share:.0f}':20}"
+    for image in images.values():
+        share, best = network.eval()(image)[0].softmax(dim=0).max(dim=0)
+        line += f"{f'{model.class_names[best]} {100 * share:.0f}':20}"
     print(line.rstrip())
 
 
@@ -490,7 +503,7 @@ ask("whole")
 for part in ("plus signs", "norms", "attention", "MLPs"):
     ask(f"no {part}", without(part))
 
-# %% [markdown] tags=["predict"]
+# %% [markdown]
 # The numbers are percentages.
 #
 # | part | without it |
@@ -504,7 +517,179 @@ for part in ("plus signs", "norms", "attention", "MLPs"):
 #
 # <div class="try" data-part="parts"></div>
 #
-# ## Somebody else's block
+# You don't have to write blocks, of course: PyTorch ships one. But five of its defaults
+# don't fit, and no error tells you, so [read this](#Somebody-else's-block) before you use it.
+#
+# ## Watch the answer form
+#
+# No block ever replaces the stream; each one only
+# [adds something](#How-much-does-a-block-write?). So you can stop anywhere and look.
+#
+# First the map from the top of the page again: how much every patch resembles the cap's,
+# after twelve whole blocks with new weights, and after 1, 4, 8 and 12 trained ones.
+
+# %% tags=["hide-cell"]
+model.blocks = mine
+untrained = nn.Sequential(*[fresh(EncoderBlock(192, 3, 768)) for _ in mine])
+
+
+def embed(x):
+    """Pixels to what block 1 reads: (1, 197, 192), the subject of chapter 4."""
+    patches = model.patch_embed(x)
+    return torch.cat([model.cls_token, patches], dim=1) + model.pos_embed
+
+
+def stream(x):
+    """What the stream holds after 0, 1, ..., 12 blocks, each (1, 197, 192)."""
+    z = [embed(x)]
+    for block in mine:
+        z.append(block(z[-1]))
+    return z
+
+
+# %% tags=["hide-input"]
+z = stream(hopper)
+streams = {"untrained, 12": untrained(embed(hopper))[0]}
+streams |= {f"trained, {n}": z[n][0] for n in (1, 4, 8, 12)}
+figures.show(*drawings.likeness(picture, streams, CAP))
+
+
+# %% [markdown]
+# Untrained blocks leave a mist, but no longer fog. Trained ones don't blur, they sharpen.
+# Follow the jacket. Before the first block it was as like the cap as the cap itself, and
+# after one block it nearly still is. After four it's fading. After eight only the cap is
+# left, from edge to edge, and part of its white top has joined it.
+#
+# That's what no patch could do alone. The blocks have told two dark squares apart by what's
+# around them, and no label ever said where a cap begins and ends. (Block 12 takes back a
+# good deal of the contrast.)
+#
+# Now let's ask for words. After the last block, the last norm and a matrix called the
+# *head* turn row 0 into 1,000 scores before the softmax, one per class: the *logits*. But
+# row 0 has the same shape after every block. So what would the head say if you stopped early?
+# (`stream`, from a hidden cell, gives what's there after 0, 1, …, 12 blocks.)
+
+
+# %%
+def read(z):
+    """The head's best guess from the stream (1, 197, 192) as it is now."""
+    logits = model.head(model.norm(z)[:, 0])  # (1, 1000)
+    share, best = logits.softmax(dim=-1)[0].max(dim=-1)
+    return model.class_names[best], share.item()
+
+
+def guesses(image):
+    """The guess after 0, 1, ..., 12 blocks."""
+    return [read(z) for z in stream(image)]
+
+
+# %% [markdown]
+# **After which block will "military uniform" first come up: 3, 7 or 11?**
+
+# %% tags=["hide-input"]
+shown = {name: (image[0] + 1) / 2 for name, image in images.items()}
+said = {name: guesses(image) for name, image in images.items()}
+figures.show(*drawings.answers(shown, said))
+
+# %% tags=["nbval-check-output", "hide-input"]
+ends = [said[name][12][0] for name in images]
+assert ends == ["military uniform", "Egyptian cat", "espresso"]
+assert {said[name][0][0] for name in images} == {"crayfish"}
+assert max(share for line in said.values() for _, share in line[:8]) < 0.1
+assert said["Hopper"][11][0] == "military uniform"
+ways = [stream(image) for image in images.values()]
+rows = [torch.cat([z[n][:, :1] for z in ways], dim=1) for n in (2, 3, 12)]
+early, later, last = (spread(each) for each in rows)  # each (1, 3, 192)
+assert 0.08 < later < early < 0.12 and last > 0.7
+print("check: three crayfish first; a uniform, a cat and an espresso last")
+
+# %% [markdown]
+# Before the first block everything is a crayfish, because row 0 hasn't looked at anything
+# yet. After each of the next two the photographs still share one word: row 0 has looked, but
+# its three versions hardly differ.
+#
+# Up to block 8 the head only guesses: barrels, hooks, a teddy for the cat. After block 6
+# Hopper is briefly a mortarboard (the wrong cap, but a cap). In the last four blocks the
+# answers arrive: suit, then uniform; cup, then espresso. (Whether the cat is really
+# Egyptian, or the tiger cat of block 10, we can't tell you.)
+#
+# This trick is known as the *logit lens*
+# ([nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens);
+# on ViTs, [Vilas et al. 2023](https://arxiv.org/abs/2310.18969)). Read it with
+# care: the head was trained to read the stream after block 12 and nowhere else. When it
+# says "hook" after block 5, there may be a uniform in the stream that it can't read yet.
+#
+# ## What to take with you
+#
+# 1. Attention averages, so a stack of nothing else makes all tokens equal; a branch that
+#    *adds* to the stream keeps their differences.
+# 2. A norm at the entrance of each branch keeps the stream's size in check; then attention
+#    lets the tokens talk, and the MLP lets each of them think.
+# 3. A block is two lines of code, but every detail counts: put the norm in another place, and
+#    the same weights compute something else.
+#
+# Can you answer these?
+#
+# 1. Why do tokens that only attend to each other end up equal, and why faster and faster?
+# 2. With plus signs but no norms, what becomes of the stream, and of attention?
+# 3. What does LN make of $(30, 10)$, and why does it need $\epsilon$?
+# 4. Where are the 25 norms of a network with twelve blocks?
+# 5. Why does taking out attention make the answer independent of the picture?
+#
+# You can now turn 196 tokens into 196 better ones, as often as you like. But a classifier
+# has to give *one* answer, and these blocks don't even know which patch was where. **What's
+# still missing between twelve blocks and a name?** That's [chapter 4](04_vit.ipynb).
+#
+# ## Exercises
+#
+# ✎ Write `EncoderBlock` and what's in it again from memory. After `from vitedu import
+# check`, `check.encoder_block(EncoderBlock)` tells you how closely yours agrees with
+# ours, or what's likely to be wrong with it; so do `check.mlp(MLP)` and
+# `check.layer_norm(layer_norm)`.
+#
+# **1.** ★ A LayerNorm in two dimensions has learned $\boldsymbol\gamma = (2, 1)$ and
+# $\boldsymbol\beta = (0, 1)$. What does it make of $(3, 1)$, of $(1, 3)$ and of $(4, 4)$?
+# Can any token come out as $(1, 1)$?
+#
+# **2.** ★ Count the weights of one block with $D = 192$ and an MLP of width 768: matrices,
+# biases and norms. What share of them is the MLP's? Does the number of heads matter?
+#
+# **3.** ★ You set the last matrix and bias of both branches to zero, `attn.proj` and
+# `mlp.fc2`. What does the block compute? Why might that be a sensible way to begin
+# training?
+#
+# **4.** ★★ Somebody writes `nn.LayerNorm((197, 192))`, so that mean and deviation are taken
+# over all tokens of a picture. How does the norm's panel in the drawing of who talks to
+# whom change? What happens when you feed the network a larger picture?
+#
+# **5.** ★★ Leave out one of the twelve real blocks, so that the stream flows past it. For
+# how many of the twelve does "military uniform" still come first? Predict first, then try
+# it: all you need is `nn.Sequential(*mine[:i], *mine[i + 1 :])` in the place of
+# `model.blocks`.
+#
+# **6.** ★★ Somebody takes the GELU out of every MLP, so that it computes
+# $(\mathbf{x} \mathbf{W}_1 + \mathbf{b}_1) \mathbf{W}_2 + \mathbf{b}_2$. Which single
+# matrix and bias compute the same? What will the real model say about the three
+# photographs then: what it says without any MLP, or something else?
+#
+# **7.** ★★★ Our fog came from layers with new weights. Take the twelve *trained* attention
+# layers, `block.attn`, and run them alone, without stream, norm and MLP. Do they keep the
+# patches apart? Predict, try it, and say what your result does and doesn't show.
+#
+# ## Second reading
+#
+# ### First values
+#
+# In a layer that turns $a$ numbers into $b$, `fresh` draws each weight at random, evenly
+# from the interval between $-\sqrt{6/(a+b)}$ and $\sqrt{6/(a+b)}$, and sets the biases to
+# zero ([Glorot and Bengio 2010](https://proceedings.mlr.press/v9/glorot10a.html)). For
+# $a = b$, what comes out is then about as large as what goes in, and that's where the factor
+# of $\sqrt2$ comes from. With smaller weights the stream would grow less, with larger ones
+# more. So the place of the norm and the first values have to be chosen together.
+# [Chapter 4](04_vit.ipynb) has the first value of every weight in the network.
+
+# %% [markdown] tags=["predict"]
+# ### Somebody else's block
 #
 # You don't have to write blocks, of course. PyTorch ships one as
 # `nn.TransformerEncoderLayer`, and many tutorials use it. Once the names are translated (by
@@ -568,6 +753,7 @@ layer = nn.TransformerEncoderLayer(192, 3, 768, **right).eval()
 layer.load_state_dict(renamed(mine[0]))
 z = torch.randn(2, 197, 192)
 assert (layer(z) - mine[0](z)).abs().max() < 1e-11
+model.blocks = mine
 print("check: set right, PyTorch's layer equals your block")
 
 # %% [markdown]
@@ -578,184 +764,12 @@ print("check: set right, PyTorch's layer equals your block")
 #   (The cat has become a mushroom.)
 # * `layer_norm_eps=1e-5` changes [next to nothing](#The-small-epsilon) here. Nor does the
 #   fifth default, `dropout=0.1`: it zeroes random numbers, but only in training, and
-#   `classify` switches it off.
+#   here it's switched off.
 # * `batch_first=False` takes the first axis for the tokens and the second for the batch.
 #   With one picture in the batch, each token attends to itself alone, so row 0 never hears
 #   of any patch. It's found in published code, too:
 #   in [OmDet](https://github.com/om-ai-lab/OmDet/issues/19) and
 #   [TabFormer](https://github.com/IBM/TabFormer/pull/14).
-#
-# ## Watch the answer form
-#
-# No block ever replaces the stream; each one only
-# [adds something](#How-much-does-a-block-write?). So you can stop anywhere and look.
-#
-# First the map from the top of the page again: how much every patch resembles the cap's,
-# after twelve whole blocks with new weights, and after 1, 4, 8 and 12 trained ones.
-
-# %% tags=["hide-cell"]
-model.blocks = mine
-untrained = nn.Sequential(*[fresh(EncoderBlock(192, 3, 768)) for _ in mine])
-
-
-def embed(x):
-    """Pixels to what block 1 reads: (1, 197, 192), the subject of chapter 4."""
-    patches = model.patch_embed(x)
-    return torch.cat([model.cls_token, patches], dim=1) + model.pos_embed
-
-
-def stream(x):
-    """What the stream holds after 0, 1, ..., 12 blocks, each (1, 197, 192)."""
-    z = [embed(x)]
-    for block in mine:
-        z.append(block(z[-1]))
-    return z
-
-
-# %% tags=["hide-input"]
-x = vitedu.preprocess(model, square)
-z = stream(x)
-streams = {"untrained, 12": untrained(embed(x))[0]}
-streams |= {f"trained, {n}": z[n][0] for n in (1, 4, 8, 12)}
-figures.show(*drawings.likeness(picture, streams, CAP))
-
-
-# %% [markdown]
-# Untrained blocks leave a mist, but no longer fog. Trained ones don't blur at all, they
-# sharpen. After eight, the cap's dark band stands out from edge to edge, part of
-# the white top has joined it, and the wall right next to it is nothing like it at all. It
-# isn't about colour: the jacket is just as dark in the photograph, and its patches stay
-# unlike the cap's. No label ever told the network where a cap begins and ends. (Block 12
-# takes back a good deal of the contrast.)
-#
-# Now let's ask for words. After the last block, the last norm and a matrix called the
-# *head* turn row 0 into 1,000 scores before the softmax, one per class: the *logits*. But
-# row 0 has the same shape after every block. So what would the head say if you stopped early?
-# (`stream`, from a hidden cell, gives what's there after 0, 1, …, 12 blocks.)
-
-
-# %%
-def read(z):
-    """The head's best guess from the stream (1, 197, 192) as it is now."""
-    logits = model.head(model.norm(z)[:, 0])  # (1, 1000)
-    share, best = logits.softmax(dim=-1)[0].max(dim=-1)
-    return model.class_names[best], share.item()
-
-
-def guesses(photo):
-    """The guess after 0, 1, ..., 12 blocks."""
-    return [read(z) for z in stream(vitedu.preprocess(model, photo))]
-
-
-# %% [markdown]
-# **After which block will "military uniform" first come up: 3, 7 or 11?**
-
-# %% tags=["hide-input"]
-shown = {
-    name: (vitedu.preprocess(model, photo)[0] + 1) / 2
-    for name, photo in photos.items()
-}
-said = {name: guesses(photo) for name, photo in photos.items()}
-figures.show(*drawings.answers(shown, said))
-
-# %% tags=["nbval-check-output", "hide-input"]
-ends = [said[name][12][0] for name in photos]
-assert ends == ["military uniform", "Egyptian cat", "espresso"]
-assert {said[name][0][0] for name in photos} == {"crayfish"}
-assert max(share for line in said.values() for _, share in line[:8]) < 0.1
-assert said["Hopper"][11][0] == "military uniform"
-ways = [stream(vitedu.preprocess(model, photo)) for photo in photos.values()]
-rows = [torch.cat([z[n][:, :1] for z in ways], dim=1) for n in (2, 3, 12)]
-early, later, last = (spread(each) for each in rows)  # each (1, 3, 192)
-assert 0.08 < later < early < 0.12 and last > 0.7
-print("check: three crayfish first; a uniform, a cat and an espresso last")
-
-# %% [markdown]
-# Before the first block everything is a crayfish, because row 0 hasn't looked at anything
-# yet. After each of the next three blocks the photographs still share one word: row 0 has
-# looked, but the spread between its three versions is about a tenth at most.
-#
-# Up to block 8 the head only guesses: barrels, hooks, a teddy for the cat.
-# After block 7 Hopper is briefly a mortarboard (the wrong cap, but a cap), then a hook again.
-# In the last
-# four blocks the answers arrive: suit, then uniform; cup, then espresso. (Whether the cat is
-# really Egyptian, or the tiger cat of block 10, we can't tell you.)
-#
-# This trick is known as the *logit lens*
-# ([nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens);
-# on ViTs, [Vilas et al. 2023](https://arxiv.org/abs/2310.18969)). Read it with
-# care: the head was trained to read the stream after block 12 and nowhere else. When it
-# says "hook" after block 5, there may be a uniform in the stream that it can't read yet.
-#
-# ## What to take with you
-#
-# 1. Attention averages, so a stack of nothing else makes all tokens equal; a branch that
-#    *adds* to the stream keeps their differences.
-# 2. A norm at the entrance of each branch keeps the stream's size in check; then attention
-#    lets the tokens talk, and the MLP lets each of them think.
-# 3. A block is two lines of code, but every detail counts: put the norm in another place, and
-#    the same weights compute something else.
-#
-# Can you answer these?
-#
-# 1. Why do tokens that only attend to each other end up equal, and why faster and faster?
-# 2. With plus signs but no norms, what becomes of the stream, and of attention?
-# 3. What does LN make of $(30, 10)$, and why does it need $\epsilon$?
-# 4. Where are the 25 norms of a network with twelve blocks?
-# 5. Which default of `nn.TransformerEncoderLayer` makes the answer independent of the
-#    picture, and why does taking out attention do the same?
-#
-# You can now turn 196 tokens into 196 better ones, as often as you like. But a classifier
-# has to give *one* answer, and these blocks don't even know which patch was where. **What's
-# still missing between twelve blocks and a name?** That's [chapter 4](04_vit.ipynb).
-#
-# ## Exercises
-#
-# ✎ Write `EncoderBlock` and what's in it again from memory. After `from vitedu import
-# check`, `check.encoder_block(EncoderBlock)` tells you how closely yours agrees with
-# ours, or what's likely to be wrong with it; so do `check.mlp(MLP)` and
-# `check.layer_norm(layer_norm)`.
-#
-# **1.** ★ A LayerNorm in two dimensions has learned $\boldsymbol\gamma = (2, 1)$ and
-# $\boldsymbol\beta = (0, 1)$. What does it make of $(3, 1)$, of $(1, 3)$ and of $(4, 4)$?
-# Can any token come out as $(1, 1)$?
-#
-# **2.** ★ Count the weights of one block with $D = 192$ and an MLP of width 768: matrices,
-# biases and norms. What share of them is the MLP's? Does the number of heads matter?
-#
-# **3.** ★ You set the last matrix and bias of both branches to zero, `attn.proj` and
-# `mlp.fc2`. What does the block compute? Why might that be a sensible way to begin
-# training?
-#
-# **4.** ★★ Somebody writes `nn.LayerNorm((197, 192))`, so that mean and deviation are taken
-# over all tokens of a picture. How does the norm's panel in the drawing of who talks to
-# whom change? What happens when you feed the network a larger picture?
-#
-# **5.** ★★ Leave out one of the twelve real blocks, so that the stream flows past it. For
-# how many of the twelve does "military uniform" still come first? Predict first, then try
-# it: all you need is `nn.Sequential(*mine[:i], *mine[i + 1 :])` in the place of
-# `model.blocks`.
-#
-# **6.** ★★ Somebody takes the GELU out of every MLP, so that it computes
-# $(\mathbf{x} \mathbf{W}_1 + \mathbf{b}_1) \mathbf{W}_2 + \mathbf{b}_2$. Which single
-# matrix and bias compute the same? What will the real model say about the three
-# photographs then: what it says without any MLP, or something else?
-#
-# **7.** ★★★ Our fog came from layers with new weights. Take the twelve *trained* attention
-# layers, `block.attn`, and run them alone, without stream, norm and MLP. Do they keep the
-# patches apart? Predict, try it, and say what your result does and doesn't show.
-#
-# ## Second reading
-#
-# ### First values
-#
-# In a layer that turns $a$ numbers into $b$, `fresh` draws each weight at random, evenly
-# from the interval between $-\sqrt{6/(a+b)}$ and $\sqrt{6/(a+b)}$, and sets the biases to
-# zero ([Glorot and Bengio 2010](https://proceedings.mlr.press/v9/glorot10a.html)). For
-# $a = b$, what comes out is then about as large as what goes in, and that's where the factor
-# of $\sqrt2$ comes from. With smaller weights the stream would grow less, with larger ones
-# more. So the place of the norm and the first values have to be chosen together.
-# [Chapter 4](04_vit.ipynb) has the first value of every weight in the network.
 #
 # ### Norm first or last
 #
@@ -921,7 +935,7 @@ print(f"{most:.1e} at most, for inputs of {where:.1f} and -{where:.1f}")
 # adds to: for Hopper's photograph, the median over the 196 patches, in percent.
 
 # %% tags=["hide-input"]
-z = embed(vitedu.preprocess(model, square))
+z = embed(hopper)
 wrote = {"attention": [], "MLP": []}
 for block in mine:
     branches = (block.norm1, block.attn), (block.norm2, block.mlp)
@@ -940,8 +954,8 @@ for name, shares in wrote.items():
 # We divide the length of the shortest of the four by the median, after blocks 7 and 8:
 
 # %% tags=["hide-input"]
-for name, photo in photos.items():
-    z = stream(vitedu.preprocess(model, photo))  # 13 times (1, 197, 192)
+for name, image in images.items():
+    z = stream(image)  # 13 times (1, 197, 192)
     lengths = [each[0, 1:].norm(dim=-1) for each in z]
     longest = lengths[8].topk(4).indices.sort().values
     times = [each[longest].min() / each.median() for each in lengths[7:9]]
@@ -1036,11 +1050,10 @@ print(f"{count:,} weights, {of_mlp:,} of them in the MLP: {of_mlp / count:.0%}")
 #
 # <details><summary>Solution 5</summary>
 #
-# For six of them: any one of blocks 2, 4, 6, 7, 9 and 12 can go, and it's still a uniform, as
-# the next cell shows. Without block 12 it's even a little surer. Without the first block
-# nothing of the uniform is left, and the answer is a shoji, a Japanese paper screen.
-# Losing block 3, 5, 8 or 11 also leaves the uniform next to nothing. Without block 10 it
-# comes second, close behind a bow tie.
+# For six of them: any one of blocks 4, 5, 6, 7, 9 and 12 can go, and it's still a uniform, as
+# the next cell shows. Without block 12 it's as sure as before. Without the first block
+# nothing of the uniform is left, and the answer is a parachute. Losing block 3, 8 or 11 also
+# leaves the uniform next to nothing.
 #
 # </details>
 
@@ -1048,9 +1061,8 @@ print(f"{count:,} weights, {of_mlp:,} of them in the MLP: {of_mlp / count:.0%}")
 uniform = list(model.class_names).index("military uniform")
 for i in range(12):
     model.blocks = nn.Sequential(*mine[:i], *mine[i + 1 :])
-    guess, _ = vitedu.classify(model, square, top=1)[0]
-    logits = model(vitedu.preprocess(model, square))[0]
-    share = logits.softmax(dim=0)[uniform].item()
+    shares = model(hopper)[0].softmax(dim=0)
+    guess, share = model.class_names[shares.argmax()], shares[uniform]
     print(f"without block {i + 1:2}: {guess:16} uniform {share:4.0%}")
 model.blocks = mine
 

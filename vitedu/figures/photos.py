@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -32,6 +33,7 @@ def maps(
     alt: str,
     marked: tuple[int, int] | None = None,
     columns: int | None = None,
+    colors: str | Colormap = MAP,
 ) -> tuple[Figure, str]:
     """A picture (3, h, w), then maps (gh, gw) with titles, on one scale.
 
@@ -45,7 +47,7 @@ def maps(
     rows, _ = next(iter(weights.values())).shape
     highest = max(each.max().item() for each in weights.values())
     for axes, (title, each) in zip(grid[1:], weights.items(), strict=False):
-        shown = axes.imshow(each.numpy(), cmap=MAP, vmin=0, vmax=highest)
+        shown = axes.imshow(each.numpy(), cmap=colors, vmin=0, vmax=highest)
         axes.set_title(title, fontsize=11)
     if marked is not None:
         frame_patch(grid[0], marked, picture.shape[1] / rows)

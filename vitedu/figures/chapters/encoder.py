@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 WIDTH = 4.8  # inches, so that 10 points stay legible on a phone
 TEXT = 11  # points of ticks and labels
+FOG = ("#10151c", "#cdd5dd")  # where all tokens are alike, nothing is seen
 COLUMNS = 14  # of patches in a photograph
 
 
@@ -47,6 +48,8 @@ def likeness(
     the last 196 belong to no patch. The maps are cosines, all on one scale from
     0 to 1.
     """
+    from matplotlib.colors import LinearSegmentedColormap
+
     drawn, means = {}, []
     for title, tokens in streams.items():
         drawn[title] = _cosines(tokens, patch)
@@ -61,7 +64,9 @@ def likeness(
     name = "cosine with the framed patch (dark: 0 or less)"
     # large panels if there are few
     columns = 2 if len(drawn) <= 3 else 3
-    return maps(picture, drawn, name, alt, divmod(patch, COLUMNS), columns)
+    colors = LinearSegmentedColormap.from_list("fog", FOG)
+    frame = divmod(patch, COLUMNS)
+    return maps(picture, drawn, name, alt, frame, columns, colors)
 
 
 def averages(steps: Sequence[Tensor]) -> "tuple[Figure, str]":

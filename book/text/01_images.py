@@ -154,7 +154,7 @@ print("\n".join(said))
 # with three axes, so you have to unroll it. In which order, though: first all its red,
 # then all its green? Or pixel by pixel?
 #
-# Take an image that tells on you. Here every number says where it comes from: hundreds
+# Take an image that gives mistakes away. Here every number says where it comes from: hundreds
 # for the channel, tens for the row, ones for the column.
 
 # %%
@@ -347,14 +347,15 @@ for p in (32, 16, 8):  # ViT-B; `macs` counts multiply-adds
 # four times as many others: sixteen times the pairs. But the whole bill is only four
 # and a half times as high, because most of the work is done on one token at a time.
 #
-# That's the price. The gain is accuracy, three to four points in the paper from 32 to 16
+# That's the price. The gain is accuracy: from 32 to 16, about three points for ViT-B and
+# four for ViT-L
 # ([price and gain in full](#What-sixteen-costs-in-full)).
 #
 # ## Right shape, wrong numbers
 #
 # Here are two mistakes that you'll meet in real code, and neither raises an error. One
 # forgets the `permute` and only reshapes. The other keeps the channel in front,
-# `(c p q)`, as you'd naturally do in PyTorch. Try both on the image that tells on you.
+# `(c p q)`, as you'd naturally do in PyTorch. Try both on that telltale image.
 # The first row ought to begin with 0, 100, 1, 101. **How will it begin?**
 
 # %% tags=["failure"]
@@ -506,7 +507,7 @@ for name, probability in answer(channel_first @ E + bias, top=2):
 # you wrote.
 #
 # > **Remember.** A shape says how many numbers there are, not which. Test every
-# > reordering with an image that tells on you, or paste it back together and look.
+# > reordering with an image that gives mistakes away, or paste it back and look.
 #
 # ## What the real model asks
 #

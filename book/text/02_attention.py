@@ -241,7 +241,7 @@ print("shares", weights, "outputs", weights @ v, sep="\n")
 #
 # | paper | code | shape | what it is |
 # |---|---|---|---|
-# | $N$, $D$, $D_h$ | `t`, `d`, `hd` | | number of tokens, width of a token, width of a query |
+# | $N$ (our $t$), $D$, $D_h$ | `t`, `d`, `hd` | | number of tokens, width of a token, width of a query |
 # | $\mathbf{z}$ | `x` | (t, d) | the tokens |
 # | $\mathbf{U}_{qkv}$ | `U_qkv` | (d, 3·hd) | three matrices, side by side |
 # | $\mathbf{q}, \mathbf{k}, \mathbf{v}$ | `q`, `k`, `v` | (t, hd) each | queries, keys, values |
@@ -729,8 +729,8 @@ print("(The cap is in the upper four rows, columns 5 to 10.)")
 # the cap in the end, despite the positions. ([Exercise 6](#Exercises) switches attention off
 # in two other ways; then three are, as with positions alone.) Without positions every
 # head may look around, but the two squares leave as alike as they came. So it seems to
-# take both: attention looks around, and positions say where things are. But both controls
-# are damaged networks: without positions, even the sky resembles the cap.
+# take both: attention looks around, and positions say where things are. (Neither control was
+# trained that way, so it's no proof.)
 #
 # ## What to take with you
 #
@@ -875,25 +875,25 @@ for name, divisor in {"1": 1, "√D_h": 64**0.5, "√D": 768**0.5}.items():
 # ### The price
 #
 # Count the multiplications for one picture. $\mathbf{U}_{qkv}$ has $3D^2$ numbers and
-# $\mathbf{U}_{msa}$ has $D^2$, and each of the $N$ tokens goes through both: $4ND^2$.
-# For the scores, each of the $N^2$ pairs takes a dot product of $D_h$ numbers in each
-# of $D / D_h$ heads, and mixing the values takes as many again: $2N^2D$ in all, however
+# $\mathbf{U}_{msa}$ has $D^2$, and each of the $t$ tokens goes through both: $4tD^2$.
+# For the scores, each of the $t^2$ pairs takes a dot product of $D_h$ numbers in each
+# of $D / D_h$ heads, and mixing the values takes as many again: $2t^2D$ in all, however
 # many heads there are.
 
 # %%
 D = 768  # ViT-B
-for name, N in {"224 px": 197, "384 px": 577, "1x1 patches": 50_177}.items():
-    linear, pairs = 4 * N * D**2 / 1e9, 2 * N**2 * D / 1e9
-    print(f"{name:12} linear {linear:6.1f} G, pairs {pairs:7.1f} G")
+for name, t in {"224 px": 197, "384 px": 577, "1x1 patches": 50_177}.items():
+    linear, pairs = 4 * t * D**2 / 1e9, 2 * t**2 * D / 1e9
+    print(f"{name:12} linear {linear:7.2f} G, pairs {pairs:8.2f} G")
 
 # %% [markdown]
 # (G is a billion multiplications with an addition each.) The pairs, which grow with
-# $N^2$, are what attention is notorious for. At 197 tokens, though, the four matrices
-# cost far more; the pairs catch up only at $N = 2D$. With single pixels as tokens the
+# $t^2$, are what attention is notorious for. At 197 tokens, though, the four matrices
+# cost far more; the pairs catch up only at $t = 2D$. With single pixels as tokens the
 # pairs are nearly everything, which is why ViT cuts patches.
 #
 # Memory has its own price. For the backward pass, our `attention` has to keep its map,
-# $N^2$ numbers per head. PyTorch's `F.scaled_dot_product_attention` computes equations
+# $t^2$ numbers per head. PyTorch's `F.scaled_dot_product_attention` computes equations
 # (6) and (7) piece by piece and never holds the whole map ([Dao et al.
 # 2022](https://arxiv.org/abs/2205.14135)). The package's own networks use it.
 #

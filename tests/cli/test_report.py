@@ -200,10 +200,7 @@ def test_what_comes_with_the_weights_is_no_change_of_the_recipe():
     model = replace(config.model, image_size=(32, 32), dropout=0.1)
     config = replace(config, model=model, dataset="photos", lr=0.5)
     found = changed_settings(config)
-    assert found == {
-        "lr": (0.01, 0.5),
-        "model.dropout": (0.0, 0.1),
-    }
+    assert found == {"lr": (0.01, 0.5), "model.dropout": (0.0, 0.1)}
     assert changed_settings(replace(config, recipe="of my own")) is None
 
 

@@ -8,12 +8,7 @@ import torch
 
 from vitedu.evaluate.confusion import Predictions
 from vitedu.figures.report.charts import charts, svg
-from vitedu.figures.report.examples import (
-    SHADE,
-    Example,
-    Measured,
-    lit,
-)
+from vitedu.figures.report.examples import SHADE, Example, Measured, lit
 from vitedu.figures.report.page import Contents, render
 
 pytestmark = pytest.mark.slow  # draws

@@ -21,7 +21,7 @@ from vitedu.budget.meta import bytes_kept, on_meta
 from vitedu.data.feed.pictures import Epoch, ImageSource
 from vitedu.data.feed.source import labels_of
 from vitedu.data.open import folder_of
-from vitedu.data.scan import checking_until
+from vitedu.data.scan import checking_for
 from vitedu.errors import UserError, available_memory, readable_bytes
 from vitedu.model import new_network
 from vitedu.train import Progress, Start, TrainConfig, fit
@@ -196,6 +196,7 @@ def num_images(config: TrainConfig) -> int | None:
 # --- measured
 
 
+@checking_for(CHECKING)
 def try_run(
     config: TrainConfig,
     device: torch.device,
@@ -212,17 +213,6 @@ def try_run(
     called before any is. Of several processes only the first returns more than
     memory. UserError: as from `fit`.
     """
-    with checking_until(time.monotonic() + CHECKING):
-        return _tried(config, device, steps_done, on_memory, on_start)
-
-
-def _tried(
-    config: TrainConfig,
-    device: torch.device,
-    steps_done: int,
-    on_memory: Callable[[dict[str, Any]], object],
-    on_start: Callable[[Start], object],
-) -> dict[str, Any]:
     processes = from_environment()
     memory = processes.on_rank0(lambda: memory_for(config, device))
     smaller = quick(config, device, processes.world_size)

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from vitedu.cli.output import Answer, Command, rows_in, say_notes, table
 from vitedu.cli.overrides import OF_WEIGHTS, load_fields, split_words
@@ -20,16 +21,10 @@ from vitedu.data import (
     load_dataset,
     load_folder,
 )
-from vitedu.data.feed.pictures import ImageSource
 from vitedu.data.open import evaluation_part, holds_pictures, parts_of
 from vitedu.errors import UserError, counted
 from vitedu.evaluate import imagenet
-from vitedu.evaluate.accuracy import (
-    LEAST_FOR_TOP_5,
-    Answers,
-    all_logits,
-    top_k_correct,
-)
+from vitedu.evaluate.accuracy import Answers, accuracy, all_logits
 from vitedu.evaluate.batches import (
     batches_of,
     check_imagenet_classes,
@@ -211,16 +206,13 @@ def folder_test(
         # refused now, and not after the hour it may take
         imagenet.real_rows(real_names)
     say_notes(pictures.notes if notes is None else notes)
-    source = ImageSource(
-        pictures,
-        model.preprocess,
-        num_workers=min(os.cpu_count() or 1, 8, len(pictures) // 64),
-        device=next(model.parameters()).device,
+    workers = min(os.cpu_count() or 1, 8, len(pictures) // 64)
+    batches = batches_of(
+        model, pictures, BATCH, workers, by_class_of_model=False
     )
-    batches = source.batches(batch_size=BATCH)
     return Test(
         {"dataset": {"name": place}, "skipped": list(pictures.skipped)},
-        with_progress(batches, BATCH, len(source)),
+        with_progress(batches, BATCH, len(pictures)),
         what,
         classes,
         real_names,
@@ -245,40 +237,29 @@ def top_accuracy(
     answers: Answers, kind: str, weights: str, what: str, top_5: bool
 ) -> Found:
     """Top-1, loss and, if asked for, top-5 (null below 6 classes)."""
-    num_images = len(answers.labels)
-    loss = LOSSES[kind](answers.logits.double(), answers.labels).item()
-    loss /= num_images
-    if not math.isfinite(loss):
+    batches = zip(*(each.split(BATCH) for each in answers), strict=True)
+    found = accuracy(nn.Identity(), batches, loss=LOSSES[kind])
+    if not math.isfinite(found.loss):
         raise UserError(
-            f"the loss of {weights} is {loss}: its arithmetic overflows, or "
-            "its weights are damaged"
+            f"the loss of {weights} is {found.loss}: its arithmetic overflows, "
+            "or its weights are damaged"
         )
-    correct = top_k_correct(answers, 1)
-    values: dict[str, Any] = {
-        "accuracy": 100 * correct / num_images,
-        "loss": loss,
-        "loss_name": kind,
-        "num_correct": correct,
-        "num_images": num_images,
-    }
+    names = ["accuracy", "loss", "loss_name", "num_correct", "num_images"]
     if top_5:
-        values |= {"top5_accuracy": None, "num_top5_correct": None}
+        names += ["top5_accuracy", "num_top5_correct"]
+    values = {name: getattr(found, name) for name in names}
     name, more = "accuracy", ""
-    if top_5 and answers.logits.shape[1] >= LEAST_FOR_TOP_5:
-        among_5 = top_k_correct(answers, 5)
-        share_5 = 100 * among_5 / num_images
-        values |= {"top5_accuracy": share_5, "num_top5_correct": among_5}
-        name, more = "top-1", f", top-5 {share_5:.2f} %"
+    if top_5 and found.top5_accuracy is not None:
+        name, more = "top-1", f", top-5 {found.top5_accuracy:.2f} %"
     return values, (
-        f"{name} {values['accuracy']:.2f} % ({correct:,} of {num_images:,} "
-        f"{what}){more}, {LOSS_NAMES[kind]} {loss:.4f} nats"
+        f"{name} {found.accuracy:.2f} % ({found.num_correct:,} of "
+        f"{found.num_images:,} {what}){more}, {LOSS_NAMES[kind]} "
+        f"{found.loss:.4f} nats"
     )
 
 
 def on_real(
-    answers: Answers,
-    names: Sequence[str],
-    labels: imagenet.RealLabels,
+    answers: Answers, names: Sequence[str], labels: imagenet.RealLabels
 ) -> Found:
     check_finite(answers.logits)
     found = imagenet.real_counts(answers.logits, names, labels)
@@ -310,18 +291,21 @@ def on_objectnet(answers: Answers, objects: imagenet.ObjectNet) -> Found:
 
 
 def by_class(answers: Answers, names: Sequence[str]) -> Found:
-    labels, rows = answers.labels, []
-    is_correct = answers.logits.argmax(dim=1) == labels
-    for index in labels.unique().tolist():
-        correct = is_correct[labels == index]
-        row = {
+    labels = answers.labels
+    right = labels[answers.logits.argmax(dim=1) == labels]
+    counts = torch.bincount(labels)
+    correct = torch.bincount(right, minlength=len(counts)).tolist()
+    rows: list[dict[str, Any]] = [
+        {
             "index": index,
             "class": names[index],
-            "accuracy": 100 * int(correct.sum()) / len(correct),
-            "num_correct": int(correct.sum()),
-            "num_images": len(correct),
+            "accuracy": 100 * correct[index] / count,
+            "num_correct": correct[index],
+            "num_images": count,
         }
-        rows.append(row)
+        for index, count in enumerate(counts.tolist())
+        if count
+    ]
     mean = math.fsum(row["accuracy"] for row in rows) / len(rows)
     lines = [
         (

@@ -8,13 +8,7 @@ from typing import Any
 import torch
 
 from vitedu import results
-from vitedu.cli.output import (
-    Answer,
-    Command,
-    rows_in,
-    say,
-    say_notes,
-)
+from vitedu.cli.output import Answer, Command, rows_in, say, say_notes
 from vitedu.cli.overrides import split_words
 from vitedu.data import Source
 from vitedu.data.array_sets import is_array_set

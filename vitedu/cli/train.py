@@ -6,7 +6,7 @@ import shlex
 import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -29,11 +29,7 @@ from vitedu.train import (
 )
 from vitedu.train.config import MAY_DIFFER, TIERS, differences
 from vitedu.train.data import class_names_of
-from vitedu.train.finetune import (
-    finetune_config,
-    with_choice,
-    with_weights,
-)
+from vitedu.train.finetune import finetune_config, with_choice, with_weights
 from vitedu.train.fit import finished_run
 from vitedu.train.processes import from_environment
 from vitedu.train.run_folder import OtherRun, RunFolder
@@ -42,16 +38,11 @@ from vitedu.train.watch.interrupt import Interrupt
 CTRL_C = 130  # the shells' exit code for a program ended by Ctrl-C
 
 
-class Plan(NamedTuple):
-    config: TrainConfig
-    out: Path
-
-
 def train(options: argparse.Namespace) -> Answer:
-    plan = plan_of(options)
+    config, out = plan_of(options)
+    run = dry_run if options.dry_run else trained
     try:
-        run = dry_run if options.dry_run else trained
-        return run(plan, options)
+        return run(config, out, options)
     except OtherRun as error:
         if options.resume is not None:
             raise
@@ -63,7 +54,8 @@ def train(options: argparse.Namespace) -> Answer:
 # --- what the words mean
 
 
-def plan_of(options: argparse.Namespace) -> Plan:
+def plan_of(options: argparse.Namespace) -> tuple[TrainConfig, Path]:
+    """The whole configuration, and the run folder."""
     names, fields = split_words(options.words)
     if "recipe" in fields:
         raise UserError("recipe= is not a setting; name the recipe after train")
@@ -84,7 +76,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         out = user_path(options.out)
     if not options.fresh:
         config = RunFolder(out).kept(config)
-    return Plan(on_device(config), out)
+    return on_device(config), out
 
 
 def configured(name: str, tier: str, fields: dict[str, str]) -> TrainConfig:
@@ -112,7 +104,7 @@ def configured(name: str, tier: str, fields: dict[str, str]) -> TrainConfig:
 
 def resumed(
     options: argparse.Namespace, names: list[str], fields: dict[str, str]
-) -> Plan:
+) -> tuple[TrainConfig, Path]:
     if options.fresh or options.out is not None or options.tier is not None:
         raise UserError(
             "--resume uses the run's own folder and tier; leave out --fresh, "
@@ -131,18 +123,20 @@ def resumed(
             f"{' and '.join(changed)} cannot change when a run goes on; only "
             f"{', '.join(MAY_DIFFER)} can"
         )
-    return Plan(new, out)
+    return new, out
 
 
 # --- the run
 
 
-def trained(plan: Plan, options: argparse.Namespace) -> Answer:
-    folder = RunFolder(plan.out)
+def trained(
+    config: TrainConfig, out: Path, options: argparse.Namespace
+) -> Answer:
+    folder = RunFolder(out)
     is_first = from_environment().is_first
     if options.fresh and is_first and (old := folder.set_aside()):
         say(f"the run that was there is now in {old}")
-    reporter = Reporter(plan.out)
+    reporter = Reporter(out)
     # the user's matplotlib backend may not be available, and isn't needed
     os.environ["MPLBACKEND"] = "agg"
     with Interrupt() as interrupt:
@@ -153,8 +147,8 @@ def trained(plan: Plan, options: argparse.Namespace) -> Answer:
 
         try:
             run = fit(
-                plan.config,
-                plan.out,
+                config,
+                out,
                 on_start=reporter.start,
                 on_progress=reporter.measured,
                 should_stop=stepped,
@@ -162,14 +156,14 @@ def trained(plan: Plan, options: argparse.Namespace) -> Answer:
                 command=shlex.join(["vitedu", *options.arguments]),
             )
         except torch.cuda.OutOfMemoryError:
-            device = torch.device(plan.config.device)
-            raise out_of_memory(plan.config, device) from None
+            device = torch.device(config.device)
+            raise out_of_memory(config, device) from None
         finally:
             reporter.close()
         begun = reporter.begun
         if is_first:
             draw_curves(run, folder)
-    values = run.result | {"out": str(plan.out)}
+    values = run.result | {"out": str(out)}
     if run.result["status"] == "interrupted":
         where = "before the last step"
         if begun:
@@ -177,9 +171,9 @@ def trained(plan: Plan, options: argparse.Namespace) -> Answer:
         text = f"interrupted {where} and saved; the same command goes on: "
         # 0 after SIGTERM: to a scheduler, anything else is a failure
         code = CTRL_C if interrupt.number == signal.SIGINT else 0
-        return Answer(values, f"{text}{plan.out}", code)
+        return Answer(values, f"{text}{out}", code)
     if is_first and begun is None:
-        say(f"this run in {plan.out} was already finished; --fresh repeats it")
+        say(f"this run in {out} was already finished; --fresh repeats it")
     test_accuracy = run.result["metrics"]["test_accuracy"]["value"]
     data = run.result["dataset"]
     text = (
@@ -196,23 +190,25 @@ def trained(plan: Plan, options: argparse.Namespace) -> Answer:
 # --- what a run would take
 
 
-def dry_run(plan: Plan, options: argparse.Namespace) -> Answer:
+def dry_run(
+    config: TrainConfig, out: Path, options: argparse.Namespace
+) -> Answer:
     """Take a few steps with a copy of the weights; the folder isn't touched."""
-    config, processes = plan.config, from_environment()
+    processes = from_environment()
     device = processes.device(find_device(config.device))
-    values: dict[str, Any] = {"dry_run": True, "out": str(plan.out)}
+    values: dict[str, Any] = {"dry_run": True, "out": str(out)}
 
     def announce(start: Start) -> None:
-        say(announcement(start, plan.out))
+        say(announcement(start, out))
         steps = min(WARM_UP + MEASURED, start.num_steps)
         say(f"taking at most {counted(steps, 'step')} to time them")
 
     with processes.connected(device):
-        done = (
-            0 if options.fresh else processes.on_rank0(lambda: steps_done(plan))
-        )
+        done: int | None = 0
+        if not options.fresh:
+            done = processes.on_rank0(lambda: steps_done(config, out))
         if done is None:
-            text = f"the run in {plan.out} is finished; nothing would be done"
+            text = f"the run in {out} is finished; nothing would be done"
             return Answer(values | {"finished": True}, text)
         values |= try_run(
             config,
@@ -224,14 +220,14 @@ def dry_run(plan: Plan, options: argparse.Namespace) -> Answer:
     return Answer(values, forecast(values) if processes.is_first else "")
 
 
-def steps_done(plan: Plan) -> int | None:
+def steps_done(config: TrainConfig, out: Path) -> int | None:
     """The last step in the folder's log; None if the run is finished."""
-    folder = RunFolder(plan.out)
+    folder = RunFolder(out)
     if not folder.path.exists():  # to look into it would make it
         return 0
-    if finished_run(folder, plan.config) is not None:
+    if finished_run(folder, config) is not None:
         return None
-    folder.check(plan.config)
+    folder.check(config)
     return max([0, *(line["step"] for line in folder.history())])
 
 

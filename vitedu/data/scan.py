@@ -42,12 +42,12 @@ DEADLINE = ContextVar("DEADLINE", default=math.inf)
 
 
 @contextmanager
-def checking_until(deadline: float) -> Iterator[None]:
-    """The block in which pictures are checked no longer, to look at a folder.
+def checking_for(seconds: float) -> Iterator[None]:
+    """Check pictures no longer than that in the block, to look at a folder.
 
     For training all are: what is found here isn't cached.
     """
-    token = DEADLINE.set(deadline)
+    token = DEADLINE.set(time.monotonic() + seconds)
     try:
         yield
     finally:

@@ -67,10 +67,7 @@ def fewshot_accuracy(
 
 
 def fewshot_classifier(
-    model: nn.Module | str | PathLike[str],
-    train: Data,
-    *,
-    l2: float = 2.0**10,
+    model: nn.Module | str | PathLike[str], train: Data, *, l2: float = 2.0**10
 ) -> FewShotClassifier:
     """The classifier of `fewshot_accuracy`, from the same arguments.
 

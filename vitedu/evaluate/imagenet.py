@@ -32,11 +32,7 @@ from vitedu.data.readers.folder import (
 )
 from vitedu.errors import UserError, reason
 from vitedu.evaluate.accuracy import Answers, all_logits, top_k_correct
-from vitedu.evaluate.batches import (
-    batches_of,
-    check_imagenet_classes,
-    loaded,
-)
+from vitedu.evaluate.batches import batches_of, check_imagenet_classes, loaded
 from vitedu.evaluate.classify import check_finite
 from vitedu.files import check_regular, read_json, user_path
 from vitedu.pictures import as_image

@@ -1,5 +1,30 @@
-"""What a trained model does: where it looks."""
+"""What a trained model does: where it looks, and what it has learned."""
 
-from vitedu.interpret.rollout import attention_map, attention_rollout
+from vitedu.interpret.distance import attention_distance
+from vitedu.interpret.learned import filters, position_similarity
+from vitedu.interpret.removal import (
+    deletion_curve,
+    test_time_registers,
+    without,
+)
+from vitedu.interpret.rollout import (
+    attention_map,
+    attention_rollout,
+    class_token_maps,
+)
+from vitedu.interpret.tokens import components, outlier_tokens, similar_to
 
-__all__ = ["attention_map", "attention_rollout"]
+__all__ = [
+    "attention_distance",
+    "attention_map",
+    "attention_rollout",
+    "class_token_maps",
+    "components",
+    "deletion_curve",
+    "filters",
+    "outlier_tokens",
+    "position_similarity",
+    "similar_to",
+    "test_time_registers",
+    "without",
+]

@@ -14,21 +14,25 @@ from vitedu.errors import UserError
 from vitedu.model import ViT, record_attention
 
 
-def attention_rollout(maps: Iterable[Tensor]) -> Tensor:
+def attention_rollout(
+    maps: Iterable[Tensor], *, identity: float = 0.5, head: int | None = None
+) -> Tensor:
     """How much of each token is in each one after the last layer: (b, t, t).
 
     `maps` are the layers' weights (b, heads, t, t), first layer first, as
-    `record_attention` collects them. In every layer a token is half itself (the
-    residual path) and half what attention mixes in, averaged over heads. Row i
-    says what token i is made of, and sums to 1.
+    `record_attention` collects them. In every layer the share `identity` of a
+    token is itself (the residual path; 0 leaves it out), and the rest is what
+    attention mixes in: the mean over heads, or one `head`. Row i says what
+    token i is made of, and sums to 1.
 
     ValueError: there are no maps.
     """
     reached: Tensor | None = None
     for weights in maps:
-        mixed = weights.mean(dim=1)  # (b, t, t)
+        # (b, t, t)
+        mixed = weights.mean(dim=1) if head is None else weights[:, head]
         own = torch.eye(mixed.shape[-1], dtype=mixed.dtype, device=mixed.device)
-        through = (mixed + own) / 2
+        through = identity * own + (1 - identity) * mixed
         reached = through if reached is None else through @ reached
     if reached is None:
         raise ValueError(
@@ -38,12 +42,19 @@ def attention_rollout(maps: Iterable[Tensor]) -> Tensor:
 
 
 @torch.no_grad()
-def attention_map(model: nn.Module, images: Tensor) -> Tensor:
+def attention_map(
+    model: nn.Module,
+    images: Tensor,
+    *,
+    identity: float = 0.5,
+    head: int | None = None,
+) -> Tensor:
     """The share of each patch in the answer: (b, c, h, w) -> (b, gh, gw).
 
     The rollout's row of the class token, or the mean over the patches' rows if
-    the model pools by it. Shares of the class token and registers are left out,
-    so a map sums to less than 1. Keeps one layer's weights at a time.
+    the model pools by it; `identity` and `head` are as in `attention_rollout`.
+    Shares of the class token and registers are left out, so a map sums to less
+    than 1. Keeps one layer's weights at a time.
 
     ValueError: the model is in training mode. UserError: its blocks don't
     attend over all tokens (a ResNet, axial attention), or its pool is "map" or
@@ -65,7 +76,8 @@ def attention_map(model: nn.Module, images: Tensor) -> Tensor:
             "the rollout doesn't say what reaches it; pool=token or mean is "
             "needed"
         )
-    reached = attention_rollout(_layer_maps(model, model.embed(images)))
+    layers = _layer_maps(model, model.embed(images))
+    reached = attention_rollout(layers, identity=identity, head=head)
     shares = reached[:, :, -config.num_patches :]  # (b, t, n)
     if config.pool == "token":
         shares = shares[:, 0]
@@ -84,3 +96,16 @@ def _layer_maps(model: ViT, tokens: Tensor) -> Iterator[Tensor]:
                 "once, so there is no rollout through it"
             )
         yield maps[0]
+
+
+def class_token_maps(maps: Iterable[Tensor], grid: tuple[int, int]) -> Tensor:
+    """What the class token looks at: (layers, b, heads, gh, gw).
+
+    `maps` as in `attention_rollout`; the class token is the first, and the
+    patches of `grid` = (rows, columns) are last. What it takes from itself and
+    from registers is left out.
+    """
+    rows, columns = grid
+    return torch.stack(
+        [x[:, :, 0, -rows * columns :].unflatten(-1, grid) for x in maps]
+    )

@@ -1,0 +1,80 @@
+"""Filters and positions: exact on made-up weights, and timm's models."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import vitedu
+from tests.tiny import tiny
+from vitedu.compat import import_timm
+from vitedu.interpret import filters, position_similarity
+from vitedu.model import Learned1D, NoPosition, RoPE, SinCos2D, ViT
+
+
+def theirs():
+    return import_timm().create_model(
+        "vit_tiny_patch16_224", img_size=32, depth=1, pretrained=False
+    )
+
+
+def test_filters_are_the_directions_in_which_the_weights_differ():
+    model = ViT(tiny())
+    weight = model.patch_embed.proj.weight
+    shape = weight.shape[1:]
+    first, second = torch.linalg.qr(torch.randn(math.prod(shape), 2))[0].T
+    rows = torch.randn(len(weight), 2) * torch.tensor([5.0, 1.0])
+    with torch.no_grad():
+        weight.copy_((rows @ torch.stack([first, second])).view_as(weight) + 3)
+    found, shares = filters(model, 2)
+    assert found.shape == (2, *shape)
+    assert_close(shares.sum(), torch.tensor(1.0))
+    assert shares[0] > 0.8
+    # the two span the same plane
+    plane = torch.stack([first, second])
+    inside = found.flatten(1) @ plane.T
+    assert_close(inside @ inside.T, torch.eye(2), rtol=0, atol=1e-4)
+
+
+def test_filters_of_timm_are_those_of_the_same_weights():
+    model = theirs()
+    ours = vitedu.vit("ViT-Ti/16", image_size=32, depth=1)
+    ours.load_state_dict(model.state_dict())
+    for one, other in zip(filters(ours, 5), filters(model, 5), strict=True):
+        assert torch.equal(one, other)
+    assert torch.equal(position_similarity(ours), position_similarity(model))
+
+
+def test_a_position_is_like_itself_and_rows_of_other_sides_fit():
+    model = ViT(tiny(position=Learned1D()))
+    torch.nn.init.normal_(model.pos_embed)
+    found = position_similarity(model)
+    rows, columns = model.config.grid
+    assert rows != columns and found.shape == (rows, columns, rows, columns)
+    for row in range(rows):
+        for column in range(columns):
+            one = model.pos_embed[0, 1 + row * columns + column]
+            other = model.pos_embed[0, 1 + columns]  # row 1, column 0
+            want = torch.cosine_similarity(one, other, dim=0)
+            assert_close(found[row, column, 1, 0], want)
+
+
+def test_computed_positions_have_a_similarity_too():
+    found = position_similarity(ViT(tiny(position=SinCos2D())))
+    assert_close(found[1, 2, 1, 2], torch.tensor(1.0))
+
+
+@pytest.mark.parametrize("position", [NoPosition(), RoPE()])
+def test_positions_that_are_not_added_cannot_be_compared(position):
+    with pytest.raises(vitedu.UserError, match="no table of position"):
+        position_similarity(ViT(tiny(position=position)))
+
+
+def test_what_has_no_filters_or_not_so_many_says_so():
+    with pytest.raises(vitedu.UserError, match="doesn't cut patches"):
+        filters(torch.nn.Linear(2, 2))
+    with pytest.raises(vitedu.UserError, match="a ViT without a ResNet"):
+        filters(vitedu.vit("R+ViT-Ti/16", image_size=32, depth=1))
+    with pytest.raises(vitedu.UserError, match="count=10000"):
+        filters(ViT(tiny()), 10_000)

@@ -39,9 +39,9 @@ def write_picture(path, color=(200, 90, 10), size=(16, 16)):
     Image.new("RGB", size, color).save(path)
 
 
-def write_pictures(folder, **counts):
+def write_pictures(folder, size=(20, 24), **counts):
     """So many pictures of each class."""
     for label, (name, count) in enumerate(counts.items()):
         for index in range(count):
             color = (9 * index, 99 * label, 200)
-            write_picture(folder / name / f"{index}.png", color, (20, 24))
+            write_picture(folder / name / f"{index}.png", color, size)

@@ -7,12 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 from PIL import Image
 
 import vitedu
+from tests.cli.small import write_model
 from tests.photographs import photographed
-from vitedu import PreprocessSpec
 from vitedu.cli import main
 from vitedu.data import prepare
 
@@ -26,26 +25,13 @@ SAMPLE = Path(os.environ.get("VITEDU_DATA") or "/nowhere") / "imagenet-sample"
 @pytest.fixture
 def weights(here):
     """A file of a small model that takes everything for a cat, or a coffee."""
-    return save_model(here / "cats.safetensors", 1000, best=(CAT, COFFEE))
 
+    def cats(model):
+        model.head.weight *= 1e-3
+        model.head.bias[CAT], model.head.bias[COFFEE] = 9.0, 8.0
 
-def save_model(path, num_classes, best, class_names=()):
-    torch.manual_seed(0)
-    model = vitedu.vit(
-        "ViT-Ti/16",
-        image_size=16,
-        embed_dim=8,
-        depth=1,
-        num_heads=2,
-        mlp_dim=8,
-        num_classes=num_classes,
-    )
-    torch.nn.init.normal_(model.head.weight, std=1e-3)
-    for place, label in enumerate(best):
-        model.head.bias.data[label] = 9.0 - place
-    model.preprocess = PreprocessSpec(image_size=16)
-    model.class_names = class_names
-    return vitedu.save(model, path)
+    write_model("cats.safetensors", change=cats, num_classes=1000)
+    return "cats.safetensors"
 
 
 def put(photo, path):
@@ -104,7 +90,7 @@ def test_per_class_lists_the_classes_that_have_images(
     ] == [(CAT, "Egyptian cat", 2, 2), (COFFEE, "espresso", 0, 1)]
     assert [row["accuracy"] for row in found["per_class"]] == [100.0, 0.0]
     assert found["mean_class_accuracy"] == 50.0
-    assert main(["evaluate", str(weights), str(pictures), "--per-class"]) == 0
+    assert main(["evaluate", weights, str(pictures), "--per-class"]) == 0
     first, *rows = capsys.readouterr().out.splitlines()
     assert first.endswith("mean of the classes 50.00 %")
     assert rows == [
@@ -114,7 +100,7 @@ def test_per_class_lists_the_classes_that_have_images(
 
 
 def test_real_labels_count_beside_the_first_ones(weights, validation, capsys):
-    words = [str(weights), str(validation), "--real", "real.json"]
+    words = [weights, str(validation), "--real", "real.json"]
     assert main(["evaluate", *words]) == 0
     out = capsys.readouterr().out
     # the third picture is a cat by its folder, and has no label in ReaL

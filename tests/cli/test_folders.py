@@ -3,7 +3,6 @@
 import json
 import os
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageOps
@@ -22,18 +21,8 @@ SMALL = [*TINY, "model.image_size=16", "ema=none"]
 def here(here, monkeypatch):
     """A folder with photographs of two classes."""
     monkeypatch.setenv("VITEDU_TIER", "smoke")
-    pictures(here / "photos", 10)
+    write_pictures(here / "photos", ants=10, bees=10)
     return here
-
-
-def pictures(folder, count):
-    """Dark ants and bright bees, as many of each."""
-    rng = np.random.default_rng(0)
-    for name, low in (("ants", 0), ("bees", 150)):
-        (folder / name).mkdir(parents=True)
-        for index in range(count):
-            pixels = rng.integers(low, low + 100, (20, 24, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / name / f"{index}.png")
 
 
 # --- training on a folder
@@ -170,7 +159,7 @@ def test_what_a_run_skipped_is_in_its_evaluation(run, answer):
 def test_a_run_with_test_data_of_its_own_held_out_nothing(
     here, sentence, answer
 ):
-    pictures(here / "other", 2)
+    write_pictures(here / "other", ants=2, bees=2)
     fields = {"steps": 1, "epochs": None, "batch_size": 4, "tier": "smoke"}
     vitedu.finetune("shapes-small", "photos", "run", test="other", **fields)
     assert "(test=other)" in sentence("evaluate", "run")

@@ -7,27 +7,21 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
+from tests.cli.small import write_pictures
 from vitedu.cli import main
 
 
-def fill(folder, parts=("train", "val"), count=8, side=24):
-    for part in parts:
-        for label, name in enumerate(("ant", "bee")):
-            for i in range(count):
-                path = folder / part / name / f"{i}.jpg"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                pixels = np.full((side, side + i, 3), 60 + 90 * label, np.uint8)
-                pixels[i % side] = 255
-                Image.fromarray(pixels).save(path)
-    return folder
+@pytest.fixture
+def here(here):
+    """A folder with pictures of two classes, in two parts."""
+    for part in ("train", "val"):
+        write_pictures(here / "pets" / part, ant=8, bee=8)
+    return here
 
 
 def test_it_answers_with_counts_and_where_to_go_on(here, capsys):
-    fill(here / "pets")
     (here / "pets/train/bee/x.jpg").write_bytes(b"no")
     assert main(["prepare", "pets", "small", "short_side=16"]) == 0
     out, err = capsys.readouterr()
@@ -39,7 +33,6 @@ def test_it_answers_with_counts_and_where_to_go_on(here, capsys):
 
 
 def test_json_has_counts_and_settings(here, answer):
-    fill(here / "pets")
     values = answer("prepare", "pets", "small", "shard_size=5", "quality=70")
     assert values["settings"] == {
         "format": "shards",
@@ -55,7 +48,7 @@ def test_json_has_counts_and_settings(here, answer):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
 def test_ctrl_c_leaves_what_is_done_and_says_how_to_go_on(process, here):
-    fill(here / "pets", count=25, side=300)
+    write_pictures(here / "pets/train", (300, 320), ant=25, bee=25)
     words = ["prepare", "pets", "small", "shard_size=2", "num_workers=1"]
     number = process.start(*words)
     notes = here / "small" / ".unfinished"
@@ -73,7 +66,6 @@ def test_ctrl_c_leaves_what_is_done_and_says_how_to_go_on(process, here):
 
 @pytest.mark.slow
 def test_a_model_is_trained_and_measured_on_shards(here, answer):
-    fill(here / "pets")
     answer("prepare", "pets", "small", "shard_size=5", "short_side=16")
     trained = answer(
         *("train", "finetune", "weights=shapes-small", "data=small"),

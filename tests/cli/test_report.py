@@ -11,13 +11,12 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 import vitedu
-from tests.cli.small import TINY
+from tests.cli.small import TINY, write_pictures
 from vitedu.cli import main
 from vitedu.data import ArraySource, load_dataset
 from vitedu.figures.report import examples
@@ -43,13 +42,7 @@ BAD = "<b>no picture.png"
 def trained(tmp_path_factory):
     """A folder with photographs of two classes, and a run on them."""
     folder = tmp_path_factory.mktemp("report")
-    rng = np.random.default_rng(0)
-    for name, low in (("ants", 0), ("<i>bees<i>", 150)):
-        (folder / "photos" / name).mkdir(parents=True)
-        for index in range(10):
-            pixels = rng.integers(low, low + 100, (20, 24, 3), dtype=np.uint8)
-            place = folder / "photos" / name / f"{index}.png"
-            Image.fromarray(pixels).save(place)
+    write_pictures(folder / "photos", **{"ants": 10, "<i>bees<i>": 10})
     (folder / "photos/ants" / BAD).write_bytes(b"no picture")
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder):
         patch.setenv("VITEDU_CACHE", str(folder / "cache"))

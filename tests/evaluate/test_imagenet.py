@@ -20,7 +20,6 @@ from vitedu.evaluate import (
 )
 from vitedu.evaluate.imagenet import (
     find_objectnet,
-    imagenet_classes_of,
     names_of,
     read_objectnet,
     read_real,
@@ -201,18 +200,6 @@ def test_only_the_classes_of_imagenet_count(root):
     assert found == objectnet.counts(logits, torch.tensor([0, 0, 1]))
     assert found.num_images == 3
     assert found.accuracy == pytest.approx(100 * found.num_correct / 3)
-
-
-def test_the_mapping_leads_from_folders_to_the_models_classes(root):
-    names = imagenet_classes().names
-    found = imagenet_classes_of(root / "mappings")
-    assert {
-        folder: [names[index] for index in classes]
-        for folder, classes in found.items()
-    } == {
-        "coffee_drink": ["espresso", "coffee mug"],
-        "house_cat": ["Egyptian cat"],
-    }
 
 
 def test_the_border_is_cut_off(root):

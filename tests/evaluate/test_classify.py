@@ -147,9 +147,6 @@ def test_a_head_whose_biases_all_sank_was_trained_by_a_sigmoid():
     shares = logits_of(model, photo("cat")).sigmoid().sort(descending=True)
     found = [guess.probability for guess in guesses]
     assert found == pytest.approx(shares.values.tolist())
-
-
-def test_a_resnets_head_is_looked_at_too():
     with torch.device("meta"):  # shapes without numbers
         model = vitedu.resnet("R50x1", num_classes=3, image_size=32)
     for value, is_sigmoid in ((0.0, False), (-10.0, True)):

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from tests.evaluate.small import small
 from vitedu import UserError
-from vitedu.data import find_images, photo
+from vitedu.data import photo
 from vitedu.data.feed.order import hold_out
 from vitedu.evaluate import (
     Features,
@@ -200,21 +200,13 @@ def test_folders_arrays_and_features_of_them_are_measured_alike(
 ):
     train, _ = folders
     found = features(MODEL, train)
-    pictures = [picture for picture, _ in load_folder_in_memory(train)]
-    arrays = np.stack(pictures), found.labels
+    pictures = [Image.open(path) for path in sorted(train.glob("*/*.png"))]
+    arrays = np.stack(list(map(np.asarray, pictures))), found.labels
     values = {
         measure(MODEL, *pair)
         for pair in ((train, train), (found, found), (arrays, arrays))
     }
     assert values == {100.0}
-
-
-def load_folder_in_memory(folder):
-    split = find_images(folder)
-    return [
-        (np.asarray(Image.open(path).convert("RGB")), label)
-        for path, label in (split[row] for row in range(len(split)))
-    ]
 
 
 @pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)

@@ -105,14 +105,11 @@ def labels_of(part):
     return batch[1].tolist()
 
 
-def test_dtd_learns_from_train_and_val(tmp_path):
+def test_dtd_learns_from_train_and_val_and_pets_have_a_test_part(tmp_path):
     dtd(tmp_path)
     train, test = open_task(TASKS["dtd"], tmp_path)
     assert labels_of(train) == [0, 1, 1, 0, 1] and labels_of(test) == [0, 1]
     assert train.class_names == test.class_names == ("banded", "dotted")
-
-
-def test_pets_have_a_test_part_of_their_own(tmp_path):
     pets(tmp_path)
     train, test = open_task(TASKS["pets"], str(tmp_path))
     assert labels_of(train) == [0, 0, 1, 1] and labels_of(test) == [0, 1]

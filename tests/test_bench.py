@@ -11,6 +11,7 @@ from torch import nn
 from tests.tiny import tiny
 from vitedu import bench, budget, errors
 from vitedu.bench import measure, peers
+from vitedu.cli import main
 from vitedu.errors import UserError
 from vitedu.model import ResNetConfig
 from vitedu.train.processes.device import cpu_threads
@@ -199,6 +200,30 @@ def test_a_result_holds_a_row_for_each_contestant(measured, kind):
         training = kind == "training"
         share = budget.mfu(TINY, speed["median"], ceiling, training=training)
         assert row["mfu"]["matrix_product"] == pytest.approx(share)
+
+
+# a field of the model may be typed as train takes it
+COMMAND = (
+    "bench ViT-Ti/16 model.image_size=32 embed_dim=16 num_heads=2 mlp_dim=24 "
+    "depth=1 num_classes=3 --batch 1 --rounds 5 --threads 1 --device cpu "
+    "--against vit-pytorch,torchvision"
+).split()
+
+
+def test_the_command_answers_in_text_and_in_json(monkeypatch, capsys):
+    monkeypatch.setattr(peers, "is_installed", lambda name: name[0] != "v")
+    assert main(COMMAND) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0].startswith("ViT-Ti/16: ") and "32x32" in lines[0]
+    heads = [line.split()[0] for line in lines if "ours / theirs" in line]
+    assert heads == ["inference", "training"]
+    assert "vit-pytorch did not take part: vit-pytorch is not installed" in out
+    assert "warming up" in err
+    assert main([*COMMAND, "--training", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["model"] == "ViT-Ti/16" and "inference" not in answer
+    assert answer["training"]["fastest_peer"] == "torchvision"
 
 
 def test_a_training_turn_changes_the_weights_of_its_model():

@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,9 +17,8 @@ import torch
 import vitedu
 from tests.cli.small import SMOKE, TINY, write_pictures
 from vitedu.bench import trial
-from vitedu.bench.trial import Trial
 from vitedu.cli import main
-from vitedu.train import fit, override, recipe
+from vitedu.train import fit, recipe
 
 pytestmark = pytest.mark.slow  # whole commands
 
@@ -28,13 +28,6 @@ DRY = [*DIGITS, "--dry-run"]
 
 def train_in(folder):
     assert main([*DIGITS, "--out", str(folder)]) == 0
-
-
-def fitted(**changes):
-    """The folder of a run of recipe digits, with nothing drawn in it."""
-    config = replace(recipe("digits", "smoke"), **changes, threads=1)
-    config = override(config, dict(word.split("=") for word in TINY))
-    fit(replace(config, device="cpu", precision="fp32"), "run")
 
 
 def shapes(*words):
@@ -165,7 +158,7 @@ def test_the_folder_of_a_run_stays_as_it_is(here):
 
 
 def test_a_finished_run_is_not_tried(here, capsys):
-    fitted(steps=1, max_images=2)
+    train_in(here / "run")
     assert main(["train", "--resume", "run", "--dry-run"]) == 0
     assert "is finished; nothing would be done" in capsys.readouterr().out
 
@@ -235,21 +228,13 @@ def test_interrupting_it_is_clean(here, process):
     assert not (here / "runs").exists()
 
 
-# --- the clock
-
-
 def test_an_evaluation_between_two_steps_is_not_timed():
-    trial = Trial(torch.device("cpu"), lambda start: None)
-
-    class Start:
-        class state:
-            step, is_done = 0, False
-
-    trial.begun = Start
-    trial.since = time.perf_counter()
-    trial.stepped()  # between two batches of an evaluation
+    state = SimpleNamespace(step=0, is_done=False)
+    timed = trial.Trial(torch.device("cpu"), lambda start: None)
+    timed.begun, timed.since = SimpleNamespace(state=state), time.perf_counter()
+    timed.stepped()  # between two batches of an evaluation
     time.sleep(0.1)
-    trial.stepped()
-    Start.state.step = 1
-    trial.stepped()
-    assert len(trial.seconds) == 1 and trial.seconds[0] < 0.1
+    timed.stepped()
+    state.step = 1
+    timed.stepped()
+    assert len(timed.seconds) == 1 and timed.seconds[0] < 0.1

@@ -144,9 +144,7 @@ def objectnet(here):
     return root
 
 
-def test_digits_stand_in_for_mnist_if_asked(answer, monkeypatch, tmp_path):
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path))
-    monkeypatch.delenv("VITEDU_DATA", raising=False)
+def test_digits_stand_in_for_mnist_if_asked(here, answer):
     found = answer("evaluate", "mnist-tiny", "mnist", "fallback=digits")
     assert found["dataset"]["name"] == "digits"
     assert (found["num_images"], found["num_correct"]) == (500, 492)

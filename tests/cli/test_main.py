@@ -196,44 +196,6 @@ def test_evaluate_reads_folders_of_pictures(run, answer):
     assert classes["loss"] == pytest.approx(flat["loss"])
 
 
-# a field of the model may be typed as train takes it
-TINY_BENCH = (
-    "bench ViT-Ti/16 model.image_size=32 embed_dim=16 num_heads=2 mlp_dim=24 "
-    "depth=1 num_classes=3 --batch 1 --rounds 5 --threads 1 --device cpu "
-    "--against vit-pytorch,torchvision"
-).split()
-
-
-@pytest.fixture
-def short_turns(monkeypatch):
-    from vitedu.bench import measure, peers
-
-    monkeypatch.setattr(measure, "TURN_SECONDS", 1e-9)
-    monkeypatch.setattr(measure, "WARM_UP", 1)
-    found = peers.importlib.util.find_spec
-    monkeypatch.setattr(
-        peers.importlib.util,
-        "find_spec",
-        lambda name: None if name == "vit_pytorch" else found(name),
-    )
-
-
-@pytest.mark.slow
-def test_bench_answers_in_text_and_in_json(short_turns, capsys):
-    assert main(TINY_BENCH) == 0
-    out, err = capsys.readouterr()
-    lines = out.splitlines()
-    assert lines[0].startswith("ViT-Ti/16: ") and "32x32" in lines[0]
-    heads = [line.split()[0] for line in lines if "ours / theirs" in line]
-    assert heads == ["inference", "training"]
-    assert "vit-pytorch did not take part: vit-pytorch is not installed" in out
-    assert "warming up" in err
-    assert main([*TINY_BENCH, "--training", "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["model"] == "ViT-Ti/16" and "inference" not in answer
-    assert answer["training"]["fastest_peer"] == "torchvision"
-
-
 def test_ctrl_c_ends_any_command_in_a_word(monkeypatch, capsys):
     def interrupted(options):
         raise KeyboardInterrupt

@@ -74,16 +74,16 @@ figures.show(*drawings.named(picture, {"cap": (2, 5), "jacket": (12, 1)}, 16))
 figures.show(*figures.network("attention"))
 
 # %% [markdown]
-# ## A dictionary that always answers
+# ## A look-up that always answers
 #
 # The patches have to exchange information. You could give every patch the average of
 # all of them, but then they'd all get the same. You could give every patch its
 # neighbours, as a convolution does. But what the cap needs to know may be at the other
 # end of the picture.
 #
-# What we'd like is an average in which every patch decides for itself whose numbers
-# count. It has to ask, and you know something that answers questions: a dictionary.
-# This one knows how warm the wind is, in °C, by where it comes from.
+# What we'd like is an average in which every patch decides for itself whose numbers count. It
+# has to look them up. You know how that's done in Python: this dictionary knows how warm the
+# wind is, in °C, by where it comes from.
 
 # %% tags=["failure", "raises-exception"]
 winds = {"north": 4, "east": 10, "south": 22, "west": 14}
@@ -115,8 +115,8 @@ def ask(query):
 
 
 # %% [markdown] tags=["predict"]
-# (Code calls the shares *weights*.) The query points roughly north-north-east. **What changes if you make the query longer
-# without turning it?**
+# (Code calls the shares *weights*.) The query points roughly north-north-east. **What changes
+# if you make the query longer without turning it?**
 #
 # * nothing: it still points the same way
 # * the north gets more and more of the say
@@ -151,9 +151,8 @@ figures.show(*drawings.answers(directions, lines, entries))
 #
 # ## Three tokens on paper
 #
-# Now let the tokens be the dictionary: every token asks, and every token is asked. Take
-# a pencil, and three tokens of two numbers each. For now, a token is its own query, key
-# and value:
+# Now the tokens look each other up: every token asks, and every token is asked. Take a pencil,
+# and three tokens of two numbers each. For now, a token is its own query, key and value:
 #
 # $$\mathbf{x}_1 = (1, 0), \qquad \mathbf{x}_2 = (0, 1), \qquad \mathbf{x}_3 = (1, 1).$$
 #
@@ -305,8 +304,8 @@ for width in (4, 64, 1024):
 figures.show(*drawings.steepness({"divided by 8": 1, "not divided": 8}))
 
 # %% [markdown]
-# If you don't divide, we're back on the flat step. For this pair, hundreds of times less
-# gradient gets back through the softmax.
+# If you don't divide, we're back on the flat step. For this pair, 73 times less gradient gets
+# back to the query.
 #
 # > **Remember.** Attention divides by $\sqrt{D_h}$, so that how picky a query is
 # > doesn't depend on how many numbers it has. (The *query*, not the token: [see what
@@ -394,9 +393,9 @@ print("the colours are right, and the attention is at the twins")
 #
 # ## Several questions at once
 #
-# A softmax has only one cake to share out. Suppose the cap's patch wants to know how
-# bright it is above and how bright below, and gives both neighbours half. If their
-# values are three and seven, it gets five. If they're four and six, it gets five again.
+# A softmax only has 100 percent to give away. Suppose the cap's patch wants to know how bright
+# it is above and how bright below, and gives both neighbours half. If their values are three
+# and seven, it gets five. If they're four and six, it gets five again.
 # Two attentions, one looking up and one looking down, would get both numbers.
 #
 # Each of them is called a *head*, and has its own $\mathbf{U}_{qkv}$. What they return
@@ -413,11 +412,11 @@ print("the colours are right, and the attention is at the twins")
 
 
 # %%
-def by_the_paper(z, U_qkv, U_msa):
+def by_the_paper(x, U_qkv, U_msa):
     """(t, d) -> (t, d); U_qkv: (heads, d, 3*hd), U_msa: (heads*hd, d)."""
     results = []
     for U in U_qkv:  # one head after the other
-        q, k, v = (z @ U).chunk(3, dim=1)  # equation (5)
+        q, k, v = (x @ U).chunk(3, dim=1)  # equation (5)
         values, _ = attention(q, k, v)  # (6) and (7)
         results.append(values)
     return torch.cat(results, dim=1) @ U_msa  # (8)
@@ -447,17 +446,17 @@ class MultiHeadAttention(nn.Module):
         return self.proj(rearrange(values, "b heads t hd -> b t (heads hd)"))
 
 
-# %% tags=["nbval-check-output", "hide-input"]
-layer, z = MultiHeadAttention(48, 4), torch.randn(5, 7, 48)
+# %% tags=["nbval-check-output", "hide-cell"]
+layer, x = MultiHeadAttention(48, 4), torch.randn(5, 7, 48)
 for part in (layer.qkv, layer.proj):
     nn.init.zeros_(part.bias)  # the paper has none
 pattern = "(three heads hd) d -> heads d (three hd)"
 U_heads = rearrange(layer.qkv.weight, pattern, three=3, heads=4)
 alone = torch.stack(
-    [by_the_paper(one, U_heads, layer.proj.weight.T) for one in z]
+    [by_the_paper(one, U_heads, layer.proj.weight.T) for one in x]
 )
 # float32, sums of at most 48 terms in another order
-assert torch.allclose(layer(z), alone, rtol=0, atol=1e-5)
+assert torch.allclose(layer(x), alone, rtol=0, atol=1e-5)
 print(f"head by head or all at once: the same {alone.numel():,} outputs")
 
 # %% [markdown]
@@ -476,9 +475,9 @@ figures.show(*drawings.layer())
 # * nothing at all
 
 # %%
-layer, z = MultiHeadAttention(48, 4), torch.randn(1, 7, 48)
+layer, x = MultiHeadAttention(48, 4), torch.randn(1, 7, 48)
 order = [3, 6, 0, 2, 5, 1, 4]
-same = torch.allclose(layer(z[:, order]), layer(z)[:, order], atol=1e-5)
+same = torch.allclose(layer(x[:, order]), layer(x)[:, order], atol=1e-5)
 print("the same outputs, in shuffled order:", same)
 
 # %% [markdown]
@@ -499,11 +498,11 @@ print("the same outputs, in shuffled order:", same)
 
 # %% tags=["failure"]
 theirs = nn.MultiheadAttention(48, 4)
-z = torch.randn(4, 16, 48)  # (b, t, d)
+x = torch.randn(4, 16, 48)  # (b, t, d)
 
-output, _ = theirs(z, z, z)
+output, _ = theirs(x, x, x)
 order = [2, 0, 3, 1]
-shuffled, _ = theirs(z[order], z[order], z[order])
+shuffled, _ = theirs(x[order], x[order], x[order])
 passed = torch.allclose(shuffled, output[order], atol=1e-5)
 print(f"shape {tuple(output.shape)}, shuffling the batch: {passed}")
 
@@ -512,7 +511,7 @@ print(f"shape {tuple(output.shape)}, shuffling the batch: {passed}")
 # was. **Will it?**
 
 # %% tags=["failure"]
-alone, _ = theirs(z[:1], z[:1], z[:1])
+alone, _ = theirs(x[:1], x[:1], x[:1])
 passed = torch.allclose(alone[0], output[0], atol=1e-5)
 print(f"alone as in the batch: {passed}")
 
@@ -523,10 +522,10 @@ layers = {
         48, 4, batch_first=True
     ),
 }
-changed, panels = z.clone(), {}
+changed, panels = x.clone(), {}
 changed[1, 5] += 1
 for name, each in layers.items():
-    difference = each(changed, changed, changed)[0] - each(z, z, z)[0]
+    difference = each(changed, changed, changed)[0] - each(x, x, x)[0]
     panels[name] = difference.abs().amax(dim=2) > 1e-5  # (b, t)
 figures.show(*drawings.moved(panels, (1, 5)))
 
@@ -545,9 +544,9 @@ figures.show(*drawings.moved(panels, (1, 5)))
 # > **Remember.** Call `.eval()`, and give a layer one picture alone, then in a batch. If
 # > the answers differ by more than rounding, something looks across the batch.
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 ours = MultiHeadAttention(48, 4)
-assert torch.allclose(ours(z[:1])[0], ours(z)[0], rtol=0, atol=1e-5)
+assert torch.allclose(ours(x[:1])[0], ours(x)[0], rtol=0, atol=1e-5)
 print("our layer, alone as in the batch: True")
 
 # %% [markdown]
@@ -911,7 +910,7 @@ theirs = nn.MultiheadAttention(48, 4, batch_first=True)
 state = {"in_proj_weight": ours.qkv.weight, "in_proj_bias": ours.qkv.bias}
 state |= {f"out_proj.{name}": p for name, p in ours.proj.named_parameters()}
 theirs.load_state_dict(state)
-assert torch.allclose(ours(z), theirs(z, z, z)[0], rtol=0, atol=1e-5)
+assert torch.allclose(ours(x), theirs(x, x, x)[0], rtol=0, atol=1e-5)
 print("ours, the fused one and nn.MultiheadAttention agree")
 
 # %% [markdown]
@@ -1008,11 +1007,11 @@ other = torch.randn(3 * 48, 48)  # rows in the order (heads three hd)
 sizes = {"heads": 4, "three": 3}
 rows = "(heads three hd) d -> (three heads hd) d"
 converted = rearrange(other, rows, **sizes)
-z = torch.randn(1, 7, 48)
+x = torch.randn(1, 7, 48)
 parts = "b t (heads three hd) -> three b heads t hd"
-q = rearrange(z @ other.T, parts, **sizes)[0]
+q = rearrange(x @ other.T, parts, **sizes)[0]
 parts = "b t (three heads hd) -> three b heads t hd"
-same = rearrange(z @ converted.T, parts, **sizes)[0]
+same = rearrange(x @ converted.T, parts, **sizes)[0]
 assert torch.allclose(q, same, rtol=0, atol=1e-5)
 print("converted: the same queries")
 

@@ -273,7 +273,7 @@ def layer_norm(x, eps=1e-6):
 
 layer_norm(torch.tensor([[3.0, 1], [30, 10], [4, 4]])).round(decimals=3)
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 x = 5 + 3 * torch.randn(2, 7, 192)
 assert torch.allclose(layer_norm(x), nn.LayerNorm(192, eps=1e-6)(x))
 print("check: the same as nn.LayerNorm")
@@ -431,7 +431,7 @@ sum(isinstance(part, nn.LayerNorm) for part in model.modules())
 mine = nn.Sequential(*[EncoderBlock(192, 3, 768) for _ in range(12)])
 mine.load_state_dict(model.blocks.state_dict())
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 theirs = model(hopper)
 model.blocks = mine
 assert (model(hopper) - theirs).abs().max() < 1e-10
@@ -591,7 +591,7 @@ shown = {name: (image[0] + 1) / 2 for name, image in images.items()}
 said = {name: guesses(image) for name, image in images.items()}
 figures.show(*drawings.answers(shown, said))
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 ends = [said[name][12][0] for name in images]
 assert ends == ["military uniform", "Egyptian cat", "espresso"]
 assert {said[name][0][0] for name in images} == {"crayfish"}
@@ -748,7 +748,7 @@ for name, (_, default) in settings.items():
     model.blocks = pytorch_blocks(**{**right, name: default})
     ask(name)
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 layer = nn.TransformerEncoderLayer(192, 3, 768, **right).eval()
 layer.load_state_dict(renamed(mine[0]))
 z = torch.randn(2, 197, 192)
@@ -832,7 +832,7 @@ counts = labels.bincount(minlength=10) / len(labels)
 constant = -(counts * counts.clamp_min(1e-9).log()).sum().item()
 figures.show(*drawings.losses(runs, constant))
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 fast, stuck, slow = (losses[-1] for losses in runs.values())
 assert fast < 0.5 * constant and slow < 0.75 * constant < 0.9 * constant < stuck
 print("check: pre-norm learns; post-norm only with the smaller rate")

@@ -474,7 +474,7 @@ for d, heads in (768, 12), (192, 3):
     found = sum(weight.numel() for weight in model.parameters())
     print(f"D = {d}: formula {count(d):,}, class {found:,}")
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 assert count(768) == 86_567_656 and count(192) == total == 5_717_416
 assert count(768) // 1_000_000 == 86  # the paper prints 86 million
 print("check: the second count is that of the file")
@@ -650,7 +650,7 @@ model.load_state_dict(weights, strict=True)
 logits = model(images)
 say(logits)
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 assert reference.std() > 0.1 and difference < 1e-10 * size
 assert (logits - answer(x + trained.pos_embed)).abs().max() < 1e-8
 assert (logits - trained(images)).abs().max() < 1e-8
@@ -937,7 +937,7 @@ for name, d in (("Ti", 192), ("B", 768)):
     giga = macs(d) / 1e9
     print(f"ViT-{name}/16: {giga:.2f} GMAC or {2 * giga:.1f} GFLOPs")
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 from torch.utils.flop_counter import FlopCounterMode
 
 with FlopCounterMode(display=False) as counter:

@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -213,3 +214,27 @@ def test_the_wheel_carries_what_the_notebooks_import():
         "vitedu",
         "vitedu.*",
     ]
+
+
+# ------------------------------------------------------------ tiers and devices
+
+
+@pytest.mark.parametrize("stem", ["05_mnist", "06_recipe"])
+@pytest.mark.parametrize(
+    ("asked", "tier", "kind"),
+    [("", "gpu", "cuda"), ("cpu", "cpu", "cpu"), ("smoke", "smoke", "cpu")],
+)
+def test_a_chapter_uses_the_gpu_that_is_there(
+    stem, asked, tier, kind, monkeypatch, capsys
+):
+    """As asked for, or all of it: what is run is the same, but for sizes."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setenv("VITEDU_TIER", asked)
+    _, *code = cells.code(notebooks.read_text(TEXT_OF[stem]))
+    sources = [cell.source for cell in code]
+    number = next(i for i, source in enumerate(sources) if "TIER =" in source)
+    values = {}
+    exec("\n".join(sources[: number + 1]), values)
+    assert (values["TIER"], values["device"].type) == (tier, kind)
+    assert f"tier {tier}, seed 0, {kind}, torch" in capsys.readouterr().out

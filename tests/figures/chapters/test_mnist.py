@@ -33,11 +33,22 @@ def test_a_schedule_is_drawn_as_given_and_rates_with_their_mistakes():
 
 def test_a_ladder_draws_every_seed_and_its_mean():
     rungs = {"first": [8.0, 10.0], "second": [4.0, 4.0]}
-    figure, alt = mnist.ladder(rungs, {"first": 1.0, "second": 0.0})
+    means = {"first": (9.0, 1.0), "second": (4.0, 0.0)}
+    figure, alt = mnist.ladder(rungs, means)
     (axes,) = figure.axes
     assert axes.lines[0].get_xdata().tolist() == [8.0, 10.0]
     assert words(axes) == ["9.0 ± 1.0", "4.0 ± 0.0"]
     assert "first 9.0 ± 1.0; second 4.0 ± 0.0" in alt
+
+
+def test_a_ruler_marks_every_change_for_each_number_of_seeds():
+    few, many = {"rate": 2.5, "shifts": -0.1}, {"rate": 6.0, "shifts": 1.0}
+    figure, alt = mnist.ruler({"3 seeds": few, "20 seeds": many})
+    (axes,) = figure.axes
+    places = [[*line.get_xdata()] for line in axes.lines]
+    assert places == [[2.5, -0.1], [6.0, 1.0]]
+    assert words(axes) == ["no result", "hint", "result"]
+    assert "with 3 seeds: rate 2.5, shifts -0.1" in alt
 
 
 def test_runs_have_their_losses_above_their_rates():

@@ -1,6 +1,7 @@
 """Drawings of chapter 7: the numbers behind them, and their alt text."""
 
 import torch
+import torch.nn.functional as F
 
 from tests.figures.drawn import fill, names, words
 from tests.tiny import tiny
@@ -80,21 +81,33 @@ def test_memory_is_stacked_by_part_and_says_the_whole():
     assert "one, 6.0 in all (image 1.0, norms 2.0, attention maps 3.0)" in alt
 
 
-def test_a_roofline_has_a_roof_for_each_format_and_names_its_points():
-    points = {
-        "float32": [speed.Work("add", 0.1, 1.0), speed.Work("big", 90.0, 40.0)],
-        "bfloat16": [speed.Work("add", 0.2, 2.0), speed.Work("big", 180, 90.0)],
-    }
-    figure, alt = speed.roofline({"float32": 50, "bfloat16": 200}, 10, points)
+def test_a_roofline_bends_where_memory_and_arithmetic_meet():
+    points = [speed.Work("add", 0.1, 1.0), speed.Work("big", 90.0, 40.0)]
+    figure, alt = speed.roofline(50, 10, points)
     (axes,) = figure.axes
-    named = ["memory:\n10 GB/s", "float32", "bfloat16", "add", "big"]
-    assert words(axes) == named
-    slope, roof = axes.lines[:2]
-    assert slope.get_ydata()[1] == 200
-    assert roof.get_xdata()[0] == 5  # where memory and arithmetic meet
-    assert [*roof.get_ydata()] == [50, 50]
-    assert "bfloat16 200 beyond 20 operations per byte" in alt
-    assert "add 1.0 and 2.0; big 40.0 and 90.0." in alt
+    limits = ["memory:\n10 GB/s", "arithmetic: 50 billion a second"]
+    assert words(axes) == [*limits, "add", "big"]
+    roof = axes.lines[0]
+    assert [*roof.get_xdata()][1] == 5
+    assert [*roof.get_ydata()][1:] == [50, 50]
+    assert "to 50 billion operations a second, at 5 operations per byte" in alt
+    assert "add 1.0; big 40.0." in alt
+
+
+def test_a_profile_knows_products_and_ends_on_the_rest():
+    model = torch.nn.Linear(256, 256)
+
+    def step():
+        F.gelu(model(torch.ones(64, 256))).sum().backward()
+        torch.optim.AdamW(model.parameters()).step()
+
+    times = speed.times_by_kind(step)
+    assert {*times} == {*speed.KINDS, "the rest"}
+    assert times["products"] > 0 < times["GELU"]
+    assert times["softmax"] == times["norms"] == 0
+    figure, alt = speed.profile_bars({"products": 3.0, "the rest": 1.0})
+    assert words(figure.axes[0]) == ["75 %", "25 %"]
+    assert alt.endswith("products 75 %, the rest 25 %.")
 
 
 def test_a_vit_is_drawn_as_multiples_of_a_resnet():

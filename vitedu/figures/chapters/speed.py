@@ -1,10 +1,12 @@
 """Chapter 7: number formats, gradients, memory and speed."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
 from vitedu.figures.palette import (
@@ -42,6 +44,18 @@ PARTS = {
     "MLP": MLP,
 }
 MODULES = {"attn": "attention", "mlp": "MLP", "patch_embed": "image"}
+
+
+# PyTorch's operations, by kind
+REST = "the rest"
+KINDS = {
+    "products": ("mm", "addmm", "bmm", "convolution", "convolution_backward"),
+    "softmax": ("_softmax", "_softmax_backward_data"),
+    "GELU": ("gelu", "gelu_backward"),
+    "norms": ("native_layer_norm", "native_layer_norm_backward"),
+    "optimizer": ("lerp_", "addcdiv_", "addcmul_", "sqrt"),
+    "sums and copies": ("add", "add_", "copy_", "clone", "sum", "mul", "div"),
+}
 
 
 class Work(NamedTuple):
@@ -290,63 +304,89 @@ def _legend(figure: "Figure", colors: Mapping[str, str]) -> None:
     )
 
 
-def roofline(
-    peaks: Mapping[str, float],
-    bandwidth: float,
-    works: Mapping[str, Sequence[Work]],
-) -> "tuple[Figure, str]":
-    """Operations a second over operations per byte, under a roof a format.
+class Stopwatch(TorchDispatchMode):
+    """Adds up the CPU's seconds of PyTorch's operations, by kind."""
 
-    Peaks are in 1e9 operations a second, the bandwidth in 1e9 bytes a second.
-    The operations of the first format are named.
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = dict.fromkeys((*KINDS, REST), 0.0)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        name = func.overloadpacket.__name__
+        kind = next((x for x, names in KINDS.items() if name in names), REST)
+        begin = time.process_time()
+        result = func(*args, **(kwargs or {}))
+        self.seconds[kind] += time.process_time() - begin
+        return result
+
+
+def times_by_kind(run: Callable[[], object]) -> dict[str, float]:
+    """Seconds of the CPU in one call, by kind of operation, the longest first.
+
+    What isn't a kind of KINDS is under "the rest", at the end.
     """
-    figure, axes = chart(WIDTH, 4.2)
-    far, low = 600.0, 0.06
-    colors = dict(zip(peaks, (STREAM, POSITIONS), strict=False))
-    told = []
-    ridges = [peak / bandwidth for peak in peaks.values()]
-    slope = [low, max(ridges)]
-    axes.plot(slope, [x * bandwidth for x in slope], color=PALE, linewidth=2)
-    words, middle = f"memory:\n{bandwidth:.0f} GB/s", min(ridges) / 2
+    with Stopwatch() as stopwatch:
+        run()
+    ordered = sorted(KINDS, key=lambda kind: -stopwatch.seconds[kind])
+    return {kind: stopwatch.seconds[kind] for kind in (*ordered, REST)}
+
+
+def profile_bars(times: Mapping[str, float]) -> "tuple[Figure, str]":
+    """The share of each kind of operation in the time of a step."""
+    figure, axes = chart(WIDTH, 0.42 * len(times) + 0.7)
+    shares = {x: 100 * each / sum(times.values()) for x, each in times.items()}
+    colors = [POSITIONS if x == "products" else PALE for x in shares]
+    axes.barh([*shares], [*shares.values()], color=colors, height=0.7)
+    for row, share in enumerate(shares.values()):
+        note(axes, f"{share:.0f} %", (share, row), (4, -4), 12)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.15 * max(shares.values()))
+    axes.set_xticks([])
+    axes.tick_params(labelsize=12, left=False)
+    bare(axes, "top", "right", "bottom")
+    told = ", ".join(f"{name} {share:.0f} %" for name, share in shares.items())
+    return figure, f"Where the time of a training step goes: {told}."
+
+
+def roofline(
+    peak: float, bandwidth: float, works: Sequence[Work]
+) -> "tuple[Figure, str]":
+    """Operations a second over operations per byte, under the roof.
+
+    The peak is in 1e9 operations a second, the bandwidth in 1e9 bytes a second.
+    """
+    figure, axes = chart(WIDTH, 4.0)
+    near, far, ridge = 0.04, 600.0, peak / bandwidth
+    roof = [near * bandwidth, peak, peak]
+    axes.plot([near, ridge, far], roof, color=STREAM, linewidth=2)
+    words, middle = f"memory:\n{bandwidth:.0f} GB/s", ridge / 3
     place = (middle, middle * bandwidth)
-    note(axes, words, place, (-6, 2), 11.5, ha="right", color=DARK)
-    for (name, peak), ridge in zip(peaks.items(), ridges, strict=True):
-        axes.plot([ridge, far], [peak, peak], color=colors[name], linewidth=2)
-        note(
-            axes, name, (far, peak), (-2, 5), 12, ha="right", color=colors[name]
-        )
-        told.append(f"{name} {peak:.0f} beyond {ridge:.0f} operations per byte")
-    for name, points in works.items():
-        axes.plot(
-            [each.intensity for each in points],
-            [each.speed for each in points],
-            "o",
-            color=colors[name],
-            markersize=7,
-        )
-    # the two formats of an operation are joined, and share a name
-    for pair in zip(*works.values(), strict=True):
-        across, up = zip(*(each[1:] for each in pair), strict=True)
-        axes.plot(across, up, color=PALE, linewidth=1, zorder=1)
-        is_far = pair[0].intensity > 10  # no room on the right
-        each, offset = (pair[0], (5, -14)) if is_far else (pair[-1], (8, -4))
+    note(axes, words, place, (-8, 2), 11.5, ha="right", color=DARK)
+    words = f"arithmetic: {peak:.0f} billion a second"
+    note(axes, words, (far, peak), (-2, 5), 11.5, ha="right", color=DARK)
+    for each in works:
         point = (each.intensity, each.speed)
-        note(axes, each.name, point, offset, 11.5, color=DARK)
-    axes.set(xscale="log", yscale="log", xlim=(low, far))
+        axes.plot(*point, "o", color=POSITIONS, markersize=8)
+        # two at one place: one name above, one below
+        beside = [x for x in works if 0.8 < x.intensity / each.intensity < 1.25]
+        rank = sorted(x.speed for x in beside).index(each.speed)
+        offset = (9, -4 + 7 * (2 * rank - len(beside) + 1))
+        offset = (-8, -17) if each.intensity > 10 else offset
+        note(axes, each.name, point, offset, 12, color=DARK)
+    axes.set(xscale="log", yscale="log", xlim=(near, far))
     axes.set_xlabel("operations per byte moved", fontsize=12)
     axes.set_ylabel("billion operations a second", fontsize=12)
     axes.tick_params(labelsize=11)
     bare(axes)
-    named = []
-    for pair in zip(*works.values(), strict=True):
-        listed = " and ".join(f"{each.speed:.1f}" for each in pair)
-        named.append(f"{pair[0].name} {listed}")
+    named = "; ".join(f"{each.name} {each.speed:.1f}" for each in works)
     alt = (
         f"A roofline: it rises with {bandwidth:.0f} billion bytes a second to "
-        f"{'; '.join(told)} (billion operations a second). Points in "
-        f"{' and '.join(works)}: {'; '.join(named)}"
+        f"{peak:.0f} billion operations a second, at {ridge:.0f} operations "
+        f"per byte. Under it {named}."
     )
-    return figure, f"{alt}."
+    return figure, alt
 
 
 def ladder(

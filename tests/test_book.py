@@ -219,7 +219,7 @@ def test_the_wheel_carries_what_the_notebooks_import():
 # ------------------------------------------------------------ tiers and devices
 
 
-@pytest.mark.parametrize("stem", ["05_mnist", "06_recipe"])
+@pytest.mark.parametrize("stem", ["06_recipe"])
 @pytest.mark.parametrize(
     ("asked", "tier", "kind"),
     [("", "gpu", "cuda"), ("cpu", "cpu", "cpu"), ("smoke", "smoke", "cpu")],

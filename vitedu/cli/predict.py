@@ -11,6 +11,7 @@ from typing import Any
 from vitedu.cli.output import Answer, Command, rows_in, say_notes, table
 from vitedu.cli.overrides import OF_WEIGHTS, load_fields, split_words
 from vitedu.cli.progress import with_progress
+from vitedu.data.dataset import left_out
 from vitedu.errors import UserError, counted
 from vitedu.evaluate.classify import check_has_classes
 from vitedu.evaluate.predict import Prediction, find_pictures, predict_all
@@ -18,7 +19,6 @@ from vitedu.files import replace_file, user_path
 from vitedu.train import find_device
 from vitedu.weights import load
 
-MOST_NOTED = 3  # sentences about unreadable pictures in a note
 FORMULA = tuple("=+-@\t\r\n")  # how formulas of a spreadsheet begin
 
 
@@ -55,12 +55,7 @@ def predict(options: argparse.Namespace) -> Answer:
         write_table(path, everything, top)
         values["csv"] = str(path)
         text = f"{counted(num_read, 'picture')} in {path}"
-    if skipped:
-        few, num_more = skipped[:MOST_NOTED], len(skipped) - MOST_NOTED
-        more = [f"and {num_more:,} more"] if num_more > 0 else []
-        verb = "is" if len(skipped) == 1 else "are"
-        note = f"{len(skipped):,} of {len(found):,} pictures {verb} left out: "
-        say_notes([note + "; ".join([*few, *more])])
+    say_notes(left_out(tuple(skipped), num_read))
     if has_folders:
         values["num_pictures"] = num_read
         values["num_skipped"] = len(skipped)

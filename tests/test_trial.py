@@ -9,6 +9,7 @@ from vitedu import budget
 from vitedu.bench.trial import (
     FEWEST,
     GPUS,
+    added_words,
     fits,
     fitted,
     gpu_hours,
@@ -69,6 +70,9 @@ def test_an_average_takes_as_much_as_the_weights():
 def test_what_is_made_to_fit_fits(giga):
     found = fitted(SHALLOW, giga * 1e9)
     assert fits(found, giga * 1e9)
+    words = added_words(found, SHALLOW)  # which can be typed
+    typed = dict(word.split("=") for word in words.split())
+    assert override(SHALLOW, typed) == found
     if found != SHALLOW:
         size = found.micro_batch_size
         assert size >= FEWEST or found.activation_checkpointing

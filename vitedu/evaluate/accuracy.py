@@ -3,17 +3,17 @@
 `accuracy(model, "photos/val").accuracy`  # percent
 """
 
-from os import PathLike
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitedu.data.feed.loader import yields_batches
 from vitedu.data.feed.source import explain_killed_workers
 from vitedu.data.labels import check_labels
 from vitedu.evaluate.batches import (
     Data,
+    Model,
     all_rows,
     batches_of,
     evaluating,
@@ -65,7 +65,7 @@ class Answers(NamedTuple):
 @explain_killed_workers()
 @torch.no_grad()
 def accuracy(
-    model: nn.Module | str | PathLike[str],
+    model: Model,
     data: Data,
     *,
     loss: Loss | None = None,
@@ -128,11 +128,7 @@ def accuracy(
 
 
 def all_logits(
-    model: nn.Module | str | PathLike[str],
-    data: Data,
-    *,
-    batch_size: int = 64,
-    num_workers: int = 0,
+    model: Model, data: Data, *, batch_size: int = 64, num_workers: int = 0
 ) -> Answers:
     """The logits of all images, and their labels; arguments as for `accuracy`.
 

@@ -25,13 +25,15 @@ from vitedu.errors import UserError, counted
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights.load import load
 
+# a model, or what `vitedu.load` takes
+Model: TypeAlias = nn.Module | str | PathLike[str]
 # (images, labels) batches, or whatever else `vitedu.data.as_source` takes
 Data: TypeAlias = Any
 # of ImageNet's 1,000 names: libraries spell them differently
 FEWEST_ALIKE = 500
 
 
-def loaded(model: nn.Module | str | PathLike[str]) -> nn.Module:
+def loaded(model: Model) -> nn.Module:
     return load(model) if isinstance(model, str | PathLike) else model
 
 

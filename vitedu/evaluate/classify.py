@@ -3,14 +3,13 @@
 `vitedu.classify("ViT-Ti/16", "cat.jpg")[0].name`
 """
 
-from os import PathLike
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from vitedu.errors import UserError
-from vitedu.evaluate.batches import class_names_of, evaluating, loaded
+from vitedu.evaluate.batches import Model, class_names_of, evaluating, loaded
 from vitedu.pictures import Picture, preprocess
 
 # Mean of the head's biases below which classes count as independent.
@@ -28,9 +27,7 @@ class Guess(NamedTuple):
         return f"Guess({self.name!r}, {self.probability:.3f})"
 
 
-def classify(
-    model: nn.Module | str | PathLike[str], image: Picture, top: int = 5
-) -> list[Guess]:
+def classify(model: Model, image: Picture, top: int = 5) -> list[Guess]:
     """The `top` likeliest classes of one picture, the likeliest first.
 
     `model` is a model, or what `vitedu.load` takes, which is then loaded at

@@ -4,14 +4,13 @@
 """
 
 from functools import partial
-from os import PathLike
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitedu.errors import check_free
-from vitedu.evaluate.batches import Data, all_rows, batches_of, loaded
+from vitedu.evaluate.batches import Data, Model, all_rows, batches_of, loaded
 from vitedu.evaluate.classify import probabilities
 
 
@@ -56,11 +55,7 @@ class Confusion(NamedTuple):
 
 
 def predictions(
-    model: nn.Module | str | PathLike[str],
-    data: Data,
-    *,
-    batch_size: int = 64,
-    num_workers: int = 0,
+    model: Model, data: Data, *, batch_size: int = 64, num_workers: int = 0
 ) -> Predictions:
     """The likeliest class of every image, beside its true one.
 

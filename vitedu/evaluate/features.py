@@ -3,10 +3,9 @@
 `train = vitedu.evaluate.features(model, "photos/train")`
 """
 
-from os import PathLike
 from typing import NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitedu.data.dataset import match_classes
 from vitedu.data.feed.loader import yields_batches
@@ -15,6 +14,7 @@ from vitedu.data.open import open_split, warn_of_skipped
 from vitedu.errors import UserError
 from vitedu.evaluate.batches import (
     Data,
+    Model,
     all_rows,
     batches_of,
     evaluating,
@@ -35,11 +35,7 @@ class Features(NamedTuple):
 
 
 def features(
-    model: nn.Module | str | PathLike[str],
-    data: Data,
-    *,
-    batch_size: int = 64,
-    num_workers: int = 0,
+    model: Model, data: Data, *, batch_size: int = 64, num_workers: int = 0
 ) -> Features:
     """The features (n, d) of the images, in their order, and their labels (n,).
 
@@ -58,7 +54,7 @@ def features(
 
 
 def features_and_names(
-    model: nn.Module | str | PathLike[str],
+    model: Model,
     data: Data,
     like: tuple[str, ...] = (),
     batch_size: int = 64,
@@ -98,7 +94,7 @@ def features_and_names(
 
 
 def features_of_both(
-    model: nn.Module | str | PathLike[str], train: Data, test: Data
+    model: Model, train: Data, test: Data
 ) -> tuple[Features, Features]:
     """Checked; the classes of a folder `test` are matched with `train`'s."""
     known, names = features_and_names(model, train)

@@ -10,16 +10,15 @@ class and -1 for the others (paper, section 4.1; details as in the authors'
 
 import statistics
 from collections.abc import Sequence
-from os import PathLike
 from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitedu.errors import counted
-from vitedu.evaluate.batches import Data
+from vitedu.evaluate.batches import Data, Model
 from vitedu.evaluate.features import (
     check_features,
     features_and_names,
@@ -46,11 +45,7 @@ class FewShotClassifier(NamedTuple):
 
 
 def fewshot_accuracy(
-    model: nn.Module | str | PathLike[str],
-    train: Data,
-    test: Data,
-    *,
-    l2: float = 2.0**10,
+    model: Model, train: Data, test: Data, *, l2: float = 2.0**10
 ) -> float:
     """Top-1 accuracy in percent of a classifier from all images of `train`.
 
@@ -67,7 +62,7 @@ def fewshot_accuracy(
 
 
 def fewshot_classifier(
-    model: nn.Module | str | PathLike[str], train: Data, *, l2: float = 2.0**10
+    model: Model, train: Data, *, l2: float = 2.0**10
 ) -> FewShotClassifier:
     """The classifier of `fewshot_accuracy`, from the same arguments.
 
@@ -148,7 +143,7 @@ class FewShotPoint(NamedTuple):
 
 
 def fewshot_curve(
-    model: nn.Module | str | PathLike[str],
+    model: Model,
     train: Data,
     test: Data,
     *,

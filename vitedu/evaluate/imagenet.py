@@ -32,7 +32,12 @@ from vitedu.data.readers.folder import (
 )
 from vitedu.errors import UserError, reason
 from vitedu.evaluate.accuracy import Answers, all_logits, top_k_correct
-from vitedu.evaluate.batches import batches_of, check_imagenet_classes, loaded
+from vitedu.evaluate.batches import (
+    Model,
+    batches_of,
+    check_imagenet_classes,
+    loaded,
+)
 from vitedu.evaluate.classify import check_finite
 from vitedu.files import check_regular, read_json, user_path
 from vitedu.pictures import as_image
@@ -106,7 +111,7 @@ def right_classes(classes: Sequence[Sequence[int]]) -> Tensor:
 
 
 def real_accuracy(
-    model: nn.Module | str | PathLike[str],
+    model: Model,
     folder: str | PathLike[str],
     labels: str | PathLike[str],
     *,
@@ -216,7 +221,7 @@ class WithoutBorder(FolderReader):
 
 
 def objectnet_accuracy(
-    model: nn.Module | str | PathLike[str],
+    model: Model,
     folder: str | PathLike[str],
     *,
     batch_size: int = 64,

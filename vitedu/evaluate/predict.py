@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from vitedu.data.readers.folder import HIDDEN, contents, is_picture
 from vitedu.data.scan import threads
 from vitedu.errors import UserError, reason
-from vitedu.evaluate.batches import loaded
+from vitedu.evaluate.batches import Model, loaded
 from vitedu.evaluate.classify import (
     check_has_classes,
     class_names,
@@ -58,7 +58,7 @@ class Prediction(NamedTuple):
 
 
 def predict(
-    model: nn.Module | str | PathLike[str],
+    model: Model,
     pictures: Picture | Iterable[Picture],
     top: int = 5,
     *,

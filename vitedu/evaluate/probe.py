@@ -6,16 +6,15 @@
 """
 
 from collections.abc import Sequence
-from os import PathLike
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from vitedu.data.feed.order import hold_out
-from vitedu.evaluate.batches import Data
+from vitedu.evaluate.batches import Data, Model
 from vitedu.evaluate.features import (
     Features,
     check_features,
@@ -48,9 +47,7 @@ class LinearProbe(NamedTuple):
         x = (x.double() - self.mean) / self.std
         return F.linear(x, self.weight, self.bias)
 
-    def accuracy(
-        self, model: nn.Module | str | PathLike[str], test: Data
-    ) -> float:
+    def accuracy(self, model: Model, test: Data) -> float:
         """Top-1 accuracy on `test` in percent; arguments as for `features`.
 
         Classes of a folder are matched by name with those of the training data.
@@ -61,7 +58,7 @@ class LinearProbe(NamedTuple):
 
 
 def linear_probe(
-    model: nn.Module | str | PathLike[str],
+    model: Model,
     train: Data,
     *,
     l2: float | Sequence[float] = L2S,
@@ -133,7 +130,7 @@ def _fit(
 
 
 def knn(
-    model: nn.Module | str | PathLike[str],
+    model: Model,
     train: Data,
     test: Data,
     *,

@@ -38,7 +38,7 @@ ALLOWED = {
     "data": DATA,
     "weights": WEIGHTS,
     "evaluate": MEASURES,
-    "interpret": MEASURES,
+    "interpret": MEASURES | {"evaluate"},
     "train": TRAIN,
     "bench": TRAIN | {"train"},
     "figures": TRAIN | {"train"},

@@ -173,7 +173,7 @@ def test_its_first_command_names_the_photograph(here, capsys):
 def test_a_folder_of_photographs_trains_and_predicts(here, capsys):
     (train,) = [words for words in OURS if "data=photos" in words]
     assert main([*train, "steps=2", "--tier", "smoke"]) == 0
-    one, album = [words for words in OURS if "runs/" in words[1]]
+    one, album, page = [words for words in OURS if "runs/" in words[1]]
     (run,) = here.glob("runs/finetune-*")
     assert re.fullmatch(one[1].replace("…", ".*"), f"runs/{run.name}")
     assert (run / "report.html").is_file()
@@ -183,6 +183,8 @@ def test_a_folder_of_photographs_trains_and_predicts(here, capsys):
     shutil.copytree(here / "photos", here / "album")
     assert main(["predict", str(run), *album[2:]]) == 0
     assert len((here / "album.csv").read_text().splitlines()) > 1
+    assert main([page[0], str(run), *page[2:]]) == 0
+    assert (here / "photo-explained.html").is_file()
 
 
 def test_recipes_and_fields_that_it_names_are_there():

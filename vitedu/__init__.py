@@ -3,6 +3,7 @@
 >>> model = vitedu.load("ViT-Ti/16")
 >>> vitedu.classify(model, "photo.jpg")
 >>> vitedu.predict(model, "album")
+>>> vitedu.explain(model, "photo.jpg").rollout
 >>> model = vitedu.vit("ViT-Ti/16", num_classes=10)
 """
 
@@ -18,6 +19,7 @@ from vitedu import (
 )
 from vitedu.errors import UserError
 from vitedu.evaluate import classify, predict
+from vitedu.interpret import explain
 from vitedu.model import (
     ResNet,
     ResNetConfig,
@@ -47,6 +49,7 @@ __all__ = [
     "classify",
     "data",
     "evaluate",
+    "explain",
     "finetune",
     "interpret",
     "load",

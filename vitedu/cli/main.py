@@ -14,6 +14,7 @@ from vitedu import __version__
 from vitedu.cli.bench import BENCH
 from vitedu.cli.convert import CONVERT
 from vitedu.cli.evaluate import EVALUATE
+from vitedu.cli.explain import EXPLAIN
 from vitedu.cli.info import INFO
 from vitedu.cli.output import (
     Command,
@@ -37,6 +38,7 @@ COMMANDS = {
     "train": TRAIN,
     "evaluate": EVALUATE,
     "predict": PREDICT,
+    "explain": EXPLAIN,
     "report": REPORT,
     "convert": CONVERT,
     "prepare": PREPARE,

@@ -1,6 +1,7 @@
 """What a trained model does: where it looks, and what it has learned."""
 
 from vitedu.interpret.distance import attention_distance
+from vitedu.interpret.explanation import Explanation, explain
 from vitedu.interpret.learned import filters, position_similarity
 from vitedu.interpret.removal import (
     deletion_curve,
@@ -15,12 +16,14 @@ from vitedu.interpret.rollout import (
 from vitedu.interpret.tokens import components, outlier_tokens, similar_to
 
 __all__ = [
+    "Explanation",
     "attention_distance",
     "attention_map",
     "attention_rollout",
     "class_token_maps",
     "components",
     "deletion_curve",
+    "explain",
     "filters",
     "outlier_tokens",
     "position_similarity",

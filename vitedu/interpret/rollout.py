@@ -69,6 +69,16 @@ def attention_map(
         raise ValueError(
             "attention_map needs the model in eval mode; call model.eval()"
         )
+    layers = _layer_maps(model, model.embed(images))
+    reached = attention_rollout(layers, identity=identity, head=head)
+    return share_in_answer(model, reached)
+
+
+def share_in_answer(model: ViT, reached: Tensor) -> Tensor:
+    """A rollout (b, t, t) to the share of each patch: (b, gh, gw).
+
+    UserError: the model's pool is "map" or "none".
+    """
     config = model.config
     if config.pool not in ("token", "mean", "mean_norm"):
         raise UserError(
@@ -76,8 +86,6 @@ def attention_map(
             "the rollout doesn't say what reaches it; pool=token or mean is "
             "needed"
         )
-    layers = _layer_maps(model, model.embed(images))
-    reached = attention_rollout(layers, identity=identity, head=head)
     shares = reached[:, :, -config.num_patches :]  # (b, t, n)
     if config.pool == "token":
         shares = shares[:, 0]

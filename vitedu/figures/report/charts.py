@@ -1,6 +1,7 @@
 """The curves of a run: a figure for its folder, and SVG for its report."""
 
 import io
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from matplotlib import rc_context
@@ -87,13 +88,18 @@ def curves(history: list[dict[str, Any]]) -> tuple[Figure, str]:
 
 
 def svg(shown: Chart) -> str:
+    return drawn_svg(lambda axes: draw(axes, shown))
+
+
+def drawn_svg(draw_on: Callable[[Axes], None]) -> str:
+    """One panel as SVG, in the page's text colour where INK is used."""
     file = io.StringIO()
     # the salt: equal runs give equal bytes
     style: dict[Any, Any] = dict.fromkeys(INKED, INK)
     with rc_context(style | {"svg.hashsalt": "vitedu"}):
         figure, axes = chart(WIDTH, HEIGHT)
         bare(axes)
-        draw(axes, shown)
+        draw_on(axes)
         figure.savefig(
             file, format="svg", transparent=True, metadata={"Date": None}
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 from torch import Tensor
 
@@ -84,7 +84,8 @@ def write_report(
     return measured
 
 
-def render(contents: Contents) -> str:
+def template(name: str, **filters: Callable[..., Any]) -> Template:
+    """A page of this folder, which escapes what it is given."""
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
@@ -92,14 +93,20 @@ def render(contents: Contents) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "count": "{:,}".format,
-        "jpeg": jpeg,
-        "lit": lambda example: lit(example.picture, example.shares),
-        "place_of_most": place_of_most,
-        "svg": lambda chart: Markup(svg(chart)),
-    }
-    template = files(__package__).joinpath("page.html").read_text("utf-8")
+    environment.filters |= {"count": "{:,}".format, "jpeg": jpeg} | filters
+    folder = files(__package__)
+    style = folder.joinpath("style.css").read_text("utf-8")
+    environment.globals["style"] = Markup(style)
+    return environment.from_string(folder.joinpath(name).read_text("utf-8"))
+
+
+def render(contents: Contents) -> str:
+    page = template(
+        "page.html",
+        lit=lambda example: lit(example.picture, example.shares),
+        place_of_most=place_of_most,
+        svg=lambda chart: Markup(svg(chart)),
+    )
     values = {
         "charts": charts(contents.history),
         "facts": facts(contents),
@@ -110,7 +117,7 @@ def render(contents: Contents) -> str:
     }
     if contents.measured is not None:
         values |= tables(contents.measured.answers, contents.class_names)
-    return environment.from_string(template).render(contents._asdict() | values)
+    return page.render(contents._asdict() | values)
 
 
 def facts(contents: Contents) -> list[tuple[str, str]]:

@@ -1,7 +1,6 @@
 """`vitedu report`, and the page that training on pictures leaves behind."""
 
 import contextlib
-import hashlib
 import html
 import io
 import json
@@ -23,7 +22,7 @@ from vitedu.figures.report import examples
 from vitedu.interpret import attention_map
 from vitedu.model import ViT
 from vitedu.pictures import normalise
-from vitedu.train import Run, fit
+from vitedu.train import Run, fit, override
 from vitedu.train.data import open_sources
 from vitedu.train.fit import draw_page
 from vitedu.train.recipes import recipe
@@ -67,19 +66,8 @@ def page(folder="run"):
     return (Path(folder) / "report.html").read_text(encoding="utf-8")
 
 
-def digests(folder):
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.iterdir())
-    }
-
-
-def run_in(folder):
-    """What `fit` returned for the run in the folder, and the folder."""
-    place = RunFolder(folder)
-    result = json.loads(place.result.read_text())
-    model = vitedu.load(place.weights)
-    return Run(result, place.history(), model), place
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @pytest.mark.slow
@@ -99,9 +87,9 @@ def test_the_most_confident_come_first_with_their_picture_and_map(
     monkeypatch.setattr(examples, "MOST_MEASURED", most)
     digits = load_dataset("digits").test.first(120)
     torch.manual_seed(0)
-    config = recipe("digits", "smoke")
-    sizes = {"embed_dim": 8, "depth": 1, "num_heads": 2, "mlp_dim": 8}
-    model = ViT(replace(config.model, **sizes)).eval()
+    words = dict(word.split("=") for word in TINY)
+    config = override(recipe("digits", "smoke"), words)
+    model = ViT(config.model).eval()
     torch.nn.init.normal_(model.head.weight)
     named = replace(digits, class_names=tuple("abcdefghij"))
     source = ArraySource(named, config.preprocess)
@@ -165,10 +153,10 @@ def test_the_page_has_all_that_the_terminal_said(here):
 
 @pytest.mark.slow
 def test_a_report_is_drawn_again_and_changes_no_other_file(here, answer):
-    before = digests(here / "run")
+    before = files(here / "run")
     (here / "run/report.html").unlink()
     found = answer("report", "run")
-    assert digests(here / "run") == before
+    assert files(here / "run") == before
     assert found["report"] == "run/report.html" and found["missing"] is None
     result = json.loads((here / "run/result.json").read_text())
     assert found["num_images"] == result["dataset"]["num_test"] == 4
@@ -248,8 +236,9 @@ def test_a_report_that_cannot_be_drawn_does_not_end_a_run(
 
 
 def test_ctrl_c_ends_the_drawing_and_not_the_run(here):
-    run, folder = run_in("run")  # its page is older than these weights
-    config = folder.read_config()
+    folder = RunFolder("run")
+    config, result = folder.read_config(), json.loads(folder.result.read_text())
+    run = Run(result, folder.history(), vitedu.load("run"))
     test = open_sources(config, torch.device("cpu")).test
     said = "report.html could not be drawn: it was stopped; `vitedu report RUN`"
     with pytest.warns(UserWarning, match=said):

@@ -1,7 +1,7 @@
 import json
+from pathlib import Path
 
 import pytest
-import torch
 from PIL import Image
 
 import vitedu
@@ -163,37 +163,22 @@ def test_a_loss_that_is_not_finite_stops_with_the_way_out(here, sentence):
     assert "between steps" in said and "precision fp32" in said
 
 
-def digit_folder(folder, count=20):
-    """The first test digits as pictures in class folders; and a flat twin."""
-    digits = load_dataset("digits").test
-    rows = ["filename,class_index"]
-    for index in range(count):
-        label = int(digits.labels[index])
-        image = Image.fromarray(digits.images[index, 0].numpy())
-        for path in (
-            folder / f"classes/{label}/{index:02}.png",
-            folder / f"flat/{index:02}.png",
-        ):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            image.save(path)
-        rows.append(f"{index:02}.png,{label}")
-    (folder / "labels.csv").write_text("\n".join(rows) + "\n")
-
-
-def test_evaluate_reads_folders_of_pictures(run, answer):
-    digit_folder(run.parent)
-    model = vitedu.load(run)
-    test = load_dataset("digits").test
-    pixels = vitedu.data.normalise(test.images[:20], model.preprocess)
-    with torch.no_grad():
-        right = model(pixels).argmax(dim=1) == test.labels[:20]
-    classes = answer("evaluate", run, "classes")
-    flat = answer("evaluate", run, "flat", "labels=labels.csv")
-    for found in (classes, flat):
+def test_evaluate_reads_class_folders_and_a_folder_with_labels(run, answer):
+    test, rows = load_dataset("digits").test.first(20), []
+    for index, label in enumerate(test.labels.tolist()):
+        for folder in (f"classes/{label}", "flat"):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            image = Image.fromarray(test.images[index, 0].numpy())
+            image.save(f"{folder}/{index:02}.png")
+        rows.append(f"{index:02}.png,{label}\n")
+    Path("labels.csv").write_text(f"filename,class_index\n{''.join(rows)}")
+    want = vitedu.evaluate.accuracy(run, test)
+    for words in (["classes"], ["flat", "labels=labels.csv"]):
+        found = answer("evaluate", run, *words)
         assert found["num_images"] == 20
-        assert found["num_correct"] == int(right.sum())
-        assert found["num_correct"] <= found["num_top5_correct"] <= 20
-    assert classes["loss"] == pytest.approx(flat["loss"])
+        assert found["num_correct"] == want.num_correct
+        assert found["num_top5_correct"] == want.num_top5_correct
+        assert found["loss"] == pytest.approx(want.loss)
 
 
 def test_ctrl_c_ends_any_command_in_a_word(monkeypatch, capsys):

@@ -36,6 +36,14 @@ def shapes(*words):
     return ["train", *words, *TINY, "--tier", "smoke", "steps=1", "--dry-run"]
 
 
+@pytest.fixture
+def photos(here):
+    """Pictures of two classes, ten to train on and two to test."""
+    write_pictures(here / "photos/train", ants=3, bees=7)
+    write_pictures(here / "photos/val", ants=1, bees=1)
+    return here / "photos"
+
+
 def everything(folder):
     """Every path below a folder with its content and date."""
     return {
@@ -78,10 +86,8 @@ def test_json_has_the_numbers(here, answer):
     assert data["smallest"]["count"] <= data["largest"]["count"]
 
 
-def test_it_tells_of_class_sizes_and_of_unreadable_pictures(here, capsys):
-    write_pictures(here / "photos/train", ants=3, bees=7)
-    write_pictures(here / "photos/val", ants=1, bees=1)
-    (here / "photos/train/ants/broken.png").write_bytes(b"not a picture")
+def test_it_tells_of_class_sizes_and_of_unreadable_pictures(photos, capsys):
+    (photos / "train/ants/broken.png").write_bytes(b"not a picture")
     assert main(shapes()) == 0
     out, err = capsys.readouterr()
     sizes = "3 images to train on in the smallest (ants), 7 in the largest (be"
@@ -92,11 +98,9 @@ def test_it_tells_of_class_sizes_and_of_unreadable_pictures(here, capsys):
     assert "ants/broken.png" in out
 
 
-def test_a_model_too_large_to_be_timed_is_not(here, capsys):
+def test_a_model_too_large_to_be_timed_is_not(photos, capsys):
     words = ["model.image_size=448", "model.patch_size=4", "batch_size=1"]
     words += ["model.embed_dim=256", "model.mlp_dim=1024", "model.depth=9"]
-    write_pictures(here / "photos/train", ants=3, bees=7)
-    write_pictures(here / "photos/val", ants=1, bees=1)
     command = ["train", "shapes-small", "data=photos", "threads=1", *words]
     assert main([*command, "--device", "cpu", "--dry-run"]) == 0
     out, err = capsys.readouterr()
@@ -136,9 +140,7 @@ def test_a_batch_of_more_images_than_there_are_is_measured_as_all_of_them(
     assert re.search(r"1,000,000 \(all [\d,]+ images at once\)", err)
 
 
-def test_a_model_that_is_not_counted_is_still_timed(here, answer, tmp_path):
-    write_pictures(here / "photos/train", ants=4, bees=4)
-    write_pictures(here / "photos/val", ants=1, bees=1)
+def test_a_model_that_is_not_counted_is_still_timed(photos, answer):
     values = answer(*shapes("model.pool=map"))
     assert values["memory"]["enough"] is None
     assert "counted for" in values["memory"]["unknown"]
@@ -207,10 +209,8 @@ def test_several_processes_give_one_answer(here):
     ],
 )
 def test_what_a_run_refuses_is_refused_in_the_same_sentence(
-    here, words, sentence
+    here, photos, words, sentence
 ):
-    write_pictures(here / "photos/train", ants=4, bees=4)
-    write_pictures(here / "photos/val", ants=1, bees=1)
     (here / "mine").mkdir()
     (here / "mine/letter.txt").touch()
     assert sentence(*words, "--dry-run") == sentence(*words)

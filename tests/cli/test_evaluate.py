@@ -11,6 +11,7 @@ from PIL import Image
 
 import vitedu
 from tests.cli.small import write_model
+from tests.evaluate.objectnet import write_objectnet
 from tests.photographs import photographed
 from vitedu.cli import main
 from vitedu.data import prepare
@@ -129,19 +130,7 @@ def test_shards_keep_the_names_that_real_labels_need(
 
 @pytest.fixture
 def objectnet(here):
-    """ObjectNet with one class, whose picture has its border."""
-    root = here / "objectnet-1.0"
-    (root / "mappings").mkdir(parents=True)
-    put("cat", root / "images" / "cat" / "1.jpg")
-    for name, values in (
-        ("folder_to_objectnet_label", {"cat": "Cat"}),
-        ("objectnet_to_imagenet_1k", {"Cat": "Egyptian cat; tabby"}),
-        ("pytorch_to_imagenet_2012_id", {"285": 0, "281": 1}),
-    ):
-        (root / "mappings" / f"{name}.json").write_text(json.dumps(values))
-    labels = root / "mappings" / "imagenet_to_label_2012_v2"
-    labels.write_text("Egyptian cat\ntabby\n")
-    return root
+    return write_objectnet(here / "objectnet-1.0")
 
 
 def test_digits_stand_in_for_mnist_if_asked(here, answer):
@@ -153,8 +142,8 @@ def test_digits_stand_in_for_mnist_if_asked(here, answer):
 def test_objectnet_is_known_by_its_folder(weights, objectnet, answer):
     for folder in (objectnet, objectnet / "images"):
         found = answer("evaluate", weights, folder)
-        assert (found["num_correct"], found["num_images"]) == (1, 1)
-        assert (found["top5_accuracy"], found["num_classes"]) == (100.0, 1)
+        assert (found["num_correct"], found["num_images"]) == (1, 3)
+        assert (found["top5_accuracy"], found["num_classes"]) == (100.0, 2)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 
 import vitedu
+from tests.evaluate.objectnet import write_objectnet
 from tests.evaluate.small import small
 from vitedu import UserError
 from vitedu.data import photo
@@ -141,49 +142,10 @@ def test_a_model_with_other_classes_is_refused(folder, tmp_path, names):
 
 # --- ObjectNet
 
-# folder, label, and what ImageNet calls it; the last isn't in ImageNet
-THINGS = [
-    ("coffee_drink", "Coffee", ["espresso", "coffee mug"]),
-    ("house_cat", "Cat", ["Egyptian cat"]),
-    ("air_freshener", "Air freshener", []),
-]
-
 
 @pytest.fixture
 def root(tmp_path):
-    """A small ObjectNet: coffee twice, a cat that is called a coffee, and more.
-
-    The list of labels is in another order than a model's classes, as ImageNet's
-    own is.
-    """
-    names = imagenet_classes().names
-    lines = list(range(1000))[::-1]  # line i has the class lines[i]
-    root = tmp_path / "objectnet-1.0"
-    mappings = root / "mappings"
-    mappings.mkdir(parents=True)
-    files = {
-        "folder_to_objectnet_label.json": {x: y for x, y, _ in THINGS},
-        "objectnet_to_imagenet_1k.json": {
-            y: "; ".join(z) for _, y, z in THINGS if z
-        },
-        "pytorch_to_imagenet_2012_id.json": {
-            str(index): line for line, index in enumerate(lines)
-        },
-    }
-    for name, values in files.items():
-        (mappings / name).write_text(json.dumps(values))
-    text = "\n".join(names[index] for index in lines)
-    (mappings / "imagenet_to_label_2012_v2").write_text(text + "\n")
-    for folder, name, shown in (
-        ("coffee_drink", "1.png", "coffee"),
-        ("coffee_drink", "2.png", "cat"),
-        ("house_cat", "1.png", "cat"),
-        ("air_freshener", "1.png", "rocket"),
-    ):
-        (root / "images" / folder).mkdir(parents=True, exist_ok=True)
-        framed = ImageOps.expand(photo(shown).resize((48, 48)), 2, "red")
-        framed.save(root / "images" / folder / name)
-    return root
+    return write_objectnet(tmp_path / "objectnet-1.0")
 
 
 def test_only_the_classes_of_imagenet_count(root):

@@ -95,8 +95,8 @@ def template(name: str, **filters: Callable[..., Any]) -> Template:
     )
     environment.filters |= {"count": "{:,}".format, "jpeg": jpeg} | filters
     folder = files(__package__)
-    style = folder.joinpath("style.css").read_text("utf-8")
-    environment.globals["style"] = Markup(style)
+    head = folder.joinpath("head.html").read_text("utf-8")
+    environment.globals["head"] = Markup(head)
     return environment.from_string(folder.joinpath(name).read_text("utf-8"))
 
 

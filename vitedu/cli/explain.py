@@ -34,8 +34,6 @@ def explain(options: argparse.Namespace) -> Answer:
     model = load(
         weights, device=find_device(options.device), **load_fields(fields)
     )
-    # the user's matplotlib backend may not be available, and isn't needed
-    os.environ["MPLBACKEND"] = "agg"
     from vitedu.figures.report.explanation import render
 
     values, lines = [], []

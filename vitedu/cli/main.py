@@ -6,6 +6,7 @@ code 2.
 
 import argparse
 import json
+import os
 import sys
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -69,6 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code; see EXIT_CODES."""
     arguments = sys.argv[1:] if arguments is None else arguments
     before, _ = split_at_dashes(arguments)
+    # the user's matplotlib backend may not be available, and isn't needed
+    os.environ["MPLBACKEND"] = "agg"
     for stream in (sys.stdout, sys.stderr):
         # a terminal that is not UTF-8, a file name that is not
         if hasattr(stream, "reconfigure"):

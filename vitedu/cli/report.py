@@ -36,8 +36,6 @@ def report(options: argparse.Namespace) -> Answer:
     device = find_device(options.device)
     run = Run(result, folder.history(), load(folder.weights, device=device))
     test = find_test_part(config, result, device, fields.get("data"))
-    # the user's matplotlib backend may not be available, and isn't needed
-    os.environ["MPLBACKEND"] = "agg"
     from vitedu.figures.report.page import write_report
 
     measured = write_report(run, folder, test)

@@ -1,7 +1,6 @@
 """`vitedu train`: a recipe, with settings as name=value."""
 
 import argparse
-import os
 import shlex
 import signal
 from dataclasses import replace
@@ -137,8 +136,6 @@ def trained(
     if options.fresh and is_first and (old := folder.set_aside()):
         say(f"the run that was there is now in {old}")
     reporter = Reporter(out)
-    # the user's matplotlib backend may not be available, and isn't needed
-    os.environ["MPLBACKEND"] = "agg"
     with Interrupt() as interrupt:
 
         def stepped() -> bool:

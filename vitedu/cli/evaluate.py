@@ -156,14 +156,9 @@ def array_test(model: Network, weights: str, dataset: Dataset) -> Test:
             f"{dataset.name} has {counted(len(dataset.class_names), 'class')}, "
             f"{weights} has {model.config.num_classes}"
         )
-    batches = batches_of(
-        model,
-        # matched with the model's classes by number, not by name
-        replace(dataset.test, class_names=()),
-        batch_size=256,
-        num_workers=0,
-        by_class_of_model=True,
-    )
+    # matched with the model's classes by number, not by name
+    images = replace(dataset.test, class_names=())
+    batches = batches_of(model, images, batch_size=256, num_workers=0)
     values = {"dataset": {"name": dataset.name, "digest": dataset.digest}}
     what = f"test images of {dataset.name}"
     return Test(values, batches, what, dataset.class_names)

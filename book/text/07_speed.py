@@ -112,8 +112,8 @@ for dtype in (torch.float32, torch.float16):
 #
 # A computer keeps a number the way you'd write $6.02 \cdot 10^{23}$: a few digits and a
 # power, but of two. One bit is the sign, some are the exponent $e$, and the remaining $k$
-# are the fraction, a whole number $m$ from $0$ to $2^k - 1$. Here's one tenth in three formats. The exponent is
-# stored with an offset, so that it needs no sign.
+# are the fraction, a whole number $m$ from $0$ to $2^k - 1$. Here's one tenth in three
+# formats. The exponent is stored with an offset, so that it needs no sign.
 
 # %% tags=["hide-input"]
 figures.show(*speed.formats(0.1))
@@ -289,8 +289,8 @@ print("checked: more than half become 0; times 65,536, hardly any")
 # %% [markdown]
 # More than half of them would be lost, and nearly all of the rest are in the pale strip,
 # where numbers have fewer bits. But the whole dark part is empty. And it's easy to enlarge
-# gradients, because derivatives are linear. Multiply the loss by some $s$, and every gradient is multiplied by $s$, whether it
-# belongs to an output or to a weight $w$:
+# gradients, because derivatives are linear. Multiply the loss by some $s$, and every
+# gradient is multiplied by $s$, whether it belongs to an output or to a weight $w$:
 #
 # $$ \frac{\partial \, (s \, \ell)}{\partial w} = s \, \frac{\partial \ell}{\partial w} $$
 #
@@ -377,10 +377,11 @@ print("checked: step for step the weights and scale of torch's GradScaler")
 
 # %% [markdown]
 # Your class does what PyTorch's `torch.amp.GradScaler` does, overflows included. Does it
-# rescue a run? Our small network has large gradients and needs no rescue, so `shrink` divides
-# the loss by 65,536, and most of the gradients become too small for `float16`. We train three times: in `float32`, in `float16` without scaling, and
-# in `float16` with your scaler, which begins at $1$ and knows nothing. Adam's $\epsilon$
-# shrinks with the gradients, so that only the format makes a difference.
+# rescue a run? Our small network has large gradients and needs no rescue, so `shrink`
+# divides the loss by 65,536, and most of the gradients become too small for `float16`. We
+# train three times: in `float32`, in `float16` without scaling, and in `float16` with your
+# scaler, which begins at $1$ and knows nothing. Adam's $\epsilon$ shrinks with the
+# gradients, so that only the format makes a difference.
 
 # %% tags=["nbval-ignore-output"]
 shrunk = partial(mixed_step, shrink=65_536)
@@ -492,8 +493,8 @@ print("checked: what's kept is what budget says, to the byte")
 # ## What you gained
 #
 # Half the bits, twice the speed? Before you make something faster, find out where the time
-# goes. That's called a *profile*. We watch one training step of your ViT-Ti/16 on this processor, in
-# `float32`, and add up the time by kind of operation.
+# goes. That's called a *profile*. We watch one training step of your ViT-Ti/16 on this
+# processor, in `float32`, and add up the time by kind of operation.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 images, labels = torch.randn(BATCH, 3, 224, 224), torch.arange(BATCH)
@@ -781,8 +782,9 @@ for eps in (1e-7, 1e-4):
 # %% [markdown]
 # The smaller one only replaces NaN by huge losses. $\hat v$ comes from *squares*, and Adam
 # stores only a thousandth of each new one. In `float16` that's zero for any gradient below
-# about $0.005$. Such a gradient is divided by nearly nothing, and the weights leap away. With the larger $\epsilon$ the
-# network survives, but Adam no longer sees how small its gradients are.
+# about $0.005$. Such a gradient is divided by nearly nothing, and the weights leap away.
+# With the larger $\epsilon$ the network survives, but Adam no longer sees how small its
+# gradients are.
 #
 # ### One missing line
 #

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
-from vitedu.figures.palette import CLASS, DARK, MAP, NIGHT, PATCHES, STREAM
+from vitedu.figures.palette import (
+    ATTENTION,
+    CLASS,
+    DARK,
+    MAP,
+    NIGHT,
+    PATCHES,
+    POSITIONS,
+    STREAM,
+    TINTS,
+)
 from vitedu.figures.schematic import arrow, canvas, column, label, line
 
 if TYPE_CHECKING:
@@ -28,7 +38,7 @@ def digit_grid(
     for axes in grid.flat:
         axes.axis("off")
     for axes, image, title in zip(grid.flat, images, titles, strict=False):
-        axes.imshow(image[0].numpy(), cmap="gray_r")
+        axes.imshow(image[0].numpy(force=True), cmap="gray_r")
         axes.set_title(title, fontsize=12)
         size = image.shape[-1]
         for edge in range(patch_size or size, size, patch_size or size):
@@ -111,7 +121,8 @@ def rates(mistakes: Mapping[float, float]) -> "tuple[Figure, str]":
 
 
 def ladder(
-    rungs: Mapping[str, Sequence[float]], errors: Mapping[str, float]
+    rungs: Mapping[str, Sequence[float]],
+    means: Mapping[str, tuple[float, float]],
 ) -> "tuple[Figure, str]":
     """Mistakes in percent, a row per rung: seeds, their mean and its error."""
     figure, axes = chart(WIDTH, 0.62 * len(rungs) + 0.7)
@@ -121,7 +132,7 @@ def ladder(
     beside = axes.get_yaxis_transform()
     listed = []
     for row, (name, values) in enumerate(rungs.items()):
-        mean, error = sum(values) / len(values), errors[name]
+        mean, error = means[name]
         number = f"{mean:.1f} ± {error:.1f}"
         listed.append(f"{name} {number}")
         below = [row + 0.2] * len(values)
@@ -133,6 +144,48 @@ def ladder(
     axes.grid(axis="x", alpha=0.3)
     bare(axes)
     return figure, f"Mistakes on held-out digits, percent: {'; '.join(listed)}."
+
+
+def ruler(
+    ratios: Mapping[str, Mapping[str, float]],
+) -> "tuple[Figure, str]":
+    """Gains in units of their errors, a row per change, a mark per measurement.
+
+    Up to 2 the ground says "no result", from 2 to 3 "hint", beyond "result".
+    """
+    changes = list(next(iter(ratios.values())))
+    every = [value for each in ratios.values() for value in each.values()]
+    low, high = min(-1.0, *every) - 0.5, max(5.0, *every) + 0.5
+    figure, axes = chart(WIDTH, 0.5 * len(changes) + 1.5)
+    zones = {"no result": (low, 2), "hint": (2, 3), "result": (3, high)}
+    tints = (TINTS[STREAM], TINTS[POSITIONS], TINTS[ATTENTION])
+    for (name, (start, end)), tint in zip(zones.items(), tints, strict=True):
+        axes.axvspan(start, end, color=tint, linewidth=0)
+        place = ((max(start, -0.5) + end) / 2, -0.75)
+        label(axes, place, name, DARK, 11)
+    looks = ({"markerfacecolor": "white"}, {})
+    for (name, each), look in zip(ratios.items(), looks, strict=False):
+        rows = range(len(changes))
+        axes.plot(
+            [each[change] for change in changes],
+            rows,
+            "o",
+            color=DARK,
+            markersize=8,
+            label=name,
+            **look,
+        )
+    axes.set_yticks(range(len(changes)), changes, fontsize=12)
+    axes.set(ylim=(len(changes) - 0.5, -1.1), xlim=(low, high))
+    axes.set(xlabel="gain, divided by its error")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.25), ncols=2)
+    bare(axes, "top", "right", "left")
+    listed = [
+        f"with {name}: "
+        + ", ".join(f"{change} {value:.1f}" for change, value in each.items())
+        for name, each in ratios.items()
+    ]
+    return figure, f"Gains in units of their errors {'; '.join(listed)}."
 
 
 def runs(
@@ -181,7 +234,7 @@ def paths(walks: Mapping[str, Tensor]) -> "tuple[Figure, str]":
     figure, panels = chart(WIDTH, 3.6, len(walks), 1, **shared)
     listed = []
     for axes, (name, walk) in zip(panels, walks.items(), strict=True):
-        axes.plot(walk.numpy(), color=DARK, linewidth=0.4, alpha=0.4)
+        axes.plot(walk.numpy(force=True), color=DARK, linewidth=0.4, alpha=0.4)
         axes.axhline(0, color=CLASS, linewidth=1.2)
         axes.set_title(f"rate: {name}", fontsize=12)
         axes.set_ylabel("weight")
@@ -206,7 +259,7 @@ def confusion(
     without_diagonal = counts.double().fill_diagonal_(math.nan)
     colors = colormaps[MAP].with_extremes(bad="white")
     shown = axes.imshow(
-        without_diagonal.numpy(), cmap=colors, vmin=0, vmax=most
+        without_diagonal.numpy(force=True), cmap=colors, vmin=0, vmax=most
     )
     for true, answered in counts.nonzero().tolist():
         count = int(counts[true, answered])
@@ -239,7 +292,7 @@ def two_maps(
     figure, panels = chart(WIDTH, 3.2, 1, 2)
     listed = []
     for axes, values, name in zip(panels, (left, right), names, strict=True):
-        axes.imshow(values.numpy(), cmap=MAP)
+        axes.imshow(values.numpy(force=True), cmap=MAP)
         middle = (values.max() + values.min()) / 2
         places = 0 if values.max() >= 10 else 2
         for y, row in enumerate(values.tolist()):

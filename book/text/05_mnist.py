@@ -16,15 +16,27 @@ import vitedu
 # Who wins? In chapter 4 the weights came out of a file. Today you train them yourself, and
 # learn to tell a better recipe from a lucky run.
 
+# %% tags=["nbval-ignore-output", "hide-input"]
+import os
+
+import torch
+
+from vitedu.train import find_device, recipe
+from vitedu.train.finetune import tier_of
+
+torch.set_num_threads(1)
+_ = torch.manual_seed(0)
+TIER = os.environ.get("VITEDU_TIER") or tier_of("auto")
+device = find_device("auto" if TIER == "gpu" else "cpu")
+print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
+
 # %% tags=["hide-input"]
 import math
-import os
 import statistics
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-import torch
 import torch.nn.functional as F
 from einops import rearrange
 from torch import nn
@@ -35,15 +47,6 @@ from vitedu.figures.chapters import mnist
 from vitedu.model import ViT as PackageViT
 from vitedu.model import record_attention
 from vitedu.plain import ViT, patchify
-from vitedu.train import find_device, recipe
-from vitedu.train.finetune import tier_of
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-torch.set_num_threads(1)
-_ = torch.manual_seed(0)
-TIER = os.environ.get("VITEDU_TIER") or tier_of("auto")
-device = find_device("auto" if TIER == "gpu" else "cpu")
-print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
 
 # %% [markdown]
 # MNIST ([LeCun et al. 1998](https://doi.org/10.1109/5.726791)) is a set of 70,000

@@ -203,3 +203,48 @@ def test_the_documented_difficulty_is_the_recorded_one():
         for model in ("linear", "cnn", "vit"):
             row.append(f"{metrics[f'{model}_{thousands}k']['value']:.1f}")
         assert row in [line.split() for line in shapes.__doc__.splitlines()]
+
+
+def test_targets_leave_the_images_and_labels_as_they_are():
+    images, labels, targets = make_arrays(40, 32, 16, seed=3, targets=True)
+    plain = make_arrays(40, 32, 16, seed=3)
+    assert np.array_equal(images, plain[0]) and np.array_equal(labels, plain[1])
+    assert [len(each) for each in targets] == [40] * 4
+
+
+def test_masks_hold_the_figure_and_boxes_fit_them():
+    images, _, targets = make_arrays(64, (48, 80), 16, seed=1, targets=True)
+    for image, mask, box in zip(
+        images, targets.masks, targets.boxes, strict=True
+    ):
+        left, top, right, bottom = box
+        rows, columns = np.nonzero(mask)
+        assert (left, right) == (columns.min(), columns.max() + 1)
+        assert (top, bottom) == (rows.min(), rows.max() + 1)
+        # the figure differs from its ground by 50 levels in each channel;
+        # texture and what lies there may bring the two nearer
+        inside, outside = image[:, mask].mean(1), image[:, ~mask].mean(1)
+        assert np.abs(inside - outside).max() > 20
+
+
+def test_the_figure_turns_about_its_place():
+    _, labels, targets = make_arrays(64, 64, 4, seed=2, targets=True)
+    name = class_names(4).index("disc")
+    checked = 0
+    for label, place, box in zip(
+        labels, targets.places, targets.boxes, strict=True
+    ):
+        if label == name and box.min() > 0 and box.max() < 64:
+            middle = (box[:2] + box[2:]) / 2
+            assert np.abs(middle - place).max() <= 1  # to a pixel
+            checked += 1
+    assert checked > 5
+
+
+def test_counts_are_of_the_figure_and_the_distractors_that_show():
+    _, _, targets = make_arrays(400, 64, 10, targets=True)
+    shares = np.bincount(targets.counts, minlength=5) / 400
+    # each of three is there in half of the images: 1/8, 3/8, 3/8, 1/8, but for
+    # those that others hide
+    assert shares[0] == 0 and len(shares) == 5
+    assert np.abs(shares[1:] - [0.125, 0.375, 0.375, 0.125]).max() < 0.06

@@ -1,6 +1,7 @@
 """The procedural image set `shapes`: coloured figures on textured ground.
 
 images, labels = make_arrays(1000, image_size=64, num_classes=10, seed=0)
+images, labels, targets = make_arrays(1000, targets=True)  # masks, boxes, ...
 
 Only the form depends on the class: place, size, angle, colours, ground and
 distractors are drawn alike for all. Bytes are equal on every machine: every
@@ -31,7 +32,7 @@ from functools import cache, reduce
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy import ndarray as Array
@@ -84,6 +85,19 @@ def class_names(num_classes: int = 10) -> tuple[str, ...]:
     return tuple(sorted(FORMS[:num_classes]))
 
 
+class Targets(NamedTuple):
+    """What images show beside the figure's class; places are in pixels."""
+
+    # (b,) int64: the figure, and as many of three distractors as can be seen
+    counts: Array
+    places: Array  # (b, 2) float32: x and y of the point the figure turns about
+    # (b, h, w) bool: the whole figure, also where the thin bar crosses it
+    masks: Array
+    # (b, 4) int64: xmin, ymin, xmax, ymax of the mask; the last two are beyond
+    boxes: Array
+
+
+@overload
 def make_arrays(
     num_images: int,
     image_size: int | tuple[int, int] = 64,
@@ -91,12 +105,37 @@ def make_arrays(
     seed: int = 0,
     *,
     start: int = 0,
-) -> tuple[Array, Array]:
+    targets: Literal[False] = False,
+) -> tuple[Array, Array]: ...
+
+
+@overload
+def make_arrays(
+    num_images: int,
+    image_size: int | tuple[int, int] = 64,
+    num_classes: int = 10,
+    seed: int = 0,
+    *,
+    start: int = 0,
+    targets: Literal[True],
+) -> tuple[Array, Array, Targets]: ...
+
+
+def make_arrays(
+    num_images: int,
+    image_size: int | tuple[int, int] = 64,
+    num_classes: int = 10,
+    seed: int = 0,
+    *,
+    start: int = 0,
+    targets: bool = False,
+) -> tuple[Array, Array] | tuple[Array, Array, Targets]:
     """Draw `num_images` from `start` on: uint8 (b, 3, h, w), int64 (b,).
 
     `image_size` is one side or (height, width), 16 to 1024 pixels each. Label i
     is i modulo `num_classes`, so classes are balanced: shuffle before training.
-    For test images use another seed.
+    For test images use another seed. With `targets` also `Targets`; the images
+    are the same.
 
     UserError: sizes, counts or seed out of range.
     """
@@ -110,13 +149,19 @@ def make_arrays(
 
     images = np.empty((num_images, 3, *size), np.uint8)
     labels = np.arange(start, start + num_images, dtype=np.int64) % num_classes
+    found = []
     # Few enough for the cache, many enough to hide numpy's calls.
     chunk = max(1, PIXELS_AT_ONCE // (size[0] * size[1]))
     for first in range(0, num_images, chunk):
         some = labels[first : first + chunk]
         draws = _Draws(seed, start + first, len(some), size)
-        images[first : first + chunk] = _paint(some, names, draws)
-    return images, labels
+        images[first : first + chunk], told = _paint(some, names, draws)
+        if targets:
+            found.append(told)
+    if not targets:
+        return images, labels
+    columns = map(np.concatenate, zip(*found, strict=True))
+    return images, labels, Targets(*columns)
 
 
 def write_folder(
@@ -181,7 +226,9 @@ def _write_part(folder: Path, total: int, arguments: tuple) -> None:
         path.write_bytes(jpeg.getvalue())
 
 
-def _paint(labels: Array, names: tuple[str, ...], draws: "_Draws") -> Array:
+def _paint(
+    labels: Array, names: tuple[str, ...], draws: "_Draws"
+) -> tuple[Array, Targets]:
     """Images of the classes `labels` (b,): (b, 3, h, w) uint8.
 
     Back to front: ground, blob, bar, figure, thin bar, pixel noise.
@@ -191,8 +238,10 @@ def _paint(labels: Array, names: tuple[str, ...], draws: "_Draws") -> Array:
     ground = draws.levels(DARKEST, DARKEST + LEVELS)
     change = clouds * draws.levels(-GROUND, GROUND + 1)
     canvas = ground + (change + waves * draws.levels(-GROUND, GROUND + 1) >> 7)
-    for longest, broadest in ((90, 90), (300, 40)):
+    blob, bar = (
         _distract(canvas, draws, longest, broadest)
+        for longest, broadest in ((90, 90), (300, 40))
+    )
 
     radius = draws.length(*RADIUS)
     place = draws.place(margin=radius * 85 // 100)
@@ -201,20 +250,38 @@ def _paint(labels: Array, names: tuple[str, ...], draws: "_Draws") -> Array:
     rise = draws.levels(MIN_CONTRAST, LEVELS - MIN_CONTRAST)
     colour = DARKEST + (ground - DARKEST + rise) % LEVELS
     colour = colour + (clouds * draws.levels(-FIGURE, FIGURE + 1) >> 7)
+    masks = np.zeros((len(labels), *draws.size), bool)
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
         edge = outline(names[label], place.rows(rows), radius[rows, :, None])
         canvas[rows] = _cover(canvas[rows], edge, colour[rows])
+        masks[rows] = edge < 0
 
-    _distract(canvas, draws, 450, 15)
+    thin = _distract(canvas, draws, 450, 15)
     canvas += draws.noise()
-    return np.clip(canvas, 0, 255, out=canvas).astype(np.uint8)
+    images = np.clip(canvas, 0, 255, out=canvas).astype(np.uint8)
+    shown = (blob & ~(bar | masks | thin), bar & ~(masks | thin), thin, masks)
+    counts = sum(each.any(axis=(1, 2)).astype(np.int64) for each in shown)
+    return images, Targets(counts, place.centres(), masks, boxes_of(masks))
+
+
+def boxes_of(masks: Array) -> Array:
+    """Of masks (b, h, w), none of them empty: (b, 4), as in `Targets`."""
+    edges = []
+    for axis in (1, 2):  # columns, then rows
+        used = masks.any(axis=axis)
+        edges.append((used.argmax(1), used.shape[1] - used[:, ::-1].argmax(1)))
+    (left, right), (top, bottom) = edges
+    return np.stack((left, top, right, bottom), axis=1)
 
 
 def _distract(
     canvas: Array, draws: "_Draws", longest: int, broadest: int
-) -> None:
-    """Paint bars (blobs, if both limits are equal) into half of the images."""
+) -> Array:
+    """Paint bars (blobs, if both limits are equal) into half of the images.
+
+    Where they are: (b, h, w) bool.
+    """
     rows = np.flatnonzero(draws.between(0, 2))
     place = draws.place().rows(rows)
     colour = draws.levels(DARKEST, DARKEST + LEVELS)[rows]
@@ -226,6 +293,9 @@ def _distract(
     is_blob = longest == broadest
     edge = circle_of(u, v, half_u) if is_blob else box_of(u, v, half_u, half_v)
     canvas[rows] = _cover(canvas[rows], edge, colour)
+    where = np.zeros((draws.count, *draws.size), bool)
+    where[rows] = edge < 0
+    return where
 
 
 def _cover(canvas: Array, edge: Array, colour: Array) -> Array:
@@ -333,6 +403,11 @@ class Place(NamedTuple):
         x = self.right * cosine >> SINE_BITS
         y = self.down * sine[angle, None] >> SINE_BITS
         return x.astype(np.int32)[:, None, :] + y.astype(np.int32)[:, :, None]
+
+    def centres(self) -> Array:
+        """(b, 2) float32: x and y in pixels."""
+        first = np.stack((self.right[:, 0], self.down[:, 0]), axis=1)
+        return ((PIXEL // 2 - first) / PIXEL).astype(np.float32)
 
     def rows(self, chosen: Array) -> "Place":
         return Place(*(rows[chosen] for rows in self))

@@ -130,7 +130,9 @@ def grouped(names: Iterable[str]) -> str:
 
 def info_data() -> Answer:
     places = where()
-    places |= {name: present(name) for name in sets_of("zip", "torchvision")}
+    places |= {
+        name: present(name) for name in sets_of("zip", "torchvision", "boxes")
+    }
     values = {
         name: place and {"path": str(place.path), "from": place.origin}
         for name, place in places.items()

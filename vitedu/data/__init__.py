@@ -16,6 +16,7 @@ from vitedu.data.open import (
     load_folder,
 )
 from vitedu.data.prepare import Prepared, prepare
+from vitedu.data.readers.boxes import Boxed, BoxedSet, load_boxes
 from vitedu.data.readers.photos import photo
 from vitedu.data.readers.torch_dataset import from_torch
 from vitedu.pictures import PreprocessSpec, normalise, read_image
@@ -23,6 +24,8 @@ from vitedu.pictures import PreprocessSpec, normalise, read_image
 __all__ = [
     "ArraySource",
     "Augment",
+    "Boxed",
+    "BoxedSet",
     "Dataset",
     "ImageSource",
     "Location",
@@ -37,6 +40,7 @@ __all__ = [
     "find_images",
     "folder_of",
     "from_torch",
+    "load_boxes",
     "load_dataset",
     "load_folder",
     "locate",

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from vitedu.errors import UserError
 from vitedu.files import user_path
 
-Kind = Literal["package", "idx", "cifar", "npz", "zip", "torchvision"]
+Kind = Literal["package", "idx", "cifar", "npz", "zip", "torchvision", "boxes"]
 ARRAYS: tuple[Kind, ...] = ("package", "idx", "cifar", "npz")
 # A path below the set's folder and the files in it, each of which may have
 # ".gz" behind its name. No files: the path is a file itself.
@@ -40,7 +40,8 @@ class NamedSet:
             archive of one; "npz" a file with x_train, y_train, x_test and
             y_test; "package" such a file in this package; "zip" class folders
             in train/ and val/, packed below a folder named like the zip;
-            "torchvision" that library, which also downloads
+            "torchvision" that library, which also downloads; "boxes" pictures
+            with boxes, for `load_boxes`
         class_names: names of labels 0, 1, ...; () if the files have them
         files: what to download; for "idx" images and labels to train on, then
             images and labels to test on
@@ -214,6 +215,16 @@ CATALOGUE: dict[str, NamedSet] = {
             ),
         ),
         ("https://download.pytorch.org/tutorial/",),
+    ),
+    # of which the package has twelve pictures
+    "bccd": NamedSet(
+        "Blood cells (BCCD)",
+        "boxes",
+        ("RBC", "WBC", "Platelets"),
+        layouts=(
+            (".", ("boxes.csv", "train.txt", "val.txt", "test.txt")),
+            (".", ("test.csv", "BCCD/ImageSets/Main/train.txt")),
+        ),
     ),
     "caltech101": _by_torchvision("Caltech-101", "Caltech101"),
     "clevr-count": _by_torchvision(

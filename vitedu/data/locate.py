@@ -69,7 +69,7 @@ def locate(
     check_name(name, *ARRAYS, "zip")
     named = CATALOGUE[name]
     if data is not None:
-        return Location(_given(name, user_path(data)), f"data={data}")
+        return locate_given(name, data)
     if found := present(name):
         return found
     if is_offline():
@@ -98,6 +98,11 @@ def locate(
     return Location(path, "cache")
 
 
+def locate_given(name: str, data: str | Path) -> Location:
+    """A set at `data`. UserError: `data` isn't what it needs."""
+    return Location(_given(name, user_path(data)), f"data={data}")
+
+
 def where() -> dict[str, Location | None]:
     """Where each named set of arrays is, without downloading; None: nowhere."""
     return {name: present(name) for name in sets_of(*ARRAYS)}
@@ -122,6 +127,11 @@ def holds(name: str, path: Path) -> bool:
 
 def check_name(name: str, *kinds: Kind) -> None:
     kind = kind_of(name)
+    if kind == "boxes":
+        raise UserError(
+            f"{name} is a set of pictures with boxes; read it with "
+            f"vitedu.data.load_boxes({name!r})"
+        )
     if kind is not None and kind not in kinds:
         raise UserError(
             f"{name} is a set of pictures in folders, not of arrays; read it "
@@ -195,7 +205,10 @@ def _found(named: NamedSet, folder: Path) -> Path | None:
 
 
 def _files(named: NamedSet) -> str:
-    return ", ".join(file.name for file in named.files)
+    listed = [file.name for file in named.files]
+    return ", ".join(
+        listed or [file for _, x in named.layouts[:1] for file in x]
+    )
 
 
 def _by_hand(name: str) -> str:

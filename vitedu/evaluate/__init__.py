@@ -1,7 +1,7 @@
 """Measures of a trained model.
 
-What is called an accuracy is in percent, here as in logs, results and reports;
-probabilities, recall and precision are shares in 0..1. (The chapters' own few
+What is called an accuracy, and average precision, are in percent, here as in
+logs, results and reports; probabilities, recall and precision are shares in 0..1. (The chapters' own few
 lines, such as `vitedu.plain.accuracy`, count shares.)
 """
 
@@ -21,6 +21,14 @@ from vitedu.evaluate.confusion import (
     confusion_matrix,
     most_confused,
     predictions,
+)
+from vitedu.evaluate.dense import (
+    average_precision,
+    box_iou,
+    box_targets,
+    coverage,
+    ridge,
+    suppress,
 )
 from vitedu.evaluate.features import Features, features
 from vitedu.evaluate.fewshot import (
@@ -60,9 +68,13 @@ __all__ = [
     "VtabTask",
     "accuracy",
     "all_logits",
+    "average_precision",
+    "box_iou",
+    "box_targets",
     "class_scores",
     "classify",
     "confusion_matrix",
+    "coverage",
     "features",
     "fewshot_accuracy",
     "fewshot_classifier",
@@ -74,6 +86,8 @@ __all__ = [
     "predict",
     "predictions",
     "real_accuracy",
+    "ridge",
     "sample_shots",
+    "suppress",
     "top_k_correct",
 ]

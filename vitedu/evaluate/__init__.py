@@ -1,8 +1,9 @@
 """Measures of a trained model.
 
 What is called an accuracy, and average precision, are in percent, here as in
-logs, results and reports; probabilities, recall and precision are shares in 0..1. (The chapters' own few
-lines, such as `vitedu.plain.accuracy`, count shares.)
+logs, results and reports; probabilities, recall and precision are shares in
+0..1. (The chapters' own few lines, such as `vitedu.plain.accuracy`, count
+shares.)
 """
 
 from vitedu.evaluate.accuracy import (

@@ -35,11 +35,11 @@ def picture(value):
     return content.getvalue()
 
 
-def zipped(names, more):
+def zipped(names, more, above="hymenoptera_data"):
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for value, name in enumerate(names):
-            archive.writestr(f"hymenoptera_data/{name}", picture(value))
+            archive.writestr(f"{above}/{name}", picture(value))
         for name, data in more:
             archive.writestr(name, data)
     return content.getvalue()

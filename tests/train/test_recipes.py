@@ -35,6 +35,8 @@ WEIGHTS = {
 TRAINED = {
     "finetune": 6_000_000,
     "ants-bees": 6_000_000,
+    "trashnet": 6_000_000,
+    "trashnet-384": 6_000_000,
     "cifar10-finetune": 87_000_000,
     "imagenet-b16-384": 87_000_000,
     "imagenet-l16-384": 305_000_000,

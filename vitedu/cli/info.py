@@ -89,7 +89,7 @@ def info_overview() -> Answer:
     datasets += rows_in("""
         shapes  drawn when needed: shapes-1k, shapes-100k, any number of
                 thousands
-        ants-bees, flowers102, ...  photographs: `vitedu info data` lists them
+        trashnet-small, ...  photographs: `vitedu info data` lists them
         FOLDER, FILE.npz  your own: data=photos
         a-{000..127}.tar, hf:NAME  WebDataset's shards, Hugging Face's sets
     """)
@@ -130,9 +130,8 @@ def grouped(names: Iterable[str]) -> str:
 
 def info_data() -> Answer:
     places = where()
-    places |= {
-        name: present(name) for name in sets_of("zip", "torchvision", "boxes")
-    }
+    pictures = sets_of("photos", "zip", "torchvision", "boxes")
+    places |= {name: present(name) for name in pictures}
     values = {
         name: place and {"path": str(place.path), "from": place.origin}
         for name, place in places.items()

@@ -16,7 +16,9 @@ from typing import Literal, NamedTuple
 from vitedu.errors import UserError
 from vitedu.files import user_path
 
-Kind = Literal["package", "idx", "cifar", "npz", "zip", "torchvision", "boxes"]
+Kind = Literal[
+    "package", "photos", "idx", "cifar", "npz", "zip", "torchvision", "boxes"
+]
 ARRAYS: tuple[Kind, ...] = ("package", "idx", "cifar", "npz")
 # A path below the set's folder and the files in it, each of which may have
 # ".gz" behind its name. No files: the path is a file itself.
@@ -38,18 +40,20 @@ class NamedSet:
         title: its name in a sentence
         kind: "idx" is MNIST's, four files; "cifar" a folder of batches or an
             archive of one; "npz" a file with x_train, y_train, x_test and
-            y_test; "package" such a file in this package; "zip" class folders
-            in train/ and val/, packed below a folder named like the zip;
-            "torchvision" that library, which also downloads; "boxes" pictures
-            with boxes, for `load_boxes`
+            y_test; "package" such a file in this package; "photos" class
+            folders in train/ and test/ in this package; "zip" class folders,
+            in train/ and val/ or sorted by `splits`, packed below a folder
+            named like the zip; "torchvision" that library, which also
+            downloads; "boxes" pictures with boxes, for `load_boxes`
         class_names: names of labels 0, 1, ...; () if the files have them
         files: what to download; for "idx" images and labels to train on, then
-            images and labels to test on
+            images and labels to test on; for "zip" the zip first
         mirrors: addresses that end in "/", tried in this order
         layouts: file layouts by which the set is recognised in a folder
         torchvision: its class in torchvision.datasets
-        splits: that class's argument `split` for train, val and test; {}: it
-            has one part
+        splits: that class's argument `split` for train, val and test, or the
+            file that lists a part's pictures, each first in its line; {}: it
+            has one part, or its own folders for them
     """
 
     title: str
@@ -151,6 +155,17 @@ CIFAR100_NAMES = tuple(
     """.split()
 )
 
+TRASH_NAMES = tuple("cardboard glass metal paper plastic trash".split())
+TRASH_LISTS = {
+    part: f"one-indexed-files-notrash_{part}.txt"
+    for part in ("train", "val", "test")
+}
+TRASH_SHA256S = (
+    "420971a4248b42b07a741ef277059d92ded0c559cae8960c6a488e9c316ff789",
+    "a6c01936e4a4adce41e8da776db39b366d1db46acf07f63215bbe24709081340",
+    "a8cc4e520e4676c6e1bd6346d51a101f80e468763a36f2818ed4e32abb05bb79",
+)
+
 CATALOGUE: dict[str, NamedSet] = {
     "digits": NamedSet(
         "Digits", "package", DIGIT_NAMES, layouts=(("digits.npz", ()),)
@@ -226,6 +241,28 @@ CATALOGUE: dict[str, NamedSet] = {
             (".", ("test.csv", "BCCD/ImageSets/Main/train.txt")),
         ),
     ),
+    # 2,527 photographs, by Gary Thung and Mindy Yang; tools/trashnet.py made
+    # the small set
+    "trashnet": NamedSet(
+        "TrashNet",
+        "zip",
+        TRASH_NAMES,
+        (
+            File(
+                "dataset-resized.zip",
+                "c060e8abfe5d6de0578ca15be1ed8ad0"
+                "794a865d333c3473d53d1d9ad6e38b8c",
+            ),
+            *map(File, TRASH_LISTS.values(), TRASH_SHA256S),
+        ),
+        (
+            "https://github.com/garythung/trashnet/raw/master/data/",
+            # the zip alone
+            "https://huggingface.co/datasets/garythung/trashnet/resolve/main/",
+        ),
+        splits=TRASH_LISTS,
+    ),
+    "trashnet-small": NamedSet("TrashNet, small", "photos", TRASH_NAMES),
     "caltech101": _by_torchvision("Caltech-101", "Caltech101"),
     "clevr-count": _by_torchvision(
         "CLEVR (number of objects)",
@@ -260,6 +297,8 @@ def folders_of(name: str) -> tuple[Path, ...]:
     """Where to look for a set; the cache comes last."""
     if kind_of(name) == "package":
         return (Path(__file__).parent,)
+    if kind_of(name) == "photos":
+        return (Path(__file__).parent / name,)
     root = os.environ.get("VITEDU_DATA")
     own = (user_path(root) / name,) if root else ()
     return (*own, cache_folder() / name)

@@ -12,6 +12,7 @@ import os
 import socket
 import urllib.error
 import zipfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,12 +79,13 @@ def locate(
     mirrors = mirrors or named.mirrors
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        for file in named.files:
-            if named.kind == "zip":
-                _download_folder(name, file, folder, mirrors)
-            elif not os.path.isfile(folder / file.name):
-                folder.mkdir(exist_ok=True)
-                _download(name, file, folder, mirrors)
+        if named.kind == "zip":
+            _download_folder(name, folder, mirrors)
+        else:
+            for file in named.files:
+                if not os.path.isfile(folder / file.name):
+                    folder.mkdir(exist_ok=True)
+                    _download(name, file, folder, mirrors)
     except OSError as error:
         raise UserError(
             f"cannot write {folder}: {reason(error)}; make room there, or set "
@@ -111,7 +113,8 @@ def where() -> dict[str, Location | None]:
 def present(name: str) -> Location | None:
     """Where a set is now, if no `data` is given."""
     *own, cache = folders_of(name)
-    origin = "package" if kind_of(name) == "package" else "cache"
+    is_carried = kind_of(name) in ("package", "photos")
+    origin = "package" if is_carried else "cache"
     for folder, place in [(x, "$VITEDU_DATA") for x in own] + [(cache, origin)]:
         if (path := _found(CATALOGUE[name], folder)) is not None:
             return Location(path, place)
@@ -138,7 +141,7 @@ def check_name(name: str, *kinds: Kind) -> None:
             f"with vitedu.data.load_folder(vitedu.data.folder_of({name!r}))"
         )
     if kind is None:
-        known = (*sets_of(*ARRAYS, "zip"), "shapes", "shapes-100k")
+        known = (*sets_of(*ARRAYS, "photos", "zip"), "shapes", "shapes-100k")
         raise UserError(
             f"there is no data set {name!r} here; data=FOLDER names pictures "
             "of your own, in a folder for each class; "
@@ -184,12 +187,12 @@ def _given(name: str, path: Path) -> Path:
 
 def _found(named: NamedSet, folder: Path) -> Path | None:
     """The folder or file of a set, in a folder that may have it."""
-    if named.kind == "torchvision":
+    if named.kind in ("torchvision", "photos"):
         return folder if os.path.isdir(folder) else None
     if named.kind == "zip":
         classes = [
             folder / part / name
-            for part in ("train", "val")
+            for part in named.splits or ("train", "val")
             for name in named.class_names
         ]
         is_there = all(os.path.isdir(x) and has_pictures(x) for x in classes)
@@ -215,6 +218,12 @@ def _by_hand(name: str) -> str:
     """What to do where the download is forbidden or fails."""
     named, (*_, folder) = CATALOGUE[name], folders_of(name)
     files = _files(named)
+    if named.splits:
+        return (
+            f"sort {named.mirrors[0]}{named.files[0].name} into train/, val/ "
+            f"and test/ of {folder} by the lists beside it, or use {name}-"
+            "small, a part of it that comes with the package"
+        )
     if named.kind == "zip":
         return (
             f"unpack {named.mirrors[0]}{files} so that {folder} has train/ and "
@@ -254,20 +263,36 @@ def _download(
     )
 
 
-def _download_folder(
-    name: str, file: File, folder: Path, mirrors: tuple[str, ...]
-) -> None:
-    """Download a zip and unpack it, if no other process has."""
+def _download_folder(name: str, folder: Path, mirrors: tuple[str, ...]) -> None:
+    """Download a zip, unpack and sort it, if no other process has."""
+    named = CATALOGUE[name]
+    zipped = named.files[0].name
     with TemporaryDirectory(
         prefix=f"{name}.", suffix=".part", dir=folder.parent
     ) as part:
-        _download(name, file, Path(part), mirrors)
-        with zipfile.ZipFile(Path(part, file.name)) as archive:
-            above = f"{Path(file.name).stem}/"
+        for file in named.files:
+            _download(name, file, Path(part), mirrors)
+        with zipfile.ZipFile(Path(part, zipped)) as archive:
+            above = f"{Path(zipped).stem}/"
             for member in archive.namelist():
                 # among the ants, a picture that says "image not found"
                 is_photo = is_picture(member) and "imageNotFound" not in member
                 if is_photo and member.startswith(above):
                     archive.extract(member, part)
+        whole = Path(part, above)
+        if named.splits:
+            whole = _sorted(named.splits, whole, Path(part))
         with suppress(OSError):
-            os.rename(Path(part, above), folder)
+            os.rename(whole, folder)
+
+
+def _sorted(splits: Mapping[str, str], pictures: Path, lists: Path) -> Path:
+    """Move pictures from class folders to parts; the folder of the parts."""
+    found = {path.name: path for path in pictures.glob("*/*")}
+    for part, listed in splits.items():
+        for line in (lists / listed).read_text().splitlines():
+            path = found[line.split()[0]]
+            place = lists / "sorted" / part / path.parent.name
+            place.mkdir(parents=True, exist_ok=True)
+            path.rename(place / path.name)
+    return lists / "sorted"

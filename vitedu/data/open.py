@@ -374,7 +374,7 @@ def folder_of(dataset: str, data: str | None = None) -> Path | None:
     if data is None:
         if kind == "torchvision":
             return torchvision.place_of(dataset)
-        if kind == "zip":  # downloaded when it is opened
+        if kind in ("zip", "photos"):  # a zip is downloaded when it is opened
             here = present(dataset)
             return here.path if here else folders_of(dataset)[-1]
         place = user_path(dataset)

@@ -20,6 +20,8 @@ RECIPES: dict[str, Callable[..., TrainConfig]] = {
     "cifar10-finetune": transfer.cifar10_finetune,
     "finetune": transfer.finetune,
     "ants-bees": transfer.ants_bees,
+    "trashnet": transfer.trashnet,
+    "trashnet-384": transfer.trashnet_384,
     "paper-imagenet": imagenet.paper_imagenet,
     "paper-imagenet21k": imagenet.paper_imagenet21k,
     "paper-jft": imagenet.paper_jft,

@@ -87,7 +87,7 @@ def ants_bees(tier: str) -> TrainConfig:
 
 
 def trashnet(tier: str) -> TrainConfig:
-    """Waste in six materials, 1,768 photographs: small on a CPU.
+    """Waste in six materials, 1,768 photographs.
 
     TrashNet by the recipe `finetune`, in its authors' parts: 328 to validate
     on, 431 to test on. The same object stands in more than one of them, so an

@@ -1,0 +1,279 @@
+"""Chapter 15: distance, filters, positions, rollout, and four corners."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from vitedu.figures.charts import WIDTH, bare, chart, note
+from vitedu.figures.palette import (
+    ATTENTION,
+    CLASS,
+    DARK,
+    GREY,
+    MAP,
+    PALE,
+    PATCHES,
+    POSITIONS,
+)
+from vitedu.figures.photos import draw_picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# of a line and its points, in the order in which lines are given
+LOOKS = ((ATTENTION, "o"), (PATCHES, "s"), (POSITIONS, "D"), (PALE, "^"))
+
+
+def distances(
+    panels: Mapping[str, Tensor], uniform: float
+) -> "tuple[Figure, str]":
+    """How far heads look (layers, heads), in pixels: a panel each, a dot each.
+
+    A line is drawn at `uniform`, the distance of a head that looks everywhere.
+    """
+    figure, grid = chart(
+        WIDTH, 2.9, 1, len(panels), squeeze=False, sharey=True
+    )
+    told = []
+    for axes, (title, found) in zip(grid[0], panels.items(), strict=True):
+        blocks = range(1, len(found) + 1)
+        for head in found.T:
+            axes.plot(blocks, head.tolist(), "o", color=ATTENTION, alpha=0.75)
+        axes.axhline(uniform, color=DARK, linestyle="--", linewidth=1.5)
+        axes.set(xlabel="block", ylim=(0, 1.45 * uniform))
+        axes.set_xticks(range(1, len(found) + 1, 1 if len(panels) == 1 else 3))
+        axes.set_title(title, fontsize=12)
+        bare(axes)
+        above = int((found > uniform).sum())
+        told.append(
+            f"{title or 'heads'}: from {found[0].min():.0f} to "
+            f"{found[0].max():.0f} in the first block, {found[-1].min():.0f} "
+            f"to {found[-1].max():.0f} in the last; {above} of "
+            f"{found.numel()} are above the line"
+        )
+    grid[0, 0].set_ylabel("distance of attention (pixels)")
+    place = (0.6, uniform)
+    note(grid[0, 0], "looks everywhere alike", place, (0, 4), 10)
+    alt = (
+        "A dot for each head over the number of its block, with a line at "
+        f"{uniform:.0f} pixels, where a head is that looks everywhere alike. "
+    )
+    return figure, f"{alt}{'; '.join(told)}."
+
+
+def filters(components: Tensor) -> "tuple[Figure, str]":
+    """Principal components (count, 3, p, q) of a patch embedding, 7 a row."""
+    rows = -(-len(components) // 7)
+    figure, grid = chart(WIDTH, rows * WIDTH / 7, rows, 7, squeeze=False)
+    for axes in grid.flat:
+        axes.axis("off")
+    for axes, each in zip(grid.flat, components, strict=False):
+        low, high = each.min(), each.max()
+        draw_picture(axes, (each - low) / (high - low))
+    alt = (
+        f"{len(components)} small pictures: first one of a single colour and "
+        "slow changes from light to dark, then stripes and checks that get "
+        "finer, some in blue and yellow or red and green."
+    )
+    return figure, alt
+
+
+def crosses(
+    maps: Mapping[str, Tensor], step: int = 1
+) -> "tuple[Figure, str]":
+    """How alike positions are, (gh, gw, gh, gw): a map for each patch.
+
+    All maps of a table in a grid, those of every `step`-th row and column; the
+    tables are side by side under their titles, on one scale from -1 to 1.
+    """
+    height = WIDTH / len(maps) + 0.9
+    figure, panels = chart(WIDTH, height, 1, len(maps), squeeze=False)
+    for axes, (title, similarity) in zip(panels[0], maps.items(), strict=True):
+        shown = axes.imshow(
+            _sheet(similarity[::step, ::step]), cmap=MAP, vmin=-1, vmax=1
+        )
+        axes.set_title(title, fontsize=11)
+        axes.axis("off")
+    label = "cosine of two positions"
+    figure.colorbar(
+        shown, ax=panels, location="bottom", aspect=40, shrink=0.8, label=label
+    )
+    rows, columns = maps[next(iter(maps))][::step, ::step].shape[:2]
+    alt = (
+        f"{', '.join(maps).replace(chr(10), ' ') or 'positions'}: {rows} by "
+        f"{columns} small maps, one for each position, of how like it all "
+        "others are. Each is brightest at its own place."
+    )
+    return figure, alt
+
+
+def _sheet(similarity: Tensor) -> Tensor:
+    """(rows, columns, gh, gw) -> maps side by side, with gaps of NaN."""
+    rows, columns, gh, gw = similarity.shape
+    sheet = torch.full((rows * (gh + 1) - 1, columns * (gw + 1) - 1), torch.nan)
+    for row in range(rows):
+        for column in range(columns):
+            top, left = row * (gh + 1), column * (gw + 1)
+            there = similarity[row, column]
+            sheet[top : top + gh, left : left + gw] = there
+    return sheet
+
+
+def looked_at(
+    images: Sequence[Tensor], maps: Sequence[Tensor], answers: Sequence[str]
+) -> "tuple[Figure, str]":
+    """Photographs (3, h, w), and beside each what its answer came from.
+
+    The second copy is as bright as the map (gh, gw) there, its most = 1.
+    """
+    pairs = -(-len(images) // 2)
+    side = WIDTH / 4
+    figure, grid = chart(WIDTH, pairs * (side + 0.3), pairs, 4, squeeze=False)
+    for axes in grid.flat:
+        axes.axis("off")
+    for number, (image, map, answer) in enumerate(
+        zip(images, maps, answers, strict=True)
+    ):
+        first, second = grid[number // 2, 2 * (number % 2) :][:2]
+        draw_picture(first, image)
+        first.set_title(answer, fontsize=11, loc="left")
+        bright = torch.nn.functional.interpolate(
+            map[None, None] / map.max(), image.shape[1:], mode="bilinear"
+        )
+        draw_picture(second, image * bright[0])
+    alt = (
+        "Photographs, and beside each the same one, dark but for what its "
+        f"answer came from: {', '.join(answers)}."
+    )
+    return figure, alt
+
+
+def removal(
+    curves: Mapping[str, Mapping[str, Any]],
+) -> "tuple[Figure, str]":
+    """The probability of the answer over the share of patches removed.
+
+    A curve has "shares", "probability" and "error" of each share.
+    """
+    figure, axes = chart(WIDTH, 3.4)
+    told = []
+    for (name, curve), (color, marker) in zip(
+        curves.items(), LOOKS, strict=True
+    ):
+        percents = [100 * share for share in curve["shares"]]
+        heights = [100 * each for each in curve["probability"]]
+        axes.errorbar(
+            percents,
+            heights,
+            yerr=[200 * each for each in curve["error"]],
+            color=color,
+            marker=marker,
+            linewidth=2,
+            label=name,
+        )
+        told.append(f"{name}: {', '.join(f'{x:.0f}' for x in heights)}")
+    axes.set(xlabel="patches removed (%)", ylim=(0, None))
+    axes.set(ylabel="probability of the answer (%)")
+    axes.set_xticks(percents)
+    axes.legend(title="removed first", fontsize=11, title_fontsize=11)
+    bare(axes)
+    shares = ", ".join(f"{each:.0f}" for each in percents)
+    alt = (
+        f"The probability of the answer with {shares} percent of the patches "
+        f"removed, in four orders. {'; '.join(told)} percent."
+    )
+    return figure, alt
+
+
+def norms(
+    panels: Mapping[str, Tensor], columns: int = 3
+) -> "tuple[Figure, str]":
+    """How long tokens are: maps (gh, gw), or (gh, gw) and tokens beside it.
+
+    A panel is a map, or a pair: the map, and the norms of tokens that have no
+    place in the picture, drawn under it. All on one logarithmic scale.
+    """
+    from matplotlib.colors import LogNorm
+
+    rows = -(-len(panels) // columns)
+    height = rows * (WIDTH / columns + 0.45) + 0.6
+    figure, grid = chart(WIDTH, height, rows, columns, squeeze=False)
+    scale, told = LogNorm(5, 600), []
+    for axes in grid.flat:
+        axes.axis("off")
+    for axes, (title, found) in zip(grid.flat, panels.items(), strict=False):
+        gh, gw = 14, 14
+        patches, others = found[-gh * gw :].view(gh, gw), found[: -gh * gw]
+        shown = torch.full((gh + 2 * (len(others) > 0), gw), torch.nan)
+        shown[:gh] = patches
+        middle = gw // 2 - len(others)
+        for number, norm in enumerate(others):
+            shown[gh + 1, middle + 2 * number] = norm
+        drawn = axes.imshow(shown, cmap=MAP, norm=scale)
+        axes.set_title(title, fontsize=11)
+        giants = int((patches > 100).sum())
+        outside = int((others > 100).sum())
+        told.append(
+            f"{title.replace(chr(10), ' ')}: {giants} giants in the picture"
+            + (f", {outside} outside" if len(others) else "")
+        )
+    figure.colorbar(
+        drawn,
+        ax=grid,
+        location="bottom",
+        aspect=40,
+        shrink=0.8,
+        label="length of the token (logarithmic)",
+    )
+    return figure, f"Maps of the lengths of tokens. {'; '.join(told)}."
+
+
+def growth(
+    lengths: Mapping[str, Sequence[float]], shares: Sequence[float]
+) -> "tuple[Figure, str]":
+    """Over the blocks: lengths of tokens, and the corners' share in percent."""
+    figure, (above, below) = chart(WIDTH, 4.2, 2, 1, sharex=True)
+    blocks = range(1, len(shares) + 1)
+    told = []
+    for (name, each), color in zip(
+        lengths.items(), (CLASS, GREY), strict=True
+    ):
+        above.plot(blocks, list(each), "o-", color=color, label=name)
+        told.append(f"{name} {each[0]:.0f} to {each[-1]:.0f}")
+    above.set(ylabel="length of the token", ylim=(0, None))
+    above.legend(fontsize=11)
+    below.bar(blocks, [100 * share for share in shares], color=ATTENTION)
+    below.set(xlabel="block", ylabel="attention (%)")
+    below.set_xticks(list(blocks))
+    for axes in (above, below):
+        bare(axes)
+    last = ", ".join(f"{100 * share:.0f}" for share in shares)
+    alt = (
+        f"Over {len(shares)} blocks: lengths of tokens, {'; '.join(told)}; and "
+        f"below it what the corners get of the patches' attention: {last} "
+        "percent."
+    )
+    return figure, alt
+
+
+def costs(rows: Mapping[str, Mapping[str, float]]) -> "tuple[Figure, str]":
+    """What each change adds to the loss, with twice its error; a row each."""
+    figure, axes = chart(WIDTH, 0.55 * len(rows) + 0.8)
+    places, told = range(len(rows)), []
+    for place, (name, row) in zip(places, rows.items(), strict=True):
+        more, error = row["more"], row["error_of_more"]
+        color = CLASS if more > 0.1 else ATTENTION
+        axes.barh(place, more, color=color, xerr=2 * error, capsize=4)
+        told.append(f"{name} {more:+.3f} ± {error:.3f}")
+    axes.set_yticks(list(places), list(rows), fontsize=11)
+    axes.set(xlabel="loss added (nats)")
+    axes.axvline(0, color=DARK, linewidth=1)
+    axes.invert_yaxis()
+    bare(axes, "top", "right", "left")
+    words = "; ".join(told).replace("\n", " ")
+    return figure, f"What each change adds to the loss: {words}."
+
+

@@ -189,12 +189,14 @@ def removal(
     model: ViT, images: Tensor, labels: Tensor, mean: Tensor
 ) -> dict[str, Tensor]:
     """By map the probability of the model's answer: (b, shares)."""
-    return {
-        name: deletion_curve(
-            model, images, map.argsort(dim=1, descending=True)
-        ).T
-        for name, map in orders(model, images).items()
-    }
+    with torch.no_grad():
+        best = model(images).softmax(dim=-1).max(dim=-1)
+    found = {}
+    for name, map in orders(model, images).items():
+        order = map.argsort(dim=1, descending=True)
+        curve = deletion_curve(model, images, order, best.indices, SHARES[1:])
+        found[name] = torch.cat([best.values[None], curve]).T
+    return found
 
 
 @torch.no_grad()

@@ -21,6 +21,7 @@ from vitedu.check import verdict
 
 ROOT = Path(__file__).parents[2]
 PLAIN = ROOT / "vitedu/plain.py"
+INSIDE = ROOT / "book/text/15_inside.py"
 # where the definition stands that is checked
 PLACES = {
     "patchify": (PLAIN, "patchify"),
@@ -40,6 +41,8 @@ PLACES = {
     "loss_scaler": (ROOT / "book/text/07_speed.py", "LossScaler"),
     "accumulated_step": (ROOT / "book/text/08_scale.py", "accumulated_step"),
     "all_reduce": (ROOT / "book/text/08_scale.py", "all_reduce"),
+    "attention_distance": (INSIDE, "attention_distance"),
+    "position_similarity": (INSIDE, "position_similarity"),
 }
 
 
@@ -757,6 +760,55 @@ MISTAKES = [
         ["    return [torch.cat(each) for each in parts]\n", ""],
         "return 2 vectors",
     ),
+    # chapter 15
+    (
+        "attention_distance",
+        ["weights = weights / weights.sum(dim=-1, keepdim=True)", "pass"],
+        "no longer sum to 1",
+    ),
+    (
+        "attention_distance",
+        ["sum(dim=-1, keepdim=True)", "sum(dim=-2, keepdim=True)"],
+        "the patch that asks is the row",
+    ),
+    (
+        "attention_distance",
+        ["weights[:, :, 1:, 1:]", "weights[:, :, :-1, :-1]"],
+        "the class token is the first one",
+    ),
+    (
+        "attention_distance",
+        ["weights / weights.sum(dim=-1, keepdim=True)", "weights.softmax(-1)"],
+        "their softmax already",
+    ),
+    ("attention_distance", [" * patch_size", ""], "multiply by patch_size"),
+    (
+        "attention_distance",
+        ["places.double())", "places.double(), p=1)"],
+        "add rows and columns",
+    ),
+    (
+        "attention_distance",
+        ["* between)", "* between * between)"],
+        "the root is missing",
+    ),
+    ("attention_distance", ["dim=(0, 2)", "dim=(0, 1, 2)"], "keep them apart"),
+    ("attention_distance", ["dim=(0, 2)", "dim=2"], "images are still apart"),
+    (
+        "position_similarity",
+        ["F.normalize(pos_embed[0, 1:], dim=-1)", "pos_embed[0, 1:]"],
+        "long vectors win",
+    ),
+    ("position_similarity", ["[0, 1:]", "[0]"], "no place in the picture"),
+    ("position_similarity", ["[0, 1:]", "[0, :-1]"], "leave out the last row"),
+    ("position_similarity", ["dim=-1", "dim=0"], "columns of the table"),
+    (
+        "position_similarity",
+        ["pos_embed[0, 1:]", "pos_embed[0, 1:] - pos_embed[0, 1:].mean(0)"],
+        "subtract the mean position",
+    ),
+    ("position_similarity", ["rows @ rows.mT", "rows.mT @ rows"], "(d, d)"),
+    ("position_similarity", ["[0, 1:]", "[:, 1:]"], "batch axis"),
 ]
 
 

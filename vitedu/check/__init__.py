@@ -12,6 +12,7 @@ which. One module for each chapter that asks you to write something.
 from vitedu.check.attention import attention, multi_head_attention
 from vitedu.check.encoder import encoder_block, layer_norm, mlp
 from vitedu.check.images import patch_embedding, patchify
+from vitedu.check.inside import attention_distance, position_similarity
 from vitedu.check.mnist import accuracy, train_step, warmup_cosine
 from vitedu.check.recipe import decay_groups, mixup
 from vitedu.check.scale import accumulated_step, all_reduce
@@ -25,6 +26,7 @@ __all__ = [
     "accuracy",
     "all_reduce",
     "attention",
+    "attention_distance",
     "decay_groups",
     "encoder_block",
     "initialise",
@@ -35,6 +37,7 @@ __all__ = [
     "multi_head_attention",
     "patch_embedding",
     "patchify",
+    "position_similarity",
     "train_step",
     "vit",
     "warmup_cosine",

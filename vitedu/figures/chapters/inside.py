@@ -20,7 +20,6 @@ from vitedu.figures.palette import (
 from vitedu.figures.photos import draw_picture
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # of a line and its points, in the order in which lines are given
@@ -34,9 +33,7 @@ def distances(
 
     A line is drawn at `uniform`, the distance of a head that looks everywhere.
     """
-    figure, grid = chart(
-        WIDTH, 2.9, 1, len(panels), squeeze=False, sharey=True
-    )
+    figure, grid = chart(WIDTH, 2.9, 1, len(panels), squeeze=False, sharey=True)
     told = []
     for axes, (title, found) in zip(grid[0], panels.items(), strict=True):
         blocks = range(1, len(found) + 1)
@@ -81,9 +78,7 @@ def filters(components: Tensor) -> "tuple[Figure, str]":
     return figure, alt
 
 
-def crosses(
-    maps: Mapping[str, Tensor], step: int = 1
-) -> "tuple[Figure, str]":
+def crosses(maps: Mapping[str, Tensor], step: int = 1) -> "tuple[Figure, str]":
     """How alike positions are, (gh, gw, gh, gw): a map for each patch.
 
     All maps of a table in a grid, those of every `step`-th row and column; the
@@ -238,9 +233,7 @@ def growth(
     figure, (above, below) = chart(WIDTH, 4.2, 2, 1, sharex=True)
     blocks = range(1, len(shares) + 1)
     told = []
-    for (name, each), color in zip(
-        lengths.items(), (CLASS, GREY), strict=True
-    ):
+    for (name, each), color in zip(lengths.items(), (CLASS, GREY), strict=True):
         above.plot(blocks, list(each), "o-", color=color, label=name)
         told.append(f"{name} {each[0]:.0f} to {each[-1]:.0f}")
     above.set(ylabel="length of the token", ylim=(0, None))
@@ -275,5 +268,3 @@ def costs(rows: Mapping[str, Mapping[str, float]]) -> "tuple[Figure, str]":
     bare(axes, "top", "right", "left")
     words = "; ".join(told).replace("\n", " ")
     return figure, f"What each change adds to the loss: {words}."
-
-

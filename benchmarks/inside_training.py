@@ -1,13 +1,11 @@
-"""What training does to positions and to how far heads look: Figures 10, 11.
+"""What training does to a table of positions: the paper's Figure 10, small.
 
     VITEDU_DATA=FOLDER python benchmarks/inside_training.py
 
-A ViT of 136,000 weights with patches of 4 learns the digits of MNIST, three
-seeds each: under three settings of rate, decay and length, as in the paper's
-Figure 10; under the second of them from 600 and 6,000 digits, in as many steps;
-and as a hybrid, whose 49 tokens come from a ResNet's first stage (Figure 11).
-Distances are measured on 128 test digits. About three quarters of an hour on one
-thread; a second call goes on where the first has stopped (--runs). Written to
+A ViT of 139,000 weights with patches of 4 learns the digits of MNIST under
+four settings of rate and decay, three seeds each. How far its heads
+look is measured on 128 test digits. About half an hour on one thread; a second
+call goes on where the first has stopped (--runs). Written to
 `vitedu/results/inside-training.json`.
 """
 
@@ -26,26 +24,16 @@ from vitedu import results
 from vitedu.data import load_dataset
 from vitedu.data.dataset import Dataset, Split
 from vitedu.interpret import attention_distance, position_similarity
-from vitedu.model import Hybrid, ViT, record_attention
+from vitedu.model import ViT, record_attention
 from vitedu.plain import accuracy
 from vitedu.train import TrainConfig, fit, recipe
 
 TARGET = Path(__file__).parents[1] / "vitedu/results/inside-training.json"
 SEEDS = (0, 1, 2)
 STEPS = 1_875  # two epochs of 60,000 in batches of 64
-TWICE = 2 * STEPS
-SECOND = {"steps": STEPS, "lr": 1e-3, "weight_decay": 0.1}
-RUNS: dict[str, dict[str, Any]] = {
-    "rate 0.0005, decay 0.01": {
-        "steps": STEPS,
-        "lr": 5e-4,
-        "weight_decay": 0.01,
-    },
-    "rate 0.001, decay 0.1": SECOND,
-    "twice as long": SECOND | {"steps": TWICE},
-    "600 digits": SECOND | {"max_images": 600},
-    "6,000 digits": SECOND | {"max_images": 6_000},
-    "hybrid": SECOND,
+RUNS: dict[str, dict[str, float]] = {
+    f"rate {lr}, decay {decay}": {"lr": lr, "weight_decay": decay}
+    for lr, decay in ((5e-4, 0.01), (1e-3, 0.1), (5e-3, 0.01), (5e-3, 0.1))
 }
 
 
@@ -60,13 +48,11 @@ def config(name: str, seed: int) -> TrainConfig:
         num_heads=4,
         mlp_dim=128,
     )
-    if name == "hybrid":  # of the same 7 by 7 tokens
-        stem = Hybrid(layers=(1,), width=0.5)
-        model = replace(model, patch_size=1, stem=stem)
     return replace(
         tiny,
         model=model,
         epochs=None,
+        steps=STEPS,
         batch_size=64,
         optimizer="adamw",
         schedule="cosine",
@@ -121,7 +107,7 @@ def measure(name: str, runs: Path, data: Dataset) -> dict[str, Any]:
             right(
                 model,
                 data.train,
-                min(10_000, config(name, 0).max_images or 10_000),
+                10_000,
             )
         )
         similarity = position_similarity(model)
@@ -147,6 +133,12 @@ def measure(name: str, runs: Path, data: Dataset) -> dict[str, Any]:
     }
 
 
+def crosses(metrics: dict[str, dict[str, Any]]) -> str:
+    """The range over all trainings."""
+    found = [x for each in metrics.values() for x in each["cross_per_seed"]]
+    return f"{min(found):.2f} to {max(found):.2f} of a cosine"
+
+
 def main() -> None:
     """Train what is not there yet, record what is whole."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -169,6 +161,14 @@ def main() -> None:
                 "digest": data.digest,
                 "num_train": len(data.train.labels),
                 "num_test": len(data.test.labels),
+            },
+            "reproduces": {
+                "row": "figure-10",
+                "scale": "small",
+                "ours": "no pattern on MNIST: positions of a row or column are "
+                f"more alike by {crosses(metrics)}",
+                "paper": None,
+                "n": len(SEEDS),
             },
             "notes": "the config is that of the second row",
         }

@@ -20,27 +20,22 @@ _ = torch.manual_seed(0)
 print(f"seed 0, cpu, torch {torch.__version__}")
 
 # %% tags=["hide-input"]
+import numpy as np
+
 from vitedu import figures, interpret, results
 from vitedu.data import photo
 from vitedu.figures.chapters import inside
 
-NAMES = ("hopper", "cat", "coffee", "astronaut", "rocket")
 UNIFORM = 116.49  # pixels, of a head that looks everywhere alike
+model = vitedu.load("ViT-Ti/16").requires_grad_(False)
+square = photo("hopper").crop((0, 20, 512, 532)).resize((224, 224))
+hopper = torch.tensor(np.array(square)).permute(2, 0, 1)[None] / 127.5 - 1
+others = [photo(x) for x in ("cat", "coffee", "astronaut", "rocket")]
+images = torch.cat([hopper, *[vitedu.preprocess(model, x) for x in others]])
 
 # %%
-model = vitedu.load("ViT-Ti/16")
-images = [vitedu.preprocess(model, photo(name)) for name in NAMES]
-images = torch.cat(images)  # five photographs, (5, 3, 224, 224)
-
-
-def look(model):
-    """The attention of every block: a list of (b, heads, t, t)."""
-    with torch.no_grad(), vitedu.record_attention(model) as maps:
-        model(images)
-    return maps
-
-
-maps = look(model)
+with vitedu.record_attention(model) as maps:
+    model(images)  # the five photographs of this book, (5, 3, 224, 224)
 far = interpret.attention_distance(maps, grid=(14, 14), patch_size=16)
 
 # %% tags=["hide-input"]
@@ -57,10 +52,9 @@ figures.show(*inside.distances({"five photographs": far}, UNIFORM))
 # away than a head that looks everywhere! **How can anybody look farther than
 # everywhere?**
 #
-# The paper draws this figure too, as its Figure 7, for a larger model. It's one of five
-# pictures in which the authors look inside. We'll draw all five with the model on board,
-# and the last one will lead us to four strange patches that nobody wrote about until three
-# years later.
+# The paper's Figure 7 has this picture too, for a larger model. It's one of several in
+# which the authors look inside, and you'll draw them all with a model of your own. On the
+# way you'll meet four strange patches, and in the end you'll move them out of the picture.
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("patches", "positions", "attention"))
@@ -75,7 +69,7 @@ figures.show(*figures.network("patches", "positions", "attention"))
 # algebra, the singular value decomposition of $\mathbf{E}$ without its mean:
 
 # %%
-E = model.patch_embed.proj.weight.detach().flatten(1)  # (192, 768)
+E = model.patch_embed.proj.weight.flatten(1)  # (192, 768)
 components = torch.linalg.svd(E - E.mean(0), full_matrices=False).Vh
 components = components[:28].view(28, 3, 16, 16)
 
@@ -83,10 +77,10 @@ components = components[:28].view(28, 3, 16, 16)
 figures.show(*inside.filters(components))
 
 # %% [markdown]
-# Light and dark come first, then slopes, then stripes that get finer and finer, and a few
-# in colour. If you've ever seen how a JPEG is made, you know them: it describes each of
-# its small squares by a list of such stripes. Nobody told this network to. It seems to be
-# what a patch of a photograph is best described by, whoever looks.
+# Spots, stripes in all directions, fine checks, light against dark and green against
+# pink. There's nothing you'd call an eye or a wheel: a patch is first described by its
+# texture. (The components of the paper's ViT-L/32 are smoother. They look like the waves
+# from which a JPEG mixes its squares.)
 #
 # ## Where am I?
 #
@@ -106,7 +100,7 @@ def position_similarity(pos_embed):
     return rows @ rows.mT
 
 
-alike = position_similarity(model.pos_embed.detach())
+alike = position_similarity(model.pos_embed)
 alike = alike.view(14, 14, 14, 14)  # row, column, and another row, column
 
 # %% tags=["nbval-check-output", "hide-cell"]
@@ -132,37 +126,30 @@ figures.show(*inside.crosses({"every second patch": alike}, step=2))
 # %% [markdown]
 # The far one wins clearly. Here's the whole table, one small map per patch (every
 # second one, to save space), and you see why. In each map there's a bright *cross*: the
-# patch's row and its column. The network has built itself a grid paper, with one part of the
-# vector for the row and another for the column, though nobody told it which patch is next
-# to which.
+# patch's row and its column. The network has made itself graph paper, though nobody ever
+# told it which patch is next to which.
 #
-# Does that always happen? In the appendix (Figure 10), the authors show that it depends on
-# how you train. We tried a small ViT with patches of 4 on all of MNIST, under three settings:
+# Does that always happen? There are two more trained networks in the package, one for
+# digits and one for drawn shapes. Let's look at their tables too.
 
 # %% tags=["hide-input"]
-record = results.read("inside-training")["metrics"]
-SETTINGS = ("rate 0.0005, decay 0.01", "rate 0.001, decay 0.1", "twice as long")
-
-
-def table(name):
-    """How alike the positions of the first seed are, (7, 7, 7, 7)."""
-    similarity = torch.tensor(record[name]["similarity_of_seed_0"])
-    return similarity.view(7, 7, 7, 7)
-
-
-figures.show(
-    *inside.crosses({x.replace(", ", "\n"): table(x) for x in SETTINGS})
-)
-
-# %% tags=["hide-input"]
-print(f"{'three seeds each':25} test digits      cross")
-for name in SETTINGS:
-    row = record[name]
-    crosses = ", ".join(f"{x:.2f}" for x in row["cross_per_seed"])
-    print(f"{name:25} {row['value']:9.2f} %  {crosses}")
+tables = {
+    "digits\n(4×4 patches)": "mnist-tiny",
+    "shapes\n(8×8 patches)": "shapes-small",
+    "photographs\n(14×14 patches)": "ViT-Ti/16",
+}
+tables = {
+    title: interpret.position_similarity(vitedu.load(name))
+    for title, name in tables.items()
+}
+figures.show(*inside.crosses(tables))
 
 # %% [markdown]
-# SETTINGS TEXT
+# No. The shapes' network mostly tells the border from the middle, and in the digits' table
+# there's no order that you'd see. In the paper's appendix (Figure 10) the pattern also
+# depends on the learning rate and the weight decay. [We tried that on
+# digits](#Four-ways-to-train-a-table), and got no cross under any of four settings. So the
+# graph paper is what *photographs* taught *this* network, and not a law.
 #
 # ## How far does a head look?
 #
@@ -214,33 +201,17 @@ print("checked: the package's distances, and 116.49 pixels if all are alike")
 forgot = interpret.attention_distance(maps, (14, 14), 16, prefix="drop")
 to_class = maps[0][:, :, 1:, 0].mean(dim=(0, 2))
 for head in range(3):
+    right, wrong = far[0, head], forgot[0, head]
     print(
-        f"head {head + 1}: {far[0, head]:3.0f} pixels, without the sum "
-        f"{forgot[0, head]:2.0f}; {to_class[head]:.0%} to the class token"
+        f"head {head + 1}: {to_class[head]:3.0%} to the class token, "
+        f"{right:2.0f} pixels, without the line {wrong:2.0f}"
     )
 
 # %% [markdown]
-# The third head gives most of its attention to the class token. What's left sums to a third, and so
-# the head seems to look at hardly anything but itself. It's an important difference: heads
-# that stay close to home are what one hopes to find in the first block, as in a convolution.
+# The third head gives two thirds of its attention to the class token. What's left sums to
+# one third, so without the line the head seems to look hardly farther than its own patch. You'd
+# celebrate it as a convolution that the network has found by itself!
 #
-# DATA AND HYBRID TEXT
-
-# %% tags=["hide-input"]
-ROWS = {
-    "600\ndigits": "600 digits",
-    "6,000\ndigits": "6,000 digits",
-    "60,000\ndigits": "rate 0.001, decay 0.1",
-    "hybrid,\n60,000": "hybrid",
-}
-shown = {
-    title: torch.tensor(record[name]["distance_per_seed"]).transpose(0, 1)
-    for title, name in ROWS.items()
-}
-shown = {title: each.flatten(1) for title, each in shown.items()}
-# figures.show(*inside.distances(shown, 14.4))
-
-# %% [markdown]
 # ## Which patches made the answer?
 #
 # Everybody's favourite picture of a Transformer is the one that shows what it looked at. How
@@ -276,21 +247,26 @@ print("checked: the same as vitedu.interpret.attention_map")
 with torch.no_grad():
     best = model(images).argmax(dim=-1).tolist()
 answers = [model.class_names[each].split(",")[0] for each in best]
-figures.show(*inside.looked_at(images / 2 + 0.5, of_the_answer, answers))
+SHOWN = [0, 2, 3, 4]  # the cat's says as little
+answers = [answers[i] for i in SHOWN]
+found = {"rollout": of_the_answer[SHOWN]}
+figures.show(*inside.looked_at(images[SHOWN] / 2 + 0.5, found, answers))
 
 # %% [markdown]
-# That's the paper's Figure 6 (and Figure 14, which has many more). ANSWERS TEXT
+# The paper's Figure 6 looks like this (and Figure 14 has a hundred and more), only clearer: its
+# model is fifty times as large. Here you can make out the face, the cup's rim, the
+# rocket. But what's that in the corners?
 #
-# It looks convincing. But is it *true*? A map that shows the object is what we'd draw
-# ourselves, and that's exactly why it's easy to believe. So here's a test. If these patches made the
-# answer, then the answer should fall apart without them. We take away the patches that a
-# map calls most important, 10% of them, then more, and read off the probability of the
-# answer.
+# We'll come to it. First: is such a map *true*? A map that shows the object is what you'd
+# have drawn yourself, which makes it easy to believe. Here's a test. If these patches made
+# the answer, it should fall apart without them. So we take away the patches that a map
+# calls most important, first 10% of them, then more, and look how probable the model finds
+# its first answer now.
 
 # %% [markdown] tags=["predict"]
-# Four orders compete, on a thousand photographs: rollout; the class token's attention in the last block
-# alone; the *gradient*, which says how much the answer changes if you change a pixel a little; and a
-# random order. **Which one hits the answer hardest?**
+# Four orders compete, on a thousand photographs: by rollout; by the class token's
+# attention in the last block; by the *gradient*, which says how much the answer changes if
+# you change a pixel a little; and at random. **Which order hurts the answer most?**
 #
 # * rollout
 # * the last block's attention
@@ -308,122 +284,381 @@ figures.show(*inside.removal(curves))
 #
 # ## Four corners
 #
-# Back to the heads that look farther than everywhere. Which patches are they looking at? One
-# thing is easy to measure: how long is each token, as a vector? Here are the lengths after
-# a few blocks, for the photograph of the cat, and below them all of it in numbers:
+# Back to the heads that look farther than everywhere. What do they look at? Before we
+# guess, let's measure something else: how long is each token, as a vector, after each
+# block?
 
 # %%
-tokens, lengths = model.embed(images).detach(), []
+tokens, lengths = model.embed(images), []
 for block in model.blocks:
-    tokens = block(tokens).detach()
-    lengths.append(tokens.norm(dim=-1))  # (b, 197)
-lengths = torch.stack(lengths)
+    tokens = block(tokens)
+    lengths.append(tokens.norm(dim=-1))  # (5, 197)
 
 # %% tags=["hide-input"]
-after = {f"block {block}": lengths[block - 1, 1, 1:] for block in (6, 7, 8)}
+after = {f"cat, block {n}": lengths[n - 1][1, 1:] for n in (6, 7, 8)}
 figures.show(*inside.norms(after))
 
 # %% tags=["hide-input"]
-corners = torch.tensor([1, 14, 183, 196])  # rows of the tokens
-others = torch.ones(197, dtype=torch.bool)
-others[[0, 1, 14, 183, 196]] = False
+CORNERS = torch.tensor([1, 14, 183, 196])  # rows of the tokens
+usual = torch.ones(197, dtype=torch.bool)
+usual[0] = usual[CORNERS] = False
 long = {
-    "the four corners": lengths[:, :, corners].mean(dim=(1, 2)).tolist(),
-    "all others (median)": lengths[:, :, others].flatten(1).median(1).values,
+    "the four corners": [x[:, CORNERS].mean().item() for x in lengths],
+    "the others (median)": [x[:, usual].median().item() for x in lengths],
 }
-shares = [x[:, :, 1:, corners].sum(-1).mean().item() for x in maps]
+shares = [x[:, :, 1:, CORNERS].sum(-1).mean().item() for x in maps]
 figures.show(*inside.growth(long, shares))
 
 # %% [markdown]
-# In block 8 four tokens explode: the four corners, in every photograph. They're more than thirty
-# times as long as the others, and in the last blocks they take more than half
-# of all attention. There's our riddle solved. The corners are as far away as a picture
-# allows: 161 pixels on the mean, where everywhere is 116.
+# In block 8 four tokens explode: the corners, in every photograph. They're twenty to forty
+# times as long as the others, and in the last three blocks they get more than half of
+# all attention. (Their bars are what the patches look at.) That solves our riddle. Nothing is as far away as the corners: 161
+# pixels on the mean, where "everywhere" is 116.
 #
-# But that's a strange answer. What could be so interesting in the corners of a
-# cat photograph? There's a wall, and a bit of blanket.
+# But it's a strange solution. What could be so interesting in the corners of a
+# photograph?
 
 # %% [markdown] tags=["predict"]
-# Let's take these four tokens away before the first block, so that no token can look at them. For
-# comparison, we take away four patches from the middle of the photograph instead, and
-# look at the loss on the thousand photographs (it's SIZE to begin with). **What do you expect?**
+# Let's take the four corner tokens away before the first block, so that nobody can look at
+# them. For comparison, we take away four patches from around the middle instead. The loss
+# on the thousand photographs is 0.69 to begin with. **What do you expect?**
 #
-# * the corners hardly matter, since there's only background
-# * both hurt about the same: four patches are four patches
-# * the corners hurt much more than the middle
+# * the corners hardly matter: there's only background
+# * both cost about the same: four patches are four patches
+# * the corners cost much more
 
 # %% tags=["hide-input"]
-CHANGES = {
-    "four inner patches dropped": "four in the middle\ndropped",
-    "corners dropped": "four corners\ndropped",
-}
-
-
-def costs(changes):
-    """Draw what changes add to the loss."""
-    rows = {words: seen[f"corners/{name}"] for name, words in changes.items()}
+def costs(**changes):
+    """Draw what changes add to the loss; `_` is a line break."""
+    rows = {}
+    for words, name in changes.items():
+        rows[words.replace("__", "\n").replace("_", " ")] = seen[name]
     figures.show(*inside.costs(rows))
 
 
-costs(CHANGES)
-
-# %% [markdown]
-# Four patches of wall and blanket are worth many times as much as four from the middle, where the
-# cat is. Unless they aren't about the wall and the blanket at all. To find out, we keep the tokens
-# and change what they *show*: each corner patch gets the mean patch of all
-# photographs, no picture at all, and only its position is left. And we give four tokens in the
-# middle the corners' positions, and the corners theirs.
-
-# %% tags=["hide-input"]
 costs(
-    {
-        "corners dropped": "four corners\ndropped",
-        "corners emptied": "the same, emptied",
-        "positions swapped": "positions swapped\nwith the middle",
-    }
+    four_in_the_middle__dropped="corners/four inner patches dropped",
+    four_corners__dropped="corners/corners dropped",
 )
 
 # %% [markdown]
-# EMPTY TEXT
+# The corners cost more than twenty times as much. Yet in most photographs there's nothing
+# in them. So maybe it isn't about the photograph at all! Two more experiments. In the
+# first, the corners stay, but all four show the *mean patch*, grey and empty. In the
+# second, they swap their position vectors with four patches in the middle.
+
+# %% tags=["hide-input"]
+costs(
+    four_corners__dropped="corners/corners dropped",
+    emptied="corners/corners emptied",
+    places_swapped__with_the_middle="corners/positions swapped",
+)
+swapped = seen["corners/positions swapped"]
+there = swapped["of_them_there"]
+print(f"swapped: {there:.1f} giants per photograph, now in the middle")
+
+# %% [markdown]
+# Both are quite harmless, and the giants move along with the *positions*. So a corner token has
+# given up its patch. It works as a notepad on which the network collects something
+# about the whole photograph, and everybody reads it. A patch from the corner is a good
+# choice for that, since there's rarely anything there to lose.
 #
-# ### Out of the picture
+# Notepads like these were found in large models in 2023, in random background patches
+# ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588)). The authors gave their models four
+# extra tokens to write on, *registers*, and trained them anew. The giants went there, and maps of attention became
+# clean. Our model is from 2021, small, and already trained. Can we still give it registers?
 #
-# If all that these tokens need is a position, they don't need to be patches. So here's what we do.
-# Four new tokens come in front, like a class token: they carry nothing but the
-# mean patch, at the four corner positions. The real corner patches get the position of their
-# neighbours, one step inwards, and become ordinary patches again.
+# ## Out of the picture
+#
+# If a notepad needs nothing but its position, it doesn't have to be a patch. So the four tokens
+# with corner positions move out of the picture, to where the class token is. The corner
+# patches themselves get their neighbours' positions, one step inwards, and become ordinary
+# patches:
 
 # %%
-changed = interpret.test_time_registers(model, images)
-maps_after = look(changed)
-far_after = interpret.attention_distance(maps_after, (14, 14), 16)
+NEAR = torch.tensor([16, 27, 170, 181])  # one step inwards
+positions = model.pos_embed
+
+
+def moved_out(images):
+    """(b, 3, 224, 224) -> (b, 201, d): class token, notepads, patches."""
+    tokens = model.embed(images)
+    notepads = tokens[:, CORNERS]  # copies, as they were
+    tokens[:, CORNERS] += positions[:, NEAR] - positions[:, CORNERS]
+    return torch.cat([tokens[:, :1], notepads, tokens[:, 1:]], dim=1)
+
+
+with vitedu.record_attention(model) as maps_after:
+    tokens_after = model.blocks(moved_out(images))
+
+# %% tags=["nbval-check-output", "hide-cell"]
+giants = tokens_after.norm(dim=-1) > 100
+assert giants[:, 1:5].all() and not giants[:, 5:].any()
+print("checked: every giant is outside of the picture")
 
 # %% tags=["hide-input"]
-with torch.no_grad():
-    before = model.blocks(model.embed(images)).norm(dim=-1)
-    after = changed.blocks(changed.embed(images)).norm(dim=-1)
-panels = {
-    "cat": before[1, 1:],
-    "cat,\ncorners moved out": after[1, 1:],
-    "rocket,\ncorners moved out": after[4, 1:],
-}
+norms = tokens_after.norm(dim=-1)[:, 1:]
+panels = {"cat, as it was": tokens.norm(dim=-1)[1, 1:]}
+panels |= {"moved out": norms[1], "rocket, moved out": norms[4]}
 figures.show(*inside.norms(panels))
 
-# %% tags=["hide-input"]
-figures.show(
-    *inside.distances(
-        {"as it was": far, "corners moved out": far_after}, UNIFORM
-    )
-)
+# %% [markdown]
+# No giant is left in the picture: all four are on the notepads below it. And the loss?
 
 # %% tags=["hide-input"]
 costs(
-    {
-        "corners dropped": "four corners\ndropped",
-        "the same without the empty tokens": "corners inwards,\nnothing new",
-        "corners moved out of the picture": "corners inwards,\nfour new tokens",
-    }
+    four_corners__dropped="corners/corners dropped",
+    moved_inwards__nothing_new="corners/corners moved inwards",
+    four_empty__notepads="corners/moved inwards, four empty tokens",
+    four_notepads="corners/moved inwards, four copies",
 )
 
 # %% [markdown]
-# END TEXT
+# It comes back, all of it. Without notepads the model loses as much as if we had dropped the corners. Empty
+# ones bring back most of it, and with ours there's no difference left that a thousand
+# photographs could show. You've given a finished network the registers that it had to
+# steal from the picture.
+#
+# Here's the figure that we began with, and the maps of the answer, without the corners:
+
+# %% tags=["hide-input"]
+far_after = interpret.attention_distance(maps_after, (14, 14), 16)
+both = {"as it was": far, "corners moved out": far_after}
+figures.show(*inside.distances(both, UNIFORM))
+
+# %% tags=["hide-input"]
+clean = rollout(maps_after)[:, 0, 5:].view(-1, 14, 14)
+both = {"as it was": of_the_answer[SHOWN[:3]], "moved out": clean[SHOWN[:3]]}
+figures.show(
+    *inside.looked_at(images[SHOWN[:3]] / 2 + 0.5, both, answers[:3])
+)
+
+# %% [markdown]
+# The heads of the last blocks come down to the line, and the bright corners are gone.
+#
+# What to take with you:
+#
+# * Patterns that you find inside a network, crosses, distances, maps, are what *this*
+#   training on *these* data led to, and not a law.
+# * A beautiful map proves nothing. Take away what it shows, and see whether the answer
+#   falls.
+# * If a number is impossible, farther than everywhere, follow it. It led us to four tokens that the network
+#   uses for something nobody had designed.
+#
+# How much do positions matter in the first place, and what if you build them differently?
+# Which parts of the network could you leave out, and would anybody notice? That's the
+# next question: ablations.
+#
+# ## Exercises
+#
+# ✎ Write `attention_distance` and `position_similarity` again from memory. After `from
+# vitedu import check`, `check.attention_distance(attention_distance)` tells you how closely
+# yours agrees with ours, or what's likely to be wrong with it; so does
+# `check.position_similarity(position_similarity)`.
+#
+# **1.** ★ A picture has 2×2 patches of 16 pixels. How far does a head look that looks
+# everywhere alike? Why is it less than the distance to the neighbour?
+#
+# **2.** ★ In rollout, how much of a patch's token is still the patch itself after twelve
+# blocks, if attention never looks at the own patch? And how much of the class token is itself?
+#
+# **3.** ★★ Change rollout's two halves to 0 and 1, and to 1 and 0. First say what you'll
+# see in the maps.
+#
+# **4.** ★★ Take away the class token's row of positions, `positions[:, 0]`, and look at the
+# lengths again. Will there still be giants? (`tokens = model.embed(images)` and then
+# `tokens[:, 0] -= positions[:, 0]`.)
+#
+# **5.** ★★ Move only *one* corner out of the picture. What becomes of the other three, and
+# what of the distance? Guess, then change `moved_out`.
+#
+# **6.** ★★★ Somebody shows you a rollout map on an X-ray that glows over the lung, as a
+# proof that the network reads the lung. Which three things would you ask for?
+#
+# ## Second reading
+#
+# ### Four ways to train a table
+#
+# In the paper's Figure 10, the table of ViT-L/16 looks different after each of three
+# trainings. We trained a ViT of four blocks on MNIST, with patches of 4 pixels and two
+# rates times two decays, three seeds each. Here are the tables of the first seeds.
+
+# %% tags=["hide-input"]
+record = results.read("inside-training")["metrics"]
+shown = {}
+for name, row in record.items():
+    similarity = torch.tensor(row["similarity_of_seed_0"])
+    shown[name.replace(", ", "\n")] = similarity.view(7, 7, 7, 7)
+figures.show(*inside.crosses(shown, columns=2))
+
+# %% tags=["hide-input"]
+print(f"{'':24} test digits  row or column, less the others")
+for name, row in record.items():
+    crosses = ", ".join(f"{x:.2f}" for x in row["cross_per_seed"])
+    print(f"{name:24} {row['value']:9.1f} %  {crosses}")
+
+# %% [markdown]
+# None of them shows a cross or a hill. A higher rate moves the table further away from its
+# random beginning, and that's all: two epochs are enough to read nineteen digits of
+# twenty, and apparently that doesn't take a map of the sheet. The last column says it in
+# a number, the mean cosine of two positions that share a row or a column, less that of two
+# that share neither. For ViT-Ti/16 it's 0.53.
+#
+# ### A hundred and twenty-eight photographs
+#
+# The paper measures distances on 128 photographs. These are ours, from the sample of
+# ImageNet that this book measures on: as on the page, without the line about the sum, and
+# without what goes to the corners.
+
+# %% tags=["hide-input"]
+ways = {"renormalise": "as on the page", "drop": "without the line"}
+ways |= {"without corners": "without the corners"}
+ways = {
+    words: torch.tensor(seen[f"looks/{name}"]["by_layer"])
+    for name, words in ways.items()
+}
+figures.show(*inside.distances(ways, UNIFORM))
+
+# %% [markdown]
+# ### The whole table of the corners
+#
+# The loss is the mean cross-entropy of a thousand photographs, one per class of ImageNet.
+# "More" is the difference to the model as it is, with its standard error by bootstrap: we
+# draw a thousand of the photographs again and again, with repeats, and see how much the
+# mean varies. A giant is a token more than four times as long as the median patch.
+
+# %% tags=["hide-input"]
+print(f"{'':34}loss   right    more ± error   giants")
+for name, row in seen.items():
+    if name.startswith("corners/"):
+        more, error = row["more"], row["error_of_more"]
+        print(
+            f"{name[8:]:33} {row['value']:.3f}   {row['right']}  "
+            f"{more:+.3f} ± {error:.3f}   {row['giants_per_photograph']:.1f}"
+        )
+
+# %% [markdown]
+# Emptying four patches in the middle costs as much as emptying the corners, so that's the price of
+# an empty patch anywhere. And an empty notepad isn't always used: it turned into a
+# giant in about three cases of four. The package has the empty kind:
+# `vitedu.interpret.test_time_registers(model, images)` finds the giants by their length,
+# and gives you a model with registers. [Jiang et al.
+# 2025](https://arxiv.org/abs/2506.08010) do the same for large models, where the giants
+# aren't tied to a place, by moving the activations of a few neurons.
+#
+# ### Your own photograph
+#
+# `vitedu explain photo.jpg --out page` writes everything that you've seen here about one
+# photograph into a page: answers, maps, distances, the removal test. With your own weights
+# it's `vitedu explain runs/mine photo.jpg`.
+#
+# ## Where this is in the paper
+#
+# | here | in the paper ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)) |
+# |---|---|
+# | components of $\mathbf{E}$ | section 4.5, Figure 7 left |
+# | how alike positions are | section 4.5, Figure 7 centre; Figure 10 |
+# | distance of attention | section 4.5, Figure 7 right; Figure 11 |
+# | rollout | section 4.5 and appendix D.8, Figures 6 and 14 |
+#
+# ### What differs
+#
+# * The paper looks into ViT-L/32 and ViT-L/16, with 16 heads in 24 blocks. Ours has 3 heads in
+#   12.
+# * The paper doesn't say whether its distances were scaled to a sum of 1. The code that was
+#   posted later doesn't.
+# * Figure 11 sets a ViT beside a hybrid, whose first heads look less far because a ResNet
+#   has looked at the neighbours already. We have no trained hybrid on board, so it isn't drawn here.
+# * The paper doesn't test its maps by taking patches away, and it doesn't look at the
+#   lengths of tokens.
+#
+# ## Three readings
+#
+# * [Darcet et al. 2024](https://arxiv.org/abs/2309.16588) tell the story of the giants and
+#   the registers, with beautiful maps.
+# * [Raghu et al. 2021](https://arxiv.org/abs/2108.08810) ask how a ViT sees differently from a
+#   ResNet. With less data to train on, its first heads don't learn to look near.
+# * [Jain and Wallace 2019](https://arxiv.org/abs/1902.10186) disagree with the idea behind
+#   such maps, in a paper called "Attention is not Explanation".
+#
+# ## Solutions
+#
+# <details><summary>Solution 1</summary>
+#
+# From each patch the distances are 0, 16, 16 and 22.6, so the mean is 13.7 pixels. It's less
+# than 16 because a quarter of the attention stays where it is.
+#
+# </details>
+#
+# <details><summary>Solution 2</summary>
+#
+# In each block half of it stays, and if attention never returns to it, $0.5^{12}$ is left,
+# one part in four thousand. (A little comes back by way of the others.) The same holds for
+# the class token. So rollout says that nearly everything in the answer has moved, which is
+# a consequence of "half", and not a measurement.
+#
+# </details>
+#
+# <details><summary>Solution 3</summary>
+#
+# With 1 for the own token, nothing is ever mixed in, and the class token's row is zero for
+# all patches. With 0, each block keeps nothing, and you multiply twelve maps. You get
+# another map for each photograph, with something in common with the first. So part of what you see in a
+# rollout map comes from a "half" that nobody has measured.
+#
+# </details>
+
+# %% tags=["hide-cell", "nbval-ignore-output"]
+half = rollout(maps)[:, 0, 1:]
+none = interpret.attention_rollout(maps, identity=0.0)[:, 0, 1:]
+for image in range(5):
+    pair = torch.stack([half[image], none[image]])
+    print(f"correlation of both maps: {torch.corrcoef(pair)[0, 1]:.2f}")
+
+# %% [markdown]
+# <details><summary>Solution 4</summary>
+#
+# There are, in all five photographs: the giants don't grow for the class token's sake. It's
+# the corners' own positions that make them.
+#
+# </details>
+
+# %% tags=["hide-cell", "nbval-ignore-output"]
+tokens = model.embed(images)
+tokens[:, 0] -= positions[:, 0]
+found = model.blocks(tokens).norm(dim=-1) > 100
+print(f"giants per photograph: {found[:, 1:].sum(dim=1).tolist()}")
+
+# %% [markdown]
+# <details><summary>Solution 5</summary>
+#
+# It works as well for one: the notepad becomes a giant, the other three stay in the picture, and
+# there's none at the place it left. The distance hardly falls, because three corners are
+# as far away as four.
+#
+# </details>
+
+# %% tags=["hide-cell", "nbval-ignore-output"]
+tokens = model.embed(images)
+one, inwards = CORNERS[:1], NEAR[:1]
+notepad = tokens[:, one]
+tokens[:, one] += positions[:, inwards] - positions[:, one]
+tokens = torch.cat([tokens[:, :1], notepad, tokens[:, 1:]], dim=1)
+with vitedu.record_attention(model) as three_left:
+    lengths = model.blocks(tokens).norm(dim=-1)
+print("giants on the notepad:", (lengths[:, 1] > 100).tolist())
+print("and in the picture:", (lengths[:, 2:] > 100).sum(dim=1).tolist())
+last = interpret.attention_distance(three_left, (14, 14), 16)[-1]
+print(f"last block: {last.mean():.0f} pixels")
+
+# %% [markdown]
+# <details><summary>Solution 6</summary>
+#
+# For example: (a) The removal test on many X-rays. Does the answer fall faster than if as
+# many patches are removed at random, or by distance from the middle? Lungs are always in
+# the middle. (b) The same map for a network with random weights, and for another
+# question to the same network. If it still glows over the lung, it shows the picture and
+# not the network. (c) A picture with the finding covered, or moved. The answer has to change, and
+# the map has to follow.
+#
+# </details>

@@ -1,6 +1,6 @@
 """Chapter 15: distance, filters, positions, rollout, and four corners."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -52,8 +52,8 @@ def distances(
             f"{found.numel()} are above the line"
         )
     grid[0, 0].set_ylabel("distance of attention (pixels)")
-    place = (0.6, uniform)
-    note(grid[0, 0], "looks everywhere alike", place, (0, 4), 10)
+    words = "looks everywhere alike" if len(panels) == 1 else "everywhere"
+    note(grid[0, 0], words, (0.6, uniform), (0, 4), 10)
     alt = (
         "A dot for each head over the number of its block, with a line at "
         f"{uniform:.0f} pixels, where a head is that looks everywhere alike. "
@@ -71,38 +71,49 @@ def filters(components: Tensor) -> "tuple[Figure, str]":
         low, high = each.min(), each.max()
         draw_picture(axes, (each - low) / (high - low))
     alt = (
-        f"{len(components)} small pictures: first one of a single colour and "
-        "slow changes from light to dark, then stripes and checks that get "
-        "finer, some in blue and yellow or red and green."
+        f"{len(components)} small pictures: fine checks, spots in green and "
+        "pink, stripes in several directions, and rougher patterns after them."
     )
     return figure, alt
 
 
-def crosses(maps: Mapping[str, Tensor], step: int = 1) -> "tuple[Figure, str]":
+def crosses(
+    maps: Mapping[str, Tensor], step: int = 1, columns: int = 3
+) -> "tuple[Figure, str]":
     """How alike positions are, (gh, gw, gh, gw): a map for each patch.
 
     All maps of a table in a grid, those of every `step`-th row and column; the
     tables are side by side under their titles, on one scale from -1 to 1.
     """
-    height = WIDTH / len(maps) + 0.9
-    figure, panels = chart(WIDTH, height, 1, len(maps), squeeze=False)
-    for axes, (title, similarity) in zip(panels[0], maps.items(), strict=True):
-        shown = axes.imshow(
-            _sheet(similarity[::step, ::step]), cmap=MAP, vmin=-1, vmax=1
-        )
+    columns = min(columns, len(maps))
+    rows = -(-len(maps) // columns)
+    height = rows * (WIDTH / columns + 0.3 + over(maps)) + 0.6
+    figure, panels = chart(WIDTH, height, rows, columns, squeeze=False)
+    told = []
+    for axes, (title, similarity) in zip(
+        panels.flat, maps.items(), strict=True
+    ):
+        chosen = similarity[::step, ::step]
+        sheet = _sheet(chosen).numpy()
+        shown = axes.imshow(sheet, cmap=MAP, vmin=-1, vmax=1)
         axes.set_title(title, fontsize=11)
         axes.axis("off")
+        words = " ".join(title.split())
+        told.append(f"{words}: {len(chosen)} by {chosen.shape[1]}")
     label = "cosine of two positions"
     figure.colorbar(
         shown, ax=panels, location="bottom", aspect=40, shrink=0.8, label=label
     )
-    rows, columns = maps[next(iter(maps))][::step, ::step].shape[:2]
     alt = (
-        f"{', '.join(maps).replace(chr(10), ' ') or 'positions'}: {rows} by "
-        f"{columns} small maps, one for each position, of how like it all "
-        "others are. Each is brightest at its own place."
+        "Tables of small maps, one for each position, of how like it all "
+        f"others are. {'; '.join(told)}. Each is brightest at its own place."
     )
     return figure, alt
+
+
+def over(titles: Iterable[str]) -> float:
+    """Inches that titles of more than one line need."""
+    return 0.25 * max(title.count("\n") for title in titles)
 
 
 def _sheet(similarity: Tensor) -> Tensor:
@@ -118,30 +129,42 @@ def _sheet(similarity: Tensor) -> Tensor:
 
 
 def looked_at(
-    images: Sequence[Tensor], maps: Sequence[Tensor], answers: Sequence[str]
+    images: Sequence[Tensor],
+    maps: Mapping[str, Sequence[Tensor]],
+    answers: Sequence[str],
 ) -> "tuple[Figure, str]":
     """Photographs (3, h, w), and beside each what its answer came from.
 
-    The second copy is as bright as the map (gh, gw) there, its most = 1.
+    `maps` are (gh, gw) by title. Those of a photograph share one scale, from
+    the lowest share to the highest.
     """
-    pairs = -(-len(images) // 2)
-    side = WIDTH / 4
-    figure, grid = chart(WIDTH, pairs * (side + 0.3), pairs, 4, squeeze=False)
+    wide = 1 + len(maps)
+    in_row = 2 if wide == 2 else 1
+    rows, columns = -(-len(images) // in_row), wide * in_row
+    height = rows * (WIDTH / columns + 0.3)
+    figure, grid = chart(WIDTH, height, rows, columns, squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
-    for number, (image, map, answer) in enumerate(
-        zip(images, maps, answers, strict=True)
-    ):
-        first, second = grid[number // 2, 2 * (number % 2) :][:2]
+    for number, (image, answer) in enumerate(zip(images, answers, strict=True)):
+        row, place = divmod(number, in_row)
+        first, *others = grid[row, wide * place :][:wide]
         draw_picture(first, image)
         first.set_title(answer, fontsize=11, loc="left")
-        bright = torch.nn.functional.interpolate(
-            map[None, None] / map.max(), image.shape[1:], mode="bilinear"
-        )
-        draw_picture(second, image * bright[0])
+        own = [each[number] for each in maps.values()]
+        low = min(each.min() for each in own)
+        high = max(each.max() for each in own)
+        for axes, title, each in zip(others, maps, own, strict=True):
+            axes.imshow(
+                each.numpy(),
+                cmap=MAP,
+                vmin=low,
+                vmax=high,
+                interpolation="bilinear",
+            )
+            axes.set_title(title, fontsize=11)
     alt = (
-        "Photographs, and beside each the same one, dark but for what its "
-        f"answer came from: {', '.join(answers)}."
+        "Photographs, and beside each a map, bright where its answer came "
+        f"from: {', '.join(answers)}."
     )
     return figure, alt
 
@@ -156,7 +179,7 @@ def removal(
     figure, axes = chart(WIDTH, 3.4)
     told = []
     for (name, curve), (color, marker) in zip(
-        curves.items(), LOOKS, strict=True
+        curves.items(), LOOKS, strict=False
     ):
         percents = [100 * share for share in curve["shares"]]
         heights = [100 * each for each in curve["probability"]]
@@ -186,28 +209,29 @@ def removal(
 def norms(
     panels: Mapping[str, Tensor], columns: int = 3
 ) -> "tuple[Figure, str]":
-    """How long tokens are: maps (gh, gw), or (gh, gw) and tokens beside it.
+    """How long tokens are (t,), as maps of 14 by 14 on one logarithmic scale.
 
-    A panel is a map, or a pair: the map, and the norms of tokens that have no
-    place in the picture, drawn under it. All on one logarithmic scale.
+    The last 196 are the patches; those before them have no place in the
+    picture, and stand below it.
     """
     from matplotlib.colors import LogNorm
 
+    gh = gw = 14
     rows = -(-len(panels) // columns)
-    height = rows * (WIDTH / columns + 0.45) + 0.6
+    height = rows * (WIDTH / columns + 0.45 + over(panels)) + 0.6
     figure, grid = chart(WIDTH, height, rows, columns, squeeze=False)
     scale, told = LogNorm(5, 600), []
+    below = 2 * any(len(found) > gh * gw for found in panels.values())
     for axes in grid.flat:
         axes.axis("off")
     for axes, (title, found) in zip(grid.flat, panels.items(), strict=False):
-        gh, gw = 14, 14
         patches, others = found[-gh * gw :].view(gh, gw), found[: -gh * gw]
-        shown = torch.full((gh + 2 * (len(others) > 0), gw), torch.nan)
+        shown = torch.full((gh + below, gw), torch.nan)
         shown[:gh] = patches
         middle = gw // 2 - len(others)
         for number, norm in enumerate(others):
             shown[gh + 1, middle + 2 * number] = norm
-        drawn = axes.imshow(shown, cmap=MAP, norm=scale)
+        drawn = axes.imshow(shown.numpy(), cmap=MAP, norm=scale)
         axes.set_title(title, fontsize=11)
         giants = int((patches > 100).sum())
         outside = int((others > 100).sum())

@@ -37,7 +37,7 @@ from vitedu.interpret.removal import SHARES
 from vitedu.model import ViT, record_attention
 
 TARGET = Path(__file__).parents[1] / "vitedu/results/inside-photographs.json"
-CORNERS, INNER = [0, 13, 182, 195], [60, 70, 120, 130]  # patches, from 0
+CORNERS, INNER = [0, 13, 182, 195], [60, 65, 130, 135]  # patches, from 0
 AT_CORNERS = [1 + i for i in CORNERS]  # tokens
 NEAR = [15, 26, 169, 180]  # the corners' neighbours towards the middle
 GIANT = 4  # times the median norm, as in `interpret.outlier_tokens`

@@ -153,8 +153,9 @@ figures.show(*inside.crosses(tables))
 #
 # ## How far does a head look?
 #
-# Now the figure from the top. A head gives every patch a list of weights that sum to 1. So
-# the distance it looks is a mean: each distance, times the weight of the patch that is there.
+# Now the figure from the top. A head gives every patch a list of weights that sum to 1.
+# So the distance it looks is a mean: each distance, times the weight of the patch that is
+# there.
 
 # %% [markdown] tags=["predict"]
 # Take a pencil. A picture has four patches, 2×2, each 16 pixels wide. The patch at the top
@@ -193,9 +194,10 @@ assert abs(attention_distance(everywhere).item() - UNIFORM) < 0.01
 print("checked: the package's distances, and 116.49 pixels if all are alike")
 
 # %% [markdown]
-# The line about the sum is easy to forget. Code that somebody from the paper's team [posted
-# when they were asked for it](https://github.com/google-research/vision_transformer/issues/162)
-# leaves it out, and so do its many copies. Nothing fails. But look at the first block:
+# The line about the sum is easy to forget. Code that somebody from the paper's team
+# [posted when they were asked for
+# it](https://github.com/google-research/vision_transformer/issues/162) leaves it out, and
+# so do its many copies. Nothing fails. But look at the first block:
 
 # %% tags=["failure"]
 forgot = interpret.attention_distance(maps, (14, 14), 16, prefix="drop")
@@ -209,14 +211,15 @@ for head in range(3):
 
 # %% [markdown]
 # The third head gives two thirds of its attention to the class token. What's left sums to
-# one third, so without the line the head seems to look hardly farther than its own patch. You'd
-# celebrate it as a convolution that the network has found by itself!
+# one third, so without the line the head seems to look hardly farther than its own patch.
+# You'd celebrate it as a convolution that the network has found by itself!
 #
 # ## Which patches made the answer?
 #
-# Everybody's favourite picture of a Transformer is the one that shows what it looked at. How
-# would you make it? The class token's attention in the last block is a first idea. But by
-# then a token isn't its patch any more: it has been mixed with others in eleven blocks.
+# Everybody's favourite picture of a Transformer is the one that shows what it looked at.
+# How would you make it? The class token's attention in the last block is a first idea.
+# But by then a token isn't its patch any more: it has been mixed with others in eleven
+# blocks.
 #
 # So let's follow the mixing ([Abnar and Zuidema 2020](https://arxiv.org/abs/2005.00928)).
 # Write down for each token what it's made of. At first each is made of its own patch
@@ -247,13 +250,13 @@ print("checked: the same as vitedu.interpret.attention_map")
 with torch.no_grad():
     best = model(images).argmax(dim=-1).tolist()
 answers = [model.class_names[each].split(",")[0] for each in best]
-SHOWN = [0, 2, 3, 4]  # the cat's says as little
+SHOWN = [0, 2, 3, 4]  # without the cat
 answers = [answers[i] for i in SHOWN]
 found = {"rollout": of_the_answer[SHOWN]}
 figures.show(*inside.looked_at(images[SHOWN] / 2 + 0.5, found, answers))
 
 # %% [markdown]
-# The paper's Figure 6 looks like this (and Figure 14 has a hundred and more), only clearer: its
+# The paper's Figure 6 looks like this (and Figure 14 has many more), only clearer: its
 # model is fifty times as large. Here you can make out the face, the cup's rim, the
 # rocket. But what's that in the corners?
 #
@@ -275,12 +278,16 @@ figures.show(*inside.looked_at(images[SHOWN] / 2 + 0.5, found, answers))
 
 # %% tags=["hide-input"]
 seen = results.read("inside-photographs")["metrics"]
-ORDERS = ("rollout", "last block's attention", "gradient", "at random")
-curves = {order: seen[f"removal/{order}"] for order in ORDERS}
+ORDERS = ("last block's attention", "rollout", "gradient", "at random")
+curves = {name: seen[f"removal/{name}, corners kept"] for name in ORDERS}
 figures.show(*inside.removal(curves))
 
 # %% [markdown]
-# REMOVAL TEXT
+# The simplest map wins. The lower a curve, the more its patches mattered, and the class
+# token's attention in the last block is lowest all the way. Rollout comes second, well
+# ahead of the gradient and of chance. So following the mixing through all the blocks is a
+# reasonable idea that doesn't make the map any truer, at least not in this model by this
+# test. (The four corner patches are never taken away here. You're about to see why.)
 #
 # ## Four corners
 #
@@ -312,7 +319,7 @@ figures.show(*inside.growth(long, shares))
 # %% [markdown]
 # In block 8 four tokens explode: the corners, in every photograph. They're twenty to forty
 # times as long as the others, and in the last three blocks they get more than half of
-# all attention. (Their bars are what the patches look at.) That solves our riddle. Nothing is as far away as the corners: 161
+# all attention. That solves our riddle. Nothing is as far away as the corners: 161
 # pixels on the mean, where "everywhere" is 116.
 #
 # But it's a strange solution. What could be so interesting in the corners of a
@@ -342,8 +349,8 @@ costs(
 )
 
 # %% [markdown]
-# The corners cost more than twenty times as much. Yet in most photographs there's nothing
-# in them. So maybe it isn't about the photograph at all! Two more experiments. In the
+# The corners cost about thirty times as much. Yet in most photographs there's nothing in
+# them. So maybe it isn't about the photograph at all! Two more experiments. In the
 # first, the corners stay, but all four show the *mean patch*, grey and empty. In the
 # second, they swap their position vectors with four patches in the middle.
 
@@ -358,22 +365,24 @@ there = swapped["of_them_there"]
 print(f"swapped: {there:.1f} giants per photograph, now in the middle")
 
 # %% [markdown]
-# Both are quite harmless, and the giants move along with the *positions*. So a corner token has
-# given up its patch. It works as a notepad on which the network collects something
-# about the whole photograph, and everybody reads it. A patch from the corner is a good
-# choice for that, since there's rarely anything there to lose.
+# Both cost about a quarter of that, no more than emptying [four other
+# patches](#The-whole-table-of-the-corners). And the giants move along with the
+# *positions*. So a corner token isn't about its patch any more. It's more like a notepad,
+# which every other token reads in the last blocks, and without which the answers get
+# worse. A corner is a good choice for that, since there's rarely anything to lose there.
 #
 # Notepads like these were found in large models in 2023, in random background patches
-# ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588)). The authors gave their models four
-# extra tokens to write on, *registers*, and trained them anew. The giants went there, and maps of attention became
-# clean. Our model is from 2021, small, and already trained. Can we still give it registers?
+# ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588)). The authors gave their models
+# four extra tokens to write on, *registers*, and trained them anew. The giants went
+# there, and maps of attention became clean. Our model is from 2021, small, and already
+# trained. Can we still give it registers?
 #
 # ## Out of the picture
 #
-# If a notepad needs nothing but its position, it doesn't have to be a patch. So the four tokens
-# with corner positions move out of the picture, to where the class token is. The corner
-# patches themselves get their neighbours' positions, one step inwards, and become ordinary
-# patches:
+# If a notepad needs hardly anything but its position, it doesn't have to be a patch. So
+# the four tokens with corner positions move out of the picture, to where the class token
+# is. The corner patches themselves get their neighbours' positions, one step inwards, and
+# become ordinary patches:
 
 # %%
 NEAR = torch.tensor([16, 27, 170, 181])  # one step inwards
@@ -403,7 +412,12 @@ panels |= {"moved out": norms[1], "rocket, moved out": norms[4]}
 figures.show(*inside.norms(panels))
 
 # %% [markdown]
-# No giant is left in the picture: all four are on the notepads below it. And the loss?
+# No giant is left in the picture: all four are on the notepads below it. (On the site you
+# can try it with another photograph.)
+#
+# <div class="try" data-part="corners"></div>
+#
+# And the loss?
 
 # %% tags=["hide-input"]
 costs(
@@ -414,10 +428,10 @@ costs(
 )
 
 # %% [markdown]
-# It comes back, all of it. Without notepads the model loses as much as if we had dropped the corners. Empty
-# ones bring back most of it, and with ours there's no difference left that a thousand
-# photographs could show. You've given a finished network the registers that it had to
-# steal from the picture.
+# It comes back. Without notepads the model does as badly as if we had dropped the
+# corners. Empty ones bring back most of it, and with ours, which begin as copies, there's
+# no difference left that a thousand photographs could show. You've given a finished
+# network the registers that it had to steal from the picture.
 #
 # Here's the figure that we began with, and the maps of the answer, without the corners:
 
@@ -442,8 +456,8 @@ figures.show(
 #   training on *these* data led to, and not a law.
 # * A beautiful map proves nothing. Take away what it shows, and see whether the answer
 #   falls.
-# * If a number is impossible, farther than everywhere, follow it. It led us to four tokens that the network
-#   uses for something nobody had designed.
+# * If a number is impossible, farther than everywhere, follow it. It led us to four
+#   tokens that the network uses for something nobody had designed.
 #
 # How much do positions matter in the first place, and what if you build them differently?
 # Which parts of the network could you leave out, and would anybody notice? That's the
@@ -460,7 +474,8 @@ figures.show(
 # everywhere alike? Why is it less than the distance to the neighbour?
 #
 # **2.** ★ In rollout, how much of a patch's token is still the patch itself after twelve
-# blocks, if attention never looks at the own patch? And how much of the class token is itself?
+# blocks, if attention never looks at the own patch? And how much of the class token is
+# itself?
 #
 # **3.** ★★ Change rollout's two halves to 0 and 1, and to 1 and 0. First say what you'll
 # see in the maps.
@@ -538,9 +553,9 @@ for name, row in seen.items():
         )
 
 # %% [markdown]
-# Emptying four patches in the middle costs as much as emptying the corners, so that's the price of
-# an empty patch anywhere. And an empty notepad isn't always used: it turned into a
-# giant in about three cases of four. The package has the empty kind:
+# Emptying four patches in the middle costs as much as emptying the corners, so that's the
+# price of an empty patch anywhere. And an empty notepad isn't always used: it turned into
+# a giant in about three cases of four. The package has the empty kind:
 # `vitedu.interpret.test_time_registers(model, images)` finds the giants by their length,
 # and gives you a model with registers. [Jiang et al.
 # 2025](https://arxiv.org/abs/2506.08010) do the same for large models, where the giants
@@ -563,12 +578,13 @@ for name, row in seen.items():
 #
 # ### What differs
 #
-# * The paper looks into ViT-L/32 and ViT-L/16, with 16 heads in 24 blocks. Ours has 3 heads in
-#   12.
+# * The paper looks into ViT-L/32 and ViT-L/16, with 16 heads in 24 blocks. Ours has 3
+#   heads in 12.
 # * The paper doesn't say whether its distances were scaled to a sum of 1. The code that was
 #   posted later doesn't.
 # * Figure 11 sets a ViT beside a hybrid, whose first heads look less far because a ResNet
-#   has looked at the neighbours already. We have no trained hybrid on board, so it isn't drawn here.
+#   has looked at the neighbours already. We have no trained hybrid on board, so it isn't
+#   drawn here.
 # * The paper doesn't test its maps by taking patches away, and it doesn't look at the
 #   lengths of tokens.
 #
@@ -576,8 +592,8 @@ for name, row in seen.items():
 #
 # * [Darcet et al. 2024](https://arxiv.org/abs/2309.16588) tell the story of the giants and
 #   the registers, with beautiful maps.
-# * [Raghu et al. 2021](https://arxiv.org/abs/2108.08810) ask how a ViT sees differently from a
-#   ResNet. With less data to train on, its first heads don't learn to look near.
+# * [Raghu et al. 2021](https://arxiv.org/abs/2108.08810) ask how a ViT sees differently
+#   from a ResNet. With less data to train on, its first heads don't learn to look near.
 # * [Jain and Wallace 2019](https://arxiv.org/abs/1902.10186) disagree with the idea behind
 #   such maps, in a paper called "Attention is not Explanation".
 #
@@ -585,8 +601,8 @@ for name, row in seen.items():
 #
 # <details><summary>Solution 1</summary>
 #
-# From each patch the distances are 0, 16, 16 and 22.6, so the mean is 13.7 pixels. It's less
-# than 16 because a quarter of the attention stays where it is.
+# From each patch the distances are 0, 16, 16 and 22.6, so the mean is 13.7 pixels. It's
+# less than 16 because a quarter of the attention stays where it is.
 #
 # </details>
 #
@@ -601,10 +617,10 @@ for name, row in seen.items():
 #
 # <details><summary>Solution 3</summary>
 #
-# With 1 for the own token, nothing is ever mixed in, and the class token's row is zero for
-# all patches. With 0, each block keeps nothing, and you multiply twelve maps. You get
-# another map for each photograph, with something in common with the first. So part of what you see in a
-# rollout map comes from a "half" that nobody has measured.
+# With 1 for the own token, nothing is ever mixed in, and the class token's row is zero
+# for all patches. With 0, each block keeps nothing, and you multiply twelve maps. You get
+# another map for each photograph, with something in common with the first. So part of
+# what you see in a rollout map comes from a "half" that nobody has measured.
 #
 # </details>
 
@@ -632,9 +648,9 @@ print(f"giants per photograph: {found[:, 1:].sum(dim=1).tolist()}")
 # %% [markdown]
 # <details><summary>Solution 5</summary>
 #
-# It works as well for one: the notepad becomes a giant, the other three stay in the picture, and
-# there's none at the place it left. The distance hardly falls, because three corners are
-# as far away as four.
+# It works as well for one: the notepad becomes a giant, the other three stay in the
+# picture, and there's none at the place it left. The distance hardly falls, because three
+# corners are as far away as four.
 #
 # </details>
 
@@ -656,9 +672,9 @@ print(f"last block: {last.mean():.0f} pixels")
 #
 # For example: (a) The removal test on many X-rays. Does the answer fall faster than if as
 # many patches are removed at random, or by distance from the middle? Lungs are always in
-# the middle. (b) The same map for a network with random weights, and for another
-# question to the same network. If it still glows over the lung, it shows the picture and
-# not the network. (c) A picture with the finding covered, or moved. The answer has to change, and
+# the middle. (b) The same map for a network with random weights, and for another question
+# to the same network. If it still glows over the lung, it shows the picture and not the
+# network. (c) A picture with the finding covered, or moved. The answer has to change, and
 # the map has to follow.
 #
 # </details>

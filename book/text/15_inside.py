@@ -76,6 +76,7 @@ components = components[:28].view(28, 3, 16, 16)
 # %% tags=["hide-input"]
 figures.show(*inside.filters(components))
 
+
 # %% [markdown]
 # Spots, stripes in all directions, fine checks, light against dark and green against
 # pink. There's nothing you'd call an eye or a wheel: a patch is first described by its
@@ -209,6 +210,7 @@ for head in range(3):
         f"{right:2.0f} pixels, without the line {wrong:2.0f}"
     )
 
+
 # %% [markdown]
 # The third head gives two thirds of its attention to the class token. What's left sums to
 # one third, so without the line the head seems to look hardly farther than its own patch.
@@ -316,6 +318,7 @@ long = {
 shares = [x[:, :, 1:, CORNERS].sum(-1).mean().item() for x in maps]
 figures.show(*inside.growth(long, shares))
 
+
 # %% [markdown]
 # In block 8 four tokens explode: the corners, in every photograph. They're twenty to forty
 # times as long as the others, and in the last three blocks they get more than half of
@@ -333,6 +336,7 @@ figures.show(*inside.growth(long, shares))
 # * the corners hardly matter: there's only background
 # * both cost about the same: four patches are four patches
 # * the corners cost much more
+
 
 # %% tags=["hide-input"]
 def costs(**changes):
@@ -443,9 +447,7 @@ figures.show(*inside.distances(both, UNIFORM))
 # %% tags=["hide-input"]
 clean = rollout(maps_after)[:, 0, 5:].view(-1, 14, 14)
 both = {"as it was": of_the_answer[SHOWN[:3]], "moved out": clean[SHOWN[:3]]}
-figures.show(
-    *inside.looked_at(images[SHOWN[:3]] / 2 + 0.5, both, answers[:3])
-)
+figures.show(*inside.looked_at(images[SHOWN[:3]] / 2 + 0.5, both, answers[:3]))
 
 # %% [markdown]
 # The heads of the last blocks come down to the line, and the bright corners are gone.

@@ -4,7 +4,9 @@ import pytest
 import torch
 from visits import DESKTOP, PHONE, axe
 
+import vitedu
 from vitedu.evaluate.confusion import Predictions
+from vitedu.figures.report import explanation
 from vitedu.figures.report.examples import Example, Measured
 from vitedu.figures.report.page import Contents, render
 
@@ -76,14 +78,22 @@ def contents(num_classes):
 
 @pytest.fixture(
     scope="module",
-    params=[20, 200],
-    ids=["matrix", "list"],
+    params=[20, 200, None],
+    ids=["matrix", "list", "explained"],
 )
 def path(request, tmp_path_factory):
-    """A report of as many classes, with names as long as they come."""
+    """A report of as many classes and long names; or what `explain` writes."""
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render(contents(request.param)), encoding="utf-8")
+    text = render(contents(request.param)) if request.param else explained()
+    path.write_text(text, encoding="utf-8")
     return path
+
+
+def explained():
+    """The page of one photograph."""
+    model = vitedu.load("ViT-Ti/16")
+    found = vitedu.explain(model, vitedu.data.photo("cat"))
+    return explanation.render(found, model, f"{LONG}.jpg", "ViT-Ti/16")
 
 
 @pytest.mark.parametrize(
@@ -124,6 +134,23 @@ def test_a_report_is_whole_on_every_screen(browser, path, scheme, size):
     ]
     context.close()
     assert (serious, wrong) == ([], [])
+
+
+def test_maps_grow_and_giants_go_dark_without_a_script(browser, tmp_path):
+    path = tmp_path / "cat.html"
+    path.write_text(explained(), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    maps = page.locator(".blocks figure")
+    assert maps.count() == 12
+    small = maps.nth(10).bounding_box()["width"]
+    page.get_by_label("11", exact=True).check()
+    assert maps.nth(10).bounding_box()["width"] > 1.5 * small
+    assert page.locator(".bright:visible").count() == 12
+    page.get_by_label("giants").check()
+    assert page.locator(".bright:visible").count() == 0
+    assert page.locator(".dark:visible").count() == 12
+    page.close()
 
 
 def test_a_dark_page_is_printed_in_dark_ink_and_with_all_rows(browser, path):

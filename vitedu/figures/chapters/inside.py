@@ -87,7 +87,7 @@ def crosses(
     """
     columns = min(columns, len(maps))
     rows = -(-len(maps) // columns)
-    height = rows * (WIDTH / columns + 0.3 + over(maps)) + 0.6
+    height = rows * (WIDTH / columns + 0.5 + over(maps)) + 0.6
     figure, panels = chart(WIDTH, height, rows, columns, squeeze=False)
     told = []
     for axes, (title, similarity) in zip(

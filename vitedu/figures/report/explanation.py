@@ -45,7 +45,11 @@ def render(found: Explanation, model: ViT, name: str, whose: str) -> str:
         values["rollout_alt"] = place_of_most(found.rollout)
     if found.class_maps is not None:
         maps = found.class_maps.float().cpu()
-        values["class_maps"] = [lit(picture, each) for each in maps]
+        calm = maps.masked_fill(found.outliers.cpu(), 0)
+        values["class_maps"] = [
+            (lit(picture, each), lit(picture, without))
+            for each, without in zip(maps, calm, strict=True)
+        ]
     if found.curves:
         drawn = drawn_svg(lambda axes: curves(axes, found.curves))
         values["curves"] = Markup(drawn)

@@ -73,6 +73,7 @@ def test_every_recorded_result_is_strict_json_that_follows_the_schema(name):
     "changes",
     [
         {"reproduces": REPRODUCES, "notes": "n = 1", "data_wait": 0.25},
+        {"reproduces": REPRODUCES | {"scale": "recomputed", "ours": "twice"}},
         {"facts": {"device": "cpu, 2 threads"}},
         {"status": "interrupted", "metrics": {}},  # nothing measured yet
         {"seeds": [0, 2**64 - 1]},

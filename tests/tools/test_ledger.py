@@ -190,6 +190,14 @@ def test_a_full_run_outranks_a_small_one_and_all_must_agree():
     assert state(small, bad) == state(good, bad) == state(bad, good) == "open"
 
 
+def test_a_recomputed_row_is_called_so_until_something_is_trained():
+    again = result(reproduces=claim("2.8 to 5.9", "2 to 4", "recomputed"))
+    small = result(reproduces=claim(50.0, 88.5, "small"))
+    assert state(again) == state(again, again) == "recomputed"
+    assert state(again, small) == "small scale"
+    assert state(again, result(reproduces=claim())) == "reproduced"
+
+
 # --- results and rows
 
 
@@ -251,7 +259,8 @@ def test_a_result_puts_numbers_and_state_into_its_row_instead_of_a_note(rows):
     )
     assert (
         "Of 2 rows, 1 are reproduced,\n0 are reproduced at a small scale, "
-        "0 are held by a test, and\n1 are open." in text
+        "0 are recomputed from the paper's own\nnumbers, 0 are held by a test, "
+        "and 1 are open." in text
     )
     assert "Not tried." not in text
 

@@ -48,9 +48,18 @@ from vitedu.evaluate.imagenet import (
 )
 from vitedu.evaluate.predict import Prediction, predict
 from vitedu.evaluate.probe import LinearProbe, knn, linear_probe
+from vitedu.evaluate.scaling import (
+    TABLE_6,
+    PowerLaw,
+    Pretrained,
+    bootstrap,
+    interval,
+    power_law,
+)
 from vitedu.evaluate.vtab import VTAB, VtabResult, VtabTask
 
 __all__ = [
+    "TABLE_6",
     "VTAB",
     "Answers",
     "ClassScores",
@@ -62,14 +71,17 @@ __all__ = [
     "Guess",
     "LinearProbe",
     "ObjectNetEvaluation",
+    "PowerLaw",
     "Prediction",
     "Predictions",
+    "Pretrained",
     "RealEvaluation",
     "VtabResult",
     "VtabTask",
     "accuracy",
     "all_logits",
     "average_precision",
+    "bootstrap",
     "box_iou",
     "box_targets",
     "class_scores",
@@ -80,10 +92,12 @@ __all__ = [
     "fewshot_accuracy",
     "fewshot_classifier",
     "fewshot_curve",
+    "interval",
     "knn",
     "linear_probe",
     "most_confused",
     "objectnet_accuracy",
+    "power_law",
     "predict",
     "predictions",
     "real_accuracy",

@@ -14,10 +14,11 @@ import vitedu
 # patches into vectors that say what they show. In about an hour you'll have written such a
 # block, poured a real model's weights into it, and watched the word "uniform" form inside.
 #
-# First try: attention layers and nothing else. We send the trained vectors of
-# Hopper's 196 patches through 24 of them, with new weights, as
-# they are when training begins. (Hidden cells hold `picture`, the square of chapter 1, and
-# `fresh`, which draws weights [the way the authors do](#First-values).)
+# First try: attention layers and nothing else. We take the 196 patch vectors of Grace Hopper,
+# the naval officer of chapter 1, from a trained model and send them through 24 brand-new,
+# untrained attention layers. (Twenty-four is the depth of the paper's Large model. Hidden cells
+# hold `picture`, the square of chapter 1, and `fresh`, which draws new weights
+# [the way the authors do](#First-values).)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
@@ -83,7 +84,7 @@ figures.show(*drawings.likeness(picture, streams, CAP))
 
 # %% [markdown]
 # Fog. At first, cap and jacket stand out: those are the two dark squares of chapter 2. Two
-# layers later the map is one even grey. Face, flag and wall all resemble the cap.
+# layers later the map is one even, light grey. Face, flag and wall all resemble the cap.
 #
 # But perhaps faint differences remain for later layers to use? Subtract the
 # average token from every token, and what's left is the *differences*. How large they are,
@@ -107,7 +108,7 @@ def spread(z):
 
 
 # %% [markdown]
-# **We compute with sixteen digits. After how many of the 24 layers is nothing left but
+# **We're working with sixteen digits. After how many of the 24 layers is nothing left but
 # rounding errors: after 4, after 20, or never?**
 
 # %%
@@ -143,8 +144,8 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 
 # %% [markdown] tags=["predict"]
 # Couldn't a learned matrix stretch the differences again? It could, if it knew by how much.
-# But that depends on the picture, and it gets worse from layer to layer: tokens
-# that are alike get almost equal attention, so the next average is blurrier still.
+# But it gets worse from layer to layer: tokens that are alike get almost equal attention, so
+# the next average is blurrier still.
 # [Dong et al. 2021](https://arxiv.org/abs/2103.03404) prove that if the weights aren't too
 # large, each layer shrinks the spread faster than the one before.
 #
@@ -156,8 +157,8 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 # $$\mathbf{z} \leftarrow \mathbf{z} + f(\mathbf{z}),$$
 #
 # where $\mathbf{z}$ holds all tokens, one per row, and $f$ is the layer. The pencil's first
-# token becomes $(4, 0) + (2.5, 1.5) = (6.5, 1.5)$. Compare how far it is from the mean
-# with the mean itself:
+# token becomes $(4, 0) + (2.5, 1.5) = (6.5, 1.5)$. Now measure its distance from the
+# mean against the mean itself:
 #
 # | | token | mean | distance | share of the mean |
 # |---|---|---|---|---|
@@ -165,8 +166,8 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 # | averaged | (2.5, 1.5) | (2, 2) | ½ | 25% |
 # | averaged and added | (6.5, 1.5) | (4, 4) | 2½ | 63% |
 #
-# Adding can't keep everything, because the mean grows with every layer. But it keeps far
-# more than averaging alone.
+# Even so, the differences lose ground, because the mean grows with every layer too. But adding
+# keeps far more than averaging alone.
 #
 # Think of a river with mills along its bank. A mill takes a sample of the water, works on
 # it, and lets the result flow in. The river itself runs on. That river is called the
@@ -221,14 +222,15 @@ for layer in layers:
 climb("+ add", z)
 
 # %% [markdown]
-# (`x` means times the start.) The differences have survived, and grown hundreds of times.
-# What the tokens share has grown even more, so the spread is down to a fifth. But it isn't
-# fog.
+# (710x means 710 times what it was at the start. `climb`, from a hidden cell, notes how a stack
+# ends in `ladder` and prints all of them.) The differences have survived, and grown
+# hundreds of times. What the tokens share has grown even more, so the spread is down to a
+# fifth. But it isn't fog.
 #
-# Why so large? What a fresh layer writes is about as large as what it reads, and its
-# matrices, which our pencil left out, turn it in a random direction: in 192
-# dimensions, nearly at a right angle. By Pythagoras, each addition makes the
-# stream about $\sqrt2$ times as long; 24 of them make $\sqrt2^{\,24} = 4096$.
+# Why so large? A fresh layer writes about as much as it reads. Its matrices, which our
+# pencil left out, turn what it writes in a random direction. And in 192 dimensions, random
+# directions are nearly at right angles. So, by Pythagoras, each addition makes the stream about
+# $\sqrt2$ times as long, and 24 of them make roughly $\sqrt2^{\,24} = 4096$.
 #
 # Does that do any harm? Here's how much of its attention a patch gives to its
 # favourite, on average:
@@ -298,17 +300,19 @@ climb("+ norm", z)
 print(largest_shares(layer_norm))
 
 # %% [markdown]
-# Now what a layer writes doesn't grow with the stream. The start and
-# twenty-four steps, each about as long as the start and at a right angle to the rest, make
-# $\sqrt{25} = 5$. The differences are as large as at the start, a fifth of the whole, and
-# attention stays gentle. But without the plus sign it's fog again.
+# Now what a layer writes doesn't grow with the stream. Add the start and 24 steps of the same
+# length, all at right angles, and you get a vector $\sqrt{25} = 5$ times as long.
+#
+# The spread is no better than before. What the norm has bought is attention: nobody wins
+# everything any more. (Among 196 patches an even share is half a percent, so fresh layers
+# hardly choose at all.) But without the plus sign it's fog again.
 #
 # ## Then think for yourself
 #
 # By now the cap's patch has heard about the braid, but it hasn't *done* anything with it.
 # Attention averages values and never bends them. (Its softmax and the norm's division
 # only set how much of a vector goes in.) It can tell a patch "there's braid above you and a
-# face below", but not conclude "then this is a cap".
+# face below", but it can't conclude "so this is a cap".
 #
 # Take the smallest conclusion there is: *these two numbers differ*. We want 1 for
 # $(2, 1)$ and $(1, 2)$, and 0 for $(1, 1)$ and $(2, 2)$. No matrix can do that, with or
@@ -356,8 +360,9 @@ for layer, mlp in zip(layers, mlps, strict=True):
 climb("+ MLP", z)
 
 # %% [markdown]
-# The last step is a small one. The MLP isn't there to save the spread; you'll see what it *is*
-# there for when we [take it out](#Take-one-part-out) of a trained model.
+# The last step is a small one, because a fresh MLP writes much less than it reads. It isn't
+# there to save the spread; you'll see what it *is* there for when we
+# [take it out](#Take-one-part-out) of a trained model.
 #
 # So who talks to whom? We gave each part six random tokens and asked: if you wiggle one
 # input token, which output tokens move?
@@ -382,7 +387,8 @@ figures.show(*drawings.influence(touches))
 #
 # Put the parts together. A block reads the stream through a norm, lets the tokens talk, and
 # adds; then it reads again, lets each token think, and adds. Block $\ell$ finds
-# $\mathbf{z}_{\ell-1}$ in the stream and leaves $\mathbf{z}_\ell$ behind. Here are the paper's
+# $\mathbf{z}_{\ell-1}$ in the stream, makes it $\mathbf{z}'_\ell$ halfway, and leaves
+# $\mathbf{z}_\ell$ behind. Here are the paper's
 # equations (2) and (3), each above its line of code; MSA is multi-head attention:
 
 # %% tags=["hide-input"]
@@ -438,7 +444,7 @@ assert (model(hopper) - theirs).abs().max() < 1e-10
 print("check: with your blocks the model computes the same 1,000 scores")
 
 # %% [markdown]
-# (The keys match because we named our parts like the model's.)
+# (The keys match because our parts have the model's names.)
 
 # %%
 model.blocks = mine
@@ -447,7 +453,7 @@ for share, place in zip(best.values, best.indices, strict=True):
     print(f"{model.class_names[place]:18}{share:4.0%}")
 
 # %% [markdown] tags=["predict"]
-# Your two classes just recognised a uniform. (A bearskin and a pickelhaube are military
+# The two Python classes you wrote have just recognised a uniform. (A bearskin and a pickelhaube are military
 # hats, so the cap hasn't gone unnoticed.)
 #
 # ## Take one part out
@@ -456,8 +462,8 @@ for share, place in zip(best.values, best.indices, strict=True):
 # coffee. The model reads its answer from one extra token, *row 0* (the class token of the
 # drawing), which belongs to no patch and is the hero of [chapter 4](04_vit.ipynb).
 #
-# We leave out plus signs, norms, attention or MLPs. **Which of these four has to give the
-# same answer for all three photographs, to the percent?**
+# We leave out plus signs, norms, attention or MLPs. **Which of these four has to give exactly
+# the same answer for all three photographs, down to the last percent?**
 #
 # * no plus signs
 # * no norms
@@ -504,70 +510,80 @@ for part in ("plus signs", "norms", "attention", "MLPs"):
     ask(f"no {part}", without(part))
 
 # %% [markdown]
-# The numbers are percentages.
+# The numbers are percentages. (In hidden cells, `images` holds the three photographs,
+# `without` copies the model without a part, and `ask` prints a line.)
 #
 # | part | without it |
 # | --- | --- |
-# | plus sign | hardly anything of the photograph gets through |
-# | norm | large numbers, and sure of nonsense: a slide rule in the cup |
+# | plus sign | all tokens of a photograph become equal, but each photograph's to something else |
+# | norm | the numbers get out of hand, and it's sure of nonsense: a slide rule in the cup |
 # | attention | row 0 never hears about any patch: always the same puzzle |
-# | MLP | it looks, as the percentages show, but concludes the same each time |
+# | MLP | it does look (the percentages differ a little), but draws the same conclusion every time |
 #
 # (A network trained without the part might find a way around it.)
 #
 # <div class="try" data-part="parts"></div>
 #
-# You don't have to write blocks, of course: PyTorch ships one. But five of its defaults
-# don't fit, and no error tells you, so [read this](#Somebody-else's-block) before you use it.
+# You don't have to write blocks, of course: PyTorch ships one. But its defaults build a
+# different block, so [read this](#Somebody-else's-block) before you use it.
 #
 # ## Watch the answer form
 #
 # No block ever replaces the stream; each one only
 # [adds something](#How-much-does-a-block-write?). So you can stop anywhere and look.
 #
-# First the map from the top of the page again: how much every patch resembles the cap's,
-# after twelve whole blocks with new weights, and after 1, 4, 8 and 12 trained ones.
+# First the maps from the top of the page again: how much every patch resembles the cap's,
+# now through whole blocks. This time each token starts with its *position* added, as in the
+# real model: a learned vector that says where the patch was ([chapter 4](04_vit.ipynb)). That
+# alone could tell cap and jacket apart, so in the bottom row all patches get the same one.
 
 # %% tags=["hide-cell"]
 model.blocks = mine
 untrained = nn.Sequential(*[fresh(EncoderBlock(192, 3, 768)) for _ in mine])
 
 
-def embed(x):
+nowhere = model.pos_embed.clone()  # every patch gets the mean position
+nowhere[:, 1:] = nowhere[:, 1:].mean(dim=1, keepdim=True)
+
+
+def embed(x, places=model.pos_embed):
     """Pixels to what block 1 reads: (1, 197, 192), the subject of chapter 4."""
     patches = model.patch_embed(x)
-    return torch.cat([model.cls_token, patches], dim=1) + model.pos_embed
+    return torch.cat([model.cls_token, patches], dim=1) + places
 
 
-def stream(x):
+def stream(x, places=model.pos_embed):
     """What the stream holds after 0, 1, ..., 12 blocks, each (1, 197, 192)."""
-    z = [embed(x)]
+    z = [embed(x, places)]
     for block in mine:
         z.append(block(z[-1]))
     return z
 
 
 # %% tags=["hide-input"]
-z = stream(hopper)
-streams = {"untrained, 12": untrained(embed(hopper))[0]}
-streams |= {f"trained, {n}": z[n][0] for n in (1, 4, 8, 12)}
+placed, lost = stream(hopper), stream(hopper, nowhere)
+streams = {"no block": placed[0][0]}
+streams["untrained, 12"] = untrained(placed[0])[0]
+streams |= {f"trained, {n}": placed[n][0] for n in (4, 8, 12)}
+streams |= {f"{n}, no positions": lost[n][0] for n in (4, 8, 12)}
 figures.show(*drawings.likeness(picture, streams, CAP))
 
 
 # %% [markdown]
 # Untrained blocks leave a mist, but no longer fog. Trained ones don't blur, they sharpen.
-# Follow the jacket. Before the first block it was as like the cap as the cap itself, and
-# after one block it nearly still is. After four it's fading. After eight only the cap is
-# left, from edge to edge, and part of its white top has joined it.
+# Follow the jacket. Its position dims it at once, but the first blocks bring it back: after
+# four it's brighter again. After eight only the cap is left, from edge to edge, and part of its
+# white top has joined it. (Block 12 takes back a good deal of the contrast.)
 #
-# That's what no patch could do alone. The blocks have told two dark squares apart by what's
-# around them, and no label ever said where a cap begins and ends. (Block 12 takes back a
-# good deal of the contrast.)
+# In the bottom row the jacket never fades. Without positions, two equal patches ask the same
+# question, take home the same answer, and stay equal for good, whatever the weights are; cap
+# and jacket are nearly equal, and stay so. It takes both, as in chapter 2: attention to look
+# around, and positions to say where. And no label ever said where a cap begins and ends.
 #
 # Now let's ask for words. After the last block, the last norm and a matrix called the
 # *head* turn row 0 into 1,000 scores before the softmax, one per class: the *logits*. But
 # row 0 has the same shape after every block. So what would the head say if you stopped early?
-# (`stream`, from a hidden cell, gives what's there after 0, 1, …, 12 blocks.)
+# (`stream`, from a hidden cell, has what's there after each block.)
 
 
 # %%
@@ -601,6 +617,13 @@ ways = [stream(image) for image in images.values()]
 rows = [torch.cat([z[n][:, :1] for z in ways], dim=1) for n in (2, 3, 12)]
 early, later, last = (spread(each) for each in rows)  # each (1, 3, 192)
 assert 0.08 < later < early < 0.12 and last > 0.7
+JACKET = 169
+likes = [
+    [F.cosine_similarity(z[0, JACKET + 1], z[0, CAP + 1], dim=0) for z in way]
+    for way in (placed, lost)
+]
+assert likes[0][8] < likes[0][0] < 0.3 < 0.4 < likes[0][4]
+assert min(likes[1]) > 0.9
 print("check: three crayfish first; a uniform, a cat and an espresso last")
 
 # %% [markdown]
@@ -608,10 +631,8 @@ print("check: three crayfish first; a uniform, a cat and an espresso last")
 # yet. After each of the next two the photographs still share one word: row 0 has looked, but
 # its three versions hardly differ.
 #
-# Up to block 8 the head only guesses: barrels, hooks, a teddy for the cat. After block 6
-# Hopper is briefly a mortarboard (the wrong cap, but a cap). In the last four blocks the
-# answers arrive: suit, then uniform; cup, then espresso. (Whether the cat is really
-# Egyptian, or the tiger cat of block 10, we can't tell you.)
+# Up to block 8 the head only guesses: barrels, hooks, a teddy for the cat. In the last four
+# blocks the answers arrive: suit, then uniform; cup, then espresso.
 #
 # This trick is known as the *logit lens*
 # ([nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens);
@@ -625,8 +646,8 @@ print("check: three crayfish first; a uniform, a cat and an espresso last")
 #    *adds* to the stream keeps their differences.
 # 2. A norm at the entrance of each branch keeps the stream's size in check; then attention
 #    lets the tokens talk, and the MLP lets each of them think.
-# 3. A block is two lines of code, but every detail counts: put the norm in another place, and
-#    the same weights compute something else.
+# 3. A block is two lines of code, and it needs all four parts: take one out of a trained
+#    network, and it talks nonsense without raising an error.
 #
 # Can you answer these?
 #
@@ -637,8 +658,9 @@ print("check: three crayfish first; a uniform, a cat and an espresso last")
 # 5. Why does taking out attention make the answer independent of the picture?
 #
 # You can now turn 196 tokens into 196 better ones, as often as you like. But a classifier
-# has to give *one* answer, and these blocks don't even know which patch was where. **What's
-# still missing between twelve blocks and a name?** That's [chapter 4](04_vit.ipynb).
+# has to give *one* answer, and these blocks only know where a patch was because somebody told
+# them. **What's still missing between twelve blocks and a name?** That's
+# [chapter 4](04_vit.ipynb).
 #
 # ## Exercises
 #

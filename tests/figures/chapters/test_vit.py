@@ -17,15 +17,6 @@ def test_one_class_token_goes_in_front_of_every_image():
     assert "4 positions" in alt
 
 
-def test_losses_are_means_over_twenty_steps():
-    figure, alt = vit.losses([2.0] * 20 + [1.0] * 380, [2.0] * 400, floor=1.5)
-    squashed, plain, floor = figure.axes[0].lines
-    assert plain.get_xydata()[:2].tolist() == [[10, 2], [30, 1]]
-    assert set(squashed.get_ydata()) == {2}
-    assert set(floor.get_ydata()) == {1.5}
-    assert "falls to 1.0" in alt and "ends at 2.0" in alt
-
-
 def test_shares_of_the_weights_sum_to_a_hundred():
     groups = list(vit.GROUPS)
     assert groups[:2] == ["attention", "MLP"] and "head" in groups

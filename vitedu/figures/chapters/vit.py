@@ -176,41 +176,6 @@ def _station(
     label(axes, (left, y - 14), code, DARK, family="monospace", **start)
 
 
-def losses(
-    plain: Sequence[float], squashed: Sequence[float], floor: float
-) -> "tuple[Figure, str]":
-    """Training loss over steps, without and with a tanh behind the head.
-
-    Each point is a mean over 20 steps; the second loss cannot fall below
-    `floor`.
-    """
-    figure, axes = chart(WIDTH, 3.2)
-    ends = []
-    for words, values, color in (
-        ("tanh on the logits", squashed, CLASS),
-        ("logits as they are", plain, STREAM),
-    ):
-        chunks = [values[i : i + 20] for i in range(0, len(values), 20)]
-        means = [sum(chunk) / len(chunk) for chunk in chunks]
-        steps = [20 * i + 10 for i in range(len(means))]
-        axes.plot(steps, means, color=color, linewidth=2.5, label=words)
-        ends.append(means[-1])
-    axes.axhline(floor, color=CLASS, linestyle="--", linewidth=1.5)
-    axes.text(0, floor - 0.03, "its floor", color=CLASS, fontsize=11, va="top")
-    axes.set_xlabel("step", fontsize=11)
-    axes.set_ylabel("training loss", fontsize=11)
-    axes.set_ylim(0, None)
-    axes.tick_params(labelsize=10)
-    axes.legend(fontsize=11, frameon=False)
-    bare(axes)
-    alt = (
-        f"Two training losses over {len(plain)} steps. With plain logits the "
-        f"loss falls to {ends[1]:.1f}; with a tanh on the logits it ends at "
-        f"{ends[0]:.1f}, above a dashed floor at {floor:.1f}."
-    )
-    return figure, alt
-
-
 def shares(counts: Mapping[str, Mapping[str, int]]) -> "tuple[Figure, str]":
     """Stacked bars of where the weights are, in percent of all.
 
@@ -276,7 +241,7 @@ def neighbours(rows: Tensor, patches: Sequence[int]) -> "tuple[Figure, str]":
         f"Maps of {side} by {side} places for the patches "
         f"{', '.join(map(str, patches))}: bright places, whose learned "
         "positions are like that of the patch, are those around it and those "
-        "in its own line and column; far away it is dark."
+        "in its own row and column; far away it is dark."
     )
     return figure, alt
 

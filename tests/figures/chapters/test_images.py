@@ -124,16 +124,16 @@ def test_kernels_are_drawn_under_their_numbers_in_groups():
 
 
 def test_what_is_read_is_drawn_as_maps_on_one_scale_with_gaps():
-    photograph, maps = torch.rand(3, 8, 8), torch.arange(32.0).reshape(8, 2, 2)
+    photograph, maps = torch.rand(3, 8, 8), torch.arange(16.0).reshape(4, 2, 2)
     figure, alt = images.reading(photograph, maps, GUESSES, 5, "Noise.")
     _, right, below = figure.axes
     shown = right.images[0]
     assert shown.get_clim() == (-5, 5)
     cells = torch.as_tensor(shown.get_array().filled(-1))
-    # four maps of 2x2 in a row, two cells between them
-    assert cells.shape == (6, 14)
-    assert torch.equal(cells[:2, 4:6], maps[1])
-    assert torch.equal(cells[4:, :2], maps[4])
-    assert (cells[2:4] == -1).all() and (cells[:, 2:4] == -1).all()
+    # two rows of two maps of 2x2, a cell between them
+    assert cells.shape == (5, 5)
+    assert torch.equal(cells[:2, 3:], maps[1])
+    assert torch.equal(cells[3:, :2], maps[2])
+    assert (cells[2] == -1).all() and (cells[:, 2] == -1).all()
     assert widths(below) == [0.83, 0.04]
     assert alt == f"Noise. Below, the model's answers as bars: {SAID}"

@@ -320,7 +320,7 @@ def reading(
     """What you see, what the network reads, what it says.
 
     That is a picture (3, h, w); maps (k, gh, gw) of k answers on one scale from
-    -limit to limit, in rows of four; classes as bars.
+    -limit to limit, in a square; classes as bars.
     """
     from matplotlib.figure import Figure
 
@@ -330,8 +330,9 @@ def reading(
     draw_picture(left, picture)
     left.set_title("what you see", fontsize=13)
     # a hair of white between maps: numbers that are none are not drawn
-    padded = F.pad(maps, (0, 2, 0, 2), value=math.nan)
-    joined = mosaic(list(padded[:, None]), columns=4)[0, :-2, :-2]
+    padded = F.pad(maps, (0, 1, 0, 1), value=math.nan)
+    columns = math.isqrt(len(maps))
+    joined = mosaic(list(padded[:, None]), columns)[0, :-1, :-1]
     scale = {"cmap": MAP, "vmin": -limit, "vmax": limit}
     right.imshow(joined.numpy(), interpolation="nearest", **scale)
     right.set_title("what it reads", fontsize=13)

@@ -22,7 +22,7 @@ print(f"seed 0, cpu, torch {torch.__version__}")
 # %% tags=["hide-input"]
 import numpy as np
 
-from vitedu import figures
+from vitedu import figures, load, record_attention
 from vitedu.data import glyphs, photo
 from vitedu.figures.chapters import attention as drawings
 from vitedu.figures import photos
@@ -40,8 +40,8 @@ figures.show(
 )
 
 # %% [markdown]
-# If you can't tell, you're in good company. To a network, a patch is a list of 768
-# numbers. So let's ask which patch of the photograph has numbers closest to the cap's.
+# If you can't tell, you're in good company. To a network, a patch is 768 numbers. So let's
+# ask which patch of the photograph has numbers closest to the cap's.
 # (`picture` is the square photograph, with values from 0 to 1.)
 
 # %%
@@ -58,17 +58,17 @@ jacket = int(nearest)
 figures.show(*drawings.named(picture, {"cap": (2, 5), "jacket": (12, 1)}, 16))
 
 # %% [markdown]
-# The left one is the cap. And out of all the patches in the photograph, the one closest
-# to it isn't on the cap at all. It's the jacket.
+# The left one is the cap. (Did the bright corner help you? It's a bit of gold braid.) Yet
+# of all the patches in the photograph, the closest isn't on the cap at all. It's the
+# jacket.
 #
-# In the photograph you have no trouble, because you look around. The first square has
-# gold braid above it and a forehead below; the second is next to a name tag. A patch on
-# its own can't look around. All it has is its 768 numbers, and they don't say.
+# In the photograph you have no trouble, because you look around. The first square is under
+# gold braid and above a face; the second is next to a name tag. A patch on its own can't
+# look around. All it has is its 768 numbers, and they hardly say.
 #
 # **So how can a patch find out what it shows, when that depends on the other patches?**
 #
-# You'll write the layer that does it (the green box in our map of the network), and
-# watch a trained network use it on this photograph.
+# You'll write the layer that does it: the green box in the drawing.
 
 # %% tags=["margin", "hide-input"]
 figures.show(*figures.network("attention"))
@@ -76,14 +76,14 @@ figures.show(*figures.network("attention"))
 # %% [markdown]
 # ## A look-up that always answers
 #
-# The patches have to exchange information. You could give every patch the average of
+# Patches have to exchange information. You could give every patch the average of
 # all of them, but then they'd all get the same. You could give every patch its
 # neighbours, as a convolution does. But what the cap needs to know may be at the other
 # end of the picture.
 #
 # What we'd like is an average in which every patch decides for itself whose numbers count. It
-# has to look them up. You know how that's done in Python: this dictionary knows how warm the
-# wind is, in °C, by where it comes from.
+# has to look them up, as in a Python dictionary. This dictionary says how warm each wind
+# is, in °C.
 
 # %% tags=["failure", "raises-exception"]
 winds = {"north": 4, "east": 10, "south": 22, "west": 14}
@@ -95,7 +95,7 @@ winds["north-north-east"]
 # between north and east, nearer to north, so you'd bet on something between 4 and 10,
 # nearer to 4.
 #
-# To have a "between", let's turn the keys into arrows. North is $(0, 1)$, east is
+# To get a "between", let's turn the keys into arrows. North is $(0, 1)$, east is
 # $(1, 0)$, and the query is an arrow too. The dot product of the query with a key is
 # called the *score*: large if both point the same way, zero at a right angle, negative
 # if they're opposed. A softmax turns the four scores into shares that add up to one.
@@ -185,21 +185,22 @@ print(weights @ x)
 figures.show(*drawings.triangle(x, weights @ x))
 
 # %% [markdown]
-# Each output is an average of values. As long as a token is its own value, no output
-# can leave the triangle: attention pulls each token towards what it looks at.
+# Each output is an average of values. While a token is its own value, no output can
+# leave the triangle: attention pulls each token towards what it looks at.
 #
 # ### Three roles
 #
 # One vector for all three roles isn't enough. Token 1 scores token 3 exactly as token 3
 # scores token 1, but asking is one-sided: a patch of forehead may want to know that
-# there's a cap above it, while the cap has no use for the forehead.
+# there's a cap above it (once tokens know where they are), while the cap has no use for
+# the forehead.
 #
 # So every token gets three vectors, made by three matrices that the network learns.
 # $\mathbf{U}_q$ makes its **query** $\mathbf{q}$: what am I looking for?
 # $\mathbf{U}_k$ makes its **key** $\mathbf{k}$: what can I be found by?
 # $\mathbf{U}_v$ makes its **value** $\mathbf{v}$: what do I hand over? All tokens share
-# the same three matrices. Let's make some up: one turns vectors by a right angle and
-# doubles them, one does nothing, and one stretches the second number tenfold.
+# the same three matrices. Let's make some up. The first turns vectors and doubles them,
+# the second does nothing, the third stretches the second number tenfold.
 #
 # $$
 # \mathbf{U}_q = \begin{pmatrix} 0 & 2 \\ -2 & 0 \end{pmatrix}, \qquad
@@ -230,7 +231,7 @@ print("shares", weights, "outputs", weights @ v, sep="\n")
 #
 # You've now done everything that the ViT paper ([Dosovitskiy et al.
 # 2021](https://arxiv.org/abs/2010.11929)) puts into three equations of its appendix. We
-# keep its numbers:
+# keep the paper's equation numbers:
 #
 # $$[\mathbf{q}, \mathbf{k}, \mathbf{v}] = \mathbf{z}\, \mathbf{U}_{qkv} \tag{5}$$
 #
@@ -245,11 +246,10 @@ print("shares", weights, "outputs", weights @ v, sep="\n")
 # | $\mathbf{U}_{qkv}$ | `U_qkv` | (d, 3·hd) | three matrices, side by side |
 # | $\mathbf{q}, \mathbf{k}, \mathbf{v}$ | `q`, `k`, `v` | (t, hd) each | queries, keys, values |
 # | $\mathbf{q}\mathbf{k}^\top / \sqrt{D_h}$ | `scores` | (t, t) | a row per query, a column per key |
-# | $A$ | `weights` | (t, t) | the attention map |
+# | $A$ | `weights` | (t, t) | the attention map: each query's shares in a row |
 # | $\text{SA}(\mathbf{z})$ | `weights @ v` | (t, hd) | self-attention: averages of values |
 #
-# "Self" means that queries, keys and values come from the same tokens. In the code, the
-# dots stand for any axes in front, and `.mT` transposes the last two:
+# "Self" means that queries, keys and values come from the same tokens. In code:
 
 # %% tags=["hide-input"]
 import torch.nn.functional as F
@@ -274,6 +274,9 @@ assert found.shape == (3, 2)
 assert (weights - paper).abs().max() < 0.006
 assert (weights.sum(dim=-1) - 1).abs().max() < 1e-6
 print("attention(q, k, v) gives what the pencil gave")
+
+# %% [markdown]
+# (The dots stand for any axes in front; `.mT` transposes the last two.)
 
 # %% [markdown] tags=["predict"]
 # ## Why divide?
@@ -304,17 +307,17 @@ for width in (4, 64, 1024):
 figures.show(*drawings.steepness({"divided by 8": 1, "not divided": 8}))
 
 # %% [markdown]
-# If you don't divide, we're back on the flat step. For this pair, 73 times less gradient gets
-# back to the query.
+# If you don't divide, we're back on the flat step: the slope is about 590 times smaller.
+# (Dividing by 8 also shrinks the gradient by 8. So without the division, what reaches the
+# query is 73 times smaller.)
 #
 # > **Remember.** Attention divides by $\sqrt{D_h}$, so that how picky a query is
-# > doesn't depend on how many numbers it has. (The *query*, not the token: [see what
-# > happens](#The-wrong-root) if you mix them up.)
+# > doesn't depend on how many numbers it has.
 #
 # ## Can a network learn what to look for?
 #
-# We made up $\mathbf{U}_q$ and $\mathbf{U}_k$. Can a network find its own? Here's a
-# puzzle on sixteen patches:
+# We made up $\mathbf{U}_q$ and $\mathbf{U}_k$. Here's a puzzle on sixteen patches, for a
+# network to find its own:
 
 # %% tags=["hide-input"]
 puzzles = glyphs.twins(5_000)
@@ -325,9 +328,9 @@ figures.show(*drawings.puzzle(unseen.images[0] / 255, FRAMED, twin))
 
 
 # %% [markdown] tags=["predict"]
-# Every glyph is there twice, in two colours, and every patch is asked: *which colour has your
-# twin?* No patch can know that alone. It has to find the only other patch with its glyph
-# (dashed, for the framed patch). So for once you know the right map: each row of $\mathbf{A}$
+# Every glyph is there twice, in two colours, and every patch is asked: *what colour is
+# your twin?* No patch can know that alone. It has to find the only other patch with its
+# glyph (dashed, for the framed patch). So for once you know the right map: each row of $A$
 # should be 1 at the twin.
 #
 # There's a trap: the patch that resembles the framed one most is the framed one itself.
@@ -339,15 +342,16 @@ figures.show(*drawings.puzzle(unseen.images[0] / 255, FRAMED, twin))
 
 # %% [markdown]
 # By its colour: the twin has the same glyph in *another* colour, so the score has to reward
-# an equal glyph and punish an equal colour.
+# an equal glyph and punish an equal colour. (Not by its place: these patches carry no
+# positions.)
 #
-# Nobody tells the network that. It starts from three random matrices, and only learns which
+# Nobody tells the network that. It starts from random matrices, and only learns which
 # colours were right.
 
 
 # %%
 def look(x, U_q, U_k, U_v):
-    """Patches (b, 16, 192) -> scores of six colours, and the map."""
+    """Patches (b, 16, 192) -> logits of six colours, and the map."""
     return attention(x @ U_q, x @ U_k, x @ U_v)
 
 
@@ -357,8 +361,8 @@ optimizer = torch.optim.Adam([U.requires_grad_() for U in matrices], 0.01)
 frames = {}
 for step in range(301):
     few = torch.randint(5_000, (64,))
-    scores, _ = look(x[few], *matrices)
-    loss = F.cross_entropy(scores.flatten(0, 1), puzzles.labels[few].flatten())
+    logits, _ = look(x[few], *matrices)
+    loss = F.cross_entropy(logits.flatten(0, 1), puzzles.labels[few].flatten())
     if step in (0, 20, 40, 300):
         _, frames[f"step {step}, loss {loss:.2f}"] = look(
             x_unseen[0], *matrices
@@ -377,10 +381,13 @@ alt = (
 )
 one = unseen.images[0] / 255
 figures.show(*photos.maps(one, frames, "share of attention", alt))
+print("Mean share on the diagonal:")
+for name, A in list(frames.items())[:4]:
+    print(f"{name:20}{A.diagonal().mean():5.1%}")
 
 # %% tags=["nbval-check-output", "hide-cell"]
-scores, A = look(x_unseen, *matrices)
-assert (scores.argmax(dim=-1) == unseen.labels).float().mean() > 0.99
+logits, A = look(x_unseen, *matrices)
+assert (logits.argmax(dim=-1) == unseen.labels).float().mean() > 0.99
 assert A.gather(2, unseen.twins[..., None]).mean() > 0.95
 between = [A for name, A in frames.items() if "step 20" in name or "40" in name]
 assert max(A.diagonal().mean() for A in between) > 0.1
@@ -388,15 +395,16 @@ print("the colours are right, and the attention is at the twins")
 
 
 # %% [markdown]
-# As the loss falls, the map turns into the right one, for a puzzle that training never saw.
-# Step 40 shows the trap: on the diagonal, some patches look at themselves.
+# In each map rows ask and columns answer. As the loss falls, the map turns into the right
+# one, for a puzzle that training never saw. The diagonal shows the trap: at steps 20 and
+# 40, patches give themselves nearly twice as much as at the start.
 #
 # ## Several questions at once
 #
-# A softmax only has 100 percent to give away. Suppose the cap's patch wants to know how bright
-# it is above and how bright below, and gives both neighbours half. If their values are three
-# and seven, it gets five. If they're four and six, it gets five again.
-# Two attentions, one looking up and one looking down, would get both numbers.
+# A softmax only has 100 percent to give away. Suppose tokens know where they are, and the
+# cap's patch wants to know how bright it is above and below. It gives both neighbours
+# half. If their values are three and seven, it gets five. If they're four and six, it gets
+# five again. Two attentions, one looking up and one looking down, would get both numbers.
 #
 # Each of them is called a *head*, and has its own $\mathbf{U}_{qkv}$. What they return
 # is written side by side, and one more learned matrix mixes it. This is *multihead
@@ -408,10 +416,11 @@ print("the colours are right, and the attention is at the twins")
 # $$
 #
 # Here $k$ is the number of heads (the bold $\mathbf{k}$ is a key). So that more heads
-# don't cost more, each is narrower: $D_h = D / k$. First head by head, for one picture:
+# don't cost more, each is narrower: $D_h = D / k$. (The folded cell goes head by head, as
+# the equation does.)
 
 
-# %%
+# %% tags=["hide-cell"]
 def by_the_paper(x, U_qkv, U_msa):
     """(t, d) -> (t, d); U_qkv: (heads, d, 3*hd), U_msa: (heads*hd, d)."""
     results = []
@@ -423,10 +432,10 @@ def by_the_paper(x, U_qkv, U_msa):
 
 
 # %% [markdown]
-# And now all heads and all pictures at once. One linear layer makes $3D$ numbers per
-# token: all queries, then all keys, then all values, each head by head. The einops
-# pattern cuts them up in this order, and `(heads hd)` puts the heads side by side
-# again. (`nn.Linear` adds biases; the equations have none.)
+# For all heads and pictures at once, one linear layer makes $3D$ numbers per token: all
+# queries, then all keys, then all values, each head by head. The einops pattern cuts them
+# up in this order, and `(heads hd)` puts the heads side by side again. (`nn.Linear` adds
+# biases; the equations have none.)
 
 
 # %% tags=["teaches"]
@@ -460,7 +469,8 @@ assert torch.allclose(layer(x), alone, rtol=0, atol=1e-5)
 print(f"head by head or all at once: the same {alone.numel():,} outputs")
 
 # %% [markdown]
-# The whole layer, with two heads: dark columns are head 1, light ones head 2.
+# The whole layer, with two heads: dark columns are head 1, light ones head 2. (The
+# root is that of $D_h$, not of $D$: [see what happens](#The-wrong-root) if you mix them up.)
 
 # %% tags=["hide-input"]
 figures.show(*drawings.layer())
@@ -491,10 +501,10 @@ print("the same outputs, in shuffled order:", same)
 # To break the symmetry, write each token's place into it before it enters.
 # [Chapter 4](04_vit.ipynb) does that, with *position embeddings*.
 #
-# ## A mistake that raises no error
+# ## The layer from the shelf
 #
 # PyTorch has its own layer for this. Let's give it four pictures of 16 tokens, and test
-# it as you might: shuffle the batch, and the outputs should be shuffled along.
+# it: shuffle the batch, and the outputs should come out shuffled the same way.
 
 # %% tags=["failure"]
 theirs = nn.MultiheadAttention(48, 4)
@@ -507,8 +517,8 @@ passed = torch.allclose(shuffled, output[order], atol=1e-5)
 print(f"shape {tuple(output.shape)}, shuffling the batch: {passed}")
 
 # %% [markdown]
-# The test passes. Now give it the first picture alone. Its output should stay what it
-# was. **Will it?**
+# The test passes. Now give it the first picture alone. Its output should stay the same.
+# **Will it?**
 
 # %% tags=["failure"]
 alone, _ = theirs(x[:1], x[:1], x[:1])
@@ -530,8 +540,8 @@ for name, each in layers.items():
 figures.show(*drawings.moved(panels, (1, 5)))
 
 # %% [markdown]
-# In the figure we've changed the framed token, and yellow marks the outputs that move.
-# They should all be in its own picture. But without `batch_first=True`, this layer
+# In the figure we've changed the framed token, and yellow marks the outputs that change:
+# all should be in its own picture. But without `batch_first=True`, this layer
 # expects tokens first and the batch second. So it took our four pictures for four
 # tokens: every patch looked at itself and at the same place in the other *pictures*, and
 # nowhere else. The inference code of a [published
@@ -552,13 +562,13 @@ print("our layer, alone as in the batch: True")
 # %% [markdown]
 # ## What the cap looks at
 #
-# Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. To
-# this one a photograph is no bag, because its tokens come with positions. It has twelve
+# Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. For
+# this network, a photograph isn't a bag: its tokens carry positions. It has twelve
 # blocks of three heads, and `record_attention` collects every head's attention map.
 
 # %%
-model = vitedu.load("ViT-Ti/16")
-with vitedu.record_attention(model) as maps, torch.no_grad():
+model = load("ViT-Ti/16")
+with record_attention(model) as maps, torch.no_grad():
     model(2 * picture[None] - 1)  # it wants pixels from -1 to 1
 print(len(maps), "blocks, each with a map", tuple(maps[0].shape))
 
@@ -585,7 +595,7 @@ figures.show(*drawings.heads(picture, rows, alt))
 
 # %% [markdown]
 # In block 1, two heads look for more of the same: dark cloth, on the cap and fainter on
-# the jacket. Then it gets interesting. In block 2, head 1 looks left, and head 3 looks
+# the jacket. In block 2, head 1 looks left, and head 3 looks
 # right. In block 3, head 2 looks up. Nobody built that in. The network has learned
 # *left*, *right* and *above*, and not just for the cap:
 
@@ -602,7 +612,7 @@ def share_of_neighbour(A, down, right):
 def everywhere(image):
     """Three shares, as means over all patches of a pillow image."""
     pixels = torch.tensor(np.array(image.resize((224, 224)))) / 127.5 - 1
-    with vitedu.record_attention(model) as A, torch.no_grad():
+    with record_attention(model) as A, torch.no_grad():
         model(pixels.permute(2, 0, 1)[None])
     left = share_of_neighbour(A[1][0, 0], 0, -1)
     right = share_of_neighbour(A[1][0, 2], 0, 1)
@@ -618,9 +628,9 @@ for name in ("hopper", "cat", "coffee", "astronaut"):
     print(f"{name:11}", *(f"{share:7.0%}" for share in everywhere(image)))
 
 # %% [markdown]
-# That's the mean share of this neighbour over all patches that have one. In block 8,
-# the cap's patch looks at the rest of the cap. And look what happens when a lens of her
-# glasses asks, or a star of the flag:
+# The table averages, over all patches with such a neighbour, the share of attention that
+# neighbour gets. In block 8, the cap's patch looks at the rest of the cap. And when a lens
+# of her glasses asks, or a star of the flag?
 
 # %% tags=["hide-input"]
 eight = maps[7][0, :, 1:, 1:]
@@ -636,20 +646,20 @@ nose, and at the sides of the glasses; a star looks at the other stars."""
 figures.show(*drawings.heads(picture, rows, alt))
 
 # %% [markdown]
-# The lens looks at the other lens, and the star at other stars. (We chose from
-# [all thirty-six maps](#All-thirty-six-maps).)
+# The lens looks at the other lens, and the star at other stars. (We chose from [all
+# thirty-six maps](#All-thirty-six-maps). In block 12 every head looks at the four corners;
+# [chapter 15](15_inside.ipynb) finds out why.)
 #
 # <div class="try" data-part="look" data-photo="hopper" data-layer="8"></div>
 #
-# Pretty as they are, maps prove less than they seem to, and whether they explain
-# anything [is disputed](#Three-readings). They show where a head looked, not what
-# became of it. So let's ask the tokens themselves: **are the two dark squares still
-# alike?** The maps below show how similar each token is to the cap's: the cosine of the
-# angle between them, 1 if they point the same way.
+# Maps show where a head looked, not what became of it, and whether they explain anything
+# [is disputed](#Three-readings). So let's ask the tokens themselves: **are the two dark
+# squares still alike?** The maps show how similar each token is to the cap's: the cosine of
+# the angle between them, 1 at most.
 #
-# Positions alone could tell the squares apart, so the last two maps are controls. In
-# *only itself*, every token may look at nobody but itself. In *no positions*, all
-# tokens get the same one.
+# Positions alone could tell the squares apart, so there are controls. Three switch
+# attention off: every token looks at "only itself", or at "all alike", or attention returns
+# "nothing". In the fourth, "no positions", every token gets the same position.
 
 # %% tags=["hide-input"]
 import copy
@@ -693,23 +703,31 @@ def on_the_cap(cosine):
     return int(((row <= 3) & (column >= 4) & (column <= 9)).sum())
 
 
-only_itself = with_attention(lambda layer, values: layer.proj(values))
+# %% tags=["hide-input"]
+ways = {
+    "only itself": lambda layer, values: layer.proj(values),
+    "all alike": lambda layer, values: layer.proj(
+        values.mean(dim=1, keepdim=True).expand_as(values)
+    ),
+    "nothing": lambda layer, values: torch.zeros_like(values),
+}
+usual = tokens_of(model)
+stages = {"times E": usual[0], "after block 12": usual[13]}
+for name, way in ways.items():
+    stages[f"12, {name}"] = tokens_of(with_attention(way))[13]
+stages["12, no positions"] = tokens_of(no_positions)[13]
 
 # %% tags=["hide-input"]
-usual = tokens_of(model)
-stages = {"times E": usual[0], "plus positions": usual[1]}
-stages |= {f"after block {b}": usual[b + 1] for b in (1, 6, 12)}
-stages["12, only itself"] = tokens_of(only_itself)[13]
-stages["12, no positions"] = tokens_of(no_positions)[13]
 likeness = {
     name: F.cosine_similarity(tokens[cap][None], tokens, dim=1)
     for name, tokens in stages.items()
 }
 alt = """Maps of how similar each patch is to the cap's. Times E, cap and jacket
-are equally bright; after blocks 6 and 12 only the cap is. If a token looks
-only at itself, the jacket is brighter than the cap after block 12; without
+are equally bright; after block 12 only the cap is. If a token looks only at
+itself, the jacket is brighter than the cap; with no attention or no
 positions, cap and jacket are as alike as at the start."""
 grids = {name: c.clamp(min=0).view(14, 14) for name, c in likeness.items()}
+del grids["12, all alike"]  # looks much like "nothing"
 label = "similarity to the cap's patch"
 figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
 
@@ -717,19 +735,16 @@ print("                  similarity of    of the 5 most similar,")
 print("                  cap and jacket   how many are on the cap")
 for name, cosine in likeness.items():
     print(f"{name:18}{cosine[jacket]:9.1f}{on_the_cap(cosine):18}")
-print("(The cap is in the upper four rows, columns 5 to 10.)")
+print("(The cap: rows 0 to 3, columns 4 to 9.)")
 
 # %% [markdown]
-# As the cap's patch comes in, none of its five closest relatives is on the cap.
-# Positions pull cap and jacket apart at once, but block 1 undoes most of that. From
-# block 6 on, all five are on the cap.
+# At the input, none of the five patches most similar to the cap's is on the cap. With
+# attention switched off, at most three are in the end, however you do it. Without
+# positions every head may look around, but cap and jacket come out as alike as they went
+# in. (No control was trained that way: [it's no proof](#Exercises).)
 #
-# Is that attention's work? If every token looks only at itself, none of the five is on
-# the cap in the end, despite the positions. ([Exercise 6](#Exercises) switches attention off
-# in two other ways; then three are, as with positions alone.) Without positions every
-# head may look around, but the two squares leave as alike as they came. So it seems to
-# take both: attention looks around, and positions say where things are. (Neither control was
-# trained that way, so it's no proof.)
+# It seems to take both: attention looks around, and positions say where things are. With
+# both, the dark square is among its own: all five are on the cap.
 #
 # ## What to take with you
 #
@@ -778,9 +793,9 @@ print("(The cap is in the upper four rows, columns 5 to 10.)")
 # what you know about those heads. Then set `token = jacket + 1` in *What the cap looks
 # at*, run that cell and the next, and see which of your predictions fails.
 #
-# **6.** ★★★ "Only itself" is one way to switch attention off. Think of two others.
-# Would you expect the same row in the last table? What would convince you that the row
-# is about attention, and not about a network that you broke?
+# **6.** ★★★ The last table switches attention off in three ways, and they don't agree.
+# Which would you trust, and why? What would convince you that a row is about attention,
+# and not about a network that you broke?
 #
 # **7.** ★★★ A head gives a token 196 shares, none negative, and returns the average of
 # the values, 64 numbers. Somebody shows you the average and the values. Can you tell
@@ -935,7 +950,8 @@ print(f"block 12: the four corners get {corners:.0%} of all patches' attention")
 # In the last blocks most of the attention goes to the four corners, whoever asks, and
 # there's rarely anything to see in a corner. Larger networks have been caught using
 # such dull patches as scratch paper ([Darcet et al.
-# 2024](https://arxiv.org/abs/2309.16588)); this may be the same.
+# 2024](https://arxiv.org/abs/2309.16588)). [Chapter 15](15_inside.ipynb) looks into our
+# corners.
 #
 # ## Where this is in the paper
 #
@@ -1019,7 +1035,7 @@ print("converted: the same queries")
 # <details><summary>Solution 4</summary>
 #
 # First $\mathbf{k}^\top\mathbf{v}$, which is only $D_h \times D_h$. A head then takes
-# $2ND_h^2$ multiplications instead of $2N^2D_h$, and the map of all pairs is never
+# $2tD_h^2$ multiplications instead of $2t^2D_h$, and the map of all pairs is never
 # made. What you lose is the dictionary: shares can be negative and needn't sum to 1, so
 # the result is no average. Nor does the length of a query say how picky it is: if it's
 # twice as long, the answer is just twice as large.
@@ -1053,26 +1069,20 @@ figures.show(*drawings.heads(picture, rows, alt))
 # %% [markdown]
 # <details><summary>Solution 6</summary>
 #
-# For example, let every token look at all tokens alike, or take the layer's output to
-# be zero. The cell folded below tries both. Both leave three of the five closest on the
-# cap, exactly as many as positions alone gave, and cap and jacket come out alike. None
-# of these networks was ever trained to work like this, so no single row proves much.
-# More convincing: several ways of switching off that agree, many pairs of patches
-# instead of one, or a network that was trained without attention from the start.
+# With "all alike" and "nothing", three of the five are on the cap, exactly as many as
+# right after positions are added, before the first block (the cell folded below). But cap
+# and jacket come out nearly the same. With "only itself" they differ more, and yet none is
+# on the cap. None of these networks was ever trained to work like this, so no single row
+# proves much, and you can't trust one more than another. More convincing: several ways of
+# switching off that agree, many pairs of patches instead of one, or a network that was
+# trained without attention from the start.
 #
 # </details>
 
 # %% tags=["hide-cell"]
-ways = {
-    "all alike": lambda layer, values: layer.proj(
-        values.mean(dim=1, keepdim=True).expand_as(values)
-    ),
-    "nothing": lambda layer, values: torch.zeros_like(values),
-}
-for name, way in ways.items():
-    tokens = tokens_of(with_attention(way))[13]
-    cosine = F.cosine_similarity(tokens[cap][None], tokens, dim=1)
-    print(f"12, {name:14}{cosine[jacket]:9.1f}{on_the_cap(cosine):18}")
+cosine = F.cosine_similarity(usual[1][cap][None], usual[1], dim=1)
+print(f"plus positions: cap and jacket {cosine[jacket]:.1f}", end=", ")
+print(f"{on_the_cap(cosine)} of 5 on the cap")
 
 # %% [markdown]
 # <details><summary>Solution 7</summary>

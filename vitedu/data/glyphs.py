@@ -60,7 +60,7 @@ class Puzzles(NamedTuple):
 
 
 def twins(count: int, *, seed: int = 0) -> Twins:
-    """Eight glyphs, twice each, in two colours: which colour has my twin?
+    """Eight glyphs, twice each, in two colours: what colour is my twin?
 
     A patch that knows its glyph and colour can find the only other one of its
     glyph, and nothing else helps: the right map of attention is `twins`.

@@ -70,8 +70,8 @@ def test_what_moves_is_counted():
     column[:, 1] = True
     tables = {"default": column, "swapped": ~column}
     figure, alt = attention.moved(tables, (0, 1))
-    assert "default: 2 tokens move, in 2 pictures" in alt
-    assert names(figure.legends[0].get_texts()) == ["moves", "does not move"]
+    assert "default: 2 tokens, in 2 pictures" in alt
+    assert names(figure.legends[0].get_texts()) == ["changes", "stays"]
     # of four tokens, every fifth is numbered
     assert names(figure.axes[0].get_xticklabels()) == ["1"]
 

@@ -225,7 +225,7 @@ def layer() -> "tuple[Figure, str]":
 def moved(
     panels: Mapping[str, Tensor], changed: tuple[int, int]
 ) -> "tuple[Figure, str]":
-    """Booleans (b, t): which outputs move when one picture's token changes."""
+    """Booleans (b, t): which outputs change with one picture's token."""
     from matplotlib.patches import Patch
 
     figure, grid = chart(WIDTH, 3.3, len(panels), 1, squeeze=False)
@@ -244,13 +244,13 @@ def moved(
         frame_patch(axes, changed, 1)
         pictures = int(each.any(dim=1).sum())
         listed.append(
-            f"{title}: {int(each.sum())} tokens move, in {pictures} pictures"
+            f"{title}: {int(each.sum())} tokens, in {pictures} pictures"
         )
     axes.set_xlabel("token (the framed one is changed)", fontsize=11)
     figure.legend(
         handles=[
             Patch(facecolor=shown.cmap(share), edgecolor=DARK, label=name)
-            for name, share in (("moves", 1.0), ("does not move", 0.0))
+            for name, share in (("changes", 1.0), ("stays", 0.0))
         ],
         loc="outside lower center",
         ncols=2,
@@ -258,7 +258,7 @@ def moved(
     )
     alt = (
         "Two tables, a picture a row and a token a column, with the outputs "
-        f"that move. {'; '.join(listed)}."
+        f"that change. {'; '.join(listed)}."
     )
     return figure, alt
 

@@ -106,8 +106,8 @@ def test_a_profile_knows_products_and_ends_on_the_rest():
     assert times["products"] > 0 < times["GELU"]
     assert times["softmax"] == times["norms"] == 0
     figure, alt = speed.profile_bars({"products": 3.0, "the rest": 1.0})
-    assert words(figure.axes[0]) == ["75 %", "25 %"]
-    assert alt.endswith("products 75 %, the rest 25 %.")
+    assert words(figure.axes[0]) == ["75%", "25%"]
+    assert alt.endswith("products 75%, the rest 25%.")
 
 
 def test_a_vit_is_drawn_as_multiples_of_a_resnet():

@@ -340,13 +340,13 @@ def profile_bars(times: Mapping[str, float]) -> "tuple[Figure, str]":
     colors = [POSITIONS if x == "products" else PALE for x in shares]
     axes.barh([*shares], [*shares.values()], color=colors, height=0.7)
     for row, share in enumerate(shares.values()):
-        note(axes, f"{share:.0f} %", (share, row), (4, -4), 12)
+        note(axes, f"{share:.0f}%", (share, row), (4, -4), 12)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.15 * max(shares.values()))
     axes.set_xticks([])
     axes.tick_params(labelsize=12, left=False)
     bare(axes, "top", "right", "bottom")
-    told = ", ".join(f"{name} {share:.0f} %" for name, share in shares.items())
+    told = ", ".join(f"{name} {share:.0f}%" for name, share in shares.items())
     return figure, f"Where the time of a training step goes: {told}."
 
 

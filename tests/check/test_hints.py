@@ -744,8 +744,8 @@ MISTAKES = [
     (
         "all_reduce",
         [
-            "return [torch.cat(each) for each in parts]",
-            "return [torch.cat(each) / len(vectors) for each in parts]",
+            "return [torch.cat(each) for each in chunks]",
+            "return [torch.cat(each) / len(vectors) for each in chunks]",
         ],
         "that's the mean",
     ),
@@ -753,11 +753,11 @@ MISTAKES = [
     (
         "all_reduce",
         ["2 * (len(vectors) - 1)", "len(vectors) - 1"],
-        "has a finished part",
+        "has a finished chunk",
     ),
     (
         "all_reduce",
-        ["    return [torch.cat(each) for each in parts]\n", ""],
+        ["    return [torch.cat(each) for each in chunks]\n", ""],
         "return 2 vectors",
     ),
     # chapter 15

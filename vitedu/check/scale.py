@@ -155,12 +155,12 @@ def check_sums(found: list[Any], vectors: list[Tensor]) -> None:
     if any(right):
         raise Wrong(
             f"with {len(vectors)} processes, only {sum(right)} of them have "
-            "the sum; the finished parts still have to go round"
+            "the sum; the finished chunks still have to go round"
         )
     if all(torch.isclose(each, total).any() for each in found):
         raise Wrong(
-            f"with {len(vectors)} processes, everyone has a finished part, but "
-            "not all of them; the sums still have to go round: "
+            f"with {len(vectors)} processes, everyone has a finished chunk, "
+            "but not all of them; the sums still have to go round: "
             "2 * (count - 1) turns"
         )
     raise Wrong(f"with {len(vectors)} processes, nobody has the sum")

@@ -74,7 +74,7 @@ def slices() -> "tuple[Figure, str]":
 def ring(history: Tensor) -> "tuple[Figure, str]":
     """What each process holds after each round: (rounds + 1, p, p) numbers.
 
-    Rows are processes and columns are parts of the gradient; a frame is round
+    Rows are processes and columns are chunks of the gradient; a frame is round
     what changed. The ring is drawn where there is room.
     """
     rounds, count = len(history) - 1, history.shape[1]
@@ -97,15 +97,15 @@ def ring(history: Tensor) -> "tuple[Figure, str]":
         bare(axes, "top", "right", "left", "bottom")
         axes.set_title(f"round {number}" if number else "start", fontsize=11)
     grid[0][0].set_ylabel("process", fontsize=11)
-    grid[0][0].set_xlabel("part", fontsize=11)
+    grid[0][0].set_xlabel("chunk", fontsize=11)
     _circle(grid[1][0], count)
     most = [int(held.max()) for held in history]
     full = int((history[rounds // 2] == count).sum())
     alt = (
-        f"{count} processes in a ring, each with {count} parts of a gradient "
+        f"{count} processes in a ring, each with {count} chunks of a gradient "
         f"that are 1 at the start. The highest number after each round is "
         f"{', '.join(map(str, most))}. After {rounds // 2} rounds each process "
-        f"has one of the {full} finished parts, {count}, and after {rounds} "
+        f"has one of the {full} finished chunks, {count}, and after {rounds} "
         "rounds all of them."
     )
     return figure, alt

@@ -125,11 +125,11 @@ def parting(
 
 def step() -> "tuple[Figure, str]":
     """One step of your recipe: boxes with their symbols and lines of code."""
-    figure, axes = canvas(360, 592, opaque=True)
-    tops = column(axes, 198, 304, STEP, top=560, pitch=100, is_bold=True)
+    figure, axes = canvas(360, 652, opaque=True)
+    tops = column(axes, 198, 304, STEP, top=620, is_bold=True)
     line(axes, [(44, tops[-1]), (20, tops[-1]), (20, tops[0])])
     arrow(axes, (20, tops[0]), (46, tops[0]))
-    label(axes, (9, 310), "next batch", rotation=90)
+    label(axes, (9, 340), "next batch", rotation=90)
     return figure, (
         "One step of your recipe, six boxes from top to bottom, each with its "
         "line of code: the rate; shift and mirror the pictures; turn labels "

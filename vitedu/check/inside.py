@@ -17,7 +17,8 @@ from vitedu.check.verdict import (
 )
 from vitedu.interpret.distance import patch_distances
 
-Distance = Callable[[Sequence[Tensor], int, int], Tensor]
+Grid = tuple[int, int]
+Distance = Callable[[Sequence[Tensor], Grid, int], Tensor]
 
 
 def patches(weights: Tensor) -> Tensor:
@@ -28,23 +29,22 @@ def patches(weights: Tensor) -> Tensor:
 
 def by(
     shares: Callable[[Tensor], Tensor] = patches,
-    between: Callable[[int, int], Tensor] | None = None,
+    between: Callable[[Grid, int], Tensor] | None = None,
     over: tuple[int, ...] = (0, 2),
 ) -> Distance:
     """The book's distance with one of its parts changed."""
 
-    def distance(maps: Sequence[Tensor], grid: int, size: int) -> Tensor:
-        pixels = between or (lambda n, p: patch_distances((n, n), p))
-        apart = pixels(grid, size).double()
+    def distance(maps: Sequence[Tensor], grid: Grid, size: int) -> Tensor:
+        apart = (between or patch_distances)(grid, size).double()
         each = [(shares(x) * apart).sum(dim=-1).mean(dim=over) for x in maps]
         return torch.stack(each)
 
     return distance
 
 
-def in_steps(grid: int, size: int) -> Tensor:
+def in_steps(grid: Grid, size: int) -> Tensor:
     """Rows apart plus columns apart."""
-    places = torch.cartesian_prod(*[torch.arange(grid)] * 2)
+    places = torch.cartesian_prod(*map(torch.arange, grid))
     return size * (places[:, None] - places).abs().sum(dim=-1)
 
 
@@ -79,7 +79,7 @@ DISTANCES = [
     ),
     Mistake(
         "that's in patches; multiply by patch_size to get pixels",
-        by(between=lambda n, p: patch_distances((n, n), 1)),
+        by(between=lambda grid, p: patch_distances(grid, 1)),
     ),
     Mistake(
         "you add rows and columns; the distance is the root of the sum of "
@@ -88,7 +88,7 @@ DISTANCES = [
     ),
     Mistake(
         "the root is missing: that's the mean of squared distances",
-        by(between=lambda n, p: patch_distances((n, n), p).square()),
+        by(between=lambda grid, p: patch_distances(grid, p).square()),
     ),
     Mistake(
         "that's the mean over heads as well; keep them apart: (blocks, heads)",
@@ -105,16 +105,14 @@ DISTANCES = [
 def attention_distance(theirs: Any) -> str:
     """Check `attention_distance(maps, grid, patch_size)`, in pixels.
 
-    A map is (b, heads, t, t); the result is (blocks, heads).
+    A map is (b, heads, t, t), a grid is (rows, columns); the result is
+    (blocks, heads).
     """
     check_function(theirs)
     maps = [4 * numbers(2, 3, 17, 17, seed=seed) for seed in range(2)]
-    cases = [([x.softmax(dim=-1) for x in maps], 4, size) for size in (16, 7)]
-
-    def ours(maps: Sequence[Tensor], grid: int, size: int) -> Tensor:
-        return interpret.attention_distance(maps, (grid, grid), size)
-
-    return agreement(theirs, ours, cases, DISTANCES)
+    maps = [x.softmax(dim=-1) for x in maps]
+    cases = [(maps, (4, 4), 16), (maps, (2, 8), 7)]
+    return agreement(theirs, interpret.attention_distance, cases, DISTANCES)
 
 
 def cosines(rows: Tensor) -> Tensor:

@@ -52,11 +52,11 @@ def distances(
             f"{found.numel()} are above the line"
         )
     grid[0, 0].set_ylabel("distance of attention (pixels)")
-    words = "looks everywhere alike" if len(panels) == 1 else "everywhere"
+    words = "looks everywhere equally" if len(panels) == 1 else "everywhere"
     note(grid[0, 0], words, (0.6, uniform), (0, 4), 10)
     alt = (
         "A dot for each head over the number of its block, with a line at "
-        f"{uniform:.0f} pixels, where a head is that looks everywhere alike. "
+        f"{uniform:.0f} pixels, where a head is that looks everywhere equally. "
     )
     return figure, f"{alt}{'; '.join(told)}."
 
@@ -176,7 +176,7 @@ def removal(
 
     A curve has "shares", "probability" and "error" of each share.
     """
-    figure, axes = chart(WIDTH, 3.4)
+    figure, axes = chart(WIDTH, 3.7)
     told = []
     for (name, curve), (color, marker) in zip(
         curves.items(), LOOKS, strict=False
@@ -196,7 +196,8 @@ def removal(
     axes.set(xlabel="patches removed (%)", ylim=(0, None))
     axes.set(ylabel="probability of the answer (%)")
     axes.set_xticks(percents)
-    axes.legend(title="removed first", fontsize=11, title_fontsize=11)
+    place = {"loc": "upper center", "bbox_to_anchor": (0.45, -0.2)}
+    axes.legend(**place, ncols=2, fontsize=11, frameon=False)
     bare(axes)
     shares = ", ".join(f"{each:.0f}" for each in percents)
     alt = (
@@ -218,7 +219,7 @@ def norms(
 
     gh = gw = 14
     rows = -(-len(panels) // columns)
-    height = rows * (WIDTH / columns + 0.45 + over(panels)) + 0.6
+    height = rows * (WIDTH / columns + 0.6 + over(panels)) + 0.6
     figure, grid = chart(WIDTH, height, rows, columns, squeeze=False)
     scale, told = LogNorm(5, 600), []
     below = 2 * any(len(found) > gh * gw for found in panels.values())
@@ -263,7 +264,7 @@ def growth(
     above.set(ylabel="length of the token", ylim=(0, None))
     above.legend(fontsize=11)
     below.bar(blocks, [100 * share for share in shares], color=ATTENTION)
-    below.set(xlabel="block", ylabel="attention (%)")
+    below.set(xlabel="block", ylabel="attention to\nthe corners (%)")
     below.set_xticks(list(blocks))
     for axes in (above, below):
         bare(axes)
@@ -286,7 +287,7 @@ def costs(rows: Mapping[str, Mapping[str, float]]) -> "tuple[Figure, str]":
         axes.barh(place, more, color=color, xerr=2 * error, capsize=4)
         told.append(f"{name} {more:+.3f} ± {error:.3f}")
     axes.set_yticks(list(places), list(rows), fontsize=11)
-    axes.set(xlabel="loss added (nats)")
+    axes.set(xlabel="loss added")
     axes.axvline(0, color=DARK, linewidth=1)
     axes.invert_yaxis()
     bare(axes, "top", "right", "left")

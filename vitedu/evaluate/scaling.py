@@ -109,7 +109,7 @@ def power_law(compute: Tensor, errors: Tensor) -> PowerLaw:
     UserError: fewer than three different costs, or a number without a
     logarithm.
     """
-    return least_squares(*checked(compute, errors, 3))
+    return fitted(*checked(compute, errors, 3))
 
 
 def bootstrap(
@@ -127,7 +127,7 @@ def bootstrap(
     rows = torch.randint(len(compute), shape, generator=generator)
     steps = compute[rows].sort(dim=1).values.diff(dim=1)
     rows = rows[(steps > 0).sum(dim=1) >= 2][:samples]
-    return least_squares(compute[rows], errors[rows])
+    return fitted(compute[rows], errors[rows])
 
 
 def checked(
@@ -156,7 +156,7 @@ def checked(
     return compute, errors
 
 
-def least_squares(compute: Tensor, errors: Tensor) -> PowerLaw:
+def fitted(compute: Tensor, errors: Tensor) -> PowerLaw:
     """One fit over the last axis: (..., n) and (..., n)."""
     x, y = compute.log(), errors.log()
     dx = x - x.mean(-1, keepdim=True)

@@ -18,6 +18,7 @@ from torch import nn
 
 from vitedu import check, plain
 from vitedu.check import verdict
+from vitedu.evaluate.scaling import least_squares
 
 ROOT = Path(__file__).parents[2]
 PLAIN = ROOT / "vitedu/plain.py"
@@ -41,6 +42,8 @@ PLACES = {
     "loss_scaler": (ROOT / "book/text/07_speed.py", "LossScaler"),
     "accumulated_step": (ROOT / "book/text/08_scale.py", "accumulated_step"),
     "all_reduce": (ROOT / "book/text/08_scale.py", "all_reduce"),
+    "power_law": (ROOT / "book/text/18_scaling.py", "power_law"),
+    "bootstrap": (ROOT / "book/text/18_scaling.py", "bootstrap"),
     "attention_distance": (INSIDE, "attention_distance"),
     "position_similarity": (INSIDE, "position_similarity"),
 }
@@ -67,6 +70,7 @@ def made(text, name):
         "F": F,
         "math": math,
         "rearrange": rearrange,
+        "power_law": least_squares,
     }
     if name == "all_reduce" and "def ring_round" not in text:
         source = PLACES["all_reduce"][0].read_text()
@@ -809,6 +813,56 @@ MISTAKES = [
     ),
     ("position_similarity", ["rows @ rows.mT", "rows.mT @ rows"], "(d, d)"),
     ("position_similarity", ["[0, 1:]", "[:, 1:]"], "batch axis"),
+    # chapter 18
+    ("power_law", ["log_a.exp(), b", "log_a, b"], "still needs .exp()"),
+    ("power_law", ["log_a.exp(), b", "b, log_a.exp()"], "a comes first"),
+    (
+        "power_law",
+        ["compute.log(), errors.log()", "compute, errors", ".exp(), b", ", b"],
+        "logarithm of both",
+    ),
+    (
+        "power_law",
+        ["errors.log()", "errors", "log_a.exp(), b", "log_a, b"],
+        "the errors need one",
+    ),
+    (
+        "power_law",
+        [
+            "(dx * y).sum(dim=-1) / dx.square().sum(dim=-1)",
+            "(y - y.mean()).square().sum() / ((y - y.mean()) * x).sum()",
+        ],
+        "the error is what scatters",
+    ),
+    (
+        "power_law",
+        ["compute.log(), errors.log()", "compute.log10(), errors.log10()"],
+        "10 ** level",
+    ),
+    (
+        "power_law",
+        ["x - x.mean(dim=-1, keepdim=True)", "x"],
+        "line through zero",
+    ),
+    ("power_law", ["(dim=-1, keepdim=True)", "()", "(dim=-1)", "()"], "dim=-1"),
+    (
+        "bootstrap",
+        [
+            "    rows = torch.randint(n, (samples, n), generator=generator)\n",
+            "    rows = torch.stack([torch.randperm(n) for _ in "
+            "range(samples)])\n",
+        ],
+        "the same line",
+    ),
+    ("bootstrap", ["different > 2", "different > 0"], "one model only"),
+    (
+        "bootstrap",
+        ["errors[rows]", "errors[rows[torch.randperm(len(rows))]]"],
+        "stay together",
+    ),
+    ("bootstrap", ["(samples, n)", "(samples, 3 * n)"], "as many models"),
+    ("bootstrap", [", generator=generator", ""], "use a generator"),
+    ("bootstrap", ["(samples, n)", "(1, n)"], "each draw gives one b"),
 ]
 
 
@@ -851,6 +905,7 @@ def test_at_least_forty_mistakes_are_known():
         ("patchify", lambda images: images, "it raises TypeError"),
         ("mixup", lambda images, targets, share: images, "a Tensor"),
         ("decay_groups", lambda model, decay: None, "a list of groups"),
+        ("bootstrap", lambda *case: None, "a and b, got nothing"),
     ],
 )
 def test_whatever_is_given_gets_one_sentence(name, given, sentence):

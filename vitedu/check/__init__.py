@@ -16,6 +16,7 @@ from vitedu.check.inside import attention_distance, position_similarity
 from vitedu.check.mnist import accuracy, train_step, warmup_cosine
 from vitedu.check.recipe import decay_groups, mixup
 from vitedu.check.scale import accumulated_step, all_reduce
+from vitedu.check.scaling import bootstrap, power_law
 from vitedu.check.speed import loss_scaler
 from vitedu.check.verdict import Verdict
 from vitedu.check.vit import initialise, vit
@@ -27,6 +28,7 @@ __all__ = [
     "all_reduce",
     "attention",
     "attention_distance",
+    "bootstrap",
     "decay_groups",
     "encoder_block",
     "initialise",
@@ -38,6 +40,7 @@ __all__ = [
     "patch_embedding",
     "patchify",
     "position_similarity",
+    "power_law",
     "train_step",
     "vit",
     "warmup_cosine",

@@ -1,0 +1,601 @@
+# %% [markdown] tags=["links", "remove-cell"]
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · a few seconds of computing on a laptop, no GPU needed
+
+# %% tags=["setup", "remove-cell"]
+import vitedu
+
+# %% [markdown]
+# # Scaling
+#
+# The paper prints two numbers about its ViT-L/16, many pages apart. Table 2 says that
+# pretraining took 0.68 thousand *core-days*: 680 cores of a TPUv3 for a day, or 68 cores for
+# ten. Table 6 says that it took 1,567 *exaFLOPs*, which is $1567 \cdot 10^{18}$ additions and
+# multiplications. Nobody put the two side by side, so let's do it:
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+import torch
+
+torch.set_num_threads(1)
+print(f"seed 0, cpu, torch {torch.__version__}")
+
+# %%
+exaflops, core_days = 1567, 680
+rate = exaflops * 1e18 / (core_days * 24 * 3600)
+print(f"{rate / 1e12:.1f} TFLOP/s per core")
+
+# %% [markdown]
+# That's how fast a core really was, in trillions of operations per second. Google says that
+# [a TPUv3 chip can do at most 123](https://cloud.google.com/tpu/docs/v3), and a chip has two
+# cores. So the authors got 43% of what they paid for, which is good, and you've found that out
+# from two cells of two tables.
+#
+# A table is an experiment that someone else has paid for. This one may have cost more than
+# everything else in this book, and its authors took one sentence from it: a ViT needs about
+# two to four times less compute than a ResNet for the same accuracy.
+#
+# It's the sentence that the paper is remembered for. It rests on six ViTs and seven
+# ResNets. **How sure can you be of "two to four times"?**
+
+# %% tags=["hide-input"]
+from vitedu import figures, results
+from vitedu.evaluate import scaling
+from vitedu.evaluate.scaling import TABLE_6, interval
+from vitedu.figures.chapters import scaling as drawings
+from vitedu.model import vit_config
+
+FAMILIES = ("vit", "resnet", "hybrid")
+SETS = ("mean", "imagenet", "cifar10", "cifar100", "pets", "flowers")
+
+
+def columns(family, name="mean"):
+    """The compute of a family's networks, and their errors in percent."""
+    rows = [row for row in TABLE_6 if row.family == family]
+    errors = [100 - getattr(row, name) for row in rows]
+    costs = [row.exaflops for row in rows]
+    return torch.tensor(costs).double(), torch.tensor(errors).double()
+
+
+points = {family: columns(family) for family in FAMILIES}
+accuracies = {family: (c, 100 - e) for family, (c, e) in points.items()}
+figures.show(*drawings.table(accuracies))
+
+# %% [markdown]
+# Each point is a network that saw 303 million photographs, 7 or 14 times, and was then
+# fine-tuned on each of five data sets: ImageNet, CIFAR-10, CIFAR-100, Pets and Flowers. The
+# height is the mean of five accuracies. The axis below has equal steps for equal
+# *factors*. A hybrid is a ViT that reads a ResNet's map instead of patches ([chapter
+# 14](14_resnets.ipynb)).
+#
+# A folded cell has read the table. `columns("vit")` gives the compute and the errors (100
+# minus the accuracy) of the six ViTs.
+#
+# ## Count it again
+#
+# Before you draw conclusions from a number, check that you know what it counts. For one
+# photograph, the forward pass of ViT-L/16 takes 61.6 billion multiply-adds, says
+# `vitedu.budget`. ImageNet's thousand classes stand in for the real number, which hardly
+# matters.
+
+# %%
+from vitedu.budget import macs
+
+forward = macs(vit_config("ViT-L/16"))
+print(f"{forward / 1e9:.1f} billion multiply-adds")
+
+# %% [markdown] tags=["predict"]
+# Now from there to 1,567 exaFLOPs: 303 million photographs, 14 times each. Training also goes
+# backward, which is about twice the work of forward ([chapter 8](08_scale.ipynb)). And a FLOP
+# is one multiplication *or* one addition.
+#
+# **By how much do you multiply the multiply-adds of a forward pass to get the FLOPs of
+# training?**
+
+# %%
+images = 303e6 * 14
+print(f"{6 * forward * images / 1e18:.0f} exaFLOPs")
+
+# %% [markdown]
+# It's six: three passes' worth of work, two operations each. And there it is, to the last
+# digit. `recounted` does the same for all 18 networks of the table:
+
+# %%
+for row in TABLE_6[::3]:
+    off = row.recounted / row.exaflops - 1
+    print(f"{row.model:13} printed {row.exaflops:4}, ours {off:+.1%}")
+
+# %% tags=["nbval-check-output", "hide-cell"]
+off = {
+    (row.model, row.epochs): row.recounted / row.exaflops - 1 for row in TABLE_6
+}
+vits = [off[r.model, r.epochs] for r in TABLE_6 if r.family == "vit"]
+resnets = [off[r.model, r.epochs] for r in TABLE_6 if r.family == "resnet"]
+assert max(map(abs, vits[1:])) < 0.003 and 0.02 < vits[0] < 0.025
+assert 0.03 < min(resnets) and max(resnets) < 0.042
+assert off["R50+ViT-L/16", 7] < -0.028 and abs(off["R50+ViT-L/16", 14]) < 0.001
+print("checked: ViTs fit, ResNets are 3 to 4% off, one hybrid is a misprint")
+
+
+# %% [markdown]
+# For ViTs the agreement is nearly perfect. Every ResNet comes out 3 to 4% too high, and that
+# can't be an accident. We've found [where the 4% went](#Where-the-four-percent-went). So the
+# two families are counted in the same unit, and that's all we need.
+#
+# ## A straight line
+#
+# Accuracies level off because they can't pass 100. Errors tell you more. Say a network has
+# an error of 16% at 50 exaFLOPs, 8% at 800, and 4% at 12,800. Each time the compute grew
+# sixteenfold, and each time the error halved. That's a *power law*: equal factors in, equal
+# factors out.
+#
+# With $C$ for the compute and $E$ for the error,
+#
+# $$ E = a \, C^{\,b} $$
+#
+# The exponent $b$ says how fast the error falls. In our example $16^b = \frac{1}{2}$, so
+# $b = -\frac{1}{4}$. The factor $a$ is the error at $C = 1$. Take logarithms on both sides,
+# and it's a straight line with slope $b$:
+#
+# $$ \ln E = \ln a + b \, \ln C $$
+#
+# Real points scatter, so we take the line with the smallest sum of squared distances. With
+# $x = \ln C$ and $y = \ln E$, and $\bar{x}$ and $\bar{y}$ for their means, its slope is
+#
+# $$ b = \frac{\sum (x - \bar{x}) \, y}{\sum (x - \bar{x})^2} $$
+#
+# and it goes through the point of the means.
+
+
+# %%
+def power_law(compute, errors):
+    """Least squares in logs over the last axis: a and b."""
+    x, y = compute.log(), errors.log()
+    dx = x - x.mean(dim=-1, keepdim=True)
+    b = (dx * y).sum(dim=-1) / dx.square().sum(dim=-1)
+    log_a = y.mean(dim=-1) - b * x.mean(dim=-1)
+    return log_a.exp(), b
+
+
+laws = {family: power_law(*points[family]) for family in FAMILIES}
+for family, (a, b) in laws.items():
+    print(f"{family:7} E = {a:4.1f} C^{b:.3f}")
+
+# %% tags=["nbval-check-output", "hide-cell"]
+x = torch.tensor([50.0, 800, 12_800]).double()
+a, b = power_law(x, torch.tensor([16.0, 8, 4]).double())
+assert abs(b + 1 / 4) < 1e-12
+for family in FAMILIES:
+    theirs = scaling.power_law(*points[family])
+    for one, other in zip(laws[family], theirs, strict=True):
+        assert torch.allclose(one, other, rtol=1e-12, atol=0)
+print("checked: yours and the package's are the same")
+
+# %% [markdown]
+# ResNets start higher and fall faster. Hybrids start lowest, and fall the least.
+#
+# ## How many times?
+#
+# "A ResNet needs three times the compute" is a distance between two lines. Start at a ViT's
+# compute $C$ on its line, and go to the right, at the same error, until you meet the ResNets'
+# line. In logarithms, a distance to the right is a factor.
+
+# %% tags=["hide-input"]
+figures.show(*drawings.laws(points, laws, 200.0))
+
+
+# %%
+def times(vit, resnet, budget):
+    """How many times a ViT's budget a ResNet needs for the same error."""
+    (a, b), (c, d) = vit, resnet
+    error = a * budget**b  # of a ViT
+    needed = (error / c) ** (1 / d)  # c * needed ** d is that error
+    return needed / budget
+
+
+# %% [markdown] tags=["predict"]
+# At 200 exaFLOPs it's four times. **What happens to that number if the ViT's budget
+# grows?** Look at the two slopes before you choose.
+#
+# * it grows
+# * it stays the same
+# * it shrinks
+
+# %%
+for budget in (55, 200, 800, 1200):
+    found = times(laws["vit"], laws["resnet"], budget)
+    print(f"{budget:5} exaFLOPs: {found:.1f} times")
+
+
+# %% [markdown]
+# It shrinks, because the ResNets' line falls faster. So there isn't *one* number. "Two to
+# four times" is what you read off the middle of the picture. We stop at 1,200 exaFLOPs, since
+# there the ResNets' line ends: the largest of them used 3,306.
+#
+# ## How sure?
+#
+# With other networks, the lines would be different. But there are no others; nobody will
+# train them for us. Then let the ones we have play that part. Draw six ViTs from the six,
+# *with repeats*: perhaps B/16 twice, and no H/14. Fit the line again. Do that two thousand
+# times, and see how much the answer varies. That's the *bootstrap* ([Efron
+# 1979](https://doi.org/10.1214/aos/1176344552)).
+#
+# A draw with only one or two different networks makes no useful line, so we leave those out.
+
+
+# %%
+def bootstrap(compute, errors, samples=2000, seed=0):
+    """a and b of many draws with repeats."""
+    generator = torch.Generator().manual_seed(seed)
+    n = len(compute)
+    rows = torch.randint(n, (samples, n), generator=generator)
+    different = torch.tensor([len(set(row)) for row in rows.tolist()])
+    rows = rows[different > 2]
+    return power_law(compute[rows], errors[rows])
+
+
+# %% [markdown] tags=["predict"]
+# The middle 90% of the answers is our *interval*. At 200 exaFLOPs the best guess was 4.0.
+# **How wide is the interval?**
+#
+# * about 3.8 to 4.2
+# * about 3 to 6
+# * about 1 to 16
+
+# %%
+vits = bootstrap(*points["vit"], seed=0)
+resnets = bootstrap(*points["resnet"], seed=1)
+many = min(len(vits[0]), len(resnets[0]))
+vits, resnets = ([x[:many] for x in each] for each in (vits, resnets))
+for budget in (55, 200, 800, 1200):
+    low, high = interval(times(vits, resnets, budget))
+    print(f"{budget:5} exaFLOPs: {low:.1f} to {high:.1f} times")
+
+# %% tags=["nbval-check-output", "hide-cell"]
+record = results.read("scaling")["metrics"]
+for budget in (55, 200, 800, 1200):
+    known = record[f"mean: ResNets over ViTs at {budget} exaFLOPs"]
+    found = times(laws["vit"], laws["resnet"], budget).item()
+    assert abs(found / known["value"] - 1) < 1e-6
+    low, high = interval(times(vits, resnets, budget))
+    # other draws: their ends differ by a few percent
+    assert abs(low / known["low"] - 1) < 0.1
+    assert abs(high / known["high"] - 1) < 0.1
+low, high = interval(times(vits, resnets, 200))
+assert 2.4 < low < 3.2 and 5.2 < high < 6.6
+print("checked: the record of the package says the same")
+
+
+# %% [markdown]
+# So at 200 exaFLOPs, anything from three to six would fit the table. It's a real advantage:
+# not one of the intervals reaches down to 1. But the second digit of a number like 4.0 means
+# nothing.
+#
+# Is even that honest? We can rehearse it. A folded cell pretends that our two lines are the
+# truth, invents 300 tables with as much scatter as the real one, and counts how often the
+# interval contains what it should.
+
+
+# %% tags=["hide-input"]
+def invented(family, generator):
+    """Errors on the family's line, with its scatter."""
+    cost, error = points[family]
+    a, b = laws[family]
+    off = (error / (a * cost**b)).log()
+    spread = (off.square().sum() / (len(cost) - 2)).sqrt()
+    noise = torch.randn(len(cost), generator=generator).double()
+    return cost, a * cost**b * (spread * noise).exp()
+
+
+generator = torch.Generator().manual_seed(0)
+truth, hits = times(laws["vit"], laws["resnet"], 200), 0
+for _ in range(300):
+    one = bootstrap(*invented("vit", generator), 400, seed=0)
+    two = bootstrap(*invented("resnet", generator), 400, seed=1)
+    many = min(len(one[0]), len(two[0]))
+    one, two = ([x[:many] for x in each] for each in (one, two))
+    low, high = interval(times(one, two, 200))
+    hits += bool(low <= truth <= high)
+print(f"the interval contains the truth in {hits / 300:.0%} of the tables")
+
+# %% tags=["nbval-check-output", "hide-cell"]
+assert 0.72 < hits / 300 < 0.9
+print("checked: it's less than 90%")
+
+# %% [markdown]
+# It should be 90%. With so few points, a bootstrap is too sure of itself, because draws from
+# six networks can't show you a seventh. Take our intervals as the least you should doubt.
+#
+# ## Two ways to fool yourself
+#
+# A MAC is two FLOPs, and half of all tables call a MAC a FLOP. What if you took the ViTs'
+# numbers from one table and the ResNets' from another?
+
+# %% tags=["failure"]
+cost, error = points["vit"]
+mixed = power_law(cost / 2, error)  # in multiply-adds, by mistake
+found = times(mixed, laws["resnet"], 100)  # that's 200 exaFLOPs
+print(f"exponent {mixed[1]:.3f}, as before {laws['vit'][1]:.3f}")
+print(f"a ResNet needs {found:.1f} times")
+
+# %% [markdown]
+# Twice the advantage, out of nothing. The exponent is the same to every digit, because a
+# factor only moves the line sideways. So nothing in the fit can warn you, and that's why we
+# counted first.
+#
+# The second way needs no mistake at all. Lines go on forever. Let's fit the four ViTs that
+# cost the least, on ImageNet alone, and ask their line about the two that cost the most:
+
+# %% tags=["failure"]
+for family in ("vit", "resnet"):
+    cost, error = columns(family, "imagenet")
+    order = cost.argsort()
+    a, b = power_law(cost[order[:-2]], error[order[:-2]])
+    for i in order[-2:]:
+        said, real = 100 - a * cost[i] ** b, 100 - error[i]
+        print(f"{family:6} {cost[i]:4.0f} exaFLOPs: {said:.1f}%, ", end="")
+        print(f"but it was {real:.1f}%")
+
+# %% [markdown]
+# The line promises too much each time, for both families, and more so the further it goes.
+# A pure power law has no floor, while every data set has one: a share of ImageNet's labels
+# is wrong, and no network can guess those. [Zhai et al.
+# 2022](https://arxiv.org/abs/2106.04560) added a floor to the law when they trained larger
+# ViTs, and needed it.
+#
+# Within your points a fit is a summary. Beyond them, it's a hope.
+#
+# ## Which five?
+#
+# The paper's sentence is about a mean of five data sets. What do the five say by
+# themselves?
+
+# %% tags=["hide-input"]
+names = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
+names |= {"mean": "mean of five", "imagenet": "ImageNet"}
+by_set = {}
+for name in SETS:
+    found = record[f"{name}: ResNets over ViTs at 200 exaFLOPs"]
+    shown = names.get(name, name.capitalize())
+    by_set[shown] = found["value"], found["low"], found["high"]
+figures.show(*drawings.sets(by_set))
+
+# %% tags=["nbval-check-output", "hide-cell"]
+assert by_set["ImageNet"][0] < 2.3 < 17 < by_set["Flowers"][1]
+print("checked: it's about 2 on ImageNet, and more than 17 on Flowers")
+
+# %% [markdown]
+# On ImageNet it's about two. On Flowers it's *forty*, and that pulls the mean up. The ViTs
+# have all but solved Flowers: the error of H/14 is 0.3%, which is some eighteen pictures. The
+# smallest ResNet gets nearly six percent wrong. So "two to four" depends on which data sets
+# you average, and on how nearly solved they are.
+#
+# ## Where hybrids fade
+#
+# Hybrids had the lowest line and the flattest one. Where the ViTs' line crosses it, patches
+# have become as good as a ResNet's map:
+
+# %%
+hybrids = bootstrap(*points["hybrid"], seed=2)
+(a, b), (c, d) = laws["vit"], laws["hybrid"]
+print(f"they meet at {(c / a) ** (1 / (b - d)):.0f} exaFLOPs")
+many = min(len(vits[0]), len(hybrids[0]))
+(a, b), (c, d) = ([x[:many] for x in each] for each in (vits, hybrids))
+low, high = interval((c / a) ** (1 / (b - d)))
+print(f"or anywhere from {low:.0f} to {high:.0f}")
+
+# %% [markdown]
+# The largest hybrid used 1,668, so they meet near the end of the data. The paper says that
+# the gap vanishes for larger models, and that's just what the table supports. That ViTs get
+# *ahead* of hybrids would be a fit beyond its points.
+#
+# ## The sentence, with its error
+#
+# Now we can put it all into one picture: the paper's sentence in grey, and what its table
+# says in green.
+
+# %% tags=["hide-input"]
+budgets = torch.logspace(1.74, 3.08, 40).double()
+ratio = times(laws["vit"], laws["resnet"], budgets)
+ends = [interval(times(vits, resnets, budget)) for budget in budgets]
+low, high = torch.tensor(ends).T
+figures.show(*drawings.times(budgets, ratio, low, high))
+
+# %% [markdown]
+# The grey band is in the right place. A ResNet needs more compute than a ViT at every budget
+# in the table, on the mean of five sets. But it's 4.0 times (2.8 to 5.8) at 200 exaFLOPs, and
+# 2.6 times (1.4 to 4.1) at 1,200, and nobody has measured what comes after.
+#
+# **Three sentences to take along:**
+#
+# 1. Compute and error follow a power law, a straight line in logarithms, and an advantage is
+#    the distance between two lines to the right.
+# 2. A few points give you a number, and the bootstrap says how little to trust it: "two to
+#    four times" is three to six at one budget and one to four at another.
+# 3. No fit warns you of a wrong unit, of a floor, or of an average that one data set rules.
+#
+# All 18 networks had labels for their 303 million photographs. Labels are what you'd run
+# out of first. **Can a ViT learn from photographs that nobody has labelled?** That's chapter
+# 19.
+#
+# ## Exercises
+#
+# ✎ Write `power_law` and `bootstrap` again from memory. After `from vitedu import check`,
+# `check.power_law(power_law)` and `check.bootstrap(bootstrap)` tell you whether they're right,
+# or what's likely to be wrong.
+#
+# **1.** ★ ViT-H/14 took 4,262 exaFLOPs and 2,500 core-days. How fast was a core? Can you think
+# of a reason why it's slower than for L/16?
+#
+# **2.** ★ Table 2 also has an L/16 that was pretrained on the 14 million pictures of
+# ImageNet-21k, in 230 core-days. Table 3 says "30/90 epochs". Which of the two was it?
+#
+# **3.** ★ An error falls like $C^{-0.1}$. How many times the compute halves it? And how many
+# times with $C^{-0.17}$?
+#
+# **4.** ★★ Leave out one network at a time. Which one changes the 4.0 the most? Guess from
+# the picture, then compute.
+#
+# **5.** ★★ *What would it cost you?* Set `price` to what your provider asks for an hour of a
+# GPU, and compute what L/16 costs to rent, if you reach 43% of a GPU's peak.
+# `vitedu.budget.datasheet("NVIDIA H100", "bf16")` is the peak in operations per second.
+#
+# **6.** ★★★ You may train ten more networks of any family, size and length, but each
+# no larger than 800 exaFLOPs. Which ten make the interval at 800 the smallest? How would you
+# check your plan before you spend anything?
+#
+# ## Second reading
+#
+# ### Where the four percent went
+#
+# All seven ResNets come out 3 to 4% above the printed cost, and the ViTs don't. What do
+# ResNets have that ViTs haven't? Borders. A 3×3 kernel at the edge of a map looks beyond it,
+# at zeros that were put there. We count those products. Google's compiler XLA [leaves them
+# out when it counts](https://github.com/tensorflow/tensorflow/blob/01064be9e4d45f323fe4d813e99661f354b0fbc8/tensorflow/compiler/xla/service/hlo_cost_analysis.cc).
+# The smaller the map, the more of it is border: on 7×7 places, one product in three or four
+# meets a zero. `benchmarks/scaling.py` has counted again without them:
+
+# %%
+costs = results.read("scaling-costs")["metrics"]
+for row in TABLE_6[6:13]:
+    known = costs[f"{row.model}, {row.epochs} epochs"]
+    print(f"{row.model:7} printed {row.exaflops:4}, ", end="")
+    print(f"with zeros {known['value']:6.1f}, without {known['inside']:6.1f}")
+
+# %% tags=["nbval-check-output", "hide-cell"]
+for row in TABLE_6[6:13]:
+    known = costs[f"{row.model}, {row.epochs} epochs"]
+    assert abs(known["inside"] / row.exaflops - 1) < 0.01
+print("checked: without them, all seven are within 1% of the table")
+
+# %% [markdown]
+# The paper doesn't say how it counted, so this is a guess, though one that fits seven
+# numbers at once. Two others stay: B/32 (ours is 56, printed is 55), and R50+ViT-L/16 with 7
+# epochs. That one is printed as 859, but with twice the epochs as 1,668. One of the two must
+# be a misprint, and ours says it's the 859.
+#
+# ### What Kaplan and Chinchilla would do
+#
+# Table 6 wasn't made to find a law. [Kaplan et al. 2020](https://arxiv.org/abs/2001.08361)
+# trained hundreds of language models, and fitted the *loss*, which has no ceiling at 100.
+# [Hoffmann et al. 2022](https://arxiv.org/abs/2203.15556) did it again, and got another
+# answer: for every budget they trained models of many sizes, each with a learning rate that
+# falls to its end exactly when the budget does. With a fixed schedule, a short run is a
+# long one that was cut off, and looks worse than it needs to.
+#
+# By that measure, our lines are too high. Each network here had 7 or 14 epochs, whether that
+# suited its size or not. Someone who asks "what's the best ViT for 200 exaFLOPs?" would have
+# to try five sizes at that one budget. The fit would also get a floor:
+# $E = a\,C^{\,b} + c$. With three unknowns, six points say even less.
+#
+# ### The shape counts, too
+#
+# Compute isn't all. At the same compute you can make a ViT deeper, wider, or give it a larger
+# MLP. [Alabdulmohsin et al. 2023](https://arxiv.org/abs/2305.13035) fitted a law for each of
+# the three, and found a ViT of 400 million weights that does nearly as well on ImageNet as
+# one more than twice its size. The paper's own look at shapes is its Figure 8.
+#
+# ## Where this is in the paper
+#
+# | here | in the paper |
+# |---|---|
+# | core-days | Table 2 |
+# | 18 networks, accuracies and exaFLOPs | Table 6, in appendix D |
+# | the picture of points | Figure 5, left: the average of five sets |
+# | "two to four times", hybrids that fade | section 4.4 |
+#
+# ### What differs
+#
+# * The paper shows the points and one sentence. The lines, the intervals and the numbers
+#   per data set are ours.
+# * We trained nothing on this page. Three families at four sizes, with several seeds, would
+#   show how much of the scatter is luck. That run is open.
+# * The paper's networks were fine-tuned once per set, as far as Table 6 says, so we can't
+#   separate the luck of a run from the quality of a network.
+#
+# ## Three readings
+#
+# * [Hoffmann et al. 2022](https://arxiv.org/abs/2203.15556), known as Chinchilla, is the best
+#   lesson in how a careful experiment can overturn a popular fit.
+# * [Zhai et al. 2022](https://arxiv.org/abs/2106.04560) go on where Table 6 stops, up to two
+#   billion weights, with a law that bends at both ends.
+# * [Smith et al. 2023](https://arxiv.org/abs/2310.16764) disagree. Modern convolutional
+#   networks, trained with as much compute on as many photographs as large ViTs, did just as
+#   well. The ResNets of 2020 may simply have been the wrong rival.
+#
+# ## Solutions
+#
+# <details><summary>Solution 1</summary>
+#
+# $4262 \cdot 10^{18} / (2500 \cdot 86{,}400)$ is 19.7 TFLOP/s, 32% of the peak. The paper
+# doesn't say why. A larger network needs more memory, so more of its weights and activations
+# must be moved or computed twice. And Table 2's core-days are rounded.
+#
+# </details>
+#
+# <details><summary>Solution 2</summary>
+#
+# The cell below counts both. With 30 epochs, a core would have done 8 TFLOP/s, far less than
+# in the run on the larger set. With 90 epochs it's 24, close to the 27 of the other L/16. So
+# it was 90.
+#
+# </details>
+
+# %% tags=["hide-cell"]
+for epochs in (30, 90):
+    work = 6 * forward * 14.2e6 * epochs
+    print(f"{epochs}: {work / (230 * 86_400) / 1e12:.1f} TFLOP/s")
+
+# %% [markdown]
+# <details><summary>Solution 3</summary>
+#
+# $2^{10} = 1024$ times. With 0.17 it's $2^{1 / 0.17}$, about 59 times. Exponents that look
+# alike can be worlds apart.
+#
+# </details>
+#
+# <details><summary>Solution 4</summary>
+#
+# Points at the ends of a line turn it the most, but 200 exaFLOPs are in the middle, where
+# turning hardly matters. What counts is how far a point is from its line. The cell
+# below prints the answer for each network left out.
+#
+# </details>
+
+# %% tags=["hide-cell"]
+for family in ("vit", "resnet"):
+    rows = [row for row in TABLE_6 if row.family == family]
+    cost, error = points[family]
+    for i, row in enumerate(rows):
+        rest = torch.arange(len(rows)) != i
+        without = laws | {family: power_law(cost[rest], error[rest])}
+        found = times(without["vit"], without["resnet"], 200)
+        print(f"without {row.model:8} {row.epochs:2} epochs: {found:.1f} times")
+
+# %% [markdown]
+# <details><summary>Solution 5</summary>
+#
+# At 43% of its peak, an H100 would need about a thousand hours; eight of them, five and a half
+# days. Multiply by your price. H/14 is 2.7 times that. And the photographs aren't for rent.
+#
+# </details>
+
+# %% tags=["hide-cell"]
+from vitedu.budget import datasheet
+
+price = 1.0  # of an hour of one GPU, in your money: put yours here
+hours = 1567e18 / (0.43 * datasheet("NVIDIA H100", "bf16")) / 3600
+print(f"{hours:.0f} hours, {hours / 24 / 8:.1f} days of eight GPUs")
+print(f"it costs {price * hours:.0f}")
+
+# %% [markdown]
+# <details><summary>Solution 6</summary>
+#
+# Half of them ViTs, half ResNets: the ratio needs both lines. A line is surest near the mean
+# of its points, so put many near the budget you care about, and a few far away to fix the
+# slope. For ViTs that's near 800. A ResNet needs about three times as much for the same
+# error, which is more than you may spend, so its line has to reach further than your points;
+# all you can do is put its points at 800 and keep the old large ones. Check the plan as the
+# page did: invent tables from the lines with your extra points, and look at the interval.
+# Then give two of the ten to a repeat with another seed. Without one, you don't know what
+# scatter to invent.
+#
+# </details>

@@ -1,0 +1,51 @@
+"""Drawings of chapter 18: the numbers behind them, and their alt text."""
+
+import pytest
+import torch
+from matplotlib.colors import to_hex
+
+from tests.figures.drawn import words
+from vitedu.figures.chapters import scaling
+from vitedu.figures.palette import ATTENTION, PATCHES
+
+COST = torch.tensor([50.0, 200, 800, 3200])
+POINTS = {"vit": (COST, 12 * COST**-0.1), "resnet": (COST, 24 * COST**-0.2)}
+LAWS = {
+    "vit": (torch.tensor(12.0), torch.tensor(-0.1)),
+    "resnet": (torch.tensor(24.0), torch.tensor(-0.2)),
+}
+
+
+def test_a_point_per_network_in_the_colours_of_its_family():
+    figure, alt = scaling.table(POINTS)
+    (axes,) = figure.axes
+    colors = [to_hex(line.get_color()) for line in axes.lines]
+    assert colors == [ATTENTION, PATCHES]
+    assert "4 ViTs from 5.4 to 8.1 %" in alt and "4 ResNets" in alt
+
+
+def test_the_arrow_is_as_long_as_a_resnet_needs():
+    figure, alt = scaling.laws(POINTS, LAWS, 256.0)
+    # 12 * 256 ** -0.1 = 24 * (256 r) ** -0.2, so r = 2 ** 5 / 256 ** 0.5
+    assert "2.0 times" in words(figure.axes[0])
+    assert "ViT 12.0 times C to the power -0.100" in alt
+    (arrow,) = [x for x in figure.axes[0].texts if x.arrow_patch is not None]
+    assert arrow.xy[0] == pytest.approx(512, rel=1e-4)
+
+
+def test_the_band_has_its_ends_in_words():
+    ratio = torch.tensor([5.0, 3.0])
+    figure, alt = scaling.times(
+        torch.tensor([55.0, 1200]), ratio, ratio - 1, ratio + 2
+    )
+    assert "5.0 times (4.0 to 7.0) at 55 exaFLOPs" in alt
+    assert "3.0 times (2.0 to 5.0) at 1,200" in alt
+    assert words(figure.axes[0]) == ["the paper: 2 to 4"]
+
+
+def test_every_set_has_its_interval():
+    found = {"mean": (4.0, 2.8, 5.8), "Flowers": (44.0, 17.0, 80.0)}
+    figure, alt = scaling.sets(found)
+    ends = [list(line.get_xdata()) for line in figure.axes[0].lines[::2]]
+    assert ends == [[2.8, 5.8], [17.0, 80.0]]
+    assert "mean 4.0 (2.8 to 5.8); Flowers 44.0" in alt

@@ -1,0 +1,150 @@
+"""Chapter 18: errors over compute, and how many times more."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from vitedu.figures.chapters.resnets import NETWORKS
+from vitedu.figures.charts import WIDTH, bare, chart, note
+from vitedu.figures.palette import ATTENTION, CLASS, DARK, PALE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Points = Mapping[str, tuple[Tensor, Tensor]]
+PAPER = (2, 4)  # times, as the paper says
+TICKS = (50, 100, 200, 500, 1000, 2000, 5000)
+
+
+def table(points: Points) -> "tuple[Figure, str]":
+    """Accuracies over exaFLOPs, a point per network: {family: (n,), (n,)}."""
+    figure, axes = chart(WIDTH, 3.3)
+    told = []
+    for family, (cost, accuracy) in points.items():
+        name, color, marker = NETWORKS[family]
+        look = {"color": color, "linestyle": "none", "markersize": 8}
+        axes.plot(cost, accuracy, marker, label=name, **look)
+        told.append(
+            f"{len(cost)} {name}s from {accuracy.min():.1f} to "
+            f"{accuracy.max():.1f} %"
+        )
+    _costs(axes)
+    axes.set_ylabel("accuracy, mean of five (%)", fontsize=12)
+    axes.legend(fontsize=11, frameon=False, loc="lower right")
+    alt = (
+        "Accuracy after transfer over the compute of pretraining, from 50 to "
+        f"4,262 exaFLOPs: {', '.join(told)}. At equal compute, ResNets are "
+        "the lowest."
+    )
+    return figure, alt
+
+
+def laws(
+    points: Points, laws: Mapping[str, tuple[Tensor, Tensor]], budget: float
+) -> "tuple[Figure, str]":
+    """Errors (n,) over costs (n,) with lines (a, b), both axes in logarithms.
+
+    An arrow leads from the ViTs' line at `budget` to the ResNets'.
+    """
+    figure, axes = chart(WIDTH, 4)
+    axes.set_yscale("log")
+    told = []
+    for family, (cost, error) in points.items():
+        name, color, marker = NETWORKS[family]
+        a, b = (number.item() for number in laws[family])
+        axes.plot(cost, error, marker, color=color, markersize=8)
+        ends = torch.stack([cost.min(), cost.max()])
+        axes.plot(ends, a * ends**b, color=color, linewidth=2)
+        words = rf"{name}: $E = {a:.0f}\,C^{{{b:.2f}}}$"
+        axes.plot([], [], marker, color=color, label=words)
+        told.append(f"{name} {a:.1f} times C to the power {b:.3f}")
+    (a, b), (c, d) = laws["vit"], laws["resnet"]
+    height = (a * budget**b).item()
+    there = ((height / c) ** (1 / d)).item()
+    look = {"arrowstyle": "-|>", "color": CLASS, "linewidth": 2}
+    look |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 15}
+    axes.annotate("", (there, height), (budget, height), arrowprops=look)
+    middle = (budget * there) ** 0.5
+    look = {"color": CLASS, "ha": "center", "weight": "bold"}
+    times = f"{there / budget:.1f} times"
+    note(axes, times, (middle, height), (0, 6), 12, **look)
+    _costs(axes)
+    axes.set_yticks([4, 5, 6, 8, 10], ["4", "5", "6", "8", "10"])
+    axes.minorticks_off()
+    axes.set_ylabel("error $E$, mean of five (%)", fontsize=12)
+    axes.legend(fontsize=11, frameon=False, loc="upper right")
+    alt = (
+        "Error over compute, both in logarithms, and a falling line for each "
+        f"family: {'; '.join(told)}. An arrow to the right, at the error that "
+        f"a ViT has for {budget:.0f} exaFLOPs, says that a ResNet needs "
+        f"{times} as much."
+    )
+    return figure, alt
+
+
+def times(
+    budgets: Tensor, ratio: Tensor, low: Tensor, high: Tensor
+) -> "tuple[Figure, str]":
+    """How many times more, over a ViT's budget (n,), with its interval."""
+    figure, axes = chart(WIDTH, 3.3)
+    axes.set_yscale("log")
+    axes.axhspan(*PAPER, color=PALE, alpha=0.35, linewidth=0)
+    look = {"alpha": 0.3, "color": ATTENTION, "linewidth": 0}
+    axes.fill_between(budgets, low, high, **look)
+    axes.plot(budgets, ratio, color=ATTENTION, linewidth=2.5)
+    said = "the paper: 2 to 4"
+    note(axes, said, (budgets[0].item(), 2), (6, 5), 11, color=DARK)
+    _costs(axes)
+    axes.set(xlim=(budgets[0], budgets[-1]), ylim=(0.9, 12))
+    axes.set_yticks([1, 2, 4, 8], ["1", "2", "4", "8"])
+    axes.minorticks_off()
+    axes.set_xlabel("a ViT's compute $C$ (exaFLOPs)", fontsize=12)
+    axes.set_ylabel("a ResNet needs (times)", fontsize=12)
+    first, last = (
+        f"{ratio[i]:.1f} times ({low[i]:.1f} to {high[i]:.1f})" for i in (0, -1)
+    )
+    alt = (
+        "How many times a ViT's compute a ResNet needs for the same error, "
+        f"with a band of 90 %: {first} at {budgets[0]:.0f} exaFLOPs, falling "
+        f"to {last} at {budgets[-1]:,.0f}. A grey band from 2 to 4 is the "
+        "paper's sentence."
+    )
+    return figure, alt
+
+
+def sets(found: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":
+    """Each data set's number of times: its value, low and high end."""
+    figure, axes = chart(WIDTH, 2.9)
+    axes.axvspan(*PAPER, color=PALE, alpha=0.35, linewidth=0)
+    told = []
+    for place, (name, (value, low, high)) in enumerate(found.items()):
+        color = DARK if place else CLASS
+        axes.plot([low, high], [-place] * 2, color=color, linewidth=2)
+        axes.plot(value, -place, "o", color=color, markersize=7)
+        told.append(f"{name} {value:.1f} ({low:.1f} to {high:.1f})")
+    axes.set_yticks([-place for place in range(len(found))], [*found])
+    axes.set(xscale="log", xlim=(1, 120))
+    axes.set_xticks([1, 2, 4, 10, 40, 100], ["1", "2", "4", "10", "40", "100"])
+    axes.minorticks_off()
+    axes.set_xlabel("a ResNet needs (times)", fontsize=12)
+    axes.tick_params(labelsize=11)
+    bare(axes)
+    alt = (
+        "How many times a ViT's compute a ResNet needs, for each data set "
+        f"with an interval of 90 %: {'; '.join(told)}. A grey band from 2 to "
+        "4 is the paper's sentence."
+    )
+    return figure, alt
+
+
+def _costs(axes: "Axes") -> None:
+    """A logarithmic axis of exaFLOPs."""
+    axes.set(xscale="log", xlim=(40, 5500))
+    axes.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
+    axes.minorticks_off()
+    axes.set_xlabel("compute $C$ (exaFLOPs)", fontsize=12)
+    axes.tick_params(labelsize=11)
+    bare(axes)

@@ -26,12 +26,18 @@ print(f"{rate / 1e12:.1f} TFLOP/s per core")
 # %% [markdown]
 # That's how fast a core really was, in trillions of operations per second. Google says that
 # [a TPUv3 chip can do at most 123](https://cloud.google.com/tpu/docs/v3), and a chip has two
-# cores. So the authors got 43% of what they paid for, which is good, and you've found that out
-# from two cells of two tables.
+# cores:
+
+# %%
+print(f"{rate / (123e12 / 2):.0%} of what a core can do")
+
+# %% [markdown]
+# So the authors got nearly half of what they paid for, which is good, and you've found that
+# out from two cells of two tables.
 #
-# A table is an experiment that someone else has paid for. This one may have cost more than
-# everything else in this book, and its authors took one sentence from it: a ViT needs about
-# two to four times less compute than a ResNet for the same accuracy.
+# A table is an experiment that someone else has paid for. At that speed, the 18 networks of
+# Table 6 would keep one core busy for 19 years. Its authors took one sentence from it: a ViT
+# needs about two to four times less compute than a ResNet for the same accuracy.
 #
 # It's the sentence that the paper is remembered for. It rests on six ViTs and seven
 # ResNets. **How sure can you be of "two to four times"?**
@@ -111,8 +117,10 @@ vits = [off[r.model, r.epochs] for r in TABLE_6 if r.family == "vit"]
 resnets = [off[r.model, r.epochs] for r in TABLE_6 if r.family == "resnet"]
 assert max(map(abs, vits[1:])) < 0.003 and 0.02 < vits[0] < 0.025
 assert 0.03 < min(resnets) and max(resnets) < 0.042
+years = sum(row.exaflops for row in TABLE_6) * 1e18 / rate / 86_400 / 365
+assert 18.5 < years < 19.5
 assert off["R50+ViT-L/16", 7] < -0.028 and abs(off["R50+ViT-L/16", 14]) < 0.001
-print("checked: ViTs fit, ResNets are 3 to 4% off, one hybrid is a misprint")
+print("checked: ViTs fit, ResNets are 3 to 4% off, one hybrid doesn't fit")
 
 
 # %% [markdown]
@@ -266,8 +274,8 @@ print("checked: the record of the package says the same")
 
 # %% [markdown]
 # So at 200 exaFLOPs, anything from three to six would fit the table. It's a real advantage:
-# not one of the intervals reaches down to 1. But the second digit of a number like 4.0 means
-# nothing.
+# not one of the intervals reaches down to one. But the second digit of a number like 4.0
+# means nothing.
 #
 # Is even that honest? We can rehearse it. A folded cell pretends that our two lines are the
 # truth, invents 300 tables with as much scatter as the real one, and counts how often the
@@ -336,8 +344,9 @@ for family in ("vit", "resnet"):
 
 # %% [markdown]
 # The line promises too much each time, for both families, and more so the further it goes.
-# A pure power law has no floor, while every data set has one: a share of ImageNet's labels
-# is wrong, and no network can guess those. [Zhai et al.
+# A pure power law has no floor, while every data set has one. A share of ImageNet's labels
+# is wrong ([Beyer et al. 2020](https://arxiv.org/abs/2006.07159)), and no network can guess
+# those. [Zhai et al.
 # 2022](https://arxiv.org/abs/2106.04560) added a floor to the law when they trained larger
 # ViTs, and needed it.
 #
@@ -364,8 +373,8 @@ print("checked: it's about 2 on ImageNet, and more than 17 on Flowers")
 
 # %% [markdown]
 # On ImageNet it's about two. On Flowers it's *forty*, and that pulls the mean up. The ViTs
-# have all but solved Flowers: the error of H/14 is 0.3%, which is some eighteen pictures. The
-# smallest ResNet gets nearly six percent wrong. So "two to four" depends on which data sets
+# have all but solved Flowers: H/14 gets some eighteen pictures wrong. The smallest ResNet gets
+# twenty times as many wrong. So "two to four" depends on which data sets
 # you average, and on how nearly solved they are.
 #
 # ## Where hybrids fade
@@ -450,7 +459,7 @@ figures.show(*drawings.times(budgets, ratio, low, high))
 # ResNets have that ViTs haven't? Borders. A 3×3 kernel at the edge of a map looks beyond it,
 # at zeros that were put there. We count those products. Google's compiler XLA [leaves them
 # out when it counts](https://github.com/tensorflow/tensorflow/blob/01064be9e4d45f323fe4d813e99661f354b0fbc8/tensorflow/compiler/xla/service/hlo_cost_analysis.cc).
-# The smaller the map, the more of it is border: on 7×7 places, one product in three or four
+# The smaller the map, the more of it is border: on 7×7 places, nearly one product in five
 # meets a zero. `benchmarks/scaling.py` has counted again without them:
 
 # %%
@@ -475,7 +484,7 @@ print("checked: without them, all seven are within 1% of the table")
 # ### What Kaplan and Chinchilla would do
 #
 # Table 6 wasn't made to find a law. [Kaplan et al. 2020](https://arxiv.org/abs/2001.08361)
-# trained hundreds of language models, and fitted the *loss*, which has no ceiling at 100.
+# trained many language models, and fitted the *loss*, which has no ceiling at 100.
 # [Hoffmann et al. 2022](https://arxiv.org/abs/2203.15556) did it again, and got another
 # answer: for every budget they trained models of many sizes, each with a learning rate that
 # falls to its end exactly when the budget does. With a fixed schedule, a short run is a
@@ -490,8 +499,8 @@ print("checked: without them, all seven are within 1% of the table")
 #
 # Compute isn't all. At the same compute you can make a ViT deeper, wider, or give it a larger
 # MLP. [Alabdulmohsin et al. 2023](https://arxiv.org/abs/2305.13035) fitted a law for each of
-# the three, and found a ViT of 400 million weights that does nearly as well on ImageNet as
-# one more than twice its size. The paper's own look at shapes is its Figure 8.
+# the three, and found a ViT of 400 million weights that does as well on ImageNet as one of
+# more than twice its size. The paper's own look at shapes is its Figure 8.
 #
 # ## Where this is in the paper
 #
@@ -525,7 +534,7 @@ print("checked: without them, all seven are within 1% of the table")
 #
 # <details><summary>Solution 1</summary>
 #
-# $4262 \cdot 10^{18} / (2500 \cdot 86{,}400)$ is 19.7 TFLOP/s, 32% of the peak. The paper
+# $4262 \cdot 10^{18} / (2500 \cdot 86{,}400)$ is 19.7 TFLOP/s, a third of the peak. The paper
 # doesn't say why. A larger network needs more memory, so more of its weights and activations
 # must be moved or computed twice. And Table 2's core-days are rounded.
 #
@@ -554,9 +563,9 @@ for epochs in (30, 90):
 #
 # <details><summary>Solution 4</summary>
 #
-# Points at the ends of a line turn it the most, but 200 exaFLOPs are in the middle, where
-# turning hardly matters. What counts is how far a point is from its line. The cell
-# below prints the answer for each network left out.
+# The two at the far ends. Without the smallest ViT it's 5.0 times, without the largest ResNet
+# 3.5. A point at the end of a line turns it like a long lever; one in the middle can only lift
+# it a little. A fit of six points may hang on one of them.
 #
 # </details>
 
@@ -573,8 +582,8 @@ for family in ("vit", "resnet"):
 # %% [markdown]
 # <details><summary>Solution 5</summary>
 #
-# At 43% of its peak, an H100 would need about a thousand hours; eight of them, five and a half
-# days. Multiply by your price. H/14 is 2.7 times that. And the photographs aren't for rent.
+# At 43% of its peak, an H100 would need about a thousand hours; eight of them, a little over
+# five days. Multiply by your price. H/14 is 2.7 times that. And the photographs aren't for rent.
 #
 # </details>
 

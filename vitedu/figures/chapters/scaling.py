@@ -67,10 +67,9 @@ def laws(
     look = {"arrowstyle": "-|>", "color": CLASS, "linewidth": 2}
     look |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 15}
     axes.annotate("", (there, height), (budget, height), arrowprops=look)
-    middle = (budget * there) ** 0.5
-    look = {"color": CLASS, "ha": "center", "weight": "bold"}
+    look = {"color": CLASS, "weight": "bold"}
     times = f"{there / budget:.1f} times"
-    note(axes, times, (middle, height), (0, 6), 12, **look)
+    note(axes, times, (budget, height), (6, 6), 12, **look)
     _costs(axes)
     axes.set_yticks([4, 5, 6, 8, 10], ["4", "5", "6", "8", "10"])
     axes.minorticks_off()

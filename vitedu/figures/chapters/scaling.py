@@ -92,12 +92,12 @@ def times(
     axes.set_yscale("log")
     axes.axhspan(*PAPER, color=PALE, alpha=0.35, linewidth=0)
     look = {"alpha": 0.3, "color": ATTENTION, "linewidth": 0}
-    axes.fill_between(budgets, low, high, **look)
+    axes.fill_between(budgets.numpy(), low.numpy(), high.numpy(), **look)
     axes.plot(budgets, ratio, color=ATTENTION, linewidth=2.5)
     said = "the paper: 2 to 4"
     note(axes, said, (budgets[0].item(), 2), (6, 5), 11, color=DARK)
     _costs(axes)
-    axes.set(xlim=(budgets[0], budgets[-1]), ylim=(0.9, 12))
+    axes.set(xlim=budgets[[0, -1]].tolist(), ylim=(0.9, 12))
     axes.set_yticks([1, 2, 4, 8], ["1", "2", "4", "8"])
     axes.minorticks_off()
     axes.set_xlabel("a ViT's compute $C$ (exaFLOPs)", fontsize=12)

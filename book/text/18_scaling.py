@@ -8,9 +8,9 @@ import vitedu
 # # Scaling
 #
 # The paper prints two numbers about its ViT-L/16, many pages apart. Table 2 says that
-# pretraining took 0.68 thousand *core-days*: 680 cores of a TPUv3 for a day, or 68 cores for
-# ten. Table 6 says that it took 1,567 *exaFLOPs*, which is $1567 \cdot 10^{18}$ additions and
-# multiplications. Nobody put the two side by side, so let's do it:
+# pretraining took 680 *core-days*: as many cores of a TPUv3 for one day, or a tenth of them
+# for ten. Table 6 says that it took 1,567 *exaFLOPs*. An exaFLOP is a billion billion
+# additions and multiplications. The paper doesn't put the two side by side, so let's do it:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
@@ -35,8 +35,8 @@ print(f"{rate / (123e12 / 2):.0%} of what a core can do")
 # So the authors got nearly half of what they paid for, which is good, and you've found that
 # out from two cells of two tables.
 #
-# A table is an experiment that someone else has paid for. At that speed, the 18 networks of
-# Table 6 would keep one core busy for 19 years. Its authors took one sentence from it: a ViT
+# A table is an experiment that someone else has paid for. At that speed, all the networks of
+# Table 6 together would keep one core busy for 19 years. Its authors took one sentence from it: a ViT
 # needs about two to four times less compute than a ResNet for the same accuracy.
 #
 # It's the sentence that the paper is remembered for. It rests on six ViTs and seven
@@ -66,21 +66,22 @@ accuracies = {family: (c, 100 - e) for family, (c, e) in points.items()}
 figures.show(*drawings.table(accuracies))
 
 # %% [markdown]
-# Each point is a network that saw 303 million photographs, 7 or 14 times, and was then
-# fine-tuned on each of five data sets: ImageNet, CIFAR-10, CIFAR-100, Pets and Flowers. The
-# height is the mean of five accuracies. The axis below has equal steps for equal
-# *factors*. A hybrid is a ViT that reads a ResNet's map instead of patches ([chapter
+# Each point is a network that saw the 303 million photographs of JFT, seven or fourteen times
+# over, and was then fine-tuned on five data sets, one after the other: ImageNet, the two
+# CIFARs, Pets and Flowers. The height is the mean of the five accuracies. The axis below has
+# equal steps for equal *factors*: from fifty to a hundred is as far as from a thousand to two
+# thousand. A hybrid is a ViT that reads a ResNet's map instead of patches ([chapter
 # 14](14_resnets.ipynb)).
 #
-# A folded cell has read the table. `columns("vit")` gives the compute and the errors (100
-# minus the accuracy) of the six ViTs.
+# A folded cell has read the table. `columns("vit")` gives the compute and the errors of the
+# six ViTs. An error is what's missing to a hundred percent.
 #
 # ## Count it again
 #
-# Before you draw conclusions from a number, check that you know what it counts. For one
-# photograph, the forward pass of ViT-L/16 takes 61.6 billion multiply-adds, says
-# `vitedu.budget`. ImageNet's thousand classes stand in for the real number, which hardly
-# matters.
+# Before you draw conclusions from a number, check that you know what it counts. How
+# many multiply-adds does the forward pass of ViT-L/16 take, for one photograph?
+# `vitedu.budget` knows. (Its head has a thousand classes and the paper's has more, but that
+# hardly matters.)
 
 # %%
 from vitedu.budget import macs
@@ -89,8 +90,8 @@ forward = macs(vit_config("ViT-L/16"))
 print(f"{forward / 1e9:.1f} billion multiply-adds")
 
 # %% [markdown] tags=["predict"]
-# Now from there to 1,567 exaFLOPs: 303 million photographs, 14 times each. Training also goes
-# backward, which is about twice the work of forward ([chapter 8](08_scale.ipynb)). And a FLOP
+# Now from there to the printed number: all the photographs, fourteen times each. Training also
+# goes backward, which is about twice the work of forward ([chapter 8](08_scale.ipynb)). And a FLOP
 # is one multiplication *or* one addition.
 #
 # **By how much do you multiply the multiply-adds of a forward pass to get the FLOPs of
@@ -124,16 +125,17 @@ print("checked: ViTs fit, ResNets are 3 to 4% off, one hybrid doesn't fit")
 
 
 # %% [markdown]
-# For ViTs the agreement is nearly perfect. Every ResNet comes out 3 to 4% too high, and that
-# can't be an accident. We've found [where the 4% went](#Where-the-four-percent-went). So the
+# For ViTs the agreement is nearly perfect. Every ResNet comes out three or four
+# percent too high, and that can't be an accident. We've found [where they
+# went](#Where-the-four-percent-went), and they don't matter for what follows. So the
 # two families are counted in the same unit, and that's all we need.
 #
 # ## A straight line
 #
-# Accuracies level off because they can't pass 100. Errors tell you more. Say a network has
-# an error of 16% at 50 exaFLOPs, 8% at 800, and 4% at 12,800. Each time the compute grew
-# sixteenfold, and each time the error halved. That's a *power law*: equal factors in, equal
-# factors out.
+# Accuracies level off because they can't pass a hundred percent. Errors tell you more. Say
+# that a network gets 16% wrong. You spend sixteen times the compute, and it's 8%. You spend
+# sixteen times as much again, and the error halves again. That's a *power law*: equal factors
+# in, equal factors out.
 #
 # With $C$ for the compute and $E$ for the error,
 #
@@ -215,8 +217,9 @@ for budget in (55, 200, 800, 1200):
 
 # %% [markdown]
 # It shrinks, because the ResNets' line falls faster. So there isn't *one* number. "Two to
-# four times" is what you read off the middle of the picture. We stop at 1,200 exaFLOPs, since
-# there the ResNets' line ends: the largest of them used 3,306.
+# four times" is what you read off the middle of the picture. Why do we stop at 1,200? Because
+# a little later the arrow would point beyond the largest ResNet. To its right there's a line,
+# but no network.
 #
 # ## How sure?
 #
@@ -241,8 +244,8 @@ def bootstrap(compute, errors, samples=2000, seed=0):
 
 
 # %% [markdown] tags=["predict"]
-# The middle 90% of the answers is our *interval*. At 200 exaFLOPs the best guess was 4.0.
-# **How wide is the interval?**
+# Sort the answers, cut off a twentieth at either end, and what's left is our *interval*. At
+# 200 exaFLOPs the best guess was four times. **How wide is the interval?**
 #
 # * about 3.8 to 4.2
 # * about 3 to 6
@@ -273,12 +276,12 @@ print("checked: the record of the package says the same")
 
 
 # %% [markdown]
-# So at 200 exaFLOPs, anything from three to six would fit the table. It's a real advantage:
-# not one of the intervals reaches down to one. But the second digit of a number like 4.0
-# means nothing.
+# So at the second budget, anything from three to six would fit the table. It's a real advantage:
+# not one of the intervals reaches down to one. But a second
+# digit would mean nothing.
 #
 # Is even that honest? We can rehearse it. A folded cell pretends that our two lines are the
-# truth, invents 300 tables with as much scatter as the real one, and counts how often the
+# truth, invents hundreds of tables with as much scatter as the real one, and counts how often the
 # interval contains what it should.
 
 
@@ -309,7 +312,7 @@ assert 0.72 < hits / 300 < 0.9
 print("checked: it's less than 90%")
 
 # %% [markdown]
-# It should be 90%. With so few points, a bootstrap is too sure of itself, because draws from
+# It should be nine in ten. With so few points, a bootstrap is too sure of itself, because draws from
 # six networks can't show you a seventh. Take our intervals as the least you should doubt.
 #
 # ## Two ways to fool yourself
@@ -392,7 +395,7 @@ low, high = interval((c / a) ** (1 / (b - d)))
 print(f"or anywhere from {low:.0f} to {high:.0f}")
 
 # %% [markdown]
-# The largest hybrid used 1,668, so they meet near the end of the data. The paper says that
+# They meet near the end of the data, since the largest hybrid used 1,668. The paper says that
 # the gap vanishes for larger models, and that's just what the table supports. That ViTs get
 # *ahead* of hybrids would be a fit beyond its points.
 #
@@ -411,7 +414,7 @@ figures.show(*drawings.times(budgets, ratio, low, high))
 # %% [markdown]
 # The grey band is in the right place. A ResNet needs more compute than a ViT at every budget
 # in the table, on the mean of five sets. But it's 4.0 times (2.8 to 5.8) at 200 exaFLOPs, and
-# 2.6 times (1.4 to 4.1) at 1,200, and nobody has measured what comes after.
+# 2.6 times (1.4 to 4.1) at 1,200. Nobody has measured what comes after.
 #
 # **Three sentences to take along:**
 #
@@ -421,8 +424,7 @@ figures.show(*drawings.times(budgets, ratio, low, high))
 #    four times" is three to six at one budget and one to four at another.
 # 3. No fit warns you of a wrong unit, of a floor, or of an average that one data set rules.
 #
-# All 18 networks had labels for their 303 million photographs. Labels are what you'd run
-# out of first. **Can a ViT learn from photographs that nobody has labelled?** That's chapter
+# Every one of these networks had a label for every photograph. Labels are what you'd run out of first. **Can a ViT learn from photographs that nobody has labelled?** That's chapter
 # 19.
 #
 # ## Exercises

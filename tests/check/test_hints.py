@@ -18,7 +18,7 @@ from torch import nn
 
 from vitedu import check, plain
 from vitedu.check import verdict
-from vitedu.evaluate.scaling import least_squares
+from vitedu.evaluate.scaling import fitted
 
 ROOT = Path(__file__).parents[2]
 PLAIN = ROOT / "vitedu/plain.py"
@@ -70,7 +70,7 @@ def made(text, name):
         "F": F,
         "math": math,
         "rearrange": rearrange,
-        "power_law": least_squares,
+        "power_law": fitted,
     }
     if name == "all_reduce" and "def ring_round" not in text:
         source = PLACES["all_reduce"][0].read_text()

@@ -15,7 +15,7 @@ from vitedu.check.verdict import (
     kind,
 )
 from vitedu.evaluate import scaling
-from vitedu.evaluate.scaling import least_squares
+from vitedu.evaluate.scaling import fitted
 
 COST = torch.tensor([50, 96, 141, 199, 563, 1126, 3306]).double()
 ERROR = torch.tensor([22, 19, 18.5, 17.6, 15.3, 14.2, 12.9]).double()
@@ -56,7 +56,7 @@ LAW = [
     ),
     Mistake(
         "you return the exponent first; a comes first, then b",
-        lambda cost, error: tuple(least_squares(cost, error))[::-1],
+        lambda cost, error: tuple(fitted(cost, error))[::-1],
     ),
     Mistake(
         "that's a line through costs and errors themselves; take the "
@@ -89,12 +89,10 @@ def power_law(theirs: Any) -> str:
     """Check `power_law(compute, errors)`, which returns (a, b)."""
     check_function(theirs)
     cases = [(COST, ERROR), (COST[:4], ERROR[:4])]
-    one = agreement(
-        theirs, lambda *case: tuple(least_squares(*case)), cases, LAW
-    )
+    one = agreement(theirs, lambda *case: tuple(fitted(*case)), cases, LAW)
     rows = torch.stack([COST, COST.flip(0)]), torch.stack([ERROR, ERROR])
     many = call(theirs, *rows)
-    want = least_squares(*rows)
+    want = fitted(*rows)
     if many[1].shape != want[1].shape or not torch.allclose(many[1], want[1]):
         raise Wrong(
             "right for one row of models, but not for several at once: sums "
@@ -122,7 +120,7 @@ def bootstrap(theirs: Any) -> str:
             "there is NaN in it: some draws have one model only, and no line "
             "goes through one point; keep draws of three or more"
         )
-    whole = least_squares(COST, ERROR).exponent
+    whole = fitted(COST, ERROR).exponent
     if b.std() < 1e-9:
         raise Wrong(
             "every draw gives the same line; draw with repeats, as randint "

@@ -39,7 +39,7 @@ class Pretrained(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Over five sets, without ReaL: the left half of Figure 5."""
+        """The mean of five sets (not ReaL), the left half of Figure 5."""
         sets = self.imagenet, self.cifar10, self.cifar100
         return (sum(sets) + self.pets + self.flowers) / 5
 

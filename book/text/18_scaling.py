@@ -317,7 +317,7 @@ print("checked: it's less than 90%")
 #
 # ## Two ways to fool yourself
 #
-# A MAC is two FLOPs, and half of all tables call a MAC a FLOP. What if you took the ViTs'
+# A MAC is two FLOPs, and many tables print MACs under the name of FLOPs. What if you took the ViTs'
 # numbers from one table and the ResNets' from another?
 
 # %% tags=["failure"]

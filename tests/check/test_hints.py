@@ -18,11 +18,13 @@ from torch import nn
 
 from vitedu import check, plain
 from vitedu.check import verdict
+from vitedu.evaluate import dense
 from vitedu.evaluate.scaling import fitted
 
 ROOT = Path(__file__).parents[2]
 PLAIN = ROOT / "vitedu/plain.py"
 INSIDE = ROOT / "book/text/15_inside.py"
+DENSE = ROOT / "vitedu/evaluate/dense.py"
 # where the definition stands that is checked
 PLACES = {
     "patchify": (PLAIN, "patchify"),
@@ -46,6 +48,9 @@ PLACES = {
     "bootstrap": (ROOT / "book/text/18_scaling.py", "bootstrap"),
     "attention_distance": (INSIDE, "attention_distance"),
     "position_similarity": (INSIDE, "position_similarity"),
+    "ridge": (DENSE, "ridge"),
+    "box_targets": (DENSE, "box_targets"),
+    "suppress": (DENSE, "suppress"),
 }
 
 
@@ -71,6 +76,8 @@ def made(text, name):
         "math": math,
         "rearrange": rearrange,
         "power_law": fitted,
+        "Tensor": torch.Tensor,
+        "box_iou": dense.box_iou,
     }
     if name == "all_reduce" and "def ring_round" not in text:
         source = PLACES["all_reduce"][0].read_text()
@@ -106,6 +113,14 @@ SLICE = """        loss = F.cross_entropy(model(part), truth, reduction="sum")
         (loss / len(images)).backward()  # n, not the size of the slice
 """
 PAIRS = "zip(images.split(size), labels.split(size))"
+FIRST_BOX = "(near.amin(dim=2) > 0).int().argmax(dim=1)"
+BY_DROPPED = """    order = [
+        row
+        for place, row in enumerate(order)
+        if (overlap[row, order[:place]] <= most).all()
+    ]
+    return torch.stack(order)
+"""
 # check, [what the chapter says, what the reader writes, ...], part of the hint
 MISTAKES = [
     # chapter 1
@@ -863,6 +878,72 @@ MISTAKES = [
     ("bootstrap", ["(samples, n)", "(samples, 3 * n)"], "as many models"),
     ("bootstrap", [", generator=generator", ""], "use a generator"),
     ("bootstrap", ["(samples, n)", "(1, n)"], "each draw gives one b"),
+    # chapter 20
+    ("ridge", [" + l2 * torch.eye(x.shape[1])", ""], "penalty is missing"),
+    ("ridge", [" * torch.eye(x.shape[1])", ""], "added to every number"),
+    ("ridge", ["    x = F.pad(x, (0, 1), value=1.0)\n", ""], "no bias"),
+    ("ridge", ["(0, 1)", "(1, 0)"], "the bias comes first"),
+    (
+        "ridge",
+        [
+            "= x.mT @ x +",
+            "= x.mT @ x / len(x) +",
+            "x.mT @ y",
+            "x.mT @ y / len(x)",
+        ],
+        "don't average",
+    ),
+    ("box_targets", [".sqrt()", ""], "the root is missing"),
+    (
+        "box_targets",
+        [".clamp(min=0)", "", ".sqrt()", ""],
+        "two negative shares",
+    ),
+    (
+        "box_targets",
+        [
+            "torch.cat([before, behind], dim=2)",
+            "torch.stack([before, behind], dim=3).flatten(2)",
+        ],
+        "left, right, top",
+    ),
+    (
+        "box_targets",
+        ["cat([before, behind]", "cat([before, -behind]"],
+        "are negative",
+    ),
+    (
+        "box_targets",
+        [
+            "torch.arange(len(points)), best",
+            f"torch.arange(len(points)), {FIRST_BOX}",
+        ],
+        "of the first",
+    ),
+    ("suppress", ["descending=True", "descending=False"], "lowest score"),
+    (
+        "suppress",
+        ["return torch.stack(kept)", "return torch.stack(kept).sort().values"],
+        "not the best first",
+    ),
+    (
+        "suppress",
+        ["return torch.stack(kept)", "return boxes[torch.stack(kept)]"],
+        "not the boxes",
+    ),
+    (
+        "suppress",
+        ["overlap[order[0], order] <= most", "overlap[order[0], order] < 1"],
+        "nothing is dropped",
+    ),
+    (
+        "suppress",
+        [
+            "    while len(order)",
+            f"{BY_DROPPED}    while len(order)",
+        ],
+        "that were dropped still drop",
+    ),
 ]
 
 

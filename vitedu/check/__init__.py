@@ -10,6 +10,7 @@ which. One module for each chapter that asks you to write something.
 """
 
 from vitedu.check.attention import attention, multi_head_attention
+from vitedu.check.beyond import box_targets, ridge, suppress
 from vitedu.check.encoder import encoder_block, layer_norm, mlp
 from vitedu.check.images import patch_embedding, patchify
 from vitedu.check.inside import attention_distance, position_similarity
@@ -29,6 +30,7 @@ __all__ = [
     "attention",
     "attention_distance",
     "bootstrap",
+    "box_targets",
     "decay_groups",
     "encoder_block",
     "initialise",
@@ -41,6 +43,8 @@ __all__ = [
     "patchify",
     "position_similarity",
     "power_law",
+    "ridge",
+    "suppress",
     "train_step",
     "vit",
     "warmup_cosine",

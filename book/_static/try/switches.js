@@ -223,7 +223,96 @@
     place.append(found);
   }
 
-  const SWITCHES = { compass, parts, mixup, corners };
+  // --------------------------------------------- chapter 20: a patch's kin
+
+  /** Bytes of a text in base64, as numbers from -128 to 127. */
+  function signed(text) {
+    const bytes = atob(text);
+    return Int8Array.from(bytes, (letter) => letter.charCodeAt(0));
+  }
+
+  /** The cosine of each patch with one of them, from the page's numbers. */
+  function kinOf({ grid: [rows, columns], tokens }, patch) {
+    const numbers = signed(tokens);
+    const size = numbers.length / (rows * columns);
+    const row = (i) => numbers.subarray(i * size, (i + 1) * size);
+    const dot = (a, b) => a.reduce((sum, each, k) => sum + each * b[k], 0);
+    const mine = row(patch);
+    const length = Math.sqrt(dot(mine, mine));
+    return Array.from({ length: rows * columns }, (_, i) =>
+      dot(mine, row(i)) / length / Math.sqrt(dot(row(i), row(i))));
+  }
+
+  function kin(place) {
+    const told = JSON.parse(place.dataset.told);
+    const side = 512;
+    const canvas = make("canvas", { width: side, height: side, tabindex: 0,
+      role: "application", click: point, keydown: step });
+    const names = Object.fromEntries(Object.keys(told).map((x) => [x, x]));
+    const [asked, name] = choice("Photograph", names, show);
+    const words = make("p", { class: "try-said", "aria-live": "polite" });
+    place.append(make("div", { class: "try-switch try-kin" }, canvas,
+      make("div", { class: "try-controls" }, asked),
+      make("div", {}, make("p", { class: "try-head" },
+        "Click a patch, or move with the arrow keys"), words)));
+    const picture = new Image();
+    picture.addEventListener("load", draw);
+    let patch = null; // row, column
+
+    function show() {
+      const [rows, columns] = told[name.value].grid;
+      patch ??= [Math.floor(rows / 2), Math.floor(columns / 2)];
+      picture.src = `data:image/jpeg;base64,${told[name.value].picture}`;
+    }
+
+    function point({ clientX, clientY }) {
+      const { left, top, width, height } = canvas.getBoundingClientRect();
+      const [rows, columns] = told[name.value].grid;
+      patch = [Math.floor(((clientY - top) / height) * rows),
+        Math.floor(((clientX - left) / width) * columns)];
+      draw();
+    }
+
+    function step(event) {
+      const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1],
+        ArrowRight: [0, 1] };
+      const move = moves[event.key];
+      if (!move) return;
+      event.preventDefault();
+      patch = patch.map((at, i) =>
+        Math.min(told[name.value].grid[i] - 1, Math.max(0, at + move[i])));
+      draw();
+    }
+
+    function draw() {
+      const [rows, columns] = told[name.value].grid;
+      const cosines = kinOf(told[name.value], patch[0] * columns + patch[1]);
+      const pen = canvas.getContext("2d");
+      const [wide, high] = [side / columns, side / rows];
+      pen.drawImage(picture, 0, 0, side, side);
+      cosines.forEach((cosine, i) => {
+        pen.fillStyle = `rgba(0, 0, 0, ${0.85 * (1 - Math.max(0, cosine))})`;
+        pen.fillRect((i % columns) * wide, Math.floor(i / columns) * high,
+          wide, high);
+      });
+      const frame = [patch[1] * wide, patch[0] * high, wide, high];
+      for (const [color, width] of [["black", 5], ["white", 2]]) {
+        pen.strokeStyle = color;
+        pen.lineWidth = width;
+        pen.strokeRect(...frame);
+      }
+      const near = cosines.filter((cosine) => cosine > 0.5).length;
+      const where = `Row ${patch[0]}, column ${patch[1]}`;
+      canvas.setAttribute("aria-label", `${name.value}. ${where}`);
+      words.textContent = `${where}: ${near} of ${rows * columns} patches ` +
+        "have a cosine above 0.5.";
+    }
+    show();
+  }
+
+  vitedu.kinOf = kinOf;
+
+  const SWITCHES = { compass, parts, mixup, corners, kin };
   for (const place of document.querySelectorAll(".try")) {
     SWITCHES[place.dataset.part]?.(place);
   }

@@ -1,0 +1,283 @@
+"""Chapter 20: outlines, components, boxes, and counted cells."""
+
+import base64
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor
+
+from vitedu.figures.charts import WIDTH, bare, chart, note
+from vitedu.figures.palette import ATTENTION, CLASS, DARK, MAP, PALE, PATCHES
+from vitedu.figures.photos import draw_picture, frame_patch
+from vitedu.figures.schematic import rectangle
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# red cells, white cells, platelets: their colour and width of line
+LOOKS = ((CLASS, 1.4), (PATCHES, 2.4), (ATTENTION, 2.0))
+KIN_SIZES = 24  # numbers of a token that the page is sent
+KIN_SIDE = 256  # pixels of its picture
+LINES = ((10, PALE, "o"), (40, PATCHES, "s"), (1000, CLASS, "^"))
+
+
+def _grid(rows: int, columns: int, more: float = 0.0) -> "tuple[Any, Any]":
+    size = WIDTH, rows * (WIDTH / columns + more)
+    figure, grid = chart(*size, rows, columns, squeeze=False)
+    for axes in grid.flat:
+        axes.axis("off")
+    return figure, grid
+
+
+def outlines(
+    pictures: Tensor, drawn: Tensor, iou: float
+) -> "tuple[Figure, str]":
+    """Pictures (b, 3, h, w) in 0..1, and masks (b, h, w) as outlines."""
+    figure, grid = _grid(2, (len(pictures) + 1) // 2)
+    for axes, picture, mask in zip(grid.flat, pictures, drawn, strict=False):
+        draw_picture(axes, picture)
+        for color, width in (("black", 3.4), ("white", 1.8)):
+            look = {"colors": color, "linewidths": width}
+            axes.contour(mask.float().numpy(), levels=[0.5], **look)
+    alt = (
+        f"{len(pictures)} new drawn pictures, each with one figure on textured "
+        f"ground, and the outline that was found round it: mean IoU "
+        f"{iou:.0f} %."
+    )
+    return figure, alt
+
+
+def patches_of(picture: Tensor, shares: Tensor) -> "tuple[Figure, str]":
+    """A picture (3, h, w) beside the share (gh, gw) of each patch."""
+    figure, grid = _grid(1, 2)
+    left, right = grid.flat
+    draw_picture(left, picture)
+    side = picture.shape[1] // len(shares)
+    for edge in range(side, picture.shape[1], side):
+        left.axvline(edge - 0.5, color="white", linewidth=0.5)
+        left.axhline(edge - 0.5, color="white", linewidth=0.5)
+    right.imshow(shares.numpy(), cmap=MAP, vmin=0, vmax=1)
+    part = ((shares > 0) & (shares < 1)).sum().item()
+    alt = (
+        f"A drawn picture in {shares.numel()} patches, and how much of each "
+        f"the figure covers: {int((shares == 1).sum())} patches wholly, {part} "
+        f"in part, the others not at all."
+    )
+    return figure, alt
+
+
+def by_block(
+    iou: Mapping[str, Mapping[str, Any]], guess: float
+) -> "tuple[Figure, str]":
+    """IoU by block for a few numbers of pictures; every seed is a pale dot.
+
+    `guess` is the IoU of calling everything figure.
+    """
+    figure, axes = chart(WIDTH, 3.5)
+    listed = []
+    for count, color, marker in LINES:
+        found = [iou[f"iou/{block}/{count}"] for block in range(1, 13)]
+        values = [each["value"] for each in found]
+        look = {"color": color, "linewidth": 2, "markersize": 5}
+        axes.plot(range(1, 13), values, marker=marker, **look)
+        for block, each in enumerate(found, 1):
+            dots = {"s": 8, "color": color, "alpha": 0.45, "linewidths": 0}
+            axes.scatter(
+                [block] * len(each["per_seed"]), each["per_seed"], **dots
+            )
+        best = values.index(max(values)) + 1
+        place = {
+            "ha": "right",
+            "va": "center",
+            "color": color,
+            "weight": "bold",
+        }
+        below = (0, -16) if count == 10 else (0, 11 if count == 1000 else -1)
+        if count != 40:
+            words = f"{count:,} pictures"
+            note(axes, words, (12.2, values[-1]), below, 11, **place)
+        else:
+            note(axes, "40", (12.9, values[-1]), below, 11, **place)
+        listed.append(
+            f"from {count:,} pictures {values[0]:.0f} % after block 1, at best "
+            f"{max(values):.0f} % after block {best}, {values[-1]:.0f} % after "
+            "block 12"
+        )
+    axes.axhline(guess, color="0.6", linestyle="--", linewidth=1)
+    note(axes, "all is figure", (12, guess), (0, 4), 10, ha="right")
+    axes.set(xlabel="tokens after block", ylabel="IoU on new pictures (%)")
+    axes.set(xticks=range(1, 13), xlim=(0.6, 13), ylim=(0, 100))
+    bare(axes)
+    return figure, f"IoU on new pictures: {'; '.join(listed)}."
+
+
+def first_component(picture: Tensor, values: Tensor) -> "tuple[Figure, str]":
+    """A photograph (3, h, w), and its first component (gh, gw)."""
+    figure, grid = _grid(1, 2)
+    left, right = grid.flat
+    draw_picture(left, picture)
+    right.imshow(values.numpy(), cmap=MAP)
+    far = (values - values.median()).abs()
+    marked = (far > far.max() / 2).nonzero().tolist()
+    ends = (0, 1, len(values) - 2, len(values) - 1)
+    edge = [row in ends and column in ends for row, column in marked]
+    alt = (
+        "A photograph, and one number for each of its patches: all patches are "
+        f"alike but for {len(marked)}, "
+        f"{'all' if all(edge) else 'most'} of them in the corners."
+    )
+    return figure, alt
+
+
+def colours(
+    pictures: Mapping[str, Tensor], maps: Sequence[Tensor]
+) -> "tuple[Figure, str]":
+    """Photographs (3, h, w) over their components (gh, gw, 3)."""
+    figure, grid = _grid(2, len(pictures))
+    for axes, below, picture, colors in zip(
+        grid[0], grid[1], pictures.values(), maps, strict=True
+    ):
+        draw_picture(axes, picture)
+        below.imshow((colors * 15).round().numpy() / 15)
+    alt = (
+        f"Photographs ({', '.join(pictures)}), and under each its patches as "
+        "colours: what belongs together has one colour, such as cup, coffee "
+        "and saucer, or face, cap, jacket and flag."
+    )
+    return figure, alt
+
+
+def kin(
+    pictures: Sequence[Tensor],
+    maps: Sequence[Tensor],
+    patches: Sequence[tuple[int, int]],
+) -> "tuple[Figure, str]":
+    """Over each photograph one framed patch, below how similar all are."""
+    figure, grid = _grid(2, len(pictures))
+    shares = []
+    for axes, below, picture, each, patch in zip(
+        grid[0], grid[1], pictures, maps, patches, strict=True
+    ):
+        draw_picture(axes, picture)
+        below.imshow(each.numpy(), cmap=MAP, vmin=0, vmax=1)
+        side = picture.shape[1] / len(each)
+        frame_patch(axes, patch, side, (("black", 5), ("white", 3)))
+        frame_patch(below, patch, 1, (("black", 3), ("white", 1.5)))
+        shares.append(f"{(each > 0.5).double().mean().item():.0%}")
+    alt = (
+        "Photographs with one framed patch each, and how similar the other "
+        f"patches are to it: bright are {', '.join(shares)} of them, which "
+        "show the same thing."
+    )
+    return figure, alt
+
+
+class Kin:
+    """What the page needs to show a patch's kin: a `div` with numbers.
+
+    `photographs` are, by name, a picture (3, h, w) in 0..1 and unit vectors
+    (gh, gw, d), which are sent as their KIN_SIZES largest components.
+    """
+
+    def __init__(
+        self, photographs: Mapping[str, tuple[Tensor, Tensor]]
+    ) -> None:
+        self.told = {name: _told(*x) for name, x in photographs.items()}
+
+    def _repr_html_(self) -> str:
+        told = json.dumps(self.told).replace('"', "&quot;")
+        return f'<div class="try" data-part="kin" data-told="{told}"></div>'
+
+    def __repr__(self) -> str:
+        return "(on the site, the photographs can be clicked)"
+
+
+def _told(picture: Tensor, unit: Tensor) -> dict[str, Any]:
+    rows, columns, _ = unit.shape
+    flat = unit.flatten(0, 1).double()
+    axes = torch.linalg.svd(flat, full_matrices=False).Vh[:KIN_SIZES]
+    short = F.normalize(flat @ axes.T, dim=1)
+    numbers = (127 * short).round().to(torch.int8).numpy()
+    pixels = (255 * picture.permute(1, 2, 0)).round().byte().numpy()
+    small = Image.fromarray(np.ascontiguousarray(pixels))
+    file = io.BytesIO()
+    small.resize((KIN_SIDE, KIN_SIDE)).save(file, "JPEG", quality=75)
+    return {
+        "grid": [rows, columns],
+        "tokens": base64.b64encode(numpy_bytes(numbers)).decode(),
+        "picture": base64.b64encode(file.getvalue()).decode(),
+    }
+
+
+def numpy_bytes(numbers: Any) -> bytes:
+    return np.ascontiguousarray(numbers).tobytes()
+
+
+def cells(
+    picture: Tensor, boxes: Sequence[Tensor], names: Sequence[str], what: str
+) -> "tuple[Figure, str]":
+    """A picture (3, h, w) with the boxes (n, 4) of each class."""
+    height, width = picture.shape[1:]
+    figure, axes = chart(WIDTH, WIDTH * height / width + 0.4)
+    axes.axis("off")
+    _cells(axes, picture, boxes)
+    for k, (name, some) in enumerate(zip(names, boxes, strict=True)):
+        look = {"transform": axes.transAxes, "color": LOOKS[k][0]}
+        words = f"{name} {len(some)}"
+        axes.text(
+            0.02 + 0.34 * k, -0.07, words, fontsize=12, weight="bold", **look
+        )
+    counted = ", ".join(
+        f"{len(some)} {name}" for name, some in zip(names, boxes, strict=True)
+    )
+    return (
+        figure,
+        f"A microscope picture of blood with boxes, {what}: {counted}.",
+    )
+
+
+def _cells(axes: "Axes", picture: Tensor, boxes: Sequence[Tensor]) -> None:
+    draw_picture(axes, picture)
+    for some, (color, width) in zip(boxes, LOOKS, strict=True):
+        for left, top, right, bottom in some.tolist():
+            size = right - left, bottom - top
+            look = {"fill": False, "ec": color, "lw": width}
+            rectangle(axes, (left, top), size, **look)
+
+
+def counted(
+    pairs: Sequence[Sequence[Sequence[int]]], names: Sequence[str]
+) -> "tuple[Figure, str]":
+    """Cells counted and true, (pictures, classes) each, one dot a picture."""
+    found, true = (torch.tensor(each) for each in pairs)
+    figure, grid = chart(WIDTH, 2.4, 1, len(names))
+    listed = []
+    for k, (axes, name) in enumerate(zip(grid, names, strict=True)):
+        most = int(max(found[:, k].max(), true[:, k].max())) + 1
+        shift = torch.rand(
+            2, len(found), generator=torch.Generator().manual_seed(0)
+        )
+        x, y = true[:, k] + 0.5 * shift[0] - 0.25, found[:, k] + 0.5 * shift[1]
+        axes.plot([0, most], [0, most], color=DARK, linewidth=1)
+        axes.scatter(x, y - 0.25, s=12, color=LOOKS[k][0], alpha=0.6, lw=0)
+        axes.set_title(name, fontsize=11)
+        axes.set(xlim=(-0.6, most + 0.6), ylim=(-0.6, most + 0.6))
+        axes.set_aspect("equal")
+        axes.set_xlabel("true", fontsize=11)
+        bare(axes)
+        off = (found[:, k] - true[:, k]).double().abs().mean().item()
+        listed.append(f"{name} {off:.1f}")
+    grid[0].set_ylabel("counted", fontsize=11)
+    alt = (
+        f"Cells counted in {len(found)} pictures against the true numbers, a "
+        f"panel for each kind, dots near the diagonal. Off by a picture, on "
+        f"the mean: {', '.join(listed)}."
+    )
+    return figure, alt

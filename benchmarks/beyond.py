@@ -166,7 +166,8 @@ def boxes_of(scores: Tensor, edges: Tensor, overlap: float) -> Pictures:
         found.append([])
         for k in range(score.shape[1]):
             some = (score[:, k] > LOWEST).nonzero()[:, 0]
-            before, behind = edge[some, k].split(2, dim=1)
+            far = edge[some, k].clamp(min=0)
+            before, behind = far.split(2, dim=1)
             corners = [POINTS[some] - before, POINTS[some] + behind]
             corners = [x.clamp(min=0).minimum(limits) for x in corners]
             boxes = torch.cat(corners, dim=1)

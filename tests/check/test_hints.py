@@ -933,7 +933,7 @@ MISTAKES = [
     ),
     (
         "suppress",
-        ["overlap[order[0], order] <= most", "overlap[order[0], order] < 1"],
+        ["overlap[best, order] <= most", "overlap[best, order] < 1"],
         "nothing is dropped",
     ),
     (

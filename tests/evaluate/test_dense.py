@@ -99,6 +99,12 @@ def test_suppression_keeps_the_best_of_each_crowd():
     assert len(suppress(torch.zeros(0, 4), torch.zeros(0))) == 0
 
 
+def test_boxes_without_area_come_to_an_end():
+    point, turned = torch.full((1, 4), 3.0), torch.tensor([[5.0, 5, 2, 2]])
+    some = torch.cat([point, point, turned, turned])
+    assert len(suppress(some, torch.ones(4))) <= 4
+
+
 ONE = torch.tensor([[0.0, 0.0, 10.0, 10.0]])
 FAR = ONE + 50
 

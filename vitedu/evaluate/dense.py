@@ -70,8 +70,9 @@ def suppress(boxes: Tensor, scores: Tensor, most: float = 0.5) -> Tensor:
     order, kept = scores.argsort(descending=True), []
     overlap = box_iou(boxes, boxes)
     while len(order):
-        kept.append(order[0])
-        order = order[overlap[order[0], order] <= most]
+        best, order = order[0], order[1:]
+        kept.append(best)
+        order = order[overlap[best, order] <= most]
     return torch.stack(kept) if kept else order
 
 

@@ -32,7 +32,7 @@ ALLOWED = {
     "pictures": {"errors", "fields", "files"},
     "model": {"errors", "fields", "files", "pictures"},
     "plain": set(),  # its `__main__` block apart: see below
-    "check": {"plain", "interpret", "evaluate"},
+    "check": {"plain", "evaluate", "interpret"},
     "budget": FOUNDATION | {"model"},
     "results": FOUNDATION,
     "data": DATA,

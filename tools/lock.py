@@ -71,10 +71,13 @@ def written_in(chapter: int, path: Path = PLAIN) -> set[str]:
 def package_definitions(
     package: Path = ROOT / "vitedu",
 ) -> dict[str, list[str]]:
-    """What later chapters teach: name to texts in the package but plain.py."""
+    """What later chapters teach: name to texts in the package.
+
+    Not in plain.py, nor in check/, where a check is named after what it checks.
+    """
     found: dict[str, list[str]] = {}
     for path in sorted(package.rglob("*.py")):
-        if path == package / "plain.py":
+        if path == package / "plain.py" or path.parent.name == "check":
             continue
         for name, text in definitions_of(path.read_text()).items():
             found.setdefault(name, []).append(text)

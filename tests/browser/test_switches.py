@@ -15,13 +15,17 @@ KEYS = {"north": (0, 1), "east": (1, 0), "south": (0, -1), "west": (-1, 0)}
 DEGREES = dict(zip(KEYS, (4, 10, 22, 14), strict=True))
 
 
-def printed(page, start):
-    """The lines that a chapter prints, below the one that starts so."""
+def outputs(page):
     notebook = nbformat.read(ROOT / f"book/{page}.ipynb", as_version=4)
     for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            if output.get("text", "").startswith(start):
-                return output.text.splitlines()
+        yield from cell.get("outputs", [])
+
+
+def printed(page, start):
+    """The lines that a chapter prints, below the one that starts so."""
+    for output in outputs(page):
+        if output.get("text", "").startswith(start):
+            return output.text.splitlines()
     raise LookupError(start)
 
 
@@ -167,10 +171,38 @@ def test_corners_move_as_in_the_chapter(server, visit):
     assert opened.wrong == []
 
 
+def test_a_click_on_a_patch_shows_its_kin(server, visit):
+    opened = visit(f"{server}book/20_beyond.html")
+    unfold(opened)
+    box = opened.page.locator(".try-kin")
+    canvas, words = box.locator("canvas"), box.locator(".try-said")
+    # the chapter frames row 24, column 8 of Hopper: a patch of her jacket
+    where = canvas.bounding_box()
+    side = where["width"] / 32
+    canvas.click(position={"x": 8.5 * side, "y": 24.5 * side})
+    words.get_by_text("Row 24, column 8").wait_for()
+    alt = next(
+        output.metadata["image/png"]["alt"]
+        for output in outputs("20_beyond")
+        if "one framed patch each"
+        in output.get("data", {}).get("text/plain", "")
+    )
+    share = int(re.search(r"bright are (\d+)%", alt)[1])
+    near = int(re.search(r": (\d+) of 1024", words.inner_text())[1])
+    # the page has 24 of a token's 192 numbers
+    assert abs(100 * near / 1024 - share) < 4
+    canvas.press("ArrowUp")
+    words.get_by_text("Row 23, column 8").wait_for()
+    box.locator("select").select_option("rocket")
+    assert canvas.get_attribute("aria-label") == "rocket. Row 23, column 8"
+    assert opened.wrong == []
+
+
+@pytest.mark.parametrize("page", ["02_attention", "20_beyond"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["1280", "375"])
-def test_a_switch_is_easy_to_read(server, visit, size, scheme):
-    opened = visit(f"{server}book/02_attention.html", size=size, scheme=scheme)
+def test_a_switch_is_easy_to_read(server, visit, size, scheme, page):
+    opened = visit(f"{server}book/{page}.html", size=size, scheme=scheme)
     unfold(opened)
     assert opened.findings(COLOURS) == []
     assert opened.findings(ALL_ELSE) == []

@@ -16,9 +16,9 @@ from vitedu.figures.charts import WIDTH, bare, chart, note
 from vitedu.figures.palette import ATTENTION, CLASS, DARK, MAP, PALE, PATCHES
 from vitedu.figures.photos import draw_picture, frame_patch
 from vitedu.figures.schematic import rectangle
+from vitedu.interpret.tokens import giants
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # red cells, white cells, platelets: their colour and width of line
@@ -86,25 +86,14 @@ def by_block(
         found = [iou[f"iou/{block}/{count}"] for block in range(1, 13)]
         values = [each["value"] for each in found]
         look = {"color": color, "linewidth": 2, "markersize": 5}
-        axes.plot(range(1, 13), values, marker=marker, **look)
+        words = f"{count:,} pictures"
+        axes.plot(range(1, 13), values, marker=marker, label=words, **look)
         for block, each in enumerate(found, 1):
             dots = {"s": 8, "color": color, "alpha": 0.45, "linewidths": 0}
             axes.scatter(
                 [block] * len(each["per_seed"]), each["per_seed"], **dots
             )
         best = values.index(max(values)) + 1
-        place = {
-            "ha": "right",
-            "va": "center",
-            "color": color,
-            "weight": "bold",
-        }
-        below = (0, -16) if count == 10 else (0, 11 if count == 1000 else -1)
-        if count != 40:
-            words = f"{count:,} pictures"
-            note(axes, words, (12.2, values[-1]), below, 11, **place)
-        else:
-            note(axes, "40", (12.9, values[-1]), below, 11, **place)
         listed.append(
             f"from {count:,} pictures {values[0]:.0f} % after block 1, at best "
             f"{max(values):.0f} % after block {best}, {values[-1]:.0f} % after "
@@ -113,7 +102,10 @@ def by_block(
     axes.axhline(guess, color="0.6", linestyle="--", linewidth=1)
     note(axes, "all is figure", (12, guess), (0, 4), 10, ha="right")
     axes.set(xlabel="tokens after block", ylabel="IoU on new pictures (%)")
-    axes.set(xticks=range(1, 13), xlim=(0.6, 13), ylim=(0, 100))
+    axes.set(xticks=range(1, 13), xlim=(0.6, 12.4), ylim=(0, 100))
+    lines, names = axes.get_legend_handles_labels()
+    look = {"frameon": False, "fontsize": 11, "loc": (0.45, 0.27)}
+    axes.legend(lines[::-1], names[::-1], **look)
     bare(axes)
     return figure, f"IoU on new pictures: {'; '.join(listed)}."
 
@@ -140,16 +132,17 @@ def colours(
     pictures: Mapping[str, Tensor], maps: Sequence[Tensor]
 ) -> "tuple[Figure, str]":
     """Photographs (3, h, w) over their components (gh, gw, 3)."""
-    figure, grid = _grid(2, len(pictures))
+    one = len(pictures) == 1
+    figure, grid = _grid(1, 2) if one else _grid(2, len(pictures))
+    above, under = ([grid[0, 0]], [grid[0, 1]]) if one else grid
     for axes, below, picture, colors in zip(
-        grid[0], grid[1], pictures.values(), maps, strict=True
+        above, under, pictures.values(), maps, strict=True
     ):
         draw_picture(axes, picture)
         below.imshow((colors * 15).round().numpy() / 15)
     alt = (
-        f"Photographs ({', '.join(pictures)}), and under each its patches as "
-        "colours: what belongs together has one colour, such as cup, coffee "
-        "and saucer, or face, cap, jacket and flag."
+        f"Photographs ({', '.join(pictures)}), and with each its patches as "
+        "colours: patches that show the same thing have nearly one colour."
     )
     return figure, alt
 
@@ -199,6 +192,16 @@ class Kin:
         return "(on the site, the photographs can be clicked)"
 
 
+def unit_tokens(tokens: Tensor) -> Tensor:
+    """Tokens (n, d) less the mean of the usual ones, at length 1.
+
+    As `interpret.similar_to` compares them.
+    """
+    usual = ~giants(tokens[None])[0]
+    unit = F.normalize(tokens, dim=-1)
+    return F.normalize(unit - unit[usual].mean(dim=0), dim=-1)
+
+
 def _told(picture: Tensor, unit: Tensor) -> dict[str, Any]:
     rows, columns, _ = unit.shape
     flat = unit.flatten(0, 1).double()
@@ -227,9 +230,14 @@ def cells(
     height, width = picture.shape[1:]
     figure, axes = chart(WIDTH, WIDTH * height / width + 0.4)
     axes.axis("off")
-    _cells(axes, picture, boxes)
+    draw_picture(axes, picture)
+    thin = 0.4 if sum(map(len, boxes)) > 100 else 1.0
     for k, (name, some) in enumerate(zip(names, boxes, strict=True)):
-        look = {"transform": axes.transAxes, "color": LOOKS[k][0]}
+        color, width = LOOKS[k]
+        look = {"transform": axes.transAxes, "color": color}
+        for left, top, right, bottom in some.tolist():
+            box = {"fill": False, "ec": color, "lw": thin * width}
+            rectangle(axes, (left, top), (right - left, bottom - top), **box)
         words = f"{name} {len(some)}"
         axes.text(
             0.02 + 0.34 * k, -0.07, words, fontsize=12, weight="bold", **look
@@ -241,15 +249,6 @@ def cells(
         figure,
         f"A microscope picture of blood with boxes, {what}: {counted}.",
     )
-
-
-def _cells(axes: "Axes", picture: Tensor, boxes: Sequence[Tensor]) -> None:
-    draw_picture(axes, picture)
-    for some, (color, width) in zip(boxes, LOOKS, strict=True):
-        for left, top, right, bottom in some.tolist():
-            size = right - left, bottom - top
-            look = {"fill": False, "ec": color, "lw": width}
-            rectangle(axes, (left, top), size, **look)
 
 
 def counted(

@@ -1,0 +1,785 @@
+# %% [markdown] tags=["links", "remove-cell"]
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · half a minute of computing on a laptop, no GPU needed
+
+# %% tags=["setup", "remove-cell"]
+import vitedu
+
+# %% [markdown]
+# # Beyond classification
+#
+# Our ViT-Ti/16 was trained to say one word about a picture. Nobody ever told it where
+# anything is. So let's ask it for something it has never done: to draw a line around what
+# it sees.
+#
+# We take forty drawn pictures of shapes, and for each a *mask*, which says which pixels
+# belong to the shape. The network stays frozen, as in [chapter 13](13_few_shot.ipynb), and
+# on its tokens we put a single matrix, found by a formula. (Folded cells have `drawn`, which
+# draws pictures and masks, and `tokens`, which gives what the patches hold after a block.
+# You'll see `coverage` and `ridge` line by line.)
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+import os
+import statistics
+import time
+from importlib.resources import files
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor
+
+torch.set_num_threads(1)
+torch.set_grad_enabled(False)  # nothing here is trained by steps
+TIER = os.environ.get("VITEDU_TIER", "cpu")
+print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
+
+# %% tags=["hide-input"]
+from vitedu import evaluate, figures, interpret, results
+from vitedu.data import load_boxes, photo
+from vitedu.data.readers.shapes import make_arrays
+from vitedu.evaluate import average_precision, coverage, ridge
+from vitedu.figures.chapters import beyond
+
+model = vitedu.load("ViT-Ti/16")
+record = results.read("beyond")["metrics"]
+
+
+def drawn(count, seed):
+    """Pictures of shapes (b, 3, 224, 224) in 0..1, and masks (b, 224, 224)."""
+    images, _, targets = make_arrays(count, 224, seed=seed, targets=True)
+    return torch.tensor(images) / 255, torch.tensor(targets.masks)
+
+
+def tokens(model, images, blocks):
+    """What the patches hold after some blocks, normed: (b, n, 192 * blocks)."""
+    layers = model.get_intermediate_layers(2 * images - 1, blocks)
+    return torch.cat([F.layer_norm(x, (192,)) for x in layers], dim=2)
+
+
+# %% tags=["nbval-ignore-output"]
+start = time.perf_counter()
+images, masks = drawn(40, seed=0)
+x = tokens(model, images, [6])  # after block 7: they are counted from 0
+y = coverage(masks, 16)  # (40, 14, 14): how much of each patch is shape
+w = ridge(x.flatten(0, 1), y.flatten()[:, None], l2=10.0)  # (193, 1)
+print(f"{time.perf_counter() - start:.0f} seconds")
+
+
+# %% tags=["hide-input", "nbval-ignore-output"]
+def outline(images):
+    """Pictures (b, 3, 224, 224) to the masks of their shapes."""
+    shares = F.pad(tokens(model, images, [6]), (0, 1), value=1.0) @ w
+    maps = shares.view(-1, 1, 14, 14)
+    return F.interpolate(maps, size=(224, 224), mode="bilinear")[:, 0] > 0.5
+
+
+new, truth = drawn(24, seed=2**20)
+found = outline(new)
+common, either = (found & truth).sum((1, 2)), (found | truth).sum((1, 2))
+iou = 100 * (common / either).mean().item()
+figures.show(*beyond.outlines(new[:8], found[:8], iou))
+print(f"IoU on {len(new)} new pictures: {iou:.0f}%")
+
+# %% [markdown]
+# These eight pictures are new, and the lines are the matrix's work. It isn't fooled by
+# stripes on the ground, or by a bar lying across the shape. *IoU* is
+# *intersection over union*: of all pixels inside the true outline or inside ours, the
+# share that are inside both. A perfect outline has 100%.
+#
+# **How much does a classifier know about *where* things are, and how little does it take to
+# get it out?**
+#
+# ## A head for every patch
+#
+# A classifier has one head, which reads one token. We'll put a small head on *every*
+# patch's token, the same one everywhere. Each patch then answers for its own 16 × 16
+# pixels: how much of me is shape?
+#
+# Take a pencil and a tiny picture of 4 × 4 pixels, in four patches. The shape covers the
+# whole left column and the top pixel of the column beside it. So the right patches have
+# nothing, the lower left one is half covered, and of the upper left one three
+# pixels in four. In code that's the mean over each patch:
+
+# %%
+tiny = torch.tensor([[1, 1, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]])
+F.avg_pool2d(tiny[None, None].float(), 2)[0, 0]
+
+# %% tags=["hide-input"]
+figures.show(*beyond.patches_of(images[1], y[1]))
+
+
+# %% [markdown]
+# Now find the weights. It's least squares with a penalty, the formula of
+# [chapter 13](13_few_shot.ipynb), where statisticians say *ridge regression*. There we had a
+# row for each photograph. Here each *patch* is a row, so forty pictures give us 7,840 of
+# them. With the tokens in $X$, the shares in $\mathbf{y}$ and a penalty $\lambda$,
+#
+# $$ \mathbf{w} = (X^\top X + \lambda I)^{-1} X^\top \mathbf{y} . $$
+
+
+# %% tags=["teaches"]
+def ridge(x: Tensor, y: Tensor, l2: float) -> Tensor:
+    """Least squares from x (n, d) to y (n, k): (d + 1, k), the bias last."""
+    x = F.pad(x, (0, 1), value=1.0)
+    square = x.mT @ x + l2 * torch.eye(x.shape[1])
+    return torch.linalg.solve(square, x.mT @ y)
+
+
+# %% tags=["nbval-check-output", "hide-cell"]
+rows, wanted = x.flatten(0, 1).double(), y.flatten()[:, None].double()
+ones = F.pad(rows, (0, 1), value=1.0)
+ours = ridge(rows, wanted, 10.0)
+assert (ones.mT @ (ones @ ours - wanted) + 10.0 * ours).abs().max() < 1e-6
+assert torch.equal(evaluate.ridge(rows, wanted, 10.0), ours)
+average = F.avg_pool2d(masks[:, None].float(), 16)[:, 0]
+assert torch.equal(average, coverage(masks, 16))
+assert iou > 70
+print("check: the weights are the lowest point, and the outlines are found")
+
+# %% [markdown]
+# The column of ones is the bias. That's the whole head, 193 numbers. Where its answer
+# crosses one half, we draw the line.
+#
+# One trap, before we go on. Your masks have 250 × 250 pixels, and that isn't a multiple of
+# the patch. `avg_pool2d` doesn't mind:
+
+# %% tags=["failure"]
+odd = torch.ones(1, 250, 250, dtype=torch.bool)
+F.avg_pool2d(odd[:, None].float(), 16).shape
+
+# %% [markdown]
+# The last ten rows and columns are gone without a word. If you then resize the *picture* to
+# fit, every mask is shifted against it. The package's function tells you:
+
+# %% tags=["raises-exception", "failure"]
+coverage(odd, 16)
+
+# %% [markdown] tags=["predict"]
+# ## Which block, how many pictures?
+#
+# We read the tokens after block 7. Why not at the end, where the network knows most? Or at
+# the beginning, where tokens are still close to pixels? We've measured all twelve, with 10,
+# 40 and 1,000 pictures, three times each, on 200 new ones. **Whose tokens give the best
+# outlines?**
+#
+# * those of the first blocks
+# * those in the middle
+# * those of the last block
+
+# %% tags=["hide-input"]
+everything = 100 * truth.double().mean().item()
+figures.show(*beyond.by_block(record, everything))
+
+# %% [markdown]
+# The middle. (Pale dots are single runs.) After one block a token knows little more than
+# its own pixels, and the same texture can be shape in one picture and ground in the next.
+# Towards the end, tokens turn to what the classifier needs: *what* is in the picture,
+# rather than where it ends.
+#
+# Forty pictures are nearly as good as a thousand if you read the right block. Read the
+# wrong one, and no number of pictures makes up for it. If you can't decide, take several:
+
+# %% tags=["hide-input"]
+print("pictures    block 1   block 7   block 12   blocks 3, 6, 9 and 12")
+for count in (10, 20, 40, 100, 300, 1000):
+    row = [record[f"iou/{b}/{count}"]["value"] for b in (1, 7, 12, "four")]
+    print(f"{count:8,}{row[0]:11.1f}{row[1]:10.1f}{row[2]:11.1f}{row[3]:13.1f}")
+
+# %% [markdown]
+# With four blocks side by side there are 769 weights. Ten pictures are too few for
+# them; from forty on they're ahead of any single block.
+#
+# ## Without any mask
+#
+# Forty masks are few. What about none at all? Then nobody says what to look for, but you can
+# ask in which directions the tokens of *one* photograph differ most. These directions are
+# its *principal components*: the first explains as much of the differences as one number per
+# token can, the second as much as possible of the rest.
+
+# %% tags=["hide-cell"]
+SIDE = 512
+large = vitedu.load("ViT-Ti/16", image_size=SIDE)
+
+
+def square(name):
+    """The middle of a photograph: (3, 512, 512) in 0..1."""
+    picture = photo(name) if isinstance(name, str) else name
+    side = min(picture.size)
+    left, top = ((length - side) // 2 for length in picture.size)
+    cut = picture.crop((left, top, left + side, top + side))
+    pixels = np.array(cut.resize((SIDE, SIDE), Image.Resampling.BICUBIC))
+    return torch.tensor(pixels).permute(2, 0, 1) / 255
+
+
+NAMES = ("hopper", "cat", "coffee")
+pairs = {name: square(name) for name in (*NAMES, "rocket")}
+
+
+# %%
+def principal(z):
+    """Tokens (n, d) along the three directions where they differ most."""
+    z = z - z.mean(dim=0)
+    axes = torch.linalg.svd(z, full_matrices=False).Vh[:3]
+    return z @ axes.T  # (n, 3)
+
+
+hopper = pairs["hopper"][None]  # (1, 3, 512, 512)
+[z] = large.get_intermediate_layers(2 * hopper - 1, [10])  # block 11
+first = principal(z[0])[:, 0].view(32, 32)
+
+# %% [markdown] tags=["predict"]
+# (`large` is the same network at 512 pixels, with the positions resized as in
+# [chapter 10](10_resolution.ipynb), so that there are 32 × 32 patches.) The photograph is
+# Grace Hopper's. **What will the first component show?**
+#
+# * her face
+# * what's light and what's dark
+# * something that isn't in the picture
+
+# %% tags=["hide-input", "failure"]
+figures.show(*beyond.first_component(hopper[0], first))
+
+# %% [markdown]
+# The corners! A dozen tokens there are many times as long as all others, in
+# every photograph. The network seems to keep notes about the whole picture in patches that
+# have little to say themselves ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588)). In a
+# principal component length is everything, so these few tokens eat the first one.
+#
+# There's no error message, just a disappointing picture. The cure is two lines: give all
+# tokens length 1, and let the giants take no part. `interpret.components` does both, and
+# scales the three components to red, green and blue:
+
+# %%
+maps = [
+    interpret.components(large, 2 * pairs[name][None] - 1, block=10)[0]
+    for name in NAMES
+]
+
+# %% tags=["nbval-check-output", "hide-cell"]
+far = (first - first.median()).abs()
+eaten = (far > far.max() / 2).nonzero()
+assert 4 <= len(eaten) <= 24
+assert (((eaten < 3) | (eaten > 28)).all(dim=1)).all()
+assert maps[0].shape == (32, 32, 3)
+print("check: the first component of the raw tokens is the corners alone")
+
+# %% tags=["hide-input"]
+figures.show(*beyond.colours({name: pairs[name] for name in NAMES}, maps))
+
+# %% [markdown]
+# Nobody drew a mask, nobody named a thing. Cup, coffee and saucer come apart; so do face, cap,
+# jacket and flag. The colours themselves mean nothing, and they're chosen anew for each
+# photograph.
+#
+# You can also turn it around. Pick one patch and ask which others are like it. That's
+# the cosine of [chapter 3](03_encoder.ipynb), with the photograph's mean token taken off
+# and the giants left out of the mean: `interpret.similar_to`.
+
+# %%
+PICKED = {"hopper": (24, 8), "coffee": (6, 16), "rocket": (18, 15)}
+likeness = {
+    name: interpret.similar_to(large, 2 * pairs[name][None] - 1, patch, 8)[0]
+    for name, patch in PICKED.items()
+}
+
+# %% tags=["hide-input"]
+shown = [pairs[name] for name in PICKED]
+figures.show(*beyond.kin(shown, list(likeness.values()), list(PICKED.values())))
+
+# %% [markdown]
+# A patch of the jacket finds the jacket, one of the cup's rim the rim, one of the rocket
+# finds the towers too. On the site, pick your own patch:
+
+# %% tags=["hide-input"]
+vectors = {}
+for name in PICKED:
+    [z] = large.get_intermediate_layers(2 * pairs[name][None] - 1, [8])
+    vectors[name] = beyond.unit_tokens(z[0]).view(32, 32, -1)
+beyond.Kin({name: (pairs[name], vectors[name]) for name in PICKED})
+
+# %% [markdown]
+# ## Boxes
+#
+# An outline says which pixels are shape. It doesn't say how many shapes there are: two discs
+# that touch are one region. To count, you need a box for each. So we leave drawn shapes and
+# go to a laboratory.
+
+# %% tags=["hide-cell"]
+embedded = files("vitedu.data") / "bccd"  # twelve of the 364
+blood = load_boxes("bccd", data=embedded)
+KINDS = ("red cells", "white cells", "platelets")
+detector = vitedu.load("ViT-Ti/16", image_size=(480, 640))
+
+
+def read(paths):
+    """Microscope pictures (b, 3, 480, 640) in 0..1."""
+    arrays = [np.array(Image.open(path).convert("RGB")) for path in paths]
+    return torch.tensor(np.stack(arrays)).permute(0, 3, 1, 2) / 255
+
+
+def of_kind(part, kind):
+    """The boxes of one class in each picture."""
+    pairs = zip(part.boxes, part.labels, strict=True)
+    return [boxes[labels == kind] for boxes, labels in pairs]
+
+
+slide = read(blood.test.paths[-1:])
+true = [of_kind(blood.test, kind)[-1] for kind in range(3)]
+
+# %% tags=["hide-input"]
+figures.show(*beyond.cells(slide[0], true, KINDS, "drawn by people"))
+
+
+# %% [markdown]
+# That's blood under a microscope, from the [BCCD
+# set](https://github.com/Shenggan/BCCD_Dataset) (364 pictures, MIT licence; twelve come with
+# the package). People have drawn boxes round red cells, white cells (stained violet) and the
+# small platelets. Look closely: they haven't drawn all of them.
+#
+# How can a patch know about a box that's larger than itself? We ask each token two
+# questions. *Are you near the middle of a red cell?* And if so, *how far is it to the
+# box's four edges?* That's how the detector FCOS does it
+# ([Tian et al. 2019](https://arxiv.org/abs/1904.01355)).
+#
+# "Near the middle" becomes a number, the *centreness*. With distances $l$, $t$, $r$ and
+# $b$ to the left, top, right and bottom edge, it's
+#
+# $$ c = \sqrt{\frac{\min(l, r)}{\max(l, r)} \cdot \frac{\min(t, b)}{\max(t, b)}} . $$
+#
+# In the middle, both fractions are 1. On an edge, one of them is 0.
+#
+# **Take a pencil:** a box reaches from 0 to 10 in both directions, and a patch has its
+# middle at $(2, 5)$. What are the four distances, and what's its centreness?
+
+
+# %% tags=["teaches"]
+def box_targets(points: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
+    """How central points (n, 2) are in their box (m, 4), and its distances."""
+    if len(boxes) == 0:
+        return torch.zeros(len(points)), torch.zeros(len(points), 4)
+    before = points[:, None] - boxes[:, :2]  # (n, m, 2): left and top
+    behind = boxes[:, 2:] - points[:, None]  # right and bottom
+    near = torch.minimum(before, behind).clamp(min=0)
+    shares = near / torch.maximum(before, behind)
+    centreness, best = shares.prod(dim=2).sqrt().max(dim=1)
+    distances = torch.cat([before, behind], dim=2)
+    return centreness, distances[torch.arange(len(points)), best]
+
+
+# %%
+box_targets(torch.tensor([[2.0, 5.0]]), torch.tensor([[0.0, 0.0, 10.0, 10.0]]))
+
+# %% [markdown]
+# (2, 5, 8, 5), and the root of $\frac28 \cdot \frac55$ is ½. (Where a point is in
+# several boxes, it belongs to the one in which it's most central.) Then the box head is
+# the ridge head once more, for each kind of cell: one matrix for centreness, one for
+# distances.
+
+# %%
+rows, columns = torch.meshgrid(
+    torch.arange(30), torch.arange(40), indexing="ij"
+)
+points = 16.0 * torch.stack([columns, rows], dim=2).view(-1, 2) + 8
+
+
+def box_head(x, boxes):
+    """Two ridge heads for one kind: (d + 1, 1) and (d + 1, 4)."""
+    told = [box_targets(points, each) for each in boxes]
+    centreness = torch.cat([each for each, _ in told])
+    distances = torch.cat([each for _, each in told])
+    central = centreness > 0.3  # only there do we ask how far it is
+    first = ridge(x, centreness[:, None], 300.0)
+    return first, ridge(x[central], distances[central], 300.0)
+
+
+# %% tags=["nbval-ignore-output"]
+start = time.perf_counter()
+EIGHT = list(range(8))  # blocks 1 to 8
+train = read(blood.train.paths)  # eight pictures
+seen = torch.cat([tokens(detector, each[None], EIGHT)[0] for each in train])
+heads = [box_head(seen, of_kind(blood.train, kind)) for kind in range(3)]
+print(f"eight pictures, {time.perf_counter() - start:.0f} seconds")
+
+
+# %% [markdown]
+# To find cells in a new picture, every token gives its score and proposes a box.
+
+
+# %%
+def propose(x, head, lowest=0.15):
+    """Boxes of one kind for the tokens (n, d) of a picture, and scores."""
+    x = F.pad(x, (0, 1), value=1.0)
+    scores, far = (x @ head[0])[:, 0], (x @ head[1]).clamp(min=0)
+    boxes = torch.cat([points - far[:, :2], points + far[:, 2:]], dim=1)
+    return boxes[scores > lowest], scores[scores > lowest]
+
+
+x = tokens(detector, slide, EIGHT)[0]
+proposed = [propose(x, head) for head in heads]
+
+# %% [markdown] tags=["predict"]
+# The picture above has 24 boxes drawn by people. **About how many will our head propose?**
+#
+# * 24
+# * 100
+# * 400
+
+# %% tags=["hide-input", "nbval-ignore-output"]
+loose = [boxes for boxes, _ in proposed]
+figures.show(*beyond.cells(slide[0], loose, KINDS, "one for each token"))
+
+
+# %% [markdown]
+# A cell of a hundred pixels covers some forty patches, and each of the central ones
+# proposes the same box, slightly shifted. So we keep the best of each crowd: take the box
+# with the highest score, drop all that overlap it too much, and go on with the rest.
+# That's *non-maximum suppression*. Overlap is IoU again, this time of boxes:
+
+
+# %% tags=["teaches"]
+def box_iou(a: Tensor, b: Tensor) -> Tensor:
+    """Intersection over union of boxes (n, 4) and (m, 4): (n, m)."""
+    low = torch.maximum(a[:, None, :2], b[:, :2])
+    high = torch.minimum(a[:, None, 2:], b[:, 2:])
+    common = (high - low).clamp(min=0).prod(dim=2)
+    areas = [(each[:, 2:] - each[:, :2]).prod(dim=1) for each in (a, b)]
+    return common / (areas[0][:, None] + areas[1] - common)
+
+
+# %% tags=["teaches"]
+def suppress(boxes: Tensor, scores: Tensor, most: float = 0.5) -> Tensor:
+    """Which boxes (n, 4) to keep, the best first: their rows."""
+    order, kept = scores.argsort(descending=True), []
+    overlap = box_iou(boxes, boxes)
+    while len(order):
+        best, order = order[0], order[1:]
+        kept.append(best)
+        order = order[overlap[best, order] <= most]
+    return torch.stack(kept) if kept else order
+
+
+# %%
+CUTS = 0.35, 0.35, 0.15  # the score from which a box of each kind counts
+kept = []
+for (boxes, scores), cut in zip(proposed, CUTS, strict=True):
+    rows = suppress(boxes, scores, 0.3)
+    kept.append(boxes[rows][scores[rows] > cut])
+
+# %% tags=["hide-input", "nbval-ignore-output"]
+figures.show(*beyond.cells(slide[0], kept, KINDS, "found by the box head"))
+
+# %% tags=["nbval-check-output", "hide-cell"]
+for some, scores in proposed:
+    rows = suppress(some, scores, 0.3)
+    assert torch.equal(rows, evaluate.suppress(some, scores, 0.3))
+    overlap = box_iou(some[rows], some[rows]) - torch.eye(len(rows))
+    assert (overlap <= 0.3 + 1e-6).all()
+assert sum(map(len, loose)) > 4 * sum(map(len, kept))
+both = zip(kept, true, strict=True)
+best = [box_iou(one, other).amax() for one, other in both]
+assert best[0] > 0.7 and best[1] > 0.7
+print("check: red and white cells are found, and none of them twice")
+
+# %% [markdown]
+# Eight pictures to learn from, and nothing but a formula. Both white cells are there, and most
+# of the red ones, some of which nobody had boxed. Clumps are hard, and a platelet is easily
+# taken for the rim of something else.
+#
+# ## How good is that?
+#
+# A detector's number is *average precision*. Sort all boxes of a kind, in all pictures, by
+# their score. A box is right if its IoU with a true box is 0.5 or more, and nobody has
+# found that one before. Going down the list, *precision* is the share of right boxes so
+# far, and *recall* the share of true boxes found. Average precision is the mean of the
+# one over the other.
+#
+# **Take a pencil:** there are two true boxes, and your list goes right, wrong, right. At the
+# first, precision is 1 and recall ½; at the third, precision is ⅔ and recall 1. So it's
+# $½ \cdot 1 + ½ \cdot ⅔ = ⅚$.
+
+# %% [markdown] tags=["predict"]
+# We've measured it with the authors' own split: 205 pictures to learn from, 87 to choose
+# settings by, 72 to test on, once. For every white cell to learn from there are eleven red
+# ones. **Which kind will be nearly solved?**
+#
+# * red cells
+# * white cells
+# * platelets
+
+# %% tags=["hide-input"]
+ROWS = {
+    "ridge-10": "ridge, blocks 1 to 8, 10 pictures",
+    "ridge-50": "ridge, blocks 1 to 8, 50 pictures",
+    "ridge": "ridge, blocks 1 to 8, all 205",
+    "mlp": "small MLP, four blocks, all 205",
+}
+print(f"{'average precision (%)':33}  red   white  platelets   mean")
+for name, words in ROWS.items():
+    found = [record[f"test_ap/{name}/{kind}"] for kind in blood.class_names]
+    found.append(record[f"test_ap/{name}"])
+    row = [each["value"] for each in found]
+    error = statistics.stdev(found[-1]["per_seed"]) / 3**0.5
+    told = f" ± {error:.1f}" if error > 0 else ""
+    print(
+        f"{words:33}{row[0]:6.1f}{row[1]:7.1f}{row[2]:9.1f}{row[3]:10.1f}{told}"
+    )
+
+# %% [markdown]
+# (After ±, the standard error over three seeds, which draw the pictures, or the MLP's first
+# weights. With all pictures, the formula has nothing to draw.)
+#
+# White cells, though they're so few: they're large and violet, and mostly alone. Red cells
+# suffer from clumps, and from cells that nobody boxed: find one of those, and it counts as a
+# mistake. A platelet is only two or three patches wide, and a box that's off by half a
+# patch each way has lost its IoU of 0.5. (With so few platelets their number is shaky, too.
+# For the same head, validation and test pictures differ by more than ten points.)
+#
+# Detectors trained as a whole on these cells do better: [Joshi et al.
+# 2022](https://doi.org/10.15359/ru.36-1.28) report a mean of 85%, [Chen et al.
+# 2025](https://doi.org/10.1049/cvi2.12341) 95%. (Splits differ, so don't compare the last
+# digit.) All their weights have learned from blood. Ours have learned from
+# photographs of dogs and teapots, and were never touched.
+#
+# What a doctor wants is simpler: how many? Of the MLP with the first seed we count the boxes above a score that the 87
+# pictures chose, in each of the 72 others:
+
+# %% tags=["hide-input"]
+cells = record["count_error/mlp/RBC"]["pairs"]
+figures.show(*beyond.counted(cells, KINDS))
+
+# %% [markdown]
+# ## What a plain ViT lacks
+#
+# Patches of 16 pixels, from the first block to the last: a plain ViT sees everything at
+# *one scale*. A network of convolutions halves its maps again and again, so a detector can
+# look for platelets in a fine map and for white cells in a coarse one. What did people
+# do about it?
+#
+# | who | what they added |
+# |---|---|
+# | [Segmenter](https://arxiv.org/abs/2105.05633) (Strudel et al. 2021) | nothing but a linear head on each patch, as ours, and then a small Transformer with a token for each class |
+# | [DPT](https://arxiv.org/abs/2103.13413) (Ranftl et al. 2021) | tokens of four blocks, each resized to another scale, and joined by convolutions |
+# | [ViTDet](https://arxiv.org/abs/2203.16527) (Li et al. 2022) | four scales, all made from the *last* map alone, and attention inside windows to afford 1,024 pixels |
+# | [SAM](https://arxiv.org/abs/2304.02643) (Kirillov et al. 2023) | a ViT like ViTDet's, asked by a click or a box; learned from 1.1 billion masks on 11 million pictures |
+# | [DINOv2](https://arxiv.org/abs/2304.07193) (Oquab et al. 2023) | no labels and no new parts, but a loss for patches in training, so that frozen tokens and a linear head suffice |
+# | [DINOv3](https://arxiv.org/abs/2508.10104) (Siméoni et al. 2025) | a second loss that keeps the likeness of patches from fading in long training |
+#
+# The curves above show why DINOv3 bothered: in our network, too, the last blocks know less
+# about *where* than those in the middle.
+#
+# ## Your own photograph
+#
+# Now yours. A good one has a few large things in it, in front of something else. Put
+# `Image.open("mine.jpg").convert("RGB")` in the place of our astronaut:
+
+# %%
+mine = square(photo("astronaut"))
+colors = interpret.components(large, 2 * mine[None] - 1, block=10)
+
+# %% tags=["hide-input"]
+figures.show(*beyond.colours({"astronaut": mine}, list(colors)))
+
+# %% [markdown]
+# Suit, hair and face, helmet and ring, flag and rocket: sorted out by a network that was
+# only ever asked for one word, and in [chapter 13](13_few_shot.ipynb) the word was *bobsled*.
+#
+# ## What to take with you
+#
+# 1. The tokens of a frozen classifier know where things are, best in the middle of the
+#    network; a ridge head and forty masks are enough to read it.
+# 2. A few giant tokens in the corners spoil everything that looks at length. Norm the tokens,
+#    and leave the giants out.
+# 3. A box head asks each token how central it is and how far the edges are; suppression
+#    keeps one box for each thing. What it can't do is see finer than its patches.
+#
+# **Five questions**
+#
+# 1. What does a row of $X$ stand for in this chapter, and what in chapter 13?
+# 2. Why are tokens after block 12 worse for outlines than those after block 7?
+# 3. Why does the first principal component show corners, and what are the two cures?
+# 4. What would the box head find in a picture with no cells at all? And what would AP say?
+# 5. Why are red cells, of which there are most, not found best?
+#
+# You've built a ViT from nothing, trained one, loaded everybody's weights, and asked one
+# what it sees and where. That's the end of our road. **What will you ask it next?**
+#
+# ## Exercises
+#
+# ✎ Write `ridge`, `box_targets` and `suppress` again from memory. After `from vitedu
+# import check`, `check.ridge(ridge)`, `check.box_targets(box_targets)` and
+# `check.suppress(suppress)` tell you how closely yours agree with ours, or what's likely
+# to be wrong with them.
+#
+# **1.** ★ A mask of 32 × 32 pixels is a square of 16 × 16 in the very middle, and patches
+# have 16 pixels. What does `coverage` give? Can any head get the outline right from that?
+#
+# **2.** ★ A box reaches from 0 to 30 across and from 0 to 10 down. Where is centreness ½ on
+# its long middle line? Is "near the middle" the same in all directions?
+#
+# **3.** ★★ In `box_head`, every kind of cell has its own matrix for distances. Use one matrix for
+# all three, and look at the platelets. What went wrong?
+#
+# **4.** ★★ Put `suppress(boxes, scores, most)` to the test with `most` at 0.1 and at 0.8.
+# Which kind of mistake grows in each case? Which would you choose for cells that overlap?
+#
+# **5.** ★★ `shapes` also tells you how many things a picture shows (`targets.counts`, from 1
+# to 4). Can a ridge head read that from the *mean* of the tokens? What should you compare it
+# with?
+#
+# **6.** ★★★ Load the detector at 720 × 960 pixels and enlarge the pictures. Platelets now
+# have 3 or 4 patches each way. Does their AP rise? What does it cost in seconds, and where do
+# those go?
+#
+# ## Second reading
+#
+# ### Norm before you weigh
+#
+# `tokens` brings each token to mean 0 and deviation 1. Chapter 13 did something else: it
+# whitened each of the 192 *numbers* over all rows, and that leaves giants giants. Here are
+# both, on the 24 new pictures, with 40 to learn from:
+
+# %% tags=["hide-input", "nbval-ignore-output"]
+raw, fresh = (
+    torch.stack(model.get_intermediate_layers(2 * each - 1, [6, 11]))
+    for each in (images, new)
+)
+for place, block in enumerate((7, 12)):
+    mean, std = raw[place].mean((0, 1)), raw[place].std((0, 1))
+    ways = {
+        "as they are": lambda x: x,
+        "whitened": lambda x, mean=mean, std=std: (x - mean) / std,
+        "normed": lambda x: F.layer_norm(x, (192,)),
+    }
+    for name, way in ways.items():
+        weights = ridge(way(raw[place]).flatten(0, 1), y.flatten()[:, None], 10)
+        shares = F.pad(way(fresh[place]), (0, 1), value=1.0) @ weights
+        maps = shares.view(-1, 1, 14, 14)
+        told = F.interpolate(maps, size=(224, 224), mode="bilinear")[:, 0] > 0.5
+        share = (told & truth).sum((1, 2)) / (told | truth).sum((1, 2))
+        print(f"block {block:2}  {name:12} IoU {100 * share.mean():.1f}%")
+
+# %% [markdown]
+# After block 7 there are no giants yet, and it hardly matters. After block 12 there are,
+# and it does.
+#
+# ### What the set doesn't say
+#
+# Two of BCCD's boxes have no area: somebody clicked and didn't drag. Divide by that area, and
+# you have NaN. `load_boxes` leaves them out and tells you. Of our twelve pictures, one has such a
+# box:
+
+# %%
+for sentence in blood.left_out:
+    print(sentence.partition(": ")[2])
+
+# %% [markdown]
+# And in dense clumps many cells have no box at all. So some of our "mistakes" are cells. No
+# measure can tell which; only looking can.
+#
+# ## Where this is in the paper
+#
+# | here | in the paper |
+# |---|---|
+# | outlines and boxes from a ViT | section 5, *Conclusion*: named as future work |
+# | larger pictures, positions resized | section 3.2 |
+# | one scale from the first block to the last | section 3.1, and the lack of a ResNet's pyramid |
+#
+# ### What differs
+#
+# The paper classifies, and nothing else. It ends on the hope that detection and segmentation
+# will follow, and points to [Carion et al. 2020](https://arxiv.org/abs/2005.12872), where
+# a Transformer finds boxes behind a ResNet. Our network is the smallest of its
+# family, trained with labels, and stays frozen. The heads are linear, but for the MLP in the
+# table.
+#
+# ## Three readings
+#
+# * [Darcet et al. 2024](https://arxiv.org/abs/2309.16588) find the giants in several
+#   networks, explain them, and give them a place of their own.
+# * [Li et al. 2022](https://arxiv.org/abs/2203.16527) show how little a plain ViT needs to
+#   become a detector.
+# * [Liu et al. 2021](https://arxiv.org/abs/2103.14030) disagree: they build the pyramid
+#   into the Transformer itself (Swin), and for a time it was ahead wherever boxes and
+#   outlines were measured.
+#
+# ## Solutions
+#
+# <details><summary>Solution 1</summary>
+#
+# Each of the four patches is covered by a quarter, so the shares are ¼ everywhere and nothing
+# crosses one half. No head can do it from these targets: the four numbers are equal, and any
+# square of this size that touches all four patches alike would give the same.
+#
+# </details>
+#
+# <details><summary>Solution 2</summary>
+#
+# On the middle line $t = b$, so $c = \sqrt{l / r}$ for the left half. That's ½ where
+# $r = 4l$, at 6 and, from the other side, at 24. Across, you may walk 9 of 15 away from the
+# middle, and down 3 of 5: the same share of the box, so it's the same in all
+# directions, measured by the box.
+#
+# </details>
+#
+# <details><summary>Solution 3</summary>
+#
+# One matrix has to give about 50 in the middle of a red cell and 20 in the middle of a
+# platelet. There are ten times as many red cells, so platelets get boxes that are too large,
+# and their IoU falls below one half. The cell prints the mean width of the best box for each
+# platelet of the four unseen pictures.
+#
+# </details>
+
+# %% tags=["hide-cell", "nbval-ignore-output"]
+every = [
+    [of_kind(blood.train, kind)[row] for kind in range(3)]
+    for row in range(len(train))
+]
+shared = box_head(seen, [torch.cat(each) for each in every])
+for name, far in (("own", heads[2][1]), ("shared", shared[1])):
+    boxes, scores = propose(x, (heads[2][0], far))
+    boxes = boxes[suppress(boxes, scores, 0.3)]
+    width = (boxes[:, 2] - boxes[:, 0]).mean()
+    print(f"{name:7} matrix: a platelet is {width:.0f} pixels wide")
+
+# %% [markdown]
+# <details><summary>Solution 4</summary>
+#
+# At 0.1, cells that touch lose their boxes to each other: you miss some. At 0.8 a cell keeps
+# several boxes: you count it twice. Average precision forgives the second mistake a little,
+# because the spare boxes come late in the list; a count forgives neither. For overlapping cells
+# the validation pictures chose 0.3 to 0.4.
+#
+# </details>
+#
+# <details><summary>Solution 5</summary>
+#
+# A little. Compare it with answering the commonest count every time. Small bars and blobs
+# are easy to miss in a mean over 196 tokens; a head on each patch that finds *edges of
+# distractors* would be the way on.
+#
+# </details>
+
+# %% tags=["hide-cell", "nbval-ignore-output"]
+parts = []
+for seed, count in ((0, 40), (2**20, 24)):
+    _, _, told = make_arrays(count, 224, seed=seed, targets=True)
+    parts.append(torch.tensor(told.counts).float()[:, None])
+normed = (F.layer_norm(each[0], (192,)) for each in (raw, fresh))
+means = [each.mean(dim=1) for each in normed]
+weights = ridge(means[0], parts[0], 100.0)
+guessed = (F.pad(means[1], (0, 1), value=1.0) @ weights).round()
+commonest = parts[0].mode(dim=0).values
+print(f"right: {(guessed == parts[1]).double().mean():.0%}", end=", ")
+print(f"commonest count: {(commonest == parts[1]).double().mean():.0%}")
+
+# %% [markdown]
+# <details><summary>Solution 6</summary>
+#
+# Load it with `image_size=(720, 960)`; `points` needs 45 rows and 60 columns, and boxes are
+# scaled by 1.5. There are 2,700 tokens instead of 1,200, so everything but attention costs
+# 2.25 times as much, and attention, which compares all pairs, about five times. That's
+# the price of one scale: to see small things finely, you have to see everything finely.
+#
+# </details>

@@ -243,8 +243,9 @@ figures.show(*beyond.first_component(hopper[0], first))
 # %% [markdown]
 # The corners! A dozen tokens there are many times as long as all others, in
 # every photograph. The network seems to keep notes about the whole picture in patches that
-# have little to say themselves ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588)). In a
-# principal component length is everything, so these few tokens eat the first one.
+# have little to say themselves ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588)); in
+# [chapter 15](15_inside.ipynb) you can move them out of the picture. In a principal component
+# length is everything, so these few tokens eat the first one.
 #
 # There's no error message, just a disappointing picture. The cure is two lines: give all
 # tokens length 1, and let the giants take no part. `interpret.components` does both, and

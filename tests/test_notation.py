@@ -23,7 +23,7 @@ SYMBOL = re.compile(r"\\[A-Za-z]+|[A-Za-z]")
 NO_SYMBOLS = set(
     r"""
     \approx \bigl \bigr \boldsymbol \cdot \cos \dfrac \dots \frac \hat \in
-    \ldots \left \leftarrow \ln \lVert \mathbf \max \nabla \partial \pi \pm
+    \ldots \left \leftarrow \ln \lVert \mathbf \max \min \nabla \partial \pi \pm
     \qquad \quad \right \rVert \sqrt \sum \tanh \tfrac \tilde \times \top \Vert
     """.split()
 )

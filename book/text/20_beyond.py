@@ -83,7 +83,8 @@ print(f"IoU on {len(new)} new pictures: {iou:.0f}%")
 
 # %% [markdown]
 # These eight pictures are new, and the lines are the matrix's work. It isn't fooled by
-# stripes on the ground, or by a bar lying across the shape. *IoU* is
+# stripes on the ground, or by a bar lying across the shape. (The star has lost its points:
+# they're thinner than a patch.) *IoU* is
 # *intersection over union*: of all pixels inside the true outline or inside ours, the
 # share that are inside both. A perfect outline has 100%.
 #

@@ -65,7 +65,7 @@ figures.show(*figures.network("patches", "positions", "attention"))
 # compared with ([chapter 1](01_images.ipynb)). Many of them are nearly alike. So
 # let's ask for the few pictures from which all 192 can be mixed best, the most important
 # one first. They're called *principal components*, and they come from one line of linear
-# algebra, the singular value decomposition of $\mathbf{E}$ without its mean:
+# algebra, the singular value decomposition of $\mathbf{E}$ once its mean is subtracted:
 
 # %%
 E = model.patch_embed.proj.weight.flatten(1)  # (192, 768)
@@ -108,8 +108,8 @@ assert torch.allclose(alike, interpret.position_similarity(model), atol=1e-6)
 print("checked: the same as vitedu.interpret.position_similarity")
 
 # %% [markdown] tags=["predict"]
-# Take the patch in row 4 and column 6 (counted from 0). Two others compete for being like
-# it. One is close, three rows down and two columns to the right. The other is in the same
+# Take the patch in row 4 and column 6 (counted from 0). Two others compete to be most
+# like it. One is close, three rows down and two columns to the right. The other is in the same
 # column, but eight rows down. **Which one's position is more like it?**
 #
 # * the close one, in row 7 and column 8
@@ -264,15 +264,17 @@ figures.show(*inside.looked_at(images[SHOWN] / 2 + 0.5, found, answers))
 
 # %% [markdown]
 # The paper's Figure 6 looks like this (and Figure 14 has many more), only clearer: its
-# model is fifty times as large. Here you can make out the face and the rocket. (It calls
-# the rocket a drilling platform and the astronaut a bobsled. It has no words for them.)
+# model is fifty times as large. Here you can make out the face and the rocket, and not
+# much else. (It calls the rocket a drilling platform and the astronaut a bobsled.
+# Astronauts aren't among its thousand classes.)
+#
 # But what's that in the corners?
 #
 # We'll come to it. First: is such a map *true*? A map that shows the object is what you'd
 # have drawn yourself, which makes it easy to believe. Here's a test. If these patches made
 # the answer, it should fall apart without them. So we take away the patches that a map
 # calls most important, first 10% of them, then more: no token may look at them any more.
-# How probable does the model find its first answer now?
+# How probable does the model find its original answer now?
 
 # %% [markdown] tags=["predict"]
 # Four orders compete, on a thousand photographs: by rollout; by the class token's
@@ -293,10 +295,10 @@ figures.show(*inside.removal(curves))
 # %% [markdown]
 # The simplest map wins. The lower a curve, the more its patches mattered, and the class
 # token's attention in the last block is lowest all the way. Rollout comes second, well
-# ahead of the gradient and of chance. So after eleven blocks of mixing, a token still
-# stands for its own patch quite well. Following the mixing sounded reasonable. In this
-# model, by this test, it didn't make the map any truer. (The four corner patches are never
-# taken away here. You're about to see why.)
+# ahead of the gradient and of chance. So after eleven blocks of mixing, a token may still
+# stand for its own patch better than we feared. Following the mixing sounded reasonable.
+# In this model, by this test, it didn't make the map any truer. (The four corner patches
+# are never taken away here. You're about to see why.)
 #
 # ## Four corners
 #
@@ -309,19 +311,30 @@ given = maps[10][:, :, 1:, 1:]
 given = given / given.sum(dim=-1, keepdim=True)
 gets = given.mean(dim=(1, 2)).view(-1, 14, 14)
 found = {"block 11": gets[SHOWN]}
-figures.show(*inside.looked_at(images[SHOWN] / 2 + 0.5, found, answers))
+figures.show(
+    *inside.looked_at(
+        images[SHOWN] / 2 + 0.5,
+        found,
+        answers,
+        "the patches look: at its corners",
+    )
+)
 
 # %% tags=["hide-input"]
 share = given[..., CORNERS - 1].sum(dim=-1).mean().item()
 rest = maps[10].clone()
 rest[..., CORNERS] = 0
 rest = interpret.attention_distance([rest], (14, 14), 16).mean().item()
-print(f"{share:.0%} to the corners, the rest {rest:.0f} pixels away")
+only = torch.zeros(1, 1, 197, 197)
+only[..., CORNERS] = 1  # a head that looks at the corners alone
+away = interpret.attention_distance([only], (14, 14), 16).item()
+print(f"{share:.0%} to the corners, {away:.0f} pixels away on average")
+print(f"{1 - share:.0%} to the others, {rest:.0f} pixels away")
 
 # %% [markdown]
-# The corners, in every photograph! And nothing is as far away as the corners: 161 pixels on
-# average. Take a pencil: four fifths of 161 and one fifth of 113 are about 150, and that's
-# where the dots of block 11 are. The riddle is solved.
+# The corners, in every photograph! And nothing is as far away as the corners. Take a
+# pencil: four fifths of 161 and one fifth of 113 are about 150, and that's where the dots
+# of block 11 are. The riddle is solved.
 #
 # But it's a strange solution. What could be so interesting in the corners of a photograph?
 # These tokens are odd in another way, too. Look how *long* they are, as vectors:
@@ -395,18 +408,19 @@ for words, name in {"grey": "emptied", "swapped": "swapped"}.items():
     print(f"{words:8} {there:.1f} giants per photograph")
 
 # %% [markdown]
-# About a quarter, and that's the price of grey anywhere: in the middle it costs as much. So
-# the picture in a corner counts for little. (It counts for something: when grey, only
-# three in four become giants.) The last bar has four patches of the middle trade positions
-# with the corners. Now the giants are in the *middle*. It's the position that makes them.
+# About a quarter. But grey costs that much anywhere, even in the middle, perhaps because
+# the network has never seen such a patch. So the picture in a corner counts for little. (It
+# counts for something: of the grey corners, only seven in ten become giants.) For the last
+# bar, four patches in the middle and the corners swapped positions, and now the giants are
+# in the *middle*. It's the position that makes them.
 #
 # So a corner token isn't about its patch any more. Is it a notepad, which the others write
-# on and read? Or only a place to look at if you have nothing to look for? Either way the
+# on and read? Or just somewhere to look when there's nothing to look for? Either way the
 # answers need it, and a corner is a good place for it, since there's rarely anything to
 # lose there.
 #
-# Tokens like these were found in large models in 2023, in random background patches
-# ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588)). The authors gave their models
+# Tokens like these were found in large models in 2023, in background patches at no fixed
+# place ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588)). The authors gave their models
 # four extra tokens, *registers*, and trained them anew. The giants went there, and maps of
 # attention became clean. Our model is from 2021, small, and already trained. Can we still
 # give it registers?
@@ -415,8 +429,9 @@ for words, name in {"grey": "emptied", "swapped": "swapped"}.items():
 #
 # If a giant needs little but its position, it doesn't have to be a patch. So we copy the
 # four corner tokens, positions and all, and put the copies next to the class token, as
-# tokens that belong to no patch. The corner patches themselves get the positions of their
-# neighbours, one step inwards (which they share from now on), and become ordinary patches:
+# tokens that belong to no patch. Each corner patch then gets the position of its diagonal
+# neighbour, one step inwards (two patches share it from now on), and becomes an ordinary
+# patch:
 
 # %%
 NEAR = torch.tensor([16, 27, 170, 181])  # one step inwards
@@ -447,22 +462,21 @@ figures.show(*inside.norms(panels))
 
 # %% [markdown]
 # No giant is left in the picture: all four are among the registers, which we've drawn below
-# it. (On the site you can try it with another photograph.)
+# it.
 #
-# <div class="try" data-part="corners"></div>
-#
-# Nobody looks farther than everywhere any more, either:
+# And hardly any head looks farther than everywhere any more:
 
 # %% tags=["hide-input"]
 far_after = interpret.attention_distance(maps_after, (14, 14), 16)
 both = {"as it was": far, "corners moved out": far_after}
 figures.show(*inside.distances(both, UNIFORM))
 kept = maps_after[10][:, :, 5:, 1:5].sum(dim=-1).mean()
-print(f"block 11: {kept:.0%} of the patches' attention go to the registers")
+print(f"block 11: {kept:.0%} of the patches' attention goes to the registers")
 
 # %% [markdown]
-# But don't celebrate yet. The heads do what they did before; it's just that registers, like
-# the class token, aren't anywhere, so they don't count for a distance. The test that counts
+# But don't celebrate yet. The heads do what they did before. It's just that registers, like
+# the class token, aren't anywhere, so they don't count towards the distance (the package's
+# function leaves them out). The test that counts
 # is the loss:
 
 # %% tags=["hide-input"]
@@ -475,7 +489,8 @@ costs(
 
 # %% [markdown]
 # Move the corners inwards and give nothing in return, and the model is as bad as if we had
-# dropped them. Four grey registers bring back most of it. With copies of the corner tokens,
+# dropped them. If the four registers are grey and have only the corners' positions, most of
+# it comes back. With copies of the corner tokens,
 # a thousand photographs can't tell the difference. You've moved four giants out of the
 # picture, in a network that was trained years ago, and it hasn't noticed.
 #
@@ -503,10 +518,10 @@ costs(
 # everywhere equally? Why is it less than the distance to the neighbour?
 #
 # **2.** ★ In rollout, how much of a patch's token is still the patch itself after twelve
-# blocks, if attention never looks at the own patch? And how much of the class token is
+# blocks, if attention never looks at the patch itself? And how much of the class token is
 # itself?
 #
-# **3.** ★★ Change rollout's two halves to 0 and 1, and to 1 and 0. First say what you'll
+# **3.** ★★ Change rollout's two halves to 0 (for the token itself) and 1, and to 1 and 0. First say what you'll
 # see in the maps.
 #
 # **4.** ★★ Take away the class token's row of positions, `positions[:, 0]`, and look at the
@@ -516,7 +531,7 @@ costs(
 # **5.** ★★ Move only *one* corner out of the picture. What becomes of the other three, and
 # what of the distance? Guess, then change `moved_out`.
 #
-# **6.** ★★★ Somebody shows you a rollout map on an X-ray that glows over the lung, as a
+# **6.** ★★★ Somebody shows you a rollout map on an X-ray that glows over the lung, as
 # proof that the network reads the lung. Which three things would you ask for?
 #
 # ## Second reading
@@ -569,7 +584,8 @@ figures.show(*inside.distances(ways, UNIFORM))
 # The loss is the mean cross-entropy of a thousand photographs, one per class of ImageNet.
 # "More" is the difference to the model as it is, with its standard error by bootstrap: we
 # draw a thousand of the photographs again and again, with repeats, and see how much the
-# mean varies. A giant is a token more than four times as long as the median patch.
+# mean varies. A giant is a token more than four times as long as the median patch, and *emptied* means
+# painted grey.
 
 # %% tags=["hide-input"]
 print(f"{'':34}loss   right    more ± error   giants")
@@ -644,7 +660,7 @@ for name, row in seen.items():
 #
 # <details><summary>Solution 3</summary>
 #
-# With 1 for the own token, nothing is ever mixed in, and the class token's row is zero
+# With 1 for the token itself, nothing is ever mixed in, and the class token's row is zero
 # for all patches. With 0, each block keeps nothing, and you multiply twelve maps. You get
 # another map for each photograph, with something in common with the first. So part of
 # what you see in a rollout map comes from a "half" that nobody has measured.
@@ -661,8 +677,8 @@ for image in range(5):
 # %% [markdown]
 # <details><summary>Solution 4</summary>
 #
-# There are, the same four in all five photographs. Where the class token says it is has
-# nothing to do with them.
+# There are, the same four in all five photographs. The class
+# token's position has nothing to do with them.
 #
 # </details>
 

@@ -153,76 +153,6 @@
     place.append(found);
   }
 
-  // ------------------------------------------- chapter 15: the four corners
-
-  const CHANGED = { "": "as they are", dropped: "dropped",
-    "inner dropped": "there, but four in the middle dropped",
-    "moved out": "moved out of the picture" };
-  const GIANT = 100; // longer than this; all others are under 40
-
-  /** Lengths (1 + n) as a picture on a logarithmic scale, 5 to 600; what has no
-      place in it is below. `places`: the patch of each token after the first. */
-  function lengthsMap(lengths, places, rows, columns) {
-    const canvas = make("canvas", { width: columns, height: rows + 2,
-      role: "img", class: "try-lengths" });
-    const pen = canvas.getContext("2d");
-    places.forEach((place, i) => {
-      const bright = Math.log(lengths[1 + i] / 5) / Math.log(600 / 5);
-      const share = Math.min(100, Math.max(0, 100 * bright));
-      pen.fillStyle = `color-mix(in srgb, #fee838 ${share}%, #00224e)`;
-      pen.fillRect(place % columns, Math.floor(place / columns), 1, 1);
-    });
-    const giants = (inside) => places.filter((place, i) =>
-      place < rows * columns === inside && lengths[1 + i] > GIANT).length;
-    const outside = giants(false) ? `, ${giants(false)} outside` : "";
-    canvas.setAttribute("aria-label",
-      `Giants: ${giants(true)} in the picture${outside}`);
-    return canvas;
-  }
-
-  /** For each token after the first the patch it stands for; notepads are in
-      the second row below the picture. */
-  function placesOf(how, rows, columns) {
-    const square = (i) => [i * columns + i, (i + 1) * columns - 1 - i,
-      (rows - 1 - i) * columns + i, (rows - i) * columns - 1 - i];
-    const gone = { dropped: square(0), "inner dropped": square(4) }[how] ?? [];
-    const places = [...Array(rows * columns).keys()]
-      .filter((place) => !gone.includes(place));
-    if (how !== "moved out") return places;
-    return [...places, ...[3, 5, 7, 9].map((x) => (rows + 1) * columns + x)];
-  }
-
-  function corners(place) {
-    const found = make("div", { class: "try-switch", hidden: true });
-    onceLoaded(place, "Move the corners yourself", (model) => {
-      const { image_size: [h, w], patch_size: [p, q] } = model.config;
-      const [asked, name] = choice("Show it", NAMED, () => change());
-      const [moved, how] = choice("The corners are", CHANGED, () => change());
-      const said = make("p", { class: "try-head", "aria-live": "polite" });
-      const answer = make("div");
-      const picture = make("div");
-      found.append(picture, make("div", { class: "try-controls" }, asked, moved),
-        make("div", {}, said, answer));
-
-      const change = () => ask().catch(tell(answer));
-      const ask = newest(async () => {
-        answer.setAttribute("aria-busy", "true");
-        const { pixels } = await read(name.value, model);
-        const changes = how.value ? { corners: how.value } : {};
-        const { top, lengths } = await model.classify(pixels, changes);
-        const places = placesOf(how.value, h / p, w / q);
-        const map = lengthsMap(lengths, places, h / p, w / q);
-        picture.replaceChildren(map);
-        said.textContent = map.getAttribute("aria-label");
-        answer.replaceChildren(bars(top.slice(0, 3)));
-        answer.removeAttribute("aria-busy");
-      });
-      found.hidden = false;
-      change();
-    });
-    place.append(found);
-  }
-
   // --------------------------------------------- chapter 20: a patch's kin
 
   /** Bytes of a text in base64, as numbers from -128 to 127. */
@@ -312,7 +242,7 @@
 
   vitedu.kinOf = kinOf;
 
-  const SWITCHES = { compass, parts, mixup, corners, kin };
+  const SWITCHES = { compass, parts, mixup, kin };
   for (const place of document.querySelectorAll(".try")) {
     SWITCHES[place.dataset.part]?.(place);
   }

@@ -222,59 +222,25 @@
     // ----------------------------------- chapter 4: the Vision Transformer
 
     /** Equations (1) to (4): pixels (c, h, w) -> logits, every block's maps,
-        `after`, the head's logits after each, and the tokens' `lengths` in the
-        end. `changes`: see CHANGES. */
+        and `after`, the head's logits after each. `changes`: see CHANGES. */
     function vit(pixels, model, config, changes) {
       const { proj } = model.patch_embed; // E
       const words = linear(patchify(pixels, config), proj); // (n, d)
       const d = config.embed_dim;
-      let x = new Float32Array(model.pos_embed.length); // (n + 1, d)
+      const x = new Float32Array(model.pos_embed.length); // (n + 1, d)
       x.set(model.cls_token);
       for (let to = 0; to < words.length / d; to++) {
         const from = changes.order?.[to] ?? to;
         x.set(words.subarray(from * d, (from + 1) * d), (to + 1) * d);
       }
       if (changes.positions !== false) add(x, model.pos_embed); // equation (1)
-      if (changes.corners) {
-        x = cornered(x, model.pos_embed, config, changes.corners);
-      }
       const maps = [], after = [];
       Object.values(model.blocks).forEach((block, l) => {
         const isLeftOut = changes.drop?.includes(l);
         maps.push(isLeftOut ? null : encoderBlock(x, block, config, changes));
         after.push(answer(x, model, config, changes));
       });
-      const lengths = Array.from({ length: x.length / d }, (_, i) =>
-        Math.hypot(...x.subarray(i * d, (i + 1) * d)));
-      return { logits: after.at(-1), maps, after, lengths };
-    }
-
-    /** Chapter 15: tokens (n + 1, d) without the corners or four patches of the
-        middle; or with the corners moved inwards, and copies of what they were
-        behind all others. */
-    function cornered(x, positions, config, how) {
-      const { image_size: [h, w], patch_size: [p, q], embed_dim: d } = config;
-      const [rows, columns] = [h / p, w / q];
-      const token = (i, j) => 1 + i * columns + j;
-      const square = (i) => [[i, i], [i, columns - 1 - i], [rows - 1 - i, i],
-        [rows - 1 - i, columns - 1 - i]].map((place) => token(...place));
-      const corners = square(0);
-      const gone = { "moved out": [], dropped: corners,
-        "inner dropped": square(4) }[how];
-      const kept = [...Array(x.length / d).keys()];
-      const order = kept.filter((i) => !gone.includes(i));
-      if (how === "moved out") order.push(...corners);
-      const y = new Float32Array(order.length * d);
-      order.forEach((from, to) =>
-        y.set(x.subarray(from * d, (from + 1) * d), to * d));
-      if (how !== "moved out") return y;
-      square(1).forEach((near, i) => {
-        for (let k = 0; k < d; k++) {
-          const at = corners[i] * d + k;
-          y[at] += positions[near * d + k] - positions[at];
-        }
-      });
-      return y;
+      return { logits: after.at(-1), maps, after };
     }
 
     /** Equation (4) and the head: tokens (n + 1, d) -> logits. */
@@ -305,7 +271,6 @@
   const FILES = { "mnist-tiny": "mnist-tiny.js", "ViT-Ti/16": "vit-ti-16.js" };
   const among = (x, n) => Number.isInteger(x) && x >= 0 && x < n;
   const PARTS = ["plus signs", "norms", "attention", "MLPs"];
-  const CORNERS = ["dropped", "inner dropped", "moved out"];
   // For each change what it is, and whether `x` is one for these sizes.
   const CHANGES = {
     order: ["the patches' numbers in another order", (x, { n }) =>
@@ -315,7 +280,6 @@
       Array.isArray(x) && x.every((l) => among(l, depth))],
     head: ["a head, from 0 on", (x, { num_heads }) => among(x, num_heads)],
     without: [`one of ${PARTS.join(", ")}`, (x) => PARTS.includes(x)],
-    corners: [`one of ${CORNERS.join(", ")}`, (x) => CORNERS.includes(x)],
   };
   const here = document.currentScript.src;
   const loading = new Map(); // name -> promise of a model

@@ -132,8 +132,9 @@ def looked_at(
     images: Sequence[Tensor],
     maps: Mapping[str, Sequence[Tensor]],
     answers: Sequence[str],
+    bright: str = "its answer came from",
 ) -> "tuple[Figure, str]":
-    """Photographs (3, h, w), and beside each what its answer came from.
+    """Photographs (3, h, w), and beside each a map, bright where `bright` says.
 
     `maps` are (gh, gw) by title. Those of a photograph share one scale, from
     the lowest share to the highest.
@@ -163,8 +164,8 @@ def looked_at(
             )
             axes.set_title(title, fontsize=11)
     alt = (
-        "Photographs, and beside each a map, bright where its answer came "
-        f"from: {', '.join(answers)}."
+        f"Photographs, and beside each a map, bright where {bright}. Their "
+        f"answers: {', '.join(answers)}."
     )
     return figure, alt
 

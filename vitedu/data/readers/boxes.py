@@ -51,7 +51,7 @@ def load_boxes(
 ) -> BoxedSet:
     """Read a set of boxes: from `data`, $VITEDU_DATA/NAME, the cache, or here.
 
-    A clone of https://github.com/Shenggan/BCCD_Dataset is read as it is. Boxes
+    A clone of Shenggan/BCCD_Dataset, from GitHub, is read as it is. Boxes
     without area are left out.
     UserError: no such set, or `data` or a file isn't what it should be.
     """

@@ -34,17 +34,15 @@ from vitedu.interpret import (
     deletion_curve,
 )
 from vitedu.interpret.removal import SHARES
+from vitedu.interpret.tokens import TIMES
 from vitedu.model import ViT, record_attention
 
 TARGET = Path(__file__).parents[1] / "vitedu/results/inside-photographs.json"
 CORNERS, INNER = [0, 13, 182, 195], [60, 65, 130, 135]  # patches, from 0
 AT_CORNERS = [1 + i for i in CORNERS]  # tokens
 NEAR = [15, 26, 169, 180]  # the corners' neighbours towards the middle
-GIANT = 4  # times the median norm, as in `interpret.outlier_tokens`
 BATCH = 50
 DRAWS = 2_000
-
-
 # measures a batch: model, images, labels, mean patch
 Part = Callable[[ViT, Tensor, Tensor, Tensor], dict[str, Tensor]]
 
@@ -159,7 +157,7 @@ def corners(
         logits = model.forward_head(model.norm(tokens))
         loss = F.cross_entropy(logits, labels, reduction="none")
         norms = tokens.norm(dim=-1)
-        giant = norms > GIANT * norms[:, 1:].median(dim=1, keepdim=True).values
+        giant = norms > TIMES * norms[:, 1:].median(dim=1, keepdim=True).values
         found[name] = torch.stack(
             [
                 loss,
@@ -232,10 +230,10 @@ def looks(
     }
     cleared = [layer.clone() for layer in maps]
     for layer in cleared:  # nothing is taken from the corners
-        layer[..., [1 + i for i in CORNERS]] = 0
+        layer[..., AT_CORNERS] = 0
     distances["without corners"] = attention_distance(cleared, (14, 14), 16)
     to_corners = torch.stack(
-        [layer[:, :, 1:, [1 + i for i in CORNERS]].sum(-1) for layer in maps]
+        [layer[:, :, 1:, AT_CORNERS].sum(-1) for layer in maps]
     )  # (layers, b, heads, 196)
     distances["share of the corners"] = to_corners.mean(dim=(1, 3))
     tokens = model.embed(images)

@@ -103,13 +103,7 @@ def measure(name: str, runs: Path, data: Dataset) -> dict[str, Any]:
         model = vitedu.load(out)
         seconds.append(run.result["wall_seconds"])
         tests.append(right(model, data.test, 10_000))
-        learned.append(
-            right(
-                model,
-                data.train,
-                10_000,
-            )
-        )
+        learned.append(right(model, data.train, 10_000))
         similarity = position_similarity(model)
         with torch.no_grad(), record_attention(model) as attention:
             model(digits)

@@ -67,7 +67,7 @@ figures.show(*drawings.table(accuracies))
 
 # %% [markdown]
 # Each point is a network that saw the 303 million photographs of JFT, seven or fourteen times
-# over, and was then fine-tuned on five data sets, one after the other: ImageNet, the two
+# over, and was then fine-tuned separately on each of five data sets: ImageNet, the two
 # CIFARs, Pets and Flowers. The height is the mean of the five accuracies. The axis below has
 # equal steps for equal *factors*: from fifty to a hundred is as far as from a thousand to two
 # thousand. A hybrid is a ViT that reads a ResNet's map instead of patches ([chapter
@@ -313,7 +313,7 @@ print("checked: it's less than 90%")
 
 # %% [markdown]
 # It should be nine in ten. With so few points, a bootstrap is too sure of itself, because draws from
-# six networks can't show you a seventh. Take our intervals as the least you should doubt.
+# six networks can't show you a seventh. Take our intervals as too narrow.
 #
 # ## Two ways to fool yourself
 #
@@ -376,8 +376,8 @@ print("checked: it's about 2 on ImageNet, and more than 17 on Flowers")
 
 # %% [markdown]
 # On ImageNet it's about two. On Flowers it's *forty*, and that pulls the mean up. The ViTs
-# have all but solved Flowers: H/14 gets some eighteen pictures wrong. The smallest ResNet gets
-# twenty times as many wrong. So "two to four" depends on which data sets
+# have all but solved Flowers: H/14 gets some eighteen pictures wrong. (Forty times 200 exaFLOPs is more than any ResNet here got, so that
+# number is itself a fit beyond its points.) So "two to four" depends on which data sets
 # you average, and on how nearly solved they are.
 #
 # ## Where hybrids fade
@@ -418,10 +418,11 @@ figures.show(*drawings.times(budgets, ratio, low, high))
 #
 # **Three sentences to take along:**
 #
-# 1. Compute and error follow a power law, a straight line in logarithms, and an advantage is
+# 1. Within these points, compute and error roughly follow a power law, a straight line in
+#    logarithms, and an advantage is
 #    the distance between two lines to the right.
 # 2. A few points give you a number, and the bootstrap says how little to trust it: "two to
-#    four times" is three to six at one budget and one to four at another.
+#    four times" is three to six at one budget and 1.4 to 4 at another.
 # 3. No fit warns you of a wrong unit, of a floor, or of an average that one data set rules.
 #
 # Every one of these networks had a label for every photograph. Labels are what you'd run out of first. **Can a ViT learn from photographs that nobody has labelled?** That's chapter

@@ -15,7 +15,7 @@ import vitedu
 # belong to the shape. The network stays frozen, as in [chapter 13](13_few_shot.ipynb), and
 # on its tokens we put a single matrix, found by a formula. (Folded cells have `drawn`, which
 # draws pictures and masks, and `tokens`, which gives what the patches hold after a block.
-# You'll see `coverage` and `ridge` line by line.)
+# You'll see `ridge` line by line.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -151,7 +151,7 @@ F.avg_pool2d(odd[:, None].float(), 16).shape
 
 # %% [markdown]
 # The last ten rows and columns are gone without a word. If you then resize the *picture* to
-# fit, every mask is shifted against it. The package's function tells you:
+# fit, no mask fits it any more. The package's function tells you:
 
 # %% tags=["raises-exception", "failure"]
 coverage(odd, 16)
@@ -543,11 +543,11 @@ print("check: white cells are found best by every head")
 #
 # White cells, though they're so few: they're large and violet, and mostly alone. Red cells
 # suffer from clumps, and from cells that nobody boxed: find one of those, and it counts as a
-# mistake. A platelet is only two or three patches wide, and a box that's off by half a
-# patch each way has lost its IoU of 0.5. (With so few platelets, their number is shaky,
+# mistake. A platelet is only two or three patches wide. If it's two, a box that's half a
+# patch off across and down falls below an IoU of 0.5. (With so few platelets, their number is shaky,
 # too: on the validation pictures, the same ridge head gets more than ten points fewer.)
 #
-# Detectors trained as a whole on these cells do better: [Joshi et al.
+# Detectors trained end to end on these cells do better: [Joshi et al.
 # 2022](https://doi.org/10.15359/ru.36-1.28) report a mean of 85%, [Chen et al.
 # 2025](https://doi.org/10.1049/cvi2.12341) 95%. (Splits differ, so don't compare the last
 # digit.) All their weights have learned from blood. Ours have learned from
@@ -577,8 +577,7 @@ figures.show(*beyond.counted(cells, KINDS))
 # | [DINOv2](https://arxiv.org/abs/2304.07193) (Oquab et al. 2023) | no labels and no new parts, but a loss for patches in training, so that frozen tokens and a linear head suffice |
 # | [DINOv3](https://arxiv.org/abs/2508.10104) (Siméoni et al. 2025) | a second loss that keeps the likeness of patches from fading in long training |
 #
-# The curves above show why DINOv3 bothered: in our network, too, the last blocks know less
-# about *where* than those in the middle.
+# Our curves above show a related weakness: the last blocks know less about *where* than those in the middle.
 #
 # ## Your own photograph
 #

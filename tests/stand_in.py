@@ -9,6 +9,10 @@ is drawn there is drawn. PyTorch's fake tensors see less: they take indices from
 the CPU, and they have no numbers on the CPU either.
 
 What it can't see: kernels, formats of numbers, whether memory is pinned.
+
+`with WithNumbers(): ...` is for whole notebooks, which print and draw what a
+network found. There a tensor on the device keeps its numbers on the CPU, behind
+a door: mixing devices raises, and so does handing it to NumPy as it is.
 """
 
 from contextlib import ExitStack
@@ -131,3 +135,121 @@ class _Operations(TorchDispatchMode):
             source.shape, dtype=kwargs.get("dtype") or source.dtype
         )
         return args[0].copy_(zeros) if name == "aten::copy_" else zeros
+
+
+class WithNumbers(ExitStack):
+    """The block in which "meta" is a device whose tensors have numbers.
+
+    `operations` counts what ran there.
+    """
+
+    operations = 0
+
+    def __enter__(self) -> "WithNumbers":
+        self.enter_context(_Doors())
+        self.enter_context(_Device(self))
+        return self
+
+
+class Behind(Tensor):
+    """A tensor that says it's on the device; its numbers are on the CPU."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, numbers: Tensor, device: "_Device") -> "Behind":
+        return Tensor._make_wrapper_subclass(
+            cls,
+            numbers.shape,
+            strides=numbers.stride(),
+            storage_offset=numbers.storage_offset(),
+            dtype=numbers.dtype,
+            device=META,
+        )
+
+    def __init__(self, numbers: Tensor, device: "_Device") -> None:
+        self.numbers, self.device_mode = numbers, device
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item() if self.ndim == 0 else str(self), spec)
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        (found, *_) = (x for x in tree_leaves(args) if isinstance(x, Behind))
+        return found.device_mode.run(function, args, kwargs or {})
+
+
+class _Doors(TorchFunctionMode):
+    """What a subclass of Tensor is refused, though a GPU's tensor is not."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        is_behind = bool(args) and isinstance(args[0], Behind)
+        if is_behind and function is Tensor.tolist:
+            return args[0].cpu().tolist()
+        if is_behind and function is Tensor.numpy and kwargs.get("force"):
+            return args[0].detach().cpu().numpy()
+        to = kwargs.get("device")
+        if function in MAKES and to is not None and torch.device(to) == META:
+            made = function(*args, **kwargs | {"device": "cpu"})
+            return made.to(META)
+        return function(*args, **kwargs)
+
+
+class _Device(TorchDispatchMode):
+    """Computes on the CPU what is asked of the device."""
+
+    def __init__(self, counter: WithNumbers) -> None:
+        super().__init__()
+        self.counter = counter
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if Behind not in types and kwargs.get("device") is None:
+            return function(*args, **kwargs)
+        return self.run(function, args, kwargs)
+
+    def run(self, function: Any, args: Any, kwargs: Any) -> Any:
+        name, to = function._schema.name, kwargs.get("device")
+        there: list[Behind] = []
+        here: list[Tensor] = []
+
+        def numbers(each: Any) -> Any:
+            if isinstance(each, Behind):
+                there.append(each)
+                return each.numbers
+            if isinstance(each, list | tuple):
+                return [numbers(x) for x in each]
+            if isinstance(each, Tensor) and each.ndim:
+                here.append(each)
+            return each
+
+        def behind(each: Any) -> Any:
+            if isinstance(each, list | tuple):
+                return type(each)(behind(x) for x in each)
+            if not isinstance(each, Tensor):
+                return each
+            same = [x for x in there if x.numbers is each]
+            return same[0] if same else Behind(each, self)
+
+        bare = [numbers(each) for each in args]
+        options = {key: numbers(each) for key, each in kwargs.items()}
+        if to is not None:
+            options["device"] = torch.device("cpu")
+        # a GPU takes indices from the CPU, though it waits for them
+        may_mix = (*COPIES, "aten::index", "aten::index_put_")
+        if there and here and name not in may_mix:
+            raise Mixed(f"{name}: {len(here)} of its tensors on the CPU")
+        found = function(*bare, **options)
+        self.counter.operations += bool(there)
+        if name.endswith("_") and not name.endswith("__"):
+            return args[0]
+        if to is not None:
+            return behind(found) if to == META else found
+        return behind(found) if there else found

@@ -1,0 +1,170 @@
+"""Chapters on a GPU that isn't there: what they choose, and that they run.
+
+`python -m pytest tests/test_tiers.py -k choose` takes a second. The others run
+whole notebooks, small, on a stand-in for a GPU (`tests/stand_in.py`).
+"""
+
+import ast
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import matplotlib
+import pytest
+import torch
+
+from tests.stand_in import META, Mixed, WithNumbers
+from vitedu import results, train
+
+ROOT = Path(__file__).parents[1]
+jupytext = pytest.importorskip("jupytext", reason="the book isn't installed")
+sys.path.insert(0, str(ROOT / "tools"))
+notebooks = importlib.import_module("notebooks")
+
+CHAPTERS = {
+    path.stem[:2]: path
+    for path in notebooks.text_paths()
+    if "tier_of" in path.read_text()
+}
+# Steps of training at tier gpu times the encoder blocks that each goes through.
+BLOCK_STEPS = {
+    # 137 epochs of 50,000 digits
+    "05": 137 * 782 * 2,
+    # two whole runs and two of two epochs
+    "06": (2 * 40 + 2 * 2) * 391 * 4,
+    # three formats, five seeds, four epochs of 30,000 digits; 2,000 other steps
+    "07": (3 * 5 * 4 * 469 + 2_000) * 2,
+    # five epochs twice, two twice, and two short ones, of 244 photographs
+    "11": 16 * 8 * 12,
+    # seven networks, a convolution's block counted like an encoder's, and one
+    "14": 7 * 5_000 * 4 + 1_875 * 4,
+}
+# of the CPU's part: a chapter's own minutes without its training
+REST = {"05": 1, "06": 2, "07": 1, "11": 2, "14": 1}
+
+
+def code(path):
+    """The sources of a chapter's code cells, without the one for setup."""
+    cells = jupytext.read(path, fmt="py:percent").cells
+    return [each.source for each in cells if each.cell_type == "code"][1:]
+
+
+def choosing(path):
+    """The cell of tier and device, then the statements that choose sizes."""
+    first, *others = code(path)
+    kept = []
+    for line in ast.parse("\n".join(others)).body:
+        names = {x.id for x in ast.walk(line) if isinstance(x, ast.Name)}
+        if isinstance(line, ast.Assign) and names & {"TIER", "SMOKE", "SIZES"}:
+            kept.append(ast.unparse(line))
+    return first, kept
+
+
+def test_the_chapters_that_ask_for_a_gpu():
+    assert [*CHAPTERS] == ["05", "06", "07", "08", "11", "14"]
+
+
+@pytest.mark.parametrize("number", CHAPTERS)
+@pytest.mark.parametrize("tier", [None, "smoke", "cpu", "gpu"])
+@pytest.mark.parametrize("has_gpu", [True, False])
+def test_a_chapter_chooses_device_and_sizes_by_its_tier(
+    number, tier, has_gpu, monkeypatch, capsys
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: int(has_gpu))
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    monkeypatch.delenv("VITEDU_TIER", raising=False)
+    if tier:
+        monkeypatch.setenv("VITEDU_TIER", tier)
+    first, sizes = choosing(CHAPTERS[number])
+    found = {}
+    exec(first, found)
+    chosen = tier or ("gpu" if has_gpu else "cpu")
+    device = "cuda" if has_gpu and chosen == "gpu" else "cpu"
+    assert found["TIER"] == chosen and found["device"].type == device
+    assert f"tier {chosen}, seed 0, {device}" in capsys.readouterr().out
+    found["Path"] = Path  # for the statements between
+    for line in sizes:
+        exec(line, found)
+    if number == "05":  # the recipe of tier cpu is whole
+        short, long, seeds = (found[x] for x in ("SHORT", "LONG", "SEEDS"))
+        wanted = (1, 8, (0, 1)) if chosen == "smoke" else (2, 15, (0, 1, 2))
+        assert (short, long, seeds) == wanted
+        return
+    assert [*found["SIZES"]] == ["smoke", "cpu", "gpu"]
+    (unpacked,) = (x for x in sizes if x.endswith("SIZES[TIER]"))
+    names = unpacked.removesuffix(" = SIZES[TIER]").strip("()").split(", ")
+    assert tuple(found[x] for x in names) == found["SIZES"][chosen]
+
+
+@pytest.mark.parametrize("number", BLOCK_STEPS)
+def test_minutes_on_a_t4_follow_from_the_recorded_lots(number):
+    """So small a network waits for Python, on a T4 as on the card measured."""
+    metrics = results.read("gpu-ladder")["metrics"]
+    speed = metrics["ViT-Ti-16/float32/speed"]["value"]
+    seconds = 64 / speed / 12  # a step of one block
+    minutes = BLOCK_STEPS[number] * seconds / 60 + REST[number]
+    line = CHAPTERS[number].read_text().splitlines()[1]
+    said = re.search(r"about (\d+) minutes on a T4 \(predicted\)", line)
+    assert 0.8 < minutes / int(said[1]) < 1.25
+
+
+# --- whole notebooks
+
+
+@pytest.fixture
+def gpu(tmp_path, monkeypatch):
+    """Every chapter's device is the stand-in; no GPU's record is there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VITEDU_TIER", "smoke")
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    monkeypatch.setenv("VITEDU_CACHE", f"{tmp_path}")
+    monkeypatch.delenv("VITEDU_DATA", raising=False)
+    monkeypatch.setattr(train, "find_device", lambda name: META)
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda: None)
+    recorded = [x for x in results.names() if not x.startswith("gpu-")]
+    monkeypatch.setattr(results, "names", lambda: recorded)
+    matplotlib.use("agg")
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(True)
+
+
+LOTS = {"06": "5", "07": "2"}  # whose records a chapter shows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [x for x in CHAPTERS if x != "08"])
+def test_a_chapter_runs_on_a_gpu_and_without_its_records(number, gpu, capsys):
+    found = {"__name__": "__main__"}
+    with WithNumbers() as stand_in:
+        for cell in code(CHAPTERS[number]):
+            exec(compile(cell, f"chapter {number}", "exec"), found)
+    assert stand_in.operations > 1_000
+    said = capsys.readouterr().out
+    if number in LOTS:
+        assert f"gpu_day.py --lot {LOTS[number]}" in said
+
+
+def test_chapter_8_shows_a_place_for_records_that_are_not_there(
+    gpu, monkeypatch, capsys
+):
+    cells = [x for x in code(CHAPTERS["08"]) if "results.find(" in x]
+    found = {"results": results, "device": torch.device("cpu")}
+    for cell in cells:
+        exec(cell, found)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("--lot 1") and second.endswith("--lot 8")
+
+
+def test_a_stray_tensor_and_numpy_are_caught():
+    with WithNumbers():
+        there = torch.arange(3.0).to(META)
+        assert (there + 1).sum().item() == 6 and f"{there[1]:.1f}" == "1.0"
+        assert there[torch.tensor([2])].tolist() == [2.0]
+        with pytest.raises(Mixed):
+            there + torch.ones(3)
+        with pytest.raises(RuntimeError):
+            there.numpy()

@@ -343,12 +343,12 @@ def sheets(
 
     figure, grid = chart(WIDTH, 5.6, 2, 2)
     first, *panels = grid.flat
-    first.imshow(sample.numpy(), cmap="gray_r", vmin=0, vmax=1)
+    first.imshow(sample.numpy(force=True), cmap="gray_r", vmin=0, vmax=1)
     first.set(xticks=[], yticks=[])
     first.set_title("a digit where they learned", fontsize=11)
     told = []
     for axes, (name, shares) in zip(panels, read.items(), strict=True):
-        axes.imshow(shares.numpy(), cmap=MAP, vmin=0, vmax=100)
+        axes.imshow(shares.numpy(force=True), cmap=MAP, vmin=0, vmax=100)
         learned = 3.5 / apart  # rows and columns 0 to 3
         size = (min(learned + 0.25, len(shares)),) * 2
         look = {"fill": False, "edgecolor": "white", "linewidth": 2}

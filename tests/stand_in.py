@@ -146,6 +146,13 @@ class WithNumbers(ExitStack):
     operations = 0
 
     def __enter__(self) -> "WithNumbers":
+        # `param.data = ...` would leave the old numbers behind the door
+        future = torch.__future__
+        self.callback(
+            future.set_overwrite_module_params_on_conversion,
+            future.get_overwrite_module_params_on_conversion(),
+        )
+        future.set_overwrite_module_params_on_conversion(True)
         self.enter_context(_Doors())
         self.enter_context(_Device(self))
         return self

@@ -1,6 +1,8 @@
 """benchmarks/gpu_day.py: every lot runs small; what it is refused, and why."""
 
 import importlib
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -20,10 +22,16 @@ with pytest.MonkeyPatch.context() as patch:
     pack = importlib.import_module("lots.pack")
     cifar = importlib.import_module("lots.cifar")
 
+# what PyTorch says where it can't use a GPU
 TOO_OLD = (
     "The NVIDIA driver on your system is too old (found version 11040). Please "
     "update your GPU driver"
 )
+NO_DRIVER = (
+    "Found no NVIDIA driver on your system. Please check that you have an "
+    "NVIDIA GPU and installed a driver from\nhttp://www.nvidia.com/"
+)
+NO_CUDA = "Torch not compiled with CUDA enabled"
 
 
 @pytest.mark.slow
@@ -88,6 +96,27 @@ def no_gpu(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "error",
+    [RuntimeError(TOO_OLD), RuntimeError(NO_DRIVER), AssertionError(NO_CUDA)],
+)
+def test_without_a_gpu_no_record_is_touched(
+    error, tmp_path, no_gpu, monkeypatch, capsys
+):
+    def refuse():
+        raise error
+
+    monkeypatch.setattr(torch.cuda, "init", refuse)
+    (tmp_path / "gpu-steps.json").write_text("as it was")
+    assert gpu_day.main(["--all", "--results", f"{tmp_path}"]) == 2
+    said = capsys.readouterr().err
+    why = str(error).partition(".")[0].partition(" (")[0]
+    assert said.startswith(f"gpu_day: no GPU: {why}")
+    assert said.endswith("--smoke runs every lot small on the CPU\n")
+    assert said.count("\n") == 1
+    assert (tmp_path / "gpu-steps.json").read_text() == "as it was"
+
+
+@pytest.mark.parametrize(
     "words, sentence",
     [
         ([], "choose --list, --lot N, --all, --smoke or --pack"),
@@ -127,11 +156,15 @@ def test_a_card_that_is_too_small_is_one_sentence(
 ):
     room = (1_000_000_000, 4_000_000_000)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: room)
-    monkeypatch.setattr(gpu_day, "LOTS", (fake_lot(without_room),))
+    both = fake_lot(without_room, 1), fake_lot(whole, 2)
+    monkeypatch.setattr(gpu_day, "LOTS", both)
+    (tmp_path / "gpu-steps.json").write_text("as it was")
     assert gpu_day.main(["--smoke", "--results", f"{tmp_path}"]) == 2
     said = capsys.readouterr().err
     assert "1.0 of 4.0 GB free" in said and said.count("\n") == 1
-    assert not [*tmp_path.glob("*.json")]
+    kept = {path.name for path in tmp_path.glob("*.json")}
+    assert kept == {"gpu-steps.json", "gpu-fake2.json"}
+    assert (tmp_path / "gpu-steps.json").read_text() == "as it was"
 
 
 def test_a_lot_that_breaks_off_keeps_what_it_measured(
@@ -237,6 +270,25 @@ def test_a_lot_killed_in_a_piece_goes_on_with_it(tmp_path):
         next(killed)
     assert [each.open for each in run(False)] == [["b"], []]
     assert counts == {"a": 1, "b": 2}
+
+
+@pytest.mark.slow
+def test_a_lot_killed_by_the_system_goes_on_where_it_was(tmp_path):
+    words = ["--smoke", "--lot", "3", "--folder", f"{tmp_path}/lots"]
+    words += ["--results", f"{tmp_path}"]
+    command = [sys.executable, f"{BENCHMARKS}/gpu_day.py", *words]
+    killed = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    measured = (line for line in killed.stdout if "images/s" in line)
+    next(measured), next(measured)  # so the first is written
+    killed.kill()
+    killed.communicate()
+    pieces = [*tmp_path.glob("lots/*/inference/*-*.json")]
+    before = {path: path.read_bytes() for path in pieces}
+    assert killed.returncode < 0 and before
+    assert subprocess.run(command).returncode == 0
+    assert {path: path.read_bytes() for path in before} == before
+    record = results.read_file(tmp_path / "gpu-inference.json")
+    assert record["status"] == "finished"
 
 
 def test_a_piece_that_the_card_has_no_room_for_is_left_out(tmp_path, capsys):

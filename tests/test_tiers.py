@@ -9,6 +9,7 @@ import importlib
 import re
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import matplotlib
 import pytest
@@ -44,15 +45,24 @@ BLOCK_STEPS = {
 REST = {"05": 1, "06": 2, "07": 1, "11": 2, "14": 1}
 
 
+@pytest.fixture(autouse=True)
+def as_before():
+    """What a chapter's first cells set for the whole process."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(True)
+
+
 def code(path):
-    """The sources of a chapter's code cells, without the one for setup."""
+    """The sources of a chapter's code cells."""
     cells = jupytext.read(path, fmt="py:percent").cells
-    return [each.source for each in cells if each.cell_type == "code"][1:]
+    return [each.source for each in cells if each.cell_type == "code"]
 
 
 def choosing(path):
     """The cell of tier and device, then the statements that choose sizes."""
-    first, *others = code(path)
+    _, first, *others = code(path)  # without the setup
     kept = []
     for line in ast.parse("\n".join(others)).body:
         names = {x.id for x in ast.walk(line) if isinstance(x, ast.Name)}
@@ -126,10 +136,6 @@ def gpu(tmp_path, monkeypatch):
     recorded = [x for x in results.names() if not x.startswith("gpu-")]
     monkeypatch.setattr(results, "names", lambda: recorded)
     matplotlib.use("agg")
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-    torch.set_grad_enabled(True)
 
 
 LOTS = {"06": "5", "07": "2"}  # whose records a chapter shows
@@ -143,6 +149,9 @@ def test_a_chapter_runs_on_a_gpu_and_without_its_records(number, gpu, capsys):
         for cell in code(CHAPTERS[number]):
             exec(compile(cell, f"chapter {number}", "exec"), found)
     assert stand_in.operations > 1_000
+    for each in found.values():
+        if isinstance(each, TemporaryDirectory):
+            each.cleanup()
     said = capsys.readouterr().out
     if number in LOTS:
         assert f"gpu_day.py --lot {LOTS[number]}" in said

@@ -552,8 +552,7 @@ print(f"so the step would be {1 / rest:.1f} times as fast")
 # Faster products can't bring more than that on this machine.
 #
 # How fast does it multiply two square matrices, in billions of multiplications and additions
-# a second? (`SIDE` is 512, the number of rows, and on a GPU 4,096; `seconds`, folded, is the
-# median time of a few tries.)
+# a second? (They have `SIDE` rows, here 512. `seconds`, folded, takes the median of a few tries.)
 
 
 # %% tags=["hide-input"]

@@ -255,6 +255,8 @@ class _Device(TorchDispatchMode):
             raise Mixed(f"{name}: {len(here)} of its tensors on the CPU")
         found = function(*bare, **options)
         self.counter.operations += bool(there)
+        if found is None:
+            return None
         if name.endswith("_") and not name.endswith("__"):
             return args[0]
         if to is not None:

@@ -123,6 +123,20 @@ def test_minutes_on_a_t4_follow_from_the_recorded_lots(number):
 # --- whole notebooks
 
 
+class Autocast(torch.autocast):
+    """It knows cuda and cpu; tensors behind the door keep their formats."""
+
+    def __init__(self, device_type, *words, **options):
+        kind = "cpu" if device_type == META.type else device_type
+        super().__init__(kind, *words, **options)
+
+
+class Scaler(torch.amp.GradScaler):
+    def __init__(self, device_type, **options):
+        kind = "cpu" if device_type == META.type else device_type
+        super().__init__(kind, **options)
+
+
 @pytest.fixture
 def gpu(tmp_path, monkeypatch):
     """Every chapter's device is the stand-in; no GPU's record is there."""
@@ -132,6 +146,8 @@ def gpu(tmp_path, monkeypatch):
     monkeypatch.setenv("VITEDU_CACHE", f"{tmp_path}")
     monkeypatch.delenv("VITEDU_DATA", raising=False)
     monkeypatch.setattr(train, "find_device", lambda name: META)
+    monkeypatch.setattr(torch, "autocast", Autocast)
+    monkeypatch.setattr(torch.amp, "GradScaler", Scaler)
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda: None)
     recorded = [x for x in results.names() if not x.startswith("gpu-")]
     monkeypatch.setattr(results, "names", lambda: recorded)

@@ -716,6 +716,8 @@ for name, words in {
 }.items():
     way.append(row(name, words)._replace(learned=()))
 way.append(recipe.Row("... and 45,000 pictures", [long_run]))
+
+# %% tags=["nbval-ignore-output", "hide-input"]
 others = [
     recipe.Row("a larger ViT", [vit]),
     recipe.Row("a CNN, same training time", [cnn]),

@@ -48,8 +48,8 @@ print(x + 1)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 SMOKE = TIER == "smoke"  # only proves that it all runs
-# images, epochs, seeds, rounds of a timing, images of a timed step, and the rows
-# of a square matrix
+# images, epochs, seeds, rounds of a timing, images of a timed step, and rows of
+# a square matrix
 SIZES = {
     "smoke": (320, 1, (0, 1), 1, 1, 512),
     "cpu": (20_000, 2, (0, 1, 2), 5, 4, 512),
@@ -552,7 +552,7 @@ print(f"so the step would be {1 / rest:.1f} times as fast")
 # Faster products can't bring more than that on this machine.
 #
 # How fast does it multiply two square matrices, in billions of multiplications and additions
-# a second? (They have `SIDE` rows, here 512. `seconds`, folded, takes the median of a few tries.)
+# a second? (They have `SIDE` rows, here 512; folded `seconds` takes a median.)
 
 
 # %% tags=["hide-input"]

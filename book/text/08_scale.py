@@ -1088,6 +1088,7 @@ def beside(name, counted, measured):
     print(f"{name:29} {both}")
 
 
+# %% tags=["nbval-ignore-output", "hide-input"]
 WORDS = {"fp32": "float32", "bf16": "bfloat16"}
 lot = results.find("gpu-steps")
 if lot is None:

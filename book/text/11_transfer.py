@@ -35,9 +35,6 @@ from torch import nn
 from vitedu import budget, figures, results
 from vitedu.data import Augment, ImageSource, find_images, load_folder, photo
 from vitedu.data import MissingDataError, folder_of
-from vitedu.figures import photos
-from vitedu.figures.chapters import transfer
-from vitedu.plain import ViT, accuracy, train_step, warmup_cosine
 from vitedu.train import find_device
 from vitedu.train.finetune import tier_of
 
@@ -49,9 +46,11 @@ print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 from vitedu.data.readers.shapes import write_folder
+from vitedu.figures import photos
+from vitedu.figures.chapters import transfer
+from vitedu.plain import ViT, accuracy, train_step, warmup_cosine
 
 # epochs of a long and a short run, images in a batch, drawings in a folder
-# (244 photographs are soon learned, so a GPU takes the sizes of a CPU)
 SIZES = {
     "smoke": (1, 1, 4, 16),
     "cpu": (5, 2, 32, 48),

@@ -504,9 +504,9 @@ assert best[0] > 0.7 and best[1] > 0.7
 print("check: red and white cells are found, and none of them twice")
 
 # %% [markdown]
-# (Where do the numbers come from? The penalty 300 and the overlap 0.3 are among those that
-# 87 pictures chose for the table below. That distances are learned where centreness is above
-# 0.3, that boxes begin at 0.15, and the three scores of `CUTS` are set by hand.)
+# (Where do the settings come from? Penalty and overlap are among those that the validation
+# pictures below had to choose from. The lowest centreness and score, and the three `CUTS`,
+# we set by hand.)
 #
 # Eight pictures to learn from, and nothing but a formula. Both white cells are there, and most
 # of the red ones, some of which nobody had boxed. Clumps are hard, and a platelet is easily

@@ -1,5 +1,5 @@
 # %% [markdown] tags=["links", "remove-cell"]
-# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about two minutes of computing on a laptop, no GPU needed · about 4 minutes on a T4 (predicted)
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about two minutes of computing on a laptop, no GPU needed
 
 # %% tags=["setup", "remove-cell"]
 import vitedu
@@ -26,14 +26,11 @@ from vitedu.data import load_dataset, photo
 from vitedu.figures.chapters import speed
 from vitedu.model import vit_config
 from vitedu.plain import ViT, accuracy, train_step, warmup_cosine
-from vitedu.train import find_device
-from vitedu.train.finetune import tier_of
 
 torch.set_num_threads(1)
 _ = torch.manual_seed(0)
-TIER = os.environ.get("VITEDU_TIER") or tier_of("auto")
-device = find_device("auto" if TIER == "gpu" else "cpu")
-print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
+TIER = os.environ.get("VITEDU_TIER", "cpu")
+print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
 
 # %%
 x = torch.tensor(2048.0, dtype=torch.float16)
@@ -48,17 +45,11 @@ print(x + 1)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 SMOKE = TIER == "smoke"  # only proves that it all runs
-# images, epochs, seeds, rounds of a timing, images of a timed step, and rows of
-# a square matrix
-SIZES = {
-    "smoke": (320, 1, (0, 1), 1, 1, 512),
-    "cpu": (20_000, 2, (0, 1, 2), 5, 4, 512),
-    "gpu": (30_000, 4, (0, 1, 2, 3, 4), 20, 64, 4_096),
-}
-IMAGES, EPOCHS, SEEDS, ROUNDS, BATCH, SIDE = SIZES[TIER]
+# images, epochs, seeds, rounds of a timing, images of a timed step
+SIZES = (320, 1, (0, 1), 1, 1) if SMOKE else (20_000, 2, (0, 1, 2), 5, 4)
+IMAGES, EPOCHS, SEEDS, ROUNDS, BATCH = SIZES
 data = load_dataset("mnist", fallback="digits")
-pixels = data.train.images.to(device) / 127.5 - 1
-digits = data.train.labels.to(device)
+pixels, digits = data.train.images / 127.5 - 1, data.train.labels
 x_learn, y_learn = pixels[:IMAGES], digits[:IMAGES]
 x_held, y_held = pixels[-IMAGES:], digits[-IMAGES:]
 name = (
@@ -71,8 +62,7 @@ print(f"{name}: {len(x_learn):,} to learn from, {len(x_held):,} held out")
 def tiny(seed=0):
     """Chapter 5's 7,850 weights; the seed decides their first values."""
     torch.manual_seed(seed)
-    sizes = {"embed_dim": 16, "depth": 2, "num_heads": 2, "mlp_dim": 64}
-    return ViT(28, 7, 1, 10, **sizes).to(device)
+    return ViT(28, 7, 1, 10, embed_dim=16, depth=2, num_heads=2, mlp_dim=64)
 
 
 # %% tags=["hide-input"]
@@ -100,7 +90,7 @@ def learn(
             for group in optimizer.param_groups:
                 group["lr"] = rate
             losses.append(step(model, optimizer, images[batch], labels[batch]))
-    return model, torch.stack(losses).float().cpu()
+    return model, torch.stack(losses).float()
 
 
 # %% tags=["failure", "nbval-ignore-output"]
@@ -364,7 +354,7 @@ class LossScaler:
 def mixed_step(model, optimizer, images, labels, dtype, scaler, shrink=1):
     """`train_step`, with its products in `dtype`."""
     is_mixed = dtype is not torch.float32
-    with torch.autocast(device.type, dtype, enabled=is_mixed):
+    with torch.autocast("cpu", dtype, enabled=is_mixed):
         loss = F.cross_entropy(model(images), labels)
     optimizer.zero_grad()
     scaler.backward(loss / shrink)
@@ -519,22 +509,12 @@ print("checked: what's kept is what budget says, to the byte")
 # First find out where the time goes, with a *profile*. Here's one training step of your
 # ViT-Ti/16 on this processor, in `float32`, by kind of operation.
 
-
 # %% tags=["nbval-ignore-output", "hide-input"]
-def clock():
-    """Seconds of the processor; on a GPU of the day, when it has finished."""
-    if device.type == "cpu":
-        return time.process_time()
-    torch.accelerator.synchronize()
-    return time.perf_counter()
-
-
-images = torch.randn(BATCH, 3, 224, 224).to(device)
-labels = torch.arange(BATCH).to(device)
-optimizer = torch.optim.AdamW(plain.to(device).parameters())
+images, labels = torch.randn(BATCH, 3, 224, 224), torch.arange(BATCH)
+optimizer = torch.optim.AdamW(plain.parameters())
 step = partial(train_step, plain, optimizer, images, labels)
 step()  # the first one is slower
-times = speed.times_by_kind(step, clock)
+times = speed.times_by_kind(step)
 figures.show(*speed.profile_bars(times))
 
 # %% [markdown]
@@ -552,26 +532,26 @@ print(f"so the step would be {1 / rest:.1f} times as fast")
 # Faster products can't bring more than that on this machine.
 #
 # How fast does it multiply two square matrices, in billions of multiplications and additions
-# a second? (They have `SIDE` rows, here 512; folded `seconds` takes a median.)
+# a second? (`seconds`, folded, is the median CPU time of a few tries.)
 
 
 # %% tags=["hide-input"]
 def seconds(run, *inputs):
-    """The time of one call: the median of a few."""
+    """The processor's time for one call: the median of a few."""
     run(*inputs)
     times = []
     for _ in range(ROUNDS):
-        begin = clock()
+        begin = time.process_time()
         run(*inputs)
-        times.append(clock() - begin)
+        times.append(time.process_time() - begin)
     return max(statistics.median(times), 1e-9)
 
 
 # %% tags=["nbval-ignore-output"]
 rates = {}
 for name, dtype in FORMATS.items():
-    a, b = torch.randn(2, SIDE, SIDE).to(device, dtype)
-    rates[name] = 2 * SIDE**3 / seconds(torch.matmul, a, b)
+    a, b = torch.randn(2, 512, 512).to(dtype)
+    rates[name] = 2 * 512**3 / seconds(torch.matmul, a, b)
     share = rates[name] / rates["float32"]
     print(f"{name:9} {rates[name] / 1e9:6.1f}  {share:7.1%} of float32")
 
@@ -609,11 +589,10 @@ for gpu, half in GPUS.items():
 def operations():
     """By name: what to run, its operations, and the numbers it moves."""
     num_rows = 4 * BATCH * 197  # tokens
-    rows = torch.randn(num_rows, 192).to(device)
-    wide, other, spare = torch.randn(3, num_rows, 768).to(device)
-    kernel = torch.randn(768, 192).to(device)
-    gain = torch.ones(192).to(device)
-    q = torch.randn(12 * BATCH, 197, 64).to(device)
+    rows = torch.randn(num_rows, 192)
+    wide, other, spare = torch.randn(3, num_rows, 768)
+    kernel, gain = torch.randn(768, 192), torch.ones(192)
+    q = torch.randn(12 * BATCH, 197, 64)
     few, many, pairs = rows.numel(), wide.numel(), len(q) * 197 * 197
     product = partial(F.linear, rows, kernel)
     norm = partial(F.layer_norm, rows, (192,), gain, gain)
@@ -636,8 +615,8 @@ for name, (run, count, numbers) in operations().items():
     work = speed.Work(name, count / (4 * numbers), count / spent / 1e9)
     points.append(work)
     bandwidth = 4 * numbers / spent / 1e9  # of the last one, a copy
-square = torch.randn(2 * SIDE, 2 * SIDE).to(device)
-peak = 2 * (2 * SIDE) ** 3 / seconds(torch.matmul, square, square) / 1e9
+square = torch.randn(1024, 1024)
+peak = 2 * 1024**3 / seconds(torch.matmul, square, square) / 1e9
 figures.show(*speed.roofline(peak, bandwidth, points[:-1]))
 
 # %% [markdown] tags=["predict"]
@@ -665,26 +644,22 @@ figures.show(*speed.roofline(peak, bandwidth, points[:-1]))
 # * the small one
 # * both, about equally
 
-
 # %% tags=["hide-input"]
-def climbed(model, measure="speed"):
-    """A measure after each line: line to value."""
-    rungs = [x["name"] for x in record["config"]["rungs"] if x["is_kept"]]
-    metrics = record["metrics"]
-    return {x: metrics[f"{model}/{x}/{measure}"]["value"] for x in rungs}
+record = results.read("gpu-ladder")
+metrics = record["metrics"]
+rungs = [each["name"] for each in record["config"]["rungs"] if each["is_kept"]]
 
 
-MODELS = {"ViT-B/16": "ViT-B-16", "ViT-Ti/16": "ViT-Ti-16"}
-record = results.find("gpu-ladder")
-if record is None:
-    print("not measured yet: python benchmarks/gpu_day.py --lot 2")
-else:
-    ladder = {}
-    for name, model in MODELS.items():
-        speeds = climbed(model)
-        first = speeds["float32"]
-        ladder[name] = {x: each / first for x, each in speeds.items()}
-    figures.show(*speed.ladder(ladder))
+def climbed(model):
+    """The speed after each line, times that of float32."""
+    speeds = {x: metrics[f"{model}/{x}/speed"]["value"] for x in rungs}
+    return {x: speed / speeds["float32"] for x, speed in speeds.items()}
+
+
+ladder = {
+    x.replace("-16", "/16"): climbed(x) for x in ("ViT-B-16", "ViT-Ti-16")
+}
+figures.show(*speed.ladder(ladder))
 
 # %% [markdown]
 # The large network gains with every line, most with the first, TF32. By the data sheet that's
@@ -701,8 +676,8 @@ else:
 # `bfloat16`. That share is called *MFU*, model FLOPs utilisation.
 
 # %% tags=["hide-input"]
-for name, model in MODELS.items() if record else ():
-    shares = [*climbed(model, "mfu").values()]
+for model, name in {"ViT-B-16": "ViT-B/16", "ViT-Ti-16": "ViT-Ti/16"}.items():
+    shares = [metrics[f"{model}/{x}/mfu"]["value"] for x in rungs]
     print(f"{name:10} MFU {shares[0]:2.0f}% in float32, ", end="")
     print(f"{shares[-1]:2.0f}% with all lines")
 
@@ -871,7 +846,7 @@ OPTIMIZERS = {
 }
 for name, build in OPTIMIZERS.items():
     for unscale_first in (True, False):
-        model, scaler = tiny(), torch.amp.GradScaler(device.type)
+        model, scaler = tiny(), torch.amp.GradScaler("cpu")
         optimizer, losses = build(model.parameters()), []
         for x, y in zip(x_learn[:9_600].split(64), y_learn.split(64)):
             losses.append(
@@ -904,7 +879,7 @@ def chain(x):
 
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-tokens = torch.randn(64, 197, 192).to(device)
+tokens = torch.randn(64, 197, 192)
 try:
     if SMOKE:
         raise RuntimeError("takes too long")

@@ -43,13 +43,9 @@ from torch import nn
 from torch.optim import AdamW
 from torch.utils.checkpoint import checkpoint
 
-from vitedu.train import find_device
-from vitedu.train.finetune import tier_of
-
 torch.set_num_threads(1)
-TIER = os.environ.get("VITEDU_TIER") or tier_of("auto")
-device = find_device("auto" if TIER == "gpu" else "cpu")
-print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
+TIER = os.environ.get("VITEDU_TIER", "cpu")
+print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
 
 # %% tags=["hide-input"]
 from vitedu import figures, results
@@ -60,14 +56,8 @@ from vitedu.figures.chapters import scale as drawings
 from vitedu.model import vit_config
 from vitedu.plain import ViT, accuracy, train_step, warmup_cosine
 
-# steps and seeds; the runs stay on the CPU, where bytes are equal, and the GPU
-# measures the memory of a large step ("On a GPU", in the second reading)
-SIZES = {
-    "smoke": (24, (0,)),  # only proves that it all runs
-    "cpu": (120, (0, 1, 2)),
-    "gpu": (120, (0, 1, 2)),
-}
-STEPS, SEEDS = SIZES[TIER]
+SIZES = {"smoke": (24, (0,))}  # only proves that it all runs
+STEPS, SEEDS = SIZES.get(TIER, (120, (0, 1, 2)))
 HALF = STEPS // 2
 temporary = tempfile.TemporaryDirectory()  # it goes when the kernel goes
 folder = Path(temporary.name)
@@ -1058,69 +1048,6 @@ for name, weight in template.named_parameters():
     else:
         of_others.append(weight.detach().max())
 print(f"biases of keys {max(of_keys):.0e}, all others {max(of_others):.0e}")
-
-
-# %% [markdown]
-# ### On a GPU
-#
-# Two things on this page are worth repeating where people train: does the count of memory
-# hold, and do the bytes? For the first, a step of ViT-B/16 on a GPU, counted and measured.
-# (If this notebook runs on a GPU with CUDA, it also measures your step of 32 images, with
-# and without checkpoints.)
-
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-def peak(checkpointing):
-    """Most bytes held in a step of ViT-B/16 with 32 images, on the GPU."""
-    model = vitedu.vit("ViT-B/16").to(device)
-    model.set_grad_checkpointing(checkpointing)
-    optimizer = AdamW(model.parameters())
-    pictures = torch.randn(32, 3, 224, 224).to(device)
-    for _ in range(2):  # Adam's means are there from the second on
-        torch.cuda.reset_peak_memory_stats()
-        train_step(model, optimizer, pictures, torch.arange(32).to(device))
-    return torch.cuda.max_memory_allocated()
-
-
-def beside(name, counted, measured):
-    """A line: what was counted, and what was measured."""
-    both = f"counted {counted / 1e9:5.2f} GB, measured {measured / 1e9:5.2f}"
-    print(f"{name:29} {both}")
-
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-WORDS = {"fp32": "float32", "bf16": "bfloat16"}
-lot = results.find("gpu-steps")
-if lot is None:
-    print("no step measured yet: python benchmarks/gpu_day.py --lot 1")
-else:
-    for kind, count in (("fp32", 64), ("bf16", 64), ("bf16", 256)):
-        counted, measured = (
-            lot["metrics"][f"{kind}-{count}/{name}"]["value"]
-            for name in ("counted_memory", "vitedu/memory")
-        )
-        beside(f"{count} images, {WORDS[kind]}", counted, measured)
-    print(f"{lot['hardware']}, {lot['date']}")
-    print(lot["command"])
-for checkpointing in (False, True) if device.type == "cuda" else ():
-    sizes = {"batch_size": 32, "checkpointing": checkpointing}
-    counted = memory(vit_config("ViT-B/16"), **sizes).total
-    name = f"yours, 32, {'with' if checkpointing else 'no'} checkpoints"
-    beside(name, counted, peak(checkpointing))
-
-# %% [markdown]
-# Counting misses a few percent at most, so you can trust it before you rent a GPU. And the
-# bytes, after a run is killed there, with deterministic kernels and without?
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-lot = results.find("gpu-resume")
-if lot is None:
-    print("not measured yet: python benchmarks/gpu_day.py --lot 8")
-else:
-    for name, metric in lot["metrics"].items():
-        print(f"{name:30} {metric['value']:8.3g}  ({metric['unit']})")
-    print(f"{lot['hardware']}, {lot['date']}")
-    print(lot["command"])
 
 
 # %% [markdown]

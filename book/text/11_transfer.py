@@ -1,5 +1,5 @@
 # %% [markdown] tags=["links", "remove-cell"]
-# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about eight minutes of computing on a laptop, no GPU needed · about 2 minutes on a T4 (predicted)
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about eight minutes of computing on a laptop, no GPU needed
 
 # %% tags=["setup", "remove-cell"]
 import vitedu
@@ -35,28 +35,21 @@ from torch import nn
 from vitedu import budget, figures, results
 from vitedu.data import Augment, ImageSource, find_images, load_folder, photo
 from vitedu.data import MissingDataError, folder_of
-from vitedu.train import find_device
-from vitedu.train.finetune import tier_of
-
-torch.set_num_threads(1)
-_ = torch.manual_seed(0)
-TIER = os.environ.get("VITEDU_TIER") or tier_of("auto")
-device = find_device("auto" if TIER == "gpu" else "cpu")
-print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-from vitedu.data.readers.shapes import write_folder
 from vitedu.figures import photos
 from vitedu.figures.chapters import transfer
 from vitedu.plain import ViT, accuracy, train_step, warmup_cosine
 
+torch.set_num_threads(1)
+_ = torch.manual_seed(0)
+TIER = os.environ.get("VITEDU_TIER", "cpu")
+print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+from vitedu.data.readers.shapes import write_folder
+
 # epochs of a long and a short run, images in a batch, drawings in a folder
-SIZES = {
-    "smoke": (1, 1, 4, 16),
-    "cpu": (5, 2, 32, 48),
-    "gpu": (5, 2, 32, 48),
-}
-LONG, SHORT, BATCH, DRAWN = SIZES[TIER]
+SIZES = (1, 1, 4, 16) if TIER == "smoke" else (5, 2, 32, 48)
+LONG, SHORT, BATCH, DRAWN = SIZES
 scratch = tempfile.TemporaryDirectory()
 here = Path(scratch.name)  # a folder that goes away with this notebook
 try:
@@ -77,8 +70,8 @@ print(f"{len(pictures.train)} to learn from, {len(pictures.test)} to test")
 # square, the way this model wants them, and hands them out in batches.
 
 # %% tags=["nbval-ignore-output"]
-real = vitedu.load("ViT-Ti/16", device=device)
-source = ImageSource(pictures.test, real.preprocess, device=device)
+real = vitedu.load("ViT-Ti/16")
+source = ImageSource(pictures.test, real.preprocess)
 x_test, y_test = next(source.batches(batch_size=len(source)))
 with torch.no_grad():
     logits = torch.cat([real(x) for x in x_test.split(51)])  # (153, 1000)
@@ -128,7 +121,7 @@ def with_new_head(num_classes):
     model.head = nn.Linear(192, num_classes)
     for weight in model.head.parameters():
         nn.init.zeros_(weight)
-    return model.to(device)
+    return model
 
 
 # %% [markdown]
@@ -246,7 +239,7 @@ def finetune_step(weights, velocities, loss, rate):
 # %% tags=["hide-cell"]
 from dataclasses import replace
 
-from vitedu.train import recipe
+from vitedu.train import find_device, recipe
 from vitedu.train import train_step as package_step
 from vitedu.train.optimizer import optimizer_of
 from vitedu.train.precision import build_precision
@@ -265,7 +258,7 @@ state = TrainState(
     *(config, theirs.train(), optimizer),
     *(
         build_schedule("cosine", 0.01, 6, 0.5),
-        build_precision("fp32", torch.device("cpu")),
+        build_precision("fp32", find_device("cpu")),
     ),
 )
 
@@ -332,11 +325,7 @@ figures.show(*transfer.crops(shown))
 # %%
 augment = Augment(crop=0.3, flip=True)
 views = ImageSource(
-    pictures.train,
-    real.preprocess,
-    augment=augment,
-    shuffle=True,
-    device=device,
+    pictures.train, real.preprocess, augment=augment, shuffle=True
 )
 
 
@@ -371,10 +360,7 @@ def finetune(model, views, epochs, lr=0.01):
 
 # %% tags=["nbval-ignore-output"]
 torch.manual_seed(0)
-starts = {
-    "trained": with_new_head(2),
-    "from scratch": ViT(num_classes=2).to(device),
-}
+starts = {"trained": with_new_head(2), "from scratch": ViT(num_classes=2)}
 found, logs = {}, {}
 for name, model in starts.items():
     log = logs[name] = finetune(model, views, LONG)
@@ -472,11 +458,10 @@ for name, each in {**tuned, "momentum": starts["trained"]}.items():
 # $\ln 2 \approx 0.6931$. What will it be after one step?
 
 # %% tags=["failure", "nbval-ignore-output"]
-model = ViT().to(device)
+model = ViT()
 model.load_state_dict(real.state_dict())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-# too late: the optimizer has its list
-model.head = nn.Linear(192, 2).to(device)
+model.head = nn.Linear(192, 2)  # too late: the optimizer has its list
 nn.init.zeros_(model.head.weight)
 nn.init.zeros_(model.head.bias)
 for x, y in islice(views.batches(batch_size=BATCH), 3):
@@ -985,10 +970,10 @@ for checkpointing in (False, True):
 
 # %% tags=["hide-cell", "nbval-ignore-output"]
 torch.manual_seed(0)
-model = ViT().to(device)
+model = ViT()
 model.load_state_dict(real.state_dict())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-model.head = nn.Linear(192, 2).to(device)
+model.head = nn.Linear(192, 2)
 before = model.head.weight.clone()
 for x, y in views.batches(batch_size=BATCH):
     loss = train_step(model, optimizer, x, y)

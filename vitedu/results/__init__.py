@@ -120,11 +120,6 @@ def read(name: str) -> dict[str, Any]:
     return json.loads((FOLDER / f"{name}.json").read_text())
 
 
-def find(name: str) -> dict[str, Any] | None:
-    """One recorded result, or None: it isn't measured yet."""
-    return read(name) if name in names() else None
-
-
 def read_file(path: str | Path) -> dict[str, Any]:
     """A result from its path, checked. UserError: missing, or not a result."""
     result = read_json(path)

@@ -305,11 +305,10 @@ def _legend(figure: "Figure", colors: Mapping[str, str]) -> None:
 
 
 class Stopwatch(TorchDispatchMode):
-    """Adds up the seconds of PyTorch's operations, by kind."""
+    """Adds up the CPU's seconds of PyTorch's operations, by kind."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.clock = clock
         self.seconds = dict.fromkeys((*KINDS, REST), 0.0)
 
     def __torch_dispatch__(
@@ -317,20 +316,18 @@ class Stopwatch(TorchDispatchMode):
     ) -> Any:
         name = func.overloadpacket.__name__
         kind = next((x for x, names in KINDS.items() if name in names), REST)
-        begin = self.clock()
+        begin = time.process_time()
         result = func(*args, **(kwargs or {}))
-        self.seconds[kind] += self.clock() - begin
+        self.seconds[kind] += time.process_time() - begin
         return result
 
 
-def times_by_kind(
-    run: Callable[[], object], clock: Callable[[], float] = time.process_time
-) -> dict[str, float]:
-    """Seconds in one call, by kind of operation, the longest first.
+def times_by_kind(run: Callable[[], object]) -> dict[str, float]:
+    """Seconds of the CPU in one call, by kind of operation, the longest first.
 
     What isn't a kind of KINDS is under "the rest", at the end.
     """
-    with Stopwatch(clock) as stopwatch:
+    with Stopwatch() as stopwatch:
         run()
     ordered = sorted(KINDS, key=lambda kind: -stopwatch.seconds[kind])
     return {kind: stopwatch.seconds[kind] for kind in (*ordered, REST)}

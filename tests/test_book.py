@@ -90,7 +90,6 @@ def test_outputs_come_from_this_code(text):
         ("05_mnist", "MNIST: 50,000 to learn from"),
         ("06_recipe", "cifar10: 5,000 to learn from"),
         ("07_speed", "MNIST: 20,000 to learn from"),
-        ("11_transfer", "ants-bees, ants and bees: 244 to learn from"),
     ],
 )
 def test_stored_outputs_are_of_real_data(name, line):

@@ -42,6 +42,7 @@ PLACES = {
     "mixup": (ROOT / "book/text/06_recipe.py", "mixup"),
     "decay_groups": (ROOT / "book/text/06_recipe.py", "decay_groups"),
     "loss_scaler": (ROOT / "book/text/07_speed.py", "LossScaler"),
+    "finetune_step": (ROOT / "book/text/11_transfer.py", "finetune_step"),
     "accumulated_step": (ROOT / "book/text/08_scale.py", "accumulated_step"),
     "all_reduce": (ROOT / "book/text/08_scale.py", "all_reduce"),
     "power_law": (ROOT / "book/text/18_scaling.py", "power_law"),
@@ -703,6 +704,27 @@ MISTAKES = [
         ],
         "doubles again at once",
     ),
+    # chapter 11
+    ("finetune_step", ["w.grad * shrink", "w.grad"], "isn't clipped"),
+    (
+        "finetune_step",
+        ["w.grad * shrink", "w.grad * min(1.0, 1.0 / w.grad.norm().item())"],
+        "by its own length",
+    ),
+    ("finetune_step", ["min(1.0, 1.0 / norm)", "1.0 / norm"], "made longer"),
+    (
+        "finetune_step",
+        ["add_(g)", "add_(rate * g)", "sub_(rate * v)", "sub_(v)"],
+        "rate is in the velocity",
+    ),
+    ("finetune_step", ["sub_(rate * v)", "sub_(rate * g)"], "aren't used"),
+    ("finetune_step", ["sub_(rate * v)", "add_(rate * v)"], "uphill"),
+    (
+        "finetune_step",
+        ["            w.grad = None\n", ""],
+        "gradients are still there",
+    ),
+    ("finetune_step", ["return norm", "return norm * shrink"], "length before"),
     # chapter 8
     (
         "accumulated_step",

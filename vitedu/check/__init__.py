@@ -19,6 +19,7 @@ from vitedu.check.recipe import decay_groups, mixup
 from vitedu.check.scale import accumulated_step, all_reduce
 from vitedu.check.scaling import bootstrap, power_law
 from vitedu.check.speed import loss_scaler
+from vitedu.check.transfer import finetune_step
 from vitedu.check.verdict import Verdict
 from vitedu.check.vit import initialise, vit
 
@@ -33,6 +34,7 @@ __all__ = [
     "box_targets",
     "decay_groups",
     "encoder_block",
+    "finetune_step",
     "initialise",
     "layer_norm",
     "loss_scaler",

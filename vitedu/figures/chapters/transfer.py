@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, bare, chart
-from vitedu.figures.palette import CLASS, DARK, NIGHT, PALE, STREAM
+from vitedu.figures.palette import ATTENTION, CLASS, DARK, NIGHT, PALE, STREAM
 from vitedu.figures.photos import draw_picture
 from vitedu.figures.schematic import (
     TIMES,
@@ -230,3 +230,49 @@ def bars(
         f"{name} {value:.{places}f}" for name, value in values.items()
     )
     return figure, f"{what[0].upper()}{what[1:]} in {unit}: {listed}."
+
+
+def worst(logits: Tensor, labels: Tensor, count: int) -> list[int]:
+    """The photographs whose right class has the smallest shares."""
+    shares = logits.softmax(dim=1)[range(len(labels)), labels]
+    return shares.argsort()[:count].tolist()
+
+
+def answers(
+    pictures: Tensor,
+    labels: Tensor,
+    names: Sequence[str],
+    before: Tensor,
+    after: Tensor,
+    which: Sequence[int],
+) -> "tuple[Figure, str]":
+    """Photographs (n, 3, h, w) in 0..1, and what two networks say of them.
+
+    `before` and `after` are logits (n, classes); a right answer is green.
+    """
+    columns = 3
+    rows = math.ceil(len(which) / columns)
+    height = rows * (WIDTH / columns + 0.75)
+    figure, grid = chart(WIDTH, height, rows, columns, squeeze=False)
+    told = []
+    for axes in grid.flat:
+        axes.axis("off")
+    for axes, i in zip(grid.flat, which, strict=False):
+        draw_picture(axes, pictures[i])
+        axes.set_title(names[labels[i]], fontsize=12, weight="bold")
+        said = []
+        for row, logits in enumerate((before, after)):
+            share, answer = logits[i].softmax(dim=0).max(dim=0)
+            words = f"{('frozen', 'tuned')[row]}: {names[answer]} {share:.0%}"
+            color = ATTENTION if answer == labels[i] else CLASS
+            label(
+                axes,
+                (0.5, -0.09 - 0.15 * row),
+                words,
+                color,
+                10.5,
+                transform=axes.transAxes,
+            )
+            said.append(words)
+        told.append(f"{names[labels[i]]} ({', '.join(said)})")
+    return figure, f"Photographs and two answers each: {'; '.join(told)}."

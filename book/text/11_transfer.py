@@ -339,6 +339,7 @@ def finetune(model, epochs, lr):
             log.append((loss.item(), norm))
     return log
 
+
 # %% [markdown]
 # Everything's ready. It takes a minute or two.
 
@@ -347,7 +348,9 @@ torch.manual_seed(0)
 tuned = with_new_head(6)
 log = finetune(tuned, EPOCHS, lr=0.01)
 right = round(60 * accuracy(tuned, x_test, y_test, batch_size=20))
-print(f"loss {log[0][0]:.2f} -> {log[-1][0]:.2f}, {right} of 60 test photographs")
+print(
+    f"loss {log[0][0]:.2f} -> {log[-1][0]:.2f}, {right} of 60 test photographs"
+)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 losses, lengths = zip(*log)
@@ -423,7 +426,7 @@ model.head = nn.Linear(192, 6)  # too late: the optimizer has its list
 nn.init.zeros_(model.head.weight)
 nn.init.zeros_(model.head.bias)
 x, y = next(views.batches(batch_size=BATCH))
-for step in range(3):
+for _ in range(3):
     print(f"{train_step(model, optimizer, x, y):.4f}")
 
 # %% [markdown]
@@ -687,7 +690,9 @@ print("the head has not moved:", bool((model.head.weight == head).all()))
 # %% tags=["hide-cell", "nbval-ignore-output"]
 trained, now = real.state_dict(), tuned.state_dict()
 for block in range(12):
-    names = [x for x in now if x.startswith(f"blocks.{block}.") and "weight" in x]
+    names = [
+        x for x in now if x.startswith(f"blocks.{block}.") and "weight" in x
+    ]
     way = sum((now[x] - trained[x]).abs().sum() for x in names)
     size = sum(trained[x].abs().sum() for x in names)
     print(f"block {block + 1:2}: {way / size:.1%}")

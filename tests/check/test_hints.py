@@ -18,7 +18,7 @@ from torch import nn
 
 from vitedu import check, plain
 from vitedu.check import verdict
-from vitedu.evaluate import dense
+from vitedu.evaluate import dense, fewshot
 from vitedu.evaluate.scaling import fitted
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +43,8 @@ PLACES = {
     "decay_groups": (ROOT / "book/text/06_recipe.py", "decay_groups"),
     "loss_scaler": (ROOT / "book/text/07_speed.py", "LossScaler"),
     "finetune_step": (ROOT / "book/text/11_transfer.py", "finetune_step"),
+    "nearest_mean": (ROOT / "book/text/13_few_shot.py", "nearest_mean"),
+    "least_squares": (ROOT / "vitedu/evaluate/fewshot.py", "least_squares"),
     "accumulated_step": (ROOT / "book/text/08_scale.py", "accumulated_step"),
     "all_reduce": (ROOT / "book/text/08_scale.py", "all_reduce"),
     "power_law": (ROOT / "book/text/18_scaling.py", "power_law"),
@@ -77,6 +79,8 @@ def made(text, name):
         "math": math,
         "rearrange": rearrange,
         "power_law": fitted,
+        "whiten": fewshot.whiten,
+        "FewShotClassifier": fewshot.FewShotClassifier,
         "Tensor": torch.Tensor,
         "box_iou": dense.box_iou,
     }
@@ -725,6 +729,52 @@ MISTAKES = [
         "gradients are still there",
     ),
     ("finetune_step", ["return norm", "return norm * shrink"], "length before"),
+    # chapter 13
+    ("nearest_mean", ["argmin", "argmax"], "farthest mean"),
+    (
+        "nearest_mean",
+        ["torch.cdist(xt, means).argmin", "(xt @ means.mT).argmax"],
+        "largest product",
+    ),
+    (
+        "nearest_mean",
+        [
+            "(torch.cdist(xt, means).argmin(dim=1)",
+            "(y[torch.cdist(xt, x).argmin(dim=1)]",
+        ],
+        "nearest photograph",
+    ),
+    ("nearest_mean", [".item()", ".item() * 100"], "is a share"),
+    (
+        "nearest_mean",
+        ["x[y == label]", "x[int(label) :: len(y.unique())]"],
+        "mix the classes",
+    ),
+    (
+        "least_squares",
+        ["2.0 * F.one_hot(y).double() - 1.0", "F.one_hot(y).double()"],
+        "1 and -1",
+    ),
+    ("least_squares", ["correction=0", "correction=1"], "by n - 1"),
+    (
+        "least_squares",
+        [
+            "x = whiten(x, mean, std)",
+            "x = F.pad((x - mean) / std, (0, 1), value=1.0)",
+        ],
+        "has ones",
+    ),
+    (
+        "least_squares",
+        ["x = whiten(x, mean, std)", "x = whiten(x, 0 * mean, std)"],
+        "isn't subtracted",
+    ),
+    ("least_squares", ["(values + l2)", "values"], "no effect"),
+    (
+        "least_squares",
+        ["(vectors / (values + l2))", "(vectors / (values + l2)[:, None])"],
+        "divide the rows",
+    ),
     # chapter 8
     (
         "accumulated_step",

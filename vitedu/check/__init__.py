@@ -12,6 +12,7 @@ which. One module for each chapter that asks you to write something.
 from vitedu.check.attention import attention, multi_head_attention
 from vitedu.check.beyond import box_targets, ridge, suppress
 from vitedu.check.encoder import encoder_block, layer_norm, mlp
+from vitedu.check.few_shot import least_squares, nearest_mean
 from vitedu.check.images import patch_embedding, patchify
 from vitedu.check.inside import attention_distance, position_similarity
 from vitedu.check.mnist import accuracy, train_step, warmup_cosine
@@ -37,10 +38,12 @@ __all__ = [
     "finetune_step",
     "initialise",
     "layer_norm",
+    "least_squares",
     "loss_scaler",
     "mixup",
     "mlp",
     "multi_head_attention",
+    "nearest_mean",
     "patch_embedding",
     "patchify",
     "position_similarity",

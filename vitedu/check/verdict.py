@@ -254,7 +254,7 @@ def difference(
     if not found.isfinite().all():
         return "there is NaN or infinity in the result; do you divide by 0?"
     first = case[0]
-    if isinstance(first, Tensor) and len(first) > 1 and len(found) > 1:
+    if isinstance(first, Tensor) and len(first) > 1 and found.numel() > 1:
         alone = call(theirs, first[:1].clone(), *case[1:])
         if distance(alone, found[:1]) > CLOSE:
             return (

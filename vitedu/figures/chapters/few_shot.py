@@ -21,6 +21,23 @@ RIVAL = "0.45"  # the grey of what is compared
 LOW, HIGH = 0.1, 0.9  # of the draws in a band
 
 
+def shots(rows: Mapping[str, Sequence[Tensor]]) -> "tuple[Figure, str]":
+    """A row of pictures (3, h, w) in -1..1 for each class."""
+    columns = max(map(len, rows.values()))
+    height = len(rows) * (WIDTH - 0.9) / columns
+    figure, grid = chart(WIDTH, height, len(rows), columns, squeeze=False)
+    for line, (name, pictures) in zip(grid, rows.items(), strict=True):
+        for axes, picture in zip(line, pictures, strict=True):
+            draw_picture(axes, picture / 2 + 0.5)
+            axes.set(xticks=[], yticks=[])
+        look = {"rotation": 0, "ha": "right", "va": "center", "fontsize": 11}
+        line[0].set_ylabel(name, **look)
+    return figure, (
+        f"{len(rows) * columns} photographs of waste on white, {columns} each "
+        f"of {', '.join(rows)}."
+    )
+
+
 def likeness(
     features: Tensor, labels: Tensor, names: Sequence[str]
 ) -> "tuple[Figure, str]":

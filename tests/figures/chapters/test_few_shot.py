@@ -71,8 +71,8 @@ def test_the_dip_is_named_and_the_columns_are_marked():
     assert red.get_ydata() == pytest.approx([90, 50, 80])
     assert grey.get_ydata() == pytest.approx([90, 95, 95])
     assert set(mark.get_xdata()) == {193}
-    assert "none: at best 90 % from 10, then down to 50 % from 190" in alt
-    assert "large: at best 95 % from 190, and 95 % from 240" in alt
+    assert "none: 90 % from 10, then down to 50 % from 190" in alt
+    assert "large: 95 % from 240" in alt
     few = {"none": {2: 0.5, 4: 0.6}, "large": {2: 0.5, 4: 0.7}}
     (axes,) = few_shot.dip(few, 193)[0].axes
     assert len(axes.lines) == 2 and not words(axes)

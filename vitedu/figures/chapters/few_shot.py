@@ -211,10 +211,11 @@ def dip(
         numbers = list(by_number)
         look = {"color": color, "linewidth": 2, "markersize": 4}
         axes.plot(numbers, percents, "o-", label=name, **look)
-        peak = percents.index(max(percents))
+        falls = [each - min(percents[i:]) for i, each in enumerate(percents)]
+        peak = falls.index(max(falls)) if max(falls) > 1 else len(falls) - 1
         lowest = min(percents[peak:])
-        words = f"at best {percents[peak]:.0f} % from {numbers[peak]}"
-        if lowest < percents[peak] - 1:
+        words = f"{percents[peak]:.0f} % from {numbers[peak]}"
+        if lowest < percents[peak]:
             where = numbers[percents.index(lowest, peak)]
             words += f", then down to {lowest:.0f} % from {where}"
         end = f"{percents[-1]:.0f} % from {numbers[-1]}"

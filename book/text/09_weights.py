@@ -221,7 +221,7 @@ ours = files["timm, and this book"]["blocks.0.attn.qkv.weight"][2 * 192 :]
 transposed = rearrange(theirs, "d heads hd -> (heads hd) d")
 print(torch.equal(transposed, ours))
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 values = [
     files[row.owner]["".join(row.name)] if row.form != "heads" else transposed
     for row in table
@@ -347,7 +347,7 @@ for name, found in {"your class": logits, "the candle": wrong}.items():
     difference = (found - reference).abs().max() / reference.abs().max()
     print(f"{name}: {difference:.0e} of the largest logit")
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 size = reference.abs().max()
 assert (logits - reference).abs().max() < 1e-6 * size and size > 10
 assert (wrong - reference).abs().max() > 0.1 * size
@@ -374,9 +374,14 @@ print("checked: if both get timm's tensors, the difference is below 1e-10")
 #
 # In chapter 4, a strict load didn't notice four heads instead of three, because no array
 # shows how many there are. But what about a mistake *in* the arrays?
+
+# %% [markdown] tags=["predict"]
+# In `in_our_order`, suppose you flatten `out/kernel` to 192×192 but forget to transpose
+# it. **What will happen?**
 #
-# **In `in_our_order`, suppose you flatten `out/kernel` to 192×192 but forget to transpose
-# it. Will a strict load refuse the arrays? And what will the network say?**
+# * the strict load refuses the arrays
+# * it loads, and the answers are a little less sure
+# * it loads, and the answers are nonsense
 
 # %% tags=["failure", "nbval-ignore-output"]
 careless = dict(state)
@@ -459,10 +464,6 @@ def positions_by_column(state):
 # %% [markdown]
 # The tenth is a classic. Some libraries, like OpenCV, read a photograph with blue first,
 # then green, then red: BGR.
-#
-# **Ten differences. Suppose you count how many of 1,000 photographs the network still
-# gets right with each. Which three cost the most right answers, and which cost none?
-# Write down your guess, because we'll come back to it.**
 
 
 # %% tags=["hide-input"]
@@ -497,7 +498,7 @@ changes["q and k swapped"] = trial("q and k swapped", edit=swap_q_and_k)
 name = "positions by column"
 changes[name] = trial(name, edit=positions_by_column)
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 assert changes["right"] < 1e-3
 assert changes["epsilon 1e-5"] < 0.01 < changes["bilinear resize"]
 assert 0.001 < changes["tanh GELU"] < 0.2
@@ -509,9 +510,11 @@ print("checked: attention's mistakes are large, epsilon's is tiny")
 # (The change in the first row is rounding: this time the network computes in float32.)
 # Some differences turn everything into nonsense, some spare the cat, and five leave the
 # answers alone.
-#
+
+# %% [markdown] tags=["predict"]
 # But three photographs are an anecdote. A recorded run has made the same ten changes, and
-# five more, on 1,000 photographs, one from each class of ImageNet.
+# five more, on 1,000 photographs, one from each class of ImageNet. If nothing is changed, 813
+# are right. **With ImageNet's mean and deviation in place of its own, how many are?**
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 from vitedu import results
@@ -562,9 +565,8 @@ print(f"{record['hardware']}, {record['date']}")
 # numbers the pixels within each patch downwards, *short side 256* scales to that instead
 # of 248, and *epsilon 1e-12* is Hugging Face's.
 #
-# Now look at your guess. Of your ten, swapping q and k costs the most, then come twelve
-# heads and positions by column. Three cost nothing: epsilon, the tanh GELU and bilinear
-# resizing.
+# Of the ten, swapping q and k costs the most, then come twelve heads and positions by
+# column. Three cost nothing: epsilon, the tanh GELU and bilinear resizing.
 #
 # **At the top, next to nothing is left.** Guessing gets one in a thousand right. Two rows
 # are no better than that, and the twelve heads, the best of the four, have 26. All four

@@ -85,7 +85,7 @@ for name, array in large.items():
     if array.shape != small[name].shape:
         print(name, tuple(small[name].shape), "->", tuple(array.shape))
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 same = [name for name in large if large[name].shape == small[name].shape]
 assert all(torch.equal(large[name], small[name]) for name in same)
 assert len(small) - len(same) == 1 and 577 == 24 * 24 + 1
@@ -115,7 +115,7 @@ figures.show(*drawings.numbers({"14×14": grid}, waves))
 spreads = ", ".join(f"{grid[..., k].std():.2f}" for k in waves)
 print("standard deviation of each:", spreads)
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 centred = grid - grid.mean(dim=(0, 1))
 power = centred.square().mean(dim=(0, 1))
 down = centred.mean(dim=1).square().mean(dim=0) / power
@@ -177,19 +177,20 @@ print(W @ torch.tensor([2.0, 6.0, 4.0]))
 # picture $P$ has lines in two directions. $W$ on its left puts new values between those
 # that are above each other, and $W^\top$ on its right does the same from left to right.
 # So the larger picture is $W P \, W^\top$.
-#
-# **Do this one on paper first.** We'll enlarge a little hill from 3×3 values to 5×5:
+
+# %% [markdown] tags=["predict"]
+# On paper first: we'll enlarge a little hill from 3×3 values to 5×5:
 #
 # $$ P = \begin{pmatrix} 0 & 4 & 0 \\ 4 & 8 & 4 \\ 0 & 4 & 0 \end{pmatrix} $$
 #
-# **The second value in the second row of the larger hill falls between four old ones.
-# What is it?**
+# The second value in the second row of the larger hill falls between four old ones.
+# **What is it?**
 
 # %%
 P = torch.tensor([[0.0, 4, 0], [4, 8, 4], [0, 4, 0]])
 print(W @ P @ W.mT)
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 assert torch.allclose(shares(14, 18).sum(dim=1), torch.ones(18))
 assert torch.equal(W @ P @ W.mT, torch.tensor(drawings.LARGER_HILL).float())
 print("checked: each row adds up to 1, and the hill is the one drawn below")
@@ -233,7 +234,7 @@ print(tuple(larger.shape))
 theirs = vitedu.load("ViT-Ti/16", image_size=288).pos_embed
 print(f"largest difference: {(larger - theirs).abs().max():.0e}")
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 for old, new in (((14, 14), (24, 24)), ((3, 5), (7, 4)), ((9, 6), (5, 6))):
     table = torch.randn(1, old[0] * old[1] + 1, 8)
     mine = resize_pos_embed(table, old, new)
@@ -278,8 +279,13 @@ figures.show(*drawings.numbers(both, waves))
 #
 # With the resized tables, the network names Hopper's uniform and the cat at both sizes.
 # A folded `ask` asks for both.
+
+# %% [markdown] tags=["predict"]
+# **What will it call Hopper's uniform with a shortcut?**
 #
-# **What will it call them with the shortcuts? And which shortcut does more harm?**
+# * *military uniform*, a little less sure
+# * something else that people wear
+# * nothing with any sense, such as *coil*
 
 
 # %% tags=["hide-input"]
@@ -365,9 +371,9 @@ print(f"our table    mean {larger.abs().mean():.2f}")
 # %% [markdown]
 # The last line is the mean size of a number in our table. At the worst place, the
 # difference is larger than that, but most differences are small.
-#
-# **How many of the 1,000 photographs will get a different answer if you take a
-# different library's table? And how many more or fewer will be right?**
+
+# %% [markdown] tags=["predict"]
+# **How many of the 1,000 photographs will get another answer if you take timm's table?**
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 modes = {
@@ -395,9 +401,13 @@ for case, words in modes.items():
 # nine tenths of the photograph from its middle. These JPEGs are small, so that's at most
 # 230 pixels. At 256 and beyond, a larger input shows nothing new. It cuts the same scene
 # into finer patches.
+
+# %% [markdown] tags=["predict"]
+# At 160 pixels 751 were right. **And at 384?**
 #
-# **You know three of the seven counts from the table of shortcuts. Which size comes out
-# on top? And is 384 better or worse than 160?**
+# * fewer than at 160
+# * more than at 160, and fewer than the 813 at 224
+# * more than 813
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 SIDES = (160, 192, 224, 256, 288, 320, 384)

@@ -391,7 +391,6 @@ for what, parts in {"all sixty": [test], "six folders": folders}.items():
         share = statistics.mean(share_right(method, *each) for each in parts)
         print(f"{what:11} whitened by {whose:9} mean: {share:.0%}")
 
-
 # %% [markdown]
 # Over all sixty nothing is wrong. Folder by folder, more than half of the right answers are
 # gone: once you subtract the mean of all the paper, little is left that says "paper".
@@ -416,8 +415,13 @@ for shots, fine in {"10": tuned, "50": None, "all": whole}.items():
     row = "{:13.0f}%{:9.0f}%{:14.0f}%".format(*values)
     print(f"{shots:>4} of each   {row}{found}")
 
+
 # %% [markdown]
-# TEXT_TRAINING
+# From ten of each, four ways end within four points of each other. From hundreds of each, every
+# step up pays: the mean has long stopped learning, the two linear layers are seven points ahead
+# of it, and training the network itself nine points ahead of those. (Fine-tuned: three seeds
+# from ten of each, one from all.) So begin with means, and let the number of your photographs
+# decide how far you go.
 #
 # ## Your own, in a second
 #

@@ -175,10 +175,9 @@ figures.show(*resnets.matrices(layers))
 # zero, and the others repeat nine numbers. Attention computes from the picture who
 # listens to whom. If neighbours matter, it has to find that out.
 
-# %% [markdown]
-# **Guess:** you change the pixel in the middle of a picture of 21×21. How many pixels
-# have noticed after one convolution of 3×3, after two, after five? And after one block
-# of a ViT whose words are single pixels?
+# %% [markdown] tags=["predict"]
+# You change the pixel in the middle of a picture of 21×21. After one convolution of 3×3,
+# nine pixels have noticed. **How many have noticed after five?**
 
 # %% tags=["hide-input"]
 from vitedu.plain import EncoderBlock
@@ -270,7 +269,7 @@ def group_norm(x, groups, eps=1e-6):
 change = (group_norm(company, 3)[0] - group_norm(cat, 3)[0]).abs().max()
 print(f"the cat's numbers move by up to {change:.1f} deviations")
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 x = 3 + 2 * torch.randn(2, 64, 5, 6).double()
 assert torch.allclose(group_norm(x, 32), F.group_norm(x, 32, eps=1e-6))
 assert torch.allclose(group_norm(x, 64), F.instance_norm(x, eps=1e-6))
@@ -290,10 +289,13 @@ def standardise(weight: Tensor) -> Tensor:
     return (weight - mean) / (std + 1e-5)
 
 
-# %% [markdown]
-# **Two questions before you run it:** multiply all weights of a layer by ten and add
-# three. What happens to the result? And what does a standardised kernel say about a
-# grey wall, where all pixels are the same?
+# %% [markdown] tags=["predict"]
+# Multiply all weights of a layer by ten and add three, then standardise. **What happens to
+# the result?**
+#
+# * it's ten times as large
+# * it's moved by three
+# * nothing
 
 # %% tags=["nbval-ignore-output"]
 weight = torch.randn(8, 3, 3, 3)
@@ -564,9 +566,13 @@ def at(digits, row, column):
 # taught ([exercise 4](#Exercises)). At its end, the ResNet takes the mean of all
 # places, so it forgets where something was.
 
-# %% [markdown]
-# **Before you run it, imagine three maps of the sheet:** where will the ViT read a
-# digit, where the ResNet, and where the hybrid?
+# %% [markdown] tags=["predict"]
+# Think of three maps of the sheet. **Which network will read a digit in the far corner, where
+# it has never seen one?**
+#
+# * all three
+# * the ResNet, the hybrid partly, the ViT hardly ever
+# * none of them
 
 # %% tags=["nbval-ignore-output"]
 places = [at(x_learn, *place) for place in product(range(4), repeat=2)]
@@ -621,9 +627,12 @@ figures.show(*resnets.sheets(at(x_test[:1], 2, 2)[0, 0], read, APART))
 # more often. Each network has a learning rate of its own, the best of several, and
 # three seeds.
 
-# %% [markdown]
-# **Place your bets:** who wins with a thousand pictures, and who with ten thousand? And
-# who's best on the pictures that it *learned* from?
+# %% [markdown] tags=["predict"]
+# **Who wins with a thousand pictures, and who with ten thousand?**
+#
+# * the ResNet, then the ViT
+# * the ResNet both times
+# * the hybrid both times
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 record = results.read("resnets-on-shapes")
@@ -786,7 +795,7 @@ def furthest(ours, name, size, conv_eps, norm_eps, **fields):
     return gap(ours(x), want)
 
 
-# %% tags=["nbval-check-output", "hide-input"]
+# %% tags=["nbval-check-output", "hide-cell"]
 small = {"num_classes": 10, "depth": 1, "image_size": 64}
 ours = randomise(vitedu.vit("R50+ViT-B/16", **small))
 for module in ours.patch_embed.backbone.modules():

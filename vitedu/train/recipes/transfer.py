@@ -92,8 +92,8 @@ def trashnet(tier: str) -> TrainConfig:
     TrashNet by the recipe `finetune`, in its authors' parts: 328 to validate
     on, 431 to test on. The same object stands in more than one of them, so an
     object of your own is harder. dataset=trashnet-small takes 120 of the
-    photographs, which are in the package. Not run to its end by this project; a
-    linear probe on the frozen features names 84.9 % of the 431.
+    photographs, which are in the package. One seed: 93.97 % of the 431, where a
+    linear probe on the frozen features has 84.9.
     """
     return replace(
         ants_bees(tier),

@@ -249,30 +249,15 @@ def test_memory_of_half_as_wide_numbers_is_half():
         memory(tiny(), batch_size=2, dtype=d)
         for d in (torch.float32, torch.half)
     )
-    assert half == tuple(held // 2 for held in whole)
+    # but for the statistics of norms, which stay float32
+    expected = tuple(held // 2 for held in whole)
+    assert half == pytest.approx(expected, rel=0.01)
 
 
 def test_activations_grow_with_the_batch_and_weights_do_not():
     one, ten = memory(tiny(), batch_size=1), memory(tiny(), batch_size=10)
     assert ten.activations == 10 * one.activations
     assert ten.weights == one.weights
-
-
-@pytest.mark.parametrize(
-    ("config", "options", "sentence"),
-    [
-        (RESNET, {"checkpointing": True}, "blocks of a ViT; measure this"),
-        (RESNET, {"autocast": torch.half}, "stem Patches; measure this model"),
-        (HYBRID, {"autocast": torch.half}, "stem Patches; measure this model"),
-        (tiny(pool="map"), {"checkpointing": True}, "pools .*; measure this"),
-        (replace(HYBRID, pool="map"), {}, "measure this model on its device"),
-        (tiny(position=Relative()), {}, "measure this model on its device"),
-        (tiny(block=Standard(qk_norm=True)), {}, "no norm of q and k"),
-    ],
-)
-def test_what_cannot_be_predicted_is_one_sentence(config, options, sentence):
-    with pytest.raises(UserError, match=sentence):
-        memory(config, **{"batch_size": 1, **options})
 
 
 @pytest.mark.gpu

@@ -173,8 +173,8 @@ def test_split_is_balanced_and_loses_nothing():
 @pytest.mark.parametrize(
     ("share", "sentence"),
     [
-        (0, "share of 0 must be between 0 and 1"),
-        (1.5, "share of 1.5 must be between 0 and 1"),
+        (0, r"share of 0 of 9 samples leaves one part empty"),
+        (1.5, r"1\.5 of 9 samples leaves one part empty"),
         (0.01, r"0\.01 of 9 samples leaves one part empty"),
     ],
 )

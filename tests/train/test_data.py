@@ -394,7 +394,7 @@ def test_where_only_reading_tells_the_labels_a_test_part_is_asked_for(
     here, data
 ):
     with pytest.raises(
-        UserError, match=r"only known by reading it; pass test=.* targets"
+        UserError, match=r"known only when it is read, .*test=.* targets"
     ):
         sources(given_train=data)
     with pytest.raises(

@@ -200,7 +200,8 @@ class Split:
             raise UserError(
                 f"the labels of {self.name} are known only when it is read, so "
                 "no share of each class can be held out; give the parts one by "
-                "one (train=, validation=, test=)"
+                "one (train=, validation=, test=), or give it the attribute "
+                "targets, a list of all labels"
             )
         held_out = hold_out(self.labels, share, seed)
         kept, taken = (x.nonzero()[:, 0] for x in (~held_out, held_out))

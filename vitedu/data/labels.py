@@ -21,10 +21,7 @@ MOST_CLASSES = 100_000
 
 
 def whole_labels(labels: Any, where: str) -> Tensor:
-    """Labels (n,) of any integer type as int64; errors call them `where`.
-
-    UserError: they are not whole numbers.
-    """
+    """Labels (n,) of any integer type as int64; errors call them `where`."""
     if isinstance(labels, Tensor):
         if labels.dtype == torch.int64 and labels.ndim == 1:
             return labels.detach().cpu()

@@ -101,8 +101,16 @@ def locate(
 
 
 def locate_given(name: str, data: str | Path) -> Location:
-    """A set at `data`. UserError: `data` isn't what it needs."""
-    return Location(_given(name, user_path(data)), f"data={data}")
+    """A set at `data`: a folder in one of its layouts, or its single file."""
+    named, path = CATALOGUE[name], user_path(data)
+    if named.kind == "package":
+        raise unfit(path, f"{name} comes with the package, so leave it out")
+    is_file = os.path.isfile(path) and any(not x for _, x in named.layouts)
+    found = _found(named, path) or (path if is_file else None)
+    if found is None:
+        needed = f"give the folder of {named.title}'s files ({_files(named)})"
+        raise unfit(path, needed)
+    return Location(found, f"data={data}")
 
 
 def where() -> dict[str, Location | None]:
@@ -122,7 +130,6 @@ def present(name: str) -> Location | None:
 
 
 def holds(name: str, path: Path) -> bool:
-    """Whether `path` has all files of the array set `name`."""
     return name in sets_of(*ARRAYS) and (
         _found(CATALOGUE[name], path) is not None
     )
@@ -168,20 +175,6 @@ def unfit(data: str | Path, remedy: str) -> UserError:
     return UserError(
         f"data={data} {found}; {remedy}, or give pictures: class folders, in "
         "train/ and val/ or alone"
-    )
-
-
-def _given(name: str, path: Path) -> Path:
-    """Look in `data=`: a folder in one of the layouts, or its single file."""
-    named = CATALOGUE[name]
-    if named.kind == "package":
-        raise unfit(path, f"{name} comes with the package, so leave it out")
-    if (found := _found(named, path)) is not None:
-        return found
-    if os.path.isfile(path) and any(not files for _, files in named.layouts):
-        return path
-    raise unfit(
-        path, f"give the folder of {named.title}'s files ({_files(named)})"
     )
 
 
@@ -240,8 +233,6 @@ def _download(
 
     torch moves it there once its digest is right, so several processes may fill
     the same cache, and a partial file is never taken for the whole.
-
-    MissingDataError: all failed, with each one's reason.
     """
     reasons = []
     before = socket.getdefaulttimeout()

@@ -44,13 +44,8 @@ from vitedu.data.labels import (
 from vitedu.data.locate import holds, locate, present
 from vitedu.data.prepared_index import finished_index
 from vitedu.data.readers import folder as folders
-from vitedu.data.readers import huggingface, shards, torchvision
+from vitedu.data.readers import huggingface, shards, torch_dataset, torchvision
 from vitedu.data.readers.arrays import is_pair, open_pair
-from vitedu.data.readers.torch_dataset import (
-    from_torch,
-    is_hugging_face,
-    open_loader,
-)
 from vitedu.errors import UserError, warn
 from vitedu.files import user_path
 from vitedu.pictures import PreprocessSpec
@@ -165,17 +160,11 @@ def as_source(
     if images is not None and (augment is None or isinstance(augment, Augment)):
         size = (preprocess.in_channels, *preprocess.image_size)
         if images.is_floating_point() or images.shape[1:] == size:
-            if num_workers:
-                raise UserError(
-                    f"num_workers={num_workers}: this data set lives on the "
-                    "device and is fed without workers; leave it at 0"
-                )
             return ArraySource(split, preprocess, **options)
     return ImageSource(split, preprocess, num_workers=num_workers, **options)
 
 
 def warn_of_skipped(data: Any, split: Split) -> None:
-    """Warn of pictures left out, if `data` is a path and not a Split."""
     if isinstance(data, str | PathLike):
         for note in split.notes:
             warn(f"{data}: {note}")
@@ -218,16 +207,18 @@ def open_split(
             "several parts; give one of them, such as data['train']"
         )
     if yields_batches(data):
-        return open_loader(data, class_names, num_classes)
+        return torch_dataset.open_loader(data, class_names, num_classes)
     if not (
         hasattr(data, "__getitem__")
-        or is_hugging_face(data)
+        or torch_dataset.is_hugging_face(data)
         or isinstance(data, IterableDataset)
     ):
         raise UserError(
             f"can't use {type(data).__name__} as data; pass {KINDS}"
         )
-    split = from_torch(data, class_names=class_names, num_classes=num_classes)
+    split = torch_dataset.from_torch(
+        data, class_names=class_names, num_classes=num_classes
+    )
     with Draws(0):
         split[0]  # says whether it has another form
     return split
@@ -285,18 +276,28 @@ def load_folder(
     reader, own_name = reader_of(place), name_at(place)
     given = reader.parts(place)
     train = reader.open_part(given.get("train", place), place)
-    parts = {"train": train}
+    parts, known = {"train": train}, train.class_names
     for part, at in given.items():
         if part != "train":
-            parts[part] = _as_in_train(train, reader.open_part(at, place), at)
+            split = reader.open_part(at, place)
+            check_known(at, split.class_names, known)
+            parts[part] = match_classes(split, known, len(known))
     skipped = sum((part.skipped for part in parts.values()), ())
     notes = left_out(skipped, sum(map(len, parts.values())))
     if len(parts) == 1:
-        parts = _hold_out_test(train, place)
+        try:
+            kept, held_out = train.hold_out(TEST_SHARE, TEST_SEED)
+        except UserError as error:
+            raise UserError(
+                f"{place} has too few pictures to hold some out for testing "
+                f"({len(train)} in all); put pictures to test on into val/, "
+                "beside train/"
+            ) from error
+        parts = {"train": kept, "test": held_out}
         is_flat = os.path.isdir(place) and not given
         missing = "train/ and val/" if is_flat else "val/ and test/"
-        held_out = held_out_words(len(parts["test"]), len(train))
-        notes = (f"{own_name} doesn't have {missing}, so {held_out}", *notes)
+        words = held_out_words(len(held_out), len(train))
+        notes = (f"{own_name} doesn't have {missing}, so {words}", *notes)
     digest = hashlib.sha256()
     for part in sorted(parts):
         for stamp in parts[part].stamps(place):
@@ -313,24 +314,6 @@ def load_folder(
         notes,
         skipped,
     )
-
-
-def _as_in_train(train: Split, split: Split, part: Path) -> Split:
-    known = train.class_names
-    check_known(part, split.class_names, known)
-    return match_classes(split, known, len(known))
-
-
-def _hold_out_test(train: Split, place: Path) -> dict[str, Split]:
-    try:
-        kept, held_out = train.hold_out(TEST_SHARE, TEST_SEED)
-    except UserError as error:
-        raise UserError(
-            f"{place} has too few pictures to hold some out for testing "
-            f"({len(train)} in all); put pictures to test on into val/, beside "
-            "train/"
-        ) from error
-    return {"train": kept, "test": held_out}
 
 
 def held_out_words(num_held_out: int, num_all: int) -> str:

@@ -27,6 +27,7 @@ import PIL
 import torch
 from filelock import FileLock, Timeout
 
+from vitedu import files
 from vitedu.data.feed.order import seed_from
 from vitedu.data.labels import check_known
 from vitedu.data.open import reader_of
@@ -42,25 +43,11 @@ from vitedu.data.prepared_index import (
     write_index,
 )
 from vitedu.data.readers import folder as folders
-from vitedu.data.readers.folder import (
-    class_folders,
-    contents,
-    existing_folder,
-    pictures_in,
-)
 from vitedu.data.readers.shards import samples_in, sha256_of
 from vitedu.data.scan import decoding_threads, threads
 from vitedu.errors import UserError, printable
 from vitedu.fields import Count, Range
 from vitedu.fields import converted as checked
-from vitedu.files import (
-    LEFT_OVER,
-    list_folder,
-    make_folder,
-    read_json,
-    replace_file,
-    user_path,
-)
 from vitedu.pictures import LARGE_PIXELS, UnreadablePicture, converted, opened
 
 UNFINISHED = ".unfinished"  # the folder of the notes, in OUT
@@ -122,7 +109,7 @@ def prepare(
         checked("quality", quality, Quality),
     )
     num_workers = checked("num_workers", num_workers, Count | None)
-    folder, out = user_path(folder), user_path(out)
+    folder, out = files.user_path(folder), files.user_path(out)
     read, written = folder.resolve(), out.resolve()
     for inner, outer in ((written, read), (read, written)):
         if inner.is_relative_to(outer):
@@ -133,7 +120,7 @@ def prepare(
     work = Work(plan_of(folder, settings), settings, out)
     if index := work.finished():
         return Prepared(out, index, was_finished=True)
-    make_folder(out / UNFINISHED)
+    files.make_folder(out / UNFINISHED)
     try:
         with FileLock(out / UNFINISHED / "lock", timeout=0):
             index = work.do(num_workers or threads(), on_progress)
@@ -147,13 +134,10 @@ def prepare(
 
 
 def _begun(out: Path, settings: Settings) -> Index | None:
-    """The index in `out`; None: no job has begun.
-
-    UserError: `out` has other files, or was begun with other settings.
-    """
+    """The index in `out`; None: no job has begun."""
     if not os.path.lexists(out):
         return None
-    names = list_folder(out)
+    names = files.list_folder(out)
     if NAME in names:
         index = read_index(out)
         pairs = zip(Settings._fields, index.settings, settings, strict=True)
@@ -165,7 +149,9 @@ def _begun(out: Path, settings: Settings) -> Index | None:
             )
         return index
     # of a run that was killed before it could write its index
-    if all(name == UNFINISHED or LEFT_OVER.fullmatch(name) for name in names):
+    if all(
+        name == UNFINISHED or files.LEFT_OVER.fullmatch(name) for name in names
+    ):
         return None
     raise UserError(
         f"{out} has other files in it ({', '.join(names[:3])}"
@@ -206,7 +192,7 @@ def plan_of(folder: Path, settings: Settings) -> Plan:
             f"{folder} isn't a folder of class folders, which is what prepare "
             "reads"
         )
-    folder = existing_folder(folder)
+    folder = folders.existing_folder(folder)
     classes = folders.class_names(folder)
     roots = folders.parts(folder) or {"train": folder}
     digest = hashlib.sha256()
@@ -238,19 +224,18 @@ def plan_of(folder: Path, settings: Settings) -> Plan:
 
 
 def _labelled(root: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
-    """The pictures of a part, sorted by name, with their labels."""
-    names = class_folders(root)
+    names = folders.class_folders(root)
     check_known(root, names, classes)
     found = [
         (path, classes.index(name))
         for name in names
-        for path in sorted(pictures_in(root / name))
+        for path in sorted(folders.pictures_in(root / name))
     ]
     if not found:
         raise UserError(
             f"there are no pictures in class folders in {root}, which "
-            f"contains {contents(root)}; put some there, or move the folder "
-            "away"
+            f"contains {folders.contents(root)}; put some there, or move the "
+            "folder away"
         )
     return found
 
@@ -274,8 +259,6 @@ def _jpeg_names(paths: list[Path]) -> list[str]:
 
 
 class Note(NamedTuple):
-    """What a finished job leaves."""
-
     shard: Shard
     counts: Counter[int]  # pictures by label
 
@@ -310,7 +293,6 @@ class Work:
         return index if index.is_complete and are_there else None
 
     def do(self, num_workers: int, on_progress: OnProgress | None) -> Index:
-        """Write what is missing, and the index."""
         plan, settings = self.plan, self.settings
         how = {
             "short_side": settings.short_side,
@@ -343,7 +325,7 @@ class Work:
                 "into another folder"
             )
         for path in self.out.rglob("*.part"):
-            if LEFT_OVER.fullmatch(path.name):
+            if files.LEFT_OVER.fullmatch(path.name):
                 path.unlink(missing_ok=True)
         write_index(self.out, index)
         return index
@@ -371,7 +353,7 @@ class Work:
     def _note_of(self, job: Job) -> Note | None:
         """The note of a finished job, unless its shard has been lost."""
         try:
-            values = read_json(self._note_file(job))
+            values = files.read_json(self._note_file(job))
         except UserError:
             shard = self.shards.get(f"{job.name}.tar")
             if shard is None or not self._is_there(shard):
@@ -385,7 +367,7 @@ class Work:
 
     def _write_note(self, job: Job, note: Note) -> Note:
         values = {"shard": note.shard._asdict(), "counts": note.counts}
-        replace_file(self._note_file(job), json.dumps(values))
+        files.replace_file(self._note_file(job), json.dumps(values))
         return note
 
     def _note_file(self, job: Job) -> Path:
@@ -475,7 +457,7 @@ def write_shard(
                     member.size = len(data)
                     archive.addfile(member, io.BytesIO(data))
 
-    replace_file(path, write)
+    files.replace_file(path, write)
     return path.stat().st_size, sha256_of(path)
 
 
@@ -486,8 +468,8 @@ def write_files(
     digest, num_bytes = hashlib.sha256(), 0
     for original, content in pictures:
         path = out / original.target
-        make_folder(path.parent)
-        replace_file(path, content)
+        files.make_folder(path.parent)
+        files.replace_file(path, content)
         digest.update(content)
         num_bytes += len(content)
     return num_bytes, digest.hexdigest()

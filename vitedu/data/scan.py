@@ -73,9 +73,6 @@ def leave_out_unreadable(
 
     `key` stands for the files: what is found of WORTH_KEEPING pictures or more
     is cached under it. Sentences leave out the folder `above`.
-
-    UserError: no picture is left; or the system cannot read a file now, and
-    then nothing is cached.
     """
     kept = cache_folder() / "unreadable" / f"{key}.json"
     rows: Sequence[int] = range(len(split))

@@ -163,10 +163,7 @@ def open_data(config: TrainConfig, given: Given = NOTHING) -> Dataset:
 
 
 def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
-    """The classes of a run's data, named or given; nothing is downloaded.
-
-    UserError: the data are unknown, or don't name their classes.
-    """
+    """The classes of a run's data, named or given; nothing is downloaded."""
     if train is not None:
         return open_split(train).classes()
     return known_classes(
@@ -203,12 +200,6 @@ def _passed(config: TrainConfig, train: Any, holds_out: bool) -> Dataset:
     split = split.with_classes(names)
     train, test, notes = split, split, split.notes
     if holds_out:
-        if split.labels is None:
-            raise UserError(
-                f"no test part can be held out of {split.name}, since its "
-                "labels are only known by reading it; pass test= as well, or "
-                "give it the attribute targets, a list of all labels"
-            )
         train, test = split.hold_out(TEST_SHARE, TEST_SEED)
         words = held_out_words(len(test), len(split))
         note = f"no test data were given with {split.name}, so {words}"
@@ -257,7 +248,6 @@ def _check_classes(dataset: Dataset, config: TrainConfig) -> None:
 
 
 def _check_preprocess(split: Split, config: TrainConfig) -> None:
-    """UserError: a Source prepares images differently from the model."""
     own = getattr(split.reader, "preprocess", None)
     if not isinstance(split.reader, Source) or not isinstance(
         own, PreprocessSpec

@@ -125,14 +125,6 @@ def test_the_programs_generators_are_left_alone(source):
     assert (np.random.get_state()[1] == before[2]).all()
 
 
-def test_a_wrong_call_is_refused_at_once(source):
-    for wrong in ({"batch_size": 0}, {"batch_size": 1, "start": -1}):
-        with pytest.raises(ValueError, match=r"batch_size from 1 and start"):
-            source.batches(**EPOCH, **wrong)
-    with pytest.raises(ValueError, match="rank 2 is not one of 2"):
-        source.batches(**EPOCH, batch_size=1, rank=2, world=2)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["folder", "shards", "dataset", "loader"])
 def test_workers_change_nothing(kinds, kind):

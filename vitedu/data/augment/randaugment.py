@@ -162,12 +162,10 @@ def shear_y(images: Tensor, amount: Tensor) -> Tensor:
 
 
 def translate_x(images: Tensor, share: Tensor) -> Tensor:
-    """Move by a share of the width."""
     return _warp(images, (1, 0, share * images.shape[3]), (0, 1, 0))
 
 
 def translate_y(images: Tensor, share: Tensor) -> Tensor:
-    """Move by a share of the height."""
     return _warp(images, (1, 0, 0), (0, 1, share * images.shape[2]))
 
 

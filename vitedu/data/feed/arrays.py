@@ -10,11 +10,7 @@ from torch import Tensor
 from vitedu.data.augment import Augment, apply, augmentation_table, erase
 from vitedu.data.augment.randaugment import sent
 from vitedu.data.dataset import Split
-from vitedu.data.feed.floats import (
-    RangeCheck,
-    as_prepared,
-    check_not_prepared,
-)
+from vitedu.data.feed import floats
 from vitedu.data.feed.order import epoch_generator
 from vitedu.data.feed.source import Batches, Feed, Share
 from vitedu.data.labels import check_labels
@@ -46,16 +42,15 @@ class ArraySource(Feed):
         check_range: bool = True,
     ) -> None:
         images, labels = split.images, split.labels
-        if labels is None:
-            raise UserError(f"the labels of {split.name} aren't known")
+        assert labels is not None, "arrays come with labels"
         if images.is_floating_point():
-            images = as_prepared(images, preprocess)
+            images = floats.as_prepared(images, preprocess)
             if check_range:
-                RangeCheck(preprocess).see(images)
+                floats.RangeCheck(preprocess).see(images)
         check_size(images, preprocess)
         check_labels("the data", labels, split.num_classes)
         if augment is not None:
-            check_not_prepared(images)
+            floats.check_not_prepared(images)
         self.class_names = split.classes()
         self.num_classes = len(self.class_names)
         self.preprocess = preprocess

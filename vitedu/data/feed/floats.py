@@ -55,7 +55,6 @@ def as_prepared(picture: Any, spec: PreprocessSpec) -> Tensor:
 
 
 def check_not_prepared(picture: Any) -> None:
-    """UserError: it is floats, which cannot be augmented."""
     if is_prepared(picture):
         raise UserError(
             "the pictures come as floats, which are fed to the model as they "

@@ -13,15 +13,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from vitedu.data.dataset import Split
+from vitedu.data.feed import source
 from vitedu.data.feed.floats import RangeCheck, as_prepared, is_prepared
 from vitedu.data.feed.order import Draws, seed_from
-from vitedu.data.feed.source import (
-    Batches,
-    Feed,
-    Share,
-    Source,
-    explain_killed_workers,
-)
 from vitedu.data.labels import check_labels, whole_labels
 from vitedu.data.readers.arrays import is_pair
 from vitedu.data.readers.torch_dataset import is_hugging_face, pair_of
@@ -29,7 +23,7 @@ from vitedu.errors import UserError, counted
 from vitedu.pictures import PreprocessSpec, normalise, read_image
 
 
-class LoaderSource(Feed):
+class LoaderSource(source.Feed):
     """Ready-made batches, cut to the size that the run wants.
 
     Order, augmentation and file reading are the loader's. Before each epoch
@@ -70,7 +64,9 @@ class LoaderSource(Feed):
     def __len__(self) -> int:
         return self.num_images
 
-    def _feed(self, epoch: int, seed: int, share: Share) -> Batches:
+    def _feed(
+        self, epoch: int, seed: int, share: source.Share
+    ) -> source.Batches:
         """All that precedes the start is read; every process reads all."""
         rows = slice(share.rank, None, share.world)
         cut = _cut(self._read(epoch, seed), share.batch_size)
@@ -82,7 +78,7 @@ class LoaderSource(Feed):
             for images, labels in islice(cut, share.start, None)
         )
 
-    def _read(self, epoch: int, seed: int) -> Batches:
+    def _read(self, epoch: int, seed: int) -> source.Batches:
         """The loader's own batches, prepared; checks how many images come."""
         spec, num_seen = self.preprocess, 0
         check = RangeCheck(spec) if self.check_range else None
@@ -117,14 +113,14 @@ class LoaderSource(Feed):
         with draws:
             iterator = iter(self.loader)
         while True:
-            with draws, explain_killed_workers():
+            with draws, source.explain_killed_workers():
                 batch = next(iterator, None)
             if batch is None:
                 return
             yield batch
 
 
-def _cut(batches: Batches, batch_size: int) -> Batches:
+def _cut(batches: source.Batches, batch_size: int) -> source.Batches:
     """Cut batches of any size into batches of `batch_size`, in order."""
     waiting: list[tuple[Tensor, Tensor]] = []
     num_waiting = 0
@@ -154,7 +150,7 @@ def yields_batches(data: Any) -> bool:
     """
     if isinstance(data, DataLoader) or hasattr(data, "__next__"):
         return True
-    if isinstance(data, Split | Source | IterableDataset):
+    if isinstance(data, Split | source.Source | IterableDataset):
         return False
     if is_pair(data) or is_hugging_face(data):
         return False

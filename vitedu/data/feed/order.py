@@ -52,10 +52,6 @@ def hold_out(labels: Tensor, fraction: float, seed: int) -> Tensor:
 
     Of each class round(fraction * its size). UserError: a part is empty.
     """
-    if not 0 < fraction < 1:
-        raise UserError(
-            f"a held-out share of {fraction} must be between 0 and 1"
-        )
     generator = torch.Generator().manual_seed(seed_from(seed))
     held_out = torch.zeros(len(labels), dtype=torch.bool)
     for label in labels.unique():

@@ -4,10 +4,7 @@
 `for images, labels in source.batches(batch_size=64): ...`
 """
 
-import multiprocessing
-import os
 import signal
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,12 +15,7 @@ from torch import Tensor
 
 from vitedu.data.augment import Augment, apply, erase
 from vitedu.data.dataset import Reader, Split
-from vitedu.data.feed.floats import (
-    RangeCheck,
-    as_prepared,
-    check_not_prepared,
-    is_prepared,
-)
+from vitedu.data.feed import floats
 from vitedu.data.feed.order import Draws, epoch_generator, seed_from, windowed
 from vitedu.data.feed.source import (
     Batches,
@@ -110,7 +102,7 @@ class ImageSource(Feed):
             worker_init_fn=follow_the_parent,
             generator=torch.Generator(),  # leaves the global one alone
         )
-        check = RangeCheck(self.preprocess)
+        check = floats.RangeCheck(self.preprocess)
         with explain_killed_workers():
             for batch in loader:
                 if isinstance(batch, UserError):
@@ -130,24 +122,11 @@ class ImageSource(Feed):
 
 
 def follow_the_parent(worker: int) -> None:
-    """Ignore Ctrl-C, which the parent handles, and end with the parent.
-
-    A killed parent can't stop its workers, which would keep memory and files
-    that the next run needs.
-    """
+    """Leave Ctrl-C to the parent, with which torch's watchdog ends a worker."""
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
     # pillow warns about files that it can read
     warnings.filterwarnings("ignore", module="PIL")
-
-
-def _end_with_the_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        # Windows has no SIGKILL, and there SIGTERM ends a process at once too
-        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
 class Epoch(torch.utils.data.Dataset[Any]):
@@ -186,7 +165,7 @@ class Epoch(torch.utils.data.Dataset[Any]):
             for index in part:
                 with self.seeded(index):
                     picture, label = source[index]
-                check_not_prepared(picture)
+                floats.check_not_prepared(picture)
                 pictures.append(picture)
                 labels.append(label)
             seeds = [seed_from(self.seed, self.epoch, index) for index in part]
@@ -209,13 +188,13 @@ class Epoch(torch.utils.data.Dataset[Any]):
             with self.seeded(index):
                 picture, label = source[index]
                 if change is not None:
-                    check_not_prepared(picture)
+                    floats.check_not_prepared(picture)
                     picture = change(
                         as_image(picture, spec.in_channels, spec.orientation)
                     )
             images.append(
-                as_prepared(picture, spec)
-                if is_prepared(picture)
+                floats.as_prepared(picture, spec)
+                if floats.is_prepared(picture)
                 else read_image(picture, spec)
             )
             labels.append(label)

@@ -84,7 +84,7 @@ class Share(NamedTuple):
 
 
 class Feed(ABC):
-    """Checks the arguments for our kinds of `Source`, which give `_feed`."""
+    """Our kinds of `Source`, which give `_feed`."""
 
     @abstractmethod
     def _feed(self, epoch: int, seed: int, share: Share) -> Batches: ...
@@ -99,17 +99,7 @@ class Feed(ABC):
         rank: int = 0,
         world: int = 1,
     ) -> Batches:
-        """One epoch on the device, as in `Source.batches`; images are float32.
-
-        UserError: what is read doesn't fit, or is damaged.
-        """
-        if batch_size < 1 or start < 0:
-            raise ValueError(
-                f"batches needs batch_size from 1 and start from 0, "
-                f"got {batch_size} and {start}"
-            )
-        if not 0 <= rank < world:
-            raise ValueError(f"rank {rank} is not one of {world} processes")
+        """One epoch on the device, as in `Source.batches`; images float32."""
         return self._feed(epoch, seed, Share(batch_size, start, rank, world))
 
 

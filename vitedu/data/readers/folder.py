@@ -273,7 +273,6 @@ def has_pictures(folder: Path) -> bool:
 
 
 def holds_pictures(folder: Path) -> bool:
-    """Whether there is train/, or a class folder with a picture."""
     return os.path.isdir(folder) and (
         bool(parts(folder))
         or any(has_pictures(folder / name) for name in class_folders(folder))

@@ -32,7 +32,7 @@ from functools import cache, reduce
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Literal, NamedTuple, overload
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray as Array
@@ -97,30 +97,6 @@ class Targets(NamedTuple):
     boxes: Array
 
 
-@overload
-def make_arrays(
-    num_images: int,
-    image_size: int | tuple[int, int] = 64,
-    num_classes: int = 10,
-    seed: int = 0,
-    *,
-    start: int = 0,
-    targets: Literal[False] = False,
-) -> tuple[Array, Array]: ...
-
-
-@overload
-def make_arrays(
-    num_images: int,
-    image_size: int | tuple[int, int] = 64,
-    num_classes: int = 10,
-    seed: int = 0,
-    *,
-    start: int = 0,
-    targets: Literal[True],
-) -> tuple[Array, Array, Targets]: ...
-
-
 def make_arrays(
     num_images: int,
     image_size: int | tuple[int, int] = 64,
@@ -129,15 +105,13 @@ def make_arrays(
     *,
     start: int = 0,
     targets: bool = False,
-) -> tuple[Array, Array] | tuple[Array, Array, Targets]:
+) -> tuple[Any, ...]:
     """Draw `num_images` from `start` on: uint8 (b, 3, h, w), int64 (b,).
 
     `image_size` is one side or (height, width), 16 to 1024 pixels each. Label i
     is i modulo `num_classes`, so classes are balanced: shuffle before training.
     For test images use another seed. With `targets` also `Targets`; the images
     are the same.
-
-    UserError: sizes, counts or seed out of range.
     """
     names = class_names(num_classes)
     size = converted("image_size", image_size, Sides)
@@ -178,9 +152,6 @@ def write_folder(
     The number, six digits, is the image's index in `make_arrays` with the same
     arguments; val/ has `seed + VALIDATION_SEED`. The bytes of the files depend
     on the JPEG library. A failure leaves nothing behind.
-
-    UserError: the folder exists or cannot be written, or an argument is out of
-    range.
     """
     folder = user_path(folder)
     if os.path.lexists(folder):

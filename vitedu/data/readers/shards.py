@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vitedu.data import scan
 from vitedu.data.catalogue import cache_folder
 from vitedu.data.dataset import Reader, Split
 from vitedu.data.labels import check_labels, names_from_labels
@@ -34,12 +35,6 @@ from vitedu.data.prepared_index import (
 )
 from vitedu.data.readers.array_files import DAMAGE
 from vitedu.data.readers.folder import SUFFIXES
-from vitedu.data.scan import (
-    WORTH_KEEPING,
-    files_key,
-    leave_out_unreadable,
-    threads,
-)
 from vitedu.errors import UserError, counted, reason
 from vitedu.files import check_regular, replace_file
 
@@ -151,7 +146,9 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
     split = Split(place.resolve().name, reader, labels, names)
     if index is None:  # else `vitedu prepare` has decoded them
         above = paths[0].parent
-        split = leave_out_unreadable(split, files_key(paths), above=above)
+        split = scan.leave_out_unreadable(
+            split, scan.files_key(paths), above=above
+        )
     return replace(split, skipped=(*listing.skipped, *split.skipped))
 
 
@@ -221,7 +218,7 @@ def _kept_listing(
     paths: Sequence[Path], written: Sequence[Shard] | None
 ) -> Listing:
     """Samples, cached. UserError: a tar is truncated, or not as `written`."""
-    key = files_key(paths, *(shard.sha256 for shard in written or ()))
+    key = scan.files_key(paths, *(shard.sha256 for shard in written or ()))
     kept = cache_folder() / "shards" / f"{key}.npz"
     with (
         suppress(KeyError, ValueError, *DAMAGE),
@@ -235,7 +232,7 @@ def _kept_listing(
     listing = _listed(paths)
     if written is not None:
         _check_sums(paths, written)
-    if len(listing.table) >= WORTH_KEEPING:
+    if len(listing.table) >= scan.WORTH_KEEPING:
         content = BytesIO()
         skipped = np.frombuffer(json.dumps(listing.skipped).encode(), np.uint8)
         np.savez(content, table=listing.table.numpy(), skipped=skipped)
@@ -246,7 +243,7 @@ def _kept_listing(
 
 
 def _check_sums(paths: Sequence[Path], written: Sequence[Shard]) -> None:
-    with ThreadPoolExecutor(threads()) as pool:
+    with ThreadPoolExecutor(scan.threads()) as pool:
         sums = pool.map(sha256_of, paths)
         for path, shard, digest in zip(paths, written, sums, strict=True):
             if digest != shard.sha256:
@@ -271,7 +268,7 @@ def _listed(paths: Sequence[Path]) -> Listing:
         number = torch.full((len(rows), 1), shard)
         return torch.cat((number, rows), 1), skipped
 
-    with ThreadPoolExecutor(threads()) as pool:
+    with ThreadPoolExecutor(scan.threads()) as pool:
         found = list(pool.map(rows_of, range(len(paths))))
     return Listing(
         torch.cat([rows for rows, _ in found]),
@@ -280,10 +277,7 @@ def _listed(paths: Sequence[Path]) -> Listing:
 
 
 def samples_in(path: Path) -> tuple[list[tuple[int, int, int]], list[str]]:
-    """Per sample first byte, length and label; a sentence per unusable one.
-
-    UserError: it is no tar, is compressed, or truncated.
-    """
+    """Per sample first byte, length and label; a sentence per unusable one."""
     check_regular(path)
     samples: list[tuple[int, int, int]] = []
     skipped: list[str] = []

@@ -14,14 +14,7 @@ import torch
 from torch import Tensor
 
 from vitedu.compat import import_torchvision
-from vitedu.data.catalogue import (
-    CATALOGUE,
-    MissingDataError,
-    folders_of,
-    is_offline,
-    kind_of,
-    sets_of,
-)
+from vitedu.data import catalogue
 from vitedu.data.dataset import Reader, Split
 from vitedu.data.labels import check_labels, names_from_labels, whole_labels
 from vitedu.data.locate import not_here
@@ -55,10 +48,7 @@ class TorchvisionReader(Reader):
         return self.num_pictures
 
     def __getitem__(self, row: int) -> "tuple[Image | np.ndarray, None]":
-        """A picture. UnreadablePicture: its file is broken or missing.
-
-        UserError: the system couldn't read it this time.
-        """
+        """A picture. UnreadablePicture: its file is broken or missing."""
         if self.images is not None:
             return self.images[row].permute(1, 2, 0).numpy(), None
         with reading(self.name_of(row)):
@@ -81,20 +71,17 @@ def parts(place: Path) -> dict[str, Path]:
     """Those of train, val and test that the set has; {}: it has one part."""
     name, part, data = _address(place)
     end = f":{data}" if data else ""
-    splits = () if part else CATALOGUE[name].splits
+    splits = () if part else catalogue.CATALOGUE[name].splits
     return {each: Path(f"{PREFIX}{name}:{each}{end}") for each in splits}
 
 
 def class_names(place: Path) -> tuple[str, ...]:
     name, *_ = _address(place)
-    return CATALOGUE[name].class_names or _opened(place)[-1]
+    return catalogue.CATALOGUE[name].class_names or _opened(place)[-1]
 
 
 def open_part(place: Path, folder: Path | None = None) -> Split:
-    """The readable pictures of a part.
-
-    UserError: the set can't be found or downloaded.
-    """
+    """The readable pictures of a part."""
     name, part, _ = _address(place)
     dataset, root, labels, names = _opened(place)
     where = f"{PREFIX}{name}:{part or 'train'}"
@@ -112,7 +99,7 @@ def _opened(place: Path) -> tuple[Any, Path, Tensor, tuple[str, ...]]:
     labels = kept_labels(dataset)
     if labels is None:
         labels = whole_labels(dataset.y, name)  # Caltech101
-    names = CATALOGUE[name].class_names or own_class_names(dataset)
+    names = catalogue.CATALOGUE[name].class_names or own_class_names(dataset)
     names = names or tuple(getattr(dataset, "categories", ()))  # Caltech101
     check_labels(name, labels, len(names))
     return dataset, root, labels, names or names_from_labels(name, labels)
@@ -126,10 +113,10 @@ def _address(place: Path) -> tuple[str, str, str]:
     """Name, part ("": to train on) and where to look ("": the usual places)."""
     text = str(place).removeprefix(PREFIX)
     name, part, data = (*text.split(":", 2), "", "")[:3]
-    if kind_of(name) != "torchvision":
-        names = ", ".join(sets_of("torchvision"))
+    if catalogue.kind_of(name) != "torchvision":
+        names = ", ".join(catalogue.sets_of("torchvision"))
         raise UserError(f"{place}: known are {names}; see `vitedu info data`")
-    known = CATALOGUE[name].splits or ("train",)
+    known = catalogue.CATALOGUE[name].splits or ("train",)
     if part and part not in known:
         raise UserError(
             f"{name} has no part {part!r}; it has {', '.join(known)}"
@@ -139,8 +126,8 @@ def _address(place: Path) -> tuple[str, str, str]:
 
 def _open(name: str, part: str, data: str) -> tuple[Any, Path]:
     """The data set from the first place that has it, and that place."""
-    named = CATALOGUE[name]
-    folders = (Path(data),) if data else folders_of(name)
+    named = catalogue.CATALOGUE[name]
+    folders = (Path(data),) if data else catalogue.folders_of(name)
     for folder in filter(os.path.isdir, folders):
         dataset = _in_folder(name, part, folder, download=False)
         if dataset is not None:
@@ -151,7 +138,7 @@ def _open(name: str, part: str, data: str) -> tuple[Any, Path]:
             f"data={data} doesn't have {named.title}; {by_hand}, or leave "
             "data= out to have it looked for"
         )
-    if is_offline():
+    if catalogue.is_offline():
         raise not_here(name, by_hand)
     cache = folders[-1]
     try:
@@ -159,7 +146,7 @@ def _open(name: str, part: str, data: str) -> tuple[Any, Path]:
         return _in_folder(name, part, cache, download=True), cache
     # what a download raises depends on the network and on the server
     except Exception as error:
-        raise MissingDataError(
+        raise catalogue.MissingDataError(
             f"{named.title} could not be downloaded to {cache} "
             f"({reason(error)}); {by_hand}"
         ) from error
@@ -167,7 +154,7 @@ def _open(name: str, part: str, data: str) -> tuple[Any, Path]:
 
 def _in_folder(name: str, part: str, folder: Path, *, download: bool) -> Any:
     """torchvision's data set; None: its files are missing or damaged."""
-    named = CATALOGUE[name]
+    named = catalogue.CATALOGUE[name]
     options: dict[str, Any] = {"download": True} if download else {}
     if named.splits:
         options["split"] = named.splits[part]

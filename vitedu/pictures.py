@@ -32,17 +32,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vitedu import fields
 from vitedu.errors import UserError, reason
-from vitedu.fields import (
-    Count,
-    OneForAll,
-    Positive,
-    Range,
-    Size,
-    check_fields,
-    from_json,
-    to_json,
-)
 from vitedu.files import check_regular, user_path
 
 if TYPE_CHECKING:
@@ -74,9 +65,9 @@ TURNS = {
     7: "TRANSVERSE",
     8: "ROTATE_90",
 }
-Means = Annotated[tuple[float, ...], OneForAll()]
-Deviations = Annotated[tuple[Positive, ...], OneForAll()]
-Crop = Annotated[float, Range(above=0, at_most=1)]
+Means = Annotated[tuple[float, ...], fields.OneForAll()]
+Deviations = Annotated[tuple[fields.Positive, ...], fields.OneForAll()]
+Crop = Annotated[float, fields.Range(above=0, at_most=1)]
 
 
 @dataclass(frozen=True)
@@ -104,8 +95,8 @@ class PreprocessSpec:
             leaves it as it is stored, as timm does
     """
 
-    image_size: Size = (224, 224)
-    in_channels: Count = 3
+    image_size: fields.Size = (224, 224)
+    in_channels: fields.Count = 3
     mean: Means = (0.5,)
     std: Deviations = (0.5,)
     interpolation: Interpolation = "bilinear"
@@ -126,7 +117,7 @@ class PreprocessSpec:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        fields.check_fields(self)
         for name in ("mean", "std"):
             numbers = getattr(self, name)
             if len(numbers) == 1:
@@ -163,7 +154,7 @@ class PreprocessSpec:
 
         `orientation` is left out if "upright", as in files from before it.
         """
-        values = to_json(self)
+        values = fields.to_json(self)
         if self.orientation == "upright":
             del values["orientation"]
         return values
@@ -171,7 +162,7 @@ class PreprocessSpec:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "PreprocessSpec":
         """The spec that `to_json` wrote; UserError: a field is unknown."""
-        return from_json(cls, values)
+        return fields.from_json(cls, values)
 
 
 def normalise(images: Tensor, spec: PreprocessSpec) -> Tensor:
@@ -233,14 +224,12 @@ def preprocess(
     `read_image` for what a picture can be. On the model's device and in its
     dtype.
 
-    UserError: a picture cannot be read. ValueError: the list is empty, or the
-    model has no PreprocessSpec.
+    UserError: a picture cannot be read. ValueError: the model has no
+    PreprocessSpec.
     """
     spec = spec_of(model)
     if not isinstance(pictures, list | tuple):
         pictures = [pictures]
-    if not pictures:
-        raise ValueError("the list of pictures is empty; give at least one")
     pixels = [read_image(picture, spec) for picture in pictures]
     images = normalise(torch.stack(pixels), spec)
     like = next(model.parameters(), images)
@@ -248,7 +237,6 @@ def preprocess(
 
 
 def spec_of(model: torch.nn.Module) -> PreprocessSpec:
-    """ValueError: the model has none."""
     spec = getattr(model, "preprocess", None)
     if not isinstance(spec, PreprocessSpec):
         raise ValueError(
@@ -305,10 +293,7 @@ def as_image(
 
 @contextmanager
 def opened(file: File) -> Iterator["Image"]:
-    """A picture with only its header read; pillow decodes it on use.
-
-    UnreadablePicture: damaged or no picture. UserError: not readable now.
-    """
+    """A picture with only its header read; pillow decodes it on use."""
     with header(file) as image, reading(name_of(file)):
         yield image
 

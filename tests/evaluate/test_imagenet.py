@@ -211,7 +211,7 @@ def test_a_damaged_mapping_is_one_sentence(root, file, text, said):
 def test_without_pictures_of_known_classes_it_says_so(root):
     (root / "images").rename(root / "elsewhere")
     (root / "images/air_freshener").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"no pictures in .*coffee_drink"):
+    with pytest.raises(UserError, match="no pictures in class folders in"):
         read_objectnet(root)
 
 

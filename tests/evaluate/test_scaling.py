@@ -80,7 +80,6 @@ def test_a_bootstrap_is_finite_seeded_and_as_long_as_asked():
         (power_law, [1.0, 2, 3], [9.0, 8, 0], "100 % leaves no error"),
         (power_law, [0.0, 2, 3], [9.0, 8, 7], "a cost of 0 has no"),
         (power_law, [1.0, 2, 3], [9.0, float("nan"), 7], "an error of nan"),
-        (power_law, [1.0, 2, 3], [9.0, 8], "(3,) and (2,)"),
     ],
 )
 def test_what_cannot_be_fitted_is_one_sentence(fit, costs, errors, sentence):

@@ -56,12 +56,6 @@ def test_several_parts_can_be_lit_and_the_alt_text_says_which():
     assert network("network")[1].endswith("In colour: all of it.")
 
 
-@pytest.mark.parametrize("lit", [(), ("",), ("patch",), ("mlp", "all")])
-def test_a_part_that_is_not_drawn_is_refused(lit):
-    with pytest.raises(ValueError, match="lit must be one of patches, token"):
-        network(*lit)
-
-
 def test_the_book_s_colours_are_legible_in_boxes_and_on_both_pages():
     assert {color for _, color, *_ in PARTS.values()} == set(palette.TINTS)
     for color in palette.TINTS:

@@ -71,10 +71,8 @@ def test_positions_that_are_not_added_cannot_be_compared(position):
         position_similarity(ViT(tiny(position=position)))
 
 
-def test_what_has_no_filters_or_not_so_many_says_so():
+def test_what_has_no_filters_says_so():
     with pytest.raises(vitedu.UserError, match="doesn't cut patches"):
         filters(torch.nn.Linear(2, 2))
     with pytest.raises(vitedu.UserError, match="a ViT without a ResNet"):
         filters(vitedu.vit("R+ViT-Ti/16", image_size=32, depth=1))
-    with pytest.raises(vitedu.UserError, match="count=10000"):
-        filters(ViT(tiny()), 10_000)

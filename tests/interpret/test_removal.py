@@ -88,12 +88,6 @@ def test_a_curve_begins_with_the_whole_answer_and_follows_its_order():
     assert_close(asked[0], probabilities[[0, 1], [4, 0]])
 
 
-def test_an_order_of_another_size_is_a_mistake():
-    model, images = random_model(), random_images()
-    with pytest.raises(vitedu.UserError, match=r"2 images of 6 patches need"):
-        deletion_curve(model, images, torch.arange(6))
-
-
 @pytest.mark.parametrize(
     "removed",
     [torch.ones(2, 6, dtype=torch.bool), torch.tensor([6 * [False]] * 2)],

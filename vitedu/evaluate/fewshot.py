@@ -20,7 +20,7 @@ from torch import Tensor
 from vitedu.errors import counted
 from vitedu.evaluate.batches import Data, Model
 from vitedu.evaluate.features import (
-    check_features,
+    check_finite,
     features_and_names,
     features_of_both,
     percent_right,
@@ -53,7 +53,7 @@ def fewshot_accuracy(
     as some that `sample_shots` draws. Classes of folders are matched by name.
     The authors use this `l2` for every data set.
 
-    UserError: the data don't fit. ValueError: the features and labels don't.
+    UserError: the data don't fit.
     """
     few, unseen = features_of_both(model, train, test)
     classifier = fewshot_classifier(model, few, l2=l2)
@@ -69,18 +69,14 @@ def fewshot_classifier(
     Classes go up to the largest label. Computed in float64; the authors'
     float32 is off by up to 3.5 points of accuracy where `l2` is small.
 
-    ValueError: the features and labels don't fit together, or `l2` isn't above
-    0, without which there are many solutions.
+    `l2` is above 0, without which there are many solutions.
     """
     few, _ = features_and_names(model, train)
-    check_features("training images", *few)
-    if not l2 > 0:
-        raise ValueError(f"l2 must be above 0, got {l2}")
+    check_finite("training images", few.features)
     return least_squares(*few, l2)
 
 
 def least_squares(x: Tensor, y: Tensor, l2: float) -> FewShotClassifier:
-    """Whitening and weights from features (n, d) and labels (n,)."""
     x, targets = x.double(), 2.0 * F.one_hot(y).double() - 1.0  # 1 and -1
     mean, std = x.mean(dim=0), x.std(dim=0, correction=0) + 1e-5
     x = whiten(x, mean, std)
@@ -155,7 +151,7 @@ def fewshot_curve(
 
     Shots are drawn from `train`; every accuracy is measured on all of `test`.
 
-    ValueError: a class has too few images, or what `fewshot_accuracy` says.
+    ValueError: a class has too few images.
     """
     pool, unseen = features_of_both(model, train, test)
 

@@ -135,11 +135,6 @@ def checked(
 ) -> tuple[Tensor, Tensor]:
     """Both in float64. UserError: no power law can be fitted to them."""
     compute, errors = compute.double(), errors.double()
-    if compute.ndim != 1 or compute.shape != errors.shape:
-        raise UserError(
-            "a power law wants a row of costs and as many errors, got "
-            f"{tuple(compute.shape)} and {tuple(errors.shape)}"
-        )
     for name, values in {"a cost": compute, "an error": errors}.items():
         wrong = values[~(values.isfinite() & (values > 0))]
         if len(wrong):

@@ -21,8 +21,7 @@ def filters(model: nn.Module, count: int = 28) -> tuple[Tensor, Tensor]:
     (count, c, p, q) of length 1, and the share of the variance that each has,
     (count,). Of vitedu's ViTs and timm's.
 
-    UserError: the patches are not cut from pixels (a hybrid), or there are
-    fewer components than `count`.
+    UserError: the patches are not cut from pixels (a hybrid).
     Source: Figure 7, left: the mean filter is subtracted, then the singular
     value decomposition.
     """
@@ -37,11 +36,6 @@ def filters(model: nn.Module, count: int = 28) -> tuple[Tensor, Tensor]:
     rows = weight.detach().flatten(1)
     rows = rows - rows.mean(dim=0)
     _, sizes, components = torch.linalg.svd(rows, full_matrices=False)
-    if count > len(components):
-        raise UserError(
-            f"the patch embedding has {len(components)} components, and "
-            f"count={count}"
-        )
     shares = sizes.square() / sizes.square().sum()
     return components[:count].unflatten(1, weight.shape[1:]), shares[:count]
 

@@ -35,20 +35,14 @@ def deletion_curve(
     (b,) are the classes that are asked for, by default the model's own answers.
     A removed patch is seen by no token, and takes no part in a mean.
 
-    UserError: as from `without`, or `order` is of another size.
+    UserError: as from `without`.
     """
-    b, n = len(images), model.config.num_patches
-    if order.shape != (b, n):
-        raise UserError(
-            f"order has the shape {tuple(order.shape)}, but {b} images of {n} "
-            f"patches need ({b}, {n})"
-        )
     if labels is None:
         labels = model(images).argmax(dim=-1)
     rows = []
     for share in shares:
         removed = torch.zeros_like(order, dtype=torch.bool)
-        removed.scatter_(1, order[:, : round(share * n)], True)
+        removed.scatter_(1, order[:, : round(share * order.shape[1])], True)
         probabilities = without(model, images, removed).softmax(dim=-1)
         rows.append(probabilities.gather(1, labels[:, None])[:, 0])
     return torch.stack(rows)
@@ -82,7 +76,6 @@ def without(model: ViT, images: Tensor, removed: Tensor) -> Tensor:
 
 @contextmanager
 def hidden(model: ViT, removed: Tensor) -> Iterator[None]:
-    """In this block no token attends to the patches that are `removed`."""
     layers = attention_layers(model.blocks, "removing patches")
     prefix = model.config.num_prefix_tokens
     mask = torch.zeros(len(removed), 1, 1, prefix + removed.shape[1])

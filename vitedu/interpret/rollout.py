@@ -75,10 +75,7 @@ def attention_map(
 
 
 def share_in_answer(model: ViT, reached: Tensor) -> Tensor:
-    """A rollout (b, t, t) to the share of each patch: (b, gh, gw).
-
-    UserError: the model's pool is "map" or "none".
-    """
+    """A rollout (b, t, t) to the share of each patch: (b, gh, gw)."""
     config = model.config
     if config.pool not in ("token", "mean", "mean_norm"):
         raise UserError(

@@ -19,10 +19,7 @@ TIMES = 4.0
 
 @torch.no_grad()
 def patch_tokens(model: nn.Module, images: Tensor, block: int = -1) -> Tensor:
-    """The patches' tokens after a block, (b, n, d); -1 is the last.
-
-    UserError: the model doesn't have blocks of tokens (a ResNet).
-    """
+    """The patches' tokens after a block, (b, n, d); -1 is the last."""
     layers: Any = getattr(model, "get_intermediate_layers", None)
     if layers is None:
         raise UserError(
@@ -93,17 +90,10 @@ def similar_to(
 
     Cosines of tokens, less the mean token of the image's other patches;
     outliers don't count for the mean.
-
-    UserError: there is no such patch.
     """
     tokens = patch_tokens(model, images, block)
     rows, columns = grid_of(model)
     row, column = patch
-    if not (0 <= row < rows and 0 <= column < columns):
-        raise UserError(
-            f"there is no patch in row {row}, column {column}; rows go from 0 "
-            f"to {rows - 1}, columns from 0 to {columns - 1}"
-        )
     usual = (~giants(tokens))[..., None].to(tokens)
     tokens = F.normalize(tokens, dim=-1)
     mean = (usual * tokens).sum(1, keepdim=True) / usual.sum(1, keepdim=True)

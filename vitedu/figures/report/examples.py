@@ -65,10 +65,7 @@ def measure(
     config: TrainConfig,
     should_stop: Callable[[], bool],
 ) -> Measured:
-    """Answers on every nth test picture if there are over MOST_MEASURED.
-
-    UserError: it was stopped.
-    """
+    """Answers on every nth test picture if there are over MOST_MEASURED."""
     every = -(-len(test) // MOST_MEASURED)
     num_images = -(-len(test) // every)
     size = min(config.micro_batch_size or config.batch_size, MOST_AT_ONCE)
@@ -123,7 +120,6 @@ def measure(
 
 
 def title_of(test: Source, index: int) -> str:
-    """A file's name with its folder; else the picture's number."""
     pictures = getattr(test, "pictures", None)
     if pictures is None or not pictures.is_named:
         return f"test image {index + 1:,}"

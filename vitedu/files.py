@@ -55,7 +55,6 @@ def make_folder(path: Path) -> None:
 
 
 def list_folder(path: str | Path) -> list[str]:
-    """The names in a folder, sorted."""
     try:
         return sorted(os.listdir(path))
     except (OSError, ValueError) as error:

@@ -140,13 +140,6 @@ def test_a_batch_of_more_images_than_there_are_is_measured_as_all_of_them(
     assert re.search(r"1,000,000 \(all [\d,]+ images at once\)", err)
 
 
-def test_a_model_that_is_not_counted_is_still_timed(photos, answer):
-    values = answer(*shapes("model.pool=map"))
-    assert values["memory"]["enough"] is None
-    assert "counted for" in values["memory"]["unknown"]
-    assert values["time"]["step_seconds"] > 0
-
-
 # --- what it leaves behind
 
 

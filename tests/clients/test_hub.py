@@ -89,24 +89,11 @@ def test_a_resnet_comes_back(tmp_path):
     assert_same(vitedu.load(tmp_path), model, images)
 
 
-def write_as_before(model, folder, usage):
-    """A folder as older versions wrote it: no header, all in config.json."""
-    weights = {k: x.contiguous() for k, x in model.state_dict().items()}
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    content = model.config.to_json() | usage
-    (folder / "config.json").write_text(json.dumps(content))
-
-
-def test_a_folder_of_an_older_version_comes_back(hub_model, batches, tmp_path):
-    usage = vitedu.weights.checkpoint_of(hub_model).usage.to_json()
-    write_as_before(hub_model, tmp_path, {"vitedu": usage})
-    for again in (HubViT.from_pretrained(tmp_path), vitedu.load(tmp_path)):
-        assert_same(again, hub_model, batches[0][0])
-
-
 def test_a_folder_of_the_mixin_alone_comes_back_as_before(tiny, tmp_path):
-    """As versions wrote it that kept nothing but the configuration."""
-    write_as_before(tiny, tmp_path, {})
+    """Without our header it keeps nothing but the configuration."""
+    weights = {k: x.contiguous() for k, x in tiny.state_dict().items()}
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    (tmp_path / "config.json").write_text(json.dumps(tiny.config.to_json()))
     again = HubViT.from_pretrained(tmp_path)
     assert (again.config, again.class_names) == (tiny.config, ())
 

@@ -143,7 +143,6 @@ def test_to_choose_800_are_learned_and_the_other_200_measured(data):
         ({}, {"tasks": ["svhm"]}, r"no task 'svhm'; did you mean 'svhn'"),
         ({}, {"tasks": []}, "nothing to learn: no task is named"),
         ({}, {"tasks": ["dtd"]}, r"nothing to learn: DTD isn't among"),
-        ({"svhn": [1, 2]}, {}, r"SVHN needs a pair \(train, test\)"),
         ({"svhn": (images(999, 10), images(9, 10))}, {}, "SVHN has 999"),
         ({"dmlab": (images(1000, 10), images(9, 9))}, {}, "label 9, but"),
     ],

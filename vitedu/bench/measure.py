@@ -199,7 +199,6 @@ def train_state(
 def random_batch(
     config: NetworkConfig, batch_size: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Images (b, c, h, w) and labels (b,), already on the device."""
     generator = torch.Generator().manual_seed(0)
     shape = (batch_size, config.in_channels, *config.image_size)
     images = torch.randn(shape, generator=generator)

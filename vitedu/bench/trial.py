@@ -7,7 +7,6 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -68,8 +67,6 @@ GPUS = {
 
 
 class StepMemory(NamedTuple):
-    """Bytes that one process holds in a step, by what they hold."""
-
     weights: int  # with their gradients, the optimizer's and the average
     activations: int  # with the casts of the weights
     images: int  # of the batch, besides those of the micro-batch
@@ -216,13 +213,13 @@ def try_run(
     processes = from_environment()
     memory = processes.on_rank0(lambda: memory_for(config, device))
     smaller = quick(config, device, processes.world_size)
-    if memory["enough"] is False or smaller is None:
+    if not memory["enough"] or smaller is None:
         # the steps would fail, or push everything else out of memory
         sources = processes.rank0_first(lambda: open_sources(config, device))
         if config.batch_size > (most := len(sources.train)):
             all_at_once = replace(config, batch_size=most)
             memory = processes.on_rank0(lambda: memory_for(all_at_once, device))
-    if memory["enough"] is False or smaller is None:
+    if not memory["enough"] or smaller is None:
         check_room(config, device)
         if config.weights is not None:
             build_model(config)
@@ -288,15 +285,14 @@ def memory_for(config: TrainConfig, device: torch.device) -> dict[str, Any]:
     num_bytes = available_memory() // world_size
     if device.type == "cuda":
         num_bytes, _ = torch.cuda.mem_get_info(device)
-    values: dict[str, Any] = {"available": num_bytes, "enough": None}
-    try:
-        values["needed"] = step_memory(config, world_size)._asdict()
-        values["enough"] = fits(config, num_bytes, world_size)
-        if not values["enough"]:
-            other = fitted(config, num_bytes, world_size)
-            values["add"] = other and added_words(other, config)
-    except UserError as error:
-        values["unknown"] = str(error)
+    values: dict[str, Any] = {
+        "available": num_bytes,
+        "enough": fits(config, num_bytes, world_size),
+        "needed": step_memory(config, world_size)._asdict(),
+    }
+    if not values["enough"]:
+        other = fitted(config, num_bytes, world_size)
+        values["add"] = other and added_words(other, config)
     return values
 
 
@@ -310,9 +306,8 @@ def out_of_memory(config: TrainConfig, device: torch.device) -> UserError:
     free, _ = torch.cuda.mem_get_info(device)
     free += torch.cuda.memory_reserved(device)  # by the step itself
     smaller = replace(config, micro_batch_size=max(at_once // 2, 1))
-    with suppress(UserError):  # a network without a prediction
-        if not fits(config, free, world_size):
-            smaller = fitted(config, free, world_size) or config
+    if not fits(config, free, world_size):
+        smaller = fitted(config, free, world_size) or config
     add = added_words(smaller, config)
     advice = "take a smaller model or smaller images"
     if add:
@@ -365,7 +360,6 @@ class Trial:
     def expected(
         self, start: Start, config: TrainConfig, steps_done: int
     ) -> dict[str, Any]:
-        """Of a run by `config`, after the trial that has `begun`."""
         sources, num_train = start.sources, len(start.sources.train)
         batch_size = min(config.batch_size, num_train)
         taken = min(start.config.batch_size, num_train)

@@ -105,6 +105,5 @@ class Alive(TorchDispatchMode):
 
 
 def storages(values: Any) -> list[torch.UntypedStorage]:
-    """The storages of all tensors in nested lists and dicts."""
     tensors = [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
     return [tensor.untyped_storage() for tensor in tensors]

@@ -58,43 +58,31 @@ def macs(config: NetworkConfig) -> int:
     formula for plain ViTs; others run on the meta device under PyTorch's
     counter.
     """
-    if not has_formula(config) or type(config.stem) is not Patches:
-        return counted_macs(config)
+    is_plain = (
+        isinstance(config, ViTConfig)
+        and type(config.stem) is Patches
+        and type(config.block) is Standard
+        and isinstance(config.position, NoPosition | AddedTable)
+        and config.pool in ("token", "mean", "mean_norm")
+    )
+    if not is_plain:
+        from torch.utils.flop_counter import FlopCounterMode
+
+        model, images = on_meta(new_network, config)
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            model(images)
+        return counter.get_total_flops() // 2
     n, t = config.num_patches, config.num_tokens
     d, m = config.embed_dim, config.mlp_dim
     p, q = config.patch_size
     stem = n * p * q * config.in_channels * d
     # q, k, v, their output; the MLP
-    dense = 4 * t * d * d + mlp_products(config) * t * d * m
+    products = 3 if config.block.swiglu else 2
+    dense = 4 * t * d * d + products * t * d * m
     attention = 2 * t * t * d  # q k^T and A v, quadratic in the tokens
     hidden = config.pre_logits or 0
     head = d * hidden + (hidden or d) * config.num_classes
     return stem + config.depth * (dense + attention) + head
-
-
-def mlp_products(config: ViTConfig) -> int:
-    """Matrices of embed_dim x mlp_dim in a block."""
-    return 3 if getattr(config.block, "swiglu", False) else 2
-
-
-def has_formula(config: NetworkConfig) -> bool:
-    """Whether the formulas of this module describe the encoder."""
-    return (
-        isinstance(config, ViTConfig)
-        and type(config.block) is Standard
-        and not config.block.qk_norm
-        and isinstance(config.position, NoPosition | AddedTable)
-        and config.pool in ("token", "mean", "mean_norm")
-    )
-
-
-def counted_macs(config: NetworkConfig) -> int:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    model, images = on_meta(new_network, config)
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model(images)
-    return counter.get_total_flops() // 2
 
 
 def flops(config: NetworkConfig) -> int:

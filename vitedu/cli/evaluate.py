@@ -51,8 +51,6 @@ Found = tuple[dict[str, Any], str]  # for `--json`, and for a person
 
 
 class Test(NamedTuple):
-    """What to measure a model on, and what to count in its answers."""
-
     values: dict[str, Any]  # for `--json`
     batches: Iterable[tuple[Tensor, Tensor]]
     what: str = ""  # the pictures in a sentence, if their labels are counted
@@ -216,7 +214,6 @@ def folder_test(
 
 
 def is_split_by_run(run: TrainConfig | None, folder: Path) -> bool:
-    """Whether the run held its test pictures out of this folder."""
     if run is None or {"train", "test"} & run.given_names.keys():
         return False
     trained = folder_of(run.dataset, run.data)

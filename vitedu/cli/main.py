@@ -12,20 +12,12 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from vitedu import __version__
+from vitedu.cli import output
 from vitedu.cli.bench import BENCH
 from vitedu.cli.convert import CONVERT
 from vitedu.cli.evaluate import EVALUATE
 from vitedu.cli.explain import EXPLAIN
 from vitedu.cli.info import INFO
-from vitedu.cli.output import (
-    Command,
-    complain,
-    filled,
-    one_line_warnings,
-    print_answer,
-    rows_in,
-    section,
-)
 from vitedu.cli.overrides import FIELDS_HELP, WEIGHTS, explain_settings
 from vitedu.cli.predict import PREDICT
 from vitedu.cli.prepare import PREPARE
@@ -45,19 +37,19 @@ COMMANDS = {
     "prepare": PREPARE,
     "bench": BENCH,
 }
-FIRST_STEPS = rows_in("""
+FIRST_STEPS = output.rows_in("""
     vitedu train digits  a first model; nothing to download
     vitedu predict ViT-Ti/16 photo.jpg  what a photograph shows
     vitedu info  recipes, models and data sets
     vitedu train --help  all of one command
 """)
-COMMON_OPTIONS = rows_in("""
+COMMON_OPTIONS = output.rows_in("""
     --device NAME  cpu, cuda, cuda:1 or mps; by default the fastest that is here
     --json  one JSON object on stdout, {"error": "..."} after a mistake
     --debug  the Python traceback of a mistake, not only its sentence
 """)
 READER_LEFT = 141  # as the shell says it of a program that SIGPIPE ended
-EXIT_CODES = rows_in("""
+EXIT_CODES = output.rows_in("""
     0  done; or stopped by SIGTERM, and saved
     1  a bug in vitedu, with a traceback
     2  a mistake that you can correct, in one sentence
@@ -76,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
         # a terminal that is not UTF-8, a file name that is not
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    with one_line_warnings():
+    with output.one_line_warnings():
         try:
             return run(arguments)
         except (Exception, KeyboardInterrupt) as error:
@@ -85,10 +77,10 @@ def main(arguments: list[str] | None = None) -> int:
             message = "interrupted" if is_ctrl_c else printable(str(error))
             if "--json" in before and from_environment().is_first:
                 with suppress(UserError, BrokenPipeError):
-                    print_answer(json.dumps({"error": message}))
+                    output.print_answer(json.dumps({"error": message}))
             if is_bug or "--debug" in before:
                 raise
-            complain(message)
+            output.complain(message)
             return CTRL_C if is_ctrl_c else 2
 
 
@@ -115,7 +107,7 @@ def run(arguments: list[str]) -> int:
             text = json.dumps(answer.values, sort_keys=True, allow_nan=False)
     try:
         if from_environment().is_first:
-            print_answer(text)
+            output.print_answer(text)
     except BrokenPipeError:
         return READER_LEFT
     return code
@@ -126,9 +118,9 @@ def overview() -> str:
     return "\n\n".join(
         [
             "usage: vitedu COMMAND ... [options]",
-            section("commands", rows),
-            section("first steps", FIRST_STEPS),
-            section("exit codes", EXIT_CODES, indent=8),
+            output.section("commands", rows),
+            output.section("first steps", FIRST_STEPS),
+            output.section("exit codes", EXIT_CODES, indent=8),
             "`vitedu COMMAND --help` shows the words and options of a command, "
             "and examples.\n"
             "`vitedu --version` prints the version, `vitedu --print-completion "
@@ -154,13 +146,14 @@ def parser_of(name: str) -> Parser:
     if command.reads_weights:
         words = [*WEIGHTS, *words, *FIELDS_HELP]
     examples = [
-        f"  {line}\n{filled(meaning, 6 * ' ')}"
+        f"  {line}\n{output.filled(meaning, 6 * ' ')}"
         for line, meaning in command.examples
     ]
+    about = output.filled(command.about)
     parser = Parser(
         prog=f"vitedu {name}",
         usage=f"vitedu {name} {command.usage} [options]",
-        description=f"{filled(command.about)}\n\n{section('words', words)}",
+        description=f"{about}\n\n{output.section('words', words)}",
         epilog="\n".join(["examples:", *examples]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
@@ -170,7 +163,9 @@ def parser_of(name: str) -> Parser:
     return parser
 
 
-def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
+def add_options(
+    parser: argparse.ArgumentParser, command: output.Command
+) -> None:
     for row, meaning in [*command.options, *COMMON_OPTIONS]:
         name, _, value = row.partition(" ")
         if value:

@@ -256,7 +256,7 @@ def forecast(values: dict[str, Any]) -> str:
             f"{evaluation} for {counted(took['evaluated_images'], 'image')}"
         )
         rows += [("training", line), ("evaluation", f"{images}, estimated")]
-    elif values["memory"]["enough"] is not False:
+    elif values["memory"]["enough"]:
         line = "not timed: a single image would take about a minute here"
         rows.append(("training", line))
     return table(rows)
@@ -289,8 +289,6 @@ def pictures_line(data: dict[str, Any]) -> str:
 
 def memory_line(memory: dict[str, Any]) -> str:
     free = f"{readable_bytes(memory['available'])} are free"
-    if "needed" not in memory:
-        return f"{free}; no prediction ({memory['unknown']})"
     line = f"{readable_bytes(memory['needed']['total'])} are needed, {free}"
     if memory["enough"]:
         return f"{line}: enough"

@@ -128,6 +128,21 @@ class Classifier(nn.Module):
         self.loss_name: LossName | None = None
         self.resize_mode: ResizeMode = "paper"
 
+    @property
+    def usage(self) -> Usage:
+        """What travels with it besides its configuration and weights."""
+        return Usage(
+            self.preprocess,
+            tuple(self.class_names),
+            self.loss_name,
+            self.resize_mode,
+        )
+
+    @usage.setter
+    def usage(self, usage: Usage) -> None:
+        self.preprocess, self.class_names = usage[:2]
+        self.loss_name, self.resize_mode = usage[2:]
+
     if TYPE_CHECKING:  # nn.Module says that a call returns Any
 
         def __call__(self, images: Tensor) -> Tensor:
@@ -214,14 +229,8 @@ class Classifier(nn.Module):
     def _save_pretrained(self, save_directory: Path) -> None:
         mixin: Any = super()
         mixin._save_pretrained(save_directory)
-        usage = Usage(
-            self.preprocess,
-            tuple(self.class_names),
-            self.loss_name,
-            self.resize_mode,
-        )
-        fields = self.config.to_json()
-        text = json.dumps({"config": fields} | usage.to_json(), sort_keys=True)
+        fields, usage = self.config.to_json(), self.usage.to_json()
+        text = json.dumps({"config": fields} | usage, sort_keys=True)
         write_header(save_directory / "model.safetensors", {"vitedu": text})
         # else a subclass has arguments of its own, which the mixin writes
         if is_dataclass(vars(self).get("_hub_mixin_config")):
@@ -237,22 +246,15 @@ class Classifier(nn.Module):
         model = mixin._load_as_safetensor(
             model, model_file, map_location, strict
         )
-        path = Path(model_file)
-        header, beside = read_header(path), path.with_name("config.json")
         try:
-            content = json.loads(header.get("vitedu", "null"))
-            if content is None and beside.is_file():
-                path = beside  # where an older version wrote it
-                content = json.loads(path.read_text("utf-8")).get("vitedu")
+            content = json.loads(read_header(model_file).get("vitedu", "null"))
             if content is None:
                 return model
             usage = Usage.from_json(content)
             names = checked_names(usage.class_names, model.num_classes)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
-                f"{path} holds unreadable metadata: {error}"
+                f"{model_file} holds unreadable metadata: {error}"
             ) from None
-        model.preprocess, model.class_names = usage.preprocess, names
-        model.loss_name = usage.loss_name
-        model.resize_mode = usage.resize_mode
+        model.usage = usage._replace(class_names=names)
         return model

@@ -84,10 +84,7 @@ def load_checkpoint(
 
     def read() -> dict[str, Any]:
         content = read_saved(path)
-        data = content["data"]
-        if isinstance(data, str):  # of an older vitedu
-            data = {"digest": data}
-        if changed := changes(data, state.data):
+        if changed := changes(content["data"], state.data):
             raise OtherRun(
                 f"{path} does not belong to this run: it was trained on other "
                 f"data: {changed}; restore them, or start anew"
@@ -204,7 +201,6 @@ class Saver:
         self.stop_not_finite(f"loss became {loss_sum}{where}", since)
 
     def check_finite(self, content: dict[str, Any]) -> None:
-        """UserError: a weight or moment is not finite."""
         if name := self.processes.on_rank0(lambda: first_not_finite(content)):
             since = self.saved_step or 0
             self.stop_not_finite(f"{name} became nan or infinite", since)

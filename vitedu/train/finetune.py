@@ -30,6 +30,7 @@ from vitedu.model import Classifier, ViTConfig
 from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
 from vitedu.pictures import PreprocessSpec
+from vitedu.train import start
 from vitedu.train.config import (
     Attention,
     Keep,
@@ -46,13 +47,6 @@ from vitedu.train.journal import Progress, Run
 from vitedu.train.processes.device import find_device
 from vitedu.train.recipes import recipe
 from vitedu.train.recipes.imagenet import smoke_size
-from vitedu.train.start import (
-    called,
-    fit_head,
-    free_fields,
-    load_to_train,
-    run_classes,
-)
 
 
 class FinetuneFields(TypedDict, total=False):
@@ -171,7 +165,7 @@ def finetune(
     chosen = {*settings} | ({"validation"} if validation is not None else set())
     if isinstance(validation, int | float):
         settings["validation"], validation = validation, None
-    config = replace(recipe("finetune", tier), dataset=called(data))
+    config = replace(recipe("finetune", tier), dataset=start.called(data))
     names = class_names_of(config, None if is_named else data)
     model = None
     if isinstance(weights, Classifier):
@@ -262,14 +256,14 @@ def with_weights(
     before, spec = config.model, config.preprocess
     is_open = config.recipe == "finetune"
     size = {} if is_open else {"image_size": before.image_size}
-    loaded = load_to_train(weights, num_classes=num_classes, **size)
+    loaded = start.load_to_train(weights, num_classes=num_classes, **size)
     model, theirs = loaded.config, loaded.preprocess
     if is_open:
         spec = theirs
         if config.tier == "smoke":
             model = replace(model, image_size=smoke_size(model))
     elif isinstance(model, ViTConfig) and isinstance(before, ViTConfig):
-        model = replace(model, **free_fields(before))
+        model = replace(model, **start.free_fields(before))
     return replace(
         config,
         weights=weights,
@@ -293,8 +287,8 @@ def adapt(
         resized = replace(model.config, image_size=settings["image_size"])
         check_memory(resized, "this model with images of that size")
         model.set_input_size(resized.image_size)
-    notes = fit_head(model, names, len(names), "the model")
-    model.class_names = run_classes(model, names)
+    notes = start.fit_head(model, names, len(names), "the model")
+    model.class_names = start.run_classes(model, names)
     return notes
 
 

@@ -280,9 +280,7 @@ def returned(run: Run, model: Network | None, device: torch.device) -> Run:
         run.model.to(device)
         return run
     model.load_state_dict(run.model.state_dict())
-    model.preprocess = run.model.preprocess
-    model.class_names = run.model.class_names
-    model.loss_name = run.model.loss_name
+    model.usage = run.model.usage
     return run._replace(model=model.to(device).eval())
 
 

@@ -11,16 +11,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from vitedu import results
+from vitedu import files, results
 from vitedu.errors import UserError, reason
-from vitedu.files import (
-    LEFT_OVER,
-    list_folder,
-    make_folder,
-    read_json,
-    replace_file,
-    user_path,
-)
 from vitedu.train.config import TrainConfig, as_settings, differences
 
 LOCK = ".lock"
@@ -36,7 +28,7 @@ class RunFolder:
     """`result.json` has a `status`: whether the run finished or stopped."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = user_path(path)
+        self.path = files.user_path(path)
         self.config = self.path / "config.json"
         self.log = self.path / "log.jsonl"
         self.checkpoint = self.path / "checkpoint.pt"
@@ -70,7 +62,7 @@ class RunFolder:
     @contextmanager
     def held(self, config: TrainConfig) -> Iterator[None]:
         """`prepare` under the lock; it raises the same."""
-        make_folder(self.path)
+        files.make_folder(self.path)
         with self.locked():
             self.prepare(config)
             yield
@@ -86,15 +78,17 @@ class RunFolder:
 
     def prepare(self, config: TrainConfig) -> None:
         """Create the folder, or go on with the run in it if it is this one."""
-        make_folder(self.path)
+        files.make_folder(self.path)
         if os.path.exists(self.config):
             self.check_same(config)
         else:
             self._check_nothing_else()
-        for name in filter(LEFT_OVER.fullmatch, list_folder(self.path)):
+        for name in filter(
+            files.LEFT_OVER.fullmatch, files.list_folder(self.path)
+        ):
             (self.path / name).unlink()
         text = json.dumps(config.to_json(), indent=2) + "\n"
-        replace_file(self.config, text)
+        files.replace_file(self.config, text)
 
     def check_same(self, config: TrainConfig) -> None:
         """OtherRun: the folder's run has other settings, which are named."""
@@ -114,8 +108,8 @@ class RunFolder:
 
     def _check_nothing_else(self) -> None:
         """UserError: there are files that a killed run wouldn't leave."""
-        names = {*list_folder(self.path)} - {LOCK}
-        if not all(map(LEFT_OVER.fullmatch, names)):
+        names = {*files.list_folder(self.path)} - {LOCK}
+        if not all(map(files.LEFT_OVER.fullmatch, names)):
             raise UserError(
                 f"{self.path} is not a run folder: it has files, but no "
                 "config.json; train in an empty or a new folder"
@@ -126,7 +120,7 @@ class RunFolder:
 
         A damaged run's too. UserError: it isn't a run's, or in use.
         """
-        if not os.path.exists(self.path) or not list_folder(self.path):
+        if not os.path.exists(self.path) or not files.list_folder(self.path):
             return None
         if not os.path.exists(self.config):
             self._check_nothing_else()
@@ -165,7 +159,7 @@ class RunFolder:
             if line["step"] <= step and "test_accuracy" not in line
         ]
         text = "".join(json.dumps(line) + "\n" for line in lines)
-        replace_file(self.log, text)
+        files.replace_file(self.log, text)
         return lines
 
     def read_config(self) -> TrainConfig:
@@ -175,7 +169,7 @@ class RunFolder:
                 f"{self.path} is not a run folder: config.json is missing"
             )
         try:
-            return TrainConfig.from_json(read_json(self.config))
+            return TrainConfig.from_json(files.read_json(self.config))
         except UserError as error:
             raise UserError(
                 f"{self.config} is not the configuration of a run: {error}"
@@ -219,6 +213,6 @@ class RunFolder:
 def is_foreign(config: Path) -> bool:
     """Whether another program wrote it; a damaged one counts as a run's."""
     try:
-        return "recipe" not in read_json(config)
+        return "recipe" not in files.read_json(config)
     except UserError:
         return False

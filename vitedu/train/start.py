@@ -139,7 +139,6 @@ def called(value: Any) -> str:
 
 
 def check_model(model: Network) -> None:
-    """Refuse a model that can't be trained or written."""
     if not isinstance(model, Classifier):
         raise TypeError(
             "model must be a ViT or a ResNet of vitedu, got "
@@ -415,10 +414,7 @@ def build_state(
 def balance(
     config: TrainConfig, train: Source, class_names: tuple[str, ...]
 ) -> tuple[Tensor | None, list[str]]:
-    """The weights of the classes, and a note where own data need some.
-
-    UserError: they are asked for, but only reading the images tells the labels.
-    """
+    """The weights of the classes, and a note where own data need some."""
     labels = labels_of(train)
     if config.class_weights is not None:
         if labels is None:

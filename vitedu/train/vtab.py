@@ -15,14 +15,7 @@ from vitedu.data.feed.order import epoch_generator
 from vitedu.data.labels import numbered_names
 from vitedu.data.open import open_split
 from vitedu.errors import UserError, counted, did_you_mean
-from vitedu.evaluate.vtab import (
-    VTAB,
-    MissingTaskError,
-    TaskData,
-    VtabResult,
-    VtabTask,
-    open_task,
-)
+from vitedu.evaluate import vtab
 from vitedu.files import user_path
 from vitedu.pictures import PreprocessSpec
 from vitedu.train.finetune import FinetuneFields, finetune
@@ -61,11 +54,11 @@ def run_vtab(
     *,
     tasks: Sequence[str] | None = None,
     choose: bool = False,
-    on_task: Callable[[VtabTask], None] | None = None,
+    on_task: Callable[[vtab.VtabTask], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
     **fields: Unpack[FinetuneFields],
-) -> VtabResult:
+) -> vtab.VtabResult:
     """Fine-tune on each task of VTAB-1k, and measure on its whole test part.
 
     `weights` is a name, a file or a run folder; each task starts from them.
@@ -113,17 +106,14 @@ def run_vtab(
         missing[task.name] = (
             f"{task.title} isn't finished; the same call goes on with it"
         )
-    return VtabResult(accuracies, missing)
+    return vtab.VtabResult(accuracies, missing)
 
 
 def reachable(
     names: Sequence[str] | None, data: VtabData
-) -> tuple[list[tuple[VtabTask, TaskData]], dict[str, str]]:
-    """Tasks with their data opened, and a sentence for each without.
-
-    UserError: a name is unknown, or no task has data.
-    """
-    tasks = {task.name: task for task in VTAB}
+) -> tuple[list[tuple[vtab.VtabTask, vtab.TaskData]], dict[str, str]]:
+    """Tasks with their data opened, and a sentence for each without."""
+    tasks = {task.name: task for task in vtab.VTAB}
     given = list(data) if isinstance(data, Mapping) else []
     for name in (*(names or ()), *given):
         if name not in tasks:
@@ -135,7 +125,7 @@ def reachable(
         task = tasks[name]
         try:
             here.append((task, data_of(task, data)))
-        except MissingTaskError as error:
+        except vtab.MissingTaskError as error:
             missing[name] = str(error)
     if not here:
         first = next(iter(missing.values()), "no task is named")
@@ -143,19 +133,13 @@ def reachable(
     return here, missing
 
 
-def data_of(task: VtabTask, data: VtabData) -> TaskData:
+def data_of(task: vtab.VtabTask, data: VtabData) -> vtab.TaskData:
     if not isinstance(data, Mapping):
-        parts = open_task(task, data)
+        parts = vtab.open_task(task, data)
     elif task.name in data:
-        pair = data[task.name]
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            raise UserError(
-                f"{task.title} needs a pair (train, test) of data, got "
-                f"{type(pair).__name__}"
-            )
-        parts = TaskData(*map(open_split, pair))
+        parts = vtab.TaskData(*map(open_split, data[task.name]))
     else:
-        raise MissingTaskError(
+        raise vtab.MissingTaskError(
             f"{task.title} isn't among the data given; get it from {task.where}"
         )
     names = parts.train.class_names or numbered_names(task.num_classes)
@@ -169,19 +153,19 @@ def data_of(task: VtabTask, data: VtabData) -> TaskData:
             f"{task.title} has {len(parts.train):,} training images, but "
             f"VTAB-1k draws {NUM_IMAGES:,}; give all of its training part"
         )
-    return TaskData(*(part.with_classes(names) for part in parts))
+    return vtab.TaskData(*(part.with_classes(names) for part in parts))
 
 
 def drawn_images(
-    task: VtabTask, parts: TaskData, seed: int, choose: bool
-) -> TaskData:
+    task: vtab.VtabTask, parts: vtab.TaskData, seed: int, choose: bool
+) -> vtab.TaskData:
     order = torch.randperm(len(parts.train), generator=epoch_generator(seed, 0))
     rows = order[:NUM_IMAGES].tolist()
     train = replace(parts.train, name=f"VTAB-1k {task.title}")
     if choose:
         learned, measured = rows[:NUM_TRAIN], rows[NUM_TRAIN:]
-        return TaskData(train.take(learned), train.take(measured))
-    return TaskData(train.take(rows), parts.test)
+        return vtab.TaskData(train.take(learned), train.take(measured))
+    return vtab.TaskData(train.take(rows), parts.test)
 
 
 def settings_for(

@@ -63,11 +63,4 @@ class Checkpoint(NamedTuple):
 
 def checkpoint_of(model: Network) -> Checkpoint:
     """A Checkpoint of a model, with its preprocessing and class names."""
-    return Checkpoint(
-        model.config,
-        model.state_dict(),
-        model.preprocess,
-        model.class_names,
-        model.loss_name,
-        model.resize_mode,
-    )
+    return Checkpoint(model.config, model.state_dict(), *model.usage)

@@ -33,17 +33,12 @@ from vitedu.model import (
 )
 from vitedu.model.classifier import Usage
 from vitedu.pictures import PreprocessSpec
+from vitedu.weights import export
 from vitedu.weights.checkpoint import (
     ANSWERS,
     Checkpoint,
     Metadata,
     NetworkConfig,
-)
-from vitedu.weights.export import (
-    PROGRAMS,
-    Program,
-    check_packages,
-    exported,
 )
 from vitedu.weights.load import (
     DIALECTS,
@@ -80,7 +75,7 @@ def convert(
     source: str | PathLike[str] | nn.Module,
     target: str | PathLike[str],
     *,
-    to: Dialect | Program,
+    to: Dialect | export.Program,
     ignore: str | Sequence[str] = (),
     **answers: Unpack[LoadFields],
 ) -> Conversion:
@@ -117,7 +112,7 @@ def convert(
     checkpoint, lost = stored.checkpoint, ()
     arrays = checkpoint.state_dict
     if to == "onnx" or to == "torch-export":
-        content, difference = exported(checkpoint, to)
+        content, difference = export.exported(checkpoint, to)
         replace_file(target, content)
         notes: tuple[str, ...] = (difference,)
     else:
@@ -147,12 +142,12 @@ def convert(
 
 
 def check_target(target: Path, to: str) -> None:
-    formats = SUFFIXES | PROGRAMS
+    formats = SUFFIXES | export.PROGRAMS
     if to not in formats:
         raise UserError(
             f"there is no format {to!r}; {did_you_mean(str(to), formats)}"
         )
-    check_packages(to)
+    export.check_packages(to)
     suffixes = formats[to]
     if suffixes:
         form = f"a file that ends in {' or '.join(suffixes)}"
@@ -224,10 +219,7 @@ def lost_in(
     beside: dict[str, dict[str, Any]],
     target: Path,
 ) -> tuple[str, ...]:
-    """What the format cannot store, a sentence each, found by reading back.
-
-    UserError: a reader would take the positions for another grid's.
-    """
+    """What the format cannot store, a sentence each, found by reading back."""
     if to == "vitedu":
         return ()
     metadata = Metadata(

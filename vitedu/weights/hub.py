@@ -88,7 +88,6 @@ def place_of(repository: str) -> Path:
 
 
 def bare_name(name: str) -> str:
-    """The model's name on the hub, without its owner."""
     return HUB.get(name, name).rpartition("/")[2]
 
 

@@ -22,7 +22,7 @@ from vitedu.errors import UserError, check_free, counted, reason
 from vitedu.fields import Size, check_names, converted
 from vitedu.files import user_path
 from vitedu.model import NoPosition, ViT, lecun_normal, new_network
-from vitedu.model.classifier import LoadReport
+from vitedu.model.classifier import LoadReport, Usage
 from vitedu.model.config import ViTFields
 from vitedu.model.network import Network
 from vitedu.model.resize import resize_positions
@@ -145,13 +145,13 @@ def load(
     check_finite(path, state)
     model.load_state_dict(state, assign=True)
     has_its_head = config.num_classes == before.config.num_classes
-    model.preprocess = before.preprocess.sized(
-        config.image_size, config.in_channels
+    spec, names, loss_name, resize_mode = before.usage
+    model.usage = Usage(
+        spec.sized(config.image_size, config.in_channels),
+        names if len(names) == config.num_classes else (),
+        loss_name if has_its_head else None,
+        resize_mode,
     )
-    names = before.class_names
-    model.class_names = names if len(names) == config.num_classes else ()
-    model.loss_name = before.loss_name if has_its_head else None
-    model.resize_mode = before.resize_mode
     model.load_report = LoadReport(
         str(path),
         stored.dialect,
@@ -225,8 +225,7 @@ def find_arrays(
 def recognise(found: Arrays) -> Dialect:
     """The dialect of a file. UserError: another architecture, or none known."""
     path, names = found.path, found.arrays.keys()
-    config = found.metadata.config.get("vitedu")
-    if "vitedu" in found.metadata.header or isinstance(config, dict):
+    if "vitedu" in found.metadata.header:
         return "vitedu"
     for network, pattern in REFUSED.items():
         if any(re.search(pattern, name) for name in names):
@@ -287,10 +286,7 @@ def overridden(stored: WeightsFile, overrides: dict[str, Any]) -> NetworkConfig:
 
 
 def empty_model(stored: WeightsFile, config: NetworkConfig) -> Network:
-    """The model of a configuration on the meta device: shapes alone.
-
-    UserError: tensors that aren't in the file need more memory than is free.
-    """
+    """The model of a configuration on the meta device: shapes alone."""
     what, state = f"{stored.path}: its network", stored.checkpoint.state_dict
     model, _ = on_meta(new_network, config, what=what)
     num_new = sum(

@@ -410,12 +410,12 @@ def image_size_of(
     given, size = metadata.image_size, None
     if "image_size" in stated:
         size = converted("image_size", stated["image_size"], Size)
-    if not counts and not (size or given):
+    if not counts:
+        if size or given:
+            return size or given
         raise UserError(
             f"it has no table of positions, so any size fits; {ask}"
         )
-    if not counts:
-        return size or given
 
     def fits(image_size: tuple[int, int]) -> bool:
         try:

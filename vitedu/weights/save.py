@@ -49,8 +49,7 @@ def savable(model: nn.Module, caller: str = "save") -> Checkpoint:
     network = inside(model, caller)
     try:
         checkpoint = checkpoint_of(network)._replace(
-            state_dict=plain_state(network),
-            class_names=tuple(network.class_names),
+            state_dict=plain_state(network)
         )
         header = header_of(checkpoint)
         to_vitedu(checkpoint.state_dict, Metadata(header=header))

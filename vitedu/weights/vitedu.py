@@ -29,19 +29,10 @@ SUFFIXES = (".safetensors",)
 
 
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
-    """The arrays unchanged, with what the header says.
-
-    Without our header, an older version wrote it with Hugging Face's mixin:
-    config.json has the configuration and, under the key "vitedu", the rest.
-    """
+    """The arrays unchanged, with what the header says."""
     try:
-        if "vitedu" in metadata.header:
-            text = metadata.header["vitedu"]
-            content = parse_json(text, "the key 'vitedu'")
-            fields = content.get("config")
-        else:
-            fields = dict(metadata.config)
-            content = fields.pop("vitedu")
+        content = parse_json(metadata.header["vitedu"], "the key 'vitedu'")
+        fields = content.get("config")
         if not isinstance(fields, dict):
             raise UserError("config must be a JSON object")
         config = network_config(fields)

@@ -203,7 +203,6 @@ class Distributed(Processes):
 
 
 def parameter_names(state: "TrainState") -> list[str]:
-    """In the optimizer's order."""
     named = unwrapped(state.model).named_parameters()
     names = {id(parameter): name for name, parameter in named}
     return [

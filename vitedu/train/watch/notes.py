@@ -22,8 +22,6 @@ def is_watched() -> bool:
 
 
 class Aloud(logging.Handler):
-    """Writes beside a bar."""
-
     def emit(self, record: logging.LogRecord) -> None:
         tqdm.write(printable(f"note: {record.getMessage()}"), file=sys.stderr)
 

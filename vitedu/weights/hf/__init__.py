@@ -299,7 +299,6 @@ def mlp_ratio(config: ViTConfig) -> int | None:
 
 
 def config_of(metadata: Metadata) -> dict[str, Any]:
-    """What config.json says of the image's encoder."""
     config = metadata.config
     if isinstance(config.get("vision_config"), dict):  # beside one for texts
         # older files leave out what is usual

@@ -21,7 +21,6 @@ RESAMPLE = {2: "bilinear", 3: "bicubic"}  # pillow's numbers
 def preprocessor_of(
     spec: PreprocessSpec, image_size: tuple[int, int]
 ) -> dict[str, Any]:
-    """The content of preprocessor_config.json."""
     height, width = image_size
     sides = {"height": height, "width": width}
     geometry: dict[str, Any] = {"size": sides}

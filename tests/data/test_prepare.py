@@ -313,7 +313,7 @@ def test_somebody_elses_folder_is_refused_and_left_alone(folder, tmp_path):
     ):
         prepare(folder, out)
     (out / "index.json").write_text("{}")
-    with pytest.raises(UserError, match=r"wasn't written by"):
+    with pytest.raises(UserError, match=r"in it \(index\.json, thesis\.txt\)"):
         prepare(folder, out)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="Not a directory"):

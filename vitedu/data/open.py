@@ -62,7 +62,7 @@ class PlaceReader(Protocol):
     PREFIX: str  # of what stands for a path: "hf:"; "" for paths
 
     def accepts(self, place: Path) -> bool:
-        """Whether this module reads the place."""
+        """Whether it reads this path; not asked for names with its prefix."""
 
     def parts(self, place: Path) -> dict[str, Path]:
         """Those of train, val and test that exist; {}: `place` is one part."""
@@ -361,7 +361,7 @@ def folder_of(dataset: str, data: str | None = None) -> Path | None:
             here = present(dataset)
             return here.path if here else folders_of(dataset)[-1]
         place = user_path(dataset)
-        is_there = any(reader.accepts(place) for reader in READERS)
+        is_there = accepting(place) is not None
         return place if is_there and not is_array_set(dataset) else None
     place = user_path(data)
     if kind == "torchvision":
@@ -422,9 +422,20 @@ def parts_of(folder: str | PathLike[str]) -> dict[str, Path]:
 
 
 def reader_of(place: Path) -> PlaceReader:
-    """The first of READERS that accepts `place`, else that of folders."""
-    accepting = (reader for reader in READERS if reader.accepts(place))
-    return next(accepting, folders)
+    """The reader that accepts `place`, else that of folders."""
+    return accepting(place) or folders
+
+
+def accepting(place: Path) -> PlaceReader | None:
+    """The first of READERS for this path, or for the prefix of this name."""
+    is_name = not os.path.lexists(place)
+    for reader in READERS:
+        prefix = reader.PREFIX
+        if prefix and is_name and str(place).startswith(prefix):
+            return reader
+        if not prefix and reader.accepts(place):
+            return reader
+    return None
 
 
 def name_at(place: Path) -> str:

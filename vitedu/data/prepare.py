@@ -32,7 +32,6 @@ from vitedu.data.feed.order import seed_from
 from vitedu.data.labels import check_known
 from vitedu.data.open import reader_of
 from vitedu.data.prepared_index import (
-    NAME,
     Format,
     Index,
     Part,
@@ -138,8 +137,7 @@ def _begun(out: Path, settings: Settings) -> Index | None:
     if not os.path.lexists(out):
         return None
     names = files.list_folder(out)
-    if NAME in names:
-        index = read_index(out)
+    if index := read_index(out):
         pairs = zip(Settings._fields, index.settings, settings, strict=True)
         differ = [f"{name}={x} (now {y})" for name, x, y in pairs if x != y]
         if differ:

@@ -70,10 +70,6 @@ class Index(NamedTuple):
         return tuple(each for shard in shards for each in shard.unreadable)
 
 
-class NotPrepared(UserError):
-    """`vitedu prepare` hasn't written an index here."""
-
-
 def write_index(folder: Path, index: Index) -> None:
     values = {
         "written_by": WRITER,
@@ -97,11 +93,8 @@ def write_index(folder: Path, index: Index) -> None:
 
 def finished_index(folder: Path) -> Index | None:
     """The index in a folder, if any. UserError: it is damaged or unfinished."""
-    try:
-        index = read_index(folder)
-    except NotPrepared:
-        return None
-    if not index.is_complete:
+    index = read_index(folder)
+    if index is not None and not index.is_complete:
         raise UserError(
             f"{folder} isn't finished; run `vitedu prepare` again, which goes "
             "on where it stopped"
@@ -109,17 +102,17 @@ def finished_index(folder: Path) -> Index | None:
     return index
 
 
-def read_index(folder: Path) -> Index:
-    """UserError: it is damaged. NotPrepared: there is none."""
+def read_index(folder: Path) -> Any:
+    """The Index in a folder; None: there is none. UserError: it is damaged."""
     path = folder / NAME
     try:
         values = read_json(path)
-    except UserError as error:
+    except UserError:
         if os.path.isfile(path) and WRITER.encode() in path.read_bytes()[:100]:
             raise _damaged(path) from None  # cut off, by a copy say
-        raise NotPrepared(str(error)) from None
+        return None
     if values.get("written_by") != WRITER:
-        raise NotPrepared(f"{path} wasn't written by `vitedu prepare`")
+        return None
     if values.get("version") != VERSION:
         raise UserError(
             f"{path} wasn't written by this version of `vitedu prepare`"

@@ -60,10 +60,6 @@ class HubReader(Reader):
         return f"{self.name}[{row}]"
 
 
-def accepts(place: Path) -> bool:
-    return str(place).startswith(PREFIX) and not os.path.lexists(place)
-
-
 def parts(place: Path) -> dict[str, Path]:
     """Splits as train, val and test, if labels aren't secret; {}: one part."""
     name, wanted = _address(place)

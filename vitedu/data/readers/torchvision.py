@@ -58,10 +58,6 @@ class TorchvisionReader(Reader):
         return f"{self.name}[{row}]"
 
 
-def accepts(place: Path) -> bool:
-    return str(place).startswith(PREFIX)
-
-
 def place_of(name: str, data: str | Path | None = None) -> Path:
     """The place of a named set, looked for only at `data` if that is given."""
     return Path(f"{PREFIX}{name}" + (f"::{data}" if data is not None else ""))

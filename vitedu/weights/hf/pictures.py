@@ -54,16 +54,15 @@ def preprocess(
         whose, _, _, *usual = KINDS[kind]
         usual = usual if config.in_channels == 3 else []
         spec = PreprocessSpec(config.image_size, config.in_channels, *usual)
+        numbers = f"mean {spec.mean} and std {spec.std}"
+        others = ""
+        if kind == "vit":
+            numbers = "mean and std 0.5"
+            others = ", where DeiT, DINO and MAE want {} and {}"
         doubt = (
             "no preprocessor_config.json says how its pictures are prepared; "
-            f"mean {spec.mean} and std {spec.std} are assumed, as for {whose}"
+            f"{numbers} are assumed, as for {whose}{others.format(*IMAGENET)}"
         )
-        if kind == "vit":
-            doubt = (
-                "no preprocessor_config.json says how its pictures are "
-                "prepared; mean and std 0.5 are assumed, as for Google's ViTs, "
-                "where DeiT, DINO and MAE want {} and {}".format(*IMAGENET)
-            )
         return spec, () if kind == "vit_mae" else (doubt,)
     stated, old = written.get("size"), written.get("feature_extractor_type")
     processor = str(written.get("image_processor_type", old))

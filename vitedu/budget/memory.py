@@ -121,10 +121,15 @@ def bytes_of(
 
     A dropout mask counts as wide as what it masks (on CUDA it is a byte).
     """
-    # all that is kept grows with the batch, save what is of the weights
-    if count is bytes_kept and batch_size > 2:
-        one, two = (bytes_of(count, config, b, dtype, half) for b in (1, 2))
-        return one + (batch_size - 1) * (two - one)
+    if count is bytes_kept:  # grows evenly with the batch and a ViT's blocks
+        numbers, depth = (dtype, half), getattr(config, "depth", 1)
+        if batch_size > 2:
+            one, two = (bytes_of(count, config, b, *numbers) for b in (1, 2))
+            return one + (batch_size - 1) * (two - one)
+        if depth > 2:
+            less = (replace(config, depth=n) for n in (1, 2))
+            one, two = (bytes_of(count, x, batch_size, *numbers) for x in less)
+            return one + (depth - 1) * (two - one)
     from torch._subclasses.fake_tensor import FakeTensorMode  # takes a second
 
     model, images = on_meta(new_network, config, batch_size, dtype)

@@ -77,6 +77,7 @@ def fewshot_classifier(
 
 
 def least_squares(x: Tensor, y: Tensor, l2: float) -> FewShotClassifier:
+    """Whitening and weights from features (n, d) and labels (n,)."""
     x, targets = x.double(), 2.0 * F.one_hot(y).double() - 1.0  # 1 and -1
     mean, std = x.mean(dim=0), x.std(dim=0, correction=0) + 1e-5
     x = whiten(x, mean, std)

@@ -23,7 +23,8 @@ from vitedu.data.readers.photos import PHOTOS
 from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig
 
-MODELS = {"mnist-tiny": "mnist-tiny.js", "ViT-Ti/16": "vit-ti-16.js"}
+MODELS = {"mnist-tiny": "mnist-tiny", "ViT-Ti/16": "vit-ti-16"}
+PART = 1_440_000  # bytes of weights in a script, so that loading shows progress
 # What the engine reads; all other fields have to be as in the paper.
 READ = ("image_size", "patch_size", "in_channels", "num_classes", "embed_dim")
 READ += ("depth", "num_heads", "mlp_dim", "pool", "norm_eps")
@@ -67,9 +68,28 @@ def weights(model: ViT) -> dict[str, object]:
         "class_names": model.class_names,
         "preprocess": spec.to_json(),
         "tensors": [[name, x.shape] for name, x in state.items()],
-        "data": base64(
-            b"".join(x.numpy().astype("<f2").tobytes() for x in state.values())
+        "data": b"".join(
+            x.numpy().astype("<f2").tobytes() for x in state.values()
         ),
+    }
+
+
+def scripts(name: str) -> dict[str, bytes]:
+    """A model's scripts: the first with all but most of the weights."""
+    packed = weights(vitedu.load(name))
+    data = packed["data"]
+    parts = [data[i : i + PART] for i in range(0, len(data), PART)]
+    place = f"vitedu.packed[{json.dumps(name)}]"
+    first = assigned(place, packed | {"data": [base64(parts[0])]})
+    if len(parts) == 1:
+        return {f"{MODELS[name]}.js": first}
+    rest = [
+        assigned(f"{place}.data[{i}]", base64(part))
+        for i, part in enumerate(parts[1:], start=1)
+    ]
+    return {
+        f"{MODELS[name]}-{number}.js": content
+        for number, content in enumerate([first, *rest], start=1)
     }
 
 
@@ -103,10 +123,9 @@ def whole(name: str) -> str:
 def write(folder: Path) -> None:
     """Write all files into `folder`, which is made if it isn't there."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, file in MODELS.items():
-        packed = weights(vitedu.load(name))
-        content = assigned(f"vitedu.packed[{json.dumps(name)}]", packed)
-        (folder / file).write_bytes(content)
+    for name in MODELS:
+        for file, content in scripts(name).items():
+            (folder / file).write_bytes(content)
     (folder / "digits.js").write_bytes(assigned("vitedu.digits", digits()))
     photos = {name: whole(name) for name in PHOTOS}
     (folder / "photos.js").write_bytes(assigned("vitedu.photos", photos))

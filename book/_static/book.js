@@ -41,7 +41,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // Pages with a part of "Try it" load its scripts, one after the other; no other page does.
   if (document.querySelector(".try")) {
-    for (const name of ["vit.js", "pictures.js", "try.js", "switches.js"]) {
+    for (const name of ["vit.js", "kernels.js", "pictures.js", "try.js", "switches.js"]) {
       const script = document.createElement("script");
       script.src = new URL(`try/${name}`, bookScript);
       script.async = false;

@@ -1,8 +1,10 @@
 """What the page "Try it" loads is what the package carries."""
 
 import json
+import re
 from base64 import b64decode
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ import vitedu
 from vitedu.data import load_dataset, photo
 from vitedu.data.readers.photos import PHOTOS
 from vitedu.model import NoPosition
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +35,14 @@ def assigned(path):
 
 @pytest.mark.parametrize("name", try_files.MODELS)
 def test_the_weights_are_the_models_in_16_bits(folder, name):
-    target, packed = assigned(folder / try_files.MODELS[name])
+    files = [folder / file for file in try_files.scripts(name)]
+    target, packed = assigned(files[0])
     assert target == f'vitedu.packed["{name}"]'
+    parts = dict(map(assigned, files[1:]))
+    assert list(parts) == [f"{target}.data[{i}]" for i in range(1, len(files))]
     model = vitedu.load(name)
-    halves = np.frombuffer(b64decode(packed["data"]), "<f2")
+    content = b"".join(map(b64decode, [*packed["data"], *parts.values()]))
+    halves = np.frombuffer(content, "<f2")
     place = 0
     for key, shape in packed["tensors"]:
         tensor = model.state_dict()[key]
@@ -46,6 +54,12 @@ def test_the_weights_are_the_models_in_16_bits(folder, name):
     assert packed["class_names"] == list(model.class_names)
     assert packed["preprocess"] == model.preprocess.to_json()
     assert packed["config"]["pool"] == model.config.pool
+
+
+def test_the_page_asks_for_as_many_parts_as_there_are(folder):
+    engine = (ROOT / "book/_static/try/vit.js").read_text()
+    count = int(re.search(r"length: (\d+) }, \(_, part\)", engine)[1])
+    assert len(list(folder.glob("vit-ti-16-*.js"))) == count
 
 
 def test_equal_sources_give_equal_bytes(folder, tmp_path):

@@ -125,8 +125,12 @@
     context.fillRect(0, 0, canvas.width, canvas.height);
     context.drawImage(image, 0, 0, canvas.width, canvas.height);
     const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+    const bytes = new Uint8ClampedArray((data.length / 4) * 3);
+    for (let from = 0, to = 0; from < data.length; from += 4) {
+      for (let k = 0; k < 3; k++) bytes[to++] = data[from + k];
+    }
     return {
-      data: data.filter((_, i) => i % 4 < 3),
+      data: bytes,
       width: canvas.width,
       height: canvas.height,
       channels: 3,

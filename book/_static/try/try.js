@@ -348,9 +348,12 @@
       change();
     }
 
+    const folded = place.closest("details"); // nothing is computed unseen
+    folded?.addEventListener("toggle", change);
+
     function change() {
       again.disabled = !isShuffled.checked;
-      if (!scene.answer) return;
+      if (!scene.answer || folded?.open === false) return;
       paint(...grid(scene.model));
       after.setAttribute("aria-busy", "true");
       ask().catch(tell(after));
@@ -575,10 +578,12 @@
 
     async function load() {
       button.disabled = true;
-      said.textContent = `Loading ${MEGABYTES} MB ...`;
+      const share = make("progress", { max: 1, value: 0 });
+      said.replaceChildren(`Loading ${MEGABYTES} MB `, share);
       try {
         const [model] = await Promise.all([
-          vitedu.load(BIG), vitedu.photos ?? vitedu.run("photos.js")]);
+          vitedu.load(BIG, (there) => { share.value = there; }),
+          vitedu.photos ?? vitedu.run("photos.js")]);
         said.remove();
         button.remove();
         place.focus({ preventScroll: true });

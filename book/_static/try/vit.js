@@ -6,13 +6,12 @@
 //
 // `pixels` is a Float32Array (c, h, w), preprocessed; `maps[l]` is block l's
 // attention, a Float32Array (heads, t, t). Arrays are row-major, and where a
-// size isn't given it follows from the length.
+// size isn't given it follows from the length. kernels.js puts all into a
+// worker, and does three of the functions faster.
 "use strict";
 
 (() => {
-  // It runs in a worker that is made from its text, because a page opened from
-  // disk may not load a worker's file: so all that it needs is inside.
-  function network() {
+  function network(kernels, faster) {
     // ------------------------------------------- the weights, 16-bit floats
 
     // What each of the 65,536 is worth.
@@ -26,18 +25,21 @@
 
     /** Names, shapes and bytes -> nested: model.blocks[0].attn.qkv.weight. */
     function unpack({ tensors, data }) {
-      const bytes = Uint8Array.from(atob(data), (each) => each.charCodeAt(0));
-      const view = new DataView(bytes.buffer);
+      const text = data.map(atob).join("");
+      const quick = faster(kernels, text.length / 2);
+      if (quick) ({ linear, attention, gelu } = quick);
       const model = {};
-      let place = 0; // of the next number among all
+      let place = 0; // of the next byte
       for (const [name, shape] of tensors) {
         const size = shape.reduce((one, other) => one * other, 1);
-        const tensor = new Float32Array(size);
+        let tensor = new Float32Array(size);
         for (let i = 0; i < size; i++) {
-          tensor[i] = HALVES[view.getUint16(2 * (place + i), true)];
+          const low = text.charCodeAt(place++);
+          tensor[i] = HALVES[low + 256 * text.charCodeAt(place++)];
         }
-        place += size;
         const path = name.split(".");
+        const isMatrix = shape.length > 1 && path.at(-1) === "weight";
+        if (quick && isMatrix) tensor = quick.keep(tensor, size / shape[0]);
         let owner = model;
         for (const each of path.slice(0, -1)) owner = owner[each] ??= {};
         owner[path.at(-1)] = tensor;
@@ -92,9 +94,10 @@
       const y = new Float32Array(x.length);
       for (let i = 0; i < x.length; i += d) {
         let mean = 0, variance = 0;
-        for (let k = 0; k < d; k++) mean += x[i + k] / d;
-        for (let k = 0; k < d; k++) variance += (x[i + k] - mean) ** 2 / d;
-        const scale = 1 / Math.sqrt(variance + eps);
+        for (let k = 0; k < d; k++) mean += x[i + k];
+        mean /= d;
+        for (let k = 0; k < d; k++) variance += (x[i + k] - mean) ** 2;
+        const scale = 1 / Math.sqrt(variance / d + eps);
         for (let k = 0; k < d; k++) {
           y[i + k] = (x[i + k] - mean) * scale * weight[k] + bias[k];
         }
@@ -245,14 +248,13 @@
 
     /** Equation (4) and the head: tokens (n + 1, d) -> logits. */
     function answer(x, model, { embed_dim: d, pool, norm_eps }, { without }) {
+      const read = pool === "mean" ? x : x.subarray(0, d); // the class token
       const isBare = without === "norms";
-      const normed = isBare ? x : layerNorm(x, model.norm, norm_eps);
-      let y = normed.subarray(0, d); // the class token
-      if (pool === "mean") {
-        y = new Float32Array(d);
-        const share = 1 / (x.length / d - 1);
-        for (let i = d; i < x.length; i++) y[i % d] += normed[i] * share;
-      }
+      const normed = isBare ? read : layerNorm(read, model.norm, norm_eps);
+      if (pool !== "mean") return linear(normed, model.head);
+      const y = new Float32Array(d);
+      const share = 1 / (x.length / d - 1);
+      for (let i = d; i < x.length; i++) y[i % d] += normed[i] * share;
       return linear(y, model.head);
     }
 
@@ -260,15 +262,19 @@
 
     let model, config;
     self.onmessage = ({ data: { id, packed, pixels, changes } }) => {
+      const begin = performance.now();
       if (packed) [model, config] = [unpack(packed), packed.config];
-      const found = packed ? null : vit(pixels, model, config, changes);
+      const found = packed ? {} : vit(pixels, model, config, changes);
+      found.seconds = (performance.now() - begin) / 1000;
       self.postMessage({ id, found });
     };
   }
 
   // ------------------------------------------------------------------ the page
 
-  const FILES = { "mnist-tiny": "mnist-tiny.js", "ViT-Ti/16": "vit-ti-16.js" };
+  // Each network's scripts: the large one comes in parts.
+  const FILES = { "mnist-tiny": ["mnist-tiny.js"], "ViT-Ti/16":
+    Array.from({ length: 8 }, (_, part) => `vit-ti-16-${part + 1}.js`) };
   const among = (x, n) => Number.isInteger(x) && x >= 0 && x < n;
   const PARTS = ["plus signs", "norms", "attention", "MLPs"];
   // For each change what it is, and whether `x` is one for these sizes.
@@ -296,33 +302,14 @@
     });
   }
 
-  /** A worker with the network in it, as a function from message to answer. */
-  function employ() {
-    const text = new Blob([`"use strict"; (${network})()`]);
-    const worker = new Worker(URL.createObjectURL(text));
-    const waiting = new Map();
-    let count = 0;
-    worker.onmessage = ({ data }) => {
-      waiting.get(data.id).resolve(data.found);
-      waiting.delete(data.id);
-    };
-    worker.onerror = (event) => {
-      const failure = new Error(`the network stopped: ${event.message}`);
-      for (const { reject } of waiting.values()) reject(failure);
-      waiting.clear();
-    };
-    return (message) =>
-      new Promise((resolve, reject) => {
-        waiting.set(++count, { resolve, reject });
-        worker.postMessage({ ...message, id: count });
-      });
-  }
-
-  async function open(name) {
-    await run(FILES[name]);
+  async function open(name, told) {
+    for (const [part, file] of FILES[name].entries()) {
+      told(part / FILES[name].length);
+      if (!vitedu.packed[name]?.data[part]) await run(file); // a second try
+    }
     const packed = vitedu.packed[name];
     delete vitedu.packed[name]; // the worker has its own copy
-    const ask = employ();
+    const ask = vitedu.employ(network, vitedu.kernels, vitedu.faster);
     await ask({ packed });
     const { config, class_names: classNames, preprocess } = packed;
     const model = { name, config, classNames, preprocess };
@@ -372,12 +359,13 @@
     run,
     top,
 
-    /** A trained network: name, config, classNames, preprocess, classify. */
-    load(name) {
+    /** A trained network: name, config, classNames, preprocess, classify.
+        `told` hears which share of its files is there. */
+    load(name, told = () => {}) {
       const known = Object.keys(FILES).join(" and ");
       if (!Object.hasOwn(FILES, name)) return Promise.reject(new RangeError(
         `there is no network "${name}"; there are ${known}`));
-      if (!loading.has(name)) loading.set(name, open(name));
+      if (!loading.has(name)) loading.set(name, open(name, told));
       const promise = loading.get(name);
       promise.catch(() => loading.delete(name)); // so that one can try again
       return promise;

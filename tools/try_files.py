@@ -10,6 +10,7 @@ bytes.
 
 import json
 import sys
+import zlib
 from base64 import b64encode
 from importlib import resources
 from io import BytesIO
@@ -103,6 +104,19 @@ def digits() -> str:
     return base64(torch.stack(chosen).numpy().tobytes())
 
 
+def digit_set() -> dict[str, object]:
+    """All digits of the package, compressed: images, then labels."""
+    data = load_dataset("digits")
+    parts = (data.train, data.test)
+    images = b"".join(part.images.numpy().tobytes() for part in parts)
+    labels = b"".join(bytes(part.labels.tolist()) for part in parts)
+    return {
+        "train": len(data.train.labels),
+        "count": sum(len(part.labels) for part in parts),
+        "data": base64(zlib.compress(images + labels, level=9)),
+    }
+
+
 def small(name: str) -> bytes:
     """A photograph's middle as a small JPEG."""
     whole = photo(name)
@@ -127,6 +141,8 @@ def write(folder: Path) -> None:
         for file, content in scripts(name).items():
             (folder / file).write_bytes(content)
     (folder / "digits.js").write_bytes(assigned("vitedu.digits", digits()))
+    content = assigned("vitedu.digitSet", digit_set())
+    (folder / "digit-set.js").write_bytes(content)
     photos = {name: whole(name) for name in PHOTOS}
     (folder / "photos.js").write_bytes(assigned("vitedu.photos", photos))
     for name in PHOTOS:

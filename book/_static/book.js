@@ -41,7 +41,11 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // Pages with a part of "Try it" load its scripts, one after the other; no other page does.
   if (document.querySelector(".try")) {
-    for (const name of ["vit.js", "kernels.js", "pictures.js", "try.js", "switches.js"]) {
+    const names = ["vit.js", "kernels.js", "pictures.js", "try.js", "switches.js"];
+    if (document.querySelector(".try[data-part=learn]")) {
+      names.push("train.js", "teach.js", "learner.js", "learn.js");
+    }
+    for (const name of names) {
       const script = document.createElement("script");
       script.src = new URL(`try/${name}`, bookScript);
       script.async = false;

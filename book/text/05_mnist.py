@@ -694,6 +694,10 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 # 4. Why can the same schedule help one learning rate and harm another?
 # 5. What is a tenth of a percent worth on 10,000 images?
 #
+# Want to see it happen? [Try it](try.md#Learn) trains these 7,850 weights in your browser
+# and draws what they learn: turn the rate up too far, take the positions away, and then draw
+# a digit on your own network.
+#
 # You have a recipe that works on grey digits. Try it on small photographs, and you'll
 # soon join the most frequent complaint about Vision Transformers: bad accuracy from
 # scratch. **What does a photograph need that a digit doesn't?** That's [chapter

@@ -1,6 +1,6 @@
-// The arithmetic that takes the time, in WebAssembly where the browser has it,
-// and the same in JavaScript; and the workers that it runs in. All that a worker
-// needs is inside the functions it is given: `employ(network, kernels, faster)`.
+// The arithmetic that takes time, in WebAssembly where the browser has it,
+// and the same in JavaScript; and the workers that it runs in. All that a
+// worker needs is in the functions it gets: `employ(network, kernels, faster)`.
 "use strict";
 
 (() => {
@@ -164,6 +164,9 @@
       function from message to answer. It is made from their text, because a
       page opened from disk may not load a worker's file. */
   function employ(main, ...others) {
+    if (!window.Worker) {
+      throw new Error("this browser has no web workers, where networks run");
+    }
     const given = others.map(String).join(", ");
     const text = new Blob([`"use strict"; (${main})(${given})`]);
     const worker = new Worker(URL.createObjectURL(text));
@@ -178,11 +181,12 @@
       for (const { reject } of waiting.values()) reject(failure);
       waiting.clear();
     };
-    return (message) =>
+    const ask = (message) =>
       new Promise((resolve, reject) => {
         waiting.set(++count, { resolve, reject });
         worker.postMessage({ ...message, id: count });
       });
+    return Object.assign(ask, { stop: () => worker.terminate() });
   }
 
   Object.assign(window.vitedu, { kernels, faster, employ });

@@ -401,14 +401,15 @@
 
   // -------------------------------------------------------------------- draw
 
-  /** The station "Draw": a digit of yours, and ten bars that move. */
-  function draw(place, scene) {
+  /** The station "Draw": a digit of yours, and ten bars that move. It gives
+      two ways to another digit: the class's sample, and pixels as bytes. */
+  function draw(place, scene, load = () => vitedu.load("mnist-tiny")) {
     const size = 280;
     const canvas = make("canvas", { width: size, height: size, role: "img",
       class: "try-pad", "aria-label": "Draw a digit here" });
     const pen = canvas.getContext("2d", { willReadFrequently: true });
-    const patches = make("canvas", { width: 160, height: 160, role: "img",
-      "aria-label": "The digit as the network reads it: sixteen patches" });
+    const patches = make("canvas", { width: 168, height: 168, role: "img",
+      "aria-label": "The digit as the network reads it, in patches" });
     const meters = [...Array(10).keys()].map((digit) => {
       const bar = make("span", { class: "try-bar" });
       return { bar, row: make("li", {}, `${digit} `, bar) };
@@ -426,18 +427,20 @@
             ...meters.map(({ row }) => row)))),
       make("p", { class: "try-buttons" },
         make("button", { type: "button", click: clear }, "Clear"),
-        " or use a sample: ", ...examples),
+        scene.isLearner ? "" : " or use a sample: ",
+        ...(scene.isLearner ? [] : examples)),
       make("p", { class: "try-head" }, "What it reads, row by row"), patches);
 
     let last = null; // where the pen is, while it is down
     let isEmpty = true;
+    let isSample = false; // the first stroke clears it
     let saying;
-    let model;
 
     function wipe() {
       pen.fillStyle = "black";
       pen.fillRect(0, 0, size, size);
       isEmpty = true;
+      isSample = false;
     }
 
     function clear() {
@@ -467,6 +470,7 @@
     }
     canvas.addEventListener("pointerdown", (event) => {
       if (event.button !== 0) return;
+      if (isSample) wipe();
       canvas.setPointerCapture(event.pointerId);
       last = point(event);
       stroke(event);
@@ -524,7 +528,7 @@
     }
 
     async function show(digit) {
-      model ??= await vitedu.load("mnist-tiny");
+      const model = await load();
       await scene.show(model, vitedu.pictures.canvasOf(digit),
         vitedu.pictures.normalise(digit, model.preprocess));
     }
@@ -532,9 +536,13 @@
     async function example(digit) {
       const bytes = Uint8Array.from(atob(vitedu.digits),
         (each) => each.charCodeAt(0));
-      const data = bytes.subarray(784 * digit, 784 * (digit + 1));
+      await put(bytes.subarray(784 * digit, 784 * (digit + 1)));
+    }
+
+    async function put(data) {
       const picture = { data, width: 28, height: 28, channels: 1 };
       pen.imageSmoothingEnabled = isEmpty = false;
+      isSample = true;
       pen.drawImage(vitedu.pictures.canvasOf(picture), 0, 0, size, size);
       await show(picture).catch(tell(words));
     }
@@ -556,14 +564,17 @@
         spoken.textContent = words.textContent;
       }, 500);
       ink.clearRect(0, 0, patches.width, patches.height);
-      for (let i = 0; i < 16; i++) {
+      const [side] = grid(scene.model);
+      const [cut, cell] = [28 / side, 168 / side];
+      for (let i = 0; i < side * side; i++) {
+        const [x, y] = [i % side, Math.floor(i / side)];
         ink.imageSmoothingEnabled = false;
-        ink.drawImage(scene.picture, 7 * (i % 4), 7 * Math.floor(i / 4), 7, 7,
-          40 * (i % 4) + 2, 40 * Math.floor(i / 4) + 2, 35, 35);
+        ink.drawImage(scene.picture, cut * x, cut * y, cut, cut,
+          cell * x + 2, cell * y + 2, cell - 4, cell - 4);
       }
     });
     wipe();
-    return example;
+    return { example, put };
   }
 
   // -------------------------------------------------------------- photograph
@@ -740,7 +751,7 @@
   const photo = new Scene();
   const PARTS = {
     draw(place) {
-      const example = draw(place, digit);
+      const { example } = draw(place, digit);
       vitedu.run("digits.js").then(() => example(3)).catch(tell(place));
     },
     look: (place) =>
@@ -767,5 +778,6 @@
   for (const place of document.querySelectorAll(".try")) {
     PARTS[place.dataset.part]?.(place); // the others are in switches.js
   }
-  vitedu.station = { make, bars, percent, choice, newest, tell, onceLoaded };
+  vitedu.station = { make, bars, percent, choice, tick, newest, tell,
+    onceLoaded, Scene, draw, look, linked, remember };
 })();

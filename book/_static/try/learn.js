@@ -1,0 +1,397 @@
+// The station "Learn": a small Vision Transformer learns digits on this page,
+// and everything that it learns is drawn. learner.js has what it is made of.
+"use strict";
+
+(() => {
+  const { make, choice, tick, tell, Scene, draw, look, linked, remember } =
+    vitedu.station;
+  const { OPTIONS, BATCH, checked, learner, modelOf, toFile, fromFile } =
+    vitedu.learning;
+  const LEARNING = "Learning ...";
+  const CHUNK = 150; // milliseconds between two looks at it
+  const NEW = ["patch", "width", "depth", "heads", "positions", "shuffled",
+    "seed"]; // settings of which each change begins anew
+  const whole = (x) => x.toLocaleString("en");
+
+  /** What a link says after "#learn=", as settings, and what was wrong. */
+  function fromLink(text) {
+    const [settings, wrong] = [{}, []];
+    for (const part of text.split("_").filter(Boolean)) {
+      const [name, ...rest] = part.split("-");
+      const value = JSON.parse(/^(true|false|\d+(\.\d+)?)$/.test(rest.join("-"))
+        ? rest.join("-") : "null");
+      try {
+        checked({ [name]: value });
+        settings[name] = value;
+      } catch (error) {
+        wrong.push(error.message);
+      }
+    }
+    return [settings, wrong];
+  }
+
+  /** What differs from the usual settings, for a link. */
+  function toLink(settings) {
+    const usual = checked({});
+    return Object.keys(OPTIONS).filter((x) => settings[x] !== usual[x])
+      .map((name) => `${name}-${settings[name]}`).join("_");
+  }
+
+  // --------------------------------------------------------------- drawings
+
+  const colour = (name) =>
+    getComputedStyle(document.documentElement).getPropertyValue(name);
+
+  /** A canvas as sharp as the screen, of so many of the page's pixels. */
+  function sheet(canvas, height) {
+    const width = canvas.parentElement.clientWidth;
+    const scale = window.devicePixelRatio;
+    [canvas.width, canvas.height] = [width * scale, height * scale];
+    canvas.style.height = `${height}px`;
+    const pen = canvas.getContext("2d");
+    pen.scale(scale, scale);
+    return [pen, width];
+  }
+
+  /** Loss and accuracy over the steps: each from 0 up, on its own scale. */
+  function chart(canvas, { losses, scores, planned }) {
+    const [HEIGHT, LEFT, BELOW, ABOVE] = [220, 8, 24, 24];
+    const [pen, width] = sheet(canvas, HEIGHT);
+    const end = Math.max(planned, losses.length, 1);
+    const x = (step) => LEFT + (step / end) * (width - 2 * LEFT);
+    const y = (share) => HEIGHT - BELOW - share * (HEIGHT - ABOVE - BELOW);
+    pen.font = "13px sans-serif";
+    pen.lineWidth = 1;
+    pen.strokeStyle = colour("--pst-color-border");
+    pen.fillStyle = colour("--pst-color-text-muted");
+    pen.textAlign = "right";
+    for (const share of [0, 0.5, 0.9, 1]) {
+      pen.beginPath();
+      pen.moveTo(LEFT, y(share));
+      pen.lineTo(width - LEFT, y(share));
+      pen.stroke();
+      if (share) pen.fillText(`${100 * share}%`, width - LEFT, y(share) - 3);
+    }
+    pen.fillText(`${whole(end)} steps`, width - LEFT, HEIGHT - 6);
+    const line = (points, ink, thick) => {
+      pen.strokeStyle = ink;
+      pen.lineWidth = thick;
+      pen.beginPath();
+      points.forEach(([step, share]) => pen.lineTo(x(step), y(share)));
+      pen.stroke();
+    };
+    const bin = Math.max(1, Math.ceil(losses.length / 200)); // a mean of each
+    const means = [];
+    for (let i = 0; i + bin <= losses.length; i += bin) {
+      const sum = losses.slice(i, i + bin).reduce((all, each) => all + each);
+      means.push([i + bin / 2, Math.min(1, sum / bin / Math.log(10))]);
+    }
+    line(means, colour("--pst-color-text-muted"), 1.5);
+    line(scores.map(([step, score]) => [step, score / 100]),
+      colour("--pst-color-primary"), 3);
+  }
+
+  /** Small pictures side by side: numbers of -1 to 1 as black to white. */
+  function mosaic(canvas, pictures, side, columns) {
+    const [gap, cell] = [1, side * Math.max(1, Math.floor(28 / side))];
+    const rows = Math.ceil(pictures.length / columns);
+    canvas.width = columns * (cell + 2 * gap);
+    canvas.height = rows * (cell + 2 * gap);
+    const pen = canvas.getContext("2d");
+    pictures.forEach((numbers, at) => {
+      const left = (at % columns) * (cell + 2 * gap) + gap;
+      const top = Math.floor(at / columns) * (cell + 2 * gap) + gap;
+      const one = cell / side;
+      numbers.forEach((value, i) => {
+        const grey = Math.round(127.5 * (1 + Math.max(-1, Math.min(1, value))));
+        pen.fillStyle = `rgb(${grey} ${grey} ${grey})`;
+        pen.fillRect(left + (i % side) * one, top + Math.floor(i / side) * one,
+          one, one);
+      });
+    });
+  }
+
+  /** The cosine of each patch's position vector with every other's. */
+  function similarities(positions, width) {
+    const rows = [];
+    for (let at = width; at < positions.length; at += width) {
+      rows.push(positions.subarray(at, at + width));
+    }
+    const dot = (a, b) => a.reduce((sum, each, k) => sum + each * b[k], 0);
+    const lengths = rows.map((row) => Math.sqrt(dot(row, row)) || 1);
+    return rows.map((one, i) => rows.map((other, j) =>
+      dot(one, other) / lengths[i] / lengths[j]));
+  }
+
+  vitedu.learning.similarities = similarities;
+
+  /** E's rows, each scaled so that its largest number is 1 or -1. */
+  function filters(numbers, size) {
+    const rows = [];
+    for (let at = 0; at < numbers.length; at += size) {
+      const row = numbers.subarray(at, at + size);
+      const most = Math.max(...row.map(Math.abs)) || 1;
+      rows.push(row.map((each) => each / most));
+    }
+    return rows;
+  }
+
+  // ---------------------------------------------------------------- station
+
+  async function learn(place) {
+    const link = linked().learn;
+    const [given, wrong] = fromLink(link ?? "");
+    let settings;
+    try {
+      settings = checked(given);
+    } catch { // each is right, but heads and width were never a pair
+      settings = checked({});
+    }
+    const scene = Object.assign(new Scene(), { isLearner: true });
+    const button = (words, click, more = {}) =>
+      make("button", { type: "button", click, ...more }, words);
+    const play = button("Play", () => (isPlaying ? pause("Paused.") : start()),
+      { class: "try-load" });
+    const status = make("p", { class: "try-said", role: "status" });
+    const numbers = make("p", { class: "try-head" });
+    const curve = make("canvas", { role: "img" });
+    const alike = make("canvas", { role: "img" });
+    const embed = make("canvas", { role: "img" });
+    const answers = make("div", { class: "try-ten" });
+    const drawing = make("div");
+    const map = make("div");
+    const file = make("input", { type: "file", accept: ".safetensors",
+      change: () => file.files[0] && open(file.files[0]).catch(tell(status)) });
+    const controls = {};
+
+    const NAMES = { rate: "Learning rate", steps: "Steps", patch: "Patch size",
+      width: "Width", depth: "Blocks", heads: "Heads", seed: "Seed" };
+    const SWITCHES = { positions: "positions", shuffled: "shuffled labels" };
+    function control(name) {
+      if (name in SWITCHES) {
+        const [label, box] =
+          tick(SWITCHES[name], () => change(name, box.checked));
+        controls[name] = (value) => { box.checked = value; };
+        return label;
+      }
+      if (name === "seed") {
+        const input = make("input", { type: "number", min: 0, step: 1,
+          change: () => change(name, Math.max(0, Math.round(input.value))) });
+        controls[name] = (value) => { input.value = value; };
+        return make("label", {}, NAMES[name], " ", input);
+      }
+      const values = [...OPTIONS[name]].sort((a, b) => a - b);
+      const words = Object.fromEntries(values.map((x) => [`v${x}`,
+        x < 1 ? `${x}` : whole(x)])); // an object would sort whole numbers
+      const [label, select] = choice(NAMES[name], words,
+        (value) => change(name, Number(value.slice(1))));
+      controls[name] = (value) => { select.value = `v${value}`; };
+      return label;
+    }
+
+    place.append(
+      make("p", { class: "try-buttons" }, play,
+        button("One step", () => train({ most: 1 }).catch(tell(status))),
+        button("Start over", () => restart().catch(tell(status)))),
+      make("div", { class: "try-settings" },
+        ...[...Object.keys(NAMES), ...Object.keys(SWITCHES)].map(control)),
+      status, numbers, make("div", { class: "try-curve" }, curve),
+      make("p", { class: "try-key" }, make("span", { class: "held" },
+        "held-out digits that are right"), " ", make("span", { class: "loss" },
+        "loss, as a share of ln 10: guessing is 100%")),
+      make("div", { class: "try-pair" },
+        make("div", {}, make("p", { class: "try-head" },
+          "Positions: how alike each patch's vector is to all others"), alike),
+        make("div", {}, make("p", { class: "try-head" },
+          "What E looks for in a patch, a picture for each number"), embed)),
+      make("p", { class: "try-head" },
+        "Ten digits that it doesn't learn from, and what it takes them for"),
+      answers, make("p", { class: "try-head" },
+        "Your network's map: point at a patch"), map,
+      make("p", { class: "try-head" }, "Draw on your network"), drawing,
+      make("p", { class: "try-buttons" },
+        button("Save its weights", () => save().catch(tell(status))),
+        make("label", {}, "or open some you saved: ", file)));
+
+    let ask, model, isPlaying = false;
+    let ten = [], turn = 0; // the ten digits that are shown
+    let losses, scores, told; // of the network as it is
+
+    // --------------------------------------------------- from the network
+
+    /** A new network with these settings, or with these weights. */
+    async function restart(weights) {
+      pause();
+      const { isFast, count } =
+        await ask("start", { ...settings, batch: BATCH });
+      if (weights) await ask("put", { weights });
+      [losses, scores, told] = [[], [], { isDone: false }];
+      model = modelOf(ask, settings);
+      scene.seen = false; // its maps have other sizes
+      for (const name in controls) controls[name](settings[name]);
+      if (!ten.length) await chooseTen();
+      await show();
+      status.textContent = isFast ? `${whole(count)} weights, ` +
+        `${weights ? "as you saved them" : "all at random"}.`
+        : `${whole(count)} weights. This browser runs no WebAssembly with ` +
+          "SIMD here, so they learn in plain JavaScript, a few times slower.";
+    }
+
+    function change(name, value) {
+      settings = { ...settings, [name]: value };
+      remember({ learn: toLink(settings) });
+      const done = NEW.includes(name) ? restart()
+        : ask("change", { [name]: value }).then(() => {
+          told.isDone = false;
+          return show();
+        });
+      done.catch(tell(status));
+    }
+
+    async function train(how) {
+      if (told.isDone) await again();
+      told = await ask("train", how);
+      losses.push(...told.losses);
+      await show();
+    }
+
+    /** Another rise and fall of the rate, from where it is. */
+    async function again() {
+      await ask("change", { steps: settings.steps });
+      told.isDone = false;
+    }
+
+    function pause(words) {
+      isPlaying = false;
+      play.textContent = "Play";
+      if (words) status.textContent = words;
+    }
+
+    async function start() {
+      isPlaying = true;
+      play.textContent = "Pause";
+      try {
+        while (isPlaying) {
+          if (document.hidden) {
+            status.textContent = "Paused while you look at another tab.";
+            await new Promise((seen) => document.addEventListener(
+              "visibilitychange", seen, { once: true }));
+            continue;
+          }
+          if (status.textContent !== LEARNING) status.textContent = LEARNING;
+          await train({ milliseconds: CHUNK });
+          if (told.isDone) {
+            pause("That was one rise and fall of the rate. Play again to go " +
+              "on, or start over with other settings.");
+          }
+        }
+      } catch (error) {
+        tell(status)(error);
+      }
+      pause();
+    }
+
+    // --------------------------------------------------------- to the page
+
+    async function show() {
+      const accuracy = await ask("accuracy");
+      scores.push([losses.length, accuracy]);
+      const weights = Object.fromEntries((await ask("weights"))
+        .map(([name, , values]) => [name, values]));
+      const { patch, width, steps } = settings;
+      const recent = losses.slice(-20);
+      const loss = recent.reduce((all, x) => all + x, 0) / recent.length;
+      numbers.textContent = `Step ${whole(losses.length)}: ` +
+        `${accuracy.toFixed(1)}% of 500 held-out digits are right` +
+        (recent.length ? `, loss ${loss.toFixed(2)}.` : ".");
+      curve.setAttribute("aria-label", `Loss and accuracy over the steps. ` +
+        numbers.textContent);
+      const rises = Math.ceil(losses.length / steps) || 1;
+      chart(curve, { losses, scores, planned: rises * steps });
+      const side = 28 / patch;
+      const cosines = similarities(weights.pos_embed, width);
+      mosaic(alike, cosines, side, side);
+      alike.setAttribute("aria-label", settings.positions
+        ? `${side} by ${side} maps of as many patches each: bright where ` +
+          "two position vectors point the same way"
+        : "no positions, so nothing is alike");
+      mosaic(embed, filters(weights["patch_embed.proj.weight"], patch ** 2),
+        patch, 8);
+      embed.setAttribute("aria-label",
+        `${width} pictures of ${patch} by ${patch} weights`);
+      if (scene.pixels) await scene.show(model, scene.picture, scene.pixels);
+      await sayTen();
+    }
+
+    const pixelsOf = (bytes) =>
+      Float32Array.from(bytes, (each) => each / 127.5 - 1);
+    const onPad = draw(drawing, scene, () => ready.then(() => model));
+    look(map, scene);
+
+    async function chooseTen() {
+      ten = (await ask("ten", { turn })).map((bytes, digit) => {
+        const words = make("span");
+        const canvas = vitedu.pictures.canvasOf(
+          { data: bytes, width: 28, height: 28, channels: 1 });
+        const each = button(canvas, () => onPad.put(bytes));
+        each.append(words);
+        return { digit, bytes, words, each };
+      });
+      answers.replaceChildren(...ten.map(({ each }) => each),
+        button("Ten others", () => {
+          turn++;
+          chooseTen().catch(tell(status));
+        }));
+      await sayTen();
+    }
+
+    async function sayTen() {
+      if (!ten.length) return;
+      const images = ten.map(({ bytes }) => pixelsOf(bytes));
+      const found = await ask("classify", { images });
+      ten.forEach(({ digit, words, each }, i) => {
+        const { logits } = found[i];
+        const said = logits.indexOf(Math.max(...logits));
+        words.textContent = said === digit ? `${said} ✓` : `${said} ✗`;
+        each.classList.toggle("wrong", said !== digit);
+        each.setAttribute("aria-label", `A ${digit}, taken for a ${said}`);
+      });
+    }
+
+    // -------------------------------------------------------------- files
+
+    async function save() {
+      const blob = toFile(settings, await ask("weights"));
+      const address = URL.createObjectURL(blob);
+      make("a", { href: address, download: "my-vit.safetensors" }).click();
+      setTimeout(() => URL.revokeObjectURL(address), 1000);
+    }
+
+    async function open(chosen) {
+      const found = fromFile(await chosen.arrayBuffer());
+      settings = { ...settings, ...found.settings, positions: true };
+      remember({ learn: toLink(settings) });
+      await restart(found.weights);
+    }
+
+    const ready = (async () => {
+      ask = await learner();
+      await restart();
+    })();
+    try {
+      await ready;
+      if (wrong.length) status.textContent = `The link: ${wrong.join("; ")}.`;
+      if (link) place.scrollIntoView();
+      await onPad.put(ten[3].bytes);
+    } catch (error) {
+      tell(status)(error);
+    }
+    new MutationObserver(() => losses && chart(curve, { losses, scores,
+      planned: settings.steps })).observe(document.documentElement,
+      { attributeFilter: ["data-theme"] });
+  }
+
+  for (const place of document.querySelectorAll(".try[data-part=learn]")) {
+    learn(place);
+  }
+})();

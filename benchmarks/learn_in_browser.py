@@ -20,6 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -96,12 +97,12 @@ def timed(page: Page, rounds: int, steps: int) -> dict[str, object]:
     return {"ours": ours, "pytorch": theirs}
 
 
-def remember(key: str, compute: object) -> dict:
-    """What `compute()` gives, from the file of finished pieces if it's there."""
+def remember(key: str, compute: Callable[..., dict], *given: object) -> dict:
+    """What `compute` gives; finished pieces come from their file."""
     lines = DONE.read_text().splitlines() if DONE.is_file() else []
     known = dict(json.loads(line) for line in lines)
     if key not in known:
-        known[key] = compute()
+        known[key] = compute(*given)
         DONE.parent.mkdir(exist_ok=True)
         with DONE.open("a") as file:
             file.write(json.dumps([key, known[key]]) + "\n")
@@ -111,7 +112,7 @@ def remember(key: str, compute: object) -> dict:
 
 def measure(page: Page, seeds: int) -> dict:
     """All metrics."""
-    times = remember("times", lambda: timed(page, 5, 100))
+    times = remember("times", timed, page, 5, 100)
     step = statistics.median(times["ours"])
     metrics = {
         "step_milliseconds": {
@@ -126,10 +127,7 @@ def measure(page: Page, seeds: int) -> dict:
     for budget in BUDGETS:
         steps = int(1000 * budget / step)
         found = [
-            remember(
-                f"{budget} {seed}",
-                lambda s=seed: trained(page, s, steps, steps),
-            )
+            remember(f"{budget} {seed}", trained, page, seed, steps, steps)
             for seed in range(seeds)
         ]
         accuracies = [each["accuracy"] for each in found]

@@ -35,15 +35,17 @@ import functools
 import operator
 import os
 import re
+import textwrap
 import time
 import types
 import typing
 from base64 import b64decode
 from functools import cached_property
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 
 import predictions
+import set_repository
 from docutils import nodes
 from myst_nb.core.render import NbElementRenderer
 from pybtex.database import parse_file
@@ -57,6 +59,7 @@ FOOTER = (
 )
 UNWRITTEN = re.compile(r'<a [^>]*href="unwritten:[^>]*>(.*?)</a>')
 STATIC = Path(__file__).with_name("static")
+DESCRIPTION = 200  # characters of a page's description
 # Their first mention on a page is rarely the one that the glossary explains.
 EVERYDAY = {"head", "hybrid", "key", "query", "step", "transfer", "value"}
 # Pages of lists, where words aren't explained.
@@ -210,6 +213,22 @@ class Glossary:
             rf"(?<![\w-])(?:{either})(?![\w-])", re.IGNORECASE
         )
 
+    def list_letters(self, app, doctree, docname):
+        """Put A to Z above the glossary, each a link to its first term."""
+        if docname != self.page:
+            return
+        firsts = {}
+        for item in doctree.findall(nodes.definition_list_item):
+            term = next(item.findall(nodes.term))
+            letter = term.astext()[0].upper()
+            firsts.setdefault(letter, term["ids"][0])
+        line = nodes.paragraph(classes=["letters"])
+        for letter, place in firsts.items():
+            link = nodes.reference("", letter, refid=place, internal=True)
+            line += [link, nodes.Text(" ")]
+        (terms, *_) = doctree.findall(addnodes.glossary)
+        terms.insert(0, line)
+
     def mark(self, app, doctree, docname):
         """Make the first mention of each term a `defined_term`."""
         if docname.endswith(LISTS) or not self.entries:
@@ -330,6 +349,30 @@ def number_as_named(app, env):
     return []  # no page has to be written again for that
 
 
+def describe(app, pagename, templatename, context, doctree):
+    """Say what a page is about to those that link to it, and show Hopper."""
+    if doctree is None:
+        return
+    owner, name = set_repository.configured().split("/")
+    paragraphs = doctree.findall(nodes.paragraph)
+    words = " ".join(next(paragraphs, nodes.paragraph()).astext().split())
+    short = textwrap.shorten(words, DESCRIPTION, placeholder=" …")
+    picture = f"https://{owner}.github.io/{name}/_images/hopper.png"
+    content = {
+        "description": short,
+        "og:title": unescape(re.sub("<[^>]*>", "", context["title"])),
+        "og:description": short,
+        "og:image": picture,
+    }
+    context["metatags"] = context.get("metatags", "") + "".join(
+        f'<meta {"property" if ":" in key else "name"}="{key}" '
+        f'content="{escape(value)}">\n'
+        for key, value in content.items()
+    )
+    if context["title"] == context["docstitle"]:
+        context["docstitle"] = ""  # once is enough
+
+
 def name_unwritten(app, pagename, templatename, context, doctree):
     """Put words where a list of pages has a chapter that isn't written yet.
 
@@ -408,7 +451,9 @@ def setup(app):
     app.connect("source-read", predictions.mark)
     app.add_node(defined_term, html=(visit_defined_term, depart_defined_term))
     app.connect("builder-inited", read_papers)
-    app.connect("doctree-resolved", Glossary(app).mark)
+    glossary = Glossary(app)
+    app.connect("doctree-resolved", glossary.mark)
+    app.connect("doctree-resolved", glossary.list_letters)
     app.connect("doctree-resolved", name_papers)
     app.connect("doctree-read", strip_margins)
     app.connect("doctree-read", mark_languages)
@@ -416,6 +461,7 @@ def setup(app):
     app.connect("autodoc-before-process-signature", hide_ranges)
     app.connect("autodoc-process-signature", shorten_defaults)
     app.connect("html-page-context", clean_page, priority=900)
+    app.connect("html-page-context", describe)
     # before the theme keeps the sidebar
     app.connect("html-page-context", name_unwritten, priority=100)
     # after Sphinx has counted

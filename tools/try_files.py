@@ -17,6 +17,7 @@ from io import BytesIO
 from pathlib import Path
 
 import torch
+from picture import seen
 
 import vitedu
 from vitedu.data import load_dataset, photo
@@ -30,6 +31,8 @@ PART = 1_440_000  # bytes of weights in a script, so that loading shows progress
 READ = ("image_size", "patch_size", "in_channels", "num_classes", "embed_dim")
 READ += ("depth", "num_heads", "mlp_dim", "pool", "norm_eps")
 SIDE = 112  # of the small photographs, in pixels
+SIDE_SEEN = 320  # of the front page's
+LISTENING = 7  # its block
 
 
 def assigned(target: str, value: object) -> bytes:
@@ -134,6 +137,29 @@ def whole(name: str) -> str:
     return f"data:image/jpeg;base64,{base64(file.read_bytes())}"
 
 
+@torch.no_grad()
+def hopper() -> dict[str, str]:
+    """The front page's Hopper: a JPEG, and whom each patch listens to.
+
+    A byte for each pair of patches: the mean of the heads of block 7, from the
+    least (0) to the most (255) that a patch takes from any.
+    """
+    model = vitedu.load("ViT-Ti/16")
+    whole = photo("hopper")
+    with vitedu.record_attention(model) as maps:
+        model(vitedu.preprocess(model, whole))
+    shares = maps[LISTENING - 1][0].mean(dim=0)[1:, 1:]  # of patches alone
+    least, most = shares.aminmax(dim=1, keepdim=True)
+    levels = ((shares - least) / (most - least) * 255).round().byte()
+    content = BytesIO()
+    square = seen(whole, model).resize((SIDE_SEEN, SIDE_SEEN))
+    square.save(content, "JPEG", quality=85)
+    return {
+        "picture": f"data:image/jpeg;base64,{base64(content.getvalue())}",
+        "maps": base64(levels.numpy().tobytes()),
+    }
+
+
 def write(folder: Path) -> None:
     """Write all files into `folder`, which is made if it isn't there."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -143,6 +169,8 @@ def write(folder: Path) -> None:
     (folder / "digits.js").write_bytes(assigned("vitedu.digits", digits()))
     content = assigned("vitedu.digitSet", digit_set())
     (folder / "digit-set.js").write_bytes(content)
+    content = assigned("vitedu.hopper", hopper())
+    (folder / "hopper.js").write_bytes(content)
     photos = {name: whole(name) for name in PHOTOS}
     (folder / "photos.js").write_bytes(assigned("vitedu.photos", photos))
     for name in PHOTOS:

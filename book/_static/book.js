@@ -45,6 +45,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (document.querySelector(".try[data-part=learn]")) {
       names.push("train.js", "teach.js", "learner.js", "learn.js");
     }
+    if (document.querySelector(".try[data-part=listen]")) names.push("listen.js");
     for (const name of names) {
       const script = document.createElement("script");
       script.src = new URL(`try/${name}`, bookScript);

@@ -124,7 +124,7 @@ def test_mixing_goes_from_one_photograph_to_the_other(server, visit):
     label = opened.page.locator(".try-switch canvas").get_attribute(
         "aria-label"
     )
-    assert label == "under 0.1 % a cat, and the rest a cup of coffee"
+    assert label == "under 0.1% a cat, and the rest a cup of coffee"
     assert opened.wrong == []
 
 

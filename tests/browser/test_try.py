@@ -400,7 +400,7 @@ def test_a_patch_says_what_it_takes_from_others(opened):
     selection(place, "Head").select_option("1")
     selection(place, "Ask").select_option("answer")
     assert "largest shares of the answer" in words.inner_text()
-    assert "Equal shares would be 6.3 %." in words.inner_text()
+    assert "Equal shares would be 6.3%." in words.inner_text()
     assert block.is_disabled()
     # the head reads the patches' mean, so that is the question to ask
     assert place.locator("option[value=token]").is_hidden()

@@ -202,6 +202,23 @@ def test_a_chapter_that_is_not_written_is_named_without_a_link(small_site):
         assert '<span class="unwritten">6. Sixth</span>' in sidebar
 
 
+def test_the_glossary_begins_with_its_letters(small_site):
+    page = (small_site / "glossary.html").read_text()
+    (line,) = re.findall(r'<p class="letters">(.*?)</p>', page, re.DOTALL)
+    links = re.findall(r'href="#term-([\w-]+)">(\w)</a>', line)
+    assert [letter for _, letter in links] == list("CKMQTW")
+    assert links[0][0] == "class-token"
+
+
+def test_a_page_says_what_it_is_about_and_its_title_once(small_site):
+    page = (small_site / "words.html").read_text()
+    (about,) = re.findall(r'<meta name="description" content="([^"]*)"', page)
+    assert about.startswith("Class tokens, then a Token, another token")
+    assert '<meta property="og:image" content="https://' in page
+    start = (small_site / "index.html").read_text()
+    assert start.count('property="og:title" content="A book"') == 1
+
+
 def test_each_figure_has_the_words_of_its_own_output(small_site):
     page = (small_site / "figures.html").read_text()
     alts = re.findall(

@@ -2,6 +2,7 @@
 
 import json
 import re
+import zlib
 from base64 import b64decode
 from io import BytesIO
 from pathlib import Path
@@ -86,6 +87,32 @@ def test_the_photographs_are_the_packages(folder):
             assert image.convert("RGB").tobytes() == (photo(name).tobytes())
         with Image.open(folder / f"{name}.jpg") as image:
             assert image.size == (112, 112)
+
+
+def test_the_digits_to_learn_from_are_the_packages(folder):
+    _, packed = assigned(folder / "digit-set.js")
+    content = zlib.decompress(b64decode(packed["data"]))
+    data = load_dataset("digits")
+    assert packed["train"] == len(data.train.labels)
+    size = 784 * packed["count"]
+    images = torch.cat([data.train.images, data.test.images])
+    assert content[:size] == images.numpy().tobytes()
+    labels = torch.cat([data.train.labels, data.test.labels])
+    assert list(content[size:]) == labels.tolist()
+
+
+def test_the_front_page_has_whom_each_patch_listens_to(folder):
+    _, packed = assigned(folder / "hopper.js")
+    found = np.frombuffer(b64decode(packed["maps"]), np.uint8)
+    model = vitedu.load("ViT-Ti/16")
+    with torch.no_grad(), vitedu.record_attention(model) as maps:
+        model(vitedu.preprocess(model, photo("hopper")))
+    want = maps[6].mean(dim=1)[0, 1:, 1:]
+    levels = torch.tensor(found).view(196, 196)
+    assert torch.equal(levels.argmax(dim=1), want.argmax(dim=1))
+    assert (levels.min(dim=1).values == 0).all()
+    size = (folder / "hopper.js").stat().st_size
+    assert size < 150_000
 
 
 @pytest.mark.parametrize(

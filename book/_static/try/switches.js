@@ -123,7 +123,7 @@
       const { width, height } = one.canvas;
       const canvas = make("canvas", { width, height, role: "img" });
       const [control, share] = slider("Share of the cat",
-        { min: 0, max: 100, value: 70 }, (value) => `${value} %`, change);
+        { min: 0, max: 100, value: 70 }, (value) => `${value}%`, change);
       const answer = make("div", { "aria-live": "polite" });
       found.append(canvas, make("div", { class: "try-controls" }, control),
         make("div", {}, make("p", { class: "try-head" }, "What it says"), answer));

@@ -5,7 +5,8 @@
 
 (() => {
   const BIG = "ViT-Ti/16";
-  const MEGABYTES = 15; // of its script
+  const MEGABYTES = 15; // of its scripts
+  const UNSURE = 0.1; // below this share, a best class is only a guess
   const PHOTOS = {
     hopper: "Grace Hopper in naval uniform",
     cat: "a cat",
@@ -37,9 +38,9 @@
   }
 
   function percent(share) {
-    if (share < 0.001) return "under 0.1 %";
-    if (share < 0.0995) return `${(100 * share).toFixed(1)} %`;
-    return share > 0.99 ? "over 99 %" : `${Math.round(100 * share)} %`;
+    if (share < 0.001) return "under 0.1%";
+    if (share < 0.0995) return `${(100 * share).toFixed(1)}%`;
+    return share > 0.99 ? "over 99%" : `${Math.round(100 * share)}%`;
   }
 
   /** The best classes, as bars. */
@@ -288,10 +289,10 @@
       const { config } = scene.model;
       const [rows, columns] = grid(scene.model);
       layer.max = config.depth;
-      const names = { all: "the mean of all" };
-      for (let i = 0; i < config.num_heads; i++) names[i] = `${i + 1}`;
-      head.replaceChildren(...Object.entries(names).map(([value, text]) =>
-        make("option", { value }, text)));
+      head.replaceChildren(
+        make("option", { value: "all" }, "the mean of all"),
+        ...[...Array(config.num_heads).keys()].map((i) =>
+          make("option", { value: i }, `${i + 1}`)));
       // the mean of the patches is read, so nobody asks the class token
       view.querySelector("[value=token]").hidden = config.pool === "mean";
       const fits = (x, most) => Number.isInteger(x) && x >= 0 && x < most;
@@ -579,7 +580,8 @@
 
   // -------------------------------------------------------------- photograph
 
-  /** A button that loads the large network and says how large; then `ready`. */
+  /** A button that loads the large network and says how large; then `ready`.
+      It gives what a click does. */
   function onceLoaded(place, words, ready) {
     place.tabIndex = -1; // for the focus, once the button is gone
     const said = make("p", { class: "try-said", role: "status" });
@@ -588,6 +590,7 @@
     place.append(button, said);
 
     async function load() {
+      if (button.disabled) return;
       button.disabled = true;
       const share = make("progress", { max: 1, value: 0 });
       said.replaceChildren(`Loading ${MEGABYTES} MB `, share);
@@ -604,6 +607,7 @@
         button.disabled = false;
       }
     }
+    return load;
   }
 
   /** The middle of a picture, at an address or in a file, into the scene. */
@@ -619,13 +623,14 @@
     const rows = make("tbody");
     place.append(make("table", { class: "try-after table" },
       make("thead", {}, make("tr", {}, make("th", {}, "after block"),
-        make("th", {}, "it would say"), make("th", {}, "with"))), rows));
+        make("th", {}, "it would say"), make("th", {}, "how sure"))), rows));
     scene.onShown(() => {
       const { answer, model } = scene;
       rows.replaceChildren(...answer.after.map((logits, l) => {
         const [{ name, share }] = vitedu.top(logits, model.classNames, 1);
         return make("tr", {}, make("td", {}, `${l + 1}`),
-          make("td", {}, name), make("td", {}, percent(share)));
+          make("td", {}, name),
+          make("td", {}, percent(share) + (share < UNSURE ? ", a guess" : "")));
       }));
     });
   }
@@ -640,16 +645,16 @@
     const choices = Object.entries(PHOTOS).map(([name, words]) =>
       make("label", {},
         make("input", { type: "radio", name: "try-photo", value: name,
-          change: () => choose(name) }),
+          change: () => pick(name) }),
         make("img", { src: new URL(`${name}.jpg`, here), alt: words,
           width: 56, height: 56 })));
     const file = make("input", { type: "file", accept: "image/*",
-      change: () => file.files[0] && choose(file.files[0]) });
+      change: () => file.files[0] && pick(file.files[0]) });
     const box = make("div", { class: "try-drop" },
       make("fieldset", { class: "try-photos" },
         make("legend", {}, "One of the book's photographs"), ...choices),
       make("label", {},
-        "or one of yours, dropped here or picked; it never leaves this page: ",
+        "or drop one of yours here, or choose it; it never leaves this page: ",
         file));
     place.addEventListener("dragover", (event) => {
       event.preventDefault();
@@ -662,11 +667,17 @@
       const [dropped] = event.dataTransfer.files;
       if (!dropped) return;
       file.value = "";
-      choose(dropped);
+      pick(dropped);
     });
     const found = make("div", { class: "try-found", hidden: true });
     const load = make("div");
     place.append(box, load, said, found);
+
+    /** What a reader chooses also loads the network. */
+    function pick(one) {
+      choose(one);
+      if (!model) fetchNetwork();
+    }
 
     function choose(one) {
       source = one;
@@ -691,7 +702,7 @@
       found.removeAttribute("aria-busy");
     });
 
-    onceLoaded(load, "Load the network", (ready) => {
+    const fetchNetwork = onceLoaded(load, "Load the network", (ready) => {
       model = ready;
       found.hidden = false;
       show();

@@ -67,6 +67,7 @@ def bare(server, visit):
 
 def station(opened):
     place = opened.page.locator(".try[data-part=learn]")
+    place.scroll_into_view_if_needed()
     place.get_by_text("weights, all at random").wait_for()
     return place
 

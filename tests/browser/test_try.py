@@ -555,7 +555,7 @@ def test_the_page_is_light_until_somebody_clicks(visit, address):
     )
     names = {name.rpartition("/")[2] for name, _ in sizes}
     assert {"vit.js", "mnist-tiny.js"} < names
-    assert not {"vit-ti-16-1.js", "photos.js"} & names
+    assert not {"vit-ti-16-1.js", "photos.js", "digit-set.js"} & names
     assert sum(size for _, size in sizes) < 300_000
 
 

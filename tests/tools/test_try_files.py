@@ -109,7 +109,8 @@ def test_the_front_page_has_whom_each_patch_listens_to(folder):
         model(vitedu.preprocess(model, photo("hopper")))
     want = maps[6].mean(dim=1)[0, 1:, 1:]
     levels = torch.tensor(found).view(196, 196)
-    assert torch.equal(levels.argmax(dim=1), want.argmax(dim=1))
+    most = want.argmax(dim=1, keepdim=True)  # a byte may have it twice
+    assert (levels.gather(1, most) == 255).all()
     assert (levels.min(dim=1).values == 0).all()
     size = (folder / "hopper.js").stat().st_size
     assert size < 150_000

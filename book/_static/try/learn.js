@@ -13,6 +13,16 @@
     "seed"]; // settings of which each change begins anew
   const whole = (x) => x.toLocaleString("en");
 
+  /** Until a part of the page is about to be seen: it loads 600 kB. */
+  const onceSeen = (place) => new Promise((resolve) => {
+    const watch = new IntersectionObserver(([{ isIntersecting }]) => {
+      if (!isIntersecting) return;
+      watch.disconnect();
+      resolve();
+    }, { rootMargin: "300px" });
+    watch.observe(place);
+  });
+
   /** What a link says after "#learn=", as settings, and what was wrong. */
   function fromLink(text) {
     const [settings, wrong] = [{}, []];
@@ -374,14 +384,14 @@
       await restart(found.weights);
     }
 
-    const ready = (async () => {
+    if (link) place.scrollIntoView();
+    const ready = onceSeen(place).then(async () => {
       ask = await learner();
       await restart();
-    })();
+    });
     try {
       await ready;
       if (wrong.length) status.textContent = `The link: ${wrong.join("; ")}.`;
-      if (link) place.scrollIntoView();
       await onPad.put(ten[3].bytes);
     } catch (error) {
       tell(status)(error);

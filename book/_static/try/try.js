@@ -164,7 +164,9 @@
     place.append(
       make("div", { class: "try-look" }, canvas,
         make("div", { class: "try-controls" }, views,
-          make("label", {}, "Block ", layerWords, layer), heads)),
+          make("label", {}, "Block ", layerWords, layer), heads,
+          make("p", { class: "try-scale" }, "takes little ", make("span"),
+            " much"))),
       words);
 
     function set(news) {
@@ -282,7 +284,10 @@
           `${largest}. Equal shares would be ${equal}.`;
       }
       const who = asks ? `The patch in ${named(asks)}` : "The class token";
-      return `${who} takes most from ${list([...all.keys()], 4)}.`;
+      const tokens = [...all.keys()];
+      const isNamed = !asks || strongest(tokens, all, 4).includes(0);
+      return `${who} takes most from ${list(tokens, 4)}.` +
+        (isNamed ? "" : ` The class token gives ${percent(all[0])}.`);
     }
 
     scene.onShown(() => {

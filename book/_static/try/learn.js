@@ -8,7 +8,7 @@
   const { OPTIONS, BATCH, checked, learner, modelOf, toFile, fromFile } =
     vitedu.learning;
   const LEARNING = "Learning ...";
-  const CHUNK = 150; // milliseconds between two looks at it
+  const CHUNK = [150, 2000]; // milliseconds between two looks at it
   const NEW = ["patch", "width", "depth", "heads", "positions", "shuffled",
     "seed"]; // settings of which each change begins anew
   const whole = (x) => x.toLocaleString("en");
@@ -226,6 +226,7 @@
     let ask, model, isPlaying = false;
     let ten = [], turn = 0; // the ten digits that are shown
     let losses, scores, told; // of the network as it is
+    let drawn = 0; // milliseconds that the last look took
 
     // --------------------------------------------------- from the network
 
@@ -262,7 +263,9 @@
       if (told.isDone) await again();
       told = await ask("train", how);
       losses.push(...told.losses);
+      const begin = performance.now();
       await show();
+      drawn = performance.now() - begin;
     }
 
     /** Another rise and fall of the rate, from where it is. */
@@ -289,7 +292,10 @@
             continue;
           }
           if (status.textContent !== LEARNING) status.textContent = LEARNING;
-          await train({ milliseconds: CHUNK });
+          // drawing is to take a fifth of the time at most
+          const [least, most] = CHUNK;
+          const milliseconds = Math.min(most, Math.max(least, 4 * drawn));
+          await train({ milliseconds });
           if (told.isDone) {
             pause("That was one rise and fall of the rate. Play again to go " +
               "on, or start over with other settings.");

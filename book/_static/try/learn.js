@@ -160,7 +160,7 @@
     const scene = Object.assign(new Scene(), { isLearner: true });
     const button = (words, click, more = {}) =>
       make("button", { type: "button", click, ...more }, words);
-    const play = button("Play", () => (isPlaying ? pause("Paused.") : start()),
+    const play = button("Play", () => (isPlaying ? pause() : start()),
       { class: "try-load" });
     const status = make("p", { class: "try-said", role: "status" });
     const numbers = make("p", { class: "try-head" });
@@ -223,7 +223,7 @@
         button("Save its weights", () => save().catch(tell(status))),
         make("label", {}, "or open some you saved: ", file)));
 
-    let ask, model, isPlaying = false;
+    let ask, model, isPlaying = false, isRunning = false;
     let ten = [], turn = 0; // the ten digits that are shown
     let losses, scores, told; // of the network as it is
     let drawn = 0; // milliseconds that the last look took
@@ -274,15 +274,17 @@
       told.isDone = false;
     }
 
-    function pause(words) {
+    function pause() {
       isPlaying = false;
       play.textContent = "Play";
-      if (words) status.textContent = words;
     }
 
     async function start() {
       isPlaying = true;
       play.textContent = "Pause";
+      if (isRunning) return; // what was about to pause goes on
+      isRunning = true;
+      let end = "Paused.";
       try {
         while (isPlaying) {
           if (document.hidden) {
@@ -297,13 +299,16 @@
           const milliseconds = Math.min(most, Math.max(least, 4 * drawn));
           await train({ milliseconds });
           if (told.isDone) {
-            pause("That was one rise and fall of the rate. Play again to go " +
-              "on, or start over with other settings.");
+            end = "That was one rise and fall of the rate. Play again to go " +
+              "on, or start over with other settings.";
+            pause();
           }
         }
+        if (status.textContent === LEARNING) status.textContent = end;
       } catch (error) {
         tell(status)(error);
       }
+      isRunning = false;
       pause();
     }
 

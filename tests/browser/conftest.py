@@ -54,14 +54,40 @@ def browser():
         chromium.close()
 
 
-@pytest.fixture
-def visit(browser):
-    visits = []
+@pytest.fixture(scope="session")
+def context(browser):
+    """One for all pages of a worker, which share what was loaded."""
+    context = browser.new_context(reduced_motion="reduce")
+    # colours change at once: axe would measure the middle of a transition
+    context.add_init_script(
+        "document.addEventListener('DOMContentLoaded', () => {"
+        "document.head.appendChild(document.createElement('style'))"
+        ".textContent = '* { transition: none !important }' })"
+    )
+    return context
+
+
+@pytest.fixture(scope="session")
+def idle():
+    """The pages that nobody looks at."""
+    return []
+
+
+def visiting(context, idle):
+    """A function that opens an address as if for the first time."""
+    used = []
 
     def open_(url, **how):
-        visits.append(Visit(browser, url, **how))
-        return visits[-1]
+        used.append(idle.pop() if idle else Visit(context))
+        used[-1].go(url, **how)
+        return used[-1]
 
     yield open_
-    for each in visits:
-        each.context.close()
+    for each in used:
+        each.leave()
+    idle += used
+
+
+# a page is a test's, or serves all tests of a module
+visit = pytest.fixture(visiting, name="visit")
+long_visit = pytest.fixture(visiting, scope="module", name="long_visit")

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from visits import ALL_ELSE, COLOURS, DESKTOP, PHONE, ROOT
+from visits import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 from predictions import predictions
@@ -125,16 +125,12 @@ def test_without_javascript_and_in_print_everything_is_there(
     assert not opened.page.locator(".predict-box").first.is_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["1280", "375"])
-def test_an_answered_question_is_easy_to_read(server, visit, size, scheme):
-    opened = visit(f"{server}book/04_vit.html", size=size, scheme=scheme)
+def test_an_answered_question_is_easy_to_read(server, visit):
+    opened = visit(f"{server}book/04_vit.html")
     boxes = opened.page.locator(".predict-box")
     answer(boxes.nth(0), 2)
     answer(boxes.nth(1), 86.6)
-    assert opened.findings(COLOURS) == []
-    assert opened.findings(ALL_ELSE) == []
-    assert opened.overhang() <= 0
+    opened.is_easy_to_read()
 
 
 def test_a_link_into_an_answer_opens_it(server, visit):

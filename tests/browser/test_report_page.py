@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from visits import DESKTOP, PHONE, axe
 
 import vitedu
 from vitedu.evaluate.confusion import Predictions
@@ -12,7 +11,6 @@ from vitedu.figures.report.page import Contents, render
 
 pytestmark = pytest.mark.browser
 
-LOOKS = [("light", DESKTOP), ("dark", PHONE)]
 HISTORY = [
     {"step": 10, "loss": 2.25, "train_accuracy": 20.0, "lr": 0.01},
     {"step": 20, "loss": 0.5, "train_accuracy": 90.0, "lr": 0.001},
@@ -96,51 +94,20 @@ def explained():
     return explanation.render(found, model, f"{LONG}.jpg", "ViT-Ti/16")
 
 
-@pytest.mark.parametrize(
-    ("scheme", "size"),
-    LOOKS,
-    ids=[f"{scheme}-{size['width']}" for scheme, size in LOOKS],
-)
-def test_a_report_is_whole_on_every_screen(browser, path, scheme, size):
-    context = browser.new_context(viewport=size, color_scheme=scheme)
-    page = context.new_page()
-    wrong = []
-    page.on(
-        "request",
-        lambda request: (
-            request.url.startswith(("file:", "data:"))
-            or wrong.append(request.url)
-        ),
-    )
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on(
-        "console",
-        lambda said: said.type == "error" and wrong.append(said.text),
-    )
-    page.goto(path.as_uri())
-    page.evaluate(
-        "document.querySelectorAll('details').forEach(x => x.open = true)"
-    )
+def test_a_report_is_whole_on_every_screen(visit, path):
+    opened = visit(path.as_uri())
     images = "[...document.images].every(x => x.complete && x.naturalWidth > 9)"
-    assert page.evaluate(images)
-    overhang = "document.documentElement.scrollWidth - window.innerWidth"
-    assert page.evaluate(overhang) <= 0
-    page.evaluate(axe())
-    found = page.evaluate("axe.run({resultTypes: ['violations']})")
-    serious = [
-        (rule["id"], [node["target"] for node in rule["nodes"]][:5])
-        for rule in found["violations"]
-        if rule["impact"] in ("serious", "critical")
-    ]
-    context.close()
-    assert (serious, wrong) == ([], [])
+    assert opened.page.evaluate(images)
+    opened.is_easy_to_read()
+    own = ("file:", "data:")
+    assert [url for url in opened.asked if not url.startswith(own)] == []
+    assert opened.wrong == []
 
 
-def test_maps_grow_and_giants_go_dark_without_a_script(browser, tmp_path):
+def test_maps_grow_and_giants_go_dark_without_a_script(visit, tmp_path):
     path = tmp_path / "cat.html"
     path.write_text(explained(), encoding="utf-8")
-    page = browser.new_page()
-    page.goto(path.as_uri())
+    page = visit(path.as_uri()).page
     maps = page.locator(".blocks figure")
     assert maps.count() == 12
     small = maps.nth(10).bounding_box()["width"]
@@ -150,12 +117,10 @@ def test_maps_grow_and_giants_go_dark_without_a_script(browser, tmp_path):
     page.get_by_label("giants").check()
     assert page.locator(".bright:visible").count() == 0
     assert page.locator(".dark:visible").count() == 12
-    page.close()
 
 
-def test_a_dark_page_is_printed_in_dark_ink_and_with_all_rows(browser, path):
-    page = browser.new_page(color_scheme="dark")
-    page.goto(path.as_uri())
+def test_a_dark_page_is_printed_in_dark_ink_and_with_all_rows(visit, path):
+    page = visit(path.as_uri(), scheme="dark").page
     ground = "getComputedStyle(document.body).backgroundColor"
     ink = "getComputedStyle(document.querySelector('.charts use')).fill"
     assert page.evaluate(ground) == "rgb(21, 23, 26)"
@@ -168,4 +133,3 @@ def test_a_dark_page_is_printed_in_dark_ink_and_with_all_rows(browser, path):
         ".filter(x => x.scrollHeight > x.clientHeight + 1).length"
     )
     assert page.evaluate(cut) == 0
-    page.close()

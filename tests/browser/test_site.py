@@ -15,18 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from visits import (
-    ALL_ELSE,
-    CHAPTERS,
-    CODE_AND_EQUATIONS,
-    COLOURS,
-    DESKTOP,
-    PAGES,
-    PHONE,
-    ROOT,
-    SITE,
-    Visit,
-)
+from visits import CHAPTERS, DESKTOP, PAGES, PHONE, ROOT, SITE
 
 import vitedu
 
@@ -197,92 +186,57 @@ def test_search_knows_every_term_of_the_glossary_in_all_three_languages(site):
 # --------------------------------------------------- what a browser makes of it
 
 
-# one page's tests on one worker (--dist loadgroup), which opens it once
-each_page = pytest.mark.parametrize(
-    "opened",
-    [
-        pytest.param(page, marks=pytest.mark.xdist_group(page))
-        for page in PAGES or ["none"]
-    ],
-    indirect=True,
-    scope="module",
-)
-
-
 @pytest.fixture(scope="module")
-def opened(browser, server, request):
-    """A page from the server, wide and light."""
-    page = Visit(browser, server + request.param)
-    yield page
-    page.context.close()
+def tour(long_visit):
+    """One window, which goes from page to page."""
+    return long_visit("about:blank")
 
 
-@each_page
-def test_a_page_asks_nobody_else_and_reports_no_error(opened):
-    assert opened.wrong == []
+@pytest.fixture(params=["server", "disk"])
+def base(request, site, server):
+    """Where the pages are, over http and on disk."""
+    return server if request.param == "server" else f"{site.as_uri()}/"
 
 
-@each_page
-def test_every_equation_is_typeset(opened):
-    written, typeset, wrong = opened.equations()
-    assert (typeset, wrong) == (written, 0)
+# Every page by day at a desk and, from disk, by night on a phone; two by night
+# at the desk for what stands beside a page, which is much the same on all.
+AT = {"server": ("light", DESKTOP), "disk": ("dark", PHONE)}
+BY_NIGHT = [*CHAPTERS[:1], "book/api.html"]
 
 
-@each_page
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["1280", "375"])
-def test_axe_finds_nothing_serious(opened, size):
-    opened.look("light", size)
-    assert opened.findings(ALL_ELSE) == []
+@pytest.mark.parametrize(
+    ("name", "base", "scheme", "size"),
+    [
+        *((page, where, *AT[where]) for where in AT for page in PAGES),
+        *((page, "server", "dark", DESKTOP) for page in BY_NIGHT),
+    ],
+    ids=str,
+    indirect=["base"],
+)
+def test_a_page_is_whole(tour, base, name, scheme, size):
+    tour.go(base + name, scheme=scheme, size=size)
+    written, typeset, misspelt = tour.equations()
+    assert tour.wrong == []
+    assert (typeset, misspelt) == (written, 0)
+    assert tour.overhang() <= 0
+    assert tour.findings() == []
 
 
-@each_page
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_ground(opened, scheme):
-    opened.look(scheme, DESKTOP)
-    assert opened.findings(COLOURS, CODE_AND_EQUATIONS) == []
-
-
-@each_page
-def test_no_page_scrolls_sideways_on_a_phone(opened):
-    opened.look("light", PHONE)
-    assert opened.overhang() <= 0
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_code_and_equations_stand_out_from_their_ground(visit, server, scheme):
-    page = next(iter(CHAPTERS), "no chapter")
-    found = visit(server + page, scheme=scheme).findings(COLOURS)
-    assert found == []
-
-
-@pytest.mark.parametrize("name", PAGES or ["none"])
-def test_a_page_works_from_disk_on_a_dark_phone(site, visit, name):
-    page = visit((site / name).as_uri(), scheme="dark", size=PHONE)
-    written, typeset, wrong = page.equations()
-    assert page.wrong == []
-    assert (typeset, wrong) == (written, 0)
-    assert page.overhang() <= 0
-
-
-@pytest.mark.parametrize("where", ["server", "disk"])
 @pytest.mark.parametrize("words", ["class token", "클래스 토큰", "类别词元"])
-def test_search_finds_a_term_in_the_glossary(site, server, visit, where, words):
-    base = server if where == "server" else f"{site.as_uri()}/"
+def test_search_finds_a_term_in_the_glossary(base, visit, words):
     opened = visit(f"{base}search.html?q={words}")
     hits = opened.page.locator("#search-results li a")
     opened.page.wait_for_selector("#search-results li a", timeout=10_000)
     glossary = hits.and_(opened.page.locator("[href*='glossary.html']"))
     assert glossary.count() > 0
-    if (
-        where == "server"
-    ):  # a page from disk may not read another for an excerpt
+    # a page from disk may not read another for an excerpt
+    if base.startswith("http"):
         assert opened.wrong == []
     glossary.first.click()
     opened.page.wait_for_url("**/book/glossary.html*")
     assert words in opened.page.locator("article").inner_text()
 
 
-@pytest.mark.parametrize("where", ["server", "disk"])
 @pytest.mark.parametrize(
     ("address", "page"),
     [
@@ -291,10 +245,7 @@ def test_search_finds_a_term_in_the_glossary(site, server, visit, where, words):
         ("book/13_resnets.html", "book/14_resnets.html"),
     ],
 )
-def test_an_address_that_forwards_leads_to_its_page(
-    site, server, visit, where, address, page
-):
-    base = server if where == "server" else f"{site.as_uri()}/"
+def test_an_address_that_forwards_leads_to_its_page(base, visit, address, page):
     opened = visit(f"{base}book/about.html")
     opened.page.goto(f"{base}{address}")
     opened.page.wait_for_url(f"**/{page}")
@@ -343,7 +294,7 @@ def test_a_term_shows_its_definition_until_escape(server, visit, size):
     box = tips.first.bounding_box()
     assert 0 <= box["x"] and box["x"] + box["width"] <= size["width"]
     assert opened.overhang() <= 0
-    assert opened.findings(ALL_ELSE) == []
+    assert opened.findings() == []
     opened.page.keyboard.press("Escape")
     assert not tips.first.is_visible()
     links.nth(1).focus()

@@ -5,7 +5,7 @@ import re
 
 import nbformat
 import pytest
-from visits import ALL_ELSE, COLOURS, DESKTOP, PHONE, ROOT
+from visits import ROOT
 
 pytestmark = pytest.mark.browser
 KEYS = {"north": (0, 1), "east": (1, 0), "south": (0, -1), "west": (-1, 0)}
@@ -156,11 +156,7 @@ def test_a_click_on_a_patch_shows_its_kin(server, visit):
 
 
 @pytest.mark.parametrize("page", ["02_attention", "20_beyond"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["1280", "375"])
-def test_a_switch_is_easy_to_read(server, visit, size, scheme, page):
-    opened = visit(f"{server}book/{page}.html", size=size, scheme=scheme)
+def test_a_switch_is_easy_to_read(server, visit, page):
+    opened = visit(f"{server}book/{page}.html")
     unfold(opened)
-    assert opened.findings(COLOURS) == []
-    assert opened.findings(ALL_ELSE) == []
-    assert opened.overhang() <= 0
+    opened.is_easy_to_read()

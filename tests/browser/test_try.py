@@ -6,7 +6,6 @@ import re
 import pytest
 import torch
 from PIL import Image
-from visits import ALL_ELSE, COLOURS, DESKTOP, PHONE
 
 import vitedu
 from tests.photographs import photographed
@@ -71,6 +70,20 @@ def opened(visit, address):
 
 
 @pytest.fixture(scope="module")
+def console(long_visit, address):
+    """A page for questions of its console alone."""
+    return long_visit(address["disk"])
+
+
+@pytest.fixture(scope="module")
+def named(long_visit, address):
+    """A page that has its large network, whatever photograph it shows."""
+    opened = long_visit(address["server"])
+    with_network(opened)
+    return opened
+
+
+@pytest.fixture(scope="module")
 def tiny():
     return vitedu.load(TINY)
 
@@ -113,16 +126,12 @@ def test_logits_of_fifty_digits_are_pytorchs(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["server", "disk"])
-def test_logits_and_maps_of_five_photographs_are_pytorchs(
-    visit, address, where, real
-):
-    opened = visit(address[where])
-    load(opened, REAL)
+def test_logits_and_maps_of_five_photographs_are_pytorchs(console, real):
+    load(console, REAL)
     for block, name in enumerate(PHOTOS, start=7):
         image = vitedu.preprocess(real, photo(name))
         want, maps = logits_and_maps(real, image)
-        logits, top, found = classify(opened, image, block=block)
+        logits, top, found = classify(console, image, block=block)
         assert (logits - want[0]).abs().max() < 1e-5 * want.abs().max()
         best = want[0].softmax(dim=0).topk(5)
         assert [each["index"] for each in top] == best.indices.tolist()
@@ -132,16 +141,15 @@ def test_logits_and_maps_of_five_photographs_are_pytorchs(
         assert top[0]["name"] == real.class_names[best.indices[0]]
         found = torch.tensor(found).view_as(maps[block])
         assert (found - maps[block]).abs().max() < 1e-4
-    assert opened.wrong == []
+    assert console.wrong == []
 
 
 @pytest.mark.slow
-def test_the_pages_own_resizing_is_pillows(visit, address, real):
-    opened = visit(address["disk"])
-    load(opened, REAL)
-    opened.page.evaluate("vitedu.run('photos.js')")
+def test_the_pages_own_resizing_is_pillows(console, real):
+    load(console, REAL)
+    console.page.evaluate("vitedu.run('photos.js')")
     for name in PHOTOS:
-        found = opened.page.evaluate(
+        found = console.page.evaluate(
             """async (name) => {
               const { preprocess } = await vitedu.load("ViT-Ti/16");
               const { read, cutOut, normalise } = vitedu.pictures;
@@ -164,14 +172,14 @@ def test_the_pages_own_resizing_is_pillows(visit, address, real):
 
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("size", [(31, 17), (9, 20), (200, 3)])
-def test_any_picture_is_resized_as_by_pillow(opened, size, interpolation):
+def test_any_picture_is_resized_as_by_pillow(console, size, interpolation):
     width, height = size
     generator = torch.Generator().manual_seed(0)
     bytes_ = torch.randint(0, 256, (height, width, 3), generator=generator)
     picture = Image.fromarray(bytes_.byte().numpy())
     how = Image.Resampling[interpolation.upper()]
     want = torch.tensor(list(picture.resize((20, 24), how).tobytes()))
-    found = opened.page.evaluate(
+    found = console.page.evaluate(
         """([data, width, height, how]) => [...vitedu.pictures.resize(
           { data, width, height, channels: 3 }, 20, 24, how).data]""",
         [bytes_.flatten().tolist(), width, height, interpolation],
@@ -180,10 +188,10 @@ def test_any_picture_is_resized_as_by_pillow(opened, size, interpolation):
 
 
 @pytest.mark.parametrize("tag", [1, 3, 6])
-def test_a_photograph_is_turned_upright(opened, tag):
+def test_a_photograph_is_turned_upright(console, tag):
     picture = photo("coffee").resize((60, 40))
     content = photographed(picture, tag, "JPEG", quality=95, subsampling=0)
-    width, height, found = opened.page.evaluate(
+    width, height, found = console.page.evaluate(
         """async (bytes) => {
           const file = new File([new Uint8Array(bytes)], "own.jpg");
           const { width, height, data } = await vitedu.pictures.read(file);
@@ -227,31 +235,31 @@ def broken(changes):
     ],
     ids=str,
 )
-def test_a_broken_network_is_the_same_broken_network(opened, digits, changes):
-    load(opened, TINY)
+def test_a_broken_network_is_the_same_broken_network(console, digits, changes):
+    load(console, TINY)
     image = digits[:1]
     with torch.no_grad():
         want = broken(changes)(image)
-    logits, _, maps = classify(opened, image, changes)
+    logits, _, maps = classify(console, image, changes)
     assert (logits - want[0]).abs().max() < 1e-5 * want.abs().max()
     dropped = changes.get("drop", ())
     assert maps == [block not in dropped for block in range(2)]
 
 
 def test_shuffled_patches_are_the_patches_of_a_shuffled_picture(
-    opened, tiny, digits
+    console, tiny, digits
 ):
-    load(opened, TINY)
+    load(console, TINY)
     order = torch.randperm(16, generator=torch.Generator().manual_seed(1))
     patches = digits[0].unfold(1, 7, 7).unfold(2, 7, 7).reshape(16, 7, 7)
     rows = patches[order].view(4, 4, 7, 7).permute(0, 2, 1, 3)
     want, _ = logits_and_maps(tiny, rows.reshape(1, 1, 28, 28))
-    logits, _, _ = classify(opened, digits[0], {"order": order.tolist()})
+    logits, _, _ = classify(console, digits[0], {"order": order.tolist()})
     assert (logits - want[0]).abs().max() < 1e-3 * want.abs().max()
     without = {"positions": False}
-    usual, _, _ = classify(opened, digits[0], without)
+    usual, _, _ = classify(console, digits[0], without)
     other, _, _ = classify(
-        opened, digits[0], {"order": order.tolist(), **without}
+        console, digits[0], {"order": order.tolist(), **without}
     )
     assert torch.allclose(usual, other, atol=1e-4)  # a bag of patches
 
@@ -259,12 +267,12 @@ def test_shuffled_patches_are_the_patches_of_a_shuffled_picture(
 @pytest.mark.parametrize(
     "name", [TINY, pytest.param(REAL, marks=pytest.mark.slow)]
 )
-def test_the_rollout_is_the_packages(opened, name, digits):
+def test_the_rollout_is_the_packages(console, name, digits):
     model = vitedu.load(name)
-    load(opened, name)
+    load(console, name)
     small = name == TINY
     image = digits[:1] if small else vitedu.preprocess(model, photo("cat"))
-    found = opened.page.evaluate(
+    found = console.page.evaluate(
         """async ([name, pixels]) => {
           const model = await vitedu.load(name);
           const answer = await model.classify(new Float32Array(pixels));
@@ -324,17 +332,16 @@ def test_weights_that_do_not_arrive_can_be_asked_for_again(opened):
     page.locator(".try-found .guesses").first.wait_for(timeout=60_000)
 
 
-def test_a_file_that_is_no_picture_gets_a_sentence(opened):
-    with_network(opened)
+def test_a_file_that_is_no_picture_gets_a_sentence(named):
     notes = {
         "name": "notes.txt",
         "mimeType": "text/plain",
         "buffer": b"no picture",
     }
-    opened.page.locator("input[type=file]").set_input_files(notes)
-    opened.page.get_by_text("cannot read notes.txt as").wait_for()
+    named.page.locator("input[type=file]").set_input_files(notes)
+    named.page.get_by_text("cannot read notes.txt as").wait_for()
     # the photograph before it is still there
-    assert opened.page.locator(".try-found .guesses").first.is_visible()
+    assert named.page.locator(".try-found .guesses").first.is_visible()
 
 
 # ------------------------------------------------------------- a click-through
@@ -413,13 +420,12 @@ def test_breaking_changes_the_answer_and_mending_brings_it_back(opened):
     shuffle = place.get_by_label("shuffle the patches")
     shuffle.check()
     changed = place.locator(".guesses").nth(1)
-    opened.page.wait_for_function(
-        """() => {
-          const [one, two] = document.querySelectorAll(
-            ".try[data-part=break] .guesses");
-          return one.innerText !== two.innerText;
-        }"""
-    )
+    differ = """() => {
+      const [one, two] = document.querySelectorAll(
+        ".try[data-part=break] .guesses");
+      return one.innerText !== two.innerText;
+    }"""
+    opened.page.wait_for_function(differ)
     picture = place.get_by_role("img")
     assert "random order" in picture.get_attribute("aria-label")
     place.get_by_label("take the positions away").check()
@@ -432,7 +438,7 @@ def test_breaking_changes_the_answer_and_mending_brings_it_back(opened):
         place.get_by_label(box).uncheck()
     drop.select_option("")
     head.select_option("")
-    opened.page.wait_for_timeout(500)
+    opened.page.wait_for_function(f"() => !({differ})()")
     assert before.inner_text() == changed.inner_text()
 
 
@@ -475,9 +481,8 @@ def test_a_link_says_what_it_is_to_before_the_click(visit, address):
     assert "military uniform" in with_network(opened).inner_text()
 
 
-def test_many_changes_at_once_end_on_the_last(opened):
-    with_network(opened)
-    place = station(opened, "photograph")
+def test_many_changes_at_once_end_on_the_last(named):
+    place = station(named, "photograph")
     for name in ("a cat", "a cup of coffee", "an astronaut", "a rocket on"):
         place.get_by_role("radio", name=name).check()
     place.get_by_text("drilling platform").first.wait_for()
@@ -486,11 +491,10 @@ def test_many_changes_at_once_end_on_the_last(opened):
     assert "drilling platform" in best.inner_text()
 
 
-def test_a_photograph_may_be_dropped_anywhere_in_its_station(opened):
-    with_network(opened)
+def test_a_photograph_may_be_dropped_anywhere_in_its_station(named):
     content = io.BytesIO()
     photo("coffee").save(content, "PNG")
-    opened.page.evaluate(
+    named.page.evaluate(
         """(bytes) => {
           const files = new DataTransfer();
           files.items.add(new File([new Uint8Array(bytes)], "own.png"));
@@ -504,27 +508,27 @@ def test_a_photograph_may_be_dropped_anywhere_in_its_station(opened):
         }""",
         list(content.getvalue()),
     )
-    station(opened, "photograph").get_by_text("espresso").first.wait_for()
-    assert opened.page.locator(".try-photos :checked").count() == 0
+    station(named, "photograph").get_by_text("espresso").first.wait_for()
+    assert named.page.locator(".try-photos :checked").count() == 0
 
 
-def test_a_photograph_of_the_readers_own_is_not_sent_anywhere(opened):
+def test_a_photograph_of_the_readers_own_is_not_sent_anywhere(named):
     content = io.BytesIO()
     photo("coffee").rotate(90, expand=True).save(content, "PNG")
     own = {"name": "own.png", "mimeType": "image/png"}
-    with_network(opened)
-    asked = []
-    opened.page.on("request", lambda request: asked.append(request.url))
-    picker = opened.page.locator("input[type=file]")
+    station(named, "photograph").get_by_role("radio", name="a cat").check()
+    named.page.wait_for_function("location.hash.includes('photo=cat')")
+    named.asked.clear()
+    picker = named.page.locator("input[type=file]")
     picker.set_input_files({**own, "buffer": content.getvalue()})
-    opened.page.wait_for_function(
+    named.page.wait_for_function(
         "!document.querySelector('.try-photos :checked')"
     )
-    opened.page.wait_for_function("!location.hash.includes('photo')")
+    named.page.wait_for_function("!location.hash.includes('photo')")
     # a new address in the bar asks for the site's icon again
-    own = ("blob:", f"{opened.page.url.partition('/book')[0]}/_static/favicon")
-    assert [url for url in asked if not url.startswith(own)] == []
-    assert opened.wrong == []
+    own = ("blob:", f"{named.page.url.partition('/book')[0]}/_static/favicon")
+    assert [url for url in named.asked if not url.startswith(own)] == []
+    assert named.wrong == []
 
 
 @pytest.mark.parametrize("page", EMBEDDED)
@@ -588,17 +592,10 @@ def test_no_script_is_made_from_text(visit, address, more):
     assert opened.wrong == []
 
 
-def test_axe_finds_nothing_in_any_station(opened):
-    with_network(opened)
-    for each in opened.page.locator(".try details").all():
+def test_axe_finds_nothing_in_any_station(named):
+    for each in named.page.locator(".try details").all():
         each.evaluate("details => { details.open = true }")
-    for size in (DESKTOP, PHONE):
-        opened.look("light", size)
-        assert opened.overhang() <= 0
-        assert opened.findings(ALL_ELSE) == []
-    for scheme in ("light", "dark"):
-        opened.look(scheme, DESKTOP)
-        assert opened.findings(COLOURS, [["pre"]]) == []
+    named.is_easy_to_read()
 
 
 def test_without_scripts_the_page_shows_a_picture(browser, address):

@@ -4,11 +4,12 @@
 
 changes the package of a clone in one place at a time: a comparison flipped, a
 term dropped, an axis swapped, `and` for `or`. After each change the tests that
-mirror the module are run, slow ones too, and then the fast ones, until the
-first failure. Of the fast ones only the files that execute the statement: the
-others can't notice, and coverage.py has found out which they are, in
-subprocesses too (FILE.reach.json).
+mirror the module are run, slow ones too, until the first failure. What they
+don't notice is shown to the fast ones afterwards, but only to the files that
+execute the statement: the others can't notice, and coverage.py finds out which
+they are, in subprocesses too (FILE.reach.json). `--mirrored` leaves this out.
 
+Tests run in forks of this process, which has imported what is slow to import.
 One line per change is printed. FILE keeps the answers, and a run that was
 stopped goes on from it. Two runs with a clone each may share the work: `--half
 0`, `--half 1`.
@@ -18,18 +19,23 @@ The clone is written to: make one for this alone (`git clone . CLONE`).
 
 import argparse
 import ast
+import contextlib
+import importlib
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import coverage
+import pytest
 
 FLIPPED = {
     ast.Lt: ast.GtE,
@@ -49,7 +55,12 @@ DROPPED = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv)
 AXES = {"dim", "axis"}
 # long enough for every mirrored test on a slow machine; an endless loop is
 # noticed
-SECONDS = 3600
+SECONDS = 1200
+# what tests and the package import
+IMPORTED = [
+    *("torch.distributed.checkpoint", "transformers", "matplotlib.pyplot"),
+    *("PIL.Image", "safetensors.torch"),
+]
 FAST = "not slow and not browser"
 ALL = "not browser"
 COVERAGE = """
@@ -71,6 +82,10 @@ class Mutant(NamedTuple):
     end: int
     text: str  # what is put there
     change: str  # "a < b -> a >= b"
+
+    @property
+    def name(self) -> str:
+        return f"{self.module}:{self.line}: {self.change}"
 
 
 def mutants_of(root: Path, module: Path) -> Iterator[Mutant]:
@@ -151,33 +166,33 @@ def mirrored(root: Path, module: str) -> list[str]:
     return [str(test.relative_to(root)) for test in found]
 
 
-def run_tests(root: Path, tests: list[str], marked: str, *start: str) -> int:
-    """The exit code of pytest in the clone as it is now; 1 if it never ends.
-
-    `start` are the words for Python before pytest's own.
-    """
-    command = [sys.executable, *start, "-q", "-p", "no:cacheprovider"]
-    try:
-        return subprocess.run(
-            [*command, "-m", marked, *tests],
-            cwd=root,
-            capture_output=True,
-            timeout=SECONDS,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(root),
-                "OMP_NUM_THREADS": "1",
-            },
-        ).returncode
-    except subprocess.TimeoutExpired:
-        return 1
-
-
 def fails(root: Path, tests: list[str], marked: str) -> bool:
-    """Whether one of these tests fails; 5: none of them was chosen."""
+    """Whether one of these tests fails in the clone now, or never ends."""
     if not tests:
         return False
-    return run_tests(root, tests, marked, "-m", "pytest", "-x") not in (0, 5)
+    process = os.fork()
+    if process == 0:
+        os.setpgid(0, 0)
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        os.chdir(root)
+        # plugins that are imported already
+        known = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+        words = ["-x", "-q", "-p", "no:cacheprovider", "-m", marked]
+        code = 1
+        with contextlib.suppress(BaseException):
+            code = pytest.main([*known, *words, *tests])
+        os._exit(code)
+    for _ in range(20 * SECONDS):
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if ended:
+            # 5: none of them was chosen
+            return os.waitstatus_to_exitcode(status) not in (0, 5)
+        time.sleep(0.05)
+    os.killpg(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return True
 
 
 def reach(root: Path, test: str) -> dict[str, list[int]]:
@@ -185,8 +200,11 @@ def reach(root: Path, test: str) -> dict[str, list[int]]:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "coverage.ini")
         config.write_text(f"{COVERAGE}data_file = {folder}/data\n")
-        start = ("-m", "coverage", "run", f"--rcfile={config}", "-m", "pytest")
-        if run_tests(root, [test], FAST, *start) not in (0, 5):
+        run = ["-m", "coverage", "run", f"--rcfile={config}", "-m", "pytest"]
+        words = ["-q", "-p", "no:cacheprovider", "-m", FAST, test]
+        command = [sys.executable, *run, *words]
+        done = subprocess.run(command, cwd=root, capture_output=True)
+        if done.returncode not in (0, 5):
             print(f"{test} fails while its lines are counted", flush=True)
         measured = coverage.Coverage(config_file=str(config))
         measured.combine()
@@ -198,20 +216,43 @@ def reach(root: Path, test: str) -> dict[str, list[int]]:
         }
 
 
-def verdict(root: Path, mutant: Mutant, fast: list[str]) -> str:
-    """Who notices: the "mirrored" tests, the "fast" ones, or "nobody"."""
+def reached(root: Path, file: Path) -> dict[str, dict[str, list[int]]]:
+    """`reach` of every file of tests; what is found is kept in a file."""
+    lines = json.loads(file.read_text()) if file.exists() else {}
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        test = path.relative_to(root).as_posix()
+        if test not in lines:
+            lines[test] = reach(root, test)
+            file.write_text(json.dumps(lines))
+    return lines
+
+
+def prepare(root: Path) -> list[Any]:
+    """Import what forks would; the package itself is a fork's to import again.
+
+    What it holds of other libraries lives as long as the list that is returned.
+    """
+    sys.path.insert(0, str(root))
+    importlib.import_module("vitedu.compat").import_timm()
+    for name in IMPORTED:
+        importlib.import_module(name)
+    ours = [name for name in sys.modules if name.partition(".")[0] == "vitedu"]
+    return [sys.modules.pop(name) for name in ours]
+
+
+@contextlib.contextmanager
+def made(root: Path, mutant: Mutant) -> Iterator[None]:
+    """The clone with this change, as long as the block lasts."""
     path = root / mutant.module
-    source = path.read_bytes()
+    source, times = path.read_bytes(), path.stat()
     text = mutant.text.encode()
     path.write_bytes(source[: mutant.start] + text + source[mutant.end :])
     try:
-        tests = mirrored(root, mutant.module)
-        if fails(root, tests, ALL):
-            return "mirrored"
-        others = [test for test in fast if test not in tests]
-        return "fast" if fails(root, others, FAST) else "nobody"
+        yield
     finally:
         path.write_bytes(source)
+        # what is compiled of it is good again
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def main() -> None:
@@ -221,16 +262,10 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--half", type=int, choices=(0, 1))
+    parser.add_argument("--mirrored", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("mutants.json"))
     options = parser.parse_args()
-    root = options.root.resolve()
-    reached = options.out.with_suffix(".reach.json")
-    lines = json.loads(reached.read_text()) if reached.exists() else {}
-    for path in sorted((root / "tests").rglob("test_*.py")):
-        test = path.relative_to(root).as_posix()
-        if test not in lines:
-            lines[test] = reach(root, test)
-            reached.write_text(json.dumps(lines))
+    root, out = options.root.resolve(), options.out.resolve()
     every = [
         mutant
         for module in sorted((root / "vitedu").rglob("*.py"))
@@ -239,23 +274,47 @@ def main() -> None:
     chosen = random.Random(options.seed).sample(every, options.sample)
     if options.half is not None:
         chosen = chosen[options.half :: 2]
-    known = {}
-    if options.out.exists():
-        known = json.loads(options.out.read_text())["mutants"]
-    for mutant in chosen:
-        name = f"{mutant.module}:{mutant.line}: {mutant.change}"
-        if name not in known:
-            fast = [
-                test
-                for test, modules in lines.items()
-                if mutant.statement in modules.get(mutant.module, ())
-            ]
-            known[name] = verdict(root, mutant, fast)
-            print(known[name], name, flush=True)
+    os.environ |= {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    kept = prepare(root)
+    # compile the tests once; a change of a second ago is never compiled
+    fails(root, ["--collect-only", "tests"], ALL)
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    sys.dont_write_bytecode = True
+    known = json.loads(out.read_text())["mutants"] if out.exists() else {}
+
+    def note(mutant: Mutant, verdict: str) -> None:
+        known[mutant.name] = verdict
+        print(verdict, mutant.name, flush=True)
         counts = dict(Counter(known.values()))
         content = {"places": len(every), "noticed": counts, "mutants": known}
-        options.out.write_text(json.dumps(content, indent=1) + "\n")
-    print(counts)
+        out.write_text(json.dumps(content, indent=1) + "\n")
+
+    def left(verdict: str | None) -> list[Mutant]:
+        return [each for each in chosen if known.get(each.name) == verdict]
+
+    right: set[str] = set()  # tests that pass as long as nothing is changed
+    for mutant in left(None):
+        tests = mirrored(root, mutant.module)
+        with made(root, mutant):
+            seen = fails(root, tests, ALL)
+        if seen and not right.issuperset(tests):
+            if fails(root, tests, ALL):
+                raise SystemExit(f"{tests} fail without a change")
+            right |= {*tests}
+        note(mutant, "mirrored" if seen else "not mirrored")
+    unseen = [] if options.mirrored else left("not mirrored")
+    lines = reached(root, out.with_suffix(".reach.json")) if unseen else {}
+    for mutant in unseen:
+        others = [
+            test
+            for test, modules in lines.items()
+            if mutant.statement in modules.get(mutant.module, ())
+            and test not in mirrored(root, mutant.module)
+        ]
+        with made(root, mutant):
+            note(mutant, "fast" if fails(root, others, FAST) else "nobody")
+    print(dict(Counter(known.values())))
+    del kept
 
 
 if __name__ == "__main__":

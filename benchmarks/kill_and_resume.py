@@ -12,20 +12,21 @@ the same log. What happened is printed and written to
 
 import argparse
 import json
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from datetime import UTC, datetime
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from vitedu import results
+from vitedu import cli, results
 from vitedu.train.run_folder import RunFolder
 
 # Everything that carries a state from step to step, or draws; and a checkpoint,
@@ -50,30 +51,32 @@ class Trial:
             *("--json", "--out", str(out)),
         ]
 
-    def start(self) -> subprocess.Popen:
-        """Start the run, or go on with it, on one thread."""
-        with open(self.out.with_suffix(".stderr"), "a") as talk:
-            return subprocess.Popen(
-                [sys.executable, "-m", "vitedu", *self.words],
-                stdout=subprocess.PIPE,
-                stderr=talk,
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
-                text=True,
-            )
+    def start(self) -> ForkProcess:
+        """Start the run, or go on with it: a fork has imported all it needs."""
+        process = multiprocessing.get_context("fork").Process(target=self.run)
+        process.start()
+        return process
 
-    def answer(self, process: subprocess.Popen) -> dict[str, Any]:
+    def run(self) -> None:
+        """The command, whose output goes into files."""
+        for number, end in ((1, ".json"), (2, ".stderr")):
+            with open(self.out.with_suffix(end), "w") as file:
+                os.dup2(file.fileno(), number)
+        sys.exit(cli.main(self.words))
+
+    def answer(self, process: ForkProcess) -> dict[str, Any]:
         """What the command says in the end, which must be a success."""
-        said, _ = process.communicate()
-        if process.returncode != 0:
+        process.join()
+        if process.exitcode != 0:
             talk = self.out.with_suffix(".stderr").read_text()
-            raise SystemExit(f"exit code {process.returncode}: {talk}")
-        return json.loads(said)
+            raise SystemExit(f"exit code {process.exitcode}: {talk}")
+        return json.loads(self.out.with_suffix(".json").read_text())
 
-    def wait_for_step(self, process: subprocess.Popen, step: int) -> None:
+    def wait_for_step(self, process: ForkProcess, step: int) -> None:
         """Return once `process` has logged `step`, or the first new one."""
         step = max(step, self.last_step() + 1)
         while self.last_step() < step:
-            if process.poll() is not None:
+            if not process.is_alive():
                 raise SystemExit(f"the run ended before step {step}")
             time.sleep(0.001)
 
@@ -81,11 +84,11 @@ class Trial:
         """The last step in the log."""
         return self.folder.history()[-1]["step"] if self.folder.history() else 0
 
-    def wait_for_write(self, process: subprocess.Popen) -> None:
+    def wait_for_write(self, process: ForkProcess) -> None:
         """Return as soon as a checkpoint is being written."""
         left = self.parts()  # by runs that were killed
         while self.parts() <= left:
-            if process.poll() is not None:
+            if not process.is_alive():
                 raise SystemExit("the run ended before it wrote a checkpoint")
 
     def parts(self) -> set[Path]:
@@ -115,9 +118,9 @@ def killed(trial: Trial, steps: list[int], pause: float) -> int:
         else:
             time.sleep(random.uniform(0, pause))
         process.kill()
-        process.communicate()
-        if process.returncode != -signal.SIGKILL:
-            raise SystemExit(f"not killed: exit code {process.returncode}")
+        process.join()
+        if process.exitcode != -signal.SIGKILL:
+            raise SystemExit(f"not killed: exit code {process.exitcode}")
         parts = list(trial.parts())
         num_in_write += bool(parts)
         left = f", {parts[0].stat().st_size:,} bytes written" if parts else ""
@@ -156,7 +159,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     random.seed(options.seed)
-    torch.set_num_threads(1)  # only for what the result says of the machine
+    torch.set_num_threads(1)
     started = time.perf_counter()
 
     def instants(count: int) -> list[int]:

@@ -391,11 +391,6 @@ def mlp_passes(config):
     return len(seen)
 
 
-def is_compiled(config):
-    model = build_state(config, open_sources(config, CPU).train, CPU).model
-    return model._compiled_call_impl is not None
-
-
 def outcome(config):
     """What a run without its data says, or which data it took."""
     try:
@@ -472,7 +467,6 @@ SHOWN = {
     # there is no such kernel on the CPU, and a sentence says so
     "attention": ("efficient", run_outcome, {}),
     "activation_checkpointing": (True, mlp_passes, {}),
-    "compile": (True, is_compiled, {}),
     "seed": (1, trained, {}),
     "validation": (0.3, lambda c: len(open_sources(c, CPU).train), {}),
     "max_images": (10, lambda c: len(open_sources(c, CPU).train), {}),
@@ -488,8 +482,9 @@ SHOWN = {
 
 def test_no_field_is_left_out():
     left = {each.name for each in fields(TrainConfig)} - SHOWN.keys()
-    # of use to folders of pictures, and to several processes: tested there
-    assert left == {"num_workers", "shard"}
+    # of use to folders of pictures, and to several processes: tested there, as
+    # is what is compiled in test_start.py
+    assert left == {"num_workers", "shard", "compile"}
 
 
 def test_workers_are_refused_where_nothing_would_use_them(here):
@@ -497,16 +492,7 @@ def test_workers_are_refused_where_nothing_would_use_them(here):
         fit(config(num_workers=2))
 
 
-# torch.compile imports parts of torch that warn of themselves
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize(
-    "name",
-    [
-        # it compiles something
-        pytest.param(name, marks=[pytest.mark.slow] * (name == "compile"))
-        for name in SHOWN
-    ],
-)
+@pytest.mark.parametrize("name", SHOWN)
 def test_every_field_changes_something(here, name):
     value, show, shared = SHOWN[name]
     before, after = config(**shared), config(**(shared | {name: value}))

@@ -773,6 +773,7 @@ def test_a_compiled_model_takes_the_same_steps():
         "activation_checkpointing": True,
     }
     plain, compiled = build(**fields), build(**fields, compile=True)
-    assert compiled.notes == []
+    assert compiled.notes == [] and compiled.model._compiled_call_impl
+    assert plain.model._compiled_call_impl is None
     # bfloat16 keeps 8 bits, and fused kernels round less often: measured 3e-5
     assert_close(after_steps(compiled), after_steps(plain), rtol=0, atol=1e-3)

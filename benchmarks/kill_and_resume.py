@@ -78,11 +78,12 @@ class Trial:
         while self.last_step() < step:
             if not process.is_alive():
                 raise SystemExit(f"the run ended before step {step}")
-            time.sleep(0.001)
+            time.sleep(0.005)
 
     def last_step(self) -> int:
         """The last step in the log."""
-        return self.folder.history()[-1]["step"] if self.folder.history() else 0
+        history = self.folder.history()
+        return history[-1]["step"] if history else 0
 
     def wait_for_write(self, process: ForkProcess) -> None:
         """Return as soon as a checkpoint is being written."""

@@ -9,12 +9,7 @@ from pathlib import Path
 import pytest
 
 from vitedu.errors import UserError
-from vitedu.files import (
-    check_regular,
-    read_json,
-    replace_file,
-    user_path,
-)
+from vitedu.files import check_regular, read_json, replace_file, user_path
 
 
 def names(folder):

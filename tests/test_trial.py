@@ -23,8 +23,7 @@ pytestmark = pytest.mark.slow  # large networks, built on no device
 
 # of two blocks, which are counted sooner than twelve; batches of 512
 SHALLOW = override(
-    recipe("imagenet-b16-384", "gpu"),
-    {"model.depth": "2", "precision": "bf16"},
+    recipe("imagenet-b16-384", "gpu"), {"model.depth": "2", "precision": "bf16"}
 )
 
 
@@ -43,10 +42,7 @@ def test_the_hours_are_those_of_the_formula(name):
 
 def test_room_is_what_the_budget_says_and_the_rest_of_the_batch():
     held = budget.memory(
-        SHALLOW.model,
-        batch_size=64,
-        optimizer="sgd",
-        autocast=torch.bfloat16,
+        SHALLOW.model, batch_size=64, optimizer="sgd", autocast=torch.bfloat16
     )
     images = (512 - 64) * 3 * 384 * 384 * 4
     found = step_memory(replace(SHALLOW, micro_batch_size=64))

@@ -75,9 +75,7 @@ def contents(num_classes):
 
 
 @pytest.fixture(
-    scope="module",
-    params=[20, 200, None],
-    ids=["matrix", "list", "explained"],
+    scope="module", params=[20, 200, None], ids=["matrix", "list", "explained"]
 )
 def path(request, tmp_path_factory):
     """A report of as many classes and long names; or what `explain` writes."""

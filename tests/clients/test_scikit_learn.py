@@ -5,10 +5,7 @@ import pytest
 import vitedu
 from tests.clients.marks import client
 
-pytestmark = [
-    *client("sklearn"),
-    pytest.mark.slow,
-]
+pytestmark = [*client("sklearn"), pytest.mark.slow]
 
 
 def test_a_probe_on_the_features_of_a_folder(model, photos):

@@ -5,16 +5,8 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from vitedu.data import (
-    PreprocessSpec,
-    as_source,
-    from_torch,
-    load_dataset,
-)
-from vitedu.data.labels import (
-    whole_label,
-    whole_labels,
-)
+from vitedu.data import PreprocessSpec, as_source, from_torch, load_dataset
+from vitedu.data.labels import whole_label, whole_labels
 from vitedu.errors import UserError
 
 SPEC = PreprocessSpec(image_size=4, in_channels=1)

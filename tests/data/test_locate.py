@@ -71,10 +71,7 @@ def test_the_steps_are_tried_in_their_order(tmp_path, monkeypatch, cache):
     fill(cache)
     assert locate("mnist") == (cache, "cache")
     fill(tmp_path / "data" / "mnist")
-    assert locate("mnist") == (
-        tmp_path / "data/mnist",
-        "$VITEDU_DATA",
-    )
+    assert locate("mnist") == (tmp_path / "data/mnist", "$VITEDU_DATA")
     given = fill(tmp_path / "given")
     assert locate("mnist", data=given) == (given, f"data={given}")
 

@@ -405,10 +405,7 @@ def test_a_dataset_that_does_not_tell_its_classes_is_asked_for_them():
 )
 def test_a_label_without_a_class_is_found_when_it_is_read(num_workers):
     source = as_source(
-        Nameless(LARGE),
-        preprocess=SPEC,
-        num_classes=2,
-        num_workers=num_workers,
+        Nameless(LARGE), preprocess=SPEC, num_classes=2, num_workers=num_workers
     )
     with pytest.raises(UserError, match=r"Nameless\[2\] has the label 2, but"):
         everything(source)

@@ -11,11 +11,7 @@ import pytest
 from PIL import Image
 
 from vitedu import UserError
-from vitedu.data import (
-    evaluation_part,
-    folder_of,
-    load_folder,
-)
+from vitedu.data import evaluation_part, folder_of, load_folder
 from vitedu.data.catalogue import CATALOGUE, File, MissingDataError
 from vitedu.data.open import known_classes
 

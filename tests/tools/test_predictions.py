@@ -6,13 +6,7 @@ import nbformat
 import pytest
 from cells import markdown
 from notebooks import BOOK
-from predictions import (
-    END,
-    end_of,
-    is_question,
-    predictions,
-    with_predictions,
-)
+from predictions import END, end_of, is_question, predictions, with_predictions
 
 PAGES = sorted(predictions())
 CHAPTERS = [f"0{n}" for n in range(1, 9)]

@@ -11,14 +11,7 @@ from tests.train.runs import OTHER, SHORT, SMALL, write_set
 from vitedu.data import Augment, PreprocessSpec
 from vitedu.errors import UserError
 from vitedu.fields import meanings
-from vitedu.model import (
-    Hybrid,
-    Patches,
-    ResNetConfig,
-    RoPE,
-    SinCos2D,
-    ViT,
-)
+from vitedu.model import Hybrid, Patches, ResNetConfig, RoPE, SinCos2D, ViT
 from vitedu.train import RECIPES, fit, override, recipe
 from vitedu.train.checkpoint import read_saved
 from vitedu.train.config import MAY_DIFFER, TIERS, TrainConfig

@@ -66,7 +66,7 @@ def configured(model=None, **changes):
         **{"recipe": "test", "tier": "cpu", "dataset": "set.npz", "steps": 1}
         | {"model": ViTConfig(**(fields | sizes | (model or {})))}
         | {"preprocess": UNCHANGED}
-        | changes,
+        | changes
     )
 
 

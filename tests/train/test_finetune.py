@@ -32,13 +32,7 @@ from vitedu.train.start import build_model
 
 pytestmark = pytest.mark.slow  # each test trains
 
-SMALL = tiny(
-    image_size=16,
-    embed_dim=16,
-    num_heads=2,
-    mlp_dim=32,
-    gelu="tanh",
-)
+SMALL = tiny(image_size=16, embed_dim=16, num_heads=2, mlp_dim=32, gelu="tanh")
 SPEC = PreprocessSpec(image_size=16, mean=(0.4, 0.5, 0.6), std=(0.2, 0.2, 0.2))
 # what keeps a run of a test short
 SHORT = {"epochs": 2, "batch_size": 8, "log_every": 1}

@@ -30,10 +30,7 @@ from vitedu.data.readers.arrays import open_pair
 from vitedu.errors import UserError
 from vitedu.results import check
 from vitedu.train import fit, recipe, train_step
-from vitedu.train.checkpoint import (
-    first_not_finite,
-    read_saved,
-)
+from vitedu.train.checkpoint import first_not_finite, read_saved
 from vitedu.train.data import open_sources
 from vitedu.train.fit import Loop
 from vitedu.train.run_folder import RunFolder

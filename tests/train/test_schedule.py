@@ -12,11 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitedu.train.config import Schedule
-from vitedu.train.schedule import (
-    SCHEDULES,
-    build_schedule,
-    warmup_linear,
-)
+from vitedu.train.schedule import SCHEDULES, build_schedule, warmup_linear
 
 GOLDEN = os.environ.get("VITEDU_GOLDEN")
 golden = pytest.mark.skipif(not GOLDEN, reason="VITEDU_GOLDEN is not set")

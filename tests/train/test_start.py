@@ -34,12 +34,7 @@ from vitedu.model import ViT, resnet
 from vitedu.pictures import PreprocessSpec
 from vitedu.train import TrainConfig, fit, train_step
 from vitedu.train.run_folder import RunFolder
-from vitedu.train.start import (
-    Given,
-    build_model,
-    build_state,
-    called,
-)
+from vitedu.train.start import Given, build_model, build_state, called
 
 slow = pytest.mark.slow  # it trains
 CPU = torch.device("cpu")
@@ -725,10 +720,7 @@ def test_a_model_that_does_not_fit_into_memory_is_not_built(size):
 
 CHECKPOINTED = [
     {"model": replace(WIDE, dropout=0.3, drop_path=0.5)},
-    {
-        "model": replace(WIDE, dropout=0.3, drop_path=0.5),
-        "micro_batch_size": 3,
-    },
+    {"model": replace(WIDE, dropout=0.3, drop_path=0.5), "micro_batch_size": 3},
     *(
         {"precision": precision, "attention": attention}
         for precision in ("fp32", "bf16", "fp16")

@@ -95,9 +95,7 @@ def test_ctrl_c_ends_a_run_that_is_not_saved_at_once(here, on_the_keyboard):
     seen = []
     with pytest.raises(KeyboardInterrupt):
         fit(
-            CONFIG,
-            on_progress=press_ctrl_c,
-            should_stop=lambda: seen.append(0),
+            CONFIG, on_progress=press_ctrl_c, should_stop=lambda: seen.append(0)
         )
     assert len(seen) == 2
 

@@ -4,8 +4,6 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -13,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.runs import OTHER, SHORT, SMALL, sentence
+from tests.tiny import tiny
+from tests.train.runs import OTHER, SHORT, SMALL, sentence, stopper
+from vitedu.errors import UserError
+from vitedu.train import fit
 from vitedu.train.config import MAY_DIFFER
 from vitedu.train.run_folder import OtherRun, RunFolder
 
@@ -283,32 +284,31 @@ def test_an_orphaned_worker_does_not_keep_the_lock(tmp_path):
 
 # --- disks that refuse, in a process of its own
 
-# Everything happens in one child, since it takes seconds to start. It answers
-# with one JSON object: for each trial what `fit` said, and what stood in the
-# folder then.
-CHILD = """
-import json, os, resource, sys
-from pathlib import Path
-from vitedu import UserError
-from vitedu.model import ViTConfig
-from vitedu.train import TrainConfig, fit
-
-config = TrainConfig(
-    recipe="test", tier="cpu", dataset="digits", max_images=64, validation=0.25,
-    steps=20, save_every=1, log_every=1, batch_size=16, ema=0.9,
-    model=ViTConfig(image_size=28, patch_size=7, in_channels=1, num_classes=10,
-                    embed_dim=16, depth=2, num_heads=2, mlp_dim=64),
+DISK = replace(
+    SHORT,
+    dataset="digits",
+    model=tiny(image_size=28, patch_size=7, in_channels=1, num_classes=10),
+    max_images=64,
+    validation=0.25,
+    steps=20,
+    save_every=1,
+    log_every=1,
+    ema=0.9,
 )
 
-def attempt(out, stop_after=None):
-    steps = iter(range(1, 100))
+
+def attempt(out, stop_after=0):
+    """How a run ends, or the sentence that it ends with."""
     try:
-        run = fit(config, out, should_stop=lambda: next(steps) == stop_after)
+        return fit(DISK, out, should_stop=stopper(stop_after)).result["status"]
     except UserError as error:
         return str(error)
-    return run.result["status"]
+
 
 def with_limit(out, size):
+    """What a run says whose files may be so long, what it leaves, and then."""
+    import resource  # not everywhere
+
     before = (out / "checkpoint.pt").read_bytes()
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     said = attempt(out)
@@ -317,48 +317,40 @@ def with_limit(out, size):
     names = sorted(path.name for path in out.glob("[!.]*"))
     return said, kept, names, attempt(out)
 
-disk, seen, *locked = map(Path, sys.argv[1:])
-answer = {}
 
-out = disk / "checkpoint"
-attempt(out, stop_after=3)
-answer["checkpoint"] = with_limit(
-    out, (out / "checkpoint.pt").stat().st_size // 2
-)
-
-out = disk / "log"
-# so that the log is the longest file but the weights
-attempt(out, stop_after=15)
-answer["log"] = with_limit(out, (out / "log.jsonl").stat().st_size + 40)
-
-out = disk / "damaged"
-attempt(out, stop_after=3)
-os.truncate(out / "checkpoint.pt", 0)
-answer["damaged"] = attempt(out)
-
-out = disk / "weights"
-attempt(out)
-for name in ("model.safetensors", "result.json"):
-    (out / name).unlink()
-size = (disk / "checkpoint" / "model.safetensors").stat().st_size
-answer["weights"] = with_limit(out, size - 1)
-
-attempt(seen, stop_after=3)
-before = (seen / "checkpoint.pt").read_bytes()
-os.chmod(seen, 0o555)
-if os.geteuid() == 0:
-    os.seteuid(65534)
-answer["seen"] = [
-    attempt(seen), before == (seen / "checkpoint.pt").read_bytes()
-]
-answer["locked"] = [attempt(folder / "run") for folder in locked]
-print(json.dumps(answer))
-"""
+def trials(disk, seen, locked):
+    """What is said to each refusal, and what stands in the folder then."""
+    answer, out = {}, disk / "checkpoint"
+    attempt(out, stop_after=3)
+    half = (out / "checkpoint.pt").stat().st_size // 2
+    answer["checkpoint"] = with_limit(out, half)
+    out = disk / "log"
+    # so that the log is the longest file but the weights
+    attempt(out, stop_after=15)
+    answer["log"] = with_limit(out, (out / "log.jsonl").stat().st_size + 40)
+    out = disk / "damaged"
+    attempt(out, stop_after=3)
+    os.truncate(out / "checkpoint.pt", 0)
+    answer["damaged"] = attempt(out)
+    out = disk / "weights"
+    attempt(out)
+    for name in ("model.safetensors", "result.json"):
+        (out / name).unlink()
+    size = (disk / "checkpoint" / "model.safetensors").stat().st_size
+    answer["weights"] = with_limit(out, size - 1)
+    attempt(seen, stop_after=3)
+    before = (seen / "checkpoint.pt").read_bytes()
+    os.chmod(seen, 0o555)
+    if os.geteuid() == 0:
+        os.seteuid(65534)
+    kept = attempt(seen), before == (seen / "checkpoint.pt").read_bytes()
+    written = [attempt(folder / "run") for folder in locked]
+    return answer | {"seen": kept, "locked": written}
 
 
 @pytest.fixture(scope="module")
 def disks(tmp_path_factory):
-    """What the child answered, and the two folders that it could not write."""
+    """What was said, and the two folders that could not be written."""
     if os.name != "posix":
         pytest.skip("needs POSIX limits and user ids")
     disk = tmp_path_factory.mktemp("disk")
@@ -368,19 +360,14 @@ def disks(tmp_path_factory):
         tempfile.TemporaryDirectory() as first,
         tempfile.TemporaryDirectory() as other,
     ):
+        folders = [Path(first), Path(other)]
         os.chmod(first, 0o555)  # may be looked at
         os.chmod(other, 0o000)  # may not even be entered
-        done = subprocess.run(
-            [sys.executable, "-c", CHILD, str(disk), seen, first, other],
-            capture_output=True,
-            text=True,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-        )
+        with FORK.Pool(1) as pool:
+            answer = pool.apply(trials, (disk, Path(seen), folders))
         for name in (seen, first, other):
             os.chmod(name, 0o700)
-    assert done.returncode == 0, done.stderr
-    folders = {"disk": disk, "folders": [first, other], "run": seen}
-    return json.loads(done.stdout) | folders
+    return answer | {"disk": disk, "folders": folders, "run": seen}
 
 
 @pytest.mark.slow

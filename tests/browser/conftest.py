@@ -58,6 +58,7 @@ def browser():
 def context(browser):
     """One for all pages of a worker, which share what was loaded."""
     context = browser.new_context(reduced_motion="reduce")
+    context.set_default_timeout(120_000)  # a busy machine takes its time
     # colours change at once: axe would measure the middle of a transition
     context.add_init_script(
         "document.addEventListener('DOMContentLoaded', () => {"

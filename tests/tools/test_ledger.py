@@ -5,8 +5,8 @@ import random
 import ledger
 import pytest
 
+from tests.train.runs import sentence as refused
 from vitedu import results
-from vitedu.errors import UserError
 
 TABLES = [f"table-{number}" for number in range(1, 10)]
 FIGURES = [f"figure-{number}" for number in range(1, 15)]
@@ -82,13 +82,6 @@ def rows(tmp_path):
     path = tmp_path / "ledger.toml"
     path.write_text(TOML)
     return ledger.read_rows(path)
-
-
-def refused(call, *arguments):
-    with pytest.raises(UserError) as error:
-        call(*arguments)
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 # --- the rows

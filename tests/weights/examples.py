@@ -23,6 +23,7 @@ from vitedu.weights import DIALECTS, Checkpoint, Metadata, write_weights
 from vitedu.weights.convert import write_file, write_folder
 
 from ..tiny import tiny
+from ..train.runs import sentence
 
 SQUARE = tiny(image_size=16)  # 4x4 patches of 4: what every dialect can say
 GOOGLES = tiny(image_size=16, gelu="tanh")
@@ -31,6 +32,13 @@ FLAT = {"class_token": False, "pool": "mean"}
 CLIP = {"stem": Patches(bias=False, norm=True)}
 NO_SQUARE = {"image_size": (24, 40), "patch_size": (8, 4), "in_channels": 1}
 BIT = ResNetConfig(layers=(1, 2), width=0.5, num_classes=5, pool_padding="-inf")
+
+
+def refused(call, source, **options):
+    """The one sentence with which a file is refused, and which names it."""
+    said = sentence(call, source, **options)
+    assert str(source) in said
+    return said
 
 
 def others(config, **changes):

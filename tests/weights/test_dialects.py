@@ -1,6 +1,7 @@
 """What every dialect has to do, the same tests for each."""
 
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -29,6 +30,7 @@ from .examples import (
     images,
     metadata,
     model_of,
+    refused,
     with_exact_rope,
     write,
 )
@@ -37,11 +39,7 @@ EXTRA = {"extra/a": torch.ones(2), "extra/b": torch.ones(3)}
 WITH_JSON = ["hf", "timm"]
 
 
-def sentence(source, **arguments):
-    with pytest.raises(UserError) as error:
-        load(source, **arguments)
-    assert "\n" not in str(error.value) and str(source) in str(error.value)
-    return str(error.value)
+sentence = partial(refused, load)
 
 
 def test_every_dialect_has_examples():

@@ -2,19 +2,20 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
 from vitedu.data import PreprocessSpec
-from vitedu.errors import UserError
 from vitedu.model.position import Learned2D, NoPosition, SinCos2D
 from vitedu.model.relative import Relative
 from vitedu.model.resize import resize_pos_embed
 from vitedu.weights import checkpoint_of, load, write_weights
 
 from ..tiny import tiny
+from ..train.runs import sentence as refused
 from .examples import BIT, checkpoint, model_of, write
 
 TINY = tiny(
@@ -36,11 +37,7 @@ def file(tmp_path):
     return write("vitedu", tmp_path, STORED)
 
 
-def sentence(source, **overrides):
-    with pytest.raises(UserError) as error:
-        load(source, **overrides)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+sentence = partial(refused, load)
 
 
 def test_the_loaded_model_is_the_one_that_was_written(file):

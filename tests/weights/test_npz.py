@@ -6,6 +6,7 @@ files.
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from vitedu.model.position import NoPosition
 from vitedu.weights import Metadata, load
 from vitedu.weights.npz import from_vitedu, preprocess, to_vitedu
 
-from .examples import assert_same, checkpoint, example, write
+from .examples import assert_same, checkpoint, example, refused, write
 
 PLAIN = example("npz")
 # Every case of the golden set, and the arguments that its file alone does not
@@ -265,11 +266,7 @@ def test_positions_without_a_class_token_get_a_row_of_zeros():
 # --- what must be asked for
 
 
-def sentence(path, **overrides):
-    with pytest.raises(UserError) as error:
-        load(path, **overrides)
-    assert "\n" not in str(error.value) and str(path) in str(error.value)
-    return str(error.value)
+sentence = partial(refused, load)
 
 
 def test_a_grid_that_is_no_square_is_asked_for(tmp_path):

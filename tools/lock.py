@@ -8,6 +8,7 @@ the rest. The package is the source; nothing here writes to it.
 
 import ast
 import difflib
+import functools
 import re
 import textwrap
 from pathlib import Path
@@ -37,6 +38,7 @@ def shortened(source: str) -> str:
     return "\n".join(lines)
 
 
+@functools.cache  # the whole package's, chapter after chapter
 def definitions_of(source: str) -> dict[str, str]:
     """Name to the shortened text of each top-level definition, in order."""
     lines = source.splitlines()

@@ -226,7 +226,7 @@ def test_a_page_is_whole(tour, base, name, scheme, size):
 def test_search_finds_a_term_in_the_glossary(base, visit, words):
     opened = visit(f"{base}search.html?q={words}")
     hits = opened.page.locator("#search-results li a")
-    opened.page.wait_for_selector("#search-results li a", timeout=10_000)
+    opened.page.wait_for_selector("#search-results li a")
     glossary = hits.and_(opened.page.locator("[href*='glossary.html']"))
     assert glossary.count() > 0
     # a page from disk may not read another for an excerpt
@@ -263,7 +263,7 @@ def test_an_address_that_forwards_leads_to_its_page(base, visit, address, page):
 )
 def test_search_quotes_the_passage_and_no_buttons(server, visit, words, quoted):
     opened = visit(f"{server}search.html?q={words}")
-    opened.page.wait_for_selector("#search-results p.context", timeout=10_000)
+    opened.page.wait_for_selector("#search-results p.context")
     opened.page.wait_for_load_state("networkidle")
     passages = opened.page.locator(
         "#search-results p.context"

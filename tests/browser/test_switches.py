@@ -37,7 +37,7 @@ def loaded(opened, words):
     unfold(opened)
     opened.page.get_by_role("button", name=words).click()
     guesses = opened.page.locator(".try-switch .guesses li")
-    guesses.first.wait_for(timeout=60_000)
+    guesses.first.wait_for()
     return guesses
 
 

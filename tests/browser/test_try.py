@@ -329,7 +329,7 @@ def test_weights_that_do_not_arrive_can_be_asked_for_again(opened):
     page.unroute("**/vit-ti-16-3.js")
     assert button.is_enabled()
     button.click()
-    page.locator(".try-found .guesses").first.wait_for(timeout=60_000)
+    page.locator(".try-found .guesses").first.wait_for()
 
 
 def test_a_file_that_is_no_picture_gets_a_sentence(named):
@@ -351,7 +351,7 @@ def with_network(opened):
     """Load the large network by its button; the best class."""
     opened.page.get_by_role("button", name="Load the network").click()
     best = opened.page.locator(".try-found .guesses").first.locator("li").first
-    best.wait_for(timeout=60_000)
+    best.wait_for()
     return best
 
 
@@ -540,9 +540,8 @@ def test_look_is_in_chapters_and_on_the_first_page(server, visit, page):
     assert "15 MB" in button.inner_text()
     button.click()
     words = opened.page.locator(".try .try-said")
-    words.get_by_text(re.compile("takes most|shares of the answer")).wait_for(
-        timeout=60_000
-    )
+    either = re.compile("takes most|shares of the answer")
+    words.get_by_text(either).wait_for()
     assert opened.wrong == []
     assert opened.overhang() <= 0
 

@@ -266,6 +266,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("mutants.json"))
     options = parser.parse_args()
     root, out = options.root.resolve(), options.out.resolve()
+    # what a run that was killed had just changed
+    subprocess.run(["git", "-C", root, "checkout", "-q", "vitedu"], check=True)
     every = [
         mutant
         for module in sorted((root / "vitedu").rglob("*.py"))

@@ -586,7 +586,8 @@ def test_no_script_is_made_from_text(visit, address, more):
 
     opened.page.route("**/try.html*", serve)
     opened.go(address["server"])
-    station(opened, "draw").get_by_text("It reads a 3").wait_for()
+    words = station(opened, "draw").locator(".try-said")
+    words.get_by_text("It reads a 3").wait_for()
     assert "military uniform" in with_network(opened).inner_text()
     assert opened.wrong == []
 

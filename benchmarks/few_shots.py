@@ -30,7 +30,7 @@ from vitedu.evaluate import (
 )
 
 TARGET = Path(results.__file__).parent / "few-shots.json"
-SHOTS, SEEDS = (1, 2, 5, 10, 25, 50, 75), range(10)
+SHOTS, SEEDS = (1, 2, 5, 10, 25, 32, 50, 75), range(10)
 L2S = (1.0, 2.0**5, 2.0**10, 2.0**15, 2.0**20)
 MODEL = "ViT-Ti/16"
 

@@ -60,24 +60,24 @@ start = time.perf_counter()
 right = evaluate.fewshot_accuracy(model, few, test)
 took = 1000 * (time.perf_counter() - start)
 print(f"{right:.0f}% of {len(test.labels)} others right")
-print(f"built and tested in {took:.0f} milliseconds")
+print(f"built and tested in {took:.0f} ms")
 
 # %% [markdown]
-# Where guessing gives 17%! No epochs, no learning rate, no GPU. Inside is a single formula,
+# Guessing gives 17%. No epochs, no learning rate, no GPU. Inside is a single formula,
 # and you'll see every line of it. **What does the network know that makes five photographs
 # enough, and when do you need the formula at all?**
 #
 # ## 192 numbers
 #
-# `features` gives you what the head would read: row 0 after the last norm, 192 numbers
-# for each photograph. In [chapter 4](04_vit.ipynb) the head turned them into scores for
+# `features` gives you what the head would read, `model.forward_features(images)[:, 0]`: row 0
+# after the last norm, 192 numbers for each photograph. In [chapter 4](04_vit.ipynb) the head turned them into scores for
 # the thousand classes of ImageNet. Now we leave the head off.
 
 # %%
 print(tuple(few.features.shape), tuple(few.labels.shape))
 
 # %% [markdown]
-# Are two bottles of glass more alike than a bottle and a box? First we subtract the mean of
+# Are two glass bottles more alike than a bottle and a box? First we subtract the mean of
 # all the test photographs, because what they all share can't tell them apart. Then the map
 # shows every pair's cosine: above 0, the two differ from the average in similar ways;
 # below 0, in opposite ways.
@@ -93,8 +93,8 @@ figures.show(*few_shot.likeness(*test, names))
 # elsewhere, and nobody has told the network a single material.
 #
 # You only have to say which photographs belong together. The simplest way: take the mean
-# of your five cardboards, the mean of your five glasses and so on, and give a new
-# photograph to the nearest.
+# of your five cardboards, the mean of your five glasses and so on, and assign a new
+# photograph to the nearest mean.
 
 
 # %%
@@ -134,7 +134,7 @@ print(f"{nearest_mean(*few, *test):.0%}")
 # $$ \lVert X\mathbf{w} - \mathbf{y} \rVert^2 + \lambda \lVert \mathbf{w} \rVert^2 $$
 #
 # Here $\lVert\cdot\rVert^2$ is the sum of the squares, and $\lambda$ says how much
-# large weights cost. At the lowest point the derivatives by all weights are zero. As a
+# large weights cost. At the lowest point the derivatives with respect to all weights are zero. As a
 # column:
 #
 # $$ 2 X^\top (X\mathbf{w} - \mathbf{y}) + 2 \lambda \mathbf{w} = 0 $$
@@ -245,13 +245,15 @@ for name, score in zip(names, classifier.scores(box)[0], strict=True):
 
 
 # %% [markdown]
-# All scores are far below 1, because this $\lambda$ is large and thirty photographs are
-# few. That doesn't matter: the largest is the answer.
+# All scores are near −⅔. One photograph in six is of a class and has the target 1, the others
+# have −1, so the mean target is −⅔, and the bias, which $\lambda$ hardly touches, gets there
+# by itself. What the 192 numbers add is small, because this $\lambda$ is large. That doesn't
+# matter: the largest score is the answer.
 
 
 # %%
 def fewshot_accuracy(x, y, xt, yt, l2=2.0**10):
-    """The share of test photographs that a classifier from a few gets right."""
+    """The share right of a classifier built from a few photographs."""
     answers = least_squares(x, y, l2).scores(xt).argmax(dim=1)
     return (answers == yt).double().mean().item()
 
@@ -277,17 +279,17 @@ print("check: the formula holds, and the accuracy is the package's")
 # %% [markdown] tags=["predict"]
 # There's the number from the top again. So far the formula has won nothing, and it's a lot of
 # algebra. But which five photographs you have is luck, sixty test photographs are few, and
-# you may have more than five. So we took all of TrashNet: photographs drawn from 1,768, ten
-# times for each number, and 431 to test on. **From how many of each material on is the
-# formula clearly ahead of the nearest mean?**
+# you may have more than five. So we took TrashNet's own parts: photographs drawn from 1,768,
+# ten times for each number, and 431 to test on. **How many of each does the formula need to be
+# clearly ahead of the nearest mean?**
 #
-# * two
+# * five
 # * 25
-# * never
+# * it never is
 
 # %% tags=["hide-input"]
 record = results.read("few-shots")["metrics"]
-SHOTS = (1, 2, 5, 10, 25, 50, 75)
+SHOTS = (1, 2, 5, 10, 25, 32, 50, 75)
 
 
 def recorded(method):
@@ -305,21 +307,24 @@ curves = {
     "least squares": recorded("formula/1024"),
 }
 figures.show(*few_shot.curves(curves, len(names)))
+for shots in (5, 10, 25, 50):
+    pairs = zip(*(curve[shots] for curve in curves.values()), strict=True)
+    ahead = sum(formula > mean for mean, formula in pairs)
+    print(f"{shots:2} of each: the formula is ahead in {ahead} of 10 draws")
 
 # %% [markdown]
-# Up to ten of each it's a tie, and there the nearest mean is the better choice, because
-# there's nothing in it that can go wrong. The mean doesn't learn much from the
-# twenty-sixth photograph: it's already nearly where it'll stay. The weights go on
-# learning, because they find out which of the 192 numbers matter. In all ten draws of 25
-# they're ahead.
+# With five of each it's a tie, and with ten no more than a hint. There the nearest mean is the
+# better choice, because there's nothing in it that can go wrong. With 25 the formula is ahead in every draw. From 50
+# on the mean has stopped learning, since it's already where it'll stay. The weights go on,
+# because they find out which of the 192 numbers matter.
 #
 # Look at the bands, too, which hold eight draws in ten. With five of each, luck alone is
 # worth several points. The authors average three draws; do at least that.
 #
 # ## What's λ for?
 #
-# In the pencil example $\lambda$ did nothing useful. Let's turn it down to 1, a thousandth
-# of what it was, and learn from more and more photographs again.
+# In the pencil example $\lambda$ (`l2` in the code) did nothing useful. Let's turn it down
+# from 1024 to 1, and learn from more and more photographs again.
 
 # %% [markdown] tags=["predict"]
 # **With ten of each, this classifier gets 65%. What will it get with 25?**
@@ -348,13 +353,13 @@ figures.show(*few_shot.dip(by_lambda, train.features.shape[1] + 1))
 #
 # Each photograph is an equation and each column a weight to find. With fewer
 # photographs than columns, many solutions hit every target, and the formula takes the
-# smallest. With far more photographs, no solution hits them all, and what's odd about
-# single photographs averages out. But where the two numbers meet, exactly one solution is
-# left. It hits every target, odd ones included, and needs [enormous
+# smallest. With far more photographs, no solution hits them all, and the quirks of single
+# photographs average out. But where the two numbers meet, only one solution is left (or
+# nearly, with a small $\lambda$). It hits every target, quirks included, and needs [enormous
 # weights](#The-trap-without-photographs) to do it. (This is *double descent*: the
 # mistakes fall, rise and fall again.)
 #
-# > **Remember.** A $\lambda$ that makes no difference in your first test can still save
+# > **Remember.** A $\lambda$ that makes little difference in your first test can still save
 # > you in the second.
 #
 # ## The wrong mean
@@ -417,13 +422,13 @@ for shots, fine in {"10": tuned, "50": None, "all": whole}.items():
 
 
 # %% [markdown]
-# From ten of each, four ways end within four points of each other. From hundreds of each, every
-# step up pays: the mean has long stopped learning, the two linear layers are seven points ahead
-# of it, and training the network itself nine points ahead of those. (Fine-tuned: three seeds
-# from ten of each, one from all.) So begin with means, and let the number of your photographs
-# decide how far you go.
+# With ten of each, all four methods end within four points. With everything, the mean has long
+# stopped learning, the two linear layers are seven or eight points ahead of it, and training
+# the network itself is nine points ahead of those. (Fine-tuned: three seeds from ten of each,
+# one from all.) So begin with means, and let the number of your photographs decide how far you
+# go.
 #
-# ## Your own, in a second
+# ## Your own, in seconds
 #
 # Back to your thirty photographs. One last step makes your classifier something to keep.
 # Whitening and weights are both linear, so together they're one linear layer, and
@@ -457,8 +462,8 @@ assert torch.allclose(given, wanted, atol=1e-3)
 print("check: the new head gives the scores of the classifier")
 
 # %% [markdown]
-# From thirty files to a new ViT that knows six words, in about a second. Here's what it says
-# of photographs that it has never seen:
+# From thirty files to a new ViT that knows six words, in seconds. Here's what it says of
+# photographs that it has never seen:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 rows = [row for row in range(60) if row % 10 in (1, 4)]  # two of each
@@ -472,9 +477,12 @@ figures.show(
 )
 
 # %% [markdown]
-# (A mistake is red, with the true name in brackets.) Now take your own: your two cats, screws
-# and nails, everybody's mug in the office. Make a folder `mine`, and in it one for each
-# class, with five photographs.
+# (A mistake is red, with the true name in brackets.) Half of these are wrong, and both pieces
+# of *trash*, which is whatever fits nowhere else. So much for five of each! But you know now
+# what helps: with fifty of each it's four in five.
+#
+# Take your own: your two cats, screws and nails, everybody's mug in the office. Make a folder
+# `mine`, and in it one for each class, with as many photographs as you have.
 #
 # ```python
 # from vitedu.data import find_images
@@ -484,14 +492,14 @@ figures.show(
 # ```
 #
 # On the command line, `vitedu predict mine.safetensors new.jpg` then tells you whose mug
-# it is. (Trust the order and not the percentages: the scores are small, so they look
-# undecided after a softmax.)
+# it is. (Trust the order and not the percentages: the scores are close together, so they
+# look undecided after a softmax.)
 #
 # ## What to take with you
 #
 # 1. The features of a trained ViT already keep kinds of things apart, so a few photographs
 #    and their means are enough to name them.
-# 2. With 25 photographs of each class or more, a weight for each number beats the mean.
+# 2. On waste, a weight for each number beats the mean from 25 photographs of each on.
 # 3. Without $\lambda$ more photographs can make the classifier worse: it collapses where
 #    there are as many photographs as columns.
 #
@@ -534,7 +542,8 @@ figures.show(
 #
 # **4.** ★★ `mine` knows six materials, so it must name one, whatever you show it. Will it
 # look less sure of the book's photographs than of a bottle? Guess, and then try
-# `vitedu.classify(mine, photo("hopper"))` and the four others.
+# `vitedu.classify(mine, photo("hopper"))`, and the cat, the coffee, the astronaut and the
+# rocket.
 #
 # **5.** ★★ ✎ Write `nearest_mean` and `least_squares` from memory. `from vitedu import
 # check`, then `check.nearest_mean(nearest_mean)` and `check.least_squares(least_squares)`.
@@ -632,8 +641,8 @@ for side in (128, 224):
 #   mean works as well as possible: *prototypical networks*.
 # * [Nakkiran 2019](https://arxiv.org/abs/1912.07242) works out why more data can hurt in
 #   linear regression, in a few pages.
-# * [Kumar et al. 2022](https://arxiv.org/abs/2202.10054) disagree with everybody who
-#   fine-tunes as soon as they can afford it. It can distort good features, and on images of
+# * [Kumar et al. 2022](https://arxiv.org/abs/2202.10054) warn against fine-tuning just because
+#   you can. It can distort good features, and on images of
 #   another kind than those it was tuned on, a linear probe then does better.
 #
 # ## Solutions
@@ -666,9 +675,9 @@ for side in (128, 224):
 #
 # <details><summary>Solution 4</summary>
 #
-# It names a material every time. Sometimes the two best scores are close together, but you
-# can't rely on it: nobody has shown the formula what *none of these* looks like. The cell
-# prints how far apart the scores are, beside the same for a typical test photograph.
+# It names a material every time. The cell prints how far apart the two best scores are,
+# beside the same for a typical test photograph: here it's less sure of all five. But nobody
+# has shown the formula what *none of these* looks like, so don't count on it.
 #
 # </details>
 

@@ -423,12 +423,9 @@ print(f"{frozen['small_probe/431']['value']:22.1f}%")
 # %% tags=["hide-input"]
 whole = results.read("trashnet")["metrics"]["test_accuracy"]["value"]
 alone = frozen["probe/224"]["value"]
-print(
-    f"head alone    {alone:.1f}% of 431 right, {431 * (1 - alone / 100):.0f} wrong"
-)
-print(
-    f"all weights   {whole:.1f}% of 431 right, {431 * (1 - whole / 100):.0f} wrong"
-)
+for what, share in {"frozen features": alone, "all weights": whole}.items():
+    missed = 431 * (1 - share / 100)
+    print(f"{what:16}{share:.1f}% of 431 right, {missed:.0f} wrong")
 
 # %% [markdown]
 # Now training has something to learn from, and more than half of the mistakes are gone. (The

@@ -572,8 +572,7 @@ for name, shift in {"as they are": as_is, "shifted": Shift()}.items():
 # %% [markdown]
 # Without shifts the network reads the digits it was trained on better than fresh ones: it
 # has learned some by heart. With shifts most of that gap is gone, and on fresh digits you
-# may have gained two tenths of a percent. Have you? (The second reading shows [how the loss
-# falls](#The-doorstep-in-a-real-run).)
+# may have gained two tenths of a percent. Have you?
 #
 # ## What is a tenth of a percent worth?
 #
@@ -602,9 +601,8 @@ print(f"right only without shifts: {a}, right only with them: {b}")
 print(f"difference {b - a} images, standard error {math.sqrt(a + b):.0f}")
 
 # %% [markdown]
-# About one and a half errors: no result, by our rule. (Another computer gave a bit more
-# than two, a hint. And each network is a single run.) We take the shifts all the same: they
-# may help, and they add no weights.
+# About one and a half errors: no result, by our rule. (Another computer gave a hint.) We take
+# the shifts all the same: they may help, and they add no weights.
 #
 # ## The test set, once
 #
@@ -694,9 +692,8 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 # 4. Why can the same schedule help one learning rate and harm another?
 # 5. What is a tenth of a percent worth on 10,000 images?
 #
-# Want to see it happen? [Try it](try.md#Learn) trains these 7,850 weights in your browser
-# and draws what they learn: turn the rate up too far, take the positions away, and then draw
-# a digit on your own network.
+# Want to see it happen? [Try it](try.md#Learn) trains these 7,850 weights in your browser,
+# and you can draw on your own network.
 #
 # You have a recipe that works on grey digits. Try it on small photographs, and you'll
 # soon join the most frequent complaint about Vision Transformers: bad accuracy from

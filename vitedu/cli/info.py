@@ -89,6 +89,7 @@ def info_overview() -> Answer:
     datasets += rows_in("""
         shapes  drawn when needed: shapes-1k, shapes-100k, any number of
                 thousands
+        glyphs-same, glyphs-which, glyphs-left  puzzles, drawn when needed
         trashnet-small, ...  photographs: `vitedu info data` lists them
         FOLDER, FILE.npz  your own: data=photos
         a-{000..127}.tar, hf:NAME  WebDataset's shards, Hugging Face's sets

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from vitedu.data import glyphs
 from vitedu.data.catalogue import (
     ARRAYS,
     CATALOGUE,
@@ -32,7 +33,7 @@ from vitedu.errors import UserError
 from vitedu.files import user_path
 
 SHAPES_NAME = re.compile(r"shapes(?:-([1-9][0-9]{0,5})k)?")
-NUM_SHAPES_TEST = 2_000
+NUM_TEST = 2_000  # pictures of a drawn set
 
 
 def load_dataset(
@@ -48,8 +49,9 @@ def load_dataset(
 
     Names: mnist, fashion-mnist, cifar10, cifar100 (found by
     `vitedu.data.locate`), digits (embedded), shapes (drawn here, 10,000 images)
-    and shapes-<N>k. image_size (default 64), num_classes (10) and max_images
-    are for shapes alone.
+    and shapes-<N>k, glyphs-same, glyphs-which, glyphs-left (drawn, too; see
+    `vitedu.data.glyphs.NAME`). image_size (default 64), num_classes (10) and
+    max_images are for shapes alone.
     fallback="digits" stands in for a set that isn't found; `requested` of the
     result then differs from `name`.
     UserError: an unknown name, a missing set, a damaged file, too little
@@ -71,7 +73,7 @@ def load_dataset(
     if match := SHAPES_NAME.fullmatch(name):
         if data is not None:
             raise unfit(data, f"{name} is drawn, not read, so leave it out")
-        counts = {"train": 1000 * int(match[1] or 10), "test": NUM_SHAPES_TEST}
+        counts = {"train": 1000 * int(match[1] or 10), "test": NUM_TEST}
         for seed, (part, count) in enumerate(counts.items()):
             images, labels = shapes.make_arrays(
                 min(count, max_images or count),
@@ -82,6 +84,15 @@ def load_dataset(
             arrays[f"x_{part}"] = torch.from_numpy(images)
             arrays[f"y_{part}"] = labels
         classes = shapes.class_names(num_classes or 10)
+        return _dataset(name, arrays, name, "made", classes)
+    if match := glyphs.NAME.fullmatch(name):
+        if data is not None:
+            raise unfit(data, f"{name} is drawn, not read, so leave it out")
+        for part, drawn in zip(
+            ("train", "test"), glyphs.named(name, NUM_TEST), strict=True
+        ):
+            arrays[f"x_{part}"], arrays[f"y_{part}"] = drawn
+        classes = glyphs.CLASSES[match[1]]
         return _dataset(name, arrays, name, "made", classes)
     check_name(name, *ARRAYS)
     try:
@@ -101,8 +112,9 @@ def load_dataset(
 
 
 def is_array_set(name: str) -> bool:
-    is_drawn = SHAPES_NAME.fullmatch(name) is not None
-    return is_drawn or name in sets_of(*ARRAYS) or name.endswith(".npz")
+    is_drawn = SHAPES_NAME.fullmatch(name) or glyphs.NAME.fullmatch(name)
+    is_named = name in sets_of(*ARRAYS)
+    return is_drawn is not None or is_named or name.endswith(".npz")
 
 
 def array_classes(
@@ -113,6 +125,8 @@ def array_classes(
         return load_dataset(name, data=data).class_names
     if SHAPES_NAME.fullmatch(name):
         return shapes.class_names(num_classes)
+    if match := glyphs.NAME.fullmatch(name):
+        return glyphs.CLASSES[match[1]]
     check_name(name, *ARRAYS)
     return CATALOGUE[name].class_names
 

@@ -9,12 +9,16 @@ integers. Picture i has its own words, so a set begins with every smaller set of
 its seed.
 """
 
+import re
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy import ndarray as Array
 from torch import Tensor
+
+from vitedu.errors import UserError, check_free
+from vitedu.fields import Count, converted
 
 # 6 x 6 in a patch of 8 x 8
 DRAWN = """
@@ -38,10 +42,23 @@ COLOURS = np.array(
 )
 SIDE = 4  # of the glyphs that are drawn at random, in pixels
 KINDS = 64  # of these
+# Two alphabets. Of 3,000 seeds they have glyphs that are least alike: any two
+# differ in three pixels or more, and the first two of the first in eleven.
+ALPHABETS = (799, 2272)
 NOISE = 12  # grey levels, up or down
 DARK, BRIGHT = 64, 192
 
 Where = Literal["all", "upper", "lower"]
+# "glyphs-same", "glyphs-which-off-3k", "glyphs-same-new-300": -new is the
+# second alphabet, -off off the grid, 3k the number of pictures to train on
+NAME = re.compile(
+    r"glyphs-(same|which|left)(-new)?(-off)?(?:-([1-9]\d{0,4})(k?))?"
+)
+CLASSES = {
+    "same": ("different", "same"),
+    "which": ("first 32", "last 32"),
+    "left": ("right", "left"),
+}
 
 
 class Twins(NamedTuple):
@@ -84,18 +101,23 @@ def twins(count: int, *, seed: int = 0) -> Twins:
 
 
 def same_or_different(
-    count: int, *, on_grid: bool = True, seed: int = 0
+    count: int, *, on_grid: bool = True, seed: int = 0, alphabet: int = 0
 ) -> Puzzles:
-    """Two of 64 glyphs on 16 x 16 pixels: 1 if both are the same."""
+    """Two of 64 glyphs on 16 x 16 pixels: 1 if both are the same.
+
+    Alphabet 1 has 64 others.
+    """
     words = Words(count, 280, seed)
     labels = words.below(2, 1)[:, 0]
     first = words.below(KINDS, 1)[:, 0]
     other = (first + 1 + words.below(KINDS - 1, 1)[:, 0]) % KINDS
     second = np.where(labels == 1, first, other)
-    return of_two(words, first, second, labels, on_grid)
+    return of_two(words, first, second, labels, on_grid, alphabet)
 
 
-def which(count: int, *, on_grid: bool = True, seed: int = 0) -> Puzzles:
+def which(
+    count: int, *, on_grid: bool = True, seed: int = 0, alphabet: int = 0
+) -> Puzzles:
     """The same pictures: 1 if the first glyph is of the last 32.
 
     What `same_or_different` asks takes a comparison, and this none; the second
@@ -106,11 +128,16 @@ def which(count: int, *, on_grid: bool = True, seed: int = 0) -> Puzzles:
     half = KINDS // 2
     first = half * labels + words.below(half, 1)[:, 0]
     second = words.below(half, 1)[:, 0]
-    return of_two(words, first, second, labels, on_grid)
+    return of_two(words, first, second, labels, on_grid, alphabet)
 
 
 def left_of(
-    count: int, *, where: Where = "all", on_grid: bool = True, seed: int = 0
+    count: int,
+    *,
+    where: Where = "all",
+    on_grid: bool = True,
+    seed: int = 0,
+    alphabet: int = 0,
 ) -> Puzzles:
     """Glyphs 0 and 1 on 24 x 24 pixels: 1 if glyph 0 is further left.
 
@@ -136,14 +163,38 @@ def left_of(
     for glyph, column in enumerate(pair):
         row = rows[:, glyph] + (12 if where == "lower" else 0)
         corners = np.stack([row, step * column], axis=1)
-        stamp(images, np.full(count, glyph), corners)
+        glyphs = np.repeat(kinds(alphabet)[glyph, None], count, axis=0)
+        stamp(images, glyphs, corners)
     return puzzles(images, labels)
 
 
+def named(name: str, num_test: int) -> tuple[Puzzles, Puzzles]:
+    """The pictures of NAME to train on, 10,000 if it says none, and others."""
+    match = NAME.fullmatch(name)
+    assert match
+    question, new, off, count, thousands = match.groups()
+    draw = {"same": same_or_different, "which": which, "left": left_of}
+    sizes = int(count or 10_000) * (1000 if thousands else 1), num_test
+    train, test = (
+        draw[question](
+            size, on_grid=off is None, seed=seed, alphabet=new is not None
+        )
+        for seed, size in enumerate(sizes)
+    )
+    return train, test
+
+
 class Words:
-    """Random numbers for `count` pictures, `each` words a picture."""
+    """Random numbers for `count` pictures, `each` words a picture.
+
+    UserError: no pictures, or more than memory holds.
+    """
 
     def __init__(self, count: int, each: int, seed: int) -> None:
+        count = converted("count", count, Count)
+        check_free(
+            32 * count * each, f"{count:,} pictures of glyphs", "draw fewer"
+        )
         raw = np.random.PCG64(seed).random_raw((count, each))
         self.words: Array = (raw >> 33).astype(np.int64)  # 31 bits
         self.count, self.taken = count, 0
@@ -195,36 +246,55 @@ def drawn() -> Array:
     return np.pad(np.array(lit).swapaxes(0, 1), ((0, 0), (1, 1), (1, 1)))
 
 
-def kinds() -> Array:
+def kinds(alphabet: int = 0) -> Array:
     """The 64 glyphs of the grey puzzles: (64, 4, 4), 0 or 1.
 
-    Of 3,000 seeds, that whose glyphs are least alike: any two differ in three
-    pixels or more, and the first two in eleven.
+    UserError: there is no such alphabet.
     """
-    bits = np.random.PCG64(799).random_raw(KINDS) >> np.uint64(48)
+    if alphabet not in range(len(ALPHABETS)):
+        raise UserError(f"alphabet is {alphabet!r}; there are 0 and 1")
+    seed = ALPHABETS[alphabet]
+    bits = np.random.PCG64(seed).random_raw(KINDS) >> np.uint64(48)
     lit = bits.astype(np.int64)[:, None] >> np.arange(SIDE**2) & 1
     return lit.reshape(KINDS, SIDE, SIDE)
 
 
 def of_two(
-    words: Words, first: Array, second: Array, labels: Array, on_grid: bool
+    words: Words,
+    first: Array,
+    second: Array,
+    labels: Array,
+    on_grid: bool,
+    alphabet: int,
 ) -> Puzzles:
     """Pictures of 16 x 16 pixels with these glyphs, (n,) each."""
-    images = words.ground(16)
+    images, glyphs = words.ground(16), kinds(alphabet)
     corners = words.corners(16, on_grid)
-    for glyph, corner in zip((first, second), corners, strict=True):
-        stamp(images, glyph, corner)
+    for number, corner in zip((first, second), corners, strict=True):
+        stamp(images, glyphs[number], corner)
     return puzzles(images, labels)
 
 
-def stamp(images: Array, glyph: Array, corners: Array) -> None:
-    """Add glyphs (n,) at corners (n, 2) to pictures (n, h, w), in place."""
+def stamp(images: Array, glyphs: Array, corners: Array) -> None:
+    """Add glyphs (n, 4, 4) at corners (n, 2) to pictures (n, h, w), in place.
+
+    UserError: a glyph isn't 4 x 4, or reaches over the edge.
+    """
+    size = np.array(images.shape[1:])
+    if glyphs.shape[1:] != (SIDE, SIDE):
+        found = " x ".join(map(str, glyphs.shape[1:]))
+        raise UserError(f"a glyph has {SIDE} x {SIDE} pixels, not {found}")
+    if (corners < 0).any() or (corners > size - SIDE).any():
+        raise UserError(
+            f"a glyph of {SIDE} x {SIDE} pixels reaches over the edge of its "
+            f"picture, {size[0]} x {size[1]}"
+        )
     step = np.arange(SIDE)
     rows = corners[:, 0, None, None] + step[:, None]
     columns = corners[:, 1, None, None] + step
     each = np.arange(len(images))[:, None, None]
     noise = images[each, rows, columns] - 128
-    lit = np.where(kinds()[glyph] == 1, BRIGHT, DARK)
+    lit = np.where(glyphs == 1, BRIGHT, DARK)
     images[each, rows, columns] = lit + noise
 
 

@@ -148,7 +148,8 @@ def check_name(name: str, *kinds: Kind) -> None:
             f"with vitedu.data.load_folder(vitedu.data.folder_of({name!r}))"
         )
     if kind is None:
-        known = (*sets_of(*ARRAYS, "photos", "zip"), "shapes", "shapes-100k")
+        drawn = ("shapes", "shapes-100k", "glyphs-same", "glyphs-which")
+        known = (*sets_of(*ARRAYS, "photos", "zip"), *drawn)
         raise UserError(
             f"there is no data set {name!r} here; data=FOLDER names pictures "
             "of your own, in a folder for each class; "

@@ -16,7 +16,9 @@ three seeds are there.
 import json
 import os
 import statistics
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,9 +26,11 @@ import torch
 from recorded import result_fields
 
 from vitedu import budget, results
-from vitedu.data import Augment, load_dataset
+from vitedu.data import Augment, glyphs, load_dataset
+from vitedu.data.array_sets import NUM_TEST
 from vitedu.evaluate import accuracy
 from vitedu.model import Hybrid, ResNetConfig, SinCos2D, ViTConfig
+from vitedu.model.network import Network, NetworkConfig
 from vitedu.pictures import PreprocessSpec
 from vitedu.train import TrainConfig, fit, recipe
 from vitedu.train.data import Sources, open_sources
@@ -131,7 +135,7 @@ def settings(row: Row, lr: float, seed: int) -> TrainConfig:
     )
 
 
-def kept(name: str, compute: object) -> dict | None:
+def kept(name: str, compute: Callable[[], dict]) -> dict | None:
     """What the file of this name has; None: another process is at it."""
     path = RUNS / f"{name}.json"
     if not path.exists():
@@ -168,19 +172,23 @@ def held_out(row: Row, lr: float) -> dict:
     }
 
 
-def tried(row: Row) -> dict[float, float] | None:
-    """What each rate reached; further ones while the last was the best."""
+def climb(
+    name: str, held_out: Callable[[float], dict]
+) -> dict[float, float] | None:
+    """What each rate reached; further ones while the last is the best.
+
+    Not where nothing is learned, as then any rate may be the best.
+    """
     reached: dict[float, float] = {}
     waiting = list(RATES)
     while waiting:
         lr = waiting.pop(0)
-        name = f"rate-{row.network}-{row.task}-{lr:g}"
-        found = kept(name, lambda lr=lr: held_out(row, lr))
+        found = kept(f"rate-{name}-{lr:g}", partial(held_out, lr))
         if found is None:
             return None
         reached[lr] = found["value"]
         best = max(reached, key=reached.__getitem__)
-        if not waiting and 0.6 * 100 < reached[best]:
+        if not waiting and reached[best] > 60:
             if best == max(reached):
                 waiting.append(2 * best)
             elif best == min(reached):
@@ -203,28 +211,50 @@ def train_row(row: Row, lr: float, seed: int) -> dict:
         ).accuracy
         for name, source in sources.items()
     }
+    if row.task.startswith("same"):
+        reached |= by_count(run.model, row)
     return reached | {
         "test": run.result["metrics"]["test_accuracy"]["value"],
         "seconds": run.result["wall_seconds"],
     }
 
 
+@torch.no_grad()
+def by_count(model: Network, row: Row) -> dict:
+    """Percent right among equal pairs, and others with an even or odd count.
+
+    Of bright pixels: two equal glyphs have an even number of them together.
+    """
+    test = glyphs.named(row.dataset, NUM_TEST)[1]
+    says = model((test.images / 255 - 0.5) / 0.25).argmax(dim=1)
+    even = (test.images > 160).sum(dim=(1, 2, 3)) % 2 == 0
+    right, same = says == test.labels, test.labels == 1
+    groups = {"equal": same, "even": ~same & even, "odd": ~even}
+    return {k: 100 * right[g].double().mean().item() for k, g in groups.items()}
+
+
 def sources_of(row: Row) -> Sources:
     return open_sources(settings(row, RATES[0], 0), torch.device("cpu"))
 
 
-def metric(row: Row, runs: list[dict], rates: dict[float, float]) -> dict:
+def metric(
+    model: NetworkConfig, steps: int, runs: list[dict], rates: dict
+) -> dict:
     """One row of the table."""
-    others = [run["other"] for run in runs if "other" in run]
+    more = ("other", "equal", "even", "odd")
     return {
         "value": statistics.mean(run["test"] for run in runs),
-        "unit": "percent of 2,000 test images",
+        "unit": "percent of the test images",
         "per_seed": [run["test"] for run in runs],
         "train_per_seed": [run["train"] for run in runs],
-        **({"other_glyphs_per_seed": others} if others else {}),
-        "weights": budget.parameters(NETWORKS[row.network]).total,
-        "macs_per_image": budget.macs(NETWORKS[row.network]),
-        "steps": row.steps,
+        **{
+            f"{key}_per_seed": [run[key] for run in runs]
+            for key in more
+            if key in runs[0]
+        },
+        "weights": budget.parameters(model).total,
+        "macs_per_image": budget.macs(model),
+        "steps": steps,
         "lr": max(rates, key=rates.__getitem__),
         "held_out_by_lr": {str(lr): value for lr, value in rates.items()},
         "seconds_per_seed": [run["seconds"] for run in runs],
@@ -258,19 +288,17 @@ def main() -> None:
     """Choose the rates, train what is not there yet, record."""
     metrics = {}
     for row in ROWS:
-        rates = tried(row)
+        rates = climb(f"{row.network}-{row.task}", partial(held_out, row))
         if rates is None:
             continue
         lr = max(rates, key=rates.__getitem__)
         runs = [
-            kept(
-                f"{row.name}-{seed}",
-                lambda row=row, seed=seed, lr=lr: train_row(row, lr, seed),
-            )
+            kept(f"{row.name}-{seed}", partial(train_row, row, lr, seed))
             for seed in SEEDS
         ]
         if None not in runs:
-            metrics[row.name] = metric(row, runs, rates)
+            model = NETWORKS[row.network]
+            metrics[row.name] = metric(model, row.steps, runs, rates)
             write_result(metrics)
 
 

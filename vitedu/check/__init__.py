@@ -11,6 +11,7 @@ which. One module for each chapter that asks you to write something.
 
 from vitedu.check.attention import attention, multi_head_attention
 from vitedu.check.beyond import box_targets, ridge, suppress
+from vitedu.check.bias import same_or_different, shuffle
 from vitedu.check.encoder import encoder_block, layer_norm, mlp
 from vitedu.check.few_shot import least_squares, nearest_mean
 from vitedu.check.images import patch_embedding, patchify
@@ -49,6 +50,8 @@ __all__ = [
     "position_similarity",
     "power_law",
     "ridge",
+    "same_or_different",
+    "shuffle",
     "suppress",
     "train_step",
     "vit",

@@ -1,0 +1,157 @@
+"""Chapter 17: puzzles of glyphs, who learns which, and shuffled pieces."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from vitedu.figures.chapters.resnets import NETWORKS, standard_error
+from vitedu.figures.charts import WIDTH, bare, chart, note
+from vitedu.figures.palette import ATTENTION, GREY, PALE, PATCHES
+from vitedu.figures.photos import draw_picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+QUESTIONS = {"which": "which glyph?", "same": "same or different?"}
+WHERE = {"": "on the grid", "-off": "anywhere"}
+SIZES = {"300": 300, "1k": 1000, "3k": 3000, "10k": 10_000, "32k": 32_000}
+PRETRAINED = ("ImageNet", "ImageNet-21k", "JFT-300M")
+
+
+def puzzles(
+    pictures: Mapping[str, tuple[Tensor, Sequence[str]]], alt: str
+) -> "tuple[Figure, str]":
+    """Rows of grey pictures (n, h, w) in 0..1, with words under each.
+
+    Lines show the patches of 4 x 4 pixels.
+    """
+    columns = max(len(words) for _, words in pictures.values())
+    figure, grid = chart(
+        WIDTH, 1.55 * len(pictures), len(pictures), columns, squeeze=False
+    )
+    for row, (name, (images, words)) in zip(
+        grid, pictures.items(), strict=True
+    ):
+        row[0].set_ylabel(name, fontsize=12)
+        for axes, image, said in zip(row, images, words, strict=True):
+            draw_picture(axes, image[None])
+            for place in range(4, image.shape[0], 4):
+                look = {"color": PATCHES, "linewidth": 0.8}
+                axes.axhline(place - 0.5, **look)
+                axes.axvline(place - 0.5, **look)
+            axes.set(xticks=[], yticks=[])
+            axes.set_xlabel(said, fontsize=12)
+    return figure, alt
+
+
+def two_by_two(
+    metrics: Mapping[str, Mapping[str, Any]],
+) -> "tuple[Figure, str]":
+    """Test accuracy over pictures to learn from, a panel for each task.
+
+    `metrics` are those of the record, "vit-same-off-1k" and so on; a row that
+    is not there is left out. Bars are standard errors.
+    """
+    figure, grid = chart(
+        WIDTH, 5.2, 2, 2, sharex=True, sharey=True, squeeze=False
+    )
+    told = []
+    for row, (question, asked) in zip(grid, QUESTIONS.items(), strict=True):
+        for axes, (off, where) in zip(row, WHERE.items(), strict=True):
+            said = []
+            for network in ("resnet", "vit"):
+                task = f"{network}-{question}{off}"
+                said.append(_curve(axes, network, task, metrics))
+            axes.axhline(50, color=PALE, linestyle="--", linewidth=1)
+            axes.set_title(f"{asked}\n{where}", fontsize=12)
+            axes.set(xscale="log", xlim=(220, 45_000), ylim=(43, 103))
+            axes.set_xticks([300, 3000, 32_000], ["300", "3,000", "fresh"])
+            axes.minorticks_off()
+            axes.tick_params(labelsize=11)
+            bare(axes)
+            told.append(f"{asked} {where}: {', '.join(said)}")
+    grid[0, 0].legend(fontsize=11, frameon=False, loc="lower right")
+    figure.supxlabel("pictures to learn from", fontsize=12)
+    figure.supylabel("test accuracy (%)", fontsize=12)
+    alt = (
+        "Test accuracy by number of training pictures in four panels, means "
+        f"of three seeds. {'; '.join(told)}. Guessing gives 50 %."
+    )
+    return figure, alt
+
+
+def _curve(
+    axes: "Axes",
+    network: str,
+    task: str,
+    metrics: Mapping[str, Mapping[str, Any]],
+) -> str:
+    """A line of `two_by_two`; returns its ends in words."""
+    name, color, marker = NETWORKS[network]
+    rows = {
+        many: metrics[f"{task}-{size}"]
+        for size, many in SIZES.items()
+        if f"{task}-{size}" in metrics
+    }
+    means = [row["value"] for row in rows.values()]
+    errors = [standard_error(row["per_seed"]) for row in rows.values()]
+    look = {"color": color, "linewidth": 2, "capsize": 3, "markersize": 6}
+    axes.errorbar([*rows], means, errors, fmt=f"{marker}-", label=name, **look)
+    first, *_, last = rows
+    return (
+        f"{name} {means[0]:.0f} % from {first:,} and {means[-1]:.0f} % from "
+        f"{last:,}"
+    )
+
+
+def rescue(rows: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
+    """Bars of test accuracy by name, a small point for each seed."""
+    figure, axes = chart(WIDTH, 0.6 + 0.5 * len(rows))
+    told = []
+    for place, (name, row) in enumerate(rows.items()):
+        color = PATCHES if "ResNet" in name else ATTENTION
+        axes.barh(-place, row["value"], color=color, height=0.6)
+        axes.plot(row["per_seed"], [-place] * 3, ".", color=GREY)
+        words = f"{row['value']:.0f} %"
+        note(axes, words, (max(row["per_seed"]), -place), (6, -4), 12)
+        told.append(f"{name} {words}")
+    axes.axvline(50, color=PALE, linestyle="--", linewidth=1)
+    axes.set_yticks([-place for place in range(len(rows))], [*rows])
+    axes.set(xlim=(40, 108), xticks=[50, 75, 100])
+    axes.set_xlabel("test accuracy (%)", fontsize=12)
+    axes.tick_params(labelsize=11)
+    bare(axes)
+    alt = (
+        "Test accuracy on same or different, glyphs anywhere, 10,000 pictures "
+        f"to learn from: {', '.join(told)}. Guessing gives 50 %."
+    )
+    return figure, alt
+
+
+def pretrained(table: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":
+    """ImageNet accuracy over the pretraining set, a line per network.
+
+    The networks are B and L, of patches 16 and 32.
+    """
+    figure, axes = chart(WIDTH, 3.3)
+    places = range(len(PRETRAINED))
+    for name, values in table.items():
+        color = ATTENTION if "L" in name else PATCHES
+        style = "o-" if "16" in name else "o--"
+        axes.plot(places, values, style, color=color, linewidth=2, label=name)
+    axes.set_xticks(places, ["1.3 M", "14 M", "303 M"])
+    axes.set(xlim=(-0.2, 2.2), ylim=(69, 90))
+    axes.set_xlabel("photographs to pretrain on", fontsize=12)
+    axes.set_ylabel("ImageNet accuracy (%)", fontsize=12)
+    axes.legend(fontsize=11, frameon=False, loc="lower right", ncols=2)
+    axes.tick_params(labelsize=11)
+    bare(axes)
+    told = [f"{name} {', '.join(map(str, x))}" for name, x in table.items()]
+    alt = (
+        "Accuracy on ImageNet after pretraining on ImageNet, ImageNet-21k and "
+        f"JFT-300M: {'; '.join(told)} %. The L lines start below the B lines "
+        "of the same patch size and end above them."
+    )
+    return figure, alt

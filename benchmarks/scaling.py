@@ -171,7 +171,9 @@ def sizes() -> tuple[dict[str, Any], str]:
 
 def main() -> None:
     """Compute and write all three records."""
-    numbers = hashlib.sha256(repr((TABLE_5, TABLE_6, TABLE_9)).encode()).hexdigest()
+    numbers = hashlib.sha256(
+        repr((TABLE_5, TABLE_6, TABLE_9)).encode()
+    ).hexdigest()
     records = {
         "scaling-costs": (costs, "table-6", None, len(TABLE_6)),
         "scaling": (fits, "figure-5", "2 to 4 times", len(TABLE_6)),

@@ -47,6 +47,8 @@ PLACES = {
     "least_squares": (ROOT / "vitedu/evaluate/fewshot.py", "least_squares"),
     "accumulated_step": (ROOT / "book/text/08_scale.py", "accumulated_step"),
     "all_reduce": (ROOT / "book/text/08_scale.py", "all_reduce"),
+    "same_or_different": (ROOT / "book/text/17_bias.py", "same_or_different"),
+    "shuffle": (ROOT / "book/text/17_bias.py", "shuffle"),
     "power_law": (ROOT / "book/text/18_scaling.py", "power_law"),
     "bootstrap": (ROOT / "book/text/18_scaling.py", "bootstrap"),
     "attention_distance": (INSIDE, "attention_distance"),
@@ -900,6 +902,57 @@ MISTAKES = [
     ),
     ("position_similarity", ["rows @ rows.mT", "rows.mT @ rows"], "(d, d)"),
     ("position_similarity", ["[0, 1:]", "[:, 1:]"], "batch axis"),
+    # chapter 17
+    ("same_or_different", ["first == second", "first != second"], "1 is for"),
+    (
+        "same_or_different",
+        [
+            "(first == second)",
+            "((glyphs[first] > 0).sum((1, 2)) == "
+            "(glyphs[second] > 0).sum((1, 2)))",
+        ],
+        "how many pixels are bright",
+    ),
+    (
+        "same_or_different",
+        ["(first == second)", "(cells[:, 0] == cells[:, 1])"],
+        "compares the cells",
+    ),
+    ("same_or_different", ["n (r c) p q", "n (c r) p q"], "down the columns"),
+    ("same_or_different", ["(r p) (c q)", "(r q) (c p)"], "at their diagonal"),
+    ("same_or_different", ["glyphs[second]", "glyphs[first]"], "one twice"),
+    (
+        "shuffle",
+        ["patches[:, order]", "patches[:, order.argsort()]"],
+        "way back",
+    ),
+    (
+        "shuffle",
+        ["b c (r p) (s q) -> b (r s)", "b c (r p) (s q) -> b (s r)"],
+        "no mistake that we know",
+    ),
+    ("shuffle", ["patches[:, order]", "patches"], "nothing has moved"),
+    (
+        "shuffle",
+        [
+            "    rows = images.shape[2] // patch_size\n",
+            "    rows = images.shape[2] // patch_size\n"
+            "    patches = patches.mT\n",
+        ],
+        "on the way back",
+    ),
+    (
+        "shuffle",
+        [
+            "    cut =",
+            "    images = images.mT\n    cut =",
+            "images.shape[2] // patch_size\n    return rearrange("
+            "patches[:, order], back, r=rows)",
+            "images.shape[2] // patch_size\n    return rearrange("
+            "patches[:, order], back, r=rows).mT",
+        ],
+        "down the columns",
+    ),
     # chapter 18
     ("power_law", ["log_a.exp(), b", "log_a, b"], "still needs .exp()"),
     ("power_law", ["log_a.exp(), b", "b, log_a.exp()"], "a comes first"),

@@ -74,6 +74,18 @@ def test_shapes_are_made_here():
     assert not torch.equal(shapes.train.images[:9], shapes.test.images[:9])
 
 
+def test_glyphs_are_drawn_by_name():
+    puzzles = load_dataset("glyphs-same-off-300")
+    assert (puzzles.name, puzzles.origin) == ("glyphs-same-off-300", "made")
+    assert puzzles.train.images.shape == (300, 1, 16, 16)
+    assert puzzles.test.images.shape == (2000, 1, 16, 16)
+    assert puzzles.class_names == ("different", "same")
+    with pytest.raises(UserError, match="drawn, not read"):
+        load_dataset("glyphs-same", data=".")
+    with pytest.raises(UserError, match="did you mean 'glyphs-same'"):
+        load_dataset("glyphs-same-0")
+
+
 def test_the_digest_tells_data_apart(tmp_path):
     same = [load_dataset(str(write_npz(tmp_path))).digest for _ in range(2)]
     pixel, label = X.copy(), Y.copy()

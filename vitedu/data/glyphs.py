@@ -41,9 +41,9 @@ COLOURS = np.array(
     dtype=np.uint8,
 )
 SIDE = 4  # of the glyphs that are drawn at random, in pixels
-KINDS = 64  # of these
-# Two alphabets. Of 3,000 seeds they have glyphs that are least alike: any two
-# differ in three pixels or more, and the first two of the first in eleven.
+KINDS = 16  # of these
+# Two alphabets, of 3,000 seeds: any two glyphs of one differ in three pixels or
+# more, and the first two of the first in eleven.
 ALPHABETS = (799, 2272)
 NOISE = 12  # grey levels, up or down
 DARK, BRIGHT = 64, 192
@@ -56,7 +56,7 @@ NAME = re.compile(
 )
 CLASSES = {
     "same": ("different", "same"),
-    "which": ("first 32", "last 32"),
+    "which": ("first 8", "last 8"),
     "left": ("right", "left"),
 }
 
@@ -103,9 +103,9 @@ def twins(count: int, *, seed: int = 0) -> Twins:
 def same_or_different(
     count: int, *, on_grid: bool = True, seed: int = 0, alphabet: int = 0
 ) -> Puzzles:
-    """Two of 64 glyphs on 16 x 16 pixels: 1 if both are the same.
+    """Two of 16 glyphs on 16 x 16 pixels: 1 if both are the same.
 
-    Alphabet 1 has 64 others.
+    Alphabet 1 has 16 others.
     """
     words = Words(count, 280, seed)
     labels = words.below(2, 1)[:, 0]
@@ -118,10 +118,10 @@ def same_or_different(
 def which(
     count: int, *, on_grid: bool = True, seed: int = 0, alphabet: int = 0
 ) -> Puzzles:
-    """The same pictures: 1 if the first glyph is of the last 32.
+    """The same pictures: 1 if the first glyph is of the last 8.
 
     What `same_or_different` asks takes a comparison, and this none; the second
-    glyph, always of the first 32, distracts.
+    glyph, always of the first 8, distracts.
     """
     words = Words(count, 280, seed)
     labels = words.below(2, 1)[:, 0]
@@ -247,7 +247,7 @@ def drawn() -> Array:
 
 
 def kinds(alphabet: int = 0) -> Array:
-    """The 64 glyphs of the grey puzzles: (64, 4, 4), 0 or 1.
+    """The 16 glyphs of the grey puzzles: (16, 4, 4), 0 or 1.
 
     UserError: there is no such alphabet.
     """

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-QUESTIONS = {"which": "which glyph?", "same": "same or different?"}
+QUESTIONS = {"which": "a stranger?", "same": "the same?"}
 WHERE = {"": "on the grid", "-off": "anywhere"}
-SIZES = {"300": 300, "1k": 1000, "3k": 3000, "10k": 10_000, "32k": 32_000}
+SIZES = {"300": 300, "1k": 1000, "10k": 10_000, "fresh": 77_000}
 PRETRAINED = ("ImageNet", "ImageNet-21k", "JFT-300M")
 
 
@@ -28,8 +28,9 @@ def puzzles(
     Lines show the patches of 4 x 4 pixels.
     """
     columns = max(len(words) for _, words in pictures.values())
+    height = 0.3 + WIDTH / columns
     figure, grid = chart(
-        WIDTH, 1.55 * len(pictures), len(pictures), columns, squeeze=False
+        WIDTH, height * len(pictures), len(pictures), columns, squeeze=False
     )
     for row, (name, (images, words)) in zip(
         grid, pictures.items(), strict=True
@@ -41,8 +42,8 @@ def puzzles(
                 look = {"color": PATCHES, "linewidth": 0.8}
                 axes.axhline(place - 0.5, **look)
                 axes.axvline(place - 0.5, **look)
-            axes.set(xticks=[], yticks=[])
-            axes.set_xlabel(said, fontsize=12)
+            axes.set(xticks=[], yticks=[], xlabel=said)
+            axes.xaxis.label.set_size(12)
     return figure, alt
 
 
@@ -66,8 +67,10 @@ def two_by_two(
                 said.append(_curve(axes, network, task, metrics))
             axes.axhline(50, color=PALE, linestyle="--", linewidth=1)
             axes.set_title(f"{asked}\n{where}", fontsize=12)
-            axes.set(xscale="log", xlim=(220, 45_000), ylim=(43, 103))
-            axes.set_xticks([300, 3000, 32_000], ["300", "3,000", "fresh"])
+            axes.set(xscale="log", xlim=(230, 100_000), ylim=(43, 103))
+            axes.set_xticks(
+                [300, 1000, 10_000, 77_000], ["300", "1k", "10k", "fresh"]
+            )
             axes.minorticks_off()
             axes.tick_params(labelsize=11)
             bare(axes)
@@ -124,7 +127,7 @@ def rescue(rows: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
     axes.tick_params(labelsize=11)
     bare(axes)
     alt = (
-        "Test accuracy on same or different, glyphs anywhere, 10,000 pictures "
+        "Test accuracy on strangers that may be anywhere, 10,000 pictures "
         f"to learn from: {', '.join(told)}. Guessing gives 50 %."
     )
     return figure, alt

@@ -1,0 +1,59 @@
+"""Drawings of chapter 17: the numbers behind them, and their alt text."""
+
+import pytest
+import torch
+from matplotlib.colors import to_hex
+
+from tests.figures.drawn import words
+from vitedu.figures.chapters import bias
+from vitedu.figures.palette import ATTENTION, PATCHES
+
+ROW = {"value": 70.0, "per_seed": [69.0, 70.0, 71.0]}
+METRICS = {
+    f"{network}-{task}{off}-{size}": ROW | {"value": value}
+    for network, value in (("vit", 98.0), ("resnet", 60.0))
+    for task in ("same", "which")
+    for off in ("", "-off")
+    for size in ("1k", "10k")
+}
+
+
+def test_puzzles_have_the_lines_of_their_patches():
+    images = torch.rand(2, 16, 16)
+    figure, alt = bias.puzzles({"here": (images, ["same", "other"])}, "Two.")
+    assert [len(axes.lines) for axes in figure.axes] == [6, 6]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["same", "other"]
+    assert alt == "Two."
+
+
+def test_the_two_by_two_has_a_line_for_each_network_in_each_panel():
+    figure, alt = bias.two_by_two(METRICS)
+    assert len(figure.axes) == 4
+    for axes in figure.axes:
+        curves = [bars.lines[0] for bars in axes.containers]
+        assert [list(line.get_xdata()) for line in curves] == [
+            [1000, 10_000]
+        ] * 2
+        assert [to_hex(line.get_color()) for line in curves] == [
+            PATCHES,
+            ATTENTION,
+        ]
+    assert "a stranger? anywhere: ResNet 60 % from 1,000" in alt
+    assert "ViT 98 % from 1,000 and 98 % from 10,000" in alt
+
+
+def test_the_rescue_has_a_bar_for_each_way():
+    figure, alt = bias.rescue({"ViT": ROW, "ResNet": ROW | {"value": 90.0}})
+    (axes,) = figure.axes
+    assert [bar.get_width() for bar in axes.patches] == [70.0, 90.0]
+    assert words(axes) == ["70 %", "90 %"]
+    assert "ViT 70 %, ResNet 90 %" in alt
+
+
+@pytest.mark.parametrize(("name", "style"), [("L/16", "-"), ("B/32", "--")])
+def test_a_line_per_network_over_what_it_was_pretrained_on(name, style):
+    figure, alt = bias.pretrained({name: (71.16, 80.99, 84.37)})
+    line = figure.axes[0].lines[0]
+    assert list(line.get_ydata()) == [71.16, 80.99, 84.37]
+    assert line.get_linestyle() == style
+    assert f"{name} 71.16, 80.99, 84.37" in alt

@@ -10,11 +10,11 @@ from vitedu.figures.palette import ATTENTION, PATCHES
 
 ROW = {"value": 70.0, "per_seed": [69.0, 70.0, 71.0]}
 METRICS = {
-    f"{network}-{task}{off}-{size}": ROW | {"value": value}
+    f"{network}-{task}{off}-10k{steps}": ROW | {"value": value}
     for network, value in (("vit", 98.0), ("resnet", 60.0))
     for task in ("same", "which")
     for off in ("", "-off")
-    for size in ("1k", "10k")
+    for steps in ("", "-1200-steps")
 }
 
 
@@ -31,15 +31,14 @@ def test_the_two_by_two_has_a_line_for_each_network_in_each_panel():
     assert len(figure.axes) == 4
     for axes in figure.axes:
         curves = [bars.lines[0] for bars in axes.containers]
-        assert [list(line.get_xdata()) for line in curves] == [
-            [1000, 10_000]
-        ] * 2
-        assert [to_hex(line.get_color()) for line in curves] == [
-            PATCHES,
-            ATTENTION,
-        ]
-    assert "a stranger? anywhere: ResNet 60 % from 1,000" in alt
-    assert "ViT 98 % from 1,000 and 98 % from 10,000" in alt
+        for line, (color, shift) in zip(
+            curves, ((PATCHES, 0.97), (ATTENTION, 1.03)), strict=True
+        ):
+            places = [shift * steps for steps in (300, 1200)]
+            assert list(line.get_xdata()) == pytest.approx(places)
+            assert to_hex(line.get_color()) == color
+    assert "a stranger? anywhere: ResNet 60 % after 300" in alt
+    assert "ViT 98 % after 300, ViT 98 % after 1,200" in alt
 
 
 def test_the_rescue_has_a_bar_for_each_way():

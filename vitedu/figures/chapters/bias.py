@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 QUESTIONS = {"which": "a stranger?", "same": "the same?"}
 WHERE = {"": "on the grid", "-off": "anywhere"}
-SIZES = {"300": 300, "1k": 1000, "10k": 10_000, "fresh": 77_000}
+STEPS = {"": 300, "-1200-steps": 1200}
 PRETRAINED = ("ImageNet", "ImageNet-21k", "JFT-300M")
 
 
@@ -50,10 +50,10 @@ def puzzles(
 def two_by_two(
     metrics: Mapping[str, Mapping[str, Any]],
 ) -> "tuple[Figure, str]":
-    """Test accuracy over pictures to learn from, a panel for each task.
+    """Test accuracy over steps, from 10,000 pictures, a panel for each task.
 
-    `metrics` are those of the record, "vit-same-off-1k" and so on; a row that
-    is not there is left out. Bars are standard errors.
+    `metrics` are those of the record, "vit-same-off-10k-1200-steps" and so on;
+    a row that is not there is left out. A small point is a seed.
     """
     figure, grid = chart(
         WIDTH, 5.2, 2, 2, sharex=True, sharey=True, squeeze=False
@@ -62,25 +62,24 @@ def two_by_two(
     for row, (question, asked) in zip(grid, QUESTIONS.items(), strict=True):
         for axes, (off, where) in zip(row, WHERE.items(), strict=True):
             said = []
-            for network in ("resnet", "vit"):
-                task = f"{network}-{question}{off}"
-                said.append(_curve(axes, network, task, metrics))
+            for network, shift in (("resnet", 0.97), ("vit", 1.03)):
+                task = f"{network}-{question}{off}-10k"
+                said += _curve(axes, network, task, shift, metrics)
             axes.axhline(50, color=PALE, linestyle="--", linewidth=1)
             axes.set_title(f"{asked}\n{where}", fontsize=12)
-            axes.set(xscale="log", xlim=(230, 100_000), ylim=(43, 103))
-            axes.set_xticks(
-                [300, 1000, 10_000, 77_000], ["300", "1k", "10k", "fresh"]
-            )
+            axes.set(xscale="log", xlim=(200, 1800), ylim=(43, 103))
+            axes.set_xticks([*STEPS.values()], ["300", "1,200"])
             axes.minorticks_off()
             axes.tick_params(labelsize=11)
             bare(axes)
             told.append(f"{asked} {where}: {', '.join(said)}")
     grid[0, 0].legend(fontsize=11, frameon=False, loc="lower right")
-    figure.supxlabel("pictures to learn from", fontsize=12)
+    figure.supxlabel("steps", fontsize=12)
     figure.supylabel("test accuracy (%)", fontsize=12)
     alt = (
-        "Test accuracy by number of training pictures in four panels, means "
-        f"of three seeds. {'; '.join(told)}. Guessing gives 50 %."
+        "Test accuracy by number of steps in four panels, after 10,000 "
+        f"pictures, means of three seeds. {'; '.join(told)}. Guessing gives "
+        "50 %."
     )
     return figure, alt
 
@@ -89,24 +88,29 @@ def _curve(
     axes: "Axes",
     network: str,
     task: str,
+    shift: float,
     metrics: Mapping[str, Mapping[str, Any]],
-) -> str:
-    """A line of `two_by_two`; returns its ends in words."""
+) -> list[str]:
+    """A line of `two_by_two`, moved sideways; returns it in words."""
     name, color, marker = NETWORKS[network]
     rows = {
-        many: metrics[f"{task}-{size}"]
-        for size, many in SIZES.items()
-        if f"{task}-{size}" in metrics
+        steps: metrics[f"{task}{suffix}"]
+        for suffix, steps in STEPS.items()
+        if f"{task}{suffix}" in metrics
     }
+    places = [shift * steps for steps in rows]
+    for place, row in zip(places, rows.values(), strict=True):
+        seeds = row["per_seed"]
+        look = {"color": color, "markersize": 3, "alpha": 0.45}
+        axes.plot([place] * len(seeds), seeds, "o", linestyle="none", **look)
     means = [row["value"] for row in rows.values()]
     errors = [standard_error(row["per_seed"]) for row in rows.values()]
     look = {"color": color, "linewidth": 2, "capsize": 3, "markersize": 6}
-    axes.errorbar([*rows], means, errors, fmt=f"{marker}-", label=name, **look)
-    first, *_, last = rows
-    return (
-        f"{name} {means[0]:.0f} % from {first:,} and {means[-1]:.0f} % from "
-        f"{last:,}"
-    )
+    axes.errorbar(places, means, errors, fmt=f"{marker}-", label=name, **look)
+    return [
+        f"{name} {mean:.0f} % after {steps:,}"
+        for steps, mean in zip(rows, means, strict=True)
+    ]
 
 
 def rescue(rows: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":

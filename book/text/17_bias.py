@@ -88,6 +88,7 @@ def score(name, key="per_seed"):
 print("on the grid:", score("vit-which-10k"))
 print("anywhere:   ", score("vit-which-off-10k"))
 
+
 # %% [markdown]
 # A coin gets five in ten. Our ViT has hardly learned anything.
 #
@@ -101,6 +102,7 @@ print("anywhere:   ", score("vit-which-off-10k"))
 #
 # Before you collect more pictures, look at the ones you have. How many of *those* does the
 # network get right?
+
 
 # %% tags=["hide-input"]
 def compared(rows):
@@ -125,7 +127,7 @@ compared({"ViT, 300 steps": "vit-which-off-10k"})
 #
 # * about seven in ten, as before
 # * about eight in ten
-# * nearly all
+# * more than nine in ten
 
 # %% tags=["hide-input"]
 compared(
@@ -153,7 +155,10 @@ race = results.read("resnets-on-shapes")["metrics"]
 for size in ("1k", "3k", "10k"):
     row = race[f"vit-{size}"]
     known = statistics.mean(row["train_per_seed"])
-    print(f"{size:>3} shapes: {known:.0f} % of those, {row['value']:.0f} % of new ones")
+    print(
+        f"{size:>3} shapes: {known:.0f} % of those, {row['value']:.0f} % of new ones"
+    )
+
 
 # %% [markdown]
 # With a thousand it's short of data. With ten thousand it's a third of both. If you read only
@@ -193,7 +198,11 @@ filled = cut.abs().sum(dim=(2, 3)) > 0
 cells = filled.nonzero()[:, 1].view(-1, 2)
 each = torch.arange(len(cells))
 found = [
-    (cut[each, cells[:, i], None] == kinds).all(dim=3).all(dim=2).int().argmax(1)
+    (cut[each, cells[:, i], None] == kinds)
+    .all(dim=3)
+    .all(dim=2)
+    .int()
+    .argmax(1)
     for i in (0, 1)
 ]
 pictures, labels = same_or_different(kinds, *found, cells)
@@ -241,7 +250,10 @@ print(f"always 'different': {(labels == 0).float().mean():.1%} right")
 
 # %%
 even = (bright % 2 == 0).long()
-print(f"'same' if the count is even: {(even == labels).float().mean():.1%} right")
+print(
+    f"'same' if the count is even: {(even == labels).float().mean():.1%} right"
+)
+
 
 # %% [markdown]
 # Twice the same glyph is twice the same number, and that's even. Of the other pairs, about
@@ -284,7 +296,10 @@ print("checked: all of them on the grid, half of them anywhere")
 
 # %% tags=["hide-input"]
 for network in ("vit", "resnet"):
-    print(f"{NAMES[network]:7} same or different: {score(f'{network}-same-10k')}")
+    print(
+        f"{NAMES[network]:7} same or different: {score(f'{network}-same-10k')}"
+    )
+
 
 # %% [markdown]
 # This time it's the ViT that's done first. The ResNet is close behind, but none of its three
@@ -311,6 +326,7 @@ def field(layers):
 first, block = [(3, 1)], [(3, 2), (3, 1)]  # (kernel, stride)
 for many in range(4):
     print(f"after {many} blocks: {field(first + many * block)} pixels")
+
 
 # %% [markdown]
 # It's one convolution and three blocks of two, all 3×3, and each block halves the picture. A
@@ -365,6 +381,7 @@ alt = (
     "are in a random order: no cat can be made out."
 )
 figures.show(*pictures_of(shown, alt))
+
 
 # %% [markdown] tags=["predict"]
 # We show the right picture to the real ViT-Ti/16, in two ways: first as it is, and then with
@@ -492,7 +509,10 @@ figures.show(*bias.two_by_two(record))
 # %%
 for network in ("vit", "resnet"):
     row = record[f"{network}-which-off-10k"]
-    print(f"{network:7}{row['macs_per_image'] / 1e6:5.2f} million multiply-adds, ", end="")
+    print(
+        f"{network:7}{row['macs_per_image'] / 1e6:5.2f} million multiply-adds, ",
+        end="",
+    )
     print(f"{row['weights']:7,} weights, rate {row['lr']:g}")
 
 # %% [markdown]

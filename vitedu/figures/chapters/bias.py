@@ -65,6 +65,9 @@ def two_by_two(
             for network, shift in (("resnet", 0.97), ("vit", 1.03)):
                 task = f"{network}-{question}{off}-10k"
                 said += _curve(axes, network, task, shift, metrics)
+            if not said:
+                said = ["not measured"]
+                note(axes, *said, (600, 75), (0, 0), 12, ha="center")
             axes.axhline(50, color=PALE, linestyle="--", linewidth=1)
             axes.set_title(f"{asked}\n{where}", fontsize=12)
             axes.set(xscale="log", xlim=(200, 1800), ylim=(43, 103))

@@ -333,10 +333,7 @@ def main() -> None:
             continue
         lr = max(rates, key=rates.__getitem__)
         runs = [
-            kept(
-                f"{row.name}-{row.steps}-{seed}",
-                partial(train_row, row, lr, seed),
-            )
+            kept(f"{row.name}-{seed}", partial(train_row, row, lr, seed))
             for seed in SEEDS
         ]
         if None not in runs:

@@ -485,8 +485,8 @@ figures.show(*bias.two_by_two(record))
 # %% [markdown]
 # On the grid, both find every stranger, and the ViT is ahead in comparing. Anywhere, both need
 # more time, whatever you ask. The ResNet's means are higher there, but the runs differ so much
-# that three seeds can't decide it. In the lower right, two ResNets get nine in ten and the third
-# is tossing coins, and so are most of the ViTs.
+# that three seeds can't decide it. In the lower right, two ResNets get about nine in ten, the
+# third is tossing a coin, and no ViT gets much further than that.
 #
 # So the question decides. "ViTs need more data than convolutional networks" is a sentence
 # about photographs of things, and about what you ask of them.

@@ -22,8 +22,6 @@ from vitedu import check, figures, results
 from vitedu.data import glyphs as package
 from vitedu.data import photo
 from vitedu.figures.chapters import bias
-from vitedu.figures.chapters.resnets import standard_error
-from vitedu.figures.photos import pictures as pictures_of
 
 torch.set_num_threads(1)
 torch.set_grad_enabled(False)  # nothing is trained on this page
@@ -84,7 +82,8 @@ NAMES = {"vit": "ViT", "resnet": "ResNet"}
 def score(name, key="per_seed"):
     """Mean and standard error of a row of the record."""
     seeds = record[name][key]
-    return f"{statistics.mean(seeds):.1f} ± {standard_error(seeds):.1f} %"
+    error = statistics.stdev(seeds) / len(seeds) ** 0.5
+    return f"{statistics.mean(seeds):.1f} ± {error:.1f} %"
 
 
 print("on the grid:", score("vit-which-10k"))
@@ -405,7 +404,7 @@ alt = (
     "A photograph of a cat, and the same photograph cut into 196 squares that "
     "are in a random order: no cat can be made out."
 )
-figures.show(*pictures_of(shown, alt))
+figures.show(*bias.pieces(shown, alt))
 
 
 # %% [markdown] tags=["predict"]

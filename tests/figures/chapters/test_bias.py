@@ -41,12 +41,18 @@ def test_the_two_by_two_has_a_line_for_each_network_in_each_panel():
     assert "ViT 98 % after 300, ViT 98 % after 1,200" in alt
 
 
-def test_the_rescue_has_a_bar_for_each_way():
-    figure, alt = bias.rescue({"ViT": ROW, "ResNet": ROW | {"value": 90.0}})
-    (axes,) = figure.axes
-    assert [bar.get_width() for bar in axes.patches] == [70.0, 90.0]
-    assert words(axes) == ["70 %", "90 %"]
-    assert "ViT 70 %, ResNet 90 %" in alt
+def test_what_was_not_measured_is_said():
+    figure, alt = bias.two_by_two(
+        {name: row for name, row in METRICS.items() if "same-off" not in name}
+    )
+    assert words(figure.axes[3])[-1] == "not measured"
+    assert "the same? anywhere: not measured" in alt
+
+
+def test_pieces_are_beside_their_photograph():
+    shown = {"whole": torch.rand(3, 8, 8), "cut": torch.rand(3, 8, 8)}
+    figure, _ = bias.pieces(shown, "Two.")
+    assert [axes.get_title() for axes in figure.axes] == ["whole", "cut"]
 
 
 @pytest.mark.parametrize(("name", "style"), [("L/16", "-"), ("B/32", "--")])

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from vitedu.figures.chapters.resnets import NETWORKS, standard_error
 from vitedu.figures.charts import WIDTH, bare, chart, note
-from vitedu.figures.palette import ATTENTION, GREY, PALE, PATCHES
-from vitedu.figures.photos import draw_picture
+from vitedu.figures.palette import ATTENTION, PALE, PATCHES
+from vitedu.figures.photos import draw_picture, pictures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,20 +21,18 @@ PRETRAINED = ("ImageNet", "ImageNet-21k", "JFT-300M")
 
 
 def puzzles(
-    pictures: Mapping[str, tuple[Tensor, Sequence[str]]], alt: str
+    rows: Mapping[str, tuple[Tensor, Sequence[str]]], alt: str
 ) -> "tuple[Figure, str]":
     """Rows of grey pictures (n, h, w) in 0..1, with words under each.
 
     Lines show the patches of 4 x 4 pixels.
     """
-    columns = max(len(words) for _, words in pictures.values())
+    columns = max(len(words) for _, words in rows.values())
     height = 0.3 + WIDTH / columns
     figure, grid = chart(
-        WIDTH, height * len(pictures), len(pictures), columns, squeeze=False
+        WIDTH, height * len(rows), len(rows), columns, squeeze=False
     )
-    for row, (name, (images, words)) in zip(
-        grid, pictures.items(), strict=True
-    ):
+    for row, (name, (images, words)) in zip(grid, rows.items(), strict=True):
         row[0].set_ylabel(name, fontsize=12)
         for axes, image, said in zip(row, images, words, strict=True):
             draw_picture(axes, image[None])
@@ -45,6 +43,11 @@ def puzzles(
             axes.set(xticks=[], yticks=[], xlabel=said)
             axes.xaxis.label.set_size(12)
     return figure, alt
+
+
+def pieces(shown: Mapping[str, Tensor], alt: str) -> "tuple[Figure, str]":
+    """Photographs (3, h, w) in 0..1, side by side with their names."""
+    return pictures(shown, alt)
 
 
 def two_by_two(
@@ -114,30 +117,6 @@ def _curve(
         f"{name} {mean:.0f} % after {steps:,}"
         for steps, mean in zip(rows, means, strict=True)
     ]
-
-
-def rescue(rows: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
-    """Bars of test accuracy by name, a small point for each seed."""
-    figure, axes = chart(WIDTH, 0.6 + 0.5 * len(rows))
-    told = []
-    for place, (name, row) in enumerate(rows.items()):
-        color = PATCHES if "ResNet" in name else ATTENTION
-        axes.barh(-place, row["value"], color=color, height=0.6)
-        axes.plot(row["per_seed"], [-place] * 3, ".", color=GREY)
-        words = f"{row['value']:.0f} %"
-        note(axes, words, (max(row["per_seed"]), -place), (6, -4), 12)
-        told.append(f"{name} {words}")
-    axes.axvline(50, color=PALE, linestyle="--", linewidth=1)
-    axes.set_yticks([-place for place in range(len(rows))], [*rows])
-    axes.set(xlim=(40, 108), xticks=[50, 75, 100])
-    axes.set_xlabel("test accuracy (%)", fontsize=12)
-    axes.tick_params(labelsize=11)
-    bare(axes)
-    alt = (
-        "Test accuracy on strangers that may be anywhere, 10,000 pictures "
-        f"to learn from: {', '.join(told)}. Guessing gives 50 %."
-    )
-    return figure, alt
 
 
 def pretrained(table: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":

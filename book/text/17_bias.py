@@ -524,9 +524,9 @@ figures.show(*bias.two_by_two(record))
 # in which both glyphs are moved off the grid by the same two pixels. What do you expect, and
 # why isn't it 100%?
 #
-# **6.** ★★★ Train one yourself: `vitedu train digits dataset=glyphs-which-off-10k
-# model.image_size=16 model.patch_size=4 preprocess.image_size=16 augment.shift=0
-# augment.rotate=0 augment.scale=0` in a terminal. Find a change that gets a ViT with patches of
+# **6.** ★★★ Train one yourself, in a terminal: `vitedu train digits
+# dataset=glyphs-which-off-10k model.image_size=16 model.patch_size=4 augment.shift=0
+# augment.rotate=0 augment.scale=0`. Find a change that gets a ViT with patches of
 # 4 beyond 90%. How would you show that it wasn't luck?
 #
 # ## Second reading

@@ -341,12 +341,12 @@ for many in range(4):
 # picture is 16 pixels wide, so with 31 you see all of it even from a corner. Before the
 # last average, the ResNet sees everything.
 #
-# Seeing isn't comparing. A convolution uses the same weights at all *places*. It learns a
-# glyph once and knows it everywhere, which is why it doesn't care about the grid. But to
-# compare two glyphs it needs a kernel that looks at both. One that compares with the
-# neighbour on the right is no use for the neighbour below, or for the one two cells away.
-# Every distance has to be learned by itself. Attention uses the same weights for all *pairs*
-# of places.
+# But seeing isn't comparing. A convolution uses the same weights at all *places*, so what it
+# learns about a glyph in one place holds in all others. To compare two glyphs, though, it needs
+# a kernel that looks at both. One that compares with the neighbour on the right is no use
+# for the neighbour below, or for the one two cells away, so each distance has to be learned by
+# itself. Attention uses the same weights for all *pairs* of places. (That's how we explain the
+# table above. We haven't tested it.)
 #
 # And it can't leave the comparison to the end. Suppose two glyphs A and B never meet before
 # the map is averaged. Each adds its own share to the score, say $s_A$ and $s_B$. We'd need
@@ -368,9 +368,10 @@ for step in (4, 2, 1):
 
 # %% [markdown]
 # With every window a token, no glyph is cut any more, and the head finds its double. It costs a
-# lot: 169 tokens in place of 16 make more than a hundred times as many pairs. That's why
-# hybrids let a few convolutions read the picture at full resolution, and only then go on in larger steps
-# ([chapter 14](14_resnets.ipynb)). A little of the one bias, and all of the other.
+# lot: 169 tokens in place of 16 make more than a hundred times as many pairs. A hybrid gets
+# overlapping words for less, since a ResNet reads the picture first ([chapter
+# 14](14_resnets.ipynb)): a little of the one bias, and all of the other. We haven't trained one on
+# these puzzles.
 #
 # ## Take its bias away
 #
@@ -533,10 +534,11 @@ figures.show(*bias.two_by_two(record))
 #
 # ### How fair is it?
 #
-# All networks took 300 steps of 64 pictures, so they saw 19,200, some of them several times.
-# For every question, each got the best of at least three learning rates, judged by a
-# thousand pictures that were held out of three thousand. Where the best rate was at the end
-# of the list, we tried the next one. A picture costs all of them about as much:
+# A step is 64 pictures, so in 300 steps a network sees 19,200, most of them more than once. For every
+# question and place, each network got the best of at least three learning rates, judged by a
+# thousand pictures held out of three thousand, after 300 steps. Where the best rate was
+# at the end of the list, we tried the next one. (For *the same?* anywhere, all rates left the ViT
+# between 54 and 57%, so that choice means little.) A picture costs both about as much:
 
 # %%
 for network in ("vit", "resnet"):
@@ -546,8 +548,8 @@ for network in ("vit", "resnet"):
     print(f"{row['weights']:7,} weights, rate {row['lr']:g}")
 
 # %% [markdown]
-# The ResNet has somewhat more weights than the ViT. That's what convolutions late in a network are
-# like: many weights, few places. Compute and weights can't both be equal.
+# The ResNet has more weights. Convolutions late in a network have many of them, and few places
+# to use them in. Compute and weights can't both be equal.
 #
 # ### Does it take the shortcut?
 #

@@ -4,7 +4,6 @@ import pytest
 import torch
 from matplotlib.colors import to_hex
 
-from tests.figures.drawn import words
 from vitedu.figures.chapters import bias
 from vitedu.figures.palette import ATTENTION, PATCHES
 
@@ -39,14 +38,6 @@ def test_the_two_by_two_has_a_line_for_each_network_in_each_panel():
             assert to_hex(line.get_color()) == color
     assert "a stranger? anywhere: ResNet 60 % after 300" in alt
     assert "ViT 98 % after 300, ViT 98 % after 1,200" in alt
-
-
-def test_what_was_not_measured_is_said():
-    figure, alt = bias.two_by_two(
-        {name: row for name, row in METRICS.items() if "same-off" not in name}
-    )
-    assert words(figure.axes[3])[-1] == "not measured"
-    assert "the same? anywhere: not measured" in alt
 
 
 def test_pieces_are_beside_their_photograph():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from vitedu.figures.chapters.resnets import NETWORKS, standard_error
-from vitedu.figures.charts import WIDTH, bare, chart, note
+from vitedu.figures.charts import WIDTH, bare, chart
 from vitedu.figures.palette import ATTENTION, PALE, PATCHES
 from vitedu.figures.photos import draw_picture, pictures
 
@@ -68,9 +68,6 @@ def two_by_two(
             for network, shift in (("resnet", 0.97), ("vit", 1.03)):
                 task = f"{network}-{question}{off}-10k"
                 said += _curve(axes, network, task, shift, metrics)
-            if not said:
-                said = ["not measured"]
-                note(axes, *said, (600, 75), (0, 0), 12, ha="center")
             axes.axhline(50, color=PALE, linestyle="--", linewidth=1)
             axes.set_title(f"{asked}\n{where}", fontsize=12)
             axes.set(xscale="log", xlim=(200, 1800), ylim=(43, 103))
@@ -84,7 +81,7 @@ def two_by_two(
     figure.supylabel("test accuracy (%)", fontsize=12)
     alt = (
         "Test accuracy by number of steps in four panels, after 10,000 "
-        f"pictures, means of three seeds. {'; '.join(told)}. Guessing gives "
+        f"pictures, means over seeds. {'; '.join(told)}. Guessing gives "
         "50 %."
     )
     return figure, alt

@@ -76,7 +76,7 @@ def two_by_two(
             axes.tick_params(labelsize=11)
             bare(axes)
             told.append(f"{asked} {where}: {', '.join(said)}")
-    grid[0, 0].legend(fontsize=11, frameon=False, loc="lower right")
+    grid[0, 0].legend(fontsize=11, frameon=False, loc="center right")
     figure.supxlabel("steps", fontsize=12)
     figure.supylabel("test accuracy (%)", fontsize=12)
     alt = (

@@ -92,7 +92,7 @@ print("anywhere:   ", score("vit-which-off-10k"))
 
 
 # %% [markdown]
-# (These are means of SEEDS runs, and ± is the error of the mean, as in [chapter
+# (These are means of five runs, and ± is the error of the mean, as in [chapter
 # 5](05_mnist.ipynb).) A coin gets five in ten, so our ViT has learned less than half of what
 # there is.
 #
@@ -125,7 +125,7 @@ compared({"ViT, 300 steps": "vit-which-off-10k"})
 #
 # Here you could have guessed that from the length of the training. 300 steps of 64 pictures
 # are less than two looks at each of the ten thousand. Nobody learns much by heart in that
-# time. But who tells you the steps, when all you see is a test accuracy?
+# time.
 
 # %% [markdown] tags=["predict"]
 # We train it again on the same ten thousand pictures, for 1,200 steps in place of 300. Beside it
@@ -147,16 +147,16 @@ compared(
 )
 
 # %% [markdown]
-# The pictures were enough. What was missing was time. Some of the ResNets were short of it,
-# too, which is why the mean of the middle row is so uncertain.
+# These pictures were enough for more than nine in ten. What was missing was time. Some of the
+# ResNets were short of it, too, which is why the mean of the middle row is so uncertain.
 #
 # Why does it take so long? Anywhere, a glyph can lie across the blue lines in sixteen ways,
 # and is cut into up to four pieces. For the ViT it's as if there were sixteen alphabets, and it
 # has to find out by itself that they're one. A convolution has the same weights everywhere, so
-# a glyph that it knows in one place, it knows in all.
+# a glyph that it knows in one place, it should know in all.
 #
-# Does that help our ResNet, then? After 1,200 steps all its runs are at 100%, and none of the
-# ViT's is. But these differ so much among themselves that by our rule ([chapter
+# Does that help our ResNet, then? After 1,200 steps none of its runs is below 99.9%, and
+# none of the ViT's gets there. But these differ so much among themselves that by our rule ([chapter
 # 5](05_mnist.ipynb)) it's only a hint: the difference is less than three times its error. After
 # 300 steps it isn't even that.
 #
@@ -339,10 +339,11 @@ others = package.same_or_different(2000, seed=1, alphabet=1)
 print(f"one head{'':29} new glyphs {share(others):>11.1%}")
 
 # %% [markdown]
-# The head without weights has no trouble: it compares. The ViT hardly makes a mistake with
-# its own glyphs, but with new ones it's wrong three times in ten, and its lead over the
-# ResNet is gone. (That the ResNet does better here is no result.) So the ViT hasn't found our head. It has learned *these sixteen* more than what "the same" means. A bias
-# makes some things quick to learn. It doesn't see to it that they're the things you meant.
+# The head without weights has no trouble: it compares. The ViT hardly makes a mistake with its
+# own glyphs, but with new ones it's wrong three times in ten, and its lead over the ResNet is
+# gone. (That the ResNet does better here is no result.) So the ViT hasn't found our head. It
+# has learned *these sixteen* more than what "the same" means. A bias makes some things quick to
+# learn. It doesn't see to it that they're the things you meant.
 #
 # ## What the ResNet sees
 #
@@ -478,7 +479,8 @@ print("checked: the logits are the same to three digits and more")
 # a table of random rows, a fixed shuffle is no change at all.
 #
 # For a new ResNet it is one. We've trained our small one for 200 steps on 2,500 digits, as
-# they are, and cut into 49 pieces of 4×4 pixels that are always in the same wrong order:
+# they are, and cut into 49 pieces of 4×4 pixels that are always in the same wrong order
+# (three runs each):
 
 # %% tags=["hide-input"]
 compared(
@@ -490,10 +492,13 @@ compared(
 )
 
 # %% [markdown]
-# It costs the ResNet about three points, and that's a result. But it's no disaster: even in
-# pieces, it reads new digits far better than the ViT of our puzzles after as many steps. Inside
-# of a piece, neighbours are still neighbours, and the weights are still shared. So we've taken
-# away only some of its bias. Which part does the work, this table can't tell you.
+# It costs the ResNet about three points, and that's a result. Look at its first column: in
+# pieces, it learns its own digits just as well. What it's short of is *data*. So a bias that
+# fits can make up for pictures.
+#
+# But it's no disaster. Even in pieces, the ResNet is far ahead of a ViT that costs the same and
+# saw the digits as they are. Inside a piece, neighbours are still neighbours, and the weights
+# are still shared. We've taken away only a part of what it knows.
 #
 # ## What the paper measured
 #
@@ -529,13 +534,19 @@ figures.show(*bias.two_by_two(record))
 
 # %% [markdown]
 # On the grid, both find every stranger, and the ViT is ahead in comparing. Anywhere, both need
-# more time. The lower right is the hardest: glyphs of sixteen kinds to find, and then to
-# compare. After 300 steps that's a coin for either network. After 1,200 LOWERRIGHT
+# more time. The lower right is the hardest, where you have to find the glyphs *and* compare
+# them. After 300 steps both networks toss a coin. After 1,200, four of the five ResNets get
+# about nine in ten, the fifth is still tossing its coin, and no ViT is far above one. Even with
+# the unlucky one among them, the ResNet's lead is a result.
 #
-# So who wins? For a stranger anywhere, sharing weights between places seems to pay. For *the
-# same?* on the grid, sharing them between pairs of places does. And with both difficulties at
-# once, neither bias is enough in the time we gave it. "ViTs need more data than convolutional networks" is a sentence about photographs of things. Before you repeat
-# it, ask: which question, how many steps, and how many of its own pictures did it get right?
+# So who wins? If glyphs fill the patches and have to be compared, the ViT does, and with fewer
+# pictures. If they have to be found first, the ResNet does, with the same pictures in the same
+# time. (For the strangers that's only a hint.) Neither is the better network. Each knows one
+# thing by birth that the other has to learn.
+#
+# "ViTs need more data than convolutional networks" is a sentence about photographs of things.
+# Before you repeat it, ask: what's the question, how many steps did they get, and how many of
+# their own pictures did they get right?
 #
 # **Three sentences to take along**
 #
@@ -602,11 +613,12 @@ figures.show(*bias.two_by_two(record))
 #
 # ### How fair is it?
 #
-# A step is 64 pictures, so in 300 steps a network sees 19,200, most of them more than once. For every
-# question and place, each network got the best of at least three learning rates, judged by a
-# thousand held out of the first three thousand pictures, after 300 steps. Where the best rate was
-# at the end of the list, we tried the next one. (For *the same?* anywhere, all rates left the ViT
-# between 54 and 57%, so that choice means little.) A picture costs both about as much:
+# A step is 64 pictures, so in 300 steps a network sees 19,200, most of them more than once. For
+# every question and place, each network got the best of at least three learning rates, judged
+# by a thousand held out of the first three thousand pictures, after 300 steps. Where the best
+# rate was at the end of the list, we tried the next one. (For *the same?* anywhere, all rates
+# left the ViT between 54 and 57%, so that choice means little. A better rate could change the
+# lower right of the figure.) A picture costs both about as much:
 
 # %%
 for network in ("vit", "resnet"):
@@ -670,7 +682,7 @@ for network in ("vit", "resnet"):
 # * The paper pretrains on photographs and judges by transfer, and Figure 4 by five-shot
 #   accuracy. We train on the puzzle that we test on. Few-shot accuracy over growing data isn't
 #   measured here.
-# * Our networks are tiny and their runs are short. Three seeds each say who's first here, not
+# * Our networks are tiny and their runs are short. Five seeds each say who's first here, not
 #   who would be in the end.
 # * The puzzles are ours; the paper has none.
 #

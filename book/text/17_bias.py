@@ -319,7 +319,6 @@ compared(
     }
 )
 
-
 # %% [markdown]
 # Look at the second row, and remember what the two columns tell you. The ResNet knows its
 # thousand pictures by heart and is lost with new ones. *It's the ResNet that needs more data.*
@@ -337,6 +336,7 @@ for network in ("vit", "resnet"):
     print(f"   new glyphs {score(row, 'other_per_seed'):>13}")
 others = package.same_or_different(2000, seed=1, alphabet=1)
 print(f"one head{'':29} new glyphs {share(others):>11.1%}")
+
 
 # %% [markdown]
 # The head without weights has no trouble: it compares. The ViT hardly makes a mistake with its

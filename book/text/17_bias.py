@@ -174,7 +174,7 @@ for size in ("1k", "3k", "10k"):
 # All three took 1,500 steps. With a thousand shapes the ViT is short of data. With three
 # thousand the columns have nearly met, and with ten thousand it's a third of both. If you
 # read only the last column, you conclude that ViTs are hungry for data, and collect another
-# million for a network that hasn't learned the ten thousand it has.
+# million for a network that hasn't learned what it has.
 #
 # ## The second question
 #
@@ -365,7 +365,7 @@ def field(layers):
 
 first, block = [(3, 1)], [(3, 2), (3, 1)]  # (kernel, stride)
 for many in range(4):
-    print(f"after {many} blocks: {field(first + many * block)} pixels")
+    print(f"blocks: {many}, pixels: {field(first + many * block)}")
 
 # %% [markdown]
 # It's one convolution and three blocks of two, all 3×3, and each block halves the picture. A
@@ -408,8 +408,8 @@ for stride in (4, 2, 1):
 #
 # So a ViT can borrow a convolution's bias. Can you take it from the convolution? It
 # believes in neighbours. So cut every picture into pieces, and put them back in another
-# order, the same for all pictures. Whatever could be known about a picture can still
-# be known. Only what used to be neighbours no longer are.
+# order, the same for all pictures. Everything is still
+# there. Only what used to be neighbours no longer are.
 
 
 # %%

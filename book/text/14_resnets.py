@@ -1,5 +1,5 @@
 # %% [markdown] tags=["links", "remove-cell"]
-# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about three minutes of computing on a laptop, no GPU needed
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about three minutes of computing on a laptop, no GPU needed · about 7 minutes on a T4 (predicted)
 
 # %% tags=["setup", "remove-cell"]
 import vitedu
@@ -33,16 +33,24 @@ from torch import Tensor, nn
 from vitedu import budget, figures, results
 from vitedu.data import load_dataset, photo
 from vitedu.figures.chapters import resnets
-from vitedu.train import recipe
+from vitedu.train import find_device, recipe
+from vitedu.train.finetune import tier_of
 
 torch.set_num_threads(1)
 _ = torch.manual_seed(0), torch.set_grad_enabled(False)
-TIER = os.environ.get("VITEDU_TIER", "cpu")
-print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
+TIER = os.environ.get("VITEDU_TIER") or tier_of("auto")
+device = find_device("auto" if TIER == "gpu" else "cpu")
+print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
 
 # %% tags=["hide-input"]
-# digits to learn from and to test on, steps between the places of a test
-LEARN, TEST, APART = (64, 20, 7) if TIER == "smoke" else (2_500, 250, 2)
+# where digits come from, how many to learn from and to test on, steps between
+# the places of a test
+SIZES = {
+    "smoke": ("digits", 64, 20, 7),
+    "cpu": ("digits", 2_500, 250, 2),
+    "gpu": ("mnist", 20_000, 2_000, 1),
+}
+SET, LEARN, TEST, APART = SIZES[TIER]
 
 wide = torch.from_numpy(np.array(photo("cat").resize((385, 256))))
 wide = wide.permute(2, 0, 1)[None].float()  # (1, 3, 256, 385), 0..255
@@ -544,16 +552,23 @@ def small_hybrid():
 from vitedu.plain import ViT, accuracy, train
 
 _ = torch.set_grad_enabled(True)
-digits = load_dataset("digits")
-shrunk = [F.avg_pool2d(p.images / 255, 2) for p in (digits.train, digits.test)]
-x_learn, y_learn = shrunk[0][:LEARN], digits.train.labels[:LEARN]
+digits = load_dataset(SET, fallback="digits")
+
+
+def shrunk(part, rows):
+    """Digits of 14 x 14 pixels from 0 to 1, and their labels."""
+    small = F.avg_pool2d(part.images[rows] / 255, 2)
+    return small.to(device), part.labels[rows].to(device)
+
+
+x_learn, y_learn = shrunk(digits.train, slice(LEARN))
 # every other one, since they're sorted by class
-x_test, y_test = shrunk[1][::2][:TEST], digits.test.labels[::2][:TEST]
+x_test, y_test = shrunk(digits.test, slice(0, 2 * TEST, 2))
 
 
 def at(digits, row, column):
     """(b, 1, 14, 14) on empty sheets: (b, 1, 28, 28)."""
-    sheets = torch.zeros(len(digits), 1, 28, 28)
+    sheets = torch.zeros(len(digits), 1, 28, 28, device=digits.device)
     sheets[..., row : row + 14, column : column + 14] = digits
     return sheets
 
@@ -580,7 +595,7 @@ corner, labels = torch.cat(places), y_learn.repeat(16)
 networks = {"ViT": small_vit, "ResNet": small_resnet, "hybrid": small_hybrid}
 for name, build in networks.items():
     torch.manual_seed(0)
-    network = networks[name] = build()
+    network = networks[name] = build().to(device)
     train(network, corner, labels, epochs=1, lr=0.003)
     known = accuracy(network, at(x_test, 2, 2), y_test)
     new = accuracy(network, at(x_test, 12, 12), y_test)
@@ -967,7 +982,7 @@ def along_the_way(network):
 def trained(build, seed, has_positions):
     """A network from the corner, with positions or without."""
     torch.manual_seed(seed)
-    network = build()
+    network = build().to(device)
     if not has_positions:
         nn.init.zeros_(network.pos_embed)
         network.pos_embed.requires_grad = False
@@ -999,7 +1014,7 @@ for seed in (0, 1):
 
 # %% tags=["hide-cell", "nbval-ignore-output"]
 torch.manual_seed(0)
-single = small_resnet()
+single = small_resnet().to(device)
 copies = at(x_learn, 4, 4).repeat(6, 1, 1, 1)
 _ = train(single, copies, y_learn.repeat(6), epochs=1, lr=0.003)
 for i in (4, 6, 8):

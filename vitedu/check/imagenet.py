@@ -104,11 +104,11 @@ def real_accuracy(theirs: Any) -> str:
     for seed in range(2):
         logits = numbers(40, 12, seed=seed)
         best = logits.topk(12, dim=1).indices.tolist()
-        # in turn: none; the best; second and best; first and second, in this
-        # order; one of the five best; others
-        picked = ([], [0], [4, 0], [0, 3], [2], [9, 7, 11])
+        # by rank, in turn: the first and the last of a set differ in how often
+        # they're the answer
+        picked = ([], [0], [4, 0], [0, 3], [5, 0], [2], [9, 7, 11])
         right = [
-            [row[place] for place in picked[(i + seed) % 6]]
+            [row[place] for place in picked[(i + seed) % 7]]
             for i, row in enumerate(best)
         ]
         cases.append((logits, right))

@@ -67,9 +67,7 @@ def main() -> None:
 
             def pack(out: Path = out, side: int = side) -> None:
                 shutil.rmtree(out, ignore_errors=True)
-                prepare(
-                    here / "photos", out, short_side=side, num_workers=1
-                )
+                prepare(here / "photos", out, short_side=side, num_workers=1)
 
             record(f"prepare/{name}", milliseconds(pack, len(paths)), "ms")
             size = sum(x.stat().st_size for x in out.glob("*.tar"))

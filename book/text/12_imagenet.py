@@ -163,14 +163,15 @@ print(f"{photographs / 3600 / 24:.1f} days at a second each, day and night")
 print(f"{photographs * 0.010 / 3600:.1f} hours looking for files")
 print(f"{148e9 / 150e6 / 3600:.1f} hours for one long file at 150 MB/s")
 
-
 # %% [markdown]
 # That's why nobody trains from a million files. `vitedu prepare` reads the folder once, in
 # the class folders you have, and packs a thousand photographs at a time into one long file,
 # a *shard*. Let's pack the 120 photographs of waste that are in the package:
 
-
 # %% tags=["hide-input"]
+shutil.copytree(folder_of("trashnet-small"), here / "waste")
+
+
 def shell(command):
     """Run `vitedu ...` as a terminal would; its words, 70 columns wide."""
     written = io.StringIO()
@@ -179,8 +180,6 @@ def shell(command):
     for line in written.getvalue().splitlines():
         print(textwrap.fill(line, 70, subsequent_indent="        "))
 
-
-shutil.copytree(folder_of("trashnet-small"), here / "waste")
 
 # %% tags=["nbval-ignore-output"]
 began = time.perf_counter()

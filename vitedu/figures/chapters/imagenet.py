@@ -136,7 +136,11 @@ def tasks(metrics: Mapping[str, Any]) -> "tuple[Figure, str]":
     axes.tick_params("x", labelsize=11)
     from matplotlib.patches import Patch
 
-    handles = [Patch(color=color, label=x) for x, color in STUDENTS.values()]
+    handles = [
+        Patch(color=color, label=title)
+        for name, (title, color) in STUDENTS.items()
+        if any(key.endswith(f"/{name}") for key in metrics)
+    ]
     look = {"loc": "upper center", "bbox_to_anchor": (0.45, 1.07), "ncol": 3}
     axes.legend(handles=handles, frameon=False, fontsize=10, **look)
     bare(axes)

@@ -631,10 +631,10 @@ figures.show(
 )
 
 # %% [markdown]
-# Three students take the exam. The first sees nothing but 16 × 16 pixels, and learns a
-# linear classifier. The second learns one, too, on the frozen features of ViT-Ti/16. The
-# third may change all the weights. (That's expensive, so it takes only the last task, at 64
-# pixels instead of 128.) Each dot is another draw of the thousand images.
+# Two students take the exam, and both learn one linear classifier per task. The first sees
+# nothing but 16 × 16 pixels. The second sees the frozen features of ViT-Ti/16. Each dot is
+# another draw of the thousand images, and the black mark says how often the most frequent
+# answer is right.
 
 # %% [markdown] tags=["predict"]
 # The frozen features come from a network that has seen fourteen million photographs. **On
@@ -655,13 +655,11 @@ figures.show(*imagenet.tasks(six["metrics"]))
 #
 # Now the drawings. "Which form?" is a question about *what*, and the features get 95%, from
 # drawings such as the network never saw. Pixels get 10%, which is guessing. "How many?" is
-# harder. And then look at the last task. The black mark says how often the most frequent
-# answer is right, because half of the figures are in the middle ninth. *The features don't
-# beat it by a single picture.* Their best classifier says "middle" to everything. The class
-# token of a network that was trained to name things knows *what* there is. It doesn't know
-# *where*. (The patches' tokens do, as you'll see in [chapter 20](20_beyond.ipynb).)
-#
-# TUNED
+# harder. And then look at the last task. Nearly half of the forms are in the middle ninth,
+# which is where the black mark comes from. *The features don't beat it by a single
+# picture.* Their best classifier says "middle" to everything. The class token of a network
+# that was trained to name things knows *what* there is. It doesn't know *where*. (The
+# patches' tokens do, as you'll see in [chapter 20](20_beyond.ipynb).)
 #
 # ## Tonight
 #
@@ -851,8 +849,9 @@ for group, titles in groups.items():
 #   an H100.
 # * The paper's weights aren't those that the command loads;
 #   `weights=timm/vit_base_patch16_224.orig_in21k` takes the paper's.
-# * Our six tasks aren't VTAB's. They use 128 pixels, a small network and linear classifiers
-#   where VTAB fine-tunes everything, and at most 2,000 test images each.
+# * Our six tasks aren't VTAB's. They use 128 pixels, a small network, and linear
+#   classifiers where VTAB fine-tunes all the weights. There are at most 2,000 test images
+#   per task.
 #
 # ## Three readings
 #

@@ -649,9 +649,10 @@ six = results.read("vtab-six")
 figures.show(*imagenet.tasks(six["metrics"]))
 
 # %% [markdown]
-# MNIST, and there the features even lose: bare pixels get 88%, the network's features 87.
-# White strokes on black look like nothing that the network was trained for. On photographs
-# the features win by thirty points or more, and that's what you load trained weights for.
+# MNIST, and there they do nothing for you: bare pixels get 88%, the network's features 87,
+# and by [chapter 5](05_mnist.ipynb)'s rule that's no difference. White strokes on black
+# look like nothing that the network was trained for. On photographs the features win by
+# thirty points or more, and that's what you load trained weights for.
 #
 # Now the drawings. "Which form?" is a question about *what*, and the features get 95%, from
 # drawings such as the network never saw. Pixels get 10%, which is guessing. "How many?" is

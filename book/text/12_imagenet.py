@@ -198,10 +198,11 @@ print(f"{packing['hardware']}, {packing['date']}")
 print(packing["command"])
 
 # %% [markdown]
-# (The thousand were saved again at less than half the bytes of the originals. So expect two
-# or three hours of one core, once.) Two details matter. `short_side=448` only shrinks what
-# is larger, and we'll train on 384 pixels. And `prepare` *mixes the classes*: a tar file
-# made folder by folder, read from front to back, would give you curve B.
+# (Yours is by the clock, the recorded one is time of the processor alone, and its thousand
+# photographs had been saved again at less than half the bytes. So expect two or three hours
+# of one core, once.) Two details matter. `short_side=448` only shrinks what is larger, and
+# we'll train on 384 pixels. And `prepare` *mixes the classes*: a tar file made folder by
+# folder, read from front to back, would give you curve B.
 #
 # ## Whose weights, which rate
 #
@@ -213,11 +214,12 @@ print(packing["command"])
 # |---|---|
 # | the paper's own ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929), Table 5) | 83.97% |
 # | *AugReg*'s, a year later ([Steiner et al. 2022](https://arxiv.org/abs/2106.10270), Table 3) | 85.49% |
-# | timm's file of AugReg's | 86.01% |
+# | AugReg's, as timm has picked them | 86.01% |
 #
 # AugReg is the same network, trained longer (300 epochs instead of 90) and with pictures
-# that are changed more (RandAugment and mixup, [chapter 6](06_recipe.ipynb)). timm offers
-# another of its many runs. When somebody reports a "ViT-B/16", ask which one. Ours says it:
+# that are changed more (RandAugment and mixup, [chapter 6](06_recipe.ipynb)). Its authors
+# trained thousands of networks, and timm picked another one than their table. When somebody
+# reports a "ViT-B/16", ask which one. Ours says it:
 
 # %%
 config = recipe("imagenet-b16-384", "gpu")

@@ -301,7 +301,7 @@ print(steps["command"])
 # You can trust this arithmetic: where we could measure, on an H100, it was off by less than
 # 1%. So no single GPU holds a whole batch of the paper's. It doesn't have to. Take
 # `micro_batch_size=64`, add up the gradients of eight such slices, and step once ([chapter
-# 8](08_scale.ipynb)). The result is the same, and it takes about as long.
+# 8](08_scale.ipynb)). The result is the same.
 #
 # ## How many hours?
 #
@@ -599,8 +599,8 @@ print("checked: the same as vitedu.evaluate.real_accuracy")
 # | ViT-H/14 (the paper, Table 2 and appendix D.9) | 88.55 | 90.72 | – | 61.7 |
 #
 # If two networks are a few tenths of a point apart, ask all of them before you name a
-# winner. (`vitedu evaluate RUN imagenet/val --real real.json` reads ReaL's file, and
-# `vitedu evaluate` takes the folders of V2 and ObjectNet as they come.)
+# winner. (`vitedu evaluate RUN imagenet/val --real real.json` does it for ReaL; the folders
+# of V2 and ObjectNet are taken as they come.)
 #
 # ## Nineteen tasks, and six
 #

@@ -244,7 +244,7 @@ print(f"{config.steps * config.batch_size / photographs:.1f} epochs")
 figures.show(*imagenet.kept())
 
 # %% [markdown] tags=["predict"]
-# Take a pencil. The rest you know:
+# Take a pencil:
 #
 # | | |
 # |---|---|
@@ -584,13 +584,12 @@ assert abs(100 * real_accuracy(many, sets) - theirs.accuracy) < 1e-9
 print("checked: the same as vitedu.evaluate.real_accuracy")
 
 # %% [markdown]
-# Three of four, and it's the same network and the same answers. Other tests are stricter.
-# ImageNet-V2 ([Recht et al. 2019](https://arxiv.org/abs/1902.10811)) has ten thousand new
-# photographs, collected as much like the old ones as its authors could. ObjectNet ([Barbu
-# et al.
+# Three of four, by the same answers. Other tests are stricter. ImageNet-V2 ([Recht et al.
+# 2019](https://arxiv.org/abs/1902.10811)) has ten thousand new photographs, collected as
+# much like the old ones as its authors could. ObjectNet ([Barbu et al.
 # 2019](https://papers.nips.cc/paper/9142-objectnet-a-large-scale-bias-controlled-dataset-for-pushing-the-limits-of-object-recognition-models))
-# shows things from odd sides and in odd places: a chair on its back, say. So one network
-# has many accuracies:
+# shows things from odd sides and in odd places: a chair on its back, say. One network, many
+# accuracies:
 #
 # | | one label | ReaL | V2 | ObjectNet |
 # |---|---|---|---|---|
@@ -609,7 +608,7 @@ print("checked: the same as vitedu.evaluate.real_accuracy")
 # numbers. Four are *specialized*: fields seen from a satellite, tissue under a microscope.
 # Eight are *structured*: how many things are there, how far away, at what angle? For each
 # you get a thousand images, 800 to learn from and 200 to choose settings by. The score is
-# the plain mean of all accuracies, and the paper's Figure 2 shows it by groups.
+# the plain mean.
 #
 # We made ourselves a small VTAB with six. Three tasks are natural: CIFAR-10, MNIST and
 # waste. The structured three ask about the same drawings of shapes: which form is it, how
@@ -665,14 +664,14 @@ figures.show(*imagenet.tasks(six["metrics"]))
 # patches' tokens do, as you'll see in [chapter 20](20_beyond.ipynb).)
 #
 # The third student gets four in five, from the same thousand drawings. So the network *can*
-# say where, once somebody asks it to, and then all its weights have to move. That's why
-# VTAB fine-tunes, and why its structured tasks are the hard ones: in the paper's Figure 2,
-# even the largest ViT gets about 65% there, and 87% in the other two groups.
+# say where, once somebody asks it to, and all its weights may move. In the paper's Figure
+# 2, too, the structured tasks are the hard ones: its largest ViT gets 65% there, and 87% in
+# the other groups.
 #
 # ## Tonight
 #
-# Everything is in place for a run that you could start tonight. First the plan. A *dry run*
-# opens your data, takes a few steps, throws them away, and tells you what it found:
+# You could start tonight. First the plan: a *dry run* opens your data, takes a few steps,
+# throws them away, and tells you what it found:
 
 # %% tags=["nbval-ignore-output"]
 run = "vitedu train imagenet-b16-384 data=packed "
@@ -686,8 +685,8 @@ shell(run + small + " num_workers=0 --dry-run")
 shell(run + small + " num_workers=0 --out tonight")
 
 # %% [markdown]
-# And this is the real thing, with the first line for the big machine's disk, the second for
-# a T4 and the third for eight large cards. Add `--dry-run` first.
+# And this is the real thing, first the packing, then the run on a T4 or on eight large
+# cards. Add `--dry-run` first.
 #
 # ```sh
 # vitedu prepare imagenet packed short_side=448

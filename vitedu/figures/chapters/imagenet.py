@@ -16,7 +16,7 @@ KEPT = (
     ("norm", 1, 4, STREAM),
     ("attention:\ninput, q, k, v, output", 5, 2, ATTENTION),
     ("norm", 1, 4, STREAM),
-    ("MLP:\ninput, hidden, GELU", 9, 2, MLP),
+    ("MLP: input 1,\nhidden 4, GELU 4", 9, 2, MLP),
 )
 TASKS = {
     "cifar10": "CIFAR-10",

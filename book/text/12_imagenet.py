@@ -288,7 +288,7 @@ print(f"attention's scores would be {scores / 1e6:.0f} MB more")
 # %% [markdown]
 # The scores, one for each pair of tokens in every head and block, aren't among the 36
 # bytes: the fused kernel of [chapter 7](07_speed.ipynb) never stores them. Does the pencil
-# agree with what a card measured? with what a card measured?
+# agree with what a card measured?
 
 # %% tags=["nbval-check-output", "hide-cell"]
 b16 = vitedu.vit_config("ViT-B/16", image_size=384)

@@ -608,7 +608,8 @@ shell(run + small + " --dry-run")
 # %% [markdown]
 # (`small` names the preprocessing that these weights are used to. Without it, the tool
 # would add a note that it differs.) Then the first steps, on 60 photographs of waste
-# instead of 1.28 million. The first loss is $\ln 6$, as it should be:
+# instead of 1.28 million. The first loss is $\ln 6$, as it should be, and three steps can't
+# say more than that:
 
 # %% tags=["nbval-ignore-output"]
 shell(run + small + " --out tonight", after="run ")

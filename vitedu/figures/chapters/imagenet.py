@@ -39,7 +39,8 @@ def losses(
     """A panel for each run; a dashed line at the loss of knowing nothing."""
     rows = (len(curves) + 1) // 2
     size = WIDTH, 1.7 * rows + 0.3
-    figure, panels = chart(*size, rows, 2, sharex=True, sharey=True)
+    look = {"sharex": True, "sharey": True, "squeeze": False}
+    figure, panels = chart(*size, rows, 2, **look)
     listed = []
     for axes, (name, values) in zip(panels.flat, curves.items(), strict=True):
         steps = range(1, len(values) + 1)

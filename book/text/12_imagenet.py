@@ -571,8 +571,9 @@ print("checked: the same as vitedu.evaluate.real_accuracy")
 
 # %% [markdown]
 # Three of four, by the same answers. Other tests are stricter. ImageNet-V2 ([Recht et al.
-# 2019](https://arxiv.org/abs/1902.10811)) has ten thousand new photographs, collected as
-# much like the old ones as its authors could (and yet every network does worse on them).
+# 2019](https://arxiv.org/abs/1902.10811)) has ten thousand new photographs in each of
+# its three versions, collected as much like the old ones as its authors could. Still, every
+# network that they tried does worse on them.
 # ObjectNet ([Barbu et al.
 # 2019](https://papers.nips.cc/paper/9142-objectnet-a-large-scale-bias-controlled-dataset-for-pushing-the-limits-of-object-recognition-models))
 # shows things turned at random, from random sides, in front of random backgrounds. One
@@ -589,8 +590,8 @@ print("checked: the same as vitedu.evaluate.real_accuracy")
 #
 # All of these tests ask the same thing: which of a thousand words is it? You want weights
 # for *your* question. [Nineteen tasks, and six](#Nineteen-tasks,-and-six), below, asks
-# others. There, a frozen class token helps a lot with *what* a picture shows, and not
-# at all with *where*.
+# others. There, on drawn shapes, a frozen class token helps a lot with *what* is shown, and
+# not at all with *where*.
 #
 # ## Tonight
 #

@@ -23,6 +23,7 @@ from vitedu.evaluate.scaling import fitted
 
 ROOT = Path(__file__).parents[2]
 PLAIN = ROOT / "vitedu/plain.py"
+IMAGENET = ROOT / "book/text/12_imagenet.py"
 INSIDE = ROOT / "book/text/15_inside.py"
 DENSE = ROOT / "vitedu/evaluate/dense.py"
 # where the definition stands that is checked
@@ -51,6 +52,7 @@ PLACES = {
     "shuffle": (ROOT / "book/text/17_bias.py", "shuffle"),
     "power_law": (ROOT / "book/text/18_scaling.py", "power_law"),
     "bootstrap": (ROOT / "book/text/18_scaling.py", "bootstrap"),
+    "real_accuracy": (IMAGENET, "real_accuracy"),
     "attention_distance": (INSIDE, "attention_distance"),
     "position_similarity": (INSIDE, "position_similarity"),
     "ridge": (DENSE, "ridge"),
@@ -128,6 +130,7 @@ BY_DROPPED = """    order = [
     ]
     return torch.stack(order)
 """
+IF_RIGHT = "        if right\n"
 # check, [what the chapter says, what the reader writes, ...], part of the hint
 MISTAKES = [
     # chapter 1
@@ -853,6 +856,38 @@ MISTAKES = [
         ["    return [torch.cat(each) for each in chunks]\n", ""],
         "return 2 vectors",
     ),
+    # chapter 12
+    ("real_accuracy", ["len(counted)", "len(logits)"], "out of both numbers"),
+    (
+        "real_accuracy",
+        ["answer in right\n", "answer in right or not right\n", IF_RIGHT, ""],
+        "counts as right here",
+    ),
+    ("real_accuracy", ["return sum", "return 100 * sum"], "in percent"),
+    ("real_accuracy", [" / len(counted)", ""], "divide by how many"),
+    ("real_accuracy", ["in right\n", "in right[:1]\n"], "only the first of"),
+    ("real_accuracy", ["in right\n", "in right[-1:]\n"], "only the last of"),
+    (
+        "real_accuracy",
+        [IF_RIGHT, "        if len(right) == 1\n"],
+        "several right classes are left out",
+    ),
+    (
+        "real_accuracy",
+        ["len(counted)", "sum(map(len, right_classes))"],
+        "a photograph counts once",
+    ),
+    (
+        "real_accuracy",
+        [
+            "logits.argmax(dim=1)",
+            "logits.topk(5).indices",
+            "answer in right\n",
+            "bool({*answer} & {*right})\n",
+        ],
+        "only the best answer counts",
+    ),
+    ("real_accuracy", ["argmax", "argmin"], "the least likely class"),
     # chapter 15
     (
         "attention_distance",

@@ -14,6 +14,7 @@ from vitedu.check.beyond import box_targets, ridge, suppress
 from vitedu.check.bias import same_or_different, shuffle
 from vitedu.check.encoder import encoder_block, layer_norm, mlp
 from vitedu.check.few_shot import least_squares, nearest_mean
+from vitedu.check.imagenet import real_accuracy
 from vitedu.check.images import patch_embedding, patchify
 from vitedu.check.inside import attention_distance, position_similarity
 from vitedu.check.mnist import accuracy, train_step, warmup_cosine
@@ -49,6 +50,7 @@ __all__ = [
     "patchify",
     "position_similarity",
     "power_law",
+    "real_accuracy",
     "ridge",
     "same_or_different",
     "shuffle",

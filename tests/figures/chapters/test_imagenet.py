@@ -1,0 +1,39 @@
+"""Drawings of chapter 12: the numbers behind them, and their alt text."""
+
+import pytest
+
+from vitedu.figures.chapters import imagenet
+
+
+def test_losses_share_a_scale_and_what_leaves_it_is_said():
+    curves = {"fine": [1.8, 0.5], "lost": [1.8, 70.0]}
+    figure, alt = imagenet.losses(curves, 1.79)
+    left, right = figure.axes
+    assert list(left.lines[1].get_ydata()) == [1.8, 0.5]
+    assert left.get_ylim() == right.get_ylim() == (0, imagenet.HIGHEST)
+    assert "fine: from 1.80 to 0.50; lost: from 1.80 to 70.00, 70 in" in alt
+
+
+def test_bytes_of_a_block_are_laid_end_to_end():
+    figure, alt = imagenet.kept()
+    bars = figure.axes[0].patches
+    assert [bar.get_width() for bar in bars] == [4, 10, 4, 18]
+    assert [bar.get_x() for bar in bars] == [0, 4, 14, 18]
+    assert alt.endswith("Together 36.")
+
+
+def test_tasks_have_a_bar_for_each_student_and_a_mark_for_guessing():
+    metrics = {}
+    for number, task in enumerate(imagenet.TASKS):
+        metrics[f"most_frequent/{task}"] = {"value": 10}
+        for name in ("pixels", "frozen") + ("tuned",) * (task == "mnist"):
+            each = {"value": 50 + number, "per_seed": [49, 50 + number]}
+            metrics[f"test/{task}/{name}"] = each
+    figure, alt = imagenet.tasks(metrics)
+    (axes,) = figure.axes
+    widths = [bar.get_width() for bar in axes.patches]
+    assert widths == pytest.approx(
+        [50, 50, 51, 51, 51, 52, 52, 53, 53, 54, 54, 55, 55]
+    )
+    assert all(list(line.get_xdata()) == [10, 10] for line in axes.lines)
+    assert "MNIST: 256 pixels 51.0, frozen features 51.0, all weights 51" in alt

@@ -1,0 +1,148 @@
+"""Chapter 12: first losses, what a block keeps, and six tasks."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from vitedu.figures.charts import WIDTH, bare, chart
+from vitedu.figures.palette import ATTENTION, CLASS, DARK, MLP, PALE, STREAM
+from vitedu.figures.schematic import TIMES, label
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HIGHEST = 4.0  # of a loss that is drawn
+# what a block keeps of a token: words, numbers of its width, bytes each
+KEPT = (
+    ("norm", 1, 4, STREAM),
+    ("attention:\ninput, q, k, v, output", 5, 2, ATTENTION),
+    ("norm", 1, 4, STREAM),
+    ("MLP: input 1,\nhidden 4, GELU 4", 9, 2, MLP),
+)
+TASKS = {
+    "cifar10": "CIFAR-10",
+    "mnist": "MNIST",
+    "trashnet": "waste",
+    "form": "which form",
+    "count": "how many",
+    "place": "which ninth",
+}
+STUDENTS = {
+    "pixels": ("256 pixels", PALE),
+    "frozen": ("frozen features", ATTENTION),
+    "tuned": ("all weights", CLASS),
+}
+
+
+def losses(
+    curves: Mapping[str, Sequence[float]], start: float
+) -> "tuple[Figure, str]":
+    """A panel for each run; a dashed line at the loss of knowing nothing."""
+    rows = (len(curves) + 1) // 2
+    size = WIDTH, 1.7 * rows + 0.3
+    look = {"sharex": True, "sharey": True, "squeeze": False}
+    figure, panels = chart(*size, rows, 2, **look)
+    listed = []
+    for axes, (name, values) in zip(panels.flat, curves.items(), strict=True):
+        steps = range(1, len(values) + 1)
+        axes.axhline(start, color=STREAM, linewidth=1, linestyle="--")
+        axes.plot(steps, values, color=DARK, linewidth=1.8)
+        axes.set_title(name, fontsize=12)
+        axes.set_ylim(0, HIGHEST)
+        axes.tick_params(labelsize=11)
+        bare(axes)
+        words = f"{name}: from {values[0]:.2f} to {values[-1]:.2f}"
+        if max(values) > HIGHEST:
+            words += f", {max(values):.0f} in between, out of the picture"
+        listed.append(words)
+    for axes in panels[-1]:
+        axes.set_xlabel("step", fontsize=12)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("loss", fontsize=12)
+    return figure, (
+        f"Losses of the first {len(values)} steps, with a dashed line at "
+        f"{start:.2f}. {'; '.join(listed)}."
+    )
+
+
+def kept() -> "tuple[Figure, str]":
+    """Bytes that a block keeps for each number of a token's width."""
+    figure, axes = chart(WIDTH, 2.5)
+    listed, left = [], 0
+    for row, (words, numbers, each, color) in enumerate(KEPT):
+        total = numbers * each
+        axes.barh(row, total, 0.6, left=left, color=color)
+        sum_of = f"{numbers} {TIMES} {each} = {total}"
+        look = {"ha": "center", "va": "center", "weight": "bold"}
+        if total > 8:
+            label(axes, (left + total / 2, row), sum_of, "white", 11, **look)
+        else:
+            look |= {"ha": "left"}
+            point = left + total + 0.5, row
+            label(axes, point, sum_of, color, 11, **look)
+        listed.append(f"{words.replace(chr(10), ' ')} {sum_of}")
+        left += total
+    axes.set_yticks(
+        range(len(KEPT)), [words for words, *_ in KEPT], fontsize=11
+    )
+    axes.set_ylim(len(KEPT) - 0.5, -0.5)
+    axes.set_xlim(0, left)
+    axes.set_xticks([0, *range(4, left + 1, 4)])
+    axes.set_xlabel("bytes for each number of a token", fontsize=12)
+    axes.tick_params("x", labelsize=11)
+    bare(axes)
+    return figure, (
+        "What a block keeps of a token, in bytes for each number of its "
+        f"width, one after the other: {'; '.join(listed)}. Together {left}."
+    )
+
+
+def tasks(metrics: Mapping[str, Any]) -> "tuple[Figure, str]":
+    """Test accuracy of the six tasks, a bar for each student, seeds as dots.
+
+    A black mark says how often the most frequent answer is right.
+    """
+    figure, axes = chart(WIDTH, 6.2)
+    row, ticks, listed = 0.0, [], []
+    for task, title in TASKS.items():
+        found = {
+            name: metrics[f"test/{task}/{name}"]
+            for name in STUDENTS
+            if f"test/{task}/{name}" in metrics
+        }
+        middle = row + (len(found) - 1) / 2
+        ticks.append((middle, title))
+        guess = metrics[f"most_frequent/{task}"]["value"]
+        ends = [row - 0.45, row + len(found) - 0.55]
+        axes.plot([guess, guess], ends, color=DARK, linewidth=2, zorder=3)
+        words = []
+        for name, each in found.items():
+            title_of, color = STUDENTS[name]
+            value = each["value"]
+            axes.barh(row, value, 0.86, color=color)
+            dots = {"s": 7, "color": DARK, "zorder": 3, "linewidths": 0}
+            seeds = each["per_seed"]
+            axes.scatter(seeds, [row] * len(seeds), **dots)
+            look = {"ha": "left", "va": "center"}
+            place = max([*seeds, value]), row
+            label(axes, place, f"  {value:.0f}", DARK, 11, **look)
+            words.append(f"{title_of} {value:.1f}")
+            row += 1
+        listed.append(f"{title}: {', '.join(words)}, guessing {guess:.0f}")
+        row += 1.6 if task == "trashnet" else 0.7
+    axes.set_yticks(*zip(*ticks, strict=True), fontsize=12)
+    axes.set_ylim(row - 0.7, -0.7)
+    axes.set_xlim(0, 108)
+    axes.set_xticks(range(0, 101, 20))
+    axes.set_xlabel("right answers on the test images (%)", fontsize=12)
+    axes.tick_params("x", labelsize=11)
+    from matplotlib.patches import Patch
+
+    handles = [
+        Patch(color=color, label=title)
+        for name, (title, color) in STUDENTS.items()
+        if any(key.endswith(f"/{name}") for key in metrics)
+    ]
+    look = {"loc": "upper center", "bbox_to_anchor": (0.45, 1.07), "ncol": 3}
+    axes.legend(handles=handles, frameon=False, fontsize=10, **look)
+    bare(axes)
+    return figure, f"Right answers in percent. {'; '.join(listed)}."
